@@ -1,0 +1,72 @@
+/*
+ * All that an application sees of the kernel.
+ *
+ * Write `int main(int argc, char **argv)` in a file of its own; the file's
+ * name is the command's name in the shell (kern/apps/sha256.c: `sha256`), and
+ * `make APP=path/to/prog.c` links yours. It is traced like the kernel.
+ * Integers only: a float or a double is a compile error.
+ */
+#ifndef KERN_APP_H
+#define KERN_APP_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define O_RDONLY 0
+#define O_WRONLY 1
+#define O_RDWR 2
+#define O_CREAT 0100
+#define O_TRUNC 01000
+#define O_APPEND 02000
+
+int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* Each returns -errno on failure. 0, 1, 2 are the console (1: the redirection). */
+int open(const char *path, int flags, ...);
+long read(int fd, void *buf, size_t n);
+long write(int fd, const void *buf, size_t n);
+int close(int fd);
+
+void *malloc(size_t size);
+void *calloc(size_t n, size_t size);
+void *realloc(void *p, size_t size);
+void free(void *p);
+
+void *memcpy(void *d, const void *s, size_t n);
+void *memmove(void *d, const void *s, size_t n);
+void *memset(void *d, int c, size_t n);
+int memcmp(const void *a, const void *b, size_t n);
+size_t strlen(const char *s);
+int strcmp(const char *a, const char *b);
+int strncmp(const char *a, const char *b, size_t n);
+char *strchr(const char *s, int c);
+unsigned long long strtoull(const char *s, char **end, int base);
+
+typedef struct thread *thread_t;
+int thread_create(thread_t *t, int (*fn)(void *), void *arg);
+int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg);
+int thread_join(thread_t t); /* its exit code */
+int cpu_count(void);
+int cpu_self(void);
+
+/* A sleeping lock and a condition, for threads that wait for each other. */
+typedef struct { void *owner; uint32_t lock; void *head, *tail; } mutex_t;
+typedef struct { uint32_t lock; void *head, *tail; } cond_t;
+void mutex_acquire(mutex_t *m);
+void mutex_release(mutex_t *m);
+void cond_wait(cond_t *c, mutex_t *m);
+void cond_broadcast(cond_t *c);
+
+/* Run fn(arg) in interrupt context on @cpu and wait for it. */
+void interrupt_call(int cpu, void (*fn)(void *), void *arg);
+
+/* Nanoseconds since boot. */
+uint64_t clock(void);
+
+#define float _Pragma("GCC error \"a Callsite program uses integers only: no float\"") float
+#define double _Pragma("GCC error \"a Callsite program uses integers only: no double\"") double
+
+#endif

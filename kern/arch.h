@@ -1,0 +1,117 @@
+/*
+ * The arch.h contract: everything that generic code may ask of the machine.
+ *
+ * Each architecture answers it in kern/arch/<arch>/arch.h (types, constants
+ * and inlines) and in the files beside it, which have the same names and the
+ * same functions in both: entry.S, trap.c, irqchip.c, timer.c, firmware.c,
+ * unwind.c. Generic code never names an architecture.
+ *
+ * <arch>/arch.h must supply, besides the functions declared below:
+ *
+ *   Interrupt masking on this CPU, always inline, no call site:
+ *     unsigned long irq_save(void); void irq_restore(unsigned long flags);
+ *     void irq_enable(void); void irq_disable(void);
+ *     bool irqs_off(unsigned long flags);	flags as irq_save() returned them
+ *     bool irqs_disabled(void);
+ *
+ *   Who am I:
+ *     struct cpu *this_cpu(void);	stable only with preemption off
+ *     void set_this_cpu(struct cpu *);
+ *     struct thread *get_current(void);	safe at any time: one instruction
+ *     void set_current(struct thread *);
+ *   riscv64: tp = struct cpu, its first word is `current`.
+ *   arm64: tpidr_el1 = struct cpu, sp_el0 = current thread.
+ *
+ *   Time and waiting:
+ *     u64 arch_counter(void);		rdtime / cntvct_el0, no barrier
+ *     void cpu_relax(void);		in spin loops (arm64: yield)
+ *     void cpu_idle_wait(void);	wfi, interrupts masked; returns when one pends
+ *
+ *   Memory order (between CPUs): smp_mb() smp_rmb() smp_wmb(); and towards
+ *   devices: io_mb(). MMIO: read8/16/32/64(addr), write8/16/32/64(value, addr).
+ *
+ *   Page tables, both 4 KiB pages, three levels of 512 entries, 39 bits:
+ *     typedef u64 pte_t;
+ *     pte_t pte_table(unsigned long pa);		points to the next level
+ *     pte_t pte_leaf(unsigned long pa, unsigned prot, int level);
+ *			prot: PROT_* of memory.h; level 2 = 1 GiB, 1 = 2 MiB, 0 = 4 KiB;
+ *			accessed and dirty bits always preset
+ *     bool pte_valid(pte_t); bool pte_is_leaf(pte_t, int level);
+ *     unsigned long pte_pa(pte_t);
+ *     void arch_tlb_flush(void);		all of this CPU's entries
+ *     void arch_tlb_flush_all(void);		and of every online CPU, waits
+ *
+ *   struct context: callee-saved registers, fp and sp of a thread that is off
+ *   the CPU, saved by __switch_to().
+ *   struct trap_frame: every general register and the exception state, on the
+ *   stack of what was interrupted. regs_pc/regs_sp/regs_fp/regs_link(frame).
+ *
+ *   ARCH_NAME "riscv64" | "arm64".
+ */
+#ifndef KERN_ARCH_H
+#define KERN_ARCH_H
+
+#include "types.h"
+
+struct cpu;
+struct thread;
+struct trap_frame;
+struct fdt;
+
+#include "asm/arch.h" /* build/<arch>/include/asm -> kern/arch/<arch> */
+
+#define current get_current()
+
+/*
+ * Save prev's context, take next's, run on its stack. Called with interrupts
+ * masked. The load from next->context that decides which thread runs carries
+ * the label __switch_to_load in entry.S: the observer knows a thread by the
+ * address that this instruction loads from.
+ * Return: the thread that we came from.
+ */
+struct thread *__switch_to(struct thread *prev, struct thread *next);
+
+/* Make @t start at thread_start(fn, arg) when first switched to. */
+void arch_thread_init(struct thread *t, void *stack_top);
+
+/* On the boot CPU, MMU on, before anything else: vectors, CPU features. */
+void arch_init_early(void);
+
+/* On every CPU when it comes up: vectors, interrupt enables, counters. */
+void arch_init_cpu(void);
+
+/* From the device tree: firmware calls available, method (SBI; PSCI hvc/smc). */
+void firmware_init(const void *fdt);
+/* Start @cpu at the physical entry of head.S's secondary_start; 0 or -errno. */
+int firmware_cpu_start(struct cpu *cpu);
+/* Does not return. A failure ends the machine so that QEMU's exit status is not 0. */
+void __noreturn firmware_poweroff(bool failure);
+
+/* The interrupt controller (PLIC; GICv2 or GICv3), from the device tree. */
+int irqchip_init(const void *fdt);
+void irqchip_init_cpu(void);
+/* Translate the interrupt specifier of @node (first one) into our number. */
+int irqchip_map(const void *fdt, int node, unsigned *irq);
+void irqchip_enable(unsigned irq);
+/* Raise the IPI on every CPU of @mask (bits: cpu->index); irq.c fans out. */
+void irqchip_send_ipi(unsigned long mask);
+
+/* The per-CPU timer: frequency in Hz; fire at @deadline in counter ticks. */
+u64 timer_frequency(const void *fdt);
+void timer_init_cpu(void);
+void timer_set(u64 deadline);
+
+/*
+ * Instruction fetch after text was written through an alias.
+ *
+ * arch_sync_line(): what one written word needs (arm64 dc cvau and, after a
+ * dsb, ic ivau of the line's text address; riscv64 nothing).
+ * arch_sync_begin/arch_sync_all(): end of a batch: afterwards every online
+ * CPU executes the new words. Context: thread, interrupts on.
+ */
+void arch_sync_line(unsigned long text_va, unsigned long alias_va);
+void arch_sync_all(void);
+
+/* Unwind: see unwind.h. */
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * One struct cpu per CPU that we use, indexed 0..nr_cpus-1 in the order of
+ * the device tree; the hardware's id (hartid, MPIDR) is a field, never an
+ * index. The boot CPU may have any index.
+ */
+#ifndef KERN_CPU_H
+#define KERN_CPU_H
+
+#include "arch.h"
+#include "lock.h"
+#include "thread.h"
+
+#define NR_CPUS 8
+
+struct cpu {
+	struct thread *current; /* first: riscv64 reads it through tp */
+	u64 recursion;          /* tracer: contexts that are inside a callback; own CPU, irqs masked */
+	u64 context_bit;        /* 1 thread, 2 interrupt, 4 exception: set by trap entry and exit */
+	void *ftrace;           /* the tracer's own per-CPU data */
+	u32 index;
+	u32 resched;            /* 0 or CTX_NEED_RESCHED; set by anyone, cleared by schedule() */
+	u64 hwid;               /* hartid, MPIDR affinity */
+	bool online;
+	struct thread *idle;
+	struct thread_list runqueue; /* under rq_lock */
+	struct spinlock rq_lock;
+	u64 grace;              /* passes through schedule() or idle; synchronize_sched() */
+	u64 next_tick;
+	u64 ipi_work;           /* bits IPI_*, atomically set by the sender */
+	unsigned long switches;
+	void *boot_stack;
+};
+
+extern struct cpu cpus[NR_CPUS];
+extern unsigned nr_cpus; /* found, started and online after smp_init() */
+
+static inline struct cpu *cpu_of(unsigned index)
+{
+	return &cpus[index];
+}
+
+/* Read /cpus of the device tree, name CPUs we cannot use, start the others. */
+int smp_init(const void *fdt);
+/* Where head.S's secondary_start arrives, in C, on the new CPU's idle stack. */
+void secondary_main(void);
+
+/*
+ * Run fn(arg) on CPU @index in interrupt context and wait for it.
+ * On the calling CPU fn runs directly, interrupts masked. smp_call_many runs
+ * it on all others. Context: thread, interrupts on, no spinlock held.
+ */
+void smp_call(unsigned index, void (*fn)(void *), void *arg);
+void smp_call_others(void (*fn)(void *), void *arg);
+
+#endif

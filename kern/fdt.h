@@ -1,0 +1,45 @@
+/*
+ * A read-only reader of the flattened device tree (Devicetree Specification
+ * 0.4, chapter 5). Every access is bounds-checked against the header's sizes:
+ * a broken tree gives -EINVAL, never a fault. Nodes are offsets into the
+ * structure block; 0 is the root; negative is an errno.
+ */
+#ifndef KERN_FDT_H
+#define KERN_FDT_H
+
+#include "types.h"
+
+int fdt_check(const void *fdt, size_t max_size); /* 0, -EINVAL: magic, version, sizes */
+size_t fdt_size(const void *fdt);
+int fdt_next_node(const void *fdt, int node, int *depth); /* in order; -ENOENT at the end */
+int fdt_parent(const void *fdt, int node);
+int fdt_path(const void *fdt, const char *path);          /* also "alias" or "alias:options" */
+const char *fdt_name(const void *fdt, int node);
+const void *fdt_prop(const void *fdt, int node, const char *name, int *len); /* NULL if none */
+int fdt_u32(const void *fdt, int node, const char *name, u32 *value);
+const char *fdt_string(const void *fdt, int node, const char *name); /* NULL unless NUL-terminated */
+bool fdt_compatible(const void *fdt, int node, const char *compatible);
+bool fdt_available(const void *fdt, int node); /* status absent, "okay" or "ok" */
+int fdt_find_compatible(const void *fdt, int after, const char *compatible); /* after: -1 to start */
+int fdt_by_phandle(const void *fdt, u32 phandle);
+/* The index-th (address, size) of reg, translated through every parent's ranges. */
+int fdt_reg(const void *fdt, int node, int index, u64 *addr, u64 *size);
+/* The index-th entry of the memory reservation block. */
+int fdt_reservation(const void *fdt, int index, u64 *addr, u64 *size);
+u32 fdt_be32(const void *p);
+
+extern const void *boot_fdt; /* mapped, checked; NULL when there is none */
+/* /chosen/bootargs, split by param_parse() over PARAM() entries. */
+
+/*
+ * Boot arguments: "name" or "name=value". A name that nobody claims is said
+ * on the console and ignored; so is a value that its handler refuses.
+ */
+struct param {
+	const char *name;
+	int (*set)(const char *value); /* value "" when there was no '=' */
+};
+#define PARAM(n, fn) TABLE_ENTRY(const struct param, param, fn##_param) = {n, fn}
+void param_parse(const char *bootargs);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * Files: a tree of names in memory. The initrd's files lie at /, are read in
+ * place and copied when written (up to 16 MiB each); /tmp exists; tracefs is
+ * a set of nodes with operations of their own at /sys/kernel/tracing.
+ *
+ * tree_lock (mutex) guards names; each open file has its own position and is
+ * used by one thread at a time.
+ */
+#ifndef KERN_FILE_H
+#define KERN_FILE_H
+
+#include "thread.h"
+
+#define O_RDONLY 0
+#define O_WRONLY 1
+#define O_RDWR 2
+#define O_ACCMODE 3
+#define O_CREAT 0100
+#define O_TRUNC 01000
+#define O_APPEND 02000
+#define O_NONBLOCK 04000
+
+struct file;
+
+/*
+ * What a special file does. Any may be NULL: open and release then do
+ * nothing, read and write give -EINVAL. read and write return bytes or
+ * -errno and move *pos themselves. open sees f->flags (O_TRUNC for `>`).
+ * write gets what one write(2) carried: the shell's echo writes once.
+ */
+struct file_ops {
+	int (*open)(struct file *f);
+	ssize_t (*read)(struct file *f, char *buf, size_t n, u64 *pos);
+	ssize_t (*write)(struct file *f, const char *buf, size_t n, u64 *pos);
+	int (*release)(struct file *f); /* its errno is what close() returns */
+};
+
+struct node {
+	const char *name;
+	u16 mode; /* permission bits; | S_DIR for a directory */
+	const struct file_ops *ops;
+	void *data;  /* the file's contents, or ops' own argument */
+	u64 size;
+	bool owned;  /* data was allocated, not the initrd's */
+	struct node *parent, *child, *sibling;
+};
+#define S_DIR 0040000
+
+struct file {
+	struct node *node;
+	int flags;
+	u64 pos;
+	void *private;
+};
+
+/* Each returns an errno negated on failure. Paths: absolute, or relative to @cwd. */
+int file_open(struct node *cwd, const char *path, int flags, struct file **f);
+ssize_t file_read(struct file *f, void *buf, size_t n);
+ssize_t file_write(struct file *f, const void *buf, size_t n);
+int file_close(struct file *f);
+struct node *file_lookup(struct node *cwd, const char *path);
+struct node *file_root(void);
+void file_path(struct node *n, char *buf, size_t size);
+
+/* Make /a/b/c with its parents; special when ops is not NULL. NULL: no memory or a clash. */
+struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data);
+int file_remove(struct node *n);
+
+/* Unpack a cpio newc archive into the tree; says what is wrong and keeps what was whole. */
+int cpio_unpack(const void *archive, size_t size);
+
+/*
+ * Text made line by line: for files whose contents are generated. open sets
+ * f->private to a struct seq made by seq_open; show is called with item
+ * 0, 1, 2, ... and returns 0 to go on, 1 when there is no such item, or
+ * -errno. What a call printed comes out whole, however small the reads.
+ */
+struct seq {
+	char *buf;
+	size_t len, size, sent;
+	u64 item;
+	int (*show)(struct seq *s, u64 item);
+	void *arg;
+};
+int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg);
+ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos);
+int seq_release(struct file *f);
+int seq_printf(struct seq *s, const char *fmt, ...) __printf(2, 3);
+
+#endif

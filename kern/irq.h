@@ -1,0 +1,37 @@
+/*
+ * Interrupts: one handler a number, IPIs as work bits, the clock.
+ */
+#ifndef KERN_IRQ_H
+#define KERN_IRQ_H
+
+#include "arch.h"
+
+/* Handlers run with interrupts masked, in hardirq context. */
+int request_irq(unsigned irq, void (*handler)(void *arg), void *arg, const char *name);
+/* irqchip.c calls these from trap entry, after irq_enter(). */
+void handle_irq(unsigned irq);
+void handle_ipi(void);
+void handle_timer(void);
+
+enum { IPI_RESCHEDULE, IPI_CALL, IPI_STOP };
+void ipi_send(unsigned cpu_index, int what);
+void ipi_stop_others(void); /* panic: they park with interrupts masked */
+
+/*
+ * The clock: nanoseconds since the counter started, no call site, any
+ * context, never goes back on one CPU. 2^64 ticks * mult never overflow:
+ * ns = ((u128)(counter << 10) * clock_mult) >> 64.
+ */
+extern u64 clock_mult;
+extern u64 clock_hz;
+void clock_init(const void *fdt);
+static inline __attribute__((always_inline)) u64 clock_ns(void)
+{
+	return ((unsigned __int128)(arch_counter() << 10) * clock_mult) >> 64;
+}
+static inline u64 ns_to_ticks(u64 ns)
+{
+	return (unsigned __int128)ns * clock_hz / 1000000000;
+}
+
+#endif

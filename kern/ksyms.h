@@ -1,0 +1,15 @@
+/*
+ * Symbols of text, sorted by address: a table that the build makes from the
+ * first link and links into the second (kern/mksyms.py). No call site in any
+ * of these: panics and tracers use them.
+ */
+#ifndef KERN_KSYMS_H
+#define KERN_KSYMS_H
+
+#include "types.h"
+
+/* Name of the function that contains @addr, its offset and size; NULL if none. */
+const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size);
+unsigned long ksym_address(const char *name); /* 0 if none; the first of several */
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * Spinlocks. spin_lock_irqsave masks interrupts on this CPU first, so a lock
+ * that an interrupt takes too is always taken this way. Interrupts off also
+ * means: no preemption.
+ */
+#ifndef KERN_LOCK_H
+#define KERN_LOCK_H
+
+#include "arch.h"
+
+struct spinlock {
+	u32 locked;
+};
+#define SPINLOCK_INIT {0}
+
+static inline void spin_lock(struct spinlock *l)
+{
+	while (__atomic_exchange_n(&l->locked, 1, __ATOMIC_ACQUIRE))
+		while (READ_ONCE(l->locked))
+			cpu_relax();
+}
+static inline bool spin_trylock(struct spinlock *l)
+{
+	return !__atomic_exchange_n(&l->locked, 1, __ATOMIC_ACQUIRE);
+}
+static inline void spin_unlock(struct spinlock *l)
+{
+	__atomic_store_n(&l->locked, 0, __ATOMIC_RELEASE);
+}
+static inline unsigned long spin_lock_irqsave(struct spinlock *l)
+{
+	unsigned long flags = irq_save();
+
+	spin_lock(l);
+	return flags;
+}
+static inline void spin_unlock_irqrestore(struct spinlock *l, unsigned long flags)
+{
+	spin_unlock(l);
+	irq_restore(flags);
+}
+
+#endif

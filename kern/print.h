@@ -1,0 +1,40 @@
+/*
+ * Formatted text. %d %i %u %x %X %o %c %s %p %% with flags "-0+ #", width,
+ * precision, '*', and length h hh l ll z; %ps prints the symbol of a text
+ * address ("schedule"), %pS symbol+offset/size ("schedule+0x10/0x120").
+ * No floating point. snprintf always ends the buffer with a NUL (size > 0)
+ * and returns the length that the whole text would have.
+ */
+#ifndef KERN_PRINT_H
+#define KERN_PRINT_H
+
+#include "types.h"
+
+int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
+int snprintf(char *buf, size_t size, const char *fmt, ...) __printf(3, 4);
+/* As snprintf, but returns what was stored (without the NUL): for appending. */
+int scnprintf(char *buf, size_t size, const char *fmt, ...) __printf(3, 4);
+
+/*
+ * To the console, whole lines at a time, any context; a message of another
+ * CPU never lands inside it. Before a UART is known it is kept and printed
+ * when one is.
+ */
+int printk(const char *fmt, ...) __printf(1, 2);
+void console_write(const char *s, size_t n); /* raw bytes, '\n' becomes "\r\n" */
+int console_getchar(void);                   /* sleeps until a byte is there */
+int console_poll(void);                      /* a byte, or -1 */
+/* Polling, lock-free: for panic only. */
+void console_panic_mode(void);
+void uart_init(const void *fdt);  /* /chosen/stdout-path, else the first known UART */
+void console_init(void);          /* receive interrupt; needs threads */
+
+void __noreturn panic(const char *fmt, ...) __printf(1, 2);
+void __noreturn panic_regs(struct trap_frame *regs, const char *fmt, ...) __printf(2, 3);
+#define BUG_ON(c)                                                                             \
+	do {                                                                                  \
+		if (unlikely(c))                                                              \
+			panic("BUG: %s at %s:%d", #c, __FILE__, __LINE__);                    \
+	} while (0)
+
+#endif

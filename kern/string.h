@@ -1,0 +1,24 @@
+/* The C library's string functions that the kernel needs; same contracts. */
+#ifndef KERN_STRING_H
+#define KERN_STRING_H
+
+#include "types.h"
+
+void *memcpy(void *d, const void *s, size_t n);
+void *memmove(void *d, const void *s, size_t n);
+void *memset(void *d, int c, size_t n);
+int memcmp(const void *a, const void *b, size_t n);
+void *memchr(const void *s, int c, size_t n);
+size_t strlen(const char *s);
+size_t strnlen(const char *s, size_t n);
+int strcmp(const char *a, const char *b);
+int strncmp(const char *a, const char *b, size_t n);
+char *strchr(const char *s, int c);
+char *strrchr(const char *s, int c);
+char *strstr(const char *s, const char *t);
+/* Copies at most size-1 bytes and ends with NUL; returns strlen(s). */
+size_t strlcpy(char *d, const char *s, size_t size);
+/* Whole string as a number, base 0 = by prefix; 0, -EINVAL, -ERANGE. A trailing newline is allowed. */
+int kstrtou64(const char *s, int base, u64 *value);
+
+#endif

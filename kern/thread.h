@@ -1,0 +1,152 @@
+/*
+ * Preemptive kernel threads: at most 4,096 pids, one run queue a CPU,
+ * round-robin with a 10 ms tick, wake-up on the thread's last CPU, idle CPUs
+ * steal (unless the thread is pinned).
+ *
+ * State is changed under the run-queue lock of the thread's CPU. A thread is
+ * "on CPU" until __switch_to() has left its stack; only then may another CPU
+ * run it (on_cpu, cleared by finish_switch()).
+ */
+#ifndef KERN_THREAD_H
+#define KERN_THREAD_H
+
+#include "arch.h"
+#include "lock.h"
+#include "memory.h"
+
+/*
+ * current->ctx: what a trace event records of the context, in its place in
+ * the event's first word: flags in bits 16-23 (Linux's TRACE_FLAG_*), the
+ * preemption depth in 24-31. Changed by the thread itself, and by interrupts
+ * that put back what they found; so plain loads and stores are enough.
+ */
+#define CTX_NEED_RESCHED (0x24u << 16) /* TRACE_FLAG_NEED_RESCHED | _PREEMPT_RESCHED: 'N' */
+#define CTX_HARDIRQ (0x08u << 16)      /* TRACE_FLAG_HARDIRQ: 'h' */
+#define CTX_PREEMPT (1u << 24)         /* one preempt_disable() */
+
+enum thread_state { THREAD_RUNNING, THREAD_SLEEPING, THREAD_DEAD };
+
+struct thread {
+	struct context context; /* first: __switch_to() */
+	u32 ctx;
+	int pid; /* 0 on every idle thread, named swapper/N */
+	char comm[16];
+	enum thread_state state;
+	bool on_cpu;
+	s8 pinned; /* CPU index, or -1 */
+	u8 cpu;    /* last or present CPU */
+	int (*fn)(void *);
+	void *arg;
+	int exit_code;
+	bool detached;
+	void *stack; /* THREAD_SIZE, aligned to it; lowest word STACK_END_MAGIC */
+	u64 wake_at; /* sleeping with a time-out: counter value */
+	u64 runtime; /* counter ticks on a CPU, for ps and time */
+	u64 started_at;
+	struct thread *next;      /* run queue or wait queue */
+	struct thread *all_next;  /* every thread, under threads_lock */
+	void *ftrace; /* the tracer's own per-thread data; thread hooks */
+};
+
+struct thread_list {
+	struct thread *head, *tail;
+};
+
+/*
+ * Hooks that the tracer (or anyone) links in: called at a thread's birth (by
+ * its creator), at each switch (on the CPU, irqs masked, prev leaving) and at
+ * death (by itself).
+ */
+enum thread_event { THREAD_BORN, THREAD_SWITCH, THREAD_DIES };
+struct thread_hook {
+	void (*fn)(enum thread_event event, struct thread *prev, struct thread *next);
+};
+#define THREAD_HOOK(f) TABLE_ENTRY(const struct thread_hook, thread_hook, f##_hook) = {f}
+
+/*
+ * Create a thread that runs fn(arg) and make it runnable. @cpu: pin it there,
+ * or -1. NULL when memory or pids ran out. A thread that nobody joins is
+ * created with thread_create_detached().
+ */
+struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name);
+struct thread *kthread_run_detached(int (*fn)(void *), void *arg, int cpu, const char *name);
+int thread_join(struct thread *t); /* waits, frees it, returns its exit code */
+void __noreturn thread_exit(int code);
+
+void sched_init(void);
+void schedule(void);            /* give up the CPU; state decides whether we come back */
+void yield(void);
+void wake_up_process(struct thread *t); /* any context */
+void sleep_ns(u64 ns);
+void sched_tick(void);          /* timer interrupt */
+void set_cpu_affinity(int cpu); /* the running thread: pin (and migrate) or -1 */
+
+/* Call for_each with each thread, threads_lock held. */
+void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
+
+/*
+ * A grace period: returns when every CPU has passed through schedule() or
+ * idle since the call, so that no CPU is still inside what was unpublished
+ * before it. Context: thread, may sleep.
+ */
+void synchronize_sched(void);
+
+static inline void preempt_disable(void)
+{
+	current->ctx += CTX_PREEMPT;
+	barrier();
+}
+void preempt_enable(void); /* switches if that is due */
+static inline void preempt_enable_no_resched(void)
+{
+	barrier();
+	current->ctx -= CTX_PREEMPT;
+}
+static inline bool preemptible(void)
+{
+	return (current->ctx & ~0xffffu) == 0;
+}
+
+/*
+ * Trap entry calls these around a hardware interrupt, interrupts masked.
+ * irq_exit() switches threads if due, unless the interrupted pc lies in the
+ * tracer's section [__ftrace_text_start, __ftrace_text_end) or the
+ * interrupted context is inside a callback: an event belongs to the CPU whose
+ * call site ran.
+ */
+void irq_enter(void);
+void irq_exit(struct trap_frame *regs);
+
+struct wait_queue {
+	struct spinlock lock;
+	struct thread_list waiters;
+};
+#define WAIT_QUEUE_INIT {0}
+/*
+ * wait_event(wq, condition): sleep until the condition holds. Whoever makes
+ * it true calls wake_up(wq) afterwards. Context: thread.
+ */
+void prepare_to_wait(struct wait_queue *wq);
+void finish_wait(struct wait_queue *wq);
+void wake_up(struct wait_queue *wq); /* all waiters; any context */
+#define wait_event(wq, condition)                                                             \
+	do {                                                                                  \
+		for (;;) {                                                                    \
+			prepare_to_wait(wq);                                                  \
+			if (condition)                                                        \
+				break;                                                        \
+			schedule();                                                           \
+		}                                                                             \
+		finish_wait(wq);                                                              \
+	} while (0)
+
+struct mutex {
+	struct thread *owner;
+	struct wait_queue waiters;
+};
+#define MUTEX_INIT {0}
+void mutex_lock(struct mutex *m);
+bool mutex_trylock(struct mutex *m);
+void mutex_unlock(struct mutex *m);
+
+#endif

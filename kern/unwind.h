@@ -1,0 +1,26 @@
+/*
+ * Walking the frame records of a thread: its own stack from here, from a trap
+ * frame, or a thread that is off the CPU.
+ *
+ * A walk never leaves the thread's stack and always ends. Across an
+ * interrupt it gives the interrupted pc, then its caller: from the trap
+ * frame's link register when the interrupted function had not yet (or no
+ * longer, or, a riscv64 leaf, never) stored it in its frame.
+ */
+#ifndef KERN_UNWIND_H
+#define KERN_UNWIND_H
+
+#include "thread.h"
+
+struct unwind {
+	unsigned long pc, fp, sp;
+	unsigned long low, high; /* the stack */
+	struct trap_frame *regs; /* pc comes from here: it is exact, not a return address */
+	bool link_pending;       /* arch: the next caller is in the trap frame, not in memory */
+};
+void unwind_start_here(struct unwind *u);                        /* the caller of this function */
+void unwind_start_regs(struct unwind *u, struct trap_frame *regs);
+void unwind_start_thread(struct unwind *u, struct thread *t);    /* t not running */
+bool unwind_next(struct unwind *u);                              /* false at the end */
+
+#endif
