@@ -1,0 +1,113 @@
+/*
+ * The function tracer's contract: records, patching, ops.
+ *
+ * Who may touch what:
+ * - records: the table is made by the build and sorted; `count`, `calls` and
+ *   `flags` change under ftrace_lock (a mutex) only.
+ * - text: only patch.c writes it, through the alias, inside one batch at a
+ *   time (ftrace_lock held). A site holds the nop or one call, never a half.
+ * - ops: the list and the stubs' slots are published with smp_wmb() before
+ *   any site is patched to call them; after the sites are nops again,
+ *   synchronize_sched() passes before an op may be reused or freed.
+ * Callbacks run with preemption impossible (see irq_exit()), may come from
+ * any context, and do not sleep.
+ */
+#ifndef FTRACE_FTRACE_H
+#define FTRACE_FTRACE_H
+
+#include "memory.h"
+#include "types.h"
+
+/*
+ * One call site. All that is kept for it: 8 bytes.
+ *
+ *	| ip: offset from KERNEL_BASE (4) | count (2) | calls (1) | flags (1) |
+ */
+struct dyn_ftrace {
+	u32 offset; /* of the word that is toggled, from KERNEL_BASE */
+	u16 count;  /* ops that trace this function */
+	u8 calls;   /* what stands in the site: FTRACE_CALLS_* */
+	u8 flags;   /* FTRACE_FL_* */
+};
+
+#define FTRACE_CALLS_NOTHING 0 /* the nop */
+#define FTRACE_CALLS_LIST 1    /* the list stub: more than one op (stage 3: ftrace_caller) */
+#define FTRACE_CALLS_OP 2      /* + index: that op's own stub */
+
+#define FTRACE_FL_DISABLED 1  /* found corrupted or out of reach: never written again */
+#define FTRACE_FL_IPMODIFY 2  /* an op that may change pc traces it */
+#define FTRACE_FL_FILTER 4    /* stage 3: the one tracer's filter */
+#define FTRACE_FL_NOTRACE 8   /* stage 3: and its notrace list */
+#define FTRACE_FL_TOUCHED 16  /* has been traced since boot */
+
+/* The table, from the build (recordmcount), sorted by offset. */
+extern struct dyn_ftrace ftrace_records[];
+extern const u32 ftrace_record_count;
+
+static inline unsigned long ftrace_ip(const struct dyn_ftrace *rec)
+{
+	return KERNEL_BASE + rec->offset;
+}
+
+struct ftrace_regs; /* <arch>/regs.h: arguments, sp at the call site, pc, link, fp */
+struct ftrace_ops;
+
+/*
+ * Called for a traced function. @ip: the call site (what available_filter_functions_addrs
+ * lists), @parent_ip: where the function returns to, @regs: NULL with HOOK=mcount.
+ */
+typedef void (*ftrace_func_t)(unsigned long ip, unsigned long parent_ip,
+			      struct ftrace_ops *op, struct ftrace_regs *regs);
+
+struct ftrace_hash; /* sorted set of record indices; hash.c */
+
+struct ftrace_ops {
+	ftrace_func_t func; /* first: the trampoline loads it */
+	u32 flags;          /* FTRACE_OPS_FL_* */
+	int slot;           /* its stub, or -1 */
+	struct ftrace_hash *filter, *notrace; /* NULL: everything; nothing */
+	void *private;
+	struct ftrace_ops *next;
+};
+#define FTRACE_OPS_FL_IPMODIFY 1 /* may change regs->pc; one such op a function: -EBUSY */
+#define FTRACE_OPS_FL_RECURSION 2 /* guards itself; else the core does */
+#define FTRACE_OPS_MAX 32         /* stubs; one more registration gets -ENOSPC */
+
+/*
+ * Start and stop calling op->func for the functions that its filter selects.
+ * When register returns 0, every CPU calls it; when unregister returns, no
+ * CPU is inside it. Context: thread. Errors: -EBUSY registered already or
+ * IPMODIFY clash, -ENOSPC, -ENODEV when tracing was disabled by a bad site.
+ */
+int register_ftrace_function(struct ftrace_ops *op);
+int unregister_ftrace_function(struct ftrace_ops *op);
+
+/*
+ * Change an op's filter (or, notrace true, its notrace list): a glob (exact,
+ * *, ?, []) or "!glob" to remove or a number (1 = the first function), len bytes; reset: start empty.
+ * Live ops are patched at once. -EINVAL: nothing matches.
+ */
+int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace);
+
+/* The op behind `current_tracer`, set_ftrace_filter and set_ftrace_notrace. */
+extern struct ftrace_ops global_ops;
+
+/* Patching: <arch>/patch.c; see there for the encodings. addr: what is called. */
+int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr);
+int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr);
+int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, unsigned long addr);
+int ftrace_update_ftrace_func(ftrace_func_t func); /* stage 3 */
+void ftrace_batch_begin(void);
+void ftrace_batch_end(void); /* one synchronisation, however many sites */
+
+/* Say what stands at a site and what should, mark it, disable tracing for good. */
+void ftrace_bug(int err, struct dyn_ftrace *rec, u32 expected);
+extern bool ftrace_disabled;
+
+/* Binary search: the record whose site is exactly @ip / lies in [start, end). */
+struct dyn_ftrace *lookup_rec(unsigned long ip);
+struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end);
+/* The function's entry for a record: what kallsyms calls its address. */
+unsigned long ftrace_entry(const struct dyn_ftrace *rec);
+
+#endif

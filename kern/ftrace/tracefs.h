@@ -1,0 +1,27 @@
+/*
+ * tracefs: each object of the tracer brings its own files; a stage has the
+ * files of the objects that are linked into it, and no others.
+ */
+#ifndef FTRACE_TRACEFS_H
+#define FTRACE_TRACEFS_H
+
+#include "file.h"
+#include "shell.h"
+
+#define TRACEFS "/sys/kernel/tracing/"
+
+struct tracefs_file {
+	const char *path; /* below TRACEFS */
+	u16 mode;
+	const struct file_ops *ops;
+	void *data;
+};
+#define TRACEFS_FILE(id, path, mode, ops, data)                                               \
+	TABLE_ENTRY(const struct tracefs_file, tracefs_file, id##_tracefs) = {path, mode, ops, data}
+
+/* Files that print one generated text: show as in file.h's seq. */
+#define TRACEFS_TEXT_OPS(name, show_fn)                                                       \
+	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
+	static const struct file_ops name = {name##_open, seq_read, NULL, seq_release}
+
+#endif
