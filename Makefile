@@ -1,0 +1,245 @@
+# Callsite: every command that a person types. `make help` lists them.
+#
+#   ARCH=riscv64|arm64   one architecture; without it, both
+#   LAB=n                the kernel as it stands at the end of lab n
+#   HOOK=entry|mcount    how functions call the tracer (labs 1 to 3: mcount)
+#   APP=path/to/prog.c   link your own program in, against kern/app.h
+#   TESTS=1 DEBUG=1      in-kernel tests; poisoned memory      V=1  whole commands
+MAKEFLAGS += --no-builtin-rules --no-builtin-variables
+.SUFFIXES:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := all
+SHELL := /bin/bash
+
+ARCHS := riscv64 arm64
+ifdef ARCH
+ifeq ($(filter $(ARCH),$(ARCHS)),)
+$(error ARCH=$(ARCH) is not one of: $(ARCHS))
+endif
+endif
+WANTED := $(or $(ARCH),$(ARCHS))
+
+include kern/ftrace/stages.mk
+LAST_LAB := $(lastword $(LABS))
+ifdef LAB
+ifeq ($(filter $(LAB),$(LABS)),)
+$(error LAB=$(LAB) is not one of: $(LABS))
+endif
+endif
+ifdef HOOK
+ifeq ($(filter $(HOOK),entry mcount),)
+$(error HOOK=$(HOOK) is not one of: entry mcount)
+endif
+endif
+stage := $(or $(LAB),$(if $(filter mcount,$(HOOK)),3,$(LAST_LAB)))
+hook := $(if $(filter 1 2 3,$(stage)),mcount,entry)
+ifneq ($(or $(HOOK),$(hook)),$(hook))
+$(error Lab $(stage) calls the tracer by HOOK=$(hook), not HOOK=$(HOOK))
+endif
+app_name := $(basename $(notdir $(APP)))
+variant := lab$(stage)$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(app_name))$(if $(BENCH_SITES),-$(BENCH_SITES)sites)
+
+Q := $(if $(V),,@)
+say = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
+PYTHON := /usr/bin/python3
+
+# ---- set-up ---------------------------------------------------------------
+packages := .ci/packages
+package_names := $(shell sed 's/\#.*//' $(packages) | awk 'NF {print $$1}')
+setup := build/.setup
+$(setup): $(packages)
+	@mkdir -p build; missing="$$(for p in $(package_names); do \
+		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || echo $$p; done)"; \
+	if [ -n "$$missing" ]; then \
+		as=; [ "$$(id -u)" = 0 ] || as="sudo -n"; \
+		echo "Installing:" $$missing; \
+		if [ -z "$$as" ] || sudo -n true 2>/dev/null; then \
+			$$as apt-get update -qq && \
+			$$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >build.setup.log 2>&1 || \
+			{ tail -5 build.setup.log; rm -f build.setup.log; echo "apt-get could not install them."; exit 1; }; rm -f build.setup.log; \
+		else echo "Not allowed to install. Please type:"; \
+			echo "  sudo apt-get install --no-install-recommends" $$missing; exit 1; fi; \
+	fi; touch $@
+
+# ---- the kernel -----------------------------------------------------------
+riscv64.cross := riscv64-linux-gnu-
+arm64.cross := aarch64-linux-gnu-
+riscv64.flags := -march=rv64ima_zicsr_zifencei -mabi=lp64 -mcmodel=medany -mno-relax -msmall-data-limit=0
+arm64.flags := -mgeneral-regs-only -mno-outline-atomics -mbranch-protection=none
+riscv64.entry := -fpatchable-function-entry=1 -falign-functions=4
+arm64.entry := -fpatchable-function-entry=2
+riscv64.mcount := -pg
+arm64.mcount := -pg
+riscv64.ldflags := --no-relax -m elf64lriscv
+arm64.ldflags := -m aarch64linux --no-relax
+
+CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-protector \
+	-fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-strict-aliasing \
+	-fno-delete-null-pointer-checks -fno-tree-loop-distribute-patterns \
+	-Wall -Wextra -Wmissing-prototypes -Wno-unused-parameter -Wno-sign-compare \
+	-Wno-missing-field-initializers $(if $(CI),-Werror) \
+	-DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1)
+
+# Lab 1 has no records, and its kernel is not proven.
+records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/recordmcount.c),build/recordmcount))
+proof := $(wildcard kern/ftrace/proof.py)
+
+# $(call kernel,arch): the rules that build one architecture's kernel.
+define kernel
+$(1).out := build/$(1)/$(variant)
+$(1).cc := $($(1).cross)gcc
+$(1).all := $(CFLAGS) $($(1).flags) -Ikern -Ikern/ftrace -Ibuild/$(1)/include -I$$($(1).out)
+$(1).traced := $($(1).$(hook))
+$(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
+	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c) \
+	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
+$(1).src := $$(filter-out %/asm-offsets.c,$$($(1).src))
+$(1).app := $(if $(APP),$$($(1).out)/app/$(app_name).o)
+$(1).obj := $$(patsubst %,$$($(1).out)/%.o,$$(basename $$($(1).src))) $$($(1).app) \
+	$$($(1).out)/apps_table.o $(if $(BENCH_SITES),$$($(1).out)/sites.o)
+$(1).gen := $$($(1).out)/include/asm-offsets.h build/$(1)/include/.links
+
+build/$(1)/include/.links: | $$(setup)
+	@mkdir -p $$(@D) && ln -sfn ../../../kern/arch/$(1) $$(@D)/asm && \
+	ln -sfn ../../../kern/ftrace/$(1) $$(@D)/asm-ftrace && touch $$@
+
+# A changed variable rebuilds what it must: all that is compiled depends on this.
+$$($(1).out)/flags: FORCE | $$(setup)
+	@mkdir -p $$(@D)/include; echo '$$($(1).all) $$($(1).traced) $$(APP) $$(BENCH_SITES)' | cmp -s - $$@ || \
+	echo '$$($(1).all) $$($(1).traced) $$(APP) $$(BENCH_SITES)' > $$@
+
+$$($(1).out)/include/asm-offsets.h: kern/asm-offsets.c $(wildcard kern/arch/$(1)/asm-offsets.c) \
+		$(wildcard kern/*.h kern/arch/$(1)/*.h kern/ftrace/*.h kern/ftrace/$(1)/*.h) $$($(1).out)/flags build/$(1)/include/.links
+	$$(call say,OFFSETS,$$@)set -e; for f in $$(filter %.c,$$^); do $$($(1).cc) $$($(1).all) -S -o - $$$$f; done | \
+	sed -n 's/^->\([A-Za-z0-9_]*\) [$$$$#]*\(-*[0-9]*\).*/#define \1 \2/p' > $$@
+
+$$($(1).out)/kern/ftrace/tests/%.o: kern/ftrace/tests/%.c $$($(1).out)/flags $$($(1).gen)
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -c -o $$@ $$<
+# The tracer itself has no call sites: it must not trace itself.
+$$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -c -o $$@ $$<
+# An application sees kern/app.h alone.
+$$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern \
+	-Dmain=app_main_$$* -MMD -c -o $$@ $$<
+$$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes \
+	-iquote kern -include kern/app.h -Dmain=app_main_$(app_name) -MMD -c -o $$@ $$<
+$$($(1).out)/%.o: %.c $$($(1).out)/flags $$($(1).gen)
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -c -o $$@ $$<
+$$($(1).out)/%.o: %.S $$($(1).out)/flags $$($(1).gen)
+	$$(call say,AS,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) -I$$($(1).out)/include -MMD -c -o $$@ $$<
+
+# The shell's applications: {name, main} of each program in kern/apps/ and of APP.
+$$($(1).out)/apps_table.c: $(wildcard kern/apps/*.c) $$($(1).out)/flags
+	@for n in $(basename $(notdir $(wildcard kern/apps/*.c))) $(app_name); do echo "int app_main_$$$$n(int, char **);"; done > $$@
+	@{ echo '#include "apprun.h"'; echo 'const struct app app_table[] = {'; \
+	for n in $(sort $(basename $(notdir $(wildcard kern/apps/*.c))) $(app_name)); do echo "	{\"$$$$n\", app_main_$$$$n},"; done; \
+	echo '};'; echo 'const unsigned app_count = sizeof(app_table) / sizeof(*app_table);'; } >> $$@
+$$($(1).out)/apps_table.o: $$($(1).out)/apps_table.c $$($(1).gen)
+	@$$($(1).cc) $$($(1).all) -I$$($(1).out)/include -c -o $$@ $$<
+$$($(1).out)/sites.o: kern/ftrace/tests/mksites.py $$($(1).out)/flags
+	$$(call say,SITES,$$@)$(PYTHON) $$< $(1) $(BENCH_SITES) > $$(@:.o=.S) && $$($(1).cc) $$($(1).all) -c -o $$@ $$(@:.o=.S)
+
+$$($(1).out)/callsite.lds: boot/callsite.lds.S kern/memory.h $$($(1).out)/flags
+	@$$($(1).cc) $$($(1).all) -E -P -D__ASSEMBLER__ -o $$@ -x c $$<
+
+# Two links: the first, without the tables, gives the addresses that go into
+# them. Text comes before the tables, so its addresses do not move.
+$$($(1).out)/tables0.S: $$($(1).out)/flags
+	@{ $(PYTHON) kern/mksyms.py --empty && $(if $(records),build/recordmcount --empty,true); } > $$@
+$$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py
+$$($(1).out)/first.elf: $$($(1).obj) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds
+	@$($(1).cross)ld $($(1).ldflags) -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
+$$($(1).out)/tables.S: $$($(1).out)/first.elf
+	@{ $(PYTHON) kern/mksyms.py $$< && $(if $(records),build/recordmcount $$<,true); } > $$@
+$$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
+	@$$($(1).cc) $$($(1).all) -c -o $$@ $$<
+$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/indirect-calls)
+	$$(call say,LD,$$@)$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -Map $$(@:.elf=.map) -o $$@.new $$(filter %.o,$$^)
+	$(if $(proof),$$(Q)$(PYTHON) $(proof) $(1) $$@.new)
+	@mv $$@.new $$@
+$$($(1).out)/Image: $$($(1).out)/callsite.elf
+	@$($(1).cross)objcopy -O binary $$< $$@
+
+# build/<arch>/ holds what was asked for last.
+build/$(1)/callsite.elf build/$(1)/Image: build/$(1)/%: $$($(1).out)/% FORCE
+	@cmp -s $$< $$@ || cp $$< $$@
+-include $$(patsubst %.o,%.d,$$($(1).obj))
+endef
+$(foreach a,$(WANTED),$(eval $(call kernel,$(a))))
+
+build/recordmcount: kern/ftrace/recordmcount.c | $(setup)
+	$(call say,HOSTCC,$@)mkdir -p $(@D) && gcc -std=gnu11 -O2 -Wall -Wextra -o $@ $<
+
+.PHONY: all FORCE
+all: $(foreach a,$(WANTED),build/$(a)/callsite.elf build/$(a)/Image) build/initrd.cpio ## build the kernel: build/<arch>/callsite.elf and Image
+FORCE:
+
+build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
+	$(call say,CPIO,$@)rm -rf build/initrd && mkdir -p build/initrd && \
+	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
+	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
+
+build/qemu/observer.so: qemu/observer.c $(setup)
+	$(call say,HOSTCC,$@)mkdir -p $(@D) && gcc -std=gnu11 -O2 -Wall -Wextra -shared -fPIC -o $@ $<
+
+.PHONY: setup doctor run grade test bench sizes format lint help clean
+setup: $(setup) ## install the Debian packages that the project names (or say how)
+	@echo "Everything is installed."
+
+doctor: ## each tool's version, found and wanted, and what to do
+	@$(PYTHON) qemu/doctor.py $(package_names) 2>/dev/null || { echo "doctor itself needs: sudo apt-get install python3"; exit 1; }
+
+run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [APPEND='..'] [BOOT=uboot]: a kernel on this terminal
+	$(if $(ARCH),,$(error make run needs ARCH=riscv64 or ARCH=arm64))
+	@$(PYTHON) qemu/run.py --arch $(ARCH) $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
+	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL)) --append '$(APPEND)' --extra '$(QEMU_EXTRA)'
+
+grade: all build/qemu/observer.so ## [LAB=n] [ARCH=..] [SEED=..]: judge the trace against what the processor executed
+	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP)) --extra '$(QEMU_EXTRA)'
+
+test: $(setup) ## every test: host, harness, and the kernel under QEMU
+	@$(PYTHON) kern/tests/run_all.py
+
+bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.json
+	@$(PYTHON) kern/ftrace/tests/bench.py --extra '$(QEMU_EXTRA)'
+
+sizes: $(setup) ## lines of code by cloc, against the design
+	@$(PYTHON) .ci/sizes.py
+
+format: $(setup) ## clang-format, in place
+	@git ls-files '*.c' '*.h' '*.cc' | xargs clang-format -i
+
+lint: $(setup) ## cppcheck, shellcheck, mypy
+	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
+		--suppress=preprocessorErrorDirective -Ikern -Ikern/ftrace -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
+	@shellcheck $$(git ls-files | xargs grep -lE '^#!/(bin|usr/bin/env) ?(ba)?sh') $(if $(CI),,|| true)
+	@mypy --python-executable $(PYTHON) --strict grading qemu $(if $(CI),,|| true)
+
+help: ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+
+clean: ## remove build/
+	rm -rf build
+
+# ---- tests on the host: the kernel's own files under ASan and UBSan -------
+# A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
+host_tests := $(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc)
+host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Ikern -Ikern/ftrace -Ikern/tests -DHOST_TEST=1
+define host_test
+$(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
+$(1).bin := build/host/$(basename $(notdir $(1)))
+$(1).inc := $$(filter -I% -D%,$$($(1).words))
+$(1).obj := $$(patsubst %.c,$$($(1).bin).d/%.o,$$(filter %.c,$$($(1).words)))
+$$($(1).obj): $$($(1).bin).d/%.o: %.c $(wildcard kern/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
+	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
+$$($(1).bin): $(1) $$($(1).obj) Makefile | $(setup)
+	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) $$($(1).inc) -o $$@ $(1) $$($(1).obj) \
+	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread
+host-tests: $$($(1).bin)
+endef
+$(foreach t,$(host_tests),$(eval $(call host_test,$(t))))
+.PHONY: host-tests
+host-tests: ## build and run the host tests
+	@fail=0; for t in $(foreach t,$(host_tests),$($(t).bin)); do $$t --gtest_brief=1 || fail=1; done; exit $$fail

@@ -1,0 +1,87 @@
+/*
+ * Where everything lies, for both architectures: one image, linked at
+ * KERNEL_BASE, in pages of one permission each.
+ *
+ *	_start  text      R-X   header and head.S, kernel, the tracer's section, applications
+ *	_rodata rodata    R--   constants, tables, symbols
+ *	_data   data      RW-   call-site records too
+ *	_bss    zeroed    RW-   then head.S's page tables, outside of the zeroing
+ *
+ * The tracer's section stands between the kernel and the applications, so
+ * that `jal` (1 MiB either way, riscv64) reaches it from both.
+ */
+#include "memory.h"
+
+ENTRY(_start)
+
+/* `?` stands for the slash: slash and star would begin a comment. */
+#define OTHERS EXCLUDE_FILE(*kern/ftrace?*.o *kern/apps?*.o *app?*.o *sites.o)
+#define TABLE(name)                                                                           \
+	. = ALIGN(8);                                                                         \
+	__start_table_##name = .;                                                             \
+	KEEP(*(.table.name))                                                                  \
+	__stop_table_##name = .;
+
+SECTIONS
+{
+	. = KERNEL_BASE;
+
+	.text : {
+		_start = .;
+		_text = .;
+		*(.head.text)
+		*(.text.low .text.low.*)
+		*(OTHERS .text OTHERS .text.*)
+		*kern/ftrace/tests?*.o(.text .text.*)
+		. = ALIGN(64);
+		__ftrace_text_start = .;
+		*(.ftrace.text)
+		*kern/ftrace?*.o(.text .text.*)
+		. = ALIGN(64);
+		__ftrace_text_end = .;
+		*(.text .text.*)
+		. = ALIGN(4096);
+		_etext = .;
+	}
+
+	.rodata : {
+		_rodata = .;
+		*(.rodata .rodata.* .srodata .srodata.*)
+		TABLE(initcall)
+		TABLE(param)
+		TABLE(shell_command)
+		TABLE(thread_hook)
+		TABLE(tracefs_file)
+		TABLE(tracer)
+		. = ALIGN(8);
+		*(.ksyms)
+		. = ALIGN(4096);
+		_erodata = .;
+	}
+
+	.data : {
+		_data = .;
+		*(.data .data.* .sdata .sdata.*)
+		. = ALIGN(8);
+		KEEP(*(.ftrace_records))
+		. = ALIGN(4096);
+		_edata = .;
+	}
+
+	.bss (NOLOAD) : {
+		_bss = .;
+		*(.bss .bss.* .sbss .sbss.* COMMON)
+		. = ALIGN(4096);
+		_ebss = .;
+		/* Two roots, middle tables for the image and the identity, and a page table for each 2 MiB. */
+		_early_tables = .;
+		. += 4096 * (8 + (_ebss - _text) / 0x200000);
+		_early_tables_end = .;
+		_end = .;
+	}
+
+	/* What the compiler left for recordmcount: in the file, not in the image. */
+	__patchable_function_entries 0 (INFO) : { KEEP(*(__patchable_function_entries)) }
+
+	/DISCARD/ : { *(.comment) *(.note .note.*) *(.eh_frame) *(.riscv.attributes) }
+}

@@ -1,0 +1,23 @@
+/*
+ * Offsets into structures for the assembly: compiled, never run. The build
+ * turns each "->NAME value" line of the output into a #define of
+ * asm-offsets.h; kern/arch/<arch>/asm-offsets.c adds its own.
+ */
+#include "cpu.h"
+
+#define DEFINE(name, value) __asm__ volatile("\n->" #name " %0" : : "i"(value))
+
+void asm_offsets(void);
+void asm_offsets(void)
+{
+	DEFINE(THREAD_CONTEXT, offsetof(struct thread, context));
+	DEFINE(THREAD_CTX, offsetof(struct thread, ctx));
+	DEFINE(THREAD_STACK, offsetof(struct thread, stack));
+	DEFINE(CPU_CURRENT, offsetof(struct cpu, current));
+	DEFINE(CPU_RECURSION, offsetof(struct cpu, recursion));
+	DEFINE(CPU_CONTEXT_BIT, offsetof(struct cpu, context_bit));
+	DEFINE(CPU_HWID, offsetof(struct cpu, hwid));
+	DEFINE(CPU_BOOT_STACK, offsetof(struct cpu, boot_stack));
+	DEFINE(CPU_IDLE, offsetof(struct cpu, idle));
+	DEFINE(CPU_SIZE, sizeof(struct cpu));
+}
