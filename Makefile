@@ -55,8 +55,8 @@ $(setup): $(packages)
 		echo "Installing:" $$missing; \
 		if [ -z "$$as" ] || sudo -n true 2>/dev/null; then \
 			$$as apt-get update -qq && \
-			$$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >build.setup.log 2>&1 || \
-			{ tail -5 build.setup.log; rm -f build.setup.log; echo "apt-get could not install them."; exit 1; }; rm -f build.setup.log; \
+			$$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >build/setup.log 2>&1 || \
+			{ tail -5 build/setup.log; echo "apt-get could not install them: see build/setup.log."; exit 1; }; \
 		else echo "Not allowed to install. Please type:"; \
 			echo "  sudo apt-get install --no-install-recommends" $$missing; exit 1; fi; \
 	fi; touch $@
@@ -189,7 +189,7 @@ setup: $(setup) ## install the Debian packages that the project names (or say ho
 	@echo "Everything is installed."
 
 doctor: ## each tool's version, found and wanted, and what to do
-	@$(PYTHON) qemu/doctor.py $(package_names) 2>/dev/null || { echo "doctor itself needs: sudo apt-get install python3"; exit 1; }
+	@if [ -x $(PYTHON) ]; then $(PYTHON) qemu/doctor.py $(package_names); else echo "No python3: type make setup, or sudo apt-get install python3."; exit 1; fi
 
 run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [APPEND='..'] [BOOT=uboot]: a kernel on this terminal
 	$(if $(ARCH),,$(error make run needs ARCH=riscv64 or ARCH=arm64))

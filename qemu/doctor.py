@@ -1,0 +1,60 @@
+"""Each tool's version, found and wanted, and what to do: `make doctor`."""
+import re
+import subprocess
+import sys
+
+# Tool, how it tells its version, the oldest that Callsite was tried with, its package.
+TOOLS = [
+    ("make", "make --version", (4, 3), "make"),
+    ("riscv64 gcc", "riscv64-linux-gnu-gcc -dumpfullversion", (12, 2), "gcc-riscv64-linux-gnu"),
+    ("arm64 gcc", "aarch64-linux-gnu-gcc -dumpfullversion", (12, 2), "gcc-aarch64-linux-gnu"),
+    ("riscv64 ld", "riscv64-linux-gnu-ld --version", (2, 40), "binutils-riscv64-linux-gnu"),
+    ("arm64 ld", "aarch64-linux-gnu-ld --version", (2, 40), "binutils-aarch64-linux-gnu"),
+    ("qemu riscv64", "qemu-system-riscv64 --version", (7, 2), "qemu-system-misc"),
+    ("qemu arm64", "qemu-system-aarch64 --version", (7, 2), "qemu-system-arm"),
+    ("host gcc", "gcc -dumpfullversion", (12, 2), "gcc"),
+    ("host g++", "g++ -dumpfullversion", (12, 2), "g++"),
+    ("python3", "/usr/bin/python3 --version", (3, 11), "python3"),
+    ("cpio", "cpio --version", (2, 13), "cpio"),
+    ("dtc", "dtc --version", (1, 6), "device-tree-compiler"),
+    ("unifdef", "unifdef -V", (2, 12), "unifdef"),
+    ("cloc", "cloc --version", (1, 96), "cloc"),
+    ("cppcheck", "cppcheck --version", (2, 10), "cppcheck"),
+    ("shellcheck", "shellcheck --version", (0, 9), "shellcheck"),
+    ("mypy", "mypy --version", (1, 0), "mypy"),
+    ("clang-format", "clang-format --version", (14, 0), "clang-format"),
+]
+
+
+def version(command: str) -> tuple[int, ...] | None:
+    try:
+        done = subprocess.run(command.split(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+    except OSError:
+        return None
+    found = re.search(r"(\d+)\.(\d+)(?:\.(\d+))?", done.stdout)
+    return tuple(int(n) for n in found.groups() if n) if found else None
+
+
+def installed(package: str) -> bool:
+    done = subprocess.run(["dpkg-query", "-W", "-f", "${db:Status-Status}", package],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
+    return done.stdout == "installed"
+
+
+def main() -> int:
+    ill = 0
+    print(f"{'tool':14} {'found':10} {'wanted':10} what to do")
+    for tool, command, wanted, package in TOOLS:
+        found = version(command)
+        good = found is not None and found >= wanted
+        ill += not good
+        told = ".".join(map(str, found)) if found else "none"
+        advice = "" if good else f"sudo apt-get install {package}"
+        print(f"{tool:14} {told:10} {'.'.join(map(str, wanted)):10} {advice}")
+    missing = [p for p in sys.argv[1:] if not installed(p)]
+    if missing:
+        print("packages not installed: " + " ".join(missing) + "\n  make setup")
+    return 1 if ill or missing else 0
+
+
+sys.exit(main())
