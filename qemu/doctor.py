@@ -17,7 +17,7 @@ TOOLS = [
     ("python3", "/usr/bin/python3 --version", (3, 11), "python3"),
     ("cpio", "cpio --version", (2, 13), "cpio"),
     ("dtc", "dtc --version", (1, 6), "device-tree-compiler"),
-    ("unifdef", "unifdef -V", (2, 12), "unifdef"),
+    ("unifdef", "unifdef -V", (2, 10), "unifdef"),
     ("cloc", "cloc --version", (1, 96), "cloc"),
     ("cppcheck", "cppcheck --version", (2, 10), "cppcheck"),
     ("shellcheck", "shellcheck --version", (0, 9), "shellcheck"),

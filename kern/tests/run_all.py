@@ -1,0 +1,92 @@
+"""Every test of the project: `make test`.
+
+Each suite is one command whose output says how many of its tests passed; a
+suite that ends badly without saying so counts as one failure. The last line
+is the sum: `N passed, N failed`.
+"""
+import argparse
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+PYTHON = "/usr/bin/python3"
+LABS = (1, 2, 3, 4)
+MAKE = ["make", "--no-print-directory", "-j2"]
+
+# What a suite's own last words look like: (pattern, what the groups are).
+COUNTS = [
+    (re.compile(r"\[  PASSED  \] (\d+) tests?"), "passed"),
+    (re.compile(r"^ ?(\d+) FAILED TESTS?", re.M), "failed"),
+    (re.compile(r"^(\d+) passed, (\d+) failed", re.M), "both"),
+]
+
+
+def unittest_counts(text: str) -> tuple[int, int] | None:
+    ran = re.search(r"^Ran (\d+) tests?", text, re.M)
+    if not ran:
+        return None
+    bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", text))
+    return int(ran[1]) - bad, bad
+
+
+def counts(text: str, status: int) -> tuple[int, int]:
+    """How many tests of a suite passed and failed, from what it printed and its exit status."""
+    found = unittest_counts(text)
+    if found is None:
+        passed = failed = 0
+        for pattern, kind in COUNTS:
+            for groups in pattern.findall(text):
+                if kind == "both":
+                    passed, failed = passed + int(groups[0]), failed + int(groups[1])
+                elif kind == "passed":
+                    passed += int(groups)
+                else:
+                    failed += int(groups)
+        found = (passed, failed) if passed or failed else (int(status == 0), int(status != 0))
+    passed, failed = found
+    return (passed, failed) if failed or status == 0 else (passed, 1)
+
+
+def suites() -> list[tuple[str, list[str]]]:
+    """Name and command of each suite, the quick ones first."""
+    host = [("host tests", [*MAKE, "host-tests"])]
+    units = [(f"{d} in Python", [PYTHON, "-m", "unittest", "discover", "-t", ".", "-s", d])
+             for d in ("grading/tests", "kern/ftrace/tests", "kern/tests") if list(Path(d).glob("test_*.py"))]
+    builds = [(f"build of lab {n}", [*MAKE, f"LAB={n}", "all"]) for n in LABS]
+    kernel = [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py"])]
+    grades = [(f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS]
+    return [("lint", [*MAKE, "lint"]), *host, *builds, *units, *kernel, *grades, ("bench", [*MAKE, "bench"])]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", help="run the suites whose name contains one of these words")
+    words = parser.parse_args().only
+    logs = Path("build/tests")
+    logs.mkdir(parents=True, exist_ok=True)
+    total = [0, 0]
+    for name, command in suites():
+        if words and not any(w in name for w in words):
+            continue
+        began = time.monotonic()
+        log = logs / (name.replace(" ", "-").replace("/", "-") + ".log")
+        with log.open("w") as out:
+            status = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ},
+                                    check=False).returncode
+        text = log.read_text(errors="replace")
+        passed, failed = counts(text, status)
+        total[0] += passed
+        total[1] += failed
+        print(f"{'ok  ' if not failed else 'FAIL'} {name:32} {passed:4} passed, {failed} failed, "
+              f"{time.monotonic() - began:.0f} s", flush=True)
+        if failed:
+            print("\n".join("     " + line for line in text.splitlines()[-25:]) + f"\n     log: {log}", flush=True)
+    print(f"{total[0]} passed, {total[1]} failed")
+    return 1 if total[1] or not total[0] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
