@@ -63,16 +63,31 @@ struct fdt;
 #define current get_current()
 
 /*
- * Save prev's context, take next's, run on its stack. Called with interrupts
- * masked. The load from next->context that decides which thread runs carries
+ * Save prev's context, take next's, make next `current`, run on its stack.
+ * Called with interrupts masked. The load from next->context that decides which thread runs carries
  * the label __switch_to_load in entry.S: the observer knows a thread by the
  * address that this instruction loads from.
  * Return: the thread that we came from.
  */
 struct thread *__switch_to(struct thread *prev, struct thread *next);
 
-/* Make @t start at thread_start(fn, arg) when first switched to. */
+/* Make @t start at thread_start(prev) when first switched to, interrupts masked. */
 void arch_thread_init(struct thread *t, void *stack_top);
+void __noreturn thread_start(struct thread *prev); /* sched.c: finishes the switch, runs current->fn */
+
+/*
+ * head.S jumps to kernel_main() on the boot CPU: interrupts masked, this_cpu()
+ * = &cpus[0] (set_this_cpu() moves it to its own slot), current = &boot_thread,
+ * stack = boot_stack. .data holds what it found:
+ */
+void __noreturn kernel_main(void);
+extern unsigned long boot_hwid;     /* this CPU's hardware id */
+extern unsigned long boot_fdt_pa;   /* the device tree as firmware gave it */
+extern unsigned long kernel_pgd_pa; /* root page table: _early_tables; secondary CPUs use it too */
+extern char boot_stack[];           /* THREAD_SIZE, aligned to it */
+
+/* Every general register of @regs on the console, for panics. */
+void arch_show_regs(const struct trap_frame *regs);
 
 /* On the boot CPU, MMU on, before anything else: vectors, CPU features. */
 void arch_init_early(void);

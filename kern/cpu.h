@@ -28,7 +28,7 @@ struct cpu {
 	u64 next_tick;
 	u64 ipi_work;           /* bits IPI_*, atomically set by the sender */
 	unsigned long switches;
-	void *boot_stack;
+	void *boot_stack; /* top of the idle thread's stack: where secondary_start puts sp */
 };
 
 extern struct cpu cpus[NR_CPUS];

@@ -48,6 +48,8 @@ struct thread {
 	void *ftrace; /* the tracer's own per-thread data; thread hooks */
 };
 
+extern struct thread boot_thread; /* what head.S starts on boot_stack; sched.c */
+
 struct thread_list {
 	struct thread *head, *tail;
 };

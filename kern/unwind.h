@@ -16,11 +16,18 @@ struct unwind {
 	unsigned long pc, fp, sp;
 	unsigned long low, high; /* the stack */
 	struct trap_frame *regs; /* pc comes from here: it is exact, not a return address */
-	bool link_pending;       /* arch: the next caller is in the trap frame, not in memory */
 };
 void unwind_start_here(struct unwind *u);                        /* the caller of this function */
 void unwind_start_regs(struct unwind *u, struct trap_frame *regs);
 void unwind_start_thread(struct unwind *u, struct thread *t);    /* t not running */
 bool unwind_next(struct unwind *u);                              /* false at the end */
+
+/*
+ * <arch>/unwind.c: one step, from u to its caller: new pc, fp, sp, and regs when
+ * the step crosses a trap frame. False at an entry point (thread_start_asm,
+ * head.S) or when a record lies outside [low, high). It reads only inside the
+ * stack and inside text.
+ */
+bool unwind_step(struct unwind *u);
 
 #endif
