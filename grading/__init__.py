@@ -1,0 +1,1 @@
+"""The grading harness: holds what the console prints against what the processor executed."""

@@ -1,0 +1,215 @@
+"""The console: one line to the guest, whatever carries it.
+
+It is opened before the machine runs, read always (a guest that floods must
+not block), and written in small pieces, each after the echo of the one
+before: a UART's FIFO is 16 bytes deep.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import socket
+import termios
+import time
+import tty
+from collections.abc import Callable
+from pathlib import Path
+from typing import BinaryIO, Protocol
+
+from grading.verdict import Stopped, Verdict
+
+PROMPT = "callsite# "
+PIECE = 16
+ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
+
+
+class Transport(Protocol):
+    """Bytes to and from the guest's UART."""
+
+    def fileno(self) -> int: ...
+    def read(self) -> bytes: ...
+    def write(self, data: bytes) -> None: ...
+    def close(self) -> None: ...
+
+
+class SocketTransport:
+    """A unix socket that QEMU listens on; it waits for us before the guest runs."""
+
+    def __init__(self, path: Path, timeout: float = 10.0) -> None:
+        deadline = time.monotonic() + timeout
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        while True:
+            try:
+                self._socket.connect(str(path))
+                break
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    raise Stopped(Verdict.HARNESS, f"no console at {path}: {error}") from error
+                time.sleep(0.01)
+
+    def fileno(self) -> int:
+        return self._socket.fileno()
+
+    def read(self) -> bytes:
+        try:
+            return self._socket.recv(65536)
+        except ConnectionError:
+            return b""
+
+    def write(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+class PipeTransport:
+    """The stdin and stdout of a process, for QEMU's `-serial stdio`."""
+
+    def __init__(self, to_guest: BinaryIO, from_guest: BinaryIO) -> None:
+        self._to, self._from = to_guest, from_guest
+
+    def fileno(self) -> int:
+        return self._from.fileno()
+
+    def read(self) -> bytes:
+        return os.read(self._from.fileno(), 65536)
+
+    def write(self, data: bytes) -> None:
+        self._to.write(data)
+        self._to.flush()
+
+    def close(self) -> None:
+        self._to.close()
+        self._from.close()
+
+
+class TtyTransport:
+    """A pty or a real serial port, raw, at the given speed."""
+
+    def __init__(self, path: Path, speed: int = termios.B115200) -> None:
+        self._fd = os.open(path, os.O_RDWR | os.O_NOCTTY)
+        tty.setraw(self._fd)
+        settings = termios.tcgetattr(self._fd)
+        settings[2] |= termios.CLOCAL | termios.CREAD
+        settings[4] = settings[5] = speed
+        termios.tcsetattr(self._fd, termios.TCSANOW, settings)
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def read(self) -> bytes:
+        try:
+            return os.read(self._fd, 65536)
+        except OSError:
+            return b""  # a pty whose other side closed
+
+    def write(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._fd, data):]
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def plain(data: bytes) -> str:
+    """What a person would see: escapes and control characters gone, lines ended by newlines."""
+    text = ESCAPES.sub(b"", data.replace(b"\r\n", b"\n")).replace(b"\r", b"")
+    return text.decode("utf-8", "replace")
+
+
+class Console:
+    """Talks to the shell: waits for its prompt, types, and gives back what was printed."""
+
+    def __init__(self, transport: Transport, log: Path, cap: int = 32 << 20,
+                 watch: Callable[[], None] = lambda: None) -> None:
+        self._transport = transport
+        self._log = log.open("wb")
+        self._cap = cap
+        self._watch = watch  # looks at the machine; raises Stopped
+        self._unread = b""
+        self.received = 0
+        self.ended = False
+
+    def _fill(self, seconds: float) -> bool:
+        """Read what is there, waiting so long for the first byte; False: nothing came."""
+        if self.ended or not select.select([self._transport], [], [], seconds)[0]:
+            return False
+        data = self._transport.read()
+        self.ended = not data
+        self.received += len(data)
+        self._log.write(data)
+        self._log.flush()
+        self._unread += data
+        if self.received > self._cap:
+            raise Stopped(Verdict.FLOOD, f"the console printed more than {self._cap} bytes")
+        return bool(data)
+
+    def wait_for(self, seen: Callable[[str], bool], seconds: float, what: str) -> str:
+        """Everything printed from the last wait on, as soon as `seen` likes it."""
+        deadline = time.monotonic() + seconds
+        while not seen(plain(self._unread)):
+            if not self._fill(0.05):
+                self._watch()
+                if self.ended:
+                    raise Stopped(Verdict.DEAD, f"the console closed while we waited for {what}")
+            elif self.received & 0xF == 0:
+                self._watch()
+            if time.monotonic() > deadline:
+                raise self._late(seconds, what)
+        text = plain(self._unread)
+        self._unread = b""
+        return text
+
+    def _late(self, seconds: float, what: str) -> Stopped:
+        if not self.received:
+            return Stopped(Verdict.DEAD, f"not one byte on the console in {seconds:.0f} s")
+        tail = plain(self._unread)[-200:].strip().splitlines()
+        last = f"; the last line was: {tail[-1]}" if tail else ""
+        return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s{last}")
+
+    def wait_ready(self, seconds: float) -> str:
+        return self.wait_for(_at_prompt, seconds, "prompt")
+
+    def type(self, text: str) -> None:
+        """Type without the newline, piece by piece; a guest that does not echo is not waited for long."""
+        for start in range(0, len(text), PIECE):
+            piece = text[start:start + PIECE]
+            before = len(plain(self._unread))
+            self._transport.write(piece.encode())
+            deadline = time.monotonic() + 2
+            while len(plain(self._unread)) < before + len(piece) and time.monotonic() < deadline:
+                if not self._fill(0.05):
+                    self._watch()
+
+    def command(self, line: str, seconds: float = 60) -> str:
+        """Type a line, wait for the next prompt, and return what was printed between."""
+        self.type(line)
+        self._fill(0)
+        self._unread = b""
+        self._transport.write(b"\r")
+        text = self.wait_for(_at_prompt, seconds, f"prompt after '{line}'")
+        return text[: -len(PROMPT)].lstrip("\n") if text.endswith(PROMPT) else text
+
+    def send(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def drain(self, seconds: float) -> str:
+        """What still comes, until the line closes or the time is over."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.ended:
+            self._fill(0.05)
+        return plain(self._unread)
+
+    def unread(self) -> str:
+        return plain(self._unread)
+
+    def close(self) -> None:
+        self._transport.close()
+        self._log.close()
+
+
+def _at_prompt(text: str) -> bool:
+    return text.endswith(PROMPT) and (len(text) == len(PROMPT) or text[-len(PROMPT) - 1] == "\n")

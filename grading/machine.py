@@ -1,0 +1,157 @@
+"""A running machine: QEMU, its console, its control socket and its observer.
+
+QEMU starts stopped; the console is open before the first instruction. It is
+ended by SIGKILL to its process group, always, and nothing is lost by that.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+
+from grading.console import Console, SocketTransport
+from grading.observer import Config, Observer
+from grading.qmp import Qmp, QmpError
+from grading.verdict import Stopped, Verdict
+from qemu.machine import Machine
+
+PANIC = "panic:"
+
+
+class Run:
+    """One boot, from power-on to power-off; use as a context manager."""
+
+    def __init__(self, machine: Machine, log: Path, config: Config | None = None,
+                 budget: int = 0, cap: int = 32 << 20) -> None:
+        self.machine = machine
+        self.log = log
+        self.config = config
+        self.budget = budget  # instructions that any vCPU may execute; 0: any number
+        self._cap = cap
+        self.observer: Observer | None = None
+        self._qmp: Qmp | None = None
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Run:
+        self._scratch = tempfile.TemporaryDirectory(prefix="callsite-")
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            self._start(Path(self._scratch.name))
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
+        return self
+
+    def _start(self, scratch: Path) -> None:
+        if self.config:
+            directory = self.log.with_suffix(".observer")
+            directory.mkdir(exist_ok=True)
+            self.observer = Observer(self.machine.arch, self.config, directory)
+            self.machine.plugin = self.observer.plugin
+        disk, console, qmp = scratch / "disk", scratch / "console", scratch / "qmp"
+        disk.mkdir()
+        serial = ["-chardev", f"socket,id=console,path={console},server=on,wait=off",
+                  "-serial", "chardev:console"]
+        command = self.machine.command(serial, disk)
+        command += ["-S", "-qmp", f"unix:{qmp},server=on,wait=off"]
+        self._errors = self.log.with_suffix(".qemu").open("w+b")
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._errors,
+                                         stderr=self._errors, start_new_session=True)
+        try:
+            transport = SocketTransport(console, timeout=5)
+            self._qmp = Qmp(qmp)
+        except (Stopped, QmpError) as error:
+            raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
+        self.console = Console(transport, self.log, self._cap, self.watch)
+        self._qmp.command("cont")
+
+    def _said(self) -> str:
+        self._errors.seek(0)
+        return self._errors.read().decode(errors="replace").strip()
+
+    @property
+    def qmp(self) -> Qmp:
+        assert self._qmp
+        return self._qmp
+
+    def watch(self) -> None:
+        """Raise Stopped if the machine ended, restarted, or used up its instructions."""
+        self._check_budget()
+        if self.observer and self.observer.starts() > 1:
+            raise Stopped(Verdict.REBOOT, f"the kernel's first instruction ran {self.observer.starts()} times")
+        self.qmp.drain()
+        reason = self.qmp.shutdown_reason()
+        ended = reason or (self._process and self._process.poll() is not None)
+        if not ended:
+            return
+        text = self.console.drain(0.3)
+        if PANIC in text:
+            raise Stopped(Verdict.PANIC, next(s for s in text.splitlines() if PANIC in s).strip())
+        if reason == "guest-reset":
+            raise Stopped(Verdict.REBOOT, "the guest reset the machine")
+        if not self.console.received:
+            raise Stopped(Verdict.DEAD, f"the machine ended ({reason or self._said()}) without a byte")
+        raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._said()}")
+
+    def _check_budget(self) -> None:
+        used = max(self.observer.insns(), default=0) if self.observer else 0
+        if self.budget and used > self.budget:
+            verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
+            raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
+
+    def memory(self, physical: int, size: int) -> bytes:
+        """Guest memory while the machine stands still."""
+        with tempfile.NamedTemporaryFile(prefix="callsite-memory-") as file:
+            self.qmp.command("stop")
+            self.qmp.command("pmemsave", val=physical, size=size, filename=file.name)
+            self.qmp.command("cont")
+            return Path(file.name).read_bytes()
+
+    def power_off(self, seconds: float = 20) -> None:
+        """Type poweroff; the machine must end by itself, and cleanly."""
+        self.console.type("poweroff")
+        self.console.send(b"\r")
+        reason = self.wait_end(seconds)
+        if reason is None:
+            raise Stopped(Verdict.TIMEOUT, f"no power-off within {seconds:.0f} s")
+        if reason != "guest-shutdown":
+            raise Stopped(Verdict.FAIL, f"poweroff ended the machine by {reason}")
+
+    def wait_end(self, seconds: float) -> str | None:
+        """Why the machine ended; None: it still runs."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
+            self.console.drain(0.02)
+            self.qmp.drain()
+            reason = self.qmp.shutdown_reason()
+            if reason:
+                self.console.drain(0.2)
+                return reason
+            if self._process and self._process.poll() is not None:
+                return "exit"
+        return None
+
+    def exit_status(self, seconds: float = 5) -> int | None:
+        """QEMU's own exit status, once it ended."""
+        assert self._process
+        try:
+            return self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
+                 trace: TracebackType | None) -> None:
+        if self._process:
+            if self._process.poll() is None:
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+            self._errors.close()
+        if self._qmp:
+            self._qmp.close()
+            self.console.close()
+        self._scratch.cleanup()

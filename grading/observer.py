@@ -1,0 +1,148 @@
+"""The observer's two files: the list of addresses that it is given, and its log."""
+
+from __future__ import annotations
+
+import mmap
+import re
+import struct
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+from typing import NamedTuple
+
+from grading.verdict import Stopped, Verdict
+from qemu.machine import QEMU, ROOT
+
+HEADER = 4096
+RECORD = struct.Struct("<QQIBBH")
+MAGIC = 0x31736243
+KERNEL_BASE = 0xFFFFFFFF80000000
+CAPACITY = 8_000_000
+
+
+class Kind(IntEnum):
+    START = 1
+    SITE = 2
+    POINT = 3
+    MEM = 4
+    RETURN = 5
+    VECTOR = 6
+    FENCE = 7
+    STORE = 8
+
+
+class Record(NamedTuple):
+    """One thing that happened; `seq` is its place in the order of the whole machine."""
+
+    seq: int
+    addr: int
+    insns: int
+    value: int
+    kind: int
+    vcpu: int
+    size: int
+
+    def pc(self) -> int:
+        """A MEM record's instruction: its address is that which was touched."""
+        return (KERNEL_BASE & ~0xFFFFFFFF) | self.value if self.kind == Kind.MEM else self.addr
+
+
+@dataclass
+class Config:
+    """What to look at: virtual addresses, except the first three."""
+
+    start: int
+    text: int
+    text_end: int
+    sites: list[int] = field(default_factory=list)
+    points: list[int] = field(default_factory=list)
+    mems: list[int] = field(default_factory=list)
+    mem_ranges: list[tuple[int, int]] = field(default_factory=list)
+    returns: list[tuple[int, int]] = field(default_factory=list)
+    vectors: list[int] = field(default_factory=list)
+    fences: bool = True
+
+    def text_form(self) -> str:
+        lines = [f"start {self.start:x}", f"text {self.text:x} {self.text_end:x}"]
+        lines += [f"site {a:x}" for a in self.sites]
+        lines += [f"point {a:x}" for a in self.points]
+        lines += [f"mem {a:x}" for a in self.mems]
+        lines += [f"memrange {lo:x} {hi:x}" for lo, hi in self.mem_ranges]
+        lines += [f"returns {lo:x} {hi:x}" for lo, hi in self.returns]
+        lines += [f"vector {a:x}" for a in self.vectors]
+        return "\n".join(lines + (["fences"] if self.fences else [])) + "\n"
+
+
+class Observer:
+    """The observer of one run: files in `directory`, the argument for QEMU, the log."""
+
+    def __init__(self, arch: str, config: Config, directory: Path) -> None:
+        self._config = directory / "observer.conf"
+        self._log = directory / "observer.log"
+        self._config.write_text(config.text_form())
+        with self._log.open("wb") as log:
+            log.truncate(HEADER + RECORD.size * CAPACITY)
+        self._file = self._log.open("r+b")
+        self._map = mmap.mmap(self._file.fileno(), 0)
+        self.plugin = f"{build(arch)},config={self._config},log={self._log}"
+
+    def _word(self, offset: int) -> int:
+        return int(struct.unpack_from("<Q", self._map, offset)[0])
+
+    def loaded(self) -> bool:
+        return bool(struct.unpack_from("<I", self._map, 0)[0] == MAGIC)
+
+    def written(self) -> int:
+        """Records so far; more than the file holds are counted, and lost."""
+        return self._word(16)
+
+    def lost(self) -> int:
+        return max(0, self.written() - CAPACITY)
+
+    def starts(self) -> int:
+        return self._word(24)
+
+    def insns(self) -> list[int]:
+        """Instructions executed by each vCPU."""
+        return [n for n in struct.unpack_from("<64Q", self._map, 32) if n]
+
+    def records(self, first: int = 0, last: int | None = None) -> Iterator[Record]:
+        end = min(self.written() if last is None else last, CAPACITY)
+        data = self._map[HEADER + first * RECORD.size: HEADER + end * RECORD.size]
+        for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(data), first):
+            if kind:
+                yield Record(seq, addr, insns, value, kind, vcpu, size)
+
+    def close(self) -> None:
+        self._map.close()
+        self._file.close()
+        with self._log.open("r+b") as log:  # keep what was written, not the hole behind it
+            header = log.read(HEADER)
+            records = min(struct.unpack_from("<Q", header, 16)[0], CAPACITY)
+            log.truncate(HEADER + RECORD.size * records)
+
+
+def plugin_version(arch: str) -> int:
+    """The plugin API that the installed QEMU speaks."""
+    text = subprocess.run([QEMU[arch], "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"version (\d+)\.(\d+)", text)
+    if not found:
+        raise Stopped(Verdict.HARNESS, f"{QEMU[arch]} does not say its version: {text!r}")
+    version = (int(found[1]), int(found[2]))
+    return 1 if version < (9, 0) else 2 if version < (9, 1) else 3 if version < (9, 2) else 4
+
+
+def build(arch: str) -> Path:
+    """qemu/observer.c as a plugin for the installed QEMU; built when it is older than its source."""
+    source, plugin = ROOT / "qemu/observer.c", ROOT / "build/qemu/observer.so"
+    if plugin.exists() and plugin.stat().st_mtime >= source.stat().st_mtime:
+        return plugin
+    plugin.parent.mkdir(parents=True, exist_ok=True)
+    command = ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", f"-DPLUGIN_VERSION={plugin_version(arch)}",
+               "-o", str(plugin), str(source)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    if result.returncode:
+        raise Stopped(Verdict.HARNESS, f"the observer does not compile:\n{result.stderr}")
+    return plugin

@@ -1,0 +1,148 @@
+"""The machines that Callsite runs on under QEMU, as command lines.
+
+One description for everything that starts QEMU: `make run`, `make grade`,
+the tests. It only builds the command; who starts it reads its console.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+
+ARCHES = ("riscv64", "arm64")
+RAM_BASE = {"riscv64": 0x80000000, "arm64": 0x40000000}
+QEMU = {"riscv64": "qemu-system-riscv64", "arm64": "qemu-system-aarch64"}
+UBOOT = {
+    "riscv64": Path("/usr/lib/u-boot/qemu-riscv64_smode/u-boot.bin"),
+    "arm64": Path("/usr/lib/u-boot/qemu_arm64/u-boot.bin"),
+}
+MIB = 1 << 20
+
+
+@dataclass
+class Machine:
+    """One machine with one kernel; the defaults are those of `make run`."""
+
+    arch: str
+    smp: int = 1
+    memory: int = 128  # MiB
+    append: str = ""
+    image: Path | None = None  # default: build/<arch>/Image
+    initrd: Path | None = None
+    uboot: bool = False
+    load: int | None = None  # U-Boot loads the image there (physical, 2 MiB-aligned)
+    gic: int = 2
+    el2: bool = False  # arm64: entered at EL2
+    icount: bool = False
+    plugin: str | None = None  # -plugin's argument
+    extra: list[str] = field(default_factory=list)
+
+    def image_path(self) -> Path:
+        return self.image or ROOT / "build" / self.arch / "Image"
+
+    def load_address(self) -> int:
+        """Where the image's first byte lies in physical memory when it is entered."""
+        base = RAM_BASE[self.arch]
+        if self.arch == "riscv64" and not self.uboot:
+            return base + 2 * MIB  # QEMU: the first 2 MiB after the firmware
+        if self.load is not None:
+            return self.load
+        offset = image_header(self.image_path().read_bytes()).text_offset
+        if self.uboot:
+            return base + offset if self.arch == "riscv64" else base + 4 * MIB
+        return base + (offset if offset >= 0x1000 else offset + 2 * MIB)
+
+    def _machine(self) -> list[str]:
+        if self.arch == "riscv64":
+            return ["-M", "virt"]
+        virtualization = "on" if self.el2 else "off"
+        machine = f"virt,gic-version={self.gic},virtualization={virtualization}"
+        return ["-M", machine, "-cpu", "cortex-a72"]
+
+    def _boot(self, scratch: Path) -> list[str]:
+        if self.uboot:
+            make_boot_disk(self, scratch)
+            how = "-kernel" if self.arch == "riscv64" else "-bios"
+            return [how, str(UBOOT[self.arch]),
+                    "-drive", f"if=none,id=boot,format=raw,file=fat:{scratch}",
+                    "-device", "virtio-blk-device,drive=boot"]
+        boot = ["-kernel", str(self.image_path())]
+        if self.initrd:
+            boot += ["-initrd", str(self.initrd)]
+        return boot + (["-append", self.append] if self.append else [])
+
+    def command(self, serial: list[str], scratch: Path) -> list[str]:
+        """QEMU's command line; `serial` says where the console goes."""
+        line = [QEMU[self.arch], *self._machine(), "-smp", str(self.smp), "-m", f"{self.memory}M",
+                "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
+                "-no-reboot", *serial, *self._boot(scratch)]
+        if self.icount:
+            line += ["-icount", "shift=0,sleep=off"]
+        if self.plugin:
+            line += ["-plugin", self.plugin]
+        return line + self.extra
+
+
+@dataclass(frozen=True)
+class ImageHeader:
+    """What a boot loader reads in the first 64 bytes, the same for both architectures."""
+
+    text_offset: int
+    image_size: int
+    flags: int
+    magic: bytes
+
+
+def image_header(image: bytes) -> ImageHeader:
+    if len(image) < 64:
+        raise ValueError("image: shorter than its 64-byte header")
+    _, _, offset, size, flags = struct.unpack_from("<IIQQQ", image)
+    magic = image[56:60]
+    if magic not in (b"ARM\x64", b"RSC\x05"):
+        raise ValueError(f"image: no Linux Image header (magic {magic!r})")
+    return ImageHeader(offset, size, flags, magic)
+
+
+def _moved(image: bytes, machine: Machine) -> bytes:
+    """U-Boot moves a riscv64 image to RAM + text_offset: ask for another address there."""
+    if machine.arch == "riscv64" and machine.load is not None:
+        offset = machine.load - RAM_BASE["riscv64"]
+        return image[:8] + struct.pack("<Q", offset) + image[16:]
+    return image
+
+
+def boot_script(machine: Machine) -> str:
+    base = RAM_BASE[machine.arch]
+    at = base + 64 * MIB if machine.arch == "riscv64" else machine.load_address()
+    initrd_at = base + 80 * MIB
+    lines = [f"setenv bootargs '{machine.append}'", f"load virtio 0:1 {at:#x} /Image"]
+    initrd = "-"
+    if machine.initrd:
+        lines.append(f"load virtio 0:1 {initrd_at:#x} /initrd")
+        initrd = f"{initrd_at:#x}:${{filesize}}"
+    lines.append(f"booti {at:#x} {initrd} ${{fdtcontroladdr}}")
+    return "\n".join(lines) + "\n"
+
+
+def uboot_script_image(script: str) -> bytes:
+    """A script as U-Boot's `source` wants it: its legacy 64-byte header, then the text."""
+    text = script.encode()
+    data = struct.pack(">II", len(text), 0) + text
+    fields = (0x27051956, 0, 0, len(data), 0, 0, zlib.crc32(data), 17, 0, 6, 0)
+    layout = ">IIIIIIIBBBB32s"  # os linux, type script
+    header = struct.pack(layout, *fields, b"callsite")
+    checked = struct.pack(layout, fields[0], zlib.crc32(header), *fields[2:], b"callsite")
+    return checked + data
+
+
+def make_boot_disk(machine: Machine, directory: Path) -> None:
+    """What QEMU shows U-Boot as a FAT disk; its standard boot order finds boot.scr."""
+    image = machine.image_path().read_bytes()
+    (directory / "Image").write_bytes(_moved(image, machine))
+    if machine.initrd:
+        (directory / "initrd").write_bytes(machine.initrd.read_bytes())
+    (directory / "boot.scr").write_bytes(uboot_script_image(boot_script(machine)))

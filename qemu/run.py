@@ -1,0 +1,124 @@
+"""`make run`: a kernel on this terminal.
+
+QEMU's exit status does not tell a power-off from a panic on every machine
+(a reset under -no-reboot is 0), so its control socket is asked for the reason.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import termios
+import threading
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from qemu.machine import ARCHES, ROOT, Machine  # noqa: E402
+
+
+class Reason(threading.Thread):
+    """Listens on the control socket for the reason that the machine ends with."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(daemon=True)
+        self.reason: str | None = None
+        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._server.bind(str(path))
+        self._server.listen(1)
+
+    def run(self) -> None:
+        connection, _ = self._server.accept()
+        with connection, connection.makefile("rw", encoding="utf-8") as stream:
+            stream.write('{"execute": "qmp_capabilities"}\n')
+            stream.flush()
+            try:
+                for line in stream:
+                    self._heard(json.loads(line))
+            except ConnectionError:
+                pass  # QEMU is gone
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        if event.get("event") == "SHUTDOWN":
+            self.reason = event.get("data", {}).get("reason")
+
+
+def terminal_settings() -> list[Any] | None:
+    return termios.tcgetattr(0) if os.isatty(0) else None
+
+
+def restore_terminal(settings: list[Any] | None) -> None:
+    """QEMU leaves the terminal raw when it is killed, and its files non-blocking."""
+    for fd in (0, 1, 2):
+        os.set_blocking(fd, True)
+    if settings:
+        termios.tcsetattr(0, termios.TCSADRAIN, settings)
+
+
+def run(machine: Machine) -> int:
+    settings = terminal_settings()
+    with tempfile.TemporaryDirectory(prefix="callsite-") as name:
+        scratch = Path(name)
+        disk = scratch / "disk"
+        disk.mkdir()
+        reason = Reason(scratch / "qmp")
+        reason.start()
+        serial = ["-chardev", "stdio,id=console,mux=on,signal=off", "-serial", "chardev:console"]
+        command = machine.command(serial, disk) + ["-qmp", f"unix:{scratch}/qmp"]
+        try:
+            status = subprocess.run(command, check=False).returncode
+        finally:
+            restore_terminal(settings)
+        reason.join(1)
+    if status == 0 and reason.reason in ("guest-reset", "guest-panic"):
+        status = 1
+    if status:
+        print(f"\nThe kernel did not power off ({reason.reason or 'QEMU failed'}): status {status}.", file=sys.stderr)
+    return status
+
+
+def parse(arguments: list[str]) -> tuple[Machine, bool]:
+    parser = argparse.ArgumentParser(prog="qemu/run.py", description="Start a kernel on this terminal.")
+    parser.add_argument("--arch", choices=ARCHES, required=True)
+    parser.add_argument("--smp", type=int, default=1, help="CPUs (1 to 8)")
+    parser.add_argument("--memory", type=int, default=128, help="MiB")
+    parser.add_argument("--append", default="", help="boot arguments")
+    parser.add_argument("--boot", choices=("direct", "uboot"), default="direct")
+    parser.add_argument("--load", type=lambda s: int(s, 0), help="U-Boot: physical address of the image")
+    parser.add_argument("--gic", type=int, choices=(2, 3), default=2, help="arm64: interrupt controller")
+    parser.add_argument("--el", type=int, choices=(1, 2), default=1, help="arm64: exception level at entry")
+    parser.add_argument("--image", type=Path)
+    parser.add_argument("--initrd", type=Path, help="default: build/initrd.cpio when it is there")
+    parser.add_argument("--icount", action="store_true", help="count instructions exactly (one CPU)")
+    parser.add_argument("--extra", default="", help="added to QEMU's command line")
+    parser.add_argument("--print", action="store_true", help="print QEMU's command line and stop")
+    a = parser.parse_args(arguments)
+    initrd = a.initrd or ROOT / "build/initrd.cpio"
+    machine = Machine(a.arch, a.smp, a.memory, a.append, a.image, initrd if initrd.exists() else None,
+                      a.boot == "uboot", a.load, a.gic, a.el == 2, a.icount, None, shlex.split(a.extra))
+    return machine, a.print
+
+
+def main() -> int:
+    machine, only_print = parse(sys.argv[1:])
+    if not machine.image_path().exists():
+        print(f"{machine.image_path()} is not there: make ARCH={machine.arch}", file=sys.stderr)
+        return 2
+    if only_print:
+        with tempfile.TemporaryDirectory() as disk:
+            print(shlex.join(machine.command(["-serial", "stdio"], Path(disk))))
+        return 0
+    print(f"{machine.arch}, {machine.smp} CPU{'s' if machine.smp > 1 else ''}: Ctrl-C goes to the kernel, "
+          "Ctrl-A X ends QEMU, `poweroff` ends both.", flush=True)
+    return run(machine)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
