@@ -181,9 +181,6 @@ build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
 	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
 	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-build/qemu/observer.so: qemu/observer.c $(setup)
-	$(call say,HOSTCC,$@)mkdir -p $(@D) && gcc -std=gnu11 -O2 -Wall -Wextra -shared -fPIC -o $@ $<
-
 .PHONY: setup doctor run grade test bench sizes format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how)
 	@echo "Everything is installed."
@@ -196,7 +193,7 @@ run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [AP
 	@$(PYTHON) qemu/run.py --arch $(ARCH) $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
 	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL)) --append '$(APPEND)' --extra '$(QEMU_EXTRA)'
 
-grade: all build/qemu/observer.so ## [LAB=n] [ARCH=..] [SEED=..]: judge the trace against what the processor executed
+grade: all ## [LAB=n] [ARCH=..] [SEED=..]: judge the trace against what the processor executed
 	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP)) --extra '$(QEMU_EXTRA)'
 
 test: $(setup) ## every test: host, harness, and the kernel under QEMU

@@ -1,0 +1,112 @@
+"""What tracing costs, in instructions: `make bench`.
+
+One CPU, `-icount shift=0`: an instruction is a nanosecond of the guest's, so
+the figures repeat exactly. The kernel (TESTS=1) measures itself by the
+command `bench`, which prints lines `bench KEY VALUE`; here they are set
+beside Linux's and DESIGN.md's bar, and written to build/bench.json.
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT))
+
+from grading.machine import Run  # noqa: E402
+from qemu.machine import ARCHES, Machine  # noqa: E402
+
+# Key: what it is; then per architecture Linux 6.12 (Debian's), must, aim. None: not a bar.
+KEYS: dict[str, tuple[str, dict[str, tuple[float | None, float | None, float | None]]]] = {
+    "untraced_call": ("untraced call", {"riscv64": (2, 1, 1), "arm64": (2, 2, 2)}),
+    "function": ("function event", {"riscv64": (658, 110, 85), "arm64": (606, 90, 70)}),
+    "function_off": ("the same, tracing_on = 0", {"riscv64": (210, 50, 41), "arm64": (167, 40, 33)}),
+    "function_other_op": ("a second op on another function, adds", {"riscv64": (186, 0, 0), "arm64": (0, 0, 0)}),
+    "patch_site": ("patch one site, all at once", {"riscv64": (1350, 60, 35), "arm64": (1860, 60, 35)}),
+    "unpatch_site": ("unpatch one site, all at once", {"riscv64": (1350, 60, 35), "arm64": (1860, 60, 35)}),
+    "syncs_per_batch": ("synchronisations for a batch", {"riscv64": (None, 1, 1), "arm64": (None, 1, 1)}),
+    "record_bytes": ("bytes kept for a call site", {"riscv64": (16.5, 8, 8), "arm64": (16.4, 8, 8)}),
+    "boot": ("kernel entry to prompt", {"riscv64": (900e6, 10e6, 3e6), "arm64": (840e6, 10e6, 3e6)}),
+}
+SITES = (100, 1000, 10000, 100000)
+
+
+def build(arch: str, *variables: str) -> Path:
+    """Build one variant of the kernel, and return its image."""
+    log = ROOT / "build/bench.log"
+    log.parent.mkdir(exist_ok=True)
+    command = ["make", "-s", "-j2", f"ARCH={arch}", "TESTS=1", *variables, "all"]
+    with log.open("w") as out:
+        if subprocess.run(command, cwd=ROOT, stdout=out, stderr=out, check=False).returncode:
+            sys.exit(f"{shlex.join(command)} failed:\n{log.read_text()[-2000:]}")
+    image = ROOT / "build" / arch / f"bench-{'-'.join(variables) or 'kernel'}.Image"
+    image.write_bytes((ROOT / "build" / arch / "Image").read_bytes())
+    return image
+
+
+def measure(arch: str, image: Path, command: str, extra: list[str]) -> dict[str, float]:
+    """Boot, run the command, and collect its `bench KEY VALUE` lines."""
+    machine = Machine(arch, image=image, icount=True, extra=list(extra))
+    with Run(machine, ROOT / "build/bench" / f"{arch}.log") as run:
+        run.console.wait_ready(120)
+        text = run.console.command(command, 300)
+        run.power_off()
+    return {words[1]: float(words[2]) for words in map(str.split, text.splitlines())
+            if len(words) == 3 and words[0] == "bench"}
+
+
+def told(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value / 1e6:.2f} M" if value >= 1e5 else f"{value:,.1f}".removesuffix(".0")
+
+
+def table(results: dict[str, dict[str, float]]) -> bool:
+    """Print what was measured beside Linux's; False when a bar was missed."""
+    good = True
+    for arch, figures in results.items():
+        print(f"\n{arch:40} {'here':>9} {'Linux':>9} {'must':>8} {'aim':>8}")
+        for key, (title, bars) in KEYS.items():
+            linux, must, aim = bars[arch]
+            here = figures.get(key)
+            missed = here is None or (must is not None and here > must)
+            good &= not missed
+            print(f"{title:40} {told(here) or 'none':>9} {told(linux):>9} {told(must):>8} {told(aim):>8}"
+                  + ("  over the bar" if missed else ""))
+    return good
+
+
+def scaling(arch: str, extra: list[str]) -> dict[str, float]:
+    """Patching cost per site, from few sites to many."""
+    costs = {}
+    for n in SITES:
+        figures = measure(arch, build(arch, f"BENCH_SITES={n}"), "bench_sites", extra)
+        costs[str(n)] = figures["patch_site"]
+        print(f"{arch}: {n:7,} generated sites: patch {figures['patch_site']:.1f}, "
+              f"unpatch {figures['unpatch_site']:.1f} instructions a site", flush=True)
+    return costs
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--extra", default="", help="added to QEMU's command line")
+    parser.add_argument("--quick", action="store_true", help="without the many generated sites")
+    options = parser.parse_args()
+    extra = shlex.split(options.extra)
+    results = {arch: measure(arch, build(arch), "bench", extra) for arch in ARCHES}
+    (ROOT / "build/bench.json").write_text(json.dumps(
+        {arch: {key: figures.get(key) for key in KEYS} for arch, figures in results.items()}, indent=1) + "\n")
+    good = table(results)
+    if not options.quick:
+        print()
+        for arch in ARCHES:
+            scaling(arch, extra)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
