@@ -99,7 +99,11 @@ void arch_init_cpu(void);
 void firmware_init(const void *fdt);
 /* Start @cpu at the physical entry of head.S's secondary_start; 0 or -errno. */
 int firmware_cpu_start(struct cpu *cpu);
-/* Does not return. A failure ends the machine so that QEMU's exit status is not 0. */
+/*
+ * Does not return. A failure resets instead (SBI SRST cold reboot, not a shutdown
+ * with reason system failure, which OpenSBI 1.1 ends with status 0; PSCI
+ * SYSTEM_RESET): under -no-reboot QEMU ends, and qemu/run.py gives status 1.
+ */
 void __noreturn firmware_poweroff(bool failure);
 
 /* The interrupt controller (PLIC; GICv2 or GICv3), from the device tree. */
