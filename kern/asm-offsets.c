@@ -4,6 +4,7 @@
  * asm-offsets.h; kern/arch/<arch>/asm-offsets.c adds its own.
  */
 #include "cpu.h"
+#include "asm-ftrace/regs.h"
 
 #define DEFINE(name, value) __asm__ volatile("\n->" #name " %0" : : "i"(value))
 
@@ -20,4 +21,13 @@ void asm_offsets(void)
 	DEFINE(CPU_BOOT_STACK, offsetof(struct cpu, boot_stack));
 	DEFINE(CPU_IDLE, offsetof(struct cpu, idle));
 	DEFINE(CPU_SIZE, sizeof(struct cpu));
+	DEFINE(FREGS_ARG, offsetof(struct ftrace_regs, arg));
+#ifdef __clang__
+	DEFINE(FREGS_T, offsetof(struct ftrace_regs, t));
+#endif
+	DEFINE(FREGS_SP, offsetof(struct ftrace_regs, sp));
+	DEFINE(FREGS_PC, offsetof(struct ftrace_regs, pc));
+	DEFINE(FREGS_FP, offsetof(struct ftrace_regs, fp));
+	DEFINE(FREGS_LINK, offsetof(struct ftrace_regs, link));
+	DEFINE(FREGS_SIZE, sizeof(struct ftrace_regs));
 }

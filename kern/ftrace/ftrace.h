@@ -100,6 +100,12 @@ int ftrace_update_ftrace_func(ftrace_func_t func); /* stage 3 */
 void ftrace_batch_begin(void);
 void ftrace_batch_end(void); /* one synchronisation, however many sites */
 
+/*
+ * At boot, memory mapped, one CPU, before smp_init(): check the records and
+ * bring every site into the state that is toggled from then on.
+ */
+void ftrace_init(void);
+
 /* Say what stands at a site and what should, mark it, disable tracing for good. */
 void ftrace_bug(int err, struct dyn_ftrace *rec, u32 expected);
 extern bool ftrace_disabled;

@@ -1,5 +1,35 @@
-# What each lab's tracer is put together from: the stage is what is linked.
+# What each stage links. A stage is put together here, from objects, and by
+# nothing else: a file that a stage does not have yet is not in its kernel.
+#
+#	lab 1   the compiler's calls to _mcount stay; _mcount asks a pointer
+#	lab 2   and the build made a table of those calls
+#	lab 3   the calls become nops; one tracer at a time takes them back
+#	lab 4   nops at the entry, registers, a filter for each of many ops
 LABS := 1 2 3 4
-ftrace_src.riscv64 :=
-ftrace_src.arm64 :=
-ftrace_tests :=
+
+ftrace_lab.1 := mcount.S static.c norecords.c
+ftrace_lab.2 := mcount.S static.c records.c functions.c
+ftrace_lab.3 := mcount.S mcount_caller.S records.c functions.c patch.c dynamic.c single.c filter.c glob.c
+ftrace_lab.4 := caller.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c
+
+ftrace_staged := $(sort $(foreach lab,$(LABS),$(ftrace_lab.$(lab))))
+ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S
+# What no stage names is in all of them: the buffers, the tracers, their files.
+ftrace_common := $(filter-out recordmcount.c $(ftrace_staged),$(notdir $(wildcard kern/ftrace/*.c)))
+# $(call ftrace_files,arch,lab)
+ftrace_files = $(addprefix kern/ftrace/,$(ftrace_common) $(filter-out $(ftrace_per_arch),$(ftrace_lab.$2)) \
+	$(addprefix $1/,$(filter $(ftrace_per_arch),$(ftrace_lab.$2))))
+ftrace_src.riscv64 = $(call ftrace_files,riscv64,$(stage))
+ftrace_src.arm64 = $(call ftrace_files,arm64,$(stage))
+
+# Tests inside the kernel (TESTS=1): those of every stage, then of this one.
+ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/*_kt.c)) \
+	$(filter $(ftrace_staged_tests),$(addprefix kern/ftrace/tests/,$(ftrace_tests.$(stage))))
+ftrace_staged_tests := $(addprefix kern/ftrace/tests/,patch_kt.c ops_kt.c hostile_kt.c)
+ftrace_tests.3 := patch_kt.c
+ftrace_tests.4 := patch_kt.c ops_kt.c hostile_kt.c
+
+# No jump tables: the proof (proof.py) wants each indirect jump named. riscv64:
+# scheduling before register allocation spills on the event path (measured).
+ftrace_cflags.riscv64 := -fno-jump-tables -fno-schedule-insns
+ftrace_cflags.arm64 := -fno-jump-tables

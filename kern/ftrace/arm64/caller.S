@@ -1,0 +1,80 @@
+/*
+ * ftrace_stubs: one for the list, then one for each op. A call site's
+ * `bl` arrives at the stub of whoever traces the function; the stub says
+ * in x10 which slot of ftrace_slots[] that is and goes on to ftrace_caller.
+ *
+ * void ftrace_caller(void)
+ *
+ * Live: x0-x8 (arguments, and where a structure is returned to), x9 (the
+ * traced function's own return address: its first instruction put it there),
+ * x30 (where to resume), x10 (the slot), x18, sp, x29. Free: x10-x17.
+ *
+ * 1. Save what the callback may look at or change, and with it two frame
+ *    records: the traced function's, then ours, so that a stack walk from the
+ *    callback sees both. It is one frame, struct ftrace_regs.
+ * 2. Call slot->func(ip, parent_ip, slot->op, regs).
+ * 3. Load everything back and resume at regs->pc. `ret x9`, not `br`: it pops
+ *    what the site's `bl` pushed on the return-address predictor.
+ */
+#include "asm-offsets.h"
+
+	.text
+	.globl ftrace_stubs, ftrace_caller, ftrace_call, ftrace_stub
+
+/* stub slot: 12 bytes, FTRACE_STUB_SIZE. */
+	.macro stub slot
+	.type ftrace_stub_\slot, @function
+ftrace_stub_\slot:
+	adrp x10, ftrace_slots + 16 * \slot
+	add x10, x10, #:lo12:ftrace_slots + 16 * \slot
+	b ftrace_caller
+	.size ftrace_stub_\slot, . - ftrace_stub_\slot
+	.endm
+
+	.balign 64
+ftrace_stubs:
+	.altmacro
+	.set slot, 0
+	.rept 33
+	stub %slot
+	.set slot, slot + 1
+	.endr
+	.noaltmacro
+
+	.type ftrace_caller, @function
+ftrace_caller:
+	sub sp, sp, #FREGS_SIZE
+	stp x0, x1, [sp, #FREGS_ARG + 0]
+	stp x2, x3, [sp, #FREGS_ARG + 16]
+	stp x4, x5, [sp, #FREGS_ARG + 32]
+	stp x6, x7, [sp, #FREGS_ARG + 48]
+	add x11, sp, #FREGS_SIZE
+	stp x8, x11, [sp, #FREGS_ARG + 64]
+	stp x29, x9, [sp, #FREGS_FP]
+	add x29, sp, #FREGS_FP
+	stp x29, x30, [sp, #FREGS_PC - 8]
+	add x29, sp, #FREGS_PC - 8
+
+	sub x0, x30, #4
+	mov x1, x9
+	ldp x10, x2, [x10]
+	mov x3, sp
+ftrace_call:
+	blr x10
+
+	ldp x0, x1, [sp, #FREGS_ARG + 0]
+	ldp x2, x3, [sp, #FREGS_ARG + 16]
+	ldp x4, x5, [sp, #FREGS_ARG + 32]
+	ldp x6, x7, [sp, #FREGS_ARG + 48]
+	ldr x8, [sp, #FREGS_ARG + 64]
+	ldr x9, [sp, #FREGS_PC]
+	ldp x29, x30, [sp, #FREGS_FP]
+	add sp, sp, #FREGS_SIZE
+	ret x9
+	.size ftrace_caller, . - ftrace_caller
+
+/* The tracer that does nothing: what a slot that nobody has holds. */
+	.type ftrace_stub, @function
+ftrace_stub:
+	ret
+	.size ftrace_stub, . - ftrace_stub

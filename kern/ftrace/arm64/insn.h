@@ -1,0 +1,42 @@
+/*
+ * arm64: the instructions that stand in call sites, written and read.
+ * Pure; the host tests hold it against the assembler.
+ *
+ * The fact: NOP and BL are on the short list of instructions that may be
+ * exchanged while other CPUs run them (Arm ARM, B2.2.5); MOV is not.
+ */
+#ifndef FTRACE_INSN_H
+#define FTRACE_INSN_H
+
+#include "errno.h"
+#include "types.h"
+
+#define INSN_NOP 0xd503201fu
+#define INSN_MOV_X9_X30 0xaa1e03e9u
+#define INSN_REACH MiB(128)
+#define REG_X30 30u
+
+/* `bl addr` at @ip. -ERANGE: not in [-128 MiB, +128 MiB - 4]; -EINVAL: misaligned. */
+static inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
+{
+	unsigned long off = addr - ip;
+
+	if (off + INSN_REACH >= 2 * INSN_REACH)
+		return -ERANGE;
+	if ((off | ip) & 3)
+		return -EINVAL;
+	*insn = 0x94000000u | (off >> 2 & 0x03ffffff);
+	return 0;
+}
+
+/* Where the call @insn at @ip goes; false: it is not BL. BL's link is always x30. */
+static inline bool insn_call_target(unsigned long ip, u32 insn, unsigned link,
+				    unsigned long *target)
+{
+	if (insn >> 26 != 0x25)
+		return false;
+	*target = ip + (long)((s32)(insn << 6) >> 4);
+	return true;
+}
+
+#endif

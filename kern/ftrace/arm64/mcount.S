@@ -1,0 +1,64 @@
+/*
+ * void _mcount(void), what `-pg` makes every function call after its
+ * prologue, by `bl`.
+ *
+ * Live: x0-x8 (the arguments are moved away by now, or are not: keep them),
+ * x29 (the traced function's frame record), x30 (where in it to go on), sp,
+ * x18, and all that is saved across calls. Free: x9-x17.
+ *
+ * The parent is not in x0 (GCC leaves it there, Clang does not) but in the
+ * traced function's frame record:
+ *
+ *	x29 + 8 | where the traced function returns to |
+ *	x29     | its caller's x29                     |
+ *
+ * 1. Is anybody tracing? If not, return at once.
+ * 2. A frame record of our own, and the argument registers.
+ * 3. ftrace_trace_function(selfpc, frompc, function_trace_op, NULL).
+ * 4. Put everything back.
+ */
+	.text
+	.globl _mcount, ftrace_stub
+	.type _mcount, @function
+_mcount:
+	adrp x9, ftrace_trace_function
+	ldr x9, [x9, #:lo12:ftrace_trace_function]
+	adrp x10, ftrace_stub
+	add x10, x10, #:lo12:ftrace_stub
+	cmp x9, x10
+	b.ne mcount_trace
+	ret
+
+mcount_trace:
+	sub sp, sp, #96
+	stp x29, x30, [sp]
+	stp x0, x1, [sp, #16]
+	stp x2, x3, [sp, #32]
+	stp x4, x5, [sp, #48]
+	stp x6, x7, [sp, #64]
+	str x8, [sp, #80]
+
+	ldr x1, [x29, #8]
+	mov x29, sp
+	sub x0, x30, #4
+	adrp x2, function_trace_op
+	ldr x2, [x2, #:lo12:function_trace_op]
+	mov x3, #0
+mcount_call:
+	blr x9
+
+	ldp x0, x1, [sp, #16]
+	ldp x2, x3, [sp, #32]
+	ldp x4, x5, [sp, #48]
+	ldp x6, x7, [sp, #64]
+	ldr x8, [sp, #80]
+	ldp x29, x30, [sp]
+	add sp, sp, #96
+	ret
+	.size _mcount, . - _mcount
+
+/* The tracer that does nothing: what the pointer holds while nobody traces. */
+	.type ftrace_stub, @function
+ftrace_stub:
+	ret
+	.size ftrace_stub, . - ftrace_stub

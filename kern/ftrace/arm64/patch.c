@@ -1,0 +1,117 @@
+/*
+ * arm64: writing call sites. The only writer of text.
+ *
+ * The fact: a site is one aligned word. A CPU that runs into it while it
+ * changes executes the old instruction or the new one: NOP and BL may be
+ * exchanged so (insn.h). Nobody has to be stopped; what remains is to look before each
+ * write, and to make the batch visible everywhere once, at its end.
+ */
+#include "asm-ftrace/hook.h"
+#include "arch.h"
+#include "tracer.h"
+
+extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
+
+static unsigned long alias; /* from a text address to its writable alias; 0: no batch is open */
+
+void ftrace_batch_begin(void)
+{
+	preempt_disable(); /* the alias is this CPU's: no migration */
+	text_alias_open();
+	alias = (unsigned long)text_alias((unsigned long)_text) - (unsigned long)_text;
+}
+
+/* The alias goes first: when the other CPUs go on, nothing of text is writable. */
+void ftrace_batch_end(void)
+{
+	alias = 0;
+	text_alias_close();
+	arch_sync_all();
+	preempt_enable();
+}
+
+static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
+{
+	if (unlikely(*(const u32 *)ip != expected))
+		return -EINVAL;
+	*(volatile u32 *)(ip + alias) = insn;
+	arch_sync_line(ip, ip + alias);
+	return 0;
+}
+
+/* The word that calls @addr from @ip, or 0 if it is out of reach. */
+static inline u32 call_word(unsigned long ip, unsigned long addr)
+{
+	u32 insn;
+
+	return insn_call(ip, addr, HOOK_LINK, &insn) ? 0 : insn;
+}
+
+static inline bool site_in_text(unsigned long ip)
+{
+	return alias && ip - (unsigned long)_text < (unsigned long)(_etext - _text);
+}
+
+int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr)
+{
+	unsigned long ip = ftrace_ip(rec);
+	u32 call = call_word(ip, addr);
+
+	if (unlikely(!site_in_text(ip)))
+		return -EFAULT;
+	return call ? patch_word(ip, INSN_NOP, call) : -ERANGE;
+}
+
+int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr)
+{
+	unsigned long ip = ftrace_ip(rec);
+
+	if (unlikely(!site_in_text(ip)))
+		return -EFAULT;
+	return patch_word(ip, call_word(ip, addr), INSN_NOP);
+}
+
+int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, unsigned long addr)
+{
+	unsigned long ip = ftrace_ip(rec);
+	u32 call = call_word(ip, addr);
+
+	if (unlikely(!site_in_text(ip)))
+		return -EFAULT;
+	return call ? patch_word(ip, call_word(ip, old_addr), call) : -ERANGE;
+}
+
+/* One tracer at a time: the call in ftrace_caller is the one that names it. */
+int ftrace_update_ftrace_func(ftrace_func_t func)
+{
+	unsigned long ip = (unsigned long)ftrace_call, target;
+	int err;
+	u32 call;
+
+	err = insn_call(ip, (unsigned long)func, CALL_LINK, &call);
+	if (err)
+		return err;
+	if (!insn_call_target(ip, *ftrace_call, CALL_LINK, &target))
+		return -EINVAL;
+	return patch_word(ip, *ftrace_call, call);
+}
+
+/*
+ * The word before a site is written here, on one CPU, and never again: two
+ * words cannot change together while others run.
+ */
+int ftrace_init_nop(const struct dyn_ftrace *rec)
+{
+	unsigned long ip = ftrace_ip(rec);
+	int err = 0;
+
+	if (!site_in_text(ip))
+		return -EFAULT;
+	if (!hook_untouched((const u32 *)ip))
+		return -EINVAL;
+#ifdef HOOK_BEFORE
+	if (HOOK_REWRITES)
+		err = patch_word(ip - 4, ((const u32 *)ip)[-1], HOOK_BEFORE);
+#endif
+	return err ? err : patch_word(ip, *(const u32 *)ip, INSN_NOP);
+}

@@ -1,0 +1,86 @@
+/*
+ * From records to text: what stands in each site, and what happens when
+ * something else is found there.
+ *
+ * The invariant: rec->calls says what the site holds. patch.c looks before it
+ * writes, so a lie is found at the next change and nothing is overwritten.
+ */
+#include "asm-ftrace/hook.h"
+#include "print.h"
+#include "tracer.h"
+
+void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn)
+{
+	unsigned long target;
+
+	if (insn == INSN_NOP)
+		snprintf(buf, size, "nop");
+	else if (insn_call_target(ip, insn, HOOK_LINK, &target))
+		snprintf(buf, size, "call %pS", (void *)target);
+	else if (insn_call_target(ip, insn, CALL_LINK, &target))
+		snprintf(buf, size, "plain call %pS", (void *)target);
+	else
+		snprintf(buf, size, "neither the nop nor a call");
+}
+
+u32 ftrace_expected(const struct dyn_ftrace *rec)
+{
+	u32 insn = 0;
+
+	if (!rec->calls)
+		return INSN_NOP;
+	insn_call(ftrace_ip(rec), ftrace_call_addr(rec->calls), HOOK_LINK, &insn);
+	return insn;
+}
+
+void ftrace_bug(int err, struct dyn_ftrace *rec, u32 expected)
+{
+	unsigned long ip = ftrace_ip(rec);
+	u32 found = *(const u32 *)ip;
+	char want[96], have[96];
+
+	rec->flags |= FTRACE_FL_DISABLED;
+	ftrace_disabled = true;
+	ftrace_describe(want, sizeof(want), ip, expected);
+	ftrace_describe(have, sizeof(have), ip, found);
+	printk("ftrace: refused to write the call site of %ps at %#lx (error %d)\n"
+	       "ftrace:   expected %08x  %s\n"
+	       "ftrace:   found    %08x  %s\n"
+	       "ftrace: the site is left alone and no further tracing is started\n",
+	       (void *)ip, ip, err, expected, want, found, have);
+}
+
+int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
+{
+	unsigned old = rec->calls;
+	int err;
+
+	if (!old)
+		err = ftrace_make_call(rec, ftrace_call_addr(calls));
+	else if (!calls)
+		err = ftrace_make_nop(rec, ftrace_call_addr(old));
+	else
+		err = ftrace_modify_call(rec, ftrace_call_addr(old), ftrace_call_addr(calls));
+	if (unlikely(err)) {
+		ftrace_bug(err, rec, ftrace_expected(rec));
+		return err;
+	}
+	rec->calls = calls;
+	return 0;
+}
+
+/* At boot, no other CPU running: every site becomes the nop that is toggled from now on. */
+void ftrace_init(void)
+{
+	ftrace_check_records();
+	if (!HOOK_REWRITES)
+		return;
+	ftrace_batch_begin();
+	for (u32 i = 0; i < ftrace_record_count; i++) {
+		struct dyn_ftrace *rec = &ftrace_records[i];
+
+		if (!(rec->flags & FTRACE_FL_DISABLED) && ftrace_init_nop(rec))
+			ftrace_bug(-EINVAL, rec, INSN_NOP);
+	}
+	ftrace_batch_end();
+}

@@ -1,0 +1,259 @@
+/*
+ * Filters as files: set_ftrace_filter, set_ftrace_notrace, enabled_functions.
+ *
+ * What is written edits a copy; the copy becomes the filter when the file is
+ * closed, in one batch. `>` starts from nothing, `>>` from what is there. A
+ * word is an exact name, a glob, a line number of available_filter_functions,
+ * or "!" and one of these; every function of that name is meant. It may come
+ * in pieces: it ends at white space, or with the file. '#' begins a comment.
+ */
+#include "errno.h"
+#include "ksyms.h"
+#include "print.h"
+#include "string.h"
+#include "tracefs.h"
+#include "tracer.h"
+
+static unsigned set_order(void)
+{
+	size_t size = sizeof(struct ftrace_set) + (ftrace_record_count + 63) / 64 * 8;
+	unsigned order = 0;
+
+	while ((size_t)PAGE_SIZE << order < size)
+		order++;
+	return order;
+}
+
+struct ftrace_set *ftrace_set_new(void)
+{
+	struct ftrace_set *set = page_alloc(set_order());
+
+	if (set)
+		memset(set, 0, (size_t)PAGE_SIZE << set_order());
+	return set;
+}
+
+void ftrace_set_free(struct ftrace_set *set)
+{
+	if (set)
+		page_free(set, set_order());
+}
+
+static bool is_number(const char *word, size_t len)
+{
+	return len && word[0] >= '0' && word[0] <= '9';
+}
+
+/* "12": the twelfth function. */
+static int apply_number(struct ftrace_set *set, const char *word, size_t len, bool in)
+{
+	u64 n = 0;
+
+	for (size_t i = 0; i < len; i++) {
+		if (word[i] < '0' || word[i] > '9' || n > UINT32_MAX)
+			return -EINVAL;
+		n = 10 * n + (word[i] - '0');
+	}
+	if (n < 1 || n > ftrace_record_count)
+		return -EINVAL;
+	ftrace_set_put(set, n - 1, in);
+	return 0;
+}
+
+int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
+{
+	bool in = !len || word[0] != '!', found = false;
+
+	word += !in;
+	len -= !in;
+	if (!len)
+		return -EINVAL;
+	if (is_number(word, len))
+		return apply_number(set, word, len, in);
+	for (u32 i = 0; i < ftrace_record_count; i++) {
+		if (!glob_match(word, len, ftrace_name(&ftrace_records[i])))
+			continue;
+		ftrace_set_put(set, i, in);
+		found = true;
+	}
+	return found ? 0 : -EINVAL;
+}
+
+static struct ftrace_set *copy_of_filter(const struct ftrace_ops *op, bool notrace_list)
+{
+	struct ftrace_set *set = ftrace_set_new();
+
+	for (u32 i = 0; set && i < ftrace_record_count; i++)
+		if (ftrace_filter_has(op, &ftrace_records[i], notrace_list))
+			ftrace_set_put(set, i, true);
+	return set;
+}
+
+int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace_list)
+{
+	struct ftrace_set *set = reset ? ftrace_set_new() : copy_of_filter(op, notrace_list);
+	int err = -ENOMEM;
+
+	if (!set)
+		return err;
+	err = len ? ftrace_set_apply(set, glob, len) : 0;
+	if (!err)
+		err = ftrace_filter_commit(op, set, notrace_list);
+	ftrace_set_free(set);
+	return err;
+}
+
+/* An open set_ftrace_filter or set_ftrace_notrace. */
+struct edit {
+	struct ftrace_ops *op;
+	bool notrace_list, comment, overlong;
+	struct ftrace_set *set; /* NULL: opened to be read */
+	size_t len;             /* of the word so far */
+	char word[128];
+};
+
+static const char *file_name(const struct edit *e)
+{
+	return e->notrace_list ? "set_ftrace_notrace" : "set_ftrace_filter";
+}
+
+/* A word is complete. */
+static int end_word(struct edit *e)
+{
+	int err = 0;
+
+	if (e->overlong)
+		err = -EINVAL;
+	else if (e->len)
+		err = ftrace_set_apply(e->set, e->word, e->len);
+	if (err)
+		printk("%s: no function matches '%.*s'%s\n", file_name(e), (int)e->len, e->word,
+		       e->overlong ? " (longer than any name)" : "");
+	e->len = 0;
+	e->overlong = false;
+	return err;
+}
+
+static int take_char(struct edit *e, char c)
+{
+	if (c == '\n')
+		e->comment = false;
+	if (c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\0')
+		return end_word(e);
+	if (c == '#' && !e->len)
+		e->comment = true;
+	if (e->comment)
+		return 0;
+	if (e->len == sizeof(e->word))
+		e->overlong = true;
+	else
+		e->word[e->len++] = c;
+	return 0;
+}
+
+static ssize_t filter_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	struct edit *e = f->private;
+
+	for (size_t i = 0; i < n; i++) {
+		int err = take_char(e, buf[i]);
+
+		if (err)
+			return err;
+	}
+	*pos += n;
+	return n;
+}
+
+/* node->data says which of the two files it is. */
+static bool is_notrace_file(const void *data)
+{
+	return data;
+}
+
+static int filter_show(struct seq *s, u64 item)
+{
+	bool notrace_list = is_notrace_file(s->arg);
+
+	if (!item && !ftrace_filter_count(&global_ops, notrace_list))
+		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
+					   : "#### all functions enabled ####\n");
+	if (item >= ftrace_record_count)
+		return 1;
+	if (ftrace_filter_has(&global_ops, &ftrace_records[item], notrace_list))
+		seq_printf(s, "%s\n", ftrace_name(&ftrace_records[item]));
+	return 0;
+}
+
+static int filter_open(struct file *f)
+{
+	struct edit *e;
+
+	if ((f->flags & O_ACCMODE) == O_RDONLY)
+		return seq_open(f, filter_show, f->node->data);
+	e = kzalloc(sizeof(*e));
+	if (!e)
+		return -ENOMEM;
+	e->op = &global_ops;
+	e->notrace_list = is_notrace_file(f->node->data);
+	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(e->op, e->notrace_list);
+	if (!e->set) {
+		kfree(e);
+		return -ENOMEM;
+	}
+	f->private = e;
+	return 0;
+}
+
+static ssize_t filter_read(struct file *f, char *buf, size_t n, u64 *pos)
+{
+	return (f->flags & O_ACCMODE) == O_RDONLY ? seq_read(f, buf, n, pos) : -EBADF;
+}
+
+static int filter_release(struct file *f)
+{
+	struct edit *e = f->private;
+	int err, commit_err;
+
+	if ((f->flags & O_ACCMODE) == O_RDONLY)
+		return seq_release(f);
+	err = end_word(e);
+	commit_err = ftrace_filter_commit(e->op, e->set, e->notrace_list);
+	if (commit_err == -EBUSY)
+		printk("%s: another tracer that may change pc has one of these functions\n",
+		       file_name(e));
+	ftrace_set_free(e->set);
+	kfree(e);
+	return err ? err : commit_err;
+}
+
+static const struct file_ops filter_ops = {filter_open, filter_read, filter_write, filter_release};
+TRACEFS_FILE(set_ftrace_filter, "set_ftrace_filter", 0644, &filter_ops, NULL);
+TRACEFS_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_ops, (void *)1);
+
+/*
+ * Linux's line: name, how many ops, then columns for R (full registers, which
+ * nobody has here), I (pc may be changed), D and O (ways to call that are not
+ * ours) and M (may have been modified). An op with a stub of its own is shown
+ * as Linux shows a trampoline: "\ttramp: <stub> (<callback>)".
+ */
+static int enabled_show(struct seq *s, u64 item)
+{
+	const struct dyn_ftrace *rec = &ftrace_records[item];
+	const struct ftrace_ops *op;
+
+	if (item >= ftrace_record_count)
+		return 1;
+	if (!rec->calls)
+		return 0;
+	seq_printf(s, "%s (%u)  %s       ", ftrace_name(rec), rec->count,
+		   rec->flags & FTRACE_FL_IPMODIFY ? " I" : "  ");
+	op = ftrace_only_op(rec);
+	if (op)
+		seq_printf(s, "\ttramp: %pS (%pS)", (void *)ftrace_call_addr(rec->calls),
+			   (void *)op->func);
+	seq_printf(s, "\n");
+	return 0;
+}
+TRACEFS_TEXT_OPS(enabled_ops, enabled_show)
+TRACEFS_FILE(enabled_functions, "enabled_functions", 0444, &enabled_ops, NULL);

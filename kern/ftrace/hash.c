@@ -1,0 +1,36 @@
+/* Sets of functions for the event path; hash.h says how they are kept. */
+#include "hash.h"
+#include "memory.h"
+
+static u32 slots_of(const struct ftrace_hash *hash)
+{
+	return 1u << (32 - hash->shift);
+}
+
+struct ftrace_hash *ftrace_hash_new(u32 count)
+{
+	struct ftrace_hash *hash;
+	u32 shift = 29;
+
+	while (shift > 4 && 1u << (32 - shift) < 2 * count)
+		shift--;
+	hash = kzalloc(sizeof(*hash) + (sizeof(u32) << (32 - shift)));
+	if (hash)
+		hash->shift = shift;
+	return hash;
+}
+
+void ftrace_hash_add(struct ftrace_hash *hash, u32 offset)
+{
+	u32 i = hash_slot(hash, offset);
+
+	while (hash->slots[i] && hash->slots[i] != offset)
+		i = (i + 1) & (slots_of(hash) - 1);
+	hash->count += !hash->slots[i];
+	hash->slots[i] = offset;
+}
+
+void ftrace_hash_free(struct ftrace_hash *hash)
+{
+	kfree(hash);
+}

@@ -1,0 +1,6 @@
+/* Lab 1 has no records yet: there is nothing to check. */
+#include "tracer.h"
+
+void ftrace_check_records(void)
+{
+}

@@ -1,0 +1,297 @@
+/*
+ * Many tracers at once: each op has its own filter, and a function that only
+ * one op traces calls that op's own stub, so ops cost each other nothing.
+ *
+ *	site -> ftrace_stub_0     the list: every op whose filter has the function
+ *	     -> ftrace_stub_1+n   slot n's op alone
+ *
+ * rec->count says how many ops trace a function; what its site must call
+ * follows from the count and, when it is one, from whose filter has it.
+ */
+#include "errno.h"
+#include "hash.h"
+#include "tracer.h"
+
+/* What a stub hands to ftrace_caller. Written while no site calls the stub. */
+struct ftrace_slot {
+	ftrace_func_t func;
+	struct ftrace_ops *op;
+};
+
+static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
+			     struct ftrace_regs *regs);
+
+extern struct ftrace_slot ftrace_slots[];
+struct ftrace_slot ftrace_slots[1 + FTRACE_OPS_MAX] = {
+	{ftrace_list_func, NULL},
+	[1 ... FTRACE_OPS_MAX] = {ftrace_stub, NULL},
+};
+
+static struct ftrace_ops *ops_list; /* changed under ftrace_lock, walked by events */
+
+/* Which functions: a filter's half of an op, so that before and after can be compared. */
+struct selection {
+	const struct ftrace_hash *filter, *notrace;
+	bool on;
+};
+
+static inline bool selects(const struct selection *s, u32 offset)
+{
+	if (!s->on || (s->filter && !ftrace_hash_has(s->filter, offset)))
+		return false;
+	return !s->notrace || !ftrace_hash_has(s->notrace, offset);
+}
+
+static inline struct selection selection_of(const struct ftrace_ops *op, bool on)
+{
+	return (struct selection){READ_ONCE(op->filter), READ_ONCE(op->notrace), on};
+}
+
+static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
+			     struct ftrace_regs *regs)
+{
+	for (struct ftrace_ops *op = READ_ONCE(ops_list); op; op = READ_ONCE(op->next)) {
+		struct selection s = selection_of(op, true);
+
+		if (selects(&s, ip - KERNEL_BASE))
+			ftrace_op_func(op)(ip, parent_ip, op, regs);
+	}
+}
+
+static unsigned own_stub(const struct ftrace_ops *op)
+{
+	return FTRACE_CALLS_OP + op->slot;
+}
+
+struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
+{
+	struct ftrace_ops *op;
+
+	if (rec->count != 1)
+		return NULL;
+	for (op = ops_list; op; op = op->next) {
+		struct selection s = selection_of(op, true);
+
+		if (selects(&s, rec->offset))
+			break;
+	}
+	return op;
+}
+
+/* The function of @rec is won or lost by @op. */
+static int change_record(struct dyn_ftrace *rec, struct ftrace_ops *op, bool won)
+{
+	unsigned calls = FTRACE_CALLS_LIST;
+
+	rec->count += won ? 1 : -1;
+	if (won)
+		rec->flags |= FTRACE_FL_TOUCHED;
+	if (op->flags & FTRACE_OPS_FL_IPMODIFY)
+		rec->flags ^= FTRACE_FL_IPMODIFY;
+	if (rec->count == 0)
+		calls = FTRACE_CALLS_NOTHING;
+	else if (rec->count == 1)
+		calls = own_stub(won ? op : ftrace_only_op(rec));
+	return rec->calls == calls ? 0 : ftrace_switch(rec, calls);
+}
+
+/* Only one op that may change pc can have a function. */
+static bool ipmodify_clash(const struct ftrace_ops *op, const struct selection *was,
+			   const struct selection *is)
+{
+	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
+		return false;
+	for (u32 i = 0; i < ftrace_record_count; i++) {
+		const struct dyn_ftrace *rec = &ftrace_records[i];
+
+		if (rec->flags & FTRACE_FL_IPMODIFY && !selects(was, rec->offset) &&
+		    selects(is, rec->offset))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Bring all records and their sites from one selection of @op to another, in
+ * one batch. A refused site keeps its count: it is disabled and stays so.
+ */
+static int change_selection(struct ftrace_ops *op, const struct selection *was,
+			    const struct selection *is)
+{
+	int err = 0;
+
+	ftrace_batch_begin();
+	for (u32 i = 0; i < ftrace_record_count; i++) {
+		struct dyn_ftrace *rec = &ftrace_records[i];
+		bool won = selects(is, rec->offset);
+
+		if (rec->flags & FTRACE_FL_DISABLED || won == selects(was, rec->offset))
+			continue;
+		if (change_record(rec, op, won))
+			err = -ENODEV;
+	}
+	ftrace_batch_end();
+	return err;
+}
+
+static void unlink_op(struct ftrace_ops *op)
+{
+	struct ftrace_ops **link = &ops_list;
+
+	while (*link != op)
+		link = &(*link)->next;
+	WRITE_ONCE(*link, op->next);
+}
+
+static bool is_linked(const struct ftrace_ops *op)
+{
+	const struct ftrace_ops *o = ops_list;
+
+	while (o && o != op)
+		o = o->next;
+	return o;
+}
+
+/* Give @op a stub and a place in the list: all that an event needs, before any site. */
+static int publish_op(struct ftrace_ops *op)
+{
+	for (int i = 0; i < FTRACE_OPS_MAX; i++) {
+		struct ftrace_slot *slot = &ftrace_slots[1 + i];
+
+		if (slot->op)
+			continue;
+		op->slot = i;
+		op->next = ops_list;
+		slot->op = op;
+		slot->func = ftrace_op_func(op);
+		smp_wmb();
+		WRITE_ONCE(ops_list, op);
+		smp_wmb();
+		return 0;
+	}
+	return -ENOSPC;
+}
+
+/* No site and no list leads to @op any more; when this returns no CPU is inside it. */
+static void retire_op(struct ftrace_ops *op)
+{
+	synchronize_sched();
+	ftrace_slots[1 + op->slot] = (struct ftrace_slot){ftrace_stub, NULL};
+	op->slot = -1;
+}
+
+static int start_op(struct ftrace_ops *op)
+{
+	struct selection none = {0}, all = selection_of(op, true);
+	int err;
+
+	if (ftrace_disabled)
+		return -ENODEV;
+	if (is_linked(op) || ipmodify_clash(op, &none, &all))
+		return -EBUSY;
+	err = publish_op(op);
+	if (err)
+		return err;
+	err = change_selection(op, &none, &all);
+	if (err) {
+		unlink_op(op);
+		change_selection(op, &all, &none);
+		retire_op(op);
+	}
+	return err;
+}
+
+int register_ftrace_function(struct ftrace_ops *op)
+{
+	int err;
+
+	mutex_lock(&ftrace_lock);
+	err = start_op(op);
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+int unregister_ftrace_function(struct ftrace_ops *op)
+{
+	struct selection none = {0}, all = selection_of(op, true);
+	int err = -ENOENT;
+
+	mutex_lock(&ftrace_lock);
+	if (is_linked(op)) {
+		unlink_op(op);
+		change_selection(op, &all, &none);
+		retire_op(op);
+		err = 0;
+	}
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+static struct ftrace_hash **list_of(const struct ftrace_ops *op, bool notrace_list)
+{
+	return (struct ftrace_hash **)(notrace_list ? &op->notrace : &op->filter);
+}
+
+bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec, bool notrace_list)
+{
+	const struct ftrace_hash *hash = *list_of(op, notrace_list);
+
+	return hash && ftrace_hash_has(hash, rec->offset);
+}
+
+u32 ftrace_filter_count(const struct ftrace_ops *op, bool notrace_list)
+{
+	const struct ftrace_hash *hash = *list_of(op, notrace_list);
+
+	return hash ? hash->count : 0;
+}
+
+/* An empty set is no hash at all: everything passes such a filter, nothing such a notrace list. */
+static int hash_from_set(const struct ftrace_set *set, struct ftrace_hash **hash)
+{
+	*hash = NULL;
+	if (!set->count)
+		return 0;
+	*hash = ftrace_hash_new(set->count);
+	if (!*hash)
+		return -ENOMEM;
+	for (u32 i = 0; i < ftrace_record_count; i++)
+		if (ftrace_set_has(set, i))
+			ftrace_hash_add(*hash, ftrace_records[i].offset);
+	return 0;
+}
+
+/* Put @hash in its place; on a clash nothing changes. Frees what is left over. */
+static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notrace_list)
+{
+	struct ftrace_hash **place = list_of(op, notrace_list), *old = *place;
+	struct selection was = selection_of(op, is_linked(op)), is = was;
+	int err = 0;
+
+	*(notrace_list ? &is.notrace : &is.filter) = hash;
+	if (was.on && ipmodify_clash(op, &was, &is)) {
+		ftrace_hash_free(hash);
+		return -EBUSY;
+	}
+	smp_wmb();
+	WRITE_ONCE(*place, hash);
+	if (was.on) {
+		err = change_selection(op, &was, &is);
+		synchronize_sched();
+	}
+	ftrace_hash_free(old);
+	return err;
+}
+
+int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)
+{
+	struct ftrace_hash *hash;
+	int err;
+
+	mutex_lock(&ftrace_lock);
+	err = hash_from_set(set, &hash);
+	if (!err)
+		err = swap_hash(op, hash, notrace_list);
+	mutex_unlock(&ftrace_lock);
+	return err;
+}

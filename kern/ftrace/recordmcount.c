@@ -1,0 +1,278 @@
+/*
+ * recordmcount: reads a linked kernel and writes, as assembly, the table of
+ * its call sites: what struct dyn_ftrace in ftrace.h describes, sorted.
+ *
+ *	recordmcount callsite.elf > records.S
+ *	recordmcount --empty > records.S	a table for the first link
+ *
+ * The compiler knows where it left a site and says so in one of two ways:
+ * with patchable function entries in a section of addresses, with -pg only by
+ * the call to _mcount itself, which is then found in the instructions. The
+ * table lies behind text, so that linking it in moves no site.
+ */
+#include <elf.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *path;
+
+struct kernel {
+	const uint8_t *image;
+	size_t size;
+	const Elf64_Ehdr *header;
+	const Elf64_Shdr *sections;
+	const char *section_names;
+	uint64_t text, etext, mcount;             /* symbols; mcount 0: not there */
+	uint64_t tracer_start, tracer_end;        /* __ftrace_text_start, _end */
+};
+
+struct sites {
+	uint64_t *address; /* of the word that is toggled */
+	size_t count, room;
+};
+
+static void __attribute__((noreturn, format(printf, 1, 2))) fail(const char *why, ...)
+{
+	va_list args;
+
+	fprintf(stderr, "recordmcount: %s: ", path);
+	va_start(args, why);
+	vfprintf(stderr, why, args);
+	va_end(args);
+	fputc('\n', stderr);
+	exit(1);
+}
+
+static const uint8_t *read_whole(size_t *size)
+{
+	FILE *f = fopen(path, "rb");
+	uint8_t *image = NULL;
+	size_t room = 1 << 20, n;
+
+	if (!f)
+		fail("cannot be opened");
+	for (*size = 0;; *size += n) {
+		if (!image || *size == room)
+			image = realloc(image, room *= 2);
+		if (!image)
+			fail("no memory for it");
+		n = fread(image + *size, 1, room - *size, f);
+		if (!n)
+			break;
+	}
+	fclose(f);
+	return image;
+}
+
+/* The bytes of section @s, all inside of the file. */
+static const void *contents(const struct kernel *k, const Elf64_Shdr *s)
+{
+	if (s->sh_offset > k->size || s->sh_size > k->size - s->sh_offset)
+		fail("a section reaches beyond the end of the file");
+	return k->image + s->sh_offset;
+}
+
+static const Elf64_Shdr *section(const struct kernel *k, const char *name)
+{
+	for (int i = 0; i < k->header->e_shnum; i++)
+		if (!strcmp(k->section_names + k->sections[i].sh_name, name))
+			return &k->sections[i];
+	return NULL;
+}
+
+static void read_header(struct kernel *k)
+{
+	k->image = read_whole(&k->size);
+	k->header = (const void *)k->image;
+	if (k->size < sizeof(*k->header) || memcmp(k->image, ELFMAG, SELFMAG) ||
+	    k->image[EI_CLASS] != ELFCLASS64 || k->image[EI_DATA] != ELFDATA2LSB)
+		fail("not a 64-bit little-endian ELF file");
+	if (k->header->e_machine != EM_RISCV && k->header->e_machine != EM_AARCH64)
+		fail("neither riscv64 nor arm64 (machine %d)", k->header->e_machine);
+	if (k->header->e_type != ET_EXEC)
+		fail("not a linked kernel (type %d)", k->header->e_type);
+	if (k->header->e_shoff > k->size ||
+	    k->header->e_shnum * sizeof(Elf64_Shdr) > k->size - k->header->e_shoff ||
+	    k->header->e_shstrndx >= k->header->e_shnum)
+		fail("its section headers are not all there");
+	k->sections = (const void *)(k->image + k->header->e_shoff);
+	k->section_names = contents(k, &k->sections[k->header->e_shstrndx]);
+}
+
+static uint64_t symbol(const struct kernel *k, const char *name)
+{
+	const Elf64_Shdr *table = section(k, ".symtab"), *strings = section(k, ".strtab");
+	const Elf64_Sym *s;
+	const char *names;
+
+	if (!table || !strings)
+		fail("it has no symbols");
+	s = contents(k, table);
+	names = contents(k, strings);
+	for (size_t i = 0; i < table->sh_size / sizeof(*s); i++)
+		if (s[i].st_name < strings->sh_size && !strcmp(names + s[i].st_name, name))
+			return s[i].st_value;
+	return 0;
+}
+
+static uint64_t need_symbol(const struct kernel *k, const char *name)
+{
+	uint64_t value = symbol(k, name);
+
+	if (!value)
+		fail("it has no symbol %s", name);
+	return value;
+}
+
+/* The instruction at @address, somewhere in .text. */
+static uint32_t word_at(const struct kernel *k, const Elf64_Shdr *text, uint64_t address)
+{
+	const uint8_t *bytes = contents(k, text);
+	uint32_t word;
+
+	if (address < text->sh_addr || address - text->sh_addr + 4 > text->sh_size)
+		fail("a call site at %#lx is not in .text", address);
+	memcpy(&word, bytes + (address - text->sh_addr), 4);
+	return word;
+}
+
+static bool is_riscv(const struct kernel *k)
+{
+	return k->header->e_machine == EM_RISCV;
+}
+
+static void add_site(struct sites *s, uint64_t address)
+{
+	if (s->count == s->room) {
+		s->room = s->room ? 2 * s->room : 4096;
+		s->address = realloc(s->address, s->room * sizeof(*s->address));
+		if (!s->address)
+			fail("no memory for %zu call sites", s->room);
+	}
+	s->address[s->count++] = address;
+}
+
+/* HOOK=entry: riscv64 leaves one nop, arm64 two, of which the second is toggled. */
+static void find_entries(const struct kernel *k, const Elf64_Shdr *text, struct sites *s)
+{
+	const Elf64_Shdr *table = section(k, "__patchable_function_entries");
+	uint32_t nop = is_riscv(k) ? 0x00000013 : 0xd503201f;
+	uint64_t address;
+
+	if (!table)
+		return;
+	if (table->sh_size % 8)
+		fail("__patchable_function_entries is cut short");
+	for (size_t i = 0; i < table->sh_size; i += 8) {
+		memcpy(&address, (const uint8_t *)contents(k, table) + i, 8);
+		if (!address)
+			continue; /* its function was thrown away by the linker */
+		if (address & 3)
+			fail("the call site at %#lx is not 4-byte aligned", address);
+		if (word_at(k, text, address) != nop ||
+		    (!is_riscv(k) && word_at(k, text, address + 4) != nop))
+			fail("no nop stands at the call site at %#lx", address);
+		add_site(s, is_riscv(k) ? address : address + 4);
+	}
+}
+
+/* Where the call whose last word is at @address goes, 0 if it is none. */
+static uint64_t call_target(const struct kernel *k, uint64_t address, uint32_t before, uint32_t word)
+{
+	if (!is_riscv(k))
+		return word >> 26 == 0x25 ? address + ((int32_t)(word << 6) >> 4) : 0;
+	if ((before & 0xfff) != 0x97 || (word & 0xfffff) != 0x80e7)
+		return 0;
+	return address - 4 + (int32_t)(before & ~0xfffu) + ((int32_t)word >> 20);
+}
+
+/* HOOK=mcount: each call to _mcount; riscv64's is a pair, whose second word is toggled. */
+static void find_calls(const struct kernel *k, const Elf64_Shdr *text, struct sites *s)
+{
+	uint32_t word, before = 0;
+
+	for (uint64_t a = text->sh_addr; a + 4 <= text->sh_addr + text->sh_size; a += 4) {
+		word = word_at(k, text, a);
+		if (call_target(k, a, before, word) == k->mcount)
+			add_site(s, a);
+		before = word;
+	}
+}
+
+static int by_address(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Can one instruction at @address call anything in the tracer's section? */
+static bool in_reach(const struct kernel *k, uint64_t address)
+{
+	int64_t reach = is_riscv(k) ? 1 << 20 : 1 << 27;
+
+	return (int64_t)(k->tracer_start - address) >= -reach &&
+	       (int64_t)(k->tracer_end - address) < reach;
+}
+
+static void print_table(const struct kernel *k, const struct sites *s)
+{
+	size_t far = 0;
+
+	puts("\t.section .ftrace_records, \"aw\"\n\t.balign 8\n\t.globl ftrace_records\nftrace_records:");
+	for (size_t i = 0; i < s->count; i++) {
+		bool reached = in_reach(k, s->address[i]);
+
+		if (i && s->address[i] == s->address[i - 1])
+			fail("the call site at %#lx is there twice", s->address[i]);
+		if (s->address[i] < k->text || s->address[i] >= k->etext)
+			fail("the call site at %#lx is outside of text", s->address[i]);
+		if (!reached && ++far <= 10)
+			fprintf(stderr, "recordmcount: out of reach, never traced: %#lx\n", s->address[i]);
+		/* { u32 offset; u16 count; u8 calls; u8 flags }: FTRACE_FL_DISABLED is 1 */
+		printf("\t.quad %#lx\n", (s->address[i] - k->text) | (reached ? 0 : 1ul << 56));
+	}
+	if (far)
+		fprintf(stderr, "recordmcount: %zu of %zu call sites are out of reach\n", far, s->count);
+	printf("\t.section .rodata\n\t.balign 4\n\t.globl ftrace_record_count\n"
+	       "ftrace_record_count:\n\t.long %zu\n", s->count);
+}
+
+int main(int argc, char **argv)
+{
+	struct kernel k = {0};
+	struct sites sites = {0};
+	const Elf64_Shdr *text;
+
+	if (argc != 2) {
+		fputs("usage: recordmcount KERNEL.elf | --empty\n", stderr);
+		return 1;
+	}
+	path = argv[1];
+	if (strcmp(path, "--empty")) {
+		read_header(&k);
+		text = section(&k, ".text");
+		if (!text)
+			fail("it has no .text");
+		k.text = need_symbol(&k, "_text");
+		k.etext = need_symbol(&k, "_etext");
+		k.tracer_start = need_symbol(&k, "__ftrace_text_start");
+		k.tracer_end = need_symbol(&k, "__ftrace_text_end");
+		k.mcount = symbol(&k, "_mcount");
+		if (k.mcount)
+			find_calls(&k, text, &sites);
+		else
+			find_entries(&k, text, &sites);
+		if (!sites.count)
+			fail("not one call site: was it compiled with HOOK=entry or HOOK=mcount?");
+		if (k.etext - k.text > UINT32_MAX)
+			fail("its text is larger than a record's offset can say");
+		qsort(sites.address, sites.count, sizeof(*sites.address), by_address);
+	}
+	print_table(&k, &sites);
+	return 0;
+}

@@ -1,0 +1,103 @@
+/*
+ * ftrace_stubs: one for the list, then one for each op. A call site's
+ * `jal t0` arrives at the stub of whoever traces the function; the stub says
+ * in t1 which slot of ftrace_slots[] that is and goes on to ftrace_caller.
+ *
+ * void ftrace_caller(void)
+ *
+ * Live: a0-a7 (arguments), t2-t6 (in Clang builds: further arguments of
+ * local functions), ra (the traced function's own return address), t0 (where
+ * to resume), t1 (the slot), sp, s0. Free: t1; with GCC also t2-t6.
+ *
+ * 1. Save what the callback may look at or change, and with it two frame
+ *    records: the traced function's, then ours, so that a stack walk from the
+ *    callback sees both. It is one frame, struct ftrace_regs.
+ * 2. Call slot->func(ip, parent_ip, slot->op, regs).
+ * 3. Load everything back and resume at regs->pc. `jr t0` pops what the
+ *    site's `jal t0` pushed on the return-address predictor.
+ */
+#include "asm-offsets.h"
+
+	.text
+	.globl ftrace_stubs, ftrace_caller, ftrace_call, ftrace_stub
+
+/* stub slot: 12 bytes, FTRACE_STUB_SIZE. */
+	.macro stub slot
+	.type ftrace_stub_\slot, @function
+ftrace_stub_\slot:
+	auipc t1, %pcrel_hi(ftrace_slots + 16 * \slot)
+	addi t1, t1, %pcrel_lo(ftrace_stub_\slot)
+	j ftrace_caller
+	.size ftrace_stub_\slot, . - ftrace_stub_\slot
+	.endm
+
+	.balign 64
+ftrace_stubs:
+	.altmacro
+	.set slot, 0
+	.rept 33
+	stub %slot
+	.set slot, slot + 1
+	.endr
+	.noaltmacro
+
+	.type ftrace_caller, @function
+ftrace_caller:
+	addi sp, sp, -FREGS_SIZE
+	sd a0, FREGS_ARG + 0(sp)
+	sd a1, FREGS_ARG + 8(sp)
+	sd a2, FREGS_ARG + 16(sp)
+	sd a3, FREGS_ARG + 24(sp)
+	sd a4, FREGS_ARG + 32(sp)
+	sd a5, FREGS_ARG + 40(sp)
+	sd a6, FREGS_ARG + 48(sp)
+	sd a7, FREGS_ARG + 56(sp)
+#ifdef __clang__
+	sd t2, FREGS_T + 0(sp)
+	sd t3, FREGS_T + 8(sp)
+	sd t4, FREGS_T + 16(sp)
+	sd t5, FREGS_T + 24(sp)
+	sd t6, FREGS_T + 32(sp)
+#endif
+	sd s0, FREGS_FP(sp)
+	sd ra, FREGS_LINK(sp)
+	addi s0, sp, FREGS_SIZE
+	sd s0, FREGS_SP(sp)
+	sd t0, FREGS_PC(sp)
+	addi s0, sp, FREGS_FP
+
+	addi a0, t0, -4
+	mv a1, ra
+	ld a2, 8(t1)
+	ld t1, 0(t1)
+	mv a3, sp
+ftrace_call:
+	jalr t1
+
+	ld a0, FREGS_ARG + 0(sp)
+	ld a1, FREGS_ARG + 8(sp)
+	ld a2, FREGS_ARG + 16(sp)
+	ld a3, FREGS_ARG + 24(sp)
+	ld a4, FREGS_ARG + 32(sp)
+	ld a5, FREGS_ARG + 40(sp)
+	ld a6, FREGS_ARG + 48(sp)
+	ld a7, FREGS_ARG + 56(sp)
+#ifdef __clang__
+	ld t2, FREGS_T + 0(sp)
+	ld t3, FREGS_T + 8(sp)
+	ld t4, FREGS_T + 16(sp)
+	ld t5, FREGS_T + 24(sp)
+	ld t6, FREGS_T + 32(sp)
+#endif
+	ld t0, FREGS_PC(sp)
+	ld s0, FREGS_FP(sp)
+	ld ra, FREGS_LINK(sp)
+	addi sp, sp, FREGS_SIZE
+	jr t0
+	.size ftrace_caller, . - ftrace_caller
+
+/* The tracer that does nothing: what a slot that nobody has holds. */
+	.type ftrace_stub, @function
+ftrace_stub:
+	ret
+	.size ftrace_stub, . - ftrace_stub

@@ -1,0 +1,33 @@
+/*
+ * riscv64: what a callback sees of the traced call. It is the frame that
+ * ftrace_caller builds, so its last four words are also the two frame
+ * records by which a stack walk finds the traced function and its caller.
+ *
+ *	| a0..a7 | (t2..t6) | sp | pc | fp | link |
+ *	                      ^ record: us  ^ record: the traced function
+ *
+ * pc is where the function goes on; set it to link and the function returns
+ * at once, with a0 as its value. sp is read only.
+ */
+#ifndef FTRACE_REGS_H
+#define FTRACE_REGS_H
+
+#include "types.h"
+
+struct ftrace_regs {
+	unsigned long arg[8];
+#ifdef __clang__
+	unsigned long t[6]; /* t2-t6: Clang passes further arguments of local functions there */
+#endif
+	unsigned long sp; /* at the call site: the caller's */
+	unsigned long pc;
+	unsigned long fp;
+	unsigned long link;
+};
+
+static inline unsigned long ftrace_regs_return_value(const struct ftrace_regs *regs)
+{
+	return regs->arg[0];
+}
+
+#endif

@@ -1,0 +1,131 @@
+/*
+ * Lab 3: one tracer at a time. Its filter is two flags in each record, its
+ * callback the call at ftrace_call, patched like a site.
+ */
+#include "errno.h"
+#include "tracer.h"
+
+/* The third argument that ftrace_caller passes; and _mcount's, which nobody calls after boot. */
+extern struct ftrace_ops *function_trace_op;
+extern ftrace_func_t ftrace_trace_function;
+struct ftrace_ops *function_trace_op = &global_ops;
+ftrace_func_t ftrace_trace_function = ftrace_stub;
+
+static bool tracing;          /* function_trace_op is registered */
+static u32 filtered, notraced; /* records with the flag */
+
+static bool selected(const struct dyn_ftrace *rec)
+{
+	if (rec->flags & (FTRACE_FL_DISABLED | FTRACE_FL_NOTRACE))
+		return false;
+	return !filtered || rec->flags & FTRACE_FL_FILTER;
+}
+
+/* Bring each site to what the flags say, in one batch. 0, or the first error. */
+static int update_sites(bool on)
+{
+	int err = 0;
+
+	ftrace_batch_begin();
+	for (u32 i = 0; i < ftrace_record_count; i++) {
+		struct dyn_ftrace *rec = &ftrace_records[i];
+		unsigned calls = on && selected(rec) ? FTRACE_CALLS_LIST : FTRACE_CALLS_NOTHING;
+
+		if (rec->calls == calls || rec->flags & FTRACE_FL_DISABLED)
+			continue;
+		if (ftrace_switch(rec, calls)) {
+			err = -ENODEV;
+			continue;
+		}
+		rec->count = calls;
+		rec->flags |= FTRACE_FL_TOUCHED;
+	}
+	ftrace_batch_end();
+	return err;
+}
+
+/* Name the tracer in ftrace_caller, before any site calls that. */
+static int set_tracer(ftrace_func_t func)
+{
+	int err;
+
+	ftrace_batch_begin();
+	err = ftrace_update_ftrace_func(func);
+	ftrace_batch_end();
+	return err;
+}
+
+int register_ftrace_function(struct ftrace_ops *op)
+{
+	int err = -EBUSY;
+
+	mutex_lock(&ftrace_lock);
+	if (ftrace_disabled)
+		err = -ENODEV;
+	else if (!tracing) {
+		function_trace_op = op;
+		smp_wmb();
+		err = set_tracer(ftrace_op_func(op));
+		if (!err)
+			err = update_sites(true);
+		if (err)
+			update_sites(false);
+		tracing = !err;
+	}
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+int unregister_ftrace_function(struct ftrace_ops *op)
+{
+	int err = -ENOENT;
+
+	mutex_lock(&ftrace_lock);
+	if (tracing && function_trace_op == op) {
+		update_sites(false);
+		set_tracer(ftrace_stub);
+		synchronize_sched();
+		tracing = false;
+		err = 0;
+	}
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+static u8 list_flag(bool notrace_list)
+{
+	return notrace_list ? FTRACE_FL_NOTRACE : FTRACE_FL_FILTER;
+}
+
+bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec, bool notrace_list)
+{
+	return rec->flags & list_flag(notrace_list);
+}
+
+u32 ftrace_filter_count(const struct ftrace_ops *op, bool notrace_list)
+{
+	return notrace_list ? notraced : filtered;
+}
+
+int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)
+{
+	u8 flag = list_flag(notrace_list);
+	int err = 0;
+
+	mutex_lock(&ftrace_lock);
+	for (u32 i = 0; i < ftrace_record_count; i++)
+		if (ftrace_set_has(set, i))
+			ftrace_records[i].flags |= flag;
+		else
+			ftrace_records[i].flags &= ~flag;
+	*(notrace_list ? &notraced : &filtered) = set->count;
+	if (tracing)
+		err = update_sites(true);
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
+{
+	return rec->calls ? function_trace_op : NULL;
+}

@@ -1,0 +1,98 @@
+/*
+ * Between the files of the function tracer: what the stages share.
+ */
+#ifndef FTRACE_TRACER_H
+#define FTRACE_TRACER_H
+
+#include "ftrace.h"
+#include "thread.h"
+
+/* Guards the records, the ops and text. */
+extern struct mutex ftrace_lock;
+
+/* The tracer that does nothing; in assembly, it changes no register. */
+void ftrace_stub(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		 struct ftrace_regs *regs);
+
+/*
+ * Calls op->func unless this CPU is inside it already in the same context
+ * (thread, interrupt, exception): for ops that do not guard themselves.
+ */
+void ftrace_assist_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			struct ftrace_regs *regs);
+
+static inline ftrace_func_t ftrace_op_func(const struct ftrace_ops *op)
+{
+	return op->flags & FTRACE_OPS_FL_RECURSION ? op->func : ftrace_assist_func;
+}
+
+/*
+ * The stubs, FTRACE_STUB_SIZE bytes each: what a site calls is
+ * ftrace_stubs + (rec->calls - 1) * FTRACE_STUB_SIZE. In lab 3 there is one,
+ * ftrace_caller.
+ */
+extern char ftrace_stubs[];
+#define FTRACE_STUB_SIZE 12
+
+static inline unsigned long ftrace_call_addr(unsigned calls)
+{
+	return (unsigned long)ftrace_stubs + (calls - 1) * FTRACE_STUB_SIZE;
+}
+
+/* The word that the site of @rec should hold now, to be told when it does not. */
+u32 ftrace_expected(const struct dyn_ftrace *rec);
+
+/* Make the site of @rec call @calls, inside a batch. 0, or -errno after ftrace_bug(). */
+int ftrace_switch(struct dyn_ftrace *rec, unsigned calls);
+
+/* In words and disassembled, what instruction @insn at @ip is. */
+void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn);
+
+/* Say what is wrong with the table; a faulty record is never written. */
+void ftrace_check_records(void);
+
+/* At boot, before other CPUs run: a site as the compiler left it becomes the nop. */
+int ftrace_init_nop(const struct dyn_ftrace *rec);
+
+
+/*
+ * A set of functions being edited: one bit for each record. What a stage
+ * keeps of it (flags in the records; a hash) is the stage's own.
+ */
+struct ftrace_set {
+	u32 count;
+	u64 bits[];
+};
+struct ftrace_set *ftrace_set_new(void); /* empty; NULL: no memory */
+void ftrace_set_free(struct ftrace_set *set);
+static inline bool ftrace_set_has(const struct ftrace_set *set, u32 index)
+{
+	return set->bits[index / 64] >> (index % 64) & 1;
+}
+static inline void ftrace_set_put(struct ftrace_set *set, u32 index, bool in)
+{
+	u64 bit = 1ull << (index % 64), *word = &set->bits[index / 64];
+
+	if (!(*word & bit) == !in)
+		return;
+	*word ^= bit;
+	set->count += in ? 1 : -1;
+}
+/* Add (or with "!": remove) what @word names; -EINVAL: it names nothing. */
+int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len);
+
+/* The stage's: does @op's filter (or notrace list) name @rec; how many it names. */
+bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec, bool notrace_list);
+u32 ftrace_filter_count(const struct ftrace_ops *op, bool notrace_list);
+/* The stage's: make @set @op's filter (or notrace list); a live op's sites follow. */
+int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list);
+/* The stage's: the op that alone traces @rec, with its stub in *stub; NULL: several, or none. */
+struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
+
+/* What kallsyms calls it. */
+const char *ftrace_name(const struct dyn_ftrace *rec);
+
+/* Does @name match the pattern: * ? [a-z] [!a-z] and backslash. */
+bool glob_match(const char *pattern, size_t len, const char *name);
+
+#endif
