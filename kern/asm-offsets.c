@@ -14,7 +14,7 @@ void asm_offsets(void)
 	DEFINE(THREAD_CONTEXT, offsetof(struct thread, context));
 	DEFINE(THREAD_CTX, offsetof(struct thread, ctx));
 	DEFINE(THREAD_STACK, offsetof(struct thread, stack));
-	DEFINE(CPU_CURRENT, offsetof(struct cpu, current));
+	DEFINE(CPU_CURRENT, offsetof(struct cpu, running));
 	DEFINE(CPU_RECURSION, offsetof(struct cpu, recursion));
 	DEFINE(CPU_CONTEXT_BIT, offsetof(struct cpu, context_bit));
 	DEFINE(CPU_HWID, offsetof(struct cpu, hwid));

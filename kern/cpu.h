@@ -13,7 +13,7 @@
 #define NR_CPUS 8
 
 struct cpu {
-	struct thread *current; /* first: riscv64 reads it through tp */
+	struct thread *running; /* first: `current`, which riscv64 reads through tp */
 	u64 recursion;          /* tracer: contexts that are inside a callback; own CPU, irqs masked */
 	u64 context_bit;        /* 1 thread, 2 interrupt, 4 exception: set by trap entry and exit */
 	void *ftrace;           /* the tracer's own per-CPU data */

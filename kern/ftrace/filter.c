@@ -255,5 +255,5 @@ static int enabled_show(struct seq *s, u64 item)
 	seq_printf(s, "\n");
 	return 0;
 }
-TRACEFS_TEXT_OPS(enabled_ops, enabled_show)
+TRACEFS_TEXT_OPS(enabled_ops, enabled_show);
 TRACEFS_FILE(enabled_functions, "enabled_functions", 0444, &enabled_ops, NULL);

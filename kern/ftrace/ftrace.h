@@ -65,7 +65,7 @@ struct ftrace_ops {
 	ftrace_func_t func; /* first: the trampoline loads it */
 	u32 flags;          /* FTRACE_OPS_FL_* */
 	int slot;           /* its stub, or -1 */
-	struct ftrace_hash *filter, *notrace; /* NULL: everything; nothing */
+	struct ftrace_hash *filter_hash, *notrace_hash; /* NULL: everything; nothing */
 	void *private;
 	struct ftrace_ops *next;
 };
@@ -83,11 +83,11 @@ int register_ftrace_function(struct ftrace_ops *op);
 int unregister_ftrace_function(struct ftrace_ops *op);
 
 /*
- * Change an op's filter (or, notrace true, its notrace list): a glob (exact,
+ * Change an op's filter (or, notrace_list true, its notrace list): a glob (exact,
  * *, ?, []) or "!glob" to remove or a number (1 = the first function), len bytes; reset: start empty.
  * Live ops are patched at once. -EINVAL: nothing matches.
  */
-int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace);
+int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace_list);
 
 /* The op behind `current_tracer`, set_ftrace_filter and set_ftrace_notrace. */
 extern struct ftrace_ops global_ops;

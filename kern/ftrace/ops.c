@@ -31,7 +31,7 @@ static struct ftrace_ops *ops_list; /* changed under ftrace_lock, walked by even
 
 /* Which functions: a filter's half of an op, so that before and after can be compared. */
 struct selection {
-	const struct ftrace_hash *filter, *notrace;
+	const struct ftrace_hash *filter, *excluded;
 	bool on;
 };
 
@@ -39,12 +39,12 @@ static inline bool selects(const struct selection *s, u32 offset)
 {
 	if (!s->on || (s->filter && !ftrace_hash_has(s->filter, offset)))
 		return false;
-	return !s->notrace || !ftrace_hash_has(s->notrace, offset);
+	return !s->excluded || !ftrace_hash_has(s->excluded, offset);
 }
 
 static inline struct selection selection_of(const struct ftrace_ops *op, bool on)
 {
-	return (struct selection){READ_ONCE(op->filter), READ_ONCE(op->notrace), on};
+	return (struct selection){READ_ONCE(op->filter_hash), READ_ONCE(op->notrace_hash), on};
 }
 
 static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
@@ -229,7 +229,7 @@ int unregister_ftrace_function(struct ftrace_ops *op)
 
 static struct ftrace_hash **list_of(const struct ftrace_ops *op, bool notrace_list)
 {
-	return (struct ftrace_hash **)(notrace_list ? &op->notrace : &op->filter);
+	return (struct ftrace_hash **)(notrace_list ? &op->notrace_hash : &op->filter_hash);
 }
 
 bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec, bool notrace_list)
@@ -268,7 +268,7 @@ static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notra
 	struct selection was = selection_of(op, is_linked(op)), is = was;
 	int err = 0;
 
-	*(notrace_list ? &is.notrace : &is.filter) = hash;
+	*(notrace_list ? &is.excluded : &is.filter) = hash;
 	if (was.on && ipmodify_clash(op, &was, &is)) {
 		ftrace_hash_free(hash);
 		return -EBUSY;

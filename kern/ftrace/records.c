@@ -6,7 +6,7 @@
  * against the text it points to.
  */
 #include "asm-ftrace/hook.h"
-#include "ftrace.h"
+#include "tracer.h"
 #include "ksyms.h"
 #include "print.h"
 
