@@ -7,15 +7,91 @@
 #ifndef FTRACE_TRACE_H
 #define FTRACE_TRACE_H
 
+#include "cpu.h"
+#include "file.h"
 #include "ftrace.h"
 #include "ring_buffer.h"
-#include "file.h"
 
 /* Event types, Linux's numbers (the ID of events/ftrace/<name>/format). */
 enum { TRACE_FN = 1, TRACE_PRINT = 5 };
 
-struct trace_array; /* one set of buffers with its tracer and options: an instance */
+/* An event begins with this; see events/ftrace/<name>/format. */
+struct trace_entry {
+	u16 type;
+	u8 flags; /* TRACE_FLAG_* */
+	u8 preempt_count;
+	s32 pid;
+};
+#define TRACE_FLAG_IRQS_OFF 0x01
+#define TRACE_FLAG_NEED_RESCHED 0x04
+#define TRACE_FLAG_HARDIRQ 0x08
+#define TRACE_FLAG_SOFTIRQ 0x10
+#define TRACE_FLAG_PREEMPT_RESCHED 0x20
+#define TRACE_FLAG_NMI 0x40
+#define TRACE_FLAG_BH_OFF 0x80
+
+/* Addresses are two words: in a page they stand at any multiple of 4. */
+struct ftrace_entry {
+	struct trace_entry ent;
+	u32 ip[2], parent_ip[2];
+};
+struct print_entry {
+	struct trace_entry ent;
+	u32 ip[2];
+	char buf[];
+};
+static inline void put_address(u32 *p, unsigned long v)
+{
+	p[0] = v;
+	p[1] = v >> 32;
+}
+static inline unsigned long get_address(const u32 *p)
+{
+	return p[0] | (u64)p[1] << 32;
+}
+
+/* Options: one bit each, named in trace_options and options/. */
+#define TRACE_OPTIONS(option)                                                                 \
+	option(PRINT_PARENT, "print-parent")                                                  \
+	option(SYM_OFFSET, "sym-offset")                                                      \
+	option(SYM_ADDR, "sym-addr")                                                          \
+	option(ANNOTATE, "annotate")                                                          \
+	option(CONTEXT_INFO, "context-info")                                                  \
+	option(OVERWRITE, "overwrite")                                                        \
+	option(IRQ_INFO, "irq-info")
+enum {
+#define OPTION_NUMBER(id, name) TRACE_OPTION_##id,
+	TRACE_OPTIONS(OPTION_NUMBER)
+	TRACE_OPTION_COUNT,
+#define OPTION_BIT(id, name) TRACE_ITER_##id = 1 << TRACE_OPTION_##id,
+	TRACE_OPTIONS(OPTION_BIT)
+};
+extern const char *const trace_option_names[];
+
+struct trace_clock {
+	const char *name;
+	u64 (*read)(void); /* NULL: clock_ns(), which the short path reads itself */
+	bool in_ns;
+};
+extern const struct trace_clock trace_clocks[];
+extern const unsigned trace_clock_count;
+
+struct tracer;
+
+/*
+ * One set of buffers with its tracer and options: an instance. The buffers
+ * are first: op->private + this_cpu()->ftrace is this CPU's buffer.
+ */
+struct trace_array {
+	struct ring_buffer_cpu cpu[NR_CPUS];
+	const struct tracer *tracer;
+	const struct trace_clock *clock;
+	u32 options;           /* TRACE_ITER_* */
+	unsigned pipe_readers; /* bit per CPU whose events a trace_pipe consumes */
+	bool expanded;         /* no longer the small buffers of the boot */
+};
 extern struct trace_array global_trace;
+extern struct mutex trace_lock; /* whatever is changed through the functions below */
 
 struct tracer {
 	const char *name;
@@ -29,5 +105,46 @@ struct tracer {
 /* The function tracer's callback: one function event into @op->private's buffers. */
 void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			 struct ftrace_regs *regs);
+
+/*
+ * An event that may take its time: begin masks interrupts and returns the
+ * entry, its first fields filled, or NULL when nothing is recorded; end
+ * publishes it. end follows begin in either case.
+ */
+struct trace_write {
+	struct cpu *cpu;
+	struct ring_buffer_cpu *rb;
+	unsigned long irq;
+	u64 recursion;
+	bool entered;
+	struct rb_reserved reserved;
+};
+void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w);
+void trace_end(struct trace_write *w, void *entry);
+
+/* Each is called with trace_lock held, in a thread. cpu -1: all of them. */
+#define TRACE_BUFFER_SIZE KiB(1408) /* of each CPU, once tracing is used */
+int tracing_set_tracer(struct trace_array *tr, const char *name);
+int tracing_set_clock(struct trace_array *tr, const char *name);
+int tracing_set_option(struct trace_array *tr, int option, bool on);
+int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu);
+void tracing_reset(struct trace_array *tr, int cpu);
+
+/* Any context. */
+void tracing_on(struct trace_array *tr);
+void tracing_off(struct trace_array *tr);
+static inline bool tracing_is_on(const struct trace_array *tr)
+{
+	return !(READ_ONCE(tr->cpu[0].slow) & RB_OFF);
+}
+
+/* ---- trace_output.c ---- */
+
+/* The name that events of @pid get: "<idle>", its thread's, the last thread's of that pid, "<...>". */
+void trace_find_comm(int pid, char comm[16]);
+void trace_print_header(struct seq *s, struct trace_array *tr);
+/* The event as its whole line. */
+void trace_print_event(struct seq *s, struct trace_array *tr, unsigned cpu,
+		       const struct rb_event *ev);
 
 #endif

@@ -24,4 +24,19 @@ struct tracefs_file {
 	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
 	static const struct file_ops name = {name##_open, seq_read, NULL, seq_release}
 
+/* The same with a write(): what is written changes what is printed. */
+#define TRACEFS_CONTROL_OPS(name, show_fn, write_fn)                                          \
+	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
+	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
+
+/* Make a file below TRACEFS; 0 or -ENOMEM. */
+int tracefs_make(const char *path, u16 mode, const struct file_ops *ops, void *data);
+
+/* What was written, as a number (base 10) or as a word without its surrounding spaces. */
+int tracefs_number(const char *buf, size_t n, u64 *value);              /* 0, -EINVAL, -ERANGE */
+int tracefs_word(const char *buf, size_t n, char *word, size_t size);   /* 0, -EINVAL: too long */
+
+/* Say on the console which file refuses what was written, and why; return @err. */
+int tracefs_refuse(struct file *f, int err, const char *fmt, ...) __printf(3, 4);
+
 #endif

@@ -1,0 +1,181 @@
+/*
+ * One ring buffer for each CPU: pages in Linux's own layout, so that a page
+ * read from trace_pipe_raw is a page of trace.dat.
+ *
+ *	| time_stamp 8 | commit 8 | event | event | ...                  4096 |
+ *	event: | type_len 5, time_delta 27 | payload: type_len words |
+ *
+ * The writer is the CPU itself, interrupts masked, and never waits: it knows
+ * its page and touches nothing shared until that page is full. The pages
+ * stand in a ring of slots. Positions count pages and never repeat; position
+ * p stands in slot p % nr_slots. A slot is one word:
+ *
+ *	| EMPTY 1 | page 20 | position 43 |
+ *
+ *	slots      [ 8 ][ 9 ][10 ][ 7 ]      nr_slots = 4, the writer is at 10
+ *	                       ^writer
+ *	reader's own page: what stood in slot 2 as position 6, or a spare
+ *
+ * Whoever wants a page changes its slot's word with one compare-and-exchange:
+ * - The writer, advancing to position w, claims slot w % nr_slots. If the
+ *   page of position w - nr_slots still stands there unread, its events are
+ *   overrun and counted (overwrite) or the new event is dropped and counted.
+ * - The reader takes position h out of its slot and leaves its own page there,
+ *   marked EMPTY. It may take the writer's page too: the writer goes on in it
+ *   and the reader follows `commit`.
+ * So there is always one page more than slots, and no page has two owners.
+ *
+ * A page remembers how many events were accepted before it: what a reader
+ * missed is a subtraction. Always, for each CPU:
+ *
+ *	read + in buffer + overrun + dropped = written
+ *
+ * Order: an event's data, smp_wmb(), commit. Readers of one CPU take its
+ * `reader` mutex. Resize and reset: recording stopped (RB_STOPPED), then
+ * synchronize_sched(), then the change.
+ */
+#ifndef FTRACE_RING_BUFFER_H
+#define FTRACE_RING_BUFFER_H
+
+#include "thread.h"
+#include "types.h"
+
+#define RB_PAGE_SIZE 4096
+#define RB_PAGE_DATA 4080
+
+struct rb_page {
+	u64 time_stamp;
+	u64 commit; /* bytes of data; what leaves through trace_pipe_raw has the bits below too */
+	u8 data[RB_PAGE_DATA];
+};
+#define RB_MISSED_EVENTS (1u << 31) /* events were lost before this page */
+#define RB_MISSED_STORED (1u << 30) /* and their number, 8 bytes, follows the data */
+
+/* type_len: 1..28 words of payload; 0: the next word is 4 + the payload's bytes; or */
+enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STAMP = 31 };
+#define RB_DELTA_BITS 27
+#define RB_EVENT_MAX (RB_PAGE_DATA - 8 - 8) /* payload, with a length word and a TIME_EXTEND */
+
+/* Reasons for function_trace_call() to leave its short path; the last still records. */
+#define RB_OFF 1     /* tracing_on is 0 */
+#define RB_STOPPED 2 /* being changed */
+#define RB_CLOCK 4   /* the clock is not clock_ns() */
+
+struct rb_desc {
+	struct rb_page *page;
+	u64 first;  /* events accepted before this page */
+	u64 events; /* in it; valid once the writer has left it */
+};
+
+struct ring_buffer_cpu {
+	/* The writer's, every event. */
+	u64 slow; /* RB_*, changed by others, read by the writer */
+	struct rb_page *page;
+	u64 last_ts;
+	u64 accepted; /* events written and not dropped */
+
+	/* The writer's, every page. */
+	u64 position; /* of page; published after the page is ready for readers */
+	u64 dropped, overrun;
+	u64 closed_bytes, overrun_bytes;
+	u32 slot, desc;
+	bool overwrite;
+	u64 recursed; /* calls not recorded: the tracer was called from inside itself */
+
+	/* Changed only by resize and reset. */
+	u64 *slots;
+	struct rb_desc *pages; /* nr_slots + 1 */
+	u32 nr_slots;
+
+	/* The reader's, under the mutex. */
+	struct mutex reader;
+	u32 held;          /* its page */
+	bool holds_events; /* position held_position was taken into it; else a spare */
+	u64 held_position, next_position;
+	u32 offset;  /* of the next event in it */
+	u64 ts, seq; /* time and number of the event before it */
+	u64 lost;    /* events missed since the last that was consumed */
+	u64 read, read_bytes;
+} __aligned(64);
+
+/* An event as a reader sees it. */
+struct rb_event {
+	u64 ts;
+	u64 lost; /* events missed just before it */
+	const void *data;
+	u32 len; /* of data: whole words */
+};
+
+/* ---- The writer: on its CPU, interrupts masked. ---- */
+
+struct rb_reserved {
+	u64 now;
+	u64 end; /* commit, once the event is complete */
+};
+
+/*
+ * Room for an event of @len bytes at time @now, which is not before the last.
+ * Fill it, then rb_commit(). NULL: no room, or longer than RB_EVENT_MAX;
+ * counted in `dropped`.
+ */
+void *rb_reserve(struct ring_buffer_cpu *rb, u64 now, size_t len, struct rb_reserved *r);
+
+static inline void rb_commit(struct ring_buffer_cpu *rb, const struct rb_reserved *r)
+{
+	rb->last_ts = r->now;
+	rb->accepted++;
+	smp_wmb();
+	WRITE_ONCE(rb->page->commit, r->end);
+}
+
+/* ---- Set-up: recording stopped, nobody in the buffer. ---- */
+
+#define RB_MIN_PAGES 2
+static inline unsigned long rb_pages_for(unsigned long bytes)
+{
+	unsigned long n = (bytes + RB_PAGE_DATA - 1) / RB_PAGE_DATA;
+
+	return n < RB_MIN_PAGES ? RB_MIN_PAGES : n;
+}
+/*
+ * Make the buffer @nr_slots pages long. The newest events stay; those that
+ * no longer fit are overrun. -ENOMEM leaves it as it was.
+ */
+int rb_resize(struct ring_buffer_cpu *rb, unsigned long nr_slots);
+void rb_reset(struct ring_buffer_cpu *rb); /* empty, all counters 0 */
+
+/* ---- The consuming reader: rb->reader held. ---- */
+
+bool rb_peek(struct ring_buffer_cpu *rb, struct rb_event *ev); /* false: nothing there */
+void rb_consume(struct ring_buffer_cpu *rb);                   /* the event just peeked at */
+bool rb_empty(struct ring_buffer_cpu *rb);
+/*
+ * The rest of the oldest page as one page of its own, with the missed-events
+ * bits, consumed. Return: its events; 0 when there are none.
+ */
+u64 rb_read_page(struct ring_buffer_cpu *rb, struct rb_page *out);
+
+/* ---- Looking without consuming: takes rb->reader itself. ---- */
+
+struct rb_iter {
+	struct ring_buffer_cpu *rb;
+	struct rb_page *copy; /* a page of its own, the caller's */
+	u64 position, end;    /* end: the number of events accepted when it began */
+	bool loaded;
+	u32 offset, size;
+	u64 ts, seq, lost;
+};
+void rb_iter_start(struct rb_iter *it, struct ring_buffer_cpu *rb, struct rb_page *copy);
+bool rb_iter_peek(struct rb_iter *it, struct rb_event *ev);
+void rb_iter_next(struct rb_iter *it);
+
+/* ---- Counts. Exact while the writer is stopped, else as of about now. ---- */
+
+static inline u64 rb_entries(const struct ring_buffer_cpu *rb)
+{
+	return READ_ONCE(rb->accepted) - READ_ONCE(rb->overrun) - READ_ONCE(rb->read);
+}
+u64 rb_bytes(struct ring_buffer_cpu *rb);     /* unread data */
+u64 rb_oldest_ts(struct ring_buffer_cpu *rb); /* of the oldest page; 0 when there is none */
+
+#endif

@@ -1,0 +1,268 @@
+/*
+ * The trace array: per-CPU buffers, one tracer at a time, a clock, options.
+ * Whatever changes a buffer under a writer first stops recording and waits
+ * until no CPU is inside a callback.
+ */
+#include "trace.h"
+#include "errno.h"
+#include "irq.h"
+#include "print.h"
+#include "shell.h"
+#include "string.h"
+
+struct mutex trace_lock;
+
+/* ---- Clocks ---- */
+
+static u64 counter_clock(void)
+{
+	static u64 counter;
+
+	return __atomic_add_fetch(&counter, 1, __ATOMIC_RELAXED);
+}
+
+static u64 uptime_clock(void)
+{
+	return clock_ns() / 10000000;
+}
+
+/* The machine has one counter, the same on every CPU: local, global and mono are that clock. */
+const struct trace_clock trace_clocks[] = {
+	{"local", NULL, true},		{"global", NULL, true},	  {"counter", counter_clock, false},
+	{"uptime", uptime_clock, false}, {"mono", NULL, true},	  {"mono_raw", NULL, true},
+	{"boot", NULL, true},
+};
+const unsigned trace_clock_count = ARRAY_SIZE(trace_clocks);
+
+/* ---- Options ---- */
+
+const char *const trace_option_names[] = {
+#define OPTION_NAME(id, name) name,
+	TRACE_OPTIONS(OPTION_NAME)
+};
+
+struct trace_array global_trace = {
+	.clock = trace_clocks,
+	.options = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE | TRACE_ITER_CONTEXT_INFO |
+		   TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO,
+};
+
+/* ---- Stop, change, go on ---- */
+
+static void set_slow(struct trace_array *tr, u64 bits)
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		__atomic_fetch_or(&tr->cpu[i].slow, bits, __ATOMIC_RELAXED);
+}
+
+static void clear_slow(struct trace_array *tr, u64 bits)
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		__atomic_fetch_and(&tr->cpu[i].slow, ~bits, __ATOMIC_RELEASE);
+}
+
+void tracing_on(struct trace_array *tr)
+{
+	clear_slow(tr, RB_OFF);
+}
+
+void tracing_off(struct trace_array *tr)
+{
+	set_slow(tr, RB_OFF);
+}
+
+static void stop_recording(struct trace_array *tr)
+{
+	set_slow(tr, RB_STOPPED);
+	synchronize_sched();
+}
+
+static void go_on(struct trace_array *tr)
+{
+	clear_slow(tr, RB_STOPPED);
+}
+
+void tracing_reset(struct trace_array *tr, int cpu)
+{
+	stop_recording(tr);
+	for (int i = 0; i < (int)nr_cpus; i++) {
+		if (cpu >= 0 && i != cpu)
+			continue;
+		mutex_lock(&tr->cpu[i].reader);
+		rb_reset(&tr->cpu[i]);
+		mutex_unlock(&tr->cpu[i].reader);
+	}
+	go_on(tr);
+}
+
+static int resize_one(struct ring_buffer_cpu *rb, unsigned long pages)
+{
+	int err;
+
+	mutex_lock(&rb->reader);
+	err = rb_resize(rb, pages);
+	mutex_unlock(&rb->reader);
+	return err;
+}
+
+/* All CPUs or none: after a failure those already changed go back to @old. */
+static int resize_all(struct trace_array *tr, unsigned long pages)
+{
+	unsigned long old[NR_CPUS];
+	int err = 0;
+
+	for (int i = 0; i < (int)nr_cpus; i++) {
+		old[i] = tr->cpu[i].nr_slots;
+		err = resize_one(&tr->cpu[i], pages);
+		if (!err)
+			continue;
+		while (i-- > 0)
+			resize_one(&tr->cpu[i], old[i]);
+		break;
+	}
+	return err;
+}
+
+int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu)
+{
+	unsigned long pages = rb_pages_for(bytes);
+	int err;
+
+	stop_recording(tr);
+	err = cpu < 0 ? resize_all(tr, pages) : resize_one(&tr->cpu[cpu], pages);
+	if (!err)
+		tr->expanded = true;
+	go_on(tr);
+	return err;
+}
+
+/* The buffers' real size, or half of it, ... as memory allows. */
+static void expand(struct trace_array *tr)
+{
+	unsigned long size = TRACE_BUFFER_SIZE;
+
+	if (tr->expanded)
+		return;
+	while (tracing_resize(tr, size, -1) == -ENOMEM && size > KiB(8))
+		size /= 2;
+	if (size != TRACE_BUFFER_SIZE)
+		printk("tracing: memory for buffers of %lu KiB only\n", size >> 10);
+}
+
+/* ---- Choosing ---- */
+
+static const struct tracer *find_tracer(const char *name)
+{
+	TABLE_FOR_EACH(const struct tracer *const, tracer, t)
+		if (!strcmp((*t)->name, name))
+			return *t;
+	return NULL;
+}
+
+int tracing_set_tracer(struct trace_array *tr, const char *name)
+{
+	const struct tracer *t = find_tracer(name), *old = tr->tracer;
+	int err;
+
+	expand(tr);
+	if (!t)
+		return -EINVAL;
+	if (t == old)
+		return 0;
+	if (old && old->reset)
+		old->reset(tr);
+	tr->tracer = find_tracer("nop");
+	tracing_reset(tr, -1);
+	err = t->init ? t->init(tr) : 0;
+	if (!err)
+		tr->tracer = t;
+	return err;
+}
+
+int tracing_set_clock(struct trace_array *tr, const char *name)
+{
+	for (unsigned i = 0; i < trace_clock_count; i++) {
+		if (strcmp(trace_clocks[i].name, name))
+			continue;
+		set_slow(tr, RB_STOPPED);
+		tr->clock = &trace_clocks[i];
+		if (tr->clock->read)
+			set_slow(tr, RB_CLOCK);
+		else
+			clear_slow(tr, RB_CLOCK);
+		/* Times of two clocks do not mix. */
+		tracing_reset(tr, -1);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+int tracing_set_option(struct trace_array *tr, int option, bool on)
+{
+	u32 bit = 1u << option;
+
+	tr->options = on ? tr->options | bit : tr->options & ~bit;
+	if (option == TRACE_OPTION_OVERWRITE)
+		for (unsigned i = 0; i < nr_cpus; i++)
+			WRITE_ONCE(tr->cpu[i].overwrite, on);
+	return 0;
+}
+
+/* ---- The way in for an event that is in no hurry ---- */
+
+static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
+{
+	u32 ctx = current->ctx;
+
+	ent->type = type;
+	ent->flags = ctx >> 16 | (irqs_off(irq) ? TRACE_FLAG_IRQS_OFF : 0);
+	ent->preempt_count = ctx >> 24;
+	ent->pid = current->pid;
+}
+
+void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
+{
+	struct trace_entry *ent;
+	struct cpu *c;
+
+	w->irq = irq_save();
+	w->cpu = c = this_cpu();
+	w->rb = &tr->cpu[c->index];
+	w->recursion = c->recursion;
+	w->entered = !(c->recursion & c->context_bit);
+	if (READ_ONCE(w->rb->slow) & (RB_OFF | RB_STOPPED))
+		return NULL;
+	if (!w->entered) {
+		w->rb->recursed++;
+		return NULL;
+	}
+	c->recursion |= c->context_bit;
+	ent = rb_reserve(w->rb, tr->clock->read ? tr->clock->read() : clock_ns(), size,
+			 &w->reserved);
+	if (ent)
+		fill_entry(ent, type, w->irq);
+	return ent;
+}
+
+void trace_end(struct trace_write *w, void *entry)
+{
+	if (entry)
+		rb_commit(w->rb, &w->reserved);
+	w->cpu->recursion = w->recursion;
+	irq_restore(w->irq);
+}
+
+static int trace_init(void)
+{
+	struct trace_array *tr = &global_trace;
+
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		cpu_of(i)->ftrace = (void *)(i * sizeof(tr->cpu[0]));
+		tr->cpu[i].overwrite = true;
+		if (rb_resize(&tr->cpu[i], RB_MIN_PAGES))
+			return -ENOMEM;
+	}
+	tr->tracer = find_tracer("nop");
+	return 0;
+}
+INITCALL(trace_init);

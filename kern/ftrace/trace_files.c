@@ -1,0 +1,301 @@
+/*
+ * The tracefs files that choose and tune: tracer, clock, options, sizes, on
+ * and off; and those that describe the binary format.
+ */
+#include "errno.h"
+#include "print.h"
+#include "string.h"
+#include "trace.h"
+#include "tracefs.h"
+
+/* ---- available_tracers, current_tracer ---- */
+
+static int available_tracers_show(struct seq *s, u64 item)
+{
+	const char *space = "";
+
+	if (item)
+		return 1;
+	TABLE_FOR_EACH(const struct tracer *const, tracer, t) {
+		seq_printf(s, "%s%s", space, (*t)->name);
+		space = " ";
+	}
+	seq_printf(s, "\n");
+	return 0;
+}
+TRACEFS_TEXT_OPS(available_tracers, available_tracers_show);
+TRACEFS_FILE(available_tracers, "available_tracers", 0444, &available_tracers, NULL);
+
+static int current_tracer_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%s\n", global_trace.tracer->name);
+	return item != 0;
+}
+
+static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	char name[100];
+	int err = -EINVAL;
+
+	if (!tracefs_word(buf, n, name, sizeof(name))) {
+		mutex_lock(&trace_lock);
+		err = tracing_set_tracer(&global_trace, name);
+		mutex_unlock(&trace_lock);
+	}
+	if (err == -EINVAL)
+		return tracefs_refuse(f, err, "no tracer of that name; see available_tracers");
+	if (err)
+		return tracefs_refuse(f, err, "the tracer did not start");
+	return n;
+}
+TRACEFS_CONTROL_OPS(current_tracer, current_tracer_show, current_tracer_write);
+TRACEFS_FILE(current_tracer, "current_tracer", 0644, &current_tracer, NULL);
+
+/* ---- tracing_on ---- */
+
+static int tracing_on_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%d\n", tracing_is_on(&global_trace));
+	return item != 0;
+}
+
+static ssize_t tracing_on_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	u64 on;
+	int err = tracefs_number(buf, n, &on);
+
+	if (err)
+		return tracefs_refuse(f, err, "not a number");
+	if (on)
+		tracing_on(&global_trace);
+	else
+		tracing_off(&global_trace);
+	return n;
+}
+TRACEFS_CONTROL_OPS(tracing_on_file, tracing_on_show, tracing_on_write);
+TRACEFS_FILE(tracing_on, "tracing_on", 0644, &tracing_on_file, NULL);
+
+/* ---- trace_clock ---- */
+
+static int trace_clock_show(struct seq *s, u64 item)
+{
+	if (item)
+		return 1;
+	for (unsigned i = 0; i < trace_clock_count; i++) {
+		bool now = &trace_clocks[i] == global_trace.clock;
+
+		seq_printf(s, "%s%s%s%s", i ? " " : "", now ? "[" : "", trace_clocks[i].name,
+			   now ? "]" : "");
+	}
+	seq_printf(s, "\n");
+	return 0;
+}
+
+static ssize_t trace_clock_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	char name[64];
+	int err = tracefs_word(buf, n, name, sizeof(name));
+
+	if (!err) {
+		mutex_lock(&trace_lock);
+		err = tracing_set_clock(&global_trace, name);
+		mutex_unlock(&trace_lock);
+	}
+	return err ? tracefs_refuse(f, err, "no clock of that name") : (ssize_t)n;
+}
+TRACEFS_CONTROL_OPS(trace_clock, trace_clock_show, trace_clock_write);
+TRACEFS_FILE(trace_clock, "trace_clock", 0644, &trace_clock, NULL);
+
+/* ---- buffer_size_kb, buffer_total_size_kb ---- */
+
+static unsigned long size_kb(const struct ring_buffer_cpu *rb)
+{
+	return (unsigned long)rb->nr_slots * RB_PAGE_DATA >> 10;
+}
+
+static bool same_sizes(const struct trace_array *tr)
+{
+	for (unsigned i = 1; i < nr_cpus; i++)
+		if (tr->cpu[i].nr_slots != tr->cpu[0].nr_slots)
+			return false;
+	return true;
+}
+
+static int buffer_size_show(struct seq *s, u64 item)
+{
+	const struct trace_array *tr = &global_trace;
+
+	if (item)
+		return 1;
+	if (!same_sizes(tr))
+		seq_printf(s, "X\n");
+	else if (tr->expanded)
+		seq_printf(s, "%lu\n", size_kb(&tr->cpu[0]));
+	else
+		seq_printf(s, "%lu (expanded: %lu)\n", size_kb(&tr->cpu[0]), TRACE_BUFFER_SIZE >> 10);
+	return 0;
+}
+
+static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	u64 kb;
+	int err = tracefs_number(buf, n, &kb);
+
+	if (err)
+		return tracefs_refuse(f, err, "not a number");
+	if (!kb)
+		return tracefs_refuse(f, -EINVAL, "a buffer has at least 1 KiB");
+	if (kb > GiB(1) >> 10)
+		return tracefs_refuse(f, -ENOMEM, "no memory for that");
+	mutex_lock(&trace_lock);
+	err = tracing_resize(&global_trace, kb << 10, -1);
+	mutex_unlock(&trace_lock);
+	return err ? tracefs_refuse(f, err, "no memory for that") : (ssize_t)n;
+}
+TRACEFS_CONTROL_OPS(buffer_size_kb, buffer_size_show, buffer_size_write);
+TRACEFS_FILE(buffer_size_kb, "buffer_size_kb", 0644, &buffer_size_kb, NULL);
+
+static int buffer_total_show(struct seq *s, u64 item)
+{
+	const struct trace_array *tr = &global_trace;
+	unsigned long sum = 0;
+
+	if (item)
+		return 1;
+	for (unsigned i = 0; i < nr_cpus; i++)
+		sum += size_kb(&tr->cpu[i]);
+	if (tr->expanded)
+		seq_printf(s, "%lu\n", sum);
+	else
+		seq_printf(s, "%lu (expanded: %lu)\n", sum, nr_cpus * (TRACE_BUFFER_SIZE >> 10));
+	return 0;
+}
+TRACEFS_TEXT_OPS(buffer_total_size_kb, buffer_total_show);
+TRACEFS_FILE(buffer_total_size_kb, "buffer_total_size_kb", 0444, &buffer_total_size_kb, NULL);
+
+/* ---- trace_options, options/<name> ---- */
+
+static int option_find(const char *name)
+{
+	for (int i = 0; i < TRACE_OPTION_COUNT; i++)
+		if (!strcmp(trace_option_names[i], name))
+			return i;
+	return -EINVAL;
+}
+
+static int trace_options_show(struct seq *s, u64 item)
+{
+	if (item >= TRACE_OPTION_COUNT)
+		return 1;
+	seq_printf(s, "%s%s\n", global_trace.options & 1u << item ? "" : "no",
+		   trace_option_names[item]);
+	return 0;
+}
+
+static int set_option(int option, bool on)
+{
+	int err;
+
+	mutex_lock(&trace_lock);
+	err = tracing_set_option(&global_trace, option, on);
+	mutex_unlock(&trace_lock);
+	return err;
+}
+
+static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	char name[64];
+	bool no;
+	int option = tracefs_word(buf, n, name, sizeof(name));
+
+	no = !option && !strncmp(name, "no", 2);
+	if (!option)
+		option = option_find(name + (no ? 2 : 0));
+	if (option < 0)
+		return tracefs_refuse(f, option, "no option of that name");
+	return set_option(option, !no) ?: (ssize_t)n;
+}
+TRACEFS_CONTROL_OPS(trace_options, trace_options_show, trace_options_write);
+TRACEFS_FILE(trace_options, "trace_options", 0644, &trace_options, NULL);
+
+static int option_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%d\n", (global_trace.options >> (unsigned long)s->arg) & 1);
+	return item != 0;
+}
+
+static ssize_t option_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	u64 on;
+	int err = tracefs_number(buf, n, &on);
+
+	if (err || on > 1)
+		return tracefs_refuse(f, err ?: -EINVAL, "neither 0 nor 1");
+	return set_option((long)f->node->data, on) ?: (ssize_t)n;
+}
+TRACEFS_CONTROL_OPS(option_file, option_show, option_write);
+
+static int options_init(void)
+{
+	char path[48];
+	int err = 0;
+
+	for (unsigned long i = 0; i < TRACE_OPTION_COUNT; i++) {
+		snprintf(path, sizeof(path), "options/%s", trace_option_names[i]);
+		err = tracefs_make(path, 0644, &option_file, (void *)i) ?: err;
+	}
+	return err;
+}
+INITCALL(options_init);
+
+/* ---- The binary format: events/header_page, header_event, ftrace/<event>/format ---- */
+
+static int text_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%s", (const char *)s->arg);
+	return item != 0;
+}
+TRACEFS_TEXT_OPS(text_file, text_show);
+
+static const char header_page[] = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n"
+				  "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"
+				  "\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n"
+				  "\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
+TRACEFS_FILE(header_page, "events/header_page", 0444, &text_file, (void *)header_page);
+
+static const char header_event[] = "# compressed entry header\n"
+				   "\ttype_len    :    5 bits\n"
+				   "\ttime_delta  :   27 bits\n"
+				   "\tarray       :   32 bits\n"
+				   "\n"
+				   "\tpadding     : type == 29\n"
+				   "\ttime_extend : type == 30\n"
+				   "\ttime_stamp : type == 31\n"
+				   "\tdata max type_len  == 28\n";
+TRACEFS_FILE(header_event, "events/header_event", 0444, &text_file, (void *)header_event);
+
+#define COMMON_FIELDS(id)                                                                     \
+	"ID: " id "\nformat:\n"                                                               \
+	"\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"                \
+	"\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"                \
+	"\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"        \
+	"\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
+
+static const char function_format[] =
+	"name: function\n" COMMON_FIELDS("1")
+	"\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
+	"\tfield:unsigned long parent_ip;\toffset:16;\tsize:8;\tsigned:0;\n"
+	"\nprint fmt: \" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip\n";
+TRACEFS_FILE(function_format, "events/ftrace/function/format", 0444, &text_file,
+	     (void *)function_format);
+
+static const char print_format[] =
+	"name: print\n" COMMON_FIELDS("5")
+	"\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
+	"\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n"
+	"\nprint fmt: \"%ps: %s\", (void *)REC->ip, REC->buf\n";
+TRACEFS_FILE(print_format, "events/ftrace/print/format", 0444, &text_file, (void *)print_format);

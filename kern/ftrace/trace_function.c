@@ -1,0 +1,87 @@
+/*
+ * The function tracer: one event for each call of a traced function, and the
+ * `nop` tracer, which is none.
+ *
+ * function_trace_call() is what every traced call pays for. Its short path
+ * calls nothing, so that it needs no stack frame; whatever is rare leaves it
+ * by a tail call. Nothing that it reaches has a call site.
+ */
+#include "trace.h"
+#include "irq.h"
+
+#define EVENT_SIZE (4 + sizeof(struct ftrace_entry)) /* header word, then the entry */
+#define EVENT_WORDS (sizeof(struct ftrace_entry) / 4)
+
+/* The long path: another clock, a new page, a time extend, a recursion, or off. */
+static void __noinline function_trace_slow(unsigned long ip, unsigned long parent_ip,
+					   struct trace_array *tr)
+{
+	struct trace_write w;
+	struct ftrace_entry *e = trace_begin(tr, TRACE_FN, sizeof(*e), &w);
+
+	if (e) {
+		put_address(e->ip, ip);
+		put_address(e->parent_ip, parent_ip);
+	}
+	trace_end(&w, e);
+}
+
+void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			 struct ftrace_regs *regs)
+{
+	struct cpu *c = this_cpu();
+	struct ring_buffer_cpu *rb = op->private + (unsigned long)c->ftrace;
+	unsigned long flags;
+	u64 recursion, now, delta, commit;
+	struct rb_page *page;
+	u32 *e;
+
+	if (unlikely(rb->slow)) {
+		if (rb->slow & (RB_OFF | RB_STOPPED))
+			return;
+		return function_trace_slow(ip, parent_ip, op->private);
+	}
+	flags = irq_save();
+	recursion = c->recursion;
+	now = clock_ns();
+	delta = now - rb->last_ts;
+	page = rb->page;
+	commit = page->commit;
+	if (unlikely((recursion & c->context_bit) || delta >> RB_DELTA_BITS ||
+		     commit > RB_PAGE_DATA - EVENT_SIZE)) {
+		irq_restore(flags);
+		return function_trace_slow(ip, parent_ip, op->private);
+	}
+	c->recursion = recursion | c->context_bit;
+	e = (u32 *)(page->data + commit);
+	e[0] = EVENT_WORDS | delta << 5;
+	e[1] = (current->ctx | (u32)irqs_off(flags) << 16) | TRACE_FN;
+	e[2] = current->pid;
+	put_address(e + 3, ip);
+	put_address(e + 5, parent_ip);
+	rb->last_ts = now;
+	rb->accepted++;
+	smp_wmb();
+	WRITE_ONCE(page->commit, commit + EVENT_SIZE);
+	c->recursion = recursion;
+	irq_restore(flags);
+}
+
+static int function_init(struct trace_array *tr)
+{
+	global_ops.func = function_trace_call;
+	global_ops.private = tr;
+	global_ops.flags |= FTRACE_OPS_FL_RECURSION;
+	return register_ftrace_function(&global_ops);
+}
+
+static void function_reset(struct trace_array *tr)
+{
+	unregister_ftrace_function(&global_ops);
+}
+
+static const struct tracer function_tracer = {"function", function_init, function_reset, NULL};
+TRACER(function_tracer);
+
+static const struct tracer nop_tracer = {"nop", NULL, NULL, NULL};
+TRACER(nop_tracer);

@@ -1,0 +1,179 @@
+/*
+ * Events as text, byte for byte as Linux 6.12 prints them, and the names of
+ * the threads that wrote them: a thread may be gone when its events are read.
+ */
+#include "print.h"
+#include "string.h"
+#include "trace.h"
+
+/* ---- Names ---- */
+
+#define PIDS 4096
+static char saved_comms[PIDS][16];
+
+static void save_comm(const struct thread *t)
+{
+	if (t && t->pid > 0 && t->pid < PIDS)
+		strlcpy(saved_comms[t->pid], t->comm, sizeof(t->comm));
+}
+
+/* A thread is named when it is born; one that changed its name since, when it dies. */
+static void comm_hook(enum thread_event event, struct thread *prev, struct thread *next)
+{
+	if (event == THREAD_BORN)
+		save_comm(next);
+	else if (event == THREAD_DIES)
+		save_comm(prev);
+}
+THREAD_HOOK(comm_hook);
+
+void trace_find_comm(int pid, char comm[16])
+{
+	if (!pid)
+		strlcpy(comm, "<idle>", 16);
+	else if (pid > 0 && pid < PIDS && saved_comms[pid][0])
+		strlcpy(comm, saved_comms[pid], 16);
+	else
+		strlcpy(comm, "<...>", 16);
+}
+
+/* ---- The header ---- */
+
+static void print_counts(struct seq *s, struct trace_array *tr)
+{
+	u64 entries = 0, written = 0;
+
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		u64 n = rb_entries(&tr->cpu[i]);
+
+		entries += n;
+		written += n + tr->cpu[i].overrun;
+	}
+	seq_printf(s, "# entries-in-buffer/entries-written: %llu/%llu   #P:%u\n#\n",
+		   (unsigned long long)entries, (unsigned long long)written, nr_cpus);
+}
+
+static const char columns_with_flags[] =
+	"#                                _-----=> irqs-off/BH-disabled\n"
+	"#                               / _----=> need-resched\n"
+	"#                              | / _---=> hardirq/softirq\n"
+	"#                              || / _--=> preempt-depth\n"
+	"#                              ||| / _-=> migrate-disable\n"
+	"#                              |||| /     delay\n"
+	"#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
+	"#              | |         |   |||||     |         |\n";
+static const char columns[] =
+	"#           TASK-PID     CPU#     TIMESTAMP  FUNCTION\n"
+	"#              | |         |         |         |\n";
+
+void trace_print_header(struct seq *s, struct trace_array *tr)
+{
+	if (!(tr->options & TRACE_ITER_CONTEXT_INFO))
+		return;
+	seq_printf(s, "# tracer: %s\n#\n", tr->tracer->name);
+	print_counts(s, tr);
+	seq_printf(s, "%s", tr->options & TRACE_ITER_IRQ_INFO ? columns_with_flags : columns);
+}
+
+/* ---- The columns of a line ---- */
+
+static char irqs_char(u8 flags)
+{
+	bool irqs = flags & TRACE_FLAG_IRQS_OFF, bh = flags & TRACE_FLAG_BH_OFF;
+
+	return irqs && bh ? 'D' : irqs ? 'd' : bh ? 'b' : '.';
+}
+
+static char resched_char(u8 flags)
+{
+	bool need = flags & TRACE_FLAG_NEED_RESCHED, preempt = flags & TRACE_FLAG_PREEMPT_RESCHED;
+
+	return need && preempt ? 'N' : need ? 'n' : preempt ? 'p' : '.';
+}
+
+static char context_char(u8 flags)
+{
+	bool hard = flags & TRACE_FLAG_HARDIRQ, soft = flags & TRACE_FLAG_SOFTIRQ;
+
+	if (flags & TRACE_FLAG_NMI)
+		return hard ? 'Z' : 'z';
+	return hard && soft ? 'H' : hard ? 'h' : soft ? 's' : '.';
+}
+
+static char depth_char(unsigned depth)
+{
+	return depth ? "0123456789abcdef"[depth & 15] : '.';
+}
+
+static void print_time(struct seq *s, const struct trace_clock *clock, u64 ts)
+{
+	u64 us = (ts + 500) / 1000;
+
+	if (clock->in_ns)
+		seq_printf(s, " %5lu.%06lu", (unsigned long)(us / 1000000),
+			   (unsigned long)(us % 1000000));
+	else
+		seq_printf(s, " %12llu", (unsigned long long)ts);
+}
+
+static void print_context(struct seq *s, struct trace_array *tr, unsigned cpu, u64 ts,
+			  const struct trace_entry *e)
+{
+	char comm[16];
+
+	trace_find_comm(e->pid, comm);
+	seq_printf(s, "%16s-%-7d [%03u] ", comm, e->pid, cpu);
+	if (tr->options & TRACE_ITER_IRQ_INFO)
+		seq_printf(s, "%c%c%c%c%c", irqs_char(e->flags), resched_char(e->flags),
+			   context_char(e->flags), depth_char(e->preempt_count & 15),
+			   depth_char(e->preempt_count >> 4));
+	print_time(s, tr->clock, ts);
+	seq_printf(s, ": ");
+}
+
+/* ---- The event itself ---- */
+
+static void print_symbol(struct seq *s, u32 options, unsigned long addr)
+{
+	if (options & TRACE_ITER_SYM_OFFSET)
+		seq_printf(s, "%pS", (void *)addr);
+	else
+		seq_printf(s, "%ps", (void *)addr);
+	if (options & TRACE_ITER_SYM_ADDR)
+		seq_printf(s, " <%016lx>", addr);
+}
+
+static void print_function(struct seq *s, struct trace_array *tr, const struct ftrace_entry *e)
+{
+	print_symbol(s, tr->options, get_address(e->ip));
+	if (tr->options & TRACE_ITER_PRINT_PARENT) {
+		seq_printf(s, " <-");
+		print_symbol(s, tr->options, get_address(e->parent_ip));
+	}
+	seq_printf(s, "\n");
+}
+
+static void print_print(struct seq *s, struct trace_array *tr, const struct print_entry *e)
+{
+	print_symbol(s, tr->options & ~TRACE_ITER_SYM_OFFSET & ~TRACE_ITER_SYM_ADDR, get_address(e->ip));
+	seq_printf(s, ": %s", e->buf);
+}
+
+void trace_print_event(struct seq *s, struct trace_array *tr, unsigned cpu,
+		       const struct rb_event *ev)
+{
+	const struct trace_entry *e = ev->data;
+
+	if (ev->lost)
+		seq_printf(s, "CPU:%u [LOST %llu EVENTS]\n", cpu, (unsigned long long)ev->lost);
+	if (tr->options & TRACE_ITER_CONTEXT_INFO)
+		print_context(s, tr, cpu, ev->ts, e);
+	if (tr->tracer->print && tr->tracer->print(s, tr, e))
+		return;
+	if (e->type == TRACE_FN)
+		print_function(s, tr, ev->data);
+	else if (e->type == TRACE_PRINT)
+		print_print(s, tr, ev->data);
+	else
+		seq_printf(s, "Unknown type %d\n", e->type);
+}
