@@ -54,7 +54,7 @@ struct rb_page {
 /* type_len: 1..28 words of payload; 0: the next word is 4 + the payload's bytes; or */
 enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STAMP = 31 };
 #define RB_DELTA_BITS 27
-#define RB_EVENT_MAX (RB_PAGE_DATA - 8 - 8) /* payload, with a length word and a TIME_EXTEND */
+#define RB_EVENT_MAX (RB_PAGE_DATA - 8) /* payload that fits a page of its own, with its length word */
 
 /* Reasons for function_trace_call() to leave its short path; the last still records. */
 #define RB_OFF 1     /* tracing_on is 0 */

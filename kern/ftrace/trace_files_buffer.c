@@ -1,0 +1,459 @@
+/*
+ * The tracefs files that carry events: trace (looks), trace_pipe and
+ * trace_pipe_raw (consume), trace_marker (writes) and stats; one set for all
+ * CPUs and one for each CPU under per_cpu/.
+ */
+#include "errno.h"
+#include "irq.h"
+#include "print.h"
+#include "string.h"
+#include "trace.h"
+#include "tracefs.h"
+
+/* What a file shows: one CPU's buffer, or all of them merged by time. */
+struct view {
+	struct trace_array *tr;
+	int cpu; /* -1: all */
+};
+
+static bool in_view(const struct view *v, unsigned cpu)
+{
+	return v->cpu < 0 || v->cpu == (int)cpu;
+}
+
+/* ---- trace ---- */
+
+struct snapshot {
+	struct view view;
+	unsigned printed, started; /* events; CPUs that have shown one, a bit each */
+	bool annotate;             /* events are missing: say where a CPU's begin */
+	struct rb_iter cpu[NR_CPUS];
+};
+
+static void snapshot_free(struct snapshot *t)
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (t->cpu[i].copy)
+			page_free(t->cpu[i].copy, 0);
+	kfree(t);
+}
+
+static struct snapshot *snapshot_make(const struct view *v)
+{
+	struct snapshot *t = kzalloc(sizeof(*t));
+
+	for (unsigned i = 0; t && i < nr_cpus; i++) {
+		struct rb_page *copy;
+
+		if (v->tr->cpu[i].overrun)
+			t->annotate = v->tr->options & TRACE_ITER_ANNOTATE;
+		if (!in_view(v, i))
+			continue;
+		copy = page_alloc(0);
+		rb_iter_start(&t->cpu[i], &v->tr->cpu[i], copy);
+		if (!copy) {
+			snapshot_free(t);
+			return NULL;
+		}
+	}
+	if (t)
+		t->view = *v;
+	return t;
+}
+
+/* The CPU whose next event is the oldest, and the event; -1: none is left. */
+static int snapshot_next(struct snapshot *t, struct rb_event *ev)
+{
+	struct rb_event e;
+	int next = -1;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (t->cpu[i].copy && rb_iter_peek(&t->cpu[i], &e) && (next < 0 || e.ts < ev->ts)) {
+			*ev = e;
+			next = i;
+		}
+	return next;
+}
+
+static int snapshot_show(struct seq *s, u64 item)
+{
+	struct snapshot *t = s->arg;
+	struct rb_event ev;
+	int cpu;
+
+	if (!item) {
+		trace_print_header(s, t->view.tr);
+		return 0;
+	}
+	cpu = snapshot_next(t, &ev);
+	if (cpu < 0)
+		return 1;
+	if (t->annotate && t->printed && !(t->started & 1u << cpu))
+		seq_printf(s, "##### CPU %d buffer started ####\n", cpu);
+	t->started |= 1u << cpu;
+	t->printed++;
+	trace_print_event(s, t->view.tr, cpu, &ev);
+	rb_iter_next(&t->cpu[cpu]);
+	return 0;
+}
+
+static int trace_open(struct file *f)
+{
+	const struct view *v = f->node->data;
+	struct snapshot *t;
+	int err;
+
+	if ((f->flags & O_ACCMODE) != O_RDONLY && (f->flags & O_TRUNC)) {
+		mutex_lock(&trace_lock);
+		tracing_reset(v->tr, v->cpu);
+		mutex_unlock(&trace_lock);
+	}
+	if ((f->flags & O_ACCMODE) == O_WRONLY)
+		return 0;
+	t = snapshot_make(v);
+	if (!t)
+		return -ENOMEM;
+	err = seq_open(f, snapshot_show, t);
+	if (err)
+		snapshot_free(t);
+	return err;
+}
+
+/* Opening cleared the buffer; what is written does not matter. */
+static ssize_t trace_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	return n;
+}
+
+static int trace_release(struct file *f)
+{
+	struct seq *s = f->private;
+
+	if (!s)
+		return 0;
+	snapshot_free(s->arg);
+	return seq_release(f);
+}
+static const struct file_ops trace_ops = {trace_open, seq_read, trace_write, trace_release};
+
+/* ---- Waiting for events ---- */
+
+#define POLL_NS 10000000
+
+static bool view_empty(const struct view *v)
+{
+	bool empty = true;
+
+	for (unsigned i = 0; i < nr_cpus && empty; i++) {
+		struct ring_buffer_cpu *rb = &v->tr->cpu[i];
+
+		if (!in_view(v, i))
+			continue;
+		mutex_lock(&rb->reader);
+		empty = rb_empty(rb);
+		mutex_unlock(&rb->reader);
+	}
+	return empty;
+}
+
+/*
+ * Wait until there is an event. The writer cannot wake us: it may be inside
+ * wake_up(). Return: 1; 0 at the end (@begun: something was read, and now
+ * recording is off); or -EAGAIN.
+ */
+static int view_wait(struct file *f, const struct view *v, bool begun)
+{
+	while (view_empty(v)) {
+		if (f->flags & O_NONBLOCK)
+			return -EAGAIN;
+		if (begun && !tracing_is_on(v->tr))
+			return 0;
+		sleep_ns(POLL_NS);
+	}
+	return 1;
+}
+
+/* ---- trace_pipe ---- */
+
+struct pipe {
+	struct view view;
+	bool begun;
+	struct seq out; /* lines not yet read */
+};
+
+static unsigned view_mask(const struct view *v)
+{
+	return v->cpu < 0 ? (1u << nr_cpus) - 1 : 1u << v->cpu;
+}
+
+static int pipe_open(struct file *f)
+{
+	const struct view *v = f->node->data;
+	struct pipe *p = kzalloc(sizeof(*p));
+	bool busy;
+
+	if (!p)
+		return -ENOMEM;
+	p->view = *v;
+	mutex_lock(&trace_lock);
+	busy = v->tr->pipe_readers & view_mask(v);
+	if (!busy)
+		v->tr->pipe_readers |= view_mask(v);
+	mutex_unlock(&trace_lock);
+	if (busy) {
+		kfree(p);
+		return -EBUSY;
+	}
+	f->private = p;
+	return 0;
+}
+
+static int pipe_release(struct file *f)
+{
+	struct pipe *p = f->private;
+
+	mutex_lock(&trace_lock);
+	p->view.tr->pipe_readers &= ~view_mask(&p->view);
+	mutex_unlock(&trace_lock);
+	kfree(p->out.buf);
+	kfree(p);
+	return 0;
+}
+
+static void view_lock(const struct view *v)
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (in_view(v, i))
+			mutex_lock(&v->tr->cpu[i].reader);
+}
+
+static void view_unlock(const struct view *v)
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (in_view(v, i))
+			mutex_unlock(&v->tr->cpu[i].reader);
+}
+
+/* Print and consume the oldest event. False: there is none. */
+static bool pipe_line(struct pipe *p)
+{
+	struct trace_array *tr = p->view.tr;
+	struct rb_event ev, e;
+	int next = -1;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (in_view(&p->view, i) && rb_peek(&tr->cpu[i], &e) && (next < 0 || e.ts < ev.ts)) {
+			ev = e;
+			next = i;
+		}
+	if (next < 0)
+		return false;
+	trace_print_event(&p->out, tr, next, &ev);
+	rb_consume(&tr->cpu[next]);
+	return true;
+}
+
+static ssize_t pipe_take(struct pipe *p, char *buf, size_t n)
+{
+	size_t have = p->out.len - p->out.sent;
+
+	n = MIN(n, have);
+	memcpy(buf, p->out.buf + p->out.sent, n);
+	p->out.sent += n;
+	if (p->out.sent == p->out.len)
+		p->out.sent = p->out.len = 0;
+	return n;
+}
+
+static ssize_t pipe_read(struct file *f, char *buf, size_t n, u64 *pos)
+{
+	struct pipe *p = f->private;
+
+	while (!p->out.len) {
+		int err = view_wait(f, &p->view, p->begun);
+
+		if (err <= 0)
+			return err;
+		view_lock(&p->view);
+		while (p->out.len < n && pipe_line(p))
+			p->begun = true;
+		view_unlock(&p->view);
+	}
+	return pipe_take(p, buf, n);
+}
+static const struct file_ops pipe_ops = {pipe_open, pipe_read, NULL, pipe_release};
+
+/* ---- trace_pipe_raw ---- */
+
+struct raw {
+	struct view view;
+	bool begun;
+	size_t sent; /* of page */
+	struct rb_page page;
+};
+
+static int raw_open(struct file *f)
+{
+	struct raw *r = kzalloc(sizeof(*r));
+
+	if (!r)
+		return -ENOMEM;
+	r->view = *(const struct view *)f->node->data;
+	r->sent = RB_PAGE_SIZE;
+	f->private = r;
+	return 0;
+}
+
+static int raw_release(struct file *f)
+{
+	kfree(f->private);
+	return 0;
+}
+
+static ssize_t raw_read(struct file *f, char *buf, size_t n, u64 *pos)
+{
+	struct raw *r = f->private;
+	struct ring_buffer_cpu *rb = &r->view.tr->cpu[r->view.cpu];
+
+	while (r->sent == RB_PAGE_SIZE) {
+		int err = view_wait(f, &r->view, r->begun);
+
+		if (err <= 0)
+			return err;
+		mutex_lock(&rb->reader);
+		if (rb_read_page(rb, &r->page))
+			r->sent = 0;
+		mutex_unlock(&rb->reader);
+		r->begun = true;
+	}
+	n = MIN(n, RB_PAGE_SIZE - r->sent);
+	memcpy(buf, (char *)&r->page + r->sent, n);
+	r->sent += n;
+	return n;
+}
+static const struct file_ops raw_ops = {raw_open, raw_read, NULL, raw_release};
+
+/* ---- stats ---- */
+
+static void stats_time(struct seq *s, const struct trace_clock *clock, const char *what, u64 ts)
+{
+	u64 us = (ts + 500) / 1000;
+
+	if (clock->in_ns)
+		seq_printf(s, "%s ts: %5llu.%06lu\n", what, (unsigned long long)(us / 1000000),
+			   (unsigned long)(us % 1000000));
+	else
+		seq_printf(s, "%s ts: %llu\n", what, (unsigned long long)ts);
+}
+
+static int stats_show(struct seq *s, u64 item)
+{
+	const struct view *v = s->arg;
+	struct ring_buffer_cpu *rb = &v->tr->cpu[v->cpu];
+	const struct trace_clock *clock = v->tr->clock;
+
+	if (item)
+		return 1;
+	mutex_lock(&rb->reader);
+	seq_printf(s, "entries: %llu\noverrun: %llu\ncommit overrun: 0\nbytes: %llu\n",
+		   (unsigned long long)rb_entries(rb), (unsigned long long)rb->overrun,
+		   (unsigned long long)rb_bytes(rb));
+	stats_time(s, clock, "oldest event", rb_oldest_ts(rb));
+	stats_time(s, clock, "now", clock->read ? clock->read() : clock_ns());
+	seq_printf(s, "dropped events: %llu\nread events: %llu\n", (unsigned long long)rb->dropped,
+		   (unsigned long long)rb->read);
+	mutex_unlock(&rb->reader);
+	return 0;
+}
+TRACEFS_TEXT_OPS(stats_ops, stats_show);
+
+/* ---- trace_marker ---- */
+
+#define MARKER_MAX (RB_EVENT_MAX - sizeof(struct print_entry) - 2) /* with "\n" and NUL */
+
+static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	const struct view *v = f->node->data;
+	struct print_entry *e;
+	struct trace_write w;
+
+	if (!n)
+		return 0;
+	n = MIN(n, MARKER_MAX);
+	e = trace_begin(v->tr, TRACE_PRINT, sizeof(*e) + n + 2, &w);
+	if (e) {
+		put_address(e->ip, (unsigned long)tracing_mark_write);
+		memcpy(e->buf, buf, n);
+		if (buf[n - 1] != '\n')
+			e->buf[n] = '\n';
+		e->buf[n + (buf[n - 1] != '\n')] = 0;
+	}
+	trace_end(&w, e);
+	return e ? (ssize_t)n : tracefs_refuse(f, -EBADF, "nothing is recorded now");
+}
+static const struct file_ops marker_ops = {NULL, NULL, tracing_mark_write, NULL};
+
+/* ---- The files ---- */
+
+static struct view all = {&global_trace, -1}, each[NR_CPUS];
+
+TRACEFS_FILE(trace, "trace", 0644, &trace_ops, &all);
+TRACEFS_FILE(trace_pipe, "trace_pipe", 0444, &pipe_ops, &all);
+TRACEFS_FILE(trace_marker, "trace_marker", 0222, &marker_ops, &all);
+
+static int per_cpu_init(void)
+{
+	static const struct {
+		const char *name;
+		u16 mode;
+		const struct file_ops *ops;
+	} files[] = {{"trace", 0644, &trace_ops},
+		     {"trace_pipe", 0444, &pipe_ops},
+		     {"trace_pipe_raw", 0444, &raw_ops},
+		     {"stats", 0444, &stats_ops}};
+	char path[48];
+	int err = 0;
+
+	for (unsigned i = 0; i < nr_cpus * ARRAY_SIZE(files); i++) {
+		unsigned cpu = i / ARRAY_SIZE(files), file = i % ARRAY_SIZE(files);
+
+		each[cpu] = (struct view){&global_trace, cpu};
+		snprintf(path, sizeof(path), "per_cpu/cpu%u/%s", cpu, files[file].name);
+		err = tracefs_make(path, files[file].mode, files[file].ops, &each[cpu]) ?: err;
+	}
+	return err;
+}
+INITCALL(per_cpu_init);
+
+static const char readme[] =
+	"Callsite's tracer. The files here have the names and the contents that Linux's have.\n"
+	"\n"
+	"  echo 'mutex_*' > set_ftrace_filter    which functions (none said: all of them)\n"
+	"  echo function > current_tracer        begin; nop ends it and empties the buffers\n"
+	"  echo 0 > tracing_on                   hold; 1 goes on. The call sites stay patched\n"
+	"  cat trace                             look at what was recorded\n"
+	"  cat trace_pipe                        read and consume, as it comes\n"
+	"\n"
+	"  available_tracers     what current_tracer takes\n"
+	"  trace                 all CPUs merged by time; echo > trace empties the buffers\n"
+	"  trace_pipe            waits for events; ends when tracing_on is 0 and all is read\n"
+	"  trace_marker          a line written here becomes an event\n"
+	"  trace_clock           what events are dated with; a change empties the buffers\n"
+	"  trace_options         one a line, 'no' before what is off; options/ has a file of each\n"
+	"  buffer_size_kb        of each CPU; buffer_total_size_kb is their sum\n"
+	"  per_cpu/cpuN/         one CPU's trace and trace_pipe; trace_pipe_raw, pages of the\n"
+	"                        buffer as they are; stats, what became of every event:\n"
+	"                        read + entries + overrun + dropped = written\n"
+	"  events/               the binary format of pages and events\n"
+	"\n"
+	"With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"
+	"newest (dropped).\n";
+
+static int readme_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%s", readme);
+	return item != 0;
+}
+TRACEFS_TEXT_OPS(readme_ops, readme_show);
+TRACEFS_FILE(readme, "README", 0444, &readme_ops, NULL);
