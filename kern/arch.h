@@ -89,6 +89,14 @@ extern char boot_stack[];           /* THREAD_SIZE, aligned to it */
 /* Every general register of @regs on the console, for panics. */
 void arch_show_regs(const struct trap_frame *regs);
 
+/*
+ * fault.c: panic with a sentence about a bad access to @va. @access: "read from",
+ * "write to", "execution of".
+ */
+void __noreturn panic_fault(struct trap_frame *regs, unsigned long va, const char *access);
+/* Tests: asked first about an exception; true when it is dealt with (regs changed). */
+extern bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
+
 /* On the boot CPU, MMU on, before anything else: vectors, CPU features. */
 void arch_init_early(void);
 

@@ -1,0 +1,225 @@
+/*
+ * riscv64: the types, constants and inlines that kern/arch.h asks for.
+ *
+ * tp holds the running CPU's struct cpu, whose first word is `current`; so
+ * `current` is one load, and right even when the thread migrates around it.
+ */
+#ifndef ASM_ARCH_H
+#define ASM_ARCH_H
+
+#define ARCH_NAME "riscv64"
+
+/* The privileged specification's names, volume II, "Supervisor-Level CSRs". */
+#define SSTATUS_SIE (1 << 1)
+#define SSTATUS_SPIE (1 << 5)
+#define SSTATUS_SPP (1 << 8)
+#define SSTATUS_FS_VS (3 << 13 | 3 << 9)
+#define SIE_SOFTWARE (1 << 1)
+#define SIE_TIMER (1 << 5)
+#define SIE_EXTERNAL (1 << 9)
+#define SATP_MODE_SHIFT 60
+#define SATP_SV39 8
+
+#define PTE_V (1 << 0)
+#define PTE_R (1 << 1)
+#define PTE_W (1 << 2)
+#define PTE_X (1 << 3)
+#define PTE_G (1 << 5)
+#define PTE_A (1 << 6)
+#define PTE_D (1 << 7)
+
+/* SBI's extensions, by the names that their numbers spell. */
+#define SBI_TIME 0x54494d45
+#define SBI_IPI 0x735049
+#define SBI_RFENCE 0x52464e43
+#define SBI_HSM 0x48534d
+#define SBI_RESET 0x53525354
+
+#ifndef __ASSEMBLER__
+#include "types.h"
+
+#define SCAUSE_INTERRUPT (1ul << 63)
+
+#define csr_read(csr)                                                                         \
+	({                                                                                    \
+		unsigned long v_;                                                             \
+		__asm__ volatile("csrr %0, " #csr : "=r"(v_) : : "memory");                   \
+		v_;                                                                           \
+	})
+#define csr_write(csr, v) __asm__ volatile("csrw " #csr ", %0" : : "rK"(v) : "memory")
+#define csr_set(csr, v) __asm__ volatile("csrs " #csr ", %0" : : "rK"(v) : "memory")
+#define csr_clear(csr, v) __asm__ volatile("csrc " #csr ", %0" : : "rK"(v) : "memory")
+
+#define always_inline_ static inline __attribute__((always_inline))
+
+always_inline_ unsigned long irq_save(void)
+{
+	unsigned long flags;
+
+	__asm__ volatile("csrrci %0, sstatus, 2" : "=r"(flags) : : "memory");
+	return flags;
+}
+always_inline_ void irq_restore(unsigned long flags)
+{
+	csr_set(sstatus, flags & SSTATUS_SIE);
+}
+always_inline_ void irq_enable(void)
+{
+	csr_set(sstatus, 2);
+}
+always_inline_ void irq_disable(void)
+{
+	csr_clear(sstatus, 2);
+}
+always_inline_ bool irqs_off(unsigned long flags)
+{
+	return !(flags & SSTATUS_SIE);
+}
+always_inline_ bool irqs_disabled(void)
+{
+	return irqs_off(csr_read(sstatus));
+}
+
+always_inline_ struct cpu *this_cpu(void)
+{
+	struct cpu *cpu;
+
+	__asm__ volatile("mv %0, tp" : "=r"(cpu));
+	return cpu;
+}
+always_inline_ void set_this_cpu(struct cpu *cpu)
+{
+	__asm__ volatile("mv tp, %0" : : "r"(cpu) : "memory");
+}
+/* Not volatile: a thread may keep what it read, it stays itself. */
+always_inline_ struct thread *get_current(void)
+{
+	struct thread *t;
+
+	__asm__("ld %0, 0(tp)" : "=r"(t));
+	return t;
+}
+always_inline_ void set_current(struct thread *t)
+{
+	__asm__ volatile("sd %0, 0(tp)" : : "r"(t) : "memory");
+}
+
+always_inline_ u64 arch_counter(void)
+{
+	u64 ticks;
+
+	__asm__ volatile("rdtime %0" : "=r"(ticks));
+	return ticks;
+}
+always_inline_ void cpu_relax(void)
+{
+	barrier();
+}
+always_inline_ void cpu_idle_wait(void)
+{
+	__asm__ volatile("wfi" : : : "memory");
+}
+
+#define fence_(from, to) __asm__ volatile("fence " #from ", " #to : : : "memory")
+#define smp_mb() fence_(rw, rw)
+#define smp_rmb() fence_(r, r)
+#define smp_wmb() fence_(w, w)
+#define io_mb() fence_(iorw, iorw)
+
+/* Device registers: ordered among themselves and with memory around them. */
+#define MMIO(bits)                                                                            \
+	always_inline_ u##bits read##bits(const volatile void *addr)                          \
+	{                                                                                     \
+		u##bits v = *(const volatile u##bits *)addr;                                  \
+                                                                                              \
+		fence_(i, ir);                                                                \
+		return v;                                                                     \
+	}                                                                                     \
+	always_inline_ void write##bits(u##bits v, volatile void *addr)                       \
+	{                                                                                     \
+		fence_(ow, o);                                                                \
+		*(volatile u##bits *)addr = v;                                                \
+	}
+MMIO(8) MMIO(16) MMIO(32) MMIO(64)
+#undef MMIO
+
+/* Sv39. What memory a page is follows from its physical address, not from the entry. */
+typedef u64 pte_t;
+always_inline_ pte_t pte_table(unsigned long pa)
+{
+	return pa >> 12 << 10 | PTE_V;
+}
+/* prot: PROT_READ 1, _WRITE 2, _EXEC 4 stand in R, W and X's order. */
+always_inline_ pte_t pte_leaf(unsigned long pa, unsigned prot, int level)
+{
+	return pa >> 12 << 10 | PTE_V | PTE_A | PTE_D | PTE_G | (prot & 7) << 1;
+}
+always_inline_ bool pte_valid(pte_t pte)
+{
+	return pte & PTE_V;
+}
+always_inline_ bool pte_is_leaf(pte_t pte, int level)
+{
+	return pte & (PTE_R | PTE_W | PTE_X);
+}
+always_inline_ unsigned pte_prot(pte_t pte)
+{
+	return pte >> 1 & 7;
+}
+always_inline_ unsigned long pte_pa(pte_t pte)
+{
+	return (pte << 10 >> 20) << 12;
+}
+void arch_tlb_flush(void);
+void arch_tlb_flush_all(void);
+
+/* What the calling convention lets a function keep over a call. */
+struct context {
+	unsigned long ra, sp, s[12];
+};
+
+/*
+ * An interrupted context. The last two words are a frame record, so that a
+ * walk along frame pointers passes through: s0 points behind it.
+ */
+struct trap_frame {
+	unsigned long pc;
+	unsigned long x[32]; /* x[0] is not a register: unused */
+	unsigned long status, cause, tval;
+	unsigned long record_fp, record_pc;
+};
+always_inline_ unsigned long regs_pc(const struct trap_frame *regs)
+{
+	return regs->pc;
+}
+always_inline_ unsigned long regs_link(const struct trap_frame *regs)
+{
+	return regs->x[1];
+}
+always_inline_ unsigned long regs_sp(const struct trap_frame *regs)
+{
+	return regs->x[2];
+}
+always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
+{
+	return regs->x[8];
+}
+
+/* The architecture's own: what its files say to each other. */
+struct sbi_result {
+	long error;
+	unsigned long value;
+};
+struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a0,
+			   unsigned long a1, unsigned long a2, unsigned long a3);
+/* The same call for the harts of @mask (bits: cpu->index), in as few calls as their ids allow. */
+void sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
+
+void handle_external(void); /* irqchip.c: claim and handle all that pends */
+void trap_interrupt(struct trap_frame *regs);
+void trap_exception(struct trap_frame *regs);
+void trap_overflow(struct trap_frame *regs);
+extern char exception_vector[], exception_vector_end[], thread_start_asm[], secondary_start[];
+#endif
+
+#endif

@@ -1,0 +1,137 @@
+/*
+ * Into the kernel and between threads, riscv64: the trap vector, the thread
+ * switch, a thread's first instruction. All traps come from S-mode.
+ */
+#include "asm-offsets.h"
+#include "asm/arch.h"
+#include "memory.h"
+
+#define X(n) (FRAME_X + 8 * (n))
+/* A trap needs this much of the stack; with less left it is an overflow. */
+#define STACK_MARGIN (FRAME_SIZE + 1024)
+#if THREAD_SIZE != 1 << 14
+#error "the check for overflow shifts by 14"
+#endif
+
+	.macro	save_registers
+	sd	ra, X(1)(sp)
+	sd	gp, X(3)(sp)
+	sd	t0, X(5)(sp)
+	sd	t1, X(6)(sp)
+	sd	t2, X(7)(sp)
+	sd	s0, X(8)(sp)
+	.irp	n, 4, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+	sd	x\n, X(\n)(sp)
+	.endr
+	addi	t0, sp, FRAME_SIZE
+	sd	t0, X(2)(sp)
+	csrr	t1, sepc
+	sd	t1, FRAME_PC(sp)
+	csrr	t2, sstatus
+	sd	t2, FRAME_STATUS(sp)
+	csrr	a1, scause
+	sd	a1, FRAME_CAUSE(sp)
+	csrr	t2, stval
+	sd	t2, FRAME_TVAL(sp)
+	sd	s0, FRAME_RECORD(sp)	/* the frame record: who was interrupted, where */
+	sd	t1, FRAME_RECORD + 8(sp)
+	mv	s0, t0
+	.endm
+
+	.text
+/*
+ * Where every trap arrives, interrupts masked, on the interrupted stack.
+ *
+ * 1. Is there stack left? If not, the overflow stack, and a panic.
+ * 2. Save struct trap_frame; its last words are a frame record.
+ * 3. trap_interrupt(regs) or trap_exception(regs).
+ */
+	.globl	exception_vector, exception_vector_end
+	.balign	4
+exception_vector:
+	csrw	sscratch, t0
+	ld	t0, CPU_CURRENT(tp)
+	ld	t0, THREAD_STACK(t0)
+	sub	t0, sp, t0
+	addi	t0, t0, -STACK_MARGIN	/* below 0 or past the top: as unsigned, large */
+	srli	t0, t0, 14		/* log2 THREAD_SIZE */
+	bnez	t0, stack_overflow
+	csrr	t0, sscratch
+	addi	sp, sp, -FRAME_SIZE
+	save_registers
+	mv	a0, sp
+	bltz	a1, 1f
+	call	trap_exception
+	j	ret_from_exception
+1:	call	trap_interrupt
+
+/*
+ * Everything back, except tp: the thread may have moved to another CPU. The
+ * store-conditional ends a reservation that the trap's code may have left.
+ */
+	.globl	ret_from_exception
+ret_from_exception:
+	csrci	sstatus, 2
+	ld	t0, FRAME_PC(sp)
+	ld	t1, FRAME_STATUS(sp)
+	addi	t2, sp, FRAME_PC
+	sc.d	zero, t0, (t2)
+	csrw	sepc, t0
+	csrw	sstatus, t1
+	ld	ra, X(1)(sp)
+	ld	gp, X(3)(sp)
+	.irp	n, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
+	ld	x\n, X(\n)(sp)
+	.endr
+	addi	sp, sp, FRAME_SIZE
+	sret
+
+/* One stack for all: the first CPU to come here panics, and that stops the others. */
+stack_overflow:
+	la	t0, overflow_stack + THREAD_SIZE - FRAME_SIZE
+	sd	sp, X(2)(t0)
+	mv	sp, t0
+	csrr	t0, sscratch
+	sd	s0, FRAME_RECORD(sp)
+	ld	s0, X(2)(sp)
+	sd	s0, X(0)(sp)
+	ld	s0, FRAME_RECORD(sp)
+	save_registers
+	ld	t0, X(0)(sp)
+	sd	t0, X(2)(sp)
+	mv	a0, sp
+	call	trap_overflow
+exception_vector_end:
+
+/*
+ * struct thread *__switch_to(struct thread *prev, struct thread *next)
+ *
+ * Called with interrupts masked. Saves what a function keeps over a call,
+ * makes next current, loads next's. a0 = prev stays the return value.
+ */
+	.globl	__switch_to, __switch_to_load
+__switch_to:
+	sd	ra, THREAD_CONTEXT + CONTEXT_RA(a0)
+	sd	sp, THREAD_CONTEXT + CONTEXT_SP(a0)
+	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+	sd	s\n, THREAD_CONTEXT + CONTEXT_S + 8 * \n(a0)
+	.endr
+	sd	a1, CPU_CURRENT(tp)
+__switch_to_load:
+	ld	sp, THREAD_CONTEXT + CONTEXT_SP(a1)
+	ld	ra, THREAD_CONTEXT + CONTEXT_RA(a1)
+	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
+	ld	s\n, THREAD_CONTEXT + CONTEXT_S + 8 * \n(a1)
+	.endr
+	ret
+
+/* A new thread's first instructions; a0 = prev, from __switch_to(). s0 = 0 ends every walk. */
+	.globl	thread_start_asm
+thread_start_asm:
+	li	s0, 0
+	call	thread_start
+
+	.bss
+	.balign	16
+overflow_stack:
+	.zero	THREAD_SIZE

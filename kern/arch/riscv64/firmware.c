@@ -1,0 +1,140 @@
+/*
+ * The firmware, riscv64: SBI calls (RISC-V Supervisor Binary Interface
+ * Specification 1.0), and what is made of them: starting harts, ending the
+ * machine, and what must happen on the other harts after page tables or text
+ * changed.
+ */
+#include "cpu.h"
+#include "errno.h"
+#include "fdt.h"
+#include "memory.h"
+#include "print.h"
+
+#define SBI_BASE 0x10
+#define BASE_PROBE 3
+#define HSM_START 0
+#define RFENCE_FENCE_I 0
+#define RFENCE_SFENCE_VMA 1
+#define RESET_SHUTDOWN 0
+#define RESET_COLD_REBOOT 1
+#define RESET_NO_REASON 0
+#define RESET_SYSTEM_FAILURE 1
+
+notrace struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long arg0,
+				   unsigned long arg1, unsigned long arg2, unsigned long arg3)
+{
+	register unsigned long a0 __asm__("a0") = arg0;
+	register unsigned long a1 __asm__("a1") = arg1;
+	register unsigned long a2 __asm__("a2") = arg2;
+	register unsigned long a3 __asm__("a3") = arg3;
+	register unsigned long a6 __asm__("a6") = fid;
+	register unsigned long a7 __asm__("a7") = ext;
+
+	__asm__ volatile("ecall" : "+r"(a0), "+r"(a1) : "r"(a2), "r"(a3), "r"(a6), "r"(a7) : "memory");
+	return (struct sbi_result){(long)a0, a1};
+}
+
+/* SBI names harts by 64 bits that begin at a base: sparse ids need several calls. */
+notrace void sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask)
+{
+	while (mask) {
+		u64 base = cpus[__builtin_ctzl(mask)].hwid & ~63ul;
+		unsigned long harts = 0;
+
+		for (unsigned i = 0; i < NR_CPUS; i++) {
+			if (!(mask >> i & 1) || (cpus[i].hwid & ~63ul) != base)
+				continue;
+			harts |= 1ul << (cpus[i].hwid & 63);
+			mask &= ~(1ul << i);
+		}
+		sbi_call(ext, fid, harts, base, 0, 0);
+	}
+}
+
+static bool sbi_has(unsigned long ext)
+{
+	return sbi_call(SBI_BASE, BASE_PROBE, ext, 0, 0, 0).value != 0;
+}
+
+void firmware_init(const void *fdt)
+{
+	static const struct {
+		unsigned long ext;
+		const char *name, *without;
+	} wanted[] = {
+		{SBI_TIME, "TIME", "there is no timer"},
+		{SBI_IPI, "IPI", "CPUs cannot interrupt each other"},
+		{SBI_RFENCE, "RFENCE", "only one CPU is safe"},
+		{SBI_HSM, "HSM", "only one CPU runs"},
+		{SBI_RESET, "SRST", "the machine cannot be turned off"},
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(wanted); i++)
+		if (!sbi_has(wanted[i].ext))
+			printk("The firmware has no SBI %s: %s.\n", wanted[i].name, wanted[i].without);
+}
+
+int firmware_cpu_start(struct cpu *cpu)
+{
+	struct sbi_result r = sbi_call(SBI_HSM, HSM_START, cpu->hwid, image_to_pa(secondary_start),
+				       image_to_pa(cpu), 0);
+
+	return r.error ? -ENODEV : 0;
+}
+
+notrace void firmware_poweroff(bool failure)
+{
+	if (failure)
+		sbi_call(SBI_RESET, 0, RESET_COLD_REBOOT, RESET_SYSTEM_FAILURE, 0, 0);
+	sbi_call(SBI_RESET, 0, RESET_SHUTDOWN, RESET_NO_REASON, 0, 0);
+	irq_disable();
+	for (;;)
+		cpu_idle_wait();
+}
+
+static notrace unsigned long other_cpus(void)
+{
+	unsigned long mask = 0;
+
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (cpus[i].online && &cpus[i] != this_cpu())
+			mask |= 1ul << i;
+	return mask;
+}
+
+/* The stores before are made visible, then every hart forgets what it had fetched or translated. */
+static notrace void fence_others(unsigned long fid)
+{
+	unsigned long mask = other_cpus();
+
+	io_mb();
+	if (mask)
+		sbi_call_harts(SBI_RFENCE, fid, mask);
+}
+
+void arch_sync_line(unsigned long text_va, unsigned long alias_va)
+{
+}
+
+notrace void arch_sync_all(void)
+{
+	unsigned long flags = irq_save();
+
+	fence_others(RFENCE_FENCE_I);
+	__asm__ volatile("fence.i" : : : "memory");
+	irq_restore(flags);
+}
+
+notrace void arch_tlb_flush(void)
+{
+	__asm__ volatile("sfence.vma" : : : "memory");
+}
+
+notrace void arch_tlb_flush_all(void)
+{
+	unsigned long flags = irq_save();
+
+	arch_tlb_flush();
+	fence_others(RFENCE_SFENCE_VMA);
+	irq_restore(flags);
+}

@@ -1,0 +1,145 @@
+/*
+ * The PLIC (RISC-V Platform-Level Interrupt Controller Specification): one
+ * priority a source, one enable bit and one claim register a context. Which
+ * context is which hart's S-mode, only the device tree tells: the n-th pair of
+ * interrupts-extended is context n.
+ */
+#include "cpu.h"
+#include "errno.h"
+#include "fdt.h"
+#include "irq.h"
+#include "memory.h"
+#include "print.h"
+
+#define PRIORITY(irq) (4 * (irq))
+#define ENABLE(context, irq) (0x2000 + 0x80 * (context) + 4 * ((irq) / 32))
+#define THRESHOLD(context) (0x200000 + 0x1000 * (context))
+#define CLAIM(context) (THRESHOLD(context) + 4)
+#define S_EXTERNAL 9
+
+static char *plic;
+static const void *plic_fdt;
+static int plic_node;
+static u32 source_count;
+static int cpu_context[NR_CPUS];
+
+static int find_plic(const void *fdt)
+{
+	static const char *const names[] = {"sifive,plic-1.0.0", "riscv,plic0", "thead,c900-plic"};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
+		int node = fdt_find_compatible(fdt, -1, names[i]);
+
+		if (node >= 0)
+			return node;
+	}
+	return -ENODEV;
+}
+
+int irqchip_init(const void *fdt)
+{
+	u64 addr, size;
+
+	plic_node = find_plic(fdt);
+	if (plic_node < 0 || fdt_reg(fdt, plic_node, 0, &addr, &size)) {
+		printk("The device tree has no PLIC: devices cannot interrupt.\n");
+		return -ENODEV;
+	}
+	plic_fdt = fdt;
+	fdt_u32(fdt, plic_node, "riscv,ndev", &source_count);
+	plic = ioremap(addr, size);
+	if (!plic)
+		return -ENOMEM;
+	for (u32 irq = 1; irq <= source_count; irq++)
+		write32(0, plic + PRIORITY(irq));
+	return 0;
+}
+
+/* The hart whose interrupt controller has @phandle: its parent is the CPU's node. */
+static u64 hart_of(const void *fdt, u32 phandle)
+{
+	u64 hwid, size;
+	int cpu = fdt_parent(fdt, fdt_by_phandle(fdt, phandle));
+	u32 reg;
+
+	if (cpu < 0)
+		return ~0ul;
+	if (!fdt_u32(fdt, cpu, "reg", &reg))
+		return reg;
+	return fdt_reg(fdt, cpu, 0, &hwid, &size) ? ~0ul : hwid;
+}
+
+static int find_context(const void *fdt, u64 hwid)
+{
+	int len = 0;
+	const char *pairs = fdt_prop(fdt, plic_node, "interrupts-extended", &len);
+
+	for (int i = 0; pairs && i < len / 8; i++)
+		if (fdt_be32(pairs + 8 * i + 4) == S_EXTERNAL &&
+		    hart_of(fdt, fdt_be32(pairs + 8 * i)) == hwid)
+			return i;
+	return -ENOENT;
+}
+
+void irqchip_init_cpu(void)
+{
+	struct cpu *cpu = this_cpu();
+	int context;
+
+	if (!plic)
+		return;
+	context = find_context(plic_fdt, cpu->hwid);
+	cpu_context[cpu->index] = context;
+	if (context < 0) {
+		printk("The PLIC has no S-mode context for hart %lu.\n", (unsigned long)cpu->hwid);
+		return;
+	}
+	for (u32 irq = 0; irq <= source_count; irq += 32)
+		write32(0, plic + ENABLE(context, irq));
+	write32(0, plic + THRESHOLD(context));
+}
+
+int irqchip_map(const void *fdt, int node, unsigned *irq)
+{
+	int len;
+	const char *cells = fdt_prop(fdt, node, "interrupts", &len);
+
+	if (cells && len >= 4) {
+		*irq = fdt_be32(cells);
+		return 0;
+	}
+	cells = fdt_prop(fdt, node, "interrupts-extended", &len);
+	if (!cells || len < 8)
+		return -ENOENT;
+	*irq = fdt_be32(cells + 4);
+	return 0;
+}
+
+/* Every source comes to the CPU that asked for it. */
+void irqchip_enable(unsigned irq)
+{
+	int context = cpu_context[this_cpu()->index];
+	char *enable = plic + ENABLE(context, irq);
+
+	if (!plic || context < 0 || irq > source_count)
+		return;
+	write32(1, plic + PRIORITY(irq));
+	write32(read32(enable) | 1u << irq % 32, enable);
+}
+
+void handle_external(void)
+{
+	int context = cpu_context[this_cpu()->index];
+	u32 irq;
+
+	while ((irq = read32(plic + CLAIM(context)))) {
+		handle_irq(irq);
+		write32(irq, plic + CLAIM(context));
+	}
+}
+
+void irqchip_send_ipi(unsigned long mask)
+{
+	io_mb();
+	sbi_call_harts(SBI_IPI, 0, mask);
+}

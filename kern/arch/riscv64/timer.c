@@ -1,0 +1,27 @@
+/*
+ * The per-CPU timer, riscv64: one compare register a hart, set through SBI.
+ * The interrupt pends as long as the time is past the deadline; setting a new
+ * deadline clears it.
+ */
+#include "fdt.h"
+#include "irq.h"
+#include "print.h"
+
+u64 timer_frequency(const void *fdt)
+{
+	u32 hz = 0;
+
+	if (fdt_u32(fdt, fdt_path(fdt, "/cpus"), "timebase-frequency", &hz) || !hz)
+		panic("The device tree has no /cpus/timebase-frequency: time cannot be told");
+	return hz;
+}
+
+void timer_init_cpu(void)
+{
+	timer_set(~0ul);
+}
+
+void timer_set(u64 deadline)
+{
+	sbi_call(SBI_TIME, 0, deadline, 0, 0, 0);
+}

@@ -1,0 +1,134 @@
+/*
+ * What a trap was, and who deals with it. Interrupts go to their chips'
+ * handlers; every exception is a bug of ours and ends in a panic that says
+ * what happened, unless a test asked for it.
+ */
+#include "cpu.h"
+#include "irq.h"
+#include "print.h"
+
+enum { IRQ_SOFTWARE = 1, IRQ_TIMER = 5, IRQ_EXTERNAL = 9 };
+enum {
+	EXC_FETCH_ACCESS = 1,
+	EXC_BREAKPOINT = 3,
+	EXC_LOAD_ACCESS = 5,
+	EXC_STORE_ACCESS = 7,
+	EXC_FETCH_PAGE = 12,
+	EXC_LOAD_PAGE = 13,
+	EXC_STORE_PAGE = 15,
+};
+
+static const char *const exception_names[] = {
+	[0] = "misaligned instruction address",
+	[EXC_FETCH_ACCESS] = "instruction fetch where no memory is",
+	[2] = "illegal instruction",
+	[EXC_BREAKPOINT] = "ebreak",
+	[4] = "misaligned load",
+	[EXC_LOAD_ACCESS] = "load where nothing answers",
+	[6] = "misaligned store or atomic",
+	[EXC_STORE_ACCESS] = "store where nothing answers",
+	[8] = "ecall from user mode",
+	[9] = "ecall from supervisor mode",
+};
+
+static notrace void dispatch_interrupt(unsigned long cause)
+{
+	switch (cause & ~SCAUSE_INTERRUPT) {
+	case IRQ_SOFTWARE:
+		csr_clear(sip, SIE_SOFTWARE);
+		handle_ipi();
+		break;
+	case IRQ_TIMER:
+		handle_timer();
+		break;
+	case IRQ_EXTERNAL:
+		handle_external();
+		break;
+	default:
+		printk("Interrupt %lu, which nobody enabled, is ignored.\n", cause << 1 >> 1);
+		csr_clear(sie, 1ul << (cause & 63));
+	}
+}
+
+/*
+ * The tracer's context changes before the first call site and back before
+ * irq_exit(), which may switch threads: it belongs to the interrupted one.
+ */
+notrace void trap_interrupt(struct trap_frame *regs)
+{
+	struct cpu *cpu = this_cpu();
+	u64 context = cpu->context_bit;
+
+	cpu->context_bit = 2;
+	irq_enter();
+	dispatch_interrupt(regs->cause);
+	cpu->context_bit = context;
+	irq_exit(regs);
+}
+
+static notrace __noreturn void panic_exception(struct trap_frame *regs)
+{
+	unsigned long cause = regs->cause;
+
+	if (cause == EXC_FETCH_PAGE)
+		panic_fault(regs, regs->tval, "execution of");
+	if (cause == EXC_LOAD_PAGE)
+		panic_fault(regs, regs->tval, "read from");
+	if (cause == EXC_STORE_PAGE)
+		panic_fault(regs, regs->tval, "write to");
+	if (cause < ARRAY_SIZE(exception_names) && exception_names[cause])
+		panic_regs(regs, "%s at 0x%lx (0x%lx)", exception_names[cause], regs->pc, regs->tval);
+	panic_regs(regs, "exception %lu at 0x%lx (0x%lx)", cause, regs->pc, regs->tval);
+}
+
+notrace void trap_exception(struct trap_frame *regs)
+{
+	struct cpu *cpu = this_cpu();
+	u64 context = cpu->context_bit;
+
+	cpu->context_bit = 4;
+	if (!exception_hook || !exception_hook(regs, regs->tval))
+		panic_exception(regs);
+	cpu->context_bit = context;
+}
+
+notrace void trap_overflow(struct trap_frame *regs)
+{
+	panic_regs(regs, "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
+		   current->pid, current->comm, regs->x[2], (unsigned long)current->stack,
+		   (unsigned long)current->stack + THREAD_SIZE);
+}
+
+notrace void arch_show_regs(const struct trap_frame *regs)
+{
+	static const char names[32][4] = {"",   "ra", "sp", "gp", "tp", "t0",  "t1",  "t2",
+					  "s0", "s1", "a0", "a1", "a2", "a3",  "a4",  "a5",
+					  "a6", "a7", "s2", "s3", "s4", "s5",  "s6",  "s7",
+					  "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"};
+
+	printk("  pc %016lx  status %lx  cause %lx  tval %lx\n", regs->pc, regs->status,
+	       regs->cause, regs->tval);
+	for (int i = 1; i < 32; i += 4)
+		printk(" %3.3s %016lx %3.3s %016lx %3.3s %016lx %3.3s %016lx\n", names[i], regs->x[i],
+		       names[i + 1], regs->x[i + 1], names[i + 2], regs->x[i + 2],
+		       i + 3 < 32 ? names[i + 3] : "", i + 3 < 32 ? regs->x[i + 3] : 0);
+}
+
+void arch_thread_init(struct thread *t, void *stack_top)
+{
+	t->context = (struct context){.ra = (unsigned long)thread_start_asm,
+				      .sp = (unsigned long)stack_top};
+}
+
+/* head.S has set stvec; nothing else needs the machine before the device tree is read. */
+void arch_init_early(void)
+{
+	this_cpu()->context_bit = 1;
+}
+
+void arch_init_cpu(void)
+{
+	this_cpu()->context_bit = 1;
+	csr_write(stvec, (unsigned long)exception_vector);
+	csr_write(sie, SIE_SOFTWARE | SIE_TIMER | SIE_EXTERNAL);
+}
