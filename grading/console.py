@@ -22,6 +22,7 @@ from grading.verdict import Stopped, Verdict
 
 PROMPT = "callsite# "
 PIECE = 16
+TAIL = 400
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -46,6 +47,7 @@ class SocketTransport:
                 break
             except OSError as error:
                 if time.monotonic() > deadline:
+                    self._socket.close()
                     raise Stopped(Verdict.HARNESS, f"no console at {path}: {error}") from error
                 time.sleep(0.01)
 
@@ -148,15 +150,16 @@ class Console:
         return bool(data)
 
     def wait_for(self, seen: Callable[[str], bool], seconds: float, what: str) -> str:
-        """Everything printed from the last wait on, as soon as `seen` likes it."""
+        """Everything printed from the last wait on, as soon as `seen` likes its last lines."""
         deadline = time.monotonic() + seconds
-        while not seen(plain(self._unread)):
-            if not self._fill(0.05):
+        looked = time.monotonic()
+        while not seen(plain(self._unread[-TAIL:])):
+            quiet = not self._fill(0.05)
+            if quiet or time.monotonic() > looked + 0.2:
                 self._watch()
-                if self.ended:
-                    raise Stopped(Verdict.DEAD, f"the console closed while we waited for {what}")
-            elif self.received & 0xF == 0:
-                self._watch()
+                looked = time.monotonic()
+            if self.ended:
+                raise Stopped(Verdict.DEAD, f"the console closed while we waited for {what}")
             if time.monotonic() > deadline:
                 raise self._late(seconds, what)
         text = plain(self._unread)
@@ -166,7 +169,7 @@ class Console:
     def _late(self, seconds: float, what: str) -> Stopped:
         if not self.received:
             return Stopped(Verdict.DEAD, f"not one byte on the console in {seconds:.0f} s")
-        tail = plain(self._unread)[-200:].strip().splitlines()
+        tail = plain(self._unread[-TAIL:]).strip().splitlines()
         last = f"; the last line was: {tail[-1]}" if tail else ""
         return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s{last}")
 
@@ -201,7 +204,7 @@ class Console:
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.ended:
             self._fill(0.05)
-        return plain(self._unread)
+        return plain(self._unread[-(1 << 20):])
 
     def unread(self) -> str:
         return plain(self._unread)

@@ -119,11 +119,12 @@ class Run:
         reason = self.wait_end(seconds)
         if reason is None:
             raise Stopped(Verdict.TIMEOUT, f"no power-off within {seconds:.0f} s")
-        if reason != "guest-shutdown":
-            raise Stopped(Verdict.FAIL, f"poweroff ended the machine by {reason}")
+        status = self.exit_status()
+        if reason not in ("guest-shutdown", "exit") or status:
+            raise Stopped(Verdict.FAIL, f"poweroff ended the machine by {reason}, QEMU with status {status}")
 
     def wait_end(self, seconds: float) -> str | None:
-        """Why the machine ended; None: it still runs."""
+        """Why the machine ended (exit: QEMU did not say, as at riscv64's power-off); None: it still runs."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.console.drain(0.02)
@@ -154,4 +155,6 @@ class Run:
         if self._qmp:
             self._qmp.close()
             self.console.close()
+        if self.observer:
+            self.observer.close()
         self._scratch.cleanup()

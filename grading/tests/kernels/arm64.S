@@ -1,0 +1,135 @@
+/*
+ * A kernel of one page that plays one part: see riscv64.S, step by step the
+ * same. It runs where it is loaded, with the MMU off, at EL1.
+ */
+	.equ	UART, 0x09000000
+	.text
+	.globl	_start, traced, traced_site, _etext
+_start:
+	b	start
+	.word	0
+	.quad	0x200000, 0x1000, 0
+	.quad	0, 0, 0
+	.ascii	"ARM\x64"
+	.word	0
+start:
+	adr	x9, stack_top
+	mov	sp, x9
+#ifdef PART_DEAD
+	b	.
+#endif
+	adr	x0, hello
+	bl	print
+#ifdef PART_PANIC
+	adr	x0, panic
+	bl	print
+	b	reset
+#endif
+#ifdef PART_REBOOT
+	b	_start
+#endif
+#ifdef PART_RESET
+	b	reset
+#endif
+#ifdef PART_LOOP
+	b	.
+#endif
+#ifdef PART_WAIT
+1:	wfi
+	b	1b
+#endif
+#ifdef PART_FLOOD
+1:	adr	x0, flood
+	bl	print
+	b	1b
+#endif
+prompt:
+	adr	x0, shell
+	bl	print
+	mov	w19, 0
+line:
+	ldr	x10, =UART
+1:	ldr	w11, [x10, 0x18]
+	tbnz	w11, 4, 1b
+	ldr	w11, [x10]
+	and	w11, w11, 0xff
+	cmp	w11, 13
+	b.eq	enter
+	mov	w19, w11
+	str	w11, [x10]
+	b	line
+enter:
+	adr	x0, newline
+	bl	print
+	cmp	w19, 'f'
+	b.eq	poweroff
+	cmp	w19, 'w'
+	b.eq	work
+	cmp	w19, 'e'
+	b.eq	enable
+	cmp	w19, 't'
+	b.ne	prompt
+	adr	x0, trace
+	bl	print
+	b	prompt
+work:
+	bl	traced
+	b	prompt
+enable:
+	/* The lie: nothing is patched, and the trace is printed all the same. */
+#ifndef PART_LIAR
+	adr	x10, traced_site
+	adr	x11, call
+	ldr	w11, [x11]
+	str	w11, [x10]
+	dc	cvau, x10
+	dsb	ish
+	ic	ivau, x10
+	dsb	ish
+	isb
+#endif
+	b	prompt
+poweroff:
+	ldr	w0, =0x84000008
+	hvc	0
+reset:
+	ldr	w0, =0x84000009
+	hvc	0
+	b	.
+
+print:
+	ldr	x10, =UART
+1:	ldrb	w11, [x0], 1
+	cbz	w11, 2f
+	str	w11, [x10]
+	b	1b
+2:	ret
+
+	/* The word at `call`, moved to traced_site, jumps to the same target. */
+traced:
+	mov	x9, x30
+traced_site:
+	nop
+	ret
+	.globl	tracer
+call:
+	bl	tracer + (call - traced_site)
+	.skip	64
+tracer:
+	mov	x10, x30
+	mov	x30, x9
+	ret	x10
+	.balign	4
+	.ltorg
+hello:	.asciz	"tiny kernel\n"
+panic:	.asciz	"panic: tiny kernel: told to\n"
+shell:	.asciz	"callsite# "
+newline:.asciz	"\n"
+flood:	.asciz	"flood flood flood flood flood flood flood\n"
+trace:	.ascii	"# tracer: function\n"
+	.asciz	"            tiny-1       [000] .....     0.000001: traced <-work\n"
+	.balign	8
+_etext:
+	.skip	256
+	.balign	16
+stack_top:

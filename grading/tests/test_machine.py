@@ -1,0 +1,115 @@
+"""Each end of a run has its own verdict; real one-page kernels play the parts."""
+
+from __future__ import annotations
+
+import unittest
+
+from grading.machine import Run
+from grading.observer import Kind
+from grading.tests import tiny
+from grading.verdict import Stopped, Verdict
+from qemu.machine import ARCHES, ROOT
+
+LOGS = ROOT / "build/tests/machine"
+NOP = {"riscv64": 0x00000013, "arm64": 0xD503201F}
+
+
+def run(arch: str, part: str, budget: int = 0, cap: int = 32 << 20, observe: bool = True) -> Run:
+    config = tiny.config(arch, part) if observe else None
+    return Run(tiny.machine(arch, part), LOGS / f"{arch}-{part}.log", config, budget, cap)
+
+
+class Ends(unittest.TestCase):
+    """A kernel that plays PART ends with the verdict of that name."""
+
+    def ends(self, part: str, verdict: Verdict, seconds: float = 10, budget: int = 0, cap: int = 32 << 20,
+             observe: bool = True) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), self.assertRaises(Stopped) as caught:
+                with run(arch, part, budget, cap, observe) as machine:
+                    machine.console.wait_ready(seconds)
+            self.assertEqual(caught.exception.verdict, verdict, f"{arch}: {caught.exception}")
+
+    def test_a_panic_is_a_panic(self) -> None:
+        self.ends("PANIC", Verdict.PANIC)
+
+    def test_a_kernel_that_prints_nothing_is_dead(self) -> None:
+        for arch in ARCHES:
+            with self.assertRaises(Stopped) as caught, run(arch, "DEAD", budget=100_000_000) as machine:
+                machine.console.wait_ready(20)
+            firmware_speaks = arch == "riscv64"
+            expected = Verdict.TIMEOUT if firmware_speaks else Verdict.DEAD
+            self.assertEqual(caught.exception.verdict, expected)
+
+    def test_an_endless_loop_uses_up_its_instructions(self) -> None:
+        self.ends("LOOP", Verdict.TIMEOUT, seconds=30, budget=100_000_000)
+
+    def test_an_endless_sleep_meets_the_wall_clock(self) -> None:
+        self.ends("WAIT", Verdict.TIMEOUT, seconds=1.5, budget=100_000_000)
+
+    def test_a_flood_is_a_flood(self) -> None:
+        self.ends("FLOOD", Verdict.FLOOD, cap=1 << 20)
+
+    def test_a_jump_to_the_start_is_a_reboot_loop(self) -> None:
+        self.ends("REBOOT", Verdict.REBOOT)
+
+    def test_a_reset_without_a_panic_is_a_reboot(self) -> None:
+        self.ends("RESET", Verdict.REBOOT)
+
+    def test_a_missing_image_is_a_harness_error(self) -> None:
+        machine = tiny.machine("riscv64", "LIVE")
+        machine.image = LOGS / "nothing-is-here"
+        with self.assertRaises(Stopped) as caught, Run(machine, LOGS / "missing.log"):
+            pass
+        self.assertEqual(caught.exception.verdict, Verdict.HARNESS)
+
+
+class Observed(unittest.TestCase):
+    """The observer reports what was executed, whatever the kernel prints."""
+
+    def sites(self, arch: str, part: str) -> tuple[list[int], int, int, str]:
+        """Words executed at the site before, during; entries of the tracer; stores; the printed trace."""
+        with run(arch, part) as machine:
+            machine.console.wait_ready(10)
+            machine.console.command("now")
+            machine.console.command("enable")
+            machine.console.command("now")
+            text = machine.console.command("cat")
+            machine.power_off()
+            assert machine.observer
+            records = list(machine.observer.records())
+        words = [r.value for r in records if r.kind == Kind.SITE]
+        hits = sum(r.kind == Kind.POINT for r in records)
+        stores = sum(r.kind == Kind.STORE for r in records)
+        return words, hits, stores, text
+
+    def test_a_patched_site_shows_nop_then_call(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                words, hits, stores, text = self.sites(arch, "LIVE")
+                self.assertEqual(len(words), 2)
+                self.assertEqual(words[0], NOP[arch])
+                self.assertNotEqual(words[1], NOP[arch])
+                self.assertEqual((hits, stores), (1, 1))
+                self.assertIn("traced <-work", text)
+
+    def test_a_liar_prints_the_same_and_is_seen(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                words, hits, stores, text = self.sites(arch, "LIAR")
+                self.assertEqual(words, [NOP[arch]] * 2)
+                self.assertEqual((hits, stores), (0, 0))
+                self.assertIn("traced <-work", text)
+
+    def test_memory_is_read_without_the_guest(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), run(arch, "LIVE") as machine:
+                machine.console.wait_ready(10)
+                site = tiny.symbols(arch, "LIVE")["traced_site"]
+                self.assertEqual(int.from_bytes(machine.memory(site, 4), "little"), NOP[arch])
+                machine.console.command("enable")
+                self.assertNotEqual(int.from_bytes(machine.memory(site, 4), "little"), NOP[arch])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,43 @@
+"""Builds the one-page kernels of grading/tests/kernels/."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import lru_cache
+from pathlib import Path
+
+from grading.observer import Config
+from qemu.machine import RAM_BASE, ROOT, Machine
+
+CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
+FLAGS = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64", "-mno-relax"], "arm64": []}
+
+
+@lru_cache(maxsize=None)
+def build(arch: str, part: str) -> Path:
+    """The image of one part, linked where it will be loaded."""
+    out = ROOT / "build/tests/tiny"
+    out.mkdir(parents=True, exist_ok=True)
+    elf, image = out / f"{arch}-{part}.elf", out / f"{arch}-{part}.img"
+    source = ROOT / f"grading/tests/kernels/{arch}.S"
+    subprocess.run([f"{CROSS[arch]}gcc", *FLAGS[arch], "-nostdlib", "-static", "-no-pie", f"-DPART_{part}",
+                    f"-Wl,-Ttext={RAM_BASE[arch] + 0x200000:#x},--build-id=none,-e,_start", "-o", str(elf), str(source)],
+                   check=True)
+    subprocess.run([f"{CROSS[arch]}objcopy", "-O", "binary", "-j", ".text", str(elf), str(image)], check=True)
+    return image
+
+
+@lru_cache(maxsize=None)
+def symbols(arch: str, part: str) -> dict[str, int]:
+    elf = build(arch, part).with_suffix(".elf")
+    lines = subprocess.run([f"{CROSS[arch]}nm", str(elf)], check=True, capture_output=True, text=True).stdout
+    return {name: int(address, 16) for address, _, name in (line.split() for line in lines.splitlines())}
+
+
+def machine(arch: str, part: str) -> Machine:
+    return Machine(arch, image=build(arch, part))
+
+
+def config(arch: str, part: str) -> Config:
+    s = symbols(arch, part)
+    return Config(s["_start"], s["_start"], s["_etext"], sites=[s["traced_site"]], points=[s["tracer"]])
