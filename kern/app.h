@@ -21,6 +21,8 @@
 #define O_TRUNC 01000
 #define O_APPEND 02000
 
+int main(int argc, char **argv);
+
 int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
