@@ -68,7 +68,7 @@ class Run:
         except (Stopped, QmpError) as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
         self.console = Console(transport, self.log, self._cap, self.watch)
-        self._qmp.command("cont")
+        self._qmp.send("cont")
 
     def _said(self) -> str:
         self._errors.seek(0)

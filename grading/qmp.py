@@ -19,6 +19,7 @@ class Qmp:
     def __init__(self, path: Path, timeout: float = 10.0) -> None:
         self.events: list[dict[str, Any]] = []
         self._buffer = b""
+        self._sent = 0
         self._socket = _connect(path, timeout)
         self._socket.settimeout(timeout)
         self._next()
@@ -42,17 +43,25 @@ class Qmp:
         return message
 
     def command(self, name: str, **arguments: Any) -> Any:
-        request = json.dumps({"execute": name, "arguments": arguments}).encode()
-        try:
-            self._socket.sendall(request + b"\n")
-        except OSError as error:
-            raise QmpError(str(error)) from error
+        number = self.send(name, **arguments)
         while True:
             message = self._next()
+            if message.get("id", number) != number:
+                continue
             if "return" in message:
                 return message["return"]
             if "error" in message:
                 raise QmpError(f"{name}: {message['error'].get('desc', message['error'])}")
+
+    def send(self, name: str, **arguments: Any) -> int:
+        """A command whose answer nobody waits for: QEMU may first have a console to write to."""
+        self._sent += 1
+        request = json.dumps({"execute": name, "arguments": arguments, "id": self._sent}).encode()
+        try:
+            self._socket.sendall(request + b"\n")
+        except OSError as error:
+            raise QmpError(str(error)) from error
+        return self._sent
 
     def drain(self, seconds: float = 0.0) -> None:
         """Collect what has arrived; wait for more, at most so long."""

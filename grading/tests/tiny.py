@@ -10,7 +10,7 @@ from grading.observer import Config
 from qemu.machine import RAM_BASE, ROOT, Machine
 
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
-FLAGS = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64", "-mno-relax"], "arm64": []}
+FLAGS: dict[str, list[str]] = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64", "-mno-relax"], "arm64": []}
 
 
 @lru_cache(maxsize=None)

@@ -105,7 +105,7 @@ print:
 	b	1b
 2:	ret
 
-	/* The word at `call`, moved to traced_site, jumps to the same target. */
+	/* `call`, moved to traced_site 8 bytes before it, jumps to tracer, 8 bytes before `image`. */
 traced:
 	mov	x9, x30
 traced_site:
@@ -113,11 +113,12 @@ traced_site:
 	ret
 	.globl	tracer
 call:
-	bl	tracer + (call - traced_site)
+	bl	image
 	.skip	64
 tracer:
 	mov	x10, x30
 	mov	x30, x9
+image:
 	ret	x10
 	.balign	4
 	.ltorg
