@@ -1,7 +1,8 @@
 /*
  * One struct cpu per CPU that we use, indexed 0..nr_cpus-1 in the order of
  * the device tree; the hardware's id (hartid, MPIDR) is a field, never an
- * index. The boot CPU may have any index.
+ * index. The boot CPU may have any index: it is cpus[0] until cpus_init() has
+ * read the device tree, and may then move; nobody keeps a pointer before.
  */
 #ifndef KERN_CPU_H
 #define KERN_CPU_H
@@ -22,11 +23,14 @@ struct cpu {
 	u64 hwid;               /* hartid, MPIDR affinity */
 	bool online;
 	struct thread *idle;
-	struct thread_list runqueue; /* under rq_lock */
+	struct thread_list runqueue; /* under rq_lock, which is held across __switch_to() */
+	struct thread *sleepers;     /* under rq_lock: with a time-out, soonest first */
 	struct spinlock rq_lock;
-	u64 grace;              /* passes through schedule() or idle; synchronize_sched() */
-	u64 next_tick;
-	u64 ipi_work;           /* bits IPI_*, atomically set by the sender */
+	u64 grace;              /* passes through schedule(); synchronize_sched() */
+	u64 next_tick;          /* counter value */
+	u64 switched_at;        /* when current began to run */
+	u64 ipi_work;           /* bits 1 << IPI_*, atomically set by the sender */
+	struct smp_call *calls; /* pushed by senders, taken as a whole by IPI_CALL */
 	unsigned long switches;
 	void *boot_stack; /* top of the idle thread's stack: where secondary_start puts sp */
 };
@@ -39,7 +43,9 @@ static inline struct cpu *cpu_of(unsigned index)
 	return &cpus[index];
 }
 
-/* Read /cpus of the device tree, name CPUs we cannot use, start the others. */
+/* Read /cpus of the device tree: indices, nr_cpus; before the interrupt controller. */
+void cpus_init(const void *fdt);
+/* Start the others, name those that do not come; afterwards 0..nr_cpus-1 are online. */
 int smp_init(const void *fdt);
 /* Where head.S's secondary_start arrives, in C, on the new CPU's idle stack. */
 void secondary_main(void);

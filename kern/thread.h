@@ -33,6 +33,8 @@ struct thread {
 	char comm[16];
 	enum thread_state state;
 	bool on_cpu;
+	bool queued;      /* on the run queue of its CPU */
+	bool interrupted; /* Ctrl-C came: what sleeps, reads or loops gives up, -EINTR */
 	s8 pinned; /* CPU index, or -1 */
 	u8 cpu;    /* last or present CPU */
 	int (*fn)(void *);
@@ -43,10 +45,15 @@ struct thread {
 	u64 wake_at; /* sleeping with a time-out: counter value */
 	u64 runtime; /* counter ticks on a CPU, for ps and time */
 	u64 started_at;
-	struct thread *next;      /* run queue or wait queue */
+	struct thread *next;      /* run queue */
+	struct thread *wait_next; /* wait queue */
+	struct thread *sleep_next; /* its CPU's sleepers, by wake_at */
 	struct thread *all_next;  /* every thread, under threads_lock */
+	struct file *out;         /* standard output; NULL: the console. Inherited */
+	struct node *cwd;         /* inherited */
 	void *ftrace; /* the tracer's own per-thread data; thread hooks */
 };
+#define STACK_END_MAGIC 0x57ac6e9d57ac6e9dul
 
 extern struct thread boot_thread; /* what head.S starts on boot_stack; sched.c */
 
@@ -75,11 +82,24 @@ struct thread *kthread_run_detached(int (*fn)(void *), void *arg, int cpu, const
 int thread_join(struct thread *t); /* waits, frees it, returns its exit code */
 void __noreturn thread_exit(int code);
 
+/*
+ * The boot flow of control is the boot CPU's idle thread (pid 0) from the
+ * first instruction: boot_thread on boot_stack. kernel_main() ends in do_idle().
+ */
 void sched_init(void);
+void __noreturn do_idle(void);
 void schedule(void);            /* give up the CPU; state decides whether we come back */
 void yield(void);
-void wake_up_process(struct thread *t); /* any context */
-void sleep_ns(u64 ns);
+/* Any context but a tracer's callback: those may run under the run-queue lock. */
+void wake_up_process(struct thread *t);
+void sleep_ns(u64 ns); /* ends early when interrupted */
+/* As schedule(), woken after @ns at the latest; the caller set its state. */
+void schedule_timeout(u64 ns);
+void thread_interrupt(struct thread *t); /* Ctrl-C: flag it and wake it */
+static inline bool interrupted(void)
+{
+	return READ_ONCE(current->interrupted);
+}
 void sched_tick(void);          /* timer interrupt */
 void set_cpu_affinity(int cpu); /* the running thread: pin (and migrate) or -1 */
 
@@ -87,9 +107,12 @@ void set_cpu_affinity(int cpu); /* the running thread: pin (and migrate) or -1 *
 void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
 
 /*
- * A grace period: returns when every CPU has passed through schedule() or
- * idle since the call, so that no CPU is still inside what was unpublished
- * before it. Context: thread, may sleep.
+ * A grace period: returns when every CPU has passed through schedule() since
+ * the call, so that no CPU is still inside what was unpublished before it.
+ * An idle CPU is not taken for one that has passed (it may be in a traced
+ * interrupt handler): it gets a reschedule interrupt, and schedule() counts.
+ * irq_exit() never schedules inside a callback, so one pass is enough.
+ * Context: thread, may sleep.
  */
 void synchronize_sched(void);
 
@@ -119,6 +142,7 @@ static inline bool preemptible(void)
 void irq_enter(void);
 void irq_exit(struct trap_frame *regs);
 
+/* wait_next links the waiters: a thread waits in one queue at a time. */
 struct wait_queue {
 	struct spinlock lock;
 	struct thread_list waiters;
@@ -138,6 +162,20 @@ void wake_up(struct wait_queue *wq); /* all waiters; any context */
 			if (condition)                                                        \
 				break;                                                        \
 			schedule();                                                           \
+		}                                                                             \
+		finish_wait(wq);                                                              \
+	} while (0)
+
+/* The same, or until @ns have passed; the caller tests the condition again. */
+#define wait_event_timeout(wq, condition, ns)                                                 \
+	do {                                                                                  \
+		u64 __end = clock_ns() + (ns), __now;                                         \
+		for (;;) {                                                                    \
+			prepare_to_wait(wq);                                                  \
+			__now = clock_ns();                                                   \
+			if ((condition) || __now >= __end)                                    \
+				break;                                                        \
+			schedule_timeout(__end - __now);                                      \
 		}                                                                             \
 		finish_wait(wq);                                                              \
 	} while (0)
