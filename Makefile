@@ -223,11 +223,11 @@ clean: ## remove build/
 # ---- tests on the host: the kernel's own files under ASan and UBSan -------
 # A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
 host_tests := $(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc)
-host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -Ikern -Ikern/ftrace -Ikern/tests -DHOST_TEST=1
+host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/ftrace -iquote kern/tests -DHOST_TEST=1
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).bin := build/host/$(basename $(notdir $(1)))
-$(1).inc := $$(filter -I% -D%,$$($(1).words))
+$(1).inc := $$(filter -I% -iquote% -D%,$$($(1).words))
 $(1).obj := $$(patsubst %.c,$$($(1).bin).d/%.o,$$(filter %.c,$$($(1).words)))
 $$($(1).obj): $$($(1).bin).d/%.o: %.c $(wildcard kern/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<

@@ -1,0 +1,43 @@
+/*
+ * The arch.h contract for the tracer's host tests: one CPU a pthread, no
+ * interrupts, full barriers.
+ */
+#include "types.h"
+
+struct context {
+	unsigned long unused;
+};
+struct cpu;
+struct thread;
+extern __thread struct cpu *host_cpu;
+extern __thread struct thread *host_current;
+
+static inline unsigned long irq_save(void)
+{
+	return 0;
+}
+static inline void irq_restore(unsigned long flags)
+{
+}
+static inline bool irqs_off(unsigned long flags)
+{
+	return false;
+}
+static inline struct cpu *this_cpu(void)
+{
+	return host_cpu;
+}
+static inline struct thread *get_current(void)
+{
+	return host_current;
+}
+static inline u64 arch_counter(void)
+{
+	return 0;
+}
+static inline void cpu_relax(void)
+{
+}
+#define smp_mb() __sync_synchronize()
+#define smp_rmb() __sync_synchronize()
+#define smp_wmb() __sync_synchronize()

@@ -1,0 +1,607 @@
+// needs: kern/ftrace/ring_buffer.c -Ikern/ftrace/tests/host
+/*
+ * The ring buffer on the host: every page is also read by a second decoder,
+ * written here from the layout alone, and after every step the accounts are
+ * balanced: read + in buffer + overrun + dropped = written.
+ */
+#include <gtest/gtest.h>
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <pthread.h>
+#include <random>
+#include <thread>
+#include <vector>
+
+extern "C" {
+#include "errno.h"
+#include "ring_buffer.h"
+
+static long pages_out, pages_left = 1 << 30, objects_out;
+
+void *page_alloc(unsigned order)
+{
+	if (!pages_left)
+		return nullptr;
+	pages_left--;
+	pages_out++;
+	void *p = aligned_alloc(4096, 4096ul << order);
+	memset(p, 0xa5, 4096ul << order);
+	return p;
+}
+void page_free(void *p, unsigned order)
+{
+	pages_left++;
+	pages_out--;
+	free(p);
+}
+void *kmalloc(size_t n)
+{
+	objects_out++;
+	return malloc(n);
+}
+void *kzalloc(size_t n)
+{
+	objects_out++;
+	return calloc(1, n);
+}
+void kfree(void *p)
+{
+	objects_out -= p != nullptr;
+	free(p);
+}
+void mutex_lock(struct mutex *m)
+{
+	while (__atomic_exchange_n((void **)&m->owner, (void *)1, __ATOMIC_ACQUIRE))
+		sched_yield();
+}
+void mutex_unlock(struct mutex *m)
+{
+	__atomic_store_n((void **)&m->owner, nullptr, __ATOMIC_RELEASE);
+}
+__thread struct cpu *host_cpu;
+__thread struct thread *host_current;
+}
+
+namespace
+{
+
+/* What the layout says, read without the kernel's help. */
+struct Decoded {
+	uint64_t ts;
+	std::vector<uint32_t> words;
+};
+struct Page {
+	uint64_t time_stamp = 0;
+	bool missed = false;
+	int64_t missed_count = -1;
+	std::vector<Decoded> events;
+};
+
+uint32_t word_at(const unsigned char *p)
+{
+	return p[0] | p[1] << 8 | p[2] << 16 | (uint32_t)p[3] << 24;
+}
+uint64_t long_at(const unsigned char *p)
+{
+	return word_at(p) | (uint64_t)word_at(p + 4) << 32;
+}
+
+Page decode(const void *raw)
+{
+	const unsigned char *p = (const unsigned char *)raw;
+	Page page;
+	page.time_stamp = long_at(p);
+	uint64_t commit = long_at(p + 8), ts = page.time_stamp;
+	page.missed = commit >> 31 & 1;
+	size_t size = commit & 0xfffff;
+	EXPECT_LE(size, 4080u);
+	if (commit >> 30 & 1)
+		page.missed_count = long_at(p + 16 + size);
+	for (size_t at = 0; at < size;) {
+		const unsigned char *e = p + 16 + at;
+		uint32_t type = word_at(e) & 31, delta = word_at(e) >> 5;
+		if (type == 30) {
+			ts += delta + ((uint64_t)word_at(e + 4) << 27);
+			at += 8;
+			continue;
+		}
+		EXPECT_NE(type, 29u);
+		EXPECT_NE(type, 31u);
+		size_t bytes = type ? type * 4 : word_at(e + 4) - 4, skip = type ? 4 : 8;
+		Decoded d{ts += delta, {}};
+		for (size_t i = 0; i < bytes; i += 4)
+			d.words.push_back(word_at(e + skip + i));
+		page.events.push_back(d);
+		at += skip + bytes;
+		EXPECT_LE(at, size);
+	}
+	return page;
+}
+
+class Ring : public ::testing::Test
+{
+      protected:
+	ring_buffer_cpu rb{};
+	uint64_t now = 1000, tried = 0;
+
+	void SetUp() override
+	{
+		pages_left = 1 << 30;
+	}
+	void make(unsigned pages, bool overwrite = true)
+	{
+		rb.overwrite = overwrite;
+		ASSERT_EQ(rb_resize(&rb, pages), 0);
+	}
+	void TearDown() override
+	{
+		for (unsigned i = 0; rb.nr_slots && i <= rb.nr_slots; i++)
+			page_free(rb.pages[i].page, 0);
+		kfree(rb.pages);
+		kfree(rb.slots);
+		EXPECT_EQ(pages_out, 0);
+		EXPECT_EQ(objects_out, 0);
+	}
+	/* Event number `tried`: its number, then filler. */
+	bool write(size_t words = 6, uint64_t step = 10)
+	{
+		rb_reserved r;
+		now += step;
+		uint32_t *e = (uint32_t *)rb_reserve(&rb, now, words * 4, &r);
+		uint32_t number = tried++;
+		if (!e)
+			return false;
+		for (size_t i = 0; i < words; i++)
+			e[i] = number;
+		rb_commit(&rb, &r);
+		return true;
+	}
+	/* Unread events, counted in the pages themselves. */
+	uint64_t in_buffer()
+	{
+		uint64_t n = 0;
+		auto count = [&](unsigned desc) {
+			rb_page copy = *rb.pages[desc].page;
+			n += decode(&copy).events.size();
+		};
+		for (unsigned i = 0; i < rb.nr_slots; i++)
+			if (!(rb.slots[i] >> 63))
+				count(rb.slots[i] >> 43 & 0xfffff);
+		if (rb.holds_events) {
+			rb_page copy = *rb.pages[rb.held].page;
+			memmove(copy.data, copy.data + rb.offset, copy.commit - rb.offset);
+			copy.commit -= rb.offset;
+			n += decode(&copy).events.size();
+		}
+		return n;
+	}
+	void balance()
+	{
+		ASSERT_EQ(rb.read + in_buffer() + rb.overrun + rb.dropped, tried);
+		ASSERT_EQ(rb_entries(&rb), in_buffer());
+	}
+	int64_t read_one(uint64_t *lost = nullptr, uint64_t *ts = nullptr)
+	{
+		rb_event ev;
+		if (!rb_peek(&rb, &ev))
+			return -1;
+		uint32_t number = *(const uint32_t *)ev.data;
+		for (unsigned i = 0; i < ev.len; i += 4)
+			EXPECT_EQ(((const uint32_t *)ev.data)[i / 4], number);
+		if (lost)
+			*lost = ev.lost;
+		if (ts)
+			*ts = ev.ts;
+		rb_consume(&rb);
+		return number;
+	}
+};
+
+TEST_F(Ring, what_is_written_is_read_once_in_order)
+{
+	make(4);
+	for (int i = 0; i < 100; i++)
+		ASSERT_TRUE(write());
+	for (int i = 0; i < 100; i++)
+		ASSERT_EQ(read_one(), i);
+	EXPECT_EQ(read_one(), -1);
+	EXPECT_TRUE(rb_empty(&rb));
+	balance();
+}
+
+TEST_F(Ring, a_function_event_takes_28_bytes_and_145_fill_a_page)
+{
+	make(4);
+	for (int i = 0; i < 145; i++)
+		write(6);
+	EXPECT_EQ(rb.position, 0u);
+	EXPECT_EQ(rb.page->commit, 145u * 28);
+	write(6);
+	EXPECT_EQ(rb.position, 1u);
+}
+
+TEST_F(Ring, the_reader_follows_the_writer_in_its_page)
+{
+	make(2);
+	for (int i = 0; i < 1000; i++) {
+		write();
+		ASSERT_EQ(read_one(), i);
+		ASSERT_EQ(read_one(), -1);
+	}
+	EXPECT_EQ(rb.overrun, 0u);
+	balance();
+}
+
+TEST_F(Ring, overwrite_drops_the_oldest_pages_and_the_reader_learns_how_many)
+{
+	make(3);
+	for (int i = 0; i < 1000; i++)
+		write();
+	balance();
+	uint64_t lost, overrun = rb.overrun;
+	EXPECT_GT(overrun, 0u);
+	EXPECT_EQ(read_one(&lost), (int64_t)overrun);
+	EXPECT_EQ(lost, overrun);
+	EXPECT_EQ(read_one(&lost), (int64_t)overrun + 1);
+	EXPECT_EQ(lost, 0u);
+	balance();
+}
+
+TEST_F(Ring, stop_mode_keeps_the_oldest_and_counts_the_dropped)
+{
+	make(2, false);
+	int kept = 0;
+	for (int i = 0; i < 1000; i++)
+		kept += write();
+	EXPECT_EQ(kept, 2 * 145);
+	EXPECT_EQ(rb.dropped, 1000u - kept);
+	EXPECT_EQ(rb.overrun, 0u);
+	balance();
+	uint64_t lost;
+	for (int i = 0; i < kept; i++) {
+		ASSERT_EQ(read_one(&lost), i);
+		ASSERT_EQ(lost, 0u);
+	}
+	EXPECT_TRUE(write());
+	balance();
+}
+
+TEST_F(Ring, a_gap_of_2_to_27_ns_or_more_becomes_a_time_extend)
+{
+	make(4);
+	const uint64_t gaps[] = {1, (1u << 27) - 1, 1u << 27, (1u << 27) + 1, 1ull << 40, 1ull << 58};
+	write();
+	for (uint64_t gap : gaps)
+		write(6, gap);
+	uint64_t ts, expected = 1010;
+	ASSERT_EQ(read_one(nullptr, &ts), 0);
+	EXPECT_EQ(ts, expected);
+	for (uint64_t gap : gaps) {
+		ASSERT_GE(read_one(nullptr, &ts), 0);
+		EXPECT_EQ(ts, expected += gap);
+	}
+	EXPECT_EQ(rb.read_bytes, 7u * 28 + 4 * 8);
+}
+
+TEST_F(Ring, long_events_carry_their_length_in_a_word)
+{
+	make(4);
+	for (size_t words : {1, 27, 28, 29, 100, 1018})
+		EXPECT_TRUE(write(words));
+	EXPECT_FALSE(write(1019));
+	balance();
+	for (int i = 0; i < 6; i++)
+		EXPECT_EQ(read_one(), i);
+}
+
+TEST_F(Ring, raw_pages_are_whole_and_say_what_was_missed)
+{
+	make(3);
+	for (int i = 0; i < 2000; i++)
+		write();
+	rb_page out;
+	uint32_t expected = rb.overrun;
+	uint64_t n, sum = 0;
+	bool first = true;
+	while ((n = rb_read_page(&rb, &out))) {
+		Page p = decode(&out);
+		ASSERT_EQ(p.events.size(), n);
+		EXPECT_EQ(p.missed, first);
+		if (first && p.missed_count >= 0) {
+			EXPECT_EQ((uint64_t)p.missed_count, rb.overrun);
+		}
+		for (auto &e : p.events) {
+			ASSERT_EQ(e.words[0], expected);
+			ASSERT_EQ(e.ts, 1010u + 10 * expected);
+			expected++;
+		}
+		sum += n;
+		first = false;
+		balance();
+	}
+	EXPECT_EQ(expected, 2000u);
+	EXPECT_EQ(sum, rb.read);
+}
+
+TEST_F(Ring, a_page_that_has_room_carries_the_number_of_missed_events)
+{
+	make(2);
+	for (int i = 0; i < 20; i++)
+		write(300);	/* three a page, with room left */
+	rb_page out;
+	ASSERT_GT(rb_read_page(&rb, &out), 0u);
+	Page p = decode(&out);
+	EXPECT_TRUE(p.missed);
+	EXPECT_EQ((uint64_t)p.missed_count, rb.overrun);
+}
+
+TEST_F(Ring, the_rest_of_a_page_read_in_part_keeps_its_times)
+{
+	make(2);
+	for (int i = 0; i < 10; i++)
+		write();
+	for (int i = 0; i < 4; i++)
+		read_one();
+	rb_page out;
+	ASSERT_EQ(rb_read_page(&rb, &out), 6u);
+	Page p = decode(&out);
+	for (unsigned i = 0; i < 6; i++) {
+		EXPECT_EQ(p.events[i].words[0], i + 4);
+		EXPECT_EQ(p.events[i].ts, 1010u + 10 * (i + 4));
+	}
+	EXPECT_FALSE(p.missed);
+	balance();
+}
+
+TEST_F(Ring, looking_does_not_consume)
+{
+	make(3);
+	for (int i = 0; i < 300; i++)
+		write();
+	for (int i = 0; i < 20; i++)
+		read_one();
+	for (int twice = 0; twice < 2; twice++) {
+		rb_page copy;
+		rb_iter it;
+		rb_event ev;
+		uint32_t expected = 20;
+		rb_iter_start(&it, &rb, &copy);
+		for (; rb_iter_peek(&it, &ev); rb_iter_next(&it)) {
+			ASSERT_EQ(*(const uint32_t *)ev.data, expected++);
+			ASSERT_EQ(ev.lost, 0u);
+		}
+		EXPECT_EQ(expected, 300u);
+	}
+	balance();
+	EXPECT_EQ(read_one(), 20);
+}
+
+TEST_F(Ring, a_look_ends_where_the_buffer_ended_when_it_began)
+{
+	make(8);
+	for (int i = 0; i < 200; i++)
+		write();
+	rb_page copy;
+	rb_iter it;
+	rb_event ev;
+	unsigned n = 0;
+	rb_iter_start(&it, &rb, &copy);
+	for (; rb_iter_peek(&it, &ev); rb_iter_next(&it), n++)
+		write();
+	EXPECT_EQ(n, 200u);
+}
+
+TEST_F(Ring, a_look_overtaken_by_the_writer_says_what_it_missed)
+{
+	make(3);
+	for (int i = 0; i < 435; i++)
+		write();
+	rb_page copy;
+	rb_iter it;
+	rb_event ev;
+	rb_iter_start(&it, &rb, &copy);
+	ASSERT_TRUE(rb_iter_peek(&it, &ev));	/* a copy of the first page */
+	for (int i = 0; i < 290; i++)
+		write();		/* the first two are overwritten */
+	uint64_t seen = 0, lost = 0;
+	for (; rb_iter_peek(&it, &ev); rb_iter_next(&it), seen++)
+		lost += ev.lost;
+	EXPECT_EQ(lost, 145u);
+	EXPECT_EQ(seen, 290u);
+}
+
+TEST_F(Ring, reset_empties_and_forgets)
+{
+	make(3);
+	for (int i = 0; i < 1000; i++)
+		write();
+	read_one();
+	rb_reset(&rb);
+	tried = 0;
+	EXPECT_TRUE(rb_empty(&rb));
+	EXPECT_EQ(rb_bytes(&rb), 0u);
+	balance();
+	write();
+	EXPECT_EQ(read_one(), 0);
+	balance();
+}
+
+TEST_F(Ring, a_resize_keeps_the_newest_and_counts_the_rest)
+{
+	make(8);
+	for (int i = 0; i < 1000; i++)
+		write();
+	ASSERT_EQ(rb_resize(&rb, 3), 0);
+	balance();
+	int64_t first = read_one();
+	EXPECT_EQ((uint64_t)first, rb.overrun);
+	ASSERT_EQ(rb_resize(&rb, 20), 0);
+	balance();
+	for (int i = 0; i < 1000; i++)
+		write();
+	EXPECT_EQ(rb.overrun, (uint64_t)first);
+	balance();
+	for (int64_t i = first + 1; i < 2000; i++)
+		ASSERT_EQ(read_one(), i);
+	EXPECT_EQ(read_one(), -1);
+}
+
+TEST_F(Ring, a_resize_without_memory_changes_nothing)
+{
+	make(4);
+	for (int i = 0; i < 1000; i++)
+		write();
+	uint64_t overrun = rb.overrun;
+	pages_left = 3;
+	EXPECT_EQ(rb_resize(&rb, 100), -ENOMEM);
+	EXPECT_EQ(rb.nr_slots, 4u);
+	EXPECT_EQ(rb.overrun, overrun);
+	balance();
+	EXPECT_EQ(read_one(), (int64_t)overrun);
+	EXPECT_EQ(rb_resize(&rb, 1), -EINVAL);
+}
+
+TEST_F(Ring, the_accounts_balance_after_any_operations)
+{
+	std::mt19937_64 random(7);
+	make(2);
+	int64_t last = -1;
+	rb_page out;
+	for (int step = 0; step < 8000; step++) {
+		uint64_t lost = 0;
+		int64_t number;
+		switch (random() % 16) {
+		default:
+			for (int n = random() % 60; n; n--)
+				write(1 + random() % (random() % 9 ? 8 : 900),
+				      random() % 50 ? random() % 100 : random() % (1ull << 30));
+			break;
+		case 8 ... 11:
+			for (int n = random() % 100; n; n--) {
+				number = read_one(&lost);
+				if (number < 0)
+					break;
+				ASSERT_GT(number, last);
+				if (rb.overwrite && !rb.dropped) {
+					ASSERT_EQ((uint64_t)(number - last - 1), lost);
+				}
+				last = number;
+			}
+			break;
+		case 12:
+			if (rb_read_page(&rb, &out))
+				last = decode(&out).events.back().words[0];
+			break;
+		case 13:
+			rb.overwrite = random() % 4;
+			break;
+		case 14:
+			if (random() % 8 == 0) {
+				ASSERT_EQ(rb_resize(&rb, 2 + random() % 30), 0);
+			}
+			break;
+		case 15:
+			if (random() % 100 == 0) {
+				rb_reset(&rb);
+				tried = 0;
+				last = -1;
+			}
+		}
+		balance();
+		if (HasFatalFailure())
+			return;
+	}
+}
+
+/* A writer and a consuming reader at full speed; and one that only looks. */
+void stress(unsigned pages, bool overwrite, bool raw)
+{
+	static const uint32_t count = 200000;
+	ring_buffer_cpu rb{};
+	std::atomic<bool> done{false};
+	rb.overwrite = overwrite;
+	ASSERT_EQ(rb_resize(&rb, pages), 0);
+	std::thread writer([&] {
+		for (uint32_t i = 0; i < count; i++) {
+			rb_reserved r;
+			size_t words = 1 + i % 9;
+			uint32_t *e = (uint32_t *)rb_reserve(&rb, 1000 + i, words * 4, &r);
+			if (!e)
+				continue;
+			for (size_t w = 0; w < words; w++)
+				e[w] = i;
+			rb_commit(&rb, &r);
+		}
+		done = true;
+	});
+	std::thread looker([&] {
+		rb_page copy;
+		while (!done) {
+			rb_iter it;
+			rb_event ev;
+			int64_t last = -1;
+			rb_iter_start(&it, &rb, &copy);
+			for (; rb_iter_peek(&it, &ev); rb_iter_next(&it)) {
+				const uint32_t *w = (const uint32_t *)ev.data;
+				ASSERT_EQ(ev.len, 4 * (1 + w[0] % 9));
+				ASSERT_EQ(ev.ts, 1000u + w[0]);
+				ASSERT_GT((int64_t)w[0], last);
+				last = w[0];
+			}
+		}
+	});
+	uint64_t seen = 0, lost = 0;
+	int64_t last = -1;
+	auto one = [&](uint64_t ts, const uint32_t *w, size_t len, uint64_t missed) {
+		ASSERT_EQ(len, 4 * (1 + w[0] % 9));
+		ASSERT_EQ(w[len / 4 - 1], w[0]);
+		ASSERT_EQ(ts, 1000u + w[0]);
+		ASSERT_GT((int64_t)w[0], last);
+		if (overwrite && !raw) {
+			ASSERT_EQ((uint64_t)(w[0] - last - 1), missed);
+		}
+		last = w[0];
+		seen++;
+		lost += missed;
+	};
+	for (bool more = true; more;) {
+		bool finished = done;
+		rb_event ev;
+		rb_page out;
+		more = false;
+		mutex_lock(&rb.reader);
+		if (raw && rb_read_page(&rb, &out)) {
+			for (auto &e : decode(&out).events)
+				one(e.ts, e.words.data(), 4 * e.words.size(), 0);
+			more = true;
+		} else if (!raw && rb_peek(&rb, &ev)) {
+			one(ev.ts, (const uint32_t *)ev.data, ev.len, ev.lost);
+			rb_consume(&rb);
+			more = true;
+		}
+		mutex_unlock(&rb.reader);
+		more |= !finished;
+		if (::testing::Test::HasFatalFailure())
+			break;
+	}
+	writer.join();
+	looker.join();
+	EXPECT_EQ(seen, rb.read);
+	EXPECT_EQ(rb.read + rb.overrun + rb.dropped, count);
+	if (!raw) {
+		EXPECT_EQ(lost, rb.overrun);
+	}
+	for (unsigned i = 0; i <= rb.nr_slots; i++)
+		page_free(rb.pages[i].page, 0);
+	kfree(rb.pages);
+	kfree(rb.slots);
+}
+
+TEST(Stress, overwrite_two_pages) { stress(2, true, false); }
+TEST(Stress, overwrite_many_pages) { stress(50, true, false); }
+TEST(Stress, overwrite_raw) { stress(3, true, true); }
+TEST(Stress, stop_two_pages) { stress(2, false, false); }
+TEST(Stress, stop_raw) { stress(5, false, true); }
+
+} // namespace
