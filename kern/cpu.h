@@ -52,7 +52,7 @@ void secondary_main(void);
 
 /*
  * Run fn(arg) on CPU @index in interrupt context and wait for it.
- * On the calling CPU fn runs directly, interrupts masked. smp_call_many runs
+ * So it does on the calling CPU too: by an IPI to itself. smp_call_others runs
  * it on all others. Context: thread, interrupts on, no spinlock held.
  */
 void smp_call(unsigned index, void (*fn)(void *), void *arg);

@@ -52,6 +52,7 @@ struct thread {
 	struct file *out;         /* standard output; NULL: the console. Inherited */
 	struct node *cwd;         /* inherited */
 	void *ftrace; /* the tracer's own per-thread data; thread hooks */
+	void *process; /* app.c: the application that it belongs to, or NULL */
 };
 #define STACK_END_MAGIC 0x57ac6e9d57ac6e9dul
 

@@ -1,0 +1,354 @@
+/*
+ * What stands behind app.h. An application is a function called main and the
+ * threads that it makes; they share a process: the table of open files.
+ */
+#include "app.h"
+
+#include "apprun.h"
+#include "cpu.h"
+#include "errno.h"
+#include "file.h"
+#include "irq.h"
+#include "print.h"
+#include "shell.h"
+#include "string.h"
+
+#define FIRST_FD 3
+#define MAX_FDS 16
+
+struct process {
+	struct mutex lock; /* guards files */
+	struct file *files[MAX_FDS];
+	u32 threads; /* the last one to end closes the files */
+};
+
+struct start {
+	int (*fn)(void *);
+	void *arg;
+	struct process *process;
+};
+
+struct run {
+	const struct app *app;
+	int argc;
+	char **argv;
+};
+
+_Static_assert(sizeof(mutex_t) == sizeof(struct mutex), "app.h's mutex_t is struct mutex");
+_Static_assert(sizeof(cond_t) == sizeof(struct wait_queue), "app.h's cond_t is a wait queue");
+
+/* ---- processes and threads ---- */
+
+static void process_put(struct process *p)
+{
+	if (__atomic_sub_fetch(&p->threads, 1, __ATOMIC_ACQ_REL))
+		return;
+	for (int fd = FIRST_FD; fd < MAX_FDS; fd++)
+		if (p->files[fd])
+			file_close(p->files[fd]);
+	kfree(p);
+}
+
+static int start_thread(void *arg)
+{
+	struct start s = *(struct start *)arg;
+	int code;
+
+	kfree(arg);
+	current->process = s.process;
+	code = s.fn(s.arg);
+	process_put(s.process);
+	return code;
+}
+
+static struct thread *process_thread(struct process *p, int (*fn)(void *), void *arg, int cpu,
+				     const char *name)
+{
+	struct start *s = kmalloc(sizeof(*s));
+	struct thread *t;
+
+	if (!s)
+		return NULL;
+	*s = (struct start){fn, arg, p};
+	__atomic_add_fetch(&p->threads, 1, __ATOMIC_RELAXED);
+	t = kthread_run(start_thread, s, cpu, name);
+	if (!t) {
+		kfree(s);
+		process_put(p);
+	}
+	return t;
+}
+
+const struct app *app_find(const char *name)
+{
+	for (unsigned i = 0; i < app_count; i++)
+		if (!strcmp(app_table[i].name, name))
+			return &app_table[i];
+	return NULL;
+}
+
+static int run_main(void *arg)
+{
+	struct run *r = arg;
+
+	return r->app->main(r->argc, r->argv) & 0xff;
+}
+
+int app_run(const struct app *app, int argc, char **argv)
+{
+	struct run r = {app, argc, argv};
+	struct process *p = kzalloc(sizeof(*p));
+	struct thread *t;
+
+	if (!p)
+		return -ENOMEM;
+	p->threads = 1;
+	t = process_thread(p, run_main, &r, -1, app->name);
+	process_put(p);
+	return t ? thread_join(t) : -ENOMEM;
+}
+
+int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg)
+{
+	if (cpu < -1 || cpu >= (int)nr_cpus)
+		return -EINVAL;
+	*t = process_thread(current->process, fn, arg, cpu, current->comm);
+	return *t ? 0 : -ENOMEM;
+}
+
+int thread_create(thread_t *t, int (*fn)(void *), void *arg)
+{
+	return thread_create_on(t, -1, fn, arg);
+}
+
+int cpu_count(void)
+{
+	return nr_cpus;
+}
+
+int cpu_self(void)
+{
+	return READ_ONCE(current->cpu);
+}
+
+void mutex_acquire(mutex_t *m)
+{
+	mutex_lock((struct mutex *)m);
+}
+
+void mutex_release(mutex_t *m)
+{
+	mutex_unlock((struct mutex *)m);
+}
+
+/* In the queue before the mutex is free, so that no broadcast falls between. */
+void cond_wait(cond_t *c, mutex_t *m)
+{
+	prepare_to_wait((struct wait_queue *)c);
+	mutex_release(m);
+	schedule();
+	finish_wait((struct wait_queue *)c);
+	mutex_acquire(m);
+}
+
+void cond_broadcast(cond_t *c)
+{
+	wake_up((struct wait_queue *)c);
+}
+
+void interrupt_call(int cpu, void (*fn)(void *), void *arg)
+{
+	if (cpu < 0 || cpu >= (int)nr_cpus)
+		printk("interrupt_call: there is no CPU %d.\n", cpu);
+	else
+		smp_call(cpu, fn, arg);
+}
+
+uint64_t clock(void)
+{
+	return clock_ns();
+}
+
+/* ---- files ---- */
+
+static struct file *file_of(int fd)
+{
+	struct process *p = current->process;
+
+	return fd >= FIRST_FD && fd < MAX_FDS ? READ_ONCE(p->files[fd]) : NULL;
+}
+
+static int fd_install(struct process *p, struct file *f)
+{
+	int fd;
+
+	mutex_lock(&p->lock);
+	for (fd = FIRST_FD; fd < MAX_FDS && p->files[fd]; fd++)
+		;
+	if (fd < MAX_FDS)
+		p->files[fd] = f;
+	mutex_unlock(&p->lock);
+	return fd < MAX_FDS ? fd : -EMFILE;
+}
+
+int open(const char *path, int flags, ...)
+{
+	struct file *f;
+	int fd = file_open(shell_cwd(), path, flags, &f);
+
+	if (fd < 0)
+		return fd;
+	fd = fd_install(current->process, f);
+	if (fd < 0)
+		file_close(f);
+	return fd;
+}
+
+int close(int fd)
+{
+	struct process *p = current->process;
+	struct file *f;
+
+	mutex_lock(&p->lock);
+	f = file_of(fd);
+	if (f)
+		p->files[fd] = NULL;
+	mutex_unlock(&p->lock);
+	return f ? file_close(f) : -EBADF;
+}
+
+/* A line, or what fits of one; Ctrl-D ends it. */
+static long read_console(char *buf, size_t n)
+{
+	size_t i = 0;
+
+	while (i < n) {
+		int c = console_getchar();
+
+		if (c == 4)
+			break;
+		buf[i] = c == '\r' ? '\n' : c;
+		console_write(&buf[i], 1);
+		if (buf[i++] == '\n')
+			break;
+	}
+	return i;
+}
+
+long read(int fd, void *buf, size_t n)
+{
+	struct file *f = file_of(fd);
+
+	if (fd == 0)
+		return read_console(buf, n);
+	return f ? file_read(f, buf, n) : -EBADF;
+}
+
+long write(int fd, const void *buf, size_t n)
+{
+	struct file *f = file_of(fd);
+
+	if (fd == 1)
+		return out_write(buf, n);
+	if (fd == 2) {
+		console_write(buf, n);
+		return n;
+	}
+	return f ? file_write(f, buf, n) : -EBADF;
+}
+
+int printf(const char *fmt, ...)
+{
+	char line[256], *text = line;
+	va_list args, again;
+	int n;
+
+	va_start(args, fmt);
+	va_copy(again, args);
+	n = vsnprintf(line, sizeof(line), fmt, args);
+	if (n >= (int)sizeof(line)) {
+		text = kmalloc(n + 1);
+		n = text ? vsnprintf(text, n + 1, fmt, again) : -ENOMEM;
+	}
+	va_end(again);
+	va_end(args);
+	if (n > 0)
+		out_write(text, n);
+	if (text != line)
+		kfree(text);
+	return n;
+}
+
+/* ---- memory: the size stands before the object, for realloc ---- */
+
+#define HEADER 16
+
+void *malloc(size_t size)
+{
+	size_t *p = size < SIZE_MAX - HEADER ? kmalloc(size + HEADER) : NULL;
+
+	if (!p)
+		return NULL;
+	*p = size;
+	return (char *)p + HEADER;
+}
+
+void free(void *p)
+{
+	if (p)
+		kfree((char *)p - HEADER);
+}
+
+void *calloc(size_t n, size_t size)
+{
+	void *p = size && n > SIZE_MAX / size ? NULL : malloc(n * size);
+
+	return p ? memset(p, 0, n * size) : NULL;
+}
+
+void *realloc(void *p, size_t size)
+{
+	size_t old = p ? *(size_t *)((char *)p - HEADER) : 0;
+	void *q = malloc(size);
+
+	if (!q)
+		return NULL;
+	memcpy(q, p, MIN(old, size));
+	free(p);
+	return q;
+}
+
+/* ---- numbers ---- */
+
+static int digit(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c |= 'a' - 'A';
+	return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 36;
+}
+
+static int number_base(const char *s, int base)
+{
+	if (base == 0 && s[0] == '0')
+		return (s[1] | 0x20) == 'x' ? 16 : 8;
+	return base ? base : 10;
+}
+
+unsigned long long strtoull(const char *s, char **end, int base)
+{
+	unsigned long long value = 0;
+
+	while (*s == ' ' || *s == '\t')
+		s++;
+	base = number_base(s, base);
+	if (base == 16 && s[0] == '0' && (s[1] | 0x20) == 'x' && digit(s[2]) < 16)
+		s += 2;
+	for (; digit(*s) < base; s++)
+		if (__builtin_mul_overflow(value, base, &value) ||
+		    __builtin_add_overflow(value, digit(*s), &value))
+			value = ~0ull;
+	if (end)
+		*end = (char *)s;
+	return value;
+}
