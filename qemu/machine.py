@@ -68,7 +68,7 @@ class Machine:
             make_boot_disk(self, scratch)
             how = "-kernel" if self.arch == "riscv64" else "-bios"
             return [how, str(UBOOT[self.arch]),
-                    "-drive", f"if=none,id=boot,format=raw,file=fat:{scratch}",
+                    "-drive", f"if=none,id=boot,format=raw,readonly=on,file=fat:{scratch}",
                     "-device", "virtio-blk-device,drive=boot"]
         boot = ["-kernel", str(self.image_path())]
         if self.initrd:
@@ -77,7 +77,8 @@ class Machine:
 
     def command(self, serial: list[str], scratch: Path) -> list[str]:
         """QEMU's command line; `serial` says where the console goes."""
-        line = [QEMU[self.arch], *self._machine(), "-smp", str(self.smp), "-m", f"{self.memory}M",
+        memory = max(self.memory, 256) if self.uboot else self.memory  # its script lies 193 MiB up
+        line = [QEMU[self.arch], *self._machine(), "-smp", str(self.smp), "-m", f"{memory}M",
                 "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
                 "-no-reboot", *serial, *self._boot(scratch)]
         if self.icount:
