@@ -1,0 +1,220 @@
+#!/usr/bin/python3
+"""Prove, on a linked kernel, that the tracer never traces itself.
+
+    proof.py riscv64|arm64 callsite.elf [--rules indirect-calls]
+
+Disassembles the kernel, starts at what call sites call (the stubs,
+ftrace_caller, _mcount) and follows every call, tail call and branch. Fails,
+with the path that leads there, when a function that can be reached has a call
+site; when an indirect call is not in the rules; when the rules name a target
+that is not there. The rules (indirect-calls) say how they are written.
+"""
+
+import argparse
+import bisect
+import re
+import struct
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Optional
+
+CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
+ROOTS = re.compile(r"ftrace_stub_\d+|ftrace_caller|_mcount")
+KERNEL_BASE = 0xFFFFFFFF80000000
+RECORD = struct.Struct("<IHBB")  # struct dyn_ftrace
+
+LABEL = re.compile(r"^([0-9a-f]{16}) <([^>]+)>:$")
+TARGET = re.compile(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>")
+# Mnemonics that may go elsewhere, and of them those after which nothing follows.
+JUMPS = {
+    "riscv64": re.compile(r"j|jal|jalr|jr|b(eq|ne|lt|ge|le|gt)u?z?"),
+    "arm64": re.compile(r"bl?|b\.\w+|cbn?z|tbn?z|blr|br"),
+}
+ENDS = {"riscv64": {"j", "jr", "ret", "sret", "ebreak", "unimp"}, "arm64": {"b", "br", "ret", "eret", "brk", "udf"}}
+# Back to the traced function, by the link register of the site: not a call.
+RESUMES = {"riscv64": ("jr", "t0"), "arm64": ("ret", "x9")}
+
+
+class Violation(Exception):
+    """The kernel breaks the rule; the message is for the person who built it."""
+
+
+@dataclass
+class Function:
+    calls: list[str] = field(default_factory=list)
+    indirect: list[str] = field(default_factory=list)  # the instructions
+    falls_into: Optional[str] = None
+
+
+@dataclass
+class Kernel:
+    functions: dict[str, Function]
+    labels: set[str]  # symbols in text that are no functions
+    sites: set[str]  # functions with a call site
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def symbols(cross: str, elf: str) -> list[tuple[int, str, str]]:
+    """(address, type, name) of every symbol."""
+    rows = []
+    for line in run(cross + "readelf", "-sW", elf).splitlines():
+        part = line.split()
+        if len(part) == 8 and part[0].rstrip(":").isdigit():
+            rows.append((int(part[1], 16), part[3], part[7]))
+    return rows
+
+
+def disassemble(arch: str, elf: str) -> dict[str, Function]:
+    functions: dict[str, Function] = {}
+    now: Optional[Function] = None
+    ended = True
+    jumps, ends, resumes = JUMPS[arch], ENDS[arch], RESUMES[arch]
+    text = run(CROSS[arch] + "objdump", "-d", "-w", "-j", ".text", "--no-show-raw-insn", elf)
+    for line in text.splitlines():
+        if line[:1] != " " and (label := LABEL.match(line)):
+            if now and not ended:
+                now.falls_into = label[2]
+            now = functions.setdefault(label[2], Function())
+            continue
+        part = line.split(None, 3)
+        if now is None or len(part) < 2 or part[0][-1] != ":":
+            continue
+        mnemonic = part[1]
+        ended = mnemonic in ends
+        if not jumps.fullmatch(mnemonic) or (mnemonic, " ".join(part[2:])) == resumes:
+            continue
+        target = TARGET.search(line)
+        if target:
+            now.calls.append(target[1])
+        else:
+            now.indirect.append(" ".join(part[1:]))
+    return functions
+
+
+def section(cross: str, elf: str, name: str) -> Optional[tuple[int, int, int]]:
+    """(address, offset in the file, size)."""
+    for line in run(cross + "readelf", "-SW", elf).splitlines():
+        part = re.sub(r"^\s*\[\s*\d+\]\s*", "", line).split()
+        if part and part[0] == name:
+            return int(part[2], 16), int(part[3], 16), int(part[4], 16)
+    return None
+
+
+def recorded(elf: str, cross: str, table: list[tuple[int, str, str]]) -> list[int]:
+    """The addresses in the kernel's table of call sites."""
+    address = {name: value for value, _, name in table}
+    data = section(cross, elf, ".data")
+    rodata = section(cross, elf, ".rodata")
+    if "ftrace_records" not in address or not data or not rodata:
+        return []
+    image = Path(elf).read_bytes()
+    at = address["ftrace_record_count"] - rodata[0] + rodata[1]
+    count = struct.unpack_from("<I", image, at)[0]
+    at = address["ftrace_records"] - data[0] + data[1]
+    return [KERNEL_BASE + RECORD.unpack_from(image, at + 8 * i)[0] for i in range(count)]
+
+
+def load(arch: str, elf: str) -> Kernel:
+    cross = CROSS[arch]
+    table = symbols(cross, elf)
+    functions = disassemble(arch, elf)
+    entries = sorted((value, name) for value, kind, name in table if kind == "FUNC")
+    starts = [value for value, _ in entries]
+    sites = {entries[bisect.bisect_right(starts, ip) - 1][1] for ip in recorded(elf, cross, table)}
+    sites |= {name for name, f in functions.items() if "_mcount" in f.calls}
+    typed = {name for _, name in entries}
+    return Kernel(functions, set(functions) - typed, sites)
+
+
+@dataclass
+class Rules:
+    targets: dict[str, list[str]] = field(default_factory=dict)
+    ends: set[str] = field(default_factory=set)
+
+
+def read_rules(path: Path, kernel: Kernel) -> Rules:
+    rules = Rules()
+    applies = True
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        line = line.split("#")[0].strip()
+        if not line:
+            continue
+        if line.startswith("with "):
+            applies = line.split()[1] in kernel.functions
+            continue
+        caller, colon, targets = line.partition(":")
+        if not colon:
+            raise Violation(f"{path}:{number}: not 'caller: targets' and not 'with function'")
+        if not applies:
+            continue
+        if caller == "ends":
+            rules.ends |= set(targets.split())
+            continue
+        for target in targets.split():
+            if target not in kernel.functions:
+                raise Violation(f"{path}:{number}: {caller} may call {target}, but the kernel has no {target}")
+        rules.targets.setdefault(caller, []).extend(targets.split())
+    return rules
+
+
+def base(name: str) -> str:
+    """A function's own name: GCC calls its parts and copies name.part.0, name.cold, ..."""
+    return name.split(".")[0]
+
+
+def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[str]:
+    function = kernel.functions[name]
+    found = [call for call in function.calls if call != name]
+    if function.falls_into in kernel.labels:
+        found.append(function.falls_into)
+    permitted = rules.targets.get(base(name))
+    if function.indirect and permitted is None:
+        raise Violation(f"an indirect call that indirect-calls does not list: {name}: {function.indirect[0]}\n  {path}")
+    return found + (permitted or [])
+
+
+def prove(kernel: Kernel, rules: Rules) -> int:
+    """How many functions the tracer can reach; all of them without a call site."""
+    roots = sorted(name for name in kernel.functions if ROOTS.fullmatch(name))
+    if not roots:
+        raise Violation("nothing that a call site could call: no ftrace_caller and no _mcount")
+    paths = {root: root for root in roots}
+    queue = roots
+    while queue:
+        name = queue.pop(0)
+        if name in kernel.sites:
+            raise Violation(f"the tracer can reach {name}, which has a call site:\n  {paths[name]}\n"
+                            f"  Mark {name} notrace, or do not call it.")
+        for target in next_functions(name, kernel, rules, paths[name]):
+            if target in paths or target not in kernel.functions or base(target) in rules.ends:
+                continue
+            paths[target] = f"{paths[name]} -> {target}"
+            queue.append(target)
+    return len(paths)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("arch", choices=CROSS)
+    parser.add_argument("elf")
+    parser.add_argument("--rules", type=Path, default=Path(__file__).parent / "indirect-calls")
+    parser.add_argument("--verbose", action="store_true")
+    args = parser.parse_args()
+    try:
+        kernel = load(args.arch, args.elf)
+        reached = prove(kernel, read_rules(args.rules, kernel))
+    except Violation as violation:
+        print(f"proof: {args.elf}: {violation}", file=sys.stderr)
+        return 1
+    if args.verbose:
+        print(f"proof: {reached} functions are in the tracer's reach, none has a call site")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

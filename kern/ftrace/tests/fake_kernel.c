@@ -1,0 +1,192 @@
+/* The small kernel of the host tests; see fake_kernel.h. */
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+#undef PROT_READ /* the kernel's own have the same values */
+#undef PROT_WRITE
+#undef PROT_EXEC
+
+#include "cpu.h"
+#include "fake_kernel.h"
+#include "ksyms.h"
+
+__asm__(".globl _text, _etext, ftrace_stubs, ftrace_call\n"
+	".set _text, 0x10000000\n.set _etext, 0x10400000\n"
+	".set ftrace_stubs, 0x10080000\n.set ftrace_call, 0x10080200");
+
+#define MAX_RECORDS 4096
+
+int fake_opens, fake_syncs, fake_graces;
+unsigned long fake_last_line;
+char fake_console[4096];
+static size_t console_length;
+static struct thread thread_now;
+static struct cpu cpu_now = {.context_bit = 1};
+struct dyn_ftrace ftrace_records[MAX_RECORDS];
+static const char *names[MAX_RECORDS];
+static u32 record_count;
+extern const u32 ftrace_record_count __attribute__((alias("record_count")));
+
+static void map_text(void)
+{
+	static bool mapped;
+	int fd = memfd_create("text", 0);
+
+	if (mapped)
+		return;
+	mapped = true;
+	if (ftruncate(fd, FAKE_TEXT_SIZE) ||
+	    mmap((void *)KERNEL_BASE, FAKE_TEXT_SIZE, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) !=
+		    (void *)KERNEL_BASE ||
+	    mmap((void *)FAKE_ALIAS, FAKE_TEXT_SIZE, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) !=
+		    (void *)FAKE_ALIAS)
+		abort();
+}
+
+static void alias_access(int prot)
+{
+	if (mprotect((void *)FAKE_ALIAS, FAKE_TEXT_SIZE, prot))
+		abort();
+}
+
+void fake_reset(void)
+{
+	map_text();
+	alias_access(PROT_READ | PROT_WRITE);
+	__builtin_memset((void *)FAKE_ALIAS, 0, FAKE_TEXT_SIZE);
+	alias_access(PROT_NONE);
+	fake_opens = fake_syncs = fake_graces = 0;
+	record_count = 0;
+	console_length = 0;
+	fake_console[0] = 0;
+	ftrace_disabled = false;
+}
+
+u32 fake_word(unsigned long ip)
+{
+	return *(const volatile u32 *)ip;
+}
+
+void fake_scribble(unsigned long ip, u32 insn)
+{
+	alias_access(PROT_READ | PROT_WRITE);
+	*(u32 *)(ip - KERNEL_BASE + FAKE_ALIAS) = insn;
+	alias_access(PROT_NONE);
+}
+
+struct dyn_ftrace *fake_record(u32 offset, const char *name)
+{
+	names[record_count] = name;
+	ftrace_records[record_count] = (struct dyn_ftrace){.offset = offset};
+	return &ftrace_records[record_count++];
+}
+
+const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size)
+{
+	for (u32 i = 0; i < record_count; i++)
+		if (ftrace_ip(&ftrace_records[i]) == addr)
+			return names[i];
+	return NULL;
+}
+
+struct thread *host_current(void)
+{
+	return &thread_now;
+}
+struct cpu *host_cpu(void)
+{
+	return &cpu_now;
+}
+void preempt_enable(void)
+{
+	thread_now.ctx -= CTX_PREEMPT;
+}
+void text_alias_open(void)
+{
+	fake_opens++;
+	alias_access(PROT_READ | PROT_WRITE);
+}
+void *text_alias(unsigned long text_va)
+{
+	return (void *)(text_va - KERNEL_BASE + FAKE_ALIAS);
+}
+void text_alias_close(void)
+{
+	alias_access(PROT_NONE);
+}
+void arch_sync_line(unsigned long text_va, unsigned long alias_va)
+{
+	fake_last_line = text_va;
+}
+void arch_sync_all(void)
+{
+	fake_syncs++;
+}
+void synchronize_sched(void)
+{
+	fake_graces++;
+}
+void mutex_lock(struct mutex *m)
+{
+}
+void mutex_unlock(struct mutex *m)
+{
+}
+int printk(const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(fake_console + console_length, sizeof(fake_console) - console_length, fmt, args);
+	va_end(args);
+	console_length += n;
+	return n;
+}
+void *kmalloc(size_t size)
+{
+	return malloc(size);
+}
+void *kzalloc(size_t size)
+{
+	return calloc(1, size);
+}
+void kfree(void *p)
+{
+	free(p);
+}
+void *page_alloc(unsigned order)
+{
+	return malloc((size_t)PAGE_SIZE << order);
+}
+void page_free(void *p, unsigned order)
+{
+	free(p);
+}
+
+/* Files are tested in the kernel; the tracer's files need these to link. */
+struct file;
+struct seq;
+int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg)
+{
+	return 0;
+}
+ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos)
+{
+	return 0;
+}
+int seq_release(struct file *f)
+{
+	return 0;
+}
+int seq_printf(struct seq *s, const char *fmt, ...)
+{
+	return 0;
+}
+void ftrace_stub(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		 struct ftrace_regs *regs)
+{
+}

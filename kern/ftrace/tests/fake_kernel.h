@@ -1,0 +1,37 @@
+/*
+ * A small kernel for the host tests: text at a fixed address that can be
+ * written only through an alias, records for it, names, and what the tracer
+ * asks of the rest of the kernel, counted.
+ */
+#ifndef TESTS_FAKE_KERNEL_H
+#define TESTS_FAKE_KERNEL_H
+
+#ifdef __cplusplus
+#include <gtest/gtest.h>
+#include <string>
+#include <vector>
+extern "C" {
+#define private private_ /* a field's name in C */
+#endif
+#include "tracer.h"
+#undef private
+
+#define FAKE_TEXT_SIZE MiB(4)
+#define FAKE_STUBS (KERNEL_BASE + 0x80000)
+#define FAKE_CALL (KERNEL_BASE + 0x80200) /* ftrace_call */
+#define FAKE_ALIAS 0x30000000ul
+
+extern int fake_opens, fake_syncs, fake_graces;
+extern unsigned long fake_last_line; /* the text address of the last arch_sync_line() */
+extern char fake_console[4096];
+
+void fake_reset(void); /* text all zero, counters zero, no records */
+u32 fake_word(unsigned long ip);
+void fake_scribble(unsigned long ip, u32 insn); /* somebody else writes text */
+/* A record at KERNEL_BASE + offset, and what its function is called. In order. */
+struct dyn_ftrace *fake_record(u32 offset, const char *name);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

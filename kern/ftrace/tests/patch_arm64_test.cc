@@ -1,0 +1,7 @@
+// needs: kern/ftrace/tests/fake_kernel.c kern/ftrace/ftrace.c kern/ftrace/arm64/patch.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/arm64 -DKERNEL_BASE=0x10000000ul
+#define CROSS "aarch64-linux-gnu-"
+#define AS_FLAGS ""
+#define ASSEMBLE_CALL "bl"
+#define ASSEMBLE_OTHERS "nop\nb .\nmov x9, x30\nblr x9\nret\ncbz x0, .\nadrp x0, .\nbrk #0\n"
+#define COMPILER_LEAVES INSN_NOP, INSN_NOP
+#include "patch_test.h"

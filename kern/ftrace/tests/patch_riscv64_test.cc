@@ -1,0 +1,7 @@
+// needs: kern/ftrace/tests/fake_kernel.c kern/ftrace/ftrace.c kern/ftrace/riscv64/patch.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul
+#define CROSS "riscv64-linux-gnu-"
+#define AS_FLAGS "-march=rv64ima_zicsr_zifencei -mno-relax"
+#define ASSEMBLE_CALL "jal t0,"
+#define ASSEMBLE_OTHERS "nop\nj .\njal ra, .\njr t0\njalr t0, 0(t1)\nauipc t0, 1\nret\nbeqz t0, .\n"
+#define COMPILER_LEAVES INSN_NOP
+#include "patch_test.h"

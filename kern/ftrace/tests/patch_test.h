@@ -1,0 +1,240 @@
+/*
+ * What both architectures' patchers promise; the including test says which
+ * assembler to hold them against and what the edges are (CALL_* below).
+ */
+#include "fake_kernel.h"
+#include "asm-ftrace/hook.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+/* Assemble @source with the cross assembler; the words of its .text. */
+static std::vector<u32> assemble(const std::string &source)
+{
+	char dir[] = "/tmp/patch_testXXXXXX";
+	if (!mkdtemp(dir))
+		return {};
+	std::string d = dir;
+	std::ofstream(d + "/a.s") << source;
+	std::string command = "cd " + d + " && " CROSS "as " AS_FLAGS " -o a.o a.s && " CROSS
+			      "objcopy -O binary -j .text a.o a.bin";
+	EXPECT_EQ(0, system(command.c_str()));
+	std::ifstream f(d + "/a.bin", std::ios::binary);
+	std::vector<u32> words;
+	for (u32 w; f.read((char *)&w, 4);)
+		words.push_back(w);
+	EXPECT_EQ(0, system(("rm -r " + d).c_str()));
+	return words;
+}
+
+static std::vector<long> offsets_to_try()
+{
+	std::vector<long> v = {0, 4, -4, 8, -8};
+	for (int bit = 2; (1l << bit) <= (long)INSN_REACH; bit++)
+		for (long d : {-4l, 0l, 4l}) {
+			v.push_back((1l << bit) + d);
+			v.push_back(-(1l << bit) + d);
+		}
+	srand(1);
+	for (int i = 0; i < 2000; i++)
+		v.push_back(((long)rand() * 4 % (2 * (long)INSN_REACH)) - (long)INSN_REACH);
+	return v;
+}
+
+TEST(patch, call_is_what_the_assembler_writes)
+{
+	std::string source;
+	std::vector<u32> ours;
+	for (long off : offsets_to_try()) {
+		u32 insn;
+		if (insn_call(0x40000000, 0x40000000 + off, HOOK_LINK, &insn))
+			continue;
+		ours.push_back(insn);
+		source += ASSEMBLE_CALL + std::string(" . ") + (off < 0 ? "- " : "+ ") +
+			  std::to_string(labs(off)) + "\n";
+	}
+	std::vector<u32> theirs = assemble(source);
+	ASSERT_EQ(ours.size(), theirs.size());
+	for (size_t i = 0; i < ours.size(); i++)
+		ASSERT_EQ(ours[i], theirs[i]) << "instruction " << i;
+}
+
+TEST(patch, nop_is_what_the_assembler_writes)
+{
+	EXPECT_EQ(std::vector<u32>{INSN_NOP}, assemble("nop\n"));
+}
+
+TEST(patch, call_and_target_are_inverse)
+{
+	for (long off : offsets_to_try()) {
+		u32 insn;
+		unsigned long target;
+		if (insn_call(0x40000000, 0x40000000 + off, HOOK_LINK, &insn))
+			continue;
+		ASSERT_TRUE(insn_call_target(0x40000000, insn, HOOK_LINK, &target));
+		ASSERT_EQ(0x40000000 + off, (long)target);
+	}
+}
+
+TEST(patch, last_word_in_reach_is_accepted_and_the_next_refused)
+{
+	unsigned long ip = 0x40000000;
+	u32 insn;
+	EXPECT_EQ(0, insn_call(ip, ip + INSN_REACH - 4, HOOK_LINK, &insn));
+	EXPECT_EQ(-ERANGE, insn_call(ip, ip + INSN_REACH, HOOK_LINK, &insn));
+	EXPECT_EQ(0, insn_call(ip, ip - INSN_REACH, HOOK_LINK, &insn));
+	EXPECT_EQ(-ERANGE, insn_call(ip, ip - INSN_REACH - 4, HOOK_LINK, &insn));
+	EXPECT_EQ(-ERANGE, insn_call(ip, 0, HOOK_LINK, &insn));
+	EXPECT_EQ(-ERANGE, insn_call(ip, ~0ul << 31, HOOK_LINK, &insn));
+}
+
+TEST(patch, misaligned_is_refused)
+{
+	u32 insn;
+	EXPECT_EQ(-EINVAL, insn_call(0x40000000, 0x40000002, HOOK_LINK, &insn));
+	EXPECT_EQ(-EINVAL, insn_call(0x40000002, 0x40000006, HOOK_LINK, &insn));
+	EXPECT_EQ(-EINVAL, insn_call(0x40000002, 0x40000004, HOOK_LINK, &insn));
+}
+
+TEST(patch, other_instructions_are_no_call)
+{
+	unsigned long target;
+	for (u32 insn : assemble(ASSEMBLE_OTHERS))
+		EXPECT_FALSE(insn_call_target(0x40000000, insn, HOOK_LINK, &target)) << std::hex << insn;
+	EXPECT_FALSE(insn_call_target(0x40000000, 0, HOOK_LINK, &target));
+	EXPECT_FALSE(insn_call_target(0x40000000, ~0u, HOOK_LINK, &target));
+}
+
+struct site : testing::Test {
+	struct dyn_ftrace *rec;
+	unsigned long ip, stub = ftrace_call_addr(2);
+	u32 call;
+
+	void SetUp() override
+	{
+		fake_reset();
+		rec = fake_record(0x1000 + HOOK_ENTRY_OFFSET, "f");
+		ip = ftrace_ip(rec);
+		fake_scribble(ip, INSN_NOP);
+		ASSERT_EQ(0, insn_call(ip, stub, HOOK_LINK, &call));
+	}
+};
+
+TEST_F(site, make_call_then_make_nop_restores_text)
+{
+	ftrace_batch_begin();
+	EXPECT_EQ(0, ftrace_make_call(rec, stub));
+	EXPECT_EQ(call, fake_word(ip));
+	EXPECT_EQ(0, ftrace_make_nop(rec, stub));
+	EXPECT_EQ(INSN_NOP, fake_word(ip));
+	ftrace_batch_end();
+}
+
+TEST_F(site, a_batch_is_one_alias_and_one_synchronisation)
+{
+	ftrace_batch_begin();
+	for (int i = 0; i < 100; i++) {
+		EXPECT_EQ(0, ftrace_make_call(rec, stub));
+		EXPECT_EQ(0, ftrace_make_nop(rec, stub));
+	}
+	ftrace_batch_end();
+	EXPECT_EQ(1, fake_opens);
+	EXPECT_EQ(1, fake_syncs);
+}
+
+TEST_F(site, make_call_refuses_a_foreign_word)
+{
+	fake_scribble(ip, 0x12345678);
+	ftrace_batch_begin();
+	EXPECT_EQ(-EINVAL, ftrace_make_call(rec, stub));
+	ftrace_batch_end();
+	EXPECT_EQ(0x12345678u, fake_word(ip));
+}
+
+TEST_F(site, make_nop_refuses_a_call_to_somebody_else)
+{
+	u32 other;
+	ASSERT_EQ(0, insn_call(ip, stub + FTRACE_STUB_SIZE, HOOK_LINK, &other));
+	fake_scribble(ip, other);
+	ftrace_batch_begin();
+	EXPECT_EQ(-EINVAL, ftrace_make_nop(rec, stub));
+	ftrace_batch_end();
+	EXPECT_EQ(other, fake_word(ip));
+}
+
+TEST_F(site, make_nop_refuses_a_nop)
+{
+	ftrace_batch_begin();
+	EXPECT_EQ(-EINVAL, ftrace_make_nop(rec, stub));
+	ftrace_batch_end();
+}
+
+TEST_F(site, modify_call_changes_only_the_call_it_knows)
+{
+	unsigned long other = stub + FTRACE_STUB_SIZE;
+	unsigned long target;
+	ftrace_batch_begin();
+	EXPECT_EQ(-EINVAL, ftrace_modify_call(rec, stub, other));
+	EXPECT_EQ(0, ftrace_make_call(rec, stub));
+	EXPECT_EQ(-EINVAL, ftrace_modify_call(rec, other, stub));
+	EXPECT_EQ(0, ftrace_modify_call(rec, stub, other));
+	ftrace_batch_end();
+	ASSERT_TRUE(insn_call_target(ip, fake_word(ip), HOOK_LINK, &target));
+	EXPECT_EQ(other, target);
+}
+
+TEST_F(site, nothing_is_written_outside_of_a_batch)
+{
+	EXPECT_EQ(-EFAULT, ftrace_make_call(rec, stub));
+	EXPECT_EQ(INSN_NOP, fake_word(ip));
+}
+
+TEST_F(site, a_record_outside_of_text_is_refused)
+{
+	struct dyn_ftrace *outside = fake_record(FAKE_TEXT_SIZE, "data");
+	ftrace_batch_begin();
+	EXPECT_EQ(-EFAULT, ftrace_make_call(outside, stub));
+	EXPECT_EQ(-EFAULT, ftrace_make_nop(outside, stub));
+	ftrace_batch_end();
+}
+
+TEST_F(site, a_stub_out_of_reach_is_refused)
+{
+	ftrace_batch_begin();
+	EXPECT_EQ(-ERANGE, ftrace_make_call(rec, ip + INSN_REACH));
+	ftrace_batch_end();
+	EXPECT_EQ(INSN_NOP, fake_word(ip));
+}
+
+TEST_F(site, init_nop_takes_what_the_compiler_left_and_nothing_else)
+{
+	std::vector<u32> left = {COMPILER_LEAVES};
+	for (size_t i = 0; i < left.size(); i++)
+		fake_scribble(ip - 4 * (left.size() - 1 - i), left[i]);
+	ftrace_batch_begin();
+	EXPECT_EQ(0, ftrace_init_nop(rec));
+	EXPECT_EQ(INSN_NOP, fake_word(ip));
+#if defined(HOOK_BEFORE)
+	EXPECT_EQ(HOOK_REWRITES ? HOOK_BEFORE : 0u, fake_word(ip - 4));
+#endif
+	ftrace_batch_end();
+	fake_scribble(ip, 0x12345678);
+	ftrace_batch_begin();
+	EXPECT_EQ(-EINVAL, ftrace_init_nop(rec));
+	ftrace_batch_end();
+	EXPECT_EQ(0x12345678u, fake_word(ip));
+}
+
+TEST_F(site, update_ftrace_func_names_another_tracer_by_a_plain_call)
+{
+	unsigned long target;
+	u32 plain;
+	ASSERT_EQ(0, insn_call(FAKE_CALL, FAKE_CALL + 64, CALL_LINK, &plain));
+	fake_scribble(FAKE_CALL, plain);
+	ftrace_batch_begin();
+	EXPECT_EQ(0, ftrace_update_ftrace_func((ftrace_func_t)(FAKE_CALL + 4096)));
+	ftrace_batch_end();
+	ASSERT_TRUE(insn_call_target(FAKE_CALL, fake_word(FAKE_CALL), CALL_LINK, &target));
+	EXPECT_EQ(FAKE_CALL + 4096, target);
+}
