@@ -227,7 +227,7 @@ host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iqu
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).bin := build/host/$(basename $(notdir $(1)))
-$(1).inc := $$(filter -I% -iquote% -D%,$$($(1).words))
+$(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words))
 $(1).obj := $$(patsubst %.c,$$($(1).bin).d/%.o,$$(filter %.c,$$($(1).words)))
 $$($(1).obj): $$($(1).bin).d/%.o: %.c $(wildcard kern/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<

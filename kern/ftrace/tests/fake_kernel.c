@@ -55,6 +55,8 @@ static void alias_access(int prot)
 void fake_reset(void)
 {
 	map_text();
+	host_current = &thread_now;
+	host_cpu = &cpu_now;
 	alias_access(PROT_READ | PROT_WRITE);
 	__builtin_memset((void *)FAKE_ALIAS, 0, FAKE_TEXT_SIZE);
 	alias_access(PROT_NONE);
@@ -92,14 +94,8 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
 	return NULL;
 }
 
-struct thread *host_current(void)
-{
-	return &thread_now;
-}
-struct cpu *host_cpu(void)
-{
-	return &cpu_now;
-}
+__thread struct thread *host_current;
+__thread struct cpu *host_cpu;
 void preempt_enable(void)
 {
 	thread_now.ctx -= CTX_PREEMPT;
