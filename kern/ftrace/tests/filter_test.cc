@@ -1,0 +1,238 @@
+// needs: kern/ftrace/filter.c kern/ftrace/functions.c kern/ftrace/ops.c kern/ftrace/hash.c kern/ftrace/glob.c kern/ftrace/dynamic.c kern/ftrace/records.c kern/ftrace/riscv64/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -fno-pie -no-pie
+/* Ops and filters, down to the words in text. */
+#include "fake_kernel.h"
+#include "asm-ftrace/hook.h"
+#include <cstring>
+
+static void nothing(unsigned long, unsigned long, struct ftrace_ops *, struct ftrace_regs *) {}
+
+struct filter : testing::Test {
+	struct ftrace_ops a = op(), b = op();
+
+	static struct ftrace_ops op(u32 flags = FTRACE_OPS_FL_RECURSION)
+	{
+		struct ftrace_ops o = {};
+		o.func = nothing;
+		o.flags = flags;
+		o.slot = -1;
+		return o;
+	}
+	void SetUp() override
+	{
+		fake_reset();
+		for (const char *name : {"schedule", "mutex_lock", "mutex_unlock", "twin", "twin", "last"})
+			add(name);
+	}
+	void TearDown() override
+	{
+		for (struct ftrace_ops *o : {&a, &b, &global_ops}) {
+			unregister_ftrace_function(o);
+			ftrace_set_filter(o, "", 0, true, false);
+			ftrace_set_filter(o, "", 0, true, true);
+		}
+		EXPECT_EQ("nnnnnn", text());
+	}
+	void add(const char *name)
+	{
+		static u32 at;
+		at = ftrace_record_count ? at + 64 : 64;
+		fake_scribble(KERNEL_BASE + at, INSN_NOP);
+		fake_record(at, name);
+	}
+	/* Each site: n (nop), l (the list), 0.. (the stub of that slot), ? (something else). */
+	static std::string text()
+	{
+		std::string s;
+		for (u32 i = 0; i < ftrace_record_count; i++) {
+			unsigned long ip = ftrace_ip(&ftrace_records[i]), target, n;
+			u32 word = fake_word(ip);
+			if (word == INSN_NOP)
+				s += 'n';
+			else if (!insn_call_target(ip, word, HOOK_LINK, &target))
+				s += '?';
+			else if ((n = (target - FAKE_STUBS) / FTRACE_STUB_SIZE) == 0)
+				s += 'l';
+			else
+				s += (char)('0' + n - 1);
+		}
+		return s;
+	}
+	static int set(struct ftrace_ops &o, const char *glob, bool reset = true, bool notrace_list = false)
+	{
+		return ftrace_set_filter(&o, glob, strlen(glob), reset, notrace_list);
+	}
+};
+
+TEST_F(filter, without_a_filter_everything_is_traced)
+{
+	EXPECT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ("000000", text());
+	EXPECT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ("nnnnnn", text());
+}
+
+TEST_F(filter, names_globs_numbers_and_twins)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, set(a, "mutex_lock"));
+	EXPECT_EQ("n0nnnn", text());
+	EXPECT_EQ(0, set(a, "mutex*", false));
+	EXPECT_EQ("n00nnn", text());
+	EXPECT_EQ(0, set(a, "!mutex_lock", false));
+	EXPECT_EQ("nn0nnn", text());
+	EXPECT_EQ(0, set(a, "twin"));
+	EXPECT_EQ("nnn00n", text());
+	EXPECT_EQ(0, set(a, "6"));
+	EXPECT_EQ("nnnnn0", text());
+	EXPECT_EQ(0, set(a, "!6", false));
+	EXPECT_EQ("000000", text()) << "an empty filter is no filter";
+}
+
+TEST_F(filter, what_names_nothing_is_refused_and_changes_nothing)
+{
+	ASSERT_EQ(0, set(a, "last"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	for (const char *word : {"no_such", "0", "7", "99999999999999999999", "12x", "!", "!no_such", "last:traceoff"})
+		EXPECT_EQ(-EINVAL, set(a, word)) << word;
+	EXPECT_EQ("nnnnn0", text());
+}
+
+TEST_F(filter, notrace_wins)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, set(a, "mutex_*"));
+	EXPECT_EQ(0, set(a, "*_lock", true, true));
+	EXPECT_EQ("nn0nnn", text());
+	EXPECT_EQ(2u, ftrace_filter_count(&a, false));
+	EXPECT_EQ(1u, ftrace_filter_count(&a, true));
+}
+
+TEST_F(filter, ops_on_different_functions_keep_their_own_stubs)
+{
+	ASSERT_EQ(0, set(a, "schedule"));
+	ASSERT_EQ(0, set(b, "last"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ("0nnnn1", text());
+}
+
+TEST_F(filter, a_function_of_two_ops_calls_the_list_and_then_the_one_that_stays)
+{
+	ASSERT_EQ(0, set(b, "twin"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ("000ll0", text());
+	EXPECT_EQ(2, ftrace_records[3].count);
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ("nnn11n", text());
+	EXPECT_EQ(1, ftrace_records[3].count);
+}
+
+TEST_F(filter, each_change_is_one_batch)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(1, fake_syncs);
+	ASSERT_EQ(0, set(a, "mutex_*"));
+	EXPECT_EQ(2, fake_syncs);
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ(3, fake_syncs);
+	EXPECT_GE(fake_graces, 2);
+}
+
+TEST_F(filter, only_one_op_that_changes_pc_has_a_function)
+{
+	a = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	b = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	ASSERT_EQ(0, set(a, "mutex_*"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(-EBUSY, register_ftrace_function(&b));
+	EXPECT_EQ("n00nnn", text());
+	ASSERT_EQ(0, set(b, "last"));
+	EXPECT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ(-EBUSY, set(b, "mutex_lock", false));
+	EXPECT_EQ("n00nn1", text());
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ(0, set(b, "mutex_lock", false));
+	EXPECT_EQ("n1nnn1", text());
+}
+
+TEST_F(filter, registering_twice_is_busy)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(-EBUSY, register_ftrace_function(&a));
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ(-ENOENT, unregister_ftrace_function(&a));
+}
+
+TEST_F(filter, one_op_more_than_there_are_stubs_is_refused)
+{
+	std::vector<struct ftrace_ops> many(FTRACE_OPS_MAX, op());
+	for (auto &o : many)
+		ASSERT_EQ(0, register_ftrace_function(&o));
+	EXPECT_EQ(-ENOSPC, register_ftrace_function(&a));
+	for (auto &o : many)
+		ASSERT_EQ(0, unregister_ftrace_function(&o));
+}
+
+TEST_F(filter, a_corrupted_site_is_refused_named_and_ends_new_tracing)
+{
+	unsigned long ip = ftrace_ip(&ftrace_records[1]);
+	fake_scribble(ip, 0x12345678);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&a));
+	EXPECT_EQ("n?nnnn", text());
+	EXPECT_EQ(0x12345678u, fake_word(ip));
+	EXPECT_NE(nullptr, strstr(fake_console, "expected 00000013")) << fake_console;
+	EXPECT_NE(nullptr, strstr(fake_console, "found    12345678"));
+	EXPECT_TRUE(ftrace_disabled);
+	fake_scribble(ip, INSN_NOP);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&a));
+	EXPECT_EQ("nnnnnn", text());
+}
+
+TEST_F(filter, a_site_corrupted_while_traced_leaves_the_others_restored)
+{
+	unsigned long ip = ftrace_ip(&ftrace_records[1]);
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	fake_scribble(ip, 0x12345678);
+	EXPECT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ("n?nnnn", text());
+	fake_scribble(ip, INSN_NOP);
+}
+
+TEST_F(filter, random_ops_and_filters_never_disagree_with_text)
+{
+	const char *globs[] = {"*", "mutex_*", "schedule", "!twin", "last", "!*", "twin", "3"};
+	srand(11);
+	std::vector<struct ftrace_ops> ops(4, op());
+	std::vector<bool> on(4);
+	for (int step = 0; step < 3000; step++) {
+		int i = rand() % 4;
+		if (rand() % 3) {
+			ASSERT_EQ(0, set(ops[i], globs[rand() % 8], rand() % 2, rand() % 4 == 0));
+		} else if (on[i]) {
+			ASSERT_EQ(0, unregister_ftrace_function(&ops[i]));
+			on[i] = false;
+		} else {
+			ASSERT_EQ(0, register_ftrace_function(&ops[i]));
+			on[i] = true;
+		}
+		std::string want;
+		for (u32 r = 0; r < ftrace_record_count; r++) {
+			std::vector<int> who;
+			for (int j = 0; j < 4; j++) {
+				const struct dyn_ftrace *rec = &ftrace_records[r];
+				bool in = !ftrace_filter_count(&ops[j], false) || ftrace_filter_has(&ops[j], rec, false);
+				if (on[j] && in && !ftrace_filter_has(&ops[j], rec, true))
+					who.push_back(ops[j].slot);
+			}
+			want += who.empty() ? 'n' : who.size() > 1 ? 'l' : (char)('0' + who[0]);
+		}
+		ASSERT_EQ(want, text()) << "step " << step;
+	}
+	for (int i = 0; i < 4; i++) {
+		if (on[i])
+			ASSERT_EQ(0, unregister_ftrace_function(&ops[i]));
+		set(ops[i], "", true);
+		set(ops[i], "", true, true);
+	}
+}

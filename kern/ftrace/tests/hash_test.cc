@@ -1,0 +1,41 @@
+// needs: kern/ftrace/hash.c kern/ftrace/tests/fake_kernel.c kern/ftrace/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -fno-pie -no-pie
+/* Hashes of functions, against std::set. */
+#include "fake_kernel.h"
+#include <set>
+extern "C" {
+#include "hash.h"
+}
+
+TEST(hash, has_what_was_added_and_nothing_else)
+{
+	srand(3);
+	for (u32 size : {0u, 1u, 2u, 7u, 8u, 100u, 5000u}) {
+		std::set<u32> truth;
+		struct ftrace_hash *hash = ftrace_hash_new(size);
+		ASSERT_NE(nullptr, hash);
+		for (u32 i = 0; i < size; i++) {
+			u32 offset = 4 + rand() % 40000 * 4;
+			ftrace_hash_add(hash, offset);
+			truth.insert(offset);
+		}
+		EXPECT_EQ(truth.size(), hash->count);
+		for (u32 offset = 4; offset < 160100; offset += 4)
+			ASSERT_EQ(truth.count(offset) != 0, ftrace_hash_has(hash, offset));
+		ftrace_hash_free(hash);
+	}
+}
+
+TEST(hash, colliding_offsets_are_all_found)
+{
+	struct ftrace_hash *hash = ftrace_hash_new(4);
+	u32 slot = hash_slot(hash, 4);
+	std::vector<u32> colliding;
+	for (u32 offset = 4; colliding.size() < 4; offset += 4)
+		if (hash_slot(hash, offset) == slot)
+			colliding.push_back(offset);
+	for (u32 offset : colliding)
+		ftrace_hash_add(hash, offset);
+	for (u32 offset : colliding)
+		EXPECT_TRUE(ftrace_hash_has(hash, offset));
+	ftrace_hash_free(hash);
+}
