@@ -48,8 +48,10 @@ boot_start:
 
 	la	t0, _bss
 	la	t1, _end
-1:	sd	zero, 0(t0)
-	addi	t0, t0, 8
+1:	.irp	offset, 0, 8, 16, 24, 32, 40, 48, 56
+	sd	zero, \offset(t0)
+	.endr
+	addi	t0, t0, 64
 	bltu	t0, t1, 1b
 
 	la	t0, boot_hwid
