@@ -459,7 +459,7 @@ NODE wl_pick_west(ARGS)
 /* What every context has, whatever its seed: depth, both recursions, a fan, a tail call. */
 NODE wl_first(struct workload *w)
 {
-	uint64_t v = next(&w->random), r = enter(w, 31, v);
+	uint64_t v = enter(w, 31, next(&w->random)), r = v;
 	unsigned room = 9 + (byte(v, 1) & 3);
 
 	if (byte(v, 0) & 1)

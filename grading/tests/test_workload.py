@@ -1,0 +1,170 @@
+"""The seeded workload: its promises for every seed, and the host's generator held against the program itself."""
+
+from __future__ import annotations
+
+import bisect
+import os
+import platform
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "kern/tests"))
+
+import app_host  # noqa: E402
+from grading import workload  # noqa: E402
+from grading.workload import Call, Run  # noqa: E402
+
+SEEDS = 1000
+CPUS = [1, 2, 3, 4, 5, 6, 7, 8]
+
+
+def fan_out(calls: list[Call]) -> int:
+    """The most children that one call has."""
+    widest, path = 0, [0] * 64
+    for call in calls:
+        path[call.depth] = 0
+        path[call.depth - 1] += 1
+        if call.depth > 1:
+            widest = max(widest, path[call.depth - 1])
+    return widest
+
+
+def made(calls: list[Call]) -> set[tuple[str, str]]:
+    return {(call.maker, call.function) for call in calls}
+
+
+class EverySeed(unittest.TestCase):
+    """Properties of a thousand random trees."""
+
+    runs: list[Run]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        rng = random.Random(1)
+        cls.runs = [workload.expect(rng.getrandbits(64), CPUS[i % 8]) for i in range(SEEDS)]
+
+    def each_context(self) -> list[tuple[str, list[Call]]]:
+        return [
+            (f"seed {run.seed:016x} on {run.cpus} CPUs, {name}", calls)
+            for run in self.runs
+            for name, calls in run.contexts.items()
+            if name != "main"
+        ]
+
+    def test_no_two_seeds_give_the_same_tree(self) -> None:
+        rng = random.Random(2)
+        runs = (workload.expect(rng.getrandbits(64), 2) for _ in range(SEEDS))
+        trees = {
+            hash(tuple((n, c.function, c.caller) for n, calls in run.contexts.items() for c in calls))
+            for run in runs
+        }
+        self.assertEqual(len(trees), SEEDS)
+
+    def test_between_1000_and_5000_calls(self) -> None:
+        for run in self.runs:
+            self.assertTrue(1000 <= run.calls <= 5000, run.line)
+
+    def test_every_cpu_has_a_thread_and_an_interrupt(self) -> None:
+        for run in self.runs:
+            self.assertEqual(len(run.contexts), 1 + 2 * run.cpus)
+            self.assertTrue(all(run.contexts.values()))
+
+    def test_depth_of_8(self) -> None:
+        for where, calls in self.each_context():
+            self.assertGreaterEqual(max(c.depth for c in calls), 8, where)
+
+    def test_depth_is_bounded(self) -> None:
+        """A thread's stack is 16 KiB, and an interrupt's calls lie on it too."""
+        for where, calls in self.each_context():
+            self.assertLessEqual(max(c.depth for c in calls), 16, where)
+
+    def test_three_children(self) -> None:
+        for where, calls in self.each_context():
+            inner = [c._replace(depth=c.depth - 1) for c in calls if c.depth > 1]
+            self.assertGreaterEqual(fan_out(inner), 3, where)
+
+    def test_direct_and_mutual_recursion_and_a_tail_call(self) -> None:
+        for where, calls in self.each_context():
+            edges = made(calls)
+            self.assertTrue(any(a == b for a, b in edges), where)
+            self.assertTrue(any((b, a) in edges for a, b in edges if a != b), where)
+            self.assertTrue(any(c.tail for c in calls), where)
+            self.assertTrue(all(c.maker.startswith("wl_tail_") for c in calls if c.tail), where)
+
+    def test_a_tail_calls_parent_never_is_who_made_it(self) -> None:
+        for where, calls in self.each_context():
+            self.assertFalse(any(c.caller.startswith("wl_tail_") for c in calls if c.tail), where)
+
+    def test_every_function_is_called(self) -> None:
+        for run in self.runs:
+            called = {c.function for calls in run.contexts.values() for c in calls}
+            self.assertEqual(called, set(workload.FUNCTIONS), run.line)
+
+
+class Program:
+    """kern/apps/workload.c on the host: what it prints, and what it called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.log = folder / "log"
+        self.path = app_host.build("workload", app_host.TRACE, folder)
+        symbols = subprocess.run(["nm", str(self.path)], capture_output=True, text=True, check=True)
+        table = sorted(
+            (int(line.split()[0], 16), line.split()[2])
+            for line in symbols.stdout.splitlines()
+            if len(line.split()) == 3 and line.split()[1] in "tT"
+        )
+        self.addresses, self.names = [a for a, _ in table], [n for _, n in table]
+
+    def name(self, address: str) -> str:
+        name = self.names[bisect.bisect_right(self.addresses, int(address, 16)) - 1]
+        return "app_main_workload" if name == "app_main" else name
+
+    def run(self, seed: int, cpus: int) -> tuple[str, dict[str, list[tuple[str, str, int, int]]]]:
+        env = os.environ | {"HOST_CPUS": str(cpus), "HOST_LOG": str(self.log)}
+        done = subprocess.run([str(self.path), f"{seed:016x}"], capture_output=True, text=True, check=True, env=env)
+        contexts: dict[str, list[tuple[str, str, int, int]]] = {}
+        for line in self.log.read_text().splitlines():
+            context, function, parent, x, room = line.split("|")
+            if self.name(function).startswith("wl_"):
+                event = (self.name(function), self.name(parent), int(x, 16), int(room, 16) & 0xFFFFFFFF)
+                contexts.setdefault(context, []).append(event)
+        return done.stdout, contexts
+
+
+@unittest.skipUnless(platform.machine() == "x86_64", "calls are logged on x86-64 hosts only")
+class TheProgramItself(unittest.TestCase):
+    """What the compiled program executes is what the host works out, call by call."""
+
+    def test_same_calls_same_parents_same_arguments_same_result(self) -> None:
+        rng = random.Random(3)
+        with tempfile.TemporaryDirectory() as folder:
+            program = Program(Path(folder))
+            for i in range(200):
+                seed, cpus = rng.getrandbits(64), CPUS[i % 8]
+                self.compare(workload.expect(seed, cpus), *program.run(seed, cpus))
+
+    def compare(self, run: Run, printed: str, executed: dict[str, list[tuple[str, str, int, int]]]) -> None:
+        self.assertEqual(printed, run.line + "\n")
+        self.assertEqual(set(executed), set(run.contexts))
+        for name, calls in run.contexts.items():
+            expected = [(c.function, c.caller) for c in calls]
+            self.assertEqual([e[:2] for e in executed[name]], expected, f"{run.line}, {name}")
+            arguments = [(c.x, c.room) for c in calls if c.function in workload.TREE]
+            seen = [e[2:] for e in executed[name] if e[0] in workload.TREE]
+            self.assertEqual(seen, arguments, f"{run.line}, {name}")
+
+    def test_a_bad_seed_is_refused_with_a_sentence(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            program = app_host.build("workload", app_host.SANITIZE, Path(folder))
+            for words in [[], ["12"], ["0123456789abcdeg"], ["00112233445566778"], ["0" * 16, "x"]]:
+                done = subprocess.run([str(program), *words], capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stdout), (2, "usage: workload SEED (16 hexadecimal digits)\n"))
+
+
+if __name__ == "__main__":
+    unittest.main()
