@@ -67,8 +67,14 @@ typedef long ssize_t;
  * TABLE_ENTRY(type, table) defines one entry; TABLE_FOR_EACH walks them, in
  * link order. The section is .table.<table>, gathered by boot/callsite.lds.S.
  */
+#ifdef HOST_TEST /* a test reaches an entry by its name */
+#define TABLE_ENTRY(type, table, name)                                                        \
+	extern type name;                                                                     \
+	type name
+#else
 #define TABLE_ENTRY(type, table, name)                                                        \
 	static type name __used __attribute__((section(".table." #table), aligned(8)))
+#endif
 #define TABLE_FOR_EACH(type, table, p)                                                        \
 	for (type *p = ({ extern type __start_table_##table[]; __start_table_##table; });     \
 	     p < ({ extern type __stop_table_##table[]; __stop_table_##table; }); p++)

@@ -31,7 +31,7 @@ struct trace_entry {
 #define TRACE_FLAG_BH_OFF 0x80
 
 /* Addresses are two words: in a page they stand at any multiple of 4. */
-struct ftrace_entry {
+struct function_entry {
 	struct trace_entry ent;
 	u32 ip[2], parent_ip[2];
 };

@@ -159,7 +159,7 @@ static bool view_empty(const struct view *v)
 /*
  * Wait until there is an event. The writer cannot wake us: it may be inside
  * wake_up(). Return: 1; 0 at the end (@begun: something was read, and now
- * recording is off); or -EAGAIN.
+ * recording is off); -EAGAIN or -EINTR.
  */
 static int view_wait(struct file *f, const struct view *v, bool begun)
 {
@@ -168,6 +168,8 @@ static int view_wait(struct file *f, const struct view *v, bool begun)
 			return -EAGAIN;
 		if (begun && !tracing_is_on(v->tr))
 			return 0;
+		if (interrupted())
+			return -EINTR;
 		sleep_ns(POLL_NS);
 	}
 	return 1;

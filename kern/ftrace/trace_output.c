@@ -143,7 +143,7 @@ static void print_symbol(struct seq *s, u32 options, unsigned long addr)
 		seq_printf(s, " <%016lx>", addr);
 }
 
-static void print_function(struct seq *s, struct trace_array *tr, const struct ftrace_entry *e)
+static void print_function(struct seq *s, struct trace_array *tr, const struct function_entry *e)
 {
 	print_symbol(s, tr->options, get_address(e->ip));
 	if (tr->options & TRACE_ITER_PRINT_PARENT) {

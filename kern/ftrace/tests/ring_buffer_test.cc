@@ -517,7 +517,7 @@ TEST_F(Ring, the_accounts_balance_after_any_operations)
 /* A writer and a consuming reader at full speed; and one that only looks. */
 void stress(unsigned pages, bool overwrite, bool raw)
 {
-	static const uint32_t count = 200000;
+	static const uint32_t count = 3000000;
 	ring_buffer_cpu rb{};
 	std::atomic<bool> done{false};
 	rb.overwrite = overwrite;

@@ -1,0 +1,200 @@
+// needs: kern/ftrace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
+/*
+ * Event lines and headers against golden text, byte for byte.
+ */
+#include <gtest/gtest.h>
+#include <cstdarg>
+#include <cstring>
+#include <string>
+
+extern "C" {
+#define private private_ /* a field's name in C, a keyword here */
+#include "trace.h"
+#undef private
+
+__thread struct cpu *host_cpu;
+__thread struct thread *host_current;
+unsigned nr_cpus = 2;
+const char *const trace_option_names[] = {""};
+
+int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
+
+int seq_printf(struct seq *s, const char *fmt, ...)
+{
+	char line[2048];
+	va_list args;
+	va_start(args, fmt);
+	int n = vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	((std::string *)s->arg)->append(line, n);
+	return n;
+}
+size_t strlcpy(char *d, const char *s, size_t size)
+{
+	size_t n = strlen(s);
+	if (size) {
+		size_t m = n < size ? n : size - 1;
+		memcpy(d, s, m);
+		d[m] = 0;
+	}
+	return n;
+}
+const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size)
+{
+	static const struct {
+		unsigned long start, size;
+		const char *name;
+	} symbols[] = {{0xffffffff80001000, 0x3ba, "vfs_write"},
+		       {0xffffffff80002000, 0xe8, "ksys_write"},
+		       {0xffffffff80003000, 0x40, "tracing_mark_write"}};
+	for (auto &s : symbols)
+		if (addr >= s.start && addr < s.start + s.size) {
+			*offset = addr - s.start;
+			*size = s.size;
+			return s.name;
+		}
+	return nullptr;
+}
+extern const struct thread_hook comm_hook_hook;
+}
+
+namespace
+{
+
+const tracer function{"function", nullptr, nullptr, nullptr};
+const trace_clock local{"local", nullptr, true}, counter{"counter", nullptr, false};
+
+struct Output : ::testing::Test {
+	trace_array *tr = (trace_array *)aligned_alloc(64, sizeof(trace_array));
+	std::string text;
+	seq s{};
+
+	void SetUp() override
+	{
+		memset((void *)tr, 0, sizeof(*tr));
+		tr->tracer = &function;
+		tr->clock = &local;
+		tr->options = TRACE_ITER_PRINT_PARENT | TRACE_ITER_CONTEXT_INFO | TRACE_ITER_IRQ_INFO;
+		s.arg = &text;
+	}
+	void TearDown() override
+	{
+		free(tr);
+	}
+	std::string line(const void *data, uint64_t ts, unsigned cpu = 1, uint64_t lost = 0)
+	{
+		rb_event ev{ts, lost, data, 24};
+		text.clear();
+		trace_print_event(&s, tr, cpu, &ev);
+		return text;
+	}
+	static function_entry call(uint8_t flags = 0, uint8_t preempt = 0, int pid = 1)
+	{
+		function_entry e{{TRACE_FN, flags, preempt, pid}, {}, {}};
+		put_address(e.ip, 0xffffffff80001000);
+		put_address(e.parent_ip, 0xffffffff8000206a);
+		return e;
+	}
+};
+
+TEST_F(Output, a_function_line)
+{
+	function_entry e = call();
+	EXPECT_EQ(line(&e, 3401528000), "           <...>-1       [001] .....     3.401528: vfs_write <-ksys_write\n");
+	e = call(0, 0, 0);
+	EXPECT_EQ(line(&e, 0), "          <idle>-0       [001] .....     0.000000: vfs_write <-ksys_write\n");
+}
+
+TEST_F(Output, times_are_rounded_to_microseconds)
+{
+	function_entry e = call();
+	EXPECT_NE(line(&e, 1999499).find("     0.001999: "), std::string::npos);
+	EXPECT_NE(line(&e, 1999500).find("     0.002000: "), std::string::npos);
+	EXPECT_NE(line(&e, 123456789999999500).find(" 123456790.000000: "), std::string::npos);
+	tr->clock = &counter;
+	EXPECT_NE(line(&e, 77).find(".....           77: "), std::string::npos);
+}
+
+TEST_F(Output, a_thread_keeps_its_name_after_its_death)
+{
+	static thread t{};
+	t.pid = 42;
+	strcpy(t.comm, "sort");
+	comm_hook_hook.fn(THREAD_BORN, nullptr, &t);
+	function_entry e = call(0, 0, 42);
+	EXPECT_EQ(line(&e, 0).substr(0, 25), "            sort-42      ");
+	strcpy(t.comm, "renamed");
+	comm_hook_hook.fn(THREAD_DIES, &t, nullptr);
+	EXPECT_EQ(line(&e, 0).substr(0, 25), "         renamed-42      ");
+}
+
+TEST_F(Output, the_five_flags)
+{
+	const struct {
+		uint8_t flags, preempt;
+		const char *text;
+	} cases[] = {
+		{0x01, 0, "d...."}, {0x80, 0, "b...."},	   {0x81, 0, "D...."}, {0x24, 0, ".N..."},
+		{0x04, 0, ".n..."}, {0x20, 0, ".p..."},	   {0x08, 0, "..h.."}, {0x10, 0, "..s.."},
+		{0x18, 0, "..H.."}, {0x40, 0, "..z.."},	   {0x48, 0, "..Z.."}, {0, 1, "...1."},
+		{0, 15, "...f."},   {0, 0x21, "...12"},	   {0x29, 2, "dph2."},
+	};
+	for (auto &c : cases) {
+		function_entry e = call(c.flags, c.preempt);
+		EXPECT_EQ(line(&e, 0).substr(31, 5), c.text);
+	}
+}
+
+TEST_F(Output, options_change_the_line)
+{
+	function_entry e = call();
+	tr->options &= ~TRACE_ITER_IRQ_INFO;
+	EXPECT_EQ(line(&e, 0), "           <...>-1       [001]      0.000000: vfs_write <-ksys_write\n");
+	tr->options &= ~TRACE_ITER_CONTEXT_INFO;
+	EXPECT_EQ(line(&e, 0), "vfs_write <-ksys_write\n");
+	tr->options |= TRACE_ITER_SYM_OFFSET;
+	EXPECT_EQ(line(&e, 0), "vfs_write+0x0/0x3ba <-ksys_write+0x6a/0xe8\n");
+	tr->options = TRACE_ITER_SYM_ADDR;
+	EXPECT_EQ(line(&e, 0), "vfs_write <ffffffff80001000>\n");
+}
+
+TEST_F(Output, lost_events_have_a_line_before_the_next)
+{
+	function_entry e = call();
+	tr->options = 0;
+	EXPECT_EQ(line(&e, 0, 3, 197817), "CPU:3 [LOST 197817 EVENTS]\nvfs_write\n");
+}
+
+TEST_F(Output, a_marker_line)
+{
+	alignas(4) char raw[64] = {};
+	print_entry *e = (print_entry *)raw;
+	e->ent = {TRACE_PRINT, 0, 0, 1};
+	put_address(e->ip, 0xffffffff80003000);
+	strcpy(e->buf, "hello\n");
+	tr->options = TRACE_ITER_SYM_OFFSET;
+	EXPECT_EQ(line(e, 0), "tracing_mark_write: hello\n");
+}
+
+TEST_F(Output, the_header)
+{
+	tr->cpu[0].accepted = 10;
+	tr->cpu[0].overrun = 4;
+	tr->cpu[1].accepted = 5;
+	tr->cpu[1].read = 2;
+	trace_print_header(&s, tr);
+	EXPECT_EQ(text, "# tracer: function\n"
+			"#\n"
+			"# entries-in-buffer/entries-written: 9/13   #P:2\n"
+			"#\n"
+			"#                                _-----=> irqs-off/BH-disabled\n"
+			"#                               / _----=> need-resched\n"
+			"#                              | / _---=> hardirq/softirq\n"
+			"#                              || / _--=> preempt-depth\n"
+			"#                              ||| / _-=> migrate-disable\n"
+			"#                              |||| /     delay\n"
+			"#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
+			"#              | |         |   |||||     |         |\n");
+}
+
+} // namespace
