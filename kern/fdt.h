@@ -9,6 +9,8 @@
 
 #include "types.h"
 
+#define FDT_MAGIC 0xd00dfeed
+
 int fdt_check(const void *fdt, size_t max_size); /* 0, -EINVAL: magic, version, sizes */
 size_t fdt_size(const void *fdt);
 int fdt_next_node(const void *fdt, int node, int *depth); /* in order; -ENOENT at the end */

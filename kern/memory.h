@@ -4,6 +4,7 @@
  *   0xffffffc000000000  LINEAR_BASE   all RAM, text and rodata in it R--
  *   0xfffffff000000000  MMIO_BASE     devices, mapped by ioremap()
  *   0xfffffff800000000  ALIAS_BASE    the writable alias of text, only during a batch
+ *   0xfffffffc00000000  FDT_BASE      the device tree, read-only
  *   0xffffffff80000000  KERNEL_BASE   the image: text R-X, rodata R--, data RW-
  *
  * All of it lies in the half that Sv39 and TTBR1 (39 bits) have in common.
@@ -17,6 +18,7 @@
 #define LINEAR_BASE 0xffffffc000000000
 #define MMIO_BASE 0xfffffff000000000
 #define ALIAS_BASE 0xfffffff800000000
+#define FDT_BASE 0xfffffffc00000000
 #ifndef KERNEL_BASE /* the host tests have theirs elsewhere */
 #define KERNEL_BASE 0xffffffff80000000
 #endif
@@ -47,6 +49,22 @@ static inline unsigned long image_to_pa(const void *p)
 unsigned long virt_to_phys(const void *p); /* image or linear address */
 void *phys_to_virt(unsigned long pa);      /* linear address */
 
+/* What RAM there is, from the device tree; memory.c. Sorted, end exclusive, whole pages. */
+#define RANGES_MAX 32
+struct range {
+	unsigned long start, end;
+};
+struct range_list {
+	unsigned count;
+	struct range range[RANGES_MAX];
+};
+extern struct range_list ram, taken; /* may be mapped; may not be given out */
+void range_remove(struct range_list *l, unsigned long start, unsigned long end);
+int memory_init(const void *fdt); /* -ENODEV when there is none where the kernel is */
+bool memory_has(unsigned long start, unsigned long end);
+void memory_reserve(unsigned long start, unsigned long size); /* before page_init() */
+bool memory_initrd(const void *fdt, unsigned long *start, unsigned long *size);
+
 /*
  * Map [va, va+size) to pa with the largest leaves that fit; prot is PROT_*.
  * Tables come from a static pool until page_init(), then from the allocator.
@@ -57,6 +75,11 @@ int mmu_map(unsigned long va, unsigned long pa, unsigned long size, unsigned pro
 int mmu_init(const void *fdt);
 /* Look va up: 0 and *pa, *prot, or -EFAULT. Used by tests and by panics. */
 int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot);
+/*
+ * Map the device tree at @pa, read-only, at a window of its own; works before
+ * mmu_init(). NULL when there is none, or its size is beyond belief.
+ */
+const void *mmu_map_fdt(unsigned long pa);
 /* Map a device's registers; NULL when the window is full. Never unmapped. */
 void *ioremap(unsigned long pa, unsigned long size);
 
@@ -67,7 +90,10 @@ void *ioremap(unsigned long pa, unsigned long size);
  * close removes it and flushes it from every TLB.
  */
 void text_alias_open(void);
-void *text_alias(unsigned long text_va);
+static inline __attribute__((always_inline)) void *text_alias(unsigned long text_va)
+{
+	return (void *)(text_va - KERNEL_BASE + ALIAS_BASE);
+}
 void text_alias_close(void);
 
 /* Pages, 2^order, zeroed or not; NULL when there are none. Any context but irq. */
@@ -75,6 +101,8 @@ int page_init(const void *fdt);
 void *page_alloc(unsigned order);
 void page_free(void *p, unsigned order);
 unsigned long pages_free_count(void), pages_total_count(void);
+int page_order(const void *p); /* of the allocation that begins at @p; -1: none does */
+#define PAGE_ORDER_MAX 13      /* 32 MiB */
 
 /*
  * Objects. kmalloc returns 16-byte aligned memory or NULL; kzalloc zeroes.
@@ -84,6 +112,7 @@ unsigned long pages_free_count(void), pages_total_count(void);
 void *kmalloc(size_t size);
 void *kzalloc(size_t size);
 void kfree(void *p);
+size_t kmalloc_size(const void *p); /* what the object may hold: at least what was asked for */
 #endif
 
 #endif

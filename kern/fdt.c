@@ -1,0 +1,366 @@
+/*
+ * The device tree's reader; fdt.h has the contract. It needs no memory and
+ * trusts nothing: the one function that reads the structure block, token(),
+ * answers -EINVAL for whatever does not lie inside it whole.
+ */
+#include "fdt.h"
+
+#include "errno.h"
+#include "string.h"
+
+#define FDT_BEGIN_NODE 1
+#define FDT_END_NODE 2
+#define FDT_PROP 3
+#define FDT_NOP 4
+#define FDT_END 9
+
+#define DEPTH_MAX 32
+
+/* The header, as it lies in memory: big-endian words. */
+enum { MAGIC, TOTAL_SIZE, OFF_STRUCT, OFF_STRINGS, OFF_RESERVED, VERSION, COMPATIBLE_VERSION,
+       BOOT_CPU, SIZE_STRINGS, SIZE_STRUCT, HEADER_WORDS };
+
+u32 fdt_be32(const void *p)
+{
+	const u8 *b = p;
+
+	return (u32)b[0] << 24 | b[1] << 16 | b[2] << 8 | b[3];
+}
+
+static u32 header(const void *fdt, int word)
+{
+	return fdt_be32((const u8 *)fdt + 4 * word);
+}
+
+size_t fdt_size(const void *fdt)
+{
+	return header(fdt, TOTAL_SIZE);
+}
+
+static bool inside(const void *fdt, u32 offset, u32 size, size_t align)
+{
+	return offset % align == 0 && offset <= fdt_size(fdt) && size <= fdt_size(fdt) - offset;
+}
+
+/* The token at @off and, returned, where the next one begins. */
+static int token(const void *fdt, int off, u32 *tag)
+{
+	const char *block = (const char *)fdt + header(fdt, OFF_STRUCT);
+	int size = header(fdt, SIZE_STRUCT), next = off + 4;
+
+	if (off < 0 || off % 4 || off > size - 4)
+		return -EINVAL;
+	*tag = fdt_be32(block + off);
+	if (*tag == FDT_BEGIN_NODE) {
+		int len = strnlen(block + next, size - next);
+
+		if (len == size - next)
+			return -EINVAL;
+		next += len + 1;
+	} else if (*tag == FDT_PROP) {
+		if (size - next < 8 || fdt_be32(block + next) > (u32)(size - next - 8))
+			return -EINVAL;
+		next += 8 + fdt_be32(block + next);
+	} else if (*tag != FDT_END_NODE && *tag != FDT_NOP && *tag != FDT_END) {
+		return -EINVAL;
+	}
+	return ALIGN_UP(next, 4);
+}
+
+/* Where the first token inside @node begins. */
+static int node_body(const void *fdt, int node)
+{
+	u32 tag;
+	int next = token(fdt, node, &tag);
+
+	return next >= 0 && tag != FDT_BEGIN_NODE ? -EINVAL : next;
+}
+
+int fdt_check(const void *fdt, size_t max_size)
+{
+	if (max_size < 4 * HEADER_WORDS || header(fdt, MAGIC) != FDT_MAGIC)
+		return -EINVAL;
+	if (fdt_size(fdt) < 4 * HEADER_WORDS || fdt_size(fdt) > MIN(max_size, MiB(1024)))
+		return -EINVAL;
+	if (header(fdt, VERSION) < 17 || header(fdt, COMPATIBLE_VERSION) > 17)
+		return -EINVAL;
+	if (!inside(fdt, header(fdt, OFF_STRUCT), header(fdt, SIZE_STRUCT), 4) ||
+	    !inside(fdt, header(fdt, OFF_STRINGS), header(fdt, SIZE_STRINGS), 1) ||
+	    !inside(fdt, header(fdt, OFF_RESERVED), 16, 8))
+		return -EINVAL;
+	return node_body(fdt, 0) < 0 ? -EINVAL : 0;
+}
+
+int fdt_next_node(const void *fdt, int node, int *depth)
+{
+	u32 tag;
+	int off = node < 0 ? 0 : node_body(fdt, node), unused = 0;
+
+	for (depth = depth ?: &unused; off >= 0;) {
+		int here = off;
+
+		off = token(fdt, here, &tag);
+		if (off < 0)
+			break;
+		if (tag == FDT_BEGIN_NODE) {
+			++*depth;
+			return here;
+		}
+		if (tag == FDT_END || (tag == FDT_END_NODE && --*depth < 0 && depth != &unused))
+			return -ENOENT;
+	}
+	return off;
+}
+
+int fdt_parent(const void *fdt, int node)
+{
+	int path[DEPTH_MAX], depth = -1;
+
+	for (int n = fdt_next_node(fdt, -1, &depth); n >= 0; n = fdt_next_node(fdt, n, &depth)) {
+		if (depth < 0 || depth >= DEPTH_MAX)
+			return -EINVAL;
+		path[depth] = n;
+		if (n == node)
+			return depth ? path[depth - 1] : -ENOENT;
+	}
+	return -EINVAL;
+}
+
+const char *fdt_name(const void *fdt, int node)
+{
+	if (node_body(fdt, node) < 0)
+		return NULL;
+	return (const char *)fdt + header(fdt, OFF_STRUCT) + node + 4;
+}
+
+/* "memory" names memory@80000000 too. */
+static bool name_matches(const char *name, const char *want, size_t len)
+{
+	if (strncmp(name, want, len))
+		return false;
+	return name[len] == '\0' || (name[len] == '@' && !memchr(want, '@', len));
+}
+
+static int child(const void *fdt, int node, const char *name, size_t len)
+{
+	int depth = 0;
+
+	for (int n = fdt_next_node(fdt, node, &depth); n >= 0 && depth > 0;
+	     n = fdt_next_node(fdt, n, &depth))
+		if (depth == 1 && name_matches(fdt_name(fdt, n), name, len))
+			return n;
+	return -ENOENT;
+}
+
+static size_t component(const char *path)
+{
+	size_t len = 0;
+
+	while (path[len] && path[len] != '/' && path[len] != ':')
+		len++;
+	return len;
+}
+
+static int walk_path(const void *fdt, int node, const char *path)
+{
+	while (node >= 0) {
+		while (*path == '/')
+			path++;
+		size_t len = component(path);
+
+		if (!len)
+			return node;
+		node = child(fdt, node, path, len);
+		path += len;
+	}
+	return node;
+}
+
+int fdt_path(const void *fdt, const char *path)
+{
+	char alias[64];
+	size_t len = component(path);
+
+	if (*path == '/')
+		return walk_path(fdt, 0, path);
+	if (!len || len >= sizeof(alias))
+		return -ENOENT;
+	memcpy(alias, path, len);
+	alias[len] = '\0';
+
+	int aliases = walk_path(fdt, 0, "/aliases");
+	const char *target = aliases < 0 ? NULL : fdt_string(fdt, aliases, alias);
+
+	if (!target || *target != '/')
+		return -ENOENT;
+	return walk_path(fdt, walk_path(fdt, 0, target), path + len);
+}
+
+static bool prop_is(const void *fdt, u32 name_offset, const char *name)
+{
+	const char *strings = (const char *)fdt + header(fdt, OFF_STRINGS);
+	u32 size = header(fdt, SIZE_STRINGS);
+	size_t len = strlen(name) + 1;
+
+	return name_offset < size && len <= size - name_offset &&
+	       memcmp(strings + name_offset, name, len) == 0;
+}
+
+const void *fdt_prop(const void *fdt, int node, const char *name, int *len)
+{
+	const char *block = (const char *)fdt + header(fdt, OFF_STRUCT);
+	int off = node_body(fdt, node);
+
+	while (off >= 0) {
+		u32 tag;
+		int next = token(fdt, off, &tag);
+
+		if (next < 0 || (tag != FDT_PROP && tag != FDT_NOP))
+			break;
+		if (tag == FDT_PROP && prop_is(fdt, fdt_be32(block + off + 8), name)) {
+			if (len)
+				*len = fdt_be32(block + off + 4);
+			return block + off + 12;
+		}
+		off = next;
+	}
+	return NULL;
+}
+
+int fdt_u32(const void *fdt, int node, const char *name, u32 *value)
+{
+	int len;
+	const void *p = fdt_prop(fdt, node, name, &len);
+
+	if (!p)
+		return -ENOENT;
+	if (len < 4)
+		return -EINVAL;
+	*value = fdt_be32(p);
+	return 0;
+}
+
+const char *fdt_string(const void *fdt, int node, const char *name)
+{
+	int len;
+	const char *p = fdt_prop(fdt, node, name, &len);
+
+	return p && len > 0 && p[len - 1] == '\0' ? p : NULL;
+}
+
+bool fdt_compatible(const void *fdt, int node, const char *compatible)
+{
+	int len;
+	const char *p = fdt_prop(fdt, node, "compatible", &len);
+	size_t want = strlen(compatible) + 1;
+
+	if (!p || len <= 0 || p[len - 1])
+		return false;
+	for (const char *end = p + len; p < end; p += strlen(p) + 1)
+		if (want <= end - p && memcmp(p, compatible, want) == 0)
+			return true;
+	return false;
+}
+
+bool fdt_available(const void *fdt, int node)
+{
+	const char *status = fdt_string(fdt, node, "status");
+
+	if (!status)
+		return fdt_prop(fdt, node, "status", NULL) == NULL;
+	return strcmp(status, "okay") == 0 || strcmp(status, "ok") == 0;
+}
+
+int fdt_find_compatible(const void *fdt, int after, const char *compatible)
+{
+	int n = fdt_next_node(fdt, after, NULL);
+
+	while (n >= 0 && !fdt_compatible(fdt, n, compatible))
+		n = fdt_next_node(fdt, n, NULL);
+	return n;
+}
+
+int fdt_by_phandle(const void *fdt, u32 phandle)
+{
+	u32 value;
+
+	for (int n = fdt_next_node(fdt, -1, NULL); n >= 0; n = fdt_next_node(fdt, n, NULL))
+		if ((fdt_u32(fdt, n, "phandle", &value) == 0 ||
+		     fdt_u32(fdt, n, "linux,phandle", &value) == 0) && value == phandle)
+			return n;
+	return -ENOENT;
+}
+
+static u64 cells(const u8 *p, int count)
+{
+	return count == 2 ? (u64)fdt_be32(p) << 32 | fdt_be32(p + 4) : count ? fdt_be32(p) : 0;
+}
+
+/* The cells that @node's children use; more than 64 bits is not for us. */
+static int cell_counts(const void *fdt, int node, u32 *address, u32 *size)
+{
+	*address = 2;
+	*size = 1;
+	fdt_u32(fdt, node, "#address-cells", address);
+	fdt_u32(fdt, node, "#size-cells", size);
+	return *address >= 1 && *address <= 2 && *size <= 2 ? 0 : -EINVAL;
+}
+
+/* From the addresses of @bus's children to those of @bus itself. */
+static int translate(const void *fdt, int bus, u64 *addr)
+{
+	int len, parent = fdt_parent(fdt, bus);
+	const u8 *p = fdt_prop(fdt, bus, "ranges", &len);
+	u32 ac, sc, parent_ac, unused;
+
+	if (!p || parent < 0 || cell_counts(fdt, bus, &ac, &sc) ||
+	    cell_counts(fdt, parent, &parent_ac, &unused))
+		return -EINVAL;
+	if (!len)
+		return 0;
+	for (int entry = 4 * (ac + parent_ac + sc); len >= entry; len -= entry, p += entry) {
+		u64 from = cells(p, ac), to = cells(p + 4 * ac, parent_ac);
+		u64 size = cells(p + 4 * (ac + parent_ac), sc);
+
+		if (*addr >= from && *addr - from < size) {
+			*addr = *addr - from + to;
+			return 0;
+		}
+	}
+	return -EINVAL;
+}
+
+int fdt_reg(const void *fdt, int node, int index, u64 *addr, u64 *size)
+{
+	int len, bus = fdt_parent(fdt, node), err = 0;
+	const u8 *reg = fdt_prop(fdt, node, "reg", &len);
+	u32 ac, sc;
+
+	if (!reg || bus < 0)
+		return -ENOENT;
+	if (cell_counts(fdt, bus, &ac, &sc))
+		return -EINVAL;
+	if (index < 0 || index >= len / (int)(4 * (ac + sc)))
+		return -ENOENT;
+	reg += index * 4 * (ac + sc);
+	*addr = cells(reg, ac);
+	*size = cells(reg + 4 * ac, sc);
+	/* Without sizes they are numbers (CPUs), not addresses. */
+	for (; sc && bus > 0 && !err; bus = fdt_parent(fdt, bus))
+		err = translate(fdt, bus, addr);
+	return err;
+}
+
+int fdt_reservation(const void *fdt, int index, u64 *addr, u64 *size)
+{
+	u32 offset = header(fdt, OFF_RESERVED);
+
+	if (index < 0 || (u64)index * 16 + 16 > fdt_size(fdt) - offset)
+		return -ENOENT;
+
+	const u8 *p = (const u8 *)fdt + offset + 16 * (u32)index;
+
+	*addr = cells(p, 2);
+	*size = cells(p + 8, 2);
+	return *addr || *size ? 0 : -ENOENT;
+}

@@ -1,0 +1,206 @@
+/*
+ * Objects of any size: from slabs of one size class each, and whole pages
+ * for the large ones.
+ *
+ *	| struct slab | object | object | ... |		16 KiB, aligned to it
+ *
+ * A slab begins with its header, so an object is never page-aligned unless
+ * no allocated block begins at its page: that tells kfree() the two apart.
+ */
+#include "lock.h"
+#include "memory.h"
+#include "print.h"
+#include "string.h"
+
+#define SLAB_ORDER 2
+#define SLAB_SIZE ((unsigned long)PAGE_SIZE << SLAB_ORDER)
+#define SLAB_MAGIC 0x736c6162u /* "slab" */
+
+static const u16 class_size[] = {16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4080};
+#define CLASSES ARRAY_SIZE(class_size)
+
+struct object {
+	struct object *next;
+	u64 mark; /* DEBUG: OBJECT_FREE in a free object */
+};
+
+struct slab {
+	u32 magic;
+	u16 class, used;
+	struct object *free;   /* were used before */
+	char *fresh;           /* never used, up to the slab's end */
+	struct slab *next, **link; /* of the class's slabs with room; link NULL: not in it */
+} __aligned(16);
+
+static struct slab *with_room[CLASSES];
+static struct spinlock kmalloc_lock;
+
+#ifdef CONFIG_DEBUG
+#define OBJECT_FREE 0x6b6b6b6b6b6b6bf4ull
+#define POISON 0x6b
+
+static void poison(struct object *o, unsigned size)
+{
+	if (o->mark == OBJECT_FREE)
+		panic("kfree: the %u-byte object at %p was already freed", size, o);
+	memset(o, POISON, size);
+	o->mark = OBJECT_FREE;
+}
+
+static void check_poison(struct object *o, unsigned size)
+{
+	bool intact = o->mark == OBJECT_FREE;
+
+	for (u8 *p = (u8 *)(o + 1); p < (u8 *)o + size; p++)
+		intact &= *p == POISON;
+	if (!intact)
+		panic("kmalloc: the %u-byte object at %p was written after it was freed", size, o);
+	memset(o, 0xa5, size);
+}
+#else
+static void poison(struct object *o, unsigned size) {}
+static void check_poison(struct object *o, unsigned size) {}
+#endif
+
+static unsigned class_of(size_t size)
+{
+	unsigned class = 0;
+
+	while (class < CLASSES && class_size[class] < size)
+		class++;
+	return class;
+}
+
+static unsigned order_of(size_t size)
+{
+	unsigned order = 0;
+
+	while (order <= PAGE_ORDER_MAX && ((size_t)PAGE_SIZE << order) < size)
+		order++;
+	return order;
+}
+
+static void slab_link(struct slab *s)
+{
+	struct slab **list = &with_room[s->class];
+
+	s->next = *list;
+	s->link = list;
+	if (s->next)
+		s->next->link = &s->next;
+	*list = s;
+}
+
+static void slab_unlink(struct slab *s)
+{
+	*s->link = s->next;
+	if (s->next)
+		s->next->link = s->link;
+	s->link = NULL;
+}
+
+static bool has_fresh(const struct slab *s)
+{
+	return s->fresh + class_size[s->class] <= (char *)s + SLAB_SIZE;
+}
+
+static struct slab *slab_new(unsigned class)
+{
+	struct slab *s = page_alloc(SLAB_ORDER);
+
+	if (!s)
+		return NULL;
+	*s = (struct slab){SLAB_MAGIC, class, .fresh = (char *)(s + 1)};
+	slab_link(s);
+	return s;
+}
+
+static void *slab_take(struct slab *s)
+{
+	struct object *o = s->free;
+
+	if (o) {
+		s->free = o->next;
+		check_poison(o, class_size[s->class]);
+	} else {
+		o = (struct object *)s->fresh;
+		s->fresh += class_size[s->class];
+#ifdef CONFIG_DEBUG
+		memset(o, 0xa5, class_size[s->class]);
+#endif
+	}
+	s->used++;
+	if (!s->free && !has_fresh(s))
+		slab_unlink(s);
+	return o;
+}
+
+void *kmalloc(size_t size)
+{
+	unsigned class = class_of(size);
+
+	if (class == CLASSES)
+		return order_of(size) > PAGE_ORDER_MAX ? NULL : page_alloc(order_of(size));
+
+	unsigned long flags = spin_lock_irqsave(&kmalloc_lock);
+	struct slab *s = with_room[class] ?: slab_new(class);
+	void *p = s ? slab_take(s) : NULL;
+
+	spin_unlock_irqrestore(&kmalloc_lock, flags);
+	return p;
+}
+
+void *kzalloc(size_t size)
+{
+	void *p = kmalloc(size);
+
+	return p ? memset(p, 0, size) : NULL;
+}
+
+static struct slab *slab_of(const void *p)
+{
+	struct slab *s = (struct slab *)ALIGN_DOWN((unsigned long)p, SLAB_SIZE);
+
+	if (page_order(s) != SLAB_ORDER || s->magic != SLAB_MAGIC ||
+	    ((char *)p - (char *)(s + 1)) % class_size[s->class])
+		panic("kfree: %p is not an object (freed before?)", p);
+	return s;
+}
+
+/* An empty slab goes back unless it is the only one with room. */
+static void slab_give(struct slab *s, struct object *o)
+{
+	poison(o, class_size[s->class]);
+	o->next = s->free;
+	s->free = o;
+	s->used--;
+	if (!s->link)
+		slab_link(s);
+	if (!s->used && (s->next || with_room[s->class] != s)) {
+		slab_unlink(s);
+		s->magic = 0;
+		page_free(s, SLAB_ORDER);
+	}
+}
+
+void kfree(void *p)
+{
+	if (!p)
+		return;
+	if (page_order(p) >= 0) {
+		page_free(p, page_order(p));
+		return;
+	}
+
+	unsigned long flags = spin_lock_irqsave(&kmalloc_lock);
+
+	slab_give(slab_of(p), p);
+	spin_unlock_irqrestore(&kmalloc_lock, flags);
+}
+
+size_t kmalloc_size(const void *p)
+{
+	int order = page_order(p);
+
+	return order >= 0 ? (size_t)PAGE_SIZE << order : class_size[slab_of(p)->class];
+}

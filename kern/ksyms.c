@@ -1,0 +1,43 @@
+/*
+ * Symbols of text: the table that kern/mksyms.py makes of the first link.
+ *
+ * ksym_offsets[] is sorted: where each function begins, from KERNEL_BASE; one
+ * entry more marks the end of the last. ksym_names[i] is where its name begins
+ * in ksym_text. Panics and tracers come here: no call site.
+ */
+#include "ksyms.h"
+
+#include "memory.h"
+#include "string.h"
+
+extern const u32 ksym_count, ksym_offsets[], ksym_names[];
+extern const char ksym_text[];
+
+notrace const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size)
+{
+	u32 low = 0, high = ksym_count, want = addr - KERNEL_BASE;
+
+	if (!high || addr < KERNEL_BASE + ksym_offsets[0] || addr >= KERNEL_BASE + ksym_offsets[high])
+		return NULL;
+	while (high - low > 1) {
+		u32 middle = (low + high) / 2;
+
+		if (ksym_offsets[middle] <= want)
+			low = middle;
+		else
+			high = middle;
+	}
+	if (offset)
+		*offset = want - ksym_offsets[low];
+	if (size)
+		*size = ksym_offsets[low + 1] - ksym_offsets[low];
+	return ksym_text + ksym_names[low];
+}
+
+notrace unsigned long ksym_address(const char *name)
+{
+	for (u32 i = 0; i < ksym_count; i++)
+		if (strcmp(ksym_text + ksym_names[i], name) == 0)
+			return KERNEL_BASE + ksym_offsets[i];
+	return 0;
+}

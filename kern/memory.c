@@ -1,0 +1,144 @@
+/*
+ * What memory the machine has, from the device tree, and what of it is taken.
+ *
+ * Two sorted lists of physical ranges: `ram`, all that may be mapped, and
+ * `taken`, what page.c must not give out: the image, the tree itself, the
+ * initrd, and what firmware reserved.
+ */
+#include "memory.h"
+
+#include "arch.h"
+#include "errno.h"
+#include "fdt.h"
+#include "print.h"
+#include "string.h"
+
+struct range_list ram, taken;
+
+static void insert(struct range_list *l, unsigned at, struct range r)
+{
+	if (l->count == RANGES_MAX) {
+		printk("memory: more than %d ranges, %#lx to %#lx is not used\n", RANGES_MAX,
+		       r.start, r.end);
+		return;
+	}
+	for (unsigned i = l->count++; i > at; i--)
+		l->range[i] = l->range[i - 1];
+	l->range[at] = r;
+}
+
+static void add(struct range_list *l, unsigned long start, unsigned long end)
+{
+	unsigned at = 0;
+
+	while (at < l->count && l->range[at].start < start)
+		at++;
+	if (start < end)
+		insert(l, at, (struct range){start, end});
+}
+
+void range_remove(struct range_list *l, unsigned long start, unsigned long end)
+{
+	for (unsigned i = 0; i < l->count; i++) {
+		struct range *r = &l->range[i], all = *r;
+
+		if (all.end <= start || all.start >= end)
+			continue;
+		r->end = MAX(MIN(all.end, start), all.start);
+		if (all.end > end)
+			insert(l, i + 1, (struct range){MAX(all.start, end), all.end});
+	}
+}
+
+void memory_reserve(unsigned long start, unsigned long size)
+{
+	add(&taken, ALIGN_DOWN(start, PAGE_SIZE), ALIGN_UP(start + size, PAGE_SIZE));
+}
+
+static void add_memory_nodes(const void *fdt)
+{
+	u64 addr, size;
+
+	for (int n = fdt_next_node(fdt, -1, NULL); n >= 0; n = fdt_next_node(fdt, n, NULL)) {
+		const char *type = fdt_string(fdt, n, "device_type");
+
+		if (!type || strcmp(type, "memory") || !fdt_available(fdt, n))
+			continue;
+		for (int i = 0; fdt_reg(fdt, n, i, &addr, &size) == 0; i++)
+			if (addr + size >= addr)
+				add(&ram, ALIGN_UP(addr, PAGE_SIZE), ALIGN_DOWN(addr + size, PAGE_SIZE));
+	}
+}
+
+/* no-map memory is firmware's alone: not even a speculative read may reach it. */
+static void take_reserved_nodes(const void *fdt)
+{
+	int parent = fdt_path(fdt, "/reserved-memory"), depth = 0;
+	u64 addr, size;
+
+	if (parent < 0)
+		return;
+	for (int n = fdt_next_node(fdt, parent, &depth); n >= 0 && depth > 0;
+	     n = fdt_next_node(fdt, n, &depth)) {
+		for (int i = 0; fdt_reg(fdt, n, i, &addr, &size) == 0; i++) {
+			memory_reserve(addr, size);
+			if (fdt_prop(fdt, n, "no-map", NULL))
+				range_remove(&ram, ALIGN_DOWN(addr, PAGE_SIZE),
+					     ALIGN_UP(addr + size, PAGE_SIZE));
+		}
+	}
+}
+
+static bool initrd_address(const void *fdt, const char *name, unsigned long *pa)
+{
+	int len, chosen = fdt_path(fdt, "/chosen");
+	const void *p = chosen < 0 ? NULL : fdt_prop(fdt, chosen, name, &len);
+
+	if (!p || (len != 4 && len != 8))
+		return false;
+	*pa = fdt_be32(p);
+	if (len == 8)
+		*pa = *pa << 32 | fdt_be32((const char *)p + 4);
+	return true;
+}
+
+bool memory_has(unsigned long start, unsigned long end)
+{
+	for (unsigned i = 0; i < ram.count; i++)
+		if (ram.range[i].start <= start && end <= ram.range[i].end && start <= end)
+			return true;
+	return false;
+}
+
+bool memory_initrd(const void *fdt, unsigned long *start, unsigned long *size)
+{
+	unsigned long end;
+
+	if (!initrd_address(fdt, "linux,initrd-start", start) ||
+	    !initrd_address(fdt, "linux,initrd-end", &end) || end <= *start)
+		return false;
+	*size = end - *start;
+	if (memory_has(*start, end))
+		return true;
+	printk("initrd: %#lx to %#lx is not memory, ignored\n", *start, end);
+	return false;
+}
+
+int memory_init(const void *fdt)
+{
+	unsigned long start, size;
+	u64 addr, length;
+
+	add_memory_nodes(fdt);
+	for (int i = 0; fdt_reservation(fdt, i, &addr, &length) == 0; i++)
+		memory_reserve(addr, length);
+	take_reserved_nodes(fdt);
+	memory_reserve(kernel_pa, _end - _start);
+	memory_reserve(boot_fdt_pa, fdt_size(fdt));
+	if (memory_initrd(fdt, &start, &size))
+		memory_reserve(start, size);
+	if (memory_has(kernel_pa, image_to_pa(_end)))
+		return 0;
+	printk("memory: the device tree has no memory node that holds the kernel at %#lx\n", kernel_pa);
+	return -ENODEV;
+}

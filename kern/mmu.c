@@ -1,0 +1,245 @@
+/*
+ * Page tables: one walker for both architectures, which differ in the bits
+ * of an entry (pte_* of arch.h) and in nothing else.
+ *
+ * Three levels of 512 entries: the root's cover 1 GiB each (level 2), then
+ * 2 MiB, then 4 KiB. An entry of any level may be a leaf. The root is the one
+ * that head.S made; what it holds of the image stays, with its permissions.
+ */
+#include "arch.h"
+#include "errno.h"
+#include "fdt.h"
+#include "lock.h"
+#include "memory.h"
+#include "print.h"
+#include "string.h"
+
+#define ENTRIES 512
+#define LEAF_SIZE(level) (1ul << (PAGE_SHIFT + 9 * (level)))
+#define INDEX(va, level) ((va) >> (PAGE_SHIFT + 9 * (level)) & (ENTRIES - 1))
+#define LINEAR_END MMIO_BASE
+#define FDT_MAX MiB(8)
+
+/* Tables until page_init(): the linear map's edges, the FDT window, devices. */
+#define POOL_TABLES 24
+static pte_t pool[POOL_TABLES][ENTRIES] __aligned(PAGE_SIZE);
+static unsigned pool_used;
+static struct spinlock mmu_lock;
+static unsigned long mmio_next = MMIO_BASE;
+static pte_t alias_entry;
+
+unsigned long linear_pa;
+
+unsigned long virt_to_phys(const void *p)
+{
+	unsigned long va = (unsigned long)p;
+
+	return va >= KERNEL_BASE ? image_to_pa(p) : va - LINEAR_BASE + linear_pa;
+}
+
+void *phys_to_virt(unsigned long pa)
+{
+	return (void *)(pa - linear_pa + LINEAR_BASE);
+}
+
+/* Tables in the image are reached through it: the linear map may not exist yet. */
+static pte_t *table_at(unsigned long pa)
+{
+	if (pa - kernel_pa < (unsigned long)(_end - _start))
+		return (pte_t *)(pa - kernel_pa + KERNEL_BASE);
+	return phys_to_virt(pa);
+}
+
+static pte_t *new_table(void)
+{
+	pte_t *table;
+
+	if (pool_used < POOL_TABLES)
+		return pool[pool_used++];
+	table = page_alloc(0);
+	if (table)
+		memset(table, 0, PAGE_SIZE);
+	return table;
+}
+
+/* The entry for @va at @level, its tables made on the way. */
+static int make_entry(unsigned long va, int level, pte_t **entry)
+{
+	pte_t *table = table_at(kernel_pgd_pa);
+
+	for (int l = 2; l > level; l--) {
+		pte_t *e = &table[INDEX(va, l)];
+
+		if (pte_valid(*e) && pte_is_leaf(*e, l))
+			return -EEXIST;
+		if (!pte_valid(*e)) {
+			pte_t *below = new_table();
+
+			if (!below)
+				return -ENOMEM;
+			*e = pte_table(virt_to_phys(below));
+		}
+		table = table_at(pte_pa(*e));
+	}
+	*entry = &table[INDEX(va, level)];
+	return pte_valid(**entry) ? -EEXIST : 0;
+}
+
+static int largest_leaf(unsigned long va, unsigned long pa, unsigned long size)
+{
+	int level = 2;
+
+	while (level > 0 && (((va | pa) & (LEAF_SIZE(level) - 1)) || size < LEAF_SIZE(level)))
+		level--;
+	return level;
+}
+
+static int map_leaves(unsigned long va, unsigned long pa, unsigned long size, unsigned prot)
+{
+	while (size) {
+		int level = largest_leaf(va, pa, size);
+		pte_t *entry;
+		int err = make_entry(va, level, &entry);
+
+		if (err)
+			return err;
+		WRITE_ONCE(*entry, pte_leaf(pa, prot, level));
+		va += LEAF_SIZE(level);
+		pa += LEAF_SIZE(level);
+		size -= LEAF_SIZE(level);
+	}
+	return 0;
+}
+
+int mmu_map(unsigned long va, unsigned long pa, unsigned long size, unsigned prot)
+{
+	unsigned long flags = spin_lock_irqsave(&mmu_lock);
+	int err = map_leaves(va, pa, ALIGN_UP(size, PAGE_SIZE), prot);
+
+	arch_tlb_flush();
+	spin_unlock_irqrestore(&mmu_lock, flags);
+	return err;
+}
+
+int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot)
+{
+	pte_t *table = table_at(kernel_pgd_pa);
+
+	for (int level = 2; level >= 0; level--) {
+		pte_t e = READ_ONCE(table[INDEX(va, level)]);
+
+		if (!pte_valid(e))
+			return -EFAULT;
+		if (pte_is_leaf(e, level)) {
+			*pa = pte_pa(e) + (va & (LEAF_SIZE(level) - 1));
+			*prot = pte_prot(e);
+			return 0;
+		}
+		table = table_at(pte_pa(e));
+	}
+	return -EFAULT;
+}
+
+const void *mmu_map_fdt(unsigned long pa)
+{
+	unsigned long offset = pa & (PAGE_SIZE - 1), start = pa - offset;
+	const void *fdt = (const void *)(FDT_BASE + offset);
+	unsigned long size, mapped = 2 * PAGE_SIZE;
+
+	if (!pa || pa % 8 || mmu_map(FDT_BASE, start, mapped, PROT_READ))
+		return NULL;
+	if (fdt_be32(fdt) != FDT_MAGIC)
+		return NULL;
+	size = ALIGN_UP(offset + fdt_size(fdt), PAGE_SIZE);
+	if (size > FDT_MAX)
+		return NULL;
+	if (size > mapped && mmu_map(FDT_BASE + mapped, start + mapped, size - mapped, PROT_READ))
+		return NULL;
+	return fdt_check(fdt, FDT_MAX) ? NULL : fdt;
+}
+
+/* Of [start, end) the part inside [low, high). */
+static int map_linear_part(struct range r, unsigned long low, unsigned long high, unsigned prot)
+{
+	unsigned long start = MAX(r.start, low), end = MIN(r.end, high);
+
+	return start < end ? map_leaves((unsigned long)phys_to_virt(start), start, end - start, prot) : 0;
+}
+
+/* W^X holds for the memory, not for the address: text is R-- here too. */
+static int map_linear(struct range r)
+{
+	unsigned long text = kernel_pa, data = image_to_pa(_data);
+	int err = map_linear_part(r, 0, text, PROT_READ | PROT_WRITE);
+
+	err = err ?: map_linear_part(r, text, data, PROT_READ);
+	return err ?: map_linear_part(r, data, -1ul, PROT_READ | PROT_WRITE);
+}
+
+static void drop_beyond_the_map(void)
+{
+	unsigned long end = linear_pa + (LINEAR_END - LINEAR_BASE);
+
+	if (ram.count && ram.range[ram.count - 1].end > end) {
+		printk("memory: what lies above %#lx is not used\n", end);
+		range_remove(&ram, end, -1ul);
+	}
+}
+
+/* Make the alias's tables once; then one entry of the root opens and closes it. */
+static int prepare_text_alias(void)
+{
+	pte_t *root = table_at(kernel_pgd_pa) + INDEX(ALIAS_BASE, 2);
+	int err = map_leaves(ALIAS_BASE, kernel_pa, _etext - _text, PROT_READ | PROT_WRITE);
+
+	alias_entry = *root;
+	*root = 0;
+	return err;
+}
+
+int mmu_init(const void *fdt)
+{
+	pte_t *root = table_at(kernel_pgd_pa);
+	int err = 0;
+
+	linear_pa = ALIGN_DOWN(ram.range[0].start, GiB(1));
+	drop_beyond_the_map();
+	memset(root, 0, INDEX(LINEAR_BASE, 2) * sizeof(*root)); /* head.S's identity map */
+	for (unsigned i = 0; i < ram.count && !err; i++)
+		err = map_linear(ram.range[i]);
+	err = err ?: prepare_text_alias();
+	arch_tlb_flush();
+	if (err)
+		printk("mmu: cannot map memory: error %d\n", err);
+	return err;
+}
+
+void *ioremap(unsigned long pa, unsigned long size)
+{
+	unsigned long offset = pa & (PAGE_SIZE - 1), va;
+
+	size = ALIGN_UP(offset + size, PAGE_SIZE);
+	va = __atomic_fetch_add(&mmio_next, size, __ATOMIC_RELAXED);
+	if (va + size > ALIAS_BASE || mmu_map(va, pa - offset, size, PROT_READ | PROT_WRITE | PROT_DEVICE)) {
+		printk("ioremap: no room for %#lx bytes at %#lx\n", size, pa);
+		return NULL;
+	}
+	return (void *)(va + offset);
+}
+
+static void set_alias(pte_t entry)
+{
+	WRITE_ONCE(table_at(kernel_pgd_pa)[INDEX(ALIAS_BASE, 2)], entry);
+}
+
+void text_alias_open(void)
+{
+	set_alias(alias_entry);
+	arch_tlb_flush();
+}
+
+void text_alias_close(void)
+{
+	set_alias(0);
+	arch_tlb_flush_all();
+}

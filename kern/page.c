@@ -1,0 +1,177 @@
+/*
+ * The page allocator: buddies, in each range of free memory on its own.
+ *
+ * A byte a page, at the start of its range, says what begins there:
+ * nothing (0), a free block (FREE | order) or an allocated one (USED | order).
+ * A free block's first two words link it into its order's list.
+ */
+#include "errno.h"
+#include "lock.h"
+#include "memory.h"
+#include "print.h"
+#include "string.h"
+
+#define FREE 0x80
+#define USED 0x40
+#define BLOCK(order) ((unsigned long)PAGE_SIZE << (order))
+
+struct block {
+	struct block *next, **link; /* link: what points here */
+};
+
+struct zone {
+	unsigned long start, end; /* physical */
+	u8 *state;
+};
+
+static struct zone zones[RANGES_MAX];
+static unsigned zone_count;
+static struct block *free_list[PAGE_ORDER_MAX + 1];
+static unsigned long free_pages, total_pages;
+static struct spinlock page_lock;
+
+static struct zone *zone_of(unsigned long pa)
+{
+	for (struct zone *z = zones; z < zones + zone_count; z++)
+		if (pa >= z->start && pa < z->end)
+			return z;
+	return NULL;
+}
+
+static u8 *state_of(struct zone *z, unsigned long pa)
+{
+	return &z->state[(pa - z->start) >> PAGE_SHIFT];
+}
+
+static void push(struct zone *z, unsigned long pa, unsigned order)
+{
+	struct block *b = phys_to_virt(pa);
+
+	*state_of(z, pa) = FREE | order;
+	b->next = free_list[order];
+	b->link = &free_list[order];
+	if (b->next)
+		b->next->link = &b->next;
+	free_list[order] = b;
+}
+
+static void unlink(struct block *b)
+{
+	*b->link = b->next;
+	if (b->next)
+		b->next->link = b->link;
+}
+
+/* Join with the free neighbour of the same size as long as there is one. */
+static void free_block(struct zone *z, unsigned long pa, unsigned order)
+{
+	*state_of(z, pa) = 0;
+	free_pages += 1ul << order;
+	for (; order < PAGE_ORDER_MAX; order++) {
+		unsigned long buddy = pa ^ BLOCK(order);
+
+		if (buddy < z->start || buddy >= z->end || *state_of(z, buddy) != (FREE | order))
+			break;
+		unlink(phys_to_virt(buddy));
+		*state_of(z, buddy) = 0;
+		pa = MIN(pa, buddy);
+	}
+	push(z, pa, order);
+}
+
+static struct block *take_block(unsigned order)
+{
+	unsigned found = order;
+
+	while (found <= PAGE_ORDER_MAX && !free_list[found])
+		found++;
+	if (found > PAGE_ORDER_MAX)
+		return NULL;
+
+	struct block *b = free_list[found];
+	unsigned long pa = virt_to_phys(b);
+	struct zone *z = zone_of(pa);
+
+	unlink(b);
+	while (found-- > order)
+		push(z, pa + BLOCK(found), found);
+	*state_of(z, pa) = USED | order;
+	free_pages -= 1ul << order;
+	return b;
+}
+
+void *page_alloc(unsigned order)
+{
+	unsigned long flags = spin_lock_irqsave(&page_lock);
+	void *p = take_block(order);
+
+	spin_unlock_irqrestore(&page_lock, flags);
+	return p;
+}
+
+void page_free(void *p, unsigned order)
+{
+	if (!p)
+		return;
+	if (page_order(p) != order)
+		panic("page_free: no block of %lu bytes begins at %p", BLOCK(order), p);
+
+	unsigned long flags = spin_lock_irqsave(&page_lock), pa = virt_to_phys(p);
+
+	free_block(zone_of(pa), pa, order);
+	spin_unlock_irqrestore(&page_lock, flags);
+}
+
+int page_order(const void *p)
+{
+	unsigned long pa = virt_to_phys(p);
+	struct zone *z = (unsigned long)p % PAGE_SIZE ? NULL : zone_of(pa);
+	u8 state = z ? *state_of(z, pa) : 0;
+
+	return state & USED ? state & ~USED : -1;
+}
+
+unsigned long pages_free_count(void)
+{
+	return READ_ONCE(free_pages);
+}
+
+unsigned long pages_total_count(void)
+{
+	return total_pages;
+}
+
+/* A range of free memory: its state bytes first, the rest in the largest blocks that fit. */
+static void add_zone(struct range r)
+{
+	unsigned long pages = (r.end - r.start) >> PAGE_SHIFT;
+	struct zone *z = &zones[zone_count];
+
+	if (pages < 16)
+		return;
+	zone_count++;
+	*z = (struct zone){r.start, r.end, phys_to_virt(r.start)};
+	memset(z->state, 0, pages);
+	r.start += ALIGN_UP(pages, PAGE_SIZE);
+	while (r.start < r.end) {
+		unsigned order = PAGE_ORDER_MAX;
+
+		while (r.start % BLOCK(order) || r.end - r.start < BLOCK(order))
+			order--;
+		free_block(z, r.start, order);
+		r.start += BLOCK(order);
+	}
+}
+
+int page_init(const void *fdt)
+{
+	static struct range_list free;
+
+	free = ram;
+	for (unsigned i = 0; i < taken.count; i++)
+		range_remove(&free, taken.range[i].start, taken.range[i].end);
+	for (unsigned i = 0; i < free.count; i++)
+		add_zone(free.range[i]);
+	total_pages = free_pages;
+	return total_pages ? 0 : -ENOMEM;
+}

@@ -1,0 +1,65 @@
+/*
+ * Boot arguments: the kernel's command line, split at blanks.
+ *
+ * `name` or `name=value`, where "..." keeps blanks together. Each goes to the
+ * PARAM() of its name; what nobody claims or wants is said and ignored.
+ */
+#include "errno.h"
+#include "fdt.h"
+#include "print.h"
+#include "string.h"
+
+/* The next argument, without its quotes; advances *@text. False at the end. */
+static bool next_argument(const char **text, char *arg, size_t size)
+{
+	const char *p = *text;
+	size_t len = 0;
+	bool quoted = false;
+
+	while (*p == ' ' || *p == '\t' || *p == '\n')
+		p++;
+	if (!*p)
+		return false;
+	for (; *p && (quoted || (*p != ' ' && *p != '\t' && *p != '\n')); p++) {
+		if (*p == '"')
+			quoted = !quoted;
+		else if (len < size - 1)
+			arg[len++] = *p;
+	}
+	arg[len] = '\0';
+	*text = p;
+	return true;
+}
+
+static const struct param *find_param(const char *name)
+{
+	TABLE_FOR_EACH(const struct param, param, p)
+		if (strcmp(p->name, name) == 0)
+			return p;
+	return NULL;
+}
+
+static void parse_one(char *arg)
+{
+	char *equals = strchr(arg, '=');
+	const char *value = equals ? equals + 1 : "";
+
+	if (equals)
+		*equals = '\0';
+
+	const struct param *p = find_param(arg);
+	int err = p ? p->set(value) : 0;
+
+	if (!p)
+		printk("boot argument '%s' is not known, ignored\n", arg);
+	else if (err)
+		printk("boot argument '%s': value '%s' is refused (error %d), ignored\n", arg, value, err);
+}
+
+void param_parse(const char *bootargs)
+{
+	char arg[256];
+
+	while (next_argument(&bootargs, arg, sizeof(arg)))
+		parse_one(arg);
+}

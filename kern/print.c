@@ -1,0 +1,288 @@
+/*
+ * Formatted text: vsnprintf() and its kin; print.h says what they understand.
+ *
+ * Nothing here touches a device: printk() lives in console.c.
+ */
+#include "print.h"
+
+#include "errno.h"
+#include "ksyms.h"
+#include "string.h"
+
+struct out {
+	char *buf;
+	size_t size, len; /* len goes on counting when the buffer is full */
+};
+
+struct spec {
+	bool minus, zero, plus, space, alt, upper;
+	int width, precision; /* precision -1: none given */
+	int bytes;            /* size of the integer argument */
+};
+
+static void put(struct out *o, char c)
+{
+	if (o->len < o->size)
+		o->buf[o->len] = c;
+	o->len++;
+}
+
+static void put_many(struct out *o, char c, int n)
+{
+	while (n-- > 0)
+		put(o, c);
+}
+
+/* @len bytes of text, padded to the width. */
+static void put_text(struct out *o, const struct spec *s, const char *text, int len)
+{
+	if (!s->minus)
+		put_many(o, ' ', s->width - len);
+	for (int i = 0; i < len; i++)
+		put(o, text[i]);
+	if (s->minus)
+		put_many(o, ' ', s->width - len);
+}
+
+static int digits_of(char *end, u64 v, unsigned base, bool upper)
+{
+	const char *digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
+	char *p = end;
+
+	for (; v; v /= base)
+		*--p = digits[v % base];
+	return end - p;
+}
+
+static void put_number(struct out *o, const struct spec *s, u64 v, unsigned base, char sign)
+{
+	char digits[24], *end = digits + sizeof(digits);
+	bool zero = v == 0;
+	int n = digits_of(end, v, base, s->upper);
+	int zeros = s->precision < 0 ? n == 0 : MAX(s->precision - n, 0);
+	int prefix = sign != 0;
+
+	if (s->alt && base == 8 && zeros == 0)
+		zeros = 1;
+	if (s->alt && base == 16 && !zero)
+		prefix += 2;
+	int pad = s->width - prefix - zeros - n;
+
+	if (s->zero && !s->minus && s->precision < 0 && pad > 0) {
+		zeros += pad;
+		pad = 0;
+	}
+	if (!s->minus)
+		put_many(o, ' ', pad);
+	if (sign)
+		put(o, sign);
+	if (s->alt && base == 16 && !zero) {
+		put(o, '0');
+		put(o, s->upper ? 'X' : 'x');
+	}
+	put_many(o, '0', zeros);
+	for (char *p = end - n; p < end; p++)
+		put(o, *p);
+	if (s->minus)
+		put_many(o, ' ', pad);
+}
+
+static void put_signed(struct out *o, const struct spec *s, s64 v)
+{
+	char sign = v < 0 ? '-' : s->plus ? '+' : s->space ? ' ' : 0;
+
+	put_number(o, s, v < 0 ? -(u64)v : (u64)v, 10, sign);
+}
+
+/*
+ * %ps name, %pS name+offset/size, %pB the same for a return address, whose
+ * call may be the function's last instruction.
+ */
+static void put_symbol(struct out *o, const struct spec *s, unsigned long addr, char kind)
+{
+	char text[128];
+	unsigned long offset, size, back = kind == 'B';
+	const char *name = ksym_lookup(addr - back, &offset, &size);
+	int n;
+
+	if (!name)
+		n = scnprintf(text, sizeof(text), "%#lx", addr);
+	else if (kind == 's')
+		n = scnprintf(text, sizeof(text), "%s", name);
+	else
+		n = scnprintf(text, sizeof(text), "%s+%#lx/%#lx", name, offset + back, size);
+	put_text(o, s, text, n);
+}
+
+static const char *put_pointer(struct out *o, struct spec *s, unsigned long v, const char *fmt)
+{
+	if (*fmt == 's' || *fmt == 'S' || *fmt == 'B') {
+		put_symbol(o, s, v, *fmt);
+		return fmt + 1;
+	}
+	s->precision = 16;
+	put_number(o, s, v, 16, 0);
+	return fmt;
+}
+
+static const char *parse_number(const char *fmt, int *n)
+{
+	for (*n = 0; *fmt >= '0' && *fmt <= '9' && *n < 100000; fmt++)
+		*n = *n * 10 + *fmt - '0';
+	return fmt;
+}
+
+static const char *parse_flags(const char *fmt, struct spec *s)
+{
+	for (;; fmt++) {
+		if (*fmt == '-')
+			s->minus = true;
+		else if (*fmt == '0')
+			s->zero = true;
+		else if (*fmt == '+')
+			s->plus = true;
+		else if (*fmt == ' ')
+			s->space = true;
+		else if (*fmt == '#')
+			s->alt = true;
+		else
+			return fmt;
+	}
+}
+
+static const char *parse_length(const char *fmt, struct spec *s)
+{
+	s->bytes = sizeof(int);
+	if (*fmt == 'z') {
+		s->bytes = sizeof(long);
+		return fmt + 1;
+	}
+	for (; *fmt == 'l'; fmt++)
+		s->bytes = sizeof(long);
+	for (; *fmt == 'h'; fmt++)
+		s->bytes /= 2;
+	return fmt;
+}
+
+/* An integer argument, cut to the size that its length modifier gave. */
+static u64 argument(va_list *args, const struct spec *s, bool is_signed)
+{
+	u64 v = s->bytes == 8 ? va_arg(*args, u64) : (u64)va_arg(*args, int);
+	int unused = 64 - 8 * s->bytes;
+
+	return is_signed ? (u64)((s64)(v << unused) >> unused) : v << unused >> unused;
+}
+
+static const char *parse_spec(const char *fmt, struct spec *s, va_list *args)
+{
+	*s = (struct spec){.precision = -1};
+	fmt = parse_flags(fmt, s);
+	if (*fmt == '*') {
+		s->width = va_arg(*args, int);
+		if (s->width < 0) {
+			s->minus = true;
+			s->width = -s->width;
+		}
+		fmt++;
+	} else {
+		fmt = parse_number(fmt, &s->width);
+	}
+	if (*fmt == '.') {
+		if (*++fmt == '*') {
+			s->precision = va_arg(*args, int);
+			fmt++;
+		} else {
+			fmt = parse_number(fmt, &s->precision);
+		}
+	}
+	return parse_length(fmt, s);
+}
+
+static void put_string(struct out *o, const struct spec *s, const char *text)
+{
+	if (!text)
+		text = "(null)";
+	put_text(o, s, text, strnlen(text, s->precision < 0 ? SIZE_MAX : s->precision));
+}
+
+/* One conversion; returns what follows it. */
+static const char *put_conversion(struct out *o, struct spec *s, const char *fmt, va_list *args)
+{
+	char c = *fmt++;
+
+	switch (c) {
+	case 'd':
+	case 'i':
+		put_signed(o, s, argument(args, s, true));
+		return fmt;
+	case 'u':
+		s->alt = false;
+		put_number(o, s, argument(args, s, false), 10, 0);
+		return fmt;
+	case 'X':
+		s->upper = true; /* fall through */
+	case 'x':
+		put_number(o, s, argument(args, s, false), 16, 0);
+		return fmt;
+	case 'o':
+		put_number(o, s, argument(args, s, false), 8, 0);
+		return fmt;
+	case 'c':
+		c = va_arg(*args, int);
+		put_text(o, s, &c, 1);
+		return fmt;
+	case 's':
+		put_string(o, s, va_arg(*args, const char *));
+		return fmt;
+	case 'p':
+		return put_pointer(o, s, va_arg(*args, unsigned long), fmt);
+	case '%':
+		put(o, '%');
+		return fmt;
+	}
+	put(o, '%'); /* not understood: shown as it stands */
+	return fmt - 1;
+}
+
+int vsnprintf(char *buf, size_t size, const char *fmt, va_list args)
+{
+	struct out o = {buf, size, 0};
+	struct spec s;
+	va_list ap;
+
+	va_copy(ap, args);
+	while (*fmt) {
+		if (*fmt != '%') {
+			put(&o, *fmt++);
+			continue;
+		}
+		fmt = parse_spec(fmt + 1, &s, &ap);
+		fmt = put_conversion(&o, &s, fmt, &ap);
+	}
+	va_end(ap);
+	if (size)
+		buf[MIN(o.len, size - 1)] = '\0';
+	return o.len;
+}
+
+int snprintf(char *buf, size_t size, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	int n = vsnprintf(buf, size, fmt, args);
+
+	va_end(args);
+	return n;
+}
+
+int scnprintf(char *buf, size_t size, const char *fmt, ...)
+{
+	va_list args;
+
+	va_start(args, fmt);
+	int n = vsnprintf(buf, size, fmt, args);
+
+	va_end(args);
+	return size == 0 ? 0 : MIN(n, (int)size - 1);
+}
