@@ -1,0 +1,97 @@
+/*
+ * From head.S to the prompt.
+ *
+ * kernel_main() runs on the boot CPU with interrupts masked and brings up
+ * what everything else stands on, in the order in which each needs the one
+ * before; the rest of the boot is main_thread(), an ordinary thread with all
+ * CPUs running, which becomes the shell.
+ */
+#include "cpu.h"
+#include "fdt.h"
+#include "file.h"
+#include "irq.h"
+#include "print.h"
+#include "shell.h"
+#include "string.h"
+
+const void *boot_fdt;
+
+static void __noreturn stop(const char *why)
+{
+	printk("boot: %s. The machine stops.\n", why);
+	firmware_poweroff(true);
+}
+
+static const char *bootargs(void)
+{
+	int chosen = fdt_path(boot_fdt, "/chosen");
+
+	return (chosen < 0 ? NULL : fdt_string(boot_fdt, chosen, "bootargs")) ?: "";
+}
+
+static void banner(void)
+{
+	int root = fdt_path(boot_fdt, "/");
+
+	printk("Callsite " ARCH_NAME " on %s: %u CPU%s, %lu MiB free\n",
+	       fdt_string(boot_fdt, root, "model") ?: "a nameless machine", nr_cpus,
+	       nr_cpus == 1 ? "" : "s", pages_free_count() >> 8);
+	if (*bootargs())
+		printk("Command line: %s\n", bootargs());
+}
+
+static void unpack_initrd(void)
+{
+	unsigned long pa, size;
+
+	if (memory_initrd(boot_fdt, &pa, &size))
+		cpio_unpack(phys_to_virt(pa), size);
+}
+
+static void run_initcalls(void)
+{
+	TABLE_FOR_EACH(const struct initcall, initcall, p) {
+		int err = p->fn();
+
+		if (err)
+			printk("boot: %s failed, error %d\n", p->name, err);
+	}
+}
+
+static int main_thread(void *unused)
+{
+	smp_init(boot_fdt);
+	console_init();
+	banner();
+	unpack_initrd();
+	run_initcalls();
+	param_parse(bootargs());
+	return shell_main(NULL);
+}
+
+static void init_memory(void)
+{
+	if (memory_init(boot_fdt) || mmu_init(boot_fdt) || page_init(boot_fdt))
+		stop("there is no memory to work with");
+}
+
+void kernel_main(void)
+{
+	arch_init_early();
+	boot_fdt = mmu_map_fdt(boot_fdt_pa);
+	if (!boot_fdt)
+		stop("firmware gave no device tree, or a broken one");
+	cpus_init(boot_fdt);
+	clock_init(boot_fdt);
+	uart_init(boot_fdt);
+	firmware_init(boot_fdt);
+	init_memory();
+	if (irqchip_init(boot_fdt))
+		stop("there is no interrupt controller that Callsite knows");
+	sched_init();
+	arch_init_cpu();
+	if (!kthread_run_detached(main_thread, NULL, -1, "main"))
+		stop("there is no memory for the first thread");
+	irq_enable();
+	do_idle();
+}

@@ -1,0 +1,87 @@
+/*
+ * The end of the machine, said so that a person and a harness understand it:
+ * what happened, where, the registers, how we came here, "end of panic", and
+ * a power-off whose status is a failure.
+ *
+ * A panic inside a panic says so in one line and ends at once.
+ */
+#include "cpu.h"
+#include "irq.h"
+#include "print.h"
+#include "unwind.h"
+
+#define TRACE_MAX 64
+
+static int panic_cpu = -1;
+
+/* One CPU reports; another that fails meanwhile waits for the end. */
+static void enter_panic(void)
+{
+	int none = -1, self = this_cpu()->index;
+
+	irq_disable();
+	if (__atomic_compare_exchange_n(&panic_cpu, &none, self, false, __ATOMIC_ACQ_REL,
+					__ATOMIC_ACQUIRE)) {
+		ipi_stop_others();
+		console_panic_mode();
+		return;
+	}
+	if (none == self) {
+		printk("\npanic: inside the panic\nend of panic\n");
+		firmware_poweroff(true);
+	}
+	for (;;)
+		cpu_relax();
+}
+
+static void show_trace(struct unwind *u)
+{
+	bool more = true;
+
+	printk("Call trace:\n");
+	for (int i = 0; more && i < TRACE_MAX; i++) {
+		if (u->regs)
+			printk("  [<%016lx>] %pS\n", u->pc, (void *)u->pc);
+		else
+			printk("  [<%016lx>] %pB\n", u->pc, (void *)u->pc);
+		more = unwind_next(u);
+	}
+}
+
+static void __noreturn die(struct trap_frame *regs, struct unwind *u, const char *fmt, va_list args)
+{
+	char text[256];
+
+	vsnprintf(text, sizeof(text), fmt, args);
+	printk("\npanic: %s\n", text);
+	printk("CPU %u, thread %d (%s), at %pS\n", this_cpu()->index, current->pid, current->comm,
+	       (void *)u->pc);
+	if (regs)
+		arch_show_regs(regs);
+	show_trace(u);
+	printk("end of panic\n");
+	firmware_poweroff(true);
+}
+
+void panic(const char *fmt, ...)
+{
+	struct unwind u;
+	va_list args;
+
+	enter_panic();
+	unwind_start_here(&u);
+	unwind_next(&u); /* to our caller */
+	va_start(args, fmt);
+	die(NULL, &u, fmt, args);
+}
+
+void panic_regs(struct trap_frame *regs, const char *fmt, ...)
+{
+	struct unwind u;
+	va_list args;
+
+	enter_panic();
+	unwind_start_regs(&u, regs);
+	va_start(args, fmt);
+	die(regs, &u, fmt, args);
+}
