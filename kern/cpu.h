@@ -23,11 +23,13 @@ struct cpu {
 	u64 hwid;               /* hartid, MPIDR affinity */
 	bool online;
 	struct thread *idle;
+	struct thread *migrating;    /* leaves this CPU in finish_task_switch() */
 	struct thread_list runqueue; /* under rq_lock, which is held across __switch_to() */
 	struct thread *sleepers;     /* under rq_lock: with a time-out, soonest first */
 	struct spinlock rq_lock;
 	u64 grace;              /* passes through schedule(); synchronize_sched() */
 	u64 next_tick;          /* counter value */
+	u64 timer;              /* what the timer is set to; ~0: nothing */
 	u64 switched_at;        /* when current began to run */
 	u64 ipi_work;           /* bits 1 << IPI_*, atomically set by the sender */
 	struct smp_call *calls; /* pushed by senders, taken as a whole by IPI_CALL */
@@ -57,5 +59,6 @@ void secondary_main(void);
  */
 void smp_call(unsigned index, void (*fn)(void *), void *arg);
 void smp_call_others(void (*fn)(void *), void *arg);
+void smp_run_calls(void); /* IPI_CALL */
 
 #endif

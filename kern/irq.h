@@ -31,7 +31,11 @@ static inline __attribute__((always_inline)) u64 clock_ns(void)
 }
 static inline u64 ns_to_ticks(u64 ns)
 {
-	return (unsigned __int128)ns * clock_hz / 1000000000;
+	return ns / 1000000000 * clock_hz + ns % 1000000000 * clock_hz / 1000000000;
+}
+static inline u64 ticks_to_ns(u64 ticks)
+{
+	return ticks / clock_hz * 1000000000 + ticks % clock_hz * 1000000000 / clock_hz;
 }
 
 #endif

@@ -81,6 +81,8 @@ struct thread_hook {
 struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name);
 struct thread *kthread_run_detached(int (*fn)(void *), void *arg, int cpu, const char *name);
 int thread_join(struct thread *t); /* waits, frees it, returns its exit code */
+bool thread_wait(struct thread *t); /* until it is dead (true) or Ctrl-C comes (false) */
+bool thread_done(struct thread *t);
 void __noreturn thread_exit(int code);
 
 /*

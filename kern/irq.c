@@ -1,0 +1,114 @@
+/*
+ * Interrupts by number, interrupts between CPUs, and the clock.
+ *
+ * An IPI carries no message: the sender sets a bit of the receiver's ipi_work
+ * first, and sends only if that bit was not yet set.
+ */
+#include "irq.h"
+#include "cpu.h"
+#include "errno.h"
+#include "print.h"
+
+#define MAX_HANDLERS 16
+
+static struct {
+	unsigned irq;
+	void (*handler)(void *arg);
+	void *arg;
+	const char *name;
+} handlers[MAX_HANDLERS];
+static unsigned handler_count;
+
+u64 clock_hz, clock_mult;
+
+int request_irq(unsigned irq, void (*handler)(void *arg), void *arg, const char *name)
+{
+	if (handler_count == MAX_HANDLERS)
+		return -ENOSPC;
+	handlers[handler_count].irq = irq;
+	handlers[handler_count].handler = handler;
+	handlers[handler_count].arg = arg;
+	handlers[handler_count].name = name;
+	__atomic_store_n(&handler_count, handler_count + 1, __ATOMIC_RELEASE);
+	irqchip_enable(irq);
+	return 0;
+}
+
+void handle_irq(unsigned irq)
+{
+	static bool told;
+
+	for (unsigned i = 0; i < handler_count; i++) {
+		if (handlers[i].irq == irq) {
+			handlers[i].handler(handlers[i].arg);
+			return;
+		}
+	}
+	if (!told)
+		printk("Interrupt %u has no handler; this is said once.\n", irq);
+	told = true;
+}
+
+void handle_timer(void)
+{
+	sched_tick();
+}
+
+void ipi_send(unsigned cpu_index, int what)
+{
+	u64 bit = 1ul << what;
+
+	if (!(__atomic_fetch_or(&cpu_of(cpu_index)->ipi_work, bit, __ATOMIC_SEQ_CST) & bit))
+		irqchip_send_ipi(1ul << cpu_index);
+}
+
+static notrace void __noreturn park(void)
+{
+	irq_disable();
+	for (;;)
+		cpu_idle_wait();
+}
+
+/* IPI_RESCHEDULE needs nothing: the sender set `resched`, and irq_exit() looks at it. */
+void handle_ipi(void)
+{
+	u64 work = __atomic_exchange_n(&this_cpu()->ipi_work, 0, __ATOMIC_SEQ_CST);
+
+	if (work & 1 << IPI_STOP)
+		park();
+	if (work & 1 << IPI_CALL)
+		smp_run_calls();
+}
+
+notrace void ipi_stop_others(void)
+{
+	unsigned long mask = 0;
+
+	for (unsigned i = 0; i < NR_CPUS; i++) {
+		if (!cpu_of(i)->online || cpu_of(i) == this_cpu())
+			continue;
+		__atomic_fetch_or(&cpu_of(i)->ipi_work, 1 << IPI_STOP, __ATOMIC_SEQ_CST);
+		mask |= 1ul << i;
+	}
+	if (mask)
+		irqchip_send_ipi(mask);
+}
+
+/* clock_mult = 2^54 * 10^9 / hz, by long division: there is no 128-bit one. */
+void clock_init(const void *fdt)
+{
+	u64 quotient, rest;
+
+	clock_hz = timer_frequency(fdt);
+	if (clock_hz < 1000000)
+		panic("a timer of %lu Hz is too slow: 1 MHz is the least", (unsigned long)clock_hz);
+	quotient = 1000000000 / clock_hz;
+	rest = 1000000000 % clock_hz;
+	for (int bit = 0; bit < 54; bit++) {
+		rest <<= 1;
+		quotient = quotient << 1 | (rest >= clock_hz);
+		if (rest >= clock_hz)
+			rest -= clock_hz;
+	}
+	clock_mult = quotient;
+}

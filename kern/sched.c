@@ -1,0 +1,497 @@
+/*
+ * The scheduler: one run queue a CPU, round robin, idle CPUs steal.
+ *
+ * The run-queue lock is held from the choice of the next thread until that
+ * thread has left the switch behind (finish_task_switch), so whoever holds the
+ * lock of a thread's CPU sees it queued, running, or off the CPU for good,
+ * never in between: another CPU cannot run it while its stack is in use.
+ */
+#include "cpu.h"
+#include "errno.h"
+#include "irq.h"
+#include "print.h"
+#include "sched.h"
+#include "string.h"
+
+#define TICK_NS 10000000
+#define NEVER (~0ul)
+
+struct thread boot_thread = {
+	.comm = "swapper/0",
+	.pinned = 0,
+	.on_cpu = true,
+	.stack = boot_stack,
+};
+
+static notrace void run_hooks(enum thread_event event, struct thread *prev, struct thread *next)
+{
+	TABLE_FOR_EACH(const struct thread_hook, thread_hook, hook)
+		hook->fn(event, prev, next);
+}
+
+void sched_hook_born(struct thread *t)
+{
+	run_hooks(THREAD_BORN, current, t);
+}
+
+void sched_hook_dies(void)
+{
+	run_hooks(THREAD_DIES, current, NULL);
+}
+
+/* ---- the run queue: rq_lock held in all of these ---- */
+
+static void enqueue_task(struct cpu *cpu, struct thread *t)
+{
+	t->next = NULL;
+	t->queued = true;
+	t->cpu = cpu->index;
+	if (cpu->runqueue.tail)
+		cpu->runqueue.tail->next = t;
+	else
+		cpu->runqueue.head = t;
+	cpu->runqueue.tail = t;
+}
+
+/* Take the first thread out; for another CPU, the first that may leave this one. */
+static struct thread *dequeue_task(struct cpu *cpu, bool steal)
+{
+	struct thread *before = NULL, *t = cpu->runqueue.head;
+
+	while (t && steal && t->pinned >= 0) {
+		before = t;
+		t = t->next;
+	}
+	if (!t)
+		return NULL;
+	if (before)
+		before->next = t->next;
+	else
+		cpu->runqueue.head = t->next;
+	if (cpu->runqueue.tail == t)
+		cpu->runqueue.tail = before;
+	t->queued = false;
+	return t;
+}
+
+static void enqueue_sleeper(struct cpu *cpu, struct thread *t)
+{
+	struct thread **at = &cpu->sleepers;
+
+	while (*at && (*at)->wake_at <= t->wake_at)
+		at = &(*at)->sleep_next;
+	t->sleep_next = *at;
+	*at = t;
+}
+
+static void dequeue_sleeper(struct cpu *cpu, struct thread *t)
+{
+	struct thread **at = &cpu->sleepers;
+
+	while (*at && *at != t)
+		at = &(*at)->sleep_next;
+	if (*at)
+		*at = t->sleep_next;
+	t->wake_at = 0;
+}
+
+static u64 next_deadline(struct cpu *cpu, struct thread *runs, u64 now)
+{
+	u64 deadline = NEVER;
+
+	if (runs != cpu->idle) {
+		if (cpu->next_tick <= now)
+			cpu->next_tick = now + ns_to_ticks(TICK_NS);
+		deadline = cpu->next_tick;
+	}
+	if (cpu->sleepers && cpu->sleepers->wake_at < deadline)
+		deadline = cpu->sleepers->wake_at;
+	return deadline;
+}
+
+/* A deadline that came nearer is set; one that went away fires once, for nothing. */
+static void update_timer(struct cpu *cpu, struct thread *next, u64 now)
+{
+	u64 deadline = next_deadline(cpu, next, now);
+
+	if (deadline < cpu->timer) {
+		cpu->timer = deadline;
+		timer_set(deadline);
+	}
+}
+
+void resched_curr(struct cpu *cpu)
+{
+	__atomic_store_n(&cpu->resched, CTX_NEED_RESCHED, __ATOMIC_RELEASE);
+	if (cpu != this_cpu())
+		ipi_send(cpu->index, IPI_RESCHEDULE);
+}
+
+/* Some CPU must look at @cpu's queue: itself when idle, else an idle one that steals. */
+static void kick_for(struct cpu *cpu)
+{
+	if (cpu->running == cpu->idle) {
+		resched_curr(cpu);
+		return;
+	}
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		struct cpu *other = cpu_of(i);
+
+		if (other->online && READ_ONCE(other->running) == other->idle && !other->resched) {
+			resched_curr(other);
+			return;
+		}
+	}
+}
+
+static struct thread *steal_task(struct cpu *cpu)
+{
+	struct thread *t = NULL;
+
+	for (unsigned i = 1; i < nr_cpus && !t; i++) {
+		struct cpu *other = cpu_of((cpu->index + i) % nr_cpus);
+
+		if (!READ_ONCE(other->runqueue.head) || !spin_trylock(&other->rq_lock))
+			continue;
+		t = dequeue_task(other, true);
+		if (t)
+			t->cpu = cpu->index;
+		spin_unlock(&other->rq_lock);
+	}
+	return t;
+}
+
+static struct thread *pick_next_task(struct cpu *cpu)
+{
+	struct thread *t = dequeue_task(cpu, false);
+
+	if (!t)
+		t = steal_task(cpu);
+	return t ? t : cpu->idle;
+}
+
+/* ---- the switch ---- */
+
+static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
+{
+	if (prev == cpu->idle)
+		return;
+	if (prev->state == THREAD_RUNNING || preempted) {
+		if (prev->pinned >= 0 && prev->pinned != cpu->index) {
+			prev->queued = true; /* nobody else may queue it on the way */
+			cpu->migrating = prev;
+		} else {
+			enqueue_task(cpu, prev);
+		}
+	} else if (prev->state == THREAD_SLEEPING && prev->wake_at) {
+		enqueue_sleeper(cpu, prev);
+	}
+}
+
+static void migrate_task(struct thread *t)
+{
+	struct cpu *cpu = cpu_of(t->pinned);
+
+	spin_lock(&cpu->rq_lock);
+	enqueue_task(cpu, t);
+	kick_for(cpu);
+	spin_unlock(&cpu->rq_lock);
+}
+
+/* On the next thread's stack; prev's is free from here on. */
+static void finish_task_switch(struct thread *prev)
+{
+	struct cpu *cpu = this_cpu();
+	struct thread *migrating = cpu->migrating;
+	bool reap = prev->state == THREAD_DEAD && prev->detached;
+
+	cpu->running = current;
+	cpu->migrating = NULL;
+	spin_unlock(&cpu->rq_lock);
+	__atomic_store_n(&prev->on_cpu, false, __ATOMIC_RELEASE);
+	if (migrating)
+		migrate_task(migrating);
+	if (reap)
+		sched_bury(prev);
+}
+
+static void context_switch(struct cpu *cpu, struct thread *prev, struct thread *next, u64 now)
+{
+	if (unlikely(*(u64 *)prev->stack != STACK_END_MAGIC))
+		panic("thread %d (%s) overran its stack", prev->pid, prev->comm);
+	prev->runtime += now - cpu->switched_at;
+	cpu->switched_at = now;
+	cpu->switches++;
+	next->on_cpu = true;
+	update_timer(cpu, next, now);
+	run_hooks(THREAD_SWITCH, prev, next);
+	finish_task_switch(__switch_to(prev, next));
+}
+
+/* Interrupts masked. A preempted thread stays runnable, whatever it was about to do. */
+static void __schedule(bool preempted)
+{
+	struct cpu *cpu = this_cpu();
+	struct thread *prev = current, *next;
+	u64 now;
+
+	spin_lock(&cpu->rq_lock);
+	cpu->resched = 0;
+	smp_mb(); /* all that this CPU did before is seen before the pass is */
+	WRITE_ONCE(cpu->grace, cpu->grace + 1);
+	now = arch_counter();
+	put_prev_task(cpu, prev, preempted);
+	next = pick_next_task(cpu);
+	if (next != prev) {
+		context_switch(cpu, prev, next, now);
+		return;
+	}
+	update_timer(cpu, next, now);
+	spin_unlock(&cpu->rq_lock);
+}
+
+void schedule(void)
+{
+	unsigned long flags = irq_save();
+
+	if (unlikely(!preemptible()))
+		panic("schedule() in a context that may not sleep (%08x)", current->ctx);
+	__schedule(false);
+	irq_restore(flags);
+}
+
+static void preempt_schedule(void)
+{
+	unsigned long flags = irq_save();
+
+	__schedule(true);
+	irq_restore(flags);
+}
+
+void preempt_enable(void)
+{
+	preempt_enable_no_resched();
+	if (unlikely(this_cpu()->resched) && preemptible() && !irqs_disabled())
+		preempt_schedule();
+}
+
+void yield(void)
+{
+	preempt_schedule();
+}
+
+void thread_start(struct thread *prev)
+{
+	finish_task_switch(prev);
+	irq_enable();
+	thread_exit(current->fn(current->arg));
+}
+
+/* ---- interrupts ---- */
+
+/* No call site: the flag must stand before the handler's first event, and go after its last. */
+notrace void irq_enter(void)
+{
+	current->ctx |= CTX_HARDIRQ;
+}
+
+extern char __ftrace_text_start[], __ftrace_text_end[];
+
+notrace void irq_exit(struct trap_frame *regs)
+{
+	struct cpu *cpu = this_cpu();
+	unsigned long pc = regs_pc(regs);
+
+	current->ctx &= ~CTX_HARDIRQ;
+	if (likely(!cpu->resched) || !preemptible() || cpu->recursion)
+		return;
+	if (pc >= (unsigned long)__ftrace_text_start && pc < (unsigned long)__ftrace_text_end)
+		return;
+	__schedule(true);
+}
+
+static void wake_sleepers(struct cpu *cpu, u64 now)
+{
+	while (cpu->sleepers && cpu->sleepers->wake_at <= now) {
+		struct thread *t = cpu->sleepers;
+
+		dequeue_sleeper(cpu, t);
+		t->state = THREAD_RUNNING;
+		enqueue_task(cpu, t);
+		kick_for(cpu);
+	}
+}
+
+void sched_tick(void)
+{
+	struct cpu *cpu = this_cpu();
+	u64 now = arch_counter();
+
+	spin_lock(&cpu->rq_lock);
+	wake_sleepers(cpu, now);
+	if (cpu->running != cpu->idle && cpu->next_tick <= now && cpu->runqueue.head) {
+		kick_for(cpu);
+		cpu->resched = CTX_NEED_RESCHED;
+	}
+	cpu->timer = next_deadline(cpu, cpu->running, now);
+	timer_set(cpu->timer);
+	spin_unlock(&cpu->rq_lock);
+}
+
+/* ---- waking and sleeping ---- */
+
+/* The lock of the thread's CPU; the thread may move while we wait for it. */
+static struct cpu *task_rq_lock(struct thread *t)
+{
+	for (;;) {
+		struct cpu *cpu = cpu_of(READ_ONCE(t->cpu));
+
+		spin_lock(&cpu->rq_lock);
+		if (cpu->index == t->cpu)
+			return cpu;
+		spin_unlock(&cpu->rq_lock);
+	}
+}
+
+void wake_up_process(struct thread *t)
+{
+	unsigned long flags = irq_save();
+	struct cpu *cpu = task_rq_lock(t);
+
+	if (t->state == THREAD_SLEEPING) {
+		t->state = THREAD_RUNNING;
+		if (cpu->running != t && !t->queued) {
+			if (t->wake_at)
+				dequeue_sleeper(cpu, t);
+			enqueue_task(cpu, t);
+			kick_for(cpu);
+		}
+	}
+	spin_unlock(&cpu->rq_lock);
+	irq_restore(flags);
+}
+
+static struct cpu *select_task_rq(const struct thread *t)
+{
+	struct cpu *here = this_cpu();
+
+	if (t->pinned >= 0)
+		return cpu_of(t->pinned);
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		struct cpu *cpu = cpu_of((here->index + i) % nr_cpus);
+
+		if (cpu->online && READ_ONCE(cpu->running) == cpu->idle && !READ_ONCE(cpu->runqueue.head))
+			return cpu;
+	}
+	return here;
+}
+
+void wake_up_new_task(struct thread *t)
+{
+	unsigned long flags = irq_save();
+	struct cpu *cpu = select_task_rq(t);
+
+	spin_lock(&cpu->rq_lock);
+	enqueue_task(cpu, t);
+	kick_for(cpu);
+	spin_unlock(&cpu->rq_lock);
+	irq_restore(flags);
+}
+
+void schedule_timeout(u64 ns)
+{
+	unsigned long flags = irq_save();
+
+	if (unlikely(!preemptible()))
+		panic("a sleep in a context that may not sleep (%08x)", current->ctx);
+	current->wake_at = arch_counter() + ns_to_ticks(MIN(ns, 1ul << 60)) + 1;
+	__schedule(false);
+	current->wake_at = 0;
+	current->state = THREAD_RUNNING;
+	irq_restore(flags);
+}
+
+void sleep_ns(u64 ns)
+{
+	u64 end = clock_ns() + ns;
+
+	if (end < ns)
+		end = NEVER;
+	for (u64 now = clock_ns(); now < end && !interrupted(); now = clock_ns()) {
+		current->state = THREAD_SLEEPING;
+		smp_mb();
+		if (interrupted())
+			break;
+		schedule_timeout(end - now);
+	}
+	current->state = THREAD_RUNNING;
+}
+
+void thread_interrupt(struct thread *t)
+{
+	WRITE_ONCE(t->interrupted, true);
+	smp_mb();
+	wake_up_process(t);
+}
+
+void set_cpu_affinity(int cpu)
+{
+	unsigned long flags = irq_save();
+
+	current->pinned = cpu;
+	if (cpu >= 0 && cpu != this_cpu()->index)
+		__schedule(true);
+	irq_restore(flags);
+}
+
+void synchronize_sched(void)
+{
+	u64 seen[NR_CPUS];
+
+	smp_mb(); /* what was unpublished is unpublished before any pass is counted */
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		seen[i] = READ_ONCE(cpu_of(i)->grace);
+		if (cpu_of(i)->online)
+			resched_curr(cpu_of(i));
+	}
+	yield();
+	for (unsigned i = 0; i < nr_cpus; i++)
+		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i])
+			yield();
+	smp_mb();
+}
+
+/* ---- the idle threads ---- */
+
+void sched_init(void)
+{
+	struct cpu *cpu = this_cpu();
+
+	init_idle(&boot_thread, cpu);
+	cpu->online = true;
+}
+
+void init_idle(struct thread *t, struct cpu *cpu)
+{
+	snprintf(t->comm, sizeof(t->comm), "swapper/%u", cpu->index);
+	t->pinned = t->cpu = cpu->index;
+	t->on_cpu = true;
+	t->started_at = cpu->switched_at = arch_counter();
+	*(u64 *)t->stack = STACK_END_MAGIC;
+	cpu->idle = cpu->running = t;
+	cpu->timer = NEVER;
+	cpu->boot_stack = (char *)t->stack + THREAD_SIZE;
+}
+
+/* Waits with interrupts masked, so that none can slip in between the test and the wait. */
+void do_idle(void)
+{
+	for (;;) {
+		sched_reap();
+		irq_disable();
+		if (!READ_ONCE(this_cpu()->resched))
+			cpu_idle_wait();
+		irq_enable();
+		schedule();
+	}
+}

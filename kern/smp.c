@@ -1,0 +1,231 @@
+/*
+ * The CPUs: who they are, how the others start, and calling one another.
+ *
+ * A call is a request on the caller's stack, pushed on the target's list. The
+ * caller waits with interrupts on, so two CPUs that call each other both get served.
+ */
+#include "cpu.h"
+#include "errno.h"
+#include "fdt.h"
+#include "irq.h"
+#include "print.h"
+#include "sched.h"
+#include "string.h"
+
+#define START_TIMEOUT_NS 1000000000
+
+struct smp_call {
+	void (*fn)(void *);
+	void *arg;
+	struct smp_call *next;
+	u32 done;
+};
+
+struct cpu cpus[NR_CPUS] = {
+	[0] = {
+		.idle = &boot_thread,
+		.running = &boot_thread,
+		.context_bit = 1,
+		.timer = ~0ul,
+		.online = true,
+	},
+};
+unsigned nr_cpus = 1;
+
+static bool is_cpu(const void *fdt, int node)
+{
+	const char *type = fdt_string(fdt, node, "device_type");
+
+	return type && !strcmp(type, "cpu") && fdt_available(fdt, node);
+}
+
+/* reg of a CPU node: one cell or two, by /cpus' #address-cells. */
+static int cpu_hwid(const void *fdt, int node, u64 *hwid)
+{
+	int len = 0;
+	const char *reg = fdt_prop(fdt, node, "reg", &len);
+
+	if (!reg || len < 4)
+		return -EINVAL;
+	*hwid = fdt_be32(reg);
+	if (len >= 8)
+		*hwid = *hwid << 32 | fdt_be32(reg + 4);
+	return 0;
+}
+
+/* The boot CPU goes where the device tree lists it. */
+static void move_boot_cpu(unsigned index)
+{
+	struct cpu *to = cpu_of(index);
+
+	if (index) {
+		*to = cpus[0];
+		memset(&cpus[0], 0, sizeof(cpus[0]));
+	}
+	to->index = index;
+	to->hwid = boot_hwid;
+	set_this_cpu(to);
+}
+
+static unsigned list_cpus(const void *fdt, u64 *hwids, int *boot)
+{
+	unsigned count = 0, more = 0;
+	int depth = 0;
+
+	for (int node = fdt_path(fdt, "/cpus"); node >= 0; node = fdt_next_node(fdt, node, &depth)) {
+		u64 hwid;
+
+		if (!is_cpu(fdt, node) || cpu_hwid(fdt, node, &hwid))
+			continue;
+		/* The last place is the boot CPU's until it is found. */
+		if (count == NR_CPUS || (count == NR_CPUS - 1 && *boot < 0 && hwid != boot_hwid)) {
+			more++;
+			continue;
+		}
+		if (hwid == boot_hwid)
+			*boot = count;
+		hwids[count++] = hwid;
+	}
+	if (more)
+		printk("%u more CPUs are left off: Callsite uses %u.\n", more, NR_CPUS);
+	return count;
+}
+
+void cpus_init(const void *fdt)
+{
+	u64 hwids[NR_CPUS];
+	int boot = -1;
+	unsigned count = fdt ? list_cpus(fdt, hwids, &boot) : 0;
+
+	if (boot < 0) {
+		printk("The device tree does not list the boot CPU (%lx): only it is used.\n",
+		       boot_hwid);
+		count = 1;
+		boot = 0;
+		hwids[0] = boot_hwid;
+	}
+	move_boot_cpu(boot);
+	for (unsigned i = 0; i < count; i++) {
+		cpu_of(i)->index = i;
+		cpu_of(i)->hwid = hwids[i];
+	}
+	nr_cpus = count;
+}
+
+static int start_cpu(struct cpu *cpu)
+{
+	struct thread *idle = alloc_thread("swapper");
+	u64 end = clock_ns() + START_TIMEOUT_NS;
+	int err;
+
+	if (!idle)
+		return -ENOMEM;
+	init_idle(idle, cpu);
+	cpu->context_bit = 1;
+	smp_mb();
+	err = firmware_cpu_start(cpu);
+	if (err)
+		return err;
+	while (!READ_ONCE(cpu->online) && clock_ns() < end)
+		cpu_relax();
+	return READ_ONCE(cpu->online) ? 0 : -ETIMEDOUT;
+}
+
+int smp_init(const void *fdt)
+{
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		struct cpu *cpu = cpu_of(i);
+		int err = cpu == this_cpu() ? 0 : start_cpu(cpu);
+
+		if (!err)
+			continue;
+		printk("CPU %u (%lx) does not start (error %d); we go on without it.\n", i,
+		       (unsigned long)cpu->hwid, -err);
+		/* Its place goes to the last one, unless that is us. */
+		if (cpu_of(nr_cpus - 1) != this_cpu() && err != -ETIMEDOUT) {
+			cpu->hwid = cpu_of(--nr_cpus)->hwid;
+			i--;
+		}
+	}
+	return 0;
+}
+
+void secondary_main(void)
+{
+	struct cpu *cpu = this_cpu();
+
+	arch_init_cpu();
+	irqchip_init_cpu();
+	timer_init_cpu();
+	__atomic_store_n(&cpu->online, true, __ATOMIC_RELEASE);
+	irq_enable();
+	do_idle();
+}
+
+static void push_call(struct cpu *cpu, struct smp_call *call)
+{
+	call->next = READ_ONCE(cpu->calls);
+	while (!__atomic_compare_exchange_n(&cpu->calls, &call->next, call, false,
+					    __ATOMIC_RELEASE, __ATOMIC_RELAXED))
+		;
+	ipi_send(cpu->index, IPI_CALL);
+}
+
+/* In interrupt context. A request is its caller's again as soon as it is done. */
+void smp_run_calls(void)
+{
+	struct smp_call *call = __atomic_exchange_n(&this_cpu()->calls, NULL, __ATOMIC_ACQUIRE);
+
+	while (call) {
+		struct smp_call *next = call->next;
+
+		call->fn(call->arg);
+		__atomic_store_n(&call->done, 1, __ATOMIC_RELEASE);
+		call = next;
+	}
+}
+
+static void wait_for_call(struct smp_call *call)
+{
+	while (!__atomic_load_n(&call->done, __ATOMIC_ACQUIRE))
+		cpu_relax();
+}
+
+static void call_here(void (*fn)(void *), void *arg)
+{
+	unsigned long flags = irq_save();
+
+	fn(arg);
+	irq_restore(flags);
+}
+
+void smp_call(unsigned index, void (*fn)(void *), void *arg)
+{
+	struct smp_call call = {fn, arg};
+
+	preempt_disable();
+	if (index == this_cpu()->index) {
+		call_here(fn, arg);
+	} else if (index < nr_cpus && cpu_of(index)->online) {
+		push_call(cpu_of(index), &call);
+		wait_for_call(&call);
+	}
+	preempt_enable();
+}
+
+void smp_call_others(void (*fn)(void *), void *arg)
+{
+	struct smp_call calls[NR_CPUS];
+
+	preempt_disable();
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		calls[i] = (struct smp_call){fn, arg, NULL, 1};
+		if (!cpu_of(i)->online || cpu_of(i) == this_cpu())
+			continue;
+		calls[i].done = 0;
+		push_call(cpu_of(i), &calls[i]);
+	}
+	for (unsigned i = 0; i < nr_cpus; i++)
+		wait_for_call(&calls[i]);
+	preempt_enable();
+}

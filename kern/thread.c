@@ -1,0 +1,191 @@
+/*
+ * Birth, death and names of threads. A thread's memory outlives it until it is
+ * joined or, detached, until the next birth or idle moment.
+ */
+#include "errno.h"
+#include "print.h"
+#include "sched.h"
+#include "string.h"
+
+#define PID_MAX 4096
+
+static struct thread *all_threads; /* under threads_lock */
+static struct spinlock threads_lock;
+static int last_pid;
+static struct thread *graveyard; /* by wait_next, under graveyard_lock */
+static struct spinlock graveyard_lock;
+static struct wait_queue exits;
+
+static bool pid_in_use(int pid)
+{
+	for (struct thread *t = all_threads; t; t = t->all_next)
+		if (t->pid == pid)
+			return true;
+	return false;
+}
+
+/* Numbers rise until they wrap, so that a dead thread's name stays findable for long. */
+static bool publish(struct thread *t)
+{
+	unsigned long flags = spin_lock_irqsave(&threads_lock);
+	int tries = PID_MAX;
+
+	do
+		last_pid = last_pid % (PID_MAX - 1) + 1;
+	while (pid_in_use(last_pid) && --tries);
+	if (tries) {
+		t->pid = last_pid;
+		t->all_next = all_threads;
+		all_threads = t;
+	}
+	spin_unlock_irqrestore(&threads_lock, flags);
+	return tries;
+}
+
+static void unpublish(struct thread *t)
+{
+	unsigned long flags = spin_lock_irqsave(&threads_lock);
+	struct thread **at = &all_threads;
+
+	while (*at != t)
+		at = &(*at)->all_next;
+	*at = t->all_next;
+	spin_unlock_irqrestore(&threads_lock, flags);
+}
+
+void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
+{
+	unsigned long flags = spin_lock_irqsave(&threads_lock);
+
+	for (struct thread *t = all_threads; t; t = t->all_next)
+		fn(t, arg);
+	spin_unlock_irqrestore(&threads_lock, flags);
+}
+
+struct thread *alloc_thread(const char *name)
+{
+	struct thread *t = kzalloc(sizeof(*t));
+	int order = 0;
+
+	if (!t)
+		return NULL;
+	while (PAGE_SIZE << order < THREAD_SIZE)
+		order++;
+	t->stack = page_alloc(order);
+	if (!t->stack) {
+		kfree(t);
+		return NULL;
+	}
+	*(u64 *)t->stack = STACK_END_MAGIC;
+	strlcpy(t->comm, name, sizeof(t->comm));
+	t->pinned = -1;
+	t->started_at = arch_counter();
+	return t;
+}
+
+static void free_thread(struct thread *t)
+{
+	int order = 0;
+
+	while (PAGE_SIZE << order < THREAD_SIZE)
+		order++;
+	page_free(t->stack, order);
+	kfree(t);
+}
+
+static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const char *name,
+				   bool detached)
+{
+	struct thread *t;
+
+	sched_reap();
+	t = alloc_thread(name);
+	if (!t)
+		return NULL;
+	t->fn = fn;
+	t->arg = arg;
+	t->pinned = cpu;
+	t->detached = detached;
+	t->out = current->out;
+	t->cwd = current->cwd;
+	arch_thread_init(t, (char *)t->stack + THREAD_SIZE);
+	if (!publish(t)) {
+		free_thread(t);
+		return NULL;
+	}
+	sched_hook_born(t);
+	wake_up_new_task(t);
+	return t;
+}
+
+struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name)
+{
+	return kernel_clone(fn, arg, cpu, name, false);
+}
+
+struct thread *kthread_run_detached(int (*fn)(void *), void *arg, int cpu, const char *name)
+{
+	return kernel_clone(fn, arg, cpu, name, true);
+}
+
+void thread_exit(int code)
+{
+	sched_hook_dies();
+	current->exit_code = code;
+	irq_disable();
+	__atomic_store_n(&current->state, THREAD_DEAD, __ATOMIC_RELEASE);
+	wake_up(&exits);
+	schedule();
+	panic("a dead thread runs");
+}
+
+bool thread_done(struct thread *t)
+{
+	return __atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == THREAD_DEAD;
+}
+
+/* Waits for its death, or for Ctrl-C: then false. */
+bool thread_wait(struct thread *t)
+{
+	wait_event(&exits, thread_done(t) || interrupted());
+	return thread_done(t);
+}
+
+int thread_join(struct thread *t)
+{
+	int code;
+
+	wait_event(&exits, thread_done(t));
+	while (__atomic_load_n(&t->on_cpu, __ATOMIC_ACQUIRE))
+		yield();
+	code = t->exit_code;
+	unpublish(t);
+	free_thread(t);
+	return code;
+}
+
+void sched_bury(struct thread *t)
+{
+	spin_lock(&graveyard_lock);
+	t->wait_next = graveyard;
+	graveyard = t;
+	spin_unlock(&graveyard_lock);
+}
+
+void sched_reap(void)
+{
+	unsigned long flags;
+	struct thread *t, *next;
+
+	if (!READ_ONCE(graveyard))
+		return;
+	flags = spin_lock_irqsave(&graveyard_lock);
+	t = graveyard;
+	graveyard = NULL;
+	spin_unlock_irqrestore(&graveyard_lock, flags);
+	for (; t; t = next) {
+		next = t->wait_next;
+		unpublish(t);
+		free_thread(t);
+	}
+}
