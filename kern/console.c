@@ -1,0 +1,227 @@
+/*
+ * The console: printk, output in whole lines, and a ring of received bytes
+ * that an interrupt fills and one thread reads.
+ *
+ * Nothing is lost unsaid: what the ring cannot take is counted and told to the
+ * reader, and what is printed before there is a UART is kept until there is one.
+ */
+#include "cpu.h"
+#include "fdt.h"
+#include "irq.h"
+#include "print.h"
+#include "string.h"
+#include "thread.h"
+#include "uart.h"
+
+#define RING_SIZE 8192 /* a power of two */
+#define EARLY_SIZE 8192
+#define LINE_SIZE 1024
+#define POLL_NS 5000000
+#define CTRL_C 3
+/* An interrupt takes this many bytes at most, then lets the thread have a turn. */
+#define INPUT_BURST 64
+
+static struct spinlock output_lock;
+static bool panic_mode;
+static char early[EARLY_SIZE];
+static size_t early_len;
+
+static u8 ring[RING_SIZE];
+static u32 ring_in, ring_out; /* ring_in under input_lock; ring_out is the reader's */
+static unsigned long lost;    /* under input_lock */
+static struct spinlock input_lock;
+static struct wait_queue readers;
+static struct thread *foreground; /* under input_lock */
+static unsigned interrupts;
+static bool polled = true;
+
+/* ---- output ---- */
+
+static notrace void emit(const char *s, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!uart_present()) {
+			if (early_len < EARLY_SIZE)
+				early[early_len++] = s[i];
+			continue;
+		}
+		if (s[i] == '\n')
+			uart_send('\r');
+		uart_send(s[i]);
+	}
+}
+
+static notrace unsigned long lock_output(void)
+{
+	unsigned long flags = irq_save();
+
+	if (!panic_mode)
+		spin_lock(&output_lock);
+	return flags;
+}
+
+static notrace void unlock_output(unsigned long flags)
+{
+	if (!panic_mode)
+		spin_unlock(&output_lock);
+	irq_restore(flags);
+}
+
+/* A line at a time, so that interrupts are not masked for longer than that. */
+void console_write(const char *s, size_t n)
+{
+	while (n) {
+		const char *end = memchr(s, '\n', MIN(n, LINE_SIZE));
+		size_t part = end ? (size_t)(end - s) + 1 : MIN(n, LINE_SIZE);
+		unsigned long flags = lock_output();
+
+		emit(s, part);
+		unlock_output(flags);
+		s += part;
+		n -= part;
+	}
+}
+
+int printk(const char *fmt, ...)
+{
+	static char line[LINE_SIZE]; /* under output_lock */
+	unsigned long flags = lock_output();
+	va_list args;
+	int n;
+
+	va_start(args, fmt);
+	n = vsnprintf(line, sizeof(line), fmt, args);
+	va_end(args);
+	emit(line, MIN(n, (int)sizeof(line) - 1));
+	unlock_output(flags);
+	return n;
+}
+
+notrace void console_panic_mode(void)
+{
+	WRITE_ONCE(panic_mode, true);
+}
+
+void console_uart_found(void)
+{
+	unsigned long flags = lock_output();
+
+	emit(early, early_len);
+	early_len = 0;
+	unlock_output(flags);
+}
+
+/* ---- input ---- */
+
+static void put_byte(u8 c)
+{
+	if (ring_in - READ_ONCE(ring_out) == RING_SIZE) {
+		lost++;
+		return;
+	}
+	ring[ring_in % RING_SIZE] = c;
+	__atomic_store_n(&ring_in, ring_in + 1, __ATOMIC_RELEASE);
+}
+
+/* Ctrl-C also throws away what was typed ahead of it. */
+static void receive_byte(u8 c)
+{
+	if (c != CTRL_C || !foreground) {
+		put_byte(c);
+		return;
+	}
+	WRITE_ONCE(ring_out, ring_in);
+	interrupts++;
+	thread_interrupt(foreground);
+}
+
+void console_input(void)
+{
+	unsigned long flags = spin_lock_irqsave(&input_lock);
+	int c = 0;
+
+	for (int i = 0; i < INPUT_BURST && c >= 0; i++) {
+		c = uart_receive();
+		if (c >= 0)
+			receive_byte(c);
+	}
+	spin_unlock_irqrestore(&input_lock, flags);
+	wake_up(&readers);
+}
+
+static int take_byte(void)
+{
+	unsigned long flags = spin_lock_irqsave(&input_lock);
+	int c = -1;
+
+	if (ring_in != ring_out)
+		c = ring[ring_out++ % RING_SIZE];
+	spin_unlock_irqrestore(&input_lock, flags);
+	return c;
+}
+
+static void tell_loss(void)
+{
+	unsigned long flags = spin_lock_irqsave(&input_lock);
+	unsigned long n = lost;
+
+	lost = 0;
+	spin_unlock_irqrestore(&input_lock, flags);
+	if (n)
+		printk("\n%lu bytes of input came faster than they were read and are lost.\n", n);
+}
+
+static bool input_waits(void)
+{
+	if (polled && uart_present())
+		console_input();
+	return READ_ONCE(ring_in) != READ_ONCE(ring_out);
+}
+
+int console_poll(void)
+{
+	return input_waits() ? take_byte() : -1;
+}
+
+int console_getchar(void)
+{
+	int c = console_poll();
+
+	if (c >= 0)
+		return c;
+	tell_loss();
+	for (;;) {
+		if (polled)
+			sleep_ns(POLL_NS);
+		else
+			wait_event(&readers, input_waits() || interrupted());
+		c = console_poll();
+		if (c >= 0 || interrupted())
+			return c;
+	}
+}
+
+void console_set_foreground(struct thread *t)
+{
+	unsigned long flags = spin_lock_irqsave(&input_lock);
+
+	foreground = t;
+	interrupts = 0;
+	if (t)
+		t->interrupted = false;
+	spin_unlock_irqrestore(&input_lock, flags);
+}
+
+unsigned console_interrupts(void)
+{
+	return READ_ONCE(interrupts);
+}
+
+void console_init(void)
+{
+	int err = uart_enable_input(boot_fdt);
+
+	if (err && uart_present())
+		printk("The console does not interrupt (error %d): its input is polled.\n", -err);
+	polled = err;
+}

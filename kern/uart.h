@@ -1,0 +1,24 @@
+/*
+ * Between console.c (bytes in and out, whole lines, Ctrl-C) and uart.c (the wire).
+ */
+#ifndef KERN_UART_H
+#define KERN_UART_H
+
+#include "types.h"
+
+bool uart_present(void);
+void uart_send(u8 c);   /* polls until the wire takes it */
+int uart_receive(void); /* a byte, or -1 */
+/* Interrupts call console_input() from here on; -errno: the caller must poll. */
+int uart_enable_input(const void *fdt);
+
+void console_uart_found(void);
+void console_input(void); /* interrupt context, or polling: take what the UART has */
+
+/* Ctrl-C goes to this thread as an interruption; NULL: to the reader, as a byte. */
+struct thread;
+void console_set_foreground(struct thread *t);
+/* Ctrl-C's since the foreground was set. */
+unsigned console_interrupts(void);
+
+#endif
