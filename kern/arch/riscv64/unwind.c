@@ -140,7 +140,7 @@ notrace bool unwind_step(struct unwind *u)
 		u->sp = regs_sp(u->regs);
 		return in_text(u->pc);
 	}
-	if (fp % 8 || fp <= u->sp || !read_stack(u, fp - 8, &u->pc) || !read_stack(u, fp - 16, &u->fp))
+	if (fp % 8 || fp < u->sp || !read_stack(u, fp - 8, &u->pc) || !read_stack(u, fp - 16, &u->fp))
 		return false;
 	u->sp = fp;
 	return in_text(u->pc);
