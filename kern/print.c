@@ -110,7 +110,7 @@ static void put_symbol(struct out *o, const struct spec *s, unsigned long addr, 
 	else if (kind == 's')
 		n = scnprintf(text, sizeof(text), "%s", name);
 	else
-		n = scnprintf(text, sizeof(text), "%s+%#lx/%#lx", name, offset + back, size);
+		n = scnprintf(text, sizeof(text), "%s+0x%lx/0x%lx", name, offset + back, size);
 	put_text(o, s, text, n);
 }
 
