@@ -9,6 +9,7 @@
 #include "cpu.h"
 #include "fdt.h"
 #include "file.h"
+#include "ftrace.h"
 #include "irq.h"
 #include "print.h"
 #include "shell.h"
@@ -89,6 +90,7 @@ void kernel_main(void)
 	if (irqchip_init(boot_fdt))
 		stop("there is no interrupt controller that Callsite knows");
 	sched_init();
+	ftrace_init(); /* while no other CPU runs */
 	arch_init_cpu();
 	if (!kthread_run_detached(main_thread, NULL, -1, "main"))
 		stop("there is no memory for the first thread");

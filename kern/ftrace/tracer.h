@@ -39,6 +39,8 @@ static inline unsigned long ftrace_call_addr(unsigned calls)
 	return (unsigned long)ftrace_stubs + (calls - 1) * FTRACE_STUB_SIZE;
 }
 
+extern unsigned long ftrace_syncs; /* synchronisations so far: one a batch */
+
 /* The word that the site of @rec should hold now, to be told when it does not. */
 u32 ftrace_expected(const struct dyn_ftrace *rec);
 

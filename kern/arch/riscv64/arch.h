@@ -104,6 +104,11 @@ always_inline_ void set_current(struct thread *t)
 	__asm__ volatile("sd %0, 0(tp)" : : "r"(t) : "memory");
 }
 
+/* Nothing for one word: arch_sync_all() is for all of them. */
+always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
+{
+}
+
 always_inline_ u64 arch_counter(void)
 {
 	u64 ticks;

@@ -112,10 +112,6 @@ static notrace void fence_others(unsigned long fid)
 		sbi_call_harts(SBI_RFENCE, fid, mask);
 }
 
-void arch_sync_line(unsigned long text_va, unsigned long alias_va)
-{
-}
-
 notrace void arch_sync_all(void)
 {
 	unsigned long flags = irq_save();

@@ -12,6 +12,7 @@
 
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 
+unsigned long ftrace_syncs; /* batches made visible everywhere, since boot */
 static unsigned long alias; /* from a text address to its writable alias; 0: no batch is open */
 
 void ftrace_batch_begin(void)
@@ -27,6 +28,7 @@ void ftrace_batch_end(void)
 	alias = 0;
 	text_alias_close();
 	arch_sync_all();
+	ftrace_syncs++;
 	preempt_enable();
 }
 

@@ -35,6 +35,7 @@ static inline u64 arch_counter(void)
 {
 	return 0;
 }
+void arch_sync_line(unsigned long text_va, unsigned long alias_va);
 static inline void cpu_relax(void)
 {
 }

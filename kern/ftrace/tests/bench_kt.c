@@ -1,0 +1,133 @@
+/*
+ * What tracing costs, in instructions: exact on one CPU under -icount.
+ *
+ * A figure is the difference of two loops that differ in nothing else: the
+ * same calls through a pointer, interrupts masked.
+ */
+#include "kt.h"
+#include "cpu.h"
+#include "errno.h"
+#include "file.h"
+#include "ftrace.h"
+#include "string.h"
+#include "trace.h"
+#include "tracefs.h"
+#include "tracer.h"
+
+#define CALLS 20000
+
+void kt_bench_traced(void);
+void kt_bench_other(void);
+void kt_bench_untraced(void);
+
+__noinline void kt_bench_traced(void)
+{
+	barrier();
+}
+__noinline void kt_bench_other(void)
+{
+	barrier();
+}
+__noinline notrace void kt_bench_untraced(void)
+{
+	barrier();
+}
+
+static notrace __noinline u64 cost_of(void (*fn)(void))
+{
+	unsigned long flags = irq_save();
+	u64 start = kt_instructions(), end;
+
+	for (int i = 0; i < CALLS; i++)
+		fn();
+	end = kt_instructions();
+	irq_restore(flags);
+	return end - start;
+}
+
+/* "bench KEY n.nnn", per call. */
+static void report(const char *key, u64 instructions, u64 per)
+{
+	u64 milli = (instructions * 1000 + per / 2) / per;
+
+	out_printf("bench %s %lu.%03lu\n", key, (unsigned long)(milli / 1000), (unsigned long)(milli % 1000));
+}
+
+static notrace void other_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				   struct ftrace_regs *regs)
+{
+}
+
+static void bench_events(void)
+{
+	static struct ftrace_ops other = {.func = other_callback, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+	u64 bare = cost_of(kt_bench_untraced), nop, on, off, beside;
+
+	kt_echo("kt_bench_traced", "set_ftrace_filter", false);
+	nop = cost_of(kt_bench_traced);
+	kt_echo("function", "current_tracer", false);
+	on = cost_of(kt_bench_traced);
+	kt_echo("0", "tracing_on", false);
+	off = cost_of(kt_bench_traced);
+	kt_echo("1", "tracing_on", false);
+	ftrace_set_filter(&other, "kt_bench_other", 14, true, false);
+	register_ftrace_function(&other);
+	beside = cost_of(kt_bench_traced);
+	unregister_ftrace_function(&other);
+	kt_echo("nop", "current_tracer", false);
+	kt_echo("", "set_ftrace_filter", false);
+	report("untraced_call", nop - bare, CALLS);
+	report("function", on - nop, CALLS);
+	report("function_off", off - nop, CALLS);
+	report("function_other_op", beside > on ? beside - on : 0, CALLS);
+}
+
+static u64 cost_of_write(const char *tracer)
+{
+	struct file *f;
+	u64 start, end;
+
+	if (file_open(file_root(), TRACEFS "current_tracer", O_WRONLY | O_TRUNC, &f))
+		return 0;
+	start = kt_instructions();
+	file_write(f, tracer, strlen(tracer));
+	end = kt_instructions();
+	file_close(f);
+	return end - start;
+}
+
+static void bench_patching(void)
+{
+	unsigned long syncs;
+	u64 on, off;
+
+	cost_of_write("function"); /* the buffers grow at the first use */
+	cost_of_write("nop");
+	syncs = ftrace_syncs;
+	on = cost_of_write("function");
+	syncs = ftrace_syncs - syncs;
+	off = cost_of_write("nop");
+	report("patch_site", on, ftrace_record_count);
+	report("unpatch_site", off, ftrace_record_count);
+	report("syncs_per_batch", syncs, 1);
+}
+
+static int bench_command(int argc, char **argv)
+{
+	set_cpu_affinity(this_cpu()->index);
+	kt_count_instructions();
+	bench_events();
+	bench_patching();
+	report("record_bytes", sizeof(ftrace_records[0]), 1);
+	set_cpu_affinity(-1);
+	return 0;
+}
+SHELL_COMMAND("bench", bench_command, "", "instructions per traced call (run it with -icount shift=0)");
+
+static int bench_sites_command(int argc, char **argv)
+{
+	kt_count_instructions();
+	bench_patching();
+	return 0;
+}
+SHELL_COMMAND("bench_sites", bench_sites_command, "", "instructions per patched site");

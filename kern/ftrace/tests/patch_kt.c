@@ -1,0 +1,69 @@
+/*
+ * Breaking text on purpose: a call site that somebody else wrote, and a store
+ * straight into text.
+ */
+#include "kt.h"
+#include "errno.h"
+#include "ftrace.h"
+#include "ksyms.h"
+#include "string.h"
+#include "thread.h"
+#include "tracer.h"
+
+static struct dyn_ftrace *record_of(const char *name)
+{
+	for (u32 i = 0; i < ftrace_record_count; i++)
+		if (!strcmp(ftrace_name(&ftrace_records[i]), name))
+			return &ftrace_records[i];
+	return NULL;
+}
+
+/* Through the alias, as patch.c would, but without looking. */
+static void overwrite(unsigned long ip, u32 insn)
+{
+	mutex_lock(&ftrace_lock);
+	preempt_disable();
+	text_alias_open();
+	*(volatile u32 *)text_alias(ip) = insn;
+	arch_sync_line(ip, (unsigned long)text_alias(ip));
+	text_alias_close();
+	arch_sync_all();
+	preempt_enable();
+	mutex_unlock(&ftrace_lock);
+}
+
+static int corrupt_command(int argc, char **argv)
+{
+	struct dyn_ftrace *rec = argc > 1 ? record_of(argv[1]) : NULL;
+	u64 word = 0;
+
+	if (!rec || (argc > 2 && kstrtou64(argv[2], 16, &word))) {
+		out_printf("usage: kt_corrupt FUNCTION [HEX]\n");
+		return 1;
+	}
+	out_printf("%s %#lx was %08x\n", argv[1], ftrace_ip(rec), *(const u32 *)ftrace_ip(rec));
+	overwrite(ftrace_ip(rec), word);
+	return 0;
+}
+SHELL_COMMAND("kt_corrupt", corrupt_command, "FUNCTION [HEX]", "write a foreign word into a call site");
+
+static int store_command(int argc, char **argv)
+{
+	out_printf("storing into text at %#lx\n", (unsigned long)_text);
+	*(volatile u32 *)_text = 0;
+	out_printf("FAILED text was written\n");
+	return 1;
+}
+SHELL_COMMAND("kt_store", store_command, "", "store straight into text: must end in a panic that says so");
+
+/* The word at each site, as `address word` lines: what a harness holds against the table. */
+static int sites_command(int argc, char **argv)
+{
+	u32 calls = 0;
+
+	for (u32 i = 0; i < ftrace_record_count; i++)
+		calls += *(const u32 *)ftrace_ip(&ftrace_records[i]) != ftrace_expected(&ftrace_records[i]);
+	out_printf("%u sites, %u unlike their record\n", ftrace_record_count, calls);
+	return calls != 0;
+}
+SHELL_COMMAND("kt_sites", sites_command, "", "hold every call site against its record");

@@ -1,0 +1,74 @@
+/* What the tests inside the kernel share; see kt.h. */
+#include "kt.h"
+#include "file.h"
+#include "memory.h"
+#include "print.h"
+#include "string.h"
+#include "tracefs.h"
+
+unsigned kt_passed, kt_failed;
+
+void kt_begin(void)
+{
+	kt_passed = kt_failed = 0;
+}
+
+int kt_end(void)
+{
+	out_printf("%u passed, %u failed\n", kt_passed, kt_failed);
+	return kt_failed != 0;
+}
+
+bool kt_promise(bool kept, const char *fmt, ...)
+{
+	char text[160];
+	va_list args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	*(kept ? &kt_passed : &kt_failed) += 1;
+	out_printf("%s %s\n", kept ? "ok    " : "FAILED", text);
+	return kept;
+}
+
+int kt_echo(const char *text, const char *file, bool append)
+{
+	char path[96];
+	struct file *f;
+	int err, close_err;
+
+	snprintf(path, sizeof(path), TRACEFS "%s", file);
+	err = file_open(file_root(), path, O_WRONLY | (append ? O_APPEND : O_TRUNC), &f);
+	if (err)
+		return err;
+	err = file_write(f, text, strlen(text));
+	close_err = file_close(f);
+	return err < 0 ? err : close_err;
+}
+
+notrace u64 kt_text_hash(void)
+{
+	u64 hash = 0xcbf29ce484222325;
+
+	for (const u32 *p = (const u32 *)_text; p < (const u32 *)_etext; p++)
+		hash = (hash ^ *p) * 0x100000001b3;
+	return hash;
+}
+
+void kt_count_instructions(void)
+{
+#ifndef __riscv
+	/* Long cycle counter on, counting at EL1. */
+	__asm__ volatile("msr pmccfiltr_el0, xzr\n\tmsr pmcntenset_el0, %0\n\t"
+			 "msr pmcr_el0, %1\n\tisb"
+			 : : "r"(1ul << 31), "r"(1ul | 1ul << 6));
+#endif
+}
+
+static int text_hash_command(int argc, char **argv)
+{
+	out_printf("text %016lx\n", kt_text_hash());
+	return 0;
+}
+SHELL_COMMAND("kt_text", text_hash_command, "", "hash of all instructions");
