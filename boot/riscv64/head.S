@@ -176,6 +176,8 @@ lost_lottery:
 1:	wfi
 	j	1b
 
+	.size	_image_header, . - _image_header
+
 	.data
 	.balign	8
 	.globl	kernel_pa, kernel_pgd_pa, boot_hwid, boot_fdt_pa

@@ -47,6 +47,7 @@
  * 3. trap_interrupt(regs) or trap_exception(regs).
  */
 	.globl	exception_vector, exception_vector_end
+	.type	exception_vector, @function
 	.balign	4
 exception_vector:
 	csrw	sscratch, t0
@@ -101,7 +102,9 @@ stack_overflow:
 	sd	t0, X(2)(sp)
 	mv	a0, sp
 	call	trap_overflow
+	ebreak
 exception_vector_end:
+	.size	exception_vector, . - exception_vector
 
 /*
  * struct thread *__switch_to(struct thread *prev, struct thread *next)
@@ -110,6 +113,7 @@ exception_vector_end:
  * makes next current, loads next's. a0 = prev stays the return value.
  */
 	.globl	__switch_to, __switch_to_load
+	.type	__switch_to, @function
 __switch_to:
 	sd	ra, THREAD_CONTEXT + CONTEXT_RA(a0)
 	sd	sp, THREAD_CONTEXT + CONTEXT_SP(a0)
@@ -124,12 +128,16 @@ __switch_to_load:
 	ld	s\n, THREAD_CONTEXT + CONTEXT_S + 8 * \n(a1)
 	.endr
 	ret
+	.size	__switch_to, . - __switch_to
 
 /* A new thread's first instructions; a0 = prev, from __switch_to(). s0 = 0 ends every walk. */
 	.globl	thread_start_asm
+	.type	thread_start_asm, @function
 thread_start_asm:
 	li	s0, 0
 	call	thread_start
+	ebreak				/* never: but a return address in here, for walks */
+	.size	thread_start_asm, . - thread_start_asm
 
 	.bss
 	.balign	16
