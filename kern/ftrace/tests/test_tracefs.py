@@ -1,0 +1,208 @@
+"""The tracefs files of a booted kernel against golden text, on both architectures.
+
+golden/<file>.txt (`__` for `/`) is what the file holds after boot on two
+CPUs; `<time>` stands for seconds with six decimals.
+"""
+import re
+import subprocess
+import unittest
+from pathlib import Path
+
+from grading.machine import Run
+from qemu.machine import ROOT, Machine
+
+GOLDEN = Path(__file__).resolve().parent / "golden"
+MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
+HEADER_LINES = 12
+EVENT = re.compile(r"^ *(?P<comm>\S+)-(?P<pid>\d+) +\[(?P<cpu>\d{3})\] (?P<flags>[.dDbNnpHhsZz0-9a-f]{5}) +"
+                   r"(?P<time>\d+\.\d{6}): (?P<text>.*)$")
+
+
+def pattern(golden: str) -> re.Pattern[str]:
+    return re.compile(re.escape(golden).replace("<time>", r" *\d+\.\d{6}"))
+
+
+class OnAMachine:
+    """What is the same on both architectures; boots once."""
+
+    arch: str
+    run: Run
+    booted: dict[str, str]  # what each golden file held after boot
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        image = ROOT / "build" / cls.arch / "lab4" / "Image"
+        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
+        machine = Machine(cls.arch, smp=2, image=image, initrd=ROOT / "build/initrd.cpio")
+        cls.run = Run(machine, ROOT / f"build/tests/tracefs-{cls.arch}.log")
+        cls.run.__enter__()
+        cls.run.console.wait_ready(60)
+        names = [golden.stem.replace("__", "/") for golden in sorted(GOLDEN.glob("*.txt"))]
+        cls.booted = {name: cls.run.console.command(f"cat {name}") for name in names}
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.run.__exit__(None, None, None)
+
+    def sh(self, line: str) -> str:
+        return self.run.console.command(line)
+
+    def setUp(self) -> None:
+        for line in ("echo nop > current_tracer", "echo > set_ftrace_filter", "echo 1 > tracing_on",
+                     "echo 1 > options/overwrite", "echo local > trace_clock", "echo > trace"):
+            self.assertEqual(self.sh(line), "")
+
+    def events(self, text: str) -> list[re.Match[str]]:
+        found = []
+        for line in text.splitlines():
+            if line.startswith("#"):
+                continue
+            match = EVENT.match(line)
+            self.assertIsNotNone(match, f"not an event line: {line!r}")
+            found.append(match)
+        return found
+
+    def counts(self, text: str) -> tuple[int, int]:
+        match = re.search(r"^# entries-in-buffer/entries-written: (\d+)/(\d+)   #P:2$", text, re.M)
+        self.assertIsNotNone(match, text[:300])
+        return int(match[1]), int(match[2])
+
+    def test_golden(self) -> None:
+        for name, text in self.booted.items():
+            golden = (GOLDEN / f"{name.replace('/', '__')}.txt").read_text()
+            with self.subTest(file=name):
+                if not pattern(golden).fullmatch(text):
+                    self.assertEqual(text, golden)
+
+    def test_readme_names_files_that_exist(self) -> None:
+        listed = set(self.sh("ls").split())
+        for name in re.findall(r"^  ([a-z_]+) {2,}", self.sh("cat README"), re.M):
+            self.assertIn(name, listed | {"cat", "echo"})
+
+    def test_function_trace(self) -> None:
+        self.sh("echo synchronize_sched > set_ftrace_filter")
+        self.sh("echo function > current_tracer")
+        self.assertEqual(self.sh("cat current_tracer"), "function\n")
+        self.sh("echo local > trace_clock")
+        self.sh("echo 0 > tracing_on")
+        text = self.sh("cat trace")
+        events = self.events(text)
+        self.assertEqual(text.splitlines()[0], "# tracer: function")
+        self.assertGreaterEqual(len(events), 0)
+        for event in events:
+            self.assertRegex(event["text"], r"^synchronize_sched <-\w+$")
+        self.assertEqual(self.counts(text), (len(events), len(events)))
+        self.assertEqual(self.sh("cat trace"), text, "reading consumed")
+        self.sh("echo > trace")
+        self.assertEqual(self.counts(self.sh("cat trace")), (0, 0))
+
+    def test_all_functions_and_loss(self) -> None:
+        self.sh("echo 4 > buffer_size_kb")
+        self.sh("echo function > current_tracer")
+        self.sh("cksum README")
+        self.sh("echo 0 > tracing_on")
+        text = self.sh("cat trace")
+        entries, written = self.counts(text)
+        self.assertGreater(written, entries)
+        lines = [line for line in text.splitlines() if not line.startswith("#")]
+        self.assertEqual(len(lines), entries)
+        times = [float(e["time"]) for e in self.events("\n".join(lines))]
+        self.assertEqual(times, sorted(times))
+        stats = [self.stats(cpu) for cpu in (0, 1)]
+        self.assertEqual(sum(s["entries"] for s in stats), entries)
+        self.assertEqual(sum(s["entries"] + s["overrun"] for s in stats), written)
+        pipe = self.sh("cat trace_pipe")
+        lost = sum(int(n) for n in re.findall(r"^CPU:\d+ \[LOST (\d+) EVENTS\]$", pipe, re.M))
+        self.assertEqual(lost, written - entries)
+        self.assertEqual(len(self.events(re.sub(r"(?m)^CPU:.*\n", "", pipe))), entries)
+        self.assertEqual(self.counts(self.sh("cat trace")), (0, lost))
+        self.assertEqual(sum(self.stats(cpu)["read events"] for cpu in (0, 1)), entries)
+        self.sh("echo 1408 > buffer_size_kb")
+
+    def stats(self, cpu: int) -> dict[str, int]:
+        text = self.sh(f"cat per_cpu/cpu{cpu}/stats")
+        return {k: int(v) for k, v in re.findall(r"^([a-z ]+): (\d+)$", text, re.M)}
+
+    def test_stop_mode_counts_dropped(self) -> None:
+        self.sh("echo 4 > buffer_size_kb")
+        self.sh("echo 0 > options/overwrite")
+        self.sh("echo function > current_tracer")
+        self.sh("cksum README")
+        self.sh("echo 0 > tracing_on")
+        stats = [self.stats(cpu) for cpu in (0, 1)]
+        self.assertGreater(sum(s["dropped events"] for s in stats), 0)
+        self.assertEqual(sum(s["overrun"] for s in stats), 0)
+        self.assertNotIn("LOST", self.sh("cat trace_pipe"))
+        self.sh("echo 1408 > buffer_size_kb")
+
+    def test_marker(self) -> None:
+        self.sh("echo hello > trace_marker")
+        self.sh("echo there >> trace_marker")
+        events = self.events(self.sh("cat trace"))
+        self.assertEqual([e["text"] for e in events], ["tracing_mark_write: hello", "tracing_mark_write: there"])
+        self.sh("echo 0 > tracing_on")
+        self.assertNotEqual(self.sh("echo no > trace_marker"), "")
+        self.assertEqual(len(self.events(self.sh("cat trace"))), 2)
+
+    def test_clocks(self) -> None:
+        for clock in ("global", "counter", "uptime", "mono", "mono_raw", "boot", "local"):
+            self.assertEqual(self.sh(f"echo {clock} > trace_clock"), "")
+            self.assertIn(f"[{clock}]", self.sh("cat trace_clock"))
+            self.sh("echo tick > trace_marker")
+            line = self.sh("cat trace").splitlines()[-1]
+            time = r" {12}1" if clock == "counter" else r" +\d+" if clock == "uptime" else r" +\d+\.\d{6}"
+            self.assertRegex(line, rf"\] \.\.\.\.\.{time}: tracing_mark_write: tick$")
+
+    def test_options(self) -> None:
+        for option, text in (("noprint-parent", r": \w+$"), ("print-parent", r": \w+ <-\w+$"),
+                             ("sym-offset", r": \w+\+0x[0-9a-f]+/0x[0-9a-f]+ <-\w+\+0x[0-9a-f]+/0x[0-9a-f]+$"),
+                             ("nosym-offset", r": \w+ <-\w+$")):
+            self.assertEqual(self.sh(f"echo {option} > trace_options"), "")
+            self.assertIn(option, self.sh("cat trace_options").splitlines())
+            self.sh("echo synchronize_sched > set_ftrace_filter")
+            self.sh("echo function > current_tracer")
+            self.sh("echo local > trace_clock")
+            self.sh("sleep 1")
+            self.sh("echo local > trace_clock")
+            self.sh("echo nop > current_tracer")
+
+    def test_sizes(self) -> None:
+        for kb, shown in ((1, 7), (100, 103), (1408, 1410)):
+            self.assertEqual(self.sh(f"echo {kb} > buffer_size_kb"), "")
+            self.assertEqual(self.sh("cat buffer_size_kb"), f"{shown}\n")
+            self.assertEqual(self.sh("cat buffer_total_size_kb"), f"{2 * shown}\n")
+
+    def test_tracing_on_takes_any_number(self) -> None:
+        for value, shown in (("0", 0), ("7", 1), ("00", 0), ("1", 1)):
+            self.assertEqual(self.sh(f"echo {value} > tracing_on"), "")
+            self.assertEqual(self.sh("cat tracing_on"), f"{shown}\n")
+
+    def test_refusals(self) -> None:
+        for line in ("echo nothing > current_tracer", "echo x > tracing_on", "echo -1 > tracing_on",
+                     "echo 0 > buffer_size_kb", "echo lots > buffer_size_kb", "echo 99999999999 > buffer_size_kb",
+                     "echo sundial > trace_clock", "echo 2 > options/overwrite", "echo nosuch > trace_options"):
+            said = self.sh(line)
+            self.assertIn(line.split()[-1].rsplit("/", maxsplit=1)[-1], said, f"{line}: {said!r}")
+        self.assertEqual(self.sh("cat tracing_on"), "1\n")
+
+    def test_per_cpu(self) -> None:
+        self.sh("echo function > current_tracer")
+        self.sh("cksum README")
+        self.sh("echo 0 > tracing_on")
+        for cpu in (0, 1):
+            for event in self.events(self.sh(f"cat per_cpu/cpu{cpu}/trace"))[:50]:
+                self.assertEqual(int(event["cpu"]), cpu)
+        self.sh("echo > per_cpu/cpu0/trace")
+        self.assertEqual(self.stats(0)["entries"], 0)
+
+
+class TestTracefsRiscv64(OnAMachine, unittest.TestCase):
+    arch = "riscv64"
+
+
+class TestTracefsArm64(OnAMachine, unittest.TestCase):
+    arch = "arm64"
+
+
+if __name__ == "__main__":
+    unittest.main()
