@@ -17,10 +17,10 @@
 
 #define LINEAR_BASE 0xffffffc000000000
 #define MMIO_BASE 0xfffffff000000000
-#define ALIAS_BASE 0xfffffff800000000
 #define FDT_BASE 0xfffffffc00000000
 #ifndef KERNEL_BASE /* the host tests have theirs elsewhere */
 #define KERNEL_BASE 0xffffffff80000000
+#define ALIAS_BASE 0xfffffff800000000
 #endif
 
 #define PAGE_SHIFT 12

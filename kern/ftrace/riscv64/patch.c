@@ -13,19 +13,19 @@
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 
 unsigned long ftrace_syncs; /* batches made visible everywhere, since boot */
-static unsigned long alias; /* from a text address to its writable alias; 0: no batch is open */
+static bool open; /* a batch is: the alias can be written */
 
 void ftrace_batch_begin(void)
 {
 	preempt_disable(); /* the alias is this CPU's: no migration */
 	text_alias_open();
-	alias = (unsigned long)text_alias((unsigned long)_text) - (unsigned long)_text;
+	open = true;
 }
 
 /* The alias goes first: when the other harts go on, nothing of text is writable. */
 void ftrace_batch_end(void)
 {
-	alias = 0;
+	open = false;
 	text_alias_close();
 	arch_sync_all();
 	ftrace_syncs++;
@@ -36,8 +36,8 @@ static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
 {
 	if (unlikely(*(const u32 *)ip != expected))
 		return -EINVAL;
-	*(volatile u32 *)(ip + alias) = insn;
-	arch_sync_line(ip, ip + alias);
+	*(volatile u32 *)text_alias(ip) = insn;
+	arch_sync_line(ip, (unsigned long)text_alias(ip));
 	return 0;
 }
 
@@ -51,7 +51,7 @@ static inline u32 call_word(unsigned long ip, unsigned long addr)
 
 static inline bool site_in_text(unsigned long ip)
 {
-	return alias && ip - (unsigned long)_text < (unsigned long)(_etext - _text);
+	return open && ip - (unsigned long)_text < (unsigned long)(_etext - _text);
 }
 
 int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr)

@@ -41,14 +41,14 @@ static void map_text(void)
 	if (ftruncate(fd, FAKE_TEXT_SIZE) ||
 	    mmap((void *)KERNEL_BASE, FAKE_TEXT_SIZE, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) !=
 		    (void *)KERNEL_BASE ||
-	    mmap((void *)FAKE_ALIAS, FAKE_TEXT_SIZE, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) !=
-		    (void *)FAKE_ALIAS)
+	    mmap((void *)ALIAS_BASE, FAKE_TEXT_SIZE, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) !=
+		    (void *)ALIAS_BASE)
 		abort();
 }
 
 static void alias_access(int prot)
 {
-	if (mprotect((void *)FAKE_ALIAS, FAKE_TEXT_SIZE, prot))
+	if (mprotect((void *)ALIAS_BASE, FAKE_TEXT_SIZE, prot))
 		abort();
 }
 
@@ -58,7 +58,7 @@ void fake_reset(void)
 	host_current = &thread_now;
 	host_cpu = &cpu_now;
 	alias_access(PROT_READ | PROT_WRITE);
-	__builtin_memset((void *)FAKE_ALIAS, 0, FAKE_TEXT_SIZE);
+	__builtin_memset((void *)ALIAS_BASE, 0, FAKE_TEXT_SIZE);
 	alias_access(PROT_NONE);
 	fake_opens = fake_syncs = fake_graces = 0;
 	record_count = 0;
@@ -75,7 +75,7 @@ u32 fake_word(unsigned long ip)
 void fake_scribble(unsigned long ip, u32 insn)
 {
 	alias_access(PROT_READ | PROT_WRITE);
-	*(u32 *)(ip - KERNEL_BASE + FAKE_ALIAS) = insn;
+	*(u32 *)(ip - KERNEL_BASE + ALIAS_BASE) = insn;
 	alias_access(PROT_NONE);
 }
 
@@ -104,10 +104,6 @@ void text_alias_open(void)
 {
 	fake_opens++;
 	alias_access(PROT_READ | PROT_WRITE);
-}
-void *text_alias(unsigned long text_va)
-{
-	return (void *)(text_va - KERNEL_BASE + FAKE_ALIAS);
 }
 void text_alias_close(void)
 {

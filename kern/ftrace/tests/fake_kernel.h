@@ -19,7 +19,6 @@ extern "C" {
 #define FAKE_TEXT_SIZE MiB(4)
 #define FAKE_STUBS (KERNEL_BASE + 0x80000)
 #define FAKE_CALL (KERNEL_BASE + 0x80200) /* ftrace_call */
-#define FAKE_ALIAS 0x30000000ul
 
 extern int fake_opens, fake_syncs, fake_graces;
 extern unsigned long fake_last_line; /* the text address of the last arch_sync_line() */
