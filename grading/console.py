@@ -209,6 +209,10 @@ class Console:
     def unread(self) -> str:
         return plain(self._unread)
 
+    def transcript(self) -> str:
+        """All that came since the boot, at most its last megabyte."""
+        return plain(Path(self._log.name).read_bytes()[-(1 << 20):])
+
     def close(self) -> None:
         self._transport.close()
         self._log.close()

@@ -1,0 +1,510 @@
+"""The invariants, each a rung of a lab's ladder.
+
+A check takes the evidence of one boot and returns None, or what is wrong.
+What the console said is believed nowhere: it is one of the three things that
+must agree (expected from the seed, executed, printed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from grading.align import Divergence, align
+from grading.elf import Kernel, Site
+from grading.evidence import Evidence, Phase
+from grading.insn import ARM64
+from grading.observer import Record
+from grading.trace_text import Event
+from grading.truth import Batch, Call, stubs
+
+
+@dataclass
+class Finding:
+    """Why a rung was not reached."""
+
+    why: str
+    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, here)
+    columns: tuple[str, str] = ("executed", "printed")
+    site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
+
+
+Check = Callable[[Evidence], Finding | None]
+
+
+@dataclass(frozen=True)
+class Rung:
+    name: str
+    points: int
+    promise: str
+    check: Check
+    smp: tuple[int, ...] = (1, 4)
+
+
+# ---- call sites in words ----------------------------------------------------
+
+def link_register(kernel: Kernel) -> int:
+    if kernel.arch == "arm64":
+        return 30
+    return 5 if kernel.hook == "entry" else 1
+
+
+def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
+    """Is it a call to the tracer, with the link register of this hook style?"""
+    jump = kernel.isa.jump(address, word)
+    return jump is not None and jump[1] == link_register(kernel) and jump[0] in stubs(kernel)
+
+
+def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
+    """The site as it was, and as it should have been."""
+    want = kernel.disassemble(site.address, site.rest)
+    if call:
+        target = stubs(kernel)[0]
+        want = kernel.disassemble(site.address, kernel.isa.call(site.address, target, link_register(kernel)))
+    was = kernel.disassemble(site.address, found)
+    return [f"{site.function.name} at {site.address:#x}", f"was        {found:08x}  {was}",
+            f"should be  {'a call like' if call else site.rest.to_bytes(4, 'big').hex()}  {want}"]
+
+
+def rest_text(kernel: Kernel, lab: int) -> bytes:
+    """Text as it must be while nobody traces."""
+    text = bytearray(kernel.text_bytes())
+    if lab < 3:
+        return bytes(text)
+    lo, _ = kernel.text
+    for site in kernel.sites:
+        at = site.address - lo
+        rest = kernel.isa.nop
+        if kernel.hook == "entry" and kernel.arch == "arm64":
+            text[at - 4:at] = ARM64.mov_x9_x30.to_bytes(4, "little")
+        elif kernel.hook == "mcount" and kernel.arch == "riscv64":
+            text[at - 4:at] = kernel.isa.nop.to_bytes(4, "little")
+        text[at:at + 4] = rest.to_bytes(4, "little")
+    return bytes(text)
+
+
+def rest_word(evidence: Evidence, site: Site) -> int:
+    return evidence.kernel.isa.nop if evidence.lab >= 3 else site.linked
+
+
+def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
+    """Addresses of the words in which two copies of text differ."""
+    lo, _ = kernel.text
+    if a == b:
+        return []
+    return [lo + i for i in range(0, min(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
+
+
+def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[str]:
+    """Names of the places that are not allowed to differ."""
+    own = kernel.symbol("ftrace_call")  # one tracer at a time: its call is patched too
+    return [kernel.name_at(a) for a in addresses if a not in allowed and a != own]
+
+
+# ---- life -------------------------------------------------------------------
+
+def lives(e: Evidence) -> Finding | None:
+    return Finding(f"{e.verdict.value}: {e.why}") if e.why else None
+
+
+def right_result(e: Evidence) -> Finding | None:
+    """The program's own result, traced and not: arguments and return values came through."""
+    for phase in e.phases:
+        want = e.expected(phase).line
+        if want not in phase.output:
+            said = phase.output.strip().splitlines()
+            return Finding(f"{phase.name}: the workload went wrong. It should print '{want}', "
+                           f"it printed '{said[-1] if said else ''}'")
+    return None
+
+
+def right_arguments(e: Evidence) -> Finding | None:
+    for phase in e.phases:
+        seen = e.probes(phase)
+        for name, calls in e.expected(phase).contexts.items():
+            want = [c.probe for c in calls if c.probe is not None]
+            got = seen.get(name, [])
+            if want != got:
+                at = _first_difference(want, got)
+                return Finding(f"{phase.name}, {name}: argument {at} that a function received is "
+                               f"{_at(got, at)}, and must be {_at(want, at)} (low 12 bits)")
+    return None
+
+
+def _first_difference(a: Sequence[object], b: Sequence[object]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
+def _at(values: Sequence[int | None], i: int) -> str:
+    return f"{values[i]:#x}" if i < len(values) and values[i] is not None else "missing"
+
+
+# ---- expected = executed = printed -------------------------------------------
+
+def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
+    """The workload's calls are those that its seed asks for, per context, in order."""
+    executed = e.executed_contexts(phase)
+    for name, calls in e.expected(phase).contexts.items():
+        want, got = [c.function for c in calls], [c.name for c in executed.get(name, [])]
+        if want != got:
+            at = _first_difference(want, got)
+            rows = [(got[i] if i < len(got) else "-", want[i] if i < len(want) else "-", i == at)
+                    for i in range(max(0, at - 3), at + 4) if i < max(len(got), len(want))]
+            return Finding(f"{phase.name}, {name}: call {at} is not the one that the seed asks for", rows,
+                           ("executed", "expected"))
+    return None
+
+
+def _selected(e: Evidence, phase: Phase) -> list[Call]:
+    assert phase.filter
+    return [c for c in e.calls(phase) if c.name in phase.filter.names]
+
+
+def _needed(e: Evidence, phase: Phase) -> Callable[[Call], bool]:
+    """Which calls the trace must have: where tracing goes on and off among others, the workload's."""
+    if e.lab >= 3:
+        return lambda call: True
+    brackets = [c.seq for c in e.calls(phase) if c.name in ("wl_begin", "wl_end")]
+    lo, hi = (brackets[0], brackets[-1]) if len(brackets) == 2 else (0, 1 << 62)
+    return lambda call: lo <= call.seq <= hi
+
+
+def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
+    trace = phase.trace
+    if trace is None or trace.in_buffer < 0:
+        return Finding(f"{phase.name}: no trace was printed")
+    if trace.in_buffer != len(trace.events):
+        return Finding(f"{phase.name}: the header says {trace.in_buffer} entries, {len(trace.events)} are printed")
+    if trace.overrun:
+        return Finding(f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
+    found = align(_selected(e, phase), trace.events, whole=e.lab >= 3, needed=_needed(e, phase))
+    for cpu, alignment in found.items():
+        if alignment.divergence:
+            return _diverged(e, phase, alignment.divergence)
+    pairs = [pair for a in found.values() for pair in a.pairs]
+    return _context_flags(phase, pairs) or _times(phase, trace.events)
+
+
+def _diverged(e: Evidence, phase: Phase, d: Divergence) -> Finding:
+    finding = Finding(f"{phase.name}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
+    if d.executed_at < len(d.executed):
+        call = d.executed[d.executed_at]
+        if call.word == rest_word(e, call.site) and e.lab >= 3:
+            finding.site = site_lines(e.kernel, call.site, call.word, call=True)
+    return finding
+
+
+def _context_flags(phase: Phase, pairs: list[tuple[Call, Event]]) -> Finding | None:
+    for call, event in pairs:
+        if call.name.startswith("wl_") and bool(call.level) != event.interrupt:
+            where = "in an interrupt" if call.level else "in a thread"
+            return Finding(f"{phase.name}: {call.name} ran {where}, and is printed as '{event.line.strip()}'")
+    return None
+
+
+def _times(phase: Phase, events: list[Event]) -> Finding | None:
+    last: dict[int, int] = {}
+    for event in events:
+        if event.usec < last.get(event.cpu, 0):
+            return Finding(f"{phase.name}: time goes back on CPU {event.cpu}: '{event.line.strip()}'")
+        last[event.cpu] = event.usec
+    return None
+
+
+def right_parents(e: Evidence) -> Finding | None:
+    """Who called: the printed parent of each call, tail calls included."""
+    for phase in e.on():
+        if phase.trace is None:
+            continue
+        executed = e.executed_contexts(phase)
+        found = align(_selected(e, phase), phase.trace.events, whole=e.lab >= 3, needed=_needed(e, phase))
+        event_of = {c.seq: event for a in found.values() for c, event in a.pairs}
+        for name, calls in e.expected(phase).contexts.items():
+            for want, call in zip(calls, executed.get(name, [])):
+                event = event_of.get(call.seq)
+                if event and event.parent != want.caller:
+                    return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
+                                   f"and is printed as '{event.line.strip()}'")
+    return None
+
+
+def three_agree(e: Evidence) -> Finding | None:
+    for phase in e.phases:
+        finding = executed_as_expected(e, phase)
+        if not finding and phase.on:
+            finding = printed_as_executed(e, phase)
+        if finding:
+            return finding
+    return None
+
+
+# ---- labs 1 and 2 -----------------------------------------------------------
+
+def stub_called(e: Evidence) -> Finding | None:
+    """Every executed call site entered the stub."""
+    stub = e.kernel.symbol("_mcount")
+    sites = [0] * 64
+    entered = [0] * 64
+    for call in e.truth.calls:
+        sites[call.vcpu] += 1
+    for point in e.truth.trampolines:
+        entered[point.vcpu] += point.addr == stub
+    for cpu in range(64):
+        if abs(sites[cpu] - entered[cpu]) > 1:  # one may be cut in the middle at the end
+            return Finding(f"CPU {cpu} executed {sites[cpu]} call sites and entered _mcount {entered[cpu]} times")
+    return None if any(sites) else Finding("no call site was executed")
+
+
+def silent_callback(e: Evidence) -> Finding | None:
+    return _no_hits(e, e.truth.callbacks, "the tracer's callback")
+
+
+def _no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
+    for phase in e.off():
+        hits = [r for r in points if phase.first <= r.seq < phase.last]
+        if hits:
+            return Finding(f"{phase.name}: {what} ran {len(hits)} times, first {e.kernel.name_at(hits[0].addr)} "
+                           f"on CPU {hits[0].vcpu}")
+    return None
+
+
+def table_complete(e: Evidence) -> Finding | None:
+    """The table has exactly the call sites that the compiler left."""
+    table, sites = {a for a, _ in e.kernel.records()}, set(e.kernel.site_at)
+    missing, extra = sorted(sites - table), sorted(table - sites)
+    if missing:
+        return Finding(f"{len(missing)} of {len(sites)} call sites are not in the table, first {e.kernel.name_at(missing[0])}",
+                       site=[f"{missing[0]:#x}: {e.kernel.disassemble(missing[0])}"])
+    if extra:
+        return Finding(f"{len(extra)} entries of the table are no call sites, first {e.kernel.name_at(extra[0])}")
+    return None
+
+
+def table_sorted(e: Evidence) -> Finding | None:
+    addresses = [a for a, _ in e.kernel.records()]
+    for before, after in zip(addresses, addresses[1:]):
+        if after <= before:
+            return Finding(f"{e.kernel.name_at(after)} comes after {e.kernel.name_at(before)}")
+    return None if addresses else Finding("the table is empty")
+
+
+def list_complete(e: Evidence) -> Finding | None:
+    """available_filter_functions and its addresses are the functions with call sites, by address."""
+    want = [s.function.name for s in e.kernel.sites]
+    got = e.files.get("available_filter_functions", "").split("\n")[:-1]
+    if want != got:
+        at = _first_difference(want, got)
+        rows = [(got[i] if i < len(got) else "-", want[i] if i < len(want) else "-", i == at)
+                for i in range(max(0, at - 3), at + 4) if i < max(len(got), len(want))]
+        return Finding(f"available_filter_functions has {len(got)} lines, the kernel {len(want)} call sites; "
+                       f"line {at + 1} differs", rows, ("printed", "in the kernel"))
+    want = [f"{s.address:x} {s.function.name}" for s in e.kernel.sites]
+    got = e.files.get("available_filter_functions_addrs", "").split("\n")[:-1]
+    if want != got:
+        at = _first_difference(want, got)
+        return Finding(f"available_filter_functions_addrs, line {at + 1}: printed '{(got + [''] * (at + 1))[at]}', "
+                       f"the site is '{(want + [''] * (at + 1))[at]}'")
+    return None
+
+
+# ---- labs 3 and 4 -----------------------------------------------------------
+
+def rest_at_boot(e: Evidence) -> Finding | None:
+    return _at_rest(e, e.text_at_boot, "after boot") or _rest_executed(e)
+
+
+def rest_at_end(e: Evidence) -> Finding | None:
+    return _at_rest(e, e.text_at_end, "after the last tracer went")
+
+
+def _at_rest(e: Evidence, text: bytes, when: str) -> Finding | None:
+    if not text:
+        return Finding(f"text was not read {when}")
+    kernel, want = e.kernel, rest_text(e.kernel, e.lab)
+    wrong = [a for a in differing(kernel, text, want) if a != kernel.symbol("ftrace_call")]
+    if not wrong:
+        return None
+    at = wrong[0] - kernel.text[0]
+    found, rest = (int.from_bytes(t[at:at + 4], "little") for t in (text, want))
+    return Finding(f"{len(wrong)} words of text are wrong {when}, first at {kernel.name_at(wrong[0])}", site=[
+        f"{kernel.name_at(wrong[0])} at {wrong[0]:#x}", f"was        {found:08x}  {kernel.disassemble(wrong[0], found)}",
+        f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"])
+
+
+def _rest_executed(e: Evidence) -> Finding | None:
+    for phase in e.off():
+        for call in e.calls(phase):
+            if call.word != rest_word(e, call.site):
+                return Finding(f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces",
+                               site=site_lines(e.kernel, call.site, call.word, call=False))
+    return None
+
+
+def calls_while_on(e: Evidence) -> Finding | None:
+    """Every execution of a selected site found a call there."""
+    for phase in e.on():
+        for call in _selected(e, phase):
+            if not calls_tracer(e.kernel, call.site.address, call.word):
+                return Finding(f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call",
+                               site=site_lines(e.kernel, call.site, call.word, call=True))
+        if phase.filter and not any(c.name in phase.filter.names for c in e.calls(phase)):
+            return Finding(f"{phase.name}: not one traced function ran")
+    return None
+
+
+def only_selected(e: Evidence) -> Finding | None:
+    """While traced, text differs from rest at the selected sites, and nowhere else."""
+    kernel, rest = e.kernel, rest_text(e.kernel, e.lab)
+    for phase in e.on():
+        assert phase.filter
+        chosen = {s.address for s in kernel.sites if s.function.name in phase.filter.names}
+        changed = differing(kernel, phase.text, rest)
+        wrong = foreign(kernel, changed, chosen)
+        if wrong:
+            return Finding(f"{phase.name}: {len(wrong)} words outside of the filter '{phase.filter.filter}' "
+                           f"were changed, first {wrong[0]}")
+        missed = sorted(chosen - set(changed))
+        if missed:
+            return Finding(f"{phase.name}: {len(missed)} sites that the filter '{phase.filter.filter}' selects hold no "
+                           f"call, first {kernel.name_at(missed[0])}")
+        for call in e.calls(phase):
+            if call.name not in phase.filter.names and call.word != rest_word(e, call.site):
+                return Finding(f"{phase.name}: {call.name} is not in the filter and was called",
+                               site=site_lines(kernel, call.site, call.word, call=False))
+    return None
+
+
+def silent_trampolines(e: Evidence) -> Finding | None:
+    return _no_hits(e, e.truth.trampolines, "a trampoline")
+
+
+def written_by_patcher(e: Evidence) -> Finding | None:
+    """Every store into text is one aligned word, inside a batch, by the tracer's own code."""
+    kernel = e.kernel
+    lo, hi = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
+    inside = {id(r) for b in e.truth.batches for r in b.stores}
+    for store in e.truth.stores:
+        where = kernel.name_at(kernel.text[0] + store.value)
+        if not lo <= store.addr < hi:
+            return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer")
+        if store.size != 4 or store.value % 4:
+            return Finding(f"{store.size} bytes of text were written at {where}: a site changes as one aligned word")
+        if id(store) not in inside:
+            return Finding(f"text was written at {where} outside of a batch")
+    return None if e.truth.stores else Finding("text was never written")
+
+
+def synchronised(e: Evidence) -> Finding | None:
+    """Before a batch returns, every online CPU has synchronised its instruction fetch."""
+    batches = [b for b in e.truth.batches if b.stores]
+    if not batches:
+        return Finding("no call site was patched")
+    for batch in batches:
+        finding = _synchronised(e, batch)
+        if finding:
+            return finding
+    return None
+
+
+def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
+    if batch.end is None:
+        return Finding("a batch of patches did not end")
+    after = batch.stores[-1].seq
+    fences = [f for f in e.truth.fences if batch.stores[0].seq < f.seq < batch.end]
+    if e.arch == "arm64":
+        finding, after = _arm64_maintenance(e, batch, fences)
+        if finding:
+            return finding
+    for cpu in sorted(batch.online):
+        if not any(f.vcpu == cpu and f.seq > after and _synchronises(e.arch, f.value) for f in fences):
+            needs = "fence.i" if e.arch == "riscv64" else "isb or eret"
+            site = e.kernel.name_at(e.kernel.text[0] + batch.stores[-1].value)
+            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at {site}) returned "
+                           f"before CPU {cpu} had executed {needs}")
+    return None
+
+
+def _synchronises(arch: str, word: int) -> bool:
+    if arch == "riscv64":
+        return word & 0x707F == 0x100F
+    return word & 0xFFFFF0FF == 0xD50330DF or word == 0xD69F03E0
+
+
+def _arm64_maintenance(e: Evidence, batch: Batch, fences: list[Record]) -> tuple[Finding | None, int]:
+    """dc cvau, dsb, ic ivau, dsb after the last store; the place of the last of them."""
+    steps: list[tuple[str, Callable[[int], bool]]] = [
+        ("dc cvau", lambda w: w & 0xFFFFF000 == 0xD50B7000 and w & 0xF00 in (0xA00, 0xB00, 0xE00)),
+        ("dsb", lambda w: w & 0xFFFFF0FF == 0xD503309F),
+        ("ic ivau", lambda w: w & 0xFFFFFFE0 == 0xD50B7520 or w & 0xFFFFF0FF == 0xD508701F),
+        ("dsb after it", lambda w: w & 0xFFFFF0FF == 0xD503309F)]
+    at = batch.stores[-1].seq
+    for name, matches in steps:
+        found = next((f for f in fences if f.vcpu == batch.vcpu and f.seq > at and matches(f.value)), None)
+        if not found:
+            return Finding(f"after the last of {len(batch.stores)} patches on CPU {batch.vcpu} there is no {name}"), at
+        at = found.seq
+    return None, at
+
+
+def enabled_listed(e: Evidence) -> Finding | None:
+    """enabled_functions lists the selected functions, and none else."""
+    for phase in e.on():
+        assert phase.filter
+        listed = [line.split()[0] for line in phase.enabled.splitlines() if line.strip() and line[0] not in " \t"]
+        want = [s.function.name for s in e.kernel.sites if s.function.name in phase.filter.names]
+        if listed != want:
+            at = _first_difference(want, listed)
+            rows = [(listed[i] if i < len(listed) else "-", want[i] if i < len(want) else "-", i == at)
+                    for i in range(max(0, at - 3), at + 4) if i < max(len(listed), len(want))]
+            return Finding(f"{phase.name}: enabled_functions lists {len(listed)} functions, {len(want)} are selected", rows,
+                           ("printed", "selected"))
+    return None
+
+
+LADDERS: dict[int, list[Rung]] = {
+    1: [
+        Rung("life", 10, "boots, runs the workload, powers off", lives),
+        Rung("stub-called", 20, "every executed call site enters _mcount", stub_called),
+        Rung("silent", 10, "no callback runs while nobody traces", silent_callback),
+        Rung("result", 10, "the workload's result is right, traced or not", right_result),
+        Rung("arguments", 10, "every argument arrives, traced or not", right_arguments),
+        Rung("one CPU", 15, "expected = executed = printed", three_agree, (1,)),
+        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (4,)),
+        Rung("parents", 10, "each parent is the caller, after tail calls too", right_parents),
+    ],
+    2: [
+        Rung("life", 10, "boots, runs the workload, powers off", lives),
+        Rung("table", 25, "the table is what the compiler left, no more, no less", table_complete, (1,)),
+        Rung("sorted", 10, "the table is sorted by address", table_sorted, (1,)),
+        Rung("list", 25, "available_filter_functions = the kernel's call sites", list_complete, (1,)),
+        Rung("one CPU", 15, "expected = executed = printed", three_agree, (1,)),
+        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (4,)),
+    ],
+    3: [
+        Rung("life", 10, "boots, runs the workload, powers off", lives),
+        Rung("rest", 10, "every site is a nop after boot", rest_at_boot),
+        Rung("calls", 10, "a traced site holds the call whenever it runs", calls_while_on),
+        Rung("filter", 10, "only what the filter selects is changed", only_selected),
+        Rung("silent", 10, "no trampoline runs while nobody traces", silent_trampolines),
+        Rung("restored", 10, "text at the end is text at the start", rest_at_end),
+        Rung("writer", 5, "text is written in batches, a word at a time", written_by_patcher),
+        Rung("one CPU", 10, "expected = executed = printed", three_agree, (1,)),
+        Rung("four CPUs", 10, "expected = executed = printed", three_agree, (4,)),
+        Rung("synchronised", 15, "a batch returns when every CPU has synchronised", synchronised),
+    ],
+    4: [
+        Rung("life", 10, "boots, runs the workload, powers off", lives),
+        Rung("rest", 5, "every site is a nop after boot", rest_at_boot),
+        Rung("calls", 10, "a traced site holds the call whenever it runs", calls_while_on),
+        Rung("filter", 10, "only what the filter selects is changed", only_selected),
+        Rung("silent", 10, "no trampoline runs while nobody traces", silent_trampolines),
+        Rung("restored", 5, "text at the end is text at the start", rest_at_end),
+        Rung("result", 5, "the workload's result is right, traced or not", right_result),
+        Rung("arguments", 10, "every argument arrives, traced or not", right_arguments),
+        Rung("one CPU", 10, "expected = executed = printed", three_agree, (1,)),
+        Rung("four CPUs", 10, "expected = executed = printed", three_agree, (4,)),
+        Rung("parents", 5, "each parent is the caller, after tail calls too", right_parents),
+        Rung("enabled", 5, "enabled_functions lists what is traced", enabled_listed),
+        Rung("synchronised", 5, "a batch returns when every CPU has synchronised", synchronised),
+    ],
+}

@@ -1,0 +1,181 @@
+"""What the kernel's ELF file says: functions, text, and where every call site must be.
+
+The call sites are found again here, from what the compiler left, and not from
+the kernel's own table: that table is one of the things judged.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import tempfile
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile  # type: ignore[import]
+
+from grading.insn import ARM64, ISAS, RISCV64, Isa
+
+OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call site: the word that is toggled."""
+
+    address: int
+    function: Function
+    linked: int  # the word as linked
+    rest: int  # the word while nobody traces, once the kernel has booted
+
+
+class Kernel:
+    """One built kernel."""
+
+    def __init__(self, path: Path, arch: str) -> None:
+        self.path = path
+        self.arch = arch
+        self.isa: Isa = ISAS[arch]
+        self.symbols: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._segments: list[tuple[int, bytes]] = []
+        with path.open("rb") as file:
+            self._read(ELFFile(file))
+
+    def _read(self, elf: ELFFile) -> None:
+        table = elf.get_section_by_name(".symtab")
+        functions: list[Function] = []
+        for symbol in table.iter_symbols():
+            value, size = int(symbol["st_value"]), int(symbol["st_size"])
+            if symbol.name and symbol["st_shndx"] != "SHN_UNDEF":
+                self.symbols.setdefault(symbol.name, value)
+                self._sizes.setdefault(symbol.name, size)
+            if symbol["st_info"]["type"] == "STT_FUNC" and size:
+                functions.append(Function(symbol.name, value, value + size))
+        self.functions = sorted(functions, key=lambda f: f.start)
+        self._starts = [f.start for f in self.functions]
+        for section in elf.iter_sections():
+            if section["sh_type"] == "SHT_PROGBITS" and section["sh_flags"] & 2:
+                self._segments.append((int(section["sh_addr"]), section.data()))
+        entries = elf.get_section_by_name("__patchable_function_entries")
+        data = entries.data() if entries else b""
+        self._entries = [e for (e,) in struct.iter_unpack("<Q", data) if e]
+
+    def symbol(self, name: str) -> int:
+        """Its address; 0 if this stage does not have it."""
+        return self.symbols.get(name, 0)
+
+    @property
+    def text(self) -> tuple[int, int]:
+        return self.symbols["_text"], self.symbols["_etext"]
+
+    def read(self, address: int, size: int) -> bytes:
+        for start, data in self._segments:
+            if start <= address and address + size <= start + len(data):
+                return data[address - start:address - start + size]
+        raise ValueError(f"{address:#x} is not in {self.path.name}")
+
+    def word(self, address: int) -> int:
+        return int.from_bytes(self.read(address, 4), "little")
+
+    def text_bytes(self) -> bytes:
+        lo, hi = self.text
+        return self.read(lo, hi - lo)
+
+    def function_at(self, address: int) -> Function | None:
+        i = bisect_right(self._starts, address) - 1
+        while i >= 0 and self.functions[i].end <= address and address - self.functions[i].start < 0x10000:
+            i -= 1  # a nested or zero-length neighbour
+        found = self.functions[i] if i >= 0 else None
+        return found if found and found.start <= address < found.end else None
+
+    def name_at(self, address: int) -> str:
+        function = self.function_at(address)
+        if not function:
+            return f"{address:#x}"
+        offset = address - function.start
+        return function.name + (f"+{offset:#x}" if offset else "")
+
+    def extent(self, name: str) -> tuple[int, int]:
+        """[start, end) of a function by name; (0, 0) if there is none."""
+        start = self.symbol(name)
+        return (start, start + self._sizes.get(name, 0)) if start else (0, 0)
+
+    @property
+    def hook(self) -> str:
+        return "entry" if self._entries else "mcount"
+
+    @cached_property
+    def sites(self) -> list[Site]:
+        """Every call site, by address, as the compiler left them."""
+        found = self._entry_sites() if self._entries else self._mcount_sites()
+        return sorted(found, key=lambda s: s.address)
+
+    def _entry_sites(self) -> list[Site]:
+        skip = 4 if self.arch == "arm64" else 0  # mov x9, x30 stands before the word
+        return [self._site(entry + skip, self.isa.nop) for entry in self._entries]
+
+    def _mcount_sites(self) -> list[Site]:
+        lo, hi = self.text
+        mcount = self.symbol("_mcount")
+        words = struct.unpack(f"<{(hi - lo) // 4}I", self.text_bytes())
+        sites = []
+        for i, word in enumerate(words):
+            address = lo + 4 * i
+            if self.arch == "arm64":
+                called = ARM64.jump(address, word)
+            else:
+                called = RISCV64.far_call(address - 4, words[i - 1], word) if i else None
+            if called and called[0] == mcount and called[1]:
+                sites.append(self._site(address, word))
+        return sites
+
+    def _site(self, address: int, rest: int) -> Site:
+        function = self.function_at(address) or Function(f"{address:#x}", address, address + 4)
+        return Site(address, function, self.word(address), rest)
+
+    @cached_property
+    def site_at(self) -> dict[int, Site]:
+        return {s.address: s for s in self.sites}
+
+    def exits(self, name: str) -> list[int]:
+        """The instructions with which a function ends: returns and tail calls."""
+        lo, hi = self.extent(name)
+        return [a for a in range(lo, hi, 4) if self.isa.leaves(a, self.word(a), lo, hi)]
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """The kernel's own table: (site address, the other bytes of the record)."""
+        count, table = self.symbol("ftrace_record_count"), self.symbol("ftrace_records")
+        if not count or not table:
+            return []
+        data = self.read(table, 8 * struct.unpack("<I", self.read(count, 4))[0])
+        base = self.symbols["_text"]
+        return [(base + offset, rest) for offset, rest in struct.iter_unpack("<I4s", data)]
+
+    def disassemble(self, address: int, word: int | None = None) -> str:
+        """One instruction as objdump writes it: as linked, or `word` in its place."""
+        data = (self.word(address) if word is None else word).to_bytes(4, "little")
+        return disassemble(self.arch, address, data, self)
+
+
+def disassemble(arch: str, address: int, data: bytes, kernel: Kernel | None = None) -> str:
+    """The first instruction of `data`, with the name of the function that it jumps to."""
+    machine = "riscv:rv64" if arch == "riscv64" else "aarch64"
+    with tempfile.NamedTemporaryFile(prefix="callsite-insn-") as scratch:
+        scratch.write(data)
+        scratch.flush()
+        out = subprocess.run([OBJDUMP[arch], "-D", "-b", "binary", "-m", machine, f"--adjust-vma={address:#x}",
+                              scratch.name], capture_output=True, text=True, check=False).stdout
+    line = out.strip().splitlines()[-1] if out.strip() else ""
+    text = " ".join(line.split("\t")[2:]).strip() or f".word {int.from_bytes(data[:4], 'little'):#010x}"
+    jump = ISAS[arch].jump(address, int.from_bytes(data[:4], "little"))
+    return f"{text}  <{kernel.name_at(jump[0])}>" if kernel and jump else text

@@ -1,0 +1,99 @@
+"""One graded boot: what was asked of the kernel, what it said, and what it did."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grading import workload
+from grading.elf import Kernel
+from grading.trace_text import Trace
+from grading.truth import Call, Touch, Truth
+from grading.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Filter:
+    """What is written to set_ftrace_filter and set_ftrace_notrace; names: what that selects."""
+
+    filter: str
+    notrace: str
+    names: frozenset[str]
+
+
+@dataclass
+class Phase:
+    """One workload, with the tracer off or on."""
+
+    name: str
+    seed: int
+    filter: Filter | None  # None: the tracer is off
+    first: int = 0  # of the observer's records, from the command that starts the phase
+    last: int = 0  # to the prompt after the one that ends it
+    output: str = ""
+    trace: Trace | None = None
+    text: bytes = b""  # the kernel's text while it was so
+    enabled: str = ""  # enabled_functions
+
+    @property
+    def on(self) -> bool:
+        return self.filter is not None
+
+
+@dataclass
+class Evidence:
+    arch: str
+    lab: int
+    smp: int
+    seed: int
+    kernel: Kernel
+    log: Path
+    verdict: Verdict = Verdict.PASS
+    why: str = ""
+    panic: str = ""
+    phases: list[Phase] = field(default_factory=list)
+    files: dict[str, str] = field(default_factory=dict)
+    truth: Truth = field(default_factory=Truth)
+    text_at_boot: bytes = b""
+    text_at_end: bytes = b""
+    seconds: float = 0.0
+    insns: list[int] = field(default_factory=list)
+
+    def on(self) -> list[Phase]:
+        return [p for p in self.phases if p.on]
+
+    def off(self) -> list[Phase]:
+        return [p for p in self.phases if not p.on]
+
+    def calls(self, phase: Phase) -> list[Call]:
+        return [c for c in self.truth.calls if phase.first <= c.seq < phase.last]
+
+    def expected(self, phase: Phase) -> workload.Run:
+        return workload.expect(phase.seed, self.smp)
+
+    def executed_contexts(self, phase: Phase) -> dict[str, list[Call]]:
+        """The workload's calls by context, under the names that the expectation gives them."""
+        contexts: dict[str, list[Call]] = {}
+        threads: dict[int, str] = {}
+        for call in self.calls(phase):
+            if call.name.startswith("wl_"):
+                contexts.setdefault(self._context(call, threads), []).append(call)
+        return contexts
+
+    @staticmethod
+    def _context(call: Call | Touch, threads: dict[int, str]) -> str:
+        if call.level:
+            return f"interrupt {call.vcpu}"
+        if isinstance(call, Call) and call.name in ("wl_begin", "wl_end"):
+            return "main"
+        return threads.setdefault(call.thread, f"thread {call.vcpu}")
+
+    def probes(self, phase: Phase) -> dict[str, list[int]]:
+        """Arguments as the workload's functions touched them, by context."""
+        base = self.kernel.symbol("workload_probe")
+        contexts: dict[str, list[int]] = {}
+        threads: dict[int, str] = {}
+        for touch in self.truth.touches:
+            if phase.first <= touch.seq < phase.last:
+                contexts.setdefault(self._context(touch, threads), []).append(touch.addr - base)
+        return contexts

@@ -1,0 +1,99 @@
+"""The few instructions that the grader must know, encoded and decoded on their own.
+
+Written from the architecture manuals, not from kern/ftrace/: a mistake there
+must not repeat here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+MASK64 = (1 << 64) - 1
+
+
+def _signed(value: int, bits: int) -> int:
+    return value - (1 << bits) if value >> (bits - 1) & 1 else value
+
+
+@dataclass(frozen=True)
+class Isa:
+    """One architecture; addresses are those of the instruction asked about."""
+
+    name: str
+    nop: int
+    ret: int
+
+    def jump(self, address: int, word: int) -> tuple[int, int] | None:
+        """A direct jump or call: (target, link register; 0: none), or None."""
+        raise NotImplementedError
+
+    def call(self, address: int, target: int, link: int) -> int:
+        raise NotImplementedError
+
+    def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
+        """Does a function in [lo, hi) end here: a return, or a jump out of it without a link?"""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Riscv64(Isa):
+    name: str = "riscv64"
+    nop: int = 0x00000013
+    ret: int = 0x00008067
+
+    def jump(self, address: int, word: int) -> tuple[int, int] | None:
+        if word & 0x7F != 0x6F:
+            return None
+        imm = (word >> 31 << 20) | (word >> 12 & 0xFF) << 12 | (word >> 20 & 1) << 11 | (word >> 21 & 0x3FF) << 1
+        return (address + _signed(imm, 21)) & MASK64, word >> 7 & 31
+
+    def call(self, address: int, target: int, link: int) -> int:
+        imm = target - address
+        if not -(1 << 20) <= imm < 1 << 20 or imm & 1:
+            raise ValueError(f"jal from {address:#x} does not reach {target:#x}")
+        return ((imm >> 20 & 1) << 31 | (imm >> 1 & 0x3FF) << 21 | (imm >> 11 & 1) << 20
+                | (imm >> 12 & 0xFF) << 12 | link << 7 | 0x6F)
+
+    def far_call(self, address: int, first: int, second: int) -> tuple[int, int] | None:
+        """auipc rd; jalr link, lo(rd): (target, link), or None."""
+        register = first >> 7 & 31
+        if first & 0x7F != 0x17 or second & 0x707F != 0x67 or second >> 15 & 31 != register:
+            return None
+        target = address + _signed(first & 0xFFFFF000, 32) + _signed(second >> 20, 12)
+        return target & MASK64, second >> 7 & 31
+
+    def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
+        if word & 0xFFF == 0x067:  # jalr x0: a return, or a far tail call
+            return True
+        jump = self.jump(address, word)
+        return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
+
+
+@dataclass(frozen=True)
+class Arm64(Isa):
+    name: str = "arm64"
+    nop: int = 0xD503201F
+    ret: int = 0xD65F03C0
+    mov_x9_x30: int = 0xAA1E03E9
+
+    def jump(self, address: int, word: int) -> tuple[int, int] | None:
+        if word & 0x7C000000 != 0x14000000:
+            return None
+        link = 30 if word >> 31 else 0
+        return (address + 4 * _signed(word & 0x3FFFFFF, 26)) & MASK64, link
+
+    def call(self, address: int, target: int, link: int) -> int:
+        imm = target - address
+        if not -(1 << 27) <= imm < 1 << 27 or imm & 3:
+            raise ValueError(f"bl from {address:#x} does not reach {target:#x}")
+        return (0x94000000 if link else 0x14000000) | (imm >> 2 & 0x3FFFFFF)
+
+    def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
+        if word & 0xFFFFFC1F in (0xD65F0000, 0xD61F0000):  # ret, br
+            return True
+        jump = self.jump(address, word)
+        return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
+
+
+RISCV64, ARM64 = Riscv64(), Arm64()
+ISAS: dict[str, Isa] = {"riscv64": RISCV64, "arm64": ARM64}

@@ -1,0 +1,156 @@
+"""What a person reads, and build/grade.json."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from grading.checks import LADDERS, Finding, Rung
+from grading.evidence import Evidence
+from grading.verdict import Verdict
+
+
+@dataclass
+class Result:
+    """One rung on one architecture: what each boot said."""
+
+    rung: Rung
+    findings: dict[int, Finding | None]  # by number of CPUs
+
+    @property
+    def reached(self) -> bool:
+        return all(f is None for f in self.findings.values())
+
+
+@dataclass
+class Grade:
+    arch: str
+    lab: int
+    seed: int
+    results: list[Result]
+    evidence: list[Evidence]
+
+    @property
+    def points(self) -> int:
+        return sum(r.rung.points for r in self.results if r.reached)
+
+    @property
+    def possible(self) -> int:
+        return sum(r.rung.points for r in self.results)
+
+    @property
+    def harness_error(self) -> Evidence | None:
+        return next((e for e in self.evidence if e.verdict == Verdict.HARNESS), None)
+
+    @property
+    def verdict(self) -> Verdict:
+        worst = [e.verdict for e in self.evidence if e.verdict != Verdict.PASS]
+        if worst:
+            return Verdict.HARNESS if self.harness_error else worst[0]
+        return Verdict.PASS if self.points == self.possible else Verdict.FAIL
+
+
+def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
+    """Every rung held against every boot that it speaks of. A boot that ended early reaches none."""
+    results = []
+    for rung in LADDERS[lab]:
+        findings: dict[int, Finding | None] = {}
+        for e in evidence:
+            if e.smp in rung.smp:
+                stopped = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
+                findings[e.smp] = stopped or rung.check(e)
+        results.append(Result(rung, findings))
+    return Grade(arch, lab, seed, results, evidence)
+
+
+def replay(grade: Grade, gdb: bool = False) -> str:
+    line = f"make grade ARCH={grade.arch} LAB={grade.lab} SEED={grade.seed:016x}"
+    return line + (" QEMU_EXTRA='-gdb tcp::1234'" if gdb else "")
+
+
+def show(grade: Grade, console: Console) -> None:
+    table = Table(title=f"Lab {grade.lab} on {grade.arch}, seed {grade.seed:016x}", title_justify="left")
+    table.add_column("rung")
+    table.add_column("what must hold", max_width=58)
+    for e in grade.evidence:
+        table.add_column("1 CPU" if e.smp == 1 else f"{e.smp} CPUs", justify="center")
+    table.add_column("points", justify="right")
+    for result in grade.results:
+        marks = [_mark(result, e.smp) for e in grade.evidence]
+        points = f"{result.rung.points if result.reached else 0}/{result.rung.points}"
+        table.add_row(result.rung.name, result.rung.promise, *marks, points, style="" if result.reached else "bold")
+    table.add_section()
+    table.add_row("", _ran(grade), *("" for _ in grade.evidence), f"{grade.points}/{grade.possible}")
+    console.print(table)
+    failed = [r for r in grade.results if not r.reached]
+    if failed:
+        _show_failures(grade, failed, console)
+
+
+def _mark(result: Result, smp: int) -> str:
+    if smp not in result.findings:
+        return "[dim]-[/dim]"
+    return "[green]yes[/green]" if result.findings[smp] is None else "[red]no[/red]"
+
+
+def _ran(grade: Grade) -> str:
+    insns = sum(sum(e.insns) for e in grade.evidence)
+    seconds = sum(e.seconds for e in grade.evidence)
+    calls = sum(len(e.truth.calls) for e in grade.evidence)
+    return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer"
+
+
+def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None:
+    said: set[str] = set()
+    for result in failed:
+        for smp, finding in result.findings.items():
+            if finding and finding.why not in said:
+                said.add(finding.why)
+                cpus = "1 CPU" if smp == 1 else f"{smp} CPUs"
+                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus}): {escape(finding.why)}")
+                _show_finding(finding, console)
+    for e in grade.evidence:
+        if e.panic and e.panic not in said:
+            said.add(e.panic)
+            console.print(escape(e.panic), style="dim")
+        console.print(f"log: {e.log}", style="dim", highlight=False, soft_wrap=True)
+    console.print(f"replay:    {replay(grade)}", highlight=False, soft_wrap=True)
+    console.print(f"under gdb: {replay(grade, gdb=True)}   # then gdb-multiarch {grade.evidence[0].kernel.path}"
+                  " -ex 'target remote :1234'", highlight=False, soft_wrap=True)
+
+
+def _show_finding(finding: Finding, console: Console) -> None:
+    if finding.rows:
+        table = Table(box=None, padding=(0, 2), show_edge=False)
+        table.add_column("")
+        table.add_column(finding.columns[0])
+        table.add_column(finding.columns[1])
+        for left, right, here in finding.rows:
+            table.add_row("->" if here else "", escape(left), escape(right), style="bold" if here else "dim")
+        console.print(table)
+    for line in finding.site:
+        console.print("    " + escape(line), highlight=False)
+
+
+def as_json(grades: list[Grade]) -> dict[str, Any]:
+    return {"grades": [{
+        "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
+        "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "observer",
+        "replay": replay(g),
+        "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.rung.points if r.reached else 0,
+                   "possible": r.rung.points,
+                   "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()}} for r in g.results],
+        "boots": [{"smp": e.smp, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
+                   "instructions": e.insns, "calls": len(e.truth.calls)} for e in g.evidence],
+    } for g in grades]}
+
+
+def write_json(grades: list[Grade], path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(as_json(grades), indent=1) + "\n")

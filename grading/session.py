@@ -1,0 +1,183 @@
+"""One graded boot: types what is to be done at the shell, and gathers the evidence."""
+
+from __future__ import annotations
+
+import fnmatch
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from grading import truth, workload
+from grading.elf import Kernel
+from grading.evidence import Evidence, Filter, Phase
+from grading.machine import Run
+from grading.trace_text import parse
+from grading.verdict import Stopped, Verdict
+from qemu.machine import Machine
+
+BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
+BOOT_SECONDS = 60
+WORKLOAD_SECONDS = 90
+
+GLOBS = ["wl_leaf_*", "wl_*_?a*", "*_pick_*", "wl_[fp]*", "wl_fan_?????", "wl_[!lt]*", "wl_*r*"]
+
+
+def filters(kernel: Kernel, seed: int) -> list[Filter]:
+    """What is traced: first the whole workload, then what the seed chooses."""
+    rng = random.Random(seed)
+    glob = rng.choice(GLOBS)
+    exact = " ".join(rng.sample([n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end")], rng.randint(2, 8)))
+    but = rng.choice([g for g in GLOBS if g != "wl_[!lt]*"])
+    chosen = rng.choice([(glob, ""), (exact, ""), ("wl_*", but)])
+    return [make_filter(kernel, "wl_*", ""), make_filter(kernel, *chosen)]
+
+
+def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:
+    names = {s.function.name for s in kernel.sites}
+    chosen = {n for n in names if any(fnmatch.fnmatchcase(n, g) for g in select.split())}
+    refused = {n for n in names if any(fnmatch.fnmatchcase(n, g) for g in notrace.split())}
+    return Filter(select, notrace, frozenset(chosen - refused))
+
+
+class Session:
+    """Runs one boot; `say` is told what happens now, for the progress line."""
+
+    def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path, extra: list[str],
+                 say: Callable[[str], None] = lambda text: None) -> None:
+        self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
+        self._kernel = kernel
+        self._machine = Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), extra=extra)
+        self._say = say
+
+    def run(self) -> Evidence:
+        e = self._evidence
+        began = time.monotonic()
+        try:
+            with Run(self._machine, e.log, truth.config(self._kernel, self._machine), BUDGET) as machine:
+                try:
+                    self._talk(machine)
+                except Stopped as stopped:
+                    e.verdict, e.why = stopped.verdict, stopped.why
+                    e.panic = _panic_of(machine.console.transcript())
+                self._collect(machine)
+        except Stopped as stopped:
+            e.verdict, e.why = stopped.verdict, stopped.why
+        e.seconds = time.monotonic() - began
+        return e
+
+    def _collect(self, machine: Run) -> None:
+        assert machine.observer
+        self._say("reading what was executed")
+        if machine.observer.lost():
+            raise Stopped(Verdict.HARNESS, f"the observer's log is too small by {machine.observer.lost()} records")
+        if not machine.observer.loaded():
+            raise Stopped(Verdict.HARNESS, "QEMU did not load the observer")
+        self._evidence.insns = machine.observer.insns()
+        self._evidence.truth = truth.read(self._kernel, machine.observer.records())
+
+    def _talk(self, machine: Run) -> None:
+        e, rng = self._evidence, random.Random(self._evidence.seed)
+        self._say("booting")
+        machine.console.wait_ready(BOOT_SECONDS)
+        e.text_at_boot = self._text(machine)
+        self._phase(machine, Phase("before", rng.getrandbits(64), None))
+        if e.lab >= 3:
+            for number, chosen in enumerate(filters(self._kernel, rng.getrandbits(64)), 1):
+                self._phase(machine, Phase(f"trace {number}", rng.getrandbits(64), chosen))
+        else:
+            everything = Filter("", "", frozenset(s.function.name for s in self._kernel.sites))
+            self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
+        self._phase(machine, Phase("after", rng.getrandbits(64), None))
+        e.text_at_end = self._text(machine)
+        if e.lab >= 2 and e.smp == 1:
+            for name in ("available_filter_functions", "available_filter_functions_addrs"):
+                e.files[name] = machine.console.command(f"cat {name}")
+        self._say("powering off")
+        machine.power_off()
+
+    def _text(self, machine: Run) -> bytes:
+        lo, hi = self._kernel.text
+        return machine.memory(self._machine.load_address(), hi - lo)
+
+    def _phase(self, machine: Run, phase: Phase) -> None:
+        self._evidence.phases.append(phase)
+        self._say(f"{phase.name}: workload {phase.seed:016x}" + (f", filter '{phase.filter.filter}'"
+                                                               if phase.filter and phase.filter.filter else ""))
+        console = machine.console
+        if phase.filter:
+            self._start_tracing(machine, phase.filter)
+            phase.text = self._text(machine)
+            if self._evidence.lab >= 4:
+                phase.enabled = console.command("cat enabled_functions")
+        observer = machine.observer
+        assert observer
+        phase.first = observer.written()
+        phase.output = console.command(f"workload {phase.seed:016x}", WORKLOAD_SECONDS)
+        if phase.filter:
+            self._quiet(machine, "echo 0 > tracing_on")
+        phase.last = observer.written()
+        if phase.filter:
+            phase.trace = parse(self._checked(machine, "trace"))
+            self._stop_tracing(machine, phase.filter)
+
+    def _quiet(self, machine: Run, command: str) -> None:
+        """A command that must print nothing."""
+        said = machine.console.command(command).strip()
+        if said:
+            raise Stopped(Verdict.FAIL, f"'{command}' said: {said.splitlines()[0]}")
+
+    def _start_tracing(self, machine: Run, chosen: Filter) -> None:
+        if chosen.filter:
+            self._quiet(machine, f"echo '{chosen.filter}' > set_ftrace_filter")
+        if chosen.notrace:
+            self._quiet(machine, f"echo '{chosen.notrace}' > set_ftrace_notrace")
+        self._quiet(machine, "echo function > current_tracer")
+
+    def _stop_tracing(self, machine: Run, chosen: Filter) -> None:
+        self._quiet(machine, "echo nop > current_tracer")
+        self._quiet(machine, "echo 1 > tracing_on")
+        if chosen.filter:
+            self._quiet(machine, "echo > set_ftrace_filter")
+        if chosen.notrace:
+            self._quiet(machine, "echo > set_ftrace_notrace")
+
+    def _checked(self, machine: Run, name: str) -> str:
+        """A file's text, held against the guest's own checksum of it: the line may lose bytes, we must know."""
+        text = machine.console.command(f"cat {name}", WORKLOAD_SECONDS)
+        said = machine.console.command(f"cksum {name}").split()
+        if said[:2] and said[:2] != [str(cksum(text.encode())), str(len(text.encode()))]:
+            raise Stopped(Verdict.HARNESS, f"{name} arrived damaged: cksum says {' '.join(said[:2])}, "
+                          f"what arrived has {cksum(text.encode())} {len(text.encode())}")
+        return text
+
+
+def _panic_of(text: str) -> str:
+    lines = text.splitlines()
+    start = next((i for i, line in enumerate(lines) if "panic:" in line), None)
+    return "\n".join(lines[start:start + 40]) if start is not None else ""
+
+
+def _crc_table() -> list[int]:
+    table = []
+    for i in range(256):
+        c = i << 24
+        for _ in range(8):
+            c = (c << 1 ^ 0x04C11DB7 if c & 0x80000000 else c << 1) & 0xFFFFFFFF
+        table.append(c)
+    return table
+
+
+CRC = _crc_table()
+
+
+def cksum(data: bytes) -> int:
+    """POSIX cksum."""
+    crc = 0
+    length, count = b"", len(data)
+    while count:
+        length += bytes([count & 0xFF])
+        count >>= 8
+    for byte in data + length:
+        crc = (crc << 8 & 0xFFFFFFFF) ^ CRC[crc >> 24 ^ byte]
+    return crc ^ 0xFFFFFFFF

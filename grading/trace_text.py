@@ -1,0 +1,64 @@
+"""The text of tracefs' `trace`, as Linux prints it for the function tracer."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+LINE = re.compile(
+    r"^(?P<comm>.{16})-(?P<pid>\d+) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) +(?P<sec>\d+)\.(?P<usec>\d{6}): "
+    r"(?P<func>\S+) <-(?P<parent>\S+)$")
+COUNTS = re.compile(r"^# entries-in-buffer/entries-written: (\d+)/(\d+)   #P:(\d+)$")
+LOST = re.compile(r"^CPU:(\d+) \[LOST (\d+ )?EVENTS\]$")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One printed event."""
+
+    comm: str
+    pid: int
+    cpu: int
+    flags: str
+    usec: int  # since boot
+    func: str
+    parent: str
+    line: str
+
+    @property
+    def interrupt(self) -> bool:
+        return self.flags[2] in "hHzZ"
+
+
+@dataclass
+class Trace:
+    """A whole `trace` file."""
+
+    tracer: str
+    in_buffer: int
+    written: int
+    cpus: int
+    events: list[Event]
+    unknown: list[str]  # lines that are neither header nor event
+
+    @property
+    def overrun(self) -> int:
+        return self.written - self.in_buffer
+
+
+def parse(text: str) -> Trace:
+    trace = Trace("", -1, -1, 0, [], [])
+    for line in text.splitlines():
+        found = LINE.match(line)
+        counts = COUNTS.match(line)
+        if found:
+            g = found.groupdict()
+            trace.events.append(Event(g["comm"].strip(), int(g["pid"]), int(g["cpu"]), g["flags"],
+                                      int(g["sec"]) * 1_000_000 + int(g["usec"]), g["func"], g["parent"], line))
+        elif counts:
+            trace.in_buffer, trace.written, trace.cpus = (int(n) for n in counts.groups())
+        elif line.startswith("# tracer: "):
+            trace.tracer = line[len("# tracer: "):]
+        elif line and not line.startswith("#") and not LOST.match(line):
+            trace.unknown.append(line)
+    return trace

@@ -1,0 +1,173 @@
+"""What was executed, put together from the observer's records.
+
+A thread is known by the address that the switch code loads its context from,
+its interrupt level by the exception entries and returns that it has behind it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from grading.elf import Kernel, Site
+from grading.observer import Config, Kind, Record
+from qemu.machine import Machine
+
+# Reached from call sites; what begins the tracer's own work.
+TRAMPOLINES = ("_mcount", "ftrace_caller")
+CALLBACKS = ("function_trace_call",)
+RETURNS_FROM_EXCEPTION = {"riscv64": 0x10200073, "arm64": 0xD69F03E0}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call site that was executed."""
+
+    seq: int
+    vcpu: int
+    thread: int
+    level: int
+    site: Site
+    word: int
+
+    @property
+    def name(self) -> str:
+        return self.site.function.name
+
+
+@dataclass(frozen=True)
+class Touch:
+    """An address that watched code loaded from, and who ran it."""
+
+    seq: int
+    vcpu: int
+    thread: int
+    level: int
+    pc: int
+    addr: int
+
+
+@dataclass
+class Batch:
+    """From the entry of ftrace_batch_begin to the end of ftrace_batch_end, on one CPU."""
+
+    vcpu: int
+    begin: int
+    end: int | None = None
+    stores: list[Record] = field(default_factory=list)
+    online: frozenset[int] = frozenset()
+
+
+@dataclass
+class Truth:
+    calls: list[Call] = field(default_factory=list)
+    trampolines: list[Record] = field(default_factory=list)
+    callbacks: list[Record] = field(default_factory=list)
+    touches: list[Touch] = field(default_factory=list)
+    stores: list[Record] = field(default_factory=list)
+    fences: list[Record] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+
+
+def stubs(kernel: Kernel) -> list[int]:
+    """Every address that a patched call site may call."""
+    named = [a for n, a in kernel.symbols.items() if n.startswith("ftrace_stub_")]
+    return sorted({*named, kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0})
+
+
+def vectors(kernel: Kernel) -> list[int]:
+    if kernel.arch == "riscv64":
+        return [kernel.symbol("exception_vector")]
+    table = kernel.symbol("exception_vector")
+    return [table + 0x80 * i for i in range(16)]
+
+
+def config(kernel: Kernel, machine: Machine) -> Config:
+    """What the observer is asked to look at in this kernel."""
+    start = machine.load_address()
+    lo, hi = kernel.text
+    points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
+              *kernel.exits("ftrace_batch_end")} - {0}
+    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_")]
+    return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
+                  mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
+                  mem_ranges=probes, vectors=vectors(kernel))
+
+
+class _Reader:
+    """Follows the machine record by record."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.truth = Truth()
+        self._kernel = kernel
+        self._thread: dict[int, int] = {}
+        self._level: dict[int, int] = {}
+        self._switch = kernel.symbol("__switch_to_load")
+        self._probe = (kernel.symbol("workload_probe"), kernel.symbol("workload_probe") + 4096)
+        self._trampolines = set(stubs(kernel))
+        self._callbacks = {kernel.symbol(n) for n in CALLBACKS} - {0}
+        self._begin = kernel.symbol("ftrace_batch_begin")
+        self._ends = set(kernel.exits("ftrace_batch_end"))
+        self._open: dict[int, Batch] = {}
+        self._online: set[int] = set()
+        self._last_switch: dict[int, int] = {}
+
+    def who(self, vcpu: int) -> tuple[int, int]:
+        thread = self._thread.get(vcpu, -1 - vcpu)
+        return thread, self._level.get(thread, 0)
+
+    def see(self, r: Record) -> None:
+        if r.kind == Kind.SITE:
+            thread, level = self.who(r.vcpu)
+            self._online.add(r.vcpu)
+            self.truth.calls.append(Call(r.seq, r.vcpu, thread, level, self._kernel.site_at[r.addr], r.value))
+        elif r.kind == Kind.MEM:
+            self._memory(r)
+        elif r.kind == Kind.POINT:
+            self._point(r)
+        elif r.kind == Kind.VECTOR:
+            self._move(r.vcpu, 1)
+        elif r.kind == Kind.FENCE:
+            self._fence(r)
+        elif r.kind == Kind.STORE:
+            self.truth.stores.append(r)
+            if r.vcpu in self._open:
+                self._open[r.vcpu].stores.append(r)
+
+    def _memory(self, r: Record) -> None:
+        pc = r.pc()
+        if pc == self._switch:
+            if r.addr != self._last_switch.get(r.vcpu, 0) + 8:  # the second half of a pair
+                self._thread[r.vcpu] = r.addr
+            self._last_switch[r.vcpu] = r.addr
+        elif self._probe[0] <= r.addr < self._probe[1]:
+            thread, level = self.who(r.vcpu)
+            self.truth.touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr))
+
+    def _point(self, r: Record) -> None:
+        if r.addr in self._trampolines:
+            self.truth.trampolines.append(r)
+        if r.addr in self._callbacks:
+            self.truth.callbacks.append(r)
+        if r.addr == self._begin:
+            batch = Batch(r.vcpu, r.seq, online=frozenset(self._online | {r.vcpu}))
+            self._open[r.vcpu] = batch
+            self.truth.batches.append(batch)
+        if r.addr in self._ends and r.vcpu in self._open:
+            self._open.pop(r.vcpu).end = r.seq
+
+    def _move(self, vcpu: int, by: int) -> None:
+        thread, level = self.who(vcpu)
+        self._level[thread] = max(0, level + by)
+
+    def _fence(self, r: Record) -> None:
+        self.truth.fences.append(r)
+        if r.value == RETURNS_FROM_EXCEPTION[self._kernel.arch]:
+            self._move(r.vcpu, -1)
+
+
+def read(kernel: Kernel, records: Iterable[Record]) -> Truth:
+    reader = _Reader(kernel)
+    for record in records:
+        reader.see(record)
+    return reader.truth
