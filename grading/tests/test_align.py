@@ -1,0 +1,92 @@
+"""Printed against executed: what is legal, and where the first divergence is."""
+
+from __future__ import annotations
+
+import unittest
+
+from grading.align import align, align_cpu
+from grading.elf import Function, Site
+from grading.trace_text import Event
+from grading.truth import Call
+
+
+def call(seq: int, name: str, level: int = 0, vcpu: int = 0, thread: int = 1) -> Call:
+    function = Function(name, 0x1000, 0x1010)
+    return Call(seq, vcpu, thread, level, Site(0x1000, function, 0, 0), 0)
+
+
+def event(name: str, cpu: int = 0, pid: int = 7, flags: str = ".....") -> Event:
+    return Event("shell", pid, cpu, flags, 0, name, "parent", name)
+
+
+def executed(text: str) -> list[Call]:
+    """'a b i1 c': a call each; a digit at the end is its interrupt level."""
+    return [call(n, w.rstrip("12"), int(w[-1]) if w[-1] in "12" else 0) for n, w in enumerate(text.split())]
+
+
+def printed(text: str) -> list[Event]:
+    return [event(w) for w in text.split()]
+
+
+class Align(unittest.TestCase):
+    def why(self, ran: str, said: str) -> str:
+        found = align_cpu(0, executed(ran), printed(said)).divergence
+        return found.why if found else ""
+
+    def test_the_same_sequence_agrees(self) -> None:
+        self.assertEqual(self.why("a b a c", "a b a c"), "")
+
+    def test_an_interrupt_may_print_first(self) -> None:
+        self.assertEqual(self.why("a i1 j1 b", "i j a b"), "")
+
+    def test_an_interrupt_in_an_interrupt_may_print_first(self) -> None:
+        self.assertEqual(self.why("a i1 n2 j1 b", "n i j a b"), "")
+
+    def test_an_interrupt_may_print_in_its_place(self) -> None:
+        self.assertEqual(self.why("a i1 b", "a i b"), "")
+
+    def test_the_same_context_never_swaps(self) -> None:
+        self.assertIn("executed a, printed b", self.why("a b c", "b a c"))
+
+    def test_an_interrupted_call_prints_before_its_context_goes_on(self) -> None:
+        self.assertNotEqual(self.why("a i1 b c", "i b a c"), "")
+
+    def test_a_missing_event_is_named(self) -> None:
+        self.assertIn("executed b, printed c", self.why("a b c", "a c"))
+
+    def test_an_interrupted_call_that_is_never_printed_is_named(self) -> None:
+        self.assertNotEqual(self.why("a i1 b", "i b"), "")
+
+    def test_a_missing_last_event_is_named(self) -> None:
+        self.assertIn("executed, but not printed: c", self.why("a b c", "a b"))
+
+    def test_an_invented_event_is_named(self) -> None:
+        self.assertIn("printed, but not executed: d", self.why("a b", "a b d"))
+
+    def test_a_trace_may_begin_late_where_that_is_allowed(self) -> None:
+        found = align(executed("x y a b c"), printed("a b c"), whole=False, needed=lambda c: c.seq >= 2)
+        self.assertIsNone(found[0].divergence)
+
+    def test_what_is_needed_may_not_be_missing_at_the_start(self) -> None:
+        found = align(executed("x y a b c"), printed("b c"), whole=False, needed=lambda c: c.seq >= 2)
+        self.assertIsNotNone(found[0].divergence)
+
+    def test_a_pid_is_one_thread(self) -> None:
+        calls = [call(0, "a", thread=1), call(1, "b", thread=2)]
+        found = align(calls, [event("a", pid=7), event("b", pid=7)])
+        self.assertIn("pid 7", found[0].divergence.why if found[0].divergence else "")
+
+    def test_cpus_are_held_apart(self) -> None:
+        calls = [call(0, "a", vcpu=0, thread=1), call(1, "b", vcpu=1, thread=2)]
+        found = align(calls, [event("b", cpu=1, pid=8), event("a", cpu=0, pid=7)])
+        self.assertTrue(all(a.divergence is None for a in found.values()))
+
+    def test_neighbours_show_the_place(self) -> None:
+        found = align_cpu(0, executed("a b c d"), printed("a b x d")).divergence
+        assert found
+        here = [row for row in found.neighbours() if row[2]]
+        self.assertEqual(here, [("c, level 0", "x <-parent", True)])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,47 @@
+"""Encoders and decoders against the assembler's own view."""
+
+from __future__ import annotations
+
+import unittest
+
+from grading.elf import disassemble
+from grading.insn import ARM64, RISCV64
+
+BASE = 0xFFFFFFFF80001000
+
+
+class Calls(unittest.TestCase):
+    def test_riscv64_calls_come_back(self) -> None:
+        for offset in (-(1 << 20), -2048, -4, 4, 2046, 4096, (1 << 20) - 2):
+            word = RISCV64.call(BASE, BASE + offset, 5)
+            self.assertEqual(RISCV64.jump(BASE, word), (BASE + offset, 5))
+            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", disassemble("riscv64", BASE, word.to_bytes(4, "little")))
+
+    def test_arm64_calls_come_back(self) -> None:
+        for offset in (-(1 << 27), -4, 4, 4096, (1 << 27) - 4):
+            word = ARM64.call(BASE, BASE + offset, 30)
+            self.assertEqual(ARM64.jump(BASE, word), (BASE + offset, 30))
+            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", disassemble("arm64", BASE, word.to_bytes(4, "little")))
+
+    def test_out_of_reach_is_refused(self) -> None:
+        for isa, far in ((RISCV64, 1 << 20), (RISCV64, -(1 << 20) - 2), (ARM64, 1 << 27), (ARM64, 2)):
+            with self.assertRaises(ValueError):
+                isa.call(BASE, BASE + far, 1)
+
+    def test_a_far_call_is_found(self) -> None:
+        # auipc ra, 0x1; jalr ra, -16(ra)
+        self.assertEqual(RISCV64.far_call(BASE, 0x00001097, 0xFF0080E7), (BASE + 0x1000 - 16, 1))
+        self.assertIsNone(RISCV64.far_call(BASE, 0x00001097, 0xFF0280E7))
+
+    def test_where_functions_end(self) -> None:
+        lo, hi = BASE, BASE + 0x40
+        self.assertTrue(RISCV64.leaves(BASE, RISCV64.ret, lo, hi))
+        self.assertTrue(RISCV64.leaves(BASE, RISCV64.call(BASE, BASE + 0x80, 0), lo, hi))
+        self.assertFalse(RISCV64.leaves(BASE, RISCV64.call(BASE, BASE + 0x20, 0), lo, hi))
+        self.assertTrue(ARM64.leaves(BASE, ARM64.ret, lo, hi))
+        self.assertTrue(ARM64.leaves(BASE, ARM64.call(BASE, BASE + 0x80, 0), lo, hi))
+        self.assertFalse(ARM64.leaves(BASE, ARM64.call(BASE, BASE + 0x80, 30), lo, hi))
+
+
+if __name__ == "__main__":
+    unittest.main()
