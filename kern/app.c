@@ -317,38 +317,3 @@ void *realloc(void *p, size_t size)
 	free(p);
 	return q;
 }
-
-/* ---- numbers ---- */
-
-static int digit(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	c |= 'a' - 'A';
-	return c >= 'a' && c <= 'z' ? c - 'a' + 10 : 36;
-}
-
-static int number_base(const char *s, int base)
-{
-	if (base == 0 && s[0] == '0')
-		return (s[1] | 0x20) == 'x' ? 16 : 8;
-	return base ? base : 10;
-}
-
-unsigned long long strtoull(const char *s, char **end, int base)
-{
-	unsigned long long value = 0;
-
-	while (*s == ' ' || *s == '\t')
-		s++;
-	base = number_base(s, base);
-	if (base == 16 && s[0] == '0' && (s[1] | 0x20) == 'x' && digit(s[2]) < 16)
-		s += 2;
-	for (; digit(*s) < base; s++)
-		if (__builtin_mul_overflow(value, base, &value) ||
-		    __builtin_add_overflow(value, digit(*s), &value))
-			value = ~0ull;
-	if (end)
-		*end = (char *)s;
-	return value;
-}

@@ -32,6 +32,14 @@ long read(int fd, void *buf, size_t n);
 long write(int fd, const void *buf, size_t n);
 int close(int fd);
 
+/*
+ * A whole file. read_file returns its length, and in *data memory that the
+ * caller frees whatever was returned; write_file makes or overwrites it (NULL:
+ * standard output) and returns 0. Each returns -errno on failure.
+ */
+long read_file(const char *path, void **data);
+long write_file(const char *path, const void *data, size_t size);
+
 void *malloc(size_t size);
 void *calloc(size_t n, size_t size);
 void *realloc(void *p, size_t size);

@@ -7,17 +7,13 @@ import os
 import platform
 import random
 import subprocess
-import sys
 import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "kern/tests"))
-
-import app_host  # noqa: E402
-from grading import workload  # noqa: E402
-from grading.workload import Call, Run  # noqa: E402
+from grading import workload
+from grading.workload import Call, Run
+from kern.tests import app_host
 
 SEEDS = 1000
 CPUS = [1, 2, 3, 4, 5, 6, 7, 8]
@@ -161,7 +157,8 @@ class TheProgramItself(unittest.TestCase):
     def test_a_bad_seed_is_refused_with_a_sentence(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             program = app_host.build("workload", app_host.SANITIZE, Path(folder))
-            for words in [[], ["12"], ["0123456789abcdeg"], ["00112233445566778"], ["0" * 16, "x"]]:
+            bad: list[list[str]] = [[], ["12"], ["0123456789abcdeg"], ["00112233445566778"], ["0" * 16, "x"]]
+            for words in bad:
                 done = subprocess.run([str(program), *words], capture_output=True, text=True, check=False)
                 self.assertEqual((done.returncode, done.stdout), (2, "usage: workload SEED (16 hexadecimal digits)\n"))
 

@@ -8,7 +8,7 @@
  */
 #include "app.h"
 
-#define MAX_CPUS 8u
+#define MAX_CPUS 8
 #define GOLDEN 0x9e3779b97f4a7c15
 
 /* noipa: each keeps its name, its arguments and its calls, whatever the compiler knows of it. */
@@ -625,7 +625,9 @@ int main(int argc, char **argv)
 		printf("usage: workload SEED (16 hexadecimal digits)\n");
 		return 2;
 	}
-	cpus = cpu_count() < MAX_CPUS ? cpu_count() : MAX_CPUS;
+	cpus = cpu_count();
+	if (cpus > MAX_CPUS)
+		cpus = MAX_CPUS;
 	calls = prepare(seed);
 	wl_begin(seed, cpus);
 	err = run_threads();

@@ -6,7 +6,7 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-RENAMED = ["open", "read", "write", "clock", "main"]
+RENAMED = ["open", "read", "write", "clock", "main", "strtoull"]
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 # Logs every call at the function's entry, tail calls left as jumps.
 TRACE = ["-pg", "-mfentry", "-foptimize-sibling-calls"]
@@ -16,16 +16,15 @@ def build(name: str, options: list[str], out: Path) -> Path:
     """Compile kern/apps/<name>.c with these options; the path of the program."""
     out.mkdir(parents=True, exist_ok=True)
     program = out / name
-    common = ["gcc", "-std=gnu11", "-O2", "-g", "-fno-pie", "-fno-builtin"]
-    subprocess.run(
-        [*common, *options, "-iquote", str(ROOT / "kern"), *(f"-D{n}=app_{n}" for n in RENAMED)]
-        + ["-c", "-o", f"{program}.o", str(ROOT / f"kern/apps/{name}.c")],
-        check=True,
-    )
+    common = ["gcc", "-std=gnu11", "-O2", "-g", "-fno-pie", "-fno-builtin", "-Wall", "-Wextra"]
+    against = [*options, "-iquote", str(ROOT / "kern"), *(f"-D{n}=app_{n}" for n in RENAMED)]
+    for source in (f"kern/apps/{name}.c", "kern/applib.c"):
+        o = f"{program}-{Path(source).stem}.o"
+        subprocess.run([*common, *against, "-c", "-o", o, str(ROOT / source)], check=True)
     sanitize = [o for o in options if o.startswith("-fsanitize")]
     subprocess.run(
-        [*common, "-no-pie", "-pthread", *sanitize, "-o", str(program), f"{program}.o"]
-        + [str(ROOT / "kern/tests/app_host.c")],
+        [*common, "-no-pie", "-pthread", *sanitize, "-o", str(program)]
+        + [f"{program}-{name}.o", f"{program}-applib.o", str(ROOT / "kern/tests/app_host.c")],
         check=True,
     )
     return program
