@@ -1,0 +1,126 @@
+"""The proof, tried on small kernels in which each kind of violation is planted."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "kern/ftrace"))
+
+import proof  # noqa: E402
+
+# What the fragments below are written in, for each architecture.
+WORDS = {
+    "riscv64": {"call": "call", "tail": "tail", "indirect": "jalr t1", "ijump": "jr t1", "ret": "ret",
+                "branch": "beqz a0,", "resume": "jr t0", "mcount": "call _mcount",
+                "flags": ["-march=rv64ima_zicsr_zifencei", "-mno-relax"], "ld": ["-m", "elf64lriscv", "--no-relax"]},
+    "arm64": {"call": "bl", "tail": "b", "indirect": "blr x10", "ijump": "br x10", "ret": "ret",
+              "branch": "cbz x0,", "resume": "ret x9", "mcount": "bl _mcount",
+              "flags": [], "ld": ["-m", "aarch64linux"]},
+}
+
+RULES = "with ftrace_caller\nftrace_caller: callback\nends: panic\n"
+CLEAN = {
+    "ftrace_caller": "{indirect}\n{resume}",
+    "callback": "{branch} 1f\n{call} helper\n1: {tail} finish",
+    "helper": "{ret}",
+    "finish": "{call} panic\n{ret}",
+    "panic": "{call} traced\n{ret}",
+    "traced": "nop\n{ret}",
+}
+
+
+def kernel(arch: str, functions: dict[str, str], directory: Path, traced: tuple[str, ...] = ("traced",)) -> str:
+    """Link functions, of which `traced` have a call site, into an ELF as the build makes them."""
+    words = WORDS[arch]
+    text = [".text"]
+    for name, body in functions.items():
+        text.append(f".type {name}, %function\n.globl {name}\n{name}:\n{body.format(**words)}\n.size {name}, . - {name}")
+    text.append('.section .data,"aw"\n.globl ftrace_records\nftrace_records:')
+    text += [f".long {name} - _text\n.long 0" for name in traced]
+    text.append(f".section .rodata\n.globl ftrace_record_count\nftrace_record_count: .long {len(traced)}\n")
+    source, obj, elf = (directory / f"k.{suffix}" for suffix in ("s", "o", "elf"))
+    source.write_text(".globl _text\n.text\n_text:\n" + "\n".join(text))
+    cross = proof.CROSS[arch]
+    subprocess.run([cross + "as", *words["flags"], "-o", obj, source], check=True)
+    subprocess.run([cross + "ld", *words["ld"], "-Ttext=0xffffffff80000000", "-Tdata=0xffffffff80020000",
+                    "--section-start=.rodata=0xffffffff80010000", "-e", "_text", "-o", elf, obj],
+                   check=True, stderr=subprocess.DEVNULL)
+    return str(elf)
+
+
+class Proof(unittest.TestCase):
+    def prove(self, arch: str, changes: dict[str, str], rules: str = RULES,
+              traced: tuple[str, ...] = ("traced",)) -> int:
+        with tempfile.TemporaryDirectory() as name:
+            directory = Path(name)
+            elf = kernel(arch, {**CLEAN, **changes}, directory, traced)
+            path = directory / "rules"
+            path.write_text(rules)
+            loaded = proof.load(arch, elf)
+            return proof.prove(loaded, proof.read_rules(path, loaded))
+
+    def refused(self, message: str, changes: dict[str, str], rules: str = RULES,
+                traced: tuple[str, ...] = ("traced",)) -> None:
+        for arch in WORDS:
+            with self.subTest(arch=arch), self.assertRaisesRegex(proof.Violation, message):
+                self.prove(arch, changes, rules, traced)
+
+    def test_a_sound_kernel_is_accepted_and_panic_is_not_followed(self) -> None:
+        for arch in WORDS:
+            with self.subTest(arch=arch):
+                self.assertEqual(self.prove(arch, {}), 4)
+
+    def test_a_call_of_a_traced_function_is_refused_with_its_path(self) -> None:
+        self.refused(r"reach traced.*\n.*ftrace_caller -> callback -> helper -> traced",
+                     {"helper": "{call} traced\n{ret}"})
+
+    def test_a_tail_call_of_a_traced_function_is_refused(self) -> None:
+        self.refused("finish -> traced", {"finish": "{tail} traced"})
+
+    def test_a_conditional_tail_call_of_a_traced_function_is_refused(self) -> None:
+        self.refused("callback -> traced", {"callback": "{branch} traced\n{ret}"})
+
+    def test_a_traced_callback_is_refused(self) -> None:
+        self.refused("reach callback", {}, traced=("callback",))
+
+    def test_a_call_of_mcount_is_a_call_site(self) -> None:
+        self.refused("reach helper", {"helper": "{mcount}\n{ret}", "_mcount": "{ret}"})
+
+    def test_an_indirect_call_that_is_not_listed_is_refused(self) -> None:
+        self.refused("does not list: helper", {"helper": "{indirect}\n{ret}"})
+
+    def test_an_indirect_tail_call_that_is_not_listed_is_refused(self) -> None:
+        self.refused("does not list: helper", {"helper": "{ijump}"})
+
+    def test_a_listed_target_is_followed(self) -> None:
+        self.refused("helper -> traced", {"helper": "{indirect}\n{ret}"}, RULES + "helper: traced\n")
+
+    def test_a_listed_target_that_is_missing_is_refused(self) -> None:
+        self.refused("has no gone", {}, RULES + "helper: gone\n")
+
+    def test_rules_for_another_stage_do_not_apply(self) -> None:
+        for arch in WORDS:
+            with self.subTest(arch=arch):
+                self.assertEqual(self.prove(arch, {}, RULES + "with gone\nhelper: gone\n"), 4)
+
+    def test_a_part_that_the_compiler_split_off_has_its_functions_rules(self) -> None:
+        self.refused("helper.part.0 -> traced",
+                     {"callback": "{call} helper.part.0\n{ret}", "helper.part.0": "{indirect}\n{ret}"},
+                     RULES + "helper: traced\n")
+
+    def test_a_call_that_is_patched_goes_where_the_rules_say(self) -> None:
+        self.refused("ftrace_caller -> traced", {"ftrace_caller": "{call} panic\n{resume}"},
+                     "ftrace_caller: traced\nends: panic\n")
+
+    def test_a_kernel_without_a_tracer_is_refused(self) -> None:
+        for arch in WORDS:
+            with self.subTest(arch=arch), self.assertRaisesRegex(proof.Violation, "nothing that a call site"):
+                with tempfile.TemporaryDirectory() as name:
+                    elf = kernel(arch, {"traced": "nop\n{ret}"}, Path(name))
+                    proof.prove(proof.load(arch, elf), proof.Rules())
+
+
+if __name__ == "__main__":
+    unittest.main()
