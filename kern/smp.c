@@ -191,22 +191,12 @@ static void wait_for_call(struct smp_call *call)
 		cpu_relax();
 }
 
-static void call_here(void (*fn)(void *), void *arg)
-{
-	unsigned long flags = irq_save();
-
-	fn(arg);
-	irq_restore(flags);
-}
-
 void smp_call(unsigned index, void (*fn)(void *), void *arg)
 {
 	struct smp_call call = {fn, arg};
 
 	preempt_disable();
-	if (index == this_cpu()->index) {
-		call_here(fn, arg);
-	} else if (index < nr_cpus && cpu_of(index)->online) {
+	if (index < nr_cpus && cpu_of(index)->online) {
 		push_call(cpu_of(index), &call);
 		wait_for_call(&call);
 	}
