@@ -1,0 +1,244 @@
+/*
+ * arm64: the types, constants and inlines that kern/arch.h asks for.
+ *
+ * tpidr_el1 holds the running CPU's struct cpu and sp_el0 the running thread:
+ * the kernel runs on sp_el1 and has no EL0, so sp_el0 is free, and `current`
+ * is one instruction, right even when the thread migrates around it.
+ */
+#ifndef ASM_ARCH_H
+#define ASM_ARCH_H
+
+#define ARCH_NAME "arm64"
+
+/* Arm Architecture Reference Manual, chapter D8: descriptors of the 4 KiB granule. */
+#define PTE_BLOCK 0x1
+#define PTE_TABLE 0x3
+#define PTE_PAGE 0x3
+#define PTE_DEVICE (1 << 2) /* MAIR's second kind */
+#define PTE_RDONLY (1 << 7)
+#define PTE_INNER (3 << 8)
+#define PTE_AF (1 << 10)
+#define PTE_PXN 0x20000000000000
+#define PTE_UXN 0x40000000000000
+/* Kinds of memory: 0 normal, write-back; 1 device, nGnRE. */
+#define MAIR 0x04ff
+/* Both halves 39 bits, 4 KiB pages, walks cacheable and inner shareable. */
+#define TCR (25 | 1 << 8 | 1 << 10 | 3 << 12 | 25 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30)
+#define TCR_EPD0 (1 << 7)
+#define TCR_IPS_SHIFT 32
+#define SCTLR_RES1 0x30d00800
+/* M, C, SA, I; WXN: what is writable is never executed, whatever its entry says. */
+#define SCTLR (SCTLR_RES1 | 1 << 0 | 1 << 2 | 1 << 3 | 1 << 12 | 1 << 19)
+#define HCR_RW 0x80000000
+#define CPTR_RES1 0x33ff
+#define PSTATE_I (1 << 7)
+#define PSTATE_EL1H_MASKED 0x3c5
+#define ICC_SRE_SRE 1
+#define ICC_SRE_ENABLE 8
+#define MPIDR_AFFINITY_LOW 0xffffff
+#define MPIDR_AFFINITY_HIGH 0xff00000000
+
+#ifndef __ASSEMBLER__
+#include "types.h"
+
+/* By name, or by a macro that holds its number. */
+#define sysreg_read(reg) sysreg_read_(reg)
+#define sysreg_write(reg, v) sysreg_write_(reg, v)
+#define sysreg_read_(reg)                                                                      \
+	({                                                                                    \
+		unsigned long v_;                                                             \
+		__asm__ volatile("mrs %0, " #reg : "=r"(v_) : : "memory");                    \
+		v_;                                                                           \
+	})
+#define sysreg_write_(reg, v)                                                                 \
+	__asm__ volatile("msr " #reg ", %x0" : : "rZ"((unsigned long)(v)) : "memory")
+#define isb() __asm__ volatile("isb" : : : "memory")
+#define dsb(domain) __asm__ volatile("dsb " #domain : : : "memory")
+
+#define always_inline_ static inline __attribute__((always_inline))
+
+always_inline_ void irq_enable(void)
+{
+	__asm__ volatile("msr daifclr, #2" : : : "memory");
+}
+always_inline_ void irq_disable(void)
+{
+	__asm__ volatile("msr daifset, #2" : : : "memory");
+}
+always_inline_ unsigned long irq_save(void)
+{
+	unsigned long flags = sysreg_read(daif);
+
+	irq_disable();
+	return flags;
+}
+always_inline_ void irq_restore(unsigned long flags)
+{
+	sysreg_write(daif, flags);
+}
+always_inline_ bool irqs_off(unsigned long flags)
+{
+	return flags & PSTATE_I;
+}
+always_inline_ bool irqs_disabled(void)
+{
+	return irqs_off(sysreg_read(daif));
+}
+
+always_inline_ struct cpu *this_cpu(void)
+{
+	return (struct cpu *)sysreg_read(tpidr_el1);
+}
+always_inline_ void set_this_cpu(struct cpu *cpu)
+{
+	sysreg_write(tpidr_el1, cpu);
+}
+/* Not volatile: a thread may keep what it read, it stays itself. */
+always_inline_ struct thread *get_current(void)
+{
+	struct thread *t;
+
+	__asm__("mrs %0, sp_el0" : "=r"(t));
+	return t;
+}
+/* Others see it in struct cpu, whose first word it is. */
+always_inline_ void set_current(struct thread *t)
+{
+	*(struct thread *volatile *)this_cpu() = t;
+	sysreg_write(sp_el0, t);
+}
+
+always_inline_ u64 arch_counter(void)
+{
+	u64 ticks;
+
+	__asm__ volatile("mrs %0, cntvct_el0" : "=r"(ticks));
+	return ticks;
+}
+always_inline_ void cpu_relax(void)
+{
+	__asm__ volatile("yield" : : : "memory");
+}
+always_inline_ void cpu_idle_wait(void)
+{
+	__asm__ volatile("dsb sy\n\twfi" : : : "memory");
+}
+
+#define dmb_(domain) __asm__ volatile("dmb " #domain : : : "memory")
+#define smp_mb() dmb_(ish)
+#define smp_rmb() dmb_(ishld)
+#define smp_wmb() dmb_(ishst)
+#define io_mb() dsb(sy)
+
+/*
+ * Device registers: ordered among themselves by their kind of memory, and with
+ * ordinary memory around them by the barriers. One plain load or store each,
+ * as hypervisors want it.
+ */
+#define MMIO(bits, suffix, reg)                                                               \
+	always_inline_ u##bits read##bits(const volatile void *addr)                          \
+	{                                                                                     \
+		u##bits v;                                                                    \
+                                                                                              \
+		__asm__ volatile("ldr" suffix " %" reg "0, [%1]" : "=r"(v) : "r"(addr) : "memory"); \
+		dmb_(oshld);                                                                  \
+		return v;                                                                     \
+	}                                                                                     \
+	always_inline_ void write##bits(u##bits v, volatile void *addr)                       \
+	{                                                                                     \
+		dmb_(oshst);                                                                  \
+		__asm__ volatile("str" suffix " %" reg "0, [%1]" : : "rZ"(v), "r"(addr) : "memory"); \
+	}
+MMIO(8, "b", "w") MMIO(16, "h", "w") MMIO(32, "", "w") MMIO(64, "", "x")
+#undef MMIO
+
+typedef u64 pte_t;
+always_inline_ pte_t pte_table(unsigned long pa)
+{
+	return pa | PTE_TABLE;
+}
+always_inline_ pte_t pte_leaf(unsigned long pa, unsigned prot, int level)
+{
+	pte_t pte = pa | (level ? PTE_BLOCK : PTE_PAGE) | PTE_AF | PTE_INNER | PTE_UXN;
+
+	if (!(prot & 2)) /* PROT_WRITE */
+		pte |= PTE_RDONLY;
+	if (!(prot & 4)) /* PROT_EXEC */
+		pte |= PTE_PXN;
+	return prot & 8 ? pte | PTE_DEVICE : pte; /* PROT_DEVICE */
+}
+always_inline_ bool pte_valid(pte_t pte)
+{
+	return pte & 1;
+}
+always_inline_ bool pte_is_leaf(pte_t pte, int level)
+{
+	return !level || !(pte & 2);
+}
+always_inline_ unsigned pte_prot(pte_t pte)
+{
+	return 1 | (pte & PTE_RDONLY ? 0 : 2) | (pte & PTE_PXN ? 0 : 4);
+}
+always_inline_ unsigned long pte_pa(pte_t pte)
+{
+	return pte << 16 >> 28 << 12;
+}
+void arch_tlb_flush(void);
+void arch_tlb_flush_all(void);
+
+/* What the calling convention lets a function keep over a call. */
+struct context {
+	unsigned long x[10]; /* x19 to x28 */
+	unsigned long fp, pc, sp;
+};
+always_inline_ unsigned long context_pc(const struct context *c)
+{
+	return c->pc;
+}
+always_inline_ unsigned long context_sp(const struct context *c)
+{
+	return c->sp;
+}
+always_inline_ unsigned long context_fp(const struct context *c)
+{
+	return c->fp;
+}
+
+/*
+ * An interrupted context. The last two words are a frame record, so that a
+ * walk along frame pointers passes through: x29 points at it.
+ */
+struct trap_frame {
+	unsigned long x[31];
+	unsigned long sp, pc, pstate;
+	unsigned long esr, far; /* of an exception, not of an interrupt */
+	unsigned long record_fp, record_pc;
+};
+always_inline_ unsigned long regs_pc(const struct trap_frame *regs)
+{
+	return regs->pc;
+}
+always_inline_ unsigned long regs_link(const struct trap_frame *regs)
+{
+	return regs->x[30];
+}
+always_inline_ unsigned long regs_sp(const struct trap_frame *regs)
+{
+	return regs->sp;
+}
+always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
+{
+	return regs->x[29];
+}
+
+/* The architecture's own: what its files say to each other. */
+void handle_external(void); /* irqchip.c: acknowledge and handle all that pends */
+extern unsigned timer_irq;  /* timer.c */
+void trap_interrupt(struct trap_frame *regs);
+void trap_exception(struct trap_frame *regs);
+void trap_unexpected(struct trap_frame *regs, unsigned vector);
+void trap_overflow(struct trap_frame *regs);
+extern char exception_vector[], exception_vector_end[], thread_start_asm[], secondary_start[];
+#endif
+
+#endif

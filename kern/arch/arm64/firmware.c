@@ -1,0 +1,119 @@
+/*
+ * The firmware, arm64: PSCI calls (Arm Power State Coordination Interface,
+ * DEN0022) by hvc or smc, and what is made of them: starting CPUs, ending the
+ * machine. And what must happen on every CPU after page tables or text
+ * changed, for which arm64 needs no firmware: TLB and cache maintenance are
+ * broadcast, and a context synchronisation event is an IPI.
+ */
+#include "cpu.h"
+#include "errno.h"
+#include "fdt.h"
+#include "memory.h"
+#include "print.h"
+#include "string.h"
+
+#define PSCI_CPU_ON 0xc4000003
+#define PSCI_SYSTEM_OFF 0x84000008
+#define PSCI_SYSTEM_RESET 0x84000009
+
+static enum { METHOD_NONE, METHOD_HVC, METHOD_SMC } method;
+
+static notrace long psci_call(unsigned long function, unsigned long arg1, unsigned long arg2,
+			      unsigned long arg3)
+{
+	register unsigned long x0 __asm__("x0") = function;
+	register unsigned long x1 __asm__("x1") = arg1;
+	register unsigned long x2 __asm__("x2") = arg2;
+	register unsigned long x3 __asm__("x3") = arg3;
+
+#define SMCCC_CALL(insn)                                                                      \
+	__asm__ volatile(insn : "+r"(x0), "+r"(x1), "+r"(x2), "+r"(x3)                        \
+			 : : "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13",  \
+			   "x14", "x15", "x16", "x17", "memory")
+	if (method == METHOD_NONE)
+		return -EOPNOTSUPP;
+	if (method == METHOD_HVC)
+		SMCCC_CALL("hvc #0");
+	else
+		SMCCC_CALL("smc #0");
+	return (long)x0;
+}
+
+void firmware_init(const void *fdt)
+{
+	static const char *const versions[] = {"arm,psci-1.0", "arm,psci-0.2"};
+	const char *name = NULL;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(versions) && !name; i++) {
+		int node = fdt_find_compatible(fdt, -1, versions[i]);
+
+		if (node >= 0)
+			name = fdt_string(fdt, node, "method");
+	}
+	if (name && !strcmp(name, "hvc"))
+		method = METHOD_HVC;
+	else if (name && !strcmp(name, "smc"))
+		method = METHOD_SMC;
+	else
+		printk("The firmware has no PSCI: only one CPU runs, the machine cannot be turned off.\n");
+}
+
+int firmware_cpu_start(struct cpu *cpu)
+{
+	return psci_call(PSCI_CPU_ON, cpu->hwid, image_to_pa(secondary_start), image_to_pa(cpu))
+		       ? -ENODEV
+		       : 0;
+}
+
+notrace void firmware_poweroff(bool failure)
+{
+	if (failure)
+		psci_call(PSCI_SYSTEM_RESET, 0, 0, 0);
+	psci_call(PSCI_SYSTEM_OFF, 0, 0, 0);
+	irq_disable();
+	for (;;)
+		cpu_idle_wait();
+}
+
+/*
+ * The new word was stored through the alias: out of the data cache, then every
+ * CPU's instruction cache forgets its line. Each operand is read before, so
+ * that who watches the memory accesses sees which line it is.
+ */
+notrace void arch_sync_line(unsigned long text_va, unsigned long alias_va)
+{
+	__asm__ volatile("ldr wzr, [%1]\n\t"
+			 "dc cvau, %1\n\t"
+			 "dsb ish\n\t"
+			 "ldr wzr, [%0]\n\t"
+			 "ic ivau, %0"
+			 : : "r"(text_va), "r"(alias_va) : "memory");
+}
+
+static notrace void synchronise_context(void *unused)
+{
+	isb();
+}
+
+void arch_sync_all(void)
+{
+	dsb(ish);
+	isb();
+	smp_call_others(synchronise_context, NULL);
+}
+
+notrace void arch_tlb_flush(void)
+{
+	dsb(ishst);
+	__asm__ volatile("tlbi vmalle1" : : : "memory");
+	dsb(nsh);
+	isb();
+}
+
+notrace void arch_tlb_flush_all(void)
+{
+	dsb(ishst);
+	__asm__ volatile("tlbi vmalle1is" : : : "memory");
+	dsb(ish);
+	isb();
+}

@@ -1,0 +1,45 @@
+/*
+ * The per-CPU timer, arm64: the generic timer's virtual one, at EL1, whatever
+ * the EL that we were entered at (head.S has set its offset to 0). The
+ * interrupt pends as long as the time is past the deadline.
+ */
+#include "fdt.h"
+#include "irq.h"
+#include "print.h"
+
+#define CTL_ENABLE 1
+#define VIRTUAL_TIMER 2 /* interrupts of the binding: secure, physical, virtual, hypervisor */
+#define PPI_BASE 16
+
+unsigned timer_irq;
+
+u64 timer_frequency(const void *fdt)
+{
+	u32 hz = sysreg_read(cntfrq_el0);
+	int len = 0, node = fdt_find_compatible(fdt, -1, "arm,armv8-timer");
+	const char *cells;
+
+	if (node < 0)
+		node = fdt_find_compatible(fdt, -1, "arm,armv7-timer");
+	cells = fdt_prop(fdt, node, "interrupts", &len);
+	if (node < 0 || !cells || len < 12 * (VIRTUAL_TIMER + 1))
+		panic("The device tree has no arm,armv8-timer: time cannot be told");
+	timer_irq = fdt_be32(cells + 12 * VIRTUAL_TIMER + 4) + PPI_BASE;
+	fdt_u32(fdt, node, "clock-frequency", &hz);
+	if (!hz)
+		panic("Neither cntfrq_el0 nor the device tree has the timer's frequency");
+	return hz;
+}
+
+void timer_init_cpu(void)
+{
+	sysreg_write(cntv_ctl_el0, 0);
+	irqchip_enable(timer_irq);
+}
+
+void timer_set(u64 deadline)
+{
+	sysreg_write(cntv_cval_el0, deadline);
+	sysreg_write(cntv_ctl_el0, CTL_ENABLE);
+	isb();
+}

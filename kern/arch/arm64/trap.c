@@ -1,0 +1,144 @@
+/*
+ * What an exception was, and who deals with it. Interrupts go to their chips'
+ * handlers; every other exception is a bug of ours and ends in a panic that
+ * says what happened, unless a test asked for it.
+ */
+#include "cpu.h"
+#include "irq.h"
+#include "print.h"
+
+/* Exception classes, esr_el1 bits 31:26. */
+#define ESR_CLASS(esr) ((esr) >> 26 & 63)
+enum {
+	CLASS_UNKNOWN = 0x00,
+	CLASS_INSTRUCTION_ABORT = 0x21,
+	CLASS_DATA_ABORT = 0x25,
+	CLASS_BREAK = 0x3c,
+};
+#define ESR_WRITE (1 << 6)
+/* What an abort was, esr_el1 bits 5:0; the lowest two say at which level. */
+#define ABORT_KIND(esr) ((esr) >> 2 & 15)
+enum { ABORT_TRANSLATION = 1, ABORT_PERMISSION = 3, ABORT_EXTERNAL = 4, ABORT_ALIGNMENT = 8 };
+
+static const char *const class_names[64] = {
+	[CLASS_UNKNOWN] = "undefined instruction",
+	[0x07] = "use of a floating-point register",
+	[0x0e] = "illegal execution state",
+	[0x18] = "forbidden system register",
+	[0x22] = "misaligned instruction address",
+	[0x26] = "misaligned stack pointer",
+	[CLASS_BREAK] = "brk",
+};
+
+/*
+ * The tracer's context changes before the first call site and back before
+ * irq_exit(), which may switch threads: it belongs to the interrupted one.
+ */
+notrace void trap_interrupt(struct trap_frame *regs)
+{
+	struct cpu *cpu = this_cpu();
+	u64 context = cpu->context_bit;
+
+	cpu->context_bit = 2;
+	irq_enter();
+	handle_external();
+	cpu->context_bit = context;
+	irq_exit(regs);
+}
+
+static notrace __noreturn void panic_abort(struct trap_frame *regs, const char *access)
+{
+	switch (ABORT_KIND(regs->esr)) {
+	case ABORT_TRANSLATION:
+	case ABORT_PERMISSION:
+		panic_fault(regs, regs->far, access);
+	case ABORT_EXTERNAL:
+		panic_regs(regs, "%s 0x%lx, where nothing answers", access, regs->far);
+	case ABORT_ALIGNMENT:
+		panic_regs(regs, "misaligned: %s 0x%lx", access, regs->far);
+	}
+	panic_regs(regs, "%s 0x%lx: abort %lu", access, regs->far, regs->esr & 63);
+}
+
+static notrace __noreturn void panic_exception(struct trap_frame *regs)
+{
+	unsigned long class = ESR_CLASS(regs->esr);
+
+	if (class == CLASS_INSTRUCTION_ABORT)
+		panic_abort(regs, "execution of");
+	if (class == CLASS_DATA_ABORT)
+		panic_abort(regs, regs->esr & ESR_WRITE ? "write to" : "read from");
+	if (class == CLASS_UNKNOWN || class == CLASS_BREAK)
+		panic_regs(regs, "%s 0x%x at 0x%lx", class_names[class], *(u32 *)regs->pc, regs->pc);
+	if (class_names[class])
+		panic_regs(regs, "%s at 0x%lx (0x%lx)", class_names[class], regs->pc, regs->far);
+	panic_regs(regs, "exception of class 0x%lx at 0x%lx (0x%lx)", class, regs->pc, regs->far);
+}
+
+static notrace void read_syndrome(struct trap_frame *regs)
+{
+	regs->esr = sysreg_read(esr_el1);
+	regs->far = sysreg_read(far_el1);
+}
+
+notrace void trap_exception(struct trap_frame *regs)
+{
+	struct cpu *cpu = this_cpu();
+	u64 context = cpu->context_bit;
+
+	read_syndrome(regs);
+	cpu->context_bit = 4;
+	if (!exception_hook || !exception_hook(regs, regs->far))
+		panic_exception(regs);
+	cpu->context_bit = context;
+}
+
+notrace void trap_unexpected(struct trap_frame *regs, unsigned vector)
+{
+	static const char *const kinds[] = {"synchronous exception", "interrupt",
+					    "fast interrupt", "system error"};
+
+	read_syndrome(regs);
+	panic_regs(regs, "unexpected %s, vector %u, syndrome 0x%lx, at 0x%lx", kinds[vector % 4],
+		   vector, regs->esr, regs->pc);
+}
+
+notrace void trap_overflow(struct trap_frame *regs)
+{
+	read_syndrome(regs);
+	panic_regs(regs, "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
+		   current->pid, current->comm, regs->sp, (unsigned long)current->stack,
+		   (unsigned long)current->stack + THREAD_SIZE);
+}
+
+notrace void arch_show_regs(const struct trap_frame *regs)
+{
+	printk("  pc %016lx  pstate %lx  esr %lx  far %lx\n", regs->pc, regs->pstate, regs->esr,
+	       regs->far);
+	for (int i = 0; i < 28; i += 4)
+		printk(" x%-2d %016lx x%-2d %016lx x%-2d %016lx x%-2d %016lx\n", i, regs->x[i], i + 1,
+		       regs->x[i + 1], i + 2, regs->x[i + 2], i + 3, regs->x[i + 3]);
+	printk(" x28 %016lx  fp %016lx  lr %016lx  sp %016lx\n", regs->x[28], regs->x[29],
+	       regs->x[30], regs->sp);
+}
+
+void arch_thread_init(struct thread *t, void *stack_top)
+{
+	t->context = (struct context){.pc = (unsigned long)thread_start_asm,
+				      .sp = (unsigned long)stack_top};
+}
+
+/* head.S has set vbar_el1; nothing else needs the machine before the device tree is read. */
+void arch_init_early(void)
+{
+	this_cpu()->context_bit = 1;
+}
+
+void arch_init_cpu(void)
+{
+	this_cpu()->context_bit = 1;
+	sysreg_write(vbar_el1, exception_vector);
+	sysreg_write(cpacr_el1, 0);
+	isb();
+	__asm__ volatile("msr daifclr, #4" : : : "memory"); /* system errors are said */
+}
