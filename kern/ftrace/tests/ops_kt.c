@@ -155,7 +155,7 @@ static bool in_function(unsigned long pc, const char *name)
 	return found && !strcmp(found, name);
 }
 
-static void stack_is_walked(void)
+static __noinline void stack_is_walked(void)
 {
 	struct ftrace_ops op = make_op(walk_callback, 0, FTRACE_OPS_FL_RECURSION);
 	long (*volatile caller)(long) = kt_caller;
