@@ -1,0 +1,250 @@
+"""The kernel under QEMU: boots it on every machine, types at its shell, and looks.
+
+A case is a machine, a build of the kernel, and steps: a command and what its
+output must show. The tests inside the kernel are commands that say `ok` or
+`FAILED` for each promise. Prints a line a case, then `N passed, N failed`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import hashlib
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from grading import workload  # noqa: E402
+from grading.machine import Run  # noqa: E402
+from grading.verdict import Stopped, Verdict  # noqa: E402
+from qemu.machine import ARCHES, RAM_BASE, ROOT, Machine  # noqa: E402
+
+LOGS = ROOT / "build/tests/qemu"
+INITRD = ROOT / "build/initrd.cpio"
+MIB = 1 << 20
+Step = Callable[[Run], str]  # "" or what is wrong
+
+
+@dataclass
+class Case:
+    name: str
+    arch: str
+    variant: str = "lab4"
+    smp: int = 1
+    steps: list[Step] = field(default_factory=list)
+    options: dict[str, object] = field(default_factory=dict)  # of Machine
+    boot: list[str] = field(default_factory=list)  # patterns that the boot's output must show
+    end: str = "poweroff"  # or "panic"
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.arch} {self.name}"
+
+
+def shows(command: str, *patterns: str, seconds: float = 60) -> Step:
+    """The command's output shows each pattern."""
+    def step(run: Run) -> str:
+        text = run.console.command(command, seconds)
+        missing = [p for p in patterns if not re.search(p, text, re.M)]
+        return f"'{command}' does not show '{missing[0]}' but:\n{text[-600:]}" if missing else ""
+    return step
+
+
+def prints(command: str, want: str, seconds: float = 60) -> Step:
+    """The command's output is exactly this."""
+    def step(run: Run) -> str:
+        text = run.console.command(command, seconds)
+        return "" if text == want else f"'{command}' prints {text[:300]!r}, not {want[:300]!r}"
+    return step
+
+
+def promises(command: str, seconds: float = 120) -> Step:
+    """A test inside the kernel: keeps all of its promises, and has some."""
+    def step(run: Run) -> str:
+        text = run.console.command(command, seconds)
+        counts = re.search(r"^(\d+) passed, (\d+) failed", text, re.M)
+        if counts and int(counts[1]) and counts[2] == "0":
+            return ""
+        broken = [line for line in text.splitlines() if line.startswith("FAILED")]
+        return f"'{command}': " + ("; ".join(broken) or text[-600:] or "nothing was printed")
+    return step
+
+
+def works(seed: int = 0x0123456789ABCDEF) -> Step:
+    """The workload's result is the one that the host works out, on so many CPUs."""
+    def step(run: Run) -> str:
+        want = workload.expect(seed, run.machine.smp).line
+        text = run.console.command(f"workload {seed:016x}", 90)
+        return "" if want in text else f"the workload should print '{want}', it printed:\n{text[-600:]}"
+    return step
+
+
+def flood() -> Step:
+    """More than the console's ring holds, at once and without waiting for echoes."""
+    def step(run: Run) -> str:
+        run.console.send(b"x" * 20000 + b"\r")
+        try:
+            run.console.wait_ready(20)
+        except Stopped as stopped:
+            return f"after a flood of input: {stopped}"
+        time.sleep(0.5)
+        run.console.drain(0.5)
+        run.console.send(b"\r")
+        run.console.wait_ready(20)
+        return shows("echo alive", "^alive$")(run)
+    return step
+
+
+def noise() -> Step:
+    """Every byte that is no character, then a live prompt."""
+    def step(run: Run) -> str:
+        run.console.send(bytes(range(128, 256)) + b"\x01\x02\x05\x06\x0e\x0f\x1b[99z\x1bOP")
+        run.console.drain(0.3)
+        run.console.send(b"\x03")
+        run.console.drain(0.3)
+        run.console.send(b"\r")
+        run.console.wait_ready(20)
+        return shows("echo alive", "^alive$")(run)
+    return step
+
+
+def compressed() -> Step:
+    """The compressor's output is smaller than its input, and the host's gunzip restores it."""
+    def step(run: Run) -> str:
+        source = (ROOT / "build/initrd/data/prose.txt").read_bytes()
+        run.console.command("compress /data/prose.txt /tmp/prose.gz", 90)
+        dump = run.console.command("hexdump /tmp/prose.gz", 90)
+        data = bytes.fromhex("".join(dump.split()))
+        if not 0 < len(data) < len(source):
+            return f"compress made {len(data)} bytes of {len(source)}"
+        return "" if gzip.decompress(data) == source else "gunzip does not restore it"
+    return step
+
+
+def application_steps() -> list[Step]:
+    digests = [(f, hashlib.sha256((ROOT / "build/initrd/data" / f).read_bytes()).hexdigest())
+               for f in ("words.txt", "noise.bin", "empty")]
+    return [shows(f"sha256 /data/{f}", digest) for f, digest in digests]
+
+
+def kernel_cases(arch: str) -> list[Case]:
+    """Boots: how many CPUs, which machine, from where."""
+    cases = [Case(f"boots on {n} CPUs", arch, smp=n, steps=[works(), works(n)]) for n in (1, 4, 8)]
+    cases += [Case(f"boots on {n} CPUs, HOOK=mcount", arch, "lab3", n, [works()]) for n in (1, 4)]
+    base = RAM_BASE[arch]
+    for at in (2 * MIB, 4 * MIB, 18 * MIB):
+        # load_address() is checked inside U-Boot's own messages by the boot itself
+        cases.append(Case(f"boots through U-Boot at RAM + {at // MIB} MiB", arch, smp=2, steps=[works()],
+                          options={"uboot": True, "load": base + at, "memory": 256}))
+    cases += [Case("says which boot argument it does not know", arch, options={"append": "nonsense=1"},
+                   boot=["boot argument 'nonsense=1' is not known, ignored"]),
+              Case("boots with 1 GiB", arch, options={"memory": 1024}, steps=[works()])]
+    if arch == "arm64":
+        cases += [Case("boots with GICv3", arch, smp=4, steps=[works()], options={"gic": 3}),
+                  Case("boots with GICv3 on 8 CPUs", arch, smp=8, steps=[works()], options={"gic": 3}),
+                  Case("enters at EL2", arch, smp=4, steps=[works()], options={"el2": True}),
+                  Case("enters at EL2 with GICv3", arch, smp=4, steps=[works()], options={"el2": True, "gic": 3}),
+                  Case("enters at EL2 through U-Boot", arch, smp=2, steps=[works()],
+                       options={"el2": True, "uboot": True, "memory": 256})]
+    return cases
+
+
+def shell_cases(arch: str) -> list[Case]:
+    steps = [prints("echo hello", "hello\n"), prints("echo 'a  b' \"c\"", "a  b c\n"),
+             shows("nosuchcommand", "nosuchcommand"), prints("echo still here", "still here\n"),
+             prints("echo one > /tmp/f", ""), prints("echo two >> /tmp/f", ""), prints("cat /tmp/f", "one\ntwo\n"),
+             shows("cksum /tmp/f", r"^\d+ 8 "), shows("cat /nosuchfile", "nosuchfile"),
+             shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
+             shows("echo " + "x" * 2000, "long|x{100}"), prints("echo alive", "alive\n"), noise(), flood()]
+    return [Case("shell", arch, smp=2, steps=steps)]
+
+
+def traced_cases(arch: str) -> list[Case]:
+    """The tests inside the kernel (TESTS=1), and what must end in a panic."""
+    return [
+        Case("ops, registers, recursion", arch, "lab4-tests", 4, [promises("kt_ops"), promises("kt_sites")]),
+        Case("ring buffers under fire", arch, "lab4-tests", 4, [promises("test-buffer")]),
+        Case("unwinding from interrupts", arch, "lab4-tests", 2, [promises("test-unwind")]),
+        Case("hostile, one CPU", arch, "lab4-tests", 1, [promises("hostile 5 7")]),
+        Case("hostile minute", arch, "lab4-tests", 4, [promises("hostile 60 1", 240)]),
+        Case("call sites, HOOK=mcount", arch, "lab3-tests", 2, [promises("kt_sites")]),
+        Case("a store into text", arch, "lab4-tests", 1,
+             [lambda run: run.console.command("kt_store") and "kt_store returned"], end="panic"),
+    ]
+
+
+def cases() -> list[Case]:
+    return [case for arch in ARCHES for make in (kernel_cases, shell_cases, traced_cases) for case in make(arch)]
+
+
+def build(wanted: list[Case]) -> str:
+    """Every build that the cases want; what make says when it fails."""
+    for arch, variant in sorted({(c.arch, c.variant) for c in wanted}):
+        image = f"build/{arch}/{variant}/Image"
+        options = [f"ARCH={arch}", f"LAB={variant[3]}", *(["TESTS=1"] if variant.endswith("-tests") else [])]
+        made = subprocess.run(["make", "-s", "-j2", *options, image, "build/initrd.cpio"], cwd=ROOT,
+                              capture_output=True, text=True, check=False)
+        if made.returncode:
+            return f"make {' '.join(options)} {image}:\n{made.stdout[-1500:]}{made.stderr[-1500:]}"
+    return ""
+
+
+def run_case(case: Case) -> str:
+    """"" or what is wrong."""
+    image = ROOT / "build" / case.arch / case.variant / "Image"
+    machine = Machine(case.arch, case.smp, image=image, initrd=INITRD, **case.options)  # type: ignore[arg-type]
+    log = LOGS / (case.full_name.replace(" ", "-").replace(",", "").replace("/", "-") + ".log")
+    try:
+        with Run(machine, log) as run:
+            text = run.console.wait_ready(90)
+            missing = [p for p in case.boot if p not in text]
+            if missing:
+                return f"the boot does not show '{missing[0]}' but:\n{text[-800:]}"
+            for step in case.steps:
+                wrong = step(run)
+                if wrong:
+                    return wrong
+            if case.end == "poweroff":
+                run.power_off()
+    except Stopped as stopped:
+        if case.end == "panic" and stopped.verdict == Verdict.PANIC:
+            return ""
+        return f"{stopped}\n     log: {log}"
+    return "" if case.end == "poweroff" else "it should have ended in a panic"
+
+
+def reported(case: Case) -> bool:
+    began = time.monotonic()
+    wrong = run_case(case)
+    seconds = time.monotonic() - began
+    print(f"FAILED {case.full_name}: {wrong}" if wrong else f"ok     {case.full_name} ({seconds:.1f} s)", flush=True)
+    return not wrong
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("only", nargs="*", help="cases whose name contains all of these words")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--no-build", action="store_true")
+    options = parser.parse_args()
+    wanted = [c for c in cases() if all(w in c.full_name for w in options.only)]
+    wrong = "" if options.no_build else build(wanted)
+    if wrong:
+        print(f"FAILED build: {wrong}\n0 passed, 1 failed")
+        return 1
+    LOGS.mkdir(parents=True, exist_ok=True)
+    with ThreadPoolExecutor(options.jobs) as pool:
+        passed = list(pool.map(reported, wanted))
+    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    return 0 if passed and all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
