@@ -162,7 +162,7 @@ notrace int kstrtou64(const char *s, int base, u64 *value)
 		base = 16;
 		s += 2;
 	} else if (base == 0) {
-		base = s[0] == '0' && s[1] >= '0' && s[1] <= '7' ? 8 : 10;
+		base = s[0] == '0' ? 8 : 10;
 	}
 	for (start = s; digit_value(*s) < base; s++)
 		if (__builtin_mul_overflow(v, (u64)base, &v) ||
