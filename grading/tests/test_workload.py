@@ -6,6 +6,7 @@ import bisect
 import os
 import platform
 import random
+import re
 import subprocess
 import tempfile
 import unittest
@@ -161,6 +162,36 @@ class TheProgramItself(unittest.TestCase):
             for words in bad:
                 done = subprocess.run([str(program), *words], capture_output=True, text=True, check=False)
                 self.assertEqual((done.returncode, done.stdout), (2, "usage: workload SEED (16 hexadecimal digits)\n"))
+
+
+class TheKernelsObject(unittest.TestCase):
+    """As built for the kernel: jumps between functions where the description has tail calls, and nowhere else."""
+
+    LINKERS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
+    JUMP = re.compile(r"\t(?:b|j|jr)\s.*<(wl_\w+)>$")
+
+    def jumps(self, arch: str, lab: int) -> set[tuple[str, str]]:
+        """Every (function, function jumped to) of the linked object."""
+        made = f"build/{arch}/lab{lab}/kern/apps/workload.o"
+        subprocess.run(["make", "-s", f"ARCH={arch}", f"LAB={lab}", made], cwd=app_host.ROOT, check=True)
+        tool = self.LINKERS[arch]
+        with tempfile.NamedTemporaryFile() as elf:
+            link = [tool + "ld", "--no-relax", "-e", "0", "--unresolved-symbols=ignore-all", "-o", elf.name, made]
+            subprocess.run(link, cwd=app_host.ROOT, check=True)
+            text = subprocess.run([tool + "objdump", "-d", elf.name], capture_output=True, text=True, check=True).stdout
+        found, function = set(), ""
+        for line in text.splitlines():
+            if line.endswith(">:"):
+                function = line.split("<")[1][:-2]
+            elif match := self.JUMP.search(line):
+                found.add((function, match[1]))
+        return found
+
+    def test_tail_calls_are_jumps_in_both_hook_styles_and_nothing_else_is(self) -> None:
+        described = {(name, target) for name, (_, *targets) in workload.TAILS.items() for target in targets}
+        for arch in self.LINKERS:
+            for lab in (3, 4):
+                self.assertEqual(self.jumps(arch, lab), described, f"{arch}, lab {lab}")
 
 
 if __name__ == "__main__":
