@@ -23,7 +23,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from grading import workload  # noqa: E402
 from grading.machine import Run  # noqa: E402
+from grading.session import cksum  # noqa: E402
 from grading.verdict import Stopped, Verdict  # noqa: E402
+from kern.tests import app_host  # noqa: E402
 from qemu.machine import ARCHES, RAM_BASE, ROOT, Machine  # noqa: E402
 
 LOGS = ROOT / "build/tests/qemu"
@@ -116,22 +118,38 @@ def noise() -> Step:
 
 
 def compressed() -> Step:
-    """The compressor's output is smaller than its input, and the host's gunzip restores it."""
+    """The guest's gzip makes what the same program makes on the host, and gunzip restores that."""
     def step(run: Run) -> str:
-        source = (ROOT / "build/initrd/data/prose.txt").read_bytes()
-        run.console.command("compress /data/prose.txt /tmp/prose.gz", 90)
-        dump = run.console.command("hexdump /tmp/prose.gz", 90)
-        data = bytes.fromhex("".join(dump.split()))
-        if not 0 < len(data) < len(source):
-            return f"compress made {len(data)} bytes of {len(source)}"
-        return "" if gzip.decompress(data) == source else "gunzip does not restore it"
+        source, made = ROOT / "build/initrd/data/prose.txt", LOGS / f"prose-{run.machine.arch}.gz"
+        program = app_host.build("gzip", app_host.SANITIZE, LOGS / f"host-{run.machine.arch}")
+        subprocess.run([str(program), str(source), str(made)], check=True)
+        data = made.read_bytes()
+        if gzip.decompress(data) != source.read_bytes() or len(data) >= source.stat().st_size:
+            return "gzip's output on the host is wrong"
+        return (shows("gzip /data/prose.txt /tmp/prose.gz")(run)
+                or shows("cksum /tmp/prose.gz", f"^{cksum(data)} {len(data)}\\b")(run))
     return step
 
 
-def application_steps() -> list[Step]:
-    digests = [(f, hashlib.sha256((ROOT / "build/initrd/data" / f).read_bytes()).hexdigest())
-               for f in ("words.txt", "noise.bin", "empty")]
-    return [shows(f"sha256 /data/{f}", digest) for f, digest in digests]
+def application_cases(arch: str) -> list[Case]:
+    data = ROOT / "build/initrd/data"
+
+    def sums(run: Run) -> str:
+        for name in ("words.txt", "noise.bin", "empty"):
+            digest = hashlib.sha256((data / name).read_bytes()).hexdigest()
+            wrong = shows(f"sha256 /data/{name}", f"^{digest}\\b")(run)
+            if wrong:
+                return wrong
+        return ""
+
+    def sorts(run: Run) -> str:
+        lines = sorted((data / "words.txt").read_bytes().splitlines(keepends=True))
+        text = b"".join(lines)
+        return (shows("sort /data/words.txt -o /tmp/sorted")(run)
+                or shows("cksum /tmp/sorted", f"^{cksum(text)} {len(text)}\\b")(run))
+
+    return [Case("applications", arch, smp=4, steps=[
+        sums, sorts, compressed(), shows("pipeline /data/prose.txt", ": as in one pass", seconds=90)])]
 
 
 def kernel_cases(arch: str) -> list[Case]:
@@ -181,7 +199,7 @@ def traced_cases(arch: str) -> list[Case]:
 
 
 def cases() -> list[Case]:
-    return [case for arch in ARCHES for make in (kernel_cases, shell_cases, traced_cases) for case in make(arch)]
+    return [case for arch in ARCHES for make in (kernel_cases, shell_cases, application_cases, traced_cases) for case in make(arch)]
 
 
 def build(wanted: list[Case]) -> str:
