@@ -57,7 +57,7 @@ TEST(print, every_integer_conversion_is_the_librarys)
 	for (int i = 0; i < 200000; i++) {
 		std::string fmt = "[%" + flags() + pick({"", "", "1", "5", "12", "23"}) +
 				  pick({"", "", ".", ".0", ".1", ".5", ".20"});
-		long v = values[rand() % 15] + (rand() % 2 ? rand() % 1000 : 0);
+		long v = values[rand() % 15] ^ (rand() % 2 ? rand() % 1000 : 0);
 		std::string c = pick({"d", "i", "u", "x", "X", "o"});
 		switch (rand() % 5) {
 		case 0: same(fmt + c + "]", (int)v); break;
