@@ -14,7 +14,7 @@ from grading.align import Divergence, align
 from grading.elf import Kernel, Site
 from grading.evidence import Evidence, Phase
 from grading.insn import ARM64
-from grading.observer import Record
+from grading.observer import Kind, Record
 from grading.trace_text import Event
 from grading.truth import Batch, Call, stubs
 
@@ -412,7 +412,7 @@ def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
     after = batch.stores[-1].seq
     fences = [f for f in e.truth.fences if batch.stores[0].seq < f.seq < batch.end]
     if e.arch == "arm64":
-        finding, after = _arm64_maintenance(e, batch, fences)
+        finding, after = _arm64_maintenance(e, batch)
         if finding:
             return finding
     for cpu in sorted(batch.online):
@@ -430,20 +430,48 @@ def _synchronises(arch: str, word: int) -> bool:
     return word & 0xFFFFF0FF == 0xD50330DF or word == 0xD69F03E0
 
 
-def _arm64_maintenance(e: Evidence, batch: Batch, fences: list[Record]) -> tuple[Finding | None, int]:
-    """dc cvau, dsb, ic ivau, dsb after the last store; the place of the last of them."""
-    steps: list[tuple[str, Callable[[int], bool]]] = [
-        ("dc cvau", lambda w: w & 0xFFFFF000 == 0xD50B7000 and w & 0xF00 in (0xA00, 0xB00, 0xE00)),
-        ("dsb", lambda w: w & 0xFFFFF0FF == 0xD503309F),
-        ("ic ivau", lambda w: w & 0xFFFFFFE0 == 0xD50B7520 or w & 0xFFFFF0FF == 0xD508701F),
-        ("dsb after it", lambda w: w & 0xFFFFF0FF == 0xD503309F)]
-    at = batch.stores[-1].seq
-    for name, matches in steps:
-        found = next((f for f in fences if f.vcpu == batch.vcpu and f.seq > at and matches(f.value)), None)
-        if not found:
-            return Finding(f"after the last of {len(batch.stores)} patches on CPU {batch.vcpu} there is no {name}"), at
-        at = found.seq
-    return None, at
+LINE = 64  # cortex-a72's cache lines
+STEPS = ["dc cvau of it", "a dsb after dc cvau", "ic ivau of it", "a dsb after ic ivau"]
+
+
+def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
+    """Each line written goes through dc cvau, dsb, ic ivau, dsb; the place of the last of these.
+
+    Plugin API v1 shows no registers: the operand of a cache operation is what
+    arch_sync_line(), which is not the student's, loads from just before it.
+    """
+    assert batch.end is not None
+    mine = [r for group in (batch.stores, e.truth.fences, e.truth.operands) for r in group
+            if r.vcpu == batch.vcpu and batch.begin < r.seq < batch.end]
+    stage: dict[int, int] = {}  # line of a page -> steps done; the alias and the text have the same lines
+    line, last = 0, batch.begin
+    for r in sorted(mine, key=lambda r: r.seq):
+        if r.kind == Kind.STORE:
+            stage[r.value % 4096 // LINE] = 0
+        elif r.kind == Kind.MEM:
+            line = r.addr % 4096 // LINE
+        else:
+            last = r.seq if _advance(stage, line, r.value) else last
+    late = next((done for done in stage.values() if done < 4), None)
+    if late is None:
+        return None, last
+    return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
+                   f"there was no {STEPS[late]}"), last
+
+
+def _advance(stage: dict[int, int], line: int, word: int) -> bool:
+    """One barrier or cache operation; True if some line went a step further."""
+    clean = word & 0xFFFFF000 == 0xD50B7000 and word & 0xF00 in (0xA00, 0xB00, 0xE00)
+    one, every = word & 0xFFFFFFE0 == 0xD50B7520, word & 0xFFFFF0FF == 0xD508701F
+    before = dict(stage)
+    for at, done in before.items():
+        if word & 0xFFFFF0FF == 0xD503309F and done in (1, 3):
+            stage[at] = done + 1
+        elif clean and at == line and done == 0:
+            stage[at] = 1
+        elif (every or one and at == line) and done == 2:
+            stage[at] = 3
+    return stage != before
 
 
 def enabled_listed(e: Evidence) -> Finding | None:

@@ -66,6 +66,7 @@ class Truth:
     touches: list[Touch] = field(default_factory=list)
     stores: list[Record] = field(default_factory=list)
     fences: list[Record] = field(default_factory=list)
+    operands: list[Record] = field(default_factory=list)  # loads in arch_sync_line: its cache operations' operands
     batches: list[Batch] = field(default_factory=list)
 
 
@@ -91,7 +92,7 @@ def config(kernel: Kernel, machine: Machine) -> Config:
     probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_")]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
                   mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
-                  mem_ranges=probes, vectors=vectors(kernel))
+                  mem_ranges=[*probes, kernel.extent("arch_sync_line")], vectors=vectors(kernel))
 
 
 class _Reader:
@@ -111,6 +112,7 @@ class _Reader:
         self._open: dict[int, Batch] = {}
         self._online: set[int] = set()
         self._last_switch: dict[int, int] = {}
+        self._sync_line = kernel.extent("arch_sync_line")
 
     def who(self, vcpu: int) -> tuple[int, int]:
         thread = self._thread.get(vcpu, -1 - vcpu)
@@ -143,6 +145,8 @@ class _Reader:
         elif self._probe[0] <= r.addr < self._probe[1]:
             thread, level = self.who(r.vcpu)
             self.truth.touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr))
+        elif self._sync_line[0] <= pc < self._sync_line[1]:
+            self.truth.operands.append(r)
 
     def _point(self, r: Record) -> None:
         if r.addr in self._trampolines:
