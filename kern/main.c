@@ -92,6 +92,8 @@ void kernel_main(void)
 	sched_init();
 	ftrace_init(); /* while no other CPU runs */
 	arch_init_cpu();
+	irqchip_init_cpu();
+	timer_init_cpu();
 	if (!kthread_run_detached(main_thread, NULL, -1, "main"))
 		stop("there is no memory for the first thread");
 	irq_enable();

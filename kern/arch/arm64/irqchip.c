@@ -136,7 +136,6 @@ int irqchip_init(const void *fdt)
 		return -ENODEV;
 	}
 	init_distributor();
-	irqchip_init_cpu();
 	return 0;
 }
 
