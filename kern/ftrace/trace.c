@@ -41,7 +41,10 @@ const char *const trace_option_names[] = {
 	TRACE_OPTIONS(OPTION_NAME)
 };
 
+const struct tracer nop_tracer = {"nop", NULL, NULL, NULL};
+
 struct trace_array global_trace = {
+	.tracer = &nop_tracer,
 	.clock = trace_clocks,
 	.options = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE | TRACE_ITER_CONTEXT_INFO |
 		   TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO,
@@ -156,7 +159,7 @@ static const struct tracer *find_tracer(const char *name)
 	TABLE_FOR_EACH(const struct tracer *const, tracer, t)
 		if (!strcmp((*t)->name, name))
 			return *t;
-	return NULL;
+	return strcmp(nop_tracer.name, name) ? NULL : &nop_tracer;
 }
 
 int tracing_set_tracer(struct trace_array *tr, const char *name)
@@ -169,9 +172,9 @@ int tracing_set_tracer(struct trace_array *tr, const char *name)
 		return -EINVAL;
 	if (t == old)
 		return 0;
-	if (old && old->reset)
+	if (old->reset)
 		old->reset(tr);
-	tr->tracer = find_tracer("nop");
+	tr->tracer = &nop_tracer;
 	tracing_reset(tr, -1);
 	err = t->init ? t->init(tr) : 0;
 	if (!err)
@@ -262,7 +265,6 @@ static int trace_init(void)
 		if (rb_resize(&tr->cpu[i], RB_MIN_PAGES))
 			return -ENOMEM;
 	}
-	tr->tracer = find_tracer("nop");
 	return 0;
 }
 INITCALL(trace_init);

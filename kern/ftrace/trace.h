@@ -101,6 +101,7 @@ struct tracer {
 	int (*print)(struct seq *s, struct trace_array *tr, const void *event);
 };
 #define TRACER(t) TABLE_ENTRY(const struct tracer *const, tracer, t##_tracer_entry) = &t
+extern const struct tracer nop_tracer; /* none; in no table, because it is always the last */
 
 /* The function tracer's callback: one function event into @op->private's buffers. */
 void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,

@@ -12,15 +12,11 @@
 
 static int available_tracers_show(struct seq *s, u64 item)
 {
-	const char *space = "";
-
 	if (item)
 		return 1;
-	TABLE_FOR_EACH(const struct tracer *const, tracer, t) {
-		seq_printf(s, "%s%s", space, (*t)->name);
-		space = " ";
-	}
-	seq_printf(s, "\n");
+	TABLE_FOR_EACH(const struct tracer *const, tracer, t)
+		seq_printf(s, "%s ", (*t)->name);
+	seq_printf(s, "%s\n", nop_tracer.name);
 	return 0;
 }
 TRACEFS_TEXT_OPS(available_tracers, available_tracers_show);

@@ -1,6 +1,5 @@
 /*
- * The function tracer: one event for each call of a traced function, and the
- * `nop` tracer, which is none.
+ * The function tracer: one event for each call of a traced function.
  *
  * function_trace_call() is what every traced call pays for. Its short path
  * calls nothing, so that it needs no stack frame; whatever is rare leaves it
@@ -93,6 +92,3 @@ static void function_reset(struct trace_array *tr)
 
 static const struct tracer function_tracer = {"function", function_init, function_reset, NULL};
 TRACER(function_tracer);
-
-static const struct tracer nop_tracer = {"nop", NULL, NULL, NULL};
-TRACER(nop_tracer);

@@ -138,14 +138,14 @@ static void test_stopped(void)
 	run_and_check(1, false);
 }
 
-static void consume(unsigned cpu)
+static void consume(unsigned cpu, bool exact)
 {
 	struct ring_buffer_cpu *rb = &global_trace.cpu[cpu];
 	struct rb_event ev;
 
 	mutex_lock(&rb->reader);
 	for (unsigned i = 0; i < 500 && rb_peek(rb, &ev); i++) {
-		check_event(cpu, &ev, global_trace.options & TRACE_ITER_OVERWRITE);
+		check_event(cpu, &ev, exact);
 		rb_consume(rb);
 	}
 	mutex_unlock(&rb->reader);
@@ -155,7 +155,7 @@ static int consumer(void *unused)
 {
 	while (!stop)
 		for (unsigned i = 0; i < nr_cpus; i++)
-			consume(i);
+			consume(i, true);
 	return 0;
 }
 
@@ -199,7 +199,7 @@ static void test_resized(void)
 		mutex_lock(&trace_lock);
 		expect(!tracing_resize(&global_trace, KiB(4 + n * 37 % 200), -1), "resize failed");
 		mutex_unlock(&trace_lock);
-		consume(n % nr_cpus);
+		consume(n % nr_cpus, false);
 	}
 	join(t);
 	for (unsigned i = 0; i < nr_cpus; i++)
