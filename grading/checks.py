@@ -430,7 +430,8 @@ def _synchronises(arch: str, word: int) -> bool:
     return word & 0xFFFFF0FF == 0xD50330DF or word == 0xD69F03E0
 
 
-LINE = 64  # cortex-a72's cache lines
+LINE = 64  # cortex-a72: bytes of a cache line
+ALIGN = 2 << 20  # text and its alias begin at multiples of it
 STEPS = ["dc cvau of it", "a dsb after dc cvau", "ic ivau of it", "a dsb after ic ivau"]
 
 
@@ -443,13 +444,13 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     assert batch.end is not None
     mine = [r for group in (batch.stores, e.truth.fences, e.truth.operands) for r in group
             if r.vcpu == batch.vcpu and batch.begin < r.seq < batch.end]
-    stage: dict[int, int] = {}  # line of a page -> steps done; the alias and the text have the same lines
+    stage: dict[int, int] = {}  # line of text -> steps done
     line, last = 0, batch.begin
     for r in sorted(mine, key=lambda r: r.seq):
         if r.kind == Kind.STORE:
-            stage[r.value % 4096 // LINE] = 0
+            stage[r.value // LINE] = 0
         elif r.kind == Kind.MEM:
-            line = r.addr % 4096 // LINE
+            line = r.addr % ALIGN // LINE
         else:
             last = r.seq if _advance(stage, line, r.value) else last
     late = next((done for done in stage.values() if done < 4), None)
