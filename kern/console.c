@@ -31,8 +31,7 @@ static u32 ring_in, ring_out; /* ring_in under input_lock; ring_out is the reade
 static unsigned long lost;    /* under input_lock */
 static struct spinlock input_lock;
 static struct wait_queue readers;
-static struct thread *foreground; /* under input_lock */
-static unsigned interrupts;
+static struct thread *foreground, *watcher; /* under input_lock */
 static bool polled = true;
 
 /* ---- output ---- */
@@ -131,7 +130,8 @@ static void receive_byte(u8 c)
 		return;
 	}
 	WRITE_ONCE(ring_out, ring_in);
-	interrupts++;
+	if (foreground->interrupted && watcher)
+		thread_interrupt(watcher);
 	thread_interrupt(foreground);
 }
 
@@ -201,20 +201,15 @@ int console_getchar(void)
 	}
 }
 
-void console_set_foreground(struct thread *t)
+void console_set_foreground(struct thread *t, struct thread *second)
 {
 	unsigned long flags = spin_lock_irqsave(&input_lock);
 
 	foreground = t;
-	interrupts = 0;
+	watcher = second;
 	if (t)
 		t->interrupted = false;
 	spin_unlock_irqrestore(&input_lock, flags);
-}
-
-unsigned console_interrupts(void)
-{
-	return READ_ONCE(interrupts);
 }
 
 void console_init(void)

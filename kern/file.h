@@ -42,6 +42,7 @@ struct node {
 	void *data;  /* the file's contents, or ops' own argument */
 	u64 size;
 	bool owned;  /* data was allocated, not the initrd's */
+	u32 opens;   /* open files: it may not be removed */
 	struct node *parent, *child, *sibling;
 };
 #define S_DIR 0040000
@@ -64,7 +65,10 @@ void file_path(struct node *n, char *buf, size_t size);
 
 /* Make /a/b/c with its parents; special when ops is not NULL. NULL: no memory or a clash. */
 struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data);
-int file_remove(struct node *n);
+int file_remove(struct node *cwd, const char *path); /* a file, or an empty directory */
+int file_mkdir(struct node *cwd, const char *path);
+/* Entry @index of the open directory, copied; -ENOENT after the last. Sorted by name. */
+int file_entry(struct file *dir, unsigned index, struct node *copy, char *name, size_t size);
 
 /* Unpack a cpio newc archive into the tree; says what is wrong and keeps what was whole. */
 int cpio_unpack(const void *archive, size_t size);

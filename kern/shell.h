@@ -25,12 +25,21 @@ struct command_line {
 	const char *error; /* a sentence, or NULL */
 };
 int shell_parse(char *line, struct command_line *c);
+/* End the first command of a `;` list with NUL. Return: what follows it, or NULL. */
+char *shell_split(char *line);
 
 /* Where this thread's standard output goes: the console or a redirection. */
+/* A failed write is told once, when the command ends: "echo: trace_clock: Invalid argument (EINVAL)". */
 int out_printf(const char *fmt, ...) __printf(1, 2);
 ssize_t out_write(const void *buf, size_t n);
 struct node *shell_cwd(void);
 int shell_main(void *unused);
+
+/* "cat: foo: No such file or directory (ENOENT)", on the console. Return: exit status 1. */
+int shell_error(const char *command, const char *what, int err);
+const char *strerror(int err), *errno_name(int err);
+/* Run one command in this thread, without redirection. Return: its exit status. */
+int shell_run_words(int argc, char **argv);
 
 /* Initcalls: run by main() in a thread, all CPUs up, before the shell; by level, then link order. */
 struct initcall {

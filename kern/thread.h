@@ -50,6 +50,7 @@ struct thread {
 	struct thread *sleep_next; /* its CPU's sleepers, by wake_at */
 	struct thread *all_next;  /* every thread, under threads_lock */
 	struct file *out;         /* standard output; NULL: the console. Inherited */
+	int out_error;            /* the first write to it that failed; 0 */
 	struct node *cwd;         /* inherited */
 	void *ftrace; /* the tracer's own per-thread data; thread hooks */
 	void *process; /* app.c: the application that it belongs to, or NULL */

@@ -15,10 +15,11 @@ int uart_enable_input(const void *fdt);
 void console_uart_found(void);
 void console_input(void); /* interrupt context, or polling: take what the UART has */
 
-/* Ctrl-C goes to this thread as an interruption; NULL: to the reader, as a byte. */
+/*
+ * Ctrl-C goes to this thread as an interruption, and from the second one on
+ * to @watcher too; NULL: to the reader, as a byte.
+ */
 struct thread;
-void console_set_foreground(struct thread *t);
-/* Ctrl-C's since the foreground was set. */
-unsigned console_interrupts(void);
+void console_set_foreground(struct thread *t, struct thread *watcher);
 
 #endif

@@ -1,0 +1,201 @@
+/* The shell's own commands, those about the machine: threads, time, memory, power. */
+#include "apprun.h"
+#include "cpu.h"
+#include "errno.h"
+#include "irq.h"
+#include "job.h"
+#include "print.h"
+#include "string.h"
+
+static int usage(const char *text)
+{
+	printk("Usage: %s\n", text);
+	return 2;
+}
+
+static int help_main(int argc, char **argv)
+{
+	TABLE_FOR_EACH(const struct shell_command, shell_command, c)
+		out_printf("  %-9s %-22s %s\n", c->name, c->usage, c->help);
+	out_printf("Programs:");
+	for (unsigned i = 0; i < app_count; i++)
+		out_printf(" %s", app_table[i].name);
+	return out_printf("\n`> file` and `>> file` redirect, `;` separates, `&` runs in the background, "
+			  "Ctrl-C interrupts.\n") < 0;
+}
+SHELL_COMMAND("help", help_main, "", "list the commands");
+
+/* "1", "0.25": seconds as nanoseconds. */
+static int parse_seconds(const char *s, u64 *ns)
+{
+	u64 unit = 1000000000, value = 0;
+	const char *start = s;
+
+	for (; *s >= '0' && *s <= '9'; s++) {
+		value = value * 10 + *s - '0';
+		if (value > 1000000000)
+			return -ERANGE;
+	}
+	value *= unit;
+	if (*s == '.')
+		for (s++; *s >= '0' && *s <= '9'; s++) {
+			unit /= 10;
+			value += (*s - '0') * unit;
+		}
+	*ns = value;
+	return *s || s == start || !strcmp(start, ".") ? -EINVAL : 0;
+}
+
+static int sleep_main(int argc, char **argv)
+{
+	u64 ns;
+	int err;
+
+	if (argc != 2)
+		return usage("sleep seconds");
+	err = parse_seconds(argv[1], &ns);
+	if (err)
+		return shell_error("sleep", argv[1], err);
+	sleep_ns(ns);
+	return 0;
+}
+SHELL_COMMAND("sleep", sleep_main, "seconds", "wait; 0.5 is half a second");
+
+#define PS_MAX 256
+struct ps {
+	unsigned count, more;
+	struct thread rows[PS_MAX];
+};
+
+static void ps_add(struct thread *t, void *arg)
+{
+	struct ps *ps = arg;
+
+	if (ps->count == PS_MAX)
+		ps->more++;
+	else
+		ps->rows[ps->count++] = *t;
+}
+
+static void ps_row(const struct thread *t)
+{
+	static const char *const states[] = {"ready", "sleeps", "dead"};
+	u64 ms = ticks_to_ns(t->runtime) / 1000000;
+	char pinned[8] = "";
+
+	if (t->pinned >= 0 && t->pid)
+		snprintf(pinned, sizeof(pinned), "%d", t->pinned);
+	out_printf("%4d %3u %3s %-7s %5lu.%03lu %s\n", t->pid, t->cpu, pinned,
+		   t->on_cpu ? "running" : states[t->state], (unsigned long)(ms / 1000),
+		   (unsigned long)(ms % 1000), t->comm);
+}
+
+static int ps_main(int argc, char **argv)
+{
+	struct ps *ps = kzalloc(sizeof(*ps));
+
+	if (!ps)
+		return shell_error("ps", "list", ENOMEM);
+	out_printf(" PID CPU PIN STATE        TIME NAME\n");
+	for (unsigned i = 0; i < nr_cpus; i++)
+		ps_row(cpu_of(i)->idle);
+	threads_for_each(ps_add, ps);
+	while (ps->count)
+		ps_row(&ps->rows[--ps->count]);
+	if (ps->more)
+		out_printf("and %u more\n", ps->more);
+	kfree(ps);
+	return 0;
+}
+SHELL_COMMAND("ps", ps_main, "", "the threads: where, doing what, for how long");
+
+static int jobs_main(int argc, char **argv)
+{
+	for (struct job *job = shell_jobs(); job; job = job->next)
+		out_printf("[%d] thread %d, %s: %s\n", job->id, job->thread->pid,
+			   thread_done(job->thread) ? "done" : "running", job->title);
+	return 0;
+}
+SHELL_COMMAND("jobs", jobs_main, "", "what runs in the background");
+
+static int wait_main(int argc, char **argv)
+{
+	for (struct job *job = shell_jobs(); job; job = job->next)
+		if (!thread_wait(job->thread))
+			break;
+	return 0;
+}
+SHELL_COMMAND("wait", wait_main, "", "until every background job has ended");
+
+static int kill_main(int argc, char **argv)
+{
+	u64 id;
+
+	if (argc != 2 || kstrtou64(argv[1] + (argv[1][0] == '%'), 10, &id))
+		return usage("kill job");
+	for (struct job *job = shell_jobs(); job; job = job->next)
+		if ((u64)job->id == id) {
+			thread_interrupt(job->thread);
+			return 0;
+		}
+	printk("kill: there is no job %lu; `jobs` lists them.\n", (unsigned long)id);
+	return 1;
+}
+SHELL_COMMAND("kill", kill_main, "job", "what Ctrl-C does, to a background job");
+
+static u64 own_runtime(void)
+{
+	unsigned long flags = irq_save();
+	u64 ticks = current->runtime + arch_counter() - this_cpu()->switched_at;
+
+	irq_restore(flags);
+	return ticks_to_ns(ticks);
+}
+
+static int time_main(int argc, char **argv)
+{
+	u64 start = clock_ns(), cpu = own_runtime();
+	int status = argc > 1 ? shell_run_words(argc - 1, argv + 1) : 0;
+	u64 us = (clock_ns() - start) / 1000, cpu_us = (own_runtime() - cpu) / 1000;
+
+	printk("real %lu.%06lu s, of it on a CPU %lu.%06lu s\n", (unsigned long)(us / 1000000),
+	       (unsigned long)(us % 1000000), (unsigned long)(cpu_us / 1000000),
+	       (unsigned long)(cpu_us % 1000000));
+	return status;
+}
+SHELL_COMMAND("time", time_main, "command ...", "run it, and say how long it took");
+
+static int uptime_main(int argc, char **argv)
+{
+	u64 ms = clock_ns() / 1000000;
+	unsigned long switches = 0;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		switches += cpu_of(i)->switches;
+	out_printf("up %lu.%03lu s, %u CPUs, %lu thread switches\n", (unsigned long)(ms / 1000),
+		   (unsigned long)(ms % 1000), nr_cpus, switches);
+	return 0;
+}
+SHELL_COMMAND("uptime", uptime_main, "", "time since the counter started");
+
+static int free_main(int argc, char **argv)
+{
+	unsigned long total = pages_total_count() * (PAGE_SIZE / 1024);
+	unsigned long left = pages_free_count() * (PAGE_SIZE / 1024);
+
+	out_printf("%lu KiB of memory, %lu used, %lu free\n", total, total - left, left);
+	return 0;
+}
+SHELL_COMMAND("free", free_main, "", "memory, used and free");
+
+static int poweroff_main(int argc, char **argv)
+{
+	firmware_poweroff(false);
+}
+SHELL_COMMAND("poweroff", poweroff_main, "", "end the machine, exit status 0");
+
+static int panic_main(int argc, char **argv)
+{
+	panic("%s", argc > 1 ? argv[1] : "because the shell was told to");
+}
+SHELL_COMMAND("panic", panic_main, "[why]", "see what a panic looks like");

@@ -1,0 +1,441 @@
+/*
+ * The tree of names, and the files in memory behind them.
+ *
+ * tree_lock guards names, `opens` and the contents of ordinary files; special
+ * files are called without it.
+ */
+#include "file.h"
+#include "errno.h"
+#include "string.h"
+
+#define NAME_MAX 255
+#define FILE_MAX MiB(16)
+#define CAPACITY_MIN 64
+
+static struct mutex tree_lock;
+static struct node root = {.name = "", .mode = S_DIR | 0755};
+
+struct node *file_root(void)
+{
+	return &root;
+}
+
+static bool is_dir(const struct node *n)
+{
+	return n->mode & S_DIR;
+}
+
+/* ---- names; tree_lock held ---- */
+
+static struct node *find_child(struct node *dir, const char *name, size_t len)
+{
+	for (struct node *n = dir->child; n; n = n->sibling)
+		if (!strncmp(n->name, name, len) && !n->name[len])
+			return n;
+	return NULL;
+}
+
+/* Split the next component off *path; 0 at the end. */
+static size_t next_component(const char **path)
+{
+	size_t len = 0;
+
+	while (**path == '/')
+		(*path)++;
+	while ((*path)[len] && (*path)[len] != '/')
+		len++;
+	return len;
+}
+
+static bool is_last(const char *rest)
+{
+	while (*rest == '/')
+		rest++;
+	return !*rest;
+}
+
+/*
+ * Walk to @path. When only the last name is missing: -ENOENT with *dir the
+ * directory and *last, *len the name, for whoever wants to make it.
+ */
+static int walk(struct node *cwd, const char *path, struct node **found, struct node **dir,
+		const char **last, size_t *len)
+{
+	struct node *n = *path == '/' || !cwd ? &root : cwd;
+	size_t c;
+
+	*dir = NULL;
+	if (!*path)
+		return -ENOENT;
+	for (; (c = next_component(&path)); path += c) {
+		struct node *child;
+
+		if (!is_dir(n))
+			return -ENOTDIR;
+		if (c > NAME_MAX)
+			return -ENAMETOOLONG;
+		if (c == 1 && path[0] == '.')
+			continue;
+		child = c == 2 && path[0] == '.' && path[1] == '.' ? (n->parent ? n->parent : n)
+								   : find_child(n, path, c);
+		if (!child) {
+			*dir = is_last(path + c) ? n : NULL;
+			*last = path;
+			*len = c;
+			return -ENOENT;
+		}
+		n = child;
+	}
+	if (path[-1] == '/' && !is_dir(n))
+		return -ENOTDIR;
+	*found = n;
+	return 0;
+}
+
+/* Children are sorted by name. */
+static void link_child(struct node *dir, struct node *n)
+{
+	struct node **at = &dir->child;
+
+	while (*at && strcmp((*at)->name, n->name) < 0)
+		at = &(*at)->sibling;
+	n->sibling = *at;
+	n->parent = dir;
+	*at = n;
+}
+
+static struct node *new_node(struct node *dir, const char *name, size_t len, u16 mode)
+{
+	struct node *n = kzalloc(sizeof(*n) + len + 1);
+
+	if (!n)
+		return NULL;
+	memcpy(n + 1, name, len);
+	n->name = (char *)(n + 1);
+	n->mode = mode;
+	link_child(dir, n);
+	return n;
+}
+
+struct node *file_lookup(struct node *cwd, const char *path)
+{
+	struct node *n, *dir;
+	const char *last;
+	size_t len;
+	int err;
+
+	mutex_lock(&tree_lock);
+	err = walk(cwd, path, &n, &dir, &last, &len);
+	mutex_unlock(&tree_lock);
+	return err ? NULL : n;
+}
+
+void file_path(struct node *n, char *buf, size_t size)
+{
+	size_t at = size - 1;
+
+	buf[at] = 0;
+	mutex_lock(&tree_lock);
+	for (; n && n != &root; n = n->parent) {
+		size_t len = strlen(n->name);
+
+		if (len + 1 > at)
+			break;
+		at -= len;
+		memcpy(buf + at, n->name, len);
+		buf[--at] = '/';
+	}
+	mutex_unlock(&tree_lock);
+	if (at == size - 1)
+		buf[--at] = '/';
+	memmove(buf, buf + at, size - at);
+}
+
+static struct node *make_path(const char *path, u16 mode, bool special)
+{
+	struct node *dir = &root, *n;
+	size_t len;
+
+	for (; (len = next_component(&path)); path += len, dir = n) {
+		bool last = is_last(path + len);
+
+		if (!is_dir(dir) || len > NAME_MAX)
+			return NULL;
+		n = find_child(dir, path, len);
+		if (last && n && !(is_dir(n) && mode & S_DIR))
+			return NULL;
+		if (!n)
+			n = new_node(dir, path, len, last ? mode : S_DIR | (special ? 0555 : 0755));
+		if (!n || last)
+			return n;
+	}
+	return mode & S_DIR ? dir : NULL;
+}
+
+struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data)
+{
+	struct node *n;
+
+	mutex_lock(&tree_lock);
+	n = make_path(path, mode, ops);
+	if (n && !is_dir(n)) {
+		n->ops = ops;
+		n->data = data;
+	}
+	mutex_unlock(&tree_lock);
+	return n;
+}
+
+int file_mkdir(struct node *cwd, const char *path)
+{
+	struct node *n, *dir;
+	const char *last;
+	size_t len;
+	int err;
+
+	mutex_lock(&tree_lock);
+	err = walk(cwd, path, &n, &dir, &last, &len);
+	if (!err)
+		err = -EEXIST;
+	else if (dir)
+		err = !(dir->mode & 0200)                             ? -EACCES
+		      : new_node(dir, last, len, S_DIR | 0755) ? 0
+							       : -ENOMEM;
+	mutex_unlock(&tree_lock);
+	return err;
+}
+
+struct search {
+	struct node *node;
+	bool found;
+};
+
+static void stands_in(struct thread *t, void *arg)
+{
+	struct search *s = arg;
+
+	s->found |= t->cwd == s->node;
+}
+
+static int may_remove(struct node *n)
+{
+	struct search s = {n};
+
+	if (n->ops || !n->parent || !(n->parent->mode & 0200))
+		return -EPERM;
+	if (n->child)
+		return -ENOTEMPTY;
+	threads_for_each(stands_in, &s);
+	return n->opens || s.found ? -EBUSY : 0;
+}
+
+static void remove_node(struct node *n)
+{
+	struct node **at = &n->parent->child;
+
+	while (*at != n)
+		at = &(*at)->sibling;
+	*at = n->sibling;
+	if (n->owned)
+		kfree(n->data);
+	kfree(n);
+}
+
+int file_remove(struct node *cwd, const char *path)
+{
+	struct node *n, *dir;
+	const char *last;
+	size_t len;
+	int err;
+
+	mutex_lock(&tree_lock);
+	err = walk(cwd, path, &n, &dir, &last, &len);
+	if (!err)
+		err = may_remove(n);
+	if (!err)
+		remove_node(n);
+	mutex_unlock(&tree_lock);
+	return err;
+}
+
+int file_entry(struct file *dir, unsigned index, struct node *copy, char *name, size_t size)
+{
+	struct node *n;
+
+	mutex_lock(&tree_lock);
+	for (n = dir->node->child; n && index; index--)
+		n = n->sibling;
+	if (n) {
+		*copy = *n;
+		strlcpy(name, n->name, size);
+		copy->name = name;
+	}
+	mutex_unlock(&tree_lock);
+	return n ? 0 : -ENOENT;
+}
+
+/* ---- ordinary contents; tree_lock held ---- */
+
+static size_t capacity_for(size_t size)
+{
+	size_t capacity = CAPACITY_MIN;
+
+	while (capacity < size)
+		capacity *= 2;
+	return capacity;
+}
+
+static void truncate(struct node *n)
+{
+	if (n->owned)
+		kfree(n->data);
+	n->data = NULL;
+	n->size = 0;
+	n->owned = false;
+}
+
+/* Room for @size bytes in memory of our own: what the initrd gave is copied first. */
+static int grow(struct node *n, size_t size)
+{
+	char *data;
+
+	if (size > FILE_MAX)
+		return -EFBIG;
+	if (n->owned && size <= capacity_for(n->size))
+		return 0;
+	data = kmalloc(capacity_for(MAX(size, n->size)));
+	if (!data)
+		return -ENOSPC;
+	if (n->size)
+		memcpy(data, n->data, n->size);
+	if (n->owned)
+		kfree(n->data);
+	n->data = data;
+	n->owned = true;
+	return 0;
+}
+
+static ssize_t memory_read(struct node *n, char *buf, size_t size, u64 *pos)
+{
+	if (*pos >= n->size)
+		return 0;
+	size = MIN(size, n->size - *pos);
+	memcpy(buf, (char *)n->data + *pos, size);
+	*pos += size;
+	return size;
+}
+
+static ssize_t memory_write(struct file *f, const char *buf, size_t size)
+{
+	struct node *n = f->node;
+	int err;
+
+	if (f->flags & O_APPEND)
+		f->pos = n->size;
+	err = size > FILE_MAX ? -EFBIG : grow(n, f->pos + size);
+	if (err)
+		return err;
+	if (f->pos > n->size)
+		memset((char *)n->data + n->size, 0, f->pos - n->size);
+	memcpy((char *)n->data + f->pos, buf, size);
+	f->pos += size;
+	n->size = MAX(n->size, f->pos);
+	return size;
+}
+
+/* ---- open files ---- */
+
+static int find_or_make(struct node *cwd, const char *path, int flags, struct node **n)
+{
+	struct node *dir;
+	const char *last;
+	size_t len;
+	int err = walk(cwd, path, n, &dir, &last, &len);
+
+	if (err == -ENOENT && dir && flags & O_CREAT) {
+		if (last[len] == '/')
+			return -EISDIR;
+		if (!(dir->mode & 0200))
+			return -EACCES;
+		*n = new_node(dir, last, len, 0644);
+		err = *n ? 0 : -ENOMEM;
+	}
+	if (!err && is_dir(*n) && (flags & O_ACCMODE) != O_RDONLY)
+		err = -EISDIR;
+	return err;
+}
+
+int file_open(struct node *cwd, const char *path, int flags, struct file **file)
+{
+	struct file *f = kzalloc(sizeof(*f));
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	f->flags = flags;
+	mutex_lock(&tree_lock);
+	err = find_or_make(cwd, path, flags, &f->node);
+	if (!err) {
+		f->node->opens++;
+		if (flags & O_TRUNC && !f->node->ops)
+			truncate(f->node);
+	}
+	mutex_unlock(&tree_lock);
+	if (!err && f->node->ops && f->node->ops->open) {
+		err = f->node->ops->open(f);
+		if (err) {
+			mutex_lock(&tree_lock);
+			f->node->opens--;
+			mutex_unlock(&tree_lock);
+		}
+	}
+	if (err)
+		kfree(f);
+	else
+		*file = f;
+	return err;
+}
+
+ssize_t file_read(struct file *f, void *buf, size_t n)
+{
+	const struct file_ops *ops = f->node->ops;
+	ssize_t got;
+
+	if ((f->flags & O_ACCMODE) == O_WRONLY)
+		return -EBADF;
+	if (is_dir(f->node))
+		return -EISDIR;
+	if (ops)
+		return ops->read ? ops->read(f, buf, n, &f->pos) : -EINVAL;
+	mutex_lock(&tree_lock);
+	got = memory_read(f->node, buf, n, &f->pos);
+	mutex_unlock(&tree_lock);
+	return got;
+}
+
+ssize_t file_write(struct file *f, const void *buf, size_t n)
+{
+	const struct file_ops *ops = f->node->ops;
+	ssize_t put;
+
+	if ((f->flags & O_ACCMODE) == O_RDONLY)
+		return -EBADF;
+	if (ops)
+		return ops->write ? ops->write(f, buf, n, &f->pos) : -EINVAL;
+	mutex_lock(&tree_lock);
+	put = memory_write(f, buf, n);
+	mutex_unlock(&tree_lock);
+	return put;
+}
+
+int file_close(struct file *f)
+{
+	const struct file_ops *ops = f->node->ops;
+	int err = ops && ops->release ? ops->release(f) : 0;
+
+	mutex_lock(&tree_lock);
+	f->node->opens--;
+	mutex_unlock(&tree_lock);
+	kfree(f);
+	return err;
+}

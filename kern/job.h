@@ -1,0 +1,21 @@
+/* Between shell.c (which runs jobs) and commands.c (which lists them and waits). */
+#ifndef KERN_JOB_H
+#define KERN_JOB_H
+
+#include "line.h"
+#include "shell.h"
+
+struct job {
+	int id;
+	struct thread *thread;
+	struct command_line line; /* its words lie in text */
+	char text[LINE_MAX];
+	char title[40];
+	struct job *next;
+};
+
+/* Newest first. Context: the shell's own thread. */
+struct job *shell_jobs(void);
+void shell_run_line(char *text);
+
+#endif

@@ -1,0 +1,241 @@
+/*
+ * Line editing in the manner of Emacs and of every shell, with a history.
+ *
+ * The screen is never read: what stands right of the cursor is rewritten and
+ * the cursor walked back over it, which any terminal understands.
+ */
+#include "line.h"
+#include "string.h"
+
+#define CTRL(c) ((c) & 0x1f)
+enum { ESCAPE = 27, DELETE = 127 };
+enum { TEXT, AFTER_ESCAPE, IN_SEQUENCE };
+
+static void put(struct line *l, const char *s)
+{
+	l->write(s, strlen(s));
+}
+
+static void back(struct line *l, unsigned n)
+{
+	while (n--)
+		l->write("\b", 1);
+}
+
+/* Everything from the cursor on was changed: draw it, with @blank more to wipe out. */
+static void redraw_tail(struct line *l, unsigned blank)
+{
+	l->write(l->text + l->cursor, l->len - l->cursor);
+	for (unsigned i = 0; i < blank; i++)
+		l->write(" ", 1);
+	back(l, l->len - l->cursor + blank);
+}
+
+static void move_to(struct line *l, unsigned cursor)
+{
+	if (cursor < l->cursor)
+		back(l, l->cursor - cursor);
+	else
+		l->write(l->text + l->cursor, cursor - l->cursor);
+	l->cursor = cursor;
+}
+
+static void insert(struct line *l, char c)
+{
+	if (l->len == LINE_MAX - 1) {
+		l->refused++;
+		l->write("\a", 1);
+		return;
+	}
+	memmove(l->text + l->cursor + 1, l->text + l->cursor, l->len - l->cursor + 1);
+	l->text[l->cursor++] = c;
+	l->len++;
+	l->write(&c, 1);
+	if (l->cursor < l->len)
+		redraw_tail(l, 0);
+}
+
+/* Delete [from, to) and stand at from. */
+static void delete(struct line *l, unsigned from, unsigned to)
+{
+	move_to(l, from);
+	memmove(l->text + from, l->text + to, l->len - to + 1);
+	l->len -= to - from;
+	redraw_tail(l, to - from);
+}
+
+static unsigned word_start(const struct line *l)
+{
+	unsigned at = l->cursor;
+
+	while (at && l->text[at - 1] == ' ')
+		at--;
+	while (at && l->text[at - 1] != ' ')
+		at--;
+	return at;
+}
+
+static void replace(struct line *l, const char *text)
+{
+	delete(l, 0, l->len);
+	l->len = MIN(strlen(text), (size_t)LINE_MAX - 1);
+	memmove(l->text, text, l->len);
+	l->text[l->len] = 0;
+	move_to(l, l->len);
+}
+
+static void look_back(struct line *l, int step)
+{
+	unsigned kept = MIN(l->lines, (unsigned)LINE_HISTORY);
+
+	if ((step > 0 && l->back == kept) || (step < 0 && !l->back))
+		return;
+	if (!l->back)
+		memcpy(l->draft, l->text, l->len + 1);
+	l->back += step;
+	replace(l, l->back ? l->history[(l->lines - l->back) % LINE_HISTORY] : l->draft);
+}
+
+static void key(struct line *l, int c)
+{
+	switch (c) {
+	case 'A':
+		look_back(l, 1);
+		break;
+	case 'B':
+		look_back(l, -1);
+		break;
+	case 'C':
+		move_to(l, MIN(l->cursor + 1, l->len));
+		break;
+	case 'D':
+		move_to(l, l->cursor ? l->cursor - 1 : 0);
+		break;
+	case 'H':
+		move_to(l, 0);
+		break;
+	case 'F':
+		move_to(l, l->len);
+		break;
+	}
+}
+
+static void numbered_key(struct line *l, unsigned number)
+{
+	if (number == 1 || number == 7)
+		move_to(l, 0);
+	else if (number == 4 || number == 8)
+		move_to(l, l->len);
+	else if (number == 3 && l->cursor < l->len)
+		delete(l, l->cursor, l->cursor + 1);
+}
+
+/* ECMA-48: ESC [ parameters, then one final byte of @ to ~. ESC O is the same for some keys. */
+static void escape(struct line *l, int c)
+{
+	if (l->escape == AFTER_ESCAPE) {
+		l->escape = c == '[' || c == 'O' ? IN_SEQUENCE : TEXT;
+		l->number = 0;
+		return;
+	}
+	if (c >= '0' && c <= '9') {
+		l->number = (l->number * 10 + c - '0') % 1000;
+		return;
+	}
+	if (c >= ' ' && c < '@')
+		return;
+	l->escape = TEXT;
+	if (c == '~')
+		numbered_key(l, l->number);
+	else
+		key(l, c);
+}
+
+static void control(struct line *l, int c)
+{
+	switch (c) {
+	case CTRL('a'):
+		return key(l, 'H');
+	case CTRL('e'):
+		return key(l, 'F');
+	case CTRL('b'):
+		return key(l, 'D');
+	case CTRL('f'):
+		return key(l, 'C');
+	case CTRL('p'):
+		return key(l, 'A');
+	case CTRL('n'):
+		return key(l, 'B');
+	case CTRL('d'):
+		return numbered_key(l, 3);
+	case CTRL('h'):
+	case DELETE:
+		if (l->cursor)
+			delete(l, l->cursor - 1, l->cursor);
+		return;
+	case CTRL('u'):
+		return delete(l, 0, l->cursor);
+	case CTRL('k'):
+		return delete(l, l->cursor, l->len);
+	case CTRL('w'):
+		return delete(l, word_start(l), l->cursor);
+	case CTRL('l'):
+		put(l, "\033[H\033[2J");
+		put(l, l->prompt);
+		l->write(l->text, l->cursor);
+		return redraw_tail(l, 0);
+	case '\t':
+		return insert(l, ' ');
+	case ESCAPE:
+		l->escape = AFTER_ESCAPE;
+		return;
+	default:
+		l->noise++;
+	}
+}
+
+static enum line_result enter(struct line *l)
+{
+	put(l, "\n");
+	return l->noise ? LINE_NOISE : l->refused ? LINE_TOO_LONG : LINE_DONE;
+}
+
+enum line_result line_feed(struct line *l, int c)
+{
+	bool second_half = l->after_return && c == '\n';
+
+	l->after_return = c == '\r';
+	if (second_half)
+		return LINE_MORE;
+	if (c == '\r' || c == '\n') {
+		l->escape = TEXT;
+		return enter(l);
+	}
+	if (c == CTRL('c')) {
+		put(l, "^C\n");
+		return LINE_CANCELLED;
+	}
+	if (l->escape)
+		escape(l, c);
+	else if (c >= ' ' && c < DELETE)
+		insert(l, c);
+	else
+		control(l, c);
+	return LINE_MORE;
+}
+
+void line_begin(struct line *l)
+{
+	l->text[0] = 0;
+	l->len = l->cursor = l->refused = l->noise = l->escape = l->back = 0;
+	put(l, l->prompt);
+}
+
+void line_remember(struct line *l)
+{
+	const char *last = l->history[(l->lines + LINE_HISTORY - 1) % LINE_HISTORY];
+
+	if (!l->len || (l->lines && !strcmp(l->text, last)))
+		return;
+	memcpy(l->history[l->lines++ % LINE_HISTORY], l->text, l->len + 1);
+}

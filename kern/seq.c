@@ -1,0 +1,99 @@
+/* Generated text, item by item, through a buffer that holds one item whole. */
+#include "errno.h"
+#include "file.h"
+#include "print.h"
+#include "string.h"
+
+#define SEQ_MIN 256
+
+int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg)
+{
+	struct seq *s = kzalloc(sizeof(*s));
+
+	if (!s)
+		return -ENOMEM;
+	s->show = show;
+	s->arg = arg;
+	f->private = s;
+	return 0;
+}
+
+/* The next item that prints something. 1: there is none. */
+static int fill(struct seq *s)
+{
+	int err = 0;
+
+	s->len = s->sent = 0;
+	while (!err && !s->len)
+		err = s->show(s, s->item++);
+	if (err == 1 && s->len)
+		err = 0;
+	if (err)
+		s->item--; /* asked again, it says the same */
+	return err;
+}
+
+ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos)
+{
+	struct seq *s = f->private;
+	size_t done = 0;
+
+	while (done < n) {
+		int err = s->sent == s->len ? fill(s) : 0;
+		size_t part = MIN(n - done, s->len - s->sent);
+
+		if (err == -ENOMEM && !done)
+			return err;
+		if (err)
+			return done || err == 1 ? (ssize_t)done : err;
+		memcpy(buf + done, s->buf + s->sent, part);
+		s->sent += part;
+		done += part;
+	}
+	*pos += done;
+	return done;
+}
+
+int seq_release(struct file *f)
+{
+	struct seq *s = f->private;
+
+	kfree(s->buf);
+	kfree(s);
+	return 0;
+}
+
+static int grow(struct seq *s, size_t size)
+{
+	size_t want = MAX(s->size * 2, MAX(size, (size_t)SEQ_MIN));
+	char *buf = kmalloc(want);
+
+	if (!buf)
+		return -ENOMEM;
+	if (s->len)
+		memcpy(buf, s->buf, s->len);
+	kfree(s->buf);
+	s->buf = buf;
+	s->size = want;
+	return 0;
+}
+
+int seq_printf(struct seq *s, const char *fmt, ...)
+{
+	va_list args;
+	int n;
+
+	for (;;) {
+		size_t room = s->size - s->len;
+
+		va_start(args, fmt);
+		n = vsnprintf(room ? s->buf + s->len : NULL, room, fmt, args);
+		va_end(args);
+		if ((size_t)n < room)
+			break;
+		if (grow(s, s->len + n + 1))
+			return -ENOMEM;
+	}
+	s->len += n;
+	return 0;
+}

@@ -1,0 +1,309 @@
+/*
+ * The shell: lines become jobs. A command of the kernel's own runs in the
+ * shell's thread; an application, `time`, and whatever ends in '&' in a thread
+ * of its own, so that the prompt can outlive it.
+ */
+#include "shell.h"
+#include "apprun.h"
+#include "errno.h"
+#include "irq.h"
+#include "job.h"
+#include "line.h"
+#include "print.h"
+#include "string.h"
+#include "uart.h"
+
+#define UNKNOWN_COMMAND 127
+#define INTERRUPTED 130
+
+static struct line line;
+static struct job *jobs; /* newest first; the shell's thread alone */
+
+/* ---- standard output ---- */
+
+ssize_t out_write(const void *buf, size_t n)
+{
+	struct file *f = current->out;
+	size_t done = 0;
+
+	if (!f) {
+		console_write(buf, n);
+		return n;
+	}
+	while (done < n) {
+		ssize_t put = file_write(f, (const char *)buf + done, n - done);
+
+		if (put <= 0) {
+			if (!current->out_error)
+				current->out_error = put ? -put : EIO;
+			return put ? put : -EIO;
+		}
+		done += put;
+	}
+	return n;
+}
+
+int out_printf(const char *fmt, ...)
+{
+	char small[160], *text = small;
+	va_list args;
+	int n, err = -ENOMEM;
+
+	va_start(args, fmt);
+	n = vsnprintf(small, sizeof(small), fmt, args);
+	va_end(args);
+	if (n >= (int)sizeof(small)) {
+		text = kmalloc(n + 1);
+		va_start(args, fmt);
+		if (text)
+			vsnprintf(text, n + 1, fmt, args);
+		va_end(args);
+	}
+	if (text)
+		err = out_write(text, n);
+	if (text != small)
+		kfree(text);
+	return err;
+}
+
+int shell_error(const char *command, const char *what, int err)
+{
+	if (err < 0)
+		err = -err;
+	printk("%s: %s: %s (%s)\n", command, what, strerror(err), errno_name(err));
+	return 1;
+}
+
+struct node *shell_cwd(void)
+{
+	return current->cwd ? current->cwd : file_root();
+}
+
+/* ---- one command ---- */
+
+static const struct shell_command *command_find(const char *name)
+{
+	TABLE_FOR_EACH(const struct shell_command, shell_command, c)
+		if (!strcmp(c->name, name))
+			return c;
+	return NULL;
+}
+
+int shell_run_words(int argc, char **argv)
+{
+	const struct shell_command *command = command_find(argv[0]);
+	const struct app *app = command ? NULL : app_find(argv[0]);
+	int status;
+
+	if (!command && !app) {
+		printk("%s: unknown command; `help` lists those there are.\n", argv[0]);
+		return UNKNOWN_COMMAND;
+	}
+	status = command ? command->fn(argc, argv) : app_run(app, argc, argv);
+	if (interrupted()) {
+		console_write("\n", 1);
+		return INTERRUPTED;
+	}
+	return status < 0 ? shell_error(argv[0], "not started", status) : status;
+}
+
+static int run_redirected(struct command_line *c)
+{
+	struct file *before = current->out, *out;
+	const char *name = c->argc ? c->argv[0] : "shell";
+	int flags = O_WRONLY | O_CREAT | (c->append ? O_APPEND : O_TRUNC);
+	int status = 0, err = file_open(shell_cwd(), c->out, flags, &out);
+
+	if (err)
+		return shell_error(name, c->out, err);
+	current->out = out;
+	current->out_error = 0;
+	if (c->argc)
+		status = shell_run_words(c->argc, c->argv);
+	current->out = before;
+	err = file_close(out);
+	if (!current->out_error)
+		current->out_error = -err;
+	return current->out_error ? shell_error(name, c->out, current->out_error) : status;
+}
+
+static int run_parsed(struct command_line *c)
+{
+	if (c->out)
+		return run_redirected(c);
+	return c->argc ? shell_run_words(c->argc, c->argv) : 0;
+}
+
+/* ---- jobs ---- */
+
+struct job *shell_jobs(void)
+{
+	return jobs;
+}
+
+static struct job *job_new(const char *text)
+{
+	struct job *job = kzalloc(sizeof(*job));
+
+	if (!job)
+		return NULL;
+	strlcpy(job->text, text, sizeof(job->text));
+	while (*text == ' ')
+		text++;
+	strlcpy(job->title, text, sizeof(job->title));
+	return job;
+}
+
+static int job_main(void *arg)
+{
+	struct job *job = arg;
+
+	return run_parsed(&job->line);
+}
+
+static void job_keep(struct job *job)
+{
+	job->id = jobs ? jobs->id + 1 : 1;
+	job->next = jobs;
+	jobs = job;
+}
+
+/* Those that ended are told and forgotten. */
+static void report_jobs(void)
+{
+	struct job **at = &jobs;
+
+	while (*at) {
+		struct job *job = *at;
+
+		if (!thread_done(job->thread)) {
+			at = &job->next;
+			continue;
+		}
+		printk("[%d] done, exit status %d: %s\n", job->id, thread_join(job->thread), job->title);
+		*at = job->next;
+		kfree(job);
+	}
+}
+
+static int job_start(struct job *job)
+{
+	const char *name = job->line.argc ? job->line.argv[0] : "shell";
+
+	job->thread = kthread_run(job_main, job, -1, name);
+	return job->thread ? 0 : -ENOMEM;
+}
+
+/* A second Ctrl-C leaves a command that does not listen to the first to itself. */
+static void wait_foreground(struct job *job)
+{
+	bool done;
+
+	console_set_foreground(job->thread, current);
+	done = thread_wait(job->thread);
+	console_set_foreground(NULL, NULL);
+	current->interrupted = false;
+	if (done) {
+		thread_join(job->thread);
+		kfree(job);
+		return;
+	}
+	job_keep(job);
+	printk("\n%s does not listen to Ctrl-C; it goes on in the background as job %d.\n",
+	       job->line.argv[0], job->id);
+}
+
+static void run_here(struct job *job)
+{
+	console_set_foreground(current, NULL);
+	run_parsed(&job->line);
+	console_set_foreground(NULL, NULL);
+	current->interrupted = false;
+	kfree(job);
+}
+
+static bool needs_thread(const struct command_line *c)
+{
+	return c->background ||
+	       (c->argc && (!strcmp(c->argv[0], "time") ||
+			    (!command_find(c->argv[0]) && app_find(c->argv[0]))));
+}
+
+static void run_job(struct job *job)
+{
+	int err;
+
+	if (!needs_thread(&job->line)) {
+		run_here(job);
+		return;
+	}
+	err = job_start(job);
+	if (err) {
+		shell_error(job->line.argv[0], "not started", err);
+		kfree(job);
+	} else if (job->line.background) {
+		job_keep(job);
+		printk("[%d] thread %d\n", job->id, job->thread->pid);
+	} else {
+		wait_foreground(job);
+	}
+}
+
+/* ---- lines ---- */
+
+void shell_run_line(char *text)
+{
+	for (char *rest; text; text = rest) {
+		struct job *job;
+
+		rest = shell_split(text);
+		job = job_new(text);
+		if (!job) {
+			printk("shell: there is no memory to run this.\n");
+			return;
+		}
+		if (shell_parse(job->text, &job->line)) {
+			printk("shell: %s.\n", job->line.error);
+			kfree(job);
+			return;
+		}
+		run_job(job);
+	}
+}
+
+static enum line_result read_line(void)
+{
+	enum line_result r = LINE_MORE;
+
+	line_begin(&line);
+	while (r == LINE_MORE) {
+		int c = console_getchar();
+
+		if (c >= 0)
+			r = line_feed(&line, c);
+	}
+	return r;
+}
+
+int shell_main(void *unused)
+{
+	strlcpy(current->comm, "shell", sizeof(current->comm));
+	current->cwd = file_lookup(NULL, "/sys/kernel/tracing");
+	line.prompt = "callsite# ";
+	line.write = console_write;
+	for (;;) {
+		enum line_result r;
+
+		report_jobs();
+		r = read_line();
+		if (r == LINE_TOO_LONG)
+			printk("shell: the line is %u characters too long (%d is the most); it was not run.\n",
+			       line.refused, LINE_MAX - 1);
+		else if (r == LINE_NOISE)
+			printk("shell: %u bytes of the line were no text; it was not run.\n", line.noise);
+		if (r != LINE_DONE)
+			continue;
+		line_remember(&line);
+		shell_run_line(line.text);
+	}
+}
