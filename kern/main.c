@@ -94,7 +94,7 @@ void kernel_main(void)
 	arch_init_cpu();
 	irqchip_init_cpu();
 	timer_init_cpu();
-	if (!kthread_run_detached(main_thread, NULL, -1, "main"))
+	if (!kthread_run_detached(main_thread, NULL, -1, "shell"))
 		stop("there is no memory for the first thread");
 	irq_enable();
 	do_idle();

@@ -287,7 +287,6 @@ static enum line_result read_line(void)
 
 int shell_main(void *unused)
 {
-	strlcpy(current->comm, "shell", sizeof(current->comm));
 	current->cwd = file_lookup(NULL, "/sys/kernel/tracing");
 	line.prompt = "callsite# ";
 	line.write = console_write;
