@@ -112,7 +112,7 @@ static void print_walk(const struct walk *w)
 
 static int test_unwind(int argc, char **argv)
 {
-	unsigned cpu = nr_cpus - 1, wrong = 0, walks = 20000;
+	unsigned cpu = nr_cpus - 1, wrong = 0, walks = 4000;
 	struct thread *t;
 	struct walk w;
 
