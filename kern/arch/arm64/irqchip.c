@@ -183,7 +183,8 @@ static void init_private(char *base)
 
 static void init_cpu_v2(struct cpu *cpu)
 {
-	interface_bit[cpu->index] = read32(distributor + D_TARGET(0));
+	/* Each CPU reads its own bit; one CPU alone reads 0, and is the first. */
+	interface_bit[cpu->index] = read32(distributor + D_TARGET(0)) ?: 1;
 	init_private(distributor);
 	write32(PRIORITY_MASK, cpu_interface + C_PRIORITY_MASK);
 	write32(1, cpu_interface + C_CTLR);
