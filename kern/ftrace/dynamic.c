@@ -50,23 +50,10 @@ void ftrace_bug(int err, struct dyn_ftrace *rec, u32 expected)
 	       (void *)ip, ip, err, expected, want, found, have);
 }
 
-int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
+int ftrace_refuse(struct dyn_ftrace *rec, int err)
 {
-	unsigned old = rec->calls;
-	int err;
-
-	if (!old)
-		err = ftrace_make_call(rec, ftrace_call_addr(calls));
-	else if (!calls)
-		err = ftrace_make_nop(rec, ftrace_call_addr(old));
-	else
-		err = ftrace_modify_call(rec, ftrace_call_addr(old), ftrace_call_addr(calls));
-	if (unlikely(err)) {
-		ftrace_bug(err, rec, ftrace_expected(rec));
-		return err;
-	}
-	rec->calls = calls;
-	return 0;
+	ftrace_bug(err, rec, ftrace_expected(rec));
+	return -ENODEV;
 }
 
 /* At boot, no other CPU running: every site becomes the nop that is toggled from now on. */

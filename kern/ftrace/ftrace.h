@@ -38,7 +38,6 @@ struct dyn_ftrace {
 #define FTRACE_FL_IPMODIFY 2  /* an op that may change pc traces it */
 #define FTRACE_FL_FILTER 4    /* stage 3: the one tracer's filter */
 #define FTRACE_FL_NOTRACE 8   /* stage 3: and its notrace list */
-#define FTRACE_FL_TOUCHED 16  /* has been traced since boot */
 
 /* The table, from the build (recordmcount), sorted by offset. */
 extern struct dyn_ftrace ftrace_records[];

@@ -35,25 +35,23 @@ struct selection {
 	bool on;
 };
 
-static inline bool selects(const struct selection *s, u32 offset)
-{
-	if (!s->on || (s->filter && !ftrace_hash_has(s->filter, offset)))
-		return false;
-	return !s->excluded || !ftrace_hash_has(s->excluded, offset);
-}
-
 static inline struct selection selection_of(const struct ftrace_ops *op, bool on)
 {
 	return (struct selection){READ_ONCE(op->filter_hash), READ_ONCE(op->notrace_hash), on};
+}
+
+static inline bool selects(struct selection s, u32 offset)
+{
+	if (!s.on || (s.filter && !ftrace_hash_has(s.filter, offset)))
+		return false;
+	return !s.excluded || !ftrace_hash_has(s.excluded, offset);
 }
 
 static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
 			     struct ftrace_regs *regs)
 {
 	for (struct ftrace_ops *op = READ_ONCE(ops_list); op; op = READ_ONCE(op->next)) {
-		struct selection s = selection_of(op, true);
-
-		if (selects(&s, ip - KERNEL_BASE))
+		if (selects(selection_of(op, true), ip - KERNEL_BASE))
 			ftrace_op_func(op)(ip, parent_ip, op, regs);
 	}
 }
@@ -65,39 +63,60 @@ static unsigned own_stub(const struct ftrace_ops *op)
 
 struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
 {
-	struct ftrace_ops *op;
+	struct ftrace_ops *op = NULL;
 
-	if (rec->count != 1)
-		return NULL;
-	for (op = ops_list; op; op = op->next) {
-		struct selection s = selection_of(op, true);
-
-		if (selects(&s, rec->offset))
-			break;
-	}
+	if (rec->count == 1)
+		for (op = ops_list; op && !selects(selection_of(op, true), rec->offset);)
+			op = op->next;
 	return op;
 }
 
-/* The function of @rec is won or lost by @op. */
-static int change_record(struct dyn_ftrace *rec, struct ftrace_ops *op, bool won)
-{
-	unsigned calls = FTRACE_CALLS_LIST;
+/* The op that is being changed, worked out once for the whole batch. */
+struct change {
+	unsigned own_stub;
+	u8 ipmodify; /* the flag that it leaves in records */
+};
 
-	rec->count += won ? 1 : -1;
-	if (won)
-		rec->flags |= FTRACE_FL_TOUCHED;
-	if (op->flags & FTRACE_OPS_FL_IPMODIFY)
-		rec->flags ^= FTRACE_FL_IPMODIFY;
-	if (rec->count == 0)
-		calls = FTRACE_CALLS_NOTHING;
-	else if (rec->count == 1)
-		calls = own_stub(won ? op : ftrace_only_op(rec));
-	return rec->calls == calls ? 0 : ftrace_switch(rec, calls);
+static inline int win(struct dyn_ftrace *rec, const struct change *c)
+{
+	rec->flags |= c->ipmodify;
+	if (likely(++rec->count == 1))
+		return ftrace_switch(rec, c->own_stub);
+	return rec->calls == FTRACE_CALLS_LIST ? 0 : ftrace_switch(rec, FTRACE_CALLS_LIST);
+}
+
+static inline int lose(struct dyn_ftrace *rec, const struct change *c)
+{
+	rec->flags &= ~c->ipmodify;
+	if (likely(--rec->count == 0))
+		return ftrace_switch(rec, FTRACE_CALLS_NOTHING);
+	return rec->count > 1 ? 0 : ftrace_switch(rec, own_stub(ftrace_only_op(rec)));
+}
+
+/*
+ * Bring all records and their sites from one selection of @op to another, in
+ * one batch. A refused site keeps its count: it is disabled and stays so.
+ */
+static int change_selection(struct ftrace_ops *op, struct selection was, struct selection is)
+{
+	struct dyn_ftrace *rec, *end = ftrace_records + ftrace_record_count;
+	struct change c = {own_stub(op),
+			   op->flags & FTRACE_OPS_FL_IPMODIFY ? FTRACE_FL_IPMODIFY : 0};
+	int err = 0;
+
+	ftrace_batch_begin();
+	for (rec = ftrace_records; rec < end; rec++) {
+		bool won = selects(is, rec->offset), lost = selects(was, rec->offset);
+
+		if (won != lost && !(rec->flags & FTRACE_FL_DISABLED))
+			err |= won ? win(rec, &c) : lose(rec, &c);
+	}
+	ftrace_batch_end();
+	return err;
 }
 
 /* Only one op that may change pc can have a function. */
-static bool ipmodify_clash(const struct ftrace_ops *op, const struct selection *was,
-			   const struct selection *is)
+static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, struct selection is)
 {
 	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
 		return false;
@@ -109,29 +128,6 @@ static bool ipmodify_clash(const struct ftrace_ops *op, const struct selection *
 			return true;
 	}
 	return false;
-}
-
-/*
- * Bring all records and their sites from one selection of @op to another, in
- * one batch. A refused site keeps its count: it is disabled and stays so.
- */
-static int change_selection(struct ftrace_ops *op, const struct selection *was,
-			    const struct selection *is)
-{
-	int err = 0;
-
-	ftrace_batch_begin();
-	for (u32 i = 0; i < ftrace_record_count; i++) {
-		struct dyn_ftrace *rec = &ftrace_records[i];
-		bool won = selects(is, rec->offset);
-
-		if (rec->flags & FTRACE_FL_DISABLED || won == selects(was, rec->offset))
-			continue;
-		if (change_record(rec, op, won))
-			err = -ENODEV;
-	}
-	ftrace_batch_end();
-	return err;
 }
 
 static void unlink_op(struct ftrace_ops *op)
@@ -187,15 +183,15 @@ static int start_op(struct ftrace_ops *op)
 
 	if (ftrace_disabled)
 		return -ENODEV;
-	if (is_linked(op) || ipmodify_clash(op, &none, &all))
+	if (is_linked(op) || ipmodify_clash(op, none, all))
 		return -EBUSY;
 	err = publish_op(op);
 	if (err)
 		return err;
-	err = change_selection(op, &none, &all);
+	err = change_selection(op, none, all);
 	if (err) {
 		unlink_op(op);
-		change_selection(op, &all, &none);
+		change_selection(op, all, none);
 		retire_op(op);
 	}
 	return err;
@@ -219,7 +215,7 @@ int unregister_ftrace_function(struct ftrace_ops *op)
 	mutex_lock(&ftrace_lock);
 	if (is_linked(op)) {
 		unlink_op(op);
-		change_selection(op, &all, &none);
+		change_selection(op, all, none);
 		retire_op(op);
 		err = 0;
 	}
@@ -269,14 +265,14 @@ static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notra
 	int err = 0;
 
 	*(notrace_list ? &is.excluded : &is.filter) = hash;
-	if (was.on && ipmodify_clash(op, &was, &is)) {
+	if (was.on && ipmodify_clash(op, was, is)) {
 		ftrace_hash_free(hash);
 		return -EBUSY;
 	}
 	smp_wmb();
 	WRITE_ONCE(*place, hash);
 	if (was.on) {
-		err = change_selection(op, &was, &is);
+		err = change_selection(op, was, is);
 		synchronize_sched();
 	}
 	ftrace_hash_free(old);

@@ -33,12 +33,8 @@ static int update_sites(bool on)
 
 		if (rec->calls == calls || rec->flags & FTRACE_FL_DISABLED)
 			continue;
-		if (ftrace_switch(rec, calls)) {
-			err = -ENODEV;
-			continue;
-		}
 		rec->count = calls;
-		rec->flags |= FTRACE_FL_TOUCHED;
+		err |= ftrace_switch(rec, calls);
 	}
 	ftrace_batch_end();
 	return err;

@@ -37,3 +37,6 @@ ftrace_cflags.arm64 := -fno-jump-tables
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
 %/kern/ftrace/trace_function.o: ftrace_cflags.riscv64 += -fomit-frame-pointer
 %/kern/ftrace/trace_function.o: ftrace_cflags.arm64 += -fomit-frame-pointer
+# Nor have the patchers one: as much a site.
+%/patch.o: ftrace_cflags.riscv64 += -fomit-frame-pointer
+%/patch.o: ftrace_cflags.arm64 += -fomit-frame-pointer

@@ -44,8 +44,26 @@ extern unsigned long ftrace_syncs; /* synchronisations so far: one a batch */
 /* The word that the site of @rec should hold now, to be told when it does not. */
 u32 ftrace_expected(const struct dyn_ftrace *rec);
 
-/* Make the site of @rec call @calls, inside a batch. 0, or -errno after ftrace_bug(). */
-int ftrace_switch(struct dyn_ftrace *rec, unsigned calls);
+/* A site was not as its record says: ftrace_bug(), and -ENODEV. */
+int ftrace_refuse(struct dyn_ftrace *rec, int err);
+
+/* Make the site of @rec call @calls, inside a batch. 0, or -ENODEV after ftrace_bug(). */
+static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
+{
+	unsigned old = rec->calls;
+	int err;
+
+	if (!old)
+		err = ftrace_make_call(rec, ftrace_call_addr(calls));
+	else if (!calls)
+		err = ftrace_make_nop(rec, ftrace_call_addr(old));
+	else
+		err = ftrace_modify_call(rec, ftrace_call_addr(old), ftrace_call_addr(calls));
+	if (unlikely(err))
+		return ftrace_refuse(rec, err);
+	rec->calls = calls;
+	return 0;
+}
 
 /* In words and disassembled, what instruction @insn at @ip is. */
 void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn);

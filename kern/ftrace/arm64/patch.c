@@ -13,19 +13,19 @@
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 
 unsigned long ftrace_syncs; /* batches made visible everywhere, since boot */
-static bool open; /* a batch is: the alias can be written */
+static u32 open; /* how much of text may be written: all of it while a batch is open, else 0 */
 
 void ftrace_batch_begin(void)
 {
 	preempt_disable(); /* the alias is this CPU's: no migration */
 	text_alias_open();
-	open = true;
+	open = _etext - _text;
 }
 
 /* The alias goes first: when the other CPUs go on, nothing of text is writable. */
 void ftrace_batch_end(void)
 {
-	open = false;
+	open = 0;
 	text_alias_close();
 	arch_sync_all();
 	ftrace_syncs++;
@@ -49,17 +49,12 @@ static inline u32 call_word(unsigned long ip, unsigned long addr)
 	return insn_call(ip, addr, HOOK_LINK, &insn) ? 0 : insn;
 }
 
-static inline bool site_in_text(unsigned long ip)
-{
-	return open && ip - (unsigned long)_text < (unsigned long)(_etext - _text);
-}
-
 int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr)
 {
 	unsigned long ip = ftrace_ip(rec);
 	u32 call = call_word(ip, addr);
 
-	if (unlikely(!site_in_text(ip)))
+	if (unlikely(rec->offset >= open))
 		return -EFAULT;
 	return call ? patch_word(ip, INSN_NOP, call) : -ERANGE;
 }
@@ -68,7 +63,7 @@ int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr)
 {
 	unsigned long ip = ftrace_ip(rec);
 
-	if (unlikely(!site_in_text(ip)))
+	if (unlikely(rec->offset >= open))
 		return -EFAULT;
 	return patch_word(ip, call_word(ip, addr), INSN_NOP);
 }
@@ -78,7 +73,7 @@ int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, uns
 	unsigned long ip = ftrace_ip(rec);
 	u32 call = call_word(ip, addr);
 
-	if (unlikely(!site_in_text(ip)))
+	if (unlikely(rec->offset >= open))
 		return -EFAULT;
 	return call ? patch_word(ip, call_word(ip, old_addr), call) : -ERANGE;
 }
@@ -107,7 +102,7 @@ int ftrace_init_nop(const struct dyn_ftrace *rec)
 	unsigned long ip = ftrace_ip(rec);
 	int err = 0;
 
-	if (!site_in_text(ip))
+	if (rec->offset >= open)
 		return -EFAULT;
 	if (!hook_untouched((const u32 *)ip))
 		return -EINVAL;
