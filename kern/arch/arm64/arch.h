@@ -85,6 +85,21 @@ always_inline_ bool irqs_disabled(void)
 	return irqs_off(sysreg_read(daif));
 }
 
+/*
+ * The new word was stored through the alias: out of the data cache, then every
+ * CPU's instruction cache forgets its line. Each operand is read before, so
+ * that who watches the memory accesses sees which line it is.
+ */
+always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
+{
+	__asm__ volatile("ldr wzr, [%1]\n\t"
+			 "dc cvau, %1\n\t"
+			 "dsb ish\n\t"
+			 "ldr wzr, [%0]\n\t"
+			 "ic ivau, %0"
+			 : : "r"(text_va), "r"(alias_va) : "memory");
+}
+
 always_inline_ struct cpu *this_cpu(void)
 {
 	return (struct cpu *)sysreg_read(tpidr_el1);
