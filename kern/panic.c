@@ -34,16 +34,24 @@ static void enter_panic(void)
 		cpu_relax();
 }
 
+/* An interrupted pc is exact; any other is a return address. */
+static void show_place(const struct unwind *u, const char *before)
+{
+	if (u->regs)
+		printk("%s%pS\n", before, (void *)u->pc);
+	else
+		printk("%s%pB\n", before, (void *)u->pc);
+}
+
 static void show_trace(struct unwind *u)
 {
+	char before[32];
 	bool more = true;
 
 	printk("Call trace:\n");
 	for (int i = 0; more && i < TRACE_MAX; i++) {
-		if (u->regs)
-			printk("  [<%016lx>] %pS\n", u->pc, (void *)u->pc);
-		else
-			printk("  [<%016lx>] %pB\n", u->pc, (void *)u->pc);
+		scnprintf(before, sizeof(before), "  [<%016lx>] ", u->pc);
+		show_place(u, before);
 		more = unwind_next(u);
 	}
 }
@@ -54,8 +62,9 @@ static void __noreturn die(struct trap_frame *regs, struct unwind *u, const char
 
 	vsnprintf(text, sizeof(text), fmt, args);
 	printk("\npanic: %s\n", text);
-	printk("CPU %u, thread %d (%s), at %pS\n", this_cpu()->index, current->pid, current->comm,
-	       (void *)u->pc);
+	scnprintf(text, sizeof(text), "CPU %u, thread %d (%s), at ", this_cpu()->index, current->pid,
+		  current->comm);
+	show_place(u, text);
 	if (regs)
 		arch_show_regs(regs);
 	show_trace(u);

@@ -39,21 +39,21 @@ static const struct param *find_param(const char *name)
 	return NULL;
 }
 
-static void parse_one(char *arg)
+static void parse_one(const char *arg)
 {
-	char *equals = strchr(arg, '=');
-	const char *value = equals ? equals + 1 : "";
+	char name[64];
+	const char *equals = strchr(arg, '='), *value = equals ? equals + 1 : "";
+	size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+	const struct param *p;
+	int err;
 
-	if (equals)
-		*equals = '\0';
-
-	const struct param *p = find_param(arg);
-	int err = p ? p->set(value) : 0;
-
+	strlcpy(name, arg, MIN(len + 1, sizeof(name)));
+	p = find_param(name);
+	err = p ? p->set(value) : 0;
 	if (!p)
 		printk("boot argument '%s' is not known, ignored\n", arg);
 	else if (err)
-		printk("boot argument '%s': value '%s' is refused (error %d), ignored\n", arg, value, err);
+		printk("boot argument '%s' is refused (error %d), ignored\n", arg, err);
 }
 
 void param_parse(const char *bootargs)

@@ -63,13 +63,13 @@ TEST(param, quotes_keep_blanks_together)
 TEST(param, an_unknown_name_is_named_and_ignored)
 {
 	EXPECT_EQ((std::vector<std::string>{"x"}), parse("nonsense=1 trace=x"));
-	EXPECT_NE(std::string::npos, said.find("'nonsense'")) << said;
+	EXPECT_NE(std::string::npos, said.find("'nonsense=1'")) << said;
 }
 
 TEST(param, a_refused_value_is_named_and_ignored)
 {
 	EXPECT_EQ((std::vector<std::string>{"bad", "good"}), parse("trace=bad verbose=good"));
-	EXPECT_NE(std::string::npos, said.find("'bad'")) << said;
+	EXPECT_NE(std::string::npos, said.find("'trace=bad'")) << said;
 }
 
 TEST(param, a_very_long_argument_is_cut_not_overrun)
