@@ -101,28 +101,35 @@ static notrace bool in_text(unsigned long pc)
 	return pc >= (unsigned long)_text && pc < (unsigned long)_etext;
 }
 
+/* Where the interrupted function's ra and its caller's fp are: its record, sp, registers. */
+static notrace bool read_frame(const struct unwind *u, const struct frame_state *s,
+			       const struct trap_frame *regs, unsigned long *ra, unsigned long *fp)
+{
+	unsigned long record = regs_fp(regs);
+
+	*ra = regs_link(regs);
+	*fp = record;
+	if (s->fp_set && s->ra_stored)
+		return read_stack(u, record - 8, ra) && read_stack(u, record - 16, fp);
+	if (s->fp_set && s->fp_stored)
+		return read_stack(u, record - s->size + s->fp_at, fp);
+	return !s->ra_stored || read_stack(u, regs_sp(regs) + s->ra_at, ra);
+}
+
 /* From an interrupted function to its caller. */
 static notrace bool step_from_regs(struct unwind *u)
 {
 	struct trap_frame *regs = u->regs;
-	unsigned long offset = 0, base, ra = regs_link(regs), fp = regs_fp(regs);
 	struct frame_state s = {.known = true};
+	unsigned long offset;
 
 	u->regs = NULL;
 	if (in_text(u->pc) && ksym_lookup(u->pc, &offset, NULL))
 		s = state_at(u->pc - offset, u->pc);
 	if (!s.known) /* reached by a way we did not see: in the middle, where the record stands */
-		s = (struct frame_state){.ra_stored = true, .fp_stored = true, .fp_set = true,
-					 .ra_at = -8, .fp_at = -16};
-	base = s.fp_set ? fp - s.size : regs_sp(regs);
-	if (s.ra_stored && !read_stack(u, base + s.ra_at, &ra))
-		return false;
-	if (s.fp_stored && s.fp_set && !read_stack(u, base + s.fp_at, &fp))
-		return false;
+		s = (struct frame_state){.ra_stored = true, .fp_set = true};
 	u->sp = s.fp_set ? regs_fp(regs) : regs_sp(regs);
-	u->pc = ra;
-	u->fp = fp;
-	return in_text(u->pc);
+	return read_frame(u, &s, regs, &u->pc, &u->fp) && in_text(u->pc);
 }
 
 notrace bool unwind_step(struct unwind *u)
