@@ -427,35 +427,51 @@ static int per_cpu_init(void)
 }
 INITCALL(per_cpu_init);
 
-static const char readme[] =
-	"Callsite's tracer. The files here have the names and the contents that Linux's have.\n"
-	"\n"
-	"  echo 'mutex_*' > set_ftrace_filter    which functions (none said: all of them)\n"
-	"  echo function > current_tracer        begin; nop ends it and empties the buffers\n"
-	"  echo 0 > tracing_on                   hold; 1 goes on. The call sites stay patched\n"
-	"  cat trace                             look at what was recorded\n"
-	"  cat trace_pipe                        read and consume, as it comes\n"
-	"\n"
-	"  available_tracers     what current_tracer takes\n"
-	"  trace                 all CPUs merged by time; echo > trace empties the buffers\n"
-	"  trace_pipe            waits for events; ends when tracing_on is 0 and all is read\n"
-	"  trace_marker          a line written here becomes an event\n"
-	"  trace_clock           what events are dated with; a change empties the buffers\n"
-	"  trace_options         one a line, 'no' before what is off; options/ has a file of each\n"
-	"  buffer_size_kb        of each CPU; buffer_total_size_kb is their sum\n"
-	"  per_cpu/cpuN/         one CPU's trace and trace_pipe; trace_pipe_raw, pages of the\n"
-	"                        buffer as they are; stats, what became of every event:\n"
-	"                        read + entries + overrun + dropped = written\n"
-	"  events/               the binary format of pages and events\n"
-	"\n"
-	"With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"
-	"newest (dropped).\n";
+/* A line about a file is there if the file is. */
+static const struct {
+	const char *file, *text;
+} readme[] = {
+	{NULL, "Callsite's tracer. The files here have the names and the contents that Linux's have.\n\n"},
+	{"set_ftrace_filter",
+	 "  echo 'mutex_*' > set_ftrace_filter    which functions (none said: all of them)\n"},
+	{NULL, "  echo function > current_tracer        begin; nop ends it and empties the buffers\n"
+	       "  echo 0 > tracing_on                   hold; 1 goes on. Call sites stay as they are\n"
+	       "  cat trace                             look at what was recorded\n"
+	       "  cat trace_pipe                        read and consume, as it comes\n\n"
+	       "  available_tracers     what current_tracer takes\n"
+	       "  trace                 all CPUs merged by time; echo > trace empties the buffers\n"
+	       "  trace_pipe            waits for events; ends when tracing_on is 0 and all is read\n"
+	       "  trace_marker          a line written here becomes an event\n"
+	       "  trace_clock           what events are dated with; a change empties the buffers\n"
+	       "  trace_options         one a line, 'no' before what is off; options/ has a file of each\n"
+	       "  buffer_size_kb        of each CPU; buffer_total_size_kb is their sum\n"},
+	{"available_filter_functions",
+	 "  available_filter_functions            every function that can be traced\n"},
+	{"available_filter_functions_addrs",
+	 "  available_filter_functions_addrs      the same, with the call site's address\n"},
+	{"dyn_ftrace_total_info", "  dyn_ftrace_total_info                 how many those are\n"},
+	{"set_ftrace_filter",
+	 "  set_ftrace_filter     names, * ? [] or numbers; > sets, >> adds, !name takes out\n"},
+	{"set_ftrace_notrace", "  set_ftrace_notrace    never these, whatever the filter says\n"},
+	{"enabled_functions", "  enabled_functions     what is traced now, by how many, through which stub\n"},
+	{NULL, "  per_cpu/cpuN/         one CPU's trace and trace_pipe; trace_pipe_raw, pages of the\n"
+	       "                        buffer as they are; stats, what became of every event:\n"
+	       "                        read + entries + overrun + dropped = written\n"
+	       "  events/               the binary format of pages and events\n\n"
+	       "With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"
+	       "newest (dropped).\n"},
+};
 
 static int readme_show(struct seq *s, u64 item)
 {
-	if (!item)
-		seq_printf(s, "%s", readme);
-	return item != 0;
+	char path[80];
+
+	if (item >= ARRAY_SIZE(readme))
+		return 1;
+	snprintf(path, sizeof(path), "%s%s", TRACEFS, readme[item].file ?: "");
+	if (file_lookup(NULL, path))
+		seq_printf(s, "%s", readme[item].text);
+	return 0;
 }
 TRACEFS_TEXT_OPS(readme_ops, readme_show);
 TRACEFS_FILE(readme, "README", 0444, &readme_ops, NULL);
