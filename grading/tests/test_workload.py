@@ -158,7 +158,7 @@ class TheProgramItself(unittest.TestCase):
     def test_a_bad_seed_is_refused_with_a_sentence(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             program = app_host.build("workload", app_host.SANITIZE, Path(folder))
-            bad: list[list[str]] = [[], ["12"], ["0123456789abcdeg"], ["00112233445566778"], ["0" * 16, "x"]]
+            bad: list[list[str]] = [[], ["12"], ["0123456789abcdeg"], ["00112233445566778"], ["0x23456789abcdef"], ["0" * 16, "x"]]
             for words in bad:
                 done = subprocess.run([str(program), *words], capture_output=True, text=True, check=False)
                 self.assertEqual((done.returncode, done.stdout), (2, "usage: workload SEED (16 hexadecimal digits)\n"))

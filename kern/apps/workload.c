@@ -20,9 +20,16 @@ struct workload {
 	uint64_t random;
 	uint64_t sum;  /* over every value, in call order */
 	unsigned left; /* calls that may still be made */
+	struct run *run;
 };
 
-static struct workload threads[MAX_CPUS], interrupts[MAX_CPUS];
+/* All contexts of one run, and the line at which its threads start. */
+struct run {
+	struct workload threads[MAX_CPUS], interrupts[MAX_CPUS];
+	unsigned cpus, waiting;
+	mutex_t lock;
+	cond_t start;
+};
 
 /* An observer outside reads an argument from the address that its function loads. */
 volatile char workload_probe[4096] __attribute__((aligned(4096)));
@@ -526,19 +533,15 @@ __attribute__((noipa)) static void wl_end(uint64_t result)
 	__asm__ volatile("" : : "r"(result));
 }
 
-static mutex_t start_lock;
-static cond_t start_line;
-static unsigned cpus, waiting;
-
 /* Nobody runs before everybody can: the CPUs shall meet inside the tracer. */
-static void wait_for_all(void)
+static void wait_for_all(struct run *r)
 {
-	mutex_acquire(&start_lock);
-	if (++waiting == cpus)
-		cond_broadcast(&start_line);
-	while (waiting < cpus)
-		cond_wait(&start_line, &start_lock);
-	mutex_release(&start_lock);
+	mutex_acquire(&r->lock);
+	if (++r->waiting == r->cpus)
+		cond_broadcast(&r->start);
+	while (r->waiting < r->cpus)
+		cond_wait(&r->start, &r->lock);
+	mutex_release(&r->lock);
 }
 
 static void workload_interrupt(void *arg)
@@ -554,89 +557,113 @@ static void workload_interrupt(void *arg)
 static int workload_thread(void *arg)
 {
 	struct workload *w = arg;
-	unsigned k = w - threads, neighbour = (k + 1) % cpus;
+	struct run *run = w->run;
+	unsigned neighbour = (w - run->threads + 1) % run->cpus;
 	uint64_t r;
 
-	wait_for_all();
+	wait_for_all(run);
 	r = wl_first(w);
-	interrupt_call(neighbour, workload_interrupt, &interrupts[neighbour]);
+	interrupt_call(neighbour, workload_interrupt, &run->interrupts[neighbour]);
 	r = r * 31 + wl_rest(w);
 	w->sum = mix(w->sum + r);
 	return 0;
 }
 
 /* Budgets and generators of all contexts; the sum of the budgets. */
-static unsigned prepare(uint64_t seed)
+static unsigned prepare(struct run *r, uint64_t seed)
 {
 	unsigned total = 1500 + next(&seed) % 3301, rest = total, calls = 0;
 	unsigned weight[MAX_CPUS], weights = 0;
 
-	for (unsigned k = 0; k < cpus; k++) {
-		interrupts[k].left = 48 + next(&seed) % 17;
-		rest -= interrupts[k].left;
+	for (unsigned k = 0; k < r->cpus; k++) {
+		r->interrupts[k].left = 48 + next(&seed) % 17;
+		rest -= r->interrupts[k].left;
 	}
-	for (unsigned k = 0; k < cpus; k++)
+	for (unsigned k = 0; k < r->cpus; k++)
 		weights += weight[k] = 2 + next(&seed) % 3;
-	for (unsigned k = 0; k < cpus; k++) {
-		threads[k].left = rest * weight[k] / weights;
-		threads[k].random = next(&seed);
-		interrupts[k].random = next(&seed);
-		threads[k].sum = interrupts[k].sum = 0;
-		calls += threads[k].left + interrupts[k].left;
+	for (unsigned k = 0; k < r->cpus; k++) {
+		r->threads[k].left = rest * weight[k] / weights;
+		r->threads[k].random = next(&seed);
+		r->interrupts[k].random = next(&seed);
+		r->threads[k].run = r->interrupts[k].run = r;
+		calls += r->threads[k].left + r->interrupts[k].left;
 	}
-	waiting = 0;
 	return calls;
 }
 
-static uint64_t result(void)
+static uint64_t result(const struct run *r)
 {
 	uint64_t sum = 0;
 
-	for (unsigned k = 0; k < cpus; k++)
-		sum = mix(sum + threads[k].sum);
-	for (unsigned k = 0; k < cpus; k++)
-		sum = mix(sum + interrupts[k].sum);
+	for (unsigned k = 0; k < r->cpus; k++)
+		sum = mix(sum + r->threads[k].sum);
+	for (unsigned k = 0; k < r->cpus; k++)
+		sum = mix(sum + r->interrupts[k].sum);
 	return sum;
 }
 
-static int run_threads(void)
+/* One that does not start must not be waited for. */
+static int run_threads(struct run *r)
 {
 	thread_t thread[MAX_CPUS];
+	int err = 0;
 
-	for (unsigned k = 0; k < cpus; k++) {
-		int err = thread_create_on(&thread[k], k, workload_thread, &threads[k]);
-
-		if (err)
-			return err;
+	for (unsigned k = 0; k < r->cpus; k++) {
+		err = thread_create_on(&thread[k], k, workload_thread, &r->threads[k]);
+		if (err) {
+			mutex_acquire(&r->lock);
+			r->cpus = k;
+			cond_broadcast(&r->start);
+			mutex_release(&r->lock);
+		}
 	}
-	for (unsigned k = 0; k < cpus; k++)
+	for (unsigned k = 0; k < r->cpus; k++)
 		thread_join(thread[k]);
-	return 0;
+	return err;
+}
+
+static bool is_seed(const char *word)
+{
+	unsigned n = 0;
+
+	while (word[n] && strchr("0123456789abcdefABCDEF", word[n]))
+		n++;
+	return n == 16 && !word[n];
+}
+
+static int report(const struct run *r, uint64_t seed, unsigned calls, int err)
+{
+	if (err)
+		printf("workload: no thread (error %d)\n", -err);
+	else
+		printf("workload %016llx: %u calls, result %016llx\n", (unsigned long long)seed,
+		       calls, (unsigned long long)result(r));
+	return err != 0;
 }
 
 int main(int argc, char **argv)
 {
-	char *end = NULL;
-	uint64_t seed = argc == 2 ? strtoull(argv[1], &end, 16) : 0;
+	struct run *r;
+	uint64_t seed;
 	unsigned calls;
-	int err;
+	int status;
 
-	if (argc != 2 || strlen(argv[1]) != 16 || *end) {
+	if (argc != 2 || !is_seed(argv[1])) {
 		printf("usage: workload SEED (16 hexadecimal digits)\n");
 		return 2;
 	}
-	cpus = cpu_count();
-	if (cpus > MAX_CPUS)
-		cpus = MAX_CPUS;
-	calls = prepare(seed);
-	wl_begin(seed, cpus);
-	err = run_threads();
-	wl_end(result());
-	if (err) {
-		printf("workload: no thread (error %d)\n", -err);
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		printf("workload: no memory\n");
 		return 1;
 	}
-	printf("workload %016llx: %u calls, result %016llx\n", (unsigned long long)seed, calls + 2,
-	       (unsigned long long)result());
-	return 0;
+	seed = strtoull(argv[1], NULL, 16);
+	r->cpus = cpu_count() < MAX_CPUS ? cpu_count() : MAX_CPUS;
+	calls = prepare(r, seed);
+	wl_begin(seed, r->cpus);
+	status = run_threads(r);
+	wl_end(result(r));
+	status = report(r, seed, calls + 2, status);
+	free(r);
+	return status;
 }
