@@ -3,8 +3,7 @@
  * write too, into buffers full, tiny, stopped, consumed and resized
  * meanwhile. No event may be changed, repeated or lost without being counted.
  */
-#include "print.h"
-#include "shell.h"
+#include "kt.h"
 #include "trace.h"
 
 #define CALLS 60000
@@ -214,18 +213,15 @@ static int test_buffer(int argc, char **argv)
 	} tests[] = {{"full", test_full},	  {"tiny", test_tiny},
 		     {"stopped", test_stopped},	  {"consumed", test_consumed},
 		     {"interrupted", test_interrupted}, {"resized", test_resized}};
-	int failed = 0;
 
+	kt_begin();
 	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++) {
 		wrong = NULL;
 		tests[i].fn();
-		failed += wrong != NULL;
-		out_printf("buffer %s: %s\n", tests[i].name, wrong ?: "ok");
+		kt_promise(!wrong, "buffer %s: %s", tests[i].name, wrong ?: "every event accounted for");
 	}
 	set_up(TRACE_BUFFER_SIZE, true);
 	tracing_reset(&global_trace, -1);
-	out_printf("buffer: %u tests on %u CPUs, %s\n", (unsigned)ARRAY_SIZE(tests), nr_cpus,
-		   failed ? "FAILED" : "passed");
-	return failed;
+	return kt_end();
 }
 SHELL_COMMAND("test-buffer", test_buffer, "", "ring buffers: exact accounts under fire");
