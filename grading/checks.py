@@ -438,8 +438,8 @@ STEPS = ["dc cvau of it", "a dsb after dc cvau", "ic ivau of it", "a dsb after i
 def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     """Each line written goes through dc cvau, dsb, ic ivau, dsb; the place of the last of these.
 
-    Plugin API v1 shows no registers: the operand of a cache operation is what
-    arch_sync_line(), which is not the student's, loads from just before it.
+    Plugin API v1 shows no registers: the operand of a cache operation is what the
+    instruction before it, `ldr wzr, [the same register]`, loads from.
     """
     assert batch.end is not None
     mine = [r for group in (batch.stores, e.truth.fences, e.truth.operands) for r in group

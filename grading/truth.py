@@ -6,6 +6,7 @@ its interrupt level by the exception entries and returns that it has behind it.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
@@ -66,7 +67,7 @@ class Truth:
     touches: list[Touch] = field(default_factory=list)
     stores: list[Record] = field(default_factory=list)
     fences: list[Record] = field(default_factory=list)
-    operands: list[Record] = field(default_factory=list)  # loads in arch_sync_line: its cache operations' operands
+    operands: list[Record] = field(default_factory=list)  # loads from what a cache operation then works on
     batches: list[Batch] = field(default_factory=list)
 
 
@@ -83,6 +84,16 @@ def vectors(kernel: Kernel) -> list[int]:
     return [table + 0x80 * i for i in range(16)]
 
 
+def operand_loads(kernel: Kernel) -> list[int]:
+    """arm64: each `ldr wzr, [xN]` that stands right before a cache operation on xN, and shows its operand."""
+    if kernel.arch != "arm64":
+        return []
+    lo, _ = kernel.text
+    words = struct.unpack(f"<{len(kernel.text_bytes()) // 4}I", kernel.text_bytes())
+    return [lo + 4 * i for i, (load, op) in enumerate(zip(words, words[1:]))
+            if op & 0xFFFFF000 == 0xD50B7000 and load == 0xB940001F | (op & 31) << 5]
+
+
 def config(kernel: Kernel, machine: Machine) -> Config:
     """What the observer is asked to look at in this kernel."""
     start = machine.load_address()
@@ -92,7 +103,7 @@ def config(kernel: Kernel, machine: Machine) -> Config:
     probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_")]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
                   mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
-                  mem_ranges=[*probes, kernel.extent("arch_sync_line")], vectors=vectors(kernel))
+                  mem_ranges=[*probes, *((a, a + 4) for a in operand_loads(kernel))], vectors=vectors(kernel))
 
 
 class _Reader:
@@ -112,7 +123,7 @@ class _Reader:
         self._open: dict[int, Batch] = {}
         self._online: set[int] = set()
         self._last_switch: dict[int, int] = {}
-        self._sync_line = kernel.extent("arch_sync_line")
+        self._operand_loads = set(operand_loads(kernel))
 
     def who(self, vcpu: int) -> tuple[int, int]:
         thread = self._thread.get(vcpu, -1 - vcpu)
@@ -145,7 +156,7 @@ class _Reader:
         elif self._probe[0] <= r.addr < self._probe[1]:
             thread, level = self.who(r.vcpu)
             self.truth.touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr))
-        elif self._sync_line[0] <= pc < self._sync_line[1]:
+        elif pc in self._operand_loads:
             self.truth.operands.append(r)
 
     def _point(self, r: Record) -> None:
