@@ -66,12 +66,14 @@ static void bench_events(void)
 	kt_echo("kt_bench_traced", "set_ftrace_filter", false);
 	nop = cost_of(kt_bench_traced);
 	kt_echo("function", "current_tracer", false);
+	kt_echo("", "trace", false); /* from an empty buffer: the same page switches */
 	on = cost_of(kt_bench_traced);
 	kt_echo("0", "tracing_on", false);
 	off = cost_of(kt_bench_traced);
 	kt_echo("1", "tracing_on", false);
 	ftrace_set_filter(&other, "kt_bench_other", 14, true, false);
 	register_ftrace_function(&other);
+	kt_echo("", "trace", false);
 	beside = cost_of(kt_bench_traced);
 	unregister_ftrace_function(&other);
 	kt_echo("nop", "current_tracer", false);
