@@ -25,9 +25,14 @@
  */
 struct dyn_ftrace {
 	u32 offset; /* of the word that is toggled, from KERNEL_BASE */
-	u16 count;  /* ops that trace this function */
-	u8 calls;   /* what stands in the site: FTRACE_CALLS_* */
-	u8 flags;   /* FTRACE_FL_* */
+	union {
+		struct {
+			u16 count; /* ops that trace this function */
+			u8 calls;  /* what stands in the site: FTRACE_CALLS_* */
+			u8 flags;  /* FTRACE_FL_* */
+		};
+		u32 state; /* the three of them: a batch looks at one word */
+	};
 };
 
 #define FTRACE_CALLS_NOTHING 0 /* the nop */

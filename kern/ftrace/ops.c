@@ -47,6 +47,12 @@ static inline bool selects(struct selection s, u32 offset)
 	return !s.excluded || !ftrace_hash_has(s.excluded, offset);
 }
 
+/* All functions, or none: nothing has to be asked about each. */
+static inline bool is_uniform(struct selection s)
+{
+	return !s.on || (!s.filter && !s.excluded);
+}
+
 static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
 			     struct ftrace_regs *regs)
 {
@@ -73,43 +79,90 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
 
 /* The op that is being changed, worked out once for the whole batch. */
 struct change {
-	unsigned own_stub;
-	u8 ipmodify; /* the flag that it leaves in records */
+	struct selection was, is;
+	unsigned long stub; /* its own */
+	u32 alone;          /* a record's state while no other op has the function */
+	u8 own, ipmodify;   /* FTRACE_CALLS_OP + slot; the flag that it leaves in records */
 };
+
+static struct change change_of(const struct ftrace_ops *op, struct selection was, struct selection is)
+{
+	struct dyn_ftrace alone = {.count = 1, .calls = own_stub(op)};
+	struct change c = {was, is, ftrace_call_addr(alone.calls), 0, alone.calls, 0};
+
+	if (op->flags & FTRACE_OPS_FL_IPMODIFY)
+		alone.flags = c.ipmodify = FTRACE_FL_IPMODIFY;
+	c.alone = alone.state;
+	return c;
+}
+
+/* +1: the op wins the function, -1: it loses it, 0: as before. */
+static __noinline int direction(const struct change *c, const struct dyn_ftrace *rec)
+{
+	return selects(c->is, rec->offset) - selects(c->was, rec->offset);
+}
+
+/* Other ops have the function too, or the site is disabled. */
+static __noinline int change_shared(struct dyn_ftrace *rec, const struct change *c, int by)
+{
+	unsigned calls = FTRACE_CALLS_LIST;
+
+	if (rec->flags & FTRACE_FL_DISABLED)
+		return 0;
+	rec->flags ^= c->ipmodify;
+	rec->count += by;
+	if (rec->count == 0)
+		calls = FTRACE_CALLS_NOTHING;
+	else if (rec->count == 1)
+		calls = by > 0 ? c->own : own_stub(ftrace_only_op(rec));
+	return rec->calls == calls ? 0 : ftrace_switch(rec, calls);
+}
 
 static inline int win(struct dyn_ftrace *rec, const struct change *c)
 {
-	rec->flags |= c->ipmodify;
-	if (likely(++rec->count == 1))
-		return ftrace_switch(rec, c->own_stub);
-	return rec->calls == FTRACE_CALLS_LIST ? 0 : ftrace_switch(rec, FTRACE_CALLS_LIST);
+	int err;
+
+	if (unlikely(rec->state))
+		return change_shared(rec, c, 1);
+	err = ftrace_make_call(rec, c->stub);
+	if (unlikely(err))
+		return ftrace_refuse(rec, err);
+	rec->state = c->alone;
+	return 0;
 }
 
 static inline int lose(struct dyn_ftrace *rec, const struct change *c)
 {
-	rec->flags &= ~c->ipmodify;
-	if (likely(--rec->count == 0))
-		return ftrace_switch(rec, FTRACE_CALLS_NOTHING);
-	return rec->count > 1 ? 0 : ftrace_switch(rec, own_stub(ftrace_only_op(rec)));
+	int err;
+
+	if (unlikely(rec->state != c->alone))
+		return change_shared(rec, c, -1);
+	err = ftrace_make_nop(rec, c->stub);
+	if (unlikely(err))
+		return ftrace_refuse(rec, err);
+	rec->state = 0;
+	return 0;
 }
 
 /*
  * Bring all records and their sites from one selection of @op to another, in
- * one batch. A refused site keeps its count: it is disabled and stays so.
+ * one batch. A refused site is disabled and stays so.
  */
 static int change_selection(struct ftrace_ops *op, struct selection was, struct selection is)
 {
 	struct dyn_ftrace *rec, *end = ftrace_records + ftrace_record_count;
-	struct change c = {own_stub(op),
-			   op->flags & FTRACE_OPS_FL_IPMODIFY ? FTRACE_FL_IPMODIFY : 0};
-	int err = 0;
+	const struct change c = change_of(op, was, is);
+	bool uniform = is_uniform(was) && is_uniform(is);
+	int by = is.on - was.on, err = 0;
 
 	ftrace_batch_begin();
 	for (rec = ftrace_records; rec < end; rec++) {
-		bool won = selects(is, rec->offset), lost = selects(was, rec->offset);
-
-		if (won != lost && !(rec->flags & FTRACE_FL_DISABLED))
-			err |= won ? win(rec, &c) : lose(rec, &c);
+		if (!uniform)
+			by = direction(&c, rec);
+		if (by > 0)
+			err |= win(rec, &c);
+		else if (by < 0)
+			err |= lose(rec, &c);
 	}
 	ftrace_batch_end();
 	return err;

@@ -13,7 +13,7 @@
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 
 unsigned long ftrace_syncs; /* batches made visible everywhere, since boot */
-static u32 open; /* how much of text may be written: all of it while a batch is open, else 0 */
+static u64 open; /* how much of text may be written: all of it while a batch is open, else 0 */
 
 void ftrace_batch_begin(void)
 {
