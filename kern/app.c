@@ -28,12 +28,6 @@ struct start {
 	struct process *process;
 };
 
-struct run {
-	const struct app *app;
-	int argc;
-	char **argv;
-};
-
 _Static_assert(sizeof(mutex_t) == sizeof(struct mutex), "app.h's mutex_t is struct mutex");
 _Static_assert(sizeof(cond_t) == sizeof(struct wait_queue), "app.h's cond_t is a wait queue");
 
@@ -87,25 +81,34 @@ const struct app *app_find(const char *name)
 	return NULL;
 }
 
-static int run_main(void *arg)
-{
-	struct run *r = arg;
-
-	return r->app->main(r->argc, r->argv) & 0xff;
-}
-
+/* In the calling thread, so that Ctrl-C finds it. */
 int app_run(const struct app *app, int argc, char **argv)
 {
-	struct run r = {app, argc, argv};
-	struct process *p = kzalloc(sizeof(*p));
-	struct thread *t;
+	struct process *before = current->process, *p = kzalloc(sizeof(*p));
+	int status;
 
 	if (!p)
 		return -ENOMEM;
 	p->threads = 1;
-	t = process_thread(p, run_main, &r, -1, app->name);
+	current->process = p;
+	status = app->main(argc, argv) & 0xff;
+	current->process = before;
 	process_put(p);
-	return t ? thread_join(t) : -ENOMEM;
+	return status;
+}
+
+/*
+ * Ctrl-C ends a program where it reads or writes, unless it has more threads:
+ * they may be using this one's stack.
+ */
+static void exit_when_interrupted(void)
+{
+	struct process *p = current->process;
+
+	if (!interrupted() || __atomic_load_n(&p->threads, __ATOMIC_ACQUIRE) > 1)
+		return;
+	process_put(p);
+	thread_exit(130);
 }
 
 int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg)
@@ -239,6 +242,7 @@ long read(int fd, void *buf, size_t n)
 {
 	struct file *f = file_of(fd);
 
+	exit_when_interrupted();
 	if (fd == 0)
 		return read_console(buf, n);
 	return f ? file_read(f, buf, n) : -EBADF;
@@ -248,6 +252,7 @@ long write(int fd, const void *buf, size_t n)
 {
 	struct file *f = file_of(fd);
 
+	exit_when_interrupted();
 	if (fd == 1)
 		return out_write(buf, n);
 	if (fd == 2) {
@@ -276,6 +281,7 @@ int printf(const char *fmt, ...)
 		out_write(text, n);
 	if (text != line)
 		kfree(text);
+	exit_when_interrupted();
 	return n;
 }
 

@@ -17,8 +17,9 @@ extern const unsigned app_count;
 const struct app *app_find(const char *name);
 
 /*
- * Run it in a thread of its own, named after it, with the caller's standard
- * output, and wait. Files that it left open are closed. Context: thread.
+ * Run it in the calling thread, whose standard output it has. Files that it
+ * left open are closed. Ctrl-C may end the thread instead of returning, so the
+ * caller keeps what must be freed where its joiner finds it. Context: thread.
  * Return: its exit status (0 to 255), or -ENOMEM.
  */
 int app_run(const struct app *app, int argc, char **argv);

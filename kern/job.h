@@ -9,6 +9,7 @@ struct job {
 	int id;
 	struct thread *thread;
 	struct command_line line; /* its words lie in text */
+	struct file *out;         /* its redirection, while open: a program may end without us */
 	char text[LINE_MAX];
 	char title[40];
 	struct job *next;

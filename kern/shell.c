@@ -107,31 +107,40 @@ int shell_run_words(int argc, char **argv)
 	return status < 0 ? shell_error(argv[0], "not started", status) : status;
 }
 
-static int run_redirected(struct command_line *c)
+/* Close the redirection and tell what went wrong with it, once. */
+static int end_output(struct job *job, int error)
 {
-	struct file *before = current->out, *out;
-	const char *name = c->argc ? c->argv[0] : "shell";
+	const char *name = job->line.argc ? job->line.argv[0] : "shell";
+	int err = file_close(job->out);
+
+	job->out = NULL;
+	if (!error)
+		error = -err;
+	return error ? shell_error(name, job->line.out, error) : 0;
+}
+
+static int run_redirected(struct job *job)
+{
+	struct command_line *c = &job->line;
+	struct file *before = current->out;
 	int flags = O_WRONLY | O_CREAT | (c->append ? O_APPEND : O_TRUNC);
-	int status = 0, err = file_open(shell_cwd(), c->out, flags, &out);
+	int status = 0, err = file_open(shell_cwd(), c->out, flags, &job->out);
 
 	if (err)
-		return shell_error(name, c->out, err);
-	current->out = out;
+		return shell_error(c->argc ? c->argv[0] : "shell", c->out, err);
+	current->out = job->out;
 	current->out_error = 0;
 	if (c->argc)
 		status = shell_run_words(c->argc, c->argv);
 	current->out = before;
-	err = file_close(out);
-	if (!current->out_error)
-		current->out_error = -err;
-	return current->out_error ? shell_error(name, c->out, current->out_error) : status;
+	return end_output(job, current->out_error) ?: status;
 }
 
-static int run_parsed(struct command_line *c)
+static int run_parsed(struct job *job)
 {
-	if (c->out)
-		return run_redirected(c);
-	return c->argc ? shell_run_words(c->argc, c->argv) : 0;
+	if (job->line.out)
+		return run_redirected(job);
+	return job->line.argc ? shell_run_words(job->line.argc, job->line.argv) : 0;
 }
 
 /* ---- jobs ---- */
@@ -156,9 +165,7 @@ static struct job *job_new(const char *text)
 
 static int job_main(void *arg)
 {
-	struct job *job = arg;
-
-	return run_parsed(&job->line);
+	return run_parsed(arg);
 }
 
 static void job_keep(struct job *job)
@@ -166,6 +173,15 @@ static void job_keep(struct job *job)
 	job->id = jobs ? jobs->id + 1 : 1;
 	job->next = jobs;
 	jobs = job;
+}
+
+static int job_end(struct job *job)
+{
+	int status = thread_join(job->thread);
+
+	if (job->out)
+		end_output(job, 0);
+	return status;
 }
 
 /* Those that ended are told and forgotten. */
@@ -180,8 +196,8 @@ static void report_jobs(void)
 			at = &job->next;
 			continue;
 		}
-		printk("[%d] done, exit status %d: %s\n", job->id, thread_join(job->thread), job->title);
 		*at = job->next;
+		printk("[%d] done, exit status %d: %s\n", job->id, job_end(job), job->title);
 		kfree(job);
 	}
 }
@@ -204,7 +220,7 @@ static void wait_foreground(struct job *job)
 	console_set_foreground(NULL, NULL);
 	current->interrupted = false;
 	if (done) {
-		thread_join(job->thread);
+		job_end(job);
 		kfree(job);
 		return;
 	}
@@ -216,7 +232,7 @@ static void wait_foreground(struct job *job)
 static void run_here(struct job *job)
 {
 	console_set_foreground(current, NULL);
-	run_parsed(&job->line);
+	run_parsed(job);
 	console_set_foreground(NULL, NULL);
 	current->interrupted = false;
 	kfree(job);
