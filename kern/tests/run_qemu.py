@@ -189,6 +189,7 @@ def traced_cases(arch: str) -> list[Case]:
     return [
         Case("ops, registers, recursion", arch, "lab4-tests", 4, [promises("kt_ops"), promises("kt_sites")]),
         Case("ring buffers under fire", arch, "lab4-tests", 4, [promises("test-buffer")]),
+        *(Case(f"threads on {n} CPUs", arch, "lab4-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
         Case("unwinding from interrupts", arch, "lab4-tests", 2, [promises("test-unwind")]),
         Case("hostile, one CPU", arch, "lab4-tests", 1, [promises("hostile 5 7")]),
         Case("hostile minute", arch, "lab4-tests", 4, [promises("hostile 60 1", 240)]),

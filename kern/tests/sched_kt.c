@@ -1,0 +1,311 @@
+/*
+ * What thread.h and cpu.h promise, promise by promise: `test-sched`. smp_kt.c
+ * has everything at once.
+ */
+#include "cpu.h"
+#include "ftrace/tests/kt.h"
+#include "irq.h"
+#include "print.h"
+#include "shell.h"
+
+#define MS 1000000ul
+#define MANY 64
+
+static u32 stop;
+static u64 spins[2];
+
+static int spin(void *arg)
+{
+	u64 *count = arg;
+
+	while (!READ_ONCE(stop))
+		WRITE_ONCE(*count, *count + 1);
+	return 7;
+}
+
+static void preemption(void)
+{
+	struct thread *a, *b;
+
+	stop = spins[0] = spins[1] = 0;
+	a = kthread_run(spin, &spins[0], 0, "spin-a");
+	b = kthread_run(spin, &spins[1], 0, "spin-b");
+	sleep_ns(200 * MS);
+	WRITE_ONCE(stop, 1);
+	kt_promise(thread_join(a) == 7 && thread_join(b) == 7, "a join returns the exit code");
+	kt_promise(spins[0] && spins[1] && spins[0] / 8 < spins[1] && spins[1] / 8 < spins[0],
+		   "two loops on one CPU share it: %lu, %lu", (unsigned long)spins[0],
+		   (unsigned long)spins[1]);
+}
+
+static void affinity(void)
+{
+	unsigned right = 0;
+
+	for (unsigned i = 0; i < 3 * nr_cpus; i++) {
+		set_cpu_affinity(i % nr_cpus);
+		for (int j = 0; j < 3; j++)
+			yield();
+		preempt_disable();
+		right += this_cpu()->index == i % nr_cpus;
+		preempt_enable();
+	}
+	set_cpu_affinity(-1);
+	kt_promise(right == 3 * nr_cpus, "a pinned thread runs where it is pinned: %u of %u times",
+		   right, 3 * nr_cpus);
+}
+
+static u32 started;
+
+static int where(void *arg)
+{
+	__atomic_fetch_add(&started, 1, __ATOMIC_RELAXED);
+	while (!READ_ONCE(stop))
+		;
+	return current->cpu;
+}
+
+/* One loop a CPU, made on one CPU and not pinned: nobody may stay without. */
+static void stealing(void)
+{
+	struct thread *t[NR_CPUS];
+	unsigned long used = 0;
+	u64 end = clock_ns() + 2000 * MS;
+
+	stop = started = 0;
+	for (unsigned i = 0; i < nr_cpus; i++)
+		t[i] = kthread_run(where, NULL, -1, "where");
+	while (READ_ONCE(started) < nr_cpus && clock_ns() < end)
+		sleep_ns(MS);
+	sleep_ns(50 * MS);
+	WRITE_ONCE(stop, 1);
+	for (unsigned i = 0; i < nr_cpus; i++)
+		used |= 1ul << thread_join(t[i]);
+	kt_promise(__builtin_popcountl(used) + 1 >= (int)nr_cpus, "idle CPUs take work: mask %lx", used);
+}
+
+static struct mutex lock;
+static u64 guarded;
+
+static int count_guarded(void *arg)
+{
+	for (int i = 0; i < 500; i++) {
+		mutex_lock(&lock);
+		u64 seen = READ_ONCE(guarded);
+
+		if (i % 50 == 0)
+			yield();
+		WRITE_ONCE(guarded, seen + 1);
+		mutex_unlock(&lock);
+	}
+	return 0;
+}
+
+static void mutexes(void)
+{
+	struct thread *t[8];
+
+	guarded = 0;
+	for (int i = 0; i < 8; i++)
+		t[i] = kthread_run(count_guarded, NULL, -1, "guarded");
+	for (int i = 0; i < 8; i++)
+		thread_join(t[i]);
+	kt_promise(guarded == 4000, "a mutex admits one at a time: %lu of 4000", (unsigned long)guarded);
+	mutex_lock(&lock);
+	kt_promise(!mutex_trylock(&lock), "a held mutex cannot be tried");
+	mutex_unlock(&lock);
+}
+
+static struct wait_queue queue;
+static u32 event;
+
+static int wake_later(void *arg)
+{
+	sleep_ns(20 * MS);
+	WRITE_ONCE(event, 1);
+	wake_up(&queue);
+	return 0;
+}
+
+static void wait_queues(void)
+{
+	struct thread *t;
+	u64 began = clock_ns();
+
+	event = 0;
+	wait_event_timeout(&queue, READ_ONCE(event), 30 * MS);
+	kt_promise(!event && clock_ns() - began >= 30 * MS, "a wait with a time-out ends by itself");
+	t = kthread_run(wake_later, NULL, -1, "waker");
+	wait_event(&queue, READ_ONCE(event));
+	kt_promise(event, "a wait ends when it is woken");
+	thread_join(t);
+	event = 0;
+	t = kthread_run(wake_later, NULL, -1, "waker");
+	wait_event_timeout(&queue, READ_ONCE(event), 5000 * MS);
+	kt_promise(event && clock_ns() - began < 4000 * MS, "a wait with a time-out ends when it is woken");
+	thread_join(t);
+}
+
+static void sleeping(void)
+{
+	u64 least = ~0ul, most = 0;
+
+	for (int i = 1; i <= 20; i++) {
+		u64 began = clock_ns(), took;
+
+		sleep_ns(i * MS / 2);
+		took = clock_ns() - began;
+		least = MIN(least, took * 1000 / (i * MS / 2));
+		most = MAX(most, took - i * MS / 2);
+	}
+	kt_promise(least >= 1000, "a sleep is never short: the shortest was %lu of 1000",
+		   (unsigned long)least);
+	kt_promise(most < 200 * MS, "a sleep is not long: the longest was %lu us late",
+		   (unsigned long)most / 1000);
+}
+
+static int sleep_long(void *arg)
+{
+	sleep_ns(60000 * MS);
+	return interrupted();
+}
+
+static void interruption(void)
+{
+	u64 began = clock_ns();
+	struct thread *t = kthread_run(sleep_long, NULL, -1, "sleeper");
+
+	sleep_ns(10 * MS);
+	thread_interrupt(t);
+	kt_promise(thread_join(t) == 1 && clock_ns() - began < 5000 * MS, "an interruption ends a sleep");
+}
+
+static u64 served[NR_CPUS];
+
+static void serve(void *arg)
+{
+	u64 *count = arg;
+
+	if (current->ctx & CTX_HARDIRQ)
+		(*count)++;
+}
+
+static int call_across(void *arg)
+{
+	unsigned to = (unsigned long)arg;
+
+	for (int i = 0; i < 50; i++)
+		smp_call(to, serve, &served[to]);
+	return 0;
+}
+
+static void calls(void)
+{
+	struct thread *t[NR_CPUS];
+	u64 sum = 0;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		served[i] = 0;
+	for (unsigned long i = 0; i < nr_cpus; i++)
+		t[i] = kthread_run(call_across, (void *)((i + 1) % nr_cpus), i, "caller");
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		thread_join(t[i]);
+		sum += served[i];
+	}
+	kt_promise(sum == 50 * nr_cpus, "CPUs that call each other all get served, in interrupts: %lu of %u",
+		   (unsigned long)sum, 50 * nr_cpus);
+}
+
+static u64 *published, value_before, value_after;
+static u64 stale;
+
+/* Reads through `published` without being preempted; what was unpublished must not change. */
+static int reader(void *arg)
+{
+	while (!READ_ONCE(stop)) {
+		preempt_disable();
+		u64 *p = READ_ONCE(published), first = READ_ONCE(*p);
+
+		for (int i = 0; i < 500; i++)
+			if (READ_ONCE(*p) != first)
+				__atomic_fetch_add(&stale, 1, __ATOMIC_RELAXED);
+		preempt_enable();
+	}
+	return 0;
+}
+
+static void grace(void)
+{
+	struct thread *t[NR_CPUS];
+
+	stop = stale = 0;
+	published = &value_before;
+	for (unsigned i = 0; i < nr_cpus; i++)
+		t[i] = kthread_run(reader, NULL, i, "reader");
+	for (int i = 0; i < 30; i++) {
+		u64 *old = published;
+
+		WRITE_ONCE(published, old == &value_before ? &value_after : &value_before);
+		synchronize_sched();
+		WRITE_ONCE(*old, i + 1000);
+	}
+	WRITE_ONCE(stop, 1);
+	for (unsigned i = 0; i < nr_cpus; i++)
+		thread_join(t[i]);
+	kt_promise(!stale, "after a grace period nobody reads the old: %lu did", (unsigned long)stale);
+	synchronize_sched();
+	kt_promise(true, "a grace period ends on idle CPUs");
+}
+
+static int name_pid(void *arg)
+{
+	return current->pid & 0xff;
+}
+
+static u32 ended;
+
+static int count_end(void *arg)
+{
+	__atomic_fetch_add(&ended, 1, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static void births(void)
+{
+	struct thread *t[MANY];
+	unsigned long pages = pages_free_count();
+	unsigned right = 0;
+
+	for (int i = 0; i < MANY; i++)
+		t[i] = kthread_run(name_pid, NULL, -1, "many");
+	for (int i = 0; i < MANY; i++) {
+		int pid = t[i]->pid;
+
+		right += pid > 0 && thread_join(t[i]) == (pid & 0xff);
+	}
+	kt_promise(right == MANY, "threads have pids and end with their codes: %u of %u", right, MANY);
+	ended = 0;
+	for (int i = 0; i < 4 * MANY; i++)
+		while (!kthread_run_detached(count_end, NULL, -1, "detached"))
+			sleep_ns(MS);
+	while (__atomic_load_n(&ended, __ATOMIC_ACQUIRE) < 4 * MANY)
+		sleep_ns(MS);
+	sleep_ns(50 * MS);
+	thread_join(kthread_run(name_pid, NULL, -1, "reaper"));
+	kt_promise(pages_free_count() + 32 >= pages, "their memory comes back: %lu pages before, %lu after",
+		   pages, pages_free_count());
+}
+
+static int test_sched(int argc, char **argv)
+{
+	static void (*const tests[])(void) = {
+		preemption, affinity, stealing, mutexes, wait_queues, sleeping,
+		interruption, calls, grace, births,
+	};
+
+	kt_begin();
+	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++)
+		tests[i]();
+	return kt_end();
+}
+SHELL_COMMAND("test-sched", test_sched, "", "threads, mutexes, waits, sleeps, calls, grace periods");
