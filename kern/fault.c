@@ -16,27 +16,22 @@ static notrace const char *part_of_image(unsigned long pa)
 	if (va >= (unsigned long)_text && va < (unsigned long)_etext)
 		return "kernel text";
 	if (va >= (unsigned long)_rodata && va < (unsigned long)_erodata)
-		return "read-only data";
+		return "kernel constants";
 	if (va >= (unsigned long)_data && va < (unsigned long)_end)
 		return "kernel data";
 	return "memory";
 }
 
-static notrace const char *permissions(unsigned prot)
-{
-	if (prot & PROT_WRITE)
-		return "writable";
-	return prot & PROT_EXEC ? "executable, read-only" : "read-only";
-}
-
 notrace void panic_fault(struct trap_frame *regs, unsigned long va, const char *access)
 {
+	bool executes = access[0] == 'e';
 	unsigned long pa;
 	unsigned prot;
 
 	if (va < PAGE_SIZE)
-		panic_regs(regs, "%s through a NULL pointer (address 0x%lx)", access, va);
+		panic_regs(regs, "%s a NULL pointer (address 0x%lx)", access, va);
 	if (mmu_lookup(va, &pa, &prot))
 		panic_regs(regs, "%s an unmapped address, 0x%lx", access, va);
-	panic_regs(regs, "%s %s %s at 0x%lx", access, permissions(prot), part_of_image(pa), va);
+	panic_regs(regs, "%s %s %s at 0x%lx", access, executes ? "non-executable" : "read-only",
+		   part_of_image(pa), va);
 }

@@ -191,6 +191,7 @@ def traced_cases(arch: str) -> list[Case]:
         Case("ring buffers under fire", arch, "lab4-tests", 4, [promises("test-buffer")]),
         *(Case(f"threads on {n} CPUs", arch, "lab4-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
         Case("unwinding from interrupts", arch, "lab4-tests", 2, [promises("test-unwind")]),
+        *(Case(f"everything at once on {n} CPUs", arch, "lab4-tests", n, [promises("test-smp")]) for n in (1, 4)),
         Case("hostile, one CPU", arch, "lab4-tests", 1, [promises("hostile 5 7")]),
         Case("hostile minute", arch, "lab4-tests", 4, [promises("hostile 60 1", 240)]),
         Case("call sites, HOOK=mcount", arch, "lab3-tests", 2, [promises("kt_sites")]),
@@ -230,9 +231,31 @@ def make_broken() -> None:
     (LOGS / "no-memory.dtb").write_bytes(tree.read_bytes().replace(b"memory\0\0", b"nothin\0\0"))
 
 
+def panic_cases(arch: str) -> list[Case]:
+    """Each mistake ends in a panic that names it, and where it was made."""
+    kinds = {
+        "text": r"panic: write to read-only kernel text at 0xffffffff8[\s\S]*write_text\+0x",
+        "linear-text": r"panic: write to read-only kernel text at 0xffffffc0",
+        "rodata": r"panic: write to read-only kernel constants at 0xffffffff8",
+        "null": r"panic: read from a NULL pointer \(address 0x8\)",
+        "unmapped": r"panic: read from an unmapped address, 0xffffffff7ffff000",
+        "execute": r"panic: execution of non-executable kernel data at 0xffffffff8[\s\S]*test_fault\+0x",
+        "illegal": r"panic: (illegal|undefined) instruction[\s\S]*illegal_instruction\+0x",
+        "break": r"panic: (ebreak|brk)[\s\S]*break_point\+0x",
+        "overflow": r"panic: the stack of thread \d+ \(shell\) overflowed",
+        "leaf": r"panic: in an interrupt[\s\S]*spinning_leaf\+0x.*\n.*spinning_thread\+0x.*\n.*thread_start\+0x",
+    }
+
+    def types(kind: str) -> Step:
+        return lambda run: run.console.command(f"test-fault {kind}", 30) and f"test-fault {kind} returned"
+
+    return [Case(f"panic: {kind}", arch, "lab4-tests", 2, [types(kind)], end=patterns)
+            for kind, patterns in kinds.items()]
+
+
 def cases() -> list[Case]:
     return [case for arch in ARCHES for make in (kernel_cases, shell_cases, application_cases,
-                         memory_cases, traced_cases) for case in make(arch)]
+                         memory_cases, traced_cases, panic_cases) for case in make(arch)]
 
 
 def build(wanted: list[Case]) -> str:

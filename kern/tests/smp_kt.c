@@ -4,9 +4,7 @@
  * CPUs, while the tick preempts them. What must hold is counted.
  */
 #include "cpu.h"
-#include "irq.h"
-#include "print.h"
-#include "shell.h"
+#include "ftrace/tests/kt.h"
 
 #define WORKERS 16
 #define ROUNDS 100
@@ -108,17 +106,16 @@ static unsigned run_all(void)
 
 static int test_smp(int argc, char **argv)
 {
-	u64 began = clock_ns();
-	unsigned missing, bad;
+	unsigned all = WORKERS * ROUNDS, missing;
 
+	kt_begin();
 	guarded = calls_served = token = wrong_cpu = 0;
 	missing = run_all();
-	bad = missing || wrong_cpu || guarded != WORKERS * ROUNDS ||
-	      calls_served != WORKERS * ROUNDS || token != WORKERS * ROUNDS;
-	out_printf("smp: %u threads missing, %u on a wrong CPU, %lu guarded, %lu calls, token %u "
-		   "(%u each are right), %lu ms: %s\n",
-		   missing, wrong_cpu, (unsigned long)guarded, (unsigned long)calls_served, token,
-		   WORKERS * ROUNDS, (unsigned long)((clock_ns() - began) / 1000000), bad ? "FAILED" : "passed");
-	return bad;
+	kt_promise(!missing, "every thread is created (%u are not)", missing);
+	kt_promise(!wrong_cpu, "a pinned thread and a call run where they should (%u do not)", wrong_cpu);
+	kt_promise(guarded == all, "a mutex lets one in at a time (%lu of %u)", (unsigned long)guarded, all);
+	kt_promise(calls_served == all, "each call is made once (%lu of %u)", (unsigned long)calls_served, all);
+	kt_promise(token == all, "no wake-up is lost (%u of %u)", token, all);
+	return kt_end();
 }
 SHELL_COMMAND("test-smp", test_smp, "", "threads, mutexes, wake-ups, moves and calls on every CPU at once");

@@ -5,9 +5,9 @@
  * function of the chain once and in order.
  */
 #include "cpu.h"
+#include "ftrace/tests/kt.h"
 #include "ksyms.h"
 #include "print.h"
-#include "shell.h"
 #include "string.h"
 #include "unwind.h"
 
@@ -110,25 +110,36 @@ static void print_walk(const struct walk *w)
 		out_printf("  %pS\n", (void *)w->pc[i]);
 }
 
+static unsigned walk_many(unsigned cpu, unsigned walks, struct walk *w)
+{
+	unsigned wrong = 0;
+
+	for (unsigned i = 0; i < walks && !wrong; i++) {
+		smp_call(cpu, walk_here, w);
+		wrong = !walk_is_right(w);
+	}
+	return wrong;
+}
+
 static int test_unwind(int argc, char **argv)
 {
-	unsigned cpu = nr_cpus - 1, wrong = 0, walks = 4000;
+	unsigned cpu = nr_cpus - 1, wrong;
 	struct thread *t;
 	struct walk w;
 
+	kt_begin();
 	stop = false;
 	t = kthread_run(chain_top, NULL, cpu, "chain");
-	if (!t)
-		return 1;
-	for (unsigned i = 0; i < walks && !wrong; i++) {
-		smp_call(cpu, walk_here, &w);
-		wrong += !walk_is_right(&w);
-	}
+	if (!kt_promise(t, "a thread that calls"))
+		return kt_end();
+	wrong = walk_many(cpu, 1500, &w);
+	kt_echo("function", "current_tracer", false);
+	wrong = wrong ?: walk_many(cpu, 1500, &w);
+	kt_echo("nop", "current_tracer", false);
 	stop = true;
 	thread_join(t);
-	if (wrong)
+	if (!kt_promise(!wrong, "a walk from an interrupt names each caller once, traced or not"))
 		print_walk(&w);
-	out_printf("unwind: %u walks, %s\n", walks, wrong ? "FAILED" : "passed");
-	return wrong;
+	return kt_end();
 }
 SHELL_COMMAND("test-unwind", test_unwind, "", "walk a chain of calls from interrupts");
