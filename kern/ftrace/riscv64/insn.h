@@ -25,8 +25,8 @@ static inline int insn_call(unsigned long ip, unsigned long addr, unsigned link,
 		return -ERANGE;
 	if ((off | ip) & 3)
 		return -EINVAL;
-	*insn = (u32)((long)off >> 63) << 31 | (u32)off << 21 >> 1 | ((u32)off >> 11 & 1) << 20 |
-		((u32)off & 0xff000) | (u32)link << 7 | 0x6f;
+	*insn = off >> 63 << 31 | (off & 0x7fe) << 20 | (off & 0x800) << 9 | (off & 0xff000) |
+		link << 7 | 0x6f;
 	return 0;
 }
 
