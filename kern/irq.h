@@ -24,6 +24,7 @@ void ipi_stop_others(void); /* panic: they park with interrupts masked */
  */
 extern u64 clock_mult;
 extern u64 clock_hz;
+extern u64 boot_counter, prompt_counter; /* arch_counter() at head.S and before the first prompt */
 void clock_init(const void *fdt);
 static inline __attribute__((always_inline)) u64 clock_ns(void)
 {

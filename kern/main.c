@@ -16,6 +16,7 @@
 #include "string.h"
 
 const void *boot_fdt;
+u64 boot_counter, prompt_counter;
 
 static void __noreturn stop(const char *why)
 {
@@ -67,6 +68,7 @@ static int main_thread(void *unused)
 	unpack_initrd();
 	run_initcalls();
 	param_parse(bootargs());
+	prompt_counter = arch_counter();
 	return shell_main(NULL);
 }
 

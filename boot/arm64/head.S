@@ -45,6 +45,7 @@ _image_header:
 
 boot_start:
 	mov	x21, x0			/* the device tree */
+	mrs	x22, cntvct_el0
 	bl	drop_to_el1
 	adrp	x19, _image_header
 	adrp	x20, _early_tables
@@ -63,6 +64,8 @@ boot_start:
 	str	x20, [x0]
 	ldr	x0, =boot_fdt_pa
 	str	x21, [x0]
+	ldr	x0, =boot_counter
+	str	x22, [x0]
 	mrs	x1, mpidr_el1
 	and	x1, x1, #MPIDR_AFFINITY_LOW
 	mrs	x2, mpidr_el1

@@ -36,6 +36,7 @@ _image_header:
 	.word	0
 
 boot_start:
+	rdtime	s3
 	csrw	sie, zero
 	csrw	sip, zero
 	li	t0, SSTATUS_FS_VS
@@ -58,6 +59,8 @@ boot_start:
 	sd	a0, 0(t0)
 	la	t0, boot_fdt_pa
 	sd	a1, 0(t0)
+	la	t0, boot_counter
+	sd	s3, 0(t0)
 	la	s1, _image_header
 	la	t0, kernel_pa
 	sd	s1, 0(t0)

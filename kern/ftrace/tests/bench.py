@@ -98,6 +98,9 @@ def main() -> int:
     options = parser.parse_args()
     extra = shlex.split(options.extra)
     results = {arch: measure(arch, build(arch), "bench", extra) for arch in ARCHES}
+    for arch in ARCHES:  # as the others: of some ten thousand sites
+        figures = measure(arch, build(arch, "BENCH_SITES=10000"), "bench_sites", extra)
+        results[arch] |= {key: figures[key] for key in ("patch_site", "unpatch_site")}
     (ROOT / "build/bench.json").write_text(json.dumps(
         {arch: {key: figures.get(key) for key in KEYS} for arch, figures in results.items()}, indent=1) + "\n")
     good = table(results)

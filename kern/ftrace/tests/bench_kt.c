@@ -9,6 +9,7 @@
 #include "errno.h"
 #include "file.h"
 #include "ftrace.h"
+#include "irq.h"
 #include "string.h"
 #include "trace.h"
 #include "tracefs.h"
@@ -121,6 +122,7 @@ static int bench_command(int argc, char **argv)
 	bench_events();
 	bench_patching();
 	report("record_bytes", sizeof(ftrace_records[0]), 1);
+	report("boot", (prompt_counter - boot_counter) * 1000000000 / clock_hz, 1); /* ns: instructions */
 	set_cpu_affinity(-1);
 	return 0;
 }
