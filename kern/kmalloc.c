@@ -197,10 +197,3 @@ void kfree(void *p)
 	slab_give(slab_of(p), p);
 	spin_unlock_irqrestore(&kmalloc_lock, flags);
 }
-
-size_t kmalloc_size(const void *p)
-{
-	int order = page_order(p);
-
-	return order >= 0 ? (size_t)PAGE_SIZE << order : class_size[slab_of(p)->class];
-}

@@ -112,7 +112,6 @@ int page_order(const void *p); /* of the allocation that begins at @p; -1: none 
 void *kmalloc(size_t size);
 void *kzalloc(size_t size);
 void kfree(void *p);
-size_t kmalloc_size(const void *p); /* what the object may hold: at least what was asked for */
 #endif
 
 #endif

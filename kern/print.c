@@ -14,8 +14,12 @@ struct out {
 	size_t size, len; /* len goes on counting when the buffer is full */
 };
 
+static const char flag_letters[] = "-0+ #";
+enum { MINUS = 1, ZERO = 2, PLUS = 4, SPACE = 8, ALT = 16 };
+
 struct spec {
-	bool minus, zero, plus, space, alt, upper;
+	int flags;
+	bool upper;
 	int width, precision; /* precision -1: none given */
 	int bytes;            /* size of the integer argument */
 };
@@ -36,11 +40,11 @@ static void put_many(struct out *o, char c, int n)
 /* @len bytes of text, padded to the width. */
 static void put_text(struct out *o, const struct spec *s, const char *text, int len)
 {
-	if (!s->minus)
+	if (!(s->flags & MINUS))
 		put_many(o, ' ', s->width - len);
 	for (int i = 0; i < len; i++)
 		put(o, text[i]);
-	if (s->minus)
+	if (s->flags & MINUS)
 		put_many(o, ' ', s->width - len);
 }
 
@@ -62,34 +66,34 @@ static void put_number(struct out *o, const struct spec *s, u64 v, unsigned base
 	int zeros = s->precision < 0 ? n == 0 : MAX(s->precision - n, 0);
 	int prefix = sign != 0;
 
-	if (s->alt && base == 8 && zeros == 0)
+	if ((s->flags & ALT) && base == 8 && zeros == 0)
 		zeros = 1;
-	if (s->alt && base == 16 && !zero)
+	if ((s->flags & ALT) && base == 16 && !zero)
 		prefix += 2;
 	int pad = s->width - prefix - zeros - n;
 
-	if (s->zero && !s->minus && s->precision < 0 && pad > 0) {
+	if ((s->flags & ZERO) && !(s->flags & MINUS) && s->precision < 0 && pad > 0) {
 		zeros += pad;
 		pad = 0;
 	}
-	if (!s->minus)
+	if (!(s->flags & MINUS))
 		put_many(o, ' ', pad);
 	if (sign)
 		put(o, sign);
-	if (s->alt && base == 16 && !zero) {
+	if ((s->flags & ALT) && base == 16 && !zero) {
 		put(o, '0');
 		put(o, s->upper ? 'X' : 'x');
 	}
 	put_many(o, '0', zeros);
 	for (char *p = end - n; p < end; p++)
 		put(o, *p);
-	if (s->minus)
+	if (s->flags & MINUS)
 		put_many(o, ' ', pad);
 }
 
 static void put_signed(struct out *o, const struct spec *s, s64 v)
 {
-	char sign = v < 0 ? '-' : s->plus ? '+' : s->space ? ' ' : 0;
+	char sign = v < 0 ? '-' : (s->flags & PLUS) ? '+' : (s->flags & SPACE) ? ' ' : 0;
 
 	put_number(o, s, v < 0 ? -(u64)v : (u64)v, 10, sign);
 }
@@ -125,29 +129,16 @@ static const char *put_pointer(struct out *o, struct spec *s, unsigned long v, c
 	return fmt;
 }
 
-static const char *parse_number(const char *fmt, int *n)
+/* A width or a precision: digits, or an argument for '*'. */
+static const char *parse_count(const char *fmt, int *n, va_list *args)
 {
+	if (*fmt == '*') {
+		*n = va_arg(*args, int);
+		return fmt + 1;
+	}
 	for (*n = 0; *fmt >= '0' && *fmt <= '9' && *n < 100000; fmt++)
 		*n = *n * 10 + *fmt - '0';
 	return fmt;
-}
-
-static const char *parse_flags(const char *fmt, struct spec *s)
-{
-	for (;; fmt++) {
-		if (*fmt == '-')
-			s->minus = true;
-		else if (*fmt == '0')
-			s->zero = true;
-		else if (*fmt == '+')
-			s->plus = true;
-		else if (*fmt == ' ')
-			s->space = true;
-		else if (*fmt == '#')
-			s->alt = true;
-		else
-			return fmt;
-	}
 }
 
 static const char *parse_length(const char *fmt, struct spec *s)
@@ -175,26 +166,18 @@ static u64 argument(va_list *args, const struct spec *s, bool is_signed)
 
 static const char *parse_spec(const char *fmt, struct spec *s, va_list *args)
 {
+	const char *letter;
+
 	*s = (struct spec){.precision = -1};
-	fmt = parse_flags(fmt, s);
-	if (*fmt == '*') {
-		s->width = va_arg(*args, int);
-		if (s->width < 0) {
-			s->minus = true;
-			s->width = -s->width;
-		}
-		fmt++;
-	} else {
-		fmt = parse_number(fmt, &s->width);
+	for (; *fmt && (letter = strchr(flag_letters, *fmt)); fmt++)
+		s->flags |= 1 << (letter - flag_letters);
+	fmt = parse_count(fmt, &s->width, args);
+	if (s->width < 0) {
+		s->flags |= MINUS;
+		s->width = -s->width;
 	}
-	if (*fmt == '.') {
-		if (*++fmt == '*') {
-			s->precision = va_arg(*args, int);
-			fmt++;
-		} else {
-			fmt = parse_number(fmt, &s->precision);
-		}
-	}
+	if (*fmt == '.')
+		fmt = parse_count(fmt + 1, &s->precision, args);
 	return parse_length(fmt, s);
 }
 
@@ -216,7 +199,7 @@ static const char *put_conversion(struct out *o, struct spec *s, const char *fmt
 		put_signed(o, s, argument(args, s, true));
 		return fmt;
 	case 'u':
-		s->alt = false;
+		s->flags &= ~ALT;
 		put_number(o, s, argument(args, s, false), 10, 0);
 		return fmt;
 	case 'X':

@@ -110,18 +110,6 @@ notrace char *strchr(const char *s, int c)
 	}
 }
 
-notrace char *strrchr(const char *s, int c)
-{
-	const char *last = NULL;
-
-	for (;; s++) {
-		if (*s == (char)c)
-			last = s;
-		if (!*s)
-			return (char *)last;
-	}
-}
-
 notrace char *strstr(const char *s, const char *t)
 {
 	size_t len = strlen(t);
@@ -181,7 +169,6 @@ int __ctzdi2(u64 v);
 int __popcountdi2(u64 v);
 u64 __bswapdi2(u64 v);
 u32 __bswapsi2(u32 v);
-unsigned __int128 __udivti3(unsigned __int128 a, unsigned __int128 b);
 
 notrace int __clzdi2(u64 v)
 {
@@ -218,23 +205,5 @@ notrace u32 __bswapsi2(u32 v)
 notrace u64 __bswapdi2(u64 v)
 {
 	return (u64)__bswapsi2(v) << 32 | __bswapsi2(v >> 32);
-}
-
-/* Long division, a bit at a time: only for the few 128-bit quotients of the clock. */
-notrace unsigned __int128 __udivti3(unsigned __int128 a, unsigned __int128 b)
-{
-	unsigned __int128 rest = 0;
-
-	if (!(a >> 64) && !(b >> 64))
-		return (u64)a / (u64)b;
-	for (int i = 0; i < 128; i++) {
-		rest = rest << 1 | a >> 127;
-		a <<= 1;
-		if (rest >= b) {
-			rest -= b;
-			a |= 1;
-		}
-	}
-	return a;
 }
 #endif
