@@ -44,10 +44,8 @@ static void banner(void)
 
 static void unpack_initrd(void)
 {
-	unsigned long pa, size;
-
-	if (memory_initrd(boot_fdt, &pa, &size))
-		cpio_unpack(phys_to_virt(pa), size);
+	if (initrd.end)
+		cpio_unpack(phys_to_virt(initrd.start), initrd.end - initrd.start);
 }
 
 static void run_initcalls(void)

@@ -14,6 +14,7 @@
 #include "string.h"
 
 struct range_list ram, taken;
+struct range initrd;
 
 static void insert(struct range_list *l, unsigned at, struct range r)
 {
@@ -27,16 +28,6 @@ static void insert(struct range_list *l, unsigned at, struct range r)
 	l->range[at] = r;
 }
 
-static void add(struct range_list *l, unsigned long start, unsigned long end)
-{
-	unsigned at = 0;
-
-	while (at < l->count && l->range[at].start < start)
-		at++;
-	if (start < end)
-		insert(l, at, (struct range){start, end});
-}
-
 void range_remove(struct range_list *l, unsigned long start, unsigned long end)
 {
 	for (unsigned i = 0; i < l->count; i++) {
@@ -48,6 +39,18 @@ void range_remove(struct range_list *l, unsigned long start, unsigned long end)
 		if (all.end > end)
 			insert(l, i + 1, (struct range){MAX(all.start, end), all.end});
 	}
+}
+
+/* What the list has of it already is not there twice. */
+static void add(struct range_list *l, unsigned long start, unsigned long end)
+{
+	unsigned at = 0;
+
+	range_remove(l, start, end);
+	while (at < l->count && l->range[at].start < start)
+		at++;
+	if (start < end)
+		insert(l, at, (struct range){start, end});
 }
 
 void memory_reserve(unsigned long start, unsigned long size)
@@ -110,23 +113,21 @@ bool memory_has(unsigned long start, unsigned long end)
 	return false;
 }
 
-bool memory_initrd(const void *fdt, unsigned long *start, unsigned long *size)
+static void find_initrd(const void *fdt)
 {
-	unsigned long end;
+	struct range r;
 
-	if (!initrd_address(fdt, "linux,initrd-start", start) ||
-	    !initrd_address(fdt, "linux,initrd-end", &end) || end <= *start)
-		return false;
-	*size = end - *start;
-	if (memory_has(*start, end))
-		return true;
-	printk("initrd: %#lx to %#lx is not memory, ignored\n", *start, end);
-	return false;
+	if (!initrd_address(fdt, "linux,initrd-start", &r.start) ||
+	    !initrd_address(fdt, "linux,initrd-end", &r.end) || r.end <= r.start)
+		return;
+	if (memory_has(r.start, r.end))
+		initrd = r;
+	else
+		printk("initrd: %#lx to %#lx is not memory, ignored\n", r.start, r.end);
 }
 
 int memory_init(const void *fdt)
 {
-	unsigned long start, size;
 	u64 addr, length;
 
 	add_memory_nodes(fdt);
@@ -135,8 +136,8 @@ int memory_init(const void *fdt)
 	take_reserved_nodes(fdt);
 	memory_reserve(kernel_pa, _end - _start);
 	memory_reserve(boot_fdt_pa, fdt_size(fdt));
-	if (memory_initrd(fdt, &start, &size))
-		memory_reserve(start, size);
+	find_initrd(fdt);
+	memory_reserve(initrd.start, initrd.end - initrd.start);
 	if (memory_has(kernel_pa, image_to_pa(_end)))
 		return 0;
 	printk("memory: the device tree has no memory node that holds the kernel at %#lx\n", kernel_pa);

@@ -50,7 +50,7 @@ unsigned long virt_to_phys(const void *p); /* image or linear address */
 void *phys_to_virt(unsigned long pa);      /* linear address */
 
 /* What RAM there is, from the device tree; memory.c. Sorted, end exclusive, whole pages. */
-#define RANGES_MAX 32
+#define RANGES_MAX 64
 struct range {
 	unsigned long start, end;
 };
@@ -63,7 +63,7 @@ void range_remove(struct range_list *l, unsigned long start, unsigned long end);
 int memory_init(const void *fdt); /* -ENODEV when there is none where the kernel is */
 bool memory_has(unsigned long start, unsigned long end);
 void memory_reserve(unsigned long start, unsigned long size); /* before page_init() */
-bool memory_initrd(const void *fdt, unsigned long *start, unsigned long *size);
+extern struct range initrd; /* where it lies, {0, 0} when there is none */
 
 /*
  * Map [va, va+size) to pa with the largest leaves that fit; prot is PROT_*.
