@@ -208,10 +208,10 @@ static void calls(void)
 		served[i] = 0;
 	for (unsigned long i = 0; i < nr_cpus; i++)
 		t[i] = kthread_run(call_across, (void *)((i + 1) % nr_cpus), i, "caller");
-	for (unsigned i = 0; i < nr_cpus; i++) {
+	for (unsigned i = 0; i < nr_cpus; i++)
 		thread_join(t[i]);
+	for (unsigned i = 0; i < nr_cpus; i++)
 		sum += served[i];
-	}
 	kt_promise(sum == 50 * nr_cpus, "CPUs that call each other all get served, in interrupts: %lu of %u",
 		   (unsigned long)sum, 50 * nr_cpus);
 }

@@ -1,0 +1,74 @@
+/* What file.c needs of the kernel, for a host test; and nodes made from C. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "file.h"
+
+bool host_no_memory;
+
+void *kmalloc(size_t size)
+{
+	return host_no_memory ? NULL : malloc(size);
+}
+void *kzalloc(size_t size)
+{
+	return host_no_memory ? NULL : calloc(1, size);
+}
+void kfree(void *p)
+{
+	free(p);
+}
+size_t strlcpy(char *d, const char *s, size_t size)
+{
+	snprintf(d, size, "%s", s);
+	return strlen(s);
+}
+void mutex_lock(struct mutex *m)
+{
+	if (m->owner)
+		abort();
+	m->owner = (void *)m;
+}
+void mutex_unlock(struct mutex *m)
+{
+	m->owner = NULL;
+}
+void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
+{
+}
+
+struct node *host_make(const char *path, int mode, const char *contents);
+struct node *host_make(const char *path, int mode, const char *contents)
+{
+	struct node *n = file_make(path, mode, NULL, (void *)contents);
+
+	if (n && contents)
+		n->size = strlen(contents);
+	return n;
+}
+
+/* One in seven items prints nothing. */
+static int show(struct seq *s, u64 item)
+{
+	static char dots[1001];
+
+	memset(dots, '.', 1000);
+	if (item == (u64)(long)s->arg)
+		return 1;
+	if (item % 7)
+		seq_printf(s, "item %d%.*s\n", (int)item, (int)item * 10, dots);
+	return 0;
+}
+
+static int open_items(struct file *f)
+{
+	return seq_open(f, show, f->node->data);
+}
+static const struct file_ops items_ops = {open_items, seq_read, NULL, seq_release};
+
+struct node *host_make_special(const char *path, int items);
+struct node *host_make_special(const char *path, int items)
+{
+	return file_make(path, 0444, &items_ops, (void *)(long)items);
+}

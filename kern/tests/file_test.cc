@@ -1,0 +1,202 @@
+// needs: kern/file.c kern/seq.c kern/tests/file_host.c -Ikern/ftrace/tests/host
+#include <gtest/gtest.h>
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+
+extern "C" {
+struct node;
+struct file;
+struct seq;
+int file_open(node *cwd, const char *path, int flags, file **f);
+ssize_t file_read(file *f, void *buf, size_t n);
+ssize_t file_write(file *f, const void *buf, size_t n);
+int file_close(file *f);
+node *file_lookup(node *cwd, const char *path);
+node *file_root(void);
+void file_path(node *n, char *buf, size_t size);
+int file_remove(node *cwd, const char *path);
+int file_mkdir(node *cwd, const char *path);
+/* file_host.c */
+node *host_make(const char *path, int mode, const char *contents);
+node *host_make_special(const char *path, int items);
+extern bool host_no_memory;
+}
+
+namespace {
+
+enum { RDONLY = 0, WRONLY = 1, RDWR = 2, CREAT = 0100, TRUNC = 01000, APPEND = 02000 };
+
+int put(const char *path, const std::string &text, int flags = WRONLY | CREAT | TRUNC)
+{
+	file *f;
+	int err = file_open(nullptr, path, flags, &f);
+	if (err)
+		return err;
+	ssize_t n = file_write(f, text.data(), text.size());
+	file_close(f);
+	return n;
+}
+
+std::string get(const char *path, size_t chunk = 100)
+{
+	file *f;
+	int err = file_open(nullptr, path, RDONLY, &f);
+	if (err)
+		return "error " + std::to_string(-err);
+	std::string all, buf(chunk, 0);
+	ssize_t n;
+	while ((n = file_read(f, buf.data(), chunk)) > 0)
+		all.append(buf, 0, n);
+	file_close(f);
+	return n ? "error " + std::to_string(-n) : all;
+}
+
+TEST(File, keeps_what_is_written)
+{
+	host_make("/tmp", 0040777, nullptr);
+	EXPECT_EQ(put("/tmp/a", "one\n"), 4);
+	EXPECT_EQ(put("/tmp/a", "two\n", WRONLY | CREAT | APPEND), 4);
+	EXPECT_EQ(get("/tmp/a"), "one\ntwo\n");
+	EXPECT_EQ(put("/tmp/a", "X", WRONLY), 1);
+	EXPECT_EQ(get("/tmp/a", 3), "Xne\ntwo\n");
+	EXPECT_EQ(put("/tmp/a", ""), 0);
+	EXPECT_EQ(get("/tmp/a"), "");
+	EXPECT_EQ(file_remove(nullptr, "/tmp/a"), 0);
+	EXPECT_EQ(get("/tmp/a"), "error 2");
+}
+
+TEST(File, initrd_files_are_copied_when_written)
+{
+	static const char contents[] = "from the initrd";
+	host_make("/data/f", 0644, contents);
+	EXPECT_EQ(get("/data/f"), contents);
+	EXPECT_EQ(put("/data/f", "!", WRONLY | APPEND), 1);
+	EXPECT_EQ(get("/data/f"), std::string(contents) + "!");
+	EXPECT_STREQ(contents, "from the initrd");
+}
+
+TEST(File, errors_are_linux_s)
+{
+	file *f;
+	char byte = 0;
+	host_make("/tmp", 0040777, nullptr);
+	put("/tmp/f", "x");
+	EXPECT_EQ(file_open(nullptr, "/tmp/nix", RDONLY, &f), -2);
+	EXPECT_EQ(file_open(nullptr, "", RDONLY, &f), -2);
+	EXPECT_EQ(file_open(nullptr, "/tmp/nix/f", WRONLY | CREAT, &f), -2);
+	EXPECT_EQ(file_open(nullptr, "/tmp/f/g", WRONLY | CREAT, &f), -20);
+	EXPECT_EQ(file_open(nullptr, "/tmp/f/", RDONLY, &f), -20);
+	EXPECT_EQ(file_open(nullptr, "/tmp", WRONLY, &f), -21);
+	EXPECT_EQ(file_open(nullptr, "/tmp/new/", WRONLY | CREAT, &f), -21);
+	EXPECT_EQ(file_open(nullptr, ("/tmp/" + std::string(300, 'x')).c_str(), WRONLY | CREAT, &f), -36);
+	EXPECT_EQ(file_mkdir(nullptr, "/tmp"), -17);
+	EXPECT_EQ(file_mkdir(nullptr, "/tmp/d"), 0);
+	put("/tmp/d/f", "x");
+	EXPECT_EQ(file_remove(nullptr, "/tmp/d"), -39);
+	EXPECT_EQ(file_remove(nullptr, "/"), -1);
+	ASSERT_EQ(file_open(nullptr, "/tmp/d/f", RDONLY, &f), 0);
+	EXPECT_EQ(file_write(f, "x", 1), -9);
+	EXPECT_EQ(file_remove(nullptr, "/tmp/d/f"), -16);
+	file_close(f);
+	ASSERT_EQ(file_open(nullptr, "/tmp/d/f", WRONLY, &f), 0);
+	EXPECT_EQ(file_read(f, &byte, 1), -9);
+	file_close(f);
+	EXPECT_EQ(file_remove(nullptr, "/tmp/d/f"), 0);
+	EXPECT_EQ(file_remove(nullptr, "/tmp/d"), 0);
+	ASSERT_EQ(file_open(nullptr, "/tmp", RDONLY, &f), 0);
+	EXPECT_EQ(file_read(f, &byte, 1), -21);
+	file_close(f);
+}
+
+TEST(File, grows_to_sixteen_megabytes)
+{
+	file *f;
+	std::string mega(1 << 20, 'm');
+	host_make("/tmp", 0040777, nullptr);
+	ASSERT_EQ(file_open(nullptr, "/tmp/big", WRONLY | CREAT, &f), 0);
+	for (int i = 0; i < 16; i++)
+		ASSERT_EQ(file_write(f, mega.data(), mega.size()), ssize_t(mega.size()));
+	EXPECT_EQ(file_write(f, "x", 1), -27);
+	file_close(f);
+	EXPECT_EQ(file_remove(nullptr, "/tmp/big"), 0);
+}
+
+TEST(File, says_when_there_is_no_memory)
+{
+	file *f;
+	host_make("/tmp", 0040777, nullptr);
+	ASSERT_EQ(file_open(nullptr, "/tmp/full", WRONLY | CREAT, &f), 0);
+	host_no_memory = true;
+	EXPECT_EQ(file_write(f, "x", 1), -28);
+	EXPECT_EQ(file_mkdir(nullptr, "/tmp/none"), -12);
+	host_no_memory = false;
+	file_close(f);
+}
+
+TEST(File, paths_go_both_ways)
+{
+	char path[64];
+	host_make("/a/b/c", 0644, "c");
+	node *b = file_lookup(nullptr, "/a/b");
+	ASSERT_NE(b, nullptr);
+	file_path(b, path, sizeof(path));
+	EXPECT_STREQ(path, "/a/b");
+	file_path(file_root(), path, sizeof(path));
+	EXPECT_STREQ(path, "/");
+	EXPECT_EQ(file_lookup(b, "c"), file_lookup(nullptr, "//a/./b/../b//c"));
+	EXPECT_EQ(file_lookup(b, "../../../.."), file_root());
+	EXPECT_EQ(file_lookup(b, "."), b);
+	EXPECT_EQ(host_make("/a/b/c", 0644, "again"), nullptr);
+	EXPECT_EQ(host_make("/a/b/c/d", 0644, "below a file"), nullptr);
+}
+
+TEST(File, special_directories_take_no_files)
+{
+	file *f;
+	host_make_special("/sys/x/lines", 10);
+	EXPECT_EQ(file_open(nullptr, "/sys/x/new", WRONLY | CREAT, &f), -13);
+	EXPECT_EQ(file_remove(nullptr, "/sys/x/lines"), -1);
+	EXPECT_EQ(put("/sys/x/lines", "x", WRONLY | TRUNC), -22);
+}
+
+TEST(Seq, items_come_out_whole_and_once)
+{
+	std::string want;
+	host_make_special("/sys/x/hundred", 100);
+	for (int i = 0; i < 100; i++)
+		if (i % 7)
+			want += "item " + std::to_string(i) + std::string(i * 10, '.') + "\n";
+	for (size_t chunk : {1u, 3u, 64u, 4096u, 1000000u})
+		EXPECT_EQ(get("/sys/x/hundred", chunk), want) << chunk;
+}
+
+TEST(File, behaves_as_a_map_of_strings)
+{
+	std::mt19937 random(7);
+	std::map<std::string, std::string> model;
+
+	host_make("/tmp", 0040777, nullptr);
+	for (int i = 0; i < 20000; i++) {
+		std::string path = "/tmp/m" + std::to_string(random() % 8);
+		std::string text(random() % 300, 'a' + random() % 26);
+		switch (random() % 4) {
+		case 0:
+			EXPECT_EQ(put(path.c_str(), text), ssize_t(text.size()));
+			model[path] = text;
+			break;
+		case 1:
+			EXPECT_EQ(put(path.c_str(), text, WRONLY | CREAT | APPEND), ssize_t(text.size()));
+			model[path] += text;
+			break;
+		case 2:
+			EXPECT_EQ(file_remove(nullptr, path.c_str()), model.erase(path) ? 0 : -2);
+			break;
+		default:
+			EXPECT_EQ(get(path.c_str(), 1 + random() % 100), model.count(path) ? model[path] : "error 2");
+		}
+	}
+}
+
+} // namespace

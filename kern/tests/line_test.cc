@@ -1,0 +1,162 @@
+// needs: kern/line.c
+#include <gtest/gtest.h>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <string>
+
+extern "C" {
+#include "line.h"
+}
+
+namespace {
+
+/* A terminal of one endless row: what the user sees after everything written. */
+struct Screen {
+	std::string row;
+	size_t at = 0;
+	bool bad = false;
+
+	void put(char c)
+	{
+		if (c == '\b') {
+			bad |= at == 0;
+			at -= at > 0;
+		} else if (c == '\n') {
+			row.clear();
+			at = 0;
+		} else if (c != '\a') {
+			if (at == row.size())
+				row += ' ';
+			row[at++] = c;
+		}
+	}
+	std::string shown() const { return row.substr(0, row.find_last_not_of(' ') + 1); }
+};
+Screen screen;
+
+void draw(const char *s, size_t n)
+{
+	while (n--)
+		screen.put(*s++);
+}
+
+class Line : public testing::Test {
+protected:
+	std::unique_ptr<line> l{new line{}};
+
+	void SetUp() override
+	{
+		screen = {};
+		l->prompt = "$";
+		l->write = draw;
+		line_begin(l.get());
+	}
+	line_result feed(const std::string &keys)
+	{
+		line_result r = LINE_MORE;
+		for (unsigned char c : keys)
+			r = line_feed(l.get(), c);
+		return r;
+	}
+	/* Type, check the screen against the text, press Enter, begin anew. */
+	std::string typed(const std::string &keys)
+	{
+		feed(keys);
+		EXPECT_EQ(screen.shown(), std::string("$") + l->text) << keys;
+		EXPECT_EQ(screen.at, 1 + l->cursor) << keys;
+		EXPECT_EQ(feed("\r"), LINE_DONE) << keys;
+		std::string text = l->text;
+		line_remember(l.get());
+		line_begin(l.get());
+		return text;
+	}
+};
+
+const std::string left = "\033[D", right = "\033[C", up = "\033[A", down = "\033[B";
+
+TEST_F(Line, edits_anywhere)
+{
+	EXPECT_EQ(typed("echo"), "echo");
+	EXPECT_EQ(typed("eco" + left + "h"), "echo");
+	EXPECT_EQ(typed("echo\x7f\bCD"), "ecCD");
+	EXPECT_EQ(typed("bc\x01" "a\x05" "d"), "abcd");
+	EXPECT_EQ(typed("abc\033[Hx\033[Fy\033OHz"), "zxabcy");
+	EXPECT_EQ(typed("abc\001\033[3~\004"), "c");
+	EXPECT_EQ(typed("abcd" + left + left + "\x0b"), "ab");
+	EXPECT_EQ(typed("abcd" + left + left + "\x15"), "cd");
+	EXPECT_EQ(typed("one two  \x17" "x"), "one x");
+	EXPECT_EQ(typed(left + "a" + right + right + "b\033[1;5D"), "ab");
+}
+
+TEST_F(Line, remembers)
+{
+	typed("one");
+	typed("two");
+	typed("two");
+	EXPECT_EQ(typed(up), "two");
+	EXPECT_EQ(typed(up + up), "one");
+	EXPECT_EQ(typed(up + up + up + up + down), "two");
+	EXPECT_EQ(typed("draft" + up + down), "draft");
+	EXPECT_EQ(typed("draft" + up + up + down + down + "!"), "draft!");
+	for (int i = 0; i < 3 * LINE_HISTORY; i++)
+		typed("line " + std::to_string(i));
+	std::string keys;
+	for (int i = 0; i < 5 * LINE_HISTORY; i++)
+		keys += up;
+	EXPECT_EQ(typed(keys), "line " + std::to_string(2 * LINE_HISTORY));
+}
+
+TEST_F(Line, return_and_newline_are_one_enter)
+{
+	EXPECT_EQ(feed("a\r"), LINE_DONE);
+	line_begin(l.get());
+	EXPECT_EQ(feed("\n"), LINE_MORE);
+	EXPECT_EQ(feed("b\n"), LINE_DONE);
+	EXPECT_STREQ(l->text, "b");
+}
+
+TEST_F(Line, refuses_what_is_too_long)
+{
+	feed(std::string(LINE_MAX - 1, 'x'));
+	EXPECT_EQ(l->refused, 0u);
+	feed("yz");
+	EXPECT_EQ(l->len, LINE_MAX - 1u);
+	EXPECT_EQ(feed("\r"), LINE_TOO_LONG);
+	EXPECT_EQ(l->refused, 2u);
+	line_begin(l.get());
+	EXPECT_EQ(typed("ok"), "ok");
+}
+
+TEST_F(Line, refuses_noise_and_cancels)
+{
+	EXPECT_EQ(feed(std::string("a\xff\x00z\r", 5)), LINE_NOISE);
+	EXPECT_EQ(l->noise, 2u);
+	line_begin(l.get());
+	EXPECT_EQ(feed("abc\x03"), LINE_CANCELLED);
+	line_begin(l.get());
+	EXPECT_EQ(typed("ok"), "ok");
+	EXPECT_EQ(typed("\033[999999999999999;;;~ok\033\033x"), "okx");
+}
+
+TEST_F(Line, survives_any_bytes)
+{
+	std::mt19937 random(1);
+	const std::string likely = left + right + up + down + "\001\005\013\025\027\177\004ab c";
+
+	for (int i = 0; i < 300000; i++) {
+		int c = random() % 4 ? likely[random() % likely.size()] : random() % 256;
+		line_result r = line_feed(l.get(), c);
+
+		ASSERT_LT(l->len, unsigned(LINE_MAX));
+		ASSERT_LE(l->cursor, l->len);
+		ASSERT_EQ(strlen(l->text), l->len);
+		if (r == LINE_MORE)
+			continue;
+		line_remember(l.get());
+		line_begin(l.get());
+	}
+	EXPECT_FALSE(screen.bad);
+}
+
+} // namespace
