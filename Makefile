@@ -37,6 +37,10 @@ ifneq ($(or $(HOOK),$(hook)),$(hook))
 $(error Lab $(stage) calls the tracer by HOOK=$(hook), not HOOK=$(HOOK))
 endif
 app_name := $(basename $(notdir $(APP)))
+app_symbol := app_main_$(shell tr -c 'A-Za-z0-9_\n' _ <<< '$(app_name)')
+ifneq ($(filter $(app_name),$(basename $(notdir $(wildcard kern/apps/*.c)))),)
+$(error APP=$(APP): there is an application '$(app_name)' already; give yours another name)
+endif
 variant := lab$(stage)$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(app_name))$(if $(BENCH_SITES),-$(BENCH_SITES)sites)
 
 Q := $(if $(V),,@)
@@ -124,7 +128,9 @@ $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
 	-Dmain=app_main_$$* -MMD -c -o $$@ $$<
 $$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes \
-	-iquote kern -include kern/app.h -Dmain=app_main_$(app_name) -MMD -c -o $$@ $$<
+	-iquote kern -include kern/app.h -Dmain=$(app_symbol) -MMD -c -o $$@ $$<
+	@if $($(1).cross)nm -u $$@ | grep -qE ' __[a-z]+[sdt]f[a-z0-9]*$$$$'; then rm $$@; \
+	echo "$$<: a Callsite program uses integers only: no float, no double"; exit 1; fi
 $$($(1).out)/%.o: %.c $$($(1).out)/flags $$($(1).gen)
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -c -o $$@ $$<
 $$($(1).out)/%.o: %.S $$($(1).out)/flags $$($(1).gen)
@@ -132,9 +138,9 @@ $$($(1).out)/%.o: %.S $$($(1).out)/flags $$($(1).gen)
 
 # The shell's applications: {name, main} of each program in kern/apps/ and of APP.
 $$($(1).out)/apps_table.c: $(wildcard kern/apps/*.c) $$($(1).out)/flags
-	@for n in $(basename $(notdir $(wildcard kern/apps/*.c))) $(app_name); do echo "int app_main_$$$$n(int, char **);"; done > $$@
+	@for n in $(basename $(notdir $(wildcard kern/apps/*.c))) $(app_name); do echo "int app_main_$$$${n//[^A-Za-z0-9_]/_}(int, char **);"; done > $$@
 	@{ echo '#include "apprun.h"'; echo 'const struct app app_table[] = {'; \
-	for n in $(sort $(basename $(notdir $(wildcard kern/apps/*.c))) $(app_name)); do echo "	{\"$$$$n\", app_main_$$$$n},"; done; \
+	for n in $(sort $(basename $(notdir $(wildcard kern/apps/*.c))) $(app_name)); do echo "	{\"$$$$n\", app_main_$$$${n//[^A-Za-z0-9_]/_}},"; done; \
 	echo '};'; echo 'const unsigned app_count = sizeof(app_table) / sizeof(*app_table);'; } >> $$@
 $$($(1).out)/apps_table.o: $$($(1).out)/apps_table.c $$($(1).gen)
 	@$$($(1).cc) $$($(1).all) -I$$($(1).out)/include -c -o $$@ $$<

@@ -26,11 +26,12 @@ int main(int argc, char **argv);
 int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Each returns -errno on failure. 0, 1, 2 are the console (1: the redirection). */
+/* Each returns -errno on failure; strerror(errno) is its sentence. 0, 1, 2 are the console (1: the redirection). */
 int open(const char *path, int flags, ...);
 long read(int fd, void *buf, size_t n);
 long write(int fd, const void *buf, size_t n);
 int close(int fd);
+const char *strerror(int err);
 
 /*
  * A whole file. read_file returns its length, and in *data memory that the

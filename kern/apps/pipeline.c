@@ -218,7 +218,7 @@ int main(int argc, char **argv)
 		printf("usage: pipeline FILE\n");
 		status = 2;
 	} else if (n < 0) {
-		printf("pipeline: %s: cannot be read (error %ld)\n", argv[1], -n);
+		printf("pipeline: %s: %s\n", argv[1], strerror(-n));
 	} else {
 		p->text = text;
 		p->size = n;

@@ -142,7 +142,7 @@ int main(int argc, char **argv)
 		long err = sha256_file(argv[i], digest);
 
 		if (err) {
-			printf("sha256: %s: cannot be read (error %ld)\n", argv[i], -err);
+			printf("sha256: %s: %s\n", argv[i], strerror(-err));
 			status = 1;
 		} else {
 			print_digest(digest, argv[i]);

@@ -108,11 +108,11 @@ int main(int argc, char **argv)
 	}
 	n = read_file(argv[1], &data);
 	if (n < 0) {
-		printf("sort: %s: cannot be read (error %ld)\n", argv[1], -n);
+		printf("sort: %s: %s\n", argv[1], strerror(-n));
 	} else {
 		n = sort_data(data, n, out);
 		if (n < 0)
-			printf("sort: cannot write the result (error %ld)\n", -n);
+			printf("sort: the result cannot be written: %s\n", strerror(-n));
 	}
 	free(data);
 	return n < 0;

@@ -634,7 +634,7 @@ static bool is_seed(const char *word)
 static int report(const struct run *r, uint64_t seed, unsigned calls, int err)
 {
 	if (err)
-		printf("workload: no thread (error %d)\n", -err);
+		printf("workload: no thread: %s\n", strerror(-err));
 	else
 		printf("workload %016llx: %u calls, result %016llx\n", (unsigned long long)seed,
 		       calls, (unsigned long long)result(r));
