@@ -51,6 +51,15 @@ static int set_tracer(ftrace_func_t func)
 	return err;
 }
 
+/* Every site a nop, nobody in the callback, and nobody named in ftrace_caller. */
+static void stop_tracing(void)
+{
+	update_sites(false);
+	synchronize_sched();
+	set_tracer(ftrace_stub);
+	tracing = false;
+}
+
 int register_ftrace_function(struct ftrace_ops *op)
 {
 	int err = -EBUSY;
@@ -64,9 +73,9 @@ int register_ftrace_function(struct ftrace_ops *op)
 		err = set_tracer(ftrace_op_func(op));
 		if (!err)
 			err = update_sites(true);
+		tracing = true;
 		if (err)
-			update_sites(false);
-		tracing = !err;
+			stop_tracing();
 	}
 	mutex_unlock(&ftrace_lock);
 	return err;
@@ -78,10 +87,7 @@ int unregister_ftrace_function(struct ftrace_ops *op)
 
 	mutex_lock(&ftrace_lock);
 	if (tracing && function_trace_op == op) {
-		update_sites(false);
-		set_tracer(ftrace_stub);
-		synchronize_sched();
-		tracing = false;
+		stop_tracing();
 		err = 0;
 	}
 	mutex_unlock(&ftrace_lock);
