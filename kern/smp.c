@@ -12,6 +12,7 @@
 #include "sched.h"
 #include "string.h"
 
+#define START_TRIES 10
 #define START_TIMEOUT_NS 1000000000
 
 struct smp_call {
@@ -112,23 +113,37 @@ void cpus_init(const void *fdt)
 	nr_cpus = count;
 }
 
+static bool comes_online(struct cpu *cpu)
+{
+	u64 end = clock_ns() + START_TIMEOUT_NS / START_TRIES;
+
+	while (!READ_ONCE(cpu->online) && clock_ns() < end)
+		cpu_relax();
+	return READ_ONCE(cpu->online);
+}
+
+/*
+ * Asked more than once: OpenSBI 1.1 may let a hart go before it has noted
+ * where to. It then arrives at the image's first instruction, which stops it.
+ */
 static int start_cpu(struct cpu *cpu)
 {
 	struct thread *idle = alloc_thread("swapper");
-	u64 end = clock_ns() + START_TIMEOUT_NS;
-	int err;
 
 	if (!idle)
 		return -ENOMEM;
 	init_idle(idle, cpu);
 	cpu->context_bit = 1;
 	smp_mb();
-	err = firmware_cpu_start(cpu);
-	if (err)
-		return err;
-	while (!READ_ONCE(cpu->online) && clock_ns() < end)
-		cpu_relax();
-	return READ_ONCE(cpu->online) ? 0 : -ETIMEDOUT;
+	for (int i = 0; i < START_TRIES; i++) {
+		int err = firmware_cpu_start(cpu);
+
+		if (err && i == 0)
+			return err;
+		if (comes_online(cpu))
+			return 0;
+	}
+	return -ETIMEDOUT;
 }
 
 int smp_init(const void *fdt)

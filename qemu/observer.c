@@ -76,7 +76,7 @@ struct header {
 	uint32_t magic, record_size;
 	uint64_t capacity;
 	uint64_t reserved; /* records asked for; beyond capacity they are lost, but counted */
-	uint64_t starts;   /* times that the kernel's first instruction was executed */
+	uint64_t starts;   /* times that the first CPU executed the kernel's first instruction */
 	uint64_t insns[VCPUS];
 };
 
@@ -92,6 +92,7 @@ struct record {
 static struct header *head;
 static struct record *records;
 static bool riscv, started, want_fences;
+static unsigned boot_vcpu;
 static uint64_t start_pa, text_pa, text_end;
 
 struct range {
@@ -154,8 +155,10 @@ static void executed(unsigned vcpu, void *arg)
 	const struct watch *w = arg;
 
 	if (w->kind == K_START) {
+		if (!started)
+			boot_vcpu = vcpu;
 		started = true;
-		__atomic_fetch_add(&head->starts, 1, __ATOMIC_RELAXED);
+		head->starts += vcpu == boot_vcpu;
 	}
 	if (started)
 		log_record(vcpu, w, w->kind, w->pc, w->word, 0);
