@@ -241,7 +241,8 @@ static int options_init(void)
 
 	for (unsigned long i = 0; i < TRACE_OPTION_COUNT; i++) {
 		snprintf(path, sizeof(path), "options/%s", trace_option_names[i]);
-		err = tracefs_make(path, 0644, &option_file, (void *)i) ?: err;
+		if (tracefs_make(path, 0644, &option_file, (void *)i))
+			err = -ENOMEM;
 	}
 	return err;
 }

@@ -421,7 +421,8 @@ static int per_cpu_init(void)
 
 		each[cpu] = (struct view){&global_trace, cpu};
 		snprintf(path, sizeof(path), "per_cpu/cpu%u/%s", cpu, files[file].name);
-		err = tracefs_make(path, files[file].mode, files[file].ops, &each[cpu]) ?: err;
+		if (tracefs_make(path, files[file].mode, files[file].ops, &each[cpu]))
+			err = -ENOMEM;
 	}
 	return err;
 }

@@ -59,7 +59,8 @@ static int tracefs_init(void)
 	int err = 0;
 
 	TABLE_FOR_EACH(const struct tracefs_file, tracefs_file, f)
-		err = tracefs_make(f->path, f->mode, f->ops, f->data) ?: err;
+		if (tracefs_make(f->path, f->mode, f->ops, f->data))
+			err = -ENOMEM;
 	return err;
 }
 INITCALL(tracefs_init);
