@@ -228,6 +228,8 @@ static long read_console(char *buf, size_t n)
 	while (i < n) {
 		int c = console_getchar();
 
+		if (c < 0)
+			return -EINTR;
 		if (c == 4)
 			break;
 		buf[i] = c == '\r' ? '\n' : c;

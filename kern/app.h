@@ -26,7 +26,10 @@ int main(int argc, char **argv);
 int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
-/* Each returns -errno on failure; strerror(errno) is its sentence. 0, 1, 2 are the console (1: the redirection). */
+/*
+ * Each returns -errno on failure (-EINTR, 4: Ctrl-C); strerror(errno) is its
+ * sentence. 0, 1, 2 are the console (1: the redirection).
+ */
 int open(const char *path, int flags, ...);
 long read(int fd, void *buf, size_t n);
 long write(int fd, const void *buf, size_t n);
@@ -41,6 +44,7 @@ const char *strerror(int err);
 long read_file(const char *path, void **data);
 long write_file(const char *path, const void *data, size_t size);
 
+/* What a program does not free stays taken when it has ended. */
 void *malloc(size_t size);
 void *calloc(size_t n, size_t size);
 void *realloc(void *p, size_t size);
