@@ -7,7 +7,7 @@
 #include "ftrace/tests/kt.h"
 
 #define WORKERS 16
-#define ROUNDS 100
+#define ROUNDS 40
 
 static struct mutex lock;
 static u64 guarded, calls_served;
