@@ -27,8 +27,9 @@ int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Each returns -errno on failure (-EINTR, 4: Ctrl-C); strerror(errno) is its
- * sentence. 0, 1, 2 are the console (1: the redirection).
+ * Each returns -errno on failure; strerror(errno) is its sentence. 0, 1, 2 are
+ * the console (1: the redirection). Ctrl-C ends a program in the next read,
+ * write or printf, unless it has more threads.
  */
 int open(const char *path, int flags, ...);
 long read(int fd, void *buf, size_t n);
