@@ -57,6 +57,7 @@ static const uint8_t *read_whole(size_t *size)
 		fail("cannot be opened");
 	for (*size = 0;; *size += n) {
 		if (!image || *size == room)
+			/* cppcheck-suppress memleakOnRealloc */
 			image = realloc(image, room *= 2);
 		if (!image)
 			fail("no memory for it");

@@ -125,7 +125,7 @@ static int test_unwind(int argc, char **argv)
 {
 	unsigned cpu = nr_cpus - 1, wrong;
 	struct thread *t;
-	struct walk w;
+	struct walk w = {};
 
 	kt_begin();
 	stop = false;

@@ -119,10 +119,11 @@ int irqchip_map(const void *fdt, int node, unsigned *irq)
 void irqchip_enable(unsigned irq)
 {
 	int context = cpu_context[this_cpu()->index];
-	char *enable = plic + ENABLE(context, irq);
+	char *enable;
 
 	if (!plic || context < 0 || irq > source_count)
 		return;
+	enable = plic + ENABLE(context, irq);
 	write32(1, plic + PRIORITY(irq));
 	write32(read32(enable) | 1u << irq % 32, enable);
 }

@@ -36,8 +36,8 @@ enum { LOAD = 0x03, OP_IMM = 0x13, STORE = 0x23, BRANCH = 0x63, JALR = 0x67, JAL
 static notrace long branch_offset(u32 i)
 {
 	if (OPCODE(i) == JAL)
-		return ((s32)i >> 31) * 0x100000L + (i & 0xff000) + (i >> 9 & 0x800) + (i >> 20 & 0x7fe);
-	return ((s32)i >> 31) * 0x1000L + ((i & 0x80) << 4) + (i >> 20 & 0x7e0) + (i >> 7 & 0x1e);
+		return -(long)(i >> 31) * 0x100000 + (i & 0xff000) + (i >> 9 & 0x800) + (i >> 20 & 0x7fe);
+	return -(long)(i >> 31) * 0x1000 + ((i & 0x80) << 4) + (i >> 20 & 0x7e0) + (i >> 7 & 0x1e);
 }
 
 static notrace void track(struct frame_state *s, u32 i)
