@@ -126,6 +126,7 @@ void irqchip_send_ipi(unsigned long mask);
 /* The per-CPU timer: frequency in Hz; fire at @deadline in counter ticks. */
 u64 timer_frequency(const void *fdt);
 void timer_init_cpu(void);
+#define TIMER_NEVER (~0ul) /* no deadline */
 void timer_set(u64 deadline);
 
 /*

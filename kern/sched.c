@@ -14,7 +14,7 @@
 #include "string.h"
 
 #define TICK_NS 10000000
-#define NEVER (~0ul)
+#define NEVER TIMER_NEVER
 
 struct thread boot_thread = {
 	.comm = "swapper/0",

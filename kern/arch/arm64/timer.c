@@ -37,9 +37,10 @@ void timer_init_cpu(void)
 	irqchip_enable(timer_irq);
 }
 
+/* The end of time would be a deadline too: QEMU's -icount sleep=off jumps to it when all CPUs are idle. */
 void timer_set(u64 deadline)
 {
 	sysreg_write(cntv_cval_el0, deadline);
-	sysreg_write(cntv_ctl_el0, CTL_ENABLE);
+	sysreg_write(cntv_ctl_el0, deadline == TIMER_NEVER ? 0 : CTL_ENABLE);
 	isb();
 }

@@ -18,10 +18,21 @@ u64 timer_frequency(const void *fdt)
 
 void timer_init_cpu(void)
 {
-	timer_set(~0ul);
+	timer_set(TIMER_NEVER);
 }
 
+/*
+ * There is no way to disarm the timer, and a deadline at the end of time would
+ * be a deadline: QEMU's -icount sleep=off jumps to it when all CPUs are idle.
+ * So the last one passes at once, masked.
+ */
 void timer_set(u64 deadline)
 {
+	if (deadline == TIMER_NEVER) {
+		csr_clear(sie, SIE_TIMER);
+		deadline = arch_counter() + 10;
+	} else {
+		csr_set(sie, SIE_TIMER);
+	}
 	sbi_call(SBI_TIME, 0, deadline, 0, 0, 0);
 }
