@@ -100,10 +100,8 @@ int shell_run_words(int argc, char **argv)
 		return UNKNOWN_COMMAND;
 	}
 	status = command ? command->fn(argc, argv) : app_run(app, argc, argv);
-	if (interrupted()) {
-		console_write("\n", 1);
+	if (interrupted())
 		return INTERRUPTED;
-	}
 	return status < 0 ? shell_error(argv[0], "not started", status) : status;
 }
 
@@ -210,32 +208,49 @@ static int job_start(struct job *job)
 	return job->thread ? 0 : -ENOMEM;
 }
 
-/* A second Ctrl-C leaves a command that does not listen to the first to itself. */
-static void wait_foreground(struct job *job)
+/* The rest of the screen's line is the interrupted command's; what follows begins below. */
+static bool was_interrupted(struct thread *t)
 {
-	bool done;
+	if (t->interrupted)
+		console_write("\n", 1);
+	return t->interrupted;
+}
+
+/*
+ * A second Ctrl-C leaves a command that does not listen to the first to itself.
+ * Return: Ctrl-C came, the line's other commands do not run.
+ */
+static bool wait_foreground(struct job *job)
+{
+	bool done, stopped;
 
 	console_set_foreground(job->thread, current);
 	done = thread_wait(job->thread);
 	console_set_foreground(NULL, NULL);
 	current->interrupted = false;
+	stopped = was_interrupted(job->thread);
 	if (done) {
 		job_end(job);
 		kfree(job);
-		return;
+		return stopped;
 	}
 	job_keep(job);
-	printk("\n%s does not listen to Ctrl-C; it goes on in the background as job %d.\n",
+	printk("%s does not listen to Ctrl-C; it goes on in the background as job %d.\n",
 	       job->line.argv[0], job->id);
+	return true;
 }
 
-static void run_here(struct job *job)
+static bool run_here(struct job *job)
 {
+	bool stopped;
+
 	console_set_foreground(current, NULL);
 	run_parsed(job);
 	console_set_foreground(NULL, NULL);
+	stopped = was_interrupted(current);
 	current->interrupted = false;
 	kfree(job);
+	return stopped;
 }
 
 static bool needs_thread(const struct command_line *c)
@@ -245,14 +260,12 @@ static bool needs_thread(const struct command_line *c)
 			    (!command_find(c->argv[0]) && app_find(c->argv[0]))));
 }
 
-static void run_job(struct job *job)
+static bool run_job(struct job *job)
 {
 	int err;
 
-	if (!needs_thread(&job->line)) {
-		run_here(job);
-		return;
-	}
+	if (!needs_thread(&job->line))
+		return run_here(job);
 	err = job_start(job);
 	if (err) {
 		shell_error(job->line.argv[0], "not started", err);
@@ -261,8 +274,9 @@ static void run_job(struct job *job)
 		job_keep(job);
 		printk("[%d] thread %d\n", job->id, job->thread->pid);
 	} else {
-		wait_foreground(job);
+		return wait_foreground(job);
 	}
+	return false;
 }
 
 /* ---- lines ---- */
@@ -283,7 +297,8 @@ void shell_run_line(char *text)
 			kfree(job);
 			return;
 		}
-		run_job(job);
+		if (run_job(job))
+			return;
 	}
 }
 
