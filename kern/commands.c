@@ -80,7 +80,8 @@ static void ps_add(struct thread *t, void *arg)
 static void ps_row(const struct thread *t)
 {
 	static const char *const states[] = {"ready", "sleeps", "dead"};
-	u64 ms = ticks_to_ns(t->runtime) / 1000000;
+	u64 slice = t->on_cpu ? arch_counter() - cpu_of(t->cpu)->switched_at : 0;
+	u64 ms = ticks_to_ns(t->runtime + slice) / 1000000;
 	char pinned[8] = "";
 
 	if (t->pinned >= 0 && t->pid)

@@ -18,8 +18,8 @@
 #define LINE_SIZE 1024
 #define POLL_NS 5000000
 #define CTRL_C 3
-/* An interrupt takes this many bytes at most, then lets the thread have a turn. */
-#define INPUT_BURST 64
+/* An interrupt takes this many bytes at most; the rest waits for a reader or a tick. */
+#define INPUT_BURST 1024
 
 static struct spinlock output_lock;
 static bool panic_mode;
@@ -32,7 +32,8 @@ static unsigned long lost;    /* under input_lock */
 static struct spinlock input_lock;
 static struct wait_queue readers;
 static struct thread *foreground, *watcher; /* under input_lock */
-static bool polled = true;
+static bool polled = true; /* there is no interrupt to tell of input */
+static bool more;          /* the last interrupt left some; none need come for that */
 
 /* ---- output ---- */
 
@@ -145,8 +146,15 @@ void console_input(void)
 		if (c >= 0)
 			receive_byte(c);
 	}
+	more = c >= 0;
 	spin_unlock_irqrestore(&input_lock, flags);
 	wake_up(&readers);
+}
+
+void console_tick(void)
+{
+	if (unlikely(more))
+		console_input();
 }
 
 static int take_byte(void)
@@ -173,7 +181,7 @@ static void tell_loss(void)
 
 static bool input_waits(void)
 {
-	if (polled && uart_present())
+	if ((polled && uart_present()) || more)
 		console_input();
 	return READ_ONCE(ring_in) != READ_ONCE(ring_out);
 }

@@ -8,6 +8,7 @@
 #include "cpu.h"
 #include "errno.h"
 #include "print.h"
+#include "uart.h"
 
 #define MAX_HANDLERS 16
 
@@ -51,6 +52,7 @@ void handle_irq(unsigned irq)
 
 void handle_timer(void)
 {
+	console_tick();
 	sched_tick();
 }
 

@@ -127,6 +127,15 @@ void resched_curr(struct cpu *cpu)
 		ipi_send(cpu->index, IPI_RESCHEDULE);
 }
 
+static bool has_stealable(const struct cpu *cpu)
+{
+	const struct thread *t = cpu->runqueue.head;
+
+	while (t && t->pinned >= 0)
+		t = t->next;
+	return t;
+}
+
 /* Some CPU must look at @cpu's queue: itself when idle, else an idle one that steals. */
 static void kick_for(struct cpu *cpu)
 {
@@ -134,6 +143,8 @@ static void kick_for(struct cpu *cpu)
 		resched_curr(cpu);
 		return;
 	}
+	if (!has_stealable(cpu))
+		return;
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		struct cpu *other = cpu_of(i);
 

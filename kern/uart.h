@@ -14,6 +14,7 @@ int uart_enable_input(const void *fdt);
 
 void console_uart_found(void);
 void console_input(void); /* interrupt context, or polling: take what the UART has */
+void console_tick(void);  /* each timer interrupt */
 
 /*
  * Ctrl-C goes to this thread as an interruption, and from the second one on
