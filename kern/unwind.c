@@ -6,13 +6,13 @@
 
 #include "cpu.h"
 
-static void set_stack(struct unwind *u, const struct thread *t)
+static notrace void set_stack(struct unwind *u, const struct thread *t)
 {
 	u->low = (unsigned long)t->stack;
 	u->high = u->low + THREAD_SIZE;
 }
 
-__noinline void unwind_start_here(struct unwind *u)
+__noinline notrace void unwind_start_here(struct unwind *u)
 {
 	*u = (struct unwind){
 		.pc = (unsigned long)unwind_start_here,
@@ -24,21 +24,21 @@ __noinline void unwind_start_here(struct unwind *u)
 	barrier(); /* no tail call: the step reads our own frame */
 }
 
-void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
+notrace void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
 {
 	*u = (struct unwind){regs_pc(regs), regs_fp(regs), regs_sp(regs), .regs = regs};
 	set_stack(u, current);
 }
 
 /* Off the CPU, a thread stands where __switch_to() returns. */
-void unwind_start_thread(struct unwind *u, struct thread *t)
+notrace void unwind_start_thread(struct unwind *u, struct thread *t)
 {
 	*u = (struct unwind){context_pc(&t->context), context_fp(&t->context), context_sp(&t->context)};
 	set_stack(u, t);
 }
 
 /* A step goes up the stack, except out of a leaf that an interrupt met. */
-bool unwind_next(struct unwind *u)
+notrace bool unwind_next(struct unwind *u)
 {
 	unsigned long sp = u->sp;
 	bool exact = u->regs != NULL;

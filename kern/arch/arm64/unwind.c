@@ -7,11 +7,13 @@
  * and fp is the caller's. Which it is, the instructions before the interrupted
  * one and the link register tell together.
  */
+#include "asm-ftrace/regs.h"
 #include "cpu.h"
 #include "ksyms.h"
 #include "unwind.h"
 
 #define RET 0xd65f03c0
+#define MOV_X9_X30 0xaa1e03e9
 #define IS_BL(i) (((i) & 0xfc000000) == 0x94000000)
 #define IS_BLR(i) (((i) & 0xfffffc1f) == 0xd63f0000)
 /* add x29, sp, #imm, which `mov x29, sp` is too: from here on fp is the function's own. */
@@ -70,11 +72,26 @@ static notrace bool has_record(const struct unwind *u)
 	return !follows_call(link) || (read_stack(u, u->fp + 8, &stored) && stored == link);
 }
 
-/* From an interrupted function without a record of its own to its caller. */
+/* Was it a traced function's entry that called, `mov x9, x30; bl`? Then its own caller is in x9. */
+static notrace bool follows_entry(unsigned long link)
+{
+	return in_text(link - 8) && *(u32 *)(link - 8) == MOV_X9_X30 && IS_BL(*(u32 *)(link - 4));
+}
+
+/*
+ * From an interrupted function without a record of its own to its caller; on
+ * the way into the tracer, first to the traced function, and from there to x9,
+ * until the tracer has made the traced function's record.
+ */
 static notrace bool step_to_link(struct unwind *u)
 {
-	u->pc = regs_link(u->regs);
-	u->regs = NULL;
+	bool traced = !u->link_pending && follows_entry(regs_link(u->regs)) &&
+		      u->fp != u->sp + offsetof(struct ftrace_regs, fp);
+
+	u->pc = u->link_pending ? u->regs->x[9] : regs_link(u->regs);
+	u->link_pending = traced;
+	if (!traced)
+		u->regs = NULL;
 	return in_text(u->pc);
 }
 
@@ -95,7 +112,7 @@ notrace bool unwind_step(struct unwind *u)
 {
 	unsigned long fp = u->fp, next;
 
-	if (u->regs && !has_record(u))
+	if (u->link_pending || (u->regs && !has_record(u)))
 		return step_to_link(u);
 	u->regs = NULL;
 	if (u->pc >= (unsigned long)exception_vector && u->pc < (unsigned long)exception_vector_end)

@@ -56,14 +56,16 @@ static int store_command(int argc, char **argv)
 }
 SHELL_COMMAND("kt_store", store_command, "", "store straight into text: must end in a panic that says so");
 
-/* The word at each site, as `address word` lines: what a harness holds against the table. */
+/* What each site holds is what its record says. */
 static int sites_command(int argc, char **argv)
 {
-	u32 calls = 0;
+	u32 wrong = 0;
 
 	for (u32 i = 0; i < ftrace_record_count; i++)
-		calls += *(const u32 *)ftrace_ip(&ftrace_records[i]) != ftrace_expected(&ftrace_records[i]);
-	out_printf("%u sites, %u unlike their record\n", ftrace_record_count, calls);
-	return calls != 0;
+		wrong += *(const u32 *)ftrace_ip(&ftrace_records[i]) != ftrace_expected(&ftrace_records[i]);
+	kt_begin();
+	kt_promise(ftrace_record_count && !wrong, "%u sites, %u unlike their record", ftrace_record_count,
+		   wrong);
+	return kt_end();
 }
 SHELL_COMMAND("kt_sites", sites_command, "", "hold every call site against its record");
