@@ -82,7 +82,7 @@ class Machine:
                 "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
                 "-no-reboot", *serial, *self._boot(scratch)]
         if self.icount:
-            line += ["-icount", "shift=0,sleep=off"]
+            line += ["-icount", "shift=0"]  # sleep=off starves the console while the guest idles
         if self.plugin:
             line += ["-plugin", self.plugin]
         return line + self.extra

@@ -118,7 +118,6 @@ static void bench_patching(void)
 static int bench_command(int argc, char **argv)
 {
 	set_cpu_affinity(this_cpu()->index);
-	kt_count_instructions();
 	bench_events();
 	bench_patching();
 	report("record_bytes", sizeof(ftrace_records[0]), 1);
@@ -130,7 +129,6 @@ SHELL_COMMAND("bench", bench_command, "", "instructions per traced call (run it 
 
 static int bench_sites_command(int argc, char **argv)
 {
-	kt_count_instructions();
 	bench_patching();
 	return 0;
 }

@@ -56,16 +56,6 @@ notrace u64 kt_text_hash(void)
 	return hash;
 }
 
-void kt_count_instructions(void)
-{
-#ifndef __riscv
-	/* Long cycle counter on, counting at EL1. */
-	__asm__ volatile("msr pmccfiltr_el0, xzr\n\tmsr pmcntenset_el0, %0\n\t"
-			 "msr pmcr_el0, %1\n\tisb"
-			 : : "r"(1ul << 31), "r"(1ul | 1ul << 6));
-#endif
-}
-
 static int text_hash_command(int argc, char **argv)
 {
 	out_printf("text %016lx\n", kt_text_hash());
