@@ -29,6 +29,7 @@ class Finding:
     site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
 
 
+ONE, MANY = 1, 2  # which boots a rung speaks of: those with one CPU, with more
 Check = Callable[[Evidence], Finding | None]
 
 
@@ -38,7 +39,7 @@ class Rung:
     points: int
     promise: str
     check: Check
-    smp: tuple[int, ...] = (1, 4)
+    smp: tuple[int, ...] = (ONE, MANY)
 
 
 # ---- call sites in words ----------------------------------------------------
@@ -497,17 +498,17 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("silent", 10, "no callback runs while nobody traces", silent_callback),
         Rung("result", 10, "the workload's result is right, traced or not", right_result),
         Rung("arguments", 10, "every argument arrives, traced or not", right_arguments),
-        Rung("one CPU", 15, "expected = executed = printed", three_agree, (1,)),
-        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (4,)),
+        Rung("one CPU", 15, "expected = executed = printed", three_agree, (ONE,)),
+        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (MANY,)),
         Rung("parents", 10, "each parent is the caller, after tail calls too", right_parents),
     ],
     2: [
         Rung("life", 10, "boots, runs the workload, powers off", lives),
-        Rung("table", 25, "the table is what the compiler left, no more, no less", table_complete, (1,)),
-        Rung("sorted", 10, "the table is sorted by address", table_sorted, (1,)),
-        Rung("list", 25, "available_filter_functions = the kernel's call sites", list_complete, (1,)),
-        Rung("one CPU", 15, "expected = executed = printed", three_agree, (1,)),
-        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (4,)),
+        Rung("table", 25, "the table is what the compiler left, no more, no less", table_complete, (ONE,)),
+        Rung("sorted", 10, "the table is sorted by address", table_sorted, (ONE,)),
+        Rung("list", 25, "available_filter_functions = the kernel's call sites", list_complete, (ONE,)),
+        Rung("one CPU", 15, "expected = executed = printed", three_agree, (ONE,)),
+        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (MANY,)),
     ],
     3: [
         Rung("life", 10, "boots, runs the workload, powers off", lives),
@@ -517,8 +518,8 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("silent", 10, "no trampoline runs while nobody traces", silent_trampolines),
         Rung("restored", 10, "text at the end is text at the start", rest_at_end),
         Rung("writer", 5, "text is written in batches, a word at a time", written_by_patcher),
-        Rung("one CPU", 10, "expected = executed = printed", three_agree, (1,)),
-        Rung("four CPUs", 10, "expected = executed = printed", three_agree, (4,)),
+        Rung("one CPU", 10, "expected = executed = printed", three_agree, (ONE,)),
+        Rung("four CPUs", 10, "expected = executed = printed", three_agree, (MANY,)),
         Rung("synchronised", 15, "a batch returns when every CPU has synchronised", synchronised),
     ],
     4: [
@@ -530,8 +531,8 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("restored", 5, "text at the end is text at the start", rest_at_end),
         Rung("result", 5, "the workload's result is right, traced or not", right_result),
         Rung("arguments", 10, "every argument arrives, traced or not", right_arguments),
-        Rung("one CPU", 10, "expected = executed = printed", three_agree, (1,)),
-        Rung("four CPUs", 10, "expected = executed = printed", three_agree, (4,)),
+        Rung("one CPU", 10, "expected = executed = printed", three_agree, (ONE,)),
+        Rung("four CPUs", 10, "expected = executed = printed", three_agree, (MANY,)),
         Rung("parents", 5, "each parent is the caller, after tail calls too", right_parents),
         Rung("enabled", 5, "enabled_functions lists what is traced", enabled_listed),
         Rung("synchronised", 5, "a batch returns when every CPU has synchronised", synchronised),

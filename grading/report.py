@@ -62,7 +62,7 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
     for rung in LADDERS[lab]:
         findings: dict[int, Finding | None] = {}
         for e in evidence:
-            if e.smp in rung.smp:
+            if min(e.smp, 2) in rung.smp:
                 stopped = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
                 findings[e.smp] = stopped or rung.check(e)
         results.append(Result(rung, findings))
