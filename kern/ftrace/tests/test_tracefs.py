@@ -140,6 +140,32 @@ class OnAMachine:
         self.assertNotIn("LOST", self.sh("cat trace_pipe"))
         self.sh("echo 1408 > buffer_size_kb")
 
+    def test_raw_pages(self) -> None:
+        self.sh("echo function > current_tracer")
+        self.sh("cksum README")
+        self.sh("echo 0 > tracing_on")
+        before = [self.stats(cpu)["entries"] for cpu in (0, 1)]
+        for cpu in (0, 1):
+            if before[cpu]:
+                self.sh(f"cat per_cpu/cpu{cpu}/trace_pipe_raw > /tmp/raw")
+                size = int(re.search(r"(\d+) raw$", self.sh("ls -l /tmp"), re.M)[1])
+                self.assertEqual(size % 4096, 0)
+                self.assertGreaterEqual(size, before[cpu] * 28)
+            after = self.stats(cpu)
+            self.assertEqual((after["entries"], after["read events"]), (0, before[cpu]))
+        self.assertGreater(sum(before), 0)
+
+    def test_pipe_waits_and_has_one_reader(self) -> None:
+        self.sh("cat trace_pipe > /tmp/pipe &")
+        self.assertIn("EBUSY", self.sh("cat per_cpu/cpu1/trace_pipe"))
+        self.sh("echo one > trace_marker")
+        self.sh("sleep 0.1")
+        self.sh("echo two > trace_marker")
+        self.sh("echo 0 > tracing_on")
+        self.sh("sleep 0.2")
+        texts = [e["text"] for e in self.events(self.sh("cat /tmp/pipe"))]
+        self.assertEqual(texts, ["tracing_mark_write: one", "tracing_mark_write: two"])
+
     def test_marker(self) -> None:
         self.sh("echo hello > trace_marker")
         self.sh("echo there >> trace_marker")

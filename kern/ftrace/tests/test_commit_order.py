@@ -1,0 +1,92 @@
+"""An event's data, then a fence, then its commit: looked up in the machine code.
+
+QEMU runs on a machine that hides a missing fence, so no run can prove it. In
+each function that commits an event, the stores behind the fence may be the
+commit and what only this CPU reads; all others stand before it.
+"""
+import re
+import subprocess
+import unittest
+
+from qemu.machine import ROOT
+
+OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
+FENCE = {"riscv64": re.compile(r"\tfence\tw,w"), "arm64": re.compile(r"\tdmb\tishst")}
+STORE = {"riscv64": re.compile(r"\t(s[bhwd])\t\w+,(-?\d+)\((\w+)\)"),
+         "arm64": re.compile(r"\t(st\w+)\t(?:\w+, )+\[(\w+)(?:, #(-?\d+))?\]")}
+RETURN = {"riscv64": re.compile(r"\tret\b"), "arm64": re.compile(r"\tret\b")}
+COMMIT = 8  # offset of commit in struct rb_page, and of recursion in struct cpu
+COMMITTERS = ("function_trace_call", "trace_end")
+
+
+def disassembly(arch: str, function: str) -> list[str]:
+    elf = ROOT / "build" / arch / "lab4" / "callsite.elf"
+    text = subprocess.run([OBJDUMP[arch], "-d", "--no-show-raw-insn", f"--disassemble={function}", str(elf)],
+                          check=True, capture_output=True, text=True).stdout
+    return [line for line in text.splitlines() if "\t" in line]
+
+
+def stores(arch: str, lines: list[str]) -> list[tuple[str, int]]:
+    """Width and offset of each store."""
+    found = []
+    for line in lines:
+        match = STORE[arch].search(line)
+        if match and arch == "riscv64" and match[3] != "sp":
+            found.append((match[1], int(match[2])))
+        elif match and arch == "arm64" and match[2] != "sp":
+            found.append((match[1], int(match[3] or 0)))
+    return found
+
+
+def complaint(arch: str, lines: list[str]) -> str:
+    """What is wrong with the order; "" if nothing."""
+    fences = [i for i, line in enumerate(lines) if FENCE[arch].search(line)]
+    if len(fences) != 1:
+        return f"{len(fences)} fences"
+    end = next(i for i in range(fences[0], len(lines)) if RETURN[arch].search(lines[i]))
+    behind = stores(arch, lines[fences[0]:end])
+    if not behind or behind[0][1] != COMMIT:
+        return "the store behind the fence is not the commit"
+    whole = {"riscv64": "sd", "arm64": "str"}[arch]
+    if len(behind) > 2 or any(store != (whole, COMMIT) for store in behind):
+        return f"stores behind the fence: {behind}"
+    return ""
+
+
+class CommitOrder(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        for arch in OBJDUMP:
+            subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={arch}",
+                            f"build/{arch}/lab4/callsite.elf"], check=True)
+
+    def test_the_fence_stands_between_data_and_commit(self) -> None:
+        for arch in OBJDUMP:
+            for function in COMMITTERS:
+                with self.subTest(arch=arch, function=function):
+                    self.assertEqual(complaint(arch, disassembly(arch, function)), "")
+
+    def test_every_word_of_the_event_is_stored_before(self) -> None:
+        for arch, words in (("riscv64", 7), ("arm64", 4)):  # arm64 stores both addresses at once
+            lines = disassembly(arch, "function_trace_call")
+            fence = next(i for i, line in enumerate(lines) if FENCE[arch].search(line))
+            narrow = {"riscv64": ("sw",), "arm64": ("stur", "stp", "str")}[arch]
+            before = [s for s in stores(arch, lines[:fence]) if s[0] in narrow]
+            self.assertGreaterEqual(len(before), words, arch)
+
+    def test_a_missing_fence_is_found(self) -> None:
+        for arch in OBJDUMP:
+            lines = [s for s in disassembly(arch, "function_trace_call") if not FENCE[arch].search(s)]
+            self.assertEqual(complaint(arch, lines), "0 fences")
+
+    def test_data_behind_the_fence_is_found(self) -> None:
+        for arch in OBJDUMP:
+            lines = disassembly(arch, "function_trace_call")
+            fence = next(i for i, line in enumerate(lines) if FENCE[arch].search(line))
+            data = max(i for i in range(fence) if STORE[arch].search(lines[i]))
+            lines.insert(fence, lines.pop(data))  # the fence is now one further up
+            self.assertNotEqual(complaint(arch, lines), "")
+
+
+if __name__ == "__main__":
+    unittest.main()
