@@ -180,6 +180,10 @@ def kernel_cases(arch: str) -> list[Case]:
     cases += [Case("says which boot argument it does not know", arch, options={"append": "nonsense=1"},
                    boot=["boot argument 'nonsense=1' is not known, ignored"]),
               Case("boots with 1 GiB", arch, options={"memory": 1024}, steps=[works()])]
+    if arch == "riscv64":
+        tree = LOGS / "three-harts.dtb"
+        cases.append(Case("boots on harts 0, 2 and 3", arch, "lab4-tests", 4, options={"extra": ["-dtb", str(tree)]},
+                          boot=["3 CPUs"], steps=[shows("ps", "swapper/2"), promises("test-smp")]))
     if arch == "arm64":
         cases += [Case("boots with GICv3", arch, smp=4, steps=[works()], options={"gic": 3}),
                   Case("boots with GICv3 on 8 CPUs", arch, smp=8, steps=[works()], options={"gic": 3}),
@@ -207,6 +211,7 @@ def traced_cases(arch: str) -> list[Case]:
         Case("ring buffers under fire", arch, "lab4-tests", 4, [promises("test-buffer")]),
         *(Case(f"threads on {n} CPUs", arch, "lab4-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
         Case("unwinding from interrupts", arch, "lab4-tests", 2, [promises("test-unwind")]),
+        Case("unwinding from interrupts, HOOK=mcount", arch, "lab3-tests", 2, [promises("test-unwind")]),
         *(Case(f"everything at once on {n} CPUs", arch, "lab4-tests", n, [promises("test-smp")]) for n in (1, 4)),
         Case("hostile, one CPU", arch, "lab4-tests", 1, [promises("hostile 5 7")]),
         Case("hostile minute", arch, "lab4-tests", 4, [promises("hostile 60 1", 240)]),
@@ -244,6 +249,10 @@ def make_broken() -> None:
     tree = LOGS / "machine.dtb"
     subprocess.run(["qemu-system-riscv64", "-M", f"virt,dumpdtb={tree}", "-display", "none"], check=True,
                    capture_output=True)
+    three = LOGS / "three-harts.dtb"
+    subprocess.run(["qemu-system-riscv64", "-M", f"virt,dumpdtb={three}", "-smp", "4", "-display", "none"], check=True,
+                   capture_output=True)
+    subprocess.run(["fdtput", "-t", "s", str(three), "/cpus/cpu@1", "status", "disabled"], check=True)
     (LOGS / "no-memory.dtb").write_bytes(tree.read_bytes().replace(b"memory\0\0", b"nothin\0\0"))
 
 

@@ -132,9 +132,9 @@ static int test_unwind(int argc, char **argv)
 	t = kthread_run(chain_top, NULL, cpu, "chain");
 	if (!kt_promise(t, "a thread that calls"))
 		return kt_end();
-	wrong = walk_many(cpu, 1500, &w);
+	wrong = walk_many(cpu, 600, &w);
 	kt_echo("function", "current_tracer", false);
-	wrong = wrong ?: walk_many(cpu, 1500, &w);
+	wrong = wrong ?: walk_many(cpu, 600, &w);
 	kt_echo("nop", "current_tracer", false);
 	stop = true;
 	thread_join(t);
