@@ -183,7 +183,7 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
         if alignment.divergence:
             return _diverged(e, phase, alignment.divergence)
     pairs = [pair for a in found.values() for pair in a.pairs]
-    return _context_flags(phase, pairs) or _times(phase, trace.events)
+    return _really_traced(e, phase, pairs) or _context_flags(phase, pairs) or _times(phase, trace.events)
 
 
 def _diverged(e: Evidence, phase: Phase, d: Divergence) -> Finding:
@@ -193,6 +193,20 @@ def _diverged(e: Evidence, phase: Phase, d: Divergence) -> Finding:
         if call.word == rest_word(e, call.site) and e.lab >= 3:
             finding.site = site_lines(e.kernel, call.site, call.word, call=True)
     return finding
+
+
+def _really_traced(e: Evidence, phase: Phase, pairs: list[tuple[Call, Event]]) -> Finding | None:
+    """A printed event came from a call that was there, through the tracer's callback."""
+    for call, event in pairs:
+        if e.lab >= 3 and not calls_tracer(e.kernel, call.site.address, call.word):
+            return Finding(f"{phase.name}: '{event.line.strip()}' is printed, and its call site held no call",
+                           site=site_lines(e.kernel, call.site, call.word, call=True))
+    for cpu in {event.cpu for _, event in pairs}:
+        ran = sum(r.vcpu == cpu and phase.first <= r.seq < phase.last for r in e.truth.callbacks)
+        printed = sum(event.cpu == cpu for _, event in pairs)
+        if ran < printed:
+            return Finding(f"{phase.name}, CPU {cpu}: {printed} events are printed, the tracer's callback ran {ran} times")
+    return None
 
 
 def _context_flags(phase: Phase, pairs: list[tuple[Call, Event]]) -> Finding | None:

@@ -65,7 +65,8 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
             if min(e.smp, 2) in rung.smp:
                 stopped = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
                 findings[e.smp] = stopped or rung.check(e)
-        results.append(Result(rung, findings))
+        if findings:
+            results.append(Result(rung, findings))
     return Grade(arch, lab, seed, results, evidence)
 
 

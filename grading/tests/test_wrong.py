@@ -6,14 +6,17 @@ the ELF file and in the image alike: what the harness reads is what runs.
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import subprocess
 import unittest
 from collections.abc import Callable
-from pathlib import Path
 
-from grading import report
+from grading import checks, report
 from grading.elf import Kernel
+from grading.evidence import Evidence
 from grading.session import Session
+from grading.trace_text import Event
 from qemu.machine import ARCHES, ROOT
 
 SEED = 0x0123456789ABCDEF
@@ -97,6 +100,117 @@ class Wrong(unittest.TestCase):
 
     def test_an_argument_that_is_not_given_back(self) -> None:
         self.loses("argument", forgets_an_argument, {"arguments", "result"})
+
+
+class Forged(unittest.TestCase):
+    """The evidence of a right boot with one thing changed: the check that must see it does."""
+
+    evidence: Evidence
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        build()
+        kernel = Kernel(ROOT / "build/riscv64/lab4/callsite.elf", "riscv64")
+        cls.evidence = Session(kernel, 4, 4, SEED, ROOT / "build/tests/wrong/forged.log", []).run()
+
+    def forged(self) -> Evidence:
+        """A copy whose lists may be changed."""
+        e = copy.copy(self.evidence)
+        e.truth = copy.copy(e.truth)
+        e.phases = [copy.copy(p) for p in e.phases]
+        for phase in e.phases:
+            if phase.trace:
+                phase.trace = copy.copy(phase.trace)
+                phase.trace.events = list(phase.trace.events)
+        return e
+
+    def events(self, e: Evidence) -> list[Event]:
+        trace = e.on()[0].trace
+        assert trace
+        return trace.events
+
+    def sees(self, check: checks.Check, e: Evidence, words: str) -> None:
+        finding = check(e)
+        self.assertIsNotNone(finding, "nothing was found")
+        assert finding
+        self.assertIn(words, finding.why)
+
+    def test_nothing_is_found_in_the_right_one(self) -> None:
+        for rung in checks.LADDERS[4]:
+            self.assertIsNone(rung.check(self.forged()), rung.name)
+
+    def test_a_printed_trace_without_patching(self) -> None:
+        e = self.forged()
+        e.truth.calls = [dataclasses.replace(c, word=c.site.rest) for c in e.truth.calls]
+        self.sees(checks.three_agree, e, "held no call")
+        self.sees(checks.calls_while_on, e, "found no call")
+
+    def test_a_printed_trace_without_a_callback(self) -> None:
+        e = self.forged()
+        e.truth.callbacks = []
+        self.sees(checks.three_agree, e, "callback ran 0 times")
+
+    def test_an_event_less(self) -> None:
+        e = self.forged()
+        del self.events(e)[100]
+        trace = e.on()[0].trace
+        assert trace
+        trace.in_buffer, trace.written = trace.in_buffer - 1, trace.written - 1
+        self.sees(checks.three_agree, e, "executed")
+
+    def test_an_event_less_than_the_header_says(self) -> None:
+        e = self.forged()
+        del self.events(e)[-1]
+        self.sees(checks.three_agree, e, "the header says")
+
+    def test_two_events_swapped(self) -> None:
+        e = self.forged()
+        events = self.events(e)
+        mine = [i for i, v in enumerate(events) if v.cpu == events[0].cpu]
+        a, b = next((a, b) for a, b in zip(mine, mine[1:]) if events[a].func != events[b].func)
+        events[a], events[b] = events[b], events[a]
+        self.sees(checks.three_agree, e, "executed")
+
+    def test_a_wrong_parent(self) -> None:
+        e = self.forged()
+        events = self.events(e)
+        at = next(i for i, v in enumerate(events) if v.func.startswith("wl_"))
+        events[at] = dataclasses.replace(events[at], parent="nobody")
+        self.sees(checks.right_parents, e, "was called from")
+
+    def test_an_interrupt_printed_as_a_thread(self) -> None:
+        e = self.forged()
+        events = self.events(e)
+        at = next(i for i, v in enumerate(events) if v.interrupt)
+        events[at] = dataclasses.replace(events[at], flags="d....")
+        self.sees(checks.three_agree, e, "ran in an interrupt")
+
+    def test_a_store_by_somebody_else(self) -> None:
+        e = self.forged()
+        e.truth.stores = [*e.truth.stores, e.truth.stores[0]._replace(addr=e.kernel.symbol("wl_first"))]
+        self.sees(checks.written_by_patcher, e, "which is not the tracer")
+
+    def test_a_cpu_that_did_not_synchronise(self) -> None:
+        e = self.forged()
+        e.truth.fences = [f for f in e.truth.fences if f.vcpu != 3]
+        self.sees(checks.synchronised, e, "before CPU 3 had executed fence.i")
+
+    def test_a_site_that_stays_patched(self) -> None:
+        e = self.forged()
+        e.text_at_end = e.on()[0].text
+        self.sees(checks.rest_at_end, e, "words of text are wrong")
+
+    def test_a_word_changed_elsewhere(self) -> None:
+        e = self.forged()
+        phase, at = e.on()[0], e.kernel.symbol("schedule") + 8 - e.kernel.text[0]
+        phase.text = phase.text[:at] + bytes(4) + phase.text[at + 4:]
+        self.sees(checks.only_selected, e, "outside of the filter")
+
+    def test_a_trampoline_while_off(self) -> None:
+        e = self.forged()
+        hit = e.truth.trampolines[0]
+        e.truth.trampolines = [hit._replace(seq=e.off()[0].first)]
+        self.sees(checks.silent_trampolines, e, "ran 1 times")
 
 
 if __name__ == "__main__":

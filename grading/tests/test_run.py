@@ -1,0 +1,79 @@
+"""`make run` as a person has it: a terminal, the keys, the exit status."""
+
+from __future__ import annotations
+
+import sys
+import unittest
+
+import pexpect  # type: ignore[import]
+
+from grading.tests.test_wrong import build
+from qemu.machine import ARCHES, ROOT
+
+SECONDS = 60
+
+
+def start(arch: str, *options: str) -> pexpect.spawn:
+    image = ROOT / f"build/{arch}/lab4/Image"
+    words = [str(ROOT / "qemu/run.py"), "--arch", arch, "--image", str(image), *options]
+    return pexpect.spawn(sys.executable, words, timeout=SECONDS, encoding="utf-8", codec_errors="replace",
+                         dimensions=(24, 200))
+
+
+class Terminal(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        build()
+
+    def ends(self, child: pexpect.spawn) -> int:
+        child.expect(pexpect.EOF)
+        child.close()
+        return int(child.exitstatus if child.exitstatus is not None else -1)
+
+    def test_the_banner_comes_first_and_poweroff_gives_0(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                child = start(arch, "--smp", "2")
+                child.expect("Ctrl-C goes to the kernel, Ctrl-A X ends QEMU")
+                child.expect("callsite# ")
+                child.send("poweroff\r")
+                self.assertEqual(self.ends(child), 0)
+
+    def test_ctrl_c_goes_to_the_guest(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                child = start(arch)
+                child.expect("callsite# ")
+                child.send("sleep 1000\r")
+                child.expect("sleep 1000")
+                child.sendcontrol("c")
+                child.expect("callsite# ")
+                child.send("poweroff\r")
+                self.assertEqual(self.ends(child), 0)
+
+    def test_ctrl_a_x_ends_qemu(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                child = start(arch)
+                child.expect("callsite# ")
+                child.sendcontrol("a")
+                child.send("x")
+                self.assertEqual(self.ends(child), 0)
+
+    def test_a_panic_does_not_give_0(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                child = start(arch)
+                child.expect("callsite# ")
+                child.send("panic told to\r")
+                child.expect("panic: told to")
+                self.assertNotEqual(self.ends(child), 0)
+
+    def test_a_missing_image_is_said(self) -> None:
+        child = start("riscv64", "--image", "/nothing/here")
+        child.expect("is not there")
+        self.assertEqual(self.ends(child), 2)
+
+
+if __name__ == "__main__":
+    unittest.main()
