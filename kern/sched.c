@@ -14,6 +14,7 @@
 #include "string.h"
 
 #define TICK_NS 10000000
+#define SHORT_TURN_NS 1000000
 #define NEVER TIMER_NEVER
 
 struct thread boot_thread = {
@@ -51,6 +52,16 @@ static void enqueue_task(struct cpu *cpu, struct thread *t)
 	else
 		cpu->runqueue.head = t;
 	cpu->runqueue.tail = t;
+}
+
+static void enqueue_first(struct cpu *cpu, struct thread *t)
+{
+	t->next = cpu->runqueue.head;
+	t->queued = true;
+	t->cpu = cpu->index;
+	cpu->runqueue.head = t;
+	if (!t->next)
+		cpu->runqueue.tail = t;
 }
 
 /* Take the first thread out; for another CPU, the first that may leave this one. */
@@ -155,6 +166,19 @@ static void kick_for(struct cpu *cpu)
 	}
 }
 
+/* Make a woken thread runnable; see thread.h for who runs at once. */
+static void activate_task(struct cpu *cpu, struct thread *t)
+{
+	t->state = THREAD_RUNNING;
+	if (current->ctx & CTX_HARDIRQ && t->turn < ns_to_ticks(SHORT_TURN_NS)) {
+		enqueue_first(cpu, t);
+		resched_curr(cpu);
+	} else {
+		enqueue_task(cpu, t);
+		kick_for(cpu);
+	}
+}
+
 static struct thread *steal_task(struct cpu *cpu)
 {
 	struct thread *t = NULL;
@@ -230,7 +254,8 @@ static void context_switch(struct cpu *cpu, struct thread *prev, struct thread *
 {
 	if (unlikely(*(u64 *)prev->stack != STACK_END_MAGIC))
 		panic("thread %d (%s) overran its stack", prev->pid, prev->comm);
-	prev->runtime += now - cpu->switched_at;
+	prev->turn = now - cpu->switched_at;
+	prev->runtime += prev->turn;
 	cpu->switched_at = now;
 	cpu->switches++;
 	next->on_cpu = true;
@@ -327,9 +352,7 @@ static void wake_sleepers(struct cpu *cpu, u64 now)
 		struct thread *t = cpu->sleepers;
 
 		dequeue_sleeper(cpu, t);
-		t->state = THREAD_RUNNING;
-		enqueue_task(cpu, t);
-		kick_for(cpu);
+		activate_task(cpu, t);
 	}
 }
 
@@ -370,12 +393,12 @@ void wake_up_process(struct thread *t)
 	struct cpu *cpu = task_rq_lock(t);
 
 	if (t->state == THREAD_SLEEPING) {
-		t->state = THREAD_RUNNING;
-		if (cpu->running != t && !t->queued) {
+		if (cpu->running == t || t->queued) {
+			t->state = THREAD_RUNNING;
+		} else {
 			if (t->wake_at)
 				dequeue_sleeper(cpu, t);
-			enqueue_task(cpu, t);
-			kick_for(cpu);
+			activate_task(cpu, t);
 		}
 	}
 	spin_unlock(&cpu->rq_lock);
