@@ -17,8 +17,8 @@
 #define ONE_REGISTER(v) __asm__("" : "+r"(v))
 
 /* The long path: off, another clock, a new page, a time extend, a recursion. */
-static void __noinline function_trace_slow(unsigned long ip, unsigned long parent_ip,
-					   struct ftrace_ops *op)
+static void __noinline function_trace_slow(struct ftrace_ops *op, unsigned long ip,
+					   unsigned long parent_ip)
 {
 	struct trace_write w;
 	struct function_entry *e = trace_begin(op->private, TRACE_FN, sizeof(*e), &w);
@@ -43,7 +43,7 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	if (unlikely(rb->slow)) {
 		if (rb->slow & (RB_OFF | RB_STOPPED))
 			return;
-		return function_trace_slow(ip, parent_ip, op);
+		return function_trace_slow(op, ip, parent_ip);
 	}
 	flags = irq_save();
 	recursion = c->recursion;
@@ -74,7 +74,7 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	return;
 slow:
 	irq_restore(flags);
-	return function_trace_slow(ip, parent_ip, op);
+	return function_trace_slow(op, ip, parent_ip);
 }
 
 static int function_init(struct trace_array *tr)
