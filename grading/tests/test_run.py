@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import unittest
 
 import pexpect  # type: ignore[import]
@@ -45,7 +46,8 @@ class Terminal(unittest.TestCase):
                 child = start(arch)
                 child.expect("callsite# ")
                 child.send("sleep 1000\r")
-                child.expect("sleep 1000")
+                child.expect("sleep 1000\\s+")
+                time.sleep(0.5)  # it sleeps
                 child.sendcontrol("c")
                 child.expect("callsite# ")
                 child.send("poweroff\r")
@@ -65,8 +67,8 @@ class Terminal(unittest.TestCase):
             with self.subTest(arch=arch):
                 child = start(arch)
                 child.expect("callsite# ")
-                child.send("panic told to\r")
-                child.expect("panic: told to")
+                child.send("panic told\r")
+                child.expect("panic: told")
                 self.assertNotEqual(self.ends(child), 0)
 
     def test_a_missing_image_is_said(self) -> None:
