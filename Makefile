@@ -46,6 +46,8 @@ variant := lab$(stage)$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(a
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
 PYTHON := /usr/bin/python3
+# qemu/machine.py adds it to the command line of every machine that it starts.
+export QEMU_EXTRA
 
 # ---- set-up ---------------------------------------------------------------
 packages := .ci/packages
@@ -197,16 +199,16 @@ doctor: ## each tool's version, found and wanted, and what to do
 run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [APPEND='..'] [BOOT=uboot]: a kernel on this terminal
 	$(if $(ARCH),,$(error make run needs ARCH=riscv64 or ARCH=arm64))
 	@$(PYTHON) qemu/run.py --arch $(ARCH) $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
-	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL)) --append '$(APPEND)' --extra '$(QEMU_EXTRA)'
+	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL)) --append '$(APPEND)'
 
 grade: all ## [LAB=n] [ARCH=..] [SEED=..]: judge the trace against what the processor executed
-	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP)) --extra '$(QEMU_EXTRA)'
+	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP))
 
 test: $(setup) ## every test: host, harness, and the kernel under QEMU
 	@$(PYTHON) kern/tests/run_all.py
 
 bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.json
-	@$(PYTHON) kern/ftrace/tests/bench.py --extra '$(QEMU_EXTRA)'
+	@$(PYTHON) kern/ftrace/tests/bench.py
 
 sizes: $(setup) ## lines of code by cloc, against the design
 	@$(PYTHON) .ci/sizes.py

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import secrets
-import shlex
 import sys
 from pathlib import Path
 
@@ -34,21 +33,20 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lab", type=int, choices=sorted(LADDERS), default=max(LADDERS))
     parser.add_argument("--seed", type=seed_of, help="16 hexadecimal digits; default: a new one")
     parser.add_argument("--smp", type=int, nargs="+", default=[1, 4], help="boots: with so many CPUs each")
-    parser.add_argument("--extra", default="", help="added to QEMU's command line")
     parser.add_argument("--out", type=Path, default=ROOT / "build/grade.json")
     return parser.parse_args()
 
 
-def boot(kernel: Kernel, lab: int, smp: int, seed: int, extra: list[str], console: Console) -> Evidence:
+def boot(kernel: Kernel, lab: int, smp: int, seed: int, console: Console) -> Evidence:
     log = ROOT / f"build/grade/{kernel.arch}-lab{lab}-{smp}cpu.log"
     name = f"{kernel.arch}, {smp} CPU{'s' if smp > 1 else ''}"
     with console.status(f"{name}: starting") as status:
-        return Session(kernel, lab, smp, seed, log, extra, lambda text: status.update(f"{name}: {text}")).run()
+        return Session(kernel, lab, smp, seed, log, lambda text: status.update(f"{name}: {text}")).run()
 
 
 def grade(arch: str, options: argparse.Namespace, seed: int, console: Console) -> report.Grade:
     kernel = Kernel(ROOT / f"build/{arch}/callsite.elf", arch)
-    evidence = [boot(kernel, options.lab, smp, seed, shlex.split(options.extra), console) for smp in options.smp]
+    evidence = [boot(kernel, options.lab, smp, seed, console) for smp in options.smp]
     return report.judge(arch, options.lab, seed, evidence)
 
 

@@ -43,11 +43,11 @@ def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:
 class Session:
     """Runs one boot; `say` is told what happens now, for the progress line."""
 
-    def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path, extra: list[str],
+    def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
                  say: Callable[[str], None] = lambda text: None) -> None:
         self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
         self._kernel = kernel
-        self._machine = Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), extra=extra)
+        self._machine = Machine(kernel.arch, smp, image=kernel.path.with_name("Image"))
         self._say = say
 
     def run(self) -> Evidence:

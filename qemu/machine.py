@@ -6,6 +6,8 @@ the tests. It only builds the command; who starts it reads its console.
 
 from __future__ import annotations
 
+import os
+import shlex
 import struct
 import zlib
 from dataclasses import dataclass, field
@@ -85,7 +87,7 @@ class Machine:
             line += ["-icount", "shift=0"]  # sleep=off starves the console while the guest idles
         if self.plugin:
             line += ["-plugin", self.plugin]
-        return line + self.extra
+        return line + self.extra + shlex.split(os.environ.get("QEMU_EXTRA", ""))
 
 
 @dataclass(frozen=True)

@@ -97,12 +97,11 @@ def parse(arguments: list[str]) -> tuple[Machine, bool]:
     parser.add_argument("--image", type=Path)
     parser.add_argument("--initrd", type=Path, help="default: build/initrd.cpio when it is there")
     parser.add_argument("--icount", action="store_true", help="count instructions exactly (one CPU)")
-    parser.add_argument("--extra", default="", help="added to QEMU's command line")
     parser.add_argument("--print", action="store_true", help="print QEMU's command line and stop")
     a = parser.parse_args(arguments)
     initrd = a.initrd or ROOT / "build/initrd.cpio"
     machine = Machine(a.arch, a.smp, a.memory, a.append, a.image, initrd if initrd.exists() else None,
-                      a.boot == "uboot", a.load, a.gic, a.el == 2, a.icount, None, shlex.split(a.extra))
+                      a.boot == "uboot", a.load, a.gic, a.el == 2, a.icount)
     return machine, a.print
 
 

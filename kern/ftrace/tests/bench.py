@@ -17,7 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
+from grading.elf import Kernel  # noqa: E402
 from grading.machine import Run  # noqa: E402
+from grading.observer import Config, Kind  # noqa: E402
 from qemu.machine import ARCHES, Machine  # noqa: E402
 
 # Key: what it is; then per architecture Linux 6.12 (Debian's), must, aim. None: not a bar.
@@ -33,6 +35,7 @@ KEYS: dict[str, tuple[str, dict[str, tuple[float | None, float | None, float | N
     "boot": ("kernel entry to prompt", {"riscv64": (900e6, 10e6, 3e6), "arm64": (840e6, 10e6, 3e6)}),
 }
 SITES = (100, 1000, 10000, 100000)
+CALLS = 20000  # of bench_kt.c
 
 
 def build(arch: str, *variables: str) -> Path:
@@ -45,12 +48,13 @@ def build(arch: str, *variables: str) -> Path:
             sys.exit(f"{shlex.join(command)} failed:\n{log.read_text()[-2000:]}")
     image = ROOT / "build" / arch / f"bench-{'-'.join(variables) or 'kernel'}.Image"
     image.write_bytes((ROOT / "build" / arch / "Image").read_bytes())
+    image.with_suffix(".elf").write_bytes((ROOT / "build" / arch / "callsite.elf").read_bytes())
     return image
 
 
-def measure(arch: str, image: Path, command: str, extra: list[str]) -> dict[str, float]:
+def measure(arch: str, image: Path, command: str) -> dict[str, float]:
     """Boot, run the command, and collect its `bench KEY VALUE` lines."""
-    machine = Machine(arch, image=image, icount=True, extra=list(extra))
+    machine = Machine(arch, image=image, icount=True)
     with Run(machine, ROOT / "build/bench" / f"{arch}.log") as run:
         run.console.wait_ready(120)
         text = run.console.command(command, 300)
@@ -80,26 +84,46 @@ def table(results: dict[str, dict[str, float]]) -> bool:
     return good
 
 
-def scaling(arch: str, extra: list[str]) -> dict[str, float]:
+def scaling(arch: str) -> dict[str, float]:
     """Patching cost per site, from few sites to many."""
     costs = {}
     for n in SITES:
-        figures = measure(arch, build(arch, f"BENCH_SITES={n}"), "bench_sites", extra)
+        figures = measure(arch, build(arch, f"BENCH_SITES={n}"), "bench_sites")
         costs[str(n)] = figures["patch_site"]
         print(f"{arch}: {n:7,} generated sites: patch {figures['patch_site']:.1f}, "
               f"unpatch {figures['unpatch_site']:.1f} instructions a site", flush=True)
     return costs
 
 
+def event_on(arch: str, image: Path, cpus: int) -> list[float]:
+    """Instructions a traced call adds on each CPU, all tracing at once, from the observer's counts."""
+    kernel = Kernel(image.with_suffix(".elf"), arch)
+    begin, end = kernel.symbols["kt_bench_begin"], kernel.symbols["kt_bench_end"]
+    base = Machine(arch, smp=cpus, image=image)
+    start = base.load_address()
+    low, high = kernel.text
+    config = Config(start, start, start + high - low, points=[begin, end], fences=False)
+    with Run(base, ROOT / "build/bench" / f"{arch}-{cpus}.log", config) as run:
+        run.console.wait_ready(120)
+        run.console.command("bench_cpus", 300)
+        assert run.observer
+        marks: dict[int, list[int]] = {}
+        for record in run.observer.records():
+            if record.kind == Kind.POINT:
+                marks.setdefault(record.vcpu, []).append(record.insns)
+        run.power_off()
+    if len(marks) != cpus or any(len(counts) != 4 for counts in marks.values()):
+        sys.exit(f"{arch}: {cpus} CPUs: the observer saw the marks {marks}")
+    return [((c[3] - c[2]) - (c[1] - c[0])) / CALLS for _, c in sorted(marks.items())]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--extra", default="", help="added to QEMU's command line")
     parser.add_argument("--quick", action="store_true", help="without the many generated sites")
     options = parser.parse_args()
-    extra = shlex.split(options.extra)
-    results = {arch: measure(arch, build(arch), "bench", extra) for arch in ARCHES}
+    results = {arch: measure(arch, build(arch), "bench") for arch in ARCHES}
     for arch in ARCHES:  # as the others: of some ten thousand sites
-        figures = measure(arch, build(arch, "BENCH_SITES=10000"), "bench_sites", extra)
+        figures = measure(arch, build(arch, "BENCH_SITES=10000"), "bench_sites")
         results[arch] |= {key: figures[key] for key in ("patch_site", "unpatch_site")}
     (ROOT / "build/bench.json").write_text(json.dumps(
         {arch: {key: figures.get(key) for key in KEYS} for arch, figures in results.items()}, indent=1) + "\n")
@@ -107,7 +131,13 @@ def main() -> int:
     if not options.quick:
         print()
         for arch in ARCHES:
-            scaling(arch, extra)
+            scaling(arch)
+        for arch in ARCHES:
+            image = build(arch)
+            for cpus in range(1, 9):
+                costs = event_on(arch, image, cpus)
+                print(f"{arch}: {cpus} CPU{'s' if cpus > 1 else ''} tracing at once: an event costs "
+                      + " ".join(f"{c:.1f}" for c in costs), flush=True)
     return 0 if good else 1
 
 

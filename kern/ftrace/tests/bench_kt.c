@@ -6,6 +6,7 @@
  */
 #include "kt.h"
 #include "cpu.h"
+#include "thread.h"
 #include "errno.h"
 #include "file.h"
 #include "ftrace.h"
@@ -133,3 +134,61 @@ static int bench_sites_command(int argc, char **argv)
 	return 0;
 }
 SHELL_COMMAND("bench_sites", bench_sites_command, "", "instructions per patched site");
+
+/*
+ * The event's cost on every CPU at once: the observer counts the instructions
+ * between these two on each. kern/ftrace/tests/bench.py reads its log.
+ */
+void kt_bench_begin(void);
+void kt_bench_end(void);
+
+__noinline notrace void kt_bench_begin(void)
+{
+	barrier();
+}
+__noinline notrace void kt_bench_end(void)
+{
+	barrier();
+}
+
+static u32 bench_ready;
+
+static notrace int bench_cpu(void *unused)
+{
+	unsigned long flags;
+
+	__atomic_add_fetch(&bench_ready, 1, __ATOMIC_SEQ_CST);
+	while (READ_ONCE(bench_ready) < nr_cpus)
+		yield();
+	flags = irq_save();
+	kt_bench_begin();
+	for (int i = 0; i < CALLS; i++)
+		kt_bench_traced();
+	kt_bench_end();
+	irq_restore(flags);
+	return 0;
+}
+
+static void bench_every_cpu(void)
+{
+	struct thread *threads[NR_CPUS] = {NULL};
+
+	bench_ready = 0;
+	for (unsigned i = 0; i < nr_cpus; i++)
+		threads[i] = kthread_run(bench_cpu, NULL, i, "bench");
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (threads[i])
+			thread_join(threads[i]);
+}
+
+static int bench_cpus_command(int argc, char **argv)
+{
+	kt_echo("kt_bench_traced", "set_ftrace_filter", false);
+	bench_every_cpu();
+	kt_echo("function", "current_tracer", false);
+	bench_every_cpu();
+	kt_echo("nop", "current_tracer", false);
+	kt_echo("", "set_ftrace_filter", false);
+	return 0;
+}
+SHELL_COMMAND("bench_cpus", bench_cpus_command, "", "traced calls on every CPU at once, for the observer");
