@@ -16,7 +16,7 @@ struct unwind {
 	unsigned long pc, fp, sp;
 	unsigned long low, high; /* the stack */
 	struct trap_frame *regs; /* pc comes from here: it is exact, not a return address */
-	bool link_pending;       /* arm64: the traced function's caller is in a register of regs */
+	bool link_pending;       /* pc was the traced function; its caller is still in regs */
 };
 void unwind_start_here(struct unwind *u);                        /* the caller of this function */
 void unwind_start_regs(struct unwind *u, struct trap_frame *regs);

@@ -97,6 +97,9 @@ static bool walk_is_right(const struct walk *w)
 
 		if (!caller || (name && !may_call(caller, name)))
 			return false;
+		/* chain_top was entered before the tracer was on: what it calls must stand between. */
+		if (name && !strncmp(name, "ftrace_", 7) && !strcmp(caller, "chain_top"))
+			return false;
 		in_chain |= !strncmp(caller, "chain_", 6);
 		reached_top |= !strcmp(caller, "chain_top");
 		name = caller;

@@ -7,8 +7,10 @@
  * from its start to the interrupted one: what they stored is in memory, the
  * rest still in the registers.
  */
+#include "asm-ftrace/regs.h"
 #include "cpu.h"
 #include "ksyms.h"
+#include "string.h"
 #include "unwind.h"
 
 /* What an instruction stream has done to ra and s0, in offsets from sp as it was at the store. */
@@ -30,6 +32,7 @@ struct branch {
 #define RS2(i) ((i) >> 20 & 31)
 #define IMM_I(i) ((s32)(i) >> 20)
 #define IMM_S(i) (((s32)(i) >> 25) * 32 + (s32)RD(i))
+#define JAL_T0 0x2ef /* opcode and rd */
 enum { RA = 1, SP = 2, S0 = 8 };
 enum { LOAD = 0x03, OP_IMM = 0x13, STORE = 0x23, BRANCH = 0x63, JALR = 0x67, JAL = 0x6f };
 
@@ -116,18 +119,34 @@ static notrace bool read_frame(const struct unwind *u, const struct frame_state 
 	return !s->ra_stored || read_stack(u, regs_sp(regs) + s->ra_at, ra);
 }
 
-/* From an interrupted function to its caller. */
+/* In the stub or in ftrace_caller, until that has made the traced function's record: t0 knows it. */
+static notrace bool enters_tracer(const char *name, const struct frame_state *s, unsigned long t0)
+{
+	if (s->fp_set && s->size == offsetof(struct ftrace_regs, fp))
+		return false;
+	if (!in_text(t0 - 4) || (*(u32 *)(t0 - 4) & 0xfff) != JAL_T0)
+		return false;
+	return !strncmp(name, "ftrace_stub_", 12) || !strcmp(name, "ftrace_caller");
+}
+
+/* From an interrupted function to its caller; out of the tracer's entry first to the traced function. */
 static notrace bool step_from_regs(struct unwind *u)
 {
 	struct trap_frame *regs = u->regs;
+	unsigned long pc = regs_pc(regs), offset;
+	const char *name = in_text(pc) ? ksym_lookup(pc, &offset, NULL) : NULL;
 	struct frame_state s = {.known = true};
-	unsigned long offset;
 
-	u->regs = NULL;
-	if (in_text(u->pc) && ksym_lookup(u->pc, &offset, NULL))
-		s = state_at(u->pc - offset, u->pc);
+	if (name)
+		s = state_at(pc - offset, pc);
 	if (!s.known) /* reached by a way we did not see: in the middle, where the record stands */
 		s = (struct frame_state){.ra_stored = true, .fp_set = true};
+	u->link_pending = !u->link_pending && name && enters_tracer(name, &s, regs->x[5]);
+	if (u->link_pending) {
+		u->pc = regs->x[5];
+		return true;
+	}
+	u->regs = NULL;
 	u->sp = s.fp_set ? regs_fp(regs) : regs_sp(regs);
 	return read_frame(u, &s, regs, &u->pc, &u->fp) && in_text(u->pc);
 }
