@@ -12,11 +12,10 @@
 #include "string.h"
 
 #define HEADER_SIZE 110
-enum { INO, MODE, UID, GID, NLINK, MTIME, FILE_SIZE, DEV_MAJOR, DEV_MINOR, RDEV_MAJOR,
-       RDEV_MINOR, NAME_SIZE, CHECK, FIELDS };
+enum { MODE = 1, FILE_SIZE = 6, NAME_SIZE = 11, FIELDS = 13 };
 
 #define MODE_TYPE 0170000
-#define MODE_DIR 0040000
+#define MODE_DIR  0040000
 #define MODE_FILE 0100000
 
 struct entry {
@@ -102,8 +101,8 @@ int cpio_unpack(const void *archive, size_t size)
 		const char *wrong = read_entry(archive, size, &pos, &e);
 
 		if (wrong) {
-			printk("initrd: %s, at byte %zu of %zu; what came before is kept\n", wrong, at,
-			       size);
+			printk("initrd: %s, at byte %zu of %zu; what came before is kept\n", wrong,
+			       at, size);
 			return -EINVAL;
 		}
 		if (strcmp(e.name, "TRAILER!!!") == 0)

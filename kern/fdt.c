@@ -9,16 +9,16 @@
 #include "string.h"
 
 #define FDT_BEGIN_NODE 1
-#define FDT_END_NODE 2
-#define FDT_PROP 3
-#define FDT_NOP 4
-#define FDT_END 9
+#define FDT_END_NODE   2
+#define FDT_PROP       3
+#define FDT_NOP	       4
+#define FDT_END	       9
 
 #define DEPTH_MAX 32
 
 /* The header, as it lies in memory: big-endian words. */
-enum { MAGIC, TOTAL_SIZE, OFF_STRUCT, OFF_STRINGS, OFF_RESERVED, VERSION, COMPATIBLE_VERSION,
-       BOOT_CPU, SIZE_STRINGS, SIZE_STRUCT, HEADER_WORDS };
+enum { MAGIC, TOTAL_SIZE, OFF_STRUCT, OFF_STRINGS, OFF_RESERVED, VERSION, COMPATIBLE_VERSION };
+enum { SIZE_STRINGS = 8, SIZE_STRUCT, HEADER_WORDS };
 
 u32 fdt_be32(const void *p)
 {
@@ -286,7 +286,8 @@ int fdt_by_phandle(const void *fdt, u32 phandle)
 
 	for (int n = fdt_next_node(fdt, -1, NULL); n >= 0; n = fdt_next_node(fdt, n, NULL))
 		if ((fdt_u32(fdt, n, "phandle", &value) == 0 ||
-		     fdt_u32(fdt, n, "linux,phandle", &value) == 0) && value == phandle)
+		     fdt_u32(fdt, n, "linux,phandle", &value) == 0) &&
+		    value == phandle)
 			return n;
 	return -ENOENT;
 }

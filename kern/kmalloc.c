@@ -13,7 +13,7 @@
 #include "string.h"
 
 #define SLAB_ORDER 2
-#define SLAB_SIZE ((unsigned long)PAGE_SIZE << SLAB_ORDER)
+#define SLAB_SIZE  ((unsigned long)PAGE_SIZE << SLAB_ORDER)
 #define SLAB_MAGIC 0x736c6162u /* "slab" */
 
 static const u16 class_size[] = {16, 32, 48, 64, 96, 128, 192, 256, 384, 512, 1024, 2048, 4080};
@@ -26,9 +26,9 @@ struct object {
 
 struct slab {
 	u32 magic;
-	u16 class, used;
-	struct object *free;   /* were used before */
-	char *fresh;           /* never used, up to the slab's end */
+	u16 index, used;
+	struct object *free;	   /* were used before */
+	char *fresh;		   /* never used, up to the slab's end */
 	struct slab *next, **link; /* of the class's slabs with room; link NULL: not in it */
 } __aligned(16);
 
@@ -37,7 +37,7 @@ static struct spinlock kmalloc_lock;
 
 #ifdef CONFIG_DEBUG
 #define OBJECT_FREE 0x6b6b6b6b6b6b6bf4ull
-#define POISON 0x6b
+#define POISON	    0x6b
 
 static void poison(struct object *o, unsigned size)
 {
@@ -58,17 +58,21 @@ static void check_poison(struct object *o, unsigned size)
 	memset(o, 0xa5, size);
 }
 #else
-static void poison(struct object *o, unsigned size) {}
-static void check_poison(struct object *o, unsigned size) {}
+static void poison(struct object *o, unsigned size)
+{
+}
+static void check_poison(struct object *o, unsigned size)
+{
+}
 #endif
 
 static unsigned class_of(size_t size)
 {
-	unsigned class = 0;
+	unsigned index = 0;
 
-	while (class < CLASSES && class_size[class] < size)
-		class++;
-	return class;
+	while (index < CLASSES && class_size[index] < size)
+		index++;
+	return index;
 }
 
 static unsigned order_of(size_t size)
@@ -82,7 +86,7 @@ static unsigned order_of(size_t size)
 
 static void slab_link(struct slab *s)
 {
-	struct slab **list = &with_room[s->class];
+	struct slab **list = &with_room[s->index];
 
 	s->next = *list;
 	s->link = list;
@@ -101,16 +105,16 @@ static void slab_unlink(struct slab *s)
 
 static bool has_fresh(const struct slab *s)
 {
-	return s->fresh + class_size[s->class] <= (char *)s + SLAB_SIZE;
+	return s->fresh + class_size[s->index] <= (char *)s + SLAB_SIZE;
 }
 
-static struct slab *slab_new(unsigned class)
+static struct slab *slab_new(unsigned index)
 {
 	struct slab *s = page_alloc(SLAB_ORDER);
 
 	if (!s)
 		return NULL;
-	*s = (struct slab){SLAB_MAGIC, class, .fresh = (char *)(s + 1)};
+	*s = (struct slab){SLAB_MAGIC, index, .fresh = (char *)(s + 1)};
 	slab_link(s);
 	return s;
 }
@@ -121,12 +125,12 @@ static void *slab_take(struct slab *s)
 
 	if (o) {
 		s->free = o->next;
-		check_poison(o, class_size[s->class]);
+		check_poison(o, class_size[s->index]);
 	} else {
 		o = (struct object *)s->fresh;
-		s->fresh += class_size[s->class];
+		s->fresh += class_size[s->index];
 #ifdef CONFIG_DEBUG
-		memset(o, 0xa5, class_size[s->class]);
+		memset(o, 0xa5, class_size[s->index]);
 #endif
 	}
 	s->used++;
@@ -137,13 +141,13 @@ static void *slab_take(struct slab *s)
 
 void *kmalloc(size_t size)
 {
-	unsigned class = class_of(size);
+	unsigned index = class_of(size);
 
-	if (class == CLASSES)
+	if (index == CLASSES)
 		return order_of(size) > PAGE_ORDER_MAX ? NULL : page_alloc(order_of(size));
 
 	unsigned long flags = spin_lock_irqsave(&kmalloc_lock);
-	struct slab *s = with_room[class] ?: slab_new(class);
+	struct slab *s = with_room[index] ?: slab_new(index);
 	void *p = s ? slab_take(s) : NULL;
 
 	spin_unlock_irqrestore(&kmalloc_lock, flags);
@@ -162,7 +166,7 @@ static struct slab *slab_of(const void *p)
 	struct slab *s = (struct slab *)ALIGN_DOWN((unsigned long)p, SLAB_SIZE);
 
 	if (page_order(s) != SLAB_ORDER || s->magic != SLAB_MAGIC ||
-	    ((char *)p - (char *)(s + 1)) % class_size[s->class])
+	    ((char *)p - (char *)(s + 1)) % class_size[s->index])
 		panic("kfree: %p is not an object (freed before?)", p);
 	return s;
 }
@@ -170,13 +174,13 @@ static struct slab *slab_of(const void *p)
 /* An empty slab goes back unless it is the only one with room. */
 static void slab_give(struct slab *s, struct object *o)
 {
-	poison(o, class_size[s->class]);
+	poison(o, class_size[s->index]);
 	o->next = s->free;
 	s->free = o;
 	s->used--;
 	if (!s->link)
 		slab_link(s);
-	if (!s->used && (s->next || with_room[s->class] != s)) {
+	if (!s->used && (s->next || with_room[s->index] != s)) {
 		slab_unlink(s);
 		s->magic = 0;
 		page_free(s, SLAB_ORDER);

@@ -17,7 +17,8 @@ notrace const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsig
 {
 	u32 low = 0, high = ksym_count, want = addr - KERNEL_BASE;
 
-	if (!high || addr < KERNEL_BASE + ksym_offsets[0] || addr >= KERNEL_BASE + ksym_offsets[high])
+	if (!high || addr < KERNEL_BASE + ksym_offsets[0] ||
+	    addr >= KERNEL_BASE + ksym_offsets[high])
 		return NULL;
 	while (high - low > 1) {
 		u32 middle = (low + high) / 2;

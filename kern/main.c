@@ -50,7 +50,8 @@ static void unpack_initrd(void)
 
 static void run_initcalls(void)
 {
-	TABLE_FOR_EACH(const struct initcall, initcall, p) {
+	TABLE_FOR_EACH(const struct initcall, initcall, p)
+	{
 		int err = p->fn();
 
 		if (err)

@@ -69,7 +69,8 @@ static void add_memory_nodes(const void *fdt)
 			continue;
 		for (int i = 0; fdt_reg(fdt, n, i, &addr, &size) == 0; i++)
 			if (addr + size >= addr)
-				add(&ram, ALIGN_UP(addr, PAGE_SIZE), ALIGN_DOWN(addr + size, PAGE_SIZE));
+				add(&ram, ALIGN_UP(addr, PAGE_SIZE),
+				    ALIGN_DOWN(addr + size, PAGE_SIZE));
 	}
 }
 
@@ -140,6 +141,7 @@ int memory_init(const void *fdt)
 	memory_reserve(initrd.start, initrd.end - initrd.start);
 	if (memory_has(kernel_pa, image_to_pa(_end)))
 		return 0;
-	printk("memory: the device tree has no memory node that holds the kernel at %#lx\n", kernel_pa);
+	printk("memory: the device tree has no memory node that holds the kernel at %#lx\n",
+	       kernel_pa);
 	return -ENODEV;
 }

@@ -14,11 +14,11 @@
 #include "print.h"
 #include "string.h"
 
-#define ENTRIES 512
+#define ENTRIES		 512
 #define LEAF_SIZE(level) (1ul << (PAGE_SHIFT + 9 * (level)))
 #define INDEX(va, level) ((va) >> (PAGE_SHIFT + 9 * (level)) & (ENTRIES - 1))
-#define LINEAR_END MMIO_BASE
-#define FDT_MAX MiB(8)
+#define LINEAR_END	 MMIO_BASE
+#define FDT_MAX		 MiB(8)
 
 /* Tables until page_init(): the linear map's edges, the FDT window, devices. */
 #define POOL_TABLES 24
@@ -163,7 +163,9 @@ static int map_linear_part(struct range r, unsigned long low, unsigned long high
 {
 	unsigned long start = MAX(r.start, low), end = MIN(r.end, high);
 
-	return start < end ? map_leaves((unsigned long)phys_to_virt(start), start, end - start, prot) : 0;
+	return start < end
+		       ? map_leaves((unsigned long)phys_to_virt(start), start, end - start, prot)
+		       : 0;
 }
 
 /* W^X holds for the memory, not for the address: text is R-- here too. */
@@ -220,7 +222,8 @@ void *ioremap(unsigned long pa, unsigned long size)
 
 	size = ALIGN_UP(offset + size, PAGE_SIZE);
 	va = __atomic_fetch_add(&mmio_next, size, __ATOMIC_RELAXED);
-	if (va + size > ALIAS_BASE || mmu_map(va, pa - offset, size, PROT_READ | PROT_WRITE | PROT_DEVICE)) {
+	if (va + size > ALIAS_BASE ||
+	    mmu_map(va, pa - offset, size, PROT_READ | PROT_WRITE | PROT_DEVICE)) {
 		printk("ioremap: no room for %#lx bytes at %#lx\n", size, pa);
 		return NULL;
 	}

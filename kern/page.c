@@ -11,8 +11,8 @@
 #include "print.h"
 #include "string.h"
 
-#define FREE 0x80
-#define USED 0x40
+#define FREE	     0x80
+#define USED	     0x40
 #define BLOCK(order) ((unsigned long)PAGE_SIZE << (order))
 
 struct block {

@@ -60,8 +60,8 @@ static void show_trace(struct unwind *u)
 static void __noreturn die(struct trap_frame *regs, struct unwind *u)
 {
 	printk("\npanic: %s\n", text);
-	scnprintf(text, sizeof(text), "CPU %u, thread %d (%s), at ", this_cpu()->index, current->pid,
-		  current->comm);
+	scnprintf(text, sizeof(text), "CPU %u, thread %d (%s), at ", this_cpu()->index,
+		  current->pid, current->comm);
 	show_place(u, text);
 	if (regs)
 		arch_show_regs(regs);

@@ -34,8 +34,8 @@ static bool next_argument(const char **text, char *arg, size_t size)
 static const struct param *find_param(const char *name)
 {
 	TABLE_FOR_EACH(const struct param, param, p)
-		if (strcmp(p->name, name) == 0)
-			return p;
+	if (strcmp(p->name, name) == 0)
+		return p;
 	return NULL;
 }
 

@@ -21,7 +21,7 @@ struct spec {
 	int flags;
 	bool upper;
 	int width, precision; /* precision -1: none given */
-	int bytes;            /* size of the integer argument */
+	int bytes;	      /* size of the integer argument */
 };
 
 static void put(struct out *o, char c)

@@ -33,7 +33,8 @@ notrace void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
 /* Off the CPU, a thread stands where __switch_to() returns. */
 notrace void unwind_start_thread(struct unwind *u, struct thread *t)
 {
-	*u = (struct unwind){context_pc(&t->context), context_fp(&t->context), context_sp(&t->context)};
+	*u = (struct unwind){context_pc(&t->context), context_fp(&t->context),
+			     context_sp(&t->context)};
 	set_stack(u, t);
 }
 
