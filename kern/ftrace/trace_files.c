@@ -32,17 +32,16 @@ static int current_tracer_show(struct seq *s, u64 item)
 static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	char name[100];
-	int err = -EINVAL;
+	int err;
 
-	if (!tracefs_word(buf, n, name, sizeof(name))) {
-		mutex_lock(&trace_lock);
-		err = tracing_set_tracer(&global_trace, name);
-		mutex_unlock(&trace_lock);
-	}
+	tracefs_word(buf, n, name, sizeof(name));
+	mutex_lock(&trace_lock);
+	err = tracing_set_tracer(&global_trace, name);
+	mutex_unlock(&trace_lock);
 	if (err == -EINVAL)
-		return tracefs_refuse(f, err, "no tracer of that name; see available_tracers");
+		return tracefs_refuse(f, err, "no tracer is named '%s'; see available_tracers", name);
 	if (err)
-		return tracefs_refuse(f, err, "the tracer did not start");
+		return tracefs_refuse(f, err, "%s did not start", name);
 	return n;
 }
 TRACEFS_CONTROL_OPS(current_tracer, current_tracer_show, current_tracer_write);
@@ -60,10 +59,10 @@ static int tracing_on_show(struct seq *s, u64 item)
 static ssize_t tracing_on_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	u64 on;
-	int err = tracefs_number(buf, n, &on);
+	int err = tracefs_number(f, buf, n, &on);
 
 	if (err)
-		return tracefs_refuse(f, err, "not a number");
+		return err;
 	if (on)
 		tracing_on(&global_trace);
 	else
@@ -92,14 +91,13 @@ static int trace_clock_show(struct seq *s, u64 item)
 static ssize_t trace_clock_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	char name[64];
-	int err = tracefs_word(buf, n, name, sizeof(name));
+	int err;
 
-	if (!err) {
-		mutex_lock(&trace_lock);
-		err = tracing_set_clock(&global_trace, name);
-		mutex_unlock(&trace_lock);
-	}
-	return err ? tracefs_refuse(f, err, "no clock of that name") : (ssize_t)n;
+	tracefs_word(buf, n, name, sizeof(name));
+	mutex_lock(&trace_lock);
+	err = tracing_set_clock(&global_trace, name);
+	mutex_unlock(&trace_lock);
+	return err ? tracefs_refuse(f, err, "no clock is named '%s'", name) : (ssize_t)n;
 }
 TRACEFS_CONTROL_OPS(trace_clock, trace_clock_show, trace_clock_write);
 TRACEFS_FILE(trace_clock, "trace_clock", 0644, &trace_clock, NULL);
@@ -137,10 +135,10 @@ static int buffer_size_show(struct seq *s, u64 item)
 static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	u64 kb;
-	int err = tracefs_number(buf, n, &kb);
+	int err = tracefs_number(f, buf, n, &kb);
 
 	if (err)
-		return tracefs_refuse(f, err, "not a number");
+		return err;
 	if (!kb)
 		return tracefs_refuse(f, -EINVAL, "a buffer has at least 1 KiB");
 	if (kb > GiB(1) >> 10)
@@ -203,14 +201,14 @@ static int set_option(int option, bool on)
 static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	char name[64];
+	int option;
 	bool no;
-	int option = tracefs_word(buf, n, name, sizeof(name));
 
-	no = !option && !strncmp(name, "no", 2);
-	if (!option)
-		option = option_find(name + (no ? 2 : 0));
+	tracefs_word(buf, n, name, sizeof(name));
+	no = !strncmp(name, "no", 2);
+	option = option_find(name + (no ? 2 : 0));
 	if (option < 0)
-		return tracefs_refuse(f, option, "no option of that name");
+		return tracefs_refuse(f, option, "no option is named '%s'", name);
 	return set_option(option, !no) ?: (ssize_t)n;
 }
 TRACEFS_CONTROL_OPS(trace_options, trace_options_show, trace_options_write);
@@ -226,10 +224,12 @@ static int option_show(struct seq *s, u64 item)
 static ssize_t option_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	u64 on;
-	int err = tracefs_number(buf, n, &on);
+	int err = tracefs_number(f, buf, n, &on);
 
-	if (err || on > 1)
-		return tracefs_refuse(f, err ?: -EINVAL, "neither 0 nor 1");
+	if (err)
+		return err;
+	if (on > 1)
+		return tracefs_refuse(f, -EINVAL, "neither 0 nor 1");
 	return set_option((long)f->node->data, on) ?: (ssize_t)n;
 }
 TRACEFS_CONTROL_OPS(option_file, option_show, option_write);

@@ -18,7 +18,7 @@ int tracefs_make(const char *path, u16 mode, const struct file_ops *ops, void *d
 	return -ENOMEM;
 }
 
-int tracefs_word(const char *buf, size_t n, char *word, size_t size)
+void tracefs_word(const char *buf, size_t n, char *word, size_t size)
 {
 	while (n && (buf[n - 1] == '\n' || buf[n - 1] == ' ' || buf[n - 1] == '\t'))
 		n--;
@@ -26,20 +26,24 @@ int tracefs_word(const char *buf, size_t n, char *word, size_t size)
 		buf++;
 		n--;
 	}
-	if (n >= size)
-		return -EINVAL;
+	n = MIN(n, size - 1);
 	memcpy(word, buf, n);
 	word[n] = 0;
-	return 0;
 }
 
-int tracefs_number(const char *buf, size_t n, u64 *value)
+int tracefs_number(struct file *f, const char *buf, size_t n, u64 *value)
 {
 	char text[32];
+	int err = -EINVAL;
 
-	if (tracefs_word(buf, n, text, sizeof(text)))
-		return -EINVAL;
-	return kstrtou64(text, 10, value);
+	if (n < sizeof(text)) {
+		memcpy(text, buf, n);
+		text[n] = 0;
+		err = kstrtou64(text, 10, value);
+	}
+	if (err)
+		tracefs_refuse(f, err, err == -ERANGE ? "too large a number" : "not a number");
+	return err;
 }
 
 int tracefs_refuse(struct file *f, int err, const char *fmt, ...)

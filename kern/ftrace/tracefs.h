@@ -32,9 +32,13 @@ struct tracefs_file {
 /* Make a file below TRACEFS; 0 or -ENOMEM. */
 int tracefs_make(const char *path, u16 mode, const struct file_ops *ops, void *data);
 
-/* What was written, as a number (base 10) or as a word without its surrounding spaces. */
-int tracefs_number(const char *buf, size_t n, u64 *value);              /* 0, -EINVAL, -ERANGE */
-int tracefs_word(const char *buf, size_t n, char *word, size_t size);   /* 0, -EINVAL: too long */
+/*
+ * What was written: a decimal number and perhaps a newline, else -EINVAL or
+ * -ERANGE, said on the console; or a word without the spaces around it, as
+ * much of it as fits.
+ */
+int tracefs_number(struct file *f, const char *buf, size_t n, u64 *value);
+void tracefs_word(const char *buf, size_t n, char *word, size_t size);
 
 /* Say on the console which file refuses what was written, and why; return @err. */
 int tracefs_refuse(struct file *f, int err, const char *fmt, ...) __printf(3, 4);

@@ -211,7 +211,7 @@ class OnAMachine:
             self.assertEqual(self.sh("cat tracing_on"), f"{shown}\n")
 
     def test_refusals(self) -> None:
-        for line in ("echo nothing > current_tracer", "echo x > tracing_on", "echo -1 > tracing_on",
+        for line in ("echo nothing > current_tracer", "echo x > tracing_on", "echo -1 > tracing_on", "echo ' 1' > tracing_on",
                      "echo 0 > buffer_size_kb", "echo lots > buffer_size_kb", "echo 99999999999 > buffer_size_kb",
                      "echo sundial > trace_clock", "echo 2 > options/overwrite", "echo nosuch > trace_options"):
             said = self.sh(line)
