@@ -44,7 +44,7 @@ static bool is_number(const char *word, size_t len)
 	return len && word[0] >= '0' && word[0] <= '9';
 }
 
-/* "12": the twelfth function. */
+/* "12": line 12 of available_filter_functions. */
 static int apply_number(struct ftrace_set *set, const char *word, size_t len, bool in)
 {
 	u64 n = 0;
@@ -54,10 +54,12 @@ static int apply_number(struct ftrace_set *set, const char *word, size_t len, bo
 			return -EINVAL;
 		n = 10 * n + (word[i] - '0');
 	}
-	if (n < 1 || n > ftrace_record_count)
-		return -EINVAL;
-	ftrace_set_put(set, n - 1, in);
-	return 0;
+	for (u32 i = 0; n && i < ftrace_record_count; i++)
+		if (!(ftrace_records[i].flags & FTRACE_FL_DISABLED) && !--n) {
+			ftrace_set_put(set, i, in);
+			return 0;
+		}
+	return -EINVAL;
 }
 
 int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)

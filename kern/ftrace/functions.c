@@ -1,6 +1,7 @@
 /*
  * What can be traced, as files: available_filter_functions and its addresses,
- * dyn_ftrace_total_info. A filter's number n means line n of the first.
+ * dyn_ftrace_total_info. A filter's number n means line n of the first. What
+ * can never be traced, out of reach or found corrupted, is not in the lists.
  */
 #include "ksyms.h"
 #include "tracefs.h"
@@ -13,11 +14,17 @@ const char *ftrace_name(const struct dyn_ftrace *rec)
 	return name ? name : "?";
 }
 
+static bool is_listed(u64 item)
+{
+	return !(ftrace_records[item].flags & FTRACE_FL_DISABLED);
+}
+
 static int functions_show(struct seq *s, u64 item)
 {
 	if (item >= ftrace_record_count)
 		return 1;
-	seq_printf(s, "%s\n", ftrace_name(&ftrace_records[item]));
+	if (is_listed(item))
+		seq_printf(s, "%s\n", ftrace_name(&ftrace_records[item]));
 	return 0;
 }
 TRACEFS_TEXT_OPS(functions_ops, functions_show);
@@ -29,7 +36,8 @@ static int addresses_show(struct seq *s, u64 item)
 
 	if (item >= ftrace_record_count)
 		return 1;
-	seq_printf(s, "%lx %s\n", ftrace_ip(rec), ftrace_name(rec));
+	if (is_listed(item))
+		seq_printf(s, "%lx %s\n", ftrace_ip(rec), ftrace_name(rec));
 	return 0;
 }
 TRACEFS_TEXT_OPS(addresses_ops, addresses_show);

@@ -13,9 +13,9 @@
 #include "fake_kernel.h"
 #include "ksyms.h"
 
-__asm__(".globl _text, _etext, ftrace_stubs, ftrace_call\n"
+__asm__(".globl _text, _etext, ftrace_stubs, ftrace_call, _mcount\n"
 	".set _text, 0x10000000\n.set _etext, 0x10400000\n"
-	".set ftrace_stubs, 0x10080000\n.set ftrace_call, 0x10080200");
+	".set ftrace_stubs, 0x10080000\n.set ftrace_call, 0x10080200\n.set _mcount, 0x10080300");
 
 #define MAX_RECORDS 4096
 

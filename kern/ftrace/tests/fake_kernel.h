@@ -20,6 +20,7 @@ extern "C" {
 #define FAKE_STUBS (KERNEL_BASE + 0x80000)
 #define FAKE_CALL (KERNEL_BASE + 0x80200) /* ftrace_call */
 
+void _mcount(void);
 extern int fake_opens, fake_syncs, fake_graces;
 extern unsigned long fake_last_line; /* the text address of the last arch_sync_line() */
 extern char fake_console[4096];

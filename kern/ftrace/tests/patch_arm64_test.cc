@@ -3,5 +3,9 @@
 #define AS_FLAGS ""
 #define ASSEMBLE_CALL "bl"
 #define ASSEMBLE_OTHERS "nop\nb .\nmov x9, x30\nblr x9\nret\ncbz x0, .\nadrp x0, .\nbrk #0\n"
-#define COMPILER_LEAVES INSN_NOP, INSN_NOP
 #include "patch_test.h"
+
+static std::vector<u32> compiler_leaves(unsigned long)
+{
+	return {INSN_NOP, INSN_NOP};
+}

@@ -3,5 +3,9 @@
 #define AS_FLAGS "-march=rv64ima_zicsr_zifencei -mno-relax"
 #define ASSEMBLE_CALL "jal t0,"
 #define ASSEMBLE_OTHERS "nop\nj .\njal ra, .\njr t0\njalr t0, 0(t1)\nauipc t0, 1\nret\nbeqz t0, .\n"
-#define COMPILER_LEAVES INSN_NOP
 #include "patch_test.h"
+
+static std::vector<u32> compiler_leaves(unsigned long)
+{
+	return {INSN_NOP};
+}

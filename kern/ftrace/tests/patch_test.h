@@ -28,6 +28,9 @@ static std::vector<u32> assemble(const std::string &source)
 	return words;
 }
 
+/* What stands at a site before boot; the last word is the one at @ip. */
+static std::vector<u32> compiler_leaves(unsigned long ip);
+
 static std::vector<long> offsets_to_try()
 {
 	std::vector<long> v = {0, 4, -4, 8, -8};
@@ -209,7 +212,7 @@ TEST_F(site, a_stub_out_of_reach_is_refused)
 
 TEST_F(site, init_nop_takes_what_the_compiler_left_and_nothing_else)
 {
-	std::vector<u32> left = {COMPILER_LEAVES};
+	std::vector<u32> left = compiler_leaves(ip);
 	for (size_t i = 0; i < left.size(); i++)
 		fake_scribble(ip - 4 * (left.size() - 1 - i), left[i]);
 	ftrace_batch_begin();

@@ -1,0 +1,13 @@
+// needs: kern/ftrace/tests/fake_kernel.c kern/ftrace/ftrace.c kern/ftrace/arm64/patch.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/arm64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -fno-pie -no-pie -DHOOK_mcount=1
+#define CROSS "aarch64-linux-gnu-"
+#define AS_FLAGS ""
+#define ASSEMBLE_CALL "bl"
+#define ASSEMBLE_OTHERS "nop\nb .\nmov x9, x30\nblr x9\nret\ncbz x0, .\nadrp x0, .\nbrk #0\n"
+#include "patch_test.h"
+
+static std::vector<u32> compiler_leaves(unsigned long ip)
+{
+	u32 call = 0;
+	insn_call(ip, (unsigned long)_mcount, HOOK_LINK, &call);
+	return {call};
+}
