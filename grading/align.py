@@ -58,14 +58,18 @@ def align_cpu(cpu: int, executed: Sequence[Call], printed: Sequence[Event], firs
     pending: list[int] = []
     at = first
 
+    def interrupts_are_over() -> bool:
+        """What came between the waiting call and its event has returned: another interrupt may follow at once."""
+        return (at == len(executed) or executed[at].level <= executed[pending[-1]].level
+                or executed[at].trap != executed[at - 1].trap)
+
     def part(why: str, number: int) -> Alignment:
         result.divergence = Divergence(cpu, why, pending[-1] if pending else at, number, executed, printed)
         return result
 
     for number, event in enumerate(printed):
         while True:
-            if pending and executed[pending[-1]].name == event.func and (
-                    at == len(executed) or executed[at].level <= executed[pending[-1]].level):
+            if pending and executed[pending[-1]].name == event.func and interrupts_are_over():
                 result.pairs.append((executed[pending.pop()], event))
                 break
             if at == len(executed):

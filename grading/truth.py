@@ -30,6 +30,7 @@ class Call:
     level: int
     site: Site
     word: int
+    trap: int = 0  # level > 0: which of the thread's interrupts
 
     @property
     def name(self) -> str:
@@ -114,6 +115,7 @@ class _Reader:
         self._kernel = kernel
         self._thread: dict[int, int] = {}
         self._level: dict[int, int] = {}
+        self._traps: dict[int, int] = {}
         self._switch = kernel.symbol("__switch_to_load")
         self._probe = (kernel.symbol("workload_probe"), kernel.symbol("workload_probe") + 4096)
         self._trampolines = set(stubs(kernel))
@@ -133,7 +135,8 @@ class _Reader:
         if r.kind == Kind.SITE:
             thread, level = self.who(r.vcpu)
             self._online.add(r.vcpu)
-            self.truth.calls.append(Call(r.seq, r.vcpu, thread, level, self._kernel.site_at[r.addr], r.value))
+            self.truth.calls.append(Call(r.seq, r.vcpu, thread, level, self._kernel.site_at[r.addr], r.value,
+                                         self._traps.get(thread, 0) if level else 0))
         elif r.kind == Kind.MEM:
             self._memory(r)
         elif r.kind == Kind.POINT:
@@ -174,6 +177,8 @@ class _Reader:
     def _move(self, vcpu: int, by: int) -> None:
         thread, level = self.who(vcpu)
         self._level[thread] = max(0, level + by)
+        if not level:
+            self._traps[thread] = self._traps.get(thread, 0) + 1
 
     def _fence(self, r: Record) -> None:
         self.truth.fences.append(r)

@@ -10,9 +10,9 @@ from grading.trace_text import Event
 from grading.truth import Call
 
 
-def call(seq: int, name: str, level: int = 0, vcpu: int = 0, thread: int = 1) -> Call:
+def call(seq: int, name: str, level: int = 0, vcpu: int = 0, thread: int = 1, trap: int = 0) -> Call:
     function = Function(name, 0x1000, 0x1010)
-    return Call(seq, vcpu, thread, level, Site(0x1000, function, 0, 0), 0)
+    return Call(seq, vcpu, thread, level, Site(0x1000, function, 0, 0), 0, trap)
 
 
 def event(name: str, cpu: int = 0, pid: int = 7, flags: str = ".....") -> Event:
@@ -38,6 +38,13 @@ class Align(unittest.TestCase):
 
     def test_an_interrupt_may_print_first(self) -> None:
         self.assertEqual(self.why("a i1 j1 b", "i j a b"), "")
+
+    def test_an_event_may_stand_between_two_interrupts(self) -> None:
+        ran = [call(0, "a"), call(1, "i", 1, trap=1), call(2, "i", 1, trap=2), call(3, "b")]
+        for said in ("i a i b", "i i a b", "a i i b"):
+            self.assertIsNone(align_cpu(0, ran, printed(said)).divergence, said)
+        ran = [call(0, "a"), call(1, "i", 1, trap=1), call(2, "j", 1, trap=1), call(3, "b")]
+        self.assertIsNotNone(align_cpu(0, ran, printed("i a j b")).divergence)
 
     def test_an_interrupt_in_an_interrupt_may_print_first(self) -> None:
         self.assertEqual(self.why("a i1 n2 j1 b", "n i j a b"), "")

@@ -22,7 +22,7 @@ def run(arch: str, part: str, budget: int = 0, cap: int = 32 << 20, observe: boo
 class Ends(unittest.TestCase):
     """A kernel that plays PART ends with the verdict of that name."""
 
-    def ends(self, part: str, verdict: Verdict, seconds: float = 10, budget: int = 0, cap: int = 32 << 20,
+    def ends(self, part: str, verdict: Verdict, seconds: float = 30, budget: int = 0, cap: int = 32 << 20,
              observe: bool = True) -> None:
         for arch in ARCHES:
             with self.subTest(arch=arch), self.assertRaises(Stopped) as caught:
@@ -48,7 +48,7 @@ class Ends(unittest.TestCase):
         self.ends("WAIT", Verdict.TIMEOUT, seconds=1.5, budget=100_000_000)
 
     def test_a_flood_is_a_flood(self) -> None:
-        self.ends("FLOOD", Verdict.FLOOD, cap=1 << 20)
+        self.ends("FLOOD", Verdict.FLOOD, seconds=60, cap=1 << 20)
 
     def test_a_jump_to_the_start_is_a_reboot_loop(self) -> None:
         self.ends("REBOOT", Verdict.REBOOT)
