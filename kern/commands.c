@@ -13,10 +13,23 @@ static int usage(const char *text)
 	return 2;
 }
 
+/* The command whose name comes next after @name. */
+static const struct shell_command *next_command(const char *name)
+{
+	const struct shell_command *next = NULL;
+
+	TABLE_FOR_EACH(const struct shell_command, shell_command, c)
+		if (strcmp(c->name, name) > 0 && (!next || strcmp(c->name, next->name) < 0))
+			next = c;
+	return next;
+}
+
 static int help_main(int argc, char **argv)
 {
-	TABLE_FOR_EACH(const struct shell_command, shell_command, c)
-		out_printf("  %-9s %-22s %s\n", c->name, c->usage, c->help);
+	const struct shell_command *c = NULL;
+
+	while ((c = next_command(c ? c->name : "")))
+		out_printf("  %-11s %-18s %s\n", c->name, c->usage, c->help);
 	out_printf("Programs:");
 	for (unsigned i = 0; i < app_count; i++)
 		out_printf(" %s", app_table[i].name);

@@ -2,7 +2,8 @@
  * Line editing in the manner of Emacs and of every shell, with a history.
  *
  * The screen is never read: what stands right of the cursor is rewritten and
- * the cursor walked back over it, which any terminal understands.
+ * the cursor walked back over it, which any terminal understands while the
+ * line fits its row.
  */
 #include "line.h"
 #include "string.h"

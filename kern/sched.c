@@ -472,8 +472,8 @@ void set_cpu_affinity(int cpu)
 {
 	unsigned long flags = irq_save();
 
-	current->pinned = cpu;
-	if (cpu >= 0 && cpu != this_cpu()->index)
+	current->pinned = cpu >= 0 && cpu_of(cpu)->online ? cpu : -1;
+	if (current->pinned >= 0 && cpu >= 0 && cpu != this_cpu()->index)
 		__schedule(true);
 	irq_restore(flags);
 }

@@ -146,6 +146,22 @@ static int start_cpu(struct cpu *cpu)
 	return -ETIMEDOUT;
 }
 
+/*
+ * No hole may stay among the numbers. The place of a CPU that was refused goes
+ * to the last one. One that was started and does not come may still come, so
+ * its place stays its own, and the numbers end before it.
+ */
+static bool close_gap(unsigned index, int err)
+{
+	if (err != -ETIMEDOUT && cpu_of(nr_cpus - 1) != this_cpu()) {
+		cpu_of(index)->hwid = cpu_of(--nr_cpus)->hwid;
+		return index < nr_cpus;
+	}
+	if (this_cpu()->index < index)
+		nr_cpus = index;
+	return false;
+}
+
 int smp_init(const void *fdt)
 {
 	for (unsigned i = 0; i < nr_cpus; i++) {
@@ -154,13 +170,10 @@ int smp_init(const void *fdt)
 
 		if (!err)
 			continue;
-		printk("CPU %u (%lx) does not start (error %d); we go on without it.\n", i,
+		printk("CPU %u (%lx) does not start (error %d) and is not used.\n", i,
 		       (unsigned long)cpu->hwid, -err);
-		/* Its place goes to the last one, unless that is us. */
-		if (cpu_of(nr_cpus - 1) != this_cpu() && err != -ETIMEDOUT) {
-			cpu->hwid = cpu_of(--nr_cpus)->hwid;
+		if (close_gap(i, err))
 			i--;
-		}
 	}
 	return 0;
 }

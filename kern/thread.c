@@ -99,6 +99,8 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 	struct thread *t;
 
 	sched_reap();
+	if (cpu >= 0 && !cpu_of(cpu)->online)
+		return NULL;
 	t = alloc_thread(name);
 	if (!t)
 		return NULL;

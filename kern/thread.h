@@ -108,7 +108,7 @@ static inline bool interrupted(void)
 	return READ_ONCE(current->interrupted);
 }
 void sched_tick(void);          /* timer interrupt */
-void set_cpu_affinity(int cpu); /* the running thread: pin (and migrate) or -1 */
+void set_cpu_affinity(int cpu); /* the running thread: pin (and migrate), or -1; so is a CPU that is off */
 
 /* Call for_each with each thread, threads_lock held. */
 void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
