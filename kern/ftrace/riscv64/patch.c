@@ -82,12 +82,13 @@ int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, uns
 int ftrace_update_ftrace_func(ftrace_func_t func)
 {
 	unsigned long ip = (unsigned long)ftrace_call, target;
-	int err;
 	u32 call;
+	int err = insn_call(ip, (unsigned long)func, CALL_LINK, &call);
 
-	err = insn_call(ip, (unsigned long)func, CALL_LINK, &call);
 	if (err)
 		return err;
+	if (!open)
+		return -EFAULT;
 	if (!insn_call_target(ip, *ftrace_call, CALL_LINK, &target))
 		return -EINVAL;
 	return patch_word(ip, *ftrace_call, call);
