@@ -6,6 +6,12 @@
 
 #define CHUNK 4096
 
+static int usage(const char *text)
+{
+	printk("Usage: %s\n", text);
+	return 2;
+}
+
 static int pwd_main(int argc, char **argv)
 {
 	char path[512];
@@ -118,10 +124,10 @@ static int cat_main(int argc, char **argv)
 	int status = 0;
 
 	if (argc < 2)
-		printk("Usage: cat file ...\n");
+		return usage("cat file ...");
 	for (int i = 1; i < argc && !interrupted(); i++)
 		status |= each_chunk("cat", argv[i], 0, cat_chunk, NULL);
-	return argc < 2 ? 2 : status;
+	return status;
 }
 SHELL_COMMAND("cat", cat_main, "file ...", "copy files to the output");
 
@@ -177,7 +183,7 @@ static int cksum_main(int argc, char **argv)
 	int status = 0;
 
 	if (argc < 2)
-		printk("Usage: cksum file ...\n");
+		return usage("cksum file ...");
 	for (int i = 1; i < argc && !interrupted(); i++) {
 		struct cksum c = {0};
 		int err = each_chunk("cksum", argv[i], 0, cksum_chunk, &c);
@@ -188,7 +194,7 @@ static int cksum_main(int argc, char **argv)
 		if (!err && !interrupted())
 			out_printf("%u %lu %s\n", ~c.crc, (unsigned long)c.length, argv[i]);
 	}
-	return argc < 2 ? 2 : status;
+	return status;
 }
 SHELL_COMMAND("cksum", cksum_main, "file ...", "the checksum and length that cksum prints");
 
@@ -234,10 +240,8 @@ static int base64_main(int argc, char **argv)
 	struct base64 b = {0};
 	int status;
 
-	if (argc != 2) {
-		printk("Usage: base64 file\n");
-		return 2;
-	}
+	if (argc != 2)
+		return usage("base64 file");
 	status = each_chunk("base64", argv[1], O_NONBLOCK, base64_chunk, &b);
 	if (b.carried)
 		base64_group(&b);
@@ -247,47 +251,12 @@ static int base64_main(int argc, char **argv)
 }
 SHELL_COMMAND("base64", base64_main, "file", "a binary file as text; takes what is there, waits for no more");
 
-struct hexdump {
-	u64 at;
-};
-
-static int hexdump_chunk(void *arg, const char *buf, size_t n)
-{
-	struct hexdump *h = arg;
-	char line[80];
-
-	for (size_t i = 0; i < n; i += 16, h->at += 16) {
-		size_t part = MIN(n - i, (size_t)16);
-		int len = scnprintf(line, sizeof(line), "%08lx ", (unsigned long)h->at);
-
-		for (size_t j = 0; j < part; j++)
-			len += scnprintf(line + len, sizeof(line) - len, " %02x", (u8)buf[i + j]);
-		if (out_printf("%s\n", line) < 0 || interrupted())
-			return 1;
-	}
-	return 0;
-}
-
-static int hexdump_main(int argc, char **argv)
-{
-	struct hexdump h = {0};
-
-	if (argc != 2) {
-		printk("Usage: hexdump file\n");
-		return 2;
-	}
-	return each_chunk("hexdump", argv[1], O_NONBLOCK, hexdump_chunk, &h);
-}
-SHELL_COMMAND("hexdump", hexdump_main, "file", "bytes in hexadecimal");
-
 static int each_path(int argc, char **argv, int (*fn)(struct node *cwd, const char *path))
 {
 	int status = 0;
 
-	if (argc < 2) {
-		printk("Usage: %s path ...\n", argv[0]);
-		return 2;
-	}
+	if (argc < 2)
+		return usage("rm path ... | mkdir path ...");
 	for (int i = 1; i < argc; i++) {
 		int err = fn(shell_cwd(), argv[i]);
 

@@ -8,6 +8,8 @@
 #include "string.h"
 
 #define PID_MAX 4096
+#define STACK_ORDER 2
+_Static_assert(PAGE_SIZE << STACK_ORDER == THREAD_SIZE, "a stack is 2^STACK_ORDER pages");
 
 static struct thread *all_threads; /* under threads_lock */
 static struct spinlock threads_lock;
@@ -65,13 +67,10 @@ void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
 struct thread *alloc_thread(const char *name)
 {
 	struct thread *t = kzalloc(sizeof(*t));
-	int order = 0;
 
 	if (!t)
 		return NULL;
-	while (PAGE_SIZE << order < THREAD_SIZE)
-		order++;
-	t->stack = page_alloc(order);
+	t->stack = page_alloc(STACK_ORDER);
 	if (!t->stack) {
 		kfree(t);
 		return NULL;
@@ -85,11 +84,7 @@ struct thread *alloc_thread(const char *name)
 
 static void free_thread(struct thread *t)
 {
-	int order = 0;
-
-	while (PAGE_SIZE << order < THREAD_SIZE)
-		order++;
-	page_free(t->stack, order);
+	page_free(t->stack, STACK_ORDER);
 	kfree(t);
 }
 
