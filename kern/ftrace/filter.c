@@ -91,7 +91,8 @@ static struct ftrace_set *copy_of_filter(const struct ftrace_ops *op, bool notra
 	return set;
 }
 
-int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace_list)
+int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset,
+		      bool notrace_list)
 {
 	struct ftrace_set *set = reset ? ftrace_set_new() : copy_of_filter(op, notrace_list);
 	int err = -ENOMEM;
@@ -110,7 +111,7 @@ struct edit {
 	struct ftrace_ops *op;
 	bool notrace_list, comment, overlong;
 	struct ftrace_set *set; /* NULL: opened to be read */
-	size_t len;             /* of the word so far */
+	size_t len;		/* of the word so far */
 	char word[128];
 };
 

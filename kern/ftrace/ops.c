@@ -81,11 +81,12 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
 struct change {
 	struct selection was, is;
 	unsigned long stub; /* its own */
-	u32 alone;          /* a record's state while no other op has the function */
+	u32 alone;	    /* a record's state while no other op has the function */
 	u8 own, ipmodify;   /* FTRACE_CALLS_OP + slot; the flag that it leaves in records */
 };
 
-static struct change change_of(const struct ftrace_ops *op, struct selection was, struct selection is)
+static struct change change_of(const struct ftrace_ops *op, struct selection was,
+			       struct selection is)
 {
 	struct dyn_ftrace alone = {.count = 1, .calls = own_stub(op)};
 	struct change c = {was, is, ftrace_call_addr(alone.calls), 0, alone.calls, 0};

@@ -26,8 +26,8 @@ struct kernel {
 	const Elf64_Ehdr *header;
 	const Elf64_Shdr *sections;
 	const char *section_names;
-	uint64_t text, etext, mcount;             /* symbols; mcount 0: not there */
-	uint64_t tracer_start, tracer_end;        /* __ftrace_text_start, _end */
+	uint64_t text, etext, mcount;	   /* symbols; mcount 0: not there */
+	uint64_t tracer_start, tracer_end; /* __ftrace_text_start, _end */
 };
 
 struct sites {
@@ -182,7 +182,8 @@ static void find_entries(const struct kernel *k, const Elf64_Shdr *text, struct 
 }
 
 /* Where the call whose last word is at @address goes, 0 if it is none. */
-static uint64_t call_target(const struct kernel *k, uint64_t address, uint32_t before, uint32_t word)
+static uint64_t call_target(const struct kernel *k, uint64_t address, uint32_t before,
+			    uint32_t word)
 {
 	if (!is_riscv(k))
 		return word >> 26 == 0x25 ? address + ((int32_t)(word << 6) >> 4) : 0;
@@ -224,7 +225,8 @@ static void print_table(const struct kernel *k, const struct sites *s)
 {
 	size_t far = 0;
 
-	puts("\t.section .ftrace_records, \"aw\"\n\t.balign 8\n\t.globl ftrace_records\nftrace_records:");
+	puts("\t.section .ftrace_records, \"aw\"\n\t.balign 8\n\t.globl "
+	     "ftrace_records\nftrace_records:");
 	for (size_t i = 0; i < s->count; i++) {
 		bool reached = in_reach(k, s->address[i]);
 
@@ -233,14 +235,17 @@ static void print_table(const struct kernel *k, const struct sites *s)
 		if (s->address[i] < k->text || s->address[i] >= k->etext)
 			fail("the call site at %#lx is outside of text", s->address[i]);
 		if (!reached && ++far <= 10)
-			fprintf(stderr, "recordmcount: out of reach, never traced: %#lx\n", s->address[i]);
+			fprintf(stderr, "recordmcount: out of reach, never traced: %#lx\n",
+				s->address[i]);
 		/* { u32 offset; u16 count; u8 calls; u8 flags }: FTRACE_FL_DISABLED is 1 */
 		printf("\t.quad %#lx\n", (s->address[i] - k->text) | (reached ? 0 : 1ul << 56));
 	}
 	if (far)
-		fprintf(stderr, "recordmcount: %zu of %zu call sites are out of reach\n", far, s->count);
+		fprintf(stderr, "recordmcount: %zu of %zu call sites are out of reach\n", far,
+			s->count);
 	printf("\t.section .rodata\n\t.balign 4\n\t.globl ftrace_record_count\n"
-	       "ftrace_record_count:\n\t.long %zu\n", s->count);
+	       "ftrace_record_count:\n\t.long %zu\n",
+	       s->count);
 }
 
 int main(int argc, char **argv)

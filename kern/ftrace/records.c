@@ -78,7 +78,8 @@ void ftrace_check_records(void)
 		const char *fault = record_fault(i);
 
 		if (rec->flags & FTRACE_FL_DISABLED && far++ < 10)
-			printk("ftrace: %pS is out of reach; it is never traced\n", (void *)ftrace_ip(rec));
+			printk("ftrace: %pS is out of reach; it is never traced\n",
+			       (void *)ftrace_ip(rec));
 		if (!fault)
 			continue;
 		rec->flags |= FTRACE_FL_DISABLED;

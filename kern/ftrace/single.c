@@ -11,7 +11,7 @@ extern ftrace_func_t ftrace_trace_function;
 struct ftrace_ops *function_trace_op = &global_ops;
 ftrace_func_t ftrace_trace_function = ftrace_stub;
 
-static bool tracing;          /* function_trace_op is registered */
+static bool tracing;	       /* function_trace_op is registered */
 static u32 filtered, notraced; /* records with the flag */
 
 static bool selected(const struct dyn_ftrace *rec)

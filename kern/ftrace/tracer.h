@@ -74,7 +74,6 @@ void ftrace_check_records(void);
 /* At boot, before other CPUs run: a site as the compiler left it becomes the nop. */
 int ftrace_init_nop(const struct dyn_ftrace *rec);
 
-
 /*
  * A set of functions being edited: one bit for each record. What a stage
  * keeps of it (flags in the records; a hash) is the stage's own.
@@ -102,7 +101,8 @@ static inline void ftrace_set_put(struct ftrace_set *set, u32 index, bool in)
 int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len);
 
 /* The stage's: does @op's filter (or notrace list) name @rec; how many it names. */
-bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec, bool notrace_list);
+bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec,
+		       bool notrace_list);
 u32 ftrace_filter_count(const struct ftrace_ops *op, bool notrace_list);
 /* The stage's: make @set @op's filter (or notrace list); a live op's sites follow. */
 int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list);

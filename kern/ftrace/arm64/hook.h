@@ -14,13 +14,13 @@
 #include "insn.h"
 
 #ifdef HOOK_mcount
-#define HOOK_LINK REG_X30
+#define HOOK_LINK     REG_X30
 #define HOOK_REWRITES 1 /* boot changes the site */
 void _mcount(void);
 #else
-#define HOOK_LINK REG_X30
+#define HOOK_LINK     REG_X30
 #define HOOK_REWRITES 1 /* boot changes the word before the site */
-#define HOOK_BEFORE INSN_MOV_X9_X30
+#define HOOK_BEFORE   INSN_MOV_X9_X30
 #endif
 
 /* The plain call, whose link is where C functions return to. */

@@ -11,10 +11,10 @@
 #include "errno.h"
 #include "types.h"
 
-#define INSN_NOP 0xd503201fu
+#define INSN_NOP	0xd503201fu
 #define INSN_MOV_X9_X30 0xaa1e03e9u
-#define INSN_REACH MiB(128)
-#define REG_X30 30u
+#define INSN_REACH	MiB(128)
+#define REG_X30		30u
 
 /* `bl addr` at @ip. -ERANGE: not in [-128 MiB, +128 MiB - 4]; -EINVAL: misaligned. */
 static inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)

@@ -13,14 +13,14 @@
 #include "insn.h"
 
 #ifdef HOOK_mcount
-#define HOOK_LINK REG_RA
+#define HOOK_LINK     REG_RA
 #define HOOK_REWRITES 1 /* boot changes the word before the site, and the site */
-#define HOOK_BEFORE INSN_NOP
+#define HOOK_BEFORE   INSN_NOP
 void _mcount(void);
 #else
-#define HOOK_LINK REG_T0
+#define HOOK_LINK     REG_T0
 #define HOOK_REWRITES 0
-#define HOOK_BEFORE INSN_NOP
+#define HOOK_BEFORE   INSN_NOP
 #endif
 
 /* The plain call, whose link is where C functions return to. */

@@ -11,10 +11,10 @@
 #include "errno.h"
 #include "types.h"
 
-#define INSN_NOP 0x00000013u
+#define INSN_NOP   0x00000013u
 #define INSN_REACH MiB(1)
-#define REG_RA 1u
-#define REG_T0 5u
+#define REG_RA	   1u
+#define REG_T0	   5u
 
 /* `jal link, addr` at @ip. -ERANGE: not in [-1 MiB, +1 MiB - 2]; -EINVAL: odd or misaligned. */
 static inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)

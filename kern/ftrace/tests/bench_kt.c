@@ -52,7 +52,8 @@ static void report(const char *key, u64 instructions, u64 per)
 {
 	u64 milli = (instructions * 1000 + per / 2) / per;
 
-	out_printf("bench %s %lu.%03lu\n", key, (unsigned long)(milli / 1000), (unsigned long)(milli % 1000));
+	out_printf("bench %s %lu.%03lu\n", key, (unsigned long)(milli / 1000),
+		   (unsigned long)(milli % 1000));
 }
 
 static notrace void other_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
@@ -62,7 +63,8 @@ static notrace void other_callback(unsigned long ip, unsigned long parent_ip, st
 
 static void bench_events(void)
 {
-	static struct ftrace_ops other = {.func = other_callback, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+	static struct ftrace_ops other = {
+		.func = other_callback, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 	u64 bare = cost_of(kt_bench_untraced), nop, on, off, beside;
 
 	kt_echo("kt_bench_traced", "set_ftrace_filter", false);
@@ -122,11 +124,13 @@ static int bench_command(int argc, char **argv)
 	bench_events();
 	bench_patching();
 	report("record_bytes", sizeof(ftrace_records[0]), 1);
-	report("boot", (prompt_counter - boot_counter) * 1000000000 / clock_hz, 1); /* ns: instructions */
+	report("boot", (prompt_counter - boot_counter) * 1000000000 / clock_hz,
+	       1); /* ns: instructions */
 	set_cpu_affinity(-1);
 	return 0;
 }
-SHELL_COMMAND("bench", bench_command, "", "instructions per traced call (run it with -icount shift=0)");
+SHELL_COMMAND("bench", bench_command, "",
+	      "instructions per traced call (run it with -icount shift=0)");
 
 static int bench_sites_command(int argc, char **argv)
 {
@@ -191,4 +195,5 @@ static int bench_cpus_command(int argc, char **argv)
 	kt_echo("", "set_ftrace_filter", false);
 	return 0;
 }
-SHELL_COMMAND("bench_cpus", bench_cpus_command, "", "traced calls on every CPU at once, for the observer");
+SHELL_COMMAND("bench_cpus", bench_cpus_command, "",
+	      "traced calls on every CPU at once, for the observer");

@@ -39,10 +39,10 @@ static void map_text(void)
 		return;
 	mapped = true;
 	if (ftruncate(fd, FAKE_TEXT_SIZE) ||
-	    mmap((void *)KERNEL_BASE, FAKE_TEXT_SIZE, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) !=
-		    (void *)KERNEL_BASE ||
-	    mmap((void *)ALIAS_BASE, FAKE_TEXT_SIZE, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) !=
-		    (void *)ALIAS_BASE)
+	    mmap((void *)KERNEL_BASE, FAKE_TEXT_SIZE, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE,
+		 fd, 0) != (void *)KERNEL_BASE ||
+	    mmap((void *)ALIAS_BASE, FAKE_TEXT_SIZE, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+		 fd, 0) != (void *)ALIAS_BASE)
 		abort();
 }
 
@@ -133,7 +133,8 @@ int printk(const char *fmt, ...)
 	int n;
 
 	va_start(args, fmt);
-	n = vsnprintf(fake_console + console_length, sizeof(fake_console) - console_length, fmt, args);
+	n = vsnprintf(fake_console + console_length, sizeof(fake_console) - console_length, fmt,
+		      args);
 	va_end(args);
 	console_length += n;
 	return n;

@@ -17,8 +17,8 @@ extern "C" {
 #undef private
 
 #define FAKE_TEXT_SIZE MiB(4)
-#define FAKE_STUBS (KERNEL_BASE + 0x80000)
-#define FAKE_CALL (KERNEL_BASE + 0x80200) /* ftrace_call */
+#define FAKE_STUBS     (KERNEL_BASE + 0x80000)
+#define FAKE_CALL      (KERNEL_BASE + 0x80200) /* ftrace_call */
 
 void _mcount(void);
 extern int fake_opens, fake_syncs, fake_graces;

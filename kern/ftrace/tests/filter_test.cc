@@ -4,7 +4,9 @@
 #include "asm-ftrace/hook.h"
 #include <cstring>
 
-static void nothing(unsigned long, unsigned long, struct ftrace_ops *, struct ftrace_regs *) {}
+static void nothing(unsigned long, unsigned long, struct ftrace_ops *, struct ftrace_regs *)
+{
+}
 
 struct filter : testing::Test {
 	struct ftrace_ops a = op(), b = op();
@@ -20,7 +22,8 @@ struct filter : testing::Test {
 	void SetUp() override
 	{
 		fake_reset();
-		for (const char *name : {"schedule", "mutex_lock", "mutex_unlock", "twin", "twin", "last"})
+		for (const char *name :
+		     {"schedule", "mutex_lock", "mutex_unlock", "twin", "twin", "last"})
 			add(name);
 	}
 	void TearDown() override
@@ -57,7 +60,8 @@ struct filter : testing::Test {
 		}
 		return s;
 	}
-	static int set(struct ftrace_ops &o, const char *glob, bool reset = true, bool notrace_list = false)
+	static int set(struct ftrace_ops &o, const char *glob, bool reset = true,
+		       bool notrace_list = false)
 	{
 		return ftrace_set_filter(&o, glob, strlen(glob), reset, notrace_list);
 	}
@@ -92,7 +96,8 @@ TEST_F(filter, what_names_nothing_is_refused_and_changes_nothing)
 {
 	ASSERT_EQ(0, set(a, "last"));
 	ASSERT_EQ(0, register_ftrace_function(&a));
-	for (const char *word : {"no_such", "0", "7", "99999999999999999999", "12x", "!", "!no_such", "last:traceoff"})
+	for (const char *word :
+	     {"no_such", "0", "7", "99999999999999999999", "12x", "!", "!no_such", "last:traceoff"})
 		EXPECT_EQ(-EINVAL, set(a, word)) << word;
 	EXPECT_EQ("nnnnn0", text());
 }
@@ -221,7 +226,8 @@ TEST_F(filter, random_ops_and_filters_never_disagree_with_text)
 			std::vector<int> who;
 			for (int j = 0; j < 4; j++) {
 				const struct dyn_ftrace *rec = &ftrace_records[r];
-				bool in = !ftrace_filter_count(&ops[j], false) || ftrace_filter_has(&ops[j], rec, false);
+				bool in = !ftrace_filter_count(&ops[j], false) ||
+					  ftrace_filter_has(&ops[j], rec, false);
 				if (on[j] && in && !ftrace_filter_has(&ops[j], rec, true))
 					who.push_back(ops[j].slot);
 			}

@@ -54,8 +54,10 @@ TEST(glob, agrees_with_fnmatch)
 		if (pattern.find('[') != std::string::npos)
 			if (pattern.find('-') != std::string::npos ||
 			    pattern.rfind('[') != pattern.find('[') ||
-			    pattern.find(']', pattern.find('[') + (pattern.find("[!") == pattern.find('[') ? 3 : 2)) ==
-				    std::string::npos)
+			    pattern.find(']', pattern.find('[') +
+						      (pattern.find("[!") == pattern.find('[')
+							       ? 3
+							       : 2)) == std::string::npos)
 				continue;
 		ASSERT_EQ(!fnmatch(pattern.c_str(), name.c_str(), 0), match(pattern, name.c_str()))
 			<< "'" << pattern << "' and '" << name << "'";

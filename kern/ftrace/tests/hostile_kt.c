@@ -100,7 +100,7 @@ static int join_all(struct thread **threads)
 /* One random change. Returns an errno that nobody may give for it. */
 static int change(u64 dice)
 {
-	static const char *const globs[] = {"kt_*",  "*lock*", "kt_mix", "kt_t?il", "!kt_step",
+	static const char *const globs[] = {"kt_*",  "*lock*", "kt_mix",   "kt_t?il", "!kt_step",
 					    "!kt_*", "*",      "kt_[sm]*", "1"};
 	const char *glob = globs[(dice >> 8) % ARRAY_SIZE(globs)];
 	int err;
@@ -145,8 +145,10 @@ static void account(void)
 		rb_iter_start(&it, rb, copy);
 		for (; rb_iter_peek(&it, &ev); rb_iter_next(&it))
 			found++;
-		kt_promise(found == rb_entries(rb), "CPU %u: %lu events written, %lu overrun, %lu there", cpu,
-			   (unsigned long)rb->accepted, (unsigned long)rb->overrun, (unsigned long)found);
+		kt_promise(found == rb_entries(rb),
+			   "CPU %u: %lu events written, %lu overrun, %lu there", cpu,
+			   (unsigned long)rb->accepted, (unsigned long)rb->overrun,
+			   (unsigned long)found);
 		page_free(copy, 0);
 	}
 }
@@ -163,8 +165,9 @@ static void calm_phase(void)
 	kt_promise(!join_all(threads), "results are right");
 	for (unsigned cpu = 0; cpu < nr_cpus; cpu++)
 		events += global_trace.cpu[cpu].accepted + global_trace.cpu[cpu].dropped;
-	kt_promise(events == CALM_CALLS * hammer_count(), "%u calls on each of %u CPUs are %lu events",
-		   CALM_CALLS, hammer_count(), (unsigned long)events);
+	kt_promise(events == CALM_CALLS * hammer_count(),
+		   "%u calls on each of %u CPUs are %lu events", CALM_CALLS, hammer_count(),
+		   (unsigned long)events);
 }
 
 static void hostile_phase(u64 seconds, u64 seed)
@@ -187,15 +190,18 @@ static void hostile_phase(u64 seconds, u64 seed)
 		rounds += hammers[cpu].rounds;
 		wrong += hammers[cpu].wrong;
 	}
-	kt_promise(changes && !bad, "%lu changes, %lu refused", (unsigned long)changes, (unsigned long)bad);
-	kt_promise(rounds && !wrong, "%lu rounds, %lu wrong", (unsigned long)rounds, (unsigned long)wrong);
+	kt_promise(changes && !bad, "%lu changes, %lu refused", (unsigned long)changes,
+		   (unsigned long)bad);
+	kt_promise(rounds && !wrong, "%lu rounds, %lu wrong", (unsigned long)rounds,
+		   (unsigned long)wrong);
 }
 
 static int hostile_command(int argc, char **argv)
 {
 	u64 seconds = 10, seed = 1, text = kt_text_hash();
 
-	if ((argc > 1 && kstrtou64(argv[1], 0, &seconds)) || (argc > 2 && kstrtou64(argv[2], 0, &seed))) {
+	if ((argc > 1 && kstrtou64(argv[1], 0, &seconds)) ||
+	    (argc > 2 && kstrtou64(argv[2], 0, &seed))) {
 		out_printf("usage: hostile [SECONDS [SEED]]\n");
 		return 1;
 	}
@@ -211,4 +217,5 @@ static int hostile_command(int argc, char **argv)
 	set_cpu_affinity(-1);
 	return kt_end();
 }
-SHELL_COMMAND("hostile", hostile_command, "[SECONDS [SEED]]", "change tracers at random under load");
+SHELL_COMMAND("hostile", hostile_command, "[SECONDS [SEED]]",
+	      "change tracers at random under load");

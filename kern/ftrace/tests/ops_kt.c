@@ -63,8 +63,8 @@ static notrace void argument_callback(unsigned long ip, unsigned long parent_ip,
 {
 	regs->arg[0] = 100;
 }
-static notrace void return_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
-				    struct ftrace_regs *regs)
+static notrace void return_callback(unsigned long ip, unsigned long parent_ip,
+				    struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	regs->arg[0] = 4711;
 	regs->pc = regs->link;
@@ -91,7 +91,8 @@ static void recursive_callback(unsigned long ip, unsigned long parent_ip, struct
 
 static struct ftrace_ops make_op(ftrace_func_t func, unsigned long number, u32 flags)
 {
-	return (struct ftrace_ops){.func = func, .flags = flags, .slot = -1, .private = (void *)number};
+	return (struct ftrace_ops){
+		.func = func, .flags = flags, .slot = -1, .private = (void *)number};
 }
 
 static int start(struct ftrace_ops *op, const char *filter)
@@ -135,7 +136,8 @@ static void registers_are_seen(void)
 
 static void registers_are_changed(void)
 {
-	struct ftrace_ops op = make_op(argument_callback, 0, FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	struct ftrace_ops op =
+		make_op(argument_callback, 0, FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
 	long (*volatile twice)(long) = kt_double;
 
 	start(&op, "kt_double");
@@ -167,8 +169,10 @@ static __noinline void stack_is_walked(void)
 	while (i < walked_count && !in_function(walked[i], "kt_double"))
 		i++;
 	kt_promise(i < walked_count, "a walk from the callback sees the traced function");
-	kt_promise(i + 1 < walked_count && in_function(walked[i + 1], "kt_caller"), "then its caller");
-	kt_promise(i + 2 < walked_count && in_function(walked[i + 2], "stack_is_walked"), "then theirs");
+	kt_promise(i + 1 < walked_count && in_function(walked[i + 1], "kt_caller"),
+		   "then its caller");
+	kt_promise(i + 2 < walked_count && in_function(walked[i + 2], "stack_is_walked"),
+		   "then theirs");
 }
 
 static void many_ops(void)
@@ -185,7 +189,8 @@ static void many_ops(void)
 	for (int i = 0; i < 10; i++)
 		twice(i);
 	other(1);
-	kt_promise(calls_of[0] == 10 && calls_of[2] == 10, "two ops of one function both get each call");
+	kt_promise(calls_of[0] == 10 && calls_of[2] == 10,
+		   "two ops of one function both get each call");
 	kt_promise(calls_of[1] == 1, "an op gets no other's functions");
 	stop(&a);
 	twice(1);
@@ -213,7 +218,8 @@ static void recursion_is_cut(void)
 static void one_may_change_pc(void)
 {
 	u32 flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION;
-	struct ftrace_ops a = make_op(argument_callback, 0, flags), b = make_op(return_callback, 0, flags);
+	struct ftrace_ops a = make_op(argument_callback, 0, flags),
+			  b = make_op(return_callback, 0, flags);
 
 	start(&a, "kt_double");
 	kt_promise(start(&b, "kt_*") == -EBUSY, "a second op that changes pc: -EBUSY");

@@ -45,7 +45,8 @@ static int corrupt_command(int argc, char **argv)
 	overwrite(ftrace_ip(rec), word);
 	return 0;
 }
-SHELL_COMMAND("kt_corrupt", corrupt_command, "FUNCTION [HEX]", "write a foreign word into a call site");
+SHELL_COMMAND("kt_corrupt", corrupt_command, "FUNCTION [HEX]",
+	      "write a foreign word into a call site");
 
 static int store_command(int argc, char **argv)
 {
@@ -54,7 +55,8 @@ static int store_command(int argc, char **argv)
 	out_printf("FAILED text was written\n");
 	return 1;
 }
-SHELL_COMMAND("kt_store", store_command, "", "store straight into text: must end in a panic that says so");
+SHELL_COMMAND("kt_store", store_command, "",
+	      "store straight into text: must end in a panic that says so");
 
 /* What each site holds is what its record says. */
 static int sites_command(int argc, char **argv)
@@ -62,10 +64,11 @@ static int sites_command(int argc, char **argv)
 	u32 wrong = 0;
 
 	for (u32 i = 0; i < ftrace_record_count; i++)
-		wrong += *(const u32 *)ftrace_ip(&ftrace_records[i]) != ftrace_expected(&ftrace_records[i]);
+		wrong += *(const u32 *)ftrace_ip(&ftrace_records[i]) !=
+			 ftrace_expected(&ftrace_records[i]);
 	kt_begin();
-	kt_promise(ftrace_record_count && !wrong, "%u sites, %u unlike their record", ftrace_record_count,
-		   wrong);
+	kt_promise(ftrace_record_count && !wrong, "%u sites, %u unlike their record",
+		   ftrace_record_count, wrong);
 	return kt_end();
 }
 SHELL_COMMAND("kt_sites", sites_command, "", "hold every call site against its record");

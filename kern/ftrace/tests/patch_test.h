@@ -17,7 +17,8 @@ static std::vector<u32> assemble(const std::string &source)
 		return {};
 	std::string d = dir;
 	std::ofstream(d + "/a.s") << source;
-	std::string command = "cd " + d + " && " CROSS "as " AS_FLAGS " -o a.o a.s && " CROSS
+	std::string command = "cd " + d +
+			      " && " CROSS "as " AS_FLAGS " -o a.o a.s && " CROSS
 			      "objcopy -O binary -j .text a.o a.bin";
 	EXPECT_EQ(0, system(command.c_str()));
 	std::ifstream f(d + "/a.bin", std::ios::binary);
@@ -104,7 +105,8 @@ TEST(patch, other_instructions_are_no_call)
 {
 	unsigned long target;
 	for (u32 insn : assemble(ASSEMBLE_OTHERS))
-		EXPECT_FALSE(insn_call_target(0x40000000, insn, HOOK_LINK, &target)) << std::hex << insn;
+		EXPECT_FALSE(insn_call_target(0x40000000, insn, HOOK_LINK, &target))
+			<< std::hex << insn;
 	EXPECT_FALSE(insn_call_target(0x40000000, 0, HOOK_LINK, &target));
 	EXPECT_FALSE(insn_call_target(0x40000000, ~0u, HOOK_LINK, &target));
 }

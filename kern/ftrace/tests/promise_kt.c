@@ -51,8 +51,8 @@ notrace u64 kt_text_hash(void)
 {
 	u64 hash = 0xcbf29ce484222325;
 
-	for (const u32 *p = (const u32 *)_text; p < (const u32 *)_etext; p++)
-		hash = (hash ^ *p) * 0x100000001b3;
+	for (unsigned long at = (unsigned long)_text; at < (unsigned long)_etext; at += 4)
+		hash = (hash ^ *(const u32 *)at) * 0x100000001b3;
 	return hash;
 }
 

@@ -5,7 +5,10 @@
 #include <cstring>
 
 struct records : testing::Test {
-	void SetUp() override { fake_reset(); }
+	void SetUp() override
+	{
+		fake_reset();
+	}
 	struct dyn_ftrace *site(u32 offset, u32 insn = INSN_NOP)
 	{
 		fake_scribble(KERNEL_BASE + offset, insn);
@@ -58,7 +61,12 @@ TEST_F(records, unsorted_twice_misaligned_outside_and_foreign_are_disabled_and_n
 	site(256, 0x12345678);
 	fake_record(FAKE_TEXT_SIZE + 64, "outside");
 	ftrace_check_records();
-	int want[] = {0, FTRACE_FL_DISABLED, 0, FTRACE_FL_DISABLED, FTRACE_FL_DISABLED, FTRACE_FL_DISABLED};
+	int want[] = {0,
+		      FTRACE_FL_DISABLED,
+		      0,
+		      FTRACE_FL_DISABLED,
+		      FTRACE_FL_DISABLED,
+		      FTRACE_FL_DISABLED};
 	for (int i = 0; i < 6; i++)
 		EXPECT_EQ(want[i], ftrace_records[i].flags) << "record " << i;
 	EXPECT_NE(nullptr, strstr(fake_console, "4 faulty"));
