@@ -63,7 +63,7 @@ def wrong_kernel(arch: str, name: str, mistake: Mistake) -> Kernel:
 def grade(arch: str, name: str, mistake: Mistake, smp: int) -> report.Grade:
     kernel = wrong_kernel(arch, name, mistake)
     log = ROOT / f"build/tests/wrong/{arch}-{name}.log"
-    return report.judge(arch, 4, SEED, [Session(kernel, 4, smp, SEED, log, []).run()])
+    return report.judge(arch, 4, SEED, [Session(kernel, 4, smp, SEED, log).run()])
 
 
 class Wrong(unittest.TestCase):
@@ -111,7 +111,7 @@ class Forged(unittest.TestCase):
     def setUpClass(cls) -> None:
         build()
         kernel = Kernel(ROOT / "build/riscv64/lab4/callsite.elf", "riscv64")
-        cls.evidence = Session(kernel, 4, 4, SEED, ROOT / "build/tests/wrong/forged.log", []).run()
+        cls.evidence = Session(kernel, 4, 4, SEED, ROOT / "build/tests/wrong/forged.log").run()
 
     def forged(self) -> Evidence:
         """A copy whose lists may be changed."""
