@@ -213,8 +213,8 @@ bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.jso
 sizes: $(setup) ## lines of code by cloc, against the design
 	@$(PYTHON) .ci/sizes.py
 
-format: $(setup) ## clang-format, in place
-	@git ls-files '*.c' '*.h' '*.cc' | xargs clang-format -i
+format: $(setup) ## clang-format, in place, the lines that you changed since the last commit
+	@git clang-format-14 --binary clang-format-14 --extensions c,h,cc --force HEAD
 
 lint: $(setup) ## cppcheck, shellcheck, mypy
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
