@@ -25,7 +25,6 @@ struct kernel {
 	size_t size;
 	const Elf64_Ehdr *header;
 	const Elf64_Shdr *sections;
-	const char *section_names;
 	uint64_t text, etext, mcount;	   /* symbols; mcount 0: not there */
 	uint64_t tracer_start, tracer_end; /* __ftrace_text_start, _end */
 };
@@ -77,10 +76,22 @@ static const void *contents(const struct kernel *k, const Elf64_Shdr *s)
 	return k->image + s->sh_offset;
 }
 
+/* String number @at of the table @s, which must end inside of it. */
+static const char *string_of(const struct kernel *k, const Elf64_Shdr *s, size_t at)
+{
+	const char *strings = contents(k, s);
+
+	if (at >= s->sh_size || strings[s->sh_size - 1])
+		fail("a name lies beyond the end of its table");
+	return strings + at;
+}
+
 static const Elf64_Shdr *section(const struct kernel *k, const char *name)
 {
+	const Elf64_Shdr *names = &k->sections[k->header->e_shstrndx];
+
 	for (int i = 0; i < k->header->e_shnum; i++)
-		if (!strcmp(k->section_names + k->sections[i].sh_name, name))
+		if (!strcmp(string_of(k, names, k->sections[i].sh_name), name))
 			return &k->sections[i];
 	return NULL;
 }
@@ -96,27 +107,27 @@ static void read_header(struct kernel *k)
 		fail("neither riscv64 nor arm64 (machine %d)", k->header->e_machine);
 	if (k->header->e_type != ET_EXEC)
 		fail("not a linked kernel (type %d)", k->header->e_type);
-	if (k->header->e_shoff > k->size ||
+	if (k->header->e_shoff > k->size || k->header->e_shoff % 8 ||
 	    k->header->e_shnum * sizeof(Elf64_Shdr) > k->size - k->header->e_shoff ||
 	    k->header->e_shstrndx >= k->header->e_shnum)
 		fail("its section headers are not all there");
 	k->sections = (const void *)(k->image + k->header->e_shoff);
-	k->section_names = contents(k, &k->sections[k->header->e_shstrndx]);
 }
 
 static uint64_t symbol(const struct kernel *k, const char *name)
 {
 	const Elf64_Shdr *table = section(k, ".symtab"), *strings = section(k, ".strtab");
-	const Elf64_Sym *s;
-	const char *names;
+	const uint8_t *symbols;
+	Elf64_Sym s;
 
 	if (!table || !strings)
 		fail("it has no symbols");
-	s = contents(k, table);
-	names = contents(k, strings);
-	for (size_t i = 0; i < table->sh_size / sizeof(*s); i++)
-		if (s[i].st_name < strings->sh_size && !strcmp(names + s[i].st_name, name))
-			return s[i].st_value;
+	symbols = contents(k, table);
+	for (size_t i = 0; i + sizeof(s) <= table->sh_size; i += sizeof(s)) {
+		memcpy(&s, symbols + i, sizeof(s));
+		if (!strcmp(string_of(k, strings, s.st_name), name))
+			return s.st_value;
+	}
 	return 0;
 }
 

@@ -1,0 +1,149 @@
+"""recordmcount: the table it writes, and the sentence it says about anything odd. Built with ASan and UBSan."""
+import random
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
+FLAGS = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mno-relax"], "arm64": []}
+LD = {"riscv64": ["-m", "elf64lriscv", "--no-relax"], "arm64": ["-m", "aarch64linux"]}
+NOPS = {"riscv64": 1, "arm64": 2}
+BASE = 0xFFFFFFFF80000000
+ENDS = ".globl _text, _etext, __ftrace_text_start, __ftrace_text_end\n"
+
+
+def entry_source(arch: str, site: str = "nop", where: str = "{f}") -> str:
+    """Three functions with patchable entries, as the compiler leaves them."""
+    text = ENDS + ".text\n_text:\n__ftrace_text_start: nop\n__ftrace_text_end: nop\n"
+    table = '.section __patchable_function_entries,"a"\n.balign 8\n'
+    for name in ("first", "second", "third"):
+        text += f".globl {name}\n{name}:\n" + f"\t{site}\n" * NOPS[arch] + "\tret\n"
+    for name in ("third", "first", "second"):  # the linker orders by file
+        table += f"\t.quad {where.format(f=name)}\n"
+    return text + "_etext:\n" + table
+
+
+def mcount_source(arch: str) -> str:
+    call = "call _mcount" if arch == "riscv64" else "bl _mcount"
+    return (ENDS + ".globl _mcount\n.text\n_text:\n__ftrace_text_start:\n_mcount: ret\n__ftrace_text_end: nop\n"
+            f"first:\n\tnop\n\t{call}\n\tret\nsecond:\n\t{call}\n\tret\n_etext: nop\n")
+
+
+class Recordmcount(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.directory = Path(tempfile.mkdtemp(prefix="recordmcount"))
+        cls.tool = cls.directory / "recordmcount"
+        subprocess.run(["gcc", "-std=gnu11", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
+                        "-o", cls.tool, ROOT / "kern/ftrace/recordmcount.c"], check=True)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        subprocess.run(["rm", "-r", cls.directory], check=True)
+
+    def link(self, arch: str, source: str) -> Path:
+        asm, obj, elf = (self.directory / f"k.{s}" for s in ("s", "o", "elf"))
+        asm.write_text(source)
+        subprocess.run([CROSS[arch] + "as", *FLAGS[arch], "-o", obj, asm], check=True)
+        subprocess.run([CROSS[arch] + "ld", *LD[arch], f"-Ttext={BASE:#x}", "-e", "_text", "-o", elf, obj],
+                       check=True, stderr=subprocess.DEVNULL)
+        return elf
+
+    def run_tool(self, path: Path) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([self.tool, path], capture_output=True, text=True, check=False,
+                              env={"ASAN_OPTIONS": "detect_leaks=0"})
+
+    def offsets(self, path: Path) -> list[int]:
+        done = self.run_tool(path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        table = [int(word, 16) for word in re.findall(r"\.quad (0x[0-9a-f]+)", done.stdout)]
+        self.assertIn(f".long {len(table)}", done.stdout)
+        return table
+
+    def refused(self, path: Path, sentence: str) -> None:
+        done = self.run_tool(path)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertRegex(done.stderr, sentence)
+
+    def address(self, elf: Path, arch: str, name: str) -> int:
+        rows = subprocess.check_output([CROSS[arch] + "nm", elf], text=True).splitlines()
+        return next(int(row.split()[0], 16) for row in rows if row.split()[2] == name)
+
+    def test_entries_are_sorted_and_name_the_word_that_is_toggled(self) -> None:
+        for arch in CROSS:
+            with self.subTest(arch=arch):
+                elf = self.link(arch, entry_source(arch))
+                toggled = 4 * (NOPS[arch] - 1)
+                self.assertEqual(self.offsets(elf), [self.address(elf, arch, name) - BASE + toggled
+                                                     for name in ("first", "second", "third")])
+
+    def test_calls_of_mcount_are_found(self) -> None:
+        for arch, last in (("riscv64", 4), ("arm64", 0)):
+            with self.subTest(arch=arch):
+                elf = self.link(arch, mcount_source(arch))
+                self.assertEqual(self.offsets(elf), [self.address(elf, arch, "first") - BASE + 4 + last,
+                                                     self.address(elf, arch, "second") - BASE + last])
+
+    def test_an_empty_table_for_the_first_link(self) -> None:
+        done = subprocess.run([self.tool, "--empty"], capture_output=True, text=True, check=True)
+        self.assertIn("ftrace_records:", done.stdout)
+        self.assertIn(".long 0", done.stdout)
+
+    def test_a_site_without_its_nop_is_refused(self) -> None:
+        for arch in CROSS:
+            with self.subTest(arch=arch):
+                self.refused(self.link(arch, entry_source(arch, site="ret")), "no nop stands at the call site at 0x")
+
+    def test_a_misaligned_site_is_refused(self) -> None:
+        self.refused(self.link("arm64", entry_source("arm64", where="{f} + 2")), "not 4-byte aligned")
+
+    def test_a_site_outside_of_text_is_refused(self) -> None:
+        self.refused(self.link("arm64", entry_source("arm64", where="{f} + 0x100000")), "is not in .text")
+
+    def test_a_site_that_is_there_twice_is_refused(self) -> None:
+        self.refused(self.link("arm64", entry_source("arm64", where="first")), "is there twice")
+
+    def test_a_kernel_without_sites_is_refused(self) -> None:
+        source = entry_source("arm64").split(".section")[0]
+        self.refused(self.link("arm64", source), "not one call site")
+
+    def test_a_missing_symbol_is_named(self) -> None:
+        source = entry_source("arm64").replace("__ftrace_text_end", "another")
+        self.refused(self.link("arm64", source), "no symbol __ftrace_text_end")
+
+    def test_a_site_out_of_reach_is_listed_counted_and_disabled(self) -> None:
+        source = entry_source("riscv64").replace(".globl first", ".space 2 << 20, 0\n.globl first")
+        done = self.run_tool(self.link("riscv64", source))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("3 of 3 call sites are out of reach", done.stderr)
+        self.assertEqual(len(re.findall(r"\.quad 0x1[0-9a-f]{14}\n", done.stdout)), 3)
+
+    def test_what_is_no_kernel_is_named(self) -> None:
+        self.refused(self.directory / "nothing", "cannot be opened")
+        self.refused(Path("/dev/null"), "not a 64-bit little-endian ELF")
+        self.refused(ROOT / "LICENSE", "not a 64-bit little-endian ELF")
+        self.refused(Path("/bin/true"), "neither riscv64 nor arm64")
+        elf = self.link("arm64", entry_source("arm64"))
+        self.refused(elf.with_suffix(".o"), "not a linked kernel")
+
+    def test_a_broken_file_ends_in_a_sentence_and_never_in_a_crash(self) -> None:
+        whole = self.link("riscv64", entry_source("riscv64")).read_bytes()
+        broken = self.directory / "broken.elf"
+        dice = random.Random(5)
+        for _ in range(400):
+            image = bytearray(whole[:dice.randrange(len(whole))] if dice.random() < 0.5 else whole)
+            for _ in range(dice.randrange(1, 4)):
+                if image:
+                    image[dice.randrange(len(image))] = dice.randrange(256)
+            broken.write_bytes(image)
+            done = self.run_tool(broken)
+            self.assertIn(done.returncode, (0, 1))
+            self.assertNotIn("Sanitizer", done.stderr)
+            self.assertNotIn("runtime error", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
