@@ -36,6 +36,7 @@ class Run:
         self.observer: Observer | None = None
         self._qmp: Qmp | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._console: Console | None = None
 
     def __enter__(self) -> Run:
         self._scratch = tempfile.TemporaryDirectory(prefix="callsite-")
@@ -63,16 +64,21 @@ class Run:
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._errors,
                                          stderr=self._errors, start_new_session=True)
         try:
-            transport = SocketTransport(console, timeout=5)
             self._qmp = Qmp(qmp)
+            transport = SocketTransport(console, timeout=5)
         except (Stopped, QmpError) as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
-        self.console = Console(transport, self.log, self._cap, self.watch)
+        self._console = Console(transport, self.log, self._cap, self.watch)
         self._qmp.send("cont")
 
     def _said(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").strip()
+
+    @property
+    def console(self) -> Console:
+        assert self._console
+        return self._console
 
     @property
     def qmp(self) -> Qmp:
@@ -154,7 +160,8 @@ class Run:
             self._errors.close()
         if self._qmp:
             self._qmp.close()
-            self.console.close()
+        if self._console:
+            self._console.close()
         if self.observer:
             self.observer.close()
         self._scratch.cleanup()

@@ -22,8 +22,12 @@ class Qmp:
         self._sent = 0
         self._socket = _connect(path, timeout)
         self._socket.settimeout(timeout)
-        self._next()
-        self.command("qmp_capabilities")
+        try:
+            self._next()
+            self.command("qmp_capabilities")
+        except QmpError:
+            self.close()
+            raise
 
     def _next(self) -> dict[str, Any]:
         while b"\n" not in self._buffer:
