@@ -1,6 +1,6 @@
 """The grader is graded: kernels with one deliberate mistake lose the rung that speaks of it.
 
-Each is the real kernel of lab 4 with a few words of its text overwritten, in
+Each is the real kernel of a lab with a few words of its text overwritten, in
 the ELF file and in the image alike: what the harness reads is what runs.
 """
 
@@ -38,32 +38,44 @@ def forgets_an_argument(kernel: Kernel) -> tuple[int, list[int]]:
     return at, NOP[kernel.arch]
 
 
-def build() -> None:
-    subprocess.run(["make", "-s", "-C", str(ROOT), "LAB=4", *(f"build/{a}/lab4/Image" for a in ARCHES)], check=True)
+def swaps_two_records(kernel: Kernel) -> tuple[int, list[int]]:
+    """The third and the fourth entry of the table change places."""
+    at = kernel.symbol("ftrace_records") + 16
+    return at, [kernel.word(at + i) for i in (8, 12, 0, 4)]
 
 
-def wrong_kernel(arch: str, name: str, mistake: Mistake) -> Kernel:
-    """The kernel of lab 4 with the mistake written into it."""
-    right = ROOT / f"build/{arch}/lab4"
+def loses_a_record(kernel: Kernel) -> tuple[int, list[int]]:
+    """The third entry of the table becomes the fourth's double."""
+    at = kernel.symbol("ftrace_records") + 16
+    return at, [kernel.word(at + i) for i in (8, 12)]
+
+
+def build(lab: int = 4) -> None:
+    images = [f"build/{a}/lab{lab}/Image" for a in ARCHES]
+    subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", *images], check=True)
+
+
+def wrong_kernel(arch: str, name: str, mistake: Mistake, lab: int) -> Kernel:
+    """The kernel of a lab with the mistake written into it."""
+    right = ROOT / f"build/{arch}/lab{lab}"
     out = ROOT / f"build/tests/wrong/{arch}-{name}"
     out.mkdir(parents=True, exist_ok=True)
     kernel = Kernel(right / "callsite.elf", arch)
     address, words = mistake(kernel)
     data = b"".join(w.to_bytes(4, "little") for w in words)
-    offset = address - kernel.text[0]
-    text = kernel.text_bytes()
+    around = kernel.read(address, 512)  # long enough to be there once
     for file in ("callsite.elf", "Image"):
         content = bytearray((right / file).read_bytes())
-        at = content.index(text) + offset
+        at = content.index(around)
         content[at:at + len(data)] = data
         (out / file).write_bytes(content)
     return Kernel(out / "callsite.elf", arch)
 
 
-def grade(arch: str, name: str, mistake: Mistake, smp: int) -> report.Grade:
-    kernel = wrong_kernel(arch, name, mistake)
+def grade(arch: str, name: str, mistake: Mistake, smp: int, lab: int = 4) -> report.Grade:
+    kernel = wrong_kernel(arch, name, mistake, lab)
     log = ROOT / f"build/tests/wrong/{arch}-{name}.log"
-    return report.judge(arch, 4, SEED, [Session(kernel, 4, smp, SEED, log).run()])
+    return report.judge(arch, lab, SEED, [Session(kernel, lab, smp, SEED, log).run()])
 
 
 class Wrong(unittest.TestCase):
@@ -71,11 +83,12 @@ class Wrong(unittest.TestCase):
     def setUpClass(cls) -> None:
         build()
 
-    def loses(self, name: str, mistake: Mistake, rungs: set[str], smp: int = 1) -> None:
+    def loses(self, name: str, mistake: Mistake, rungs: set[str], smp: int = 1, lab: int = 4) -> None:
         """These rungs are lost, by a finding and not by an accident of the harness."""
+        build(lab)
         for arch in ARCHES:
             with self.subTest(arch=arch):
-                graded = grade(arch, name, mistake, smp)
+                graded = grade(arch, name, mistake, smp, lab)
                 self.assertIsNone(graded.harness_error)
                 lost = {r.rung.name for r in graded.results if not r.reached}
                 self.assertTrue(rungs <= lost, f"lost {lost}, must lose {rungs}")
@@ -100,6 +113,19 @@ class Wrong(unittest.TestCase):
 
     def test_an_argument_that_is_not_given_back(self) -> None:
         self.loses("argument", forgets_an_argument, {"arguments", "result"})
+
+
+    def test_lab_1_a_stub_that_does_nothing(self) -> None:
+        self.loses("lab1-stub", returns_at_once("_mcount"), {"one CPU"}, lab=1)
+
+    def test_lab_2_a_table_out_of_order(self) -> None:
+        self.loses("lab2-order", swaps_two_records, {"sorted"}, lab=2)
+
+    def test_lab_2_a_record_that_is_missing(self) -> None:
+        self.loses("lab2-missing", loses_a_record, {"table"}, lab=2)
+
+    def test_lab_3_no_synchronisation(self) -> None:
+        self.loses("lab3-no-sync", returns_at_once("arch_sync_all"), {"synchronised"}, smp=2, lab=3)
 
 
 class Forged(unittest.TestCase):
