@@ -201,8 +201,8 @@ run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [AP
 	@$(PYTHON) qemu/run.py --arch $(ARCH) $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
 	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL)) --append '$(APPEND)'
 
-grade: all ## [LAB=n] [ARCH=..] [SEED=..]: judge the trace against what the processor executed
-	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP))
+grade: all ## [LAB=n] [ARCH=..] [SEED=..] [SMP=n] [GDB=1]: judge the trace against what the processor executed
+	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP)) $(if $(GDB),--gdb)
 
 test: $(setup) ## every test: host, harness, and the kernel under QEMU
 	@$(PYTHON) kern/tests/run_all.py

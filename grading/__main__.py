@@ -33,20 +33,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--lab", type=int, choices=sorted(LADDERS), default=max(LADDERS))
     parser.add_argument("--seed", type=seed_of, help="16 hexadecimal digits; default: a new one")
     parser.add_argument("--smp", type=int, nargs="+", default=[1, 4], help="boots: with so many CPUs each")
+    parser.add_argument("--gdb", action="store_true", help="wait for gdb at port 1234")
     parser.add_argument("--out", type=Path, default=ROOT / "build/grade.json")
     return parser.parse_args()
 
 
-def boot(kernel: Kernel, lab: int, smp: int, seed: int, console: Console) -> Evidence:
-    log = ROOT / f"build/grade/{kernel.arch}-lab{lab}-{smp}cpu.log"
+def boot(kernel: Kernel, smp: int, options: argparse.Namespace, seed: int, console: Console) -> Evidence:
+    log = ROOT / f"build/grade/{kernel.arch}-lab{options.lab}-{smp}cpu.log"
     name = f"{kernel.arch}, {smp} CPU{'s' if smp > 1 else ''}"
     with console.status(f"{name}: starting") as status:
-        return Session(kernel, lab, smp, seed, log, lambda text: status.update(f"{name}: {text}")).run()
+        return Session(kernel, options.lab, smp, seed, log, lambda text: status.update(f"{name}: {text}"),
+                       options.gdb).run()
 
 
 def grade(arch: str, options: argparse.Namespace, seed: int, console: Console) -> report.Grade:
     kernel = Kernel(ROOT / f"build/{arch}/callsite.elf", arch)
-    evidence = [boot(kernel, options.lab, smp, seed, console) for smp in options.smp]
+    evidence = [boot(kernel, smp, options, seed, console) for smp in options.smp]
     return report.judge(arch, options.lab, seed, evidence)
 
 

@@ -131,6 +131,7 @@ class Console:
         self._log = log.open("wb")
         self._cap = cap
         self._watch = watch  # looks at the machine; raises Stopped
+        self.patience = 1.0  # every wait takes so many times longer: somebody steps through the guest
         self._unread = b""
         self.received = 0
         self.ended = False
@@ -151,7 +152,7 @@ class Console:
 
     def wait_for(self, seen: Callable[[str], bool], seconds: float, what: str) -> str:
         """Everything printed from the last wait on, as soon as `seen` likes its last lines."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + seconds * self.patience
         looked = time.monotonic()
         while not seen(plain(self._unread[-TAIL:])):
             quiet = not self._fill(0.05)

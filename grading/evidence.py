@@ -51,6 +51,7 @@ class Evidence:
     verdict: Verdict = Verdict.PASS
     why: str = ""
     panic: str = ""
+    complaint: str = ""  # what the shell said where it should have said nothing
     phases: list[Phase] = field(default_factory=list)
     files: dict[str, str] = field(default_factory=dict)
     truth: Truth = field(default_factory=Truth)

@@ -27,12 +27,13 @@ class Run:
     """One boot, from power-on to power-off; use as a context manager."""
 
     def __init__(self, machine: Machine, log: Path, config: Config | None = None,
-                 budget: int = 0, cap: int = 32 << 20) -> None:
+                 budget: int = 0, cap: int = 32 << 20, gdb: bool = False) -> None:
         self.machine = machine
         self.log = log
         self.config = config
         self.budget = budget  # instructions that any vCPU may execute; 0: any number
         self._cap = cap
+        self._gdb = gdb  # the machine waits for gdb at port 1234, and we for the person behind it
         self.observer: Observer | None = None
         self._qmp: Qmp | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -59,6 +60,7 @@ class Run:
         serial = ["-chardev", f"socket,id=console,path={console},server=on,wait=off",
                   "-serial", "chardev:console"]
         command = self.machine.command(serial, disk)
+        command += ["-gdb", "tcp::1234"] if self._gdb else []
         command += ["-S", "-qmp", f"unix:{qmp},server=on,wait=off"]
         self._errors = self.log.with_suffix(".qemu").open("w+b")
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._errors,
@@ -69,7 +71,10 @@ class Run:
         except (Stopped, QmpError) as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
         self._console = Console(transport, self.log, self._cap, self.watch)
-        self._qmp.send("cont")
+        if self._gdb:
+            self.console.patience = 1000.0
+        else:
+            self._qmp.send("cont")
 
     def _said(self) -> str:
         self._errors.seek(0)
@@ -97,7 +102,8 @@ class Run:
             return
         text = self.console.drain(0.3)
         if PANIC in text:
-            raise Stopped(Verdict.PANIC, next(s for s in text.splitlines() if PANIC in s).strip())
+            line = next(s for s in text.splitlines() if PANIC in s)
+            raise Stopped(Verdict.PANIC, line.split(PANIC, 1)[1].strip())
         if reason == "guest-reset":
             raise Stopped(Verdict.REBOOT, "the guest reset the machine")
         if not self.console.received:
@@ -106,7 +112,7 @@ class Run:
 
     def _check_budget(self) -> None:
         used = max(self.observer.insns(), default=0) if self.observer else 0
-        if self.budget and used > self.budget:
+        if self.budget and not self._gdb and used > self.budget:
             verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
             raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
 

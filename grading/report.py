@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from grading.checks import LADDERS, Finding, Rung
+from grading.checks import LADDERS, MECHANISM, Finding, Rung
 from grading.evidence import Evidence
 from grading.verdict import Verdict
 
@@ -64,7 +64,7 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
         for e in evidence:
             if min(e.smp, 2) in rung.smp:
                 stopped = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
-                findings[e.smp] = stopped or rung.check(e)
+                findings[e.smp] = stopped or rung.check(e) or MECHANISM[lab](e)
         if findings:
             results.append(Result(rung, findings))
     return Grade(arch, lab, seed, results, evidence)
@@ -72,7 +72,8 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
 
 def replay(grade: Grade, gdb: bool = False) -> str:
     line = f"make grade ARCH={grade.arch} LAB={grade.lab} SEED={grade.seed:016x}"
-    return line + (" QEMU_EXTRA='-gdb tcp::1234'" if gdb else "")
+    failed = [smp for r in grade.results for smp, finding in r.findings.items() if finding]
+    return line + (f" SMP={failed[0]} GDB=1" if gdb and failed else "")
 
 
 def show(grade: Grade, console: Console) -> None:
@@ -122,8 +123,9 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
             console.print(escape(e.panic), style="dim")
         console.print(f"log: {e.log}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"replay:    {replay(grade)}", highlight=False, soft_wrap=True)
-    console.print(f"under gdb: {replay(grade, gdb=True)}   # then gdb-multiarch {grade.evidence[0].kernel.path}"
-                  " -ex 'target remote :1234'", highlight=False, soft_wrap=True)
+    console.print(f"under gdb: {replay(grade, gdb=True)}", highlight=False, soft_wrap=True)
+    console.print(f"  and there: gdb-multiarch {grade.evidence[0].kernel.path} -ex 'target remote :1234' -ex continue",
+                  highlight=False, soft_wrap=True)
 
 
 def _show_finding(finding: Finding, console: Console) -> None:

@@ -102,8 +102,9 @@ class Wrong(unittest.TestCase):
     def test_no_synchronisation(self) -> None:
         self.loses("no-sync", returns_at_once("arch_sync_all"), {"synchronised"}, smp=2)
 
-    def test_sites_that_are_not_written(self) -> None:
-        self.loses("no-call", returns_at_once("ftrace_make_call"), {"calls", "filter", "one CPU", "synchronised"})
+    def test_sites_that_are_not_written_score_nothing(self) -> None:
+        every = {rung.name for rung in checks.LADDERS[4] if checks.ONE in rung.smp}
+        self.loses("no-call", returns_at_once("ftrace_make_call"), every)
 
     def test_sites_that_are_not_restored(self) -> None:
         self.loses("no-nop", returns_at_once("ftrace_make_nop"), {"restored"})
@@ -116,7 +117,8 @@ class Wrong(unittest.TestCase):
 
 
     def test_lab_1_a_stub_that_does_nothing(self) -> None:
-        self.loses("lab1-stub", returns_at_once("_mcount"), {"one CPU"}, lab=1)
+        every = {rung.name for rung in checks.LADDERS[1] if checks.ONE in rung.smp}
+        self.loses("lab1-stub", returns_at_once("_mcount"), every, lab=1)
 
     def test_lab_2_a_table_out_of_order(self) -> None:
         self.loses("lab2-order", swaps_two_records, {"sorted"}, lab=2)
