@@ -85,9 +85,11 @@ static struct ftrace_set *copy_of_filter(const struct ftrace_ops *op, bool notra
 {
 	struct ftrace_set *set = ftrace_set_new();
 
+	mutex_lock(&ftrace_lock);
 	for (u32 i = 0; set && i < ftrace_record_count; i++)
 		if (ftrace_filter_has(op, &ftrace_records[i], notrace_list))
 			ftrace_set_put(set, i, true);
+	mutex_unlock(&ftrace_lock);
 	return set;
 }
 
@@ -176,16 +178,19 @@ static bool is_notrace_file(const void *data)
 
 static int filter_show(struct seq *s, u64 item)
 {
-	bool notrace_list = is_notrace_file(s->arg);
+	bool notrace_list = is_notrace_file(s->arg), named, empty;
 
-	if (!item && !ftrace_filter_count(&global_ops, notrace_list))
+	mutex_lock(&ftrace_lock); /* or the filter may be freed while it is read */
+	empty = !ftrace_filter_count(&global_ops, notrace_list);
+	named = item < ftrace_record_count &&
+		ftrace_filter_has(&global_ops, &ftrace_records[item], notrace_list);
+	mutex_unlock(&ftrace_lock);
+	if (!item && empty)
 		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
 					   : "#### all functions enabled ####\n");
-	if (item >= ftrace_record_count)
-		return 1;
-	if (ftrace_filter_has(&global_ops, &ftrace_records[item], notrace_list))
+	if (named)
 		seq_printf(s, "%s\n", ftrace_name(&ftrace_records[item]));
-	return 0;
+	return item >= ftrace_record_count;
 }
 
 static int filter_open(struct file *f)
@@ -240,22 +245,28 @@ TRACEFS_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_ops, (void 
  * ours) and M (may have been modified). An op with a stub of its own is shown
  * as Linux shows a trampoline: "\ttramp: <stub> (<callback>)".
  */
-static int enabled_show(struct seq *s, u64 item)
+static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 {
-	const struct dyn_ftrace *rec = &ftrace_records[item];
-	const struct ftrace_ops *op;
+	const struct ftrace_ops *op = ftrace_only_op(rec);
 
-	if (item >= ftrace_record_count)
-		return 1;
-	if (!rec->calls)
-		return 0;
 	seq_printf(s, "%s (%u)  %s       ", ftrace_name(rec), rec->count,
 		   rec->flags & FTRACE_FL_IPMODIFY ? " I" : "  ");
-	op = ftrace_only_op(rec);
 	if (op)
 		seq_printf(s, "\ttramp: %pS (%pS)", (void *)ftrace_call_addr(rec->calls),
 			   (void *)op->func);
 	seq_printf(s, "\n");
+}
+
+static int enabled_show(struct seq *s, u64 item)
+{
+	const struct dyn_ftrace *rec = &ftrace_records[item];
+
+	if (item >= ftrace_record_count)
+		return 1;
+	mutex_lock(&ftrace_lock);
+	if (rec->calls)
+		show_enabled(s, rec);
+	mutex_unlock(&ftrace_lock);
 	return 0;
 }
 TRACEFS_TEXT_OPS(enabled_ops, enabled_show);
