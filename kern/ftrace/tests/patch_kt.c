@@ -8,6 +8,7 @@
 #include "ksyms.h"
 #include "string.h"
 #include "thread.h"
+#include "tracefs.h"
 #include "tracer.h"
 
 static struct dyn_ftrace *record_of(const char *name)
@@ -72,3 +73,30 @@ static int sites_command(int argc, char **argv)
 	return kt_end();
 }
 SHELL_COMMAND("kt_sites", sites_command, "", "hold every call site against its record");
+
+/* A filter written in pieces: words end at white space or with the file, effects come with close. */
+static int pieces_command(int argc, char **argv)
+{
+	struct dyn_ftrace *mutex = record_of("mutex_lock"), *free = record_of("kfree");
+	struct file *f;
+	int err;
+
+	kt_begin();
+	kt_echo("", "set_ftrace_filter", false);
+	if (!kt_promise(
+		    !file_open(file_root(), TRACEFS "set_ftrace_filter", O_WRONLY | O_TRUNC, &f),
+		    "the file opens"))
+		return kt_end();
+	err = file_write(f, "mutex_", 6) != 6 || file_write(f, "lock kf", 7) != 7 ||
+	      file_write(f, "ree", 3) != 3;
+	kt_promise(!err, "pieces of words are accepted");
+	kt_promise(!ftrace_filter_count(&global_ops, false), "nothing changes before close");
+	kt_promise(!file_close(f), "close puts them together");
+	kt_promise(ftrace_filter_count(&global_ops, false) == 2 &&
+			   ftrace_filter_has(&global_ops, mutex, false) &&
+			   ftrace_filter_has(&global_ops, free, false),
+		   "and both functions are in the filter");
+	kt_echo("", "set_ftrace_filter", false);
+	return kt_end();
+}
+SHELL_COMMAND("kt_pieces", pieces_command, "", "a filter written in pieces");

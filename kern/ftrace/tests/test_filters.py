@@ -77,6 +77,9 @@ class OnAMachine:
     def test_several_words_and_a_comment(self) -> None:
         self.assertCountEqual(self.filter("'mutex_lock  schedule # and not this: kfree'"), ["mutex_lock", "schedule"])
 
+    def test_a_word_may_come_in_pieces(self) -> None:
+        self.assertIn("5 passed, 0 failed", self.sh("kt_pieces"))
+
     def test_a_number_is_a_line_of_the_list(self) -> None:
         self.assertEqual(self.filter("12"), [self.functions[11]])
         self.assertEqual(self.filter("'1 2'"), self.functions[:2])
