@@ -41,6 +41,9 @@ app_symbol := app_main_$(shell tr -c 'A-Za-z0-9_\n' _ <<< '$(app_name)')
 ifneq ($(filter $(app_name),$(basename $(notdir $(wildcard kern/apps/*.c)))),)
 $(error APP=$(APP): there is an application '$(app_name)' already; give yours another name)
 endif
+ifneq ($(APP),$(wildcard $(APP)))
+$(error APP=$(APP): no such file)
+endif
 variant := lab$(stage)$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(app_name))$(if $(BENCH_SITES),-$(BENCH_SITES)sites)
 
 Q := $(if $(V),,@)
@@ -129,7 +132,7 @@ $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern \
 	-Dmain=app_main_$$* -MMD -c -o $$@ $$<
 $$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes \
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes -Werror=unsuffixed-float-constants \
 	-iquote kern -include kern/app.h -Dmain=$(app_symbol) -MMD -c -o $$@ $$<
 	@if $($(1).cross)nm -u $$@ | grep -qE ' __[a-z]+[sdt]f[a-z0-9]*$$$$'; then rm $$@; \
 	echo "$$<: a Callsite program uses integers only: no float, no double"; exit 1; fi
@@ -158,7 +161,7 @@ $$($(1).out)/tables0.S: $$($(1).out)/flags
 	@{ $(PYTHON) kern/mksyms.py --empty && $(if $(records),build/recordmcount --empty,true); } > $$@
 $$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py
 $$($(1).out)/first.elf: $$($(1).obj) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds
-	@$($(1).cross)ld $($(1).ldflags) -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
+	@$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
 $$($(1).out)/tables.S: $$($(1).out)/first.elf
 	@{ $(PYTHON) kern/mksyms.py $$< && $(if $(records),build/recordmcount $$<,true); } > $$@
 $$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
