@@ -34,7 +34,7 @@ class Divergence:
             event = self.printed[p] if 0 <= p < len(self.printed) else None
             if call or event:
                 rows.append((f"{call.name}, level {call.level}" if call else "-",
-                             f"{event.func} <-{event.parent}" if event else "-", step == 0))
+                             f"{event.flags} {event.func} <-{event.parent}" if event else "-", step == 0))
         return rows
 
 
@@ -45,6 +45,20 @@ class Alignment:
     pairs: list[tuple[Call, Event]] = field(default_factory=list)
     inversions: int = 0
     divergence: Divergence | None = None
+
+
+def belongs(call: Call, event: Event) -> bool:
+    """May the event be this call's? The workload tells its contexts apart by the printed 'h'.
+
+    Other functions may run in an interrupt before the kernel has noted that it is in one.
+    """
+    return call.name == event.func and (not call.name.startswith("wl_") or bool(call.level) == event.interrupt)
+
+
+def _difference(call: Call, event: Event) -> str:
+    if call.name != event.func:
+        return f"executed {call.name}, printed {event.func}"
+    return f"{call.name} ran in {'an interrupt' if call.level else 'a thread'}, and is printed otherwise"
 
 
 def align_cpu(cpu: int, executed: Sequence[Call], printed: Sequence[Event], first: int = 0,
@@ -69,12 +83,12 @@ def align_cpu(cpu: int, executed: Sequence[Call], printed: Sequence[Event], firs
 
     for number, event in enumerate(printed):
         while True:
-            if pending and executed[pending[-1]].name == event.func and interrupts_are_over():
+            if pending and belongs(executed[pending[-1]], event) and interrupts_are_over():
                 result.pairs.append((executed[pending.pop()], event))
                 break
             if at == len(executed):
                 return part(f"printed, but not executed: {event.func}", number)
-            if executed[at].name == event.func and not (pending and executed[at].level <= executed[pending[-1]].level):
+            if belongs(executed[at], event) and not (pending and executed[at].level <= executed[pending[-1]].level):
                 result.pairs.append((executed[at], event))
                 at += 1
                 break
@@ -84,7 +98,7 @@ def align_cpu(cpu: int, executed: Sequence[Call], printed: Sequence[Event], firs
                 result.inversions += 1
                 at += 1
                 continue
-            return part(f"executed {executed[at].name}, printed {event.func}", number)
+            return part(_difference(executed[at], event), number)
     left = [i for i in [*pending, *range(at, len(executed))] if needed(executed[i])]
     if left:
         pending, at = [], left[0]

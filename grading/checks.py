@@ -185,7 +185,7 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
         if alignment.divergence:
             return _diverged(e, phase, alignment.divergence)
     pairs = [pair for a in found.values() for pair in a.pairs]
-    return _really_traced(e, phase, pairs) or _context_flags(phase, pairs) or _times(phase, trace.events)
+    return _really_traced(e, phase, pairs) or _times(phase, trace.events)
 
 
 def _diverged(e: Evidence, phase: Phase, d: Divergence) -> Finding:
@@ -207,14 +207,6 @@ def _really_traced(e: Evidence, phase: Phase, pairs: list[tuple[Call, Event]]) -
         printed = sum(event.cpu == cpu for _, event in pairs)
         if ran < printed:
             return Finding(f"{phase.name}, CPU {cpu}: {printed} events are printed, the tracer's callback ran {ran} times")
-    return None
-
-
-def _context_flags(phase: Phase, pairs: list[tuple[Call, Event]]) -> Finding | None:
-    for call, event in pairs:
-        if call.name.startswith("wl_") and bool(call.level) != event.interrupt:
-            where = "in an interrupt" if call.level else "in a thread"
-            return Finding(f"{phase.name}: {call.name} ran {where}, and is printed as '{event.line.strip()}'")
     return None
 
 

@@ -46,6 +46,12 @@ class Align(unittest.TestCase):
         ran = [call(0, "a"), call(1, "i", 1, trap=1), call(2, "j", 1, trap=1), call(3, "b")]
         self.assertIsNotNone(align_cpu(0, ran, printed("i a j b")).divergence)
 
+    def test_the_same_function_in_a_thread_and_its_interrupt(self) -> None:
+        ran = [call(0, "wl_first"), call(1, "wl_first", 1, trap=1), call(2, "wl_rest", 1, trap=1), call(3, "wl_rest")]
+        said = [event("wl_first", flags="d.h.."), event("wl_rest", flags="d.h.."), event("wl_first"), event("wl_rest")]
+        self.assertIsNone(align_cpu(0, ran, said).divergence)
+        self.assertIn("otherwise", getattr(align_cpu(0, ran, [said[0], said[1], said[2], said[1]]).divergence, "why", ""))
+
     def test_an_interrupt_in_an_interrupt_may_print_first(self) -> None:
         self.assertEqual(self.why("a i1 n2 j1 b", "n i j a b"), "")
 
@@ -92,7 +98,7 @@ class Align(unittest.TestCase):
         found = align_cpu(0, executed("a b c d"), printed("a b x d")).divergence
         assert found
         here = [row for row in found.neighbours() if row[2]]
-        self.assertEqual(here, [("c, level 0", "x <-parent", True)])
+        self.assertEqual(here, [("c, level 0", "..... x <-parent", True)])
 
 
 if __name__ == "__main__":
