@@ -214,6 +214,7 @@ static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
 	if (prev->state == THREAD_RUNNING || preempted) {
 		if (prev->pinned >= 0 && prev->pinned != cpu->index) {
 			prev->queued = true; /* nobody else may queue it on the way */
+			prev->cpu = prev->pinned; /* moves under our lock: who waits for it looks again */
 			cpu->migrating = prev;
 		} else {
 			enqueue_task(cpu, prev);
@@ -242,8 +243,9 @@ static void finish_task_switch(struct thread *prev)
 
 	cpu->running = current;
 	cpu->migrating = NULL;
-	spin_unlock(&cpu->rq_lock);
+	/* Before the unlock: after it another CPU may run prev, and its `true` must stay. */
 	__atomic_store_n(&prev->on_cpu, false, __ATOMIC_RELEASE);
+	spin_unlock(&cpu->rq_lock);
 	if (migrating)
 		migrate_task(migrating);
 	if (reap)
