@@ -64,9 +64,9 @@ static u64 hart_of(const void *fdt, u32 phandle)
 
 	if (cpu < 0)
 		return ~0ul;
-	if (!fdt_u32(fdt, cpu, "reg", &reg))
-		return reg;
-	return fdt_reg(fdt, cpu, 0, &hwid, &size) ? ~0ul : hwid;
+	if (!fdt_reg(fdt, cpu, 0, &hwid, &size))
+		return hwid;
+	return fdt_u32(fdt, cpu, "reg", &reg) ? ~0ul : reg;
 }
 
 static int find_context(const void *fdt, u64 hwid)
