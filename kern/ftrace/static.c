@@ -17,9 +17,12 @@ int register_ftrace_function(struct ftrace_ops *op)
 
 	mutex_lock(&ftrace_lock);
 	if (ftrace_trace_function == ftrace_stub) {
-		/* _mcount reads the function first: whoever sees it must find its op. */
+		/*
+		 * Whoever sees the function must find its op. _mcount has no barrier
+		 * between its two loads, so every CPU passes one before it can see.
+		 */
 		function_trace_op = op;
-		smp_wmb();
+		synchronize_sched();
 		WRITE_ONCE(ftrace_trace_function, ftrace_op_func(op));
 		err = 0;
 	}
