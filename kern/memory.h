@@ -3,6 +3,7 @@
  *
  *   0xffffffc000000000  LINEAR_BASE   all RAM, text and rodata in it R--
  *   0xfffffff000000000  MMIO_BASE     devices, mapped by ioremap()
+ *   0xfffffff400000000  STACK_BASE    threads' stacks, each above as much that is not mapped
  *   0xfffffff800000000  ALIAS_BASE    the writable alias of text, only during a batch
  *   0xfffffffc00000000  FDT_BASE      the device tree, read-only
  *   0xffffffff80000000  KERNEL_BASE   the image: text R-X, rodata R--, data RW-
@@ -17,6 +18,7 @@
 
 #define LINEAR_BASE 0xffffffc000000000
 #define MMIO_BASE 0xfffffff000000000
+#define STACK_BASE 0xfffffff400000000
 #define FDT_BASE 0xfffffffc00000000
 #ifndef KERNEL_BASE /* the host tests have theirs elsewhere */
 #define KERNEL_BASE 0xffffffff80000000

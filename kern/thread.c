@@ -18,6 +18,15 @@ static struct thread *graveyard; /* by wait_next, under graveyard_lock */
 static struct spinlock graveyard_lock;
 static struct wait_queue exits;
 
+/*
+ * A stack lies above as much memory that is not mapped: the first word beyond
+ * it faults, before anything else is overwritten. A mapped stack stays mapped;
+ * those that nobody uses are linked through their lowest words.
+ */
+static void *free_stacks; /* under stacks_lock */
+static struct spinlock stacks_lock;
+static unsigned long next_stack = STACK_BASE + THREAD_SIZE;
+
 static bool pid_in_use(int pid)
 {
 	for (struct thread *t = all_threads; t; t = t->all_next)
@@ -64,13 +73,49 @@ void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
 	spin_unlock_irqrestore(&threads_lock, flags);
 }
 
+static void *map_stack(void)
+{
+	void *pages = page_alloc(STACK_ORDER);
+	unsigned long va;
+
+	if (!pages)
+		return NULL;
+	va = __atomic_fetch_add(&next_stack, 2 * THREAD_SIZE, __ATOMIC_RELAXED);
+	if (mmu_map(va, virt_to_phys(pages), THREAD_SIZE, PROT_READ | PROT_WRITE)) {
+		page_free(pages, STACK_ORDER);
+		return NULL;
+	}
+	arch_tlb_flush_all(); /* a CPU may remember that nothing was there */
+	return (void *)va;
+}
+
+static void *alloc_stack(void)
+{
+	unsigned long flags = spin_lock_irqsave(&stacks_lock);
+	void **stack = free_stacks;
+
+	if (stack)
+		free_stacks = *stack;
+	spin_unlock_irqrestore(&stacks_lock, flags);
+	return stack ? stack : map_stack();
+}
+
+static void free_stack(void **stack)
+{
+	unsigned long flags = spin_lock_irqsave(&stacks_lock);
+
+	*stack = free_stacks;
+	free_stacks = stack;
+	spin_unlock_irqrestore(&stacks_lock, flags);
+}
+
 struct thread *alloc_thread(const char *name)
 {
 	struct thread *t = kzalloc(sizeof(*t));
 
 	if (!t)
 		return NULL;
-	t->stack = page_alloc(STACK_ORDER);
+	t->stack = alloc_stack();
 	if (!t->stack) {
 		kfree(t);
 		return NULL;
@@ -84,7 +129,7 @@ struct thread *alloc_thread(const char *name)
 
 static void free_thread(struct thread *t)
 {
-	page_free(t->stack, STACK_ORDER);
+	free_stack(t->stack);
 	kfree(t);
 }
 
