@@ -185,6 +185,9 @@ void secondary_main(void)
 	arch_init_cpu();
 	irqchip_init_cpu();
 	timer_init_cpu();
+	/* Come too late: the numbers end before this one, and grace periods do not wait for it. */
+	while (cpu->index >= READ_ONCE(nr_cpus))
+		cpu_idle_wait();
 	__atomic_store_n(&cpu->online, true, __ATOMIC_RELEASE);
 	irq_enable();
 	do_idle();
