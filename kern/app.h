@@ -4,7 +4,9 @@
  * Write `int main(int argc, char **argv)` in a file of its own; the file's
  * name is the command's name in the shell (kern/apps/sha256.c: `sha256`), and
  * `make APP=path/to/prog.c` links yours. It is traced like the kernel.
- * Integers only: a float or a double is a compile error.
+ * Integers only: a float or a double is a compile error. The kernel is there
+ * before and after the program: static variables are as the last run left
+ * them, and two runs at once share them.
  */
 #ifndef KERN_APP_H
 #define KERN_APP_H

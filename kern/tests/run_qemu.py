@@ -166,7 +166,12 @@ def application_cases(arch: str) -> list[Case]:
                 or shows("cksum /tmp/sorted", f"^{cksum(text)} {len(text)}\\b")(run))
 
     return [Case("applications", arch, smp=4, steps=[
-        sums, sorts, compressed(), shows("pipeline /data/prose.txt", ": as in one pass", seconds=90)])]
+        sums, sorts, compressed(), shows("pipeline /data/prose.txt", ": as in one pass", seconds=90)]),
+        *(Case(f"a person's own program on {n} CPUs", arch, "lab4-own-program", n, [
+            promises("own-program 'two words' 2"), promises("own-program 'two words' 2"), works(),
+            shows("echo own_cpu > set_ftrace_filter; echo function > current_tracer"),
+            promises("own-program 'two words' 2"), shows("cat trace", r"own-program-\d+ .*: own_cpu <-start_thread$")])
+          for n in (1, 4))]
 
 
 def kernel_cases(arch: str) -> list[Case]:
@@ -288,7 +293,8 @@ def build(wanted: list[Case]) -> str:
     for arch, variant in sorted({(c.arch, c.variant) for c in wanted}):
         image = f"build/{arch}/{variant}/Image"
         options = [f"ARCH={arch}", f"LAB={variant[3]}", *(["TESTS=1"] if "-tests" in variant else []),
-                   *(["DEBUG=1"] if "-debug" in variant else [])]
+                   *(["DEBUG=1"] if "-debug" in variant else []),
+                   *(["APP=kern/tests/own-program.c"] if "own-program" in variant else [])]
         made = subprocess.run(["make", "-s", "-j2", *options, image, "build/initrd.cpio"], cwd=ROOT,
                               capture_output=True, text=True, check=False)
         if made.returncode:

@@ -1,0 +1,179 @@
+/*
+ * A person's own program, linked in by `make APP=kern/tests/own-program.c`:
+ * it holds app.h to its promises, and says `ok` or `FAILED` for each.
+ */
+#include "app.h"
+
+#define ENOENT 2
+#define EBADF 9
+#define EINVAL 22
+#define EMFILE 24
+
+static unsigned passed, failed;
+
+static void promise(bool kept, const char *what)
+{
+	printf("%s %s\n", kept ? "ok" : "FAILED", what);
+	if (kept)
+		passed++;
+	else
+		failed++;
+}
+
+static void files(void)
+{
+	char buf[16] = "";
+	int fd = open("/tmp/own", O_WRONLY | O_CREAT | O_TRUNC);
+
+	promise(fd >= 3, "a new file's descriptor is 3 or more");
+	promise(write(fd, "hello", 5) == 5 && close(fd) == 0, "what is written is counted");
+	fd = open("/tmp/own", O_WRONLY | O_APPEND);
+	promise(write(fd, "!", 1) == 1 && close(fd) == 0, "a file is appended to");
+	fd = open("/tmp/own", O_RDONLY);
+	promise(read(fd, buf, 3) == 3 && read(fd, buf + 3, 13) == 3 && !strcmp(buf, "hello!"),
+		"read goes on where it stopped");
+	promise(read(fd, buf, 1) == 0, "read gives 0 at the end");
+	promise(close(fd) == 0 && close(fd) == -EBADF, "a descriptor is closed once");
+	promise(read(fd, buf, 1) == -EBADF && write(99, buf, 1) == -EBADF && read(-1, buf, 1) == -EBADF,
+		"a descriptor that is not open is EBADF");
+	promise(open("/tmp/none", O_RDONLY) == -ENOENT, "a missing file is ENOENT");
+	promise(!strcmp(strerror(ENOENT), "No such file or directory"), "strerror has a sentence");
+}
+
+static void many_files(void)
+{
+	int fds[32], n = 0;
+
+	while (n < 32 && (fds[n] = open("/LICENSE", O_RDONLY)) >= 0)
+		n++;
+	promise(n == 13 && fds[n] == -EMFILE, "the seventeenth descriptor is EMFILE");
+	while (n)
+		close(fds[--n]);
+	promise(open("/LICENSE", O_RDONLY) == 3, "the lowest descriptor is used again");
+}
+
+static void memory(void)
+{
+	char *p = malloc(10), *zero = calloc(100, 10);
+	bool clear = zero;
+
+	for (int i = 0; clear && i < 1000; i++)
+		clear = !zero[i];
+	promise(clear, "calloc gives zeros");
+	memset(p, 'x', 10);
+	p = realloc(p, 100000);
+	promise(p && p[0] == 'x' && p[9] == 'x', "realloc keeps what was there");
+	promise(((uintptr_t)p & 15) == 0, "memory is aligned to 16 bytes");
+	promise(!calloc((size_t)-1, 16) && !malloc((size_t)-1) && !malloc((size_t)1 << 40),
+		"what cannot be is NULL");
+	free(p);
+	free(zero);
+	free(NULL);
+}
+
+static int own_cpu(void *wanted)
+{
+	return cpu_self() == (int)(intptr_t)wanted ? 40 + cpu_self() : 0;
+}
+
+static void threads(void)
+{
+	bool right = true;
+	thread_t t;
+
+	for (int cpu = 0; cpu < cpu_count(); cpu++)
+		right = right && !thread_create_on(&t, cpu, own_cpu, (void *)(intptr_t)cpu) &&
+			thread_join(t) == 40 + cpu;
+	promise(right, "a thread runs on the CPU that was asked for; join gives its result");
+	promise(thread_create_on(&t, cpu_count(), own_cpu, NULL) == -EINVAL, "there is no CPU more");
+	promise(!thread_create(&t, own_cpu, (void *)-1) && thread_join(t) == 0,
+		"a thread may run anywhere");
+}
+
+static mutex_t lock;
+static cond_t turned;
+static unsigned long count, turn;
+
+static int counts(void *rounds)
+{
+	for (unsigned long i = 0; i < (unsigned long)rounds; i++) {
+		mutex_acquire(&lock);
+		count++;
+		mutex_release(&lock);
+	}
+	return 0;
+}
+
+static int takes_turns(void *mine)
+{
+	for (int i = 0; i < 100; i++) {
+		mutex_acquire(&lock);
+		while (turn % 2 != (unsigned long)mine)
+			cond_wait(&turned, &lock);
+		turn++;
+		cond_broadcast(&turned);
+		mutex_release(&lock);
+	}
+	return 0;
+}
+
+static void locks(void)
+{
+	thread_t t[4];
+
+	for (int i = 0; i < 4; i++)
+		thread_create_on(&t[i], i % cpu_count(), counts, (void *)20000);
+	for (int i = 0; i < 4; i++)
+		thread_join(t[i]);
+	promise(count == 80000, "four threads count under one mutex");
+	for (int i = 0; i < 2; i++)
+		thread_create_on(&t[i], i % cpu_count(), takes_turns, (void *)(intptr_t)i);
+	thread_join(t[0]);
+	thread_join(t[1]);
+	promise(turn == 200, "two threads take turns by a condition");
+}
+
+static void note_cpu(void *where)
+{
+	*(int *)where = cpu_self();
+}
+
+static void interrupts(void)
+{
+	bool right = true;
+
+	for (int cpu = 0; cpu < cpu_count(); cpu++) {
+		int where = -1;
+
+		interrupt_call(cpu, note_cpu, &where);
+		right = right && where == cpu;
+	}
+	promise(right, "interrupt_call runs on the CPU that was asked for, ours too");
+}
+
+static void numbers(void)
+{
+	uint64_t before = clock();
+	char *end, text[16];
+
+	promise(strtoull("0x1fz", &end, 0) == 31 && *end == 'z', "strtoull stops where the number does");
+	promise(strtoull("18446744073709551616", NULL, 10) == ~0ull, "strtoull has a ceiling");
+	promise(snprintf(text, 4, "%d", -12345) == 6 && !strcmp(text, "-12"), "snprintf cuts, and says");
+	promise(clock() >= before && before > 0, "the clock goes on");
+}
+
+int main(int argc, char **argv)
+{
+	/* What is static is as the last run left it. */
+	passed = failed = count = turn = 0;
+	promise(argc == 3 && !strcmp(argv[1], "two words") && !argv[3], "the arguments arrive");
+	files();
+	many_files();
+	memory();
+	threads();
+	locks();
+	interrupts();
+	numbers();
+	printf("%u passed, %u failed\n", passed, failed);
+	return failed ? 1 : 42;
+}
