@@ -89,6 +89,11 @@ static void *map_stack(void)
 	return (void *)va;
 }
 
+unsigned thread_stacks(void)
+{
+	return (READ_ONCE(next_stack) - STACK_BASE) / (2 * THREAD_SIZE);
+}
+
 static void *alloc_stack(void)
 {
 	unsigned long flags = spin_lock_irqsave(&stacks_lock);

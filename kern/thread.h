@@ -123,6 +123,9 @@ void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
  */
 void synchronize_sched(void);
 
+/* Stacks mapped since boot: those in use, and those kept for the next threads. */
+unsigned thread_stacks(void);
+
 static inline void preempt_disable(void)
 {
 	current->ctx += CTX_PREEMPT;
