@@ -49,8 +49,8 @@ variant := lab$(stage)$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(a
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
 PYTHON := /usr/bin/python3
-# qemu/machine.py adds it to the command line of every machine that it starts.
-export QEMU_EXTRA
+# Through the environment, whatever quotes are in them: for every machine, and for make run.
+export QEMU_EXTRA APPEND
 
 # ---- set-up ---------------------------------------------------------------
 packages := .ci/packages
@@ -83,7 +83,7 @@ riscv64.ldflags := --no-relax -m elf64lriscv
 arm64.ldflags := -m aarch64linux --no-relax
 
 CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-protector \
-	-fno-omit-frame-pointer -fno-asynchronous-unwind-tables -fno-strict-aliasing \
+	-fno-omit-frame-pointer -fno-ipa-ra -fno-asynchronous-unwind-tables -fno-strict-aliasing \
 	-fno-delete-null-pointer-checks -fno-tree-loop-distribute-patterns \
 	-Wall -Wextra -Wmissing-prototypes -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers $(if $(CI),-Werror) \
@@ -202,7 +202,7 @@ doctor: ## each tool's version, found and wanted, and what to do
 run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [APPEND='..'] [BOOT=uboot]: a kernel on this terminal
 	$(if $(ARCH),,$(error make run needs ARCH=riscv64 or ARCH=arm64))
 	@$(PYTHON) qemu/run.py --arch $(ARCH) $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
-	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL)) --append '$(APPEND)'
+	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL))
 
 grade: all ## [LAB=n] [ARCH=..] [SEED=..] [SMP=n] [GDB=1]: judge the trace against what the processor executed
 	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP)) $(if $(GDB),--gdb)

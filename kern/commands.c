@@ -210,6 +210,10 @@ SHELL_COMMAND("poweroff", poweroff_main, "", "end the machine, exit status 0");
 
 static int panic_main(int argc, char **argv)
 {
-	panic("%s", argc > 1 ? argv[1] : "because the shell was told to");
+	char why[128] = "";
+
+	for (int i = 1; i < argc; i++)
+		scnprintf(why + strlen(why), sizeof(why) - strlen(why), i > 1 ? " %s" : "%s", argv[i]);
+	panic("%s", *why ? why : "because the shell was told to");
 }
 SHELL_COMMAND("panic", panic_main, "[why]", "see what a panic looks like");

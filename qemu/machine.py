@@ -25,6 +25,11 @@ UBOOT = {
 MIB = 1 << 20
 
 
+def extra_options() -> list[str]:
+    """What the environment adds to QEMU's command line, as make exports it."""
+    return shlex.split(os.environ.get("QEMU_EXTRA", ""))
+
+
 @dataclass
 class Machine:
     """One machine with one kernel; the defaults are those of `make run`."""
@@ -87,7 +92,7 @@ class Machine:
             line += ["-icount", "shift=0"]  # sleep=off starves the console while the guest idles
         if self.plugin:
             line += ["-plugin", self.plugin]
-        return line + self.extra + shlex.split(os.environ.get("QEMU_EXTRA", ""))
+        return line + self.extra + extra_options()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from qemu.machine import ARCHES, ROOT, Machine  # noqa: E402
+from qemu.machine import ARCHES, ROOT, Machine, extra_options  # noqa: E402
 
 
 class Reason(threading.Thread):
@@ -84,12 +84,19 @@ def run(machine: Machine) -> int:
     return status
 
 
+def cpus(text: str) -> int:
+    """As many as one likes from 1 on; the kernel says how many of them it leaves off."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no number of CPUs")
+    return int(text)
+
+
 def parse(arguments: list[str]) -> tuple[Machine, bool]:
     parser = argparse.ArgumentParser(prog="qemu/run.py", description="Start a kernel on this terminal.")
     parser.add_argument("--arch", choices=ARCHES, required=True)
-    parser.add_argument("--smp", type=int, default=1, help="CPUs (1 to 8)")
+    parser.add_argument("--smp", type=cpus, default=1, help="CPUs")
     parser.add_argument("--memory", type=int, default=128, help="MiB")
-    parser.add_argument("--append", default="", help="boot arguments")
+    parser.add_argument("--append", default=os.environ.get("APPEND", ""), help="boot arguments; default: $APPEND")
     parser.add_argument("--boot", choices=("direct", "uboot"), default="direct")
     parser.add_argument("--load", type=lambda s: int(s, 0), help="U-Boot: physical address of the image")
     parser.add_argument("--gic", type=int, choices=(2, 3), default=2, help="arm64: interrupt controller")
@@ -107,6 +114,11 @@ def parse(arguments: list[str]) -> tuple[Machine, bool]:
 
 def main() -> int:
     machine, only_print = parse(sys.argv[1:])
+    try:
+        extra_options()
+    except ValueError as error:
+        print(f"QEMU_EXTRA: {error}", file=sys.stderr)
+        return 2
     if not machine.image_path().exists():
         print(f"{machine.image_path()} is not there: make ARCH={machine.arch}", file=sys.stderr)
         return 2

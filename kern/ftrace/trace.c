@@ -226,6 +226,7 @@ static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
 void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
 {
 	struct trace_entry *ent;
+	u64 (*read)(void);
 	struct cpu *c;
 
 	w->irq = irq_save();
@@ -240,8 +241,8 @@ void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_wr
 		return NULL;
 	}
 	c->recursion |= c->context_bit;
-	ent = rb_reserve(w->rb, tr->clock->read ? tr->clock->read() : clock_ns(), size,
-			 &w->reserved);
+	read = READ_ONCE(tr->clock)->read;
+	ent = rb_reserve(w->rb, read ? read() : clock_ns(), size, &w->reserved);
 	if (ent)
 		fill_entry(ent, type, w->irq);
 	return ent;
