@@ -61,7 +61,7 @@ $(setup): $(packages)
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || echo $$p; done)"; \
 	if [ -n "$$missing" ]; then \
 		as=; [ "$$(id -u)" = 0 ] || as="sudo -n"; \
-		echo "Installing:" $$missing; \
+		echo "Missing:" $$missing; \
 		if [ -z "$$as" ] || sudo -n true 2>/dev/null; then \
 			$$as apt-get update -qq && \
 			$$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >build/setup.log 2>&1 || \

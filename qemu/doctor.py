@@ -17,11 +17,11 @@ TOOLS = [
     ("python3", "/usr/bin/python3 --version", (3, 11), "python3"),
     ("cpio", "cpio --version", (2, 13), "cpio"),
     ("dtc", "dtc --version", (1, 6), "device-tree-compiler"),
-    ("unifdef", "unifdef -V", (2, 10), "unifdef"),
     ("cloc", "cloc --version", (1, 96), "cloc"),
     ("cppcheck", "cppcheck --version", (2, 10), "cppcheck"),
     ("shellcheck", "shellcheck --version", (0, 9), "shellcheck"),
     ("mypy", "mypy --version", (1, 0), "mypy"),
+    ("gdb", "gdb-multiarch --version", (13, 1), "gdb-multiarch"),
     ("clang-format", "clang-format --version", (14, 0), "clang-format"),
 ]
 
