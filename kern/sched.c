@@ -482,7 +482,7 @@ void set_cpu_affinity(int cpu)
 
 void synchronize_sched(void)
 {
-	u64 seen[NR_CPUS];
+	u64 seen[NR_CPUS] = {0};
 
 	smp_mb(); /* what was unpublished is unpublished before any pass is counted */
 	for (unsigned i = 0; i < nr_cpus; i++) {
