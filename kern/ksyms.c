@@ -34,11 +34,3 @@ notrace const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsig
 		*size = ksym_offsets[low + 1] - ksym_offsets[low];
 	return ksym_text + ksym_names[low];
 }
-
-notrace unsigned long ksym_address(const char *name)
-{
-	for (u32 i = 0; i < ksym_count; i++)
-		if (strcmp(ksym_text + ksym_names[i], name) == 0)
-			return KERNEL_BASE + ksym_offsets[i];
-	return 0;
-}

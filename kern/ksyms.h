@@ -10,6 +10,5 @@
 
 /* Name of the function that contains @addr, its offset and size (NULL: not wanted); NULL if none. */
 const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size);
-unsigned long ksym_address(const char *name); /* 0 if none; the first of several */
 
 #endif

@@ -30,14 +30,6 @@ notrace void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
 	set_stack(u, current);
 }
 
-/* Off the CPU, a thread stands where __switch_to() returns. */
-notrace void unwind_start_thread(struct unwind *u, struct thread *t)
-{
-	*u = (struct unwind){context_pc(&t->context), context_fp(&t->context),
-			     context_sp(&t->context)};
-	set_stack(u, t);
-}
-
 /* A step goes up the stack, except out of a leaf that an interrupt met. */
 notrace bool unwind_next(struct unwind *u)
 {

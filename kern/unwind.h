@@ -1,6 +1,6 @@
 /*
- * Walking the frame records of a thread: its own stack from here, from a trap
- * frame, or a thread that is off the CPU.
+ * Walking the frame records of the running thread: from here, or from a trap
+ * frame.
  *
  * A walk never leaves the thread's stack and always ends. Across an
  * interrupt it gives the interrupted pc, then its caller: from the trap
@@ -20,7 +20,6 @@ struct unwind {
 };
 void unwind_start_here(struct unwind *u);                        /* the caller of this function */
 void unwind_start_regs(struct unwind *u, struct trap_frame *regs);
-void unwind_start_thread(struct unwind *u, struct thread *t);    /* t not running */
 bool unwind_next(struct unwind *u);                              /* false at the end */
 
 /*

@@ -117,7 +117,5 @@ extern bool ftrace_disabled;
 /* Binary search: the record whose site is exactly @ip / lies in [start, end). */
 struct dyn_ftrace *lookup_rec(unsigned long ip);
 struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end);
-/* The function's entry for a record: what kallsyms calls its address. */
-unsigned long ftrace_entry(const struct dyn_ftrace *rec);
 
 #endif

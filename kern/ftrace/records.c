@@ -40,18 +40,6 @@ struct dyn_ftrace *lookup_rec(unsigned long ip)
 	return lookup_rec_range(ip, ip + 1);
 }
 
-unsigned long ftrace_entry(const struct dyn_ftrace *rec)
-{
-#ifdef HOOK_mcount
-	unsigned long offset = 0;
-
-	ksym_lookup(ftrace_ip(rec), &offset, NULL);
-	return ftrace_ip(rec) - offset;
-#else
-	return ftrace_ip(rec) - HOOK_ENTRY_OFFSET;
-#endif
-}
-
 /* What is wrong with record @i, or NULL. */
 static const char *record_fault(u32 i)
 {

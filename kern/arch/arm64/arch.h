@@ -206,18 +206,6 @@ struct context {
 	unsigned long x[10]; /* x19 to x28 */
 	unsigned long fp, pc, sp;
 };
-always_inline_ unsigned long context_pc(const struct context *c)
-{
-	return c->pc;
-}
-always_inline_ unsigned long context_sp(const struct context *c)
-{
-	return c->sp;
-}
-always_inline_ unsigned long context_fp(const struct context *c)
-{
-	return c->fp;
-}
 
 /*
  * An interrupted context. The last two words are a frame record, so that a

@@ -182,9 +182,6 @@ void arch_tlb_flush_all(void);
 struct context {
 	unsigned long ra, sp, s[12];
 };
-#define context_pc(c) ((c)->ra)
-#define context_fp(c) ((c)->s[0])
-#define context_sp(c) ((c)->sp)
 
 /*
  * An interrupted context. The last two words are a frame record, so that a

@@ -25,9 +25,4 @@ struct ftrace_regs {
 	unsigned long link;
 };
 
-static inline unsigned long ftrace_regs_return_value(const struct ftrace_regs *regs)
-{
-	return regs->arg[0];
-}
-
 #endif
