@@ -46,6 +46,7 @@ const struct tracer nop_tracer = {"nop", NULL, NULL, NULL};
 struct trace_array global_trace = {
 	.tracer = &nop_tracer,
 	.clock = trace_clocks,
+	.ops = &global_ops,
 	.options = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE | TRACE_ITER_CONTEXT_INFO |
 		   TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO,
 };

@@ -13,7 +13,7 @@
 #include "ring_buffer.h"
 
 /* Event types, Linux's numbers (the ID of events/ftrace/<name>/format). */
-enum { TRACE_FN = 1, TRACE_PRINT = 5 };
+enum { TRACE_FN = 1, TRACE_STACK = 4, TRACE_PRINT = 5, TRACE_GRAPH_RET = 10, TRACE_GRAPH_ENT = 11 };
 
 /* An event begins with this; see events/ftrace/<name>/format. */
 struct trace_entry {
@@ -86,6 +86,8 @@ struct trace_array {
 	struct ring_buffer_cpu cpu[NR_CPUS];
 	const struct tracer *tracer;
 	const struct trace_clock *clock;
+	struct ftrace_ops *ops; /* its filter and notrace list; the function tracer's op */
+	void *graph;            /* function_graph's own state while it is the tracer */
 	u32 options;           /* TRACE_ITER_* */
 	unsigned pipe_readers; /* bit per CPU whose events a trace_pipe consumes */
 	bool expanded;         /* no longer the small buffers of the boot */
