@@ -40,6 +40,11 @@ void sched_hook_dies(void)
 	run_hooks(THREAD_DIES, current, NULL);
 }
 
+void sched_hook_freed(struct thread *t)
+{
+	run_hooks(THREAD_FREED, t, NULL);
+}
+
 /* ---- the run queue: rq_lock held in all of these ---- */
 
 static void enqueue_task(struct cpu *cpu, struct thread *t)

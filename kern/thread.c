@@ -134,6 +134,7 @@ struct thread *alloc_thread(const char *name)
 
 static void free_thread(struct thread *t)
 {
+	sched_hook_freed(t);
 	free_stack(t->stack);
 	kfree(t);
 }

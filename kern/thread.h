@@ -68,10 +68,10 @@ struct thread_list {
 
 /*
  * Hooks that the tracer (or anyone) links in: called at a thread's birth (by
- * its creator), at each switch (on the CPU, irqs masked, prev leaving) and at
- * death (by itself).
+ * its creator), at each switch (on the CPU, irqs masked, prev leaving), at
+ * death (by itself), and before its memory is freed (by whoever frees it; prev).
  */
-enum thread_event { THREAD_BORN, THREAD_SWITCH, THREAD_DIES };
+enum thread_event { THREAD_BORN, THREAD_SWITCH, THREAD_DIES, THREAD_FREED };
 struct thread_hook {
 	void (*fn)(enum thread_event event, struct thread *prev, struct thread *next);
 };

@@ -35,7 +35,6 @@ struct fgraph_ops;
 /* What a handler is told. Times: clock_ns(). */
 struct ftrace_graph_ent {
 	unsigned long func;	/* the call site */
-	unsigned long retaddr;	/* where it will return to: the real one */
 	int depth;		/* 0: the outermost traced function of the thread */
 	u64 calltime;
 };
@@ -51,7 +50,7 @@ struct ftrace_graph_ret {
  * entryfunc: return non-zero to hear of the return. retfunc is then called,
  * exactly once, in the reverse order of the entry handlers; not after
  * unregister_ftrace_graph(). @regs: the register view at the entry (may be
- * changed, except link); at the return arg[0] is the value returned.
+ * changed, except link, which still holds the return address); at the return arg[0] is the value returned.
  * Both run like a tracer's callback: any context, no sleep; functions that
  * they call are not traced.
  */
@@ -121,7 +120,12 @@ void return_to_handler(void);
  */
 void ftrace_return_to_handler(struct ftrace_regs *regs);
 
-/* A frame did not fit: graph tracing has stopped for good, and said why. */
+/*
+ * A frame did not fit: the function at @func was called with one sp and came
+ * back with another. Graph tracing stops for good; the console hears of it at
+ * the next switch of threads. Any context.
+ */
+void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found);
 extern bool ftrace_graph_dead;
 
 #endif

@@ -230,7 +230,19 @@ static void retire_op(struct ftrace_ops *op)
 	op->slot = -1;
 }
 
-static int start_op(struct ftrace_ops *op)
+bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip)
+{
+	return selects(selection_of(op, true), ip - KERNEL_BASE);
+}
+
+void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func)
+{
+	WRITE_ONCE(op->func, func);
+	if (op->slot >= 0)
+		WRITE_ONCE(ftrace_slots[1 + op->slot].func, ftrace_op_func(op));
+}
+
+int ftrace_startup(struct ftrace_ops *op)
 {
 	struct selection none = {0}, all = selection_of(op, true);
 	int err;
@@ -251,28 +263,34 @@ static int start_op(struct ftrace_ops *op)
 	return err;
 }
 
+int ftrace_shutdown(struct ftrace_ops *op)
+{
+	struct selection none = {0}, all = selection_of(op, true);
+
+	if (!is_linked(op))
+		return -ENOENT;
+	unlink_op(op);
+	change_selection(op, all, none);
+	retire_op(op);
+	return 0;
+}
+
 int register_ftrace_function(struct ftrace_ops *op)
 {
 	int err;
 
 	mutex_lock(&ftrace_lock);
-	err = start_op(op);
+	err = ftrace_startup(op);
 	mutex_unlock(&ftrace_lock);
 	return err;
 }
 
 int unregister_ftrace_function(struct ftrace_ops *op)
 {
-	struct selection none = {0}, all = selection_of(op, true);
-	int err = -ENOENT;
+	int err;
 
 	mutex_lock(&ftrace_lock);
-	if (is_linked(op)) {
-		unlink_op(op);
-		change_selection(op, all, none);
-		retire_op(op);
-		err = 0;
-	}
+	err = ftrace_shutdown(op);
 	mutex_unlock(&ftrace_lock);
 	return err;
 }
@@ -325,23 +343,30 @@ static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notra
 	}
 	smp_wmb();
 	WRITE_ONCE(*place, hash);
-	if (was.on) {
+	if (was.on)
 		err = change_selection(op, was, is);
+	if (op->changed)
+		op->changed(op);
+	if (was.on || op->changed)
 		synchronize_sched();
-	}
 	ftrace_hash_free(old);
 	return err;
 }
 
-int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)
+int ftrace_set_hash(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)
 {
 	struct ftrace_hash *hash;
+	int err = hash_from_set(set, &hash);
+
+	return err ? err : swap_hash(op, hash, notrace_list);
+}
+
+int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)
+{
 	int err;
 
 	mutex_lock(&ftrace_lock);
-	err = hash_from_set(set, &hash);
-	if (!err)
-		err = swap_hash(op, hash, notrace_list);
+	err = ftrace_set_hash(op, set, notrace_list);
 	mutex_unlock(&ftrace_lock);
 	return err;
 }

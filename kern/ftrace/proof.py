@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
-ROOTS = re.compile(r"ftrace_stub_\d+|ftrace_caller|_mcount")
+ROOTS = re.compile(r"ftrace_stub_\d+|ftrace_caller|_mcount|return_to_handler")
 KERNEL_BASE = 0xFFFFFFFF80000000
 RECORD = struct.Struct("<IHBB")  # struct dyn_ftrace
 

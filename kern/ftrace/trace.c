@@ -224,7 +224,7 @@ static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
 	ent->pid = current->pid;
 }
 
-void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
+void *trace_reserve(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
 {
 	struct trace_entry *ent;
 	u64 (*read)(void);
@@ -234,18 +234,32 @@ void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_wr
 	w->cpu = c = this_cpu();
 	w->rb = &tr->cpu[c->index];
 	w->recursion = c->recursion;
-	w->entered = !(c->recursion & c->context_bit);
 	if (READ_ONCE(w->rb->slow) & (RB_OFF | RB_STOPPED))
 		return NULL;
-	if (!w->entered) {
-		w->rb->recursed++;
-		return NULL;
-	}
-	c->recursion |= c->context_bit;
 	read = READ_ONCE(tr->clock)->read;
 	ent = rb_reserve(w->rb, read ? read() : clock_ns(), size, &w->reserved);
 	if (ent)
 		fill_entry(ent, type, w->irq);
+	return ent;
+}
+
+void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
+{
+	unsigned long irq = irq_save();
+	struct cpu *c = this_cpu();
+	u64 recursion = c->recursion;
+	void *ent = NULL;
+
+	c->recursion = recursion | c->context_bit;
+	if (!(recursion & c->context_bit)) {
+		ent = trace_reserve(tr, type, size, w);
+	} else {
+		w->cpu = c;
+		if (!(READ_ONCE(tr->cpu[c->index].slow) & (RB_OFF | RB_STOPPED)))
+			tr->cpu[c->index].recursed++;
+	}
+	w->recursion = recursion;
+	w->irq = irq;
 	return ent;
 }
 

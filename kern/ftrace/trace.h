@@ -119,10 +119,11 @@ struct trace_write {
 	struct ring_buffer_cpu *rb;
 	unsigned long irq;
 	u64 recursion;
-	bool entered;
 	struct rb_reserved reserved;
 };
 void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w);
+/* The same inside a callback that guards itself, as a handler of fgraph.h is. */
+void *trace_reserve(struct trace_array *tr, u16 type, size_t size, struct trace_write *w);
 void trace_end(struct trace_write *w, void *entry);
 
 /* Each is called with trace_lock held, in a thread. cpu -1: all of them. */

@@ -1,0 +1,41 @@
+/*
+ * void return_to_handler(void): where a function returns to whose return
+ * address the tracer took away. Nobody calls it; sp is the caller's.
+ *
+ * Live: x0-x7 (the result), sp, x29, the callee-saved registers. Free: all
+ * else; x30 holds this very address.
+ *
+ * 1. A frame, struct ftrace_regs: the result, and a frame record of the
+ *    traced function's, so that a stack walk can go on to the caller.
+ * 2. ftrace_return_to_handler(regs) puts the real return address into it.
+ * 3. Load the result back and return there. `ret` pops what the caller's
+ *    call pushed on the return-address predictor: a linking jump would push
+ *    one more, and every return after it would be mispredicted.
+ */
+#include "asm-offsets.h"
+
+	.text
+	.globl return_to_handler
+	.type return_to_handler, @function
+return_to_handler:
+	sub sp, sp, #FREGS_SIZE
+	stp x29, x30, [sp, #FREGS_FP]
+	add x29, sp, #FREGS_FP
+	add x9, sp, #FREGS_SIZE
+	str x9, [sp, #FREGS_SP]
+	stp x0, x1, [sp, #FREGS_ARG + 0]
+	stp x2, x3, [sp, #FREGS_ARG + 16]
+	stp x4, x5, [sp, #FREGS_ARG + 32]
+	stp x6, x7, [sp, #FREGS_ARG + 48]
+
+	mov x0, sp
+	bl ftrace_return_to_handler
+
+	ldp x0, x1, [sp, #FREGS_ARG + 0]
+	ldp x2, x3, [sp, #FREGS_ARG + 16]
+	ldp x4, x5, [sp, #FREGS_ARG + 32]
+	ldp x6, x7, [sp, #FREGS_ARG + 48]
+	ldp x29, x30, [sp, #FREGS_FP]
+	add sp, sp, #FREGS_SIZE
+	ret
+	.size return_to_handler, . - return_to_handler

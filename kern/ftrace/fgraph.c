@@ -1,0 +1,387 @@
+/*
+ * Many users of one patched return.
+ *
+ * What decides at the return whether a user hears of it is in the frame: a bit
+ * for each user that said yes, and the stamp, the number of registrations at
+ * the entry. A user that came later was born after the stamp, so a frame that
+ * has been out for days can hold the bit of a slot's earlier owner and still
+ * never reach the present one.
+ */
+#include "fgraph.h"
+
+#include "asm-ftrace/regs.h"
+#include "cpu.h"
+#include "errno.h"
+#include "irq.h"
+#include "shadow.h"
+#include "tracer.h"
+
+#define STAMP_SHIFT FGRAPH_USERS /* a frame's users: stamp << 16 | bits */
+
+static notrace int stub_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			      struct ftrace_regs *regs)
+{
+	return 0;
+}
+static notrace void stub_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				struct ftrace_regs *regs)
+{
+}
+/* Nobody: born after every frame. */
+static struct fgraph_ops fgraph_stub = {stub_entry, stub_return, .idx = -1, .birth = ~0ull};
+
+static struct fgraph_ops *fgraph_array[FGRAPH_USERS] = {[0 ... FGRAPH_USERS - 1] = &fgraph_stub};
+static int fgraph_slots; /* behind the last that is taken */
+static int fgraph_count; /* users */
+static u64 fgraph_stamp; /* of the newest user */
+
+static void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			      struct ftrace_regs *regs);
+/* The one op through which all users see functions: its filter is all of theirs together. */
+static struct ftrace_ops graph_ops = {
+	.func = ftrace_graph_func,
+	.flags = FTRACE_OPS_FL_RECURSION,
+	.slot = -1,
+};
+
+/* ---- The shadow stack; shadow.h says why an interrupt never sees a half. ---- */
+
+static inline struct shadow_frame *push_frame(struct shadow_stack *s, unsigned long ip,
+					      const struct ftrace_regs *regs, u64 stamp)
+{
+	struct shadow_frame *f = (struct shadow_frame *)s->free;
+
+	if (unlikely((unsigned long)f - (unsigned long)s > SHADOW_LAST_FRAME)) {
+		shadow_store(s->overrun, s->overrun + 1);
+		return NULL;
+	}
+	shadow_store(s->free, (unsigned long *)(f + 1));
+	barrier();
+	shadow_store(f->ret, regs->link);
+	shadow_store(f->func, ip);
+	shadow_store(f->sp, regs->sp);
+	shadow_store(f->fp, regs->fp);
+	shadow_store(f->calltime, clock_ns());
+	shadow_store(f->below, s->top);
+	shadow_store(f->users, stamp);
+	shadow_store(f->data_end, (unsigned long *)(f + 1));
+	barrier();
+	shadow_store(s->top, f);
+	shadow_store(s->depth, s->depth + 1);
+	return f;
+}
+
+static inline void pop_frame(struct shadow_stack *s, struct shadow_frame *f)
+{
+	shadow_store(s->depth, s->depth - 1);
+	shadow_store(s->top, f->below);
+	barrier();
+	shadow_store(s->free, (unsigned long *)f);
+}
+
+/* ---- Entry ---- */
+
+/* The bits of those who want to hear of the return. What a user that does not reserved is given back. */
+static u64 call_entries(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
+{
+	struct ftrace_graph_ent trace = {f->func, s->depth - 1, f->calltime};
+	u64 stamp = f->users, bits = 0;
+
+	for (int i = 0; i < READ_ONCE(fgraph_slots); i++) {
+		struct fgraph_ops *gops = READ_ONCE(fgraph_array[i]);
+		unsigned long *end = f->data_end;
+
+		if (gops->birth > stamp || !ftrace_ops_test(gops->filter, f->func))
+			continue;
+		if (gops->entryfunc(&trace, gops, regs)) {
+			bits |= 1u << i;
+		} else if (f->data_end != end) {
+			shadow_store(f->data_end, end);
+			barrier();
+			shadow_store(s->free, end);
+		}
+	}
+	return bits;
+}
+
+static void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			      struct ftrace_regs *regs)
+{
+	struct cpu *c = this_cpu();
+	struct shadow_stack *s = shadow_of(current);
+	u64 recursion = c->recursion, stamp = READ_ONCE(fgraph_stamp), bits;
+	struct shadow_frame *f;
+
+	if (unlikely(recursion & c->context_bit || !s || ftrace_graph_dead))
+		return;
+	smp_rmb(); /* the stamp before the slots: a user born with it is seen */
+	c->recursion = recursion | c->context_bit;
+	f = push_frame(s, ip, regs, stamp);
+	if (likely(f)) {
+		bits = call_entries(s, f, regs);
+		if (bits) {
+			shadow_store(f->users, stamp | bits);
+			regs->link = (unsigned long)return_to_handler;
+		} else {
+			pop_frame(s, f);
+		}
+	}
+	c->recursion = recursion;
+}
+
+/* ---- Return ---- */
+
+/*
+ * The top frame is not that of the function that returned. The one whose sp
+ * fits is: those above it will never return. If there is none, the top's
+ * address is the best guess.
+ */
+static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsigned long sp)
+{
+	struct shadow_frame *f = s->top;
+
+	ftrace_graph_stop(f->func, f->sp, sp);
+	while (f && f->sp != sp)
+		f = f->below;
+	if (!f)
+		return s->top;
+	while (s->top != f)
+		pop_frame(s, s->top);
+	return f;
+}
+
+/* Last come, first served. */
+static void call_returns(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
+{
+	struct ftrace_graph_ret trace = {f->func,    regs->arg[0], s->depth - 1,
+					 s->overrun, f->calltime,  clock_ns()};
+	u64 users = f->users;
+
+	for (int i = READ_ONCE(fgraph_slots); i-- > 0;) {
+		struct fgraph_ops *gops;
+
+		if (!(users >> i & 1))
+			continue;
+		gops = READ_ONCE(fgraph_array[i]);
+		if (gops->birth <= users)
+			gops->retfunc(&trace, gops, regs);
+	}
+}
+
+void ftrace_return_to_handler(struct ftrace_regs *regs)
+{
+	struct cpu *c = this_cpu();
+	struct shadow_stack *s = shadow_of(current);
+	struct shadow_frame *f = s->top;
+	u64 recursion = c->recursion;
+
+	c->recursion = recursion | c->context_bit;
+	if (unlikely(f->sp != regs->sp))
+		f = find_frame(s, regs->sp);
+	if (likely(!ftrace_graph_dead))
+		call_returns(s, f, regs);
+	regs->link = f->ret;
+	barrier();
+	pop_frame(s, f);
+	c->recursion = recursion;
+}
+
+unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
+{
+	struct shadow_stack *s = shadow_of(t);
+
+	if (ret != (unsigned long)return_to_handler || !s)
+		return ret;
+	for (struct shadow_frame *f = READ_ONCE(s->top); f; f = f->below)
+		if (f->fp == fp && f->ret != (unsigned long)return_to_handler)
+			return f->ret;
+	return ret;
+}
+
+/* ---- What a user keeps ---- */
+
+/* A datum's first word: whose it is, and how many words follow. */
+#define DATUM(idx, words) ((unsigned long)(words) << 8 | (idx))
+#define DATUM_USER(w) ((int)((w) & 0xff))
+#define DATUM_WORDS(w) ((w) >> 8)
+#define DATUM_MAX 256
+
+void *fgraph_reserve_data(int idx, int size)
+{
+	struct shadow_stack *s = shadow_of(current);
+	struct shadow_frame *f = s->top;
+	unsigned long *datum = s->free, words = (size + 7) / 8;
+
+	if (size <= 0 || size > DATUM_MAX)
+		return NULL;
+	if ((char *)(datum + 1 + words) > (char *)s + SHADOW_SIZE) {
+		shadow_store(s->overrun, s->overrun + 1);
+		return NULL;
+	}
+	shadow_store(s->free, datum + 1 + words);
+	barrier();
+	shadow_store(*datum, DATUM(idx, words));
+	barrier();
+	shadow_store(f->data_end, datum + 1 + words);
+	return datum + 1;
+}
+
+static void *find_datum(struct shadow_frame *f, int idx, int *size)
+{
+	unsigned long *datum = (unsigned long *)(f + 1);
+
+	for (; datum < f->data_end; datum += 1 + DATUM_WORDS(*datum)) {
+		if (DATUM_USER(*datum) != idx)
+			continue;
+		if (size)
+			*size = DATUM_WORDS(*datum) * 8;
+		return datum + 1;
+	}
+	return NULL;
+}
+
+void *fgraph_retrieve_data(int idx, int *size)
+{
+	return fgraph_retrieve_parent_data(idx, size, 0);
+}
+
+void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
+{
+	struct shadow_frame *f = shadow_of(current)->top;
+
+	while (f && depth-- > 0)
+		f = f->below;
+	return f ? find_datum(f, idx, size) : NULL;
+}
+
+unsigned long *fgraph_get_task_var(struct fgraph_ops *gops)
+{
+	struct shadow_stack *s = shadow_of(current);
+
+	if (s->var_owner[gops->idx] != gops->birth) {
+		shadow_store(s->var[gops->idx], 0);
+		barrier();
+		shadow_store(s->var_owner[gops->idx], gops->birth);
+	}
+	return &s->var[gops->idx];
+}
+
+/* ---- Users come and go: ftrace_lock held. ---- */
+
+static bool wanted(unsigned long ip)
+{
+	for (int i = 0; i < fgraph_slots; i++)
+		if (fgraph_array[i] != &fgraph_stub && ftrace_ops_test(fgraph_array[i]->filter, ip))
+			return true;
+	return false;
+}
+
+/* Make graph_ops trace what any user wants. An op without a filter has every function. */
+static int update_graph_ops(void)
+{
+	struct ftrace_set *set = ftrace_set_new();
+	int err = 0;
+
+	if (!set)
+		return -ENOMEM;
+	for (u32 i = 0; i < ftrace_record_count; i++)
+		ftrace_set_put(set, i, wanted(ftrace_ip(&ftrace_records[i])));
+	if (!set->count && graph_ops.slot >= 0)
+		err = ftrace_shutdown(&graph_ops);
+	if (set->count) {
+		if (set->count == ftrace_record_count)
+			set->count = 0; /* an empty filter is no filter */
+		err = ftrace_set_hash(&graph_ops, set, false);
+		if (!err && graph_ops.slot < 0)
+			err = ftrace_startup(&graph_ops);
+	}
+	ftrace_set_free(set);
+	return err;
+}
+
+static void filter_changed(struct ftrace_ops *filter)
+{
+	update_graph_ops();
+}
+
+static void leave_slot(struct fgraph_ops *gops)
+{
+	WRITE_ONCE(fgraph_array[gops->idx], &fgraph_stub);
+	gops->filter->changed = NULL;
+	fgraph_count--;
+	while (fgraph_slots && fgraph_array[fgraph_slots - 1] == &fgraph_stub)
+		WRITE_ONCE(fgraph_slots, fgraph_slots - 1);
+}
+
+/* The birth, then the slot, then the stamp: who reads the new stamp finds the user. */
+static void enter_slot(struct fgraph_ops *gops, int idx)
+{
+	gops->idx = idx;
+	gops->birth = fgraph_stamp + (1ull << STAMP_SHIFT);
+	gops->filter->changed = filter_changed;
+	smp_wmb();
+	WRITE_ONCE(fgraph_array[idx], gops);
+	if (idx >= fgraph_slots)
+		WRITE_ONCE(fgraph_slots, idx + 1);
+	smp_wmb();
+	WRITE_ONCE(fgraph_stamp, gops->birth);
+	fgraph_count++;
+}
+
+/* No CPU is inside a handler of @gops when this returns. */
+static void remove_user(struct fgraph_ops *gops)
+{
+	leave_slot(gops);
+	update_graph_ops();
+	synchronize_sched();
+	gops->idx = -1;
+	if (!fgraph_count)
+		shadow_users_end();
+}
+
+static int add_user(struct fgraph_ops *gops)
+{
+	int idx = 0, err;
+
+	if (ftrace_disabled || ftrace_graph_dead)
+		return -ENODEV;
+	while (idx < FGRAPH_USERS && fgraph_array[idx] != &fgraph_stub)
+		if (fgraph_array[idx++] == gops)
+			return -EBUSY;
+	if (idx == FGRAPH_USERS)
+		return -ENOSPC;
+	err = fgraph_count ? 0 : shadow_users_begin();
+	if (err)
+		return err;
+	enter_slot(gops, idx);
+	err = update_graph_ops();
+	if (err)
+		remove_user(gops);
+	else
+		synchronize_sched(); /* every CPU has seen the stamp */
+	return err;
+}
+
+int register_ftrace_graph(struct fgraph_ops *gops)
+{
+	int err;
+
+	mutex_lock(&ftrace_lock);
+	err = add_user(gops);
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+int unregister_ftrace_graph(struct fgraph_ops *gops)
+{
+	int err = -ENOENT;
+
+	mutex_lock(&ftrace_lock);
+	for (int i = 0; i < FGRAPH_USERS && err; i++)
+		if (fgraph_array[i] == gops) {
+			remove_user(gops);
+			err = 0;
+		}
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
