@@ -7,6 +7,7 @@ the tests. It only builds the command; who starts it reads its console.
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import struct
 import zlib
@@ -14,6 +15,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+# The lab at whose end the kernel is finished: what is built when no lab is named.
+LAST_LAB = int(re.findall(r"^LABS :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
+FINISHED = f"lab{LAST_LAB}"
 
 ARCHES = ("riscv64", "arm64")
 RAM_BASE = {"riscv64": 0x80000000, "arm64": 0x40000000}

@@ -9,13 +9,13 @@ import unittest
 import pexpect  # type: ignore[import]
 
 from grading.tests.test_wrong import build
-from qemu.machine import ARCHES, ROOT
+from qemu.machine import ARCHES, FINISHED, LAST_LAB, ROOT
 
 SECONDS = 60
 
 
 def start(arch: str, *options: str) -> pexpect.spawn:
-    image = ROOT / f"build/{arch}/lab4/Image"
+    image = ROOT / f"build/{arch}/{FINISHED}/Image"
     words = [str(ROOT / "qemu/run.py"), "--arch", arch, "--image", str(image), *options]
     return pexpect.spawn(sys.executable, words, timeout=SECONDS, encoding="utf-8", codec_errors="replace",
                          dimensions=(24, 200))
@@ -24,7 +24,7 @@ def start(arch: str, *options: str) -> pexpect.spawn:
 class Terminal(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
-        build()
+        build(LAST_LAB)
 
     def ends(self, child: pexpect.spawn) -> int:
         child.expect(pexpect.EOF)

@@ -26,7 +26,7 @@ from grading.machine import Run  # noqa: E402
 from grading.session import cksum  # noqa: E402
 from grading.verdict import Stopped  # noqa: E402
 from kern.tests import app_host  # noqa: E402
-from qemu.machine import ARCHES, RAM_BASE, ROOT, Machine  # noqa: E402
+from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
 
 LOGS = ROOT / "build/tests/qemu"
 INITRD = ROOT / "build/initrd.cpio"
@@ -38,7 +38,7 @@ Step = Callable[[Run], str]  # "" or what is wrong
 class Case:
     name: str
     arch: str
-    variant: str = "lab4"
+    variant: str = FINISHED
     smp: int = 1
     steps: list[Step] = field(default_factory=list)
     options: dict[str, object] = field(default_factory=dict)  # of Machine
@@ -167,7 +167,7 @@ def application_cases(arch: str) -> list[Case]:
 
     return [Case("applications", arch, smp=4, steps=[
         sums, sorts, compressed(), shows("pipeline /data/prose.txt", ": as in one pass", seconds=90)]),
-        *(Case(f"a person's own program on {n} CPUs", arch, "lab4-own-program", n, [
+        *(Case(f"a person's own program on {n} CPUs", arch, f"{FINISHED}-own-program", n, [
             promises("own-program 'two words' 2"), promises("own-program 'two words' 2"), works(),
             shows("echo own_cpu > set_ftrace_filter; echo function > current_tracer"),
             promises("own-program 'two words' 2"), shows("cat trace", r"own-program-\d+ .*: own_cpu <-start_thread$")])
@@ -187,7 +187,7 @@ def kernel_cases(arch: str) -> list[Case]:
               Case("boots with 1 GiB", arch, options={"memory": 1024}, steps=[works()])]
     if arch == "riscv64":
         tree = LOGS / "three-harts.dtb"
-        cases.append(Case("boots on harts 0, 2 and 3", arch, "lab4-tests", 4, options={"extra": ["-dtb", str(tree)]},
+        cases.append(Case("boots on harts 0, 2 and 3", arch, f"{FINISHED}-tests", 4, options={"extra": ["-dtb", str(tree)]},
                           boot=["3 CPUs"], steps=[shows("ps", "swapper/2"), promises("test-smp")]))
     if arch == "arm64":
         cases += [Case("boots with GICv3", arch, smp=4, steps=[works()], options={"gic": 3}),
@@ -212,16 +212,16 @@ def shell_cases(arch: str) -> list[Case]:
 def traced_cases(arch: str) -> list[Case]:
     """The tests inside the kernel (TESTS=1), and what must end in a panic."""
     return [
-        Case("ops, registers, recursion", arch, "lab4-tests", 4, [promises("kt_ops"), shows("kt_sites", ", 0 unlike their record")]),
-        Case("ring buffers under fire", arch, "lab4-tests", 4, [promises("test-buffer")]),
-        *(Case(f"threads on {n} CPUs", arch, "lab4-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
-        Case("unwinding from interrupts", arch, "lab4-tests", 2, [promises("test-unwind")]),
+        Case("ops, registers, recursion", arch, f"{FINISHED}-tests", 4, [promises("kt_ops"), shows("kt_sites", ", 0 unlike their record")]),
+        Case("ring buffers under fire", arch, f"{FINISHED}-tests", 4, [promises("test-buffer")]),
+        *(Case(f"threads on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
+        Case("unwinding from interrupts", arch, f"{FINISHED}-tests", 2, [promises("test-unwind")]),
         Case("unwinding from interrupts, HOOK=mcount", arch, "lab3-tests", 2, [promises("test-unwind")]),
-        *(Case(f"everything at once on {n} CPUs", arch, "lab4-tests", n, [promises("test-smp")]) for n in (1, 4)),
-        Case("hostile, one CPU", arch, "lab4-tests", 1, [promises("hostile 5 7")]),
-        Case("hostile minute", arch, "lab4-tests", 4, [promises("hostile 60 1", 240)]),
+        *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")]) for n in (1, 4)),
+        Case("hostile, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile 5 7")]),
+        Case("hostile minute", arch, f"{FINISHED}-tests", 4, [promises("hostile 60 1", 240)]),
         Case("call sites, HOOK=mcount", arch, "lab3-tests", 2, [shows("kt_sites", ", 0 unlike their record")]),
-        Case("a store into text", arch, "lab4-tests", 1,
+        Case("a store into text", arch, f"{FINISHED}-tests", 1,
              [lambda run: run.console.command("kt_store") and "kt_store returned"], end="panic: write to"),
     ]
 
@@ -238,11 +238,11 @@ def memory_cases(arch: str) -> list[Case]:
         tree = LOGS / "no-memory.dtb"
         broken.append(Case("a device tree without memory", arch, options={"extra": ["-dtb", str(tree)]},
                            end="boot: there is no memory to work with"))
-    return [Case(f"memory on {n} CPUs", arch, "lab4-tests", n, [promises("test-memory"), promises("test-memory")],
+    return [Case(f"memory on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-memory"), promises("test-memory")],
                  {"memory": m}) for n, m in ((1, 64), (4, 1024))] + [
-        Case("an object used after it was freed", arch, "lab4-tests-debug", 1, [typed("break-memory")],
+        Case("an object used after it was freed", arch, f"{FINISHED}-tests-debug", 1, [typed("break-memory")],
              end="panic: kmalloc: the 128-byte object at [0-9a-f]+ was written after it was freed"),
-        Case("an object freed twice", arch, "lab4-tests-debug", 1, [typed("break-memory twice")],
+        Case("an object freed twice", arch, f"{FINISHED}-tests-debug", 1, [typed("break-memory twice")],
              end="panic: kfree: the 128-byte object at [0-9a-f]+ was already freed"), *broken]
 
 
@@ -279,7 +279,7 @@ def panic_cases(arch: str) -> list[Case]:
     def types(kind: str) -> Step:
         return lambda run: run.console.command(f"test-fault {kind}", 30) and f"test-fault {kind} returned"
 
-    return [Case(f"panic: {kind}", arch, "lab4-tests", 2, [types(kind)], end=patterns)
+    return [Case(f"panic: {kind}", arch, f"{FINISHED}-tests", 2, [types(kind)], end=patterns)
             for kind, patterns in kinds.items()]
 
 

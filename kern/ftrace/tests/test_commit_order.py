@@ -8,7 +8,7 @@ import re
 import subprocess
 import unittest
 
-from qemu.machine import ROOT
+from qemu.machine import FINISHED, ROOT
 
 OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
 FENCE = {"riscv64": re.compile(r"\tfence\tw,w"), "arm64": re.compile(r"\tdmb\tishst")}
@@ -20,7 +20,7 @@ COMMITTERS = ("function_trace_call", "trace_end")
 
 
 def disassembly(arch: str, function: str) -> list[str]:
-    elf = ROOT / "build" / arch / "lab4" / "callsite.elf"
+    elf = ROOT / "build" / arch / FINISHED / "callsite.elf"
     text = subprocess.run([OBJDUMP[arch], "-d", "--no-show-raw-insn", f"--disassemble={function}", str(elf)],
                           check=True, capture_output=True, text=True).stdout
     return [line for line in text.splitlines() if "\t" in line]
@@ -58,7 +58,7 @@ class CommitOrder(unittest.TestCase):
     def setUpClass(cls) -> None:
         for arch in OBJDUMP:
             subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={arch}",
-                            f"build/{arch}/lab4/callsite.elf"], check=True)
+                            f"build/{arch}/{FINISHED}/callsite.elf"], check=True)
 
     def test_the_fence_stands_between_data_and_commit(self) -> None:
         for arch in OBJDUMP:

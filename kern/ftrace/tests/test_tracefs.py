@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 from grading.machine import Run
-from qemu.machine import ROOT, Machine
+from qemu.machine import FINISHED, ROOT, Machine
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
@@ -31,7 +31,7 @@ class OnAMachine:
 
     @classmethod
     def setUpClass(cls) -> None:
-        image = ROOT / "build" / cls.arch / "lab4" / "Image"
+        image = ROOT / "build" / cls.arch / FINISHED / "Image"
         subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
         config = Machine(cls.arch, smp=2, image=image, initrd=ROOT / "build/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/tracefs-{cls.arch}.log")
