@@ -151,9 +151,9 @@ void file_path(struct node *n, char *buf, size_t size)
 	memmove(buf, buf + at, size - at);
 }
 
-static struct node *make_path(const char *path, u16 mode, bool special)
+static struct node *make_path(struct node *dir, const char *path, u16 mode, bool special)
 {
-	struct node *dir = &root, *n;
+	struct node *n;
 	size_t len;
 
 	for (; (len = next_component(&path)); path += len, dir = n) {
@@ -172,18 +172,24 @@ static struct node *make_path(const char *path, u16 mode, bool special)
 	return mode & S_DIR ? dir : NULL;
 }
 
-struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data)
+struct node *file_make_at(struct node *dir, const char *path, u16 mode, const struct file_ops *ops,
+			  void *data)
 {
 	struct node *n;
 
 	mutex_lock(&tree_lock);
-	n = make_path(path, mode, ops);
+	n = make_path(dir, path, mode, ops);
 	if (n && !is_dir(n)) {
 		n->ops = ops;
 		n->data = data;
 	}
 	mutex_unlock(&tree_lock);
 	return n;
+}
+
+struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data)
+{
+	return file_make_at(&root, path, mode, ops, data);
 }
 
 int file_mkdir(struct node *cwd, const char *path)

@@ -65,6 +65,9 @@ void file_path(struct node *n, char *buf, size_t size);
 
 /* Make /a/b/c with its parents; special when ops is not NULL. NULL: no memory or a clash. */
 struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data);
+/* The same below @dir. */
+struct node *file_make_at(struct node *dir, const char *path, u16 mode, const struct file_ops *ops,
+			  void *data);
 int file_remove(struct node *cwd, const char *path); /* a file, or an empty directory */
 int file_mkdir(struct node *cwd, const char *path);
 /* Entry @index of the open directory, copied; -ENOENT after the last. Sorted by name. */
@@ -85,6 +88,7 @@ struct seq {
 	u64 item;
 	int (*show)(struct seq *s, u64 item);
 	void *arg;
+	const struct file *file; /* whose text it is */
 };
 int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg);
 ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos);

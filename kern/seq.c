@@ -14,6 +14,7 @@ int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg)
 		return -ENOMEM;
 	s->show = show;
 	s->arg = arg;
+	s->file = f;
 	f->private = s;
 	return 0;
 }

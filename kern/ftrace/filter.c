@@ -11,6 +11,7 @@
 #include "ksyms.h"
 #include "print.h"
 #include "string.h"
+#include "trace.h"
 #include "tracefs.h"
 #include "tracer.h"
 
@@ -178,12 +179,13 @@ static bool is_notrace_file(const void *data)
 
 static int filter_show(struct seq *s, u64 item)
 {
+	const struct ftrace_ops *op = trace_array_of(s->file)->ops;
 	bool notrace_list = is_notrace_file(s->arg), named, empty;
 
 	mutex_lock(&ftrace_lock); /* or the filter may be freed while it is read */
-	empty = !ftrace_filter_count(&global_ops, notrace_list);
+	empty = !ftrace_filter_count(op, notrace_list);
 	named = item < ftrace_record_count &&
-		ftrace_filter_has(&global_ops, &ftrace_records[item], notrace_list);
+		ftrace_filter_has(op, &ftrace_records[item], notrace_list);
 	mutex_unlock(&ftrace_lock);
 	if (!item && empty)
 		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
@@ -202,7 +204,7 @@ static int filter_open(struct file *f)
 	e = kzalloc(sizeof(*e));
 	if (!e)
 		return -ENOMEM;
-	e->op = &global_ops;
+	e->op = trace_array_of(f)->ops;
 	e->notrace_list = is_notrace_file(f->node->data);
 	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(e->op, e->notrace_list);
 	if (!e->set) {
@@ -236,8 +238,8 @@ static int filter_release(struct file *f)
 }
 
 static const struct file_ops filter_ops = {filter_open, filter_read, filter_write, filter_release};
-TRACEFS_FILE(set_ftrace_filter, "set_ftrace_filter", 0644, &filter_ops, NULL);
-TRACEFS_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_ops, (void *)1);
+TRACEFS_INSTANCE_FILE(set_ftrace_filter, "set_ftrace_filter", 0644, &filter_ops, NULL);
+TRACEFS_INSTANCE_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_ops, (void *)1);
 
 /*
  * Linux's line: name, how many ops, then columns for R (full registers, which

@@ -92,7 +92,7 @@ struct trace_array {
 	unsigned pipe_readers; /* bit per CPU whose events a trace_pipe consumes */
 	bool expanded;         /* no longer the small buffers of the boot */
 };
-extern struct trace_array global_trace;
+extern struct trace_array global_trace; /* of the files in TRACEFS itself */
 extern struct mutex trace_lock; /* whatever is changed through the functions below */
 
 struct tracer {
@@ -141,6 +141,11 @@ static inline bool tracing_is_on(const struct trace_array *tr)
 {
 	return !(READ_ONCE(tr->cpu[0].slow) & RB_OFF);
 }
+
+/* ---- tracefs.c ---- */
+
+/* Whose file it is: an instance's, or global_trace. As long as the file is open. */
+struct trace_array *trace_array_of(const struct file *f);
 
 /* ---- trace_output.c ---- */
 

@@ -20,12 +20,12 @@ static int available_tracers_show(struct seq *s, u64 item)
 	return 0;
 }
 TRACEFS_TEXT_OPS(available_tracers, available_tracers_show);
-TRACEFS_FILE(available_tracers, "available_tracers", 0444, &available_tracers, NULL);
+TRACEFS_INSTANCE_FILE(available_tracers, "available_tracers", 0444, &available_tracers, NULL);
 
 static int current_tracer_show(struct seq *s, u64 item)
 {
 	if (!item)
-		seq_printf(s, "%s\n", global_trace.tracer->name);
+		seq_printf(s, "%s\n", trace_array_of(s->file)->tracer->name);
 	return item != 0;
 }
 
@@ -36,7 +36,7 @@ static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u
 
 	tracefs_word(buf, n, name, sizeof(name));
 	mutex_lock(&trace_lock);
-	err = tracing_set_tracer(&global_trace, name);
+	err = tracing_set_tracer(trace_array_of(f), name);
 	mutex_unlock(&trace_lock);
 	if (err == -EINVAL)
 		return tracefs_refuse(f, err, "no tracer is named '%s'; see available_tracers", name);
@@ -45,14 +45,14 @@ static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u
 	return n;
 }
 TRACEFS_CONTROL_OPS(current_tracer, current_tracer_show, current_tracer_write);
-TRACEFS_FILE(current_tracer, "current_tracer", 0644, &current_tracer, NULL);
+TRACEFS_INSTANCE_FILE(current_tracer, "current_tracer", 0644, &current_tracer, NULL);
 
 /* ---- tracing_on ---- */
 
 static int tracing_on_show(struct seq *s, u64 item)
 {
 	if (!item)
-		seq_printf(s, "%d\n", tracing_is_on(&global_trace));
+		seq_printf(s, "%d\n", tracing_is_on(trace_array_of(s->file)));
 	return item != 0;
 }
 
@@ -64,22 +64,24 @@ static ssize_t tracing_on_write(struct file *f, const char *buf, size_t n, u64 *
 	if (err)
 		return err;
 	if (on)
-		tracing_on(&global_trace);
+		tracing_on(trace_array_of(f));
 	else
-		tracing_off(&global_trace);
+		tracing_off(trace_array_of(f));
 	return n;
 }
 TRACEFS_CONTROL_OPS(tracing_on_file, tracing_on_show, tracing_on_write);
-TRACEFS_FILE(tracing_on, "tracing_on", 0644, &tracing_on_file, NULL);
+TRACEFS_INSTANCE_FILE(tracing_on, "tracing_on", 0644, &tracing_on_file, NULL);
 
 /* ---- trace_clock ---- */
 
 static int trace_clock_show(struct seq *s, u64 item)
 {
+	const struct trace_clock *chosen = trace_array_of(s->file)->clock;
+
 	if (item)
 		return 1;
 	for (unsigned i = 0; i < trace_clock_count; i++) {
-		bool now = &trace_clocks[i] == global_trace.clock;
+		bool now = &trace_clocks[i] == chosen;
 
 		seq_printf(s, "%s%s%s%s", i ? " " : "", now ? "[" : "", trace_clocks[i].name,
 			   now ? "]" : "");
@@ -95,12 +97,12 @@ static ssize_t trace_clock_write(struct file *f, const char *buf, size_t n, u64 
 
 	tracefs_word(buf, n, name, sizeof(name));
 	mutex_lock(&trace_lock);
-	err = tracing_set_clock(&global_trace, name);
+	err = tracing_set_clock(trace_array_of(f), name);
 	mutex_unlock(&trace_lock);
 	return err ? tracefs_refuse(f, err, "no clock is named '%s'", name) : (ssize_t)n;
 }
 TRACEFS_CONTROL_OPS(trace_clock, trace_clock_show, trace_clock_write);
-TRACEFS_FILE(trace_clock, "trace_clock", 0644, &trace_clock, NULL);
+TRACEFS_INSTANCE_FILE(trace_clock, "trace_clock", 0644, &trace_clock, NULL);
 
 /* ---- buffer_size_kb, buffer_total_size_kb ---- */
 
@@ -119,7 +121,7 @@ static bool same_sizes(const struct trace_array *tr)
 
 static int buffer_size_show(struct seq *s, u64 item)
 {
-	const struct trace_array *tr = &global_trace;
+	const struct trace_array *tr = trace_array_of(s->file);
 
 	if (item)
 		return 1;
@@ -144,16 +146,16 @@ static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 
 	if (kb > GiB(1) >> 10)
 		return tracefs_refuse(f, -ENOMEM, "no memory for that");
 	mutex_lock(&trace_lock);
-	err = tracing_resize(&global_trace, kb << 10, -1);
+	err = tracing_resize(trace_array_of(f), kb << 10, -1);
 	mutex_unlock(&trace_lock);
 	return err ? tracefs_refuse(f, err, "no memory for that") : (ssize_t)n;
 }
 TRACEFS_CONTROL_OPS(buffer_size_kb, buffer_size_show, buffer_size_write);
-TRACEFS_FILE(buffer_size_kb, "buffer_size_kb", 0644, &buffer_size_kb, NULL);
+TRACEFS_INSTANCE_FILE(buffer_size_kb, "buffer_size_kb", 0644, &buffer_size_kb, NULL);
 
 static int buffer_total_show(struct seq *s, u64 item)
 {
-	const struct trace_array *tr = &global_trace;
+	const struct trace_array *tr = trace_array_of(s->file);
 	unsigned long sum = 0;
 
 	if (item)
@@ -167,7 +169,7 @@ static int buffer_total_show(struct seq *s, u64 item)
 	return 0;
 }
 TRACEFS_TEXT_OPS(buffer_total_size_kb, buffer_total_show);
-TRACEFS_FILE(buffer_total_size_kb, "buffer_total_size_kb", 0444, &buffer_total_size_kb, NULL);
+TRACEFS_INSTANCE_FILE(buffer_total_size_kb, "buffer_total_size_kb", 0444, &buffer_total_size_kb, NULL);
 
 /* ---- trace_options, options/<name> ---- */
 
@@ -183,17 +185,17 @@ static int trace_options_show(struct seq *s, u64 item)
 {
 	if (item >= TRACE_OPTION_COUNT)
 		return 1;
-	seq_printf(s, "%s%s\n", global_trace.options & 1u << item ? "" : "no",
+	seq_printf(s, "%s%s\n", trace_array_of(s->file)->options & 1u << item ? "" : "no",
 		   trace_option_names[item]);
 	return 0;
 }
 
-static int set_option(int option, bool on)
+static int set_option(struct file *f, int option, bool on)
 {
 	int err;
 
 	mutex_lock(&trace_lock);
-	err = tracing_set_option(&global_trace, option, on);
+	err = tracing_set_option(trace_array_of(f), option, on);
 	mutex_unlock(&trace_lock);
 	return err;
 }
@@ -209,15 +211,15 @@ static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u6
 	option = option_find(name + (no ? 2 : 0));
 	if (option < 0)
 		return tracefs_refuse(f, option, "no option is named '%s'", name);
-	return set_option(option, !no) ?: (ssize_t)n;
+	return set_option(f, option, !no) ?: (ssize_t)n;
 }
 TRACEFS_CONTROL_OPS(trace_options, trace_options_show, trace_options_write);
-TRACEFS_FILE(trace_options, "trace_options", 0644, &trace_options, NULL);
+TRACEFS_INSTANCE_FILE(trace_options, "trace_options", 0644, &trace_options, NULL);
 
 static int option_show(struct seq *s, u64 item)
 {
 	if (!item)
-		seq_printf(s, "%d\n", (global_trace.options >> (unsigned long)s->arg) & 1);
+		seq_printf(s, "%d\n", trace_array_of(s->file)->options >> (unsigned long)s->arg & 1);
 	return item != 0;
 }
 
@@ -230,23 +232,14 @@ static ssize_t option_write(struct file *f, const char *buf, size_t n, u64 *pos)
 		return err;
 	if (on > 1)
 		return tracefs_refuse(f, -EINVAL, "neither 0 nor 1");
-	return set_option((long)f->node->data, on) ?: (ssize_t)n;
+	return set_option(f, (long)f->node->data, on) ?: (ssize_t)n;
 }
 TRACEFS_CONTROL_OPS(option_file, option_show, option_write);
 
-static int options_init(void)
-{
-	char path[48];
-	int err = 0;
-
-	for (unsigned long i = 0; i < TRACE_OPTION_COUNT; i++) {
-		snprintf(path, sizeof(path), "options/%s", trace_option_names[i]);
-		if (tracefs_make(path, 0644, &option_file, (void *)i))
-			err = -ENOMEM;
-	}
-	return err;
-}
-INITCALL(options_init);
+#define OPTION_FILE(id, name)                                                                 \
+	TRACEFS_INSTANCE_FILE(option_##id, "options/" name, 0644, &option_file,               \
+			      (void *)TRACE_OPTION_##id);
+TRACE_OPTIONS(OPTION_FILE)
 
 /* ---- The binary format: events/header_page, header_event, ftrace/<event>/format ---- */
 
@@ -262,7 +255,7 @@ static const char header_page[] = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\t
 				  "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"
 				  "\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n"
 				  "\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
-TRACEFS_FILE(header_page, "events/header_page", 0444, &text_file, (void *)header_page);
+TRACEFS_INSTANCE_FILE(header_page, "events/header_page", 0444, &text_file, (void *)header_page);
 
 static const char header_event[] = "# compressed entry header\n"
 				   "\ttype_len    :    5 bits\n"
@@ -273,7 +266,7 @@ static const char header_event[] = "# compressed entry header\n"
 				   "\ttime_extend : type == 30\n"
 				   "\ttime_stamp : type == 31\n"
 				   "\tdata max type_len  == 28\n";
-TRACEFS_FILE(header_event, "events/header_event", 0444, &text_file, (void *)header_event);
+TRACEFS_INSTANCE_FILE(header_event, "events/header_event", 0444, &text_file, (void *)header_event);
 
 #define COMMON_FIELDS(id)                                                                     \
 	"ID: " id "\nformat:\n"                                                               \
@@ -287,7 +280,7 @@ static const char function_format[] =
 	"\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
 	"\tfield:unsigned long parent_ip;\toffset:16;\tsize:8;\tsigned:0;\n"
 	"\nprint fmt: \" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip\n";
-TRACEFS_FILE(function_format, "events/ftrace/function/format", 0444, &text_file,
+TRACEFS_INSTANCE_FILE(function_format, "events/ftrace/function/format", 0444, &text_file,
 	     (void *)function_format);
 
 static const char print_format[] =
@@ -295,4 +288,4 @@ static const char print_format[] =
 	"\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
 	"\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n"
 	"\nprint fmt: \"%ps: %s\", (void *)REC->ip, REC->buf\n";
-TRACEFS_FILE(print_format, "events/ftrace/print/format", 0444, &text_file, (void *)print_format);
+TRACEFS_INSTANCE_FILE(print_format, "events/ftrace/print/format", 0444, &text_file, (void *)print_format);

@@ -16,6 +16,11 @@ struct view {
 	int cpu; /* -1: all */
 };
 
+static struct view view_of(const struct file *f)
+{
+	return (struct view){trace_array_of(f), (long)f->node->data};
+}
+
 static bool in_view(const struct view *v, unsigned cpu)
 {
 	return v->cpu < 0 || v->cpu == (int)cpu;
@@ -99,18 +104,18 @@ static int snapshot_show(struct seq *s, u64 item)
 
 static int trace_open(struct file *f)
 {
-	const struct view *v = f->node->data;
+	const struct view v = view_of(f);
 	struct snapshot *t;
 	int err;
 
 	if ((f->flags & O_ACCMODE) != O_RDONLY && (f->flags & O_TRUNC)) {
 		mutex_lock(&trace_lock);
-		tracing_reset(v->tr, v->cpu);
+		tracing_reset(v.tr, v.cpu);
 		mutex_unlock(&trace_lock);
 	}
 	if ((f->flags & O_ACCMODE) == O_WRONLY)
 		return 0;
-	t = snapshot_make(v);
+	t = snapshot_make(&v);
 	if (!t)
 		return -ENOMEM;
 	err = seq_open(f, snapshot_show, t);
@@ -190,17 +195,17 @@ static unsigned view_mask(const struct view *v)
 
 static int pipe_open(struct file *f)
 {
-	const struct view *v = f->node->data;
+	const struct view v = view_of(f);
 	struct pipe *p = kzalloc(sizeof(*p));
 	bool busy;
 
 	if (!p)
 		return -ENOMEM;
-	p->view = *v;
+	p->view = v;
 	mutex_lock(&trace_lock);
-	busy = v->tr->pipe_readers & view_mask(v);
+	busy = v.tr->pipe_readers & view_mask(&v);
 	if (!busy)
-		v->tr->pipe_readers |= view_mask(v);
+		v.tr->pipe_readers |= view_mask(&v);
 	mutex_unlock(&trace_lock);
 	if (busy) {
 		kfree(p);
@@ -300,7 +305,7 @@ static int raw_open(struct file *f)
 
 	if (!r)
 		return -ENOMEM;
-	r->view = *(const struct view *)f->node->data;
+	r->view = view_of(f);
 	r->sent = RB_PAGE_SIZE;
 	f->private = r;
 	return 0;
@@ -350,9 +355,9 @@ static void stats_time(struct seq *s, const struct trace_clock *clock, const cha
 
 static int stats_show(struct seq *s, u64 item)
 {
-	const struct view *v = s->arg;
-	struct ring_buffer_cpu *rb = &v->tr->cpu[v->cpu];
-	const struct trace_clock *clock = v->tr->clock;
+	const struct view v = view_of(s->file);
+	struct ring_buffer_cpu *rb = &v.tr->cpu[v.cpu];
+	const struct trace_clock *clock = v.tr->clock;
 
 	if (item)
 		return 1;
@@ -375,14 +380,13 @@ TRACEFS_TEXT_OPS(stats_ops, stats_show);
 
 static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
-	const struct view *v = f->node->data;
 	struct print_entry *e;
 	struct trace_write w;
 
 	if (!n)
 		return 0;
 	n = MIN(n, MARKER_MAX);
-	e = trace_begin(v->tr, TRACE_PRINT, sizeof(*e) + n + 2, &w);
+	e = trace_begin(trace_array_of(f), TRACE_PRINT, sizeof(*e) + n + 2, &w);
 	if (e) {
 		put_address(e->ip, (unsigned long)tracing_mark_write);
 		memcpy(e->buf, buf, n);
@@ -397,36 +401,14 @@ static const struct file_ops marker_ops = {NULL, NULL, tracing_mark_write, NULL}
 
 /* ---- The files ---- */
 
-static struct view all = {&global_trace, -1}, each[NR_CPUS];
-
-TRACEFS_FILE(trace, "trace", 0644, &trace_ops, &all);
-TRACEFS_FILE(trace_pipe, "trace_pipe", 0444, &pipe_ops, &all);
-TRACEFS_FILE(trace_marker, "trace_marker", 0222, &marker_ops, &all);
-
-static int per_cpu_init(void)
-{
-	static const struct {
-		const char *name;
-		u16 mode;
-		const struct file_ops *ops;
-	} files[] = {{"trace", 0644, &trace_ops},
-		     {"trace_pipe", 0444, &pipe_ops},
-		     {"trace_pipe_raw", 0444, &raw_ops},
-		     {"stats", 0444, &stats_ops}};
-	char path[48];
-	int err = 0;
-
-	for (unsigned i = 0; i < nr_cpus * ARRAY_SIZE(files); i++) {
-		unsigned cpu = i / ARRAY_SIZE(files), file = i % ARRAY_SIZE(files);
-
-		each[cpu] = (struct view){&global_trace, cpu};
-		snprintf(path, sizeof(path), "per_cpu/cpu%u/%s", cpu, files[file].name);
-		if (tracefs_make(path, files[file].mode, files[file].ops, &each[cpu]))
-			err = -ENOMEM;
-	}
-	return err;
-}
-INITCALL(per_cpu_init);
+#define ALL_CPUS ((void *)-1l)
+TRACEFS_INSTANCE_FILE(trace, "trace", 0644, &trace_ops, ALL_CPUS);
+TRACEFS_INSTANCE_FILE(trace_pipe, "trace_pipe", 0444, &pipe_ops, ALL_CPUS);
+TRACEFS_INSTANCE_FILE(trace_marker, "trace_marker", 0222, &marker_ops, NULL);
+TRACEFS_CPU_FILE(cpu_trace, "per_cpu/cpu%u/trace", 0644, &trace_ops);
+TRACEFS_CPU_FILE(cpu_trace_pipe, "per_cpu/cpu%u/trace_pipe", 0444, &pipe_ops);
+TRACEFS_CPU_FILE(cpu_trace_pipe_raw, "per_cpu/cpu%u/trace_pipe_raw", 0444, &raw_ops);
+TRACEFS_CPU_FILE(cpu_stats, "per_cpu/cpu%u/stats", 0444, &stats_ops);
 
 /* A line about a file is there if the file is. */
 static const struct {

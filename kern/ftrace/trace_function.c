@@ -79,15 +79,14 @@ slow:
 
 static int function_init(struct trace_array *tr)
 {
-	global_ops.func = function_trace_call;
-	global_ops.private = tr;
-	global_ops.flags |= FTRACE_OPS_FL_RECURSION;
-	return register_ftrace_function(&global_ops);
+	tr->ops->func = function_trace_call;
+	tr->ops->private = tr;
+	return register_ftrace_function(tr->ops);
 }
 
 static void function_reset(struct trace_array *tr)
 {
-	unregister_ftrace_function(&global_ops);
+	unregister_ftrace_function(tr->ops);
 }
 
 static const struct tracer function_tracer = {"function", function_init, function_reset, NULL};

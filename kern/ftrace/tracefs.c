@@ -1,21 +1,47 @@
 /*
- * The directory /sys/kernel/tracing: made once from the table of files that
- * the linker collected.
+ * The directory /sys/kernel/tracing, made from the table of files that the
+ * linker collected; and so is each instance's. Whose a file is, its path
+ * says: the directory of an instance carries its trace array.
  */
 #include "tracefs.h"
 #include "errno.h"
 #include "print.h"
 #include "string.h"
+#include "trace.h"
 
-int tracefs_make(const char *path, u16 mode, const struct file_ops *ops, void *data)
+struct trace_array *trace_array_of(const struct file *f)
 {
-	char full[96];
+	for (const struct node *n = f->node->parent; n; n = n->parent)
+		if (n->data)
+			return n->data;
+	return &global_trace;
+}
 
-	snprintf(full, sizeof(full), "%s%s", TRACEFS, path);
-	if (file_make(full, mode, ops, data))
-		return 0;
-	printk("tracefs: cannot make %s\n", full);
-	return -ENOMEM;
+static int make_one(struct node *dir, const struct tracefs_file *f)
+{
+	return file_make_at(dir, f->path, f->mode, f->ops, f->data) ? 0 : -ENOMEM;
+}
+
+static int make_each_cpu(struct node *dir, const struct tracefs_file *f)
+{
+	char path[48];
+
+	for (unsigned long cpu = 0; cpu < nr_cpus; cpu++) {
+		snprintf(path, sizeof(path), f->path, (unsigned)cpu);
+		if (!file_make_at(dir, path, f->mode, f->ops, (void *)cpu))
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+int tracefs_populate(struct node *dir, bool instance)
+{
+	int err = 0;
+
+	TABLE_FOR_EACH(const struct tracefs_file, tracefs_file, f)
+		if (!err && (!instance || f->where != TRACEFS_TOP))
+			err = f->where == TRACEFS_CPU ? make_each_cpu(dir, f) : make_one(dir, f);
+	return err;
 }
 
 void tracefs_word(const char *buf, size_t n, char *word, size_t size)
@@ -60,11 +86,8 @@ int tracefs_refuse(struct file *f, int err, const char *fmt, ...)
 
 static int tracefs_init(void)
 {
-	int err = 0;
+	struct node *dir = file_make(TRACEFS, S_DIR | 0555, NULL, NULL);
 
-	TABLE_FOR_EACH(const struct tracefs_file, tracefs_file, f)
-		if (tracefs_make(f->path, f->mode, f->ops, f->data))
-			err = -ENOMEM;
-	return err;
+	return dir ? tracefs_populate(dir, false) : -ENOMEM;
 }
 INITCALL(tracefs_init);

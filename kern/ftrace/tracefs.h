@@ -11,15 +11,29 @@
 #define TRACEFS "/sys/kernel/tracing/"
 
 struct tracefs_file {
-	const char *path; /* below TRACEFS */
-	u16 mode;
+	const char *path; /* below the directory */
+	u16 mode, where;
 	const struct file_ops *ops;
 	void *data;
 };
+enum {
+	TRACEFS_TOP,	  /* in TRACEFS alone */
+	TRACEFS_INSTANCE, /* and in the directory of each instance */
+	TRACEFS_CPU,	  /* the same, one for each CPU: %u in the path, and the data */
+};
+#define TRACEFS_ENTRY(id, ...)                                                                \
+	TABLE_ENTRY(const struct tracefs_file, tracefs_file, id##_tracefs) = {__VA_ARGS__}
 #define TRACEFS_FILE(id, path, mode, ops, data)                                               \
-	TABLE_ENTRY(const struct tracefs_file, tracefs_file, id##_tracefs) = {path, mode, ops, data}
+	TRACEFS_ENTRY(id, path, mode, TRACEFS_TOP, ops, data)
+#define TRACEFS_INSTANCE_FILE(id, path, mode, ops, data)                                      \
+	TRACEFS_ENTRY(id, path, mode, TRACEFS_INSTANCE, ops, data)
+#define TRACEFS_CPU_FILE(id, path, mode, ops)                                                 \
+	TRACEFS_ENTRY(id, path, mode, TRACEFS_CPU, ops, NULL)
 
-/* Files that print one generated text: show as in file.h's seq. */
+/*
+ * Files that print one generated text: show as in file.h's seq. Whose file it
+ * is tells trace_array_of(s->file), or (f) in a write; data is s->arg.
+ */
 #define TRACEFS_TEXT_OPS(name, show_fn)                                                       \
 	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
 	static const struct file_ops name = {name##_open, seq_read, NULL, seq_release}
@@ -29,8 +43,8 @@ struct tracefs_file {
 	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
 	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
 
-/* Make a file below TRACEFS; 0 or -ENOMEM. */
-int tracefs_make(const char *path, u16 mode, const struct file_ops *ops, void *data);
+/* Make the files of the table: TRACEFS's own, or those of an instance. 0 or -ENOMEM. */
+int tracefs_populate(struct node *dir, bool instance);
 
 /*
  * What was written: a decimal number and perhaps a newline, else -EINVAL or
