@@ -125,7 +125,7 @@ def right_arguments(e: Evidence) -> Finding | None:
     for phase in e.phases:
         seen = e.probes(phase)
         for name, calls in e.expected(phase).contexts.items():
-            want = [c.probe for c in calls if c.probe is not None]
+            want = [value for c in calls for value in c.probes]
             got = seen.get(name, [])
             if want != got:
                 at = _first_difference(want, got)

@@ -6,6 +6,7 @@ the program prints. Nothing here reads the kernel's sources or its trace.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Callable, NamedTuple
 
 MASK = (1 << 64) - 1
@@ -23,7 +24,14 @@ class Call(NamedTuple):
     depth: int  # wl_first and wl_rest: 1
     maker: str  # who wrote the call: not the caller when `tail`
     tail: bool
-    probe: int | None  # index into workload_probe that it loads
+    probes: tuple[int, ...]  # indices into workload_probe that it loads
+
+
+class Changes(NamedTuple):
+    """What ops do to the workload's functions."""
+
+    adds: Mapping[str, int] = {}  # by function: D, of all ops together
+    patches: Mapping[str, str] = {}  # by function: what runs in its place
 
 
 class Run(NamedTuple):
@@ -93,8 +101,9 @@ ROOTS = _names(
     " fan_coral fan_ivory fan_pearl fan_topaz pick_north pick_east pick_south pick_west"
 )
 
+WIDE = "wl_wide_oak"
 TREE = [*LEAVES, *CHAINS, *STEPS, *TAILS, *FANS, *PICKS]
-NUMBER = {name: number for number, name in enumerate([*TREE, "wl_first", "wl_rest"], 1)}
+NUMBER = {name: number for number, name in enumerate([*TREE, "wl_first", "wl_rest", WIDE], 1)}
 FUNCTIONS = [*NUMBER, "wl_begin", "wl_end"]
 PROBED = {"wl_leaf_ash", "wl_leaf_elm", "wl_step_brook", "wl_fan_amber", "wl_pick_north"}
 
@@ -123,8 +132,9 @@ class Generator:
 class Context:
     """One thread or interrupt: its budget, its sum, and the calls that it makes."""
 
-    def __init__(self, budget: int, random: Generator) -> None:
+    def __init__(self, budget: int, random: Generator, changes: Changes) -> None:
         self.budget, self.random, self.sum = budget, random, 0
+        self.changes = changes
         self.calls: list[Call] = []
 
     def run(self, body: str) -> None:
@@ -132,16 +142,17 @@ class Context:
         rest = self._rest(body)
         self.sum = mix((self.sum + first * 31 + rest) & MASK)
 
-    def _enter(self, call: Call) -> int:
+    def _enter(self, call: Call, x: int) -> int:
+        """The function begins, with the value that arrived: what its caller passed, unless an op changed it."""
         self.calls.append(call)
         self.budget -= 1
-        v = mix((call.x + NUMBER[call.function] * GOLDEN) & MASK)
+        v = mix((x + NUMBER[call.function] * GOLDEN) & MASK)
         self.sum = mix((self.sum + v) & MASK)
         return v
 
     def _first(self, body: str) -> int:
-        me = Call("wl_first", body, self.random.next(), 0, 1, body, False, None)
-        v = r = self._enter(me)
+        me = Call("wl_first", body, self.random.next(), 0, 1, body, False, ())
+        v = r = self._enter(me, me.x)
         for i, (room, bit, odd, even) in enumerate(
             [
                 (8 + byte(v, 1) % 4, 0, "wl_self_drum", "wl_self_flute"),
@@ -152,11 +163,11 @@ class Context:
             1,
         ):
             r = self._join(r, me, odd if byte(v, bit) % 2 else even, v + i, room)
-        return r
+        return (r * 31 + self._wide(me, v + 5, byte(v, 5), (v >> 12, v >> 24, v >> 36, v >> 48, r))) & MASK
 
     def _rest(self, body: str) -> int:
-        me = Call("wl_rest", body, self.random.state, 0, 1, body, False, None)
-        r = self._enter(me)
+        me = Call("wl_rest", body, self.random.state, 0, 1, body, False, ())
+        r = self._enter(me, me.x)
         while self.budget > 0:
             u = self.random.next()
             r = self._join(r, me, ROOTS[byte(u, 0) % 16], u, 2 + byte(u, 1) % 7)
@@ -167,10 +178,14 @@ class Context:
 
     def _call(self, me: Call, child: str, x: int, room: int, tail: bool) -> int:
         x &= MASK
-        caller = me.caller if tail else me.function
-        probe = x & 0xFFF if child in PROBED else None
-        call = Call(child, caller, x, room, me.depth + 1, me.function, tail, probe)
-        v = self._enter(call)
+        arrived = (x + self.changes.adds.get(child, 0)) & MASK
+        call = Call(child, me.caller if tail else me.function, x, room, me.depth + 1, me.function, tail, ())
+        if child in self.changes.patches:
+            self.calls.append(call)
+            return self._call(call, self.changes.patches[child], arrived, room, True)
+        if child in PROBED:
+            call = call._replace(probes=(arrived & 0xFFF,))
+        v = self._enter(call, arrived)
         if child in LEAVES:
             return (v + room) & MASK
         if child in TAILS:
@@ -181,6 +196,14 @@ class Context:
                 break
             r = self._join(r, call, grandchild, v + i, room - 1)
         return r
+
+    def _wide(self, me: Call, x: int, room: int, more: tuple[int, ...]) -> int:
+        x &= MASK
+        add = self.changes.adds.get(WIDE, 0)
+        values = [(value + n * add) & MASK for n, value in zip((1, 3, 4, 5, 6, 7), (x, *more))]
+        call = Call(WIDE, me.function, x, room, me.depth + 1, me.function, False, tuple(v & 0xFFF for v in values))
+        v = self._enter(call, values[0])
+        return (v + room + sum(n * value for n, value in enumerate(values))) & MASK
 
     @staticmethod
     def _children(name: str, v: int) -> list[tuple[int, str]]:
@@ -204,7 +227,7 @@ class Context:
         return self._call(me, odd if byte(v, 1) % 2 else even, r + 1, me.room - 1, True)
 
 
-def expect(seed: int, cpus: int) -> Run:
+def expect(seed: int, cpus: int, changes: Changes = Changes()) -> Run:
     """Every call of `workload SEED` on a machine with that many CPUs."""
     cpus = min(cpus, MAX_CPUS)
     random = Generator(seed)
@@ -214,8 +237,9 @@ def expect(seed: int, cpus: int) -> Run:
     weights = [2 + random.next() % 3 for _ in range(cpus)]
     threads, interrupts = [], []
     for k in range(cpus):
-        threads.append(Context(rest * weights[k] // sum(weights), Generator(random.next())))
-        interrupts.append(Context(interrupt_budgets[k], Generator(random.next())))
+        threads.append(Context(rest * weights[k] // sum(weights), Generator(random.next()), changes))
+        interrupts.append(Context(interrupt_budgets[k], Generator(random.next()), changes))
+    calls = 2 + sum(context.budget for context in [*threads, *interrupts])
     for context in threads:
         context.run("workload_thread")
     for context in interrupts:
@@ -224,9 +248,9 @@ def expect(seed: int, cpus: int) -> Run:
     for context in [*threads, *interrupts]:
         result = mix((result + context.sum) & MASK)
     bracket: Callable[[str, int], Call] = lambda name, x: Call(
-        name, "app_main_workload", x, 0, 1, "app_main_workload", False, None
+        name, "app_main_workload", x, 0, 1, "app_main_workload", False, ()
     )
     contexts = {"main": [bracket("wl_begin", seed), bracket("wl_end", result)]}
     contexts |= {f"thread {k}": context.calls for k, context in enumerate(threads)}
     contexts |= {f"interrupt {k}": context.calls for k, context in enumerate(interrupts)}
-    return Run(seed, cpus, contexts, sum(map(len, contexts.values())), result)
+    return Run(seed, cpus, contexts, calls, result)

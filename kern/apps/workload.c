@@ -4,7 +4,8 @@
  * the grader's own generator is written from it, not from this file.
  *
  * Every function whose name begins with wl_ is part of the predicted trace,
- * and its name says its shape: leaf, step, fan, pick, tail, self, pair, ring.
+ * and its name says its shape: leaf, step, fan, pick, tail, self, pair, ring,
+ * wide.
  */
 #include "app.h"
 
@@ -463,7 +464,21 @@ NODE wl_pick_west(ARGS)
 	return r;
 }
 
-/* What every context has, whatever its seed: depth, both recursions, a fan, a tail call. */
+/* As many arguments as there are argument registers; each but w and room is seen from outside. */
+NODE wl_wide_oak(ARGS, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
+{
+	uint64_t v = enter(w, 33, x);
+
+	probe(x);
+	probe(d);
+	probe(e);
+	probe(f);
+	probe(g);
+	probe(h);
+	return v + room + d + 2 * e + 3 * f + 4 * g + 5 * h;
+}
+
+/* What every context has, whatever its seed: depth, both recursions, a fan, a tail call, all arguments. */
 NODE wl_first(struct workload *w)
 {
 	uint64_t v = enter(w, 31, next(&w->random)), r = v;
@@ -488,7 +503,7 @@ NODE wl_first(struct workload *w)
 		CALL(wl_tail_hawk, 4);
 	else
 		CALL(wl_tail_swan, 4);
-	return r;
+	return r * 31 + wl_wide_oak(w, v + 5, byte(v, 5), v >> 12, v >> 24, v >> 36, v >> 48, r);
 }
 
 /* Tree after tree until the budget is used up, to the call. */

@@ -11,7 +11,7 @@ LABS := 1 2 3 4 6
 ftrace_lab.1 := mcount.S static.c norecords.c
 ftrace_lab.2 := mcount.S static.c records.c functions.c
 ftrace_lab.3 := mcount.S mcount_caller.S records.c functions.c patch.c dynamic.c single.c filter.c glob.c
-ftrace_lab.4 := caller.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c
+ftrace_lab.4 := caller.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c op.c
 ftrace_lab.6 := $(ftrace_lab.4) graph.S fgraph.c shadow.c trace_graph.c
 
 ftrace_staged := $(sort $(foreach lab,$(LABS),$(ftrace_lab.$(lab))))

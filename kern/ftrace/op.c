@@ -1,0 +1,157 @@
+/*
+ * op: ops by hand. Eight of them, each with a filter of its own, that watch
+ * the workload's functions, change their arguments, or put another function in
+ * their place.
+ *
+ *	op 0 see wl_leaf_*			watch
+ *	op 1 add 31 wl_pick_* wl_wide_oak	argument n becomes n * 31 more, n = 1, 3 to 7
+ *	op 2 patch wl_leaf_elm wl_step_*	wl_leaf_elm runs wherever one of these is called
+ *	op 1 off
+ *
+ * Each op loads op_probe[number][second argument mod 512] when it is called:
+ * an observer outside learns which ops ran, in which order, and what they saw.
+ * Ops with an odd number have the core guard them against recursion.
+ */
+#include "asm-ftrace/regs.h"
+#include "errno.h"
+#include "ksyms.h"
+#include "shell.h"
+#include "string.h"
+#include "tracer.h"
+
+#define OPS 8
+#define SEEN 512 /* values that an observer can tell apart */
+
+static volatile char op_probe[OPS][SEEN];
+
+/* Changed under op_lock, while not registered. func: NULL if unused; private: D, or where pc goes. */
+static struct ftrace_ops hand_ops[OPS];
+static struct mutex op_lock = MUTEX_INIT;
+
+static inline void show(const struct ftrace_ops *op, const struct ftrace_regs *regs)
+{
+	(void)op_probe[op - hand_ops][regs->arg[1] % SEEN];
+}
+
+static void op_see(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		   struct ftrace_regs *regs)
+{
+	show(op, regs);
+}
+
+/* Arguments 0 and 2 of the workload's functions say where they are and how deep they may go. */
+static void op_add(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		   struct ftrace_regs *regs)
+{
+	show(op, regs);
+	for (unsigned long n = 1; n < ARRAY_SIZE(regs->arg); n++)
+		if (n != 2)
+			regs->arg[n] += n * (unsigned long)op->private;
+}
+
+static void op_patch(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		     struct ftrace_regs *regs)
+{
+	show(op, regs);
+	regs->pc = (unsigned long)op->private;
+}
+
+/* Only the workload's functions: what else is changed or patched may be the shell itself. */
+static bool is_workload(const char *word)
+{
+	return !strncmp(word, "wl_", 3);
+}
+
+/* Where the workload's function @name begins; NULL: there is none. */
+static void *entry_of(const char *name)
+{
+	unsigned long offset;
+
+	for (u32 i = 0; i < ftrace_record_count && is_workload(name); i++) {
+		unsigned long ip = ftrace_ip(&ftrace_records[i]);
+		const char *found = ksym_lookup(ip, &offset, NULL);
+
+		if (found && !strcmp(found, name))
+			return (void *)(ip - offset);
+	}
+	return NULL;
+}
+
+/* Nothing calls it: it is unused again. Returns @err. */
+static int forget(struct ftrace_ops *op, int err)
+{
+	ftrace_set_filter(op, "", 0, true, false);
+	op->func = NULL;
+	return err;
+}
+
+/* The op's filter becomes @words and it starts; on an error it stays unused. */
+static int start(struct ftrace_ops *op, int count, char **words)
+{
+	int err = 0;
+
+	for (int i = 0; i < count && !err; i++)
+		err = is_workload(words[i]) ? ftrace_set_filter(op, words[i], strlen(words[i]), !i, false)
+					    : -EINVAL;
+	if (!err)
+		err = register_ftrace_function(op);
+	return err ? forget(op, err) : 0;
+}
+
+/* What the words say that the op does; how many they are, 0: they are not to be understood. */
+static int parse(struct ftrace_ops *op, int argc, char **argv)
+{
+	u64 more;
+
+	if (!strcmp(argv[0], "see")) {
+		op->func = op_see;
+		return 1;
+	}
+	if (argc > 1 && !strcmp(argv[0], "add") && !kstrtou64(argv[1], 0, &more)) {
+		op->func = op_add;
+		op->private = (void *)more;
+		return 2;
+	}
+	if (argc > 1 && !strcmp(argv[0], "patch")) {
+		op->func = op_patch;
+		op->flags |= FTRACE_OPS_FL_IPMODIFY;
+		op->private = entry_of(argv[1]);
+		return op->private ? 2 : 0;
+	}
+	return 0;
+}
+
+/* 0, -errno, or 1 if the words behind the number are not to be understood. */
+static int change(struct ftrace_ops *op, int argc, char **argv)
+{
+	struct ftrace_ops wanted = {.flags = (op - hand_ops) % 2 ? 0 : FTRACE_OPS_FL_RECURSION,
+				    .slot = -1};
+	int words;
+
+	if (argc == 1 && !strcmp(argv[0], "off"))
+		return op->func ? forget(op, unregister_ftrace_function(op)) : -ENOENT;
+	words = parse(&wanted, argc, argv);
+	if (!words || words == argc)
+		return 1;
+	if (op->func)
+		return -EBUSY;
+	*op = wanted;
+	return start(op, argc - words, argv + words);
+}
+
+static int op_command(int argc, char **argv)
+{
+	int err = 1;
+
+	if (argc > 2 && argv[1][0] >= '0' && argv[1][0] < '0' + OPS && !argv[1][1]) {
+		mutex_lock(&op_lock);
+		err = change(&hand_ops[argv[1][0] - '0'], argc - 2, argv + 2);
+		mutex_unlock(&op_lock);
+	}
+	if (err < 0)
+		return shell_error("op", argv[1], -err);
+	if (err)
+		out_printf("usage: op 0..7 see WL.. | add NUMBER WL.. | patch FUNCTION WL.. | off\n");
+	return err;
+}
+SHELL_COMMAND("op", op_command, "0..7 see|add|patch|off ..", "ops on the workload: watch, change arguments, patch");
