@@ -4,6 +4,7 @@
  * A figure is the difference of two loops that differ in nothing else: the
  * same calls through a pointer, interrupts masked.
  */
+#include "bench.h"
 #include "kt.h"
 #include "cpu.h"
 #include "thread.h"
@@ -15,8 +16,6 @@
 #include "trace.h"
 #include "tracefs.h"
 #include "tracer.h"
-
-#define CALLS 20000
 
 void kt_bench_traced(void);
 void kt_bench_other(void);
@@ -40,7 +39,7 @@ static notrace __noinline u64 cost_of(void (*fn)(void))
 	unsigned long flags = irq_save();
 	u64 start = kt_instructions(), end;
 
-	for (int i = 0; i < CALLS; i++)
+	for (int i = 0; i < BENCH_CALLS; i++)
 		fn();
 	end = kt_instructions();
 	irq_restore(flags);
@@ -48,7 +47,7 @@ static notrace __noinline u64 cost_of(void (*fn)(void))
 }
 
 /* From an empty buffer, so with the same page switches; the least of three: the clock's steps. */
-static u64 cost_of_events(void)
+u64 bench_cost_of_events(void)
 {
 	u64 least = ~0ull;
 
@@ -68,6 +67,11 @@ static void report(const char *key, u64 instructions, u64 per)
 		   (unsigned long)(milli % 1000));
 }
 
+void bench_report(const char *key, u64 instructions)
+{
+	report(key, instructions, BENCH_CALLS);
+}
+
 static notrace void other_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 				   struct ftrace_regs *regs)
 {
@@ -82,20 +86,21 @@ static void bench_events(void)
 	kt_echo("kt_bench_traced", "set_ftrace_filter", false);
 	nop = cost_of(kt_bench_traced);
 	kt_echo("function", "current_tracer", false);
-	on = cost_of_events();
+	on = bench_cost_of_events();
 	kt_echo("0", "tracing_on", false);
 	off = cost_of(kt_bench_traced);
 	kt_echo("1", "tracing_on", false);
 	ftrace_set_filter(&other, "kt_bench_other", 14, true, false);
 	register_ftrace_function(&other);
-	beside = cost_of_events();
+	beside = bench_cost_of_events();
 	unregister_ftrace_function(&other);
 	kt_echo("nop", "current_tracer", false);
+	report("untraced_call", nop - bare, BENCH_CALLS);
+	report("function", on - nop, BENCH_CALLS);
+	report("function_off", off - nop, BENCH_CALLS);
+	report("function_other_op", beside > on ? beside - on : 0, BENCH_CALLS);
+	bench_graph(nop);
 	kt_echo("", "set_ftrace_filter", false);
-	report("untraced_call", nop - bare, CALLS);
-	report("function", on - nop, CALLS);
-	report("function_off", off - nop, CALLS);
-	report("function_other_op", beside > on ? beside - on : 0, CALLS);
 }
 
 static u64 cost_of_write(const char *tracer)
@@ -176,7 +181,7 @@ static notrace int bench_cpu(void *unused)
 		yield();
 	flags = irq_save();
 	kt_bench_begin();
-	for (int i = 0; i < CALLS; i++)
+	for (int i = 0; i < BENCH_CALLS; i++)
 		kt_bench_traced();
 	kt_bench_end();
 	irq_restore(flags);
