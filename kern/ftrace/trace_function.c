@@ -5,16 +5,9 @@
  * calls nothing, so that it needs no stack frame; whatever is rare leaves it
  * by a tail call. Nothing that it reaches has a call site.
  */
-#include "trace.h"
-#include "irq.h"
+#include "trace_event.h"
 
-#define EVENT_SIZE (4 + sizeof(struct function_entry)) /* header word, then the entry */
-#define EVENT_WORDS (sizeof(struct function_entry) / 4)
-/* Not 0 if an event that ends at @end is too long for the page: a shift, where a comparison costs three. */
-#define PAST_PAGE(end) (((end) + RB_PAGE_SIZE - 1 - RB_PAGE_DATA) >> 12)
-
-/* What follows counts from @v: the compiler keeps that, and not what it was made of as well. */
-#define ONE_REGISTER(v) __asm__("" : "+r"(v))
+#define WORDS EVENT_WORDS(struct function_entry)
 
 /* The long path: off, another clock, a new page, a time extend, a recursion. */
 static void __noinline function_trace_slow(struct ftrace_ops *op, unsigned long ip,
@@ -52,23 +45,14 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	now = clock_ns();
 	delta = now - rb->last_ts;
 	page = rb->page;
-	end = page->commit + EVENT_SIZE;
-	ONE_REGISTER(end);
-	if (unlikely(delta >> RB_DELTA_BITS) || unlikely(PAST_PAGE(end)))
+	end = event_end(page, WORDS);
+	if (unlikely(!event_fits(delta, end)))
 		goto slow;
 	c->recursion = recursion | c->context_bit;
-	rb->last_ts = now;
-	rb->accepted++;
-	e = (u32 *)((char *)page + end);
-	ONE_REGISTER(e);
-	e += ((int)offsetof(struct rb_page, data) - (int)EVENT_SIZE) / 4;
-	e[0] = EVENT_WORDS | delta << 5;
-	e[1] = (current->ctx | (u32)irqs_off(flags) << 16) | TRACE_FN;
-	e[2] = current->pid;
-	put_address(e + 3, ip);
-	put_address(e + 5, parent_ip);
-	smp_wmb();
-	WRITE_ONCE(page->commit, end);
+	e = event_start(rb, page, end, now, delta, TRACE_FN, WORDS, flags);
+	put_address(e + 2, ip);
+	put_address(e + 4, parent_ip);
+	event_commit(page, end);
 	c->recursion = recursion;
 	irq_restore(flags);
 	return;

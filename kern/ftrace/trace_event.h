@@ -1,0 +1,65 @@
+/*
+ * The short way to write an event of a fixed size, for the callbacks that
+ * every traced call pays for: no call, no loop, one clock.
+ *
+ *	if (rb->slow) the long way: trace_reserve()
+ *	irq_save(), now = clock_ns()
+ *	event_fits(rb, now, EVENT_WORDS(struct ...)), or irq_restore() and the long way
+ *	e = event_start(...); fill e[2]...; event_commit(...)
+ *	irq_restore()
+ *
+ * Context: the CPU whose buffer it is, interrupts masked from the clock to the
+ * commit: an event never has a time before the one that stands before it.
+ */
+#ifndef FTRACE_TRACE_EVENT_H
+#define FTRACE_TRACE_EVENT_H
+
+#include "irq.h"
+#include "trace.h"
+
+#define EVENT_WORDS(type) (sizeof(type) / 4)
+
+/* What follows counts from @v: the compiler keeps that, and not what it was made of as well. */
+#define ONE_REGISTER(v) __asm__("" : "+r"(v))
+
+/* Where the page's data would end with the event: its commit. */
+static inline __attribute__((always_inline)) u64 event_end(const struct rb_page *page, unsigned words)
+{
+	u64 end = page->commit + 4 + 4 * words;
+
+	ONE_REGISTER(end);
+	return end;
+}
+
+/* A shift, where a comparison costs three: not 0 if @end is past the page. */
+#define PAST_PAGE(end) (((end) + RB_PAGE_SIZE - 1 - RB_PAGE_DATA) >> 12)
+
+static inline __attribute__((always_inline)) bool event_fits(u64 delta, u64 end)
+{
+	return likely(!(delta >> RB_DELTA_BITS)) && likely(!PAST_PAGE(end));
+}
+
+/* The entry; its first two words, struct trace_entry, are filled. */
+static inline __attribute__((always_inline)) u32 *
+event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now, u64 delta,
+	    u16 type, unsigned words, unsigned long flags)
+{
+	u32 *e = (u32 *)((char *)page + end);
+
+	rb->last_ts = now;
+	rb->accepted++;
+	ONE_REGISTER(e);
+	e += (int)(offsetof(struct rb_page, data) / 4) - (int)(1 + words);
+	e[0] = words | delta << 5;
+	e[1] = (current->ctx | (u32)irqs_off(flags) << 16) | type;
+	e[2] = current->pid;
+	return e + 1;
+}
+
+static inline __attribute__((always_inline)) void event_commit(struct rb_page *page, u64 end)
+{
+	smp_wmb();
+	WRITE_ONCE(page->commit, end);
+}
+
+#endif
