@@ -62,7 +62,7 @@ typedef void (*trace_func_graph_ret_t)(struct ftrace_graph_ret *trace, struct fg
 struct fgraph_ops {
 	trace_func_graph_ent_t entryfunc;
 	trace_func_graph_ret_t retfunc;
-	struct ftrace_ops *filter; /* its two hashes say which functions; never registered itself for this */
+	struct ftrace_ops *filter; /* its two hashes say which functions; stage 6 never registers it itself, stage 5 does */
 	void *private;
 
 	/*
@@ -127,5 +127,28 @@ void ftrace_return_to_handler(struct ftrace_regs *regs);
  */
 void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found);
 extern bool ftrace_graph_dead;
+
+/*
+ * Stage 5, one user, as in the seed. <arch>/graph_caller.S: the op's callback
+ * is ftrace_graph_stub; in it stands ftrace_graph_call, a site like that of
+ * any function, toggled between the nop and the call of ftrace_graph_caller.
+ */
+void ftrace_graph_stub(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		       struct ftrace_regs *regs);
+extern u32 ftrace_graph_call[];
+void ftrace_graph_caller(void);
+
+/* Patch ftrace_graph_call. 0, or -ENODEV after ftrace_bug(). Context: thread, ftrace_lock held. */
+int ftrace_enable_ftrace_graph_caller(void);
+int ftrace_disable_ftrace_graph_caller(void);
+
+/*
+ * From ftrace_graph_caller: the function at @ip was called. Take its return
+ * address from *@parent (&regs->link) and leave return_to_handler there,
+ * if there is a user who wants to hear of the return. @frame_pointer is what
+ * must be the same at the return: sp at the call site.
+ */
+void prepare_ftrace_return(unsigned long *parent, unsigned long ip, unsigned long frame_pointer,
+			   struct ftrace_regs *regs);
 
 #endif

@@ -5,17 +5,20 @@
 #	lab 2   and the build made a table of those calls
 #	lab 3   the calls become nops; one tracer at a time takes them back
 #	lab 4   nops at the entry, registers, a filter for each of many ops
-#	lab 6   function_graph: a patched return for sixteen users
-LABS := 1 2 3 4 6
+#	lab 5   function_graph: a patched return for one user
+#	lab 6   for sixteen
+LABS := 1 2 3 4 5 6
 
 ftrace_lab.1 := mcount.S static.c norecords.c
 ftrace_lab.2 := mcount.S static.c records.c functions.c
 ftrace_lab.3 := mcount.S mcount_caller.S records.c functions.c patch.c dynamic.c single.c filter.c glob.c
 ftrace_lab.4 := caller.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c op.c
-ftrace_lab.6 := $(ftrace_lab.4) graph.S fgraph.c shadow.c trace_graph.c
+ftrace_graph := graph.S shadow.c trace_graph.c
+ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c
+ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c
 
 ftrace_staged := $(sort $(foreach lab,$(LABS),$(ftrace_lab.$(lab))))
-ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph.S
+ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S
 # What no stage names is in all of them: the buffers, the tracers, their files.
 ftrace_common := $(filter-out recordmcount.c $(ftrace_staged),$(notdir $(wildcard kern/ftrace/*.c)))
 # $(call ftrace_files,arch,lab)
@@ -30,6 +33,7 @@ ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/
 ftrace_staged_tests := $(addprefix kern/ftrace/tests/,patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c bench_graph_kt.c)
 ftrace_tests.3 := patch_kt.c hostile_kt.c
 ftrace_tests.4 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c
+ftrace_tests.5 := $(ftrace_tests.4)
 ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c
 
 # No jump tables: the proof (proof.py) wants each indirect jump named. riscv64:

@@ -1,0 +1,44 @@
+/*
+ * void ftrace_graph_stub(ip, parent_ip, op, regs): the callback of lab 5's
+ * graph op, called by ftrace_caller like any other. It is nothing but a call
+ * site: off, it returns at once; on, ftrace_graph_call holds
+ * `bl ftrace_graph_caller`.
+ *
+ * void ftrace_graph_caller(void)
+ *
+ * Live: x0-x3 (ip, parent_ip, op, regs), x9 (back into ftrace_caller), x30
+ * (back into the stub), x18, sp, x29. Free: x4-x8, x10-x17.
+ *
+ * 1. A frame record, so that a stack walk goes on into ftrace_caller.
+ * 2. prepare_ftrace_return(&regs->link, ip, regs->sp, regs).
+ * 3. Back to the stub. `ret x9`, not `br`: it pops what the site's `bl` pushed
+ *    on the return-address predictor.
+ */
+#include "asm-offsets.h"
+
+	.text
+	.globl ftrace_graph_stub, ftrace_graph_call, ftrace_graph_caller
+
+	.type ftrace_graph_stub, @function
+ftrace_graph_stub:
+	mov x9, x30
+ftrace_graph_call:
+	nop
+	ret
+	.size ftrace_graph_stub, . - ftrace_graph_stub
+
+	.type ftrace_graph_caller, @function
+ftrace_graph_caller:
+	stp x29, x9, [sp, #-32]!
+	mov x29, sp
+	str x30, [sp, #16]
+
+	mov x1, x0
+	add x0, x3, #FREGS_LINK
+	ldr x2, [x3, #FREGS_SP]
+	bl prepare_ftrace_return
+
+	ldr x9, [sp, #16]
+	ldp x29, x30, [sp], #32
+	ret x9
+	.size ftrace_graph_caller, . - ftrace_graph_caller

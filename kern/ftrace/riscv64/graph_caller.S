@@ -1,0 +1,47 @@
+/*
+ * void ftrace_graph_stub(ip, parent_ip, op, regs): the callback of lab 5's
+ * graph op, called by ftrace_caller like any other. It is nothing but a call
+ * site: off, it returns at once; on, ftrace_graph_call holds
+ * `jal t0, ftrace_graph_caller`.
+ *
+ * void ftrace_graph_caller(void)
+ *
+ * Live: a0-a3 (ip, parent_ip, op, regs), ra (back into ftrace_caller), t0
+ * (back into the stub), sp, s0. Free: a4-a7, t1-t6.
+ *
+ * 1. A frame record, so that a stack walk goes on into ftrace_caller.
+ * 2. prepare_ftrace_return(&regs->link, ip, regs->sp, regs).
+ * 3. Back to the stub. `jr t0` pops what the site's `jal t0` pushed on the
+ *    return-address predictor.
+ */
+#include "asm-offsets.h"
+
+	.text
+	.globl ftrace_graph_stub, ftrace_graph_call, ftrace_graph_caller
+
+	.type ftrace_graph_stub, @function
+ftrace_graph_stub:
+ftrace_graph_call:
+	nop
+	ret
+	.size ftrace_graph_stub, . - ftrace_graph_stub
+
+	.type ftrace_graph_caller, @function
+ftrace_graph_caller:
+	addi sp, sp, -32
+	sd ra, 24(sp)
+	sd s0, 16(sp)
+	sd t0, 8(sp)
+	addi s0, sp, 32
+
+	mv a1, a0
+	addi a0, a3, FREGS_LINK
+	ld a2, FREGS_SP(a3)
+	call prepare_ftrace_return
+
+	ld t0, 8(sp)
+	ld s0, 16(sp)
+	ld ra, 24(sp)
+	addi sp, sp, 32
+	jr t0
+	.size ftrace_graph_caller, . - ftrace_graph_caller
