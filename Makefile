@@ -36,9 +36,11 @@ hook := $(if $(filter 1 2 3,$(stage)),mcount,entry)
 ifneq ($(or $(HOOK),$(hook)),$(hook))
 $(error Lab $(stage) calls the tracer by HOOK=$(hook), not HOOK=$(HOOK))
 endif
+comma := ,
 app_name := $(basename $(notdir $(APP)))
 app_symbol := app_main_$(shell tr -c 'A-Za-z0-9_\n' _ <<< '$(app_name)')
-ifneq ($(filter $(app_name),$(basename $(notdir $(wildcard kern/apps/*.c)))),)
+apps := $(basename $(notdir $(wildcard kern/apps/*.c)))
+ifneq ($(filter $(app_name),$(apps)),)
 $(error APP=$(APP): there is an application '$(app_name)' already; give yours another name)
 endif
 ifneq ($(APP),$(wildcard $(APP)))
@@ -100,7 +102,7 @@ $(1).cc := $($(1).cross)gcc
 $(1).all := $(CFLAGS) $($(1).flags) -Ikern -Ikern/ftrace -Ibuild/$(1)/include -I$$($(1).out)
 $(1).traced := $($(1).$(hook))
 $(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
-	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c) \
+	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
 $(1).src := $$(filter-out %/asm-offsets.c,$$($(1).src))
 $(1).app := $(if $(APP),$$($(1).out)/app/$(app_name).o)
@@ -127,10 +129,12 @@ $$($(1).out)/kern/ftrace/tests/%.o: kern/ftrace/tests/%.c $$($(1).out)/flags $$(
 # The tracer itself has no call sites: it must not trace itself.
 $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -c -o $$@ $$<
-# An application sees kern/app.h alone.
+# An application sees kern/app.h alone; so does the library.
+$$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -c -o $$@ $$<
 $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern \
-	-Dmain=app_main_$$* -MMD -c -o $$@ $$<
+	-Dmain=app_main_$$* -Dprogram_help=app_help_$$* -MMD -c -o $$@ $$<
 $$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes -Werror=unsuffixed-float-constants \
 	-iquote kern -include kern/app.h -Dmain=$(app_symbol) -MMD -c -o $$@ $$<
@@ -141,12 +145,15 @@ $$($(1).out)/%.o: %.c $$($(1).out)/flags $$($(1).gen)
 $$($(1).out)/%.o: %.S $$($(1).out)/flags $$($(1).gen)
 	$$(call say,AS,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) -I$$($(1).out)/include -MMD -c -o $$@ $$<
 
-# The shell's applications: {name, main} of each program in kern/apps/ and of APP.
-$$($(1).out)/apps_table.c: $(wildcard kern/apps/*.c) $$($(1).out)/flags
-	@for n in $(basename $(notdir $(wildcard kern/apps/*.c))) $(app_name); do echo "int app_main_$$$${n//[^A-Za-z0-9_]/_}(int, char **);"; done > $$@
-	@{ echo '#include "apprun.h"'; echo 'const struct app app_table[] = {'; \
-	for n in $(sort $(basename $(notdir $(wildcard kern/apps/*.c))) $(app_name)); do echo "	{\"$$$$n\", app_main_$$$${n//[^A-Za-z0-9_]/_}},"; done; \
-	echo '};'; echo 'const unsigned app_count = sizeof(app_table) / sizeof(*app_table);'; } >> $$@
+# The shell's applications: {name, main, help} of each program in kern/apps/, and of APP.
+$$($(1).out)/apps_table.c: $(wildcard kern/apps/*.c) $$($(1).out)/flags Makefile
+	@{ echo '#include "apprun.h"'; \
+	for n in $(apps); do echo "int app_main_$$$$n(int, char **); extern const char *const app_help_$$$$n[];"; done; \
+	$(if $(APP),echo "int $(app_symbol)(int$(comma) char **);";) echo 'const struct app app_table[] = {'; \
+	for n in $(sort $(apps) $(app_name)); do case $$$$n in \
+	'$(app_name)') echo "	{\"$$$$n\", $(app_symbol), (const char *const[]){\"...\", \"a program of your own\"}},";; \
+	*) echo "	{\"$$$$n\", app_main_$$$$n, app_help_$$$$n},";; esac; done; \
+	echo '};'; echo 'const unsigned app_count = sizeof(app_table) / sizeof(*app_table);'; } > $$@
 $$($(1).out)/apps_table.o: $$($(1).out)/apps_table.c $$($(1).gen)
 	@$$($(1).cc) $$($(1).all) -I$$($(1).out)/include -c -o $$@ $$<
 $$($(1).out)/sites.o: kern/ftrace/tests/mksites.py $$($(1).out)/flags

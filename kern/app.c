@@ -243,11 +243,15 @@ static long read_console(char *buf, size_t n)
 long read(int fd, void *buf, size_t n)
 {
 	struct file *f = file_of(fd);
+	long got;
 
 	exit_when_interrupted();
 	if (fd == 0)
-		return read_console(buf, n);
-	return f ? file_read(f, buf, n) : -EBADF;
+		got = read_console(buf, n);
+	else
+		got = f ? file_read(f, buf, n) : -EBADF;
+	exit_when_interrupted();
+	return got;
 }
 
 long write(int fd, const void *buf, size_t n)
@@ -264,27 +268,40 @@ long write(int fd, const void *buf, size_t n)
 	return f ? file_write(f, buf, n) : -EBADF;
 }
 
-int printf(const char *fmt, ...)
+static void fill_stat(struct stat *st, const struct node *n)
 {
-	char line[256], *text = line;
-	va_list args, again;
-	int n;
+	*st = (struct stat){n->mode, n->size};
+}
 
-	va_start(args, fmt);
-	va_copy(again, args);
-	n = vsnprintf(line, sizeof(line), fmt, args);
-	if (n >= (int)sizeof(line)) {
-		text = kmalloc(n + 1);
-		n = text ? vsnprintf(text, n + 1, fmt, again) : -ENOMEM;
-	}
-	va_end(again);
-	va_end(args);
-	if (n > 0)
-		out_write(text, n);
-	if (text != line)
-		kfree(text);
-	exit_when_interrupted();
-	return n;
+int stat(const char *path, struct stat *st)
+{
+	struct node n;
+	int err = file_stat(shell_cwd(), path, &n);
+
+	if (!err)
+		fill_stat(st, &n);
+	return err;
+}
+
+int readdir(int fd, struct dirent *entry)
+{
+	struct file *f = file_of(fd);
+	struct node n;
+	int found = f ? file_entry(f, &n, entry->name, sizeof(entry->name)) : -EBADF;
+
+	if (found > 0)
+		fill_stat(&entry->stat, &n);
+	return found;
+}
+
+int remove(const char *path)
+{
+	return file_remove(shell_cwd(), path);
+}
+
+int mkdir(const char *path)
+{
+	return file_mkdir(shell_cwd(), path);
 }
 
 /* ---- memory: the size stands before the object, for realloc ---- */

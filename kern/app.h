@@ -22,10 +22,15 @@
 #define O_CREAT 0100
 #define O_TRUNC 01000
 #define O_APPEND 02000
+#define O_NONBLOCK 04000
+#define S_DIR 0040000
 
 int main(int argc, char **argv);
+/* In kern/apps/ only: what `help` says of the program, its arguments and what it does. */
+extern const char *const program_help[2];
 
 int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
@@ -38,6 +43,21 @@ long read(int fd, void *buf, size_t n);
 long write(int fd, const void *buf, size_t n);
 int close(int fd);
 const char *strerror(int err);
+/* "cat: foo: No such file or directory (ENOENT)", on the console. Return: 1, an exit status. */
+int complain(const char *program, const char *what, int err);
+
+struct stat {
+	unsigned mode; /* permission bits; | S_DIR for a directory */
+	size_t size;
+};
+struct dirent {
+	char name[256];
+	struct stat stat;
+};
+int stat(const char *path, struct stat *st);
+int readdir(int fd, struct dirent *entry); /* the next name; 1, or 0 after the last */
+int remove(const char *path);              /* a file, or an empty directory */
+int mkdir(const char *path);
 
 /*
  * A whole file. read_file returns its length, and in *data memory that the
@@ -83,6 +103,7 @@ void interrupt_call(int cpu, void (*fn)(void *), void *arg);
 
 /* Nanoseconds since boot. */
 uint64_t clock(void);
+void sleep_ns(uint64_t ns); /* Ctrl-C ends it early */
 
 #define float _Pragma("GCC error \"a Callsite program uses integers only: no float\"") float
 #define double _Pragma("GCC error \"a Callsite program uses integers only: no double\"") double

@@ -10,6 +10,7 @@
 struct app {
 	const char *name;
 	int (*main)(int argc, char **argv);
+	const char *const *help; /* its arguments, what it does */
 };
 extern const struct app app_table[]; /* sorted by name */
 extern const unsigned app_count;

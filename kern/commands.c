@@ -1,4 +1,4 @@
-/* The shell's own commands, those about the machine: threads, time, memory, power. */
+/* The commands that are the shell's own: where it stands, its jobs, and the machine. The others are programs. */
 #include "apprun.h"
 #include "cpu.h"
 #include "errno.h"
@@ -24,55 +24,68 @@ static const struct shell_command *next_command(const char *name)
 	return next;
 }
 
+static void help_line(const char *name, const char *arguments, const char *does)
+{
+	out_printf("  %-11s %-18s %s\n", name, arguments, does);
+}
+
 static int help_main(int argc, char **argv)
 {
 	const struct shell_command *c = NULL;
 
 	while ((c = next_command(c ? c->name : "")))
-		out_printf("  %-11s %-18s %s\n", c->name, c->usage, c->help);
-	out_printf("Programs:");
-	for (unsigned i = 0; i < app_count; i++)
-		out_printf(" %s", app_table[i].name);
-	return out_printf("\n`> file` and `>> file` redirect, `;` separates, `&` runs in the background, "
+		help_line(c->name, c->usage, c->help);
+	out_printf("Programs:\n");
+	for (const struct app *app = app_table; app < app_table + app_count; app++)
+		help_line(app->name, app->help[0], app->help[1]);
+	return out_printf("`> file` and `>> file` redirect, `;` separates, `&` runs in the background, "
 			  "Ctrl-C interrupts.\n") < 0;
 }
 SHELL_COMMAND("help", help_main, "", "list the commands");
 
-/* "1", "0.25": seconds as nanoseconds. */
-static int parse_seconds(const char *s, u64 *ns)
+static int cd_main(int argc, char **argv)
 {
-	u64 unit = 1000000000, value = 0;
-	const char *start = s;
+	const char *path = argc > 1 ? argv[1] : "/";
+	struct node *n = file_lookup(shell_cwd(), path);
 
-	for (; *s >= '0' && *s <= '9'; s++) {
-		value = value * 10 + *s - '0';
-		if (value > 1000000000)
-			return -ERANGE;
-	}
-	value *= unit;
-	if (*s == '.')
-		for (s++; *s >= '0' && *s <= '9'; s++) {
-			unit /= 10;
-			value += (*s - '0') * unit;
-		}
-	*ns = value;
-	return *s || s == start || !strcmp(start, ".") ? -EINVAL : 0;
-}
-
-static int sleep_main(int argc, char **argv)
-{
-	u64 ns;
-	int err;
-
-	if (argc != 2)
-		return usage("sleep seconds");
-	err = parse_seconds(argv[1], &ns);
-	if (err)
-		return shell_error("sleep", argv[1], err);
-	sleep_ns(ns);
+	if (!n || !(n->mode & S_DIR))
+		return complain("cd", path, n ? ENOTDIR : ENOENT);
+	current->cwd = n;
 	return 0;
 }
-SHELL_COMMAND("sleep", sleep_main, "seconds", "wait; 0.5 is half a second");
+SHELL_COMMAND("cd", cd_main, "[directory]", "stand in another directory; without one, in /");
+
+static int pwd_main(int argc, char **argv)
+{
+	char path[512];
+
+	file_path(shell_cwd(), path, sizeof(path));
+	return out_printf("%s\n", path) < 0;
+}
+SHELL_COMMAND("pwd", pwd_main, "", "the directory we stand in");
+
+/* All words in one write: special files parse what one write carries. */
+static int echo_main(int argc, char **argv)
+{
+	int first = argc > 1 && !strcmp(argv[1], "-n") ? 2 : 1;
+	size_t size = 2, len = 0;
+	char *text;
+	ssize_t put;
+
+	for (int i = first; i < argc; i++)
+		size += strlen(argv[i]) + 1;
+	text = kmalloc(size);
+	if (!text)
+		return complain("echo", "text", ENOMEM);
+	for (int i = first; i < argc; i++)
+		len += scnprintf(text + len, size - len, "%s%s", i > first ? " " : "", argv[i]);
+	if (first == 1)
+		text[len++] = '\n';
+	put = len ? out_write(text, len) : 0;
+	kfree(text);
+	return put < 0;
+}
+SHELL_COMMAND("echo", echo_main, "[-n] word ...", "write words");
 
 #define PS_MAX 256
 struct ps {
@@ -109,7 +122,7 @@ static int ps_main(int argc, char **argv)
 	struct ps *ps = kzalloc(sizeof(*ps));
 
 	if (!ps)
-		return shell_error("ps", "list", ENOMEM);
+		return complain("ps", "list", ENOMEM);
 	out_printf(" PID CPU PIN STATE        TIME NAME\n");
 	for (unsigned i = 0; i < nr_cpus; i++)
 		ps_row(cpu_of(i)->idle);

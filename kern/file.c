@@ -54,17 +54,19 @@ static bool is_last(const char *rest)
 	return !*rest;
 }
 
-/*
- * Walk to @path. When only the last name is missing: -ENOENT with *dir the
- * directory and *last, *len the name, for whoever wants to make it.
- */
-static int walk(struct node *cwd, const char *path, struct node **found, struct node **dir,
-		const char **last, size_t *len)
+/* Where a path leads: to a node, or, its last name missing, to the directory and the name. */
+struct place {
+	struct node *node, *dir; /* NULL: not there */
+	const char *name;
+	size_t len;
+};
+
+static int walk(struct node *cwd, const char *path, struct place *at)
 {
 	struct node *n = *path == '/' || !cwd ? &root : cwd;
 	size_t c;
 
-	*dir = NULL;
+	*at = (struct place){0};
 	if (!*path)
 		return -ENOENT;
 	for (; (c = next_component(&path)); path += c) {
@@ -79,16 +81,14 @@ static int walk(struct node *cwd, const char *path, struct node **found, struct 
 		child = c == 2 && path[0] == '.' && path[1] == '.' ? (n->parent ? n->parent : n)
 								   : find_child(n, path, c);
 		if (!child) {
-			*dir = is_last(path + c) ? n : NULL;
-			*last = path;
-			*len = c;
+			*at = (struct place){NULL, is_last(path + c) ? n : NULL, path, c};
 			return -ENOENT;
 		}
 		n = child;
 	}
 	if (path[-1] == '/' && !is_dir(n))
 		return -ENOTDIR;
-	*found = n;
+	at->node = n;
 	return 0;
 }
 
@@ -119,15 +119,25 @@ static struct node *new_node(struct node *dir, const char *name, size_t len, u16
 
 struct node *file_lookup(struct node *cwd, const char *path)
 {
-	struct node *n, *dir;
-	const char *last;
-	size_t len;
+	struct place at;
+
+	mutex_lock(&tree_lock);
+	walk(cwd, path, &at);
+	mutex_unlock(&tree_lock);
+	return at.node;
+}
+
+int file_stat(struct node *cwd, const char *path, struct node *copy)
+{
+	struct place at;
 	int err;
 
 	mutex_lock(&tree_lock);
-	err = walk(cwd, path, &n, &dir, &last, &len);
+	err = walk(cwd, path, &at);
+	if (!err)
+		*copy = *at.node;
 	mutex_unlock(&tree_lock);
-	return err ? NULL : n;
+	return err;
 }
 
 void file_path(struct node *n, char *buf, size_t size)
@@ -192,21 +202,26 @@ struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, v
 	return file_make_at(&root, path, mode, ops, data);
 }
 
+/* Where a path leads nowhere, something new; its directory must be writable. */
+static int make_last(const struct place *at, u16 mode, struct node **n)
+{
+	if (!(at->dir->mode & 0200))
+		return -EACCES;
+	*n = new_node(at->dir, at->name, at->len, mode);
+	return *n ? 0 : -ENOMEM;
+}
+
 int file_mkdir(struct node *cwd, const char *path)
 {
-	struct node *n, *dir;
-	const char *last;
-	size_t len;
+	struct place at;
 	int err;
 
 	mutex_lock(&tree_lock);
-	err = walk(cwd, path, &n, &dir, &last, &len);
+	err = walk(cwd, path, &at);
 	if (!err)
 		err = -EEXIST;
-	else if (dir)
-		err = !(dir->mode & 0200)                             ? -EACCES
-		      : new_node(dir, last, len, S_DIR | 0755) ? 0
-							       : -ENOMEM;
+	else if (at.dir)
+		err = make_last(&at, S_DIR | 0755, &at.node);
 	mutex_unlock(&tree_lock);
 	return err;
 }
@@ -249,35 +264,35 @@ static void remove_node(struct node *n)
 
 int file_remove(struct node *cwd, const char *path)
 {
-	struct node *n, *dir;
-	const char *last;
-	size_t len;
+	struct place at;
 	int err;
 
 	mutex_lock(&tree_lock);
-	err = walk(cwd, path, &n, &dir, &last, &len);
+	err = walk(cwd, path, &at);
+	err = err ?: may_remove(at.node);
 	if (!err)
-		err = may_remove(n);
-	if (!err)
-		remove_node(n);
+		remove_node(at.node);
 	mutex_unlock(&tree_lock);
 	return err;
 }
 
-int file_entry(struct file *dir, unsigned index, struct node *copy, char *name, size_t size)
+int file_entry(struct file *dir, struct node *copy, char *name, size_t size)
 {
 	struct node *n;
+	u64 skip = dir->pos;
 
+	if (!is_dir(dir->node))
+		return -ENOTDIR;
 	mutex_lock(&tree_lock);
-	for (n = dir->node->child; n && index; index--)
+	for (n = dir->node->child; n && skip; skip--)
 		n = n->sibling;
 	if (n) {
 		*copy = *n;
 		strlcpy(name, n->name, size);
-		copy->name = name;
+		dir->pos++;
 	}
 	mutex_unlock(&tree_lock);
-	return n ? 0 : -ENOENT;
+	return n ? 1 : 0;
 }
 
 /* ---- ordinary contents; tree_lock held ---- */
@@ -353,22 +368,23 @@ static ssize_t memory_write(struct file *f, const char *buf, size_t size)
 
 static int find_or_make(struct node *cwd, const char *path, int flags, struct node **n)
 {
-	struct node *dir;
-	const char *last;
-	size_t len;
-	int err = walk(cwd, path, n, &dir, &last, &len);
+	struct place at;
+	int err = walk(cwd, path, &at);
 
-	if (err == -ENOENT && dir && flags & O_CREAT) {
-		if (last[len] == '/')
-			return -EISDIR;
-		if (!(dir->mode & 0200))
-			return -EACCES;
-		*n = new_node(dir, last, len, 0644);
-		err = *n ? 0 : -ENOMEM;
-	}
+	*n = at.node;
+	if (at.dir && flags & O_CREAT)
+		err = at.name[at.len] == '/' ? -EISDIR : make_last(&at, 0644, n);
 	if (!err && is_dir(*n) && (flags & O_ACCMODE) != O_RDONLY)
 		err = -EISDIR;
 	return err;
+}
+
+static void put_file(struct file *f)
+{
+	mutex_lock(&tree_lock);
+	f->node->opens--;
+	mutex_unlock(&tree_lock);
+	kfree(f);
 }
 
 int file_open(struct node *cwd, const char *path, int flags, struct file **file)
@@ -387,16 +403,14 @@ int file_open(struct node *cwd, const char *path, int flags, struct file **file)
 			truncate(f->node);
 	}
 	mutex_unlock(&tree_lock);
-	if (!err && f->node->ops && f->node->ops->open) {
-		err = f->node->ops->open(f);
-		if (err) {
-			mutex_lock(&tree_lock);
-			f->node->opens--;
-			mutex_unlock(&tree_lock);
-		}
-	}
-	if (err)
+	if (err) {
 		kfree(f);
+		return err;
+	}
+	if (f->node->ops && f->node->ops->open)
+		err = f->node->ops->open(f);
+	if (err)
+		put_file(f);
 	else
 		*file = f;
 	return err;
@@ -439,9 +453,6 @@ int file_close(struct file *f)
 	const struct file_ops *ops = f->node->ops;
 	int err = ops && ops->release ? ops->release(f) : 0;
 
-	mutex_lock(&tree_lock);
-	f->node->opens--;
-	mutex_unlock(&tree_lock);
-	kfree(f);
+	put_file(f);
 	return err;
 }

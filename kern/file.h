@@ -70,8 +70,9 @@ struct node *file_make_at(struct node *dir, const char *path, u16 mode, const st
 			  void *data);
 int file_remove(struct node *cwd, const char *path); /* a file, or an empty directory */
 int file_mkdir(struct node *cwd, const char *path);
-/* Entry @index of the open directory, copied; -ENOENT after the last. Sorted by name. */
-int file_entry(struct file *dir, unsigned index, struct node *copy, char *name, size_t size);
+int file_stat(struct node *cwd, const char *path, struct node *copy);
+/* The open directory's next entry, copied: 1; 0 after the last, -ENOTDIR. Sorted by name. */
+int file_entry(struct file *dir, struct node *copy, char *name, size_t size);
 
 /* Unpack a cpio newc archive into the tree; says what is wrong and keeps what was whole. */
 int cpio_unpack(const void *archive, size_t size);

@@ -42,8 +42,9 @@ static void banner(void)
 		printk("Command line: %s\n", bootargs());
 }
 
-static void unpack_initrd(void)
+static void make_files(void)
 {
+	file_make("/tmp", S_DIR | 0777, NULL, NULL);
 	if (initrd.end)
 		cpio_unpack(phys_to_virt(initrd.start), initrd.end - initrd.start);
 }
@@ -64,7 +65,7 @@ static int main_thread(void *unused)
 	smp_init(boot_fdt);
 	console_init();
 	banner();
-	unpack_initrd();
+	make_files();
 	run_initcalls();
 	param_parse(bootargs());
 	prompt_counter = arch_counter();

@@ -66,7 +66,7 @@ int out_printf(const char *fmt, ...)
 	return err;
 }
 
-int shell_error(const char *command, const char *what, int err)
+int complain(const char *command, const char *what, int err)
 {
 	if (err < 0)
 		err = -err;
@@ -102,7 +102,7 @@ int shell_run_words(int argc, char **argv)
 	status = command ? command->fn(argc, argv) : app_run(app, argc, argv);
 	if (interrupted())
 		return INTERRUPTED;
-	return status < 0 ? shell_error(argv[0], "not started", status) : status;
+	return status < 0 ? complain(argv[0], "not started", status) : status;
 }
 
 /* Close the redirection and tell what went wrong with it, once. */
@@ -114,7 +114,7 @@ static int end_output(struct job *job, int error)
 	job->out = NULL;
 	if (!error)
 		error = -err;
-	return error ? shell_error(name, job->line.out, error) : 0;
+	return error ? complain(name, job->line.out, error) : 0;
 }
 
 static int run_redirected(struct job *job)
@@ -125,7 +125,7 @@ static int run_redirected(struct job *job)
 	int status = 0, err = file_open(shell_cwd(), c->out, flags, &job->out);
 
 	if (err)
-		return shell_error(c->argc ? c->argv[0] : "shell", c->out, err);
+		return complain(c->argc ? c->argv[0] : "shell", c->out, err);
 	current->out = job->out;
 	current->out_error = 0;
 	if (c->argc)
@@ -268,7 +268,7 @@ static bool run_job(struct job *job)
 		return run_here(job);
 	err = job_start(job);
 	if (err) {
-		shell_error(job->line.argv[0], "not started", err);
+		complain(job->line.argv[0], "not started", err);
 		kfree(job);
 	} else if (job->line.background) {
 		job_keep(job);

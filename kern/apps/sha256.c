@@ -3,6 +3,8 @@
  */
 #include "app.h"
 
+const char *const program_help[] = {"file ...", "each file's SHA-256, as sha256sum prints it"};
+
 struct sha256 {
 	uint32_t state[8];
 	uint64_t length; /* bytes so far; length % 64 of them wait in block */

@@ -5,6 +5,8 @@
  */
 #include "app.h"
 
+const char *const program_help[] = {"file [-o out]", "a file's lines in the order of their bytes"};
+
 struct line {
 	const char *text;
 	size_t length;

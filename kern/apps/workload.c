@@ -9,6 +9,8 @@
  */
 #include "app.h"
 
+const char *const program_help[] = {"seed", "the tree of calls that follows from the seed, for grading"};
+
 #define MAX_CPUS 8
 #define GOLDEN 0x9e3779b97f4a7c15
 

@@ -94,7 +94,7 @@ class OnAMachine:
         self.assertEqual(text.splitlines()[0], "# tracer: function")
         self.assertEqual(len(events), 1)
         self.assertRegex(events[0]["text"], r"^sleep_ns <-\w+$")
-        self.assertEqual(events[0]["comm"], "shell")
+        self.assertEqual(events[0]["comm"], "sleep")
         self.assertEqual(events[0]["flags"], ".....")
         self.assertEqual(self.counts(text), (1, 1))
         self.assertEqual(self.sh("cat trace"), text, "reading consumed")

@@ -1,5 +1,5 @@
 /*
- * The part of app.h that is made of the rest of app.h: whole files, numbers.
+ * The part of app.h that is made of the rest of app.h: printf, whole files, numbers.
  */
 #include "app.h"
 
@@ -54,6 +54,28 @@ long write_file(const char *path, const void *data, size_t size)
 		err = err ? err : closed;
 	}
 	return err;
+}
+
+int printf(const char *fmt, ...)
+{
+	char line[256], *text = line;
+	va_list args, again;
+	int n;
+
+	va_start(args, fmt);
+	va_copy(again, args);
+	n = vsnprintf(line, sizeof(line), fmt, args);
+	if (n >= (int)sizeof(line)) {
+		text = malloc(n + 1);
+		n = text ? vsnprintf(text, n + 1, fmt, again) : -ENOMEM;
+	}
+	va_end(again);
+	va_end(args);
+	if (n > 0)
+		write(1, text, n);
+	if (text != line)
+		free(text);
+	return n;
 }
 
 static int digit(char c)
