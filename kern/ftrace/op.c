@@ -149,7 +149,7 @@ static int op_command(int argc, char **argv)
 		mutex_unlock(&op_lock);
 	}
 	if (err < 0)
-		return shell_error("op", argv[1], -err);
+		return complain("op", argv[1], -err);
 	if (err)
 		out_printf("usage: op 0..7 see WL.. | add NUMBER WL.. | patch FUNCTION WL.. | off\n");
 	return err;
