@@ -10,10 +10,9 @@ from pathlib import Path
 from rich.console import Console
 
 from grading import report
-from grading.checks import LADDERS
 from grading.elf import Kernel
 from grading.evidence import Evidence
-from grading.session import Session
+from grading.ladders import LADDERS, session_of
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -42,7 +41,7 @@ def boot(kernel: Kernel, smp: int, options: argparse.Namespace, seed: int, conso
     log = ROOT / f"build/grade/{kernel.arch}-lab{options.lab}-{smp}cpu.log"
     name = f"{kernel.arch}, {smp} CPU{'s' if smp > 1 else ''}"
     with console.status(f"{name}: starting") as status:
-        return Session(kernel, options.lab, smp, seed, log, lambda text: status.update(f"{name}: {text}"),
+        return session_of(options.lab)(kernel, options.lab, smp, seed, log, lambda text: status.update(f"{name}: {text}"),
                        options.gdb).run()
 
 

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from grading import workload
 from grading.elf import Kernel
+from grading.graph_text import GraphTrace
+from grading.returns import Span
 from grading.trace_text import Trace
 from grading.truth import Call, Touch, Truth
 from grading.verdict import Verdict
@@ -22,6 +24,17 @@ class Filter:
 
 
 @dataclass
+class User:
+    """One function_graph tracer: the top directory's, or an instance's."""
+
+    directory: str  # "" or "instances/NAME/"
+    filter: Filter
+    trace: GraphTrace = field(default_factory=GraphTrace)
+    stats: dict[int, dict[str, int]] = field(default_factory=dict)  # CPU -> per_cpu/cpuN/stats
+    leaves: bool = False  # it is switched off while the workload runs
+
+
+@dataclass
 class Phase:
     """One workload, with the tracer off or on."""
 
@@ -34,6 +47,7 @@ class Phase:
     trace: Trace | None = None
     text: bytes = b""  # the kernel's text while it was so
     enabled: str = ""  # enabled_functions
+    users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then all of theirs together
 
     @property
     def on(self) -> bool:
@@ -57,6 +71,7 @@ class Evidence:
     truth: Truth = field(default_factory=Truth)
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
+    frames_out: tuple[int, int] = (0, 0)  # the records of the time in which function_graph had every function
     seconds: float = 0.0
     insns: list[int] = field(default_factory=list)
 
@@ -68,6 +83,9 @@ class Evidence:
 
     def calls(self, phase: Phase) -> list[Call]:
         return [c for c in self.truth.calls if phase.first <= c.seq < phase.last]
+
+    def spans(self, phase: Phase) -> list[Span]:
+        return [s for s in self.truth.returns.spans if phase.first <= s.call.seq < phase.last]
 
     def expected(self, phase: Phase) -> workload.Run:
         return workload.expect(phase.seed, self.smp)

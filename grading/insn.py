@@ -22,6 +22,7 @@ class Isa:
     name: str
     nop: int
     ret: int
+    arguments: int  # the register of the first
 
     def jump(self, address: int, word: int) -> tuple[int, int] | None:
         """A direct jump or call: (target, link register; 0: none), or None."""
@@ -34,12 +35,21 @@ class Isa:
         """Does a function in [lo, hi) end here: a return, or a jump out of it without a link?"""
         raise NotImplementedError
 
+    def move(self, word: int) -> tuple[int, int] | None:
+        """A copy of a register: (to, from), or None."""
+        raise NotImplementedError
+
+    def load(self, word: int) -> tuple[int, int] | None:
+        """A load of 8 bytes: (base register, offset), or None."""
+        raise NotImplementedError
+
 
 @dataclass(frozen=True)
 class Riscv64(Isa):
     name: str = "riscv64"
     nop: int = 0x00000013
     ret: int = 0x00008067
+    arguments: int = 10
 
     def jump(self, address: int, word: int) -> tuple[int, int] | None:
         if word & 0x7F != 0x6F:
@@ -68,12 +78,19 @@ class Riscv64(Isa):
         jump = self.jump(address, word)
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
 
+    def move(self, word: int) -> tuple[int, int] | None:
+        return (word >> 7 & 31, word >> 15 & 31) if word & 0xFFF0707F == 0x13 else None
+
+    def load(self, word: int) -> tuple[int, int] | None:
+        return (word >> 15 & 31, _signed(word >> 20, 12)) if word & 0x707F == 0x3003 else None
+
 
 @dataclass(frozen=True)
 class Arm64(Isa):
     name: str = "arm64"
     nop: int = 0xD503201F
     ret: int = 0xD65F03C0
+    arguments: int = 0
     mov_x9_x30: int = 0xAA1E03E9
 
     def jump(self, address: int, word: int) -> tuple[int, int] | None:
@@ -93,6 +110,12 @@ class Arm64(Isa):
             return True
         jump = self.jump(address, word)
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
+
+    def move(self, word: int) -> tuple[int, int] | None:
+        return (word & 31, word >> 16 & 31) if word & 0xFFE0FFE0 == 0xAA0003E0 else None
+
+    def load(self, word: int) -> tuple[int, int] | None:
+        return (word >> 5 & 31, (word >> 10 & 0xFFF) * 8) if word & 0xFFC00000 == 0xF9400000 else None
 
 
 RISCV64, ARM64 = Riscv64(), Arm64()

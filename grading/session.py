@@ -47,7 +47,7 @@ class Session:
                  say: Callable[[str], None] = lambda text: None, gdb: bool = False) -> None:
         self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
         self._kernel = kernel
-        self._machine = Machine(kernel.arch, smp, image=kernel.path.with_name("Image"))
+        self._machine = Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), icount=lab >= 5 and smp == 1)
         self._say = say
         self._gdb = gdb
 
@@ -149,7 +149,7 @@ class Session:
         """A file's text, held against the guest's own checksum of it: the line may lose bytes, we must know."""
         text = machine.console.command(f"cat {name}", WORKLOAD_SECONDS)
         said = machine.console.command(f"cksum {name}").split()
-        if said[:2] and said[:2] != [str(cksum(text.encode())), str(len(text.encode()))]:
+        if said and said[0].isdigit() and said[:2] != [str(cksum(text.encode())), str(len(text.encode()))]:
             raise Stopped(Verdict.HARNESS, f"{name} arrived damaged: cksum says {' '.join(said[:2])}, "
                           f"what arrived has {cksum(text.encode())} {len(text.encode())}")
         return text

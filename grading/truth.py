@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from grading import returns
 from grading.elf import Kernel, Site
 from grading.observer import Config, Kind, Record
 from qemu.machine import Machine
@@ -70,6 +71,10 @@ class Truth:
     fences: list[Record] = field(default_factory=list)
     operands: list[Record] = field(default_factory=list)  # loads from what a cache operation then works on
     batches: list[Batch] = field(default_factory=list)
+    handlers: list[Record] = field(default_factory=list)  # return_to_handler
+    unregistered: list[Record] = field(default_factory=list)  # a user of function_graph has left
+    returns: returns.Returns = field(default_factory=returns.Returns)
+    users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
 
 
 def stubs(kernel: Kernel) -> list[int]:
@@ -100,11 +105,13 @@ def config(kernel: Kernel, machine: Machine) -> Config:
     start = machine.load_address()
     lo, hi = kernel.text
     points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
-              *kernel.exits("ftrace_batch_end")} - {0}
+              *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
+              *returns.Places(kernel).points()} - {0}
     probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_")]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
                   mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
-                  mem_ranges=[*probes, *((a, a + 4) for a in operand_loads(kernel))], vectors=vectors(kernel))
+                  mem_ranges=[*probes, *((a, a + 4) for a in [*operand_loads(kernel), *returns.user_loads(kernel)])],
+                  vectors=vectors(kernel))
 
 
 class _Reader:
@@ -122,21 +129,30 @@ class _Reader:
         self._callbacks = {kernel.symbol(n) for n in CALLBACKS} - {0}
         self._begin = kernel.symbol("ftrace_batch_begin")
         self._ends = set(kernel.exits("ftrace_batch_end"))
+        self._unregistered = set(kernel.exits("unregister_ftrace_graph"))
         self._open: dict[int, Batch] = {}
         self._online: set[int] = set()
         self._last_switch: dict[int, int] = {}
         self._operand_loads = set(operand_loads(kernel))
+        self._user_loads = returns.user_loads(kernel)
+        self._returns = returns.Reader(kernel)
+        self._returning = self._returns.places.points()
+        self.truth.returns = self._returns.returns
 
     def who(self, vcpu: int) -> tuple[int, int]:
         thread = self._thread.get(vcpu, -1 - vcpu)
         return thread, self._level.get(thread, 0)
 
+    def _trap(self, thread: int, level: int) -> int:
+        return self._traps.get(thread, 0) if level else 0
+
     def see(self, r: Record) -> None:
         if r.kind == Kind.SITE:
             thread, level = self.who(r.vcpu)
             self._online.add(r.vcpu)
-            self.truth.calls.append(Call(r.seq, r.vcpu, thread, level, self._kernel.site_at[r.addr], r.value,
-                                         self._traps.get(thread, 0) if level else 0))
+            call = Call(r.seq, r.vcpu, thread, level, self._kernel.site_at[r.addr], r.value, self._trap(thread, level))
+            self.truth.calls.append(call)
+            self._returns.site(r, call)
         elif r.kind == Kind.MEM:
             self._memory(r)
         elif r.kind == Kind.POINT:
@@ -161,10 +177,19 @@ class _Reader:
             self.truth.touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr))
         elif pc in self._operand_loads:
             self.truth.operands.append(r)
+        elif pc in self._user_loads:
+            self.truth.users.append(Touch(r.seq, r.vcpu, *self.who(r.vcpu), pc, r.addr - self._user_loads[pc]))
 
     def _point(self, r: Record) -> None:
+        if r.addr in self._returning:
+            thread, level = self.who(r.vcpu)
+            self._returns.point(r, (thread, level, self._trap(thread, level)))
+        if r.addr == self._returns.places.handler:
+            self.truth.handlers.append(r)
         if r.addr in self._trampolines:
             self.truth.trampolines.append(r)
+        if r.addr in self._unregistered:
+            self.truth.unregistered.append(r)
         if r.addr in self._callbacks:
             self.truth.callbacks.append(r)
         if r.addr == self._begin:

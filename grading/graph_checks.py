@@ -1,0 +1,420 @@
+"""The invariants of labs 5 and 6: each call entered once, left once, and home again.
+
+As in checks.py a check takes the evidence of one boot and returns None, or what is wrong.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from grading import checks, workload
+from grading.checks import MANY, ONE, Check, Finding, Rung
+from grading.evidence import Evidence, Phase, User
+from grading.graph_align import Alignment, Divergence, Step, align, steps, traced_hit
+from grading.graph_text import RETURN, GraphEvent
+from grading.returns import Leaving, Span
+from grading.truth import Touch
+
+# The clock's step: riscv64's timebase is 10 MHz, arm64's counter 62.5 MHz (QEMU's virt machines).
+CLOCK_NS = {"riscv64": 100, "arm64": 16}
+
+
+def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:
+    """Each return of the phase once."""
+    for span in e.spans(phase):
+        if span.leaving and span.leaving.spans[0] is span:
+            yield span.leaving
+
+
+def _who(span: Span) -> str:
+    return f"CPU {span.call.vcpu}" + (", in an interrupt" if span.call.level else "")
+
+
+def _traced(phase: Phase, spans: list[Span]) -> list[Span]:
+    return [s for s in spans if phase.filter and s.name in phase.filter.names]
+
+
+# ---- the patched return --------------------------------------------------------
+
+def through_handler(e: Evidence) -> Finding | None:
+    """While traced, each call returns through return_to_handler, once; nothing else comes there."""
+    for phase in e.on():
+        for span in _traced(phase, e.spans(phase)):
+            if not span.leaving:
+                return Finding(f"{phase.name}, {_who(span)}: {span.name} was entered and never returned", _stack(span))
+        for leaving in _leavings(e, phase):
+            finding = _hits(phase, leaving)
+            if finding:
+                return finding
+        stray = [r for r in e.truth.returns.stray if phase.first <= r.seq < phase.last]
+        if stray:
+            return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
+                           "had just returned")
+    return None
+
+
+def _hits(phase: Phase, leaving: Leaving) -> Finding | None:
+    traced = _traced(phase, leaving.spans)
+    if len(leaving.hits) == len(traced):
+        return None
+    span = leaving.spans[0]
+    chain = " <- ".join(s.name for s in leaving.spans)
+    if len(leaving.hits) < len(traced):
+        why = f"its call site was traced, and it returned past the tracer: return_to_handler ran {len(leaving.hits)} times"
+    else:
+        why = f"return_to_handler ran {len(leaving.hits)} times"
+    return Finding(f"{phase.name}, {_who(span)}: when {chain} returned, {len(traced)} traced calls ended; {why}", _stack(span))
+
+
+def _stack(span: Span) -> list[tuple[str, str, bool]]:
+    """The calls that were out: who made it, innermost first."""
+    rows: list[tuple[str, str, bool]] = []
+    at: Span | None = span
+    while at and len(rows) < 8:
+        rows.append((at.name, "a tail call" if at.tail else "a call", at is span))
+        at = at.maker
+    return rows
+
+
+def comes_home(e: Evidence) -> Finding | None:
+    """After each call its caller goes on behind the call instruction: the real return address came back."""
+    for phase in e.phases:
+        for span in e.spans(phase):
+            if not span.body:
+                return Finding(f"{phase.name}, {_who(span)}: {span.name} was called and did not go on behind its call site",
+                               _stack(span))
+        for leaving in _leavings(e, phase):
+            first, last = leaving.spans[0], leaving.spans[-1]
+            if last.home and (not leaving.back or leaving.back.addr != last.home):
+                went = e.kernel.name_at(leaving.back.addr) if leaving.back else "nowhere that is watched"
+                tail = f" (by tail calls from {last.name})" if last is not first else ""
+                return Finding(f"{phase.name}, {_who(first)}: {first.name}{tail} must return to "
+                               f"{e.kernel.name_at(last.home)}, and went to {went}", _stack(first))
+        if e.truth.returns.unmatched and phase.first <= e.truth.returns.unmatched[0].seq < phase.last:
+            at = e.truth.returns.unmatched[0]
+            return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered")
+    return None
+
+
+def silent_handler(e: Evidence) -> Finding | None:
+    """Off is off: no return goes through the tracer, but those of calls that were out when it went."""
+    before = e.phases[0]
+    early = [r for r in e.truth.handlers if before.first <= r.seq < before.last]
+    if early:
+        return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces")
+    for phase, following in zip(e.phases, e.phases[1:]):
+        if phase.on and not following.on:
+            late = [r for r in e.truth.handlers if phase.last <= r.seq < (e.frames_out[0] or following.first)]
+            if late:
+                return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out")
+    return checks.silent_trampolines(e)
+
+
+def frames_out(e: Evidence) -> Finding | None:
+    """Switched off with calls out: text is at rest, each of them still comes home, and nobody else comes there."""
+    begin, end = e.frames_out
+    calls = sum(begin <= c.seq < end and checks.calls_tracer(e.kernel, c.site.address, c.word) for c in e.truth.calls)
+    during = sum(begin <= r.seq < end for r in e.truth.handlers)
+    after = sum(end <= r.seq for r in e.truth.handlers)
+    if not calls:
+        return Finding("every function was traced, and not one call site held a call")
+    if not during + after:
+        return Finding(f"every function was traced, {calls} call sites called the tracer, return_to_handler never ran")
+    if during + after > calls:
+        return Finding(f"every function was traced: {calls} call sites called the tracer, return_to_handler ran "
+                       f"{during + after} times")
+    return checks.right_result(e)
+
+
+# ---- expected = executed = printed ------------------------------------------------
+
+def _contexts(e: Evidence, phase: Phase) -> dict[str, list[Span]]:
+    """The workload's calls by context, as Evidence.executed_contexts names them."""
+    at = {s.call.seq: s for s in e.spans(phase)}
+    return {name: [at[c.seq] for c in calls if c.seq in at] for name, calls in e.executed_contexts(phase).items()}
+
+
+def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
+    """The workload's calls, and who made each, are those that its seed asks for."""
+    finding = checks.executed_as_expected(e, phase)
+    if finding:
+        return finding
+    executed = _contexts(e, phase)
+    for name, calls in e.expected(phase).contexts.items():
+        for want, span in zip(calls, executed.get(name, [])):
+            if name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
+                return Finding(f"{phase.name}, {name}: {want.function} was called {span.depth} deep"
+                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}", _stack(span))
+    return None
+
+
+def _place(want: workload.Call) -> str:
+    return f"{want.depth} deep, called by {want.maker}" + (" by a jump" if want.tail else "")
+
+
+def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment]:
+    assert phase.filter
+    executed = steps(e.spans(phase), user.filter.names, phase.filter.names)
+    return align(executed, user.trace.events)
+
+
+def stayed(phase: Phase) -> list[User]:
+    """Those who were there for the whole workload."""
+    return [u for u in phase.users if not u.leaves]
+
+
+def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
+    where = f"{phase.name}, {user.directory}trace"
+    trace = user.trace
+    if trace.tracer != "function_graph":
+        return Finding(f"{where}: it begins with '# tracer: {trace.tracer}'")
+    if trace.unknown:
+        return Finding(f"{where}: not a line of function_graph: '{trace.unknown[0]}'")
+    finding = _counts(where, user)
+    if finding:
+        return finding
+    for alignment in aligned(e, phase, user).values():
+        if alignment.divergence:
+            return _diverged(e, where, alignment.divergence)
+        finding = _really_traced(e, where, alignment) or _one_thread_each(where, alignment) or _in_time(where, alignment)
+        if finding:
+            return finding
+    return None
+
+
+def _counts(where: str, user: User) -> Finding | None:
+    """What each CPU's buffer counts is what is printed, and nothing was lost."""
+    for cpu, counts in user.stats.items():
+        printed = sum(event.cpu == cpu for event in user.trace.events)
+        lost = sum(counts.get(name, 0) for name in ("overrun", "dropped events", "commit overrun"))
+        if lost:
+            return Finding(f"{where}, CPU {cpu}: {lost} events were lost in a buffer that has room for all")
+        if counts.get("entries") != printed:
+            return Finding(f"{where}, CPU {cpu}: stats says {counts.get('entries')} entries, {printed} are printed")
+    return None
+
+
+def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
+    finding = Finding(f"{where}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
+    if d.executed_at < len(d.executed):
+        call = d.executed[d.executed_at].span.call
+        finding.site = checks.site_lines(e.kernel, call.site, call.word, call=True)
+    return finding
+
+
+def _really_traced(e: Evidence, where: str, alignment: Alignment) -> Finding | None:
+    """What is printed came from a call site that called the tracer."""
+    for step, event in alignment.pairs:
+        call = step.span.call
+        if not checks.calls_tracer(e.kernel, call.site.address, call.word):
+            return Finding(f"{where}: '{event.line.strip()}' is printed, and its call site held no call",
+                           site=checks.site_lines(e.kernel, call.site, call.word, call=True))
+    return None
+
+
+def _one_thread_each(where: str, alignment: Alignment) -> Finding | None:
+    threads: dict[tuple[str, int], int] = {}
+    for step, event in alignment.pairs:
+        key = (event.comm if event.pid == 0 else "", event.pid)
+        if threads.setdefault(key, step.span.call.thread) != step.span.call.thread:
+            return Finding(f"{where}: {event.comm}-{event.pid} is printed for two threads: '{event.line.strip()}'")
+    return None
+
+
+def _in_time(where: str, alignment: Alignment) -> Finding | None:
+    last = 0
+    for _, event in alignment.pairs:
+        if event.usec < last:
+            return Finding(f"{where}: time goes back: '{event.line.strip()}'")
+        last = event.usec
+    return None
+
+
+def three_agree(e: Evidence) -> Finding | None:
+    for phase in e.phases:
+        finding = nested_as_expected(e, phase)
+        for user in stayed(phase):
+            finding = finding or nested_as_printed(e, phase, user)
+        if finding:
+            return finding
+    return None
+
+
+# ---- durations -----------------------------------------------------------------------
+
+def durations(e: Evidence) -> Finding | None:
+    """On one CPU an instruction is a nanosecond: a call lasts as long as what ran between its two ends."""
+    for phase in e.on():
+        for user in stayed(phase):
+            for alignment in aligned(e, phase, user).values():
+                finding = (_lasted(e, phase, alignment) if e.smp == 1 else None) or _sums(phase, alignment)
+                if finding:
+                    return finding
+    return None
+
+
+def bounds(phase: Phase, span: Span) -> tuple[int, int] | None:
+    """At least and at most so many instructions ran between the two looks at the clock."""
+    leaving = span.leaving
+    if not leaving or not span.body or not leaving.back or not phase.filter:
+        return None
+    at = traced_hit(span, phase.filter.names)
+    if at >= len(leaving.hits):
+        return None
+    after = leaving.hits[at + 1] if at + 1 < len(leaving.hits) else leaving.back
+    return leaving.hits[at].insns - span.body.insns, after.insns - span.insns
+
+
+def _returns(alignment: Alignment) -> Iterator[tuple[Step, GraphEvent, int]]:
+    for step, event in alignment.pairs:
+        if step.kind == RETURN:
+            yield step, event, -1 if event.duration is None else event.duration
+
+
+def _lasted(e: Evidence, phase: Phase, alignment: Alignment) -> Finding | None:
+    step_ns = CLOCK_NS[e.arch]
+    for step, event, ns in _returns(alignment):
+        limits = bounds(phase, step.span)
+        if ns < 0:
+            return Finding(f"{phase.name}: a return without a duration: '{event.line.strip()}'")
+        if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
+            return Finding(f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} us; from its call site to its "
+                           f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: '{event.line.strip()}'")
+    return None
+
+
+def _sums(phase: Phase, alignment: Alignment) -> Finding | None:
+    """The calls that a call makes last no longer than itself, together."""
+    inner: dict[Span, int] = {}
+    printed = {step.span for step, _ in alignment.pairs}
+    for step, event, ns in _returns(alignment):
+        if ns < 0:
+            return Finding(f"{phase.name}: a return without a duration: '{event.line.strip()}'")
+        if inner.get(step.span, 0) >= ns + event.unit:
+            return Finding(f"{phase.name}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
+                           f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'")
+        maker = step.span.maker
+        while maker and maker not in printed:
+            maker = maker.maker
+        if maker:
+            inner[maker] = inner.get(maker, 0) + ns
+    return None
+
+
+# ---- many users ------------------------------------------------------------------------
+
+def _between(touches: list[Touch], span: Span, first: int, last: int) -> list[Touch]:
+    at = bisect_left(touches, first, key=lambda t: t.seq)
+    found = []
+    while at < len(touches) and touches[at].seq < last:
+        t = touches[at]
+        if (t.thread, t.level, t.vcpu) == (span.call.thread, span.call.level, span.call.vcpu):
+            found.append(t)
+        at += 1
+    return found
+
+
+def _handled(e: Evidence, phase: Phase, span: Span) -> tuple[list[int], list[int]] | None:
+    """Whose entry handlers ran for a call, and whose return handlers, in order."""
+    leaving = span.leaving
+    if not leaving or not leaving.back or not span.body or not phase.filter:
+        return None
+    at = traced_hit(span, phase.filter.names)
+    if at >= len(leaving.hits):
+        return None
+    after = leaving.hits[at + 1] if at + 1 < len(leaving.hits) else leaving.back
+    entered = _between(e.truth.users, span, span.call.seq, span.body.seq)
+    returned = _between(e.truth.users, span, leaving.hits[at].seq, after.seq)
+    return [t.addr for t in entered], [t.addr for t in returned]
+
+
+def reverse(e: Evidence) -> Finding | None:
+    """Of two users, who was told first of the entry is told last of the return."""
+    seen = 0
+    for phase in e.on():
+        if len(phase.users) < 2 or len(stayed(phase)) < 2:
+            continue
+        for span in _traced(phase, e.spans(phase)):
+            handled = _handled(e, phase, span)
+            want = sum(span.name in u.filter.names for u in phase.users)
+            if not handled:
+                continue
+            entered, returned = handled
+            seen += want > 1
+            if len(entered) != want or len(set(entered)) != want:
+                return Finding(f"{phase.name}, {_who(span)}: {span.name} was entered, {want} users have it in their filter, "
+                               f"the entry handler ran for {len(set(entered))} of them", _stack(span))
+            if sorted(returned) != sorted(entered):
+                return Finding(f"{phase.name}, {_who(span)}: {want} users were told that {span.name} began; when it "
+                               f"returned, return handlers ran {len(returned)} times", _stack(span))
+            if returned != entered[::-1]:
+                return Finding(f"{phase.name}, {_who(span)}: when {span.name} returned, the users were told in the same "
+                               "order as at its entry, and must be told in the reverse", _stack(span))
+    return None if seen else Finding("no function was traced by two users at once")
+
+
+def leaver_left(e: Evidence) -> Finding | None:
+    """A user who left is told nothing more, whatever was out; the other goes on as before."""
+    for phase in e.on():
+        gone = [u for u in phase.users if u.leaves]
+        left = [r.seq for r in e.truth.unregistered if phase.first <= r.seq < phase.last]
+        if not gone:
+            continue
+        if not left:
+            return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned")
+        users = {t.addr for t in e.truth.users if phase.first <= t.seq < phase.last}
+        if len(users) < 2:
+            return Finding(f"{phase.name}: the handlers of {len(users)} users ran, of {len(phase.users)}")
+        after = {t.addr for t in e.truth.users if left[0] <= t.seq < phase.last}
+        if len(after) > len(phase.users) - len(gone):
+            return Finding(f"{phase.name}: handlers ran for a user that had left")
+        for user in stayed(phase):
+            finding = nested_as_printed(e, phase, user)
+            if finding:
+                return finding
+    return None
+
+
+def something_returned(e: Evidence) -> Finding | None:
+    for phase in e.on():
+        if not any(phase.first <= r.seq < phase.last for r in e.truth.handlers):
+            return Finding(f"{phase.name}: return_to_handler never ran")
+    return None
+
+
+MECHANISM: dict[int, Check] = {5: something_returned, 6: something_returned}
+
+LADDERS: dict[int, list[Rung]] = {
+    5: [
+        Rung("life", 10, "boots, runs the workload, powers off", checks.lives),
+        Rung("rest", 5, "every site is a nop after boot", checks.rest_at_boot),
+        Rung("result", 10, "the workload's result is right, traced or not", checks.right_result),
+        Rung("arguments", 5, "every argument arrives, traced or not", checks.right_arguments),
+        Rung("handler", 10, "each traced call returns through return_to_handler", through_handler),
+        Rung("home", 10, "and from there to its caller, tail calls too", comes_home),
+        Rung("one CPU", 10, "nesting: expected = executed = printed", three_agree, (ONE,)),
+        Rung("four CPUs", 10, "nesting: expected = executed = printed", three_agree, (MANY,)),
+        Rung("durations", 10, "as long as what was executed; parts within the whole", durations),
+        Rung("silent", 5, "off: no return goes through the tracer", silent_handler),
+        Rung("frames out", 5, "switched off inside of traced calls: all come home", frames_out),
+        Rung("restored", 5, "text at the end is text at the start", checks.rest_at_end),
+        Rung("synchronised", 5, "a batch returns when every CPU has synchronised", checks.synchronised),
+    ],
+    6: [
+        Rung("life", 10, "boots, runs the workload, powers off", checks.lives),
+        Rung("rest", 5, "every site is a nop after boot", checks.rest_at_boot),
+        Rung("result", 5, "the workload's result is right, traced or not", checks.right_result),
+        Rung("arguments", 5, "every argument arrives, traced or not", checks.right_arguments),
+        Rung("handler", 5, "each traced call returns through return_to_handler", through_handler),
+        Rung("home", 10, "and from there to its caller, tail calls too", comes_home),
+        Rung("one CPU", 10, "each user's nesting: expected = executed = printed", three_agree, (ONE,)),
+        Rung("four CPUs", 10, "each user's nesting: expected = executed = printed", three_agree, (MANY,)),
+        Rung("durations", 5, "as long as what was executed; parts within the whole", durations),
+        Rung("reverse", 15, "told first of the entry, told last of the return", reverse),
+        Rung("leaving", 5, "a user that left is told nothing; the other goes on", leaver_left),
+        Rung("silent", 5, "off: no return goes through the tracer", silent_handler),
+        Rung("frames out", 5, "switched off inside of traced calls: all come home", frames_out),
+        Rung("restored", 5, "text at the end is text at the start", checks.rest_at_end),
+    ],
+}

@@ -1,0 +1,102 @@
+"""A graded boot of labs 5 and 6: what is typed, and what is kept of it, where function_graph is judged."""
+
+from __future__ import annotations
+
+import random
+
+from grading import graph_text
+from grading.evidence import Filter, Phase, User
+from grading.machine import Run
+from grading.session import BOOT_SECONDS, WORKLOAD_SECONDS, Session, filters
+
+# Each line says when, on which CPU and in which thread it was, and each end says of what.
+OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail")
+INSTANCE = "instances/second/"
+
+
+def together(users: list[User]) -> Filter:
+    names = frozenset(name for user in users for name in user.filter.names)
+    return Filter(" and ".join(" but ".join(filter(None, (u.filter.filter, u.filter.notrace))) for u in users), "", names)
+
+
+class GraphSession(Session):
+    """One boot with function_graph: one user of it, then two, then one that leaves; then with every function traced."""
+
+    def _talk(self, machine: Run) -> None:
+        e, rng = self._evidence, random.Random(self._evidence.seed)
+        self._say("waiting for gdb at port 1234" if self._gdb else "booting")
+        machine.console.wait_ready(BOOT_SECONDS)
+        e.text_at_boot = self._text(machine)
+        everything, chosen = filters(self._kernel, rng.getrandbits(64))
+        other = filters(self._kernel, rng.getrandbits(64))[1]
+        self._phase(machine, Phase("before", rng.getrandbits(64), None))
+        self._graph(machine, "trace 1", rng.getrandbits(64), [User("", everything)])
+        if e.lab == 5:
+            self._graph(machine, "trace 2", rng.getrandbits(64), [User("", chosen)])
+        else:
+            self._quiet(machine, f"mkdir {INSTANCE.rstrip('/')}")
+            self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)])
+            self._graph(machine, "one leaves", rng.getrandbits(64), [User("", chosen), User(INSTANCE, everything, leaves=True)])
+            self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
+        self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))
+        self._phase(machine, Phase("after", rng.getrandbits(64), None))
+        e.text_at_end = self._text(machine)
+        self._say("powering off")
+        machine.power_off()
+
+    def _graph(self, machine: Run, name: str, seed: int, users: list[User]) -> None:
+        """A workload with these users; one that leaves does so while it runs."""
+        phase = Phase(name, seed, together(users), users=users)
+        self._evidence.phases.append(phase)
+        self._say(f"{name}: workload {seed:016x}, {phase.filter.filter if phase.filter else ''}")
+        console, observer = machine.console, machine.observer
+        assert observer
+        for user in users:
+            self._begin(machine, user)
+        phase.text = self._text(machine)
+        phase.enabled = console.command("cat enabled_functions")
+        phase.first = observer.written()
+        command = f"workload {seed:016x}"
+        for user in users:
+            if user.leaves:
+                command += f" & ; echo nop > {user.directory}current_tracer; wait"
+        phase.output = console.command(command, WORKLOAD_SECONDS)
+        for user in users:
+            self._quiet(machine, f"echo 0 > {user.directory}tracing_on")
+        phase.last = observer.written()
+        for user in users:
+            if not user.leaves:
+                self._keep(machine, user)
+        for user in users:
+            self._end(machine, user)
+
+    def _begin(self, machine: Run, user: User) -> None:
+        at = user.directory
+        self._quiet(machine, f"echo '{user.filter.filter}' > {at}set_ftrace_filter")
+        if user.filter.notrace:
+            self._quiet(machine, f"echo '{user.filter.notrace}' > {at}set_ftrace_notrace")
+        self._quiet(machine, f"echo function_graph > {at}current_tracer")
+        for option in OPTIONS:
+            self._quiet(machine, f"echo 1 > {at}options/{option}")
+
+    def _keep(self, machine: Run, user: User) -> None:
+        user.trace = graph_text.parse(self._checked(machine, f"{user.directory}trace"))
+        for cpu in range(self._evidence.smp):
+            user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
+
+    def _end(self, machine: Run, user: User) -> None:
+        at = user.directory
+        self._quiet(machine, f"echo nop > {at}current_tracer")
+        self._quiet(machine, f"echo 1 > {at}tracing_on")
+        self._quiet(machine, f"echo > {at}set_ftrace_filter")
+        if user.filter.notrace:
+            self._quiet(machine, f"echo > {at}set_ftrace_notrace")
+
+    def _frames_out(self, machine: Run, phase: Phase) -> None:
+        """Every function is traced and at once no more: who switched it off is still inside of many."""
+        observer = machine.observer
+        assert observer
+        self._evidence.frames_out = (observer.written(), 0)
+        self._quiet(machine, "echo function_graph > current_tracer; echo nop > current_tracer")
+        self._evidence.frames_out = (self._evidence.frames_out[0], observer.written())
+        self._phase(machine, phase)

@@ -1,0 +1,111 @@
+"""The text of tracefs' `trace`, as Linux prints it for function_graph.
+
+The harness switches funcgraph-abstime, -proc and -tail on: then every line says
+when, on which CPU and in which thread it was, and every end says of what.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+PREFIX = re.compile(
+    r"^ *(?P<sec>\d+)\.(?P<usec>\d{6}) \|   *(?P<cpu>\d+)\)  *(?P<comm>\S.*?)-(?P<pid>\d+) * \| (?P<rest>.*)$")
+# The duration's column, then the nesting: two blanks a level.
+COLUMN = re.compile(r"^(?:[ +!#*@$] (?P<whole>\d+)(?:\.(?P<part>\d{1,3}))? us *| +)\|  (?P<indent> *)(?P<what>\S.*)$")
+LEAF = re.compile(r"^(?P<func>[^\s(){}]+)\(\);(?: /\*(?: ret)? ?= ?(?P<value>\S+) \*/)?$")
+BEGIN = re.compile(r"^(?P<func>[^\s(){}]+)\(\) \{$")
+END = re.compile(r"^\}(?: /\* (?P<func>[^\s=]+)?(?: ?(?:ret)?= ?(?P<value>\S+))? \*/)?$")
+LOST = re.compile(r"^CPU:(\d+) \[LOST (?:(\d+) )?EVENTS\]$")
+SWITCH = re.compile(r"^ *\d+\) .* => .*$")
+ENTRY, RETURN = "entry", "return"
+
+
+@dataclass(frozen=True)
+class GraphEvent:
+    """An entry or a return as printed; `f();` is one of each."""
+
+    kind: str
+    cpu: int
+    comm: str
+    pid: int
+    depth: int
+    func: str  # of a return: "" if the text does not say
+    usec: int  # since boot; a return that is printed with its entry: the entry's
+    line: str
+    duration: int | None = None  # ns; a return's
+    unit: int = 1  # ns: how exactly the duration is printed
+    value: str = ""
+
+    def text(self) -> str:
+        said = f"{self.func}() {{" if self.kind == ENTRY else f"}} /* {self.func} */"
+        return "  " * self.depth + said
+
+
+@dataclass
+class GraphTrace:
+    """A whole `trace` file."""
+
+    tracer: str = ""
+    events: list[GraphEvent] = field(default_factory=list)
+    lost: int = 0
+    unknown: list[str] = field(default_factory=list)  # lines that are nothing we know
+
+
+def _duration(whole: str | None, part: str | None) -> tuple[int | None, int]:
+    """In ns, and how many ns its last digit stands for: Linux cuts digits off a long one."""
+    if whole is None:
+        return None, 1
+    part = part or ""
+    unit = 10 ** (3 - len(part))
+    return int(whole) * 1000 + (int(part) * unit if part else 0), unit
+
+
+def _events(line: str) -> list[GraphEvent] | None:
+    """What a line says; None: it is not an event's line."""
+    prefix = PREFIX.match(line)
+    if not prefix:
+        return None
+    column = COLUMN.match(prefix["rest"])
+    if not column:
+        return None
+    usec = int(prefix["sec"]) * 1_000_000 + int(prefix["usec"])
+    duration, unit = _duration(column["whole"], column["part"])
+
+    cpu, comm, pid = int(prefix["cpu"]), prefix["comm"], int(prefix["pid"])
+    depth, what = len(column["indent"]) // 2, column["what"]
+
+    def event(kind: str, func: str, value: str | None = None) -> GraphEvent:
+        ended = kind == RETURN
+        return GraphEvent(kind, cpu, comm, pid, depth, func, usec, line, duration if ended else None,
+                          unit if ended else 1, value or "")
+
+    if found := LEAF.match(what):
+        return [event(ENTRY, found["func"]), event(RETURN, found["func"], found["value"])]
+    if found := BEGIN.match(what):
+        return [event(ENTRY, found["func"])]
+    if found := END.match(what):
+        return [event(RETURN, found["func"] or "", found["value"])]
+    return [] if what.startswith("/*") else None
+
+
+def parse(text: str) -> GraphTrace:
+    trace = GraphTrace()
+    for line in text.splitlines():
+        lost = LOST.match(line)
+        if line.startswith("# tracer: "):
+            trace.tracer = line[len("# tracer: "):]
+        elif lost:
+            trace.lost += int(lost[2] or 1)
+        elif line.strip(" -") and not line.startswith("#") and not SWITCH.match(line):
+            events = _events(line)
+            if events is None:
+                trace.unknown.append(line)
+            trace.events += events or []
+    return trace
+
+
+def stats(text: str) -> dict[str, int]:
+    """per_cpu/cpuN/stats, its whole numbers."""
+    pairs = (line.rsplit(": ", 1) for line in text.splitlines() if ": " in line)
+    return {name: int(value) for name, value in pairs if value.strip().isdigit()}
