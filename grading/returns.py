@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from grading.elf import Kernel, Site
-from grading.insn import ARM64, RISCV64
+from grading.insn import RISCV64
 from grading.observer import Record
 
 if TYPE_CHECKING:
@@ -100,20 +100,26 @@ def user_loads(kernel: Kernel) -> dict[int, int]:
     return found
 
 
+@dataclass(frozen=True)
 class Places:
     """The addresses of one kernel that the observer watches for this."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.handler = kernel.symbol(HANDLER)
-        sites = [s for s in kernel.sites if s.function.name.startswith(PREFIX)] if self.handler else []
-        self.bodies = {s.address + 4: s for s in sites}
-        self.exits: dict[int, Site] = {a: s for s in sites for a in kernel.exits(s.function.name)}
-        self.calls = set(calls_to(kernel, PREFIX)) if self.handler else set()
-        self.homes = {a + 4 for a in self.calls}
-        self.ret = RISCV64.ret if kernel.arch == "riscv64" else ARM64.ret
+    handler: int
+    bodies: dict[int, Site]
+    exits: dict[int, Site]
+    calls: set[int]
+    ret: int  # the return instruction
 
     def points(self) -> set[int]:
-        return {self.handler, *self.bodies, *self.exits, *self.calls, *self.homes} - {0}
+        return {self.handler, *self.bodies, *self.exits, *self.calls, *(a + 4 for a in self.calls)} - {0}
+
+
+def places(kernel: Kernel) -> Places:
+    handler = kernel.symbol(HANDLER)
+    sites = [s for s in kernel.sites if s.function.name.startswith(PREFIX)] if handler else []
+    return Places(handler, {s.address + 4: s for s in sites},
+                  {a: s for s in sites for a in kernel.exits(s.function.name)},
+                  set(calls_to(kernel, PREFIX)) if handler else set(), kernel.isa.ret)
 
 
 class _Context:
@@ -129,8 +135,8 @@ class _Context:
 class Reader:
     """Follows the contexts record by record; is told who runs."""
 
-    def __init__(self, kernel: Kernel) -> None:
-        self.places = Places(kernel)
+    def __init__(self, watched: Places) -> None:
+        self.places = watched
         self.returns = Returns()
         self._contexts: dict[tuple[int, int, int], _Context] = defaultdict(_Context)
 

@@ -106,7 +106,7 @@ def config(kernel: Kernel, machine: Machine) -> Config:
     lo, hi = kernel.text
     points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
-              *returns.Places(kernel).points()} - {0}
+              *returns.places(kernel).points()} - {0}
     probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_")]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
                   mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
@@ -135,7 +135,7 @@ class _Reader:
         self._last_switch: dict[int, int] = {}
         self._operand_loads = set(operand_loads(kernel))
         self._user_loads = returns.user_loads(kernel)
-        self._returns = returns.Reader(kernel)
+        self._returns = returns.Reader(returns.places(kernel))
         self._returning = self._returns.places.points()
         self.truth.returns = self._returns.returns
 

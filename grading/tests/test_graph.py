@@ -1,0 +1,339 @@
+"""Calls put together from synthetic records, and held against synthetic text."""
+
+from __future__ import annotations
+
+import unittest
+from pathlib import Path
+
+from grading import graph_checks
+from grading.checks import Check
+from grading.elf import Function, Kernel, Site
+from grading.evidence import Evidence, Filter, Phase, User
+from grading.graph_align import align, align_cpu, steps
+from grading.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
+from grading.observer import Kind, Record
+from grading.returns import Places, Reader, Span
+from grading.truth import Call, Touch
+
+HANDLER, RET, JUMP, NOWHERE = 0x100, 0x8067, 0x6F, 0x999
+NAMES = ["wl_a", "wl_b", "wl_c", "wl_i"]
+
+
+def entry(name: str) -> int:
+    return 0x1000 * (1 + NAMES.index(name))
+
+
+# Of each function: the site, the body, a call of each other function (0x10 apart), a return, a jump.
+SITES = {n: Site(entry(n), Function(n, entry(n), entry(n) + 0x800), 0, 0) for n in NAMES}
+CALL = {(maker, n): (entry(maker) if maker else 0x9000) + 0x100 + 0x10 * i
+        for maker in [*NAMES, ""] for i, n in enumerate(NAMES)}
+PLACES = Places(HANDLER, {s.address + 4: s for s in SITES.values()},
+                {s.address + o: s for s in SITES.values() for o in (0x400, 0x404)}, set(CALL.values()), RET)
+
+
+class Story:
+    """A machine that is told what happens; every record is ten instructions after the one before."""
+
+    def __init__(self) -> None:
+        self.reader = Reader(PLACES)
+        self.seq = 0
+        self.out: dict[tuple[int, int, int], list[tuple[str, int]]] = {}
+        self.touches: list[Touch] = []
+
+    def record(self, addr: int, value: int = 0, vcpu: int = 0) -> Record:
+        self.seq += 1
+        return Record(self.seq, addr, 10 * self.seq, value, Kind.POINT, vcpu, 0)
+
+    def point(self, addr: int, who: tuple[int, int, int], value: int = 0) -> None:
+        self.reader.point(self.record(addr, value), who)
+
+    def enter(self, name: str, who: tuple[int, int, int] = (1, 0, 0), tail: bool = False, body: bool = True) -> None:
+        out = self.out.setdefault(who, [])
+        maker = out[-1][0] if out else ""
+        home = out[-1][1] if tail else CALL[maker, name] + 4
+        self.point(entry(maker) + 0x404, who, JUMP) if tail else self.point(CALL[maker, name], who)
+        r = self.record(entry(name))
+        self.reader.site(r, Call(r.seq, 0, who[0], who[1], SITES[name], 0, who[2]))
+        out.append((name, home))
+        if body:
+            self.point(entry(name) + 4, who)
+
+    def leave(self, hits: int = 1, who: tuple[int, int, int] = (1, 0, 0), home: int | None = None, tails: int = 0) -> None:
+        out = self.out[who]
+        name, address = out[-1]
+        del out[len(out) - 1 - tails:]
+        self.point(entry(name) + 0x400, who, RET)
+        for _ in range(hits):
+            self.point(HANDLER, who)
+        self.point(address if home is None else home, who)
+
+    @property
+    def spans(self) -> list[Span]:
+        return self.reader.returns.spans
+
+
+def event(kind: str, func: str, depth: int = 0, ns: int | None = None, cpu: int = 0) -> GraphEvent:
+    return GraphEvent(kind, cpu, "workload", 7, depth, func, 0, f"{kind} {func}", ns)
+
+
+def printed(text: str) -> list[GraphEvent]:
+    """`a{ b{ } }`: nested as it is written."""
+    events: list[GraphEvent] = []
+    names: list[str] = []
+    for word in text.split():
+        if word == "}":
+            events.append(event(RETURN, names.pop(), len(names)))
+        else:
+            events.append(event(ENTRY, "wl_" + word[0], len(names)))
+            names.append("wl_" + word[0])
+    return events
+
+
+class Returning(unittest.TestCase):
+    def test_a_call_has_a_maker_a_depth_and_a_home(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b")
+        story.leave()
+        story.leave()
+        a, b = story.spans
+        self.assertEqual((a.depth, b.depth, b.maker), (1, 2, a))
+        assert b.leaving and b.leaving.back
+        self.assertEqual((b.leaving.back.addr, len(b.leaving.hits)), (b.home, 1))
+
+    def test_a_tail_call_ends_both(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b", tail=True)
+        story.enter("wl_c", tail=True)
+        story.leave(hits=3, tails=2)
+        a, b, c = story.spans
+        self.assertEqual([s.tail for s in (a, b, c)], [False, True, True])
+        assert c.leaving
+        self.assertEqual(c.leaving.spans, [c, b, a])
+        self.assertEqual((a.home, c.home), (CALL["", "wl_a"] + 4,) * 2)
+
+    def test_a_jump_within_a_function_is_no_tail_call(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.point(entry("wl_a") + 0x404, (1, 0, 0), JUMP)
+        story.enter("wl_b")
+        story.leave()
+        story.leave()
+        self.assertFalse(story.spans[1].tail)
+
+    def test_an_interrupt_has_calls_of_its_own_above_the_threads(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_i", (1, 1, 1))
+        story.leave(who=(1, 1, 1))
+        story.leave()
+        a, i = story.spans
+        self.assertEqual((i.maker, i.below, i.depth), (None, a, 1))
+
+    def test_a_handler_that_nobody_waits_for_is_stray(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.point(HANDLER, (1, 0, 0))
+        self.assertEqual(len(story.reader.returns.stray), 1)
+
+
+class Aligning(unittest.TestCase):
+    def story(self) -> Story:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b")
+        story.leave()
+        story.enter("wl_c")
+        story.leave()
+        story.leave()
+        return story
+
+    def why(self, story: Story, text: str, names: set[str] = set(NAMES), traced: set[str] = set(NAMES)) -> str:
+        found = align(steps(story.spans, names, traced), printed(text))[0].divergence
+        return found.why if found else ""
+
+    def test_the_same_nesting_agrees(self) -> None:
+        self.assertEqual(self.why(self.story(), "a{ b{ } c{ } }"), "")
+
+    def test_a_wrong_nesting_is_named(self) -> None:
+        self.assertIn("executed the return of wl_b, printed the entry of wl_c", self.why(self.story(), "a{ b{ c{ } } }"))
+
+    def test_a_wrong_depth_is_named(self) -> None:
+        said = printed("a{ b{ } c{ } }")
+        said[1] = event(ENTRY, "wl_b", 2)
+        found = align(steps(self.story().spans, NAMES, NAMES), said)[0].divergence
+        self.assertIn("1 traced calls are around it, 2 are printed", found.why if found else "")
+
+    def test_a_missing_return_is_named(self) -> None:
+        said = printed("a{ b{ } c{ } }")[:-1]
+        found = align(steps(self.story().spans, NAMES, NAMES), said)[0].divergence
+        self.assertIn("executed, but not printed: return of wl_a", found.why if found else "")
+
+    def test_an_invented_call_is_named(self) -> None:
+        self.assertIn("printed, but not executed", self.why(self.story(), "a{ b{ } c{ } } b{ }"))
+
+    def test_neighbours_show_the_place(self) -> None:
+        found = align(steps(self.story().spans, NAMES, NAMES), printed("a{ b{ } b{ } }"))[0].divergence
+        assert found
+        self.assertEqual([row for row in found.neighbours() if row[2]], [("  wl_c() {", "  wl_b() {", True)])
+
+    def test_what_the_filter_leaves_out_is_not_counted(self) -> None:
+        self.assertEqual(self.why(self.story(), "b{ } c{ }", {"wl_b", "wl_c"}, {"wl_b", "wl_c"}), "")
+
+    def test_another_users_frames_may_count(self) -> None:
+        said = [event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1)]
+        self.assertIsNone(align_cpu(0, steps(self.story().spans, {"wl_b"}, set(NAMES))[0], said).divergence)
+
+    def interrupted(self) -> Story:
+        """An interrupt between wl_b's site and its body, which runs wl_b itself."""
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b", body=False)
+        story.enter("wl_b", (1, 1, 1))
+        story.leave(who=(1, 1, 1))
+        story.point(entry("wl_b") + 4, (1, 0, 0))
+        story.enter("wl_c")
+        story.leave()
+        story.leave()
+        story.leave()
+        return story
+
+    def test_an_interrupt_may_print_first(self) -> None:
+        self.assertEqual(self.why(self.interrupted(), "a{ b{ } b{ c{ } } }"), "")
+
+    def test_an_interrupt_may_print_in_its_place(self) -> None:
+        self.assertEqual(self.why(self.interrupted(), "a{ b{ b{ } c{ } } }"), "")
+
+    def test_an_interrupt_may_not_print_after_the_thread_went_on(self) -> None:
+        self.assertNotEqual(self.why(self.interrupted(), "a{ b{ c{ } b{ } } }"), "")
+
+    def test_an_interrupt_behind_the_body_may_not_print_first(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_i", (1, 1, 1))
+        story.leave(who=(1, 1, 1))
+        story.leave()
+        self.assertEqual(self.why(story, "a{ i{ } }"), "")
+        self.assertNotEqual(self.why(story, "i{ } a{ }"), "")
+
+
+class NoKernel(Kernel):
+    """Names for places, and no file."""
+
+    def __init__(self) -> None:  # pylint: disable=super-init-not-called
+        self.arch = "riscv64"
+
+    def name_at(self, address: int) -> str:
+        return f"{address:#x}"
+
+
+def evidence(story: Story, smp: int = 1) -> Evidence:
+    e = Evidence("riscv64", 6, smp, 0, NoKernel(), Path())
+    e.truth.returns = story.reader.returns
+    e.truth.users = story.touches
+    everything = Filter("wl_*", "", frozenset(NAMES))
+    e.phases = [Phase("trace", 0, everything, 0, story.seq + 1, users=[User("", everything)])]
+    return e
+
+
+class Checks(unittest.TestCase):
+    def why(self, check: Check, e: Evidence) -> str:
+        found = check(e)
+        return found.why if found else ""
+
+    def test_right(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b", tail=True)
+        story.leave(hits=2, tails=1)
+        for check in (graph_checks.through_handler, graph_checks.comes_home):
+            self.assertEqual(self.why(check, evidence(story)), "")
+
+    def test_a_return_past_the_tracer(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.leave(hits=0)
+        self.assertIn("returned past the tracer", self.why(graph_checks.through_handler, evidence(story)))
+
+    def test_a_tail_call_whose_maker_is_lost(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b", tail=True)
+        story.leave(hits=1, tails=1)
+        self.assertIn("when wl_b <- wl_a returned, 2 traced calls ended",
+                      self.why(graph_checks.through_handler, evidence(story)))
+
+    def test_a_call_that_never_returned(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        self.assertIn("never returned", self.why(graph_checks.through_handler, evidence(story)))
+
+    def test_a_return_to_a_wrong_place(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b")
+        story.leave(home=CALL["wl_a", "wl_c"])
+        self.assertIn(f"wl_b must return to {CALL['wl_a', 'wl_b'] + 4:#x}, and went to {CALL['wl_a', 'wl_c']:#x}",
+                      self.why(graph_checks.comes_home, evidence(story)))
+
+    def lasted(self, ns: int, smp: int = 1) -> str:
+        story = Story()
+        story.enter("wl_a")
+        for _ in range(60):
+            story.point(entry("wl_a") + 8, (1, 0, 0))
+        story.leave()
+        e = evidence(story, smp)
+        e.phases[0].users[0].trace = GraphTrace("function_graph", [event(ENTRY, "wl_a"), event(RETURN, "wl_a", 0, ns)])
+        return self.why(graph_checks.durations, e)
+
+    def test_a_duration_within_what_was_executed(self) -> None:
+        self.assertEqual(self.lasted(620), "")
+
+    def test_a_duration_that_is_too_short_or_too_long(self) -> None:
+        for ns in (400, 900):
+            self.assertIn("instructions ran", self.lasted(ns))
+            self.assertEqual(self.lasted(ns, smp=4), "")
+
+    def test_parts_longer_than_the_whole(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b")
+        story.leave()
+        story.leave()
+        e = evidence(story, 4)
+        said = [event(ENTRY, "wl_a"), event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1, 500), event(RETURN, "wl_a", 0, 400)]
+        e.phases[0].users[0].trace = GraphTrace("function_graph", said)
+        self.assertIn("and the calls that it made 0.500 us", self.why(graph_checks.durations, e))
+
+    def told(self, entries: list[int], returns: list[int]) -> str:
+        """Whose handlers run at the entry and at the return of a function that two users trace."""
+        story = Story()
+        story.enter("wl_a", body=False)
+        for user in entries:
+            story.seq += 1
+            story.touches.append(Touch(story.seq, 0, 1, 0, 0, user))
+        story.point(entry("wl_a") + 4, (1, 0, 0))
+        story.point(entry("wl_a") + 0x400, (1, 0, 0), RET)
+        story.point(HANDLER, (1, 0, 0))
+        for user in returns:
+            story.seq += 1
+            story.touches.append(Touch(story.seq, 0, 1, 0, 0, user))
+        story.point(story.spans[0].home, (1, 0, 0))
+        e = evidence(story)
+        e.phases[0].users *= 2
+        return self.why(graph_checks.reverse, e)
+
+    def test_the_last_told_of_the_entry_is_the_first_told_of_the_return(self) -> None:
+        self.assertEqual(self.told([1, 2], [2, 1]), "")
+
+    def test_the_wrong_order(self) -> None:
+        self.assertIn("in the same order as at its entry", self.told([1, 2], [1, 2]))
+
+    def test_a_user_that_is_not_told(self) -> None:
+        self.assertIn("return handlers ran 1 times", self.told([1, 2], [2]))
+        self.assertIn("ran for 1 of them", self.told([1], [1]))
+
+
+if __name__ == "__main__":
+    unittest.main()
