@@ -44,41 +44,6 @@ static struct ftrace_ops graph_ops = {
 	.slot = -1,
 };
 
-/* ---- The shadow stack; shadow.h says why an interrupt never sees a half. ---- */
-
-static inline struct shadow_frame *push_frame(struct shadow_stack *s, unsigned long ip,
-					      const struct ftrace_regs *regs, u64 stamp)
-{
-	struct shadow_frame *f = (struct shadow_frame *)s->free;
-
-	if (unlikely((unsigned long)f - (unsigned long)s > SHADOW_LAST_FRAME)) {
-		shadow_store(s->overrun, s->overrun + 1);
-		return NULL;
-	}
-	shadow_store(s->free, (unsigned long *)(f + 1));
-	barrier();
-	shadow_store(f->ret, regs->link);
-	shadow_store(f->func, ip);
-	shadow_store(f->sp, regs->sp);
-	shadow_store(f->fp, regs->fp);
-	shadow_store(f->calltime, clock_ns());
-	shadow_store(f->below, s->top);
-	shadow_store(f->users, stamp);
-	shadow_store(f->data_end, (unsigned long *)(f + 1));
-	barrier();
-	shadow_store(s->top, f);
-	shadow_store(s->depth, s->depth + 1);
-	return f;
-}
-
-static inline void pop_frame(struct shadow_stack *s, struct shadow_frame *f)
-{
-	shadow_store(s->depth, s->depth - 1);
-	shadow_store(s->top, f->below);
-	barrier();
-	shadow_store(s->free, (unsigned long *)f);
-}
-
 /* ---- Entry ---- */
 
 /* The bits of those who want to hear of the return. What a user that does not reserved is given back. */
@@ -116,14 +81,14 @@ static void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct 
 		return;
 	smp_rmb(); /* the stamp before the slots: a user born with it is seen */
 	c->recursion = recursion | c->context_bit;
-	f = push_frame(s, ip, regs, stamp);
+	f = shadow_push(s, ip, regs, clock_ns(), stamp);
 	if (likely(f)) {
 		bits = call_entries(s, f, regs);
 		if (bits) {
 			shadow_store(f->users, stamp | bits);
 			regs->link = (unsigned long)return_to_handler;
 		} else {
-			pop_frame(s, f);
+			shadow_pop(s, f);
 		}
 	}
 	c->recursion = recursion;
@@ -146,7 +111,7 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 	if (!f)
 		return s->top;
 	while (s->top != f)
-		pop_frame(s, s->top);
+		shadow_pop(s, s->top);
 	return f;
 }
 
@@ -182,7 +147,7 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 		call_returns(s, f, regs);
 	regs->link = f->ret;
 	barrier();
-	pop_frame(s, f);
+	shadow_pop(s, f);
 	c->recursion = recursion;
 }
 
@@ -215,7 +180,7 @@ void *fgraph_reserve_data(int idx, int size)
 	if (size <= 0 || size > DATUM_MAX)
 		return NULL;
 	if ((char *)(datum + 1 + words) > (char *)s + SHADOW_SIZE) {
-		shadow_store(s->overrun, s->overrun + 1);
+		__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED);
 		return NULL;
 	}
 	shadow_store(s->free, datum + 1 + words);

@@ -15,6 +15,8 @@
 #include "print.h"
 #include "string.h"
 
+_Static_assert(sizeof(struct shadow_stack) == SHADOW_SIZE, "a page");
+
 static bool shadow_on;		       /* threads have one; changed under shadow_lock */
 static struct spinlock shadow_lock;    /* taking one back against shadow_users_begin() */
 static struct shadow_stack *shadow_old; /* taken back, not yet freed; linked by `free` */

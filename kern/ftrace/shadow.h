@@ -22,6 +22,7 @@
 #ifndef FTRACE_SHADOW_H
 #define FTRACE_SHADOW_H
 
+#include "asm-ftrace/regs.h"
 #include "thread.h"
 #include "types.h"
 
@@ -48,7 +49,6 @@ struct shadow_stack {
 	u64 var_owner[SHADOW_VARS];     /* the birth of the user that var[] belongs to */
 	unsigned long words[SHADOW_SIZE / 8 - 4 - 2 * SHADOW_VARS];
 };
-_Static_assert(sizeof(struct shadow_stack) == SHADOW_SIZE, "a page");
 
 /* The last place where a frame still fits. */
 #define SHADOW_LAST_FRAME (SHADOW_SIZE - sizeof(struct shadow_frame))
@@ -72,7 +72,45 @@ static inline void shadow_hook(void) {}
 
 static inline struct shadow_stack *shadow_of(const struct thread *t)
 {
-	return READ_ONCE(t->ftrace);
+	return (struct shadow_stack *)READ_ONCE(t->ftrace);
+}
+
+/*
+ * One frame more and one frame less; see above for the order. @now: the
+ * calltime. NULL: no room, counted.
+ */
+static inline struct shadow_frame *shadow_push(struct shadow_stack *s, unsigned long ip,
+					      const struct ftrace_regs *regs, u64 now,
+					      u64 stamp)
+{
+	struct shadow_frame *f = (struct shadow_frame *)s->free;
+
+	if (unlikely((unsigned long)f - (unsigned long)s > SHADOW_LAST_FRAME)) {
+		__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED); /* an interrupt counts too */
+		return NULL;
+	}
+	shadow_store(s->free, (unsigned long *)(f + 1));
+	barrier();
+	shadow_store(f->ret, regs->link);
+	shadow_store(f->func, ip);
+	shadow_store(f->sp, regs->sp);
+	shadow_store(f->fp, regs->fp);
+	shadow_store(f->calltime, now);
+	shadow_store(f->below, s->top);
+	shadow_store(f->users, stamp);
+	shadow_store(f->data_end, (unsigned long *)(f + 1));
+	barrier();
+	shadow_store(s->top, f);
+	shadow_store(s->depth, s->depth + 1);
+	return f;
+}
+
+static inline void shadow_pop(struct shadow_stack *s, struct shadow_frame *f)
+{
+	shadow_store(s->depth, s->depth - 1);
+	shadow_store(s->top, f->below);
+	barrier();
+	shadow_store(s->free, (unsigned long *)f);
 }
 
 /*

@@ -1,0 +1,711 @@
+// needs: kern/ftrace/fgraph.c kern/ftrace/tests/fake_kernel.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
+/*
+ * The shadow stack and its users on the host. A processor is imitated: a call
+ * has a site, an sp and a link; the op of fgraph.c may take the link away; the
+ * return must come back to the caller. Interrupts come at any store to the
+ * shadow stack, and call traced functions themselves.
+ */
+#include "fake_kernel.h"
+#include <cstring>
+#include <functional>
+#include <random>
+
+extern "C" {
+#define private private_
+#include "cpu.h"
+#include "errno.h"
+#include "fgraph.h"
+#include "shadow.h"
+#include "asm-ftrace/regs.h"
+#undef private
+
+static struct ftrace_ops *graph_op; /* registered, or NULL */
+static int users_begin_error;
+static bool users_on;
+bool ftrace_disabled, ftrace_graph_dead;
+struct mutex ftrace_lock;
+struct stopped {
+	unsigned long func, expected, found;
+} stopped;
+
+struct ftrace_set *ftrace_set_new(void)
+{
+	return (struct ftrace_set *)calloc(1, sizeof(struct ftrace_set) + 4096);
+}
+void ftrace_set_free(struct ftrace_set *set)
+{
+	free(set);
+}
+int ftrace_set_hash(struct ftrace_ops *, const struct ftrace_set *, bool)
+{
+	return 0;
+}
+int ftrace_startup(struct ftrace_ops *op)
+{
+	graph_op = op;
+	op->slot = 0;
+	return 0;
+}
+int ftrace_shutdown(struct ftrace_ops *op)
+{
+	graph_op = nullptr;
+	op->slot = -1;
+	return 0;
+}
+void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func)
+{
+	op->func = func;
+}
+/* A filter here: private says which functions, a bit for each 16 bytes. */
+bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip)
+{
+	return (unsigned long)op->private_ >> ((ip - KERNEL_BASE) / 16) & 1;
+}
+int shadow_users_begin(void)
+{
+	users_on = !users_begin_error;
+	return users_begin_error;
+}
+void shadow_users_end(void)
+{
+	users_on = false;
+}
+void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found)
+{
+	stopped = {func, expected, found};
+	ftrace_graph_dead = true;
+}
+u64 clock_mult = 1ull << 54;
+void return_to_handler(void)
+{
+	abort();
+}
+}
+
+static std::function<void()> at_store;
+extern "C" void shadow_hook(void)
+{
+	if (at_store)
+		at_store();
+}
+
+static const unsigned long RTH = (unsigned long)return_to_handler;
+
+struct call {
+	int func;
+	unsigned long link, sp;
+};
+
+struct fgraph : testing::Test {
+	struct shadow_stack stack;
+	struct event {
+		int user;
+		bool entry;
+		int func;
+		int depth;
+		bool operator==(const event &o) const
+		{
+			return user == o.user && entry == o.entry && func == o.func && depth == o.depth;
+		}
+	};
+	static std::vector<event> events;
+	static std::vector<unsigned long> owed; /* true return addresses, outermost first */
+	static std::vector<unsigned long> owed_fp;
+
+	/* A user: which functions, and whether it says yes. */
+	struct user {
+		struct ftrace_ops filter = {};
+		struct fgraph_ops ops = {};
+		int id;
+		int words = 0; /* of entry data */
+		bool yes = true;
+		user(int id, unsigned long functions = ~0ul) : id(id)
+		{
+			filter.slot = -1;
+			filter.private_ = (void *)functions;
+			ops.entryfunc = entry;
+			ops.retfunc = ret;
+			ops.filter = &filter;
+			ops.private_ = this;
+			ops.idx = -1;
+		}
+		static int entry(struct ftrace_graph_ent *t, struct fgraph_ops *g, struct ftrace_regs *)
+		{
+			user *u = (user *)g->private_;
+			int f = (t->func - KERNEL_BASE) / 16;
+			if (u->words) {
+				auto *d = (unsigned long *)fgraph_reserve_data(g->idx, u->words * 8);
+				for (int i = 0; d && i < u->words; i++)
+					d[i] = datum(u->id, f, t->depth) + i;
+			}
+			if (u->yes)
+				events.push_back({u->id, true, f, t->depth});
+			return u->yes;
+		}
+		static void ret(struct ftrace_graph_ret *t, struct fgraph_ops *g, struct ftrace_regs *)
+		{
+			user *u = (user *)g->private_;
+			int f = (t->func - KERNEL_BASE) / 16, size = 0;
+			events.push_back({u->id, false, f, t->depth});
+			if (!u->words)
+				return;
+			auto *d = (unsigned long *)fgraph_retrieve_data(g->idx, &size);
+			ASSERT_NE(d, nullptr);
+			ASSERT_EQ(size, u->words * 8);
+			for (int i = 0; i < u->words; i++)
+				ASSERT_EQ(d[i], datum(u->id, f, t->depth) + i);
+		}
+		static unsigned long datum(int id, int f, int depth)
+		{
+			return 1000000ul * id + 1000 * f + 100000000ul * depth;
+		}
+	};
+
+	void SetUp() override
+	{
+		fake_reset();
+		memset(&stack, 0, sizeof(stack));
+		stack.free = stack.words;
+		host_current->ftrace = &stack;
+		host_cpu->recursion = 0;
+		host_cpu->context_bit = 1;
+		for (int i = 0; i < 40; i++)
+			fake_record(16 * i + 16, "f");
+		events.clear();
+		owed.clear();
+		owed_fp.clear();
+		at_store = nullptr;
+		ftrace_graph_dead = false;
+		users_begin_error = 0;
+	}
+	void TearDown() override
+	{
+		at_store = nullptr;
+		EXPECT_EQ(graph_op, nullptr) << "a test left its users";
+		EXPECT_FALSE(users_on);
+	}
+
+	/* Call function @f from @link with @sp, @fp; run @body; the return must arrive. */
+	static void call_at(int f, unsigned long link, unsigned long sp, unsigned long fp,
+			    const std::function<void(unsigned long)> &body)
+	{
+		struct ftrace_regs regs = {};
+		regs.sp = sp;
+		regs.fp = fp;
+		regs.link = link;
+		owed.push_back(link);
+		owed_fp.push_back(fp);
+		if (graph_op)
+			graph_op->func(KERNEL_BASE + 16 * f, link, graph_op, &regs);
+		body(regs.link);
+		comes_back(regs.link, link, sp, fp);
+	}
+	/* What a `ret` to @link does; it must end at @home. */
+	static void comes_back(unsigned long link, unsigned long home, unsigned long sp, unsigned long fp)
+	{
+		while (link == RTH) {
+			struct ftrace_regs at_return = {};
+			at_return.sp = sp;
+			at_return.fp = fp;
+			at_return.link = RTH;
+			ftrace_return_to_handler(&at_return);
+			link = at_return.link;
+			if (home == RTH)
+				break;
+		}
+		ASSERT_EQ(link, home) << "the wrong return address";
+		owed.pop_back();
+		owed_fp.pop_back();
+	}
+	static void call(int f, unsigned depth = 0, const std::function<void()> &body = [] {})
+	{
+		call_at(f, 0x1000 + f, 0x9000 - 64 * depth, 0x9000 - 64 * depth + 8,
+			[&](unsigned long) { body(); });
+	}
+	/* A whole tree of calls, the same for the same @seed. */
+	static void tree(unsigned seed, unsigned depth, unsigned most)
+	{
+		std::minstd_rand r(seed);
+		int n = 1 + r() % 3;
+		for (int i = 0; i < n; i++) {
+			unsigned s = r();
+			call(r() % 30 + 1, depth, [&] {
+				if (depth < most)
+					tree(s, depth + 1, most);
+			});
+		}
+	}
+	bool is_empty()
+	{
+		return stack.top == nullptr && stack.free == stack.words && stack.depth == 0;
+	}
+	/* As an interrupt comes: its own context bit, and everything back as it was. */
+	static void interrupt(unsigned level, const std::function<void()> &handler)
+	{
+		auto bit = host_cpu->context_bit;
+		host_cpu->context_bit = 1ull << level;
+		handler();
+		host_cpu->context_bit = bit;
+	}
+	/* What a walk of the thread finds for every call that is out. */
+	static void walk_finds_everything()
+	{
+		struct shadow_stack *s = (struct shadow_stack *)host_current->ftrace;
+		for (struct shadow_frame *f = s->top; f; f = f->below) {
+			bool known = false;
+			for (size_t i = 0; i < owed.size(); i++)
+				known |= owed[i] == f->ret && owed_fp[i] == f->fp;
+			ASSERT_TRUE(known) << "a frame on the stack that nobody pushed";
+			if (f->ret != RTH) {
+				ASSERT_EQ(ftrace_graph_ret_addr(host_current, RTH, f->fp), f->ret);
+			}
+		}
+	}
+};
+std::vector<fgraph::event> fgraph::events;
+std::vector<unsigned long> fgraph::owed, fgraph::owed_fp;
+
+TEST_F(fgraph, one_user_hears_entry_and_return_in_order)
+{
+	user a(1);
+	ASSERT_EQ(register_ftrace_graph(&a.ops), 0);
+	call(3, 0, [] { call(4, 1); });
+	std::vector<event> expected = {{1, true, 3, 0}, {1, true, 4, 1}, {1, false, 4, 1}, {1, false, 3, 0}};
+	EXPECT_EQ(events, expected);
+	EXPECT_TRUE(is_empty());
+	ASSERT_EQ(unregister_ftrace_graph(&a.ops), 0);
+}
+
+TEST_F(fgraph, return_handlers_run_in_reverse_order)
+{
+	user a(1), b(2), c(3);
+	register_ftrace_graph(&a.ops);
+	register_ftrace_graph(&b.ops);
+	register_ftrace_graph(&c.ops);
+	call(5);
+	std::vector<event> expected = {{1, true, 5, 0},	 {2, true, 5, 0},  {3, true, 5, 0},
+				       {3, false, 5, 0}, {2, false, 5, 0}, {1, false, 5, 0}};
+	EXPECT_EQ(events, expected);
+	unregister_ftrace_graph(&b.ops);
+	unregister_ftrace_graph(&a.ops);
+	unregister_ftrace_graph(&c.ops);
+}
+
+TEST_F(fgraph, only_who_said_yes_and_whose_filter_has_it_hears_of_the_return)
+{
+	user a(1, 1 << 5), b(2, 1 << 5 | 1 << 6), c(3);
+	c.yes = false;
+	register_ftrace_graph(&a.ops);
+	register_ftrace_graph(&b.ops);
+	register_ftrace_graph(&c.ops);
+	call(6);
+	std::vector<event> expected = {{2, true, 6, 0}, {2, false, 6, 0}};
+	EXPECT_EQ(events, expected);
+	for (auto *u : {&a, &b, &c})
+		unregister_ftrace_graph(&u->ops);
+}
+
+TEST_F(fgraph, nobody_said_yes_and_the_return_is_left_alone)
+{
+	user a(1);
+	a.yes = false;
+	a.words = 3;
+	register_ftrace_graph(&a.ops);
+	call_at(5, 0x1234, 0x9000, 0x9008, [](unsigned long link) { EXPECT_EQ(link, 0x1234u); });
+	EXPECT_TRUE(is_empty()) << "what a refusing user reserved is given back";
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, the_seventeenth_user_gets_enospc_and_a_user_is_registered_once)
+{
+	std::vector<user *> users;
+	for (int i = 0; i < FGRAPH_USERS; i++) {
+		users.push_back(new user(i));
+		ASSERT_EQ(register_ftrace_graph(&users[i]->ops), 0);
+	}
+	user late(99);
+	EXPECT_EQ(register_ftrace_graph(&late.ops), -ENOSPC);
+	EXPECT_EQ(register_ftrace_graph(&users[3]->ops), -EBUSY);
+	EXPECT_EQ(unregister_ftrace_graph(&late.ops), -ENOENT);
+	unregister_ftrace_graph(&users[7]->ops);
+	EXPECT_EQ(register_ftrace_graph(&late.ops), 0);
+	call(1);
+	EXPECT_EQ(events.size(), 2u * FGRAPH_USERS);
+	unregister_ftrace_graph(&late.ops);
+	for (int i = 0; i < FGRAPH_USERS; i++) {
+		if (i != 7)
+			unregister_ftrace_graph(&users[i]->ops);
+		delete users[i];
+	}
+}
+
+TEST_F(fgraph, no_memory_for_shadow_stacks_and_nobody_is_registered)
+{
+	user a(1);
+	users_begin_error = -ENOMEM;
+	EXPECT_EQ(register_ftrace_graph(&a.ops), -ENOMEM);
+	users_begin_error = 0;
+	call(1);
+	EXPECT_TRUE(events.empty());
+	EXPECT_EQ(unregister_ftrace_graph(&a.ops), -ENOENT);
+}
+
+TEST_F(fgraph, a_slot_reused_100000_times_calls_nobody_wrongly_when_the_sleeper_returns)
+{
+	user first(1);
+	unsigned others = 0;
+	register_ftrace_graph(&first.ops);
+	call(5, 0, [&] {
+		unregister_ftrace_graph(&first.ops);
+		for (int i = 0; i < 100000; i++) {
+			user next(2);
+			ASSERT_EQ(register_ftrace_graph(&next.ops), 0);
+			ASSERT_EQ(next.ops.idx, 0) << "the slot is reused";
+			if (i % 1000 == 0) {
+				call(6, 1);
+				others += 2;
+			}
+			ASSERT_EQ(unregister_ftrace_graph(&next.ops), 0);
+		}
+		register_ftrace_graph(&first.ops); /* even the same one, in the same slot */
+	});
+	ASSERT_EQ(events.size(), 1 + others);
+	EXPECT_EQ(events[0], (event{1, true, 5, 0}));
+	unregister_ftrace_graph(&first.ops);
+}
+
+TEST_F(fgraph, a_user_that_came_during_the_call_does_not_hear_of_its_return)
+{
+	user a(1), b(2);
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] { register_ftrace_graph(&b.ops); });
+	std::vector<event> expected = {{1, true, 5, 0}, {1, false, 5, 0}};
+	EXPECT_EQ(events, expected);
+	unregister_ftrace_graph(&a.ops);
+	unregister_ftrace_graph(&b.ops);
+}
+
+TEST_F(fgraph, a_tail_call_returns_through_both_frames)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call_at(5, 0x1234, 0x9000, 0x9008, [](unsigned long link) {
+		/* f jumps to g, whose link is what f would have returned to. */
+		struct ftrace_regs regs = {};
+		regs.sp = 0x9000;
+		regs.fp = 0x9008;
+		regs.link = link;
+		graph_op->func(KERNEL_BASE + 16 * 6, link, graph_op, &regs);
+		EXPECT_EQ(regs.link, RTH);
+		EXPECT_EQ(ftrace_graph_ret_addr(host_current, RTH, 0x9008), 0x1234u);
+		struct ftrace_regs back = {};
+		back.sp = 0x9000;
+		back.fp = 0x9008;
+		back.link = RTH;
+		ftrace_return_to_handler(&back);
+		EXPECT_EQ(back.link, RTH) << "g returns to where f would have";
+	});
+	std::vector<event> expected = {{1, true, 5, 0}, {1, true, 6, 1}, {1, false, 6, 1}, {1, false, 5, 0}};
+	EXPECT_EQ(events, expected);
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, entry_data_comes_back_the_parents_too)
+{
+	user a(1), b(2);
+	a.words = 4;
+	b.words = 32;
+	register_ftrace_graph(&a.ops);
+	register_ftrace_graph(&b.ops);
+	call(5, 0, [&] {
+		call(6, 1, [&] {
+			int size = 0;
+			auto *d = (unsigned long *)fgraph_retrieve_parent_data(a.ops.idx, &size, 1);
+			ASSERT_NE(d, nullptr);
+			EXPECT_EQ(size, 32);
+			EXPECT_EQ(d[0], user::datum(1, 5, 0));
+			d = (unsigned long *)fgraph_retrieve_parent_data(b.ops.idx, &size, 0);
+			ASSERT_NE(d, nullptr);
+			EXPECT_EQ(size, 256);
+			EXPECT_EQ(d[31], user::datum(2, 6, 1) + 31);
+			EXPECT_EQ(fgraph_retrieve_parent_data(a.ops.idx, &size, 2), nullptr);
+			EXPECT_EQ(fgraph_retrieve_parent_data(9, &size, 0), nullptr);
+		});
+	});
+	EXPECT_TRUE(is_empty());
+	EXPECT_EQ(events.size(), 8u);
+	unregister_ftrace_graph(&a.ops);
+	unregister_ftrace_graph(&b.ops);
+}
+
+TEST_F(fgraph, data_of_a_wrong_size_or_without_room_is_refused)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] {
+		EXPECT_EQ(fgraph_reserve_data(0, 0), nullptr);
+		EXPECT_EQ(fgraph_reserve_data(0, 257), nullptr);
+		int got = 0;
+		while (fgraph_reserve_data(0, 256))
+			got++;
+		EXPECT_GE(got, 10);
+		EXPECT_EQ(stack.overrun, 1u);
+	});
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, a_full_stack_is_counted_and_the_calls_go_on_untraced)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	std::function<void(unsigned)> deeper = [&](unsigned depth) {
+		if (depth < 100)
+			call(1, depth, [&] { deeper(depth + 1); });
+	};
+	deeper(0);
+	unsigned frames = sizeof(stack.words) / sizeof(struct shadow_frame);
+	EXPECT_EQ(stack.overrun, 100 - frames);
+	EXPECT_EQ(events.size(), 2 * frames);
+	EXPECT_GE(frames, 50u);
+	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, a_function_that_a_handler_calls_is_not_traced)
+{
+	struct nested : user {
+		nested() : user(1)
+		{
+			ops.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g,
+					   struct ftrace_regs *r) {
+				call(7, 3);
+				return entry(t, g, r);
+			};
+			ops.retfunc = [](struct ftrace_graph_ret *t, struct fgraph_ops *g,
+					 struct ftrace_regs *r) {
+				call(8, 3);
+				ret(t, g, r);
+			};
+		}
+	} a;
+	register_ftrace_graph(&a.ops);
+	call(5);
+	std::vector<event> expected = {{1, true, 5, 0}, {1, false, 5, 0}};
+	EXPECT_EQ(events, expected);
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, a_frame_that_does_not_fit_is_named_and_the_right_one_found)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] {
+		/* Two calls that will never return: their caller goes back over them. */
+		struct ftrace_regs lost = {};
+		lost.sp = 0x8000;
+		lost.link = 0x4444;
+		graph_op->func(KERNEL_BASE + 16 * 6, 0x4444, graph_op, &lost);
+		lost.link = 0x5555;
+		lost.sp = 0x7000;
+		graph_op->func(KERNEL_BASE + 16 * 7, 0x5555, graph_op, &lost);
+	});
+	EXPECT_TRUE(ftrace_graph_dead);
+	EXPECT_EQ(stopped.func, KERNEL_BASE + 16 * 7);
+	EXPECT_EQ(stopped.expected, 0x7000u);
+	EXPECT_EQ(stopped.found, 0x9000u);
+	EXPECT_TRUE(is_empty());
+	events.clear();
+	call(5);
+	EXPECT_TRUE(events.empty());
+	unregister_ftrace_graph(&a.ops);
+	EXPECT_EQ(register_ftrace_graph(&a.ops), -ENODEV);
+}
+
+TEST_F(fgraph, a_threads_variable_begins_at_0_for_each_user)
+{
+	user a(1), b(2);
+	register_ftrace_graph(&a.ops);
+	*fgraph_get_task_var(&a.ops) = 5;
+	EXPECT_EQ(*fgraph_get_task_var(&a.ops), 5u);
+	unregister_ftrace_graph(&a.ops);
+	register_ftrace_graph(&b.ops);
+	EXPECT_EQ(*fgraph_get_task_var(&b.ops), 0u);
+	unregister_ftrace_graph(&b.ops);
+}
+
+/* ---- Interrupts ---- */
+
+/* How many stores @work makes. */
+static unsigned stores_of(const std::function<void()> &work)
+{
+	unsigned n = 0;
+	at_store = [&] { n++; };
+	work();
+	at_store = nullptr;
+	return n;
+}
+
+struct interrupted : fgraph {
+	user a{1}, b{2};
+	void SetUp() override
+	{
+		fgraph::SetUp();
+		a.words = 2;
+		b.words = 1;
+		register_ftrace_graph(&a.ops);
+		register_ftrace_graph(&b.ops);
+	}
+	void TearDown() override
+	{
+		unregister_ftrace_graph(&a.ops);
+		unregister_ftrace_graph(&b.ops);
+		fgraph::TearDown();
+	}
+	/* The thread's work: nesting, a refusal, returns. */
+	static void work()
+	{
+		call(5, 1, [] {
+			call(6, 2);
+			call(7, 2, [] { call(8, 3); });
+		});
+	}
+	/* What the thread's own events must be, whatever came between them. */
+	static std::vector<event> own(const std::vector<event> &all)
+	{
+		std::vector<event> found;
+		for (auto &e : all)
+			if (e.func < 20)
+				found.push_back(e);
+		return found;
+	}
+	static void handler(unsigned depth)
+	{
+		walk_finds_everything();
+		call(25, depth, [depth] { call(26, depth + 1, walk_finds_everything); });
+		call(27, depth);
+		walk_finds_everything();
+	}
+};
+
+TEST_F(interrupted, an_interrupt_at_every_store_sees_and_leaves_a_whole_stack)
+{
+	unsigned n = stores_of(work);
+	auto undisturbed = events;
+	ASSERT_GT(n, 100u);
+	for (unsigned k = 0; k < n; k++) {
+		unsigned now = 0;
+		events.clear();
+		at_store = [&] {
+			if (now++ != k)
+				return;
+			auto rest = std::move(at_store);
+			at_store = nullptr;
+			interrupt(1, [] { handler(10); });
+			at_store = std::move(rest);
+		};
+		work();
+		at_store = nullptr;
+		ASSERT_TRUE(is_empty()) << "an interrupt at store " << k;
+		ASSERT_EQ(events.size(), undisturbed.size() + 12) << "an interrupt at store " << k;
+		ASSERT_FALSE(HasFatalFailure()) << "an interrupt at store " << k;
+	}
+}
+
+TEST_F(interrupted, two_interrupts_at_every_pair_of_stores)
+{
+	unsigned n = stores_of(work);
+	size_t undisturbed = events.size();
+	for (unsigned k = 0; k < n; k++)
+		for (unsigned l = k + 1; l < n; l++) {
+			unsigned now = 0;
+			events.clear();
+			at_store = [&] {
+				unsigned at = now++;
+				if (at != k && at != l)
+					return;
+				auto rest = std::move(at_store);
+				at_store = nullptr;
+				interrupt(1, [] { handler(10); });
+				at_store = std::move(rest);
+			};
+			work();
+			at_store = nullptr;
+			ASSERT_TRUE(is_empty()) << "interrupts at stores " << k << " and " << l;
+			ASSERT_EQ(events.size(), undisturbed + 24);
+			ASSERT_FALSE(HasFatalFailure()) << "interrupts at stores " << k << " and " << l;
+		}
+}
+
+TEST_F(interrupted, an_exception_at_every_store_of_an_interrupt_at_every_store)
+{
+	unsigned n = stores_of(work), m = stores_of([] { handler(10); });
+	size_t undisturbed;
+	events.clear();
+	work();
+	undisturbed = events.size();
+	for (unsigned k = 0; k < n; k++)
+		for (unsigned l = 0; l < m; l++) {
+			unsigned now = 0, inner = 0;
+			events.clear();
+			at_store = [&] {
+				if (now++ != k)
+					return;
+				auto rest = std::move(at_store);
+				at_store = [&] {
+					if (inner++ != l)
+						return;
+					auto middle = std::move(at_store);
+					at_store = nullptr;
+					interrupt(2, [] { handler(20); });
+					at_store = std::move(middle);
+				};
+				interrupt(1, [] { handler(10); });
+				at_store = std::move(rest);
+			};
+			work();
+			at_store = nullptr;
+			ASSERT_TRUE(is_empty()) << "at stores " << k << ", " << l;
+			ASSERT_EQ(events.size(), undisturbed + 24);
+			ASSERT_FALSE(HasFatalFailure()) << "at stores " << k << ", " << l;
+		}
+}
+
+TEST_F(fgraph, random_users_come_and_go_in_random_trees)
+{
+	std::mt19937 r(7);
+	for (int round = 0; round < 200; round++) {
+		std::vector<user *> in;
+		std::function<void(unsigned)> life = [&](unsigned depth) {
+			int n = r() % 4;
+			for (int i = 0; i < n; i++) {
+				unsigned what = r() % 8;
+				if (what == 0 && in.size() < FGRAPH_USERS) {
+					user *u = new user(r() % 1000, r() | 1ul << 1);
+					u->words = r() % 5;
+					u->yes = r() % 4;
+					in.push_back(u);
+					ASSERT_EQ(register_ftrace_graph(&u->ops), 0);
+				} else if (what == 1 && !in.empty()) {
+					unsigned at = r() % in.size();
+					ASSERT_EQ(unregister_ftrace_graph(&in[at]->ops), 0);
+					delete in[at]; /* the sanitizer sees whoever still looks */
+					in.erase(in.begin() + at);
+				}
+				call(r() % 30 + 1, depth, [&] {
+					walk_finds_everything();
+					if (depth < 12)
+						life(depth + 1);
+				});
+			}
+		};
+		life(0);
+		ASSERT_TRUE(is_empty());
+		for (auto *u : in) {
+			unregister_ftrace_graph(&u->ops);
+			delete u;
+		}
+	}
+	EXPECT_GT(events.size(), 1000u);
+}
