@@ -94,11 +94,20 @@ void arch_show_regs(const struct trap_frame *regs);
  * "write to", "execution of".
  */
 void __noreturn panic_fault(struct trap_frame *regs, unsigned long va, const char *access);
+/*
+ * fault.c, from entry.S, interrupts masked: an interrupt; an exception; one
+ * that found no stack. The architecture's trap.c decodes: who interrupted, the
+ * address that an exception is about (and it reads what is not in @regs yet),
+ * and what an exception was, in a panic.
+ */
+void trap_interrupt(struct trap_frame *regs);
+void trap_exception(struct trap_frame *regs);
+void trap_overflow(struct trap_frame *regs);
+void dispatch_interrupt(struct trap_frame *regs);
+unsigned long exception_address(struct trap_frame *regs);
+void __noreturn panic_exception(struct trap_frame *regs);
 /* Tests: asked first about an exception; true when it is dealt with (regs changed). */
 extern bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
-
-/* On the boot CPU, MMU on, before anything else: vectors, CPU features. */
-void arch_init_early(void);
 
 /* On every CPU when it comes up: vectors, interrupt enables, counters. */
 void arch_init_cpu(void);

@@ -1,9 +1,9 @@
 /*
- * A bad memory access, in a sentence: what was done, to which address, what
- * lies there. The architecture's trap.c decodes the processor's registers and
- * comes here; nobody comes back.
+ * Traps, as far as all processors have them alike. An exception is a bug of
+ * ours and ends in a panic, unless a test asked for it; a bad memory access in
+ * a sentence: what was done, to which address, what lies there.
  */
-#include "arch.h"
+#include "cpu.h"
 #include "memory.h"
 #include "print.h"
 
@@ -34,4 +34,40 @@ notrace void panic_fault(struct trap_frame *regs, unsigned long va, const char *
 		panic_regs(regs, "%s an unmapped address, 0x%lx", access, va);
 	panic_regs(regs, "%s %s %s at 0x%lx", access, executes ? "non-executable" : "read-only",
 		   part_of_image(pa), va);
+}
+
+/*
+ * The tracer's context changes before the first call site and back before
+ * irq_exit(), which may switch threads: it belongs to the interrupted one.
+ */
+notrace void trap_interrupt(struct trap_frame *regs)
+{
+	struct cpu *cpu = this_cpu();
+	u64 context = cpu->context_bit;
+
+	cpu->context_bit = 2;
+	irq_enter();
+	dispatch_interrupt(regs);
+	cpu->context_bit = context;
+	irq_exit(regs);
+}
+
+notrace void trap_exception(struct trap_frame *regs)
+{
+	struct cpu *cpu = this_cpu();
+	u64 context = cpu->context_bit;
+	unsigned long address = exception_address(regs);
+
+	cpu->context_bit = 4;
+	if (!exception_hook || !exception_hook(regs, address))
+		panic_exception(regs);
+	cpu->context_bit = context;
+}
+
+notrace void trap_overflow(struct trap_frame *regs)
+{
+	exception_address(regs);
+	panic_regs(regs, "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
+		   current->pid, current->comm, regs_sp(regs), (unsigned long)current->stack,
+		   (unsigned long)current->stack + THREAD_SIZE);
 }

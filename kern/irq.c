@@ -16,20 +16,18 @@ static struct {
 	unsigned irq;
 	void (*handler)(void *arg);
 	void *arg;
-	const char *name;
 } handlers[MAX_HANDLERS];
 static unsigned handler_count;
 
 u64 clock_hz, clock_mult;
 
-int request_irq(unsigned irq, void (*handler)(void *arg), void *arg, const char *name)
+int request_irq(unsigned irq, void (*handler)(void *arg), void *arg)
 {
 	if (handler_count == MAX_HANDLERS)
 		return -ENOSPC;
 	handlers[handler_count].irq = irq;
 	handlers[handler_count].handler = handler;
 	handlers[handler_count].arg = arg;
-	handlers[handler_count].name = name;
 	__atomic_store_n(&handler_count, handler_count + 1, __ATOMIC_RELEASE);
 	irqchip_enable(irq);
 	return 0;

@@ -7,7 +7,7 @@
 #include "arch.h"
 
 /* Handlers run with interrupts masked, in hardirq context. */
-int request_irq(unsigned irq, void (*handler)(void *arg), void *arg, const char *name);
+int request_irq(unsigned irq, void (*handler)(void *arg), void *arg);
 /* irqchip.c calls these from trap entry, after irq_enter(). */
 void handle_irq(unsigned irq);
 void handle_ipi(void);

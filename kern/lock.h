@@ -11,7 +11,6 @@
 struct spinlock {
 	u32 locked;
 };
-#define SPINLOCK_INIT {0}
 
 static inline void spin_lock(struct spinlock *l)
 {

@@ -80,7 +80,6 @@ static void init_memory(void)
 
 void kernel_main(void)
 {
-	arch_init_early();
 	boot_fdt = mmu_map_fdt(boot_fdt_pa);
 	if (!boot_fdt)
 		stop("firmware gave no device tree, or a broken one");
@@ -96,7 +95,7 @@ void kernel_main(void)
 	arch_init_cpu();
 	irqchip_init_cpu();
 	timer_init_cpu();
-	if (!kthread_run_detached(main_thread, NULL, -1, "shell"))
+	if (!kthread_run(main_thread, NULL, -1, "shell"))
 		stop("there is no memory for the first thread");
 	irq_enable();
 	do_idle();

@@ -244,7 +244,6 @@ static void finish_task_switch(struct thread *prev)
 {
 	struct cpu *cpu = this_cpu();
 	struct thread *migrating = cpu->migrating;
-	bool reap = prev->state == THREAD_DEAD && prev->detached;
 
 	cpu->running = current;
 	cpu->migrating = NULL;
@@ -253,8 +252,6 @@ static void finish_task_switch(struct thread *prev)
 	spin_unlock(&cpu->rq_lock);
 	if (migrating)
 		migrate_task(migrating);
-	if (reap)
-		sched_bury(prev);
 }
 
 static void context_switch(struct cpu *cpu, struct thread *prev, struct thread *next, u64 now)
@@ -439,7 +436,8 @@ void wake_up_new_task(struct thread *t)
 	irq_restore(flags);
 }
 
-void schedule_timeout(u64 ns)
+/* As schedule(), woken after @ns at the latest; the caller set its state. */
+static void schedule_timeout(u64 ns)
 {
 	unsigned long flags = irq_save();
 
@@ -517,7 +515,7 @@ void init_idle(struct thread *t, struct cpu *cpu)
 	snprintf(t->comm, sizeof(t->comm), "swapper/%u", cpu->index);
 	t->pinned = t->cpu = cpu->index;
 	t->on_cpu = true;
-	t->started_at = cpu->switched_at = arch_counter();
+	cpu->switched_at = arch_counter();
 	*(u64 *)t->stack = STACK_END_MAGIC;
 	cpu->idle = cpu->running = t;
 	cpu->timer = NEVER;
@@ -528,7 +526,6 @@ void init_idle(struct thread *t, struct cpu *cpu)
 void do_idle(void)
 {
 	for (;;) {
-		sched_reap();
 		irq_disable();
 		if (!READ_ONCE(this_cpu()->resched))
 			cpu_idle_wait();

@@ -13,8 +13,5 @@ struct thread *alloc_thread(const char *name); /* with its stack, no pid */
 void sched_hook_born(struct thread *t);
 void sched_hook_dies(void);
 void sched_hook_freed(struct thread *t);
-/* A detached thread is dead and off its stack: free it, later, where that may be done. */
-void sched_bury(struct thread *t);
-void sched_reap(void);
 
 #endif

@@ -1,6 +1,5 @@
 /*
- * Birth, death and names of threads. A thread's memory outlives it until it is
- * joined or, detached, until the next birth or idle moment.
+ * Birth, death and names of threads. A thread's memory outlives it until it is joined.
  */
 #include "errno.h"
 #include "print.h"
@@ -14,8 +13,6 @@ _Static_assert(PAGE_SIZE << STACK_ORDER == THREAD_SIZE, "a stack is 2^STACK_ORDE
 static struct thread *all_threads; /* under threads_lock */
 static struct spinlock threads_lock;
 static int last_pid;
-static struct thread *graveyard; /* by wait_next, under graveyard_lock */
-static struct spinlock graveyard_lock;
 static struct wait_queue exits;
 
 /*
@@ -128,7 +125,6 @@ struct thread *alloc_thread(const char *name)
 	*(u64 *)t->stack = STACK_END_MAGIC;
 	strlcpy(t->comm, name, sizeof(t->comm));
 	t->pinned = -1;
-	t->started_at = arch_counter();
 	return t;
 }
 
@@ -139,12 +135,10 @@ static void free_thread(struct thread *t)
 	kfree(t);
 }
 
-static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const char *name,
-				   bool detached)
+static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const char *name)
 {
 	struct thread *t;
 
-	sched_reap();
 	if (cpu >= 0 && !cpu_of(cpu)->online)
 		return NULL;
 	t = alloc_thread(name);
@@ -153,7 +147,6 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 	t->fn = fn;
 	t->arg = arg;
 	t->pinned = cpu;
-	t->detached = detached;
 	t->out = current->out;
 	t->cwd = current->cwd;
 	arch_thread_init(t, (char *)t->stack + THREAD_SIZE);
@@ -168,12 +161,7 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 
 struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name)
 {
-	return kernel_clone(fn, arg, cpu, name, false);
-}
-
-struct thread *kthread_run_detached(int (*fn)(void *), void *arg, int cpu, const char *name)
-{
-	return kernel_clone(fn, arg, cpu, name, true);
+	return kernel_clone(fn, arg, cpu, name);
 }
 
 void thread_exit(int code)
@@ -210,30 +198,4 @@ int thread_join(struct thread *t)
 	unpublish(t);
 	free_thread(t);
 	return code;
-}
-
-void sched_bury(struct thread *t)
-{
-	spin_lock(&graveyard_lock);
-	t->wait_next = graveyard;
-	graveyard = t;
-	spin_unlock(&graveyard_lock);
-}
-
-void sched_reap(void)
-{
-	unsigned long flags;
-	struct thread *t, *next;
-
-	if (!READ_ONCE(graveyard))
-		return;
-	flags = spin_lock_irqsave(&graveyard_lock);
-	t = graveyard;
-	graveyard = NULL;
-	spin_unlock_irqrestore(&graveyard_lock, flags);
-	for (; t; t = next) {
-		next = t->wait_next;
-		unpublish(t);
-		free_thread(t);
-	}
 }

@@ -42,12 +42,10 @@ struct thread {
 	int (*fn)(void *);
 	void *arg;
 	int exit_code;
-	bool detached;
 	void *stack; /* THREAD_SIZE, aligned to it; lowest word STACK_END_MAGIC */
 	u64 wake_at; /* sleeping with a time-out: counter value */
 	u64 runtime; /* counter ticks on a CPU, for ps and time */
 	u64 turn;    /* counter ticks of its last turn on a CPU */
-	u64 started_at;
 	struct thread *next;      /* run queue */
 	struct thread *wait_next; /* wait queue */
 	struct thread *sleep_next; /* its CPU's sleepers, by wake_at */
@@ -79,11 +77,9 @@ struct thread_hook {
 
 /*
  * Create a thread that runs fn(arg) and make it runnable. @cpu: pin it there,
- * or -1. NULL when memory or pids ran out. A thread that nobody joins is
- * created with thread_create_detached().
+ * or -1. NULL when memory or pids ran out. Whoever creates it joins it, if it ends.
  */
 struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name);
-struct thread *kthread_run_detached(int (*fn)(void *), void *arg, int cpu, const char *name);
 int thread_join(struct thread *t); /* waits, frees it, returns its exit code */
 bool thread_wait(struct thread *t); /* until it is dead (true) or Ctrl-C comes (false) */
 bool thread_done(struct thread *t);
@@ -100,8 +96,6 @@ void yield(void);
 /* Any context but a tracer's callback: those may run under the run-queue lock. */
 void wake_up_process(struct thread *t);
 void sleep_ns(u64 ns); /* ends early when interrupted */
-/* As schedule(), woken after @ns at the latest; the caller set its state. */
-void schedule_timeout(u64 ns);
 void thread_interrupt(struct thread *t); /* Ctrl-C: flag it and wake it */
 static inline bool interrupted(void)
 {
@@ -157,7 +151,6 @@ struct wait_queue {
 	struct spinlock lock;
 	struct thread_list waiters;
 };
-#define WAIT_QUEUE_INIT {0}
 /*
  * wait_event(wq, condition): sleep until the condition holds. Whoever makes
  * it true calls wake_up(wq) afterwards. Context: thread.
@@ -172,20 +165,6 @@ void wake_up(struct wait_queue *wq); /* all waiters; any context */
 			if (condition)                                                        \
 				break;                                                        \
 			schedule();                                                           \
-		}                                                                             \
-		finish_wait(wq);                                                              \
-	} while (0)
-
-/* The same, or until @ns have passed; the caller tests the condition again. */
-#define wait_event_timeout(wq, condition, ns)                                                 \
-	do {                                                                                  \
-		u64 __end = clock_ns() + (ns), __now;                                         \
-		for (;;) {                                                                    \
-			prepare_to_wait(wq);                                                  \
-			__now = clock_ns();                                                   \
-			if ((condition) || __now >= __end)                                    \
-				break;                                                        \
-			schedule_timeout(__end - __now);                                      \
 		}                                                                             \
 		finish_wait(wq);                                                              \
 	} while (0)

@@ -190,7 +190,7 @@ int uart_enable_input(const void *fdt)
 		return -ENODEV;
 	err = irqchip_map(fdt, uart.node, &irq);
 	if (!err)
-		err = request_irq(irq, uart_interrupt, NULL, "uart");
+		err = request_irq(irq, uart_interrupt, NULL);
 	uart.type->enable();
 	return err;
 }

@@ -237,10 +237,7 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 /* The architecture's own: what its files say to each other. */
 void handle_external(void); /* irqchip.c: acknowledge and handle all that pends */
 extern unsigned timer_irq;  /* timer.c */
-void trap_interrupt(struct trap_frame *regs);
-void trap_exception(struct trap_frame *regs);
 void trap_unexpected(struct trap_frame *regs, unsigned vector);
-void trap_overflow(struct trap_frame *regs);
 extern char exception_vector[], exception_vector_end[], thread_start_asm[], secondary_start[];
 #endif
 

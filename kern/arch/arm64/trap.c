@@ -30,20 +30,9 @@ static const char *const class_names[64] = {
 	[CLASS_BREAK] = "brk",
 };
 
-/*
- * The tracer's context changes before the first call site and back before
- * irq_exit(), which may switch threads: it belongs to the interrupted one.
- */
-notrace void trap_interrupt(struct trap_frame *regs)
+notrace void dispatch_interrupt(struct trap_frame *regs)
 {
-	struct cpu *cpu = this_cpu();
-	u64 context = cpu->context_bit;
-
-	cpu->context_bit = 2;
-	irq_enter();
 	handle_external();
-	cpu->context_bit = context;
-	irq_exit(regs);
 }
 
 static notrace __noreturn void panic_abort(struct trap_frame *regs, const char *access)
@@ -60,7 +49,7 @@ static notrace __noreturn void panic_abort(struct trap_frame *regs, const char *
 	panic_regs(regs, "%s 0x%lx: abort %lu", access, regs->far, regs->esr & 63);
 }
 
-static notrace __noreturn void panic_exception(struct trap_frame *regs)
+notrace void panic_exception(struct trap_frame *regs)
 {
 	unsigned long class = ESR_CLASS(regs->esr);
 
@@ -75,22 +64,10 @@ static notrace __noreturn void panic_exception(struct trap_frame *regs)
 	panic_regs(regs, "exception of class 0x%lx at 0x%lx (0x%lx)", class, regs->pc, regs->far);
 }
 
-static notrace void read_syndrome(struct trap_frame *regs)
+notrace unsigned long exception_address(struct trap_frame *regs)
 {
 	regs->esr = sysreg_read(esr_el1);
-	regs->far = sysreg_read(far_el1);
-}
-
-notrace void trap_exception(struct trap_frame *regs)
-{
-	struct cpu *cpu = this_cpu();
-	u64 context = cpu->context_bit;
-
-	read_syndrome(regs);
-	cpu->context_bit = 4;
-	if (!exception_hook || !exception_hook(regs, regs->far))
-		panic_exception(regs);
-	cpu->context_bit = context;
+	return regs->far = sysreg_read(far_el1);
 }
 
 notrace void trap_unexpected(struct trap_frame *regs, unsigned vector)
@@ -98,17 +75,9 @@ notrace void trap_unexpected(struct trap_frame *regs, unsigned vector)
 	static const char *const kinds[] = {"synchronous exception", "interrupt",
 					    "fast interrupt", "system error"};
 
-	read_syndrome(regs);
+	exception_address(regs);
 	panic_regs(regs, "unexpected %s, vector %u, syndrome 0x%lx, at 0x%lx", kinds[vector % 4],
 		   vector, regs->esr, regs->pc);
-}
-
-notrace void trap_overflow(struct trap_frame *regs)
-{
-	read_syndrome(regs);
-	panic_regs(regs, "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
-		   current->pid, current->comm, regs->sp, (unsigned long)current->stack,
-		   (unsigned long)current->stack + THREAD_SIZE);
 }
 
 notrace void arch_show_regs(const struct trap_frame *regs)
@@ -128,15 +97,8 @@ void arch_thread_init(struct thread *t, void *stack_top)
 				      .sp = (unsigned long)stack_top};
 }
 
-/* head.S has set vbar_el1; nothing else needs the machine before the device tree is read. */
-void arch_init_early(void)
-{
-	this_cpu()->context_bit = 1;
-}
-
 void arch_init_cpu(void)
 {
-	this_cpu()->context_bit = 1;
 	sysreg_write(vbar_el1, exception_vector);
 	sysreg_write(cpacr_el1, 0);
 	isb();

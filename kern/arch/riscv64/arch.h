@@ -221,9 +221,6 @@ struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a
 void sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
 
 void handle_external(void); /* irqchip.c: claim and handle all that pends */
-void trap_interrupt(struct trap_frame *regs);
-void trap_exception(struct trap_frame *regs);
-void trap_overflow(struct trap_frame *regs);
 extern char exception_vector[], exception_vector_end[], thread_start_asm[], secondary_start[];
 #endif
 

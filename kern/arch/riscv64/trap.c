@@ -31,8 +31,10 @@ static const char *const exception_names[] = {
 	[9] = "ecall from supervisor mode",
 };
 
-static notrace void dispatch_interrupt(unsigned long cause)
+notrace void dispatch_interrupt(struct trap_frame *regs)
 {
+	unsigned long cause = regs->cause;
+
 	switch (cause & ~SCAUSE_INTERRUPT) {
 	case IRQ_SOFTWARE:
 		csr_clear(sip, SIE_SOFTWARE);
@@ -50,23 +52,12 @@ static notrace void dispatch_interrupt(unsigned long cause)
 	}
 }
 
-/*
- * The tracer's context changes before the first call site and back before
- * irq_exit(), which may switch threads: it belongs to the interrupted one.
- */
-notrace void trap_interrupt(struct trap_frame *regs)
+notrace unsigned long exception_address(struct trap_frame *regs)
 {
-	struct cpu *cpu = this_cpu();
-	u64 context = cpu->context_bit;
-
-	cpu->context_bit = 2;
-	irq_enter();
-	dispatch_interrupt(regs->cause);
-	cpu->context_bit = context;
-	irq_exit(regs);
+	return regs->tval;
 }
 
-static notrace __noreturn void panic_exception(struct trap_frame *regs)
+notrace void panic_exception(struct trap_frame *regs)
 {
 	unsigned long cause = regs->cause;
 
@@ -79,24 +70,6 @@ static notrace __noreturn void panic_exception(struct trap_frame *regs)
 	if (cause < ARRAY_SIZE(exception_names) && exception_names[cause])
 		panic_regs(regs, "%s at 0x%lx (0x%lx)", exception_names[cause], regs->pc, regs->tval);
 	panic_regs(regs, "exception %lu at 0x%lx (0x%lx)", cause, regs->pc, regs->tval);
-}
-
-notrace void trap_exception(struct trap_frame *regs)
-{
-	struct cpu *cpu = this_cpu();
-	u64 context = cpu->context_bit;
-
-	cpu->context_bit = 4;
-	if (!exception_hook || !exception_hook(regs, regs->tval))
-		panic_exception(regs);
-	cpu->context_bit = context;
-}
-
-notrace void trap_overflow(struct trap_frame *regs)
-{
-	panic_regs(regs, "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
-		   current->pid, current->comm, regs->x[2], (unsigned long)current->stack,
-		   (unsigned long)current->stack + THREAD_SIZE);
 }
 
 notrace void arch_show_regs(const struct trap_frame *regs)
@@ -120,15 +93,8 @@ void arch_thread_init(struct thread *t, void *stack_top)
 				      .sp = (unsigned long)stack_top};
 }
 
-/* head.S has set stvec; nothing else needs the machine before the device tree is read. */
-void arch_init_early(void)
-{
-	this_cpu()->context_bit = 1;
-}
-
 void arch_init_cpu(void)
 {
-	this_cpu()->context_bit = 1;
 	csr_write(stvec, (unsigned long)exception_vector);
 	csr_write(sie, SIE_SOFTWARE | SIE_TIMER | SIE_EXTERNAL);
 }
