@@ -104,7 +104,7 @@ static void link_child(struct node *dir, struct node *n)
 	*at = n;
 }
 
-static struct node *new_node(struct node *dir, const char *name, size_t len, u16 mode)
+static struct node *alloc_node(const char *name, size_t len, u16 mode)
 {
 	struct node *n = kzalloc(sizeof(*n) + len + 1);
 
@@ -113,7 +113,15 @@ static struct node *new_node(struct node *dir, const char *name, size_t len, u16
 	memcpy(n + 1, name, len);
 	n->name = (char *)(n + 1);
 	n->mode = mode;
-	link_child(dir, n);
+	return n;
+}
+
+static struct node *new_node(struct node *dir, const char *name, size_t len, u16 mode)
+{
+	struct node *n = alloc_node(name, len, mode);
+
+	if (n)
+		link_child(dir, n);
 	return n;
 }
 
@@ -189,7 +197,7 @@ struct node *file_make_at(struct node *dir, const char *path, u16 mode, const st
 
 	mutex_lock(&tree_lock);
 	n = make_path(dir, path, mode, ops);
-	if (n && !is_dir(n)) {
+	if (n && (ops || !is_dir(n))) {
 		n->ops = ops;
 		n->data = data;
 	}
@@ -213,17 +221,23 @@ static int make_last(const struct place *at, u16 mode, struct node **n)
 
 int file_mkdir(struct node *cwd, const char *path)
 {
+	int (*special)(struct node *, const char *) = NULL;
+	char name[NAME_MAX + 1];
 	struct place at;
 	int err;
 
 	mutex_lock(&tree_lock);
 	err = walk(cwd, path, &at);
-	if (!err)
+	if (!err) {
 		err = -EEXIST;
-	else if (at.dir)
+	} else if (at.dir && at.dir->ops) {
+		special = at.dir->ops->mkdir;
+		strlcpy(name, at.name, at.len + 1);
+	} else if (at.dir) {
 		err = make_last(&at, S_DIR | 0755, &at.node);
+	}
 	mutex_unlock(&tree_lock);
-	return err;
+	return special ? special(at.dir, name) : err;
 }
 
 struct search {
@@ -238,25 +252,39 @@ static void stands_in(struct thread *t, void *arg)
 	s->found |= t->cwd == s->node;
 }
 
-static int may_remove(struct node *n)
+/* A file of it is open, or a thread stands in it. */
+static bool in_use(struct node *n)
 {
 	struct search s = {n};
 
+	for (struct node *child = n->child; child; child = child->sibling)
+		if (in_use(child))
+			return true;
+	threads_for_each(stands_in, &s);
+	return n->opens || s.found;
+}
+
+static int may_remove(struct node *n)
+{
 	if (n->ops || !n->parent || !(n->parent->mode & 0200))
 		return -EPERM;
 	if (n->child)
 		return -ENOTEMPTY;
-	threads_for_each(stands_in, &s);
-	return n->opens || s.found ? -EBUSY : 0;
+	return in_use(n) ? -EBUSY : 0;
 }
 
-static void remove_node(struct node *n)
+static void unlink_node(struct node *n)
 {
 	struct node **at = &n->parent->child;
 
 	while (*at != n)
 		at = &(*at)->sibling;
 	*at = n->sibling;
+}
+
+static void remove_node(struct node *n)
+{
+	unlink_node(n);
 	if (n->owned)
 		kfree(n->data);
 	kfree(n);
@@ -264,16 +292,72 @@ static void remove_node(struct node *n)
 
 int file_remove(struct node *cwd, const char *path)
 {
+	int (*special)(struct node *, const char *) = NULL;
+	char name[NAME_MAX + 1];
 	struct place at;
+	struct node *dir;
 	int err;
 
 	mutex_lock(&tree_lock);
 	err = walk(cwd, path, &at);
-	err = err ?: may_remove(at.node);
-	if (!err)
-		remove_node(at.node);
+	dir = err ? NULL : at.node->parent;
+	if (dir && dir->ops) {
+		special = dir->ops->rmdir;
+		strlcpy(name, at.node->name, sizeof(name));
+	} else {
+		err = err ?: may_remove(at.node);
+		if (!err)
+			remove_node(at.node);
+	}
+	mutex_unlock(&tree_lock);
+	return special ? special(dir, name) : err;
+}
+
+struct node *file_tree_new(const char *name, u16 mode)
+{
+	return alloc_node(name, strlen(name), mode);
+}
+
+int file_attach(struct node *dir, struct node *tree)
+{
+	int err = 0;
+
+	mutex_lock(&tree_lock);
+	if (find_child(dir, tree->name, strlen(tree->name)))
+		err = -EEXIST;
+	else
+		link_child(dir, tree);
 	mutex_unlock(&tree_lock);
 	return err;
+}
+
+int file_detach(struct node *dir, const char *name, struct node **tree)
+{
+	struct node *n;
+	int err = 0;
+
+	mutex_lock(&tree_lock);
+	n = find_child(dir, name, strlen(name));
+	if (!n)
+		err = -ENOENT;
+	else if (in_use(n))
+		err = -EBUSY;
+	else
+		unlink_node(n);
+	mutex_unlock(&tree_lock);
+	*tree = n;
+	return err;
+}
+
+void file_tree_free(struct node *tree)
+{
+	while (tree->child) {
+		struct node *child = tree->child;
+
+		tree->child = child->sibling;
+		file_tree_free(child);
+	}
+	kfree(tree);
 }
 
 int file_entry(struct file *dir, struct node *copy, char *name, size_t size)

@@ -33,6 +33,9 @@ struct file_ops {
 	ssize_t (*read)(struct file *f, char *buf, size_t n, u64 *pos);
 	ssize_t (*write)(struct file *f, const char *buf, size_t n, u64 *pos);
 	int (*release)(struct file *f); /* its errno is what close() returns */
+	/* A directory's: what mkdir and rmdir of a name in it do. */
+	int (*mkdir)(struct node *dir, const char *name);
+	int (*rmdir)(struct node *dir, const char *name);
 };
 
 struct node {
@@ -71,6 +74,16 @@ struct node *file_make_at(struct node *dir, const char *path, u16 mode, const st
 int file_remove(struct node *cwd, const char *path); /* a file, or an empty directory */
 int file_mkdir(struct node *cwd, const char *path);
 int file_stat(struct node *cwd, const char *path, struct node *copy);
+/*
+ * A directory in no tree, to be filled by file_make_at() and then shown whole:
+ * file_attach() is -EEXIST when @dir has that name. file_detach() takes it out
+ * again with all that is below: -EBUSY while one of its files is open or a
+ * thread stands in it. Freed by whoever has it.
+ */
+struct node *file_tree_new(const char *name, u16 mode); /* NULL: no memory */
+int file_attach(struct node *dir, struct node *tree);
+int file_detach(struct node *dir, const char *name, struct node **tree);
+void file_tree_free(struct node *tree);
 /* The open directory's next entry, copied: 1; 0 after the last, -ENOTDIR. Sorted by name. */
 int file_entry(struct file *dir, struct node *copy, char *name, size_t size);
 

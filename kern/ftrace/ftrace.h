@@ -98,6 +98,9 @@ int unregister_ftrace_function(struct ftrace_ops *op);
  */
 int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace_list);
 
+/* Everything again, as an op begins. It is not registered. Needs no memory. */
+void ftrace_free_filter(struct ftrace_ops *op);
+
 /* The op behind `current_tracer`, set_ftrace_filter and set_ftrace_notrace. */
 extern struct ftrace_ops global_ops;
 

@@ -370,3 +370,10 @@ int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bo
 	mutex_unlock(&ftrace_lock);
 	return err;
 }
+
+void ftrace_free_filter(struct ftrace_ops *op)
+{
+	ftrace_hash_free(op->filter_hash);
+	ftrace_hash_free(op->notrace_hash);
+	op->filter_hash = op->notrace_hash = NULL;
+}

@@ -313,6 +313,17 @@ int rb_resize(struct ring_buffer_cpu *rb, unsigned long nr_slots)
 	return rb->nr_slots ? change_size(rb, &m) : first_size(rb, nr_slots);
 }
 
+void rb_free(struct ring_buffer_cpu *rb)
+{
+	if (!rb->nr_slots)
+		return;
+	for (u32 i = 0; i <= rb->nr_slots; i++)
+		page_free(rb->pages[i].page, 0);
+	kfree(rb->pages);
+	kfree(rb->slots);
+	rb->nr_slots = 0;
+}
+
 /* ---- Events in a page ---- */
 
 /*

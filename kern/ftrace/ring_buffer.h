@@ -143,6 +143,7 @@ static inline unsigned long rb_pages_for(unsigned long bytes)
  */
 int rb_resize(struct ring_buffer_cpu *rb, unsigned long nr_slots);
 void rb_reset(struct ring_buffer_cpu *rb); /* empty, all counters 0 */
+void rb_free(struct ring_buffer_cpu *rb);  /* no pages: as before the first rb_resize() */
 
 /* ---- The consuming reader: rb->reader held. ---- */
 

@@ -44,8 +44,6 @@ const char *const trace_option_names[] = {
 const struct tracer nop_tracer = {"nop", NULL, NULL, NULL};
 
 struct trace_array global_trace = {
-	.tracer = &nop_tracer,
-	.clock = trace_clocks,
 	.ops = &global_ops,
 	.options = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE | TRACE_ITER_CONTEXT_INFO |
 		   TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO,
@@ -271,16 +269,30 @@ void trace_end(struct trace_write *w, void *entry)
 	irq_restore(w->irq);
 }
 
-static int trace_init(void)
+int trace_array_init(struct trace_array *tr, unsigned long bytes)
 {
-	struct trace_array *tr = &global_trace;
-
+	tr->tracer = &nop_tracer;
+	tr->clock = trace_clocks;
 	for (unsigned i = 0; i < nr_cpus; i++) {
-		cpu_of(i)->ftrace = (void *)(i * sizeof(tr->cpu[0]));
-		tr->cpu[i].overwrite = true;
-		if (rb_resize(&tr->cpu[i], RB_MIN_PAGES))
+		tr->cpu[i].overwrite = tr->options & TRACE_ITER_OVERWRITE;
+		if (rb_resize(&tr->cpu[i], rb_pages_for(bytes))) {
+			trace_array_free(tr);
 			return -ENOMEM;
+		}
 	}
 	return 0;
+}
+
+void trace_array_free(struct trace_array *tr)
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		rb_free(&tr->cpu[i]);
+}
+
+static int trace_init(void)
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		cpu_of(i)->ftrace = (void *)(i * sizeof(struct ring_buffer_cpu));
+	return trace_array_init(&global_trace, 0);
 }
 INITCALL(trace_init);

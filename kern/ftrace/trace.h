@@ -126,6 +126,13 @@ void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_wr
 void *trace_reserve(struct trace_array *tr, u16 type, size_t size, struct trace_write *w);
 void trace_end(struct trace_write *w, void *entry);
 
+/*
+ * Buffers of @bytes for each CPU, nop, the first clock; ->ops and ->options are
+ * set. 0 or -ENOMEM. trace_array_free: the tracer is nop, no file of it open.
+ */
+int trace_array_init(struct trace_array *tr, unsigned long bytes);
+void trace_array_free(struct trace_array *tr);
+
 /* Each is called with trace_lock held, in a thread. cpu -1: all of them. */
 #define TRACE_BUFFER_SIZE KiB(1408) /* of each CPU, once tracing is used */
 int tracing_set_tracer(struct trace_array *tr, const char *name);

@@ -440,7 +440,9 @@ static const struct {
 	{NULL, "  per_cpu/cpuN/         one CPU's trace and trace_pipe; trace_pipe_raw, pages of the\n"
 	       "                        buffer as they are; stats, what became of every event:\n"
 	       "                        read + entries + overrun + dropped = written\n"
-	       "  events/               the binary format of pages and events\n\n"
+	       "  events/               the binary format of pages and events\n"},
+	{"instances", "  instances/            mkdir makes a tracer with files of its own here, rmdir ends it\n"},
+	{NULL, "\n"
 	       "With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"
 	       "newest (dropped).\n"},
 };

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "errno.h"
 #include "file.h"
 
 bool host_no_memory;
@@ -71,4 +72,34 @@ struct node *host_make_special(const char *path, int items);
 struct node *host_make_special(const char *path, int items)
 {
 	return file_make(path, 0444, &items_ops, (void *)(long)items);
+}
+
+/* A directory whose names are made and removed by its ops: trees with one file. */
+static int special_mkdir(struct node *dir, const char *name)
+{
+	struct node *tree = file_tree_new(name, S_DIR | 0555);
+	int err = -ENOMEM;
+
+	if (tree && file_make_at(tree, "deep/er/items", 0444, &items_ops, (void *)1))
+		err = file_attach(dir, tree);
+	if (err && tree)
+		file_tree_free(tree);
+	return err;
+}
+
+static int special_rmdir(struct node *dir, const char *name)
+{
+	struct node *tree;
+	int err = file_detach(dir, name, &tree);
+
+	if (!err)
+		file_tree_free(tree);
+	return err;
+}
+static const struct file_ops dir_ops = {.mkdir = special_mkdir, .rmdir = special_rmdir};
+
+int host_make_special_dir(const char *path);
+int host_make_special_dir(const char *path)
+{
+	return file_make(path, S_DIR | 0555, &dir_ops, NULL) ? 0 : -ENOMEM;
 }

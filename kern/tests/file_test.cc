@@ -21,6 +21,7 @@ int file_mkdir(node *cwd, const char *path);
 /* file_host.c */
 node *host_make(const char *path, int mode, const char *contents);
 node *host_make_special(const char *path, int items);
+int host_make_special_dir(const char *path);
 extern bool host_no_memory;
 }
 
@@ -197,6 +198,39 @@ TEST(File, behaves_as_a_map_of_strings)
 			EXPECT_EQ(get(path.c_str(), 1 + random() % 100), model.count(path) ? model[path] : "error 2");
 		}
 	}
+}
+
+TEST(File, a_directory_may_make_and_remove_its_names_itself)
+{
+	file *f;
+
+	ASSERT_EQ(host_make_special_dir("/sys/dirs"), 0);
+	EXPECT_EQ(file_mkdir(nullptr, "/sys/dirs/a"), 0);
+	EXPECT_EQ(file_mkdir(nullptr, "/sys/dirs/b/"), 0);
+	EXPECT_EQ(file_mkdir(nullptr, "/sys/dirs/a"), -17);
+	EXPECT_EQ(file_mkdir(nullptr, "/sys/dirs/none/x"), -2);
+	EXPECT_EQ(file_mkdir(nullptr, "/sys/dirs/a/x"), -13);
+	EXPECT_EQ(put("/sys/dirs/x", ""), -13);
+	EXPECT_EQ(get("/sys/dirs/a/deep/er/items"), "");
+	EXPECT_EQ(file_remove(nullptr, "/sys/dirs/a/deep/er/items"), -1);
+	EXPECT_EQ(file_remove(nullptr, "/sys/dirs/a/deep"), -1);
+	EXPECT_EQ(file_remove(nullptr, "/sys/dirs"), -1);
+	ASSERT_EQ(file_open(nullptr, "/sys/dirs/a/deep/er/items", RDONLY, &f), 0);
+	EXPECT_EQ(file_remove(nullptr, "/sys/dirs/a"), -16);
+	EXPECT_EQ(file_remove(nullptr, "/sys/dirs/b"), 0);
+	file_close(f);
+	EXPECT_EQ(file_remove(nullptr, "/sys/dirs/a"), 0);
+	EXPECT_EQ(file_remove(nullptr, "/sys/dirs/a"), -2);
+	EXPECT_EQ(get("/sys/dirs/a/deep/er/items"), "error 2");
+}
+
+TEST(File, what_could_not_be_made_whole_is_not_there)
+{
+	ASSERT_EQ(host_make_special_dir("/sys/whole"), 0);
+	host_no_memory = true;
+	EXPECT_EQ(file_mkdir(nullptr, "/sys/whole/a"), -12);
+	host_no_memory = false;
+	EXPECT_EQ(file_lookup(nullptr, "/sys/whole/a"), nullptr);
 }
 
 } // namespace

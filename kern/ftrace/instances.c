@@ -1,0 +1,103 @@
+/*
+ * instances/: mkdir makes a directory with a tracer, filters, buffers and
+ * options of its own, rmdir ends its tracing and frees it.
+ *
+ * A directory is filled before it can be seen and taken out of the tree before
+ * anything of it is freed: whoever has one of its files open has all of it.
+ */
+#include "errno.h"
+#include "print.h"
+#include "string.h"
+#include "trace.h"
+#include "tracefs.h"
+#include "tracer.h"
+
+struct instance {
+	struct trace_array tr;
+	struct ftrace_ops ops;
+};
+_Static_assert(sizeof(struct instance) <= PAGE_SIZE, "one page");
+
+/* Buffers at full size from the beginning, the options that TRACEFS has now: as Linux. */
+static struct instance *instance_new(void)
+{
+	struct instance *i = page_alloc(0);
+
+	if (!i)
+		return NULL;
+	memset(i, 0, sizeof(*i));
+	i->ops = (struct ftrace_ops){ftrace_stub, FTRACE_OPS_FL_RECURSION, .slot = -1};
+	i->tr.ops = &i->ops;
+	i->tr.options = global_trace.options;
+	i->tr.expanded = true;
+	if (trace_array_init(&i->tr, TRACE_BUFFER_SIZE)) {
+		page_free(i, 0);
+		return NULL;
+	}
+	return i;
+}
+
+static void instance_free(struct instance *i)
+{
+	mutex_lock(&trace_lock);
+	tracing_set_tracer(&i->tr, nop_tracer.name);
+	mutex_unlock(&trace_lock);
+	ftrace_free_filter(&i->ops);
+	trace_array_free(&i->tr);
+	page_free(i, 0);
+}
+
+/* The directory and its files, where nobody sees them yet. */
+static struct node *tree_new(const char *name)
+{
+	struct node *tree = file_tree_new(name, S_DIR | 0555);
+	struct instance *i = tree ? instance_new() : NULL;
+
+	if (i) {
+		tree->data = &i->tr;
+		if (!tracefs_populate(tree, true))
+			return tree;
+		instance_free(i);
+	}
+	if (tree)
+		file_tree_free(tree);
+	return NULL;
+}
+
+static void tree_free(struct node *tree)
+{
+	instance_free(container_of(tree->data, struct instance, tr));
+	file_tree_free(tree);
+}
+
+static int instance_mkdir(struct node *dir, const char *name)
+{
+	struct node *tree = tree_new(name);
+	int err;
+
+	if (!tree) {
+		printk("tracefs: instances/%s: no memory for buffers of %lu KiB for each CPU\n", name,
+		       TRACE_BUFFER_SIZE >> 10);
+		return -ENOMEM;
+	}
+	err = file_attach(dir, tree);
+	if (err)
+		tree_free(tree);
+	return err;
+}
+
+static int instance_rmdir(struct node *dir, const char *name)
+{
+	struct node *tree;
+	int err = file_detach(dir, name, &tree);
+
+	if (err == -EBUSY)
+		printk("tracefs: instances/%s: one of its files is open, or somebody stands in it\n",
+		       name);
+	if (!err)
+		tree_free(tree);
+	return err;
+}
+
+static const struct file_ops instances_ops = {.mkdir = instance_mkdir, .rmdir = instance_rmdir};
+TRACEFS_FILE(instances, "instances", S_DIR | 0555, &instances_ops, NULL);
