@@ -222,14 +222,14 @@ static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
 	ent->pid = current->pid;
 }
 
-void *trace_reserve(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
+/* Interrupts are masked; w->irq is what they were. */
+static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
 {
+	struct cpu *c = this_cpu();
 	struct trace_entry *ent;
 	u64 (*read)(void);
-	struct cpu *c;
 
-	w->irq = irq_save();
-	w->cpu = c = this_cpu();
+	w->cpu = c;
 	w->rb = &tr->cpu[c->index];
 	w->recursion = c->recursion;
 	if (READ_ONCE(w->rb->slow) & (RB_OFF | RB_STOPPED))
@@ -241,23 +241,30 @@ void *trace_reserve(struct trace_array *tr, u16 type, size_t size, struct trace_
 	return ent;
 }
 
+void *trace_reserve(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
+{
+	w->irq = irq_save();
+	return reserve_entry(tr, type, size, w);
+}
+
 void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
 {
-	unsigned long irq = irq_save();
-	struct cpu *c = this_cpu();
-	u64 recursion = c->recursion;
+	struct cpu *c;
+	u64 recursion;
 	void *ent = NULL;
 
+	w->irq = irq_save();
+	c = this_cpu();
+	recursion = c->recursion;
 	c->recursion = recursion | c->context_bit;
 	if (!(recursion & c->context_bit)) {
-		ent = trace_reserve(tr, type, size, w);
+		ent = reserve_entry(tr, type, size, w);
 	} else {
 		w->cpu = c;
 		if (!(READ_ONCE(tr->cpu[c->index].slow) & (RB_OFF | RB_STOPPED)))
 			tr->cpu[c->index].recursed++;
 	}
 	w->recursion = recursion;
-	w->irq = irq;
 	return ent;
 }
 
