@@ -1,0 +1,118 @@
+/*
+ * graph: users of function_graph by hand, more than there is room for. Each
+ * has a filter of its own.
+ *
+ *	graph 0 see wl_leaf_*		told of the entry and of the return
+ *	graph 1 keep wl_pick_*		and keeps the second argument from the one to the other
+ *	graph 2 skip wl_*		says at the entry that it need not hear of the return
+ *	graph 1 off
+ *
+ * Each handler loads from graph_probe[user][what][value mod 256]: an observer
+ * outside learns whose handlers ran, in which order, and what had been kept.
+ */
+#include "asm-ftrace/regs.h"
+#include "errno.h"
+#include "fgraph.h"
+#include "shell.h"
+#include "string.h"
+#include "tracer.h"
+
+#define SEEN 256 /* values that an observer can tell apart */
+enum { AT_ENTRY, AT_RETURN, OF_PARENT };
+
+/* Changed under user_lock, while not registered. */
+static struct hand_user {
+	struct fgraph_ops gops;
+	struct ftrace_ops filter;
+	bool used, keeps, skips;
+} hand_users[FGRAPH_USERS + 4];
+
+static volatile char graph_probe[ARRAY_SIZE(hand_users)][4][SEEN];
+static struct mutex user_lock = MUTEX_INIT;
+
+static inline void show(const struct hand_user *user, int what, unsigned long value)
+{
+	(void)graph_probe[user - hand_users][what][value % SEEN];
+}
+
+static int hand_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+		      struct ftrace_regs *regs)
+{
+	struct hand_user *user = gops->private;
+	unsigned long *kept = user->keeps ? fgraph_reserve_data(gops->idx, sizeof(*kept)) : NULL;
+
+	show(user, AT_ENTRY, regs->arg[1]);
+	if (kept)
+		*kept = regs->arg[1];
+	return !user->skips;
+}
+
+static void hand_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+			struct ftrace_regs *regs)
+{
+	unsigned long *kept = fgraph_retrieve_data(gops->idx, NULL);
+	unsigned long *parents = fgraph_retrieve_parent_data(gops->idx, NULL, 1);
+
+	show(gops->private, AT_RETURN, kept ? *kept : 0);
+	if (parents)
+		show(gops->private, OF_PARENT, *parents);
+}
+
+/* Nobody tells it anything: it is unused again. Returns @err. */
+static int forget(struct hand_user *user, int err)
+{
+	ftrace_set_filter(&user->filter, "", 0, true, false);
+	user->used = false;
+	return err;
+}
+
+/* The user's filter becomes @words and it starts; on an error it stays unused. */
+static int start(struct hand_user *user, int count, char **words)
+{
+	int err = 0;
+
+	for (int i = 0; i < count && !err; i++)
+		err = ftrace_set_filter(&user->filter, words[i], strlen(words[i]), !i, false);
+	if (!err)
+		err = register_ftrace_graph(&user->gops);
+	return err ? forget(user, err) : 0;
+}
+
+/* 0, -errno, or 1 if the words behind the number are not to be understood. */
+static int change(struct hand_user *user, int argc, char **argv)
+{
+	bool keeps = !strcmp(argv[0], "keep"), skips = !strcmp(argv[0], "skip");
+
+	if (argc == 1 && !strcmp(argv[0], "off"))
+		return user->used ? forget(user, unregister_ftrace_graph(&user->gops)) : -ENOENT;
+	if (argc == 1 || !(keeps || skips || !strcmp(argv[0], "see")))
+		return 1;
+	if (user->used)
+		return -EBUSY;
+	*user = (struct hand_user){
+		.gops = {hand_entry, hand_return, &user->filter, user, .idx = -1},
+		.filter = {.slot = -1},
+		.used = true,
+		.keeps = keeps,
+		.skips = skips,
+	};
+	return start(user, argc - 1, argv + 1);
+}
+
+static int graph_command(int argc, char **argv)
+{
+	u64 number;
+	int err = 1;
+
+	if (argc > 2 && !kstrtou64(argv[1], 10, &number) && number < ARRAY_SIZE(hand_users)) {
+		mutex_lock(&user_lock);
+		err = change(&hand_users[number], argc - 2, argv + 2);
+		mutex_unlock(&user_lock);
+	}
+	if (err < 0)
+		return complain("graph", argv[1], -err);
+	if (err)
+		out_printf("usage: graph 0..19 see|keep|skip FUNCTION.. | off\n");
+	return err;
+}
+SHELL_COMMAND("graph", graph_command, "0..19 see|keep|skip|off ..", "users of function_graph: told, keep data, say no");
