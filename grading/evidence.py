@@ -34,6 +34,20 @@ class User:
     leaves: bool = False  # it is switched off while the workload runs
 
 
+@dataclass(frozen=True)
+class HandUser:
+    """A user of function_graph that the shell's `graph` command made."""
+
+    number: int
+    kind: str  # see, keep, skip
+    filter: str
+    names: frozenset[str]
+
+    @property
+    def returning(self) -> bool:
+        return self.kind != "skip"
+
+
 @dataclass
 class Phase:
     """One workload, with the tracer off or on."""
@@ -48,10 +62,19 @@ class Phase:
     text: bytes = b""  # the kernel's text while it was so
     enabled: str = ""  # enabled_functions
     users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then all of theirs together
+    hands: list[HandUser] = field(default_factory=list)  # the same, by hand
+    refused: str = ""  # what was said to one user too many
 
     @property
     def on(self) -> bool:
         return self.filter is not None
+
+    @property
+    def returning(self) -> frozenset[str]:
+        """The functions whose return somebody wants to hear of."""
+        if self.hands:
+            return frozenset(name for hand in self.hands if hand.returning for name in hand.names)
+        return self.filter.names if self.filter else frozenset()
 
 
 @dataclass
@@ -71,6 +94,7 @@ class Evidence:
     truth: Truth = field(default_factory=Truth)
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
+    slot_again: tuple[int, int] = (0, 0)  # the records of the time in which a slot changed hands under a sleeper
     frames_out: tuple[int, int] = (0, 0)  # the records of the time in which function_graph had every function
     seconds: float = 0.0
     insns: list[int] = field(default_factory=list)

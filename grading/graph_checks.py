@@ -6,15 +6,16 @@ As in checks.py a check takes the evidence of one boot and returns None, or what
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
 
 from grading import checks, workload
 from grading.checks import MANY, ONE, Check, Finding, Rung
-from grading.evidence import Evidence, Phase, User
+from grading.evidence import Evidence, HandUser, Phase, User
 from grading.graph_align import Alignment, Divergence, Step, align, steps, traced_hit
 from grading.graph_text import RETURN, GraphEvent
 from grading.returns import Leaving, Span
-from grading.truth import Touch
+from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told, Touch
 
 # The clock's step: riscv64's timebase is 10 MHz, arm64's counter 62.5 MHz (QEMU's virt machines).
 CLOCK_NS = {"riscv64": 100, "arm64": 16}
@@ -32,7 +33,8 @@ def _who(span: Span) -> str:
 
 
 def _traced(phase: Phase, spans: list[Span]) -> list[Span]:
-    return [s for s in spans if phase.filter and s.name in phase.filter.names]
+    """Those whose return somebody wants to hear of."""
+    return [s for s in spans if s.name in phase.returning]
 
 
 # ---- the patched return --------------------------------------------------------
@@ -111,6 +113,10 @@ def silent_handler(e: Evidence) -> Finding | None:
     return checks.silent_trampolines(e)
 
 
+def at_rest(e: Evidence) -> Finding | None:
+    return checks.rest_at_boot(e) or silent_handler(e) or checks.rest_at_end(e)
+
+
 def frames_out(e: Evidence) -> Finding | None:
     """Switched off with calls out: text is at rest, each of them still comes home, and nobody else comes there."""
     begin, end = e.frames_out
@@ -154,8 +160,7 @@ def _place(want: workload.Call) -> str:
 
 
 def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment]:
-    assert phase.filter
-    executed = steps(e.spans(phase), user.filter.names, phase.filter.names)
+    executed = steps(e.spans(phase), user.filter.names, phase.returning)
     return align(executed, user.trace.events)
 
 
@@ -257,9 +262,9 @@ def durations(e: Evidence) -> Finding | None:
 def bounds(phase: Phase, span: Span) -> tuple[int, int] | None:
     """At least and at most so many instructions ran between the two looks at the clock."""
     leaving = span.leaving
-    if not leaving or not span.body or not leaving.back or not phase.filter:
+    if not leaving or not span.body or not leaving.back:
         return None
-    at = traced_hit(span, phase.filter.names)
+    at = traced_hit(span, phase.returning)
     if at >= len(leaving.hits):
         return None
     after = leaving.hits[at + 1] if at + 1 < len(leaving.hits) else leaving.back
@@ -304,54 +309,165 @@ def _sums(phase: Phase, alignment: Alignment) -> Finding | None:
 
 # ---- many users ------------------------------------------------------------------------
 
-def _between(touches: list[Touch], span: Span, first: int, last: int) -> list[Touch]:
-    at = bisect_left(touches, first, key=lambda t: t.seq)
+T = TypeVar("T", Touch, Told)
+
+
+def _between(records: Sequence[T], span: Span, first: int, last: int) -> list[T]:
+    """What the span's context did between the two."""
     found = []
-    while at < len(touches) and touches[at].seq < last:
-        t = touches[at]
-        if (t.thread, t.level, t.vcpu) == (span.call.thread, span.call.level, span.call.vcpu):
-            found.append(t)
-        at += 1
+    for at in range(bisect_left(records, first, key=lambda r: r.seq), len(records)):
+        r = records[at]
+        if r.seq >= last:
+            break
+        if (r.thread, r.level, r.vcpu) == (span.call.thread, span.call.level, span.call.vcpu):
+            found.append(r)
     return found
 
 
-def _handled(e: Evidence, phase: Phase, span: Span) -> tuple[list[int], list[int]] | None:
-    """Whose entry handlers ran for a call, and whose return handlers, in order."""
+def handled(phase: Phase, span: Span, records: Sequence[T]) -> tuple[list[T], list[T]] | None:
+    """What the users' handlers did at a call's entry, and what at its return."""
     leaving = span.leaving
-    if not leaving or not leaving.back or not span.body or not phase.filter:
+    if not leaving or not leaving.back or not span.body:
         return None
-    at = traced_hit(span, phase.filter.names)
+    entered = _between(records, span, span.call.seq, span.body.seq)
+    if span.name not in phase.returning:
+        return entered, []
+    at = traced_hit(span, phase.returning)
     if at >= len(leaving.hits):
         return None
     after = leaving.hits[at + 1] if at + 1 < len(leaving.hits) else leaving.back
-    entered = _between(e.truth.users, span, span.call.seq, span.body.seq)
-    returned = _between(e.truth.users, span, leaving.hits[at].seq, after.seq)
-    return [t.addr for t in entered], [t.addr for t in returned]
+    return entered, _between(records, span, leaving.hits[at].seq, after.seq)
+
+
+def _hand_calls(e: Evidence, phase: Phase) -> Iterator[tuple[Span, list[Told], list[Told]]]:
+    for span in e.spans(phase):
+        done = handled(phase, span, e.truth.told)
+        if done:
+            yield span, done[0], done[1]
+
+
+def _rows(entered: Sequence[int], returned: Sequence[int]) -> list[tuple[str, str, bool]]:
+    """User by user: told of the entry, told of the return."""
+    rows = []
+    for at in range(max(len(entered), len(returned))):
+        left = str(entered[at]) if at < len(entered) else "-"
+        right = str(returned[at]) if at < len(returned) else "-"
+        rows.append((left, right, False))
+    return rows
+
+
+TOLD = ("told of the entry: user", "told of the return: user")
+
+
+def sixteen(e: Evidence) -> Finding | None:
+    """Each of sixteen users is told of its own functions and of no others; there is no seventeenth."""
+    phases = [p for p in e.on() if p.hands]
+    for phase in phases:
+        if "ENOSPC" not in phase.refused:
+            return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
+                           f"the shell said '{phase.refused.strip()}'")
+        for span, entered, returned in _hand_calls(e, phase):
+            want = [h.number for h in phase.hands if span.name in h.names]
+            got = [t.user for t in entered]
+            if sorted(got) != want:
+                return Finding(f"{phase.name}, {_who(span)}: {span.name} was entered; it is in the filters of users {want}, "
+                               f"and users {sorted(got)} were told", _stack(span))
+            want = [h.number for h in phase.hands if span.name in h.names and h.returning]
+            got = [t.user for t in returned if t.what == AT_RETURN]
+            if sorted(got) != want:
+                return Finding(f"{phase.name}, {_who(span)}: {span.name} returned; users {want} had asked for it, "
+                               f"and users {sorted(got)} were told", _stack(span))
+    return None if phases else Finding("sixteen users were not tried")
 
 
 def reverse(e: Evidence) -> Finding | None:
-    """Of two users, who was told first of the entry is told last of the return."""
+    """Who was told first of the entry is told last of the return."""
+    for phase in e.on():
+        asked = {h.number for h in phase.hands if h.returning}
+        for span, entered, returned in _hand_calls(e, phase):
+            first = [t.user for t in entered if t.user in asked]
+            last = [t.user for t in returned if t.what == AT_RETURN]
+            if last != first[::-1]:
+                return Finding(f"{phase.name}, {_who(span)}: when {span.name} returned, its users were told in a wrong order: "
+                               "it must be the reverse of that at the entry", _rows(first, last), TOLD)
+        if len(stayed(phase)) > 1:
+            finding = _reverse_tracers(e, phase)
+            if finding:
+                return finding
+    return None
+
+
+def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
+    """The same of two function_graph tracers, known by what their handlers were given."""
+    for span in e.spans(phase):
+        done = handled(phase, span, e.truth.users)
+        want = sum(span.name in u.filter.names for u in phase.users)
+        if not done or span.name not in phase.returning:
+            continue
+        entered, returned = [t.addr for t in done[0]], [t.addr for t in done[1]]
+        if len(set(entered)) != want:
+            return Finding(f"{phase.name}, {_who(span)}: {span.name} was entered, {want} tracers have it in their filter, "
+                           f"the entry handler ran for {len(set(entered))} of them", _stack(span))
+        if returned != entered[::-1]:
+            numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
+            return Finding(f"{phase.name}, {_who(span)}: when {span.name} returned, the tracers were told in a wrong order: "
+                           "it must be the reverse of that at the entry",
+                           _rows([numbers[a] for a in entered], [numbers[a] for a in returned]), TOLD)
+    return None
+
+
+def kept(e: Evidence) -> Finding | None:
+    """What a user kept at the entry it finds at the return of the same call, and its caller's too."""
     seen = 0
     for phase in e.on():
-        if len(phase.users) < 2 or len(stayed(phase)) < 2:
+        keepers = {h.number: h for h in phase.hands if h.kind == "keep"}
+        value: dict[tuple[Span, int], int] = {}
+        for span, entered, returned in _hand_calls(e, phase):
+            value |= {(span, t.user): t.value for t in entered}
+            for t in returned:
+                if t.user in keepers and t.what == AT_RETURN:
+                    seen += 1
+                    if t.value != value.get((span, t.user)):
+                        return Finding(f"{phase.name}, {_who(span)}: user {t.user} kept {value.get((span, t.user), 0):#x} when "
+                                       f"{span.name} was entered, and found {t.value:#x} when it returned", _stack(span))
+            finding = _parents(phase, span, returned, keepers, value)
+            if finding:
+                return finding
+    return None if seen else Finding("no user that keeps something was told of a return")
+
+
+def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[int, HandUser],
+             value: Mapping[tuple[Span, int], int]) -> Finding | None:
+    """What a user kept for the next traced call further out."""
+    if span.transit:
+        return None  # an interrupt, while a frame was coming or going: either is right
+    outer = span.below
+    while outer and outer.name not in phase.returning:
+        outer = outer.below
+    found = {t.user: t.value for t in returned if t.what == OF_PARENT}
+    asked = {t.user for t in returned if t.what == AT_RETURN}
+    want = {n: value.get((outer, n)) for n, h in keepers.items() if outer and outer.name in h.names and n in asked}
+    if found == want:
+        return None
+    return Finding(f"{phase.name}, {_who(span)}: when {span.name} returned, users found of what they had kept for "
+                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", _stack(span))
+
+
+def slot_again(e: Evidence) -> Finding | None:
+    """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's."""
+    first, last = e.slot_again
+    open_calls: dict[tuple[int, int, int], int] = {}
+    for t in e.truth.told:
+        if not first <= t.seq < last or t.what == OF_PARENT:
             continue
-        for span in _traced(phase, e.spans(phase)):
-            handled = _handled(e, phase, span)
-            want = sum(span.name in u.filter.names for u in phase.users)
-            if not handled:
-                continue
-            entered, returned = handled
-            seen += want > 1
-            if len(entered) != want or len(set(entered)) != want:
-                return Finding(f"{phase.name}, {_who(span)}: {span.name} was entered, {want} users have it in their filter, "
-                               f"the entry handler ran for {len(set(entered))} of them", _stack(span))
-            if sorted(returned) != sorted(entered):
-                return Finding(f"{phase.name}, {_who(span)}: {want} users were told that {span.name} began; when it "
-                               f"returned, return handlers ran {len(returned)} times", _stack(span))
-            if returned != entered[::-1]:
-                return Finding(f"{phase.name}, {_who(span)}: when {span.name} returned, the users were told in the same "
-                               "order as at its entry, and must be told in the reverse", _stack(span))
-    return None if seen else Finding("no function was traced by two users at once")
+        key = (t.user, t.thread, t.level)
+        open_calls[key] = open_calls.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
+        if open_calls[key] < 0:
+            return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
+                           "user, and belonged to one that had left")
+    if not any(key[0] == 0 and calls > 0 for key, calls in open_calls.items()):
+        return Finding("nobody slept in a traced function while its user left")
+    return None if any(key[0] == 1 for key in open_calls) else Finding("the user that came later was told nothing at all")
 
 
 def leaver_left(e: Evidence) -> Finding | None:
@@ -402,8 +518,8 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("synchronised", 5, "a batch returns when every CPU has synchronised", checks.synchronised),
     ],
     6: [
-        Rung("life", 10, "boots, runs the workload, powers off", checks.lives),
-        Rung("rest", 5, "every site is a nop after boot", checks.rest_at_boot),
+        Rung("life", 5, "boots, runs the workload, powers off", checks.lives),
+        Rung("off", 5, "off: every site is a nop, and no return is patched", at_rest),
         Rung("result", 5, "the workload's result is right, traced or not", checks.right_result),
         Rung("arguments", 5, "every argument arrives, traced or not", checks.right_arguments),
         Rung("handler", 5, "each traced call returns through return_to_handler", through_handler),
@@ -411,10 +527,11 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("one CPU", 10, "each user's nesting: expected = executed = printed", three_agree, (ONE,)),
         Rung("four CPUs", 10, "each user's nesting: expected = executed = printed", three_agree, (MANY,)),
         Rung("durations", 5, "as long as what was executed; parts within the whole", durations),
-        Rung("reverse", 15, "told first of the entry, told last of the return", reverse),
+        Rung("sixteen", 10, "sixteen users, each told of its own; no seventeenth", sixteen),
+        Rung("reverse", 10, "told first of the entry, told last of the return", reverse),
+        Rung("data", 5, "what is kept at the entry is found at the return", kept),
         Rung("leaving", 5, "a user that left is told nothing; the other goes on", leaver_left),
-        Rung("silent", 5, "off: no return goes through the tracer", silent_handler),
+        Rung("slot", 5, "who comes to a slot hears of no older call", slot_again),
         Rung("frames out", 5, "switched off inside of traced calls: all come home", frames_out),
-        Rung("restored", 5, "text at the end is text at the start", checks.rest_at_end),
     ],
 }

@@ -5,18 +5,32 @@ from __future__ import annotations
 import random
 
 from grading import graph_text
-from grading.evidence import Filter, Phase, User
+from grading.elf import Kernel
+from grading.evidence import Filter, HandUser, Phase, User
 from grading.machine import Run
-from grading.session import BOOT_SECONDS, WORKLOAD_SECONDS, Session, filters
+from grading.session import BOOT_SECONDS, GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
 
 # Each line says when, on which CPU and in which thread it was, and each end says of what.
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail")
 INSTANCE = "instances/second/"
+HANDS = 16
+KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
+# The slot of the first is the second's before the sleeper wakes.
+SLOT_AGAIN = ("graph 0 see schedule; sleep 1 & ; sleep 0.2; graph 0 off; graph 1 see schedule; wait; graph 1 off")
 
 
 def together(users: list[User]) -> Filter:
     names = frozenset(name for user in users for name in user.filter.names)
     return Filter(" and ".join(" but ".join(filter(None, (u.filter.filter, u.filter.notrace))) for u in users), "", names)
+
+
+def hands(kernel: Kernel, seed: int) -> list[HandUser]:
+    """Sixteen users of every kind, each with a filter that the seed chooses."""
+    rng = random.Random(seed)
+    kinds = ["keep"] * KEEPERS + ["skip"] * 3 + ["see"] * (HANDS - KEEPERS - 3)
+    rng.shuffle(kinds)
+    chosen = [rng.choice([*GLOBS, "wl_*"]) for _ in kinds]
+    return [HandUser(n, kind, glob, make_filter(kernel, glob, "").names) for n, (kind, glob) in enumerate(zip(kinds, chosen))]
 
 
 class GraphSession(Session):
@@ -38,6 +52,8 @@ class GraphSession(Session):
             self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)])
             self._graph(machine, "one leaves", rng.getrandbits(64), [User("", chosen), User(INSTANCE, everything, leaves=True)])
             self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
+            self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))
+            self._slot_again(machine)
         self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
@@ -91,6 +107,33 @@ class GraphSession(Session):
         self._quiet(machine, f"echo > {at}set_ftrace_filter")
         if user.filter.notrace:
             self._quiet(machine, f"echo > {at}set_ftrace_notrace")
+
+    def _by_hand(self, machine: Run, seed: int, users: list[HandUser]) -> None:
+        """A workload with all the users that there is room for, and one who finds none."""
+        names = frozenset(name for user in users for name in user.names)
+        phase = Phase("sixteen users", seed, Filter("wl_*", "", names), hands=users)
+        self._evidence.phases.append(phase)
+        self._say(f"{phase.name}: workload {seed:016x}")
+        observer = machine.observer
+        assert observer
+        for user in users:
+            self._quiet(machine, f"graph {user.number} {user.kind} {user.filter}")
+        phase.refused = machine.console.command(f"graph {HANDS} see wl_*")
+        phase.text = self._text(machine)
+        phase.enabled = machine.console.command("cat enabled_functions")
+        phase.first = observer.written()
+        phase.output = machine.console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
+        phase.last = observer.written()
+        for user in users:
+            self._quiet(machine, f"graph {user.number} off")
+
+    def _slot_again(self, machine: Run) -> None:
+        observer = machine.observer
+        assert observer
+        self._say("a slot changes hands under a sleeper")
+        first = observer.written()
+        machine.console.command(SLOT_AGAIN, WORKLOAD_SECONDS)
+        self._evidence.slot_again = (first, observer.written())
 
     def _frames_out(self, machine: Run, phase: Phase) -> None:
         """Every function is traced and at once no more: who switched it off is still inside of many."""

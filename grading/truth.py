@@ -18,6 +18,8 @@ from qemu.machine import Machine
 # Reached from call sites; what begins the tracer's own work.
 TRAMPOLINES = ("_mcount", "ftrace_caller")
 CALLBACKS = ("function_trace_call",)
+HAND_USERS = ("hand_entry", "hand_return")
+AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 RETURNS_FROM_EXCEPTION = {"riscv64": 0x10200073, "arm64": 0xD69F03E0}
 
 
@@ -50,6 +52,19 @@ class Touch:
     addr: int
 
 
+@dataclass(frozen=True)
+class Told:
+    """A user that the shell made (`graph`) is told something; the value is kept modulo 256."""
+
+    seq: int
+    vcpu: int
+    thread: int
+    level: int
+    user: int
+    what: int  # AT_ENTRY, AT_RETURN, OF_PARENT
+    value: int
+
+
 @dataclass
 class Batch:
     """From the entry of ftrace_batch_begin to the end of ftrace_batch_end, on one CPU."""
@@ -74,6 +89,7 @@ class Truth:
     handlers: list[Record] = field(default_factory=list)  # return_to_handler
     unregistered: list[Record] = field(default_factory=list)  # a user of function_graph has left
     returns: returns.Returns = field(default_factory=returns.Returns)
+    told: list[Told] = field(default_factory=list)
     users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
 
 
@@ -107,7 +123,7 @@ def config(kernel: Kernel, machine: Machine) -> Config:
     points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel).points()} - {0}
-    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_")]
+    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in HAND_USERS]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
                   mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
                   mem_ranges=[*probes, *((a, a + 4) for a in [*operand_loads(kernel), *returns.user_loads(kernel)])],
@@ -125,6 +141,7 @@ class _Reader:
         self._traps: dict[int, int] = {}
         self._switch = kernel.symbol("__switch_to_load")
         self._probe = (kernel.symbol("workload_probe"), kernel.symbol("workload_probe") + 4096)
+        self._told = kernel.extent("graph_probe")
         self._trampolines = set(stubs(kernel))
         self._callbacks = {kernel.symbol(n) for n in CALLBACKS} - {0}
         self._begin = kernel.symbol("ftrace_batch_begin")
@@ -175,6 +192,9 @@ class _Reader:
         elif self._probe[0] <= r.addr < self._probe[1]:
             thread, level = self.who(r.vcpu)
             self.truth.touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr))
+        elif self._told[0] <= r.addr < self._told[1]:
+            which, value = divmod(r.addr - self._told[0], 256)
+            self.truth.told.append(Told(r.seq, r.vcpu, *self.who(r.vcpu), which // 4, which % 4, value))
         elif pc in self._operand_loads:
             self.truth.operands.append(r)
         elif pc in self._user_loads:

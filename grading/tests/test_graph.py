@@ -328,10 +328,10 @@ class Checks(unittest.TestCase):
         self.assertEqual(self.told([1, 2], [2, 1]), "")
 
     def test_the_wrong_order(self) -> None:
-        self.assertIn("in the same order as at its entry", self.told([1, 2], [1, 2]))
+        self.assertIn("told in a wrong order", self.told([1, 2], [1, 2]))
 
     def test_a_user_that_is_not_told(self) -> None:
-        self.assertIn("return handlers ran 1 times", self.told([1, 2], [2]))
+        self.assertIn("told in a wrong order", self.told([1, 2], [2]))
         self.assertIn("ran for 1 of them", self.told([1], [1]))
 
 
