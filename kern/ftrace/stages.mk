@@ -30,11 +30,11 @@ ftrace_src.arm64 = $(call ftrace_files,arm64,$(stage))
 # Tests inside the kernel (TESTS=1): those of every stage, then of this one.
 ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/*_kt.c)) \
 	$(filter $(ftrace_staged_tests),$(addprefix kern/ftrace/tests/,$(ftrace_tests.$(stage))))
-ftrace_staged_tests := $(addprefix kern/ftrace/tests/,patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c bench_graph_kt.c)
 ftrace_tests.3 := patch_kt.c hostile_kt.c
 ftrace_tests.4 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c
 ftrace_tests.5 := $(ftrace_tests.4)
-ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c
+ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c
+ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(LABS),$(ftrace_tests.$(lab)))))
 
 # No jump tables: the proof (proof.py) wants each indirect jump named. riscv64:
 # scheduling before register allocation spills on the event path (measured).

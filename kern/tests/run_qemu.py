@@ -213,6 +213,10 @@ def traced_cases(arch: str) -> list[Case]:
     """The tests inside the kernel (TESTS=1), and what must end in a panic."""
     return [
         Case("ops, registers, recursion", arch, f"{FINISHED}-tests", 4, [promises("kt_ops"), shows("kt_sites", ", 0 unlike their record")]),
+        *(Case(f"function_graph's users on {n} CPUs", arch, f"{FINISHED}-tests", n,
+               [promises("kt_graph"), promises("kt_graph")]) for n in (1, 4)),
+        Case("a return that fits no call", arch, f"{FINISHED}-tests", 2,
+             [shows("kt_graph_bad_frame", "graph tracing is off for good"), shows("echo function_graph > current_tracer; cat current_tracer", "nop")]),
         Case("ring buffers under fire", arch, f"{FINISHED}-tests", 4, [promises("test-buffer")]),
         *(Case(f"threads on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
         Case("unwinding from interrupts", arch, f"{FINISHED}-tests", 2, [promises("test-unwind")]),

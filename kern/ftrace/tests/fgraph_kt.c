@@ -1,0 +1,389 @@
+/*
+ * function_graph's users on a real processor: the promises of fgraph.h, tried
+ * with threads that sleep, move, exit and recurse inside traced functions.
+ */
+#include "fgraph.h"
+#include "asm-ftrace/regs.h"
+#include "cpu.h"
+#include "errno.h"
+#include "irq.h"
+#include "kt.h"
+#include "shadow.h"
+#include "string.h"
+#include "tracer.h"
+
+/* ---- The functions that are traced. ---- */
+
+long kt_graph_leaf(long x);
+long kt_graph_nest(long x);
+long kt_graph_tail(long x);
+long kt_graph_deep(long x);
+void kt_graph_sleep(void);
+void kt_graph_move(int cpu);
+void kt_graph_exit(void);
+
+__noinline long kt_graph_leaf(long x)
+{
+	barrier();
+	return 3 * x + 1;
+}
+__noinline long kt_graph_nest(long x)
+{
+	return kt_graph_leaf(x) + kt_graph_leaf(x + 1);
+}
+__noinline long kt_graph_tail(long x)
+{
+	return kt_graph_leaf(x + 10);
+}
+__noinline long kt_graph_deep(long x)
+{
+	static long (*volatile deeper)(long) = kt_graph_deep; /* or the compiler makes a loop of it */
+
+	return x ? deeper(x - 1) + 1 : 0;
+}
+
+static struct wait_queue bed;
+static bool awake;
+static unsigned asleep;
+__noinline void kt_graph_sleep(void)
+{
+	__atomic_fetch_add(&asleep, 1, __ATOMIC_RELEASE);
+	wait_event(&bed, READ_ONCE(awake));
+}
+__noinline void kt_graph_move(int cpu)
+{
+	set_cpu_affinity(cpu);
+}
+__noinline void kt_graph_exit(void)
+{
+	thread_exit(7);
+}
+
+/* ---- A user that notes what it hears. ---- */
+
+struct note {
+	unsigned long func;
+	unsigned long value; /* a return's: what was returned */
+	int depth;
+	bool entry;
+	u8 user, cpu;
+};
+static struct note notes[64];
+static unsigned noted;
+
+struct user {
+	struct fgraph_ops ops;
+	struct ftrace_ops filter;
+	u8 id;
+	unsigned entries, returns;
+};
+
+static notrace void note(const struct user *u, unsigned long func, int depth, bool entry,
+			 unsigned long value)
+{
+	unsigned i = __atomic_fetch_add(&noted, 1, __ATOMIC_RELAXED);
+
+	if (i < ARRAY_SIZE(notes))
+		notes[i] = (struct note){func, value, depth, entry, u->id, this_cpu()->index};
+}
+static notrace int note_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			      struct ftrace_regs *regs)
+{
+	struct user *u = gops->private;
+
+	__atomic_fetch_add(&u->entries, 1, __ATOMIC_RELAXED);
+	note(u, trace->func, trace->depth, true, 0);
+	return 1;
+}
+static notrace void note_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				struct ftrace_regs *regs)
+{
+	struct user *u = gops->private;
+
+	__atomic_fetch_add(&u->returns, 1, __ATOMIC_RELAXED);
+	note(u, trace->func, trace->depth, false, regs->arg[0]);
+}
+/* Long enough for interrupts, which are traced too, to come inside the handler. */
+static notrace void slow_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				struct ftrace_regs *regs)
+{
+	u64 end = clock_ns() + 25000000;
+
+	while (clock_ns() < end)
+		cpu_relax();
+	note_return(trace, gops, regs);
+}
+
+static int join(struct user *u, u8 id, const char *functions)
+{
+	*u = (struct user){
+		.ops = {note_entry, note_return, &u->filter, u, .idx = -1},
+		.filter = {.slot = -1},
+		.id = id,
+	};
+	if (ftrace_set_filter(&u->filter, functions, strlen(functions), true, false))
+		return -EINVAL;
+	return register_ftrace_graph(&u->ops);
+}
+
+/* Ends when no CPU can call it any more: @u may be on the stack. */
+static void leave(struct user *u)
+{
+	unregister_ftrace_graph(&u->ops);
+	ftrace_set_filter(&u->filter, "", 0, true, false);
+}
+
+static bool is_note(unsigned i, u8 user, bool entry, long (*fn)(long), int depth)
+{
+	unsigned long at = notes[i].func - (unsigned long)fn;
+
+	return i < noted && notes[i].user == user && notes[i].entry == entry && at < 16 &&
+	       notes[i].depth == depth;
+}
+
+/* ---- Promises ---- */
+
+static void nesting(void)
+{
+	long (*volatile nest)(long) = kt_graph_nest;
+	struct user a;
+	long sum;
+
+	noted = 0;
+	kt_promise(!join(&a, 1, "kt_graph_*"), "a user is registered");
+	sum = nest(4);
+	leave(&a);
+	kt_promise(sum == 29, "tracing changes no result");
+	kt_promise(is_note(0, 1, true, kt_graph_nest, 0) && is_note(1, 1, true, kt_graph_leaf, 1) &&
+			   is_note(2, 1, false, kt_graph_leaf, 1) &&
+			   is_note(3, 1, true, kt_graph_leaf, 1) &&
+			   is_note(4, 1, false, kt_graph_leaf, 1) &&
+			   is_note(5, 1, false, kt_graph_nest, 0) && noted == 6,
+		   "entries and returns nest as the calls did");
+	kt_promise(notes[2].value == 13 && notes[4].value == 16 && notes[5].value == 29,
+		   "the return handler sees what was returned");
+	noted = 0;
+	nest(1);
+	kt_promise(!noted, "after unregister nobody is called");
+}
+
+static void order(void)
+{
+	long (*volatile leaf)(long) = kt_graph_leaf;
+	struct user u[3];
+
+	noted = 0;
+	for (int i = 0; i < 3; i++)
+		join(&u[i], i, i == 1 ? "kt_graph_l*" : "kt_graph_*");
+	leaf(1);
+	kt_promise(noted == 6 && notes[0].user == 0 && notes[1].user == 1 && notes[2].user == 2,
+		   "entry handlers run in order");
+	kt_promise(notes[3].user == 2 && notes[4].user == 1 && notes[5].user == 0,
+		   "return handlers run in reverse");
+	for (int i = 0; i < 3; i++)
+		leave(&u[i]);
+}
+
+static void tail_call(void)
+{
+	long (*volatile tail)(long) = kt_graph_tail;
+	struct user a;
+
+	noted = 0;
+	join(&a, 1, "kt_graph_*");
+	kt_promise(tail(1) == 34, "a tail call comes back");
+	leave(&a);
+	kt_promise(is_note(0, 1, true, kt_graph_tail, 0) && is_note(1, 1, true, kt_graph_leaf, 1) &&
+			   is_note(2, 1, false, kt_graph_leaf, 1) &&
+			   is_note(3, 1, false, kt_graph_tail, 0),
+		   "and both functions' returns are heard, the inner first");
+}
+
+static void seventeen(void)
+{
+	static struct user u[FGRAPH_USERS + 1];
+	long (*volatile leaf)(long) = kt_graph_leaf;
+	bool all = true, once = true;
+
+	for (int i = 0; i < FGRAPH_USERS; i++)
+		all &= !join(&u[i], i, "kt_graph_leaf");
+	kt_promise(all, "sixteen users are registered");
+	kt_promise(join(&u[FGRAPH_USERS], 16, "kt_graph_leaf") == -ENOSPC, "the 17th: -ENOSPC");
+	kt_promise(register_ftrace_graph(&u[3].ops) == -EBUSY, "registered twice: -EBUSY");
+	leaf(1);
+	for (int i = 0; i < FGRAPH_USERS; i++) {
+		once &= u[i].entries == 1 && u[i].returns == 1;
+		leave(&u[i]);
+	}
+	kt_promise(once, "each of sixteen is called once");
+}
+
+static int sleeper(void *arg)
+{
+	kt_graph_sleep();
+	return 5;
+}
+
+/* Slot 0 changes hands many times while a frame with its bit is out. */
+static void sleeper_in_a_slot(unsigned times)
+{
+	struct user first, next;
+	struct thread *t;
+	unsigned wrong = 0, heard = 0;
+
+	awake = false;
+	asleep = 0;
+	join(&first, 1, "kt_graph_sleep");
+	t = kthread_run(sleeper, NULL, -1, "sleeper");
+	while (!__atomic_load_n(&asleep, __ATOMIC_ACQUIRE))
+		yield();
+	leave(&first);
+	kt_promise(first.entries == 1, "a thread sleeps inside a traced function");
+	for (unsigned i = 0; i < times; i++) {
+		wrong += join(&next, 2, "kt_graph_leaf") != 0 || next.ops.idx != 0;
+		kt_graph_leaf(i);
+		heard += next.returns;
+		leave(&next);
+	}
+	join(&next, 2, "kt_graph_sleep");
+	WRITE_ONCE(awake, true);
+	wake_up(&bed);
+	kt_promise(thread_join(t) == 5, "it wakes, and returns to its caller");
+	leave(&next);
+	kt_promise(!wrong && heard == times, "%u times the slot had a new owner, who was called", times);
+	kt_promise(!next.returns && !first.returns,
+		   "and nobody heard of the sleeper's return: the one had left, the other came later");
+}
+
+static int mover(void *arg)
+{
+	for (int i = 0; i < 50; i++)
+		for (unsigned cpu = 0; cpu < nr_cpus; cpu++)
+			kt_graph_move(cpu);
+	set_cpu_affinity(-1);
+	return 0;
+}
+
+static void migration(void)
+{
+	struct user a;
+
+	join(&a, 1, "kt_graph_move");
+	noted = 0;
+	thread_join(kthread_run(mover, NULL, 0, "mover"));
+	leave(&a);
+	kt_promise(a.entries == 50 * nr_cpus && a.returns == a.entries,
+		   "a thread that moves inside a traced function returns there");
+	kt_promise(nr_cpus == 1 || notes[2].cpu != notes[3].cpu,
+		   "its entry and its return are on different CPUs");
+}
+
+static int exiter(void *arg)
+{
+	kt_graph_exit();
+	return 0;
+}
+
+static void exits(void)
+{
+	struct user a;
+	bool codes = true;
+
+	join(&a, 1, "*");
+	for (int i = 0; i < 20; i++)
+		codes &= thread_join(kthread_run(exiter, NULL, -1, "exiter")) == 7;
+	leave(&a);
+	kt_promise(codes, "threads exit inside traced functions");
+}
+
+static void overflow(void)
+{
+	unsigned room = sizeof(((struct shadow_stack *)NULL)->words) / (sizeof(struct shadow_frame));
+	unsigned long before, after;
+	struct user a;
+	long depth;
+
+	join(&a, 1, "kt_graph_deep");
+	before = shadow_of(current)->overrun;
+	depth = kt_graph_deep(99);
+	after = shadow_of(current)->overrun;
+	leave(&a);
+	kt_promise(depth == 99, "100 calls deep: the result is right");
+	kt_promise(a.entries == room && a.returns == room, "%u of them fit and are traced", room);
+	kt_promise(after - before == 100 - room, "the others are counted");
+}
+
+static void interrupted_handler(void)
+{
+	long (*volatile leaf)(long) = kt_graph_leaf;
+	struct user slow, all;
+
+	join(&slow, 1, "kt_graph_leaf");
+	slow.ops.retfunc = slow_return;
+	join(&all, 2, "*");
+	leaf(1);
+	leave(&slow);
+	leave(&all);
+	kt_promise(slow.entries == 1 && slow.returns == 1,
+		   "interrupts inside a handler are traced, and it goes on");
+	kt_promise(all.entries - all.returns < 100, "every traced function returned, but those that are out");
+}
+
+static int graph_command(int argc, char **argv)
+{
+	u64 text = kt_text_hash();
+
+	kt_begin();
+	nesting();
+	order();
+	tail_call();
+	seventeen();
+	sleeper_in_a_slot(300);
+	migration();
+	exits();
+	overflow();
+	interrupted_handler();
+	sleep_ns(30000000); /* threads that were inside a traced function leave it */
+	kt_promise(!shadow_of(current), "the shadow stack is gone with the last user");
+	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
+	return kt_end();
+}
+SHELL_COMMAND("kt_graph", graph_command, "", "function_graph: users, order, sleepers, tail calls");
+
+/* ---- A frame that does not fit: graph tracing ends with it. ---- */
+
+long kt_graph_jump(long x);
+static void *landing[5];
+
+__noinline long kt_graph_jump(long x)
+{
+	if (x)
+		return kt_graph_jump(x - 1) + 1;
+	__builtin_longjmp(landing, 1);
+}
+
+static __noinline bool jumps_over(void)
+{
+	if (__builtin_setjmp(landing))
+		return true;
+	kt_graph_jump(3);
+	return false;
+}
+
+static int bad_frame_command(int argc, char **argv)
+{
+	struct user a;
+
+	kt_begin();
+	join(&a, 1, "kt_graph_*");
+	ftrace_set_filter(&a.filter, "jumps_over", 10, false, false);
+	kt_promise(jumps_over(), "a function jumps over four that never return");
+	kt_promise(ftrace_graph_dead, "the check at the return notices");
+	sleep_ns(1000000);
+	leave(&a);
+	kt_promise(join(&a, 1, "kt_graph_*") == -ENODEV, "nobody can trace the graph any more: -ENODEV");
+	kt_promise(kt_echo("function", "current_tracer", false) == 0, "functions can still be traced");
+	kt_echo("nop", "current_tracer", false);
+	return kt_end();
+}
+SHELL_COMMAND("kt_graph_bad_frame", bad_frame_command, "", "a return that fits no call: once");
