@@ -40,6 +40,8 @@ static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u
 	mutex_unlock(&trace_lock);
 	if (err == -EINVAL)
 		return tracefs_refuse(f, err, "no tracer is named '%s'; see available_tracers", name);
+	if (err == -EBUSY)
+		return tracefs_refuse(f, err, "%s can be used once, and somebody uses it", name);
 	if (err)
 		return tracefs_refuse(f, err, "%s did not start", name);
 	return n;

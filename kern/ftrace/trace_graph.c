@@ -5,6 +5,7 @@
 #include "cpu.h"
 #include "errno.h"
 #include "fgraph.h"
+#include "memory.h"
 #include "trace.h"
 
 struct graph_entry {
@@ -51,18 +52,32 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 	trace_end(&w, e);
 }
 
-static struct fgraph_ops graph_user = {.entryfunc = trace_graph_entry, .retfunc = trace_graph_return, .idx = -1};
-
+/* Each instance is a user of its own: tr->graph. */
 static int graph_init(struct trace_array *tr)
 {
-	graph_user.filter = tr->ops;
-	graph_user.private = tr;
-	return register_ftrace_graph(&graph_user);
+	struct fgraph_ops *user = kzalloc(sizeof(*user));
+	int err;
+
+	if (!user)
+		return -ENOMEM;
+	*user = (struct fgraph_ops){.entryfunc = trace_graph_entry,
+				    .retfunc = trace_graph_return,
+				    .filter = tr->ops,
+				    .private = tr,
+				    .idx = -1};
+	err = register_ftrace_graph(user);
+	if (err)
+		kfree(user);
+	else
+		tr->graph = user;
+	return err;
 }
 
 static void graph_reset(struct trace_array *tr)
 {
-	unregister_ftrace_graph(&graph_user);
+	unregister_ftrace_graph(tr->graph);
+	kfree(tr->graph);
+	tr->graph = NULL;
 }
 
 static int graph_print(struct seq *s, struct trace_array *tr, const void *event)
