@@ -16,7 +16,7 @@ import time
 import tty
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import IO, Protocol
 
 from grading.verdict import Stopped, Verdict
 
@@ -70,7 +70,7 @@ class SocketTransport:
 class PipeTransport:
     """The stdin and stdout of a process, for QEMU's `-serial stdio`."""
 
-    def __init__(self, to_guest: BinaryIO, from_guest: BinaryIO) -> None:
+    def __init__(self, to_guest: IO[bytes], from_guest: IO[bytes]) -> None:
         self._to, self._from = to_guest, from_guest
 
     def fileno(self) -> int:
