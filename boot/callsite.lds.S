@@ -51,6 +51,7 @@ SECTIONS
 		TABLE(param)
 		TABLE(shell_command)
 		TABLE(thread_hook)
+		TABLE(unwind_hook)
 		TABLE(tracefs_file)
 		TABLE(tracer)
 		. = ALIGN(8);

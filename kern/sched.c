@@ -391,6 +391,16 @@ static struct cpu *task_rq_lock(struct thread *t)
 	}
 }
 
+void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), void *arg)
+{
+	unsigned long flags = irq_save();
+	struct cpu *cpu = task_rq_lock(t);
+
+	fn(t, arg);
+	spin_unlock(&cpu->rq_lock);
+	irq_restore(flags);
+}
+
 void wake_up_process(struct thread *t)
 {
 	unsigned long flags = irq_save();

@@ -104,6 +104,8 @@ static inline bool interrupted(void)
 void sched_tick(void);          /* timer interrupt */
 void set_cpu_affinity(int cpu); /* the running thread: pin (and migrate), or -1; so is a CPU that is off */
 
+/* fn(t, arg) while @t can neither begin nor cease to run: its run-queue lock is held, interrupts masked. */
+void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), void *arg);
 /* Call for_each with each thread, threads_lock held. */
 void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
 

@@ -1,33 +1,51 @@
 /*
- * Walking a stack: where a walk begins and that it ends. One step is the
- * architecture's: unwind_step().
+ * Walking a stack: where a walk begins and that it ends, and what the code of
+ * an interrupted function had done to its frame. One step along the records is
+ * the architecture's: unwind_step().
  */
 #include "unwind.h"
 
 #include "cpu.h"
+#include "ksyms.h"
+#include "string.h"
 
-static notrace void set_stack(struct unwind *u, const struct thread *t)
+static notrace void start(struct unwind *u, struct thread *t, unsigned long pc, unsigned long fp,
+			  unsigned long sp)
 {
-	u->low = (unsigned long)t->stack;
-	u->high = u->low + THREAD_SIZE;
+	unsigned long low = (unsigned long)t->stack;
+
+	*u = (struct unwind){pc, fp, sp, t, low, low + THREAD_SIZE};
+}
+
+/* A return address that a tracer took is replaced by what it was; an interrupted pc is exact. */
+static __noinline notrace bool to_caller(struct unwind *u)
+{
+	if (!unwind_step(u))
+		return false;
+	if (!u->regs)
+		TABLE_FOR_EACH(const struct unwind_hook, unwind_hook, hook)
+			u->pc = hook->fn(u->thread, u->pc, u->fp);
+	return true;
 }
 
 __noinline notrace void unwind_start_here(struct unwind *u)
 {
-	*u = (struct unwind){
-		.pc = (unsigned long)unwind_start_here,
-		.fp = (unsigned long)__builtin_frame_address(0),
-		.sp = (unsigned long)__builtin_frame_address(0),
-	};
-	set_stack(u, current);
-	unwind_step(u);
+	unsigned long fp = (unsigned long)__builtin_frame_address(0);
+
+	start(u, current, (unsigned long)unwind_start_here, fp, fp);
+	to_caller(u);
 	barrier(); /* no tail call: the step reads our own frame */
 }
 
 notrace void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
 {
-	*u = (struct unwind){regs_pc(regs), regs_fp(regs), regs_sp(regs), .regs = regs};
-	set_stack(u, current);
+	start(u, current, regs_pc(regs), regs_fp(regs), regs_sp(regs));
+	u->regs = regs;
+}
+
+notrace void unwind_start_thread(struct unwind *u, struct thread *t)
+{
+	start(u, t, t->context.pc, t->context.fp, t->context.sp);
 }
 
 /* A step goes up the stack, except out of a leaf that an interrupt met. */
@@ -36,5 +54,144 @@ notrace bool unwind_next(struct unwind *u)
 	unsigned long sp = u->sp;
 	bool exact = u->regs != NULL;
 
-	return unwind_step(u) && (u->sp > sp || (exact && u->sp == sp));
+	return to_caller(u) && (u->sp > sp || (exact && u->sp == sp));
+}
+
+notrace unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned max)
+{
+	unsigned count = 0;
+
+	do
+		entries[count++] = u->regs && !u->link_pending ? u->pc + 4 : u->pc;
+	while (count < max && unwind_next(u));
+	return count;
+}
+
+notrace bool unwind_read(const struct unwind *u, unsigned long at, unsigned long *value)
+{
+	if (at < u->low || at > u->high - 8 || at % 8)
+		return false;
+	*value = *(unsigned long *)at;
+	return true;
+}
+
+notrace bool unwind_in_tracer_entry(const char *name)
+{
+	return name && (!strncmp(name, "ftrace_stub_", 12) || !strcmp(name, "ftrace_caller"));
+}
+
+/* ---- Where in its life is a frame? ---- */
+
+/* A forward branch takes its state along to where it lands. */
+#define BRANCHES 64
+static struct branch {
+	unsigned long target;
+	struct frame_state state;
+} branches[NR_CPUS][BRANCHES];
+
+/*
+ * The instructions from the function's start to pc are followed in the order
+ * of addresses. Behind a jump a block's state is that of the branch that lands
+ * there; if none from above does, that of the jump (a loop's body, a switch's
+ * case).
+ */
+static notrace struct frame_state follow(unsigned long at, unsigned long pc)
+{
+	struct branch *b = branches[this_cpu()->index];
+	struct frame_state s = {.known = true}, jumped = s;
+	unsigned count = 0;
+
+	for (;; at += 4) {
+		enum flow flow;
+		long to;
+
+		for (unsigned n = 0; n < count; n++)
+			if (b[n].target == at)
+				s = b[n].state;
+		if (at >= pc)
+			return s.known ? s : jumped;
+		if (!s.known)
+			s = jumped;
+		flow = unwind_track(&s, *(u32 *)at, &to);
+		if ((flow == FLOW_BRANCH || flow == FLOW_JUMP) && to > 0 && count < BRANCHES)
+			b[count++] = (struct branch){at + to, s};
+		if (flow == FLOW_JUMP || flow == FLOW_AWAY)
+			jumped = s;
+		if (flow >= FLOW_JUMP)
+			s.known = false;
+	}
+}
+
+notrace struct frame_state unwind_state(unsigned long pc, const char **name)
+{
+	unsigned long offset = 0;
+
+	*name = in_text(pc) ? ksym_lookup(pc, &offset, NULL) : NULL;
+	return *name ? follow(pc - offset, pc) : (struct frame_state){};
+}
+
+/* ---- Any thread's stack ---- */
+
+struct request {
+	int pid;
+	unsigned cpu; /* where it runs, or is the idle thread */
+	bool running;
+	unsigned long *entries;
+	unsigned max, count;
+};
+
+static bool is_requested(const struct thread *t, const struct request *r)
+{
+	return r->pid ? t->pid == r->pid : t == cpu_of(r->cpu)->idle;
+}
+
+static void save_off_cpu(struct thread *t, void *arg)
+{
+	struct request *r = arg;
+	struct unwind u;
+
+	r->running = __atomic_load_n(&t->on_cpu, __ATOMIC_ACQUIRE);
+	r->cpu = t->cpu;
+	if (r->running)
+		return;
+	unwind_start_thread(&u, t);
+	r->count = unwind_save(&u, r->entries, r->max);
+}
+
+static void find_and_save(struct thread *t, void *arg)
+{
+	if (is_requested(t, arg))
+		task_call_func(t, save_off_cpu, arg);
+}
+
+/* In the interrupt that smp_call() makes: the stack from what it interrupted. */
+static void save_interrupted(void *arg)
+{
+	struct request *r = arg;
+	struct unwind u;
+
+	if (!is_requested(current, r))
+		return;
+	unwind_start_here(&u);
+	while (!u.regs)
+		if (!unwind_next(&u))
+			return;
+	r->count = unwind_save(&u, r->entries, r->max);
+}
+
+/* A running thread may leave its CPU before the interrupt arrives: then look again. */
+unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, unsigned max)
+{
+	struct request r = {.pid = pid, .cpu = cpu, .entries = entries, .max = max};
+
+	do {
+		r.running = false;
+		if (pid)
+			threads_for_each(find_and_save, &r);
+		else
+			task_call_func(cpu_of(cpu)->idle, save_off_cpu, &r);
+		if (r.running)
+			smp_call(r.cpu, save_interrupted, &r);
+	} while (r.running && !r.count);
+	return r.count;
 }

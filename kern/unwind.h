@@ -1,11 +1,16 @@
 /*
- * Walking the frame records of the running thread: from here, or from a trap
- * frame.
+ * Walking a stack along its frame records: of the running thread, from here,
+ * from a trap frame or out of a tracer's callback, or of a thread that is off
+ * its CPU.
  *
  * A walk never leaves the thread's stack and always ends. Across an
  * interrupt it gives the interrupted pc, then its caller: from the trap
  * frame's link register when the interrupted function had not yet (or no
- * longer, or, a riscv64 leaf, never) stored it in its frame.
+ * longer, or, a riscv64 leaf, never) stored it in its frame. A return address
+ * that a tracer replaced is given as it was: see UNWIND_HOOK.
+ *
+ * Context: any, interrupts masked (what an interrupted function has done so
+ * far is worked out in memory of the CPU's).
  */
 #ifndef KERN_UNWIND_H
 #define KERN_UNWIND_H
@@ -13,14 +18,40 @@
 #include "thread.h"
 
 struct unwind {
-	unsigned long pc, fp, sp;
-	unsigned long low, high; /* the stack */
+	unsigned long pc, fp, sp; /* sp: of the function at pc, where it made its last call */
+	struct thread *thread;
+	unsigned long low, high; /* its stack */
 	struct trap_frame *regs; /* pc comes from here: it is exact, not a return address */
 	bool link_pending;       /* pc was the traced function; its caller is still in regs */
 };
 void unwind_start_here(struct unwind *u);                        /* the caller of this function */
 void unwind_start_regs(struct unwind *u, struct trap_frame *regs);
+/* @t is off its CPU and kept there. */
+void unwind_start_thread(struct unwind *u, struct thread *t);
 bool unwind_next(struct unwind *u);                              /* false at the end */
+
+/*
+ * Up to @max entries from @u on. Each is the address behind an instruction: a
+ * call's, so a return address, or the interrupted one's. Return: how many.
+ */
+unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned max);
+
+/*
+ * The stack of any thread: one off its CPU is kept there while it is walked, a
+ * running one is interrupted. Return: entries; 0 when no thread has that pid
+ * (0: CPU @cpu's idle thread). Context: thread, interrupts on, no spinlock held.
+ */
+unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, unsigned max);
+
+/*
+ * A tracer that replaces return addresses links in a hook: fn(t, pc, fp) is
+ * what @pc, read from @t's stack or link register, was before; @fp is the
+ * frame pointer of the function that it lies in. Any context.
+ */
+struct unwind_hook {
+	unsigned long (*fn)(struct thread *t, unsigned long pc, unsigned long fp);
+};
+#define UNWIND_HOOK(f) TABLE_ENTRY(const struct unwind_hook, unwind_hook, f##_hook) = {f}
 
 /*
  * <arch>/unwind.c: one step, from u to its caller: new pc, fp, sp, and regs when
@@ -29,5 +60,30 @@ bool unwind_next(struct unwind *u);                              /* false at the
  * stack and inside text.
  */
 bool unwind_step(struct unwind *u);
+
+/* ---- For <arch>/unwind.c ---- */
+
+/* What the instructions of a function did to the link register and fp, in offsets from sp. */
+struct frame_state {
+	bool known, ra_stored, fp_stored, fp_set;
+	s32 ra_at, fp_at, size;
+};
+/* The architecture's: note in @s what @insn does; where it may go, as an offset in *to. */
+enum flow { FLOW_ON, FLOW_BRANCH, FLOW_JUMP, FLOW_AWAY, FLOW_RETURN };
+enum flow unwind_track(struct frame_state *s, u32 insn, long *to);
+
+/*
+ * The state at @pc of the function that contains it, before the instruction
+ * there. @name: the function's; all zero, and a NULL name, outside of text.
+ */
+struct frame_state unwind_state(unsigned long pc, const char **name);
+
+static inline bool in_text(unsigned long pc)
+{
+	return pc >= (unsigned long)_text && pc < (unsigned long)_etext;
+}
+bool unwind_read(const struct unwind *u, unsigned long at, unsigned long *value);
+/* Is @name code between a call site and the callback, or back? */
+bool unwind_in_tracer_entry(const char *name);
 
 #endif

@@ -108,6 +108,8 @@ extern const struct tracer nop_tracer; /* none; in no table, because it is alway
 /* The function tracer's callback: one function event into @op->private's buffers. */
 void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			 struct ftrace_regs *regs);
+/* Whatever of that is rare; and the stack behind the event (func_stack_trace). */
+void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long parent_ip);
 
 /*
  * An event that may take its time: begin masks interrupts and returns the

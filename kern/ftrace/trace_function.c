@@ -3,25 +3,12 @@
  *
  * function_trace_call() is what every traced call pays for. Its short path
  * calls nothing, so that it needs no stack frame; whatever is rare leaves it
- * by a tail call. Nothing that it reaches has a call site.
+ * by a tail call to function_trace_slow(). Nothing that it reaches has a call
+ * site.
  */
 #include "trace_event.h"
 
 #define WORDS EVENT_WORDS(struct function_entry)
-
-/* The long path: off, another clock, a new page, a time extend, a recursion. */
-static void __noinline function_trace_slow(struct ftrace_ops *op, unsigned long ip,
-					   unsigned long parent_ip)
-{
-	struct trace_write w;
-	struct function_entry *e = trace_begin(op->private, TRACE_FN, sizeof(*e), &w);
-
-	if (e) {
-		put_address(e->ip, ip);
-		put_address(e->parent_ip, parent_ip);
-	}
-	trace_end(&w, e);
-}
 
 void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			 struct ftrace_regs *regs)

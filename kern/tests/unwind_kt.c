@@ -1,10 +1,16 @@
 /*
- * Walks from interrupts that arrive anywhere in a function: in its prologue,
- * its epilogue, in a leaf without a record. One CPU runs a chain of calls, an
- * interrupt walks it many thousand times, and each walk must name each
- * function of the chain once and in order.
+ * Walks from interrupts that arrive anywhere: in a prologue, an epilogue, a
+ * leaf without a record, on the tracer's way in and out. One CPU runs a chain
+ * of calls, an interrupt walks it many thousand times, and each walk must name
+ * each function of the chain once and in order, whatever traces it.
+ *
+ * QEMU takes interrupts where it ends a block of instructions. Started with
+ * -singlestep that is everywhere, and `test-unwind all` goes on until each
+ * instruction of the tracer's entry and of its return was interrupted.
  */
+#include "asm-ftrace/hook.h"
 #include "cpu.h"
+#include "ftrace.h"
 #include "ftrace/tests/kt.h"
 #include "ksyms.h"
 #include "print.h"
@@ -39,16 +45,29 @@ static __noipa u64 chain_tail(u64 n)
 	sink += chain_leaf(n);
 	return chain_many(n, n + 1, n + 2, n + 3);
 }
+/* Recursive: a walk must find as many of it as are out. */
+static volatile unsigned level;
+static __noipa u64 chain_deep(u64 n)
+{
+	u64 sum;
+
+	level++;
+	sum = n ? chain_deep(n - 1) + 1 : 0;
+	level--;
+	return sum;
+}
 static __noipa int chain_top(void *unused)
 {
 	u64 n = 0;
 
-	while (!stop)
-		sink += chain_tail(n++);
+	while (!stop) {
+		sink += chain_tail(n);
+		sink += chain_deep(n++ % 8);
+	}
 	return 0;
 }
 
-/* Who may be named after whom; "" is the end. */
+/* Who may be named after whom. */
 static const struct {
 	const char *function, *callers;
 } expected[] = {
@@ -56,12 +75,19 @@ static const struct {
 	{"chain_early", " chain_many "},
 	{"chain_many", " chain_top "},
 	{"chain_tail", " chain_top "},
+	{"chain_deep", " chain_top chain_deep "},
 	{"chain_top", " thread_start "},
+	{"thread_start", " thread_start_asm "},
+	/* Between a call site and the callback, and between the return and its handlers. */
+	{"ftrace_caller", " chain_leaf chain_early chain_many chain_tail chain_deep "},
+	{"return_to_handler", " chain_early chain_many chain_tail chain_deep chain_top "},
 };
 
 struct walk {
-	unsigned long pc[32];
-	unsigned count;
+	unsigned long pc[48];
+	bool exact[48];
+	unsigned count, interrupted; /* the index of what the interrupt met */
+	unsigned level;
 };
 
 static void walk_here(void *arg)
@@ -69,80 +95,168 @@ static void walk_here(void *arg)
 	struct walk *w = arg;
 	struct unwind u;
 
+	w->level = level;
+	w->count = w->interrupted = 0;
 	unwind_start_here(&u);
-	w->count = 0;
-	do
-		w->pc[w->count++] = u.regs ? u.pc : u.pc - 1;
-	while (w->count < ARRAY_SIZE(w->pc) && unwind_next(&u));
+	do {
+		if (u.regs && !u.link_pending)
+			w->interrupted = w->count;
+		w->exact[w->count] = u.regs;
+		w->pc[w->count++] = u.pc;
+	} while (w->count < ARRAY_SIZE(w->pc) && unwind_next(&u));
 }
 
+static const char *name_of(const struct walk *w, unsigned i)
+{
+	return ksym_lookup(w->exact[i] ? w->pc[i] : w->pc[i] - 1, NULL, NULL) ?: "?";
+}
+
+extern char __ftrace_text_start[], __ftrace_text_end[];
+
+static bool in_tracer(const char *name, unsigned long pc)
+{
+	return pc >= (unsigned long)__ftrace_text_start && pc < (unsigned long)__ftrace_text_end &&
+	       strcmp(name, "ftrace_caller") && strcmp(name, "return_to_handler");
+}
+
+/* A stub goes on in ftrace_caller: the traced function is its caller, too. */
 static bool may_call(const char *caller, const char *function)
 {
 	char word[40];
 
+	if (!strncmp(function, "ftrace_stub", 11))
+		function = "ftrace_caller";
 	scnprintf(word, sizeof(word), " %s ", caller);
 	for (unsigned i = 0; i < ARRAY_SIZE(expected); i++)
 		if (!strcmp(expected[i].function, function))
 			return strstr(expected[i].callers, word);
-	return true;
+	return false;
 }
 
-static bool walk_is_right(const struct walk *w)
+static bool is_start_of(unsigned long pc, const char *function)
 {
-	const char *name = NULL;
-	bool in_chain = false, reached_top = false;
+	unsigned long offset;
+	const char *name = ksym_lookup(pc, &offset, NULL);
 
-	for (unsigned i = 0; i < w->count; i++) {
-		const char *caller = ksym_lookup(w->pc[i], NULL, NULL);
+	return name && !offset && !strcmp(name, function);
+}
 
-		if (!caller || (name && !may_call(caller, name)))
-			return false;
-		/* chain_top was entered before the tracer was on: what it calls must stand between. */
-		if (name && !strncmp(name, "ftrace_", 7) && !strcmp(caller, "chain_top"))
-			return false;
-		in_chain |= !strncmp(caller, "chain_", 6);
-		reached_top |= !strcmp(caller, "chain_top");
+/* Does the walk name what the thread was doing, from the interrupted instruction to its first? */
+static const char *fault_of(const struct walk *w)
+{
+	unsigned deep = 0, i = w->interrupted;
+	const char *name = name_of(w, i);
+
+	for (unsigned n = 0; n < w->count; n++)
+		if (!w->exact[n] && is_start_of(w->pc[n], "return_to_handler"))
+			return "return_to_handler stands for a caller";
+	if (!i || !w->exact[i])
+		return "it does not cross the interrupt";
+	for (; i + 1 < w->count; i++) {
+		const char *caller = name_of(w, i + 1);
+
+		deep += !strcmp(name, "chain_deep");
+		if (!in_tracer(name, w->pc[i]) && !may_call(caller, name))
+			return "a wrong caller";
 		name = caller;
 	}
-	return !in_chain || reached_top;
+	if (strcmp(name, "thread_start_asm"))
+		return "it does not reach the thread's first instruction";
+	return deep == w->level || deep == w->level + 1 ? NULL : "not as many chain_deep as are out";
+}
+
+/* Which instructions of the tracer's way in and out were interrupted. */
+static struct {
+	const char *name;
+	u64 hit;
+	unsigned size; /* instructions; 0: not seen yet, or not in this kernel */
+} ways[] = {{"ftrace_caller"}, {"return_to_handler"}};
+
+static unsigned long without_padding(unsigned long start, unsigned long size)
+{
+	const u32 *end = (const u32 *)(start + size);
+
+	while (end[-1] == 0 || end[-1] == INSN_NOP)
+		end--;
+	return (unsigned long)end - start;
+}
+
+static void note_hit(const struct walk *w)
+{
+	unsigned long offset, size;
+	const char *name = ksym_lookup(w->pc[w->interrupted], &offset, &size);
+
+	for (unsigned i = 0; name && i < ARRAY_SIZE(ways); i++)
+		if (!strcmp(ways[i].name, name)) {
+			ways[i].hit |= 1ull << offset / 4;
+			ways[i].size = without_padding(w->pc[w->interrupted] - offset, size) / 4;
+		}
+}
+
+static bool all_hit(void)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(ways); i++)
+		if (!ways[i].size || ways[i].hit + 1 != 1ull << ways[i].size)
+			return false;
+	return true;
 }
 
 static void print_walk(const struct walk *w)
 {
+	out_printf("  %u out\n", w->level);
 	for (unsigned i = 0; i < w->count; i++)
-		out_printf("  %pS\n", (void *)w->pc[i]);
+		out_printf(w->exact[i] ? "  %pS\n" : "  %pB\n", (void *)w->pc[i]);
 }
 
-static unsigned walk_many(unsigned cpu, unsigned walks, struct walk *w)
+static bool walk_many(unsigned cpu, unsigned walks, bool all, const char *tracer)
 {
-	unsigned wrong = 0;
+	static struct walk w;
+	const char *fault = NULL;
+	unsigned i;
 
-	for (unsigned i = 0; i < walks && !wrong; i++) {
-		smp_call(cpu, walk_here, w);
-		wrong = !walk_is_right(w);
+	if (all) /* sooner there, when the interrupt itself is not traced */
+		kt_echo("chain_*", "set_ftrace_filter", false);
+	if (tracer && !kt_promise(!kt_echo(tracer, "current_tracer", false), "%s starts", tracer))
+		return false;
+	for (i = 0; (i < walks || (all && !all_hit() && i < 20000)) && !fault; i++) {
+		smp_call(cpu, walk_here, &w);
+		fault = nr_cpus > 1 ? fault_of(&w) : NULL;
+		note_hit(&w);
 	}
-	return wrong;
+	if (tracer)
+		kt_echo("nop", "current_tracer", false);
+	if (kt_promise(!fault, "%s: each walk from an interrupt names each caller once%s%s",
+		       tracer ?: "off", fault ? ", but: " : "", fault ?: ""))
+		return true;
+	print_walk(&w);
+	return false;
 }
 
+/* While each of the tracers is on; others that trace the chain may be on already. */
 static int test_unwind(int argc, char **argv)
 {
-	unsigned cpu = nr_cpus - 1, wrong;
+	bool all = argc > 1 && !strcmp(argv[1], "all");
 	struct thread *t;
-	struct walk w = {};
 
 	kt_begin();
 	stop = false;
-	t = kthread_run(chain_top, NULL, cpu, "chain");
+	set_cpu_affinity(0);
+	t = kthread_run(chain_top, NULL, nr_cpus - 1, "chain");
 	if (!kt_promise(t, "a thread that calls"))
 		return kt_end();
-	wrong = walk_many(cpu, 600, &w);
-	kt_echo("function", "current_tracer", false);
-	wrong = wrong ?: walk_many(cpu, 600, &w);
-	kt_echo("nop", "current_tracer", false);
+	sleep_ns(10000000);
+	for (unsigned i = 0; i < ARRAY_SIZE(ways); i++)
+		ways[i].hit = ways[i].size = 0;
+	walk_many(nr_cpus - 1, 600, false, NULL);
+	for (int i = 1 + all; i < argc; i++)
+		walk_many(nr_cpus - 1, 1000, all && i == argc - 1, argv[i]);
 	stop = true;
 	thread_join(t);
-	if (!kt_promise(!wrong, "a walk from an interrupt names each caller once, traced or not"))
-		print_walk(&w);
+	set_cpu_affinity(-1);
+	kt_echo("", "set_ftrace_filter", false);
+	if (all)
+		kt_promise(all_hit(), "each instruction of the tracer's way in (%lx) and out (%lx) was interrupted",
+			   (unsigned long)ways[0].hit, (unsigned long)ways[1].hit);
 	return kt_end();
 }
-SHELL_COMMAND("test-unwind", test_unwind, "", "walk a chain of calls from interrupts");
+SHELL_COMMAND("test-unwind", test_unwind, "[all] [tracer ...]", "walk a chain of calls from interrupts");

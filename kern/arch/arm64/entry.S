@@ -66,6 +66,7 @@
  * 3. trap_interrupt(regs) or trap_exception(regs).
  */
 	.globl	exception_vector, exception_vector_end
+	.type	exception_vector, @function
 	.balign	2048
 exception_vector:
 	.rept	4			/* from EL1 on sp_el0: never */
@@ -131,6 +132,7 @@ stack_overflow:
 	save_registers
 	bl	trap_overflow
 exception_vector_end:
+	.size	exception_vector, . - exception_vector
 
 /*
  * struct thread *__switch_to(struct thread *prev, struct thread *next)
@@ -139,6 +141,7 @@ exception_vector_end:
  * makes next current, loads next's. x0 = prev stays the return value.
  */
 	.globl	__switch_to, __switch_to_load
+	.type	__switch_to, @function
 __switch_to:
 	mov	x9, sp
 	stp	x19, x20, [x0, #THREAD_CONTEXT + CONTEXT_X + 0]
@@ -161,12 +164,15 @@ __switch_to_load:
 	ldp	x27, x28, [x1, #THREAD_CONTEXT + CONTEXT_X + 64]
 	mov	sp, x9
 	ret
+	.size	__switch_to, . - __switch_to
 
 /* A new thread's first instructions; x0 = prev, from __switch_to(). x29 = 0 ends every walk. */
 	.globl	thread_start_asm
+	.type	thread_start_asm, @function
 thread_start_asm:
 	mov	x29, xzr
 	bl	thread_start
+	.size	thread_start_asm, . - thread_start_asm
 
 	.bss
 	.balign	16

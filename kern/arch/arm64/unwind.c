@@ -4,95 +4,58 @@
  *
  * An interrupted function may not have made its record yet, have undone it,
  * or be a leaf that never makes one. Then its caller is in the link register,
- * and fp is the caller's. Which it is, the instructions before the interrupted
- * one and the link register tell together.
+ * and fp is the caller's. Which it is, the instructions from its start to the
+ * interrupted one tell.
  */
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
-#include "ksyms.h"
 #include "unwind.h"
 
-#define RET 0xd65f03c0
 #define MOV_X9_X30 0xaa1e03e9
 #define IS_BL(i) (((i) & 0xfc000000) == 0x94000000)
-#define IS_BLR(i) (((i) & 0xfffffc1f) == 0xd63f0000)
 /* add x29, sp, #imm, which `mov x29, sp` is too: from here on fp is the function's own. */
 #define SETS_FP(i) (((i) & 0xffc003ff) == 0x910003fd)
+#define FP_OFFSET(i) ((i) >> 10 & 0xfff)
+/* ldp x29, x30, [sp ...]: and from here on the caller's again. */
+#define LOADS_FP(i) (((i) & 0xfe407fff) == 0xa8407bfd)
+/* @bits wide, from bit @low of @i, signed, in instructions: in bytes. */
+#define OFFSET(i, low, bits) ((long)((u64)(i) << (64 - (low) - (bits))) >> (64 - (bits)) << 2)
 
-static notrace bool in_text(unsigned long pc)
+static notrace enum flow flow_of(u32 i, long *to)
 {
-	return pc >= (unsigned long)_text && pc < (unsigned long)_etext;
+	if ((i & 0xfc000000) == 0x14000000) { /* b */
+		*to = OFFSET(i, 0, 26);
+		return FLOW_JUMP;
+	}
+	if ((i & 0xff000010) == 0x54000000 || (i & 0x7e000000) == 0x34000000) { /* b.cond, cbz, cbnz */
+		*to = OFFSET(i, 5, 19);
+		return FLOW_BRANCH;
+	}
+	if ((i & 0x7e000000) == 0x36000000) { /* tbz, tbnz */
+		*to = OFFSET(i, 5, 14);
+		return FLOW_BRANCH;
+	}
+	if ((i & 0xfffffc1f) == 0xd61f0000) /* br */
+		return FLOW_AWAY;
+	return (i & 0xfffffc1f) == 0xd65f0000 ? FLOW_RETURN : FLOW_ON;
 }
 
-static notrace bool read_stack(const struct unwind *u, unsigned long at, unsigned long *value)
+/* The record's two halves are stored and loaded together: fp_set says it all. */
+notrace enum flow unwind_track(struct frame_state *s, u32 i, long *to)
 {
-	if (at < u->low || at > u->high - 8 || at % 8)
-		return false;
-	*value = *(unsigned long *)at;
-	return true;
+	if (SETS_FP(i)) {
+		s->fp_set = true;
+		s->size = FP_OFFSET(i);
+	} else if (LOADS_FP(i)) {
+		s->fp_set = false;
+	}
+	return flow_of(i, to);
 }
 
-static notrace bool sets_fp_before(unsigned long start, unsigned long pc)
+/* Does @pc follow a traced function's entry, `mov x9, x30; bl`? */
+static notrace bool follows_entry(unsigned long pc)
 {
-	for (; start < pc; start += 4)
-		if (SETS_FP(*(u32 *)start))
-			return true;
-	return false;
-}
-
-/* Did a call leave @link? If not, the compiler uses x30 for something else. */
-static notrace bool follows_call(unsigned long link)
-{
-	u32 insn;
-
-	if (!in_text(link - 4) || link % 4)
-		return false;
-	insn = *(u32 *)(link - 4);
-	return IS_BL(insn) || IS_BLR(insn);
-}
-
-/*
- * Is the record at fp the interrupted function's own? Behind the prologue, in
- * the order of addresses, there may be blocks without it (before `ret`, or
- * where the compiler moved the prologue out of the way). With a record, the
- * link is the record's, or one that the function's own last call left; a
- * block without has its caller's.
- */
-static notrace bool has_record(const struct unwind *u)
-{
-	unsigned long offset = 0, size = 0, start, link = regs_link(u->regs), stored;
-
-	if (!in_text(u->pc) || !ksym_lookup(u->pc, &offset, &size))
-		return false;
-	start = u->pc - offset;
-	if (*(u32 *)u->pc == RET || !sets_fp_before(start, u->pc))
-		return false;
-	if (link >= start && link < start + size)
-		return true;
-	return !follows_call(link) || (read_stack(u, u->fp + 8, &stored) && stored == link);
-}
-
-/* Was it a traced function's entry that called, `mov x9, x30; bl`? Then its own caller is in x9. */
-static notrace bool follows_entry(unsigned long link)
-{
-	return in_text(link - 8) && *(u32 *)(link - 8) == MOV_X9_X30 && IS_BL(*(u32 *)(link - 4));
-}
-
-/*
- * From an interrupted function without a record of its own to its caller; on
- * the way into the tracer, first to the traced function, and from there to x9,
- * until the tracer has made the traced function's record.
- */
-static notrace bool step_to_link(struct unwind *u)
-{
-	bool traced = !u->link_pending && follows_entry(regs_link(u->regs)) &&
-		      u->fp != u->sp + offsetof(struct ftrace_regs, fp);
-
-	u->pc = u->link_pending ? u->regs->x[9] : regs_link(u->regs);
-	u->link_pending = traced;
-	if (!traced)
-		u->regs = NULL;
-	return in_text(u->pc);
+	return in_text(pc - 8) && *(u32 *)(pc - 8) == MOV_X9_X30 && IS_BL(*(u32 *)(pc - 4));
 }
 
 static notrace bool step_to_interrupted(struct unwind *u)
@@ -108,18 +71,49 @@ static notrace bool step_to_interrupted(struct unwind *u)
 	return in_text(u->pc);
 }
 
+/* The caller's record is where its frame begins, nearly always. */
+static notrace bool step_record(struct unwind *u)
+{
+	unsigned long fp = u->fp;
+
+	if (fp < u->sp || !unwind_read(u, fp, &u->fp) || !unwind_read(u, fp + 8, &u->pc))
+		return false;
+	u->sp = u->fp ?: fp + 16;
+	return in_text(u->pc);
+}
+
+/*
+ * From an interrupted function to its caller. In the stub and in ftrace_caller,
+ * while the traced function has no place among the records, it comes first: on
+ * the way in it is in x30 and its caller in x9, on the way out the other way round.
+ */
+static notrace bool step_from_regs(struct unwind *u)
+{
+	struct trap_frame *regs = u->regs;
+	unsigned long link = regs_link(regs), x9 = regs->x[9];
+	const char *name;
+	struct frame_state s = unwind_state(regs_pc(regs), &name);
+	bool entry = unwind_in_tracer_entry(name) &&
+		     !(s.fp_set && s.size == offsetof(struct ftrace_regs, our_fp));
+	bool in = entry && follows_entry(link), out = entry && follows_entry(x9);
+
+	u->link_pending = !u->link_pending && (in || out);
+	if (u->link_pending) {
+		u->pc = in ? link : x9;
+		return true;
+	}
+	u->regs = NULL;
+	if (s.fp_set)
+		return step_record(u);
+	u->pc = in ? x9 : link;
+	return in_text(u->pc);
+}
+
 notrace bool unwind_step(struct unwind *u)
 {
-	unsigned long fp = u->fp, next;
-
-	if (u->link_pending || (u->regs && !has_record(u)))
-		return step_to_link(u);
-	u->regs = NULL;
+	if (u->regs)
+		return step_from_regs(u);
 	if (u->pc >= (unsigned long)exception_vector && u->pc < (unsigned long)exception_vector_end)
 		return step_to_interrupted(u);
-	if (fp < u->sp || !read_stack(u, fp, &next) || !read_stack(u, fp + 8, &u->pc))
-		return false;
-	u->fp = next;
-	u->sp = fp + 16;
-	return next && in_text(u->pc);
+	return step_record(u);
 }

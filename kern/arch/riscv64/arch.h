@@ -180,7 +180,7 @@ void arch_tlb_flush_all(void);
 
 /* What the calling convention lets a function keep over a call. */
 struct context {
-	unsigned long ra, sp, s[12];
+	unsigned long pc, sp, fp, s[11]; /* fp is s0; s1 to s11 */
 };
 
 /*

@@ -6,9 +6,9 @@
 void asm_offsets(void);
 void asm_offsets(void)
 {
-	DEFINE(CONTEXT_RA, offsetof(struct context, ra));
+	DEFINE(CONTEXT_PC, offsetof(struct context, pc));
 	DEFINE(CONTEXT_SP, offsetof(struct context, sp));
-	DEFINE(CONTEXT_S, offsetof(struct context, s));
+	DEFINE(CONTEXT_S, offsetof(struct context, fp));
 	DEFINE(FRAME_PC, offsetof(struct trap_frame, pc));
 	DEFINE(FRAME_X, offsetof(struct trap_frame, x));
 	DEFINE(FRAME_STATUS, offsetof(struct trap_frame, status));

@@ -115,7 +115,7 @@ exception_vector_end:
 	.globl	__switch_to, __switch_to_load
 	.type	__switch_to, @function
 __switch_to:
-	sd	ra, THREAD_CONTEXT + CONTEXT_RA(a0)
+	sd	ra, THREAD_CONTEXT + CONTEXT_PC(a0)
 	sd	sp, THREAD_CONTEXT + CONTEXT_SP(a0)
 	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 	sd	s\n, THREAD_CONTEXT + CONTEXT_S + 8 * \n(a0)
@@ -123,7 +123,7 @@ __switch_to:
 	sd	a1, CPU_CURRENT(tp)
 __switch_to_load:
 	ld	sp, THREAD_CONTEXT + CONTEXT_SP(a1)
-	ld	ra, THREAD_CONTEXT + CONTEXT_RA(a1)
+	ld	ra, THREAD_CONTEXT + CONTEXT_PC(a1)
 	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 	ld	s\n, THREAD_CONTEXT + CONTEXT_S + 8 * \n(a1)
 	.endr

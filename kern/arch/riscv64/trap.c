@@ -89,7 +89,7 @@ notrace void arch_show_regs(const struct trap_frame *regs)
 
 void arch_thread_init(struct thread *t, void *stack_top)
 {
-	t->context = (struct context){.ra = (unsigned long)thread_start_asm,
+	t->context = (struct context){.pc = (unsigned long)thread_start_asm,
 				      .sp = (unsigned long)stack_top};
 }
 

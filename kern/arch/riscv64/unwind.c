@@ -9,21 +9,7 @@
  */
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
-#include "ksyms.h"
-#include "string.h"
 #include "unwind.h"
-
-/* What an instruction stream has done to ra and s0, in offsets from sp as it was at the store. */
-struct frame_state {
-	bool known, ra_stored, fp_stored, fp_set;
-	s32 ra_at, fp_at, size;
-};
-/* A forward branch takes its state along to where it lands. */
-#define BRANCHES 32
-struct branch {
-	unsigned long target;
-	struct frame_state state;
-};
 
 #define OPCODE(i) ((i) & 0x7f)
 #define RD(i) ((i) >> 7 & 31)
@@ -33,17 +19,25 @@ struct branch {
 #define IMM_I(i) ((s32)(i) >> 20)
 #define IMM_S(i) (((s32)(i) >> 25) * 32 + (s32)RD(i))
 #define JAL_T0 0x2ef /* opcode and rd */
-enum { RA = 1, SP = 2, S0 = 8 };
+enum { RA = 1, SP = 2, T0 = 5, S0 = 8 };
 enum { LOAD = 0x03, OP_IMM = 0x13, STORE = 0x23, BRANCH = 0x63, JALR = 0x67, JAL = 0x6f };
 
-static notrace long branch_offset(u32 i)
+static notrace enum flow flow_of(u32 i, long *to)
 {
-	if (OPCODE(i) == JAL)
-		return -(long)(i >> 31) * 0x100000 + (i & 0xff000) + (i >> 9 & 0x800) + (i >> 20 & 0x7fe);
-	return -(long)(i >> 31) * 0x1000 + ((i & 0x80) << 4) + (i >> 20 & 0x7e0) + (i >> 7 & 0x1e);
+	if (OPCODE(i) == BRANCH) {
+		*to = -(long)(i >> 31) * 0x1000 + ((i & 0x80) << 4) + (i >> 20 & 0x7e0) + (i >> 7 & 0x1e);
+		return FLOW_BRANCH;
+	}
+	if (OPCODE(i) == JAL && RD(i) == 0) {
+		*to = -(long)(i >> 31) * 0x100000 + (i & 0xff000) + (i >> 9 & 0x800) + (i >> 20 & 0x7fe);
+		return FLOW_JUMP;
+	}
+	if (OPCODE(i) == JALR && RD(i) == 0)
+		return RS1(i) == RA ? FLOW_RETURN : FLOW_AWAY;
+	return FLOW_ON;
 }
 
-static notrace void track(struct frame_state *s, u32 i)
+notrace enum flow unwind_track(struct frame_state *s, u32 i, long *to)
 {
 	bool on_stack = RS1(i) == SP;
 
@@ -61,47 +55,7 @@ static notrace void track(struct frame_state *s, u32 i)
 		s->fp_set = true;
 		s->size = IMM_I(i);
 	}
-}
-
-/* Follow [start, pc) in the order of addresses; after a jump away, a branch that lands there knows. */
-static notrace struct frame_state state_at(unsigned long start, unsigned long pc)
-{
-	static struct branch branches[NR_CPUS][BRANCHES];
-	struct branch *b = branches[this_cpu()->index];
-	struct frame_state s = {.known = true};
-	unsigned count = 0;
-
-	for (unsigned long at = start; at <= pc; at += 4) {
-		u32 insn = *(u32 *)at;
-		bool jump = OPCODE(insn) == JAL && RD(insn) == 0;
-
-		for (unsigned n = 0; n < count && !s.known; n++)
-			if (b[n].target == at)
-				s = b[n].state;
-		if (at == pc)
-			break;
-		if (!s.known)
-			continue;
-		track(&s, insn);
-		if ((jump || OPCODE(insn) == BRANCH) && count < BRANCHES)
-			b[count++] = (struct branch){at + branch_offset(insn), s};
-		if (jump || (OPCODE(insn) == JALR && RD(insn) == 0))
-			s.known = false;
-	}
-	return s;
-}
-
-static notrace bool read_stack(const struct unwind *u, unsigned long at, unsigned long *value)
-{
-	if (at < u->low || at > u->high - 8 || at % 8)
-		return false;
-	*value = *(unsigned long *)at;
-	return true;
-}
-
-static notrace bool in_text(unsigned long pc)
-{
-	return pc >= (unsigned long)_text && pc < (unsigned long)_etext;
+	return flow_of(i, to);
 }
 
 /* Where the interrupted function's ra and its caller's fp are: its record, sp, registers. */
@@ -113,37 +67,31 @@ static notrace bool read_frame(const struct unwind *u, const struct frame_state 
 	*ra = regs_link(regs);
 	*fp = record;
 	if (s->fp_set && s->ra_stored)
-		return read_stack(u, record - 8, ra) && read_stack(u, record - 16, fp);
+		return unwind_read(u, record - 8, ra) && unwind_read(u, record - 16, fp);
 	if (s->fp_set && s->fp_stored)
-		return read_stack(u, record - s->size + s->fp_at, fp);
-	return !s->ra_stored || read_stack(u, regs_sp(regs) + s->ra_at, ra);
+		return unwind_read(u, record - s->size + s->fp_at, fp);
+	return !s->ra_stored || unwind_read(u, regs_sp(regs) + s->ra_at, ra);
 }
 
-/* In the stub or in ftrace_caller, until that has made the traced function's record: t0 knows it. */
-static notrace bool enters_tracer(const char *name, const struct frame_state *s, unsigned long t0)
+/* In the stub or in ftrace_caller, while the traced function has no record there: t0 knows it. */
+static notrace bool in_entry(const char *name, const struct frame_state *s, unsigned long t0)
 {
-	if (s->fp_set && s->size == offsetof(struct ftrace_regs, fp))
+	if (!unwind_in_tracer_entry(name) || !in_text(t0 - 4))
 		return false;
-	if (!in_text(t0 - 4) || (*(u32 *)(t0 - 4) & 0xfff) != JAL_T0)
-		return false;
-	return !strncmp(name, "ftrace_stub_", 12) || !strcmp(name, "ftrace_caller");
+	return (*(u32 *)(t0 - 4) & 0xfff) == JAL_T0 &&
+	       !(s->fp_set && s->size == offsetof(struct ftrace_regs, fp));
 }
 
-/* From an interrupted function to its caller; out of the tracer's entry first to the traced function. */
+/* From an interrupted function to its caller; on the tracer's way in or out first to the traced one. */
 static notrace bool step_from_regs(struct unwind *u)
 {
 	struct trap_frame *regs = u->regs;
-	unsigned long pc = regs_pc(regs), offset;
-	const char *name = in_text(pc) ? ksym_lookup(pc, &offset, NULL) : NULL;
-	struct frame_state s = {.known = true};
+	const char *name;
+	struct frame_state s = unwind_state(regs_pc(regs), &name);
 
-	if (name)
-		s = state_at(pc - offset, pc);
-	if (!s.known) /* reached by a way we did not see: in the middle, where the record stands */
-		s = (struct frame_state){.ra_stored = true, .fp_set = true};
-	u->link_pending = !u->link_pending && name && enters_tracer(name, &s, regs->x[5]);
+	u->link_pending = !u->link_pending && in_entry(name, &s, regs->x[T0]);
 	if (u->link_pending) {
-		u->pc = regs->x[5];
+		u->pc = regs->x[T0];
 		return true;
 	}
 	u->regs = NULL;
@@ -166,7 +114,7 @@ notrace bool unwind_step(struct unwind *u)
 		u->sp = regs_sp(u->regs);
 		return in_text(u->pc);
 	}
-	if (fp % 8 || fp < u->sp || !read_stack(u, fp - 8, &u->pc) || !read_stack(u, fp - 16, &u->fp))
+	if (fp % 8 || fp < u->sp || !unwind_read(u, fp - 8, &u->pc) || !unwind_read(u, fp - 16, &u->fp))
 		return false;
 	u->sp = fp;
 	return in_text(u->pc);
