@@ -137,7 +137,7 @@ $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
 	-Dmain=app_main_$$* -Dprogram_help=app_help_$$* -MMD -c -o $$@ $$<
 $$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes -Werror=unsuffixed-float-constants \
-	-iquote kern -include kern/app.h -Dmain=$(app_symbol) -MMD -c -o $$@ $$<
+	-ffunction-sections -iquote kern -include kern/app.h -Dmain=$(app_symbol) -MMD -c -o $$@ $$<
 	@if $($(1).cross)nm -u $$@ | grep -qE ' __[a-z]+[sdt]f[a-z0-9]*$$$$'; then rm $$@; \
 	echo "$$<: a Callsite program uses integers only: no float, no double"; exit 1; fi
 $$($(1).out)/%.o: %.c $$($(1).out)/flags $$($(1).gen)
@@ -159,7 +159,12 @@ $$($(1).out)/apps_table.o: $$($(1).out)/apps_table.c $$($(1).gen)
 $$($(1).out)/sites.o: kern/ftrace/tests/mksites.py $$($(1).out)/flags
 	$$(call say,SITES,$$@)$(PYTHON) $$< $(1) $(BENCH_SITES) > $$(@:.o=.S) && $$($(1).cc) $$($(1).all) -c -o $$@ $$(@:.o=.S)
 
-$$($(1).out)/callsite.lds: boot/callsite.lds.S kern/memory.h $$($(1).out)/flags
+# Islands stand between the sections of what may be large.
+$$($(1).out)/islands.h: kern/ftrace/islands.py $$($(1).app) $(if $(BENCH_SITES),$$($(1).out)/sites.o) $$($(1).out)/flags
+	@$(PYTHON) $$< $(1) $$(filter %.o,$$^) > $$@
+$$($(1).out)/kern/ftrace/$(1)/islands.o: $$($(1).out)/islands.h
+
+$$($(1).out)/callsite.lds: boot/callsite.lds.S kern/memory.h $$($(1).out)/islands.h $$($(1).out)/flags
 	@$$($(1).cc) $$($(1).all) -E -P -D__ASSEMBLER__ -o $$@ -x c $$<
 
 # Two links: the first, without the tables, gives the addresses that go into
@@ -229,7 +234,7 @@ format: $(setup) ## clang-format, in place, the lines that you changed since the
 lint: $(setup) ## cppcheck, shellcheck, mypy
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
 		--suppress=preprocessorErrorDirective --suppress=comparePointers --suppress=constStatement \
-		--suppress=selfAssignment -i kern/tests/own-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
+		--suppress=selfAssignment -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
 	@mypy --python-executable $(PYTHON) --strict grading qemu $(if $(CI),,|| true)
 

@@ -8,8 +8,10 @@
  *	_bss    zeroed    RW-   then head.S's page tables, outside of the zeroing
  *
  * The tracer's section stands between the kernel and the applications, so
- * that `jal` (1 MiB either way, riscv64) reaches it from both.
+ * that `jal` (1 MiB either way, riscv64) reaches it from both. In a text that
+ * is larger, islands stand between what follows (kern/ftrace/islands.py).
  */
+#include "islands.h"
 #include "memory.h"
 
 ENTRY(_start)
@@ -39,6 +41,8 @@ SECTIONS
 		*kern/ftrace?*.o(.text .text.*)
 		. = ALIGN(64);
 		__ftrace_text_end = .;
+		*kern/apps?*.o(.text .text.*)
+		FTRACE_ISLANDS_TEXT
 		*(.text .text.*)
 		. = ALIGN(4096);
 		_etext = .;
@@ -54,6 +58,12 @@ SECTIONS
 		TABLE(unwind_hook)
 		TABLE(tracefs_file)
 		TABLE(tracer)
+		/* The tracer's section, then the islands: {start, end}. */
+		__start_table_ftrace_text = .;
+		QUAD(__ftrace_text_start)
+		QUAD(__ftrace_text_end)
+		KEEP(*(.table.ftrace_text))
+		__stop_table_ftrace_text = .;
 		. = ALIGN(8);
 		*(.ksyms)
 		. = ALIGN(4096);

@@ -60,7 +60,7 @@ def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
     """The site as it was, and as it should have been."""
     want = kernel.disassemble(site.address, site.rest)
     if call:
-        target = stubs(kernel)[0]
+        target = min(stubs(kernel), key=lambda stub: abs(stub - site.address))
         want = kernel.disassemble(site.address, kernel.isa.call(site.address, target, link_register(kernel)))
     was = kernel.disassemble(site.address, found)
     return [f"{site.function.name} at {site.address:#x}", f"was        {found:08x}  {was}",

@@ -6,6 +6,7 @@ its interrupt level by the exception entries and returns that it has behind it.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -95,7 +96,7 @@ class Truth:
 
 def stubs(kernel: Kernel) -> list[int]:
     """Every address that a patched call site may call."""
-    named = [a for n, a in kernel.symbols.items() if n.startswith("ftrace_stub_")]
+    named = [a for n, a in kernel.symbols.items() if re.match(r"ftrace_(island_\d+_)?stub_\d+$", n)]
     return sorted({*named, kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0})
 
 

@@ -335,7 +335,13 @@ notrace void irq_enter(void)
 	current->ctx |= CTX_HARDIRQ;
 }
 
-extern char __ftrace_text_start[], __ftrace_text_end[];
+static notrace bool in_tracer(unsigned long pc)
+{
+	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
+		if (pc >= r->start && pc < r->end)
+			return true;
+	return false;
+}
 
 notrace void irq_exit(struct trap_frame *regs)
 {
@@ -345,7 +351,7 @@ notrace void irq_exit(struct trap_frame *regs)
 	current->ctx &= ~CTX_HARDIRQ;
 	if (likely(!cpu->resched) || !preemptible() || cpu->recursion)
 		return;
-	if (pc >= (unsigned long)__ftrace_text_start && pc < (unsigned long)__ftrace_text_end)
+	if (in_tracer(pc))
 		return;
 	__schedule(true);
 }

@@ -141,12 +141,15 @@ static inline bool preemptible(void)
 /*
  * Trap entry calls these around a hardware interrupt, interrupts masked.
  * irq_exit() switches threads if due, unless the interrupted pc lies in the
- * tracer's section [__ftrace_text_start, __ftrace_text_end) or the
+ * tracer's text (the table ftrace_text: its section and its islands) or the
  * interrupted context is inside a callback: an event belongs to the CPU whose
  * call site ran.
  */
 void irq_enter(void);
 void irq_exit(struct trap_frame *regs);
+struct text_range {
+	unsigned long start, end;
+};
 
 /* wait_next links the waiters: a thread waits in one queue at a time. */
 struct wait_queue {

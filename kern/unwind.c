@@ -77,7 +77,8 @@ notrace bool unwind_read(const struct unwind *u, unsigned long at, unsigned long
 
 notrace bool unwind_in_tracer_entry(const char *name)
 {
-	return name && (!strncmp(name, "ftrace_stub_", 12) || !strcmp(name, "ftrace_caller"));
+	return name && (!strncmp(name, "ftrace_stub_", 12) || !strncmp(name, "ftrace_island_", 14) ||
+			!strcmp(name, "ftrace_caller"));
 }
 
 /* ---- Where in its life is a frame? ---- */

@@ -23,13 +23,22 @@ void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn)
 		snprintf(buf, size, "neither the nop nor a call");
 }
 
+unsigned long ftrace_call_addr(const struct dyn_ftrace *rec, unsigned calls)
+{
+	const struct ftrace_region *region = ftrace_regions;
+
+	while (region[1].first <= rec - ftrace_records)
+		region++;
+	return ftrace_stub_addr(KERNEL_BASE + region->stubs, calls);
+}
+
 u32 ftrace_expected(const struct dyn_ftrace *rec)
 {
 	u32 insn = 0;
 
 	if (!rec->calls)
 		return INSN_NOP;
-	insn_call(ftrace_ip(rec), ftrace_call_addr(rec->calls), HOOK_LINK, &insn);
+	insn_call(ftrace_ip(rec), ftrace_call_addr(rec, rec->calls), HOOK_LINK, &insn);
 	return insn;
 }
 

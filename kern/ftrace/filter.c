@@ -74,7 +74,9 @@ int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
 	if (is_number(word, len))
 		return apply_number(set, word, len, in);
 	for (u32 i = 0; i < ftrace_record_count; i++) {
-		if (!glob_match(word, len, ftrace_name(&ftrace_records[i])))
+		bool never = in && ftrace_records[i].flags & FTRACE_FL_DISABLED;
+
+		if (never || !glob_match(word, len, ftrace_name(&ftrace_records[i])))
 			continue;
 		ftrace_set_put(set, i, in);
 		found = true;
@@ -245,7 +247,8 @@ TRACEFS_INSTANCE_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_op
  * Linux's line: name, how many ops, then columns for R (full registers, which
  * nobody has here), I (pc may be changed), D and O (ways to call that are not
  * ours) and M (may have been modified). An op with a stub of its own is shown
- * as Linux shows a trampoline: "\ttramp: <stub> (<callback>)".
+ * as Linux shows a trampoline: "\ttramp: <stub> (<callback>)"; an island on the
+ * way to the stub is not shown.
  */
 static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 {
@@ -254,7 +257,7 @@ static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 	seq_printf(s, "%s (%u)  %s       ", ftrace_name(rec), rec->count,
 		   rec->flags & FTRACE_FL_IPMODIFY ? " I" : "  ");
 	if (op)
-		seq_printf(s, "\ttramp: %pS (%pS)", (void *)ftrace_call_addr(rec->calls),
+		seq_printf(s, "\ttramp: %pS (%pS)", (void *)ftrace_stub_addr((unsigned long)ftrace_stubs, rec->calls),
 			   (void *)op->func);
 	seq_printf(s, "\n");
 }

@@ -48,6 +48,17 @@ struct dyn_ftrace {
 extern struct dyn_ftrace ftrace_records[];
 extern const u32 ftrace_record_count;
 
+/*
+ * Which stubs a site calls: those of the tracer's section, or beyond a call's
+ * reach an island's, a copy nearer to it. The build decides (recordmcount):
+ * records from number @first on, up to the next region's, call the stubs at
+ * KERNEL_BASE + @stubs. Behind the last region stands {ftrace_record_count}.
+ */
+struct ftrace_region {
+	u32 first, stubs;
+};
+extern const struct ftrace_region ftrace_regions[];
+
 static inline unsigned long ftrace_ip(const struct dyn_ftrace *rec)
 {
 	return KERNEL_BASE + rec->offset;

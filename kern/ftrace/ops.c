@@ -5,6 +5,8 @@
  *	site -> ftrace_stub_0     the list: every op whose filter has the function
  *	     -> ftrace_stub_1+n   slot n's op alone
  *
+ * (by way of an island, where those are out of reach)
+ *
  * rec->count says how many ops trace a function; what its site must call
  * follows from the count and, when it is one, from whose filter has it.
  */
@@ -80,7 +82,7 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
 /* The op that is being changed, worked out once for the whole batch. */
 struct change {
 	struct selection was, is;
-	unsigned long stub; /* its own */
+	unsigned long stub; /* its own, as the region that is being changed calls it */
 	u32 alone;	    /* a record's state while no other op has the function */
 	u8 own, ipmodify;   /* FTRACE_CALLS_OP + slot; the flag that it leaves in records */
 };
@@ -89,7 +91,7 @@ static struct change change_of(const struct ftrace_ops *op, struct selection was
 			       struct selection is)
 {
 	struct dyn_ftrace alone = {.count = 1, .calls = own_stub(op)};
-	struct change c = {was, is, ftrace_call_addr(alone.calls), 0, alone.calls, 0};
+	struct change c = {was, is, 0, 0, alone.calls, 0};
 
 	if (op->flags & FTRACE_OPS_FL_IPMODIFY)
 		alone.flags = c.ipmodify = FTRACE_FL_IPMODIFY;
@@ -145,25 +147,38 @@ static inline int lose(struct dyn_ftrace *rec, const struct change *c)
 	return 0;
 }
 
+/* The records of one region. */
+static int change_region(const struct ftrace_region *region, const struct change *c)
+{
+	struct dyn_ftrace *rec = ftrace_records + region[0].first;
+	struct dyn_ftrace *end = ftrace_records + region[1].first;
+	bool uniform = is_uniform(c->was) && is_uniform(c->is);
+	int by = c->is.on - c->was.on, err = 0;
+
+	for (; rec < end; rec++) {
+		if (!uniform)
+			by = direction(c, rec);
+		if (by > 0)
+			err |= win(rec, c);
+		else if (by < 0)
+			err |= lose(rec, c);
+	}
+	return err;
+}
+
 /*
  * Bring all records and their sites from one selection of @op to another, in
  * one batch. A refused site is disabled and stays so.
  */
 static int change_selection(struct ftrace_ops *op, struct selection was, struct selection is)
 {
-	struct dyn_ftrace *rec, *end = ftrace_records + ftrace_record_count;
-	const struct change c = change_of(op, was, is);
-	bool uniform = is_uniform(was) && is_uniform(is);
-	int by = is.on - was.on, err = 0;
+	struct change c = change_of(op, was, is);
+	int err = 0;
 
 	ftrace_batch_begin();
-	for (rec = ftrace_records; rec < end; rec++) {
-		if (!uniform)
-			by = direction(&c, rec);
-		if (by > 0)
-			err |= win(rec, &c);
-		else if (by < 0)
-			err |= lose(rec, &c);
+	for (const struct ftrace_region *r = ftrace_regions; r->first < ftrace_record_count; r++) {
+		c.stub = ftrace_stub_addr(KERNEL_BASE + r->stubs, c.own);
+		err |= change_region(r, &c);
 	}
 	ftrace_batch_end();
 	return err;

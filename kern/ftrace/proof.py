@@ -4,7 +4,7 @@
     proof.py riscv64|arm64 callsite.elf [--rules indirect-calls]
 
 Disassembles the kernel, starts at what call sites call (the stubs,
-ftrace_caller, _mcount) and follows every call, tail call and branch. Fails,
+their islands, ftrace_caller, _mcount) and follows every call, tail call and branch. Fails,
 with the path that leads there, when a function that can be reached has a call
 site; when an indirect call is not in the rules; when the rules name a target
 that is not there. The rules (indirect-calls) say how they are written.
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Optional
 
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
-ROOTS = re.compile(r"ftrace_stub_\d+|ftrace_caller|_mcount|return_to_handler")
+ROOTS = re.compile(r"ftrace_stub_\d+|ftrace_island_\d+(_stub_\d+)?|ftrace_caller|_mcount|return_to_handler")
 KERNEL_BASE = 0xFFFFFFFF80000000
 RECORD = struct.Struct("<IHBB")  # struct dyn_ftrace
 

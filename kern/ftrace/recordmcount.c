@@ -5,6 +5,8 @@
  *	recordmcount callsite.elf > records.S
  *	recordmcount --empty > records.S	a table for the first link
  *
+ * And which copy of the tracer's stubs each of them calls: struct ftrace_region.
+ *
  * The compiler knows where it left a site and says so in one of two ways:
  * with patchable function entries in a section of addresses, with -pg only by
  * the call to _mcount itself, which is then found in the instructions. The
@@ -20,13 +22,20 @@
 
 static const char *path;
 
+/* What a site may call: stubs, here or as an island; all of it must be in reach. */
+struct target {
+	uint64_t start, end, stubs;
+};
+
 struct kernel {
 	const uint8_t *image;
 	size_t size;
 	const Elf64_Ehdr *header;
 	const Elf64_Shdr *sections;
-	uint64_t text, etext, mcount;	   /* symbols; mcount 0: not there */
-	uint64_t tracer_start, tracer_end; /* __ftrace_text_start, _end */
+	uint64_t text, etext, mcount; /* symbols; mcount 0: not there */
+	struct target *targets;	      /* the tracer's section, then the islands */
+	unsigned target_count;
+	bool patched; /* it has stubs that sites come to call; else nothing must be in reach */
 };
 
 struct sites {
@@ -223,13 +232,71 @@ static int by_address(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Can one instruction at @address call anything in the tracer's section? */
-static bool in_reach(const struct kernel *k, uint64_t address)
+/* The tracer's section, then ftrace_island_1, 2, ... as far as there are. */
+static void find_targets(struct kernel *k)
+{
+	uint64_t start = need_symbol(k, "__ftrace_text_start");
+	struct target t = {start, need_symbol(k, "__ftrace_text_end"), symbol(k, "ftrace_stubs")};
+	char name[40];
+
+	k->patched = t.stubs;
+	if (!t.stubs)
+		t.stubs = start;
+	while (t.start) {
+		k->targets = realloc(k->targets, (k->target_count + 1) * sizeof(t));
+		if (!k->targets)
+			fail("no memory for %u islands", k->target_count);
+		k->targets[k->target_count++] = t;
+		snprintf(name, sizeof(name), "ftrace_island_%u", k->target_count);
+		t.start = t.stubs = symbol(k, name);
+		snprintf(name, sizeof(name), "ftrace_island_%u_end", k->target_count);
+		t.end = t.start ? need_symbol(k, name) : 0;
+	}
+}
+
+/* Can one instruction at @address call anything in @t? */
+static bool in_reach(const struct kernel *k, const struct target *t, uint64_t address)
 {
 	int64_t reach = is_riscv(k) ? 1 << 20 : 1 << 27;
 
-	return (int64_t)(k->tracer_start - address) >= -reach &&
-	       (int64_t)(k->tracer_end - address) < reach;
+	return (int64_t)(t->start - address) >= -reach && (int64_t)(t->end - address) < reach;
+}
+
+/* What the site at @address calls: the tracer itself or else the nearest island; NULL: nothing. */
+static const struct target *target_of(const struct kernel *k, uint64_t address)
+{
+	const struct target *best = NULL;
+
+	for (unsigned i = 0; i < k->target_count; i++) {
+		const struct target *t = &k->targets[i];
+
+		if (k->patched && !in_reach(k, t, address))
+			continue;
+		if (i == 0)
+			return t;
+		if (!best || llabs((int64_t)(t->start - address)) <
+				     llabs((int64_t)(best->start - address)))
+			best = t;
+	}
+	return best;
+}
+
+/* A region for each run of sites that call the same stubs, and one that ends them. */
+static void print_regions(const struct kernel *k, const struct sites *s)
+{
+	const struct target *now = k->targets;
+
+	puts("\t.section .rodata\n\t.balign 4\n\t.globl ftrace_regions\nftrace_regions:");
+	printf("\t.long 0, %#lx\n", now ? now->stubs - k->text : 0);
+	for (size_t i = 0; i < s->count; i++) {
+		const struct target *t = target_of(k, s->address[i]);
+
+		if (!t || t == now)
+			continue;
+		printf("\t.long %zu, %#lx\n", i, t->stubs - k->text);
+		now = t;
+	}
+	printf("\t.long %zu, 0\n", s->count);
 }
 
 static void print_table(const struct kernel *k, const struct sites *s)
@@ -239,7 +306,7 @@ static void print_table(const struct kernel *k, const struct sites *s)
 	puts("\t.section .ftrace_records, \"aw\"\n\t.balign 8\n\t.globl "
 	     "ftrace_records\nftrace_records:");
 	for (size_t i = 0; i < s->count; i++) {
-		bool reached = in_reach(k, s->address[i]);
+		bool reached = target_of(k, s->address[i]);
 
 		if (i && s->address[i] == s->address[i - 1])
 			fail("the call site at %#lx is there twice", s->address[i]);
@@ -277,8 +344,7 @@ int main(int argc, char **argv)
 			fail("it has no .text");
 		k.text = need_symbol(&k, "_text");
 		k.etext = need_symbol(&k, "_etext");
-		k.tracer_start = need_symbol(&k, "__ftrace_text_start");
-		k.tracer_end = need_symbol(&k, "__ftrace_text_end");
+		find_targets(&k);
 		k.mcount = symbol(&k, "_mcount");
 		if (k.mcount)
 			find_calls(&k, text, &sites);
@@ -291,5 +357,6 @@ int main(int argc, char **argv)
 		qsort(sites.address, sites.count, sizeof(*sites.address), by_address);
 	}
 	print_table(&k, &sites);
+	print_regions(&k, &sites);
 	return 0;
 }

@@ -11,14 +11,14 @@ LABS := 1 2 3 4 5 6
 
 ftrace_lab.1 := mcount.S static.c norecords.c
 ftrace_lab.2 := mcount.S static.c records.c functions.c
-ftrace_lab.3 := mcount.S mcount_caller.S records.c functions.c patch.c dynamic.c single.c filter.c glob.c
-ftrace_lab.4 := caller.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c op.c instances.c
+ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c functions.c patch.c dynamic.c single.c filter.c glob.c
+ftrace_lab.4 := caller.S islands.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c op.c instances.c
 ftrace_graph := graph.S shadow.c trace_graph.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c graph_op.c
 
 ftrace_staged := $(sort $(foreach lab,$(LABS),$(ftrace_lab.$(lab))))
-ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S
+ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S islands.S
 # What no stage names is in all of them: the buffers, the tracers, their files.
 ftrace_common := $(filter-out recordmcount.c $(ftrace_staged),$(notdir $(wildcard kern/ftrace/*.c)))
 # $(call ftrace_files,arch,lab)

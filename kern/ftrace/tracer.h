@@ -27,17 +27,19 @@ static inline ftrace_func_t ftrace_op_func(const struct ftrace_ops *op)
 }
 
 /*
- * The stubs, FTRACE_STUB_SIZE bytes each: what a site calls is
- * ftrace_stubs + (rec->calls - 1) * FTRACE_STUB_SIZE. In lab 3 there is one,
- * ftrace_caller.
+ * The stubs, FTRACE_STUB_SIZE bytes each: a site calls number rec->calls - 1
+ * of its region's. In lab 3 there is one, ftrace_caller.
  */
 extern char ftrace_stubs[];
 #define FTRACE_STUB_SIZE 12
 
-static inline unsigned long ftrace_call_addr(unsigned calls)
+static inline unsigned long ftrace_stub_addr(unsigned long stubs, unsigned calls)
 {
-	return (unsigned long)ftrace_stubs + (calls - 1) * FTRACE_STUB_SIZE;
+	return stubs + (calls - 1) * FTRACE_STUB_SIZE;
 }
+
+/* What the site of @rec calls when it calls @calls, FTRACE_CALLS_LIST or more. */
+unsigned long ftrace_call_addr(const struct dyn_ftrace *rec, unsigned calls);
 
 extern unsigned long ftrace_syncs; /* synchronisations so far: one a batch */
 
@@ -54,11 +56,12 @@ static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 	int err;
 
 	if (!old)
-		err = ftrace_make_call(rec, ftrace_call_addr(calls));
+		err = ftrace_make_call(rec, ftrace_call_addr(rec, calls));
 	else if (!calls)
-		err = ftrace_make_nop(rec, ftrace_call_addr(old));
+		err = ftrace_make_nop(rec, ftrace_call_addr(rec, old));
 	else
-		err = ftrace_modify_call(rec, ftrace_call_addr(old), ftrace_call_addr(calls));
+		err = ftrace_modify_call(rec, ftrace_call_addr(rec, old),
+					 ftrace_call_addr(rec, calls));
 	if (unlikely(err))
 		return ftrace_refuse(rec, err);
 	rec->calls = calls;

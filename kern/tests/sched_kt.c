@@ -249,6 +249,37 @@ static void grace(void)
 	kt_promise(true, "a grace period ends on idle CPUs");
 }
 
+/* Does an interrupt at @pc switch threads, when a switch is due? */
+static bool interrupt_switches(unsigned long pc)
+{
+	struct trap_frame regs = {.pc = pc};
+	unsigned long flags = irq_save();
+	bool switched;
+
+	irq_enter();
+	this_cpu()->resched = CTX_NEED_RESCHED;
+	irq_exit(&regs);
+	switched = !this_cpu()->resched;
+	irq_restore(flags);
+	return switched;
+}
+
+static void tracer_is_not_preempted(void)
+{
+	unsigned texts = 0, right = 0;
+
+	set_cpu_affinity(this_cpu()->index);
+	TABLE_FOR_EACH(const struct text_range, ftrace_text, r) {
+		texts++;
+		right += interrupt_switches(r->start - 4) && !interrupt_switches(r->start) &&
+			 !interrupt_switches(r->end - 4) && interrupt_switches(r->end);
+	}
+	set_cpu_affinity(-1);
+	kt_promise(texts && right == texts,
+		   "an interrupt switches threads, but not in the tracer's text: %u of %u", right,
+		   texts);
+}
+
 static int name_pid(void *arg)
 {
 	return current->pid & 0xff;
@@ -279,7 +310,7 @@ static int test_sched(int argc, char **argv)
 {
 	static void (*const tests[])(void) = {
 		preemption, affinity, stealing, mutexes, wait_queues, sleeping,
-		interruption, calls, grace, births,
+		interruption, calls, grace, tracer_is_not_preempted, births,
 	};
 
 	kt_begin();

@@ -73,7 +73,7 @@ static notrace bool read_frame(const struct unwind *u, const struct frame_state 
 	return !s->ra_stored || unwind_read(u, regs_sp(regs) + s->ra_at, ra);
 }
 
-/* In the stub or in ftrace_caller, while the traced function has no record there: t0 knows it. */
+/* In an island, the stub or in ftrace_caller, while the traced function has no record there: t0 knows it. */
 static notrace bool in_entry(const char *name, const struct frame_state *s, unsigned long t0)
 {
 	if (!unwind_in_tracer_entry(name) || !in_text(t0 - 4))

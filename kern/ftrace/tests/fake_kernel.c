@@ -29,6 +29,8 @@ struct dyn_ftrace ftrace_records[MAX_RECORDS];
 static const char *names[MAX_RECORDS];
 static u32 record_count;
 extern const u32 ftrace_record_count __attribute__((alias("record_count")));
+static struct ftrace_region regions[3];
+extern const struct ftrace_region ftrace_regions[3] __attribute__((alias("regions")));
 
 static void map_text(void)
 {
@@ -62,6 +64,8 @@ void fake_reset(void)
 	alias_access(PROT_NONE);
 	fake_opens = fake_syncs = fake_graces = 0;
 	record_count = 0;
+	regions[0] = (struct ftrace_region){0, FAKE_STUBS - KERNEL_BASE};
+	regions[1] = (struct ftrace_region){0, 0};
 	console_length = 0;
 	fake_console[0] = 0;
 	ftrace_disabled = false;
@@ -83,7 +87,14 @@ struct dyn_ftrace *fake_record(u32 offset, const char *name)
 {
 	names[record_count] = name;
 	ftrace_records[record_count] = (struct dyn_ftrace){.offset = offset};
+	regions[1 + !!regions[1].stubs].first = record_count + 1;
 	return &ftrace_records[record_count++];
+}
+
+void fake_island(void)
+{
+	regions[1] = (struct ftrace_region){record_count, FAKE_ISLAND - KERNEL_BASE};
+	regions[2] = (struct ftrace_region){record_count, 0};
 }
 
 const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size)

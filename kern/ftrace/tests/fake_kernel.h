@@ -18,6 +18,7 @@ extern "C" {
 
 #define FAKE_TEXT_SIZE MiB(4)
 #define FAKE_STUBS     (KERNEL_BASE + 0x80000)
+#define FAKE_ISLAND    (KERNEL_BASE + 0x280000)
 #define FAKE_CALL      (KERNEL_BASE + 0x80200) /* ftrace_call */
 
 void _mcount(void);
@@ -30,6 +31,7 @@ u32 fake_word(unsigned long ip);
 void fake_scribble(unsigned long ip, u32 insn); /* somebody else writes text */
 /* A record at KERNEL_BASE + offset, and what its function is called. In order. */
 struct dyn_ftrace *fake_record(u32 offset, const char *name);
+void fake_island(void); /* the records from here on call the stubs at FAKE_ISLAND */
 
 #ifdef __cplusplus
 }

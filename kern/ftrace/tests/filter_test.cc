@@ -42,6 +42,12 @@ struct filter : testing::Test {
 		fake_scribble(KERNEL_BASE + at, INSN_NOP);
 		fake_record(at, name);
 	}
+	/* A function of its own place in text. */
+	static struct dyn_ftrace *add_far(const char *name, u32 offset)
+	{
+		fake_scribble(KERNEL_BASE + offset, INSN_NOP);
+		return fake_record(offset, name);
+	}
 	/* Each site: n (nop), l (the list), 0.. (the stub of that slot), ? (something else). */
 	static std::string text()
 	{
@@ -53,7 +59,8 @@ struct filter : testing::Test {
 				s += 'n';
 			else if (!insn_call_target(ip, word, HOOK_LINK, &target))
 				s += '?';
-			else if ((n = (target - FAKE_STUBS) / FTRACE_STUB_SIZE) == 0)
+			else if ((n = (target - (target < FAKE_ISLAND ? FAKE_STUBS : FAKE_ISLAND)) /
+				      FTRACE_STUB_SIZE) == 0)
 				s += 'l';
 			else
 				s += (char)('0' + n - 1);
@@ -241,4 +248,77 @@ TEST_F(filter, random_ops_and_filters_never_disagree_with_text)
 		set(ops[i], "", true);
 		set(ops[i], "", true, true);
 	}
+}
+
+/* Behind six near functions two that only the island reaches, and one beyond both. */
+struct island : filter {
+	struct dyn_ftrace *first, *second, *beyond;
+
+	void SetUp() override
+	{
+		filter::SetUp();
+		fake_island();
+		first = add_far("far_first", 0x200000);
+		second = add_far("far_second", 0x37f000);
+		beyond = add_far("far_beyond", 0x390000);
+		beyond->flags = FTRACE_FL_DISABLED; /* by recordmcount */
+	}
+	void TearDown() override
+	{
+		for (struct ftrace_ops *o : {&a, &b})
+			unregister_ftrace_function(o);
+		EXPECT_EQ("nnnnnnnnn", text());
+		EXPECT_STREQ("", fake_console);
+		fake_reset();
+	}
+	unsigned long target(const struct dyn_ftrace *rec)
+	{
+		unsigned long t = 0;
+		insn_call_target(ftrace_ip(rec), fake_word(ftrace_ip(rec)), HOOK_LINK, &t);
+		return t;
+	}
+};
+
+TEST_F(island, far_sites_call_the_islands_stubs_and_near_ones_the_tracers)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ("00000000n", text());
+	EXPECT_EQ(FAKE_STUBS + 12, target(&ftrace_records[5]));
+	EXPECT_EQ(FAKE_ISLAND + 12, target(first));
+	EXPECT_EQ(FAKE_ISLAND + 12, target(second));
+	EXPECT_EQ(fake_word(ftrace_ip(first)), ftrace_expected(first));
+}
+
+TEST_F(island, a_second_op_makes_it_the_islands_list_and_leaves_it_again)
+{
+	ASSERT_EQ(0, set(b, "*_first"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ("000000l0n", text());
+	EXPECT_EQ(FAKE_ISLAND, target(first));
+	EXPECT_EQ(fake_word(ftrace_ip(first)), ftrace_expected(first));
+	EXPECT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ("nnnnnn1nn", text());
+	EXPECT_EQ(FAKE_ISLAND + 24, target(first));
+}
+
+TEST_F(island, what_is_beyond_all_stubs_is_never_written)
+{
+	EXPECT_EQ(-EINVAL, set(a, "far_beyond"));
+	EXPECT_EQ(0, set(a, "far_*"));
+	EXPECT_EQ(2u, ftrace_filter_count(&a, false));
+	EXPECT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ("nnnnnn00n", text());
+	EXPECT_EQ(0, set(a, ""));
+	EXPECT_EQ("00000000n", text());
+}
+
+TEST_F(island, a_foreign_word_behind_an_island_is_refused_and_told)
+{
+	fake_scribble(ftrace_ip(second), 0x12345678);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&a));
+	EXPECT_NE(nullptr, strstr(fake_console, "found    12345678"));
+	EXPECT_EQ("nnnnnnn?n", text());
+	fake_scribble(ftrace_ip(second), INSN_NOP);
+	fake_console[0] = 0;
 }

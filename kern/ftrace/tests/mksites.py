@@ -1,22 +1,30 @@
 #!/usr/bin/python3
-"""mksites.py riscv64|arm64 N: assembly of N empty functions with call sites, for `make BENCH_SITES=N`.
+"""mksites.py riscv64|arm64 N[xBYTES]: assembly of N functions with call sites, for `make BENCH_SITES=N`.
 
-They are as small as functions get, so that 100,000 of them lie in reach of
-one `jal`.
+They are empty, and as small as functions get, so that 100,000 of them lie in
+reach of one `jal`; or of BYTES bytes each, so that few of them make a large
+text. A section ends after each 64 KiB: an island may follow there.
 """
 import sys
 
 NOPS = {"riscv64": 1, "arm64": 2}
+SECTION = 1 << 16
 
 
 def main() -> int:
-    arch, count = sys.argv[1], int(sys.argv[2])
-    nops = "\tnop\n" * NOPS[arch]
-    out = ["\t.text\n\t.balign 4\n"]
-    out += [f"\t.type site_{i}, %function\nsite_{i}:\n{nops}\tret\n\t.size site_{i}, . - site_{i}\n"
-            for i in range(count)]
-    out.append('\t.section __patchable_function_entries, "awo", %progbits, site_0\n\t.balign 8\n')
-    out += [f"\t.quad site_{i}\n" for i in range(count)]
+    arch = sys.argv[1]
+    count, size = map(int, (sys.argv[2] + "x0").split("x")[:2])
+    code = 4 * (NOPS[arch] + 1)
+    size = max(size & ~3, code)
+    out = ['\t.macro site n\n\t.type site_\\n, %function\nsite_\\n:\n' + "\tnop\n" * NOPS[arch] + "\tret\n"
+           + f"\t.zero {size - code}\n" * (size > code) + "\t.size site_\\n, . - site_\\n\n"
+           '\t.pushsection __patchable_function_entries, "awo", %progbits, site_\\n\n\t.quad site_\\n\n\t.popsection\n'
+           "\t.endm\n"]
+    each = max(SECTION // size, 1)
+    for i in range(count):
+        if i % each == 0:
+            out.append(f'\t.section .text.sites_{i // each}, "ax", %progbits\n\t.balign 4\n')
+        out.append(f"\tsite {i}\n")
     sys.stdout.write("".join(out))
     return 0
 

@@ -113,7 +113,7 @@ TEST(patch, other_instructions_are_no_call)
 
 struct site : testing::Test {
 	struct dyn_ftrace *rec;
-	unsigned long ip, stub = ftrace_call_addr(2);
+	unsigned long ip, stub = ftrace_stub_addr(FAKE_STUBS, 2);
 	u32 call;
 
 	void SetUp() override

@@ -17,7 +17,7 @@ ENDS = ".globl _text, _etext, __ftrace_text_start, __ftrace_text_end\n"
 
 def entry_source(arch: str, site: str = "nop", where: str = "{f}") -> str:
     """Three functions with patchable entries, as the compiler leaves them."""
-    text = ENDS + ".text\n_text:\n__ftrace_text_start: nop\n__ftrace_text_end: nop\n"
+    text = ENDS + ".text\n_text:\n__ftrace_text_start: nop\nftrace_stubs: nop\n__ftrace_text_end: nop\n"
     table = '.section __patchable_function_entries,"a"\n.balign 8\n'
     for name in ("first", "second", "third"):
         text += f".globl {name}\n{name}:\n" + f"\t{site}\n" * NOPS[arch] + "\tret\n"
@@ -30,6 +30,19 @@ def mcount_source(arch: str) -> str:
     call = "call _mcount" if arch == "riscv64" else "bl _mcount"
     return (ENDS + ".globl _mcount\n.text\n_text:\n__ftrace_text_start:\n_mcount: ret\n__ftrace_text_end: nop\n"
             f"first:\n\tnop\n\t{call}\n\tret\nsecond:\n\t{call}\n\tret\n_etext: nop\n")
+
+
+def far_source(islands: list[int], sites: list[int], arch: str = "riscv64", island_size: int = 396) -> str:
+    """A tracer of 32 KiB with its stubs in it, islands and sites, at these offsets from _text."""
+    text = ENDS + ".text\n_text:\n__ftrace_text_start: nop\nftrace_stubs: nop\n.org 0x8000\n__ftrace_text_end: nop\n"
+    for at, what in sorted([(at, f"island_{n}") for n, at in enumerate(islands, 1)] + [(at, "site") for at in sites]):
+        text += f".org {at:#x}\n"
+        if what != "site":
+            text += f".globl ftrace_{what}, ftrace_{what}_end\nftrace_{what}: .zero {island_size}\nftrace_{what}_end: nop\n"
+        else:
+            text += "\tnop\n" * NOPS[arch]
+    return text + '_etext: nop\n.section __patchable_function_entries,"a"\n.balign 8\n' + "".join(
+        f"\t.quad _text + {at:#x}\n" for at in sites)
 
 
 class Recordmcount(unittest.TestCase):
@@ -120,6 +133,55 @@ class Recordmcount(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("3 of 3 call sites are out of reach", done.stderr)
         self.assertEqual(len(re.findall(r"\.quad 0x1[0-9a-f]{14}\n", done.stdout)), 3)
+
+    def regions(self, path: Path) -> list[tuple[int, int]]:
+        """(first record, stubs) of each region, and what ends them."""
+        done = self.run_tool(path)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        rows = re.findall(r"^\t\.long (\S+), (\S+)$", done.stdout, re.M)
+        return [(int(first, 0), int(stubs, 0)) for first, stubs in rows]
+
+    def far(self, path: Path) -> list[int]:
+        """The sites that are out of reach, as offsets."""
+        return [word & 0xFFFFFFFF for word in self.offsets(path) if word >> 56 & 1]
+
+    def test_a_small_text_is_one_region_that_calls_the_tracer(self) -> None:
+        elf = self.link("riscv64", far_source([], [0x8010, 0x9000]))
+        self.assertEqual(self.regions(elf), [(0, 4), (2, 0)])
+
+    def test_a_site_calls_the_tracer_if_it_can_and_else_the_nearest_island(self) -> None:
+        sites = [0x8010, 0xFFFFC, 0x100000, 0x100004, 0x180000, 0x207FFC, 0x208004, 0x2F0000]
+        elf = self.link("riscv64", far_source([0x110000, 0x300000], sites))
+        self.assertEqual(self.regions(elf), [(0, 4), (3, 0x110000), (6, 0x300000), (8, 0)])
+        self.assertEqual(self.far(elf), [])
+
+    def test_what_is_beyond_every_island_stays_out_of_reach(self) -> None:
+        last = 0x180000 + 0x100000  # from there jal just reaches the island's first stub, at -1 MiB
+        first = 0x180000 + 396 - 0x100000 + 4  # and from here its last one
+        sites = [0x8010, first, last, last + 4, last + 0x200000]
+        elf = self.link("riscv64", far_source([0x180000], sites))
+        self.assertEqual(self.regions(elf), [(0, 4), (2, 0x180000), (5, 0)])
+        self.assertEqual(self.far(elf), [last + 4, last + 0x200000])
+        self.assertIn("2 of 5 call sites are out of reach", self.run_tool(elf).stderr)
+
+    def test_a_site_that_reaches_half_an_island_does_not_call_it(self) -> None:
+        site = 0x300000
+        for start, reached in ((site + 0x100000 - 4 - 396, True), (site + 0x100000 - 396, False)):
+            with self.subTest(start=f"{start:#x}"):
+                self.assertEqual(self.far(self.link("riscv64", far_source([start], [0x8010, site]))),
+                                 [] if reached else [site])
+
+    def test_a_kernel_that_patches_nothing_has_all_in_reach(self) -> None:
+        source = far_source([], [0x8010, 0x900000]).replace("ftrace_stubs:", "mcount_trace:")
+        self.assertEqual(self.far(self.link("riscv64", source)), [])
+
+    def test_arm64_needs_no_island(self) -> None:
+        elf = self.link("arm64", far_source([], [0x8010, 0x800000], "arm64"))
+        self.assertEqual((self.regions(elf), self.far(elf)), ([(0, 4), (2, 0)], []))
+
+    def test_an_island_without_its_end_is_refused(self) -> None:
+        source = far_source([0x110000], [0x8010]).replace("ftrace_island_1_end", "another")
+        self.refused(self.link("riscv64", source), "no symbol ftrace_island_1_end")
 
     def test_what_is_no_kernel_is_named(self) -> None:
         self.refused(self.directory / "nothing", "cannot be opened")

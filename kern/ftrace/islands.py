@@ -1,0 +1,64 @@
+#!/usr/bin/python3
+"""islands.py riscv64|arm64 [OBJECT...]: where islands lie in text, as a header.
+
+An island is a copy of the tracer's stubs for call sites that are too far from
+the stubs themselves (kern/ftrace/<arch>/islands.S). What can be large, a
+person's own program and generated sites, stands behind the tracer's section:
+the objects named here, in the linker's order. After each piece of them that
+one call still spans comes an island; what is small gets none, nor does arm64,
+where a call spans 128 MiB.
+
+    #define FTRACE_ISLANDS 1
+    #define FTRACE_ISLANDS_TEXT "prog.o"(".text.f" ".text.g") *(.ftrace.island.1)
+
+The linker can put an island only between sections, so the objects have one
+for each function or so. What stands behind the last island is not named.
+"""
+import subprocess
+import sys
+
+SIZE = {"riscv64": "riscv64-linux-gnu-size", "arm64": "aarch64-linux-gnu-size"}
+STEP = {"riscv64": (1 << 20) - (1 << 16), "arm64": 1 << 62}
+
+Section = tuple[str, str, int]  # its object, its name, its size
+
+
+def text_sections(arch: str, path: str) -> list[Section]:
+    """The sections of code of an object, in their order."""
+    listing = subprocess.check_output([SIZE[arch], "-A", "-d", path], text=True)
+    rows = [line.split() for line in listing.splitlines() if line.startswith(".text")]
+    return [(path, row[0], int(row[1])) for row in rows if row[1] != "0"]
+
+
+def pieces(sections: list[Section], step: int) -> list[list[Section]]:
+    """The pieces that an island follows: none larger than step, unless one section is."""
+    done: list[list[Section]] = []
+    piece: list[Section] = []
+    used = 0
+    for section in sections:
+        if used and used + section[2] > step:
+            done.append(piece)
+            piece, used = [], 0
+        piece.append(section)
+        used += section[2]
+    return [*done, piece] if used > step else done
+
+
+def statement(piece: list[Section]) -> str:
+    """The piece, as the linker script names it."""
+    names: dict[str, list[str]] = {}
+    for path, name, _ in piece:
+        names.setdefault(path, []).append(f'"{name}"')
+    return " ".join(f'"{path}"({" ".join(sections)})' for path, sections in names.items())
+
+
+def main() -> int:
+    arch, *paths = sys.argv[1:]
+    found = pieces([s for path in paths for s in text_sections(arch, path)], STEP[arch])
+    text = [f"{statement(piece)} *(.ftrace.island.{n})" for n, piece in enumerate(found, 1)]
+    print(f"#define FTRACE_ISLANDS {len(found)}\n#define FTRACE_ISLANDS_TEXT {' '.join(text)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,53 @@
+/*
+ * Islands: ftrace_stubs once more, for call sites that are further from them
+ * than the 1 MiB of `jal`. islands.py says how many there are and where in
+ * text they stand: none in a text that is small.
+ *
+ * ftrace_island_<n>: a hop for each stub, of as many bytes. A site's `jal t0`
+ * (lab 3: `jal ra`) arrives at one, and it goes on to the stub.
+ *
+ * Live: all that is live at the stub. Free: t1, with every compiler; the
+ * stub says its slot in it.
+ *
+ * An island is text of the tracer: it is in the table of what an interrupt
+ * does not preempt (irq_exit(), thread.h).
+ */
+#include "islands.h"
+
+#ifdef HOOK_mcount
+#define STUBS 1
+#else
+#define STUBS 33
+#endif
+
+/* hop island, slot: 12 bytes, FTRACE_STUB_SIZE. `tail` is auipc t1; jr t1. */
+	.macro hop island, slot
+	.type ftrace_island_\island\()_stub_\slot, @function
+ftrace_island_\island\()_stub_\slot:
+	tail ftrace_stubs + 12 * \slot
+	ebreak
+	.size ftrace_island_\island\()_stub_\slot, . - ftrace_island_\island\()_stub_\slot
+	.endm
+
+	.macro island number
+	.section .ftrace.island.\number, "ax", @progbits
+	.globl ftrace_island_\number, ftrace_island_\number\()_end
+ftrace_island_\number:
+	.set next, 0
+	.rept STUBS
+	hop \number, %next
+	.set next, next + 1
+	.endr
+ftrace_island_\number\()_end:
+	.section .table.ftrace_text, "a", @progbits
+	.balign 8
+	.quad ftrace_island_\number, ftrace_island_\number\()_end
+	.endm
+
+	.altmacro
+	.set count, 0
+	.rept FTRACE_ISLANDS
+	.set count, count + 1
+	island %count
+	.endr
+	.noaltmacro
