@@ -265,8 +265,10 @@ struct island : filter {
 	}
 	void TearDown() override
 	{
-		for (struct ftrace_ops *o : {&a, &b})
+		for (struct ftrace_ops *o : {&a, &b}) {
 			unregister_ftrace_function(o);
+			ftrace_set_filter(o, "", 0, true, false);
+		}
 		EXPECT_EQ("nnnnnnnnn", text());
 		EXPECT_STREQ("", fake_console);
 		fake_reset();
