@@ -32,7 +32,7 @@ ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/
 	$(filter $(ftrace_staged_tests),$(addprefix kern/ftrace/tests/,$(ftrace_tests.$(stage))))
 ftrace_tests.3 := patch_kt.c hostile_kt.c
 ftrace_tests.4 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c
-ftrace_tests.5 := $(ftrace_tests.4)
+ftrace_tests.5 := $(ftrace_tests.4) graph_kt.c
 ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c
 ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(LABS),$(ftrace_tests.$(lab)))))
 
