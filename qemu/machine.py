@@ -47,6 +47,7 @@ class Machine:
     uboot: bool = False
     load: int | None = None  # U-Boot loads the image there (physical, 2 MiB-aligned)
     gic: int = 2
+    board: str = "virt"  # riscv64: another of QEMU's machines
     el2: bool = False  # arm64: entered at EL2
     icount: bool = False
     plugin: str | None = None  # -plugin's argument
@@ -69,7 +70,7 @@ class Machine:
 
     def _machine(self) -> list[str]:
         if self.arch == "riscv64":
-            return ["-M", "virt"]
+            return ["-M", self.board]
         virtualization = "on" if self.el2 else "off"
         machine = f"virt,gic-version={self.gic},virtualization={virtualization}"
         return ["-M", machine, "-cpu", "cortex-a72"]

@@ -43,7 +43,7 @@ class Case:
     steps: list[Step] = field(default_factory=list)
     options: dict[str, object] = field(default_factory=dict)  # of Machine
     boot: list[str] = field(default_factory=list)  # patterns that the boot's output must show
-    end: str = "poweroff"  # or a pattern of the last words
+    end: str = "poweroff"  # or a pattern of the last words; "": the machine stays on
 
     @property
     def full_name(self) -> str:
@@ -79,10 +79,10 @@ def promises(command: str, seconds: float = 120) -> Step:
     return step
 
 
-def works(seed: int = 0x0123456789ABCDEF) -> Step:
+def works(seed: int = 0x0123456789ABCDEF, cpus: int = 0) -> Step:
     """The workload's result is the one that the host works out, on so many CPUs."""
     def step(run: Run) -> str:
-        want = workload.expect(seed, run.machine.smp).line
+        want = workload.expect(seed, cpus or run.machine.smp).line
         text = run.console.command(f"workload {seed:016x}", 90)
         return "" if want in text else f"the workload should print '{want}', it printed:\n{text[-600:]}"
     return step
@@ -93,6 +93,24 @@ def lies_at(address: int) -> Step:
     def step(run: Run) -> str:
         found = run.memory(address, 64)[56:60]
         return "" if found in (b"ARM\x64", b"RSC\x05") else f"no image header at {address:#x}"
+    return step
+
+
+def wide_accesses(log: Path) -> Step:
+    """QEMU saw the UART's registers used 4 bytes at a time, 4 bytes apart, and by us often enough."""
+    def step(run: Run) -> str:
+        found = re.findall(r"addr 0x2000(\w{4}) value \w+ size (\d+) name 'serial'", log.read_text())
+        wrong = [(at, size) for at, size in found if size != "4" or int(at, 16) % 4 or int(at, 16) > 0x7C]
+        return f"{len(found)} accesses to the UART, among them {wrong[:3]}" if wrong or len(found) < 1000 else ""
+    return step
+
+
+def stands_still() -> Step:
+    """A machine that cannot be turned off says so and stops."""
+    def step(run: Run) -> str:
+        run.console.send(b"poweroff\r")
+        text = run.console.drain(2)
+        return "" if "it stands still" in text else f"poweroff, on a machine that has none: {text[-300:]}"
     return step
 
 
@@ -209,6 +227,22 @@ def shell_cases(arch: str) -> list[Case]:
     return [Case("shell", arch, smp=2, steps=steps)]
 
 
+def board_cases(arch: str) -> list[Case]:
+    """Another machine: the SoC's own addresses, harts 1 to 4, a UART with wide registers; both bindings' names."""
+    cases, readme = [], (ROOT / "README.md").read_bytes()
+    for uart in ("ns16550a", "snps,dw-apb-uart") if arch == "riscv64" else ():
+        log = LOGS / f"icicle-{uart}.trace"
+        options = {"board": "microchip-icicle-kit", "memory": 1537,
+                   "extra": ["-dtb", str(LOGS / f"icicle-{uart}.dtb"), "-trace", "memory_region_ops_*", "-D", str(log)]}
+        cases.append(Case(f"Icicle kit, {uart}", arch, smp=5, options=options, end="",
+                          boot=["Icicle kit: 4 CPUs", "cannot be turned off"], steps=[
+            shows("ps", "swapper/3"), works(cpus=4), shows("cksum /README.md", f"^{cksum(readme)} {len(readme)} "),
+            shows("echo 'wl_*n*' > set_ftrace_filter; echo function > current_tracer"), works(1, 4),
+            shows("cat trace", *(rf"\[00{cpu}\] .* wl_\w+ <-" for cpu in range(4))),
+            wide_accesses(log), stands_still()]))
+    return cases
+
+
 def traced_cases(arch: str) -> list[Case]:
     """The tests inside the kernel (TESTS=1), and what must end in a panic."""
     return [
@@ -254,7 +288,7 @@ def memory_cases(arch: str) -> list[Case]:
 
 
 def make_broken() -> None:
-    """Half an initrd, and a device tree whose memory node is of no type."""
+    """Half an initrd; device trees: without memory, with a hart left out, of another board."""
     whole = INITRD.read_bytes()
     for arch in ARCHES:
         (LOGS / f"cut-{arch}.cpio").write_bytes(whole[:len(whole) // 2])
@@ -265,6 +299,10 @@ def make_broken() -> None:
     subprocess.run(["qemu-system-riscv64", "-M", f"virt,dumpdtb={three}", "-smp", "4", "-display", "none"], check=True,
                    capture_output=True)
     subprocess.run(["fdtput", "-t", "s", str(three), "/cpus/cpu@1", "status", "disabled"], check=True)
+    icicle = (ROOT / "kern/tests/icicle.dts").read_text()
+    for uart in ("ns16550a", "snps,dw-apb-uart"):
+        subprocess.run(["dtc", "-q", "-O", "dtb", "-o", str(LOGS / f"icicle-{uart}.dtb")], check=True, text=True,
+                       input=icicle.replace("ns16550a", uart))
     (LOGS / "no-memory.dtb").write_bytes(tree.read_bytes().replace(b"memory\0\0", b"nothin\0\0"))
 
 
@@ -291,7 +329,7 @@ def panic_cases(arch: str) -> list[Case]:
 
 
 def cases() -> list[Case]:
-    return [case for arch in ARCHES for make in (kernel_cases, shell_cases, application_cases,
+    return [case for arch in ARCHES for make in (kernel_cases, board_cases, shell_cases, application_cases,
                          memory_cases, traced_cases, panic_cases) for case in make(arch)]
 
 
@@ -326,8 +364,10 @@ def run_case(case: Case) -> str:
                     return wrong
             if case.end == "poweroff":
                 run.power_off()
+            if not case.end:
+                return ""
     except Stopped as stopped:
-        if case.end != "poweroff" and re.search(case.end, log.read_text(errors="replace")):
+        if case.end not in ("", "poweroff") and re.search(case.end, log.read_text(errors="replace")):
             return ""
         return f"{stopped}\n     log: {log}"
     return "" if case.end == "poweroff" else f"it should have ended with '{case.end}'"

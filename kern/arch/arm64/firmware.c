@@ -70,6 +70,7 @@ notrace void firmware_poweroff(bool failure)
 	if (failure)
 		psci_call(PSCI_SYSTEM_RESET, 0, 0, 0);
 	psci_call(PSCI_SYSTEM_OFF, 0, 0, 0);
+	printk("The machine cannot be turned off: it stands still.\n");
 	irq_disable();
 	for (;;)
 		cpu_idle_wait();

@@ -87,6 +87,7 @@ notrace void firmware_poweroff(bool failure)
 	if (failure)
 		sbi_call(SBI_RESET, 0, RESET_COLD_REBOOT, RESET_SYSTEM_FAILURE, 0, 0);
 	sbi_call(SBI_RESET, 0, RESET_SHUTDOWN, RESET_NO_REASON, 0, 0);
+	printk("The machine cannot be turned off: it stands still.\n");
 	irq_disable();
 	for (;;)
 		cpu_idle_wait();
