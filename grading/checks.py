@@ -8,26 +8,17 @@ must agree (expected from the seed, executed, printed).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
+from grading import ops
 from grading.align import Divergence, align
 from grading.elf import Kernel, Site
 from grading.evidence import Evidence, Phase
+from grading.finding import Finding, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
 from grading.trace_text import Event
 from grading.truth import Batch, Call, stubs
-
-
-@dataclass
-class Finding:
-    """Why a rung was not reached."""
-
-    why: str
-    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, here)
-    columns: tuple[str, str] = ("executed", "printed")
-    site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
-
 
 ONE, MANY = 1, 2  # which boots a rung speaks of: those with one CPU, with more
 Check = Callable[[Evidence], Finding | None]
@@ -151,8 +142,7 @@ def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
         want, got = [c.function for c in calls], [c.name for c in executed.get(name, [])]
         if want != got:
             at = _first_difference(want, got)
-            rows = [(got[i] if i < len(got) else "-", want[i] if i < len(want) else "-", i == at)
-                    for i in range(max(0, at - 3), at + 4) if i < max(len(got), len(want))]
+            rows = side_by_side(got, want, at)
             return Finding(f"{phase.name}, {name}: call {at} is not the one that the seed asks for", rows,
                            ("executed", "expected"))
     return None
@@ -302,8 +292,7 @@ def list_complete(e: Evidence) -> Finding | None:
     got = e.files.get("available_filter_functions", "").split("\n")[:-1]
     if want != got:
         at = _first_difference(want, got)
-        rows = [(got[i] if i < len(got) else "-", want[i] if i < len(want) else "-", i == at)
-                for i in range(max(0, at - 3), at + 4) if i < max(len(got), len(want))]
+        rows = side_by_side(got, want, at)
         return Finding(f"available_filter_functions has {len(got)} lines, the kernel {len(want)} call sites; "
                        f"line {at + 1} differs", rows, ("printed", "in the kernel"))
     want = [f"{s.address:x} {s.function.name}" for s in e.kernel.sites]
@@ -491,8 +480,7 @@ def enabled_listed(e: Evidence) -> Finding | None:
         want = [s.function.name for s in e.kernel.sites if s.function.name in phase.filter.names]
         if listed != want:
             at = _first_difference(want, listed)
-            rows = [(listed[i] if i < len(listed) else "-", want[i] if i < len(want) else "-", i == at)
-                    for i in range(max(0, at - 3), at + 4) if i < max(len(listed), len(want))]
+            rows = side_by_side(listed, want, at)
             return Finding(f"{phase.name}: enabled_functions lists {len(listed)} functions, {len(want)} are selected", rows,
                            ("printed", "selected"))
     return None
@@ -551,14 +539,17 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("synchronised", 15, "a batch returns when every CPU has synchronised", synchronised),
     ],
     4: [
-        Rung("life", 10, "boots, runs the workload, powers off", lives),
+        Rung("life", 5, "boots, runs the workload, powers off", lives),
         Rung("rest", 5, "every site is a nop after boot", rest_at_boot),
-        Rung("calls", 10, "a traced site holds the call whenever it runs", calls_while_on),
+        Rung("calls", 5, "a traced site holds the call whenever it runs", calls_while_on),
         Rung("filter", 10, "only what the filter selects is changed", only_selected),
-        Rung("silent", 10, "no trampoline runs while nobody traces", silent_trampolines),
+        Rung("silent", 5, "no trampoline runs while nobody traces", silent_trampolines),
         Rung("restored", 5, "text at the end is text at the start", rest_at_end),
         Rung("result", 5, "the workload's result is right, traced or not", right_result),
-        Rung("arguments", 10, "every argument arrives, traced or not", right_arguments),
+        Rung("arguments", 5, "every argument arrives, traced or not", right_arguments),
+        Rung("changed arguments", 5, "what callbacks change in a register arrives", ops.changed_arguments),
+        Rung("live patch", 5, "a traced function goes on at regs->pc", ops.patched),
+        Rung("many ops", 10, "each op sees its own functions, and costs others nothing", ops.many_ops),
         Rung("one CPU", 10, "expected = executed = printed", three_agree, (ONE,)),
         Rung("four CPUs", 10, "expected = executed = printed", three_agree, (MANY,)),
         Rung("parents", 5, "each parent is the caller, after tail calls too", right_parents),

@@ -10,6 +10,7 @@ from grading.elf import Kernel
 from grading.graph_text import GraphTrace
 from grading.returns import Span
 from grading.trace_text import Trace
+from grading.trials import Trial
 from grading.truth import Call, Touch, Truth
 from grading.verdict import Verdict
 
@@ -90,6 +91,7 @@ class Evidence:
     panic: str = ""
     complaint: str = ""  # what the shell said where it should have said nothing
     phases: list[Phase] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)  # lab 4: with ops
     files: dict[str, str] = field(default_factory=dict)
     truth: Truth = field(default_factory=Truth)
     text_at_boot: bytes = b""
@@ -105,7 +107,7 @@ class Evidence:
     def off(self) -> list[Phase]:
         return [p for p in self.phases if not p.on]
 
-    def calls(self, phase: Phase) -> list[Call]:
+    def calls(self, phase: Phase | Trial) -> list[Call]:
         return [c for c in self.truth.calls if phase.first <= c.seq < phase.last]
 
     def spans(self, phase: Phase) -> list[Span]:

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from grading import checks, workload
-from grading.checks import MANY, ONE, Check, Finding, Rung
+from grading.checks import MANY, ONE, Check, Rung
 from grading.evidence import Evidence, HandUser, Phase, User
+from grading.finding import Finding
 from grading.graph_align import Alignment, Divergence, Step, align, steps, traced_hit
 from grading.graph_text import RETURN, GraphEvent
 from grading.returns import Leaving, Span

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from grading.checks import Finding, Rung
+from grading.checks import Rung
 from grading.evidence import Evidence
+from grading.finding import Finding
 from grading.ladders import LADDERS, MECHANISM
 from grading.verdict import Verdict
 

@@ -8,11 +8,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from grading import truth, workload
+from grading import trials, truth, workload
 from grading.elf import Kernel
 from grading.evidence import Evidence, Filter, Phase
 from grading.machine import Run
 from grading.trace_text import parse
+from grading.trials import Trial
 from grading.verdict import Stopped, Verdict
 from qemu.machine import Machine
 
@@ -90,6 +91,8 @@ class Session:
         else:
             everything = Filter("", "", frozenset(s.function.name for s in self._kernel.sites))
             self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
+        if e.lab >= 4:
+            self._trials(machine, trials.choose(rng.getrandbits(64)))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
         if e.lab >= 2 and e.smp == 1:
@@ -123,6 +126,35 @@ class Session:
         if phase.filter:
             phase.trace = parse(self._checked(machine, "trace"))
             self._stop_tracing(machine, phase.filter)
+
+    def _trials(self, machine: Run, todo: list[Trial]) -> None:
+        """Each with the ops that it wants: those that stay are not touched."""
+        running: set[trials.Op] = set()
+        for trial in todo:
+            self._evidence.trials.append(trial)
+            self._say(f"{trial.name}: workload {trial.seed:016x}, {len(trial.ops)} ops")
+            self._stop_ops(machine, running - set(trial.ops))
+            for op in trial.ops:
+                if op not in running:
+                    self._quiet(machine, op.command)
+            running = set(trial.ops)
+            self._trial(machine, trial)
+        self._stop_ops(machine, running)
+
+    def _stop_ops(self, machine: Run, ops: set[trials.Op]) -> None:
+        for op in sorted(ops, key=lambda op: op.number):
+            self._quiet(machine, f"op {op.number} off")
+
+    def _trial(self, machine: Run, trial: Trial) -> None:
+        console, observer = machine.console, machine.observer
+        assert observer
+        if trial.refused:
+            trial.said = console.command(trial.refused.command).strip()
+        trial.first = observer.written()
+        trial.output = console.command(f"workload {trial.seed:016x}", WORKLOAD_SECONDS)
+        trial.last = observer.written()
+        if trial.refused and not trial.said:
+            self._stop_ops(machine, {trial.refused})
 
     def _quiet(self, machine: Run, command: str) -> None:
         """A command that must print nothing; if it does, the run goes on and the first complaint is kept."""

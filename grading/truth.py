@@ -21,6 +21,9 @@ TRAMPOLINES = ("_mcount", "ftrace_caller")
 CALLBACKS = ("function_trace_call",)
 HAND_USERS = ("hand_entry", "hand_return")
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
+# The shell's ops (kern/ftrace/op.c), and what they load from when they are called.
+OP_CALLBACKS = ("op_see", "op_add", "op_patch")
+OPS, OP_SEEN = 8, 512
 RETURNS_FROM_EXCEPTION = {"riscv64": 0x10200073, "arm64": 0xD69F03E0}
 
 
@@ -35,6 +38,7 @@ class Call:
     site: Site
     word: int
     trap: int = 0  # level > 0: which of the thread's interrupts
+    insns: int = 0  # that its CPU had executed
 
     @property
     def name(self) -> str:
@@ -51,6 +55,7 @@ class Touch:
     level: int
     pc: int
     addr: int
+    insns: int = 0
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,8 @@ class Truth:
     calls: list[Call] = field(default_factory=list)
     trampolines: list[Record] = field(default_factory=list)
     callbacks: list[Record] = field(default_factory=list)
-    touches: list[Touch] = field(default_factory=list)
+    touches: list[Touch] = field(default_factory=list)  # of workload_probe
+    op_touches: list[Touch] = field(default_factory=list)  # of op_probe
     stores: list[Record] = field(default_factory=list)
     fences: list[Record] = field(default_factory=list)
     operands: list[Record] = field(default_factory=list)  # loads from what a cache operation then works on
@@ -124,7 +130,7 @@ def config(kernel: Kernel, machine: Machine) -> Config:
     points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel).points()} - {0}
-    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in HAND_USERS]
+    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in (*HAND_USERS, *OP_CALLBACKS)]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
                   mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
                   mem_ranges=[*probes, *((a, a + 4) for a in [*operand_loads(kernel), *returns.user_loads(kernel)])],
@@ -143,6 +149,7 @@ class _Reader:
         self._switch = kernel.symbol("__switch_to_load")
         self._probe = (kernel.symbol("workload_probe"), kernel.symbol("workload_probe") + 4096)
         self._told = kernel.extent("graph_probe")
+        self._op_probe = (kernel.symbol("op_probe"), kernel.symbol("op_probe") + OPS * OP_SEEN)
         self._trampolines = set(stubs(kernel))
         self._callbacks = {kernel.symbol(n) for n in CALLBACKS} - {0}
         self._begin = kernel.symbol("ftrace_batch_begin")
@@ -168,7 +175,8 @@ class _Reader:
         if r.kind == Kind.SITE:
             thread, level = self.who(r.vcpu)
             self._online.add(r.vcpu)
-            call = Call(r.seq, r.vcpu, thread, level, self._kernel.site_at[r.addr], r.value, self._trap(thread, level))
+            call = Call(r.seq, r.vcpu, thread, level, self._kernel.site_at[r.addr], r.value, self._trap(thread, level),
+                        r.insns)
             self.truth.calls.append(call)
             self._returns.site(r, call)
         elif r.kind == Kind.MEM:
@@ -196,6 +204,9 @@ class _Reader:
         elif self._told[0] <= r.addr < self._told[1]:
             which, value = divmod(r.addr - self._told[0], 256)
             self.truth.told.append(Told(r.seq, r.vcpu, *self.who(r.vcpu), which // 4, which % 4, value))
+        elif self._op_probe[0] <= r.addr < self._op_probe[1]:
+            thread, level = self.who(r.vcpu)
+            self.truth.op_touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr, r.insns))
         elif pc in self._operand_loads:
             self.truth.operands.append(r)
         elif pc in self._user_loads:

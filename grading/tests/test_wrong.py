@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import re
 import subprocess
+import tempfile
 import unittest
 from collections.abc import Callable
 
@@ -48,6 +50,73 @@ def loses_a_record(kernel: Kernel) -> tuple[int, list[int]]:
     """The third entry of the table becomes the fourth's double."""
     at = kernel.symbol("ftrace_records") + 16
     return at, [kernel.word(at + i) for i in (8, 12)]
+
+
+CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
+
+
+def assemble(arch: str, lines: list[str]) -> list[int]:
+    with tempfile.TemporaryDirectory() as folder:
+        tool, object_file, out = CROSS[arch], f"{folder}/a.o", f"{folder}/a.bin"
+        source = (".option norelax\n.option norvc\n" if arch == "riscv64" else "") + "\n".join(lines) + "\n"
+        subprocess.run([tool + "as", "-o", object_file, "-"], input=source, text=True, check=True)
+        subprocess.run([tool + "objcopy", "-O", "binary", "-j", ".text", object_file, out], check=True)
+        with open(out, "rb") as file:
+            data = file.read()
+    return [int.from_bytes(data[i:i + 4], "little") for i in range(0, len(data), 4)]
+
+
+def caller_with(changes: dict[str, dict[str, str]]) -> Mistake:
+    """ftrace_caller with some of its instructions replaced: by architecture, what stands there and what will."""
+    def mistake(kernel: Kernel) -> tuple[int, list[int]]:
+        lo, hi = kernel.extent("ftrace_caller")
+        was, new = (assemble(kernel.arch, list(part)) for part in zip(*changes[kernel.arch].items()))
+        words = [kernel.word(a) for a in range(lo, hi, 4)]
+        assert all(words.count(word) == 1 for word in was)
+        return lo, [dict(zip(was, new)).get(word, word) for word in words]
+    return mistake
+
+
+# The last argument register gets back what it held, from a copy above the frame, and not what the callback left.
+FORGETS_THE_CHANGE = caller_with({
+    "riscv64": {"addi sp, sp, -96": "addi sp, sp, -112", "addi s0, sp, 96": "sd a7, 96(sp)",
+                "ld a7, 56(sp)": "ld a7, 96(sp)", "addi sp, sp, 96": "addi sp, sp, 112"},
+    "arm64": {"sub sp, sp, #112": "sub sp, sp, #128", "add x11, sp, #112": "stp x6, x7, [sp, #112]",
+              "ldp x6, x7, [sp, #48]": "ldp x6, x7, [sp, #112]", "add sp, sp, #112": "add sp, sp, #128"}})
+# Back to behind the call site (kept where sp is seen), whatever the callback left in regs->pc.
+IGNORES_PC = caller_with({
+    "riscv64": {"sd s0, 64(sp)": "sd t0, 64(sp)", "ld t0, 72(sp)": "ld t0, 64(sp)"},
+    "arm64": {"stp x8, x11, [sp, #64]": "stp x8, x30, [sp, #64]", "ldr x9, [sp, #88]": "ldr x9, [sp, #72]"}})
+STUBS, STUB_SIZE = 33, 12
+
+
+def stubs_all_go_to_the_list(kernel: Kernel) -> tuple[int, list[int]]:
+    at = kernel.symbol("ftrace_stubs") + STUB_SIZE
+    words = [kernel.word(at + i) for i in range(0, (STUBS - 1) * STUB_SIZE, 4)]
+    jump = "j" if kernel.arch == "riscv64" else "b"
+    words[::3] = assemble(kernel.arch, [f"start: {jump} start - {STUB_SIZE}"] +
+                          [f".org start + {4 * n}\n{jump} start - {STUB_SIZE * (n + 1) - 4 * n}" for n in range(1, STUBS - 1)])
+    return at, words
+
+
+def a_stub_goes_to_its_neighbour(kernel: Kernel) -> tuple[int, list[int]]:
+    """The sixth op's stub is the fifth's: that one sees what is not its own."""
+    jump = "j" if kernel.arch == "riscv64" else "b"
+    return kernel.symbol("ftrace_stub_6"), assemble(kernel.arch, [f"start: {jump} start - {STUB_SIZE}"])
+
+
+def list_asks_no_filter(kernel: Kernel) -> tuple[int, list[int]]:
+    """In ftrace_list_func the branch for ops without a filter is taken for every op."""
+    lo, hi = kernel.extent("ftrace_list_func")
+    text = subprocess.run([CROSS[kernel.arch] + "objdump", "-d", f"--start-address={lo}", f"--stop-address={hi}",
+                           str(kernel.path)], capture_output=True, text=True, check=True).stdout
+    filter_in = re.search(r"\tldr?\t(\w+),(?:16\(\w+\)| \[\w+, #16\])", text)
+    assert filter_in
+    branch = re.search(rf"(\w+):\t[0-9a-f]+ *\t(?:beqz|cbz)\t{filter_in[1]}, ?([0-9a-f]+) <", text)
+    assert branch
+    at, to = int(branch[1], 16), int(branch[2], 16)
+    jump = "j" if kernel.arch == "riscv64" else "b"
+    return at, assemble(kernel.arch, [f"start: {jump} start + {to - at}"])
 
 
 def build(lab: int = 4) -> None:
@@ -115,6 +184,31 @@ class Wrong(unittest.TestCase):
     def test_an_argument_that_is_not_given_back(self) -> None:
         self.loses("argument", forgets_an_argument, {"arguments", "result"})
 
+    def loses_exactly(self, name: str, mistake: Mistake, rungs: set[str]) -> None:
+        for smp in (1, 4):
+            for arch in ARCHES:
+                with self.subTest(arch=arch, smp=smp):
+                    graded = grade(arch, f"{name}-{smp}", mistake, smp)
+                    self.assertIsNone(graded.harness_error)
+                    self.assertEqual({r.rung.name for r in graded.results if not r.reached}, rungs)
+
+    def test_a_changed_argument_that_is_not_loaded_back(self) -> None:
+        self.loses_exactly("change", FORGETS_THE_CHANGE, {"changed arguments"})
+
+    def test_a_caller_that_ignores_pc(self) -> None:
+        self.loses_exactly("pc", IGNORES_PC, {"live patch"})
+
+    def test_stubs_that_all_go_to_the_list(self) -> None:
+        self.loses_exactly("list", stubs_all_go_to_the_list, {"many ops"})
+
+    def test_an_op_that_sees_anothers_functions(self) -> None:
+        self.loses_exactly("neighbour", a_stub_goes_to_its_neighbour, {"many ops"})
+
+    def test_a_list_that_asks_no_filter(self) -> None:
+        self.loses_exactly("nofilter", list_asks_no_filter, {"many ops", "changed arguments", "live patch"})
+
+    def test_two_ops_may_change_pc_of_one_function(self) -> None:
+        self.loses_exactly("ipmodify", returns_at_once("ipmodify_clash.isra.0"), {"live patch"})
 
     def test_lab_1_a_stub_that_does_nothing(self) -> None:
         every = {rung.name for rung in checks.LADDERS[1] if checks.ONE in rung.smp}

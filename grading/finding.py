@@ -1,0 +1,22 @@
+"""What a check found wrong, in the form in which the report shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Finding:
+    """Why a rung was not reached."""
+
+    why: str
+    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, here)
+    columns: tuple[str, str] = ("executed", "printed")
+    site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
+
+
+def side_by_side(left: Sequence[str], right: Sequence[str], at: int, around: int = 3) -> list[tuple[str, str, bool]]:
+    """A finding's rows: the neighbours of a difference."""
+    return [(left[i] if i < len(left) else "-", right[i] if i < len(right) else "-", i == at)
+            for i in range(max(0, at - around), at + around + 1) if i < max(len(left), len(right))]

@@ -1,0 +1,296 @@
+"""Lab 4's rungs about several ops: what their callbacks change, and whom they are called for.
+
+What the console says is not looked at, but for the workload's result and the
+answer to an op that must be refused. The sites, the ops that ran, the values
+that they and the workload's functions saw come from the observer.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from grading import truth
+from grading.evidence import Evidence
+from grading.finding import Finding, side_by_side
+from grading.trials import FUNCTIONS, Op, Trial
+from grading.workload import WIDE, Call as Expected, Run
+
+REGISTERS = {WIDE: (1, 3, 4, 5, 6, 7)}  # which argument each probe shows; else the second
+
+
+@dataclass
+class Step:
+    """A call site that was executed, and what was seen before the next one of its context."""
+
+    call: truth.Call
+    ops: list[truth.Touch] = field(default_factory=list)
+    probes: list[int] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return self.call.name
+
+    def text(self) -> str:
+        values = " ".join(f"{v:#x}" for v in self.probes)
+        return self.name + (f" received {values}" if values else "")
+
+
+@dataclass
+class Held:
+    """A trial, what it must be and what it was."""
+
+    e: Evidence
+    trial: Trial
+    run: Run
+    steps: dict[str, list[Step]]  # by context, under the names that the expectation gives them
+
+    def all(self) -> Iterator[Step]:
+        for mine in self.steps.values():
+            yield from (s for s in mine if s.name in FUNCTIONS)
+
+    def number(self, touch: truth.Touch) -> int:
+        """The op that was called."""
+        return (touch.addr - self.e.kernel.symbol("op_probe")) // truth.OP_SEEN
+
+    def saw(self, touch: truth.Touch) -> int:
+        return (touch.addr - self.e.kernel.symbol("op_probe")) % truth.OP_SEEN
+
+
+def hold(e: Evidence, trial: Trial) -> Held:
+    t, found = e.truth, dict[tuple[int, int], list[Step]]()
+    seen: list[truth.Call | truth.Touch] = [*e.calls(trial)]
+    seen += [r for r in (*t.op_touches, *t.touches) if trial.first <= r.seq < trial.last]
+    op_probe, probe = e.kernel.symbol("op_probe"), e.kernel.symbol("workload_probe")
+    for r in sorted(seen, key=lambda r: r.seq):
+        mine = found.setdefault((r.vcpu if r.level else r.thread, r.level), [])
+        if isinstance(r, truth.Call):
+            mine.append(Step(r))
+        elif mine and op_probe <= r.addr < op_probe + truth.OPS * truth.OP_SEEN:
+            mine[-1].ops.append(r)
+        elif mine:
+            mine[-1].probes.append(r.addr - probe)
+    steps = {_name(mine): mine for mine in found.values() if any(s.name.startswith("wl_") for s in mine)}
+    return Held(e, trial, trial.expected(e.smp), steps)
+
+
+def _name(mine: list[Step]) -> str:
+    call = next(s.call for s in mine if s.name.startswith("wl_"))
+    if call.level:
+        return f"interrupt {call.vcpu}"
+    return "main" if call.name == "wl_begin" else f"thread {call.vcpu}"
+
+
+def _workload(mine: list[Step]) -> list[Step]:
+    return [s for s in mine if s.name.startswith("wl_")]
+
+
+def _arguments(call: Expected) -> str:
+    values = " ".join(f"{v:#x}" for v in call.probes)
+    return call.function + (f" received {values}" if values else "")
+
+
+# ---- the workload goes as the ops make it go ----------------------------------
+
+def _goes_as_changed(h: Held) -> Finding | None:
+    """Calls, in order, and what their functions received; then the program's own result."""
+    for name, calls in h.run.contexts.items():
+        found = _context_goes(h.trial, name, calls, _workload(h.steps.get(name, [])))
+        if found:
+            return found
+    return _result(h.trial, h.run)
+
+
+def _context_goes(trial: Trial, name: str, calls: list[Expected], mine: list[Step]) -> Finding | None:
+    for at in range(max(len(calls), len(mine))):
+        want = calls[at] if at < len(calls) else None
+        got = mine[at] if at < len(mine) else None
+        if want and got and want.function == got.name and list(want.probes) == got.probes:
+            continue
+        rows = side_by_side([s.text() for s in mine], [_arguments(c) for c in calls], at)
+        return Finding(f"{trial.name}, {name}, call {at}: " + _why(trial, calls, at, got), rows, ("executed", "expected"))
+    return None
+
+
+def _why(trial: Trial, calls: list[Expected], at: int, got: Step | None) -> str:
+    want = calls[at] if at < len(calls) else None
+    if want and got and want.function == got.name:
+        return _why_values(trial, want, got)
+    before = calls[at - 1].function if 0 < at <= len(calls) else ""
+    patch = next(iter(trial.of(before, "patch")), None)
+    ran = got.name if got else "nothing"
+    if patch:
+        return (f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and behind the call site of "
+                f"{before} came {ran}: a traced function goes on at regs->pc, wherever the callback left it")
+    return (f"{want.function if want else 'nothing'} must be called, and {ran} is: what a function calls follows from the "
+            "arguments that it received")
+
+
+def _why_values(trial: Trial, want: Expected, got: Step) -> str:
+    patch = next(iter(trial.of(want.function, "patch")), None)
+    if patch:
+        return (f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: a "
+                "traced function goes on at regs->pc, wherever the callback left it")
+    if len(got.probes) != len(want.probes):
+        return f"{want.function} touched {len(got.probes)} of its {len(want.probes)} arguments"
+    i = next(i for i, (a, b) in enumerate(zip(got.probes, want.probes)) if a != b)
+    number = REGISTERS.get(want.function, (1,))[i]
+    adds = trial.of(want.function, "add")
+    why = (f"{want.function} received {got.probes[i]:#x} as argument {number} (counted from 0), and must receive "
+           f"{want.probes[i]:#x} (low 12 bits)")
+    passed = (want.probes[i] - number * sum(op.value for op in adds)) & 0xFFF
+    if not adds:
+        return why + ": no op changes it"
+    who = " and ".join(f"{op} adds {number * op.value & 0xFFF:#x}" for op in adds)
+    lost = ". It is what the caller passed: the changed register was not loaded back" if got.probes[i] == passed else ""
+    return f"{why}: the caller passed {passed:#x}, {who}{lost}"
+
+
+def _result(trial: Trial, run: Run) -> Finding | None:
+    if run.line in trial.output:
+        return None
+    said = trial.output.strip().splitlines()
+    return Finding(f"{trial.name}: the workload should print '{run.line}', it printed '{said[-1] if said else ''}'")
+
+
+# ---- each op is called for its own functions ------------------------------------
+
+def _right_ops(h: Held) -> Finding | None:
+    """At each call site: exactly the ops whose filter has the function, each once, each seeing what those before left."""
+    for name, mine in h.steps.items():
+        expected = iter(h.run.contexts.get(name, []))
+        for at, step in enumerate(mine):
+            want = next(expected, None) if step.name.startswith("wl_") else None
+            finding = _ops_of(h, step) or _values_of(h, step, want)
+            if finding:
+                near = mine[max(0, at - 3):at + 4]
+                finding.why = f"{h.trial.name}, {name}, {step.name}: {finding.why}"
+                finding.rows = side_by_side([f"{s.name}: {_listed([h.number(t) for t in s.ops])}" for s in near],
+                                            [f"{s.name}: {_listed([op.number for op in h.trial.of(s.name)])}" for s in near],
+                                            min(at, 3))
+                finding.columns = ("ops that were called", "ops that trace it")
+                return finding
+    return None
+
+
+def _listed(numbers: list[int]) -> str:
+    return ", ".join(str(n) for n in numbers) or "none"
+
+
+def _ops_of(h: Held, step: Step) -> Finding | None:
+    ran, have = [h.number(t) for t in step.ops], h.trial.of(step.name)
+    by_number = {op.number: op for op in h.trial.ops}
+    for number in ran:
+        if number not in by_number:
+            return Finding(f"op {number} was called, and is not registered")
+        if by_number[number] not in have:
+            words = " ".join(by_number[number].words)
+            return Finding(f"op {number} was called, and its filter '{words}' does not have the function")
+        if ran.count(number) > 1:
+            return Finding(f"op {number} was called {ran.count(number)} times for one call")
+    missing = next((op for op in have if op.number not in ran), None)
+    return Finding(f"{missing} traces the function and was not called") if missing else None
+
+
+def _values_of(h: Held, step: Step, want: Expected | None) -> Finding | None:
+    if want is None or want.function != step.name or step.name not in FUNCTIONS:
+        return None
+    by_number = {op.number: op for op in h.trial.ops}
+    now = want.x
+    for touch in step.ops:
+        op, saw = by_number[h.number(touch)], h.saw(touch)
+        if saw != now % truth.OP_SEEN:
+            return Finding(f"{op} saw {saw:#x} in regs->arg[1], and {now % truth.OP_SEEN:#x} is there (low 9 bits): what the "
+                           "caller passed, and what the ops called before it added")
+        now += op.value
+    return None
+
+
+# ---- an op costs nothing where it does not trace ---------------------------------
+
+def _own_stubs(h: Held) -> Finding | None:
+    """A site that one op traces calls that op's stub, no other's; one that nobody traces holds the nop."""
+    stub_of: dict[int, int] = {}  # by op
+    kernel, stubs = h.e.kernel, set(truth.stubs(h.e.kernel))
+    for step in h.all():
+        have = h.trial.of(step.name)
+        jump = kernel.isa.jump(step.call.site.address, step.call.word)
+        if not have and step.call.word != step.call.site.rest:
+            return _site(h, step, "no op traces it, and its site does not hold the nop")
+        if have and (not jump or jump[0] not in stubs):
+            return _site(h, step, "an op traces it, and its site calls no stub")
+        if jump and len(have) == 1 and stub_of.setdefault(have[0].number, jump[0]) != jump[0]:
+            return _site(h, step, f"{have[0]} alone traces it, and another function that it alone traces calls "
+                         f"{kernel.name_at(stub_of[have[0].number])}")
+    for a, b in itertools.combinations(sorted(stub_of), 2):
+        if stub_of[a] == stub_of[b]:
+            return Finding(f"{h.trial.name}: sites that op {a} alone traces and sites that op {b} alone traces all call "
+                           f"{kernel.name_at(stub_of[a])}: each op has a stub of its own")
+    return None
+
+
+def _site(h: Held, step: Step, why: str) -> Finding:
+    call = step.call
+    return Finding(f"{h.trial.name}, {step.name}: {why}", site=[
+        f"{step.name} at {call.site.address:#x}, on CPU {call.vcpu}",
+        f"was  {call.word:08x}  {h.e.kernel.disassemble(call.site.address, call.word)}"])
+
+
+def _cost(h: Held, op: Op) -> tuple[int, str]:
+    """Instructions from a site that the op alone traces to the op, and such a function: the usual number."""
+    costs = [(s.ops[0].insns - s.call.insns, s.name) for s in h.all() if h.trial.of(s.name) == [op] and s.ops]
+    return statistics.mode(costs) if costs else (0, "")
+
+
+def _same_cost(many: Held, fewer: Held) -> Finding | None:
+    for op in fewer.trial.ops:
+        (before, name), (after, other) = _cost(many, op), _cost(fewer, op)
+        if before and after and before != after:
+            return Finding(
+                f"{op} alone traces {name}. From the call site to the op were {before} instructions while "
+                f"{len(many.trial.ops)} ops were registered, and {after} (at {other}) while {len(fewer.trial.ops)} were: an op "
+                "costs nothing where it does not trace")
+    return None
+
+
+# ---- the rungs -------------------------------------------------------------------
+
+def _trial(e: Evidence, name: str) -> Trial | None:
+    return next((t for t in e.trials if t.name == name), None)
+
+
+def _as_the_ops_say(h: Held) -> Finding | None:
+    return _goes_as_changed(h) or _right_ops(h)
+
+
+def changed_arguments(e: Evidence) -> Finding | None:
+    """What callbacks add to arguments arrives, in every argument register."""
+    trial = _trial(e, "changed arguments")
+    return _as_the_ops_say(hold(e, trial)) if trial else Finding("no op was tried")
+
+
+def patched(e: Evidence) -> Finding | None:
+    """A callback that changes pc puts another function in its function's place; one such op a function."""
+    trial = _trial(e, "live patch")
+    if not trial or not trial.refused:
+        return Finding("no op was tried")
+    if "EBUSY" not in trial.said:
+        both = sorted(trial.refused.names & {n for op in trial.ops if op.does == "patch" for n in op.names})
+        return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
+                       f"with EBUSY; '{trial.refused.command}' " + (f"said: {trial.said}" if trial.said else "was taken"))
+    return _as_the_ops_say(hold(e, trial))
+
+
+def many_ops(e: Evidence) -> Finding | None:
+    """Each op is called for its own functions, and costs nothing elsewhere; unregistering one leaves the others."""
+    trials = _trial(e, "many ops"), _trial(e, "fewer ops")
+    if not trials[0] or not trials[1]:
+        return Finding("no op was tried")
+    many, fewer = hold(e, trials[0]), hold(e, trials[1])
+    for h in (many, fewer):
+        finding = _right_ops(h) or _own_stubs(h) or _goes_as_changed(h)
+        if finding:
+            return finding
+    return _same_cost(many, fewer)
