@@ -62,7 +62,8 @@ typedef void (*trace_func_graph_ret_t)(struct ftrace_graph_ret *trace, struct fg
 struct fgraph_ops {
 	trace_func_graph_ent_t entryfunc;
 	trace_func_graph_ret_t retfunc;
-	struct ftrace_ops *filter; /* its two hashes say which functions; stage 6 never registers it itself, stage 5 does */
+	/* Its two hashes say which functions. Nobody registers it (but stage 5 itself). */
+	struct ftrace_ops *filter;
 	void *private;
 
 	/*
@@ -144,11 +145,11 @@ int ftrace_disable_ftrace_graph_caller(void);
 
 /*
  * From ftrace_graph_caller: the function at @ip was called. Take its return
- * address from *@parent (&regs->link) and leave return_to_handler there,
- * if there is a user who wants to hear of the return. @frame_pointer is what
- * must be the same at the return: sp at the call site.
+ * address from *@parent, which is &regs->link, to the shadow stack and leave
+ * return_to_handler there, if there is a user who wants to hear of the return.
+ * The seed's third argument, the frame pointer, is in @regs: what must be the
+ * same at the return is sp.
  */
-void prepare_ftrace_return(unsigned long *parent, unsigned long ip, unsigned long frame_pointer,
-			   struct ftrace_regs *regs);
+void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrace_regs *regs);
 
 #endif

@@ -50,62 +50,25 @@ int ftrace_disable_ftrace_graph_caller(void)
 	return switch_graph_call(false, call);
 }
 
-/* ---- The shadow stack; shadow.h says why an interrupt never sees a half. ---- */
-
-static struct shadow_frame *push_frame(struct shadow_stack *s, const struct shadow_frame *filled)
-{
-	struct shadow_frame *f = (struct shadow_frame *)s->free;
-
-	if (unlikely((unsigned long)f - (unsigned long)s > SHADOW_LAST_FRAME)) {
-		shadow_store(s->overrun, s->overrun + 1);
-		return NULL;
-	}
-	shadow_store(s->free, (unsigned long *)(f + 1));
-	barrier();
-	shadow_store(*f, *filled);
-	shadow_store(f->below, s->top);
-	barrier();
-	shadow_store(s->top, f);
-	shadow_store(s->depth, s->depth + 1);
-	return f;
-}
-
-static void pop_frame(struct shadow_stack *s)
-{
-	struct shadow_frame *f = s->top;
-
-	shadow_store(s->depth, s->depth - 1);
-	shadow_store(s->top, f->below);
-	barrier();
-	shadow_store(s->free, (unsigned long *)f);
-}
-
 /* ---- A function is entered, and returns. ---- */
 
+/* The frame first: whoever looks at the stack finds the return address here or there. */
 static void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned long ip,
-			unsigned long frame_pointer, struct ftrace_regs *regs)
+			struct ftrace_regs *regs)
 {
 	struct shadow_stack *s = shadow_of(current);
 	struct ftrace_graph_ent trace = {ip, s->depth, clock_ns()};
-	struct shadow_frame frame = {
-		.ret = *parent,
-		.func = ip,
-		.sp = frame_pointer,
-		.fp = regs->fp,
-		.calltime = trace.calltime,
-		.users = user->birth,
-	};
+	struct shadow_frame *f = shadow_push(s, ip, regs, trace.calltime, user->birth);
 
-	if (!push_frame(s, &frame))
+	if (!f)
 		return;
 	if (user->entryfunc(&trace, user, regs))
 		*parent = (unsigned long)return_to_handler;
 	else
-		pop_frame(s);
+		shadow_pop(s, f);
 }
 
-void prepare_ftrace_return(unsigned long *parent, unsigned long ip, unsigned long frame_pointer,
-			   struct ftrace_regs *regs)
+void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrace_regs *regs)
 {
 	struct fgraph_ops *user = READ_ONCE(graph_user);
 	struct cpu *cpu = this_cpu();
@@ -114,7 +77,7 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, unsigned lon
 	if (!user || ftrace_graph_dead || recursion & cpu->context_bit)
 		return;
 	cpu->recursion = recursion | cpu->context_bit;
-	trace_entry(user, parent, ip, frame_pointer, regs);
+	trace_entry(user, parent, ip, regs);
 	cpu->recursion = recursion;
 }
 
@@ -123,33 +86,28 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, unsigned lon
  * was at the call. If it is not, the frame whose sp fits is the right one, and
  * those above it will never return; if none fits, the newest is the best guess.
  */
-static void check_frame(struct shadow_stack *s, unsigned long sp)
+static struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
 {
 	struct shadow_frame *f = s->top;
 
 	if (unlikely(!f))
 		panic("return_to_handler, but no function has its return address here");
 	if (likely(f->sp == sp))
-		return;
+		return f;
 	ftrace_graph_stop(f->func, f->sp, sp);
 	while (f && f->sp != sp)
 		f = f->below;
 	while (f && s->top != f)
-		pop_frame(s);
+		shadow_pop(s, s->top);
+	return s->top;
 }
 
-static void trace_return(struct shadow_stack *s, struct ftrace_regs *regs)
+/* A frame that was pushed for an earlier user is not the present one's. */
+static void trace_return(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
 {
 	struct fgraph_ops *user = READ_ONCE(graph_user);
-	struct shadow_frame *f = s->top;
-	struct ftrace_graph_ret trace = {
-		.func = f->func,
-		.retval = regs->arg[0],
-		.depth = s->depth - 1,
-		.overrun = s->overrun,
-		.calltime = f->calltime,
-		.rettime = clock_ns(),
-	};
+	struct ftrace_graph_ret trace = {f->func,    regs->arg[0], s->depth - 1,
+					 s->overrun, f->calltime,  clock_ns()};
 
 	if (user && user->birth == f->users && !ftrace_graph_dead)
 		user->retfunc(&trace, user, regs);
@@ -158,15 +116,15 @@ static void trace_return(struct shadow_stack *s, struct ftrace_regs *regs)
 void ftrace_return_to_handler(struct ftrace_regs *regs)
 {
 	struct shadow_stack *s = shadow_of(current);
+	struct shadow_frame *f = frame_of(s, regs->sp);
 	struct cpu *cpu = this_cpu();
 	u64 recursion = cpu->recursion;
 
 	cpu->recursion = recursion | cpu->context_bit;
-	check_frame(s, regs->sp);
-	trace_return(s, regs);
-	regs->link = s->top->ret;
-	barrier(); /* a stack walk finds the address here or there */
-	pop_frame(s);
+	trace_return(s, f, regs);
+	regs->link = f->ret;
+	barrier();
+	shadow_pop(s, f);
 	cpu->recursion = recursion;
 }
 

@@ -10,7 +10,7 @@
  * (back into the stub), x18, sp, x29. Free: x4-x8, x10-x17.
  *
  * 1. A frame record, so that a stack walk goes on into ftrace_caller.
- * 2. prepare_ftrace_return(&regs->link, ip, regs->sp, regs).
+ * 2. prepare_ftrace_return(&regs->link, ip, regs).
  * 3. Back to the stub. `ret x9`, not `br`: it pops what the site's `bl` pushed
  *    on the return-address predictor.
  */
@@ -35,7 +35,7 @@ ftrace_graph_caller:
 
 	mov x1, x0
 	add x0, x3, #FREGS_LINK
-	ldr x2, [x3, #FREGS_SP]
+	mov x2, x3
 	bl prepare_ftrace_return
 
 	ldr x9, [sp, #16]

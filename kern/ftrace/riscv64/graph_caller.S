@@ -10,7 +10,7 @@
  * (back into the stub), sp, s0. Free: a4-a7, t1-t6.
  *
  * 1. A frame record, so that a stack walk goes on into ftrace_caller.
- * 2. prepare_ftrace_return(&regs->link, ip, regs->sp, regs).
+ * 2. prepare_ftrace_return(&regs->link, ip, regs).
  * 3. Back to the stub. `jr t0` pops what the site's `jal t0` pushed on the
  *    return-address predictor.
  */
@@ -36,7 +36,7 @@ ftrace_graph_caller:
 
 	mv a1, a0
 	addi a0, a3, FREGS_LINK
-	ld a2, FREGS_SP(a3)
+	mv a2, a3
 	call prepare_ftrace_return
 
 	ld t0, 8(sp)
