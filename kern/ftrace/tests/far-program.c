@@ -38,10 +38,12 @@ __asm__(".pushsection .text.giant, \"ax\", %progbits\n"
 	".globl beyond\n.type beyond, %function\n"
 	"beyond:\n" SITE "ret\n.size beyond, . - beyond\n"
 	".zero 1310720\n"
-	".popsection\n"
-	".pushsection __patchable_function_entries, \"awo\", %progbits, beyond\n"
+	".popsection\n");
+#ifndef HOOK_mcount
+__asm__(".pushsection __patchable_function_entries, \"awo\", %progbits, beyond\n"
 	".balign 8\n.quad beyond\n"
 	".popsection\n");
+#endif
 
 static int rounds;
 

@@ -1,0 +1,145 @@
+"""A text of 7 MiB: what is far is traced by way of islands, what no island reaches is listed and left alone.
+
+Held against the observer: which word stood in each call site when it ran, and which stubs were entered.
+"""
+import re
+import subprocess
+import unittest
+
+from grading import trace_text, truth
+from grading.checks import calls_tracer
+from grading.elf import Kernel
+from grading.machine import Run
+from grading.observer import Kind, Record
+from qemu.machine import ROOT, Machine
+
+MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
+PROGRAM = "kern/ftrace/tests/far-program.c"
+FAR = [f"far_{n}" for n in range(48)]
+ROUNDS, CPUS = 3, 2
+
+
+class FarProgram:
+    """What is the same on both architectures and in both hook styles; boots once a class."""
+
+    arch: str
+    lab: int
+    islands: bool
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        out = ROOT / "build" / cls.arch / f"lab{cls.lab}-tests-far-program"
+        subprocess.run([*MAKE, f"ARCH={cls.arch}", f"LAB={cls.lab}", "TESTS=1", f"APP={PROGRAM}",
+                        str((out / "Image").relative_to(ROOT)), "build/initrd.cpio"], check=True)
+        cls.kernel = Kernel(out / "callsite.elf", cls.arch)
+        machine = Machine(cls.arch, smp=CPUS, image=out / "Image", initrd=ROOT / "build/initrd.cpio")
+        cls.machine = Run(machine, ROOT / f"build/tests/islands-{cls.arch}-lab{cls.lab}.log",
+                          truth.config(cls.kernel, machine))
+        cls.machine.__enter__()
+        cls.boot = cls.machine.console.wait_ready(90)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.machine.__exit__(None, None, None)
+
+    def sh(self, line: str) -> str:
+        return self.machine.console.command(line, 120)
+
+    def executed(self, line: str) -> list[Record]:
+        """What the observer saw while the shell ran a line."""
+        first = self.machine.observer.written()
+        self.assertIn(f"{CPUS} threads, {ROUNDS} rounds, 0 wrong sums", self.sh(line))
+        return list(self.machine.observer.records(first, self.machine.observer.written()))
+
+    def calls(self, records: list[Record], names: list[str]) -> dict[int, list[Record]]:
+        """Executed call sites of these functions, by CPU."""
+        found: dict[int, list[Record]] = {}
+        for r in records:
+            if r.kind == Kind.SITE and self.name(r) in names:
+                found.setdefault(r.vcpu, []).append(r)
+        return found
+
+    def name(self, record: Record) -> str:
+        return self.kernel.site_at[record.addr].function.name
+
+    def entered(self, records: list[Record], pattern: str) -> int:
+        """How often stubs of that name were entered."""
+        stubs = {a for n, a in self.kernel.symbols.items() if re.fullmatch(pattern, n)}
+        return sum(r.kind == Kind.POINT and r.addr in stubs for r in records)
+
+    def trace_on(self, functions: str) -> None:
+        for line in ("echo nop > current_tracer", "echo > trace", f"echo {functions} > set_ftrace_filter",
+                     "echo function > current_tracer"):
+            self.assertEqual(self.sh(line), "")
+
+    def test_only_what_no_island_reaches_is_said_to_be_out_of_reach(self) -> None:
+        said = re.findall(r"^ftrace: (\w+)\+\S+ is out of reach; it is never traced", self.boot, re.M)
+        self.assertEqual(said, ["beyond"] if self.islands and self.lab > 3 else [])
+        listed = self.sh("cat available_filter_functions").splitlines()
+        self.assertEqual([f for f in listed if f.startswith("far_")], FAR)
+        self.assertEqual("beyond" in listed, not self.islands and self.lab > 3)
+
+    def test_far_functions_are_traced_call_by_call(self) -> None:
+        text = self.sh("kt_text")
+        self.trace_on("'far_*'")
+        enabled = self.sh("cat enabled_functions").splitlines()
+        self.assertEqual([line.split()[0] for line in enabled], FAR)
+        self.assertTrue(all(re.search(r"tramp: ftrace_(stub_1|caller)\+0x0/", line) for line in enabled), enabled)
+        self.assertIn(", 0 unlike their record", self.sh("kt_sites"))
+        records = self.executed(f"far-program {ROUNDS}")
+        printed = trace_text.parse(self.sh("cat trace"))
+        self.assertEqual(self.sh("echo nop > current_tracer"), "")
+        calls = self.calls(records, FAR)
+        self.assertEqual([[self.name(r) for r in calls[cpu]] for cpu in sorted(calls)], [FAR * ROUNDS] * CPUS)
+        for r in (r for cpu in calls.values() for r in cpu):
+            self.assertTrue(calls_tracer(self.kernel, r.addr, r.value), f"{self.name(r)} held {r.value:#010x}")
+        self.assertEqual([[e.func for e in printed.events if e.cpu == cpu] for cpu in range(CPUS)], [FAR * ROUNDS] * CPUS)
+        self.assertEqual(self.entered(records, r"ftrace_stub_1|ftrace_caller"), CPUS * ROUNDS * len(FAR) * (1 + (self.lab > 3)))
+        islands = self.entered(records, r"ftrace_island_\d+_stub_\d+")
+        self.assertEqual(islands > CPUS * ROUNDS * 40, self.islands)
+        self.assertEqual(self.sh("kt_text"), text)
+
+    def test_while_nobody_traces_no_stub_and_no_island_runs(self) -> None:
+        self.assertEqual(self.sh("echo nop > current_tracer"), "")
+        records = self.executed(f"far-program {ROUNDS}")
+        self.assertEqual(self.entered(records, r"ftrace_(island_\d+_)?stub_\d+|ftrace_caller"), 0)
+
+    def test_an_interrupt_in_an_island_does_not_switch_threads(self) -> None:
+        texts = 1 + sum(bool(re.fullmatch(r"ftrace_island_\d+", n)) for n in self.kernel.symbols)
+        self.assertEqual(texts > 3, self.islands)
+        self.assertIn(f"but not in the tracer's text: {texts} of {texts}\n", self.sh("test-sched"))
+
+    def test_what_is_out_of_reach_is_never_written(self) -> None:
+        if self.lab == 3:
+            return  # it has no site there
+        self.trace_on("")
+        calls = self.calls(self.executed(f"far-program {ROUNDS}"), ["beyond"])
+        self.assertEqual(self.sh("echo nop > current_tracer"), "")
+        words = [calls_tracer(self.kernel, r.addr, r.value) for cpu in calls.values() for r in cpu]
+        self.assertEqual(words, [not self.islands] * CPUS * ROUNDS)
+        refused = self.sh("echo beyond > set_ftrace_filter")
+        self.assertEqual("no function matches 'beyond'" in refused, self.islands)
+
+
+class Riscv64(FarProgram, unittest.TestCase):
+    arch, lab, islands = "riscv64", 6, True
+
+    def test_function_graph_takes_the_same_way(self) -> None:
+        for line in ("echo nop > current_tracer", "echo > trace", "echo far_1 far_47 > set_ftrace_filter",
+                     "echo function_graph > current_tracer"):
+            self.assertEqual(self.sh(line), "")
+        self.executed(f"far-program {ROUNDS}")
+        self.assertEqual(len(re.findall(r" far_(?:1|47)\(\)[ ;]", self.sh("cat trace"))), 2 * CPUS * ROUNDS)
+        self.assertEqual(self.sh("echo nop > current_tracer"), "")
+
+
+class Riscv64Mcount(FarProgram, unittest.TestCase):
+    arch, lab, islands = "riscv64", 3, True
+
+
+class Arm64(FarProgram, unittest.TestCase):
+    arch, lab, islands = "arm64", 6, False
+
+
+if __name__ == "__main__":
+    unittest.main()
