@@ -4,6 +4,7 @@ Held against the observer: which word stood in each call site when it ran, and w
 """
 import re
 import subprocess
+import sys
 import unittest
 
 from grading import trace_text, truth
@@ -13,10 +14,36 @@ from grading.machine import Run
 from grading.observer import Kind, Record
 from qemu.machine import ROOT, Machine
 
+sys.path.insert(0, str(ROOT / "kern/ftrace"))
+
+import islands as layout  # noqa: E402
+
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 PROGRAM = "kern/ftrace/tests/far-program.c"
 FAR = [f"far_{n}" for n in range(48)]
 ROUNDS, CPUS = 3, 2
+
+
+class Layout(unittest.TestCase):
+    """Where islands.py puts them."""
+
+    def pieces(self, *sizes: int) -> list[list[int]]:
+        sections = [("o", f".text.f{n}", size) for n, size in enumerate(sizes)]
+        return [[size for _, _, size in piece] for piece in layout.pieces(sections, 100)]
+
+    def test_what_is_small_gets_none(self) -> None:
+        self.assertEqual((self.pieces(), self.pieces(60, 40)), ([], []))
+
+    def test_an_island_follows_each_piece_that_a_call_spans_but_the_last(self) -> None:
+        self.assertEqual(self.pieces(60, 40, 1, 99, 50), [[60, 40], [1, 99]])
+
+    def test_what_is_larger_than_a_piece_has_an_island_before_and_behind(self) -> None:
+        self.assertEqual(self.pieces(10, 150, 10), [[10], [150]])
+        self.assertEqual(self.pieces(10, 150), [[10], [150]])
+
+    def test_a_piece_is_named_by_object_and_section(self) -> None:
+        piece = [("a.o", ".text.f", 1), ("a.o", ".text.linux", 1), ("b.o", ".text", 1)]
+        self.assertEqual(layout.statement(piece), '"a.o"(".text.f" ".text.linux") "b.o"(".text")')
 
 
 class FarProgram:
