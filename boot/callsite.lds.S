@@ -33,6 +33,9 @@ SECTIONS
 		_text = .;
 		*(.head.text)
 		*(.text.low .text.low.*)
+		__irqentry_text_start = .;
+		*(.text.irqentry)
+		__irqentry_text_end = .;
 		*(OTHERS .text OTHERS .text.*)
 		*kern/ftrace/tests?*.o(.text .text.*)
 		. = ALIGN(64);

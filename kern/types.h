@@ -62,6 +62,13 @@ typedef long ssize_t;
 #define notrace
 #endif
 
+/* The first traced function of an interrupt: function_graph draws its arrows around it. */
+#if defined(__riscv) || defined(__aarch64__)
+#define __irq_entry __attribute__((section(".text.irqentry")))
+#else
+#define __irq_entry
+#endif
+
 /*
  * Linker-collected tables: an object joins by being linked, nobody lists it.
  * TABLE_ENTRY(type, table) defines one entry; TABLE_FOR_EACH walks them, in

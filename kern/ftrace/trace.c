@@ -38,15 +38,14 @@ const unsigned trace_clock_count = ARRAY_SIZE(trace_clocks);
 
 const char *const trace_option_names[] = {
 #define OPTION_NAME(id, name) name,
-	TRACE_OPTIONS(OPTION_NAME)
+	TRACE_OPTIONS(OPTION_NAME) TRACE_GRAPH_OPTIONS(OPTION_NAME)
 };
 
-const struct tracer nop_tracer = {"nop", NULL, NULL, NULL};
+const struct tracer nop_tracer = {"nop"};
 
 struct trace_array global_trace = {
 	.ops = &global_ops,
-	.options = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE | TRACE_ITER_CONTEXT_INFO |
-		   TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO,
+	.options = TRACE_ITER_DEFAULT,
 };
 
 /* ---- Stop, change, go on ---- */

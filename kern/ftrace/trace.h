@@ -13,7 +13,14 @@
 #include "ring_buffer.h"
 
 /* Event types, Linux's numbers (the ID of events/ftrace/<name>/format). */
-enum { TRACE_FN = 1, TRACE_STACK = 4, TRACE_PRINT = 5, TRACE_GRAPH_RET = 10, TRACE_GRAPH_ENT = 11 };
+enum {
+	TRACE_FN = 1,
+	TRACE_STACK = 4,
+	TRACE_PRINT = 5,
+	TRACE_GRAPH_RET = 10,
+	TRACE_GRAPH_ENT = 11,
+	TRACE_GRAPH_RETADDR_ENT = 12,
+};
 
 /* An event begins with this; see events/ftrace/<name>/format. */
 struct trace_entry {
@@ -40,6 +47,20 @@ struct print_entry {
 	u32 ip[2];
 	char buf[];
 };
+struct ftrace_graph_ent_entry {
+	struct trace_entry ent;
+	u32 func[2];
+	s32 depth;
+	u32 retaddr[2]; /* TRACE_GRAPH_RETADDR_ENT alone has it */
+};
+#define GRAPH_ENT_SIZE offsetof(struct ftrace_graph_ent_entry, retaddr)
+struct ftrace_graph_ret_entry {
+	struct trace_entry ent;
+	u32 func[2], retval[2];
+	s32 depth;
+	u32 overrun;
+	u32 calltime[2], rettime[2];
+};
 static inline void put_address(u32 *p, unsigned long v)
 {
 	p[0] = v;
@@ -59,12 +80,37 @@ static inline unsigned long get_address(const u32 *p)
 	option(CONTEXT_INFO, "context-info")                                                  \
 	option(OVERWRITE, "overwrite")                                                        \
 	option(IRQ_INFO, "irq-info")
+/* Those of function_graph, which are there only while it is the tracer. */
+#define TRACE_GRAPH_OPTIONS(option)                                                           \
+	option(GRAPH_OVERRUN, "funcgraph-overrun")                                            \
+	option(GRAPH_CPU, "funcgraph-cpu")                                                    \
+	option(GRAPH_OVERHEAD, "funcgraph-overhead")                                          \
+	option(GRAPH_PROC, "funcgraph-proc")                                                  \
+	option(GRAPH_DURATION, "funcgraph-duration")                                          \
+	option(GRAPH_ABSTIME, "funcgraph-abstime")                                            \
+	option(GRAPH_IRQS, "funcgraph-irqs")                                                  \
+	option(GRAPH_TAIL, "funcgraph-tail")                                                  \
+	option(GRAPH_RETVAL, "funcgraph-retval")                                              \
+	option(GRAPH_RETVAL_HEX, "funcgraph-retval-hex")                                      \
+	option(GRAPH_RETADDR, "funcgraph-retaddr")                                            \
+	option(SLEEP_TIME, "sleep-time")                                                      \
+	option(GRAPH_TIME, "graph-time")                                                      \
+	option(LATENCY_FMT, "latency-format")
 enum {
 #define OPTION_NUMBER(id, name) TRACE_OPTION_##id,
-	TRACE_OPTIONS(OPTION_NUMBER)
+	TRACE_OPTIONS(OPTION_NUMBER) TRACE_GRAPH_OPTIONS(OPTION_NUMBER)
 	TRACE_OPTION_COUNT,
 #define OPTION_BIT(id, name) TRACE_ITER_##id = 1 << TRACE_OPTION_##id,
-	TRACE_OPTIONS(OPTION_BIT)
+	TRACE_OPTIONS(OPTION_BIT) TRACE_GRAPH_OPTIONS(OPTION_BIT)
+#define OPTION_OR(id, name) TRACE_ITER_##id |
+	TRACE_ITER_GENERAL = TRACE_OPTIONS(OPTION_OR) 0,
+	TRACE_ITER_GRAPH = TRACE_GRAPH_OPTIONS(OPTION_OR) 0,
+	/* What is on at first. */
+	TRACE_ITER_DEFAULT = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE |
+			     TRACE_ITER_CONTEXT_INFO | TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO |
+			     TRACE_ITER_GRAPH_CPU | TRACE_ITER_GRAPH_OVERHEAD |
+			     TRACE_ITER_GRAPH_DURATION | TRACE_ITER_GRAPH_IRQS |
+			     TRACE_ITER_SLEEP_TIME | TRACE_ITER_GRAPH_TIME,
 };
 extern const char *const trace_option_names[];
 
@@ -95,12 +141,36 @@ struct trace_array {
 extern struct trace_array global_trace; /* of the files in TRACEFS itself */
 extern struct mutex trace_lock; /* whatever is changed through the functions below */
 
+/*
+ * What the reader of an open file remembers from one line to the next, for
+ * each CPU; all zero at first. In the terms of function_graph's text:
+ */
+#define TRACE_PRINT_DEPTH 50
+struct trace_printer {
+	struct trace_array *tr;
+	const struct tracer *tracer; /* whose lines these were */
+	struct trace_printer_cpu {
+		bool seen;      /* an event: last_pid is its */
+		s32 last_pid;
+		s32 depth;	/* of the innermost open call: where comments belong */
+		s32 irq_depth;	/* inside an interrupt that is not shown: its depth + 1 */
+		u32 open[TRACE_PRINT_DEPTH]; /* the function (lowest bits) that is open at each depth */
+	} cpu[NR_CPUS];
+};
+
 struct tracer {
 	const char *name;
 	int (*init)(struct trace_array *tr);   /* start; 0 or -errno */
 	void (*reset)(struct trace_array *tr); /* stop; nothing of it runs afterwards */
-	/* One event as a line, without the context columns; NULL: the event's own form. */
-	int (*print)(struct seq *s, struct trace_array *tr, const void *event);
+	/*
+	 * Its own text for @ev; @next is the event after it in the same CPU's
+	 * buffer, or NULL. Return: how many of the two that was; 0: none, the
+	 * event has its common form. NULL: all have.
+	 */
+	int (*print)(struct seq *s, struct trace_printer *p, unsigned cpu,
+		     const struct rb_event *ev, const struct rb_event *next);
+	void (*print_header)(struct seq *s, struct trace_array *tr); /* NULL: the common columns */
+	u32 options; /* TRACE_ITER_* that exist only while it is the current tracer */
 };
 #define TRACER(t) TABLE_ENTRY(const struct tracer *const, tracer, t##_tracer_entry) = &t
 extern const struct tracer nop_tracer; /* none; in no table, because it is always the last */
@@ -156,13 +226,22 @@ static inline bool tracing_is_on(const struct trace_array *tr)
 /* Whose file it is: an instance's, or global_trace. As long as the file is open. */
 struct trace_array *trace_array_of(const struct file *f);
 
+/* ---- trace_graph_output.c: function_graph's two of struct tracer ---- */
+
+int trace_graph_print(struct seq *s, struct trace_printer *p, unsigned cpu,
+		      const struct rb_event *ev, const struct rb_event *next);
+void trace_graph_print_header(struct seq *s, struct trace_array *tr);
+
 /* ---- trace_output.c ---- */
 
 /* The name that events of @pid get: "<idle>", its thread's, the last thread's of that pid, "<...>". */
 void trace_find_comm(int pid, char comm[16]);
 void trace_print_header(struct seq *s, struct trace_array *tr);
-/* The event as its whole line. */
-void trace_print_event(struct seq *s, struct trace_array *tr, unsigned cpu,
-		       const struct rb_event *ev);
+/* @ev, or with @next (see struct tracer) both, as whole lines. Return: 1 or 2, how many. */
+int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
+		      const struct rb_event *ev, const struct rb_event *next);
+/* Its parts: the five flags; a function as sym-offset and sym-addr of @options want it. */
+void trace_print_flags(struct seq *s, const struct trace_entry *e);
+void trace_print_symbol(struct seq *s, u32 options, unsigned long addr);
 
 #endif

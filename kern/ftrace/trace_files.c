@@ -175,20 +175,29 @@ TRACEFS_INSTANCE_FILE(buffer_total_size_kb, "buffer_total_size_kb", 0444, &buffe
 
 /* ---- trace_options, options/<name> ---- */
 
-static int option_find(const char *name)
+/* An option that is there now: a general one, or one of the current tracer's. */
+static bool option_exists(const struct trace_array *tr, int option)
+{
+	return (TRACE_ITER_GENERAL | tr->tracer->options) >> option & 1;
+}
+
+static int option_find(const struct trace_array *tr, const char *name)
 {
 	for (int i = 0; i < TRACE_OPTION_COUNT; i++)
-		if (!strcmp(trace_option_names[i], name))
+		if (option_exists(tr, i) && !strcmp(trace_option_names[i], name))
 			return i;
 	return -EINVAL;
 }
 
 static int trace_options_show(struct seq *s, u64 item)
 {
+	const struct trace_array *tr = trace_array_of(s->file);
+
 	if (item >= TRACE_OPTION_COUNT)
 		return 1;
-	seq_printf(s, "%s%s\n", trace_array_of(s->file)->options & 1u << item ? "" : "no",
-		   trace_option_names[item]);
+	if (option_exists(tr, item))
+		seq_printf(s, "%s%s\n", tr->options & 1u << item ? "" : "no",
+			   trace_option_names[item]);
 	return 0;
 }
 
@@ -210,7 +219,7 @@ static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u6
 
 	tracefs_word(buf, n, name, sizeof(name));
 	no = !strncmp(name, "no", 2);
-	option = option_find(name + (no ? 2 : 0));
+	option = option_find(trace_array_of(f), name + (no ? 2 : 0));
 	if (option < 0)
 		return tracefs_refuse(f, option, "no option is named '%s'", name);
 	return set_option(f, option, !no) ?: (ssize_t)n;
@@ -236,12 +245,14 @@ static ssize_t option_write(struct file *f, const char *buf, size_t n, u64 *pos)
 		return tracefs_refuse(f, -EINVAL, "neither 0 nor 1");
 	return set_option(f, (long)f->node->data, on) ?: (ssize_t)n;
 }
-TRACEFS_CONTROL_OPS(option_file, option_show, option_write);
 
-#define OPTION_FILE(id, name)                                                                 \
-	TRACEFS_INSTANCE_FILE(option_##id, "options/" name, 0644, &option_file,               \
-			      (void *)TRACE_OPTION_##id);
-TRACE_OPTIONS(OPTION_FILE)
+static int option_open(struct file *f)
+{
+	return seq_open(f, option_show, f->node->data);
+}
+const struct file_ops tracefs_option_ops = {option_open, seq_read, option_write, seq_release};
+
+TRACE_OPTIONS(TRACEFS_OPTION)
 
 /* ---- The binary format: events/header_page, header_event, ftrace/<event>/format ---- */
 
@@ -251,13 +262,18 @@ static int text_show(struct seq *s, u64 item)
 		seq_printf(s, "%s", (const char *)s->arg);
 	return item != 0;
 }
-TRACEFS_TEXT_OPS(text_file, text_show);
+
+static int text_open(struct file *f)
+{
+	return seq_open(f, text_show, f->node->data);
+}
+const struct file_ops tracefs_text_ops = {text_open, seq_read, NULL, seq_release};
 
 static const char header_page[] = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n"
 				  "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"
 				  "\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n"
 				  "\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
-TRACEFS_INSTANCE_FILE(header_page, "events/header_page", 0444, &text_file, (void *)header_page);
+TRACEFS_INSTANCE_FILE(header_page, "events/header_page", 0444, &tracefs_text_ops, (void *)header_page);
 
 static const char header_event[] = "# compressed entry header\n"
 				   "\ttype_len    :    5 bits\n"
@@ -268,26 +284,12 @@ static const char header_event[] = "# compressed entry header\n"
 				   "\ttime_extend : type == 30\n"
 				   "\ttime_stamp : type == 31\n"
 				   "\tdata max type_len  == 28\n";
-TRACEFS_INSTANCE_FILE(header_event, "events/header_event", 0444, &text_file, (void *)header_event);
+TRACEFS_INSTANCE_FILE(header_event, "events/header_event", 0444, &tracefs_text_ops, (void *)header_event);
 
-#define COMMON_FIELDS(id)                                                                     \
-	"ID: " id "\nformat:\n"                                                               \
-	"\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"                \
-	"\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"                \
-	"\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"        \
-	"\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n"
-
-static const char function_format[] =
-	"name: function\n" COMMON_FIELDS("1")
-	"\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
-	"\tfield:unsigned long parent_ip;\toffset:16;\tsize:8;\tsigned:0;\n"
-	"\nprint fmt: \" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip\n";
-TRACEFS_INSTANCE_FILE(function_format, "events/ftrace/function/format", 0444, &text_file,
-	     (void *)function_format);
-
-static const char print_format[] =
-	"name: print\n" COMMON_FIELDS("5")
-	"\tfield:unsigned long ip;\toffset:8;\tsize:8;\tsigned:0;\n"
-	"\tfield:char buf[];\toffset:16;\tsize:0;\tsigned:0;\n"
-	"\nprint fmt: \"%ps: %s\", (void *)REC->ip, REC->buf\n";
-TRACEFS_INSTANCE_FILE(print_format, "events/ftrace/print/format", 0444, &text_file, (void *)print_format);
+TRACEFS_FORMAT("function", "1",
+	       TRACEFS_FIELD("unsigned long ip", 8, 8, 0)
+	       TRACEFS_FIELD("unsigned long parent_ip", 16, 8, 0),
+	       "\" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip", function);
+TRACEFS_FORMAT("print", "5",
+	       TRACEFS_FIELD("unsigned long ip", 8, 8, 0) TRACEFS_FIELD("char buf[]", 16, 0, 0),
+	       "\"%ps: %s\", (void *)REC->ip, REC->buf", print);

@@ -26,10 +26,47 @@ static bool in_view(const struct view *v, unsigned cpu)
 	return v->cpu < 0 || v->cpu == (int)cpu;
 }
 
+/*
+ * An event this short is held while the next one of its CPU is looked at: the
+ * two may be one line.
+ */
+#define HELD_MAX 128
+
+/* Go behind the event just peeked at: of @it, or without one by consuming. */
+static void advance(struct ring_buffer_cpu *rb, struct rb_iter *it)
+{
+	if (it)
+		rb_iter_next(it);
+	else
+		rb_consume(rb);
+}
+
+/* Print @ev, just peeked at, or it and the one after it, and go behind. */
+static void print_line(struct seq *s, struct trace_printer *p, unsigned cpu, struct rb_iter *it,
+		       struct rb_event *ev)
+{
+	struct ring_buffer_cpu *rb = &p->tr->cpu[cpu];
+	char held[HELD_MAX] __aligned(8);
+	struct rb_event next;
+	bool more;
+
+	if (ev->len > HELD_MAX) {
+		trace_print_event(s, p, cpu, ev, NULL);
+		advance(rb, it);
+		return;
+	}
+	ev->data = memcpy(held, ev->data, ev->len); /* what it points to goes with the next peek */
+	advance(rb, it);
+	more = it ? rb_iter_peek(it, &next) : rb_peek(rb, &next);
+	if (trace_print_event(s, p, cpu, ev, more ? &next : NULL) > 1)
+		advance(rb, it);
+}
+
 /* ---- trace ---- */
 
 struct snapshot {
 	struct view view;
+	struct trace_printer printer;
 	unsigned printed, started; /* events; CPUs that have shown one, a bit each */
 	bool annotate;             /* events are missing: say where a CPU's begin */
 	struct rb_iter cpu[NR_CPUS];
@@ -61,8 +98,10 @@ static struct snapshot *snapshot_make(const struct view *v)
 			return NULL;
 		}
 	}
-	if (t)
+	if (t) {
 		t->view = *v;
+		t->printer.tr = v->tr;
+	}
 	return t;
 }
 
@@ -97,8 +136,7 @@ static int snapshot_show(struct seq *s, u64 item)
 		seq_printf(s, "##### CPU %d buffer started ####\n", cpu);
 	t->started |= 1u << cpu;
 	t->printed++;
-	trace_print_event(s, t->view.tr, cpu, &ev);
-	rb_iter_next(&t->cpu[cpu]);
+	print_line(s, &t->printer, cpu, &t->cpu[cpu], &ev);
 	return 0;
 }
 
@@ -184,6 +222,7 @@ static int view_wait(struct file *f, const struct view *v, bool begun)
 
 struct pipe {
 	struct view view;
+	struct trace_printer printer;
 	bool begun;
 	struct seq out; /* lines not yet read */
 };
@@ -202,6 +241,7 @@ static int pipe_open(struct file *f)
 	if (!p)
 		return -ENOMEM;
 	p->view = v;
+	p->printer.tr = v.tr;
 	mutex_lock(&trace_lock);
 	busy = v.tr->pipe_readers & view_mask(&v);
 	if (!busy)
@@ -255,8 +295,7 @@ static bool pipe_line(struct pipe *p)
 		}
 	if (next < 0)
 		return false;
-	trace_print_event(&p->out, tr, next, &ev);
-	rb_consume(&tr->cpu[next]);
+	print_line(&p->out, &p->printer, next, NULL, &ev);
 	return true;
 }
 

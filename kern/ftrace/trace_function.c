@@ -60,5 +60,5 @@ static void function_reset(struct trace_array *tr)
 	unregister_ftrace_function(tr->ops);
 }
 
-static const struct tracer function_tracer = {"function", function_init, function_reset, NULL};
+static const struct tracer function_tracer = {"function", function_init, function_reset};
 TRACER(function_tracer);

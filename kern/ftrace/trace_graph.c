@@ -8,24 +8,12 @@
 #include "memory.h"
 #include "trace.h"
 
-struct graph_entry {
-	struct trace_entry ent;
-	u32 func[2];
-	s32 depth;
-};
-struct graph_exit {
-	struct trace_entry ent;
-	u32 func[2], retval[2];
-	s32 depth;
-	u32 overrun;
-	u32 calltime[2], rettime[2];
-};
-
 static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 			     struct ftrace_regs *regs)
 {
 	struct trace_write w;
-	struct graph_entry *e = trace_reserve(gops->private, TRACE_GRAPH_ENT, sizeof(*e), &w);
+	struct ftrace_graph_ent_entry *e =
+		trace_reserve(gops->private, TRACE_GRAPH_ENT, GRAPH_ENT_SIZE, &w);
 
 	if (e) {
 		put_address(e->func, trace->func);
@@ -39,7 +27,8 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 			       struct ftrace_regs *regs)
 {
 	struct trace_write w;
-	struct graph_exit *e = trace_reserve(gops->private, TRACE_GRAPH_RET, sizeof(*e), &w);
+	struct ftrace_graph_ret_entry *e =
+		trace_reserve(gops->private, TRACE_GRAPH_RET, sizeof(*e), &w);
 
 	if (e) {
 		put_address(e->func, trace->func);
@@ -80,19 +69,12 @@ static void graph_reset(struct trace_array *tr)
 	tr->graph = NULL;
 }
 
-static int graph_print(struct seq *s, struct trace_array *tr, const void *event)
-{
-	const struct trace_entry *e = event;
-
-	if (e->type == TRACE_GRAPH_ENT)
-		seq_printf(s, "%*s%ps() {\n", 2 * ((const struct graph_entry *)event)->depth, "",
-			   (void *)get_address(((const struct graph_entry *)event)->func));
-	else if (e->type == TRACE_GRAPH_RET)
-		seq_printf(s, "%*s}\n", 2 * ((const struct graph_exit *)event)->depth, "");
-	else
-		return 0;
-	return 1;
-}
-
-static const struct tracer graph_tracer = {"function_graph", graph_init, graph_reset, graph_print};
+static const struct tracer graph_tracer = {
+	.name = "function_graph",
+	.init = graph_init,
+	.reset = graph_reset,
+	.print = trace_graph_print,
+	.print_header = trace_graph_print_header,
+	.options = TRACE_ITER_GRAPH,
+};
 TRACER(graph_tracer);

@@ -66,13 +66,17 @@ static const char columns[] =
 	"#           TASK-PID     CPU#     TIMESTAMP  FUNCTION\n"
 	"#              | |         |         |         |\n";
 
-void trace_print_header(struct seq *s, struct trace_array *tr)
+static void print_header(struct seq *s, struct trace_array *tr)
 {
-	if (!(tr->options & TRACE_ITER_CONTEXT_INFO))
-		return;
-	seq_printf(s, "# tracer: %s\n#\n", tr->tracer->name);
 	print_counts(s, tr);
 	seq_printf(s, "%s", tr->options & TRACE_ITER_IRQ_INFO ? columns_with_flags : columns);
+}
+
+void trace_print_header(struct seq *s, struct trace_array *tr)
+{
+	seq_printf(s, "# tracer: %s\n#\n", tr->tracer->name);
+	if (tr->options & TRACE_ITER_CONTEXT_INFO)
+		(tr->tracer->print_header ?: print_header)(s, tr);
 }
 
 /* ---- The columns of a line ---- */
@@ -105,6 +109,13 @@ static char depth_char(unsigned depth)
 	return depth ? "0123456789abcdef"[depth & 15] : '.';
 }
 
+void trace_print_flags(struct seq *s, const struct trace_entry *e)
+{
+	seq_printf(s, "%c%c%c%c%c", irqs_char(e->flags), resched_char(e->flags),
+		   context_char(e->flags), depth_char(e->preempt_count & 15),
+		   depth_char(e->preempt_count >> 4));
+}
+
 static void print_time(struct seq *s, const struct trace_clock *clock, u64 ts)
 {
 	u64 us = (ts + 500) / 1000;
@@ -124,16 +135,14 @@ static void print_context(struct seq *s, struct trace_array *tr, unsigned cpu, u
 	trace_find_comm(e->pid, comm);
 	seq_printf(s, "%16s-%-7d [%03u] ", comm, e->pid, cpu);
 	if (tr->options & TRACE_ITER_IRQ_INFO)
-		seq_printf(s, "%c%c%c%c%c", irqs_char(e->flags), resched_char(e->flags),
-			   context_char(e->flags), depth_char(e->preempt_count & 15),
-			   depth_char(e->preempt_count >> 4));
+		trace_print_flags(s, e);
 	print_time(s, tr->clock, ts);
 	seq_printf(s, ": ");
 }
 
 /* ---- The event itself ---- */
 
-static void print_symbol(struct seq *s, u32 options, unsigned long addr)
+void trace_print_symbol(struct seq *s, u32 options, unsigned long addr)
 {
 	if (options & TRACE_ITER_SYM_OFFSET)
 		seq_printf(s, "%pS", (void *)addr);
@@ -145,35 +154,51 @@ static void print_symbol(struct seq *s, u32 options, unsigned long addr)
 
 static void print_function(struct seq *s, struct trace_array *tr, const struct function_entry *e)
 {
-	print_symbol(s, tr->options, get_address(e->ip));
+	trace_print_symbol(s, tr->options, get_address(e->ip));
 	if (tr->options & TRACE_ITER_PRINT_PARENT) {
 		seq_printf(s, " <-");
-		print_symbol(s, tr->options, get_address(e->parent_ip));
+		trace_print_symbol(s, tr->options, get_address(e->parent_ip));
 	}
 	seq_printf(s, "\n");
 }
 
 static void print_print(struct seq *s, struct trace_array *tr, const struct print_entry *e)
 {
-	print_symbol(s, tr->options & ~TRACE_ITER_SYM_OFFSET & ~TRACE_ITER_SYM_ADDR, get_address(e->ip));
+	trace_print_symbol(s, tr->options & ~TRACE_ITER_SYM_OFFSET & ~TRACE_ITER_SYM_ADDR, get_address(e->ip));
 	seq_printf(s, ": %s", e->buf);
 }
 
-void trace_print_event(struct seq *s, struct trace_array *tr, unsigned cpu,
-		       const struct rb_event *ev)
+static void print_event(struct seq *s, struct trace_array *tr, unsigned cpu,
+			const struct rb_event *ev)
 {
 	const struct trace_entry *e = ev->data;
 
-	if (ev->lost)
-		seq_printf(s, "CPU:%u [LOST %llu EVENTS]\n", cpu, (unsigned long long)ev->lost);
 	if (tr->options & TRACE_ITER_CONTEXT_INFO)
 		print_context(s, tr, cpu, ev->ts, e);
-	if (tr->tracer->print && tr->tracer->print(s, tr, e))
-		return;
 	if (e->type == TRACE_FN)
 		print_function(s, tr, ev->data);
 	else if (e->type == TRACE_PRINT)
 		print_print(s, tr, ev->data);
 	else
 		seq_printf(s, "Unknown type %d\n", e->type);
+}
+
+int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
+		      const struct rb_event *ev, const struct rb_event *next)
+{
+	const struct tracer *tracer = p->tr->tracer;
+	int printed = 0;
+
+	if (p->tracer != tracer) {
+		memset(p->cpu, 0, sizeof(p->cpu));
+		p->tracer = tracer;
+	}
+	if (ev->lost)
+		seq_printf(s, "CPU:%u [LOST %llu EVENTS]\n", cpu, (unsigned long long)ev->lost);
+	if (tracer->print)
+		printed = tracer->print(s, p, cpu, ev, next);
+	if (printed)
+		return printed;
+	print_event(s, p->tr, cpu, ev);
+	return 1;
 }

@@ -43,6 +43,28 @@ enum {
 	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
 	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
 
+/* Text that is always the same: the file's data. */
+extern const struct file_ops tracefs_text_ops;
+
+/* An option's file: for TRACE_OPTIONS and its like. */
+extern const struct file_ops tracefs_option_ops;
+#define TRACEFS_OPTION(id, name)                                                              \
+	TRACEFS_INSTANCE_FILE(option_##id, "options/" name, 0644, &tracefs_option_ops,        \
+			      (void *)TRACE_OPTION_##id);
+
+/* What an event looks like in a page: events/ftrace/<name>/format, for tools. */
+#define TRACEFS_FIELD(what, offset, size, signed)                                             \
+	"\tfield:" what ";\toffset:" #offset ";\tsize:" #size ";\tsigned:" #signed ";\n"
+#define TRACEFS_FORMAT(name, number, fields, print, id)                                       \
+	TRACEFS_INSTANCE_FILE(                                                                \
+		id##_format, "events/ftrace/" name "/format", 0444, &tracefs_text_ops,        \
+		(void *)("name: " name "\nID: " number "\nformat:\n"                          \
+			 TRACEFS_FIELD("unsigned short common_type", 0, 2, 0)                 \
+			 TRACEFS_FIELD("unsigned char common_flags", 2, 1, 0)                 \
+			 TRACEFS_FIELD("unsigned char common_preempt_count", 3, 1, 0)         \
+			 TRACEFS_FIELD("int common_pid", 4, 4, 1) "\n" fields                 \
+			 "\nprint fmt: " print "\n"))
+
 /* Make the files of the table: TRACEFS's own, or those of an instance. 0 or -ENOMEM. */
 int tracefs_populate(struct node *dir, bool instance);
 

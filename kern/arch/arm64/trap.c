@@ -30,7 +30,7 @@ static const char *const class_names[64] = {
 	[CLASS_BREAK] = "brk",
 };
 
-notrace void dispatch_interrupt(struct trap_frame *regs)
+__irq_entry void dispatch_interrupt(struct trap_frame *regs)
 {
 	handle_external();
 }

@@ -31,7 +31,7 @@ static const char *const exception_names[] = {
 	[9] = "ecall from supervisor mode",
 };
 
-notrace void dispatch_interrupt(struct trap_frame *regs)
+__irq_entry void dispatch_interrupt(struct trap_frame *regs)
 {
 	unsigned long cause = regs->cause;
 

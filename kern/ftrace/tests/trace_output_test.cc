@@ -2,90 +2,26 @@
 /*
  * Event lines and headers against golden text, byte for byte.
  */
-#include <gtest/gtest.h>
-#include <cstdarg>
-#include <cstring>
-#include <string>
-
-extern "C" {
-#define private private_ /* a field's name in C, a keyword here */
-#include "trace.h"
-#undef private
-
-__thread struct cpu *host_cpu;
-__thread struct thread *host_current;
-unsigned nr_cpus = 2;
-const char *const trace_option_names[] = {""};
-
-int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
-
-int seq_printf(struct seq *s, const char *fmt, ...)
-{
-	char line[2048];
-	va_list args;
-	va_start(args, fmt);
-	int n = vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	((std::string *)s->arg)->append(line, n);
-	return n;
-}
-size_t strlcpy(char *d, const char *s, size_t size)
-{
-	size_t n = strlen(s);
-	if (size) {
-		size_t m = n < size ? n : size - 1;
-		memcpy(d, s, m);
-		d[m] = 0;
-	}
-	return n;
-}
-const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size)
-{
-	static const struct {
-		unsigned long start, size;
-		const char *name;
-	} symbols[] = {{0xffffffff80001000, 0x3ba, "vfs_write"},
-		       {0xffffffff80002000, 0xe8, "ksys_write"},
-		       {0xffffffff80003000, 0x40, "tracing_mark_write"}};
-	for (auto &s : symbols)
-		if (addr >= s.start && addr < s.start + s.size) {
-			*offset = addr - s.start;
-			*size = s.size;
-			return s.name;
-		}
-	return nullptr;
-}
-extern const struct thread_hook comm_hook_hook;
-}
+#include "fake_output.h"
 
 namespace
 {
 
-const tracer function{"function", nullptr, nullptr, nullptr};
-const trace_clock local{"local", nullptr, true}, counter{"counter", nullptr, false};
+const tracer function{"function", nullptr, nullptr, nullptr, nullptr, 0};
+const trace_clock counter{"counter", nullptr, false};
 
-struct Output : ::testing::Test {
-	trace_array *tr = (trace_array *)aligned_alloc(64, sizeof(trace_array));
-	std::string text;
-	seq s{};
-
+struct Lines : Output {
 	void SetUp() override
 	{
-		memset((void *)tr, 0, sizeof(*tr));
+		Output::SetUp();
 		tr->tracer = &function;
-		tr->clock = &local;
 		tr->options = TRACE_ITER_PRINT_PARENT | TRACE_ITER_CONTEXT_INFO | TRACE_ITER_IRQ_INFO;
-		s.arg = &text;
-	}
-	void TearDown() override
-	{
-		free(tr);
 	}
 	std::string line(const void *data, uint64_t ts, unsigned cpu = 1, uint64_t lost = 0)
 	{
 		rb_event ev{ts, lost, data, 24};
 		text.clear();
-		trace_print_event(&s, tr, cpu, &ev);
+		EXPECT_EQ(trace_print_event(&s, &printer, cpu, &ev, nullptr), 1);
 		return text;
 	}
 	static function_entry call(uint8_t flags = 0, uint8_t preempt = 0, int pid = 1)
@@ -97,7 +33,7 @@ struct Output : ::testing::Test {
 	}
 };
 
-TEST_F(Output, a_function_line)
+TEST_F(Lines, a_function_line)
 {
 	function_entry e = call();
 	EXPECT_EQ(line(&e, 3401528000), "           <...>-1       [001] .....     3.401528: vfs_write <-ksys_write\n");
@@ -105,7 +41,7 @@ TEST_F(Output, a_function_line)
 	EXPECT_EQ(line(&e, 0), "          <idle>-0       [001] .....     0.000000: vfs_write <-ksys_write\n");
 }
 
-TEST_F(Output, times_are_rounded_to_microseconds)
+TEST_F(Lines, times_are_rounded_to_microseconds)
 {
 	function_entry e = call();
 	EXPECT_NE(line(&e, 1999499).find("     0.001999: "), std::string::npos);
@@ -115,7 +51,7 @@ TEST_F(Output, times_are_rounded_to_microseconds)
 	EXPECT_NE(line(&e, 77).find(".....           77: "), std::string::npos);
 }
 
-TEST_F(Output, a_thread_keeps_its_name_after_its_death)
+TEST_F(Lines, a_thread_keeps_its_name_after_its_death)
 {
 	static thread t{};
 	t.pid = 42;
@@ -128,7 +64,7 @@ TEST_F(Output, a_thread_keeps_its_name_after_its_death)
 	EXPECT_EQ(line(&e, 0).substr(0, 25), "         renamed-42      ");
 }
 
-TEST_F(Output, the_five_flags)
+TEST_F(Lines, the_five_flags)
 {
 	const struct {
 		uint8_t flags, preempt;
@@ -145,7 +81,7 @@ TEST_F(Output, the_five_flags)
 	}
 }
 
-TEST_F(Output, options_change_the_line)
+TEST_F(Lines, options_change_the_line)
 {
 	function_entry e = call();
 	tr->options &= ~TRACE_ITER_IRQ_INFO;
@@ -158,14 +94,14 @@ TEST_F(Output, options_change_the_line)
 	EXPECT_EQ(line(&e, 0), "vfs_write <ffffffff80001000>\n");
 }
 
-TEST_F(Output, lost_events_have_a_line_before_the_next)
+TEST_F(Lines, lost_events_have_a_line_before_the_next)
 {
 	function_entry e = call();
 	tr->options = 0;
 	EXPECT_EQ(line(&e, 0, 3, 197817), "CPU:3 [LOST 197817 EVENTS]\nvfs_write\n");
 }
 
-TEST_F(Output, a_marker_line)
+TEST_F(Lines, a_marker_line)
 {
 	alignas(4) char raw[64] = {};
 	print_entry *e = (print_entry *)raw;
@@ -176,7 +112,7 @@ TEST_F(Output, a_marker_line)
 	EXPECT_EQ(line(e, 0), "tracing_mark_write: hello\n");
 }
 
-TEST_F(Output, the_header)
+TEST_F(Lines, the_header)
 {
 	tr->cpu[0].accepted = 10;
 	tr->cpu[0].overrun = 4;
@@ -195,6 +131,13 @@ TEST_F(Output, the_header)
 			"#                              |||| /     delay\n"
 			"#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
 			"#              | |         |   |||||     |         |\n");
+}
+
+TEST_F(Lines, without_context_info_the_header_names_the_tracer_alone)
+{
+	tr->options = 0;
+	trace_print_header(&s, tr);
+	EXPECT_EQ(text, "# tracer: function\n#\n");
 }
 
 } // namespace

@@ -1,0 +1,404 @@
+/*
+ * function_graph as text, byte for byte as Linux 6.12 prints it.
+ *
+ *	# CPU  DURATION                  FUNCTION CALLS
+ *	# |     |   |                     |   |   |   |
+ *	 0)               |  outer() {        an entry
+ *	 0)   1.500 us    |    leaf();        an entry, and next to it its return
+ *	 0) + 12.300 us   |  }                a return
+ *
+ * A line is the columns that the options want, then the call, indented by
+ * two for each depth. What an entry and a return share of a line only the
+ * reader can know, so it remembers for each CPU what is open (trace_printer).
+ */
+#include "print.h"
+#include "string.h"
+#include "trace.h"
+#include "tracefs.h"
+
+extern char __irqentry_text_start[], __irqentry_text_end[];
+
+/* One line being printed. */
+struct line {
+	struct seq *s;
+	struct trace_printer_cpu *state;
+	const struct trace_entry *ent;
+	u64 ts;
+	u32 options;
+	unsigned cpu;
+};
+
+static bool has(const struct line *l, u32 option)
+{
+	return l->options & option;
+}
+
+/* ---- Columns ---- */
+
+/* CPUs have one digit: NR_CPUS is 8. */
+static void print_cpu(const struct line *l)
+{
+	seq_printf(l->s, " %u) ", l->cpu);
+}
+
+#define PROC_WIDTH 14
+
+/* Seven characters of the name and the pid, in the middle of the column. */
+static void print_proc(const struct line *l, int pid)
+{
+	char comm[16], text[24];
+	int spaces;
+
+	trace_find_comm(pid, comm);
+	spaces = PROC_WIDTH - scnprintf(text, sizeof(text), "%.7s-%d", comm, pid);
+	spaces = MAX(spaces, 0);
+	seq_printf(l->s, "%*s%s%*s", spaces / 2, "", text, spaces - spaces / 2, "");
+}
+
+static void print_columns(const struct line *l)
+{
+	if (!has(l, TRACE_ITER_CONTEXT_INFO))
+		return;
+	if (has(l, TRACE_ITER_GRAPH_ABSTIME))
+		seq_printf(l->s, "%5lu.%06lu |  ", (unsigned long)(l->ts / 1000000000),
+			   (unsigned long)(l->ts / 1000 % 1000000));
+	if (has(l, TRACE_ITER_GRAPH_CPU))
+		print_cpu(l);
+	if (has(l, TRACE_ITER_GRAPH_PROC)) {
+		print_proc(l, l->ent->pid);
+		seq_printf(l->s, " | ");
+	}
+	if (has(l, TRACE_ITER_LATENCY_FMT)) {
+		seq_printf(l->s, " ");
+		trace_print_flags(l->s, l->ent);
+		seq_printf(l->s, " | ");
+	}
+}
+
+static char overhead_mark(u64 ns)
+{
+	static const struct {
+		u64 above;
+		char mark;
+	} marks[] = {{1000000000, '$'}, {100000000, '@'}, {10000000, '*'},
+		     {1000000, '#'},	{100000, '!'},	  {10000, '+'}};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(marks); i++)
+		if (ns > marks[i].above)
+			return marks[i].mark;
+	return ' ';
+}
+
+static bool has_duration(const struct line *l)
+{
+	return has(l, TRACE_ITER_GRAPH_DURATION) && has(l, TRACE_ITER_CONTEXT_INFO);
+}
+
+/* Microseconds in eight characters, as many decimals as find room; longer ones push the bar. */
+static void print_duration(const struct line *l, u64 ns)
+{
+	char text[32];
+	int width;
+
+	if (!has_duration(l))
+		return;
+	width = snprintf(text, sizeof(text), "%lu", (unsigned long)(ns / 1000));
+	if (width < 7) {
+		snprintf(text + width, sizeof(text) - width, ".%03lu", (unsigned long)(ns % 1000));
+		width = 8;
+	}
+	seq_printf(l->s, "%c %.*s us %*s|  ", has(l, TRACE_ITER_GRAPH_OVERHEAD) ? overhead_mark(ns) : ' ',
+		   width, text, MAX(8 - (int)strnlen(text, width), 0), "");
+}
+
+/* The columns of a line that has no duration, up to its call at @depth. */
+static void print_indent(const struct line *l, int depth)
+{
+	if (has_duration(l))
+		seq_printf(l->s, "              |  ");
+	seq_printf(l->s, "%*s", 2 * depth, "");
+}
+
+/* ---- Between the lines ---- */
+
+#define RULE " ------------------------------------------\n"
+
+/* Another thread than in the CPU's last line. */
+static void print_switch(const struct line *l)
+{
+	int pid = l->ent->pid, last = l->state->last_pid;
+	bool seen = l->state->seen;
+
+	l->state->seen = true;
+	l->state->last_pid = pid;
+	if (!seen || pid == last)
+		return;
+	seq_printf(l->s, RULE);
+	print_cpu(l);
+	print_proc(l, last);
+	seq_printf(l->s, " => ");
+	print_proc(l, pid);
+	seq_printf(l->s, "\n" RULE "\n");
+}
+
+static bool is_irq_entry(unsigned long func)
+{
+	return func >= (unsigned long)__irqentry_text_start &&
+	       func < (unsigned long)__irqentry_text_end;
+}
+
+static void print_arrow(const struct line *l, unsigned long func, const char *arrow)
+{
+	if (!is_irq_entry(func))
+		return;
+	print_columns(l);
+	if (has_duration(l))
+		seq_printf(l->s, "  %s |\n", arrow);
+	else
+		seq_printf(l->s, "%s\n", arrow);
+}
+
+/* ---- Calls and returns ---- */
+
+/* With funcgraph-irqs off: interrupts that were recorded before are not shown either. */
+static bool is_hidden_entry(const struct line *l, const struct ftrace_graph_ent_entry *e)
+{
+	if (has(l, TRACE_ITER_GRAPH_IRQS))
+		return false;
+	if (!l->state->irq_depth && is_irq_entry(get_address(e->func)))
+		l->state->irq_depth = e->depth + 1;
+	return l->state->irq_depth;
+}
+
+static bool is_hidden_return(const struct line *l, const struct ftrace_graph_ret_entry *e)
+{
+	s32 irq_depth = l->state->irq_depth;
+
+	if (has(l, TRACE_ITER_GRAPH_IRQS) || !irq_depth)
+		return false;
+	if (e->depth < irq_depth) /* or the return itself was lost */
+		l->state->irq_depth = 0;
+	return true;
+}
+
+/* Remember what is open at @depth; 0: nothing. Deeper than TRACE_PRINT_DEPTH all is taken to match. */
+static void set_open(const struct line *l, s32 depth, u32 func)
+{
+	if (depth >= 0 && depth < TRACE_PRINT_DEPTH)
+		l->state->open[depth] = func;
+}
+
+static bool is_open(const struct line *l, s32 depth, u32 func)
+{
+	return depth < 0 || depth >= TRACE_PRINT_DEPTH || l->state->open[depth] == func;
+}
+
+static void print_retaddr(const struct line *l, const struct ftrace_graph_ent_entry *e)
+{
+	seq_printf(l->s, " <-");
+	trace_print_symbol(l->s, l->options | TRACE_ITER_SYM_OFFSET, get_address(e->retaddr));
+}
+
+/* An error is a small negative number, of 32 or of 64 bits. */
+static void print_retval(const struct line *l, unsigned long retval)
+{
+	long error = retval >> 31 == 1 ? (s32)retval : (long)retval;
+
+	/* Linux says "ret=" since it can print the return address as well. */
+	seq_printf(l->s, has(l, TRACE_ITER_GRAPH_RETADDR) ? " ret=" : " = ");
+	if (error < 0 && error >= -4095 && !has(l, TRACE_ITER_GRAPH_RETVAL_HEX))
+		seq_printf(l->s, "%ld", error);
+	else
+		seq_printf(l->s, "0x%lx", retval);
+}
+
+static u64 duration_of(const struct ftrace_graph_ret_entry *ret)
+{
+	return get_address(ret->rettime) - get_address(ret->calltime);
+}
+
+static void print_leaf(const struct line *l, const struct ftrace_graph_ent_entry *e,
+		       const struct ftrace_graph_ret_entry *ret)
+{
+	bool retaddr = e->ent.type == TRACE_GRAPH_RETADDR_ENT;
+	bool comment = retaddr || has(l, TRACE_ITER_GRAPH_RETVAL);
+
+	l->state->depth = e->depth - 1; /* comments stand at its own depth */
+	set_open(l, e->depth, 0);
+	print_duration(l, duration_of(ret));
+	seq_printf(l->s, "%*s%ps();%s", 2 * e->depth, "", (void *)get_address(e->func),
+		   comment ? " /*" : "");
+	if (retaddr)
+		print_retaddr(l, e);
+	if (has(l, TRACE_ITER_GRAPH_RETVAL))
+		print_retval(l, get_address(ret->retval));
+	seq_printf(l->s, "%s\n", comment ? " */" : "");
+	print_arrow(l, get_address(e->func), "<==========");
+}
+
+static void print_open(const struct line *l, const struct ftrace_graph_ent_entry *e)
+{
+	l->state->depth = e->depth;
+	set_open(l, e->depth, e->func[0]);
+	print_indent(l, e->depth);
+	seq_printf(l->s, "%ps() {", (void *)get_address(e->func));
+	if (e->ent.type == TRACE_GRAPH_RETADDR_ENT) {
+		seq_printf(l->s, " /*");
+		print_retaddr(l, e);
+		seq_printf(l->s, " */");
+	}
+	seq_printf(l->s, "\n");
+}
+
+static bool is_entry(const struct trace_entry *e)
+{
+	return e->type == TRACE_GRAPH_ENT || e->type == TRACE_GRAPH_RETADDR_ENT;
+}
+
+/* Does @next tell of the return from the call of @e, with nothing lost between. */
+static bool is_leaf(const struct ftrace_graph_ent_entry *e, const struct rb_event *next)
+{
+	const struct ftrace_graph_ret_entry *ret;
+
+	if (!next || next->lost)
+		return false;
+	ret = next->data;
+	return ret->ent.type == TRACE_GRAPH_RET && ret->ent.pid == e->ent.pid &&
+	       ret->depth == e->depth && get_address(ret->func) == get_address(e->func);
+}
+
+static int print_entry(const struct line *l, const struct rb_event *next)
+{
+	const struct ftrace_graph_ent_entry *e = (const void *)l->ent;
+
+	if (is_hidden_entry(l, e))
+		return 1;
+	print_switch(l);
+	print_arrow(l, get_address(e->func), "==========>");
+	print_columns(l);
+	if (is_leaf(e, next)) {
+		print_leaf(l, e, next->data);
+		return 2;
+	}
+	print_open(l, e);
+	return 1;
+}
+
+static void print_return(const struct line *l)
+{
+	const struct ftrace_graph_ret_entry *e = (const void *)l->ent;
+	unsigned long func = get_address(e->func);
+	bool matches;
+
+	if (is_hidden_return(l, e))
+		return;
+	l->state->depth = e->depth - 1;
+	matches = is_open(l, e->depth, e->func[0]);
+	set_open(l, e->depth, 0);
+	print_switch(l);
+	print_columns(l);
+	print_duration(l, duration_of(e));
+	seq_printf(l->s, "%*s}", 2 * e->depth, "");
+	if (!matches || has(l, TRACE_ITER_GRAPH_TAIL | TRACE_ITER_GRAPH_RETVAL)) {
+		seq_printf(l->s, " /* %ps", (void *)func);
+		if (has(l, TRACE_ITER_GRAPH_RETVAL))
+			print_retval(l, get_address(e->retval));
+		seq_printf(l->s, " */");
+	}
+	seq_printf(l->s, "\n");
+	if (has(l, TRACE_ITER_GRAPH_OVERRUN))
+		seq_printf(l->s, " (Overruns: %u)\n", e->overrun);
+	print_arrow(l, func, "<==========");
+}
+
+/* As Linux: one deeper than the call around it, but at depth 0 not at all. */
+static void print_comment(const struct line *l)
+{
+	const struct print_entry *e = (const void *)l->ent;
+	int depth = l->state->depth, len = strlen(e->buf);
+
+	if (len && e->buf[len - 1] == '\n')
+		len--;
+	print_switch(l);
+	print_columns(l);
+	print_indent(l, depth > 0 ? depth + 1 : 0);
+	seq_printf(l->s, "/* %.*s */\n", len, e->buf);
+}
+
+int trace_graph_print(struct seq *s, struct trace_printer *p, unsigned cpu,
+		      const struct rb_event *ev, const struct rb_event *next)
+{
+	const struct line l = {s, &p->cpu[cpu], ev->data, ev->ts, p->tr->options, cpu};
+
+	if (is_entry(l.ent))
+		return print_entry(&l, next);
+	if (l.ent->type == TRACE_GRAPH_RET)
+		print_return(&l);
+	else if (l.ent->type == TRACE_PRINT)
+		print_comment(&l);
+	else
+		return 0;
+	return 1;
+}
+
+/* ---- The header ---- */
+
+/* Linux explains four of the five flags, and so moves the columns behind them by one. */
+static void print_legend(struct seq *s, int width)
+{
+	static const char *const lines[] = {"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched",
+					    "| / _---=> hardirq/softirq", "|| / _--=> preempt-depth",
+					    "||| / _-=> migrate-disable", "|||| /"};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++)
+		seq_printf(s, "#%*s%s\n", width, "", lines[i]);
+}
+
+void trace_graph_print_header(struct seq *s, struct trace_array *tr)
+{
+	static const struct {
+		u32 option;
+		int width; /* before the flags */
+		const char *name, *bars;
+	} columns[] = {
+		{TRACE_ITER_GRAPH_ABSTIME, 16, "     TIME       ", "      |         "},
+		{TRACE_ITER_GRAPH_CPU, 4, " CPU", " |  "},
+		{TRACE_ITER_GRAPH_PROC, 17, "  TASK/PID       ", "   |    |        "},
+		{TRACE_ITER_LATENCY_FMT, 0, "|||||   ", "|||||   "},
+		{TRACE_ITER_GRAPH_DURATION, 0, "  DURATION   ", "   |   |      "},
+	};
+	int width = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
+		width += tr->options & columns[i].option ? columns[i].width : 0;
+	if (tr->options & TRACE_ITER_LATENCY_FMT)
+		print_legend(s, width);
+	seq_printf(s, "#");
+	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
+		seq_printf(s, "%s", tr->options & columns[i].option ? columns[i].name : "");
+	seq_printf(s, "               FUNCTION CALLS\n#");
+	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
+		seq_printf(s, "%s", tr->options & columns[i].option ? columns[i].bars : "");
+	seq_printf(s, "               |   |   |   |\n");
+}
+
+/* ---- The binary form ---- */
+
+TRACEFS_FORMAT("funcgraph_entry", "11",
+	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1),
+	       "\"--> %ps (%d)\", (void *)REC->func, REC->depth", graph_entry);
+TRACEFS_FORMAT("fgraph_retaddr_entry", "12",
+	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1)
+	       TRACEFS_FIELD("unsigned long retaddr", 20, 8, 0),
+	       "\"--> %ps (%d) <- %ps\", (void *)REC->func, REC->depth, (void *)REC->retaddr",
+	       graph_retaddr_entry);
+TRACEFS_FORMAT("funcgraph_exit", "10",
+	       TRACEFS_FIELD("unsigned long func", 8, 8, 0)
+	       TRACEFS_FIELD("unsigned long retval", 16, 8, 0) TRACEFS_FIELD("int depth", 24, 4, 1)
+	       TRACEFS_FIELD("unsigned int overrun", 28, 4, 0)
+	       TRACEFS_FIELD("unsigned long long calltime", 32, 8, 0)
+	       TRACEFS_FIELD("unsigned long long rettime", 40, 8, 0),
+	       "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", "
+	       "(void *)REC->func, REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval",
+	       graph_exit);
+TRACE_GRAPH_OPTIONS(TRACEFS_OPTION)
