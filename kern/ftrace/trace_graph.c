@@ -7,6 +7,7 @@
 #include "fgraph.h"
 #include "memory.h"
 #include "trace.h"
+#include "tracefs.h"
 
 static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 			     struct ftrace_regs *regs)
@@ -78,3 +79,25 @@ static const struct tracer graph_tracer = {
 	.options = TRACE_ITER_GRAPH,
 };
 TRACER(graph_tracer);
+
+/* ---- The binary form ---- */
+
+TRACEFS_FORMAT("funcgraph_entry", "11",
+	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1),
+	       "\"--> %ps (%d)\", (void *)REC->func, REC->depth", graph_entry);
+TRACEFS_FORMAT("fgraph_retaddr_entry", "12",
+	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1)
+	       TRACEFS_FIELD("unsigned long retaddr", 20, 8, 0),
+	       "\"--> %ps (%d) <- %ps\", (void *)REC->func, REC->depth, (void *)REC->retaddr",
+	       graph_retaddr_entry);
+TRACEFS_FORMAT("funcgraph_exit", "10",
+	       TRACEFS_FIELD("unsigned long func", 8, 8, 0)
+	       TRACEFS_FIELD("unsigned long retval", 16, 8, 0) TRACEFS_FIELD("int depth", 24, 4, 1)
+	       TRACEFS_FIELD("unsigned int overrun", 28, 4, 0)
+	       TRACEFS_FIELD("unsigned long long calltime", 32, 8, 0)
+	       TRACEFS_FIELD("unsigned long long rettime", 40, 8, 0),
+	       "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", "
+	       "(void *)REC->func, REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval",
+	       graph_exit);
+
+TRACE_GRAPH_OPTIONS(TRACEFS_OPTION)

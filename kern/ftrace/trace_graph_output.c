@@ -14,7 +14,6 @@
 #include "print.h"
 #include "string.h"
 #include "trace.h"
-#include "tracefs.h"
 
 extern char __irqentry_text_start[], __irqentry_text_end[];
 
@@ -381,24 +380,3 @@ void trace_graph_print_header(struct seq *s, struct trace_array *tr)
 		seq_printf(s, "%s", tr->options & columns[i].option ? columns[i].bars : "");
 	seq_printf(s, "               |   |   |   |\n");
 }
-
-/* ---- The binary form ---- */
-
-TRACEFS_FORMAT("funcgraph_entry", "11",
-	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1),
-	       "\"--> %ps (%d)\", (void *)REC->func, REC->depth", graph_entry);
-TRACEFS_FORMAT("fgraph_retaddr_entry", "12",
-	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1)
-	       TRACEFS_FIELD("unsigned long retaddr", 20, 8, 0),
-	       "\"--> %ps (%d) <- %ps\", (void *)REC->func, REC->depth, (void *)REC->retaddr",
-	       graph_retaddr_entry);
-TRACEFS_FORMAT("funcgraph_exit", "10",
-	       TRACEFS_FIELD("unsigned long func", 8, 8, 0)
-	       TRACEFS_FIELD("unsigned long retval", 16, 8, 0) TRACEFS_FIELD("int depth", 24, 4, 1)
-	       TRACEFS_FIELD("unsigned int overrun", 28, 4, 0)
-	       TRACEFS_FIELD("unsigned long long calltime", 32, 8, 0)
-	       TRACEFS_FIELD("unsigned long long rettime", 40, 8, 0),
-	       "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", "
-	       "(void *)REC->func, REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval",
-	       graph_exit);
-TRACE_GRAPH_OPTIONS(TRACEFS_OPTION)
