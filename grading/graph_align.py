@@ -8,11 +8,13 @@ from the thread's, so where both readings fit, both are tried.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from grading.graph_text import ENTRY, RETURN, GraphEvent
 from grading.returns import Span
+
+Framed = Callable[[Span], bool]  # is its return address taken?
 
 
 @dataclass(frozen=True)
@@ -68,21 +70,22 @@ def _chain(span: Span) -> Iterator[Span]:
         below = below.below
 
 
-def depths(span: Span, names: Collection[str]) -> frozenset[int]:
-    """How many traced calls are out beneath this one: between what is sure and what is possible."""
-    sure = sum(s.name in names and s not in span.transit for s in _chain(span))
-    return frozenset(range(sure, sure + 1 + sum(s.name in names for s in span.transit)))
+def depths(span: Span, counts: Framed) -> frozenset[int]:
+    """How many such calls are out beneath this one: between what is sure and what is possible."""
+    sure = sum(counts(s) and s not in span.transit for s in _chain(span))
+    return frozenset(range(sure, sure + 1 + sum(counts(s) for s in span.transit)))
 
 
-def traced_hit(span: Span, traced: Collection[str]) -> int:
-    """Which run of return_to_handler is this call's, counted within its return."""
-    assert span.leaving
-    spans = [s for s in span.leaving.spans if s.name in traced]
-    return spans.index(span)
+def hit_of(span: Span, framed: Framed) -> int | None:
+    """Which run of return_to_handler is this call's, counted within its return; None: there is none for it."""
+    if not span.leaving or not framed(span):
+        return None
+    at = [s for s in span.leaving.spans if framed(s)].index(span)
+    return at if at < len(span.leaving.hits) else None
 
 
-def steps(spans: Sequence[Span], names: Collection[str], traced: Collection[str]) -> dict[int, list[Step]]:
-    """By CPU: what a user whose filter is `names` must hear of, when all users together trace `traced`.
+def steps(spans: Sequence[Span], names: Collection[str], framed: Framed) -> dict[int, list[Step]]:
+    """By CPU: what a user whose filter is `names` must hear of, when all users together have `framed` calls.
 
     The depth is that of the shadow stack, as on Linux, where it counts every user's frames, or the user's own.
     """
@@ -90,12 +93,12 @@ def steps(spans: Sequence[Span], names: Collection[str], traced: Collection[str]
     for span in spans:
         if span.name not in names:
             continue
-        call, depth = span.call, depths(span, names) | depths(span, traced)
+        call, depth = span.call, depths(span, lambda s: s.name in names) | depths(span, framed)
         found.append(Step(ENTRY, span, call.seq, span.body.seq if span.body else call.seq, call.vcpu, depth))
         leaving = span.leaving
         if leaving:
-            at = traced_hit(span, traced)
-            hit = leaving.hits[at] if at < len(leaving.hits) else leaving.left
+            at = hit_of(span, framed)
+            hit = leaving.left if at is None else leaving.hits[at]
             found.append(Step(RETURN, span, hit.seq, leaving.back.seq if leaving.back else hit.seq, hit.vcpu, depth))
     cpus: dict[int, list[Step]] = {}
     for step in sorted(found, key=lambda s: s.seq):

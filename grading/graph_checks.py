@@ -13,8 +13,9 @@ from grading import checks, workload
 from grading.checks import MANY, ONE, Check, Rung
 from grading.evidence import Evidence, HandUser, Phase, User
 from grading.finding import Finding
-from grading.graph_align import Alignment, Divergence, Step, align, steps, traced_hit
+from grading.graph_align import Alignment, Divergence, Framed, Step, align, hit_of, steps
 from grading.graph_text import RETURN, GraphEvent
+from grading.observer import Record
 from grading.returns import Leaving, Span
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told, Touch
 
@@ -33,9 +34,17 @@ def _who(span: Span) -> str:
     return f"CPU {span.call.vcpu}" + (", in an interrupt" if span.call.level else "")
 
 
-def _traced(phase: Phase, spans: list[Span]) -> list[Span]:
-    """Those whose return somebody wants to hear of."""
-    return [s for s in spans if s.name in phase.returning]
+def framed(e: Evidence, phase: Phase) -> Framed:
+    """Whose return does somebody want to hear of? Of a user that leaves, as long as its sites hold calls."""
+    leaver = frozenset(name for u in phase.users if u.leaves for name in u.filter.names)
+    leaver -= {name for u in stayed(phase) for name in u.filter.names}
+    return lambda s: s.name in phase.returning and (
+        s.name not in leaver or checks.calls_tracer(e.kernel, s.call.site.address, s.call.word))
+
+
+def stayed(phase: Phase) -> list[User]:
+    """Those who were there for the whole workload."""
+    return [u for u in phase.users if not u.leaves]
 
 
 # ---- the patched return --------------------------------------------------------
@@ -43,11 +52,12 @@ def _traced(phase: Phase, spans: list[Span]) -> list[Span]:
 def through_handler(e: Evidence) -> Finding | None:
     """While traced, each call returns through return_to_handler, once; nothing else comes there."""
     for phase in e.on():
-        for span in _traced(phase, e.spans(phase)):
-            if not span.leaving:
+        patched = framed(e, phase)
+        for span in e.spans(phase):
+            if patched(span) and not span.leaving:
                 return Finding(f"{phase.name}, {_who(span)}: {span.name} was entered and never returned", _stack(span))
         for leaving in _leavings(e, phase):
-            finding = _hits(phase, leaving)
+            finding = _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
             if finding:
                 return finding
         stray = [r for r in e.truth.returns.stray if phase.first <= r.seq < phase.last]
@@ -57,10 +67,10 @@ def through_handler(e: Evidence) -> Finding | None:
     return None
 
 
-def _hits(phase: Phase, leaving: Leaving) -> Finding | None:
-    traced = _traced(phase, leaving.spans)
-    if len(leaving.hits) == len(traced):
-        return None
+def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
+    gone = sum(not any(s.name in u.filter.names for u in stayed(phase)) for s in traced) if phase.users else 0
+    if len(traced) - gone <= len(leaving.hits) <= len(traced):
+        return None  # a user that is leaving may have gone after the site was called
     span = leaving.spans[0]
     chain = " <- ".join(s.name for s in leaving.spans)
     if len(leaving.hits) < len(traced):
@@ -108,7 +118,8 @@ def silent_handler(e: Evidence) -> Finding | None:
         return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces")
     for phase, following in zip(e.phases, e.phases[1:]):
         if phase.on and not following.on:
-            late = [r for r in e.truth.handlers if phase.last <= r.seq < (e.frames_out[0] or following.first)]
+            until = min(at for at in (following.first, e.frames_out[0], e.slot_again[0]) if at > phase.last)
+            late = [r for r in e.truth.handlers if phase.last <= r.seq < until]
             if late:
                 return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out")
     return checks.silent_trampolines(e)
@@ -161,13 +172,8 @@ def _place(want: workload.Call) -> str:
 
 
 def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment]:
-    executed = steps(e.spans(phase), user.filter.names, phase.returning)
+    executed = steps(e.spans(phase), user.filter.names, framed(e, phase))
     return align(executed, user.trace.events)
-
-
-def stayed(phase: Phase) -> list[User]:
-    """Those who were there for the whole workload."""
-    return [u for u in phase.users if not u.leaves]
 
 
 def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
@@ -260,16 +266,18 @@ def durations(e: Evidence) -> Finding | None:
     return None
 
 
-def bounds(phase: Phase, span: Span) -> tuple[int, int] | None:
+def _ends(span: Span, patched: Framed) -> tuple[Record, Record] | None:
+    """Where the tracer took over at the call's return, and where it had done."""
+    at, leaving = hit_of(span, patched), span.leaving
+    if at is None or not leaving or not leaving.back:
+        return None
+    return leaving.hits[at], (*leaving.hits, leaving.back)[at + 1]
+
+
+def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
     """At least and at most so many instructions ran between the two looks at the clock."""
-    leaving = span.leaving
-    if not leaving or not span.body or not leaving.back:
-        return None
-    at = traced_hit(span, phase.returning)
-    if at >= len(leaving.hits):
-        return None
-    after = leaving.hits[at + 1] if at + 1 < len(leaving.hits) else leaving.back
-    return leaving.hits[at].insns - span.body.insns, after.insns - span.insns
+    ends = _ends(span, patched)
+    return (ends[0].insns - span.body.insns, ends[1].insns - span.insns) if ends and span.body else None
 
 
 def _returns(alignment: Alignment) -> Iterator[tuple[Step, GraphEvent, int]]:
@@ -279,9 +287,9 @@ def _returns(alignment: Alignment) -> Iterator[tuple[Step, GraphEvent, int]]:
 
 
 def _lasted(e: Evidence, phase: Phase, alignment: Alignment) -> Finding | None:
-    step_ns = CLOCK_NS[e.arch]
+    step_ns, patched = CLOCK_NS[e.arch], framed(e, phase)
     for step, event, ns in _returns(alignment):
-        limits = bounds(phase, step.span)
+        limits = bounds(step.span, patched)
         if ns < 0:
             return Finding(f"{phase.name}: a return without a duration: '{event.line.strip()}'")
         if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
@@ -325,24 +333,19 @@ def _between(records: Sequence[T], span: Span, first: int, last: int) -> list[T]
     return found
 
 
-def handled(phase: Phase, span: Span, records: Sequence[T]) -> tuple[list[T], list[T]] | None:
+def handled(span: Span, patched: Framed, records: Sequence[T]) -> tuple[list[T], list[T]] | None:
     """What the users' handlers did at a call's entry, and what at its return."""
-    leaving = span.leaving
-    if not leaving or not leaving.back or not span.body:
+    ends = _ends(span, patched)
+    if not span.body or patched(span) and not ends:
         return None
-    entered = _between(records, span, span.call.seq, span.body.seq)
-    if span.name not in phase.returning:
-        return entered, []
-    at = traced_hit(span, phase.returning)
-    if at >= len(leaving.hits):
-        return None
-    after = leaving.hits[at + 1] if at + 1 < len(leaving.hits) else leaving.back
-    return entered, _between(records, span, leaving.hits[at].seq, after.seq)
+    return (_between(records, span, span.call.seq, span.body.seq),
+            _between(records, span, ends[0].seq, ends[1].seq) if ends else [])
 
 
 def _hand_calls(e: Evidence, phase: Phase) -> Iterator[tuple[Span, list[Told], list[Told]]]:
+    patched = framed(e, phase)
     for span in e.spans(phase):
-        done = handled(phase, span, e.truth.told)
+        done = handled(span, patched, e.truth.told)
         if done:
             yield span, done[0], done[1]
 
@@ -400,10 +403,11 @@ def reverse(e: Evidence) -> Finding | None:
 
 def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
     """The same of two function_graph tracers, known by what their handlers were given."""
+    patched = framed(e, phase)
     for span in e.spans(phase):
-        done = handled(phase, span, e.truth.users)
+        done = handled(span, patched, e.truth.users)
         want = sum(span.name in u.filter.names for u in phase.users)
-        if not done or span.name not in phase.returning:
+        if not done or not patched(span):
             continue
         entered, returned = [t.addr for t in done[0]], [t.addr for t in done[1]]
         if len(set(entered)) != want:
@@ -481,8 +485,8 @@ def leaver_left(e: Evidence) -> Finding | None:
         if not left:
             return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned")
         users = {t.addr for t in e.truth.users if phase.first <= t.seq < phase.last}
-        if len(users) < 2:
-            return Finding(f"{phase.name}: the handlers of {len(users)} users ran, of {len(phase.users)}")
+        if not users:
+            return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users")
         after = {t.addr for t in e.truth.users if left[0] <= t.seq < phase.last}
         if len(after) > len(phase.users) - len(gone):
             return Finding(f"{phase.name}: handlers ran for a user that had left")

@@ -10,6 +10,7 @@ import re
 import struct
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cache
 
 from grading import returns
 from grading.elf import Kernel, Site
@@ -100,10 +101,11 @@ class Truth:
     users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
 
 
-def stubs(kernel: Kernel) -> list[int]:
+@cache
+def stubs(kernel: Kernel) -> tuple[int, ...]:
     """Every address that a patched call site may call."""
     named = [a for n, a in kernel.symbols.items() if re.match(r"ftrace_(island_\d+_)?stub_\d+$", n)]
-    return sorted({*named, kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0})
+    return tuple(sorted({*named, kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0}))
 
 
 def vectors(kernel: Kernel) -> list[int]:

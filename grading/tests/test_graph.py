@@ -150,7 +150,7 @@ class Aligning(unittest.TestCase):
         return story
 
     def why(self, story: Story, text: str, names: set[str] = set(NAMES), traced: set[str] = set(NAMES)) -> str:
-        found = align(steps(story.spans, names, traced), printed(text))[0].divergence
+        found = align(steps(story.spans, names, lambda s: s.name in traced), printed(text))[0].divergence
         return found.why if found else ""
 
     def test_the_same_nesting_agrees(self) -> None:
@@ -162,19 +162,19 @@ class Aligning(unittest.TestCase):
     def test_a_wrong_depth_is_named(self) -> None:
         said = printed("a{ b{ } c{ } }")
         said[1] = event(ENTRY, "wl_b", 2)
-        found = align(steps(self.story().spans, NAMES, NAMES), said)[0].divergence
+        found = align(steps(self.story().spans, NAMES, lambda s: True), said)[0].divergence
         self.assertIn("1 traced calls are around it, 2 are printed", found.why if found else "")
 
     def test_a_missing_return_is_named(self) -> None:
         said = printed("a{ b{ } c{ } }")[:-1]
-        found = align(steps(self.story().spans, NAMES, NAMES), said)[0].divergence
+        found = align(steps(self.story().spans, NAMES, lambda s: True), said)[0].divergence
         self.assertIn("executed, but not printed: return of wl_a", found.why if found else "")
 
     def test_an_invented_call_is_named(self) -> None:
         self.assertIn("printed, but not executed", self.why(self.story(), "a{ b{ } c{ } } b{ }"))
 
     def test_neighbours_show_the_place(self) -> None:
-        found = align(steps(self.story().spans, NAMES, NAMES), printed("a{ b{ } b{ } }"))[0].divergence
+        found = align(steps(self.story().spans, NAMES, lambda s: True), printed("a{ b{ } b{ } }"))[0].divergence
         assert found
         self.assertEqual([row for row in found.neighbours() if row[2]], [("  wl_c() {", "  wl_b() {", True)])
 
@@ -183,7 +183,7 @@ class Aligning(unittest.TestCase):
 
     def test_another_users_frames_may_count(self) -> None:
         said = [event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1)]
-        self.assertIsNone(align_cpu(0, steps(self.story().spans, {"wl_b"}, set(NAMES))[0], said).divergence)
+        self.assertIsNone(align_cpu(0, steps(self.story().spans, {"wl_b"}, lambda s: True)[0], said).divergence)
 
     def interrupted(self) -> Story:
         """An interrupt between wl_b's site and its body, which runs wl_b itself."""
