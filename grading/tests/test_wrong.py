@@ -14,7 +14,7 @@ import tempfile
 import unittest
 from collections.abc import Callable
 
-from grading import checks, report
+from grading import checks, ops, report, truth
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.session import Session
@@ -26,6 +26,10 @@ RETURN_0 = {"riscv64": [0x00000513, 0x00008067], "arm64": [0x52800000, 0xD65F03C
 NOP = {"riscv64": [0x00000013], "arm64": [0xD503201F]}
 # In ftrace_caller: the load that gives the second argument back.
 LOADS_ARGUMENT = {"riscv64": 0x00813583, "arm64": 0xA94007E0}
+
+# Which boots a mistake is tried in: all, or one of each where they do not differ.
+EVERY = {(arch, smp) for arch in ARCHES for smp in (1, 4)}
+SOME = {("riscv64", 4), ("arm64", 1)}
 
 Mistake = Callable[[Kernel], tuple[int, list[int]]]  # where, and what is written there
 
@@ -184,13 +188,12 @@ class Wrong(unittest.TestCase):
     def test_an_argument_that_is_not_given_back(self) -> None:
         self.loses("argument", forgets_an_argument, {"arguments", "result"})
 
-    def loses_exactly(self, name: str, mistake: Mistake, rungs: set[str]) -> None:
-        for smp in (1, 4):
-            for arch in ARCHES:
-                with self.subTest(arch=arch, smp=smp):
-                    graded = grade(arch, f"{name}-{smp}", mistake, smp)
-                    self.assertIsNone(graded.harness_error)
-                    self.assertEqual({r.rung.name for r in graded.results if not r.reached}, rungs)
+    def loses_exactly(self, name: str, mistake: Mistake, rungs: set[str], boots: set[tuple[str, int]] = EVERY) -> None:
+        for arch, smp in sorted(boots):
+            with self.subTest(arch=arch, smp=smp):
+                graded = grade(arch, f"{name}-{smp}", mistake, smp)
+                self.assertIsNone(graded.harness_error)
+                self.assertEqual({r.rung.name for r in graded.results if not r.reached}, rungs)
 
     def test_a_changed_argument_that_is_not_loaded_back(self) -> None:
         self.loses_exactly("change", FORGETS_THE_CHANGE, {"changed arguments"})
@@ -202,13 +205,13 @@ class Wrong(unittest.TestCase):
         self.loses_exactly("list", stubs_all_go_to_the_list, {"many ops"})
 
     def test_an_op_that_sees_anothers_functions(self) -> None:
-        self.loses_exactly("neighbour", a_stub_goes_to_its_neighbour, {"many ops"})
+        self.loses_exactly("neighbour", a_stub_goes_to_its_neighbour, {"many ops"}, SOME)
 
     def test_a_list_that_asks_no_filter(self) -> None:
-        self.loses_exactly("nofilter", list_asks_no_filter, {"many ops", "changed arguments", "live patch"})
+        self.loses_exactly("nofilter", list_asks_no_filter, {"many ops", "changed arguments", "live patch"}, SOME)
 
     def test_two_ops_may_change_pc_of_one_function(self) -> None:
-        self.loses_exactly("ipmodify", returns_at_once("ipmodify_clash.isra.0"), {"live patch"})
+        self.loses_exactly("ipmodify", returns_at_once("ipmodify_clash.isra.0"), {"live patch"}, SOME)
 
     def test_lab_1_a_stub_that_does_nothing(self) -> None:
         every = {rung.name for rung in checks.LADDERS[1] if checks.ONE in rung.smp}
@@ -240,6 +243,7 @@ class Forged(unittest.TestCase):
         e = copy.copy(self.evidence)
         e.truth = copy.copy(e.truth)
         e.phases = [copy.copy(p) for p in e.phases]
+        e.trials = [copy.copy(t) for t in e.trials]
         for phase in e.phases:
             if phase.trace:
                 phase.trace = copy.copy(phase.trace)
@@ -327,6 +331,51 @@ class Forged(unittest.TestCase):
         phase, at = e.on()[0], e.kernel.symbol("schedule") + 8 - e.kernel.text[0]
         phase.text = phase.text[:at] + bytes(4) + phase.text[at + 4:]
         self.sees(checks.only_selected, e, "outside of the filter")
+
+    def in_trial(self, e: Evidence, name: str, touches: list[truth.Touch]) -> int:
+        """The first of the touches that came in this trial."""
+        trial = next(t for t in e.trials if t.name == name)
+        return next(i for i, t in enumerate(touches) if trial.first <= t.seq < trial.last)
+
+    def test_a_changed_argument_that_does_not_arrive(self) -> None:
+        e = self.forged()
+        e.truth.touches = list(e.truth.touches)
+        at = self.in_trial(e, "changed arguments", e.truth.touches)
+        touch = e.truth.touches[at]
+        e.truth.touches[at] = dataclasses.replace(touch, addr=touch.addr ^ 1)
+        self.sees(ops.changed_arguments, e, "and must receive")
+
+    def test_an_op_that_was_not_called(self) -> None:
+        e = self.forged()
+        e.truth.op_touches = list(e.truth.op_touches)
+        del e.truth.op_touches[self.in_trial(e, "many ops", e.truth.op_touches)]
+        self.sees(ops.many_ops, e, "was not called")
+
+    def test_an_op_that_is_called_after_it_was_unregistered(self) -> None:
+        e = self.forged()
+        many, fewer = e.trials[2:]
+        fewer.ops, gone = fewer.ops[1:], fewer.ops[0]
+        self.sees(ops.many_ops, e, f"op {gone.number} was called, and is not registered")
+
+    def test_an_op_that_sees_another_value(self) -> None:
+        e = self.forged()
+        e.truth.op_touches = list(e.truth.op_touches)
+        at = self.in_trial(e, "many ops", e.truth.op_touches)
+        touch = e.truth.op_touches[at]
+        e.truth.op_touches[at] = dataclasses.replace(touch, addr=touch.addr ^ 1)
+        self.sees(ops.many_ops, e, "in regs->arg[1]")
+
+    def test_an_op_that_costs_more_beside_others(self) -> None:
+        e = self.forged()
+        many = e.trials[2]
+        e.truth.op_touches = [dataclasses.replace(t, insns=t.insns + 1) if many.first <= t.seq < many.last else t
+                              for t in e.truth.op_touches]
+        self.sees(ops.many_ops, e, "an op costs nothing where it does not trace")
+
+    def test_a_second_op_that_may_change_pc(self) -> None:
+        e = self.forged()
+        e.trials[1].said = ""
+        self.sees(ops.patched, e, "must be refused with EBUSY")
 
     def test_a_trampoline_while_off(self) -> None:
         e = self.forged()

@@ -150,11 +150,44 @@ class OnAMachine:
         self.assertEqual(self.sh("echo alive"), "alive\n")
 
 
-class Riscv64Ops(OnAMachine, unittest.TestCase):
+class OpsByHand(OnAMachine):
+    """The shell's `op`."""
+
+    def test_op_does_what_it_says_and_is_gone_afterwards(self) -> None:
+        text, line = self.sh("kt_text"), "workload 0123456789abcdef"
+        result = self.sh(line)
+        for command in ("op 0 see 'wl_leaf_*'", "op 1 add 0x1f wl_leaf_ash", "op 2 patch wl_leaf_elm wl_leaf_fir"):
+            self.assertEqual(self.sh(command), "")
+        self.assertNotEqual(self.sh(line), result)
+        counts = {row.split()[0]: row.split()[1] for row in self.sh("cat enabled_functions").splitlines()}
+        self.assertEqual((counts["wl_leaf_ash"], counts["wl_leaf_birch"], counts["wl_leaf_fir"]), ("(2)", "(1)", "(2)"))
+        for number in range(3):
+            self.assertEqual(self.sh(f"op {number} off"), "")
+        self.assertEqual((self.sh("cat enabled_functions"), self.sh(line), self.sh("kt_text")), ("", result, text))
+
+    def test_op_refuses_what_it_does_not_understand(self) -> None:
+        for words in ("", "0", "0 see", "8 see wl_*", "x see wl_*", "0 look wl_*", "0 add ten wl_leaf_ash", "0 add 5",
+                      "0 patch nobody wl_leaf_ash", "0 patch schedule wl_leaf_ash", "0 patch wl_leaf_ash"):
+            self.assertIn("usage: op", self.sh(f"op {words}"), words)
+        for words, why in (("0 off", "ENOENT"), ("0 see nosuch", "EINVAL"), ("0 see wl_nosuch", "EINVAL"),
+                           ("0 add 1 schedule", "EINVAL"), ("0 see wl_leaf_ash 'sch*'", "EINVAL")):
+            self.assertIn(f"({why})", self.sh(f"op {words}"), words)
+        self.assertEqual(self.sh("cat enabled_functions"), "")
+
+    def test_op_is_busy_when_its_number_or_pc_is_taken(self) -> None:
+        self.assertEqual(self.sh("op 0 patch wl_leaf_elm wl_leaf_fir"), "")
+        for words in ("0 see wl_leaf_ash", "1 patch wl_leaf_ash 'wl_leaf_f*'"):
+            self.assertIn("(EBUSY)", self.sh(f"op {words}"))
+        self.assertEqual(self.sh("op 1 patch wl_leaf_ash wl_leaf_holly"), "")
+        self.assertEqual(self.sh("op 0 off") + self.sh("op 1 off"), "")
+        self.assertEqual(self.sh("cat enabled_functions"), "")
+
+
+class Riscv64Ops(OpsByHand, unittest.TestCase):
     arch, lab = "riscv64", 4
 
 
-class Arm64Ops(OnAMachine, unittest.TestCase):
+class Arm64Ops(OpsByHand, unittest.TestCase):
     arch, lab = "arm64", 4
 
 
