@@ -12,11 +12,14 @@
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
 #include "errno.h"
+#include "hash.h"
 #include "irq.h"
 #include "shadow.h"
 #include "tracer.h"
 
-#define STAMP_SHIFT FGRAPH_USERS /* a frame's users: stamp << 16 | bits */
+/* A frame's users: stamp << 16 | bits. */
+#define STAMP_SHIFT FGRAPH_USERS
+#define USER_BITS ((1ul << FGRAPH_USERS) - 1)
 
 static notrace int stub_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 			      struct ftrace_regs *regs)
@@ -31,12 +34,19 @@ static notrace void stub_return(struct ftrace_graph_ret *trace, struct fgraph_op
 static struct fgraph_ops fgraph_stub = {stub_entry, stub_return, .idx = -1, .birth = ~0ull};
 
 static struct fgraph_ops *fgraph_array[FGRAPH_USERS] = {[0 ... FGRAPH_USERS - 1] = &fgraph_stub};
-static int fgraph_slots; /* behind the last that is taken */
+static long fgraph_slots; /* behind the last that is taken */
 static int fgraph_count; /* users */
 static u64 fgraph_stamp; /* of the newest user */
 
-static void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
-			      struct ftrace_regs *regs);
+/*
+ * The only user's shortcut. fgraph_direct_users is 0 while the rest changes,
+ * and for a grace period before that.
+ */
+u64 fgraph_direct_users;
+void *fgraph_direct_private;
+static void (*direct_return)(struct ftrace_regs *regs, struct shadow_stack *s,
+			     struct shadow_frame *f);
+
 /* The one op through which all users see functions: its filter is all of theirs together. */
 static struct ftrace_ops graph_ops = {
 	.func = ftrace_graph_func,
@@ -46,52 +56,47 @@ static struct ftrace_ops graph_ops = {
 
 /* ---- Entry ---- */
 
-/* The bits of those who want to hear of the return. What a user that does not reserved is given back. */
-static u64 call_entries(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
+static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx);
+
+/* A user that wants to hear of the return gets its bit. */
+static inline void call_entries(struct shadow_stack *s, struct shadow_frame *f,
+				struct ftrace_regs *regs)
 {
 	struct ftrace_graph_ent trace = {f->func, s->depth - 1, f->calltime};
-	u64 stamp = f->users, bits = 0;
 
-	for (int i = 0; i < READ_ONCE(fgraph_slots); i++) {
+	for (long i = 0; i < READ_ONCE(fgraph_slots); i++) {
 		struct fgraph_ops *gops = READ_ONCE(fgraph_array[i]);
-		unsigned long *end = f->data_end;
 
-		if (gops->birth > stamp || !ftrace_ops_test(gops->filter, f->func))
+		if (gops->birth > f->users || !ftrace_ops_test(gops->filter, f->func))
 			continue;
-		if (gops->entryfunc(&trace, gops, regs)) {
-			bits |= 1u << i;
-		} else if (f->data_end != end) {
-			shadow_store(f->data_end, end);
-			barrier();
-			shadow_store(s->free, end);
-		}
+		if (gops->entryfunc(&trace, gops, regs))
+			shadow_store(f->users, f->users | 1ul << i);
+		else
+			give_back_data(s, f, i);
 	}
-	return bits;
 }
 
-static void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
-			      struct ftrace_regs *regs)
+void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		       struct ftrace_regs *regs)
 {
-	struct cpu *c = this_cpu();
 	struct shadow_stack *s = shadow_of(current);
-	u64 recursion = c->recursion, stamp = READ_ONCE(fgraph_stamp), bits;
+	struct cpu *c = this_cpu();
+	u64 stamp = READ_ONCE(fgraph_stamp), recursion = c->recursion;
 	struct shadow_frame *f;
 
-	if (unlikely(recursion & c->context_bit || !s || ftrace_graph_dead))
+	if (unlikely(recursion & c->context_bit) || unlikely(!s))
 		return;
 	smp_rmb(); /* the stamp before the slots: a user born with it is seen */
 	c->recursion = recursion | c->context_bit;
 	f = shadow_push(s, ip, regs, clock_ns(), stamp);
 	if (likely(f)) {
-		bits = call_entries(s, f, regs);
-		if (bits) {
-			shadow_store(f->users, stamp | bits);
+		call_entries(s, f, regs);
+		if (likely(f->users & USER_BITS))
 			regs->link = (unsigned long)return_to_handler;
-		} else {
+		else
 			shadow_pop(s, f);
-		}
 	}
-	c->recursion = recursion;
+	this_cpu()->recursion = recursion;
 }
 
 /* ---- Return ---- */
@@ -106,6 +111,9 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 	struct shadow_frame *f = s->top;
 
 	ftrace_graph_stop(f->func, f->sp, sp);
+	WRITE_ONCE(fgraph_direct_users, 0);
+	ftrace_set_func(&graph_ops, ftrace_graph_func);
+	WRITE_ONCE(fgraph_slots, 0); /* nobody is asked, nobody is told */
 	while (f && f->sp != sp)
 		f = f->below;
 	if (!f)
@@ -116,39 +124,48 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 }
 
 /* Last come, first served. */
-static void call_returns(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
+static inline void call_returns(struct shadow_stack *s, struct shadow_frame *f,
+				struct ftrace_regs *regs)
 {
 	struct ftrace_graph_ret trace = {f->func,    regs->arg[0], s->depth - 1,
 					 s->overrun, f->calltime,  clock_ns()};
-	u64 users = f->users;
 
-	for (int i = READ_ONCE(fgraph_slots); i-- > 0;) {
+	for (long i = READ_ONCE(fgraph_slots); i-- > 0;) {
 		struct fgraph_ops *gops;
 
-		if (!(users >> i & 1))
+		if (!(f->users >> i & 1))
 			continue;
 		gops = READ_ONCE(fgraph_array[i]);
-		if (gops->birth <= users)
+		if (gops->birth <= f->users)
 			gops->retfunc(&trace, gops, regs);
 	}
 }
 
-void ftrace_return_to_handler(struct ftrace_regs *regs)
+void ftrace_graph_return(struct ftrace_regs *regs)
 {
-	struct cpu *c = this_cpu();
 	struct shadow_stack *s = shadow_of(current);
 	struct shadow_frame *f = s->top;
+	struct cpu *c = this_cpu();
 	u64 recursion = c->recursion;
 
 	c->recursion = recursion | c->context_bit;
 	if (unlikely(f->sp != regs->sp))
 		f = find_frame(s, regs->sp);
-	if (likely(!ftrace_graph_dead))
-		call_returns(s, f, regs);
+	call_returns(s, f, regs);
 	regs->link = f->ret;
 	barrier();
 	shadow_pop(s, f);
-	c->recursion = recursion;
+	this_cpu()->recursion = recursion;
+}
+
+void ftrace_return_to_handler(struct ftrace_regs *regs)
+{
+	struct shadow_stack *s = shadow_of(current);
+	struct shadow_frame *f = s->top;
+
+	if (likely(f->users == READ_ONCE(fgraph_direct_users)) && likely(f->sp == regs->sp))
+		return direct_return(regs, s, f);
+	return ftrace_graph_return(regs);
 }
 
 unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
@@ -203,6 +220,17 @@ static void *find_datum(struct shadow_frame *f, int idx, int *size)
 		return datum + 1;
 	}
 	return NULL;
+}
+
+static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx)
+{
+	unsigned long *data = find_datum(f, idx, NULL);
+
+	if (!data)
+		return;
+	shadow_store(f->data_end, data - 1);
+	barrier();
+	shadow_store(s->free, data - 1);
 }
 
 void *fgraph_retrieve_data(int idx, int *size)
@@ -264,6 +292,28 @@ static int update_graph_ops(void)
 	return err;
 }
 
+static void leave_direct(void)
+{
+	WRITE_ONCE(fgraph_direct_users, 0);
+	ftrace_set_func(&graph_ops, ftrace_graph_func);
+	synchronize_sched();
+}
+
+/* The users are those that they will be for a while: if it is a single one, may it go the short way? */
+static void enter_direct(void)
+{
+	struct fgraph_ops *gops = fgraph_slots ? fgraph_array[fgraph_slots - 1] : &fgraph_stub;
+
+	if (fgraph_count != 1 || !gops->direct.entry || ftrace_graph_dead)
+		return;
+	graph_ops.private = fgraph_direct_private = gops->private;
+	direct_return = gops->direct.ret;
+	smp_wmb();
+	WRITE_ONCE(fgraph_direct_users, fgraph_stamp | 1u << gops->idx);
+	smp_wmb();
+	ftrace_set_func(&graph_ops, gops->direct.entry);
+}
+
 static void filter_changed(struct ftrace_ops *filter)
 {
 	update_graph_ops();
@@ -276,6 +326,8 @@ static void leave_slot(struct fgraph_ops *gops)
 	fgraph_count--;
 	while (fgraph_slots && fgraph_array[fgraph_slots - 1] == &fgraph_stub)
 		WRITE_ONCE(fgraph_slots, fgraph_slots - 1);
+	if (ftrace_graph_dead)
+		WRITE_ONCE(fgraph_slots, 0);
 }
 
 /* The birth, then the slot, then the stamp: who reads the new stamp finds the user. */
@@ -296,9 +348,11 @@ static void enter_slot(struct fgraph_ops *gops, int idx)
 /* No CPU is inside a handler of @gops when this returns. */
 static void remove_user(struct fgraph_ops *gops)
 {
+	leave_direct();
 	leave_slot(gops);
 	update_graph_ops();
 	synchronize_sched();
+	enter_direct();
 	gops->idx = -1;
 	if (!fgraph_count)
 		shadow_users_end();
@@ -318,12 +372,15 @@ static int add_user(struct fgraph_ops *gops)
 	err = fgraph_count ? 0 : shadow_users_begin();
 	if (err)
 		return err;
+	leave_direct();
 	enter_slot(gops, idx);
 	err = update_graph_ops();
-	if (err)
+	if (err) {
 		remove_user(gops);
-	else
+	} else {
 		synchronize_sched(); /* every CPU has seen the stamp */
+		enter_direct();
+	}
 	return err;
 }
 

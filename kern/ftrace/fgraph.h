@@ -30,6 +30,8 @@
 #define FGRAPH_USERS 16
 
 struct thread;
+struct shadow_stack;
+struct shadow_frame;
 struct fgraph_ops;
 
 /* What a handler is told. Times: clock_ns(). */
@@ -67,18 +69,29 @@ struct fgraph_ops {
 	void *private;
 
 	/*
-	 * Optional: the whole entry and the whole return, for when this user is
-	 * the only one. Must do what the general code does for one user whose
-	 * filter has been tested already (the site calls nobody else); see
-	 * fgraph.c for what it may assume.
+	 * Optional (stage 6): the whole entry and the whole return, for when this
+	 * user is the only one. entry is called with an op whose private is the
+	 * user's; it pushes its frame with fgraph_direct_users, or leaves the call
+	 * to ftrace_graph_func(). ret is called for such frames alone, sp checked;
+	 * it does all that ftrace_return_to_handler() must, or leaves it to
+	 * ftrace_graph_return().
 	 */
-	ftrace_func_t direct_entry;
-	void (*direct_return)(struct ftrace_regs *regs);
+	struct fgraph_direct {
+		ftrace_func_t entry;
+		void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s,
+			    struct shadow_frame *f);
+	} direct;
 
 	/* The core's. */
 	int idx;   /* slot, or -1 */
 	u64 birth; /* the stamp with which it came, already in its place: << 16 */
 };
+
+void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+		       struct ftrace_regs *regs);
+void ftrace_graph_return(struct ftrace_regs *regs);
+extern u64 fgraph_direct_users; /* stamp and bit of the only user, if it is a direct one; else 0 */
+extern void *fgraph_direct_private; /* and its private */
 
 /*
  * Start and stop. Errors: -ENOSPC (all slots taken), -EBUSY (registered

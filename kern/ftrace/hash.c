@@ -20,6 +20,16 @@ struct ftrace_hash *ftrace_hash_new(u32 count)
 	return hash;
 }
 
+bool ftrace_hash_search(const struct ftrace_hash *hash, u32 offset)
+{
+	u32 mask = slots_of(hash) - 1;
+
+	for (u32 i = hash_slot(hash, offset); hash->slots[i]; i = (i + 1) & mask)
+		if (hash->slots[i] == offset)
+			return true;
+	return false;
+}
+
 void ftrace_hash_add(struct ftrace_hash *hash, u32 offset)
 {
 	u32 i = hash_slot(hash, offset);

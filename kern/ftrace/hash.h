@@ -8,6 +8,7 @@
 #ifndef FTRACE_HASH_H
 #define FTRACE_HASH_H
 
+#include "ftrace.h"
 #include "types.h"
 
 struct ftrace_hash {
@@ -20,14 +21,25 @@ static inline u32 hash_slot(const struct ftrace_hash *hash, u32 offset)
 	return (u32)(offset * 0x9e3779b1u) >> hash->shift;
 }
 
+/* Not in its first place: further on, until an empty one. */
+bool ftrace_hash_search(const struct ftrace_hash *hash, u32 offset);
+
 static inline bool ftrace_hash_has(const struct ftrace_hash *hash, u32 offset)
 {
-	u32 mask = (1u << (32 - hash->shift)) - 1;
+	u32 found = hash->slots[(unsigned long)hash_slot(hash, offset)];
 
-	for (u32 i = hash_slot(hash, offset); hash->slots[i]; i = (i + 1) & mask)
-		if (hash->slots[i] == offset)
-			return true;
-	return false;
+	return likely(found == offset) || (found && ftrace_hash_search(hash, offset));
+}
+
+/* Does @op's filter, less its notrace list, select the function at @ip: any context. */
+static inline bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip)
+{
+	const struct ftrace_hash *filter = READ_ONCE(op->filter_hash);
+	const struct ftrace_hash *excluded = READ_ONCE(op->notrace_hash);
+
+	if (filter && !ftrace_hash_has(filter, ip - KERNEL_BASE))
+		return false;
+	return likely(!excluded) || !ftrace_hash_has(excluded, ip - KERNEL_BASE);
 }
 
 /* Room for @count members; NULL: no memory. */

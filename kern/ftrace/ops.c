@@ -59,7 +59,7 @@ static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct f
 			     struct ftrace_regs *regs)
 {
 	for (struct ftrace_ops *op = READ_ONCE(ops_list); op; op = READ_ONCE(op->next)) {
-		if (selects(selection_of(op, true), ip - KERNEL_BASE))
+		if (ftrace_ops_test(op, ip))
 			ftrace_op_func(op)(ip, parent_ip, op, regs);
 	}
 }
@@ -243,11 +243,6 @@ static void retire_op(struct ftrace_ops *op)
 	synchronize_sched();
 	ftrace_slots[1 + op->slot] = (struct ftrace_slot){ftrace_stub, NULL};
 	op->slot = -1;
-}
-
-bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip)
-{
-	return selects(selection_of(op, true), ip - KERNEL_BASE);
 }
 
 void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func)

@@ -60,6 +60,7 @@ enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STA
 #define RB_OFF 1     /* tracing_on is 0 */
 #define RB_STOPPED 2 /* being changed */
 #define RB_CLOCK 4   /* the clock is not clock_ns() */
+#define RB_GRAPH 8   /* function_graph must look closer: a set_graph_*, a depth, an option */
 
 struct rb_desc {
 	struct rb_page *page;

@@ -47,7 +47,7 @@ static void give(struct thread *t, void *failed)
 		return;
 	}
 	memset(s, 0, sizeof(*s));
-	s->free = s->words;
+	shadow_init(s);
 	if (!__atomic_compare_exchange_n(&t->ftrace, (void **)&none, s, false, __ATOMIC_RELEASE,
 					 __ATOMIC_RELAXED))
 		page_free(s, 0);

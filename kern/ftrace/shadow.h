@@ -45,13 +45,11 @@ struct shadow_stack {
 	unsigned long *free;	  /* the first free word */
 	unsigned long depth;	  /* frames out */
 	unsigned long overrun;	  /* pushes and reservations that found no room */
+	unsigned long *last;	  /* where the last frame could begin */
 	unsigned long var[SHADOW_VARS]; /* fgraph_get_task_var() */
 	u64 var_owner[SHADOW_VARS];     /* the birth of the user that var[] belongs to */
-	unsigned long words[SHADOW_SIZE / 8 - 4 - 2 * SHADOW_VARS];
+	unsigned long words[SHADOW_SIZE / 8 - 5 - 2 * SHADOW_VARS];
 };
-
-/* The last place where a frame still fits. */
-#define SHADOW_LAST_FRAME (SHADOW_SIZE - sizeof(struct shadow_frame))
 
 /*
  * Every store to a shadow stack. The tests put an interrupt before and after
@@ -75,20 +73,29 @@ static inline struct shadow_stack *shadow_of(const struct thread *t)
 	return (struct shadow_stack *)READ_ONCE(t->ftrace);
 }
 
+/* An empty one, of zeroed memory. */
+static inline void shadow_init(struct shadow_stack *s)
+{
+	s->free = s->words;
+	s->last = (unsigned long *)((char *)s + SHADOW_SIZE - sizeof(struct shadow_frame));
+}
+
+static inline bool shadow_is_full(const struct shadow_stack *s)
+{
+	return s->free > s->last;
+}
+
 /*
  * One frame more and one frame less; see above for the order. @now: the
- * calltime. NULL: no room, counted.
+ * calltime. shadow_push_into: there is room. shadow_push: NULL if there is
+ * none, counted.
  */
-static inline struct shadow_frame *shadow_push(struct shadow_stack *s, unsigned long ip,
-					      const struct ftrace_regs *regs, u64 now,
-					      u64 stamp)
+static inline struct shadow_frame *shadow_push_into(struct shadow_stack *s, unsigned long ip,
+						   const struct ftrace_regs *regs, u64 now,
+						   u64 stamp)
 {
 	struct shadow_frame *f = (struct shadow_frame *)s->free;
 
-	if (unlikely((unsigned long)f - (unsigned long)s > SHADOW_LAST_FRAME)) {
-		__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED); /* an interrupt counts too */
-		return NULL;
-	}
 	shadow_store(s->free, (unsigned long *)(f + 1));
 	barrier();
 	shadow_store(f->ret, regs->link);
@@ -103,6 +110,15 @@ static inline struct shadow_frame *shadow_push(struct shadow_stack *s, unsigned 
 	shadow_store(s->top, f);
 	shadow_store(s->depth, s->depth + 1);
 	return f;
+}
+
+static inline struct shadow_frame *shadow_push(struct shadow_stack *s, unsigned long ip,
+					      const struct ftrace_regs *regs, u64 now, u64 stamp)
+{
+	if (likely(!shadow_is_full(s)))
+		return shadow_push_into(s, ip, regs, now, stamp);
+	__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED); /* an interrupt counts too */
+	return NULL;
 }
 
 static inline void shadow_pop(struct shadow_stack *s, struct shadow_frame *f)

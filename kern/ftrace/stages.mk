@@ -15,7 +15,7 @@ ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c functions.c patch.c
 ftrace_lab.4 := caller.S islands.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c op.c instances.c
 ftrace_graph := graph.S shadow.c trace_graph.c trace_graph_output.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c
-ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c graph_op.c
+ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c graph_op.c
 
 ftrace_staged := $(sort $(foreach lab,$(LABS),$(ftrace_lab.$(lab))))
 ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S islands.S
@@ -42,8 +42,9 @@ ftrace_cflags.riscv64 := -fno-jump-tables -fno-schedule-insns
 ftrace_cflags.arm64 := -fno-jump-tables
 
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
-%/kern/ftrace/trace_function.o: ftrace_cflags.riscv64 += -fomit-frame-pointer
-%/kern/ftrace/trace_function.o: ftrace_cflags.arm64 += -fomit-frame-pointer
+ftrace_leaves := %/kern/ftrace/trace_function.o %/kern/ftrace/trace_graph_direct.o %/kern/ftrace/fgraph.o %/kern/ftrace/trace_graph.o
+$(ftrace_leaves): ftrace_cflags.riscv64 += -fomit-frame-pointer
+$(ftrace_leaves): ftrace_cflags.arm64 += -fomit-frame-pointer
 # Nor have the patchers one: as much a site.
 %/patch.o: ftrace_cflags.riscv64 += -fomit-frame-pointer
 %/patch.o: ftrace_cflags.arm64 += -fomit-frame-pointer

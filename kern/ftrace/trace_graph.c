@@ -6,15 +6,17 @@
 #include "errno.h"
 #include "fgraph.h"
 #include "memory.h"
-#include "trace.h"
+#include "trace_graph_event.h"
 #include "tracefs.h"
 
-static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
-			     struct ftrace_regs *regs)
+/* Set by what is linked: NULL, or the way for a tracer that is alone (trace_graph_direct.c). */
+struct fgraph_direct trace_graph_direct;
+
+/* The long way: another clock, a new page, a time extend. */
+static int __noinline graph_entry_slow(struct ftrace_graph_ent *trace, struct trace_array *tr)
 {
 	struct trace_write w;
-	struct ftrace_graph_ent_entry *e =
-		trace_reserve(gops->private, TRACE_GRAPH_ENT, GRAPH_ENT_SIZE, &w);
+	struct ftrace_graph_ent_entry *e = trace_reserve(tr, TRACE_GRAPH_ENT, GRAPH_ENT_SIZE, &w);
 
 	if (e) {
 		put_address(e->func, trace->func);
@@ -24,12 +26,30 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 	return e != NULL;
 }
 
-static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
-			       struct ftrace_regs *regs)
+static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			     struct ftrace_regs *regs)
+{
+	struct ring_buffer_cpu *rb = graph_buffer(gops->private, this_cpu());
+	struct graph_event ev;
+	unsigned long flags;
+	u32 *e;
+
+	if (unlikely(rb->slow))
+		return graph_entry_slow(trace, gops->private);
+	flags = irq_save();
+	e = graph_event_open(&ev, rb, flags, clock_ns(), TRACE_GRAPH_ENT, GRAPH_ENT_WORDS);
+	if (likely(e)) {
+		graph_fill_entry(e, trace->func, trace->depth);
+		event_commit(ev.page, ev.end);
+	}
+	irq_restore(flags);
+	return likely(e) ? 1 : graph_entry_slow(trace, gops->private);
+}
+
+static void __noinline graph_return_slow(struct ftrace_graph_ret *trace, struct trace_array *tr)
 {
 	struct trace_write w;
-	struct ftrace_graph_ret_entry *e =
-		trace_reserve(gops->private, TRACE_GRAPH_RET, sizeof(*e), &w);
+	struct ftrace_graph_ret_entry *e = trace_reserve(tr, TRACE_GRAPH_RET, sizeof(*e), &w);
 
 	if (e) {
 		put_address(e->func, trace->func);
@@ -40,6 +60,28 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 		put_address(e->rettime, trace->rettime);
 	}
 	trace_end(&w, e);
+}
+
+static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+			       struct ftrace_regs *regs)
+{
+	struct ring_buffer_cpu *rb = graph_buffer(gops->private, this_cpu());
+	struct graph_event ev;
+	unsigned long flags;
+	u32 *e;
+
+	if (unlikely(rb->slow))
+		return graph_return_slow(trace, gops->private);
+	flags = irq_save();
+	e = graph_event_open(&ev, rb, flags, clock_ns(), TRACE_GRAPH_RET, GRAPH_RET_WORDS);
+	if (likely(e)) {
+		graph_fill_return(e, trace->func, trace->retval, trace->depth, trace->overrun,
+				  trace->calltime, trace->rettime);
+		event_commit(ev.page, ev.end);
+	}
+	irq_restore(flags);
+	if (unlikely(!e))
+		graph_return_slow(trace, gops->private);
 }
 
 /* Each instance is a user of its own: tr->graph. */
@@ -54,6 +96,7 @@ static int graph_init(struct trace_array *tr)
 				    .retfunc = trace_graph_return,
 				    .filter = tr->ops,
 				    .private = tr,
+				    .direct = trace_graph_direct,
 				    .idx = -1};
 	err = register_ftrace_graph(user);
 	if (err)

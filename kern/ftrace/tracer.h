@@ -115,14 +115,12 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
 /*
  * For who keeps an op of its own under ftrace_lock (stage 4 on): register and
  * unregister it; replace its function (the old one may run until a grace
- * period has passed); make @set its filter. Does @op's filter, less its
- * notrace list, select the function at @ip: any context.
+ * period has passed); make @set its filter.
  */
 int ftrace_startup(struct ftrace_ops *op);
 int ftrace_shutdown(struct ftrace_ops *op);
 void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func);
 int ftrace_set_hash(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list);
-bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip);
 
 /* What kallsyms calls it. */
 const char *ftrace_name(const struct dyn_ftrace *rec);

@@ -1,12 +1,15 @@
 /*
  * What function_graph costs, in instructions, entry and return together: see
- * bench_kt.c.
+ * bench_kt.c. One user has a way of its own (trace_graph_direct.c); what a
+ * second one adds is counted from what the general code takes for one.
  */
 #include "errno.h"
 #include "fgraph.h"
 #include "kt.h"
 #include "bench.h"
-#include "trace.h"
+#include "string.h"
+#include "trace_graph_event.h"
+#include "tracefs.h"
 
 static notrace int second_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 			struct ftrace_regs *regs)
@@ -19,7 +22,7 @@ static notrace void second_return(struct ftrace_graph_ret *trace, struct fgraph_
 	*(u64 *)gops->private += 1;
 }
 
-/* What a second user adds: its own filter, handlers without an event. */
+/* With a second user: its own filter, handlers without an event. */
 static u64 cost_with_second_user(void)
 {
 	static struct ftrace_ops filter = {.slot = -1};
@@ -39,31 +42,38 @@ static u64 cost_with_second_instance(void)
 {
 	u64 both;
 
-	if (kt_echo("kt_bench_traced", "instances/second/set_ftrace_filter", false))
-		return 0;
+	file_mkdir(file_root(), TRACEFS "instances/second");
+	kt_echo("kt_bench_traced", "instances/second/set_ftrace_filter", false);
 	kt_echo("function_graph", "instances/second/current_tracer", false);
 	both = bench_cost_of_events();
 	kt_echo("nop", "instances/second/current_tracer", false);
+	file_remove(file_root(), TRACEFS "instances/second");
 	return both;
 }
 
 void bench_graph(u64 nop)
 {
-	u64 on, off, two, instances, after;
+	const struct fgraph_direct direct = trace_graph_direct;
+	u64 on, off, after, general, two, instances;
 
 	kt_echo("function_graph", "current_tracer", false);
 	on = bench_cost_of_events();
 	kt_echo("0", "tracing_on", false);
 	off = bench_cost_of_events();
 	kt_echo("1", "tracing_on", false);
+	kt_echo("nop", "current_tracer", false);
+	after = bench_cost_of_events();
+	trace_graph_direct = (struct fgraph_direct){NULL};
+	kt_echo("function_graph", "current_tracer", false);
+	general = bench_cost_of_events();
 	two = cost_with_second_user();
 	instances = cost_with_second_instance();
 	kt_echo("nop", "current_tracer", false);
-	after = bench_cost_of_events();
+	trace_graph_direct = direct;
 	bench_report("graph", on - nop);
-	bench_report("graph_off", after - nop);
+	bench_report("graph_general", general - nop);
+	bench_report("graph_off", after > nop ? after - nop : 0);
 	bench_report("graph_tracing_off", off - nop);
-	bench_report("graph_second_user", two - on);
-	if (instances)
-		bench_report("graph_second_instance", instances - on);
+	bench_report("graph_second_user", two - general);
+	bench_report("graph_second_instance", instances - general);
 }

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/fgraph.c kern/ftrace/tests/fake_kernel.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
+// needs: kern/ftrace/fgraph.c kern/ftrace/hash.c kern/ftrace/tests/fake_kernel.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
 /*
  * The shadow stack and its users on the host. A processor is imitated: a call
  * has a site, an sp and a link; the op of fgraph.c may take the link away; the
@@ -15,6 +15,7 @@ extern "C" {
 #include "cpu.h"
 #include "errno.h"
 #include "fgraph.h"
+#include "hash.h"
 #include "shadow.h"
 #include "asm-ftrace/regs.h"
 #undef private
@@ -55,11 +56,6 @@ int ftrace_shutdown(struct ftrace_ops *op)
 void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func)
 {
 	op->func = func;
-}
-/* A filter here: private says which functions, a bit for each 16 bytes. */
-bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip)
-{
-	return (unsigned long)op->private_ >> ((ip - KERNEL_BASE) / 16) & 1;
 }
 int shadow_users_begin(void)
 {
@@ -122,12 +118,20 @@ struct fgraph : testing::Test {
 		user(int id, unsigned long functions = ~0ul) : id(id)
 		{
 			filter.slot = -1;
-			filter.private_ = (void *)functions;
+			if (functions != ~0ul)
+				filter.filter_hash = ftrace_hash_new(64);
+			for (int i = 0; i < 40 && functions != ~0ul; i++)
+				if (functions >> i & 1)
+					ftrace_hash_add(filter.filter_hash, 16 * i);
 			ops.entryfunc = entry;
 			ops.retfunc = ret;
 			ops.filter = &filter;
 			ops.private_ = this;
 			ops.idx = -1;
+		}
+		~user()
+		{
+			ftrace_hash_free(filter.filter_hash);
 		}
 		static int entry(struct ftrace_graph_ent *t, struct fgraph_ops *g, struct ftrace_regs *)
 		{
@@ -165,7 +169,7 @@ struct fgraph : testing::Test {
 	{
 		fake_reset();
 		memset(&stack, 0, sizeof(stack));
-		stack.free = stack.words;
+		shadow_init(&stack);
 		host_current->ftrace = &stack;
 		host_cpu->recursion = 0;
 		host_cpu->context_bit = 1;

@@ -1,0 +1,83 @@
+/*
+ * function_graph for one user that is this tracer: entry and return in one
+ * function each, without a loop over users, without a call, with interrupts
+ * masked once and the clock read once.
+ *
+ * Whatever is not the plain case leaves by a tail call to the general code of
+ * fgraph.c, before it has changed anything; so both may be mixed freely, and
+ * a frame pushed here may come back there.
+ */
+#include "shadow.h"
+#include "shell.h"
+#include "trace_graph_event.h"
+
+static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			      struct ftrace_regs *regs)
+{
+	struct cpu *c = this_cpu();
+	struct ring_buffer_cpu *rb = graph_buffer(op->private, c);
+	struct shadow_stack *s = shadow_of(current);
+	u64 users = READ_ONCE(fgraph_direct_users), now;
+	struct graph_event ev;
+	unsigned long flags;
+	u32 *e;
+
+	if (unlikely(rb->slow)) {
+		if (rb->slow & (RB_OFF | RB_STOPPED))
+			return;
+		return ftrace_graph_func(ip, parent_ip, op, regs);
+	}
+	if (unlikely(!s))
+		return;
+	if (unlikely(!users)) /* another user comes */
+		return ftrace_graph_func(ip, parent_ip, op, regs);
+	flags = irq_save();
+	if (unlikely(c->recursion & c->context_bit) || unlikely(shadow_is_full(s)))
+		goto general;
+	now = clock_ns();
+	e = graph_event_open(&ev, rb, flags, now, TRACE_GRAPH_ENT, GRAPH_ENT_WORDS);
+	if (unlikely(!e))
+		goto general;
+	graph_fill_entry(e, ip, s->depth);
+	event_commit(ev.page, ev.end);
+	shadow_push_into(s, ip, regs, now, users);
+	regs->link = (unsigned long)return_to_handler;
+	irq_restore(flags);
+	return;
+general:
+	irq_restore(flags);
+	return ftrace_graph_func(ip, parent_ip, op, regs);
+}
+
+static void trace_graph_direct_return(struct ftrace_regs *regs, struct shadow_stack *s,
+			       struct shadow_frame *f)
+{
+	struct cpu *c = this_cpu();
+	struct ring_buffer_cpu *rb = graph_buffer(fgraph_direct_private, c);
+	struct graph_event ev;
+	unsigned long flags;
+	u64 now;
+	u32 *e;
+
+	if (unlikely(rb->slow))
+		return ftrace_graph_return(regs);
+	flags = irq_save();
+	now = clock_ns();
+	e = graph_event_open(&ev, rb, flags, now, TRACE_GRAPH_RET, GRAPH_RET_WORDS);
+	if (unlikely(!e)) {
+		irq_restore(flags);
+		return ftrace_graph_return(regs);
+	}
+	graph_fill_return(e, f->func, regs->arg[0], s->depth - 1, s->overrun, f->calltime, now);
+	event_commit(ev.page, ev.end);
+	regs->link = f->ret;
+	shadow_pop(s, f);
+	irq_restore(flags);
+}
+
+static int direct_init(void)
+{
+	trace_graph_direct = (struct fgraph_direct){trace_graph_direct_entry, trace_graph_direct_return};
+	return 0;
+}
+INITCALL(direct_init);

@@ -1,0 +1,64 @@
+/*
+ * function_graph's two events, written the short way (trace_event.h). Shared
+ * by the handlers, which the general code calls, and by the direct path.
+ */
+#ifndef FTRACE_TRACE_GRAPH_EVENT_H
+#define FTRACE_TRACE_GRAPH_EVENT_H
+
+#include "cpu.h"
+#include "fgraph.h"
+#include "trace_event.h"
+
+#define GRAPH_ENT_WORDS (GRAPH_ENT_SIZE / 4)
+#define GRAPH_RET_WORDS EVENT_WORDS(struct ftrace_graph_ret_entry)
+
+static inline __attribute__((always_inline)) struct ring_buffer_cpu *
+graph_buffer(const struct trace_array *tr, const struct cpu *c)
+{
+	return (void *)((char *)tr + (unsigned long)c->ftrace);
+}
+
+extern struct fgraph_direct trace_graph_direct; /* trace_graph.c */
+
+/*
+ * Room for an event, interrupts masked, @now just read: where it begins, to be
+ * filled and committed. NULL: take the long way. What is filled in is loaded
+ * afterwards, so that it does not wait in registers.
+ */
+struct graph_event {
+	struct rb_page *page;
+	u64 end;
+};
+static inline __attribute__((always_inline)) u32 *
+graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb, unsigned long flags, u64 now,
+		 u16 type, unsigned words)
+{
+	u64 delta = now - rb->last_ts;
+
+	ev->page = rb->page;
+	ev->end = event_end(ev->page, words);
+	if (unlikely(!event_fits(delta, ev->end)))
+		return NULL;
+	return event_start(rb, ev->page, ev->end, now, delta, type, words, flags);
+}
+
+static inline __attribute__((always_inline)) void
+graph_fill_entry(u32 *e, unsigned long func, int depth)
+{
+	put_address(e + 2, func);
+	e[4] = depth;
+}
+
+static inline __attribute__((always_inline)) void
+graph_fill_return(u32 *e, unsigned long func, unsigned long retval, int depth, u32 overrun,
+		  u64 calltime, u64 rettime)
+{
+	put_address(e + 2, func);
+	put_address(e + 4, retval);
+	e[6] = depth;
+	e[7] = overrun;
+	put_address(e + 8, calltime);
+	put_address(e + 10, rettime);
+}
+
+#endif
