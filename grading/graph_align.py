@@ -72,8 +72,10 @@ def _chain(span: Span) -> Iterator[Span]:
 
 def depths(span: Span, counts: Framed) -> frozenset[int]:
     """How many such calls are out beneath this one: between what is sure and what is possible."""
-    sure = sum(counts(s) and s not in span.transit for s in _chain(span))
-    return frozenset(range(sure, sure + 1 + sum(counts(s) for s in span.transit)))
+    chain = list(_chain(span))
+    transit = {s for at in (span, *chain) for s in at.transit}
+    sure = sum(counts(s) and s not in transit for s in chain)
+    return frozenset(range(sure, sure + 1 + sum(counts(s) for s in transit)))
 
 
 def hit_of(span: Span, framed: Framed) -> int | None:

@@ -205,6 +205,22 @@ class Aligning(unittest.TestCase):
     def test_an_interrupt_may_print_in_its_place(self) -> None:
         self.assertEqual(self.why(self.interrupted(), "a{ b{ b{ } c{ } } }"), "")
 
+    def test_a_frame_that_is_leaving_may_count_for_all_that_an_interrupt_calls(self) -> None:
+        story = Story()
+        story.enter("wl_a")
+        story.point(entry("wl_a") + 0x400, (1, 0, 0), RET)
+        story.enter("wl_i", (1, 1, 1))
+        story.enter("wl_b", (1, 1, 1))
+        story.leave(who=(1, 1, 1))
+        story.leave(who=(1, 1, 1))
+        story.point(HANDLER, (1, 0, 0))
+        story.point(story.spans[0].home, (1, 0, 0))
+        for deep in (0, 1):
+            said = [event(ENTRY, "wl_a"), event(ENTRY, "wl_i", deep), event(ENTRY, "wl_b", deep + 1),
+                    event(RETURN, "wl_b", deep + 1), event(RETURN, "wl_i", deep), event(RETURN, "wl_a")]
+            found = align_cpu(0, steps(story.spans, NAMES, lambda s: True)[0], said).divergence
+            self.assertEqual(found.why if found else "", "")
+
     def test_an_interrupt_may_not_print_after_the_thread_went_on(self) -> None:
         self.assertNotEqual(self.why(self.interrupted(), "a{ b{ c{ } b{ } } }"), "")
 
