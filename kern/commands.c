@@ -6,6 +6,7 @@
 #include "job.h"
 #include "print.h"
 #include "string.h"
+#include "unwind.h"
 
 static int usage(const char *text)
 {
@@ -87,7 +88,7 @@ static int echo_main(int argc, char **argv)
 }
 SHELL_COMMAND("echo", echo_main, "[-n] word ...", "write words");
 
-#define PS_MAX 256
+#define PS_MAX (256 + NR_CPUS)
 struct ps {
 	unsigned count, more;
 	struct thread rows[PS_MAX];
@@ -117,24 +118,48 @@ static void ps_row(const struct thread *t)
 		   (unsigned long)(ms % 1000), t->comm);
 }
 
+static void ps_stack(const struct thread *t)
+{
+	unsigned long entries[48];
+	unsigned count = stack_trace_save_pid(t->pid, t->cpu, entries, ARRAY_SIZE(entries));
+
+	for (unsigned i = 0; i < count; i++)
+		out_printf("       %pB\n", (void *)entries[i]);
+}
+
 static int ps_main(int argc, char **argv)
 {
-	struct ps *ps = kzalloc(sizeof(*ps));
+	bool stacks = argc > 1 && !strcmp(argv[1], "-s"), one = argc == 3, found = false;
+	struct ps *ps;
+	u64 pid = 0;
 
+	if (argc > 3 || (argc > 1 && !stacks) || (one && kstrtou64(argv[2], 10, &pid)))
+		return usage("ps [-s [pid]]");
+	ps = kzalloc(sizeof(*ps));
 	if (!ps)
 		return complain("ps", "list", ENOMEM);
-	out_printf(" PID CPU PIN STATE        TIME NAME\n");
-	for (unsigned i = 0; i < nr_cpus; i++)
-		ps_row(cpu_of(i)->idle);
 	threads_for_each(ps_add, ps);
-	while (ps->count)
-		ps_row(&ps->rows[--ps->count]);
+	for (unsigned i = nr_cpus; i--;)
+		ps_add(cpu_of(i)->idle, ps);
+	out_printf(" PID CPU PIN STATE        TIME NAME\n");
+	while (ps->count) {
+		const struct thread *t = &ps->rows[--ps->count];
+
+		if (one && (u64)t->pid != pid)
+			continue;
+		found = true;
+		ps_row(t);
+		if (stacks)
+			ps_stack(t);
+	}
 	if (ps->more)
 		out_printf("and %u more\n", ps->more);
 	kfree(ps);
-	return 0;
+	if (!found)
+		printk("ps: there is no thread %s.\n", argv[2]);
+	return !found;
 }
-SHELL_COMMAND("ps", ps_main, "", "the threads: where, doing what, for how long");
+SHELL_COMMAND("ps", ps_main, "[-s [pid]]", "the threads: where, doing what, for how long; -s: their stacks");
 
 static int jobs_main(int argc, char **argv)
 {

@@ -335,7 +335,7 @@ notrace void irq_enter(void)
 	current->ctx |= CTX_HARDIRQ;
 }
 
-static notrace bool in_tracer(unsigned long pc)
+notrace bool in_tracer(unsigned long pc)
 {
 	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
 		if (pc >= r->start && pc < r->end)

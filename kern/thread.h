@@ -143,13 +143,14 @@ static inline bool preemptible(void)
  * irq_exit() switches threads if due, unless the interrupted pc lies in the
  * tracer's text (the table ftrace_text: its section and its islands) or the
  * interrupted context is inside a callback: an event belongs to the CPU whose
- * call site ran.
+ * call site ran. in_tracer(): no call site, any context.
  */
 void irq_enter(void);
 void irq_exit(struct trap_frame *regs);
 struct text_range {
 	unsigned long start, end;
 };
+bool in_tracer(unsigned long pc);
 
 /* wait_next links the waiters: a thread waits in one queue at a time. */
 struct wait_queue {

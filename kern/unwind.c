@@ -165,7 +165,7 @@ static void find_and_save(struct thread *t, void *arg)
 		task_call_func(t, save_off_cpu, arg);
 }
 
-/* In the interrupt that smp_call() makes: the stack from what it interrupted. */
+/* In the interrupt that smp_call() makes: what it interrupted, without the tracer that may be on top. */
 static void save_interrupted(void *arg)
 {
 	struct request *r = arg;
@@ -174,7 +174,7 @@ static void save_interrupted(void *arg)
 	if (!is_requested(current, r))
 		return;
 	unwind_start_here(&u);
-	while (!u.regs)
+	for (bool crossed = false; !crossed || in_tracer(u.pc); crossed |= u.regs != NULL)
 		if (!unwind_next(&u))
 			return;
 	r->count = unwind_save(&u, r->entries, r->max);

@@ -111,19 +111,15 @@ int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool 
 	return err;
 }
 
-/* An open set_ftrace_filter or set_ftrace_notrace. */
+/* An open file that is a filter. */
 struct edit {
+	const char *name;
 	struct ftrace_ops *op;
 	bool notrace_list, comment, overlong;
 	struct ftrace_set *set; /* NULL: opened to be read */
 	size_t len;		/* of the word so far */
 	char word[128];
 };
-
-static const char *file_name(const struct edit *e)
-{
-	return e->notrace_list ? "set_ftrace_notrace" : "set_ftrace_filter";
-}
 
 /* A word is complete. */
 static int end_word(struct edit *e)
@@ -135,7 +131,7 @@ static int end_word(struct edit *e)
 	else if (e->len)
 		err = ftrace_set_apply(e->set, e->word, e->len);
 	if (err)
-		printk("%s: no function matches '%.*s'%s\n", file_name(e), (int)e->len, e->word,
+		printk("%s: no function matches '%.*s'%s\n", e->name, (int)e->len, e->word,
 		       e->overlong ? " (longer than any name)" : "");
 	e->len = 0;
 	e->overlong = false;
@@ -173,16 +169,11 @@ static ssize_t filter_write(struct file *f, const char *buf, size_t n, u64 *pos)
 	return n;
 }
 
-/* node->data says which of the two files it is. */
-static bool is_notrace_file(const void *data)
-{
-	return data;
-}
-
 static int filter_show(struct seq *s, u64 item)
 {
-	const struct ftrace_ops *op = trace_array_of(s->file)->ops;
-	bool notrace_list = is_notrace_file(s->arg), named, empty;
+	const struct filter_file *which = s->arg;
+	const struct ftrace_ops *op = which->op(s->file);
+	bool notrace_list = which->notrace_list, named, empty;
 
 	mutex_lock(&ftrace_lock); /* or the filter may be freed while it is read */
 	empty = !ftrace_filter_count(op, notrace_list);
@@ -199,6 +190,7 @@ static int filter_show(struct seq *s, u64 item)
 
 static int filter_open(struct file *f)
 {
+	const struct filter_file *which = f->node->data;
 	struct edit *e;
 
 	if ((f->flags & O_ACCMODE) == O_RDONLY)
@@ -206,8 +198,9 @@ static int filter_open(struct file *f)
 	e = kzalloc(sizeof(*e));
 	if (!e)
 		return -ENOMEM;
-	e->op = trace_array_of(f)->ops;
-	e->notrace_list = is_notrace_file(f->node->data);
+	e->name = f->node->name;
+	e->op = which->op(f);
+	e->notrace_list = which->notrace_list;
 	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(e->op, e->notrace_list);
 	if (!e->set) {
 		kfree(e);
@@ -233,15 +226,21 @@ static int filter_release(struct file *f)
 	commit_err = ftrace_filter_commit(e->op, e->set, e->notrace_list);
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",
-		       file_name(e));
+		       e->name);
 	ftrace_set_free(e->set);
 	kfree(e);
 	return err ? err : commit_err;
 }
 
-static const struct file_ops filter_ops = {filter_open, filter_read, filter_write, filter_release};
-TRACEFS_INSTANCE_FILE(set_ftrace_filter, "set_ftrace_filter", 0644, &filter_ops, NULL);
-TRACEFS_INSTANCE_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_ops, (void *)1);
+const struct file_ops filter_file_ops = {filter_open, filter_read, filter_write, filter_release};
+
+static struct ftrace_ops *array_ops(const struct file *f)
+{
+	return trace_array_of(f)->ops;
+}
+static const struct filter_file functions = {array_ops, false}, no_functions = {array_ops, true};
+TRACEFS_INSTANCE_FILE(set_ftrace_filter, "set_ftrace_filter", 0644, &filter_file_ops, (void *)&functions);
+TRACEFS_INSTANCE_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_file_ops, (void *)&no_functions);
 
 /*
  * Linux's line: name, how many ops, then columns for R (full registers, which

@@ -65,6 +65,16 @@ extern const struct file_ops tracefs_option_ops;
 			 TRACEFS_FIELD("int common_pid", 4, 4, 1) "\n" fields                 \
 			 "\nprint fmt: " print "\n"))
 
+/*
+ * A file that is a filter: written and read as set_ftrace_filter, or as
+ * set_ftrace_notrace, for another op. ops: filter_file_ops, data: this. filter.c
+ */
+struct filter_file {
+	struct ftrace_ops *(*op)(const struct file *f);
+	bool notrace_list;
+};
+extern const struct file_ops filter_file_ops;
+
 /* Make the files of the table: TRACEFS's own, or those of an instance. 0 or -ENOMEM. */
 int tracefs_populate(struct node *dir, bool instance);
 

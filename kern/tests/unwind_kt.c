@@ -111,12 +111,10 @@ static const char *name_of(const struct walk *w, unsigned i)
 	return ksym_lookup(w->exact[i] ? w->pc[i] : w->pc[i] - 1, NULL, NULL) ?: "?";
 }
 
-extern char __ftrace_text_start[], __ftrace_text_end[];
-
-static bool in_tracer(const char *name, unsigned long pc)
+/* The tracer's own, between its two ends. */
+static bool is_inner(const char *name, unsigned long pc)
 {
-	return pc >= (unsigned long)__ftrace_text_start && pc < (unsigned long)__ftrace_text_end &&
-	       strcmp(name, "ftrace_caller") && strcmp(name, "return_to_handler");
+	return in_tracer(pc) && strcmp(name, "ftrace_caller") && strcmp(name, "return_to_handler");
 }
 
 /* A stub goes on in ftrace_caller: the traced function is its caller, too. */
@@ -156,7 +154,7 @@ static const char *fault_of(const struct walk *w)
 		const char *caller = name_of(w, i + 1);
 
 		deep += !strcmp(name, "chain_deep");
-		if (!in_tracer(name, w->pc[i]) && !may_call(caller, name))
+		if (!is_inner(name, w->pc[i]) && !may_call(caller, name))
 			return "a wrong caller";
 		name = caller;
 	}
