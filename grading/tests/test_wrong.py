@@ -35,7 +35,8 @@ Mistake = Callable[[Kernel], tuple[int, list[int]]]  # where, and what is writte
 
 
 def returns_at_once(name: str) -> Mistake:
-    return lambda kernel: (kernel.symbol(name), RETURN_0[kernel.arch])
+    """GCC calls its copies of a function name.isra.0 and the like."""
+    return lambda kernel: (next(a for n, a in kernel.symbols.items() if n.split(".")[0] == name), RETURN_0[kernel.arch])
 
 
 def forgets_an_argument(kernel: Kernel) -> tuple[int, list[int]]:
@@ -211,7 +212,7 @@ class Wrong(unittest.TestCase):
         self.loses_exactly("nofilter", list_asks_no_filter, {"many ops", "changed arguments", "live patch"}, SOME)
 
     def test_two_ops_may_change_pc_of_one_function(self) -> None:
-        self.loses_exactly("ipmodify", returns_at_once("ipmodify_clash.isra.0"), {"live patch"}, SOME)
+        self.loses_exactly("ipmodify", returns_at_once("ipmodify_clash"), {"live patch"}, SOME)
 
     def test_lab_1_a_stub_that_does_nothing(self) -> None:
         every = {rung.name for rung in checks.LADDERS[1] if checks.ONE in rung.smp}
