@@ -17,14 +17,20 @@ static notrace void start(struct unwind *u, struct thread *t, unsigned long pc, 
 	*u = (struct unwind){pc, fp, sp, t, low, low + THREAD_SIZE};
 }
 
+__noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned long pc, unsigned long fp)
+{
+	TABLE_FOR_EACH(const struct unwind_hook, unwind_hook, hook)
+		pc = hook->fn(t, pc, fp);
+	return pc;
+}
+
 /* A return address that a tracer took is replaced by what it was; an interrupted pc is exact. */
 static __noinline notrace bool to_caller(struct unwind *u)
 {
 	if (!unwind_step(u))
 		return false;
 	if (!u->regs)
-		TABLE_FOR_EACH(const struct unwind_hook, unwind_hook, hook)
-			u->pc = hook->fn(u->thread, u->pc, u->fp);
+		u->pc = unwind_true_caller(u->thread, u->pc, u->fp);
 	return true;
 }
 

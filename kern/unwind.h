@@ -52,6 +52,8 @@ struct unwind_hook {
 	unsigned long (*fn)(struct thread *t, unsigned long pc, unsigned long fp);
 };
 #define UNWIND_HOOK(f) TABLE_ENTRY(const struct unwind_hook, unwind_hook, f##_hook) = {f}
+/* What the hooks make of it. */
+unsigned long unwind_true_caller(struct thread *t, unsigned long pc, unsigned long fp);
 
 /*
  * <arch>/unwind.c: one step, from u to its caller: new pc, fp, sp, and regs when

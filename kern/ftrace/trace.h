@@ -179,7 +179,8 @@ extern const struct tracer nop_tracer; /* none; in no table, because it is alway
 void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			 struct ftrace_regs *regs);
 /* Whatever of that is rare; and the stack behind the event (func_stack_trace). */
-void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long parent_ip);
+void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long parent_ip,
+			 struct ftrace_regs *regs);
 
 /*
  * An event that may take its time: begin masks interrupts and returns the

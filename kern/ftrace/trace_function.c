@@ -20,10 +20,11 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	struct rb_page *page;
 	u32 *e;
 
-	if (unlikely(rb->slow)) {
+	/* With a shadow stack the parent may be return_to_handler, after a tail call. */
+	if (unlikely(rb->slow | (unsigned long)current->ftrace)) {
 		if (rb->slow & (RB_OFF | RB_STOPPED))
 			return;
-		return function_trace_slow(op, ip, parent_ip);
+		return function_trace_slow(op, ip, parent_ip, regs);
 	}
 	flags = irq_save();
 	recursion = c->recursion;
@@ -45,7 +46,7 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	return;
 slow:
 	irq_restore(flags);
-	return function_trace_slow(op, ip, parent_ip);
+	return function_trace_slow(op, ip, parent_ip, NULL); /* no shadow stack: the parent is true */
 }
 
 static int function_init(struct trace_array *tr)

@@ -79,6 +79,16 @@ def promises(command: str, seconds: float = 120) -> Step:
     return step
 
 
+def parents(trace: str, function: str, parent: str, not_by: str) -> Step:
+    """The function tracer's text names the parent, and never what stands for it."""
+    def step(run: Run) -> str:
+        text = run.console.command(f"cat {trace}")
+        found = set(re.findall(rf" {function} <-(\w+)", text))
+        wrong = parent not in found or not_by in found
+        return f"{function} was called by {sorted(found)}, not by {parent}" if wrong else ""
+    return step
+
+
 def works(seed: int = 0x0123456789ABCDEF, cpus: int = 0) -> Step:
     """The workload's result is the one that the host works out, on so many CPUs."""
     def step(run: Run) -> str:
@@ -253,8 +263,15 @@ def traced_cases(arch: str) -> list[Case]:
                [promises("kt_graph"), promises("test-unwind function function_graph"), promises("hostile 5 3"),
                 shows("kt_sites", ", 0 unlike their record"),
                 shows("kt_graph_bad_frame", "graph tracing is off for good", "^4 passed, 0 failed"), works()]) for n in (1, 4)),
+        Case("the parent of a tail call out of a graph-traced function", arch, f"{FINISHED}-tests", 1,
+             [*(prints(line, "") for line in ("mkdir instances/f", "echo kt_graph_leaf > instances/f/set_ftrace_filter",
+                                              "echo function > instances/f/current_tracer",
+                                              "echo kt_graph_tail > set_ftrace_filter",
+                                              "echo function_graph > current_tracer")),
+              shows("kt_graph", "ok     a tail call comes back"), parents("instances/f/trace", "kt_graph_leaf", "tail_call", not_by="return_to_handler")]),
         Case("a return that fits no call", arch, f"{FINISHED}-tests", 2,
-             [shows("kt_graph_bad_frame", "graph tracing is off for good"), shows("echo function_graph > current_tracer; cat current_tracer", "nop")]),
+             [shows("kt_graph_bad_frame", "graph tracing is off for good"), shows("echo function_graph > current_tracer", "No such device"),
+              shows("cat current_tracer", "^nop")]),
         Case("ring buffers under fire", arch, f"{FINISHED}-tests", 4, [promises("test-buffer")]),
         *(Case(f"threads on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
         *(Case(f"unwinding from interrupts on {n} CPUs", arch, f"{FINISHED}-tests", n,
