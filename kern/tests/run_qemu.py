@@ -268,7 +268,7 @@ def traced_cases(arch: str) -> list[Case]:
                                               "echo function > instances/f/current_tracer",
                                               "echo kt_graph_tail > set_ftrace_filter",
                                               "echo function_graph > current_tracer")),
-              shows("kt_graph", "ok     a tail call comes back"), parents("instances/f/trace", "kt_graph_leaf", "tail_call", not_by="return_to_handler")]),
+              shows("kt_graph", "ok     a tail call comes back"), parents("instances/f/trace", "kt_graph_leaf", "graph_command", not_by="return_to_handler")]),
         Case("a return that fits no call", arch, f"{FINISHED}-tests", 2,
              [shows("kt_graph_bad_frame", "graph tracing is off for good"), shows("echo function_graph > current_tracer", "No such device"),
               shows("cat current_tracer", "^nop")]),
