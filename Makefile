@@ -222,6 +222,9 @@ grade: all ## [LAB=n] [ARCH=..] [SEED=..] [SMP=n] [GDB=1]: judge the trace again
 test: $(setup) ## every test: host, harness, and the kernel under QEMU
 	@$(PYTHON) kern/tests/run_all.py
 
+soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load
+	@$(PYTHON) kern/tests/run_qemu.py --soak
+
 bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.json
 	@$(PYTHON) kern/ftrace/tests/bench.py
 

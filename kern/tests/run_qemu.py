@@ -280,6 +280,8 @@ def traced_cases(arch: str) -> list[Case]:
              [promises("test-unwind all function function_graph", 240)], {"extra": ["-singlestep"]}),
         Case("unwinding from interrupts, HOOK=mcount", arch, "lab3-tests", 2, [promises("test-unwind function")]),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")]) for n in (1, 4)),
+        Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 5 7")]),
+        Case("hostile minute for function_graph", arch, f"{FINISHED}-tests", 4, [promises("hostile_graph 60 1", 240)]),
         Case("hostile, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile 5 7")]),
         Case("hostile minute", arch, f"{FINISHED}-tests", 4, [promises("hostile 60 1", 240)]),
         Case("call sites, HOOK=mcount", arch, "lab3-tests", 2, [shows("kt_sites", ", 0 unlike their record")]),
@@ -349,6 +351,13 @@ def panic_cases(arch: str) -> list[Case]:
             for kind, patterns in kinds.items()]
 
 
+def soak_cases(arch: str) -> list[Case]:
+    """Ten minutes of what `make test` has a minute of; another seed each day."""
+    day = int(time.time()) // 86400
+    return [Case("ten hostile minutes", arch, f"{FINISHED}-tests", 4,
+                 [promises(f"hostile_graph 400 {day}", 800), promises(f"hostile 200 {day}", 400), promises("kt_graph")])]
+
+
 def cases() -> list[Case]:
     return [case for arch in ARCHES for make in (kernel_cases, board_cases, shell_cases, application_cases,
                          memory_cases, traced_cases, panic_cases) for case in make(arch)]
@@ -407,8 +416,10 @@ def main() -> int:
     parser.add_argument("only", nargs="*", help="cases whose name contains all of these words")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--no-build", action="store_true")
+    parser.add_argument("--soak", action="store_true", help="ten minutes of toggling under load, and nothing else")
     options = parser.parse_args()
-    wanted = [c for c in cases() if all(w in c.full_name for w in options.only)]
+    all_cases = [c for arch in ARCHES for c in soak_cases(arch)] if options.soak else cases()
+    wanted = [c for c in all_cases if all(w in c.full_name for w in options.only)]
     wrong = "" if options.no_build else build(wanted)
     if wrong:
         print(f"FAILED build: {wrong}\n0 passed, 1 failed")
