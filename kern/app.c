@@ -304,41 +304,24 @@ int mkdir(const char *path)
 	return file_mkdir(shell_cwd(), path);
 }
 
-/* ---- memory: the size stands before the object, for realloc ---- */
-
-#define HEADER 16
+/* ---- memory ---- */
 
 void *malloc(size_t size)
 {
-	size_t *p = size < SIZE_MAX - HEADER ? kmalloc(size + HEADER) : NULL;
-
-	if (!p)
-		return NULL;
-	*p = size;
-	return (char *)p + HEADER;
-}
-
-void free(void *p)
-{
-	if (p)
-		kfree((char *)p - HEADER);
+	return kmalloc(size);
 }
 
 void *calloc(size_t n, size_t size)
 {
-	void *p = size && n > SIZE_MAX / size ? NULL : malloc(n * size);
-
-	return p ? memset(p, 0, n * size) : NULL;
+	return size && n > SIZE_MAX / size ? NULL : kzalloc(n * size);
 }
 
 void *realloc(void *p, size_t size)
 {
-	size_t old = p ? *(size_t *)((char *)p - HEADER) : 0;
-	void *q = malloc(size);
+	return krealloc(p, size);
+}
 
-	if (!q)
-		return NULL;
-	memcpy(q, p, MIN(old, size));
-	free(p);
-	return q;
+void free(void *p)
+{
+	kfree(p);
 }

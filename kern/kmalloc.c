@@ -171,6 +171,24 @@ static struct slab *slab_of(const void *p)
 	return s;
 }
 
+static size_t object_size(const void *p)
+{
+	int order = page_order(p);
+
+	return order >= 0 ? (size_t)PAGE_SIZE << order : class_size[slab_of(p)->index];
+}
+
+void *krealloc(void *p, size_t size)
+{
+	void *q = kmalloc(size);
+
+	if (q && p) {
+		memcpy(q, p, MIN(object_size(p), size));
+		kfree(p);
+	}
+	return q;
+}
+
 /* An empty slab goes back unless it is the only one with room. */
 static void slab_give(struct slab *s, struct object *o)
 {

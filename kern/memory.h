@@ -112,6 +112,7 @@ int page_order(const void *p); /* of the allocation that begins at @p; -1: none 
  * panic naming the object on a double free. Context: thread or irqs masked.
  */
 void *kmalloc(size_t size);
+void *krealloc(void *p, size_t size); /* NULL: p stays */
 void *kzalloc(size_t size);
 void kfree(void *p);
 #endif

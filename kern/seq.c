@@ -67,13 +67,10 @@ int seq_release(struct file *f)
 static int grow(struct seq *s, size_t size)
 {
 	size_t want = MAX(s->size * 2, MAX(size, (size_t)SEQ_MIN));
-	char *buf = kmalloc(want);
+	char *buf = krealloc(s->buf, want);
 
 	if (!buf)
 		return -ENOMEM;
-	if (s->len)
-		memcpy(buf, s->buf, s->len);
-	kfree(s->buf);
 	s->buf = buf;
 	s->size = want;
 	return 0;

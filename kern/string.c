@@ -110,16 +110,6 @@ notrace char *strchr(const char *s, int c)
 	}
 }
 
-notrace char *strstr(const char *s, const char *t)
-{
-	size_t len = strlen(t);
-
-	for (; *s; s++)
-		if (strncmp(s, t, len) == 0)
-			return (char *)s;
-	return len ? NULL : (char *)s;
-}
-
 notrace size_t strlcpy(char *d, const char *s, size_t size)
 {
 	size_t len = strlen(s);
@@ -166,9 +156,6 @@ notrace int kstrtou64(const char *s, int base, u64 *value)
 /* GCC calls these where the instruction set has no instruction for it. */
 int __clzdi2(u64 v);
 int __ctzdi2(u64 v);
-int __popcountdi2(u64 v);
-u64 __bswapdi2(u64 v);
-u32 __bswapsi2(u32 v);
 
 notrace int __clzdi2(u64 v)
 {
@@ -185,25 +172,5 @@ notrace int __clzdi2(u64 v)
 notrace int __ctzdi2(u64 v)
 {
 	return 63 - __clzdi2(v & -v);
-}
-
-notrace int __popcountdi2(u64 v)
-{
-	int n = 0;
-
-	for (; v; v &= v - 1)
-		n++;
-	return n;
-}
-
-notrace u32 __bswapsi2(u32 v)
-{
-	v = (v & 0x00ff00ff) << 8 | (v >> 8 & 0x00ff00ff);
-	return v << 16 | v >> 16;
-}
-
-notrace u64 __bswapdi2(u64 v)
-{
-	return (u64)__bswapsi2(v) << 32 | __bswapsi2(v >> 32);
 }
 #endif

@@ -14,7 +14,6 @@ size_t strnlen(const char *s, size_t n);
 int strcmp(const char *a, const char *b);
 int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
-char *strstr(const char *s, const char *t);
 /* Copies at most size-1 bytes and ends with NUL; returns strlen(s). */
 size_t strlcpy(char *d, const char *s, size_t size);
 /* Whole string as a number, base 0 = by prefix; 0, -EINVAL, -ERANGE. A trailing newline is allowed. */

@@ -16,6 +16,10 @@ void *kzalloc(size_t size)
 {
 	return host_no_memory ? NULL : calloc(1, size);
 }
+void *krealloc(void *p, size_t size)
+{
+	return host_no_memory ? NULL : realloc(p, size);
+}
 void kfree(void *p)
 {
 	free(p);

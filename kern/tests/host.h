@@ -13,7 +13,6 @@
 #define strcmp k_strcmp
 #define strncmp k_strncmp
 #define strchr k_strchr
-#define strstr k_strstr
 #define strlcpy k_strlcpy
 #define vsnprintf k_vsnprintf
 #define snprintf k_snprintf

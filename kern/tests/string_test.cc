@@ -7,7 +7,6 @@
 #include <vector>
 
 namespace lib {
-static auto strstr_ = static_cast<const char *(*)(const char *, const char *)>(std::strstr);
 static auto strchr_ = static_cast<const char *(*)(const char *, int)>(std::strchr);
 static auto memchr_ = static_cast<const void *(*)(const void *, int, size_t)>(std::memchr);
 static auto memmove_ = std::memmove;
@@ -80,7 +79,6 @@ TEST(strings, every_function_is_the_librarys)
 		for (int c : {0, +'a', +'b', 0xe9, +'z'}) {
 			ASSERT_EQ(lib::strchr_(a, c), strchr(a, c));
 		}
-		ASSERT_EQ(lib::strstr_(a, b), strstr(a, b)) << a << " " << b;
 	}
 }
 

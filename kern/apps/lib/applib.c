@@ -1,5 +1,6 @@
 /*
- * The part of app.h that is made of the rest of app.h: printf, whole files, numbers.
+ * The part of app.h that is made of the rest of app.h: printf, whole files, numbers;
+ * and the arithmetic that GCC leaves to libgcc, as far as the kernel needs none of it.
  */
 #include "app.h"
 
@@ -109,4 +110,28 @@ unsigned long long strtoull(const char *s, char **end, int base)
 	if (end)
 		*end = (char *)s;
 	return overflow ? ~0ull : value;
+}
+
+int __popcountdi2(uint64_t v);
+uint32_t __bswapsi2(uint32_t v);
+uint64_t __bswapdi2(uint64_t v);
+
+int __popcountdi2(uint64_t v)
+{
+	int n = 0;
+
+	for (; v; v &= v - 1)
+		n++;
+	return n;
+}
+
+uint32_t __bswapsi2(uint32_t v)
+{
+	v = (v & 0x00ff00ff) << 8 | (v >> 8 & 0x00ff00ff);
+	return v << 16 | v >> 16;
+}
+
+uint64_t __bswapdi2(uint64_t v)
+{
+	return (uint64_t)__bswapsi2(v) << 32 | __bswapsi2(v >> 32);
 }
