@@ -28,6 +28,7 @@ class OnAMachine:
     cpus: int
     machine: Run
     fresh: dict[str, str]  # what each file of an instance made after boot held
+    options: dict[str, str]  # and TRACEFS's own
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -37,6 +38,7 @@ class OnAMachine:
         cls.machine = Run(config, ROOT / f"build/tests/instances-{cls.arch}-{cls.cpus}.log")
         cls.machine.__enter__()
         cls.machine.console.wait_ready(60)
+        cls.options = {name: cls.sh(f"cat options/{name}") for name in cls.files("options")}
         cls.sh("mkdir instances/new")
         cls.fresh = {name: cls.sh(f"cat instances/new/{name}") for name in cls.files("instances/new")
                      if "pipe" not in name and name != "trace_marker"}
@@ -122,7 +124,7 @@ class OnAMachine:
             elif golden.exists():
                 want = golden.read_text()
             elif name.startswith("options/"):
-                want = f"{int(name.partition('/')[2] in self.fresh['trace_options'].split())}\n"
+                want = self.options[name.partition("/")[2]]
             elif name.endswith("/stats"):
                 want = (GOLDEN / "per_cpu__cpu1__stats.txt").read_text()
             elif name.endswith("/trace"):
