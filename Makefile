@@ -204,7 +204,7 @@ build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
 	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
 	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-.PHONY: setup doctor run grade test bench sizes format lint help clean
+.PHONY: setup doctor run grade test soak bench sizes format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how)
 	@echo "Everything is installed."
 
