@@ -31,6 +31,7 @@ class Rung:
     promise: str
     check: Check
     smp: tuple[int, ...] = (ONE, MANY)
+    stopped: bool = False  # of a boot that ended early, too, it can say what was wrong
 
 
 # ---- call sites in words ----------------------------------------------------

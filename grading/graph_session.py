@@ -17,7 +17,8 @@ TRIES = 3  # to switch a user off in the middle of a workload
 HANDS = 16
 KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
 # The slot of the first is the second's before the sleeper wakes.
-SLOT_AGAIN = ("graph 0 see schedule; sleep 1 & ; sleep 0.2; graph 0 off; graph 1 see schedule; wait; graph 1 off")
+SLOT_AGAIN = ("graph 0 see sleep_ns; sleep 0.6 & ; sleep 0.1; graph 0 off;"
+              " graph 1 see sleep_ns; sleep 0.1; wait; graph 1 off")
 
 
 def together(users: list[User]) -> Filter:

@@ -65,8 +65,8 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
         findings: dict[int, Finding | None] = {}
         for e in evidence:
             if min(e.smp, 2) in rung.smp:
-                stopped = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
-                findings[e.smp] = stopped or rung.check(e) or MECHANISM[lab](e)
+                ended = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
+                findings[e.smp] = rung.stopped and rung.check(e) or ended or rung.check(e) or MECHANISM[lab](e)
         if findings:
             results.append(Result(rung, findings))
     return Grade(arch, lab, seed, results, evidence)

@@ -76,6 +76,8 @@ class Session:
             raise Stopped(Verdict.HARNESS, f"the observer's log is too small by {machine.observer.lost()} records")
         if not machine.observer.loaded():
             raise Stopped(Verdict.HARNESS, "QEMU did not load the observer")
+        if self._evidence.phases and not self._evidence.phases[-1].last:  # it ended early
+            self._evidence.phases[-1].last = machine.observer.written()
         self._evidence.insns = machine.observer.insns()
         self._evidence.truth = truth.read(self._kernel, machine.observer.records())
 

@@ -88,8 +88,8 @@ class Wrong(unittest.TestCase):
                    "	ftrace_disable_ftrace_graph_caller();\n	shadow_users_end", "	shadow_users_end")
 
     def test_6_handlers_in_the_order_of_the_entry(self) -> None:
-        self.loses("riscv64", 6, {"reverse"}, "told in a wrong order", FGRAPH, "for (int i = READ_ONCE(fgraph_slots); i-- > 0;)",
-                   "for (int i = 0; i < READ_ONCE(fgraph_slots); i++)")
+        self.loses("riscv64", 6, {"reverse"}, "told in a wrong order", FGRAPH, "for (long i = READ_ONCE(fgraph_slots); i-- > 0;)",
+                   "for (long i = 0; i < READ_ONCE(fgraph_slots); i++)")
 
     def test_6_a_stale_frame_calls_the_slots_new_owner(self) -> None:
         self.loses("arm64", 6, {"slot"}, "belonged to one that had left", FGRAPH, "if (gops->birth <= f->users)",
