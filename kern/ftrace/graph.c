@@ -189,6 +189,7 @@ static int add_user(struct fgraph_ops *gops)
 	if (err) {
 		WRITE_ONCE(graph_user, NULL);
 		shadow_users_end();
+		gops->idx = -1;
 	}
 	return err;
 }

@@ -1,0 +1,460 @@
+// needs: kern/ftrace/graph.c kern/ftrace/functions.c kern/ftrace/ops.c kern/ftrace/hash.c kern/ftrace/glob.c kern/ftrace/filter.c kern/ftrace/dynamic.c kern/ftrace/records.c kern/ftrace/riscv64/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
+/*
+ * Lab 5's function_graph, from the word in the call site to the return. A
+ * processor is imitated: it looks at the site and at ftrace_graph_call, goes
+ * where they say, and returns to where the link says. Interrupts come at any
+ * store to the shadow stack, and call traced functions themselves.
+ */
+#include "fake_kernel.h"
+#include "asm-ftrace/hook.h"
+#include <cstring>
+#include <functional>
+#include <set>
+
+extern "C" {
+#define private private_
+#include "cpu.h"
+#include "fgraph.h"
+#include "shadow.h"
+#include "asm-ftrace/regs.h"
+#undef private
+
+#define FAKE_GRAPH_CALL	  (KERNEL_BASE + 0x80400)
+#define FAKE_GRAPH_CALLER (KERNEL_BASE + 0x80500)
+asm(".globl ftrace_graph_call, ftrace_graph_caller\n"
+    ".set ftrace_graph_call, 0x10080400\n.set ftrace_graph_caller, 0x10080500");
+
+struct ftrace_slot {
+	ftrace_func_t func;
+	struct ftrace_ops *op;
+};
+extern struct ftrace_slot ftrace_slots[];
+
+u64 clock_mult = 1ull << 54;
+bool ftrace_graph_dead;
+static struct {
+	unsigned long func, expected, found;
+} stopped;
+static int users_on, users_begin_error;
+
+int shadow_users_begin(void)
+{
+	users_on += !users_begin_error;
+	return users_begin_error;
+}
+void shadow_users_end(void)
+{
+	users_on--;
+}
+void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found)
+{
+	stopped = {func, expected, found};
+	ftrace_graph_dead = true;
+}
+void return_to_handler(void)
+{
+	abort();
+}
+void panic(const char *fmt, ...)
+{
+	throw fmt;
+}
+/* As the assembly: a call site and nothing else. */
+void ftrace_graph_stub(unsigned long ip, unsigned long, struct ftrace_ops *,
+		       struct ftrace_regs *regs)
+{
+	unsigned long target;
+	u32 word = fake_word(FAKE_GRAPH_CALL);
+
+	if (word == INSN_NOP)
+		return;
+	ASSERT_TRUE(insn_call_target(FAKE_GRAPH_CALL, word, HOOK_LINK, &target));
+	ASSERT_EQ(FAKE_GRAPH_CALLER, target);
+	prepare_ftrace_return(&regs->link, ip, regs);
+}
+}
+
+static const unsigned long RTH = (unsigned long)return_to_handler;
+static std::function<void()> at_store;
+extern "C" void shadow_hook(void)
+{
+	if (at_store)
+		at_store();
+}
+
+struct graph : testing::Test {
+	struct shadow_stack stack;
+	struct ftrace_ops filter = {};
+	struct fgraph_ops user = {};
+	static std::string events; /* "+f" entry, "-f" return, of the f-th function */
+	static bool refuses;
+	static u32 overrun;
+
+	static int entry(struct ftrace_graph_ent *t, struct fgraph_ops *, struct ftrace_regs *regs)
+	{
+		events += "+" + std::to_string((t->func - KERNEL_BASE) / 64);
+		EXPECT_NE(RTH, regs->link) << "an entry handler sees the real return address";
+		return !refuses;
+	}
+	static void ret(struct ftrace_graph_ret *t, struct fgraph_ops *, struct ftrace_regs *regs)
+	{
+		events += "-" + std::to_string((t->func - KERNEL_BASE) / 64);
+		EXPECT_EQ(regs->arg[0], t->retval);
+		overrun = t->overrun;
+	}
+	void SetUp() override
+	{
+		fake_reset();
+		for (u32 i = 1; i <= 9; i++) {
+			fake_scribble(KERNEL_BASE + 64 * i, INSN_NOP);
+			fake_record(64 * i, "f");
+		}
+		fake_scribble(FAKE_GRAPH_CALL, INSN_NOP);
+		memset(&stack, 0, sizeof(stack));
+		stack.free = stack.words;
+		host_current->ftrace = &stack;
+		host_cpu->recursion = 0;
+		host_cpu->context_bit = 1;
+		filter.func = ftrace_stub;
+		filter.slot = -1;
+		user.entryfunc = entry;
+		user.retfunc = ret;
+		user.filter = &filter;
+		user.idx = -1;
+		events = "";
+		refuses = ftrace_graph_dead = false;
+		users_begin_error = 0;
+	}
+	void TearDown() override
+	{
+		at_store = nullptr;
+		unregister_ftrace_graph(&user);
+		EXPECT_EQ(0, users_on) << "shadow stacks begun and ended as often";
+		EXPECT_EQ(INSN_NOP, fake_word(FAKE_GRAPH_CALL));
+		for (u32 i = 1; i <= 9; i++)
+			EXPECT_EQ(INSN_NOP, fake_word(KERNEL_BASE + 64 * i));
+	}
+
+	/* The processor at the entry of function @f: the link that the function then has. */
+	static unsigned long enter(unsigned f, unsigned long link, unsigned long sp)
+	{
+		unsigned long ip = KERNEL_BASE + 64 * f, target;
+		struct ftrace_regs regs = {};
+
+		regs.sp = sp;
+		regs.fp = sp + 8;
+		regs.link = link;
+		if (insn_call_target(ip, fake_word(ip), HOOK_LINK, &target)) {
+			auto *slot = &ftrace_slots[(target - FAKE_STUBS) / FTRACE_STUB_SIZE];
+			slot->func(ip, link, slot->op, &regs);
+		}
+		return regs.link;
+	}
+	/* And at a return to @link: where it ends. */
+	static unsigned long leave(unsigned long link, unsigned long sp)
+	{
+		while (link == RTH) {
+			struct ftrace_regs regs = {};
+
+			regs.sp = sp;
+			regs.fp = sp + 8;
+			regs.link = link;
+			regs.arg[0] = 77;
+			ftrace_return_to_handler(&regs);
+			link = regs.link;
+		}
+		return link;
+	}
+	/* @depth: how far down the thread's stack. */
+	static void call(unsigned f, unsigned depth = 0, const std::function<void()> &body = [] {})
+	{
+		unsigned long sp = 0x90000 - 64 * depth, link = enter(f, 0x1000 + depth, sp);
+
+		body();
+		ASSERT_EQ(0x1000 + depth, leave(link, sp)) << "the wrong return address";
+	}
+	void expect_empty()
+	{
+		EXPECT_EQ(nullptr, stack.top);
+		EXPECT_EQ(stack.words, stack.free);
+		EXPECT_EQ(0u, stack.depth);
+	}
+};
+std::string graph::events;
+bool graph::refuses;
+u32 graph::overrun;
+
+TEST_F(graph, a_user_hears_of_each_entry_and_return)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [] { call(4, 1), call(5, 1); });
+	EXPECT_EQ("+3+4-4+5-5-3", events);
+	expect_empty();
+}
+
+TEST_F(graph, the_call_is_patched_before_any_site_and_a_nop_again_after_all)
+{
+	u32 call;
+
+	ASSERT_EQ(0, insn_call(FAKE_GRAPH_CALL, FAKE_GRAPH_CALLER, HOOK_LINK, &call));
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	EXPECT_EQ(call, fake_word(FAKE_GRAPH_CALL));
+	EXPECT_EQ(2, fake_syncs) << "one batch for the call, one for the sites";
+	ASSERT_EQ(0, unregister_ftrace_graph(&user));
+	EXPECT_EQ(INSN_NOP, fake_word(FAKE_GRAPH_CALL));
+	EXPECT_GE(fake_graces, 1);
+	graph::call(3);
+	EXPECT_EQ("", events);
+}
+
+TEST_F(graph, a_foreign_word_at_the_call_is_left_alone_and_nobody_is_registered)
+{
+	fake_scribble(FAKE_GRAPH_CALL, 0x12345678);
+	EXPECT_EQ(-ENODEV, register_ftrace_graph(&user));
+	EXPECT_EQ(0x12345678u, fake_word(FAKE_GRAPH_CALL));
+	EXPECT_NE(nullptr, strstr(fake_console, "refused to write"));
+	EXPECT_EQ(-1, user.idx);
+	EXPECT_EQ(-ENOENT, unregister_ftrace_graph(&user));
+	fake_scribble(FAKE_GRAPH_CALL, INSN_NOP);
+}
+
+TEST_F(graph, a_foreign_word_at_a_site_and_the_call_is_a_nop_again)
+{
+	fake_scribble(KERNEL_BASE + 64 * 3, 0x12345678);
+	EXPECT_EQ(-ENODEV, register_ftrace_graph(&user));
+	EXPECT_EQ(INSN_NOP, fake_word(FAKE_GRAPH_CALL));
+	EXPECT_EQ(-1, user.idx);
+	fake_scribble(KERNEL_BASE + 64 * 3, INSN_NOP);
+}
+
+TEST_F(graph, who_says_no_leaves_the_return_alone)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	refuses = true;
+	EXPECT_EQ(0x1234u, enter(3, 0x1234, 0x90000));
+	EXPECT_EQ("+3", events);
+	expect_empty();
+}
+
+TEST_F(graph, only_functions_of_the_filter_are_heard_of_and_it_may_change)
+{
+	ASSERT_EQ(0, ftrace_set_filter(&filter, "3", 1, true, false));
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3), call(4);
+	ASSERT_EQ(0, ftrace_set_filter(&filter, "4", 1, true, false));
+	call(3), call(4);
+	EXPECT_EQ("+3-3+4-4", events);
+	ASSERT_EQ(0, unregister_ftrace_graph(&user));
+	ASSERT_EQ(0, ftrace_set_filter(&filter, "", 0, true, false));
+}
+
+TEST_F(graph, a_second_user_is_busy_and_no_memory_is_said)
+{
+	struct fgraph_ops second = user;
+	struct ftrace_ops other = filter;
+
+	second.filter = &other;
+	users_begin_error = -ENOMEM;
+	EXPECT_EQ(-ENOMEM, register_ftrace_graph(&user));
+	users_begin_error = 0;
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	EXPECT_EQ(-EBUSY, register_ftrace_graph(&user));
+	EXPECT_EQ(-EBUSY, register_ftrace_graph(&second));
+	EXPECT_EQ(-ENOENT, unregister_ftrace_graph(&second));
+	ASSERT_EQ(0, unregister_ftrace_graph(&user));
+	EXPECT_EQ(-ENOENT, unregister_ftrace_graph(&user));
+	ASSERT_EQ(0, register_ftrace_graph(&second));
+	EXPECT_EQ(0, unregister_ftrace_graph(&second));
+}
+
+TEST_F(graph, a_filter_that_is_an_op_already_is_busy_and_stays_that_op)
+{
+	filter.flags = FTRACE_OPS_FL_RECURSION;
+	ASSERT_EQ(0, register_ftrace_function(&filter));
+	EXPECT_EQ(-EBUSY, register_ftrace_graph(&user));
+	EXPECT_EQ(ftrace_stub, filter.func);
+	EXPECT_EQ(0, unregister_ftrace_function(&filter));
+}
+
+TEST_F(graph, tail_calls_return_through_both_frames_and_a_walk_finds_the_caller)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	unsigned long link = enter(5, 0x1234, 0x90000);
+	events += ":"; /* 5 jumps to 6 */
+	struct ftrace_regs regs = {};
+	regs.sp = 0x90000;
+	regs.fp = 0x90008;
+	regs.link = link;
+	user.entryfunc = [](struct ftrace_graph_ent *, struct fgraph_ops *, struct ftrace_regs *) {
+		return 1;
+	};
+	prepare_ftrace_return(&regs.link, KERNEL_BASE + 64 * 6, &regs);
+	EXPECT_EQ(RTH, regs.link);
+	EXPECT_EQ(0x1234u, ftrace_graph_ret_addr(host_current, RTH, 0x90008));
+	EXPECT_EQ(0x4321u, ftrace_graph_ret_addr(host_current, 0x4321, 0x90008));
+	EXPECT_EQ(RTH, ftrace_graph_ret_addr(host_current, RTH, 0x80008)) << "no such frame";
+	EXPECT_EQ(0x1234u, leave(regs.link, 0x90000));
+	EXPECT_EQ("+5:-6-5", events);
+	expect_empty();
+}
+
+TEST_F(graph, too_deep_is_counted_and_returns_untraced)
+{
+	unsigned frames = sizeof(stack.words) / sizeof(struct shadow_frame);
+	std::function<void(unsigned)> down = [&](unsigned left) {
+		static unsigned depth;
+		depth++;
+		call(1, depth, [&] {
+			if (left > 1)
+				down(left - 1);
+		});
+		depth--;
+	};
+
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	down(frames + 30);
+	EXPECT_EQ(30u, stack.overrun);
+	EXPECT_EQ(30u, overrun) << "the returns say it";
+	EXPECT_EQ(4 * frames, events.size());
+	expect_empty();
+}
+
+TEST_F(graph, a_user_that_left_is_not_called_for_old_frames_nor_is_the_next)
+{
+	struct fgraph_ops next = user;
+
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [&] {
+		unregister_ftrace_graph(&user);
+		call(4, 1, [&] { register_ftrace_graph(&next); });
+		call(5, 1, [&] {
+			unregister_ftrace_graph(&next);
+			register_ftrace_graph(&user);
+		});
+	});
+	EXPECT_EQ("+3+5", events);
+	call(6);
+	EXPECT_EQ("+3+5+6-6", events);
+	expect_empty();
+}
+
+TEST_F(graph, a_frame_that_does_not_fit_stops_tracing_and_the_right_caller_is_found)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3, 0, [] { enter(4, 0x2222, 0x80000); /* and never returns */ });
+	EXPECT_TRUE(ftrace_graph_dead);
+	EXPECT_EQ(KERNEL_BASE + 64 * 4, stopped.func);
+	EXPECT_EQ(0x80000u, stopped.expected);
+	EXPECT_EQ(0x90000u, stopped.found);
+	EXPECT_EQ("+3+4", events) << "nobody hears of a return that is not sure";
+	expect_empty();
+	call(5);
+	EXPECT_EQ("+3+4", events);
+	EXPECT_EQ(0, unregister_ftrace_graph(&user));
+	EXPECT_EQ(-ENODEV, register_ftrace_graph(&user));
+}
+
+TEST_F(graph, if_no_frame_fits_the_newest_one_is_taken)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(2, 1, [] {
+		unsigned long link = enter(3, 0x1234, 0x80000);
+		EXPECT_EQ(0x1234u, leave(link, 0x70000));
+	});
+	EXPECT_TRUE(ftrace_graph_dead);
+	expect_empty();
+}
+
+TEST_F(graph, a_return_without_any_frame_is_a_panic)
+{
+	EXPECT_THROW(leave(RTH, 0x90000), const char *);
+}
+
+TEST_F(graph, a_handler_that_calls_traced_functions_is_not_called_for_them)
+{
+	user.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g, struct ftrace_regs *r) {
+		call(8, 5);
+		return entry(t, g, r);
+	};
+	user.retfunc = [](struct ftrace_graph_ret *t, struct fgraph_ops *g, struct ftrace_regs *r) {
+		call(9, 5);
+		ret(t, g, r);
+	};
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	call(3);
+	EXPECT_EQ("+3-3", events);
+	EXPECT_EQ(0u, host_cpu->recursion);
+}
+
+TEST_F(graph, a_thread_and_its_next_user_have_a_word_that_starts_at_zero)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	EXPECT_EQ(0u, *fgraph_get_task_var(&user));
+	*fgraph_get_task_var(&user) = 5;
+	EXPECT_EQ(5u, *fgraph_get_task_var(&user));
+	ASSERT_EQ(0, unregister_ftrace_graph(&user));
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	EXPECT_EQ(0u, *fgraph_get_task_var(&user));
+}
+
+/*
+ * Interrupts at every store of two nested calls, and at every pair of stores.
+ * Each finds the stack consistent, leaves it as it was, and its own calls
+ * return to where they came from.
+ */
+TEST_F(graph, an_interrupt_at_any_two_stores_does_no_harm)
+{
+	std::set<unsigned> when;
+	unsigned store, stores = 0, interrupts = 0;
+	auto interrupt = [&] {
+		auto *top = stack.top;
+		auto *free = stack.free;
+		auto depth = stack.depth;
+
+		interrupts++;
+		for (auto *f = stack.top; f; f = f->below) {
+			ASSERT_TRUE(f->ret >= 0x1000 && f->ret < 0x1002) << "half a frame is seen";
+			ASSERT_LE((unsigned long *)(f + 1), stack.free) << "a frame in free room";
+			ASSERT_EQ(f->ret, ftrace_graph_ret_addr(host_current, RTH, f->fp));
+		}
+		host_cpu->context_bit = 2;
+		call(6, 10, [] { call(7, 11); });
+		host_cpu->context_bit = 1;
+		ASSERT_EQ(top, stack.top);
+		ASSERT_EQ(free, stack.free);
+		ASSERT_EQ(depth, stack.depth);
+	};
+	auto run = [&](std::set<unsigned> at) {
+		when = at;
+		store = 0;
+		events = "";
+		at_store = [&] {
+			static bool inside;
+
+			if (inside || !when.count(store++))
+				return;
+			inside = true;
+			interrupt();
+			inside = false;
+		};
+		call(3, 0, [] { call(4, 1); });
+		at_store = nullptr;
+		stores = store;
+		std::string rest;
+		for (size_t i = 0; i < events.size(); i++)
+			if (!strchr("67", events[i]) && !(i + 1 < events.size() && strchr("67", events[i + 1])))
+				rest += events[i];
+		ASSERT_EQ("+3+4-4-3", rest);
+		ASSERT_EQ(8 + 8 * when.size(), events.size()) << "each interrupt's calls are heard of";
+		expect_empty();
+	};
+
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	run({});
+	unsigned all = stores;
+	ASSERT_GT(all, 40u);
+	for (unsigned a = 0; a < all; a++)
+		for (unsigned b = a; b < all && !HasFatalFailure(); b++)
+			run({a, b});
+	EXPECT_EQ(interrupts, all * all) << "pairs, and each alone";
+}
