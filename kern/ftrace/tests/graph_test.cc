@@ -111,7 +111,7 @@ struct graph : testing::Test {
 		}
 		fake_scribble(FAKE_GRAPH_CALL, INSN_NOP);
 		memset(&stack, 0, sizeof(stack));
-		stack.free = stack.words;
+		shadow_init(&stack);
 		host_current->ftrace = &stack;
 		host_cpu->recursion = 0;
 		host_cpu->context_bit = 1;
