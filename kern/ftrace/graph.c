@@ -76,6 +76,8 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
 
 	if (!user || ftrace_graph_dead || recursion & cpu->context_bit)
 		return;
+	if (!shadow_of(current)) /* no memory when it was born */
+		return;
 	cpu->recursion = recursion | cpu->context_bit;
 	trace_entry(user, parent, ip, regs);
 	cpu->recursion = recursion;
