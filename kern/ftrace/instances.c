@@ -43,6 +43,7 @@ static void instance_free(struct instance *i)
 	tracing_set_tracer(&i->tr, nop_tracer.name);
 	mutex_unlock(&trace_lock);
 	ftrace_free_filter(&i->ops);
+	ftrace_free_filter(&i->tr.graph_lists);
 	trace_array_free(&i->tr);
 	page_free(i, 0);
 }

@@ -56,10 +56,11 @@ enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STA
 #define RB_DELTA_BITS 27
 #define RB_EVENT_MAX (RB_PAGE_DATA - 8) /* payload that fits a page of its own, with its length word */
 
-/* Reasons for function_trace_call() to leave its short path; the last still records. */
+/* Reasons for function_trace_call() to leave its short path; the last two still record. */
 #define RB_OFF 1     /* tracing_on is 0 */
 #define RB_STOPPED 2 /* being changed */
 #define RB_CLOCK 4   /* the clock is not clock_ns() */
+#define RB_ASK 8     /* a call must be asked whether it is to be recorded: trace_graph.c */
 #define RB_GRAPH 8   /* function_graph must look closer: a set_graph_*, a depth, an option */
 
 struct rb_desc {

@@ -72,6 +72,11 @@ void tracing_off(struct trace_array *tr)
 	set_slow(tr, RB_OFF);
 }
 
+void tracing_ask(struct trace_array *tr, bool on)
+{
+	(on ? set_slow : clear_slow)(tr, RB_ASK);
+}
+
 static void stop_recording(struct trace_array *tr)
 {
 	set_slow(tr, RB_STOPPED);
@@ -206,6 +211,8 @@ int tracing_set_option(struct trace_array *tr, int option, bool on)
 	if (option == TRACE_OPTION_OVERWRITE)
 		for (unsigned i = 0; i < nr_cpus; i++)
 			WRITE_ONCE(tr->cpu[i].overwrite, on);
+	if (tr->tracer->options_changed)
+		tr->tracer->options_changed(tr);
 	return 0;
 }
 

@@ -134,6 +134,8 @@ struct trace_array {
 	const struct trace_clock *clock;
 	struct ftrace_ops *ops; /* its filter and notrace list; the function tracer's op */
 	void *graph;            /* function_graph's own state while it is the tracer */
+	struct ftrace_ops graph_lists; /* set_graph_function and set_graph_notrace: never registered */
+	u32 max_graph_depth;           /* 0: no limit */
 	u32 options;           /* TRACE_ITER_* */
 	unsigned pipe_readers; /* bit per CPU whose events a trace_pipe consumes */
 	bool expanded;         /* no longer the small buffers of the boot */
@@ -171,6 +173,7 @@ struct tracer {
 		     const struct rb_event *ev, const struct rb_event *next);
 	void (*print_header)(struct seq *s, struct trace_array *tr); /* NULL: the common columns */
 	u32 options; /* TRACE_ITER_* that exist only while it is the current tracer */
+	void (*options_changed)(struct trace_array *tr); /* after one did, any of them; or NULL */
 };
 #define TRACER(t) TABLE_ENTRY(const struct tracer *const, tracer, t##_tracer_entry) = &t
 extern const struct tracer nop_tracer; /* none; in no table, because it is always the last */
@@ -217,6 +220,7 @@ void tracing_reset(struct trace_array *tr, int cpu);
 /* Any context. */
 void tracing_on(struct trace_array *tr);
 void tracing_off(struct trace_array *tr);
+void tracing_ask(struct trace_array *tr, bool on); /* RB_ASK on every CPU */
 static inline bool tracing_is_on(const struct trace_array *tr)
 {
 	return !(READ_ONCE(tr->cpu[0].slow) & RB_OFF);

@@ -1,29 +1,189 @@
 /*
  * The function_graph tracer: an event when a function is entered, and one
  * with its times when it returns.
+ *
+ * Each trace array is a user of its own (tr->graph). What the options,
+ * max_graph_depth, set_graph_function and set_graph_notrace want is one word,
+ * `checks`; when it is not 0, RB_ASK takes every call out of its short path.
  */
-#include "cpu.h"
+#include "asm-ftrace/regs.h"
 #include "errno.h"
-#include "fgraph.h"
+#include "hash.h"
 #include "memory.h"
 #include "trace_graph_event.h"
 #include "tracefs.h"
+#include "tracer.h"
+
+/* tr->graph, while function_graph is the tracer of @tr. */
+struct trace_graph {
+	struct fgraph_ops user; /* its private is the trace array */
+	u32 checks;		/* GRAPH_* */
+};
+enum {
+	GRAPH_LISTS = 1,     /* set_graph_function or set_graph_notrace has functions */
+	GRAPH_DEPTH = 2,     /* max_graph_depth */
+	GRAPH_NO_IRQS = 4,   /* no funcgraph-irqs */
+	GRAPH_RETADDR = 8,   /* funcgraph-retaddr */
+	GRAPH_NO_SLEEP = 16, /* no sleep-time */
+	GRAPH_MARKED = 32,   /* a return may be one that its call left something for */
+};
 
 /* Set by what is linked: NULL, or the way for a tracer that is alone (trace_graph_direct.c). */
 struct fgraph_direct trace_graph_direct;
 
-/* The long way: another clock, a new page, a time extend. */
-static int __noinline graph_entry_slow(struct ftrace_graph_ent *trace, struct trace_array *tr)
-{
-	struct trace_write w;
-	struct ftrace_graph_ent_entry *e = trace_reserve(tr, TRACE_GRAPH_ENT, GRAPH_ENT_SIZE, &w);
+/* ---- Events, the long way: another clock, a new page, a time extend. ---- */
 
+static bool __noinline entry_slow(struct trace_array *tr, const struct ftrace_graph_ent *trace,
+				  unsigned long retaddr)
+{
+	u16 type = retaddr ? TRACE_GRAPH_RETADDR_ENT : TRACE_GRAPH_ENT;
+	struct ftrace_graph_ent_entry *e;
+	struct trace_write w;
+
+	e = trace_reserve(tr, type, retaddr ? sizeof(*e) : GRAPH_ENT_SIZE, &w);
 	if (e) {
 		put_address(e->func, trace->func);
 		e->depth = trace->depth;
+		if (retaddr)
+			put_address(e->retaddr, retaddr);
 	}
 	trace_end(&w, e);
-	return e != NULL;
+	return e;
+}
+
+static void __noinline return_slow(struct trace_array *tr, const struct ftrace_graph_ret *ret)
+{
+	struct trace_write w;
+	u32 *e = trace_reserve(tr, TRACE_GRAPH_RET, sizeof(struct ftrace_graph_ret_entry), &w);
+
+	if (e)
+		graph_fill_return(e, ret->func, ret->retval, ret->depth, ret->overrun, ret->calltime,
+				  ret->rettime);
+	trace_end(&w, e);
+}
+
+/* ---- Which calls: set_graph_function, set_graph_notrace ---- */
+
+/*
+ * A thread's variable says where in its stack of calls a list came true: the
+ * depth + 1 of the call that it named. 0: outside.
+ *
+ *	| in an interrupt 1 | notrace 16 | function 16 |
+ *
+ * Calls deeper than that one belong to it, an interrupt's too; its return
+ * ends it. An interrupt puts back what it found before it returns.
+ */
+#define MARK(var, shift) ((int)((var) >> (shift) & 0xffff))
+#define MARK_FUNCTION 0
+#define MARK_NOTRACE 16
+#define MARK_IN_IRQ (1ul << 32)
+
+static bool in_interrupt(void)
+{
+	return current->ctx & CTX_HARDIRQ;
+}
+
+static bool is_listed(const struct ftrace_hash *list, unsigned long func)
+{
+	return list && ftrace_hash_has(list, func - KERNEL_BASE);
+}
+
+enum selection {
+	CALL_OUTSIDE,
+	CALL_TRACED,
+	CALL_HIDDEN, /* no event, but its return must be heard of */
+	CALL_FIRST,  /* of a subtree: traced, and so must its return be */
+};
+
+static enum selection select_call(const struct trace_array *tr, const struct ftrace_graph_ent *trace,
+				  unsigned long *var)
+{
+	const struct ftrace_hash *wanted = READ_ONCE(tr->graph_lists.filter_hash);
+	unsigned long mark = trace->depth + 1;
+
+	if (MARK(*var, MARK_NOTRACE))
+		return CALL_OUTSIDE;
+	if (is_listed(READ_ONCE(tr->graph_lists.notrace_hash), trace->func)) {
+		*var |= mark << MARK_NOTRACE;
+		return CALL_HIDDEN;
+	}
+	if (!wanted || MARK(*var, MARK_FUNCTION))
+		return CALL_TRACED;
+	if (!is_listed(wanted, trace->func))
+		return CALL_OUTSIDE;
+	*var |= mark << MARK_FUNCTION | (in_interrupt() ? MARK_IN_IRQ : 0);
+	return CALL_FIRST;
+}
+
+/* Is the return of @depth one whose event is written; end what began with its call. */
+static bool unselect_call(unsigned long *var, int depth)
+{
+	bool hidden = MARK(*var, MARK_NOTRACE) == depth + 1;
+
+	if (hidden)
+		*var &= ~(0xfffful << MARK_NOTRACE);
+	if (MARK(*var, MARK_FUNCTION) == depth + 1)
+		*var &= ~(0xfffful << MARK_FUNCTION | MARK_IN_IRQ);
+	return !hidden;
+}
+
+/* ---- sleep-time ---- */
+
+/* Counter ticks that the running thread has been on a CPU. */
+static u64 ticks_on_cpu(void)
+{
+	return current->runtime + arch_counter() - this_cpu()->switched_at;
+}
+
+static void note_ticks(int idx)
+{
+	u64 *entered = fgraph_reserve_data(idx, sizeof(*entered));
+
+	if (entered)
+		*entered = ticks_on_cpu();
+}
+
+/* The call began as much later as the thread was off its CPU meanwhile. */
+static u64 calltime_awake(int idx, const struct ftrace_graph_ret *ret)
+{
+	const u64 *entered = fgraph_retrieve_data(idx, NULL);
+	u64 awake;
+
+	if (!entered)
+		return ret->calltime;
+	awake = ticks_to_ns(ticks_on_cpu() - *entered);
+	return MAX(ret->calltime, ret->rettime - awake);
+}
+
+/* ---- The handlers ---- */
+
+static unsigned long return_address(const struct ftrace_regs *regs)
+{
+	return ftrace_graph_ret_addr(current, regs->link, regs->fp);
+}
+
+static int __noinline checked_entry(struct trace_graph *g, const struct ftrace_graph_ent *trace,
+				    const struct ftrace_regs *regs)
+{
+	struct trace_array *tr = g->user.private;
+	u32 checks = READ_ONCE(g->checks), limit = READ_ONCE(tr->max_graph_depth);
+	unsigned long *var = fgraph_get_task_var(&g->user);
+	enum selection selection = CALL_TRACED;
+
+	smp_rmb(); /* the reason to leave something for the return, then that return's RB_ASK */
+	if (limit && (u32)trace->depth >= limit)
+		return 0;
+	if (checks & GRAPH_LISTS)
+		selection = select_call(tr, trace, var);
+	if (selection == CALL_OUTSIDE || selection == CALL_HIDDEN)
+		return selection == CALL_HIDDEN;
+	/* What set_graph_function names is traced in interrupts, whatever funcgraph-irqs says. */
+	if (checks & GRAPH_NO_IRQS && in_interrupt() && !(*var & MARK_IN_IRQ))
+		return 0;
+	if (checks & GRAPH_NO_SLEEP)
+		note_ticks(g->user.idx);
+	return entry_slow(tr, trace, checks & GRAPH_RETADDR ? return_address(regs) : 0) ||
+	       selection == CALL_FIRST;
 }
 
 static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
@@ -34,8 +194,11 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 	unsigned long flags;
 	u32 *e;
 
-	if (unlikely(rb->slow))
-		return graph_entry_slow(trace, gops->private);
+	if (unlikely(rb->slow)) {
+		if (rb->slow & (RB_OFF | RB_STOPPED))
+			return 0;
+		return checked_entry(container_of(gops, struct trace_graph, user), trace, regs);
+	}
 	flags = irq_save();
 	e = graph_event_open(&ev, rb, flags, clock_ns(), TRACE_GRAPH_ENT, GRAPH_ENT_WORDS);
 	if (likely(e)) {
@@ -43,23 +206,19 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 		event_commit(ev.page, ev.end);
 	}
 	irq_restore(flags);
-	return likely(e) ? 1 : graph_entry_slow(trace, gops->private);
+	return likely(e) ? 1 : entry_slow(gops->private, trace, 0);
 }
 
-static void __noinline graph_return_slow(struct ftrace_graph_ret *trace, struct trace_array *tr)
+static void __noinline checked_return(struct trace_graph *g, const struct ftrace_graph_ret *trace)
 {
-	struct trace_write w;
-	struct ftrace_graph_ret_entry *e = trace_reserve(tr, TRACE_GRAPH_RET, sizeof(*e), &w);
+	struct ftrace_graph_ret mine = *trace;
 
-	if (e) {
-		put_address(e->func, trace->func);
-		put_address(e->retval, trace->retval);
-		e->depth = trace->depth;
-		e->overrun = trace->overrun;
-		put_address(e->calltime, trace->calltime);
-		put_address(e->rettime, trace->rettime);
+	if (READ_ONCE(g->checks) & GRAPH_MARKED) {
+		if (!unselect_call(fgraph_get_task_var(&g->user), trace->depth))
+			return;
+		mine.calltime = calltime_awake(g->user.idx, trace);
 	}
-	trace_end(&w, e);
+	return_slow(g->user.private, &mine);
 }
 
 static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
@@ -71,7 +230,7 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 	u32 *e;
 
 	if (unlikely(rb->slow))
-		return graph_return_slow(trace, gops->private);
+		return checked_return(container_of(gops, struct trace_graph, user), trace);
 	flags = irq_save();
 	e = graph_event_open(&ev, rb, flags, clock_ns(), TRACE_GRAPH_RET, GRAPH_RET_WORDS);
 	if (likely(e)) {
@@ -81,36 +240,95 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 	}
 	irq_restore(flags);
 	if (unlikely(!e))
-		graph_return_slow(trace, gops->private);
+		return_slow(gops->private, trace);
 }
 
-/* Each instance is a user of its own: tr->graph. */
-static int graph_init(struct trace_array *tr)
-{
-	struct fgraph_ops *user = kzalloc(sizeof(*user));
-	int err;
+/* ---- What a call must be asked ---- */
 
-	if (!user)
-		return -ENOMEM;
-	*user = (struct fgraph_ops){.entryfunc = trace_graph_entry,
-				    .retfunc = trace_graph_return,
-				    .filter = tr->ops,
-				    .private = tr,
-				    .direct = trace_graph_direct,
-				    .idx = -1};
-	err = register_ftrace_graph(user);
-	if (err)
-		kfree(user);
+/*
+ * RB_ASK stands on every CPU before the word that gives the reason, and goes
+ * after it: a call that leaves something for its return is met there wherever
+ * it returns. GRAPH_MARKED stays until the tracer starts anew, because such
+ * calls may be out when nothing is asked any more. ftrace_lock held.
+ */
+static void update_checks(struct trace_array *tr)
+{
+	const struct ftrace_ops *lists = &tr->graph_lists;
+	struct trace_graph *g = tr->graph;
+	u32 checks = g->checks & GRAPH_MARKED;
+
+	if (lists->filter_hash || lists->notrace_hash)
+		checks |= GRAPH_LISTS | GRAPH_MARKED;
+	if (tr->max_graph_depth)
+		checks |= GRAPH_DEPTH;
+	if (!(tr->options & TRACE_ITER_GRAPH_IRQS))
+		checks |= GRAPH_NO_IRQS;
+	if (tr->options & TRACE_ITER_GRAPH_RETADDR)
+		checks |= GRAPH_RETADDR;
+	if (!(tr->options & TRACE_ITER_SLEEP_TIME))
+		checks |= GRAPH_NO_SLEEP | GRAPH_MARKED;
+	if (checks)
+		tracing_ask(tr, true);
+	smp_wmb();
+	WRITE_ONCE(g->checks, checks);
+	if (!checks)
+		tracing_ask(tr, false);
+}
+
+static void lists_changed(struct ftrace_ops *lists)
+{
+	update_checks(container_of(lists, struct trace_array, graph_lists));
+}
+
+static void graph_options_changed(struct trace_array *tr)
+{
+	mutex_lock(&ftrace_lock);
+	update_checks(tr);
+	mutex_unlock(&ftrace_lock);
+}
+
+/* ---- Start and stop ---- */
+
+static void set_graph(struct trace_array *tr, struct trace_graph *g)
+{
+	mutex_lock(&ftrace_lock);
+	tr->graph = g;
+	tr->graph_lists.changed = g ? lists_changed : NULL;
+	if (g)
+		update_checks(tr);
 	else
-		tr->graph = user;
-	return err;
+		tracing_ask(tr, false);
+	mutex_unlock(&ftrace_lock);
 }
 
 static void graph_reset(struct trace_array *tr)
 {
-	unregister_ftrace_graph(tr->graph);
-	kfree(tr->graph);
-	tr->graph = NULL;
+	struct trace_graph *g = tr->graph;
+
+	if (g->user.idx >= 0)
+		unregister_ftrace_graph(&g->user);
+	set_graph(tr, NULL);
+	kfree(g);
+}
+
+static int graph_init(struct trace_array *tr)
+{
+	struct trace_graph *g = kzalloc(sizeof(*g));
+	int err;
+
+	if (!g)
+		return -ENOMEM;
+	g->user = (struct fgraph_ops){.entryfunc = trace_graph_entry,
+				      .retfunc = trace_graph_return,
+				      .filter = tr->ops,
+				      .private = tr,
+				      .direct = trace_graph_direct,
+				      .idx = -1};
+	set_graph(tr, g);
+	err = register_ftrace_graph(&g->user);
+	if (err)
+		graph_reset(tr);
+	return err;
 }
 
 static const struct tracer graph_tracer = {
@@ -120,8 +338,46 @@ static const struct tracer graph_tracer = {
 	.print = trace_graph_print,
 	.print_header = trace_graph_print_header,
 	.options = TRACE_ITER_GRAPH,
+	.options_changed = graph_options_changed,
 };
 TRACER(graph_tracer);
+
+/* ---- Files ---- */
+
+static struct ftrace_ops *lists_of(const struct file *f)
+{
+	return &trace_array_of(f)->graph_lists;
+}
+static const struct filter_file wanted = {lists_of, false}, unwanted = {lists_of, true};
+TRACEFS_INSTANCE_FILE(set_graph_function, "set_graph_function", 0644, &filter_file_ops, (void *)&wanted);
+TRACEFS_INSTANCE_FILE(set_graph_notrace, "set_graph_notrace", 0644, &filter_file_ops, (void *)&unwanted);
+
+static int max_depth_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%u\n", trace_array_of(s->file)->max_graph_depth);
+	return item != 0;
+}
+
+static ssize_t max_depth_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	struct trace_array *tr = trace_array_of(f);
+	u64 depth;
+	int err = tracefs_number(f, buf, n, &depth);
+
+	if (err)
+		return err;
+	if (depth > UINT32_MAX)
+		return tracefs_refuse(f, -ERANGE, "too large a number");
+	mutex_lock(&trace_lock);
+	tr->max_graph_depth = depth;
+	if (tr->tracer == &graph_tracer)
+		graph_options_changed(tr);
+	mutex_unlock(&trace_lock);
+	return n;
+}
+TRACEFS_CONTROL_OPS(max_depth_ops, max_depth_show, max_depth_write);
+TRACEFS_INSTANCE_FILE(max_graph_depth, "max_graph_depth", 0644, &max_depth_ops, NULL);
 
 /* ---- The binary form ---- */
 
