@@ -99,9 +99,9 @@ proof := $(wildcard kern/ftrace/proof.py)
 define kernel
 $(1).out := build/$(1)/$(variant)
 $(1).cc := $($(1).cross)gcc
-$(1).all := $(CFLAGS) $($(1).flags) -Ikern -Ikern/ftrace -Ibuild/$(1)/include -I$$($(1).out)
+$(1).all := $(CFLAGS) $($(1).flags) -Ikern -Ikern/ftrace -Ikern/shell -Ibuild/$(1)/include -I$$($(1).out)
 $(1).traced := $($(1).$(hook))
-$(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
+$(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/shell/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
 	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
 $(1).src := $$(filter-out %/asm-offsets.c,$$($(1).src))
@@ -237,7 +237,7 @@ format: $(setup) ## clang-format, in place, the lines that you changed since the
 lint: $(setup) ## cppcheck, shellcheck, mypy
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
 		--suppress=preprocessorErrorDirective --suppress=comparePointers --suppress=constStatement \
-		--suppress=selfAssignment -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
+		--suppress=selfAssignment -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
 	@mypy --python-executable $(PYTHON) --strict grading qemu $(if $(CI),,|| true)
 
@@ -250,13 +250,13 @@ clean: ## remove build/
 # ---- tests on the host: the kernel's own files under ASan and UBSan -------
 # A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
 host_tests := $(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc)
-host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/ftrace -iquote kern/tests -DHOST_TEST=1
+host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell -iquote kern/ftrace -iquote kern/tests -DHOST_TEST=1
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).bin := build/host/$(basename $(notdir $(1)))
 $(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words))
 $(1).obj := $$(patsubst %.c,$$($(1).bin).d/%.o,$$(filter %.c,$$($(1).words)))
-$$($(1).obj): $$($(1).bin).d/%.o: %.c $(wildcard kern/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
+$$($(1).obj): $$($(1).bin).d/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
 $$($(1).bin): $(1) $$($(1).obj) Makefile | $(setup)
 	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) $$($(1).inc) -o $$@ $(1) $$($(1).obj) \

@@ -1,4 +1,4 @@
-// needs: kern/line.c
+// needs: kern/shell/line.c
 #include <gtest/gtest.h>
 #include <cstring>
 #include <memory>

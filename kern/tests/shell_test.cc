@@ -1,4 +1,4 @@
-// needs: kern/shell_parse.c -Ikern/ftrace/tests/host
+// needs: kern/shell/parse.c -Ikern/ftrace/tests/host
 #include <gtest/gtest.h>
 #include <cstring>
 #include <random>
