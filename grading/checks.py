@@ -90,8 +90,8 @@ def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
 
 def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[str]:
     """Names of the places that are not allowed to differ."""
-    own = kernel.symbol("ftrace_call")  # one tracer at a time: its call is patched too
-    return [kernel.name_at(a) for a in addresses if a not in allowed and a != own]
+    own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}  # where one tracer's own call is patched too
+    return [kernel.name_at(a) for a in addresses if a not in allowed | own]
 
 
 # ---- life -------------------------------------------------------------------

@@ -253,6 +253,30 @@ def three_agree(e: Evidence) -> Finding | None:
     return None
 
 
+def values(e: Evidence) -> Finding | None:
+    """What each call is printed to have returned is what it returned."""
+    for phase in e.on():
+        expected = e.expected(phase).values
+        want = {span.call.seq: value for name, spans in _contexts(e, phase).items() if name in expected
+                for span, value in zip(spans, expected[name])}
+        for user in stayed(phase):
+            for alignment in aligned(e, phase, user).values():
+                for step, event, _ in _returns(alignment):
+                    value = want.get(step.span.call.seq)
+                    if value is not None and _number(event.value) != value:
+                        return Finding(f"{phase.name}, {_who(step.span)}: {step.span.name} returned {value:#x}, and is "
+                                       f"printed as '{event.line.strip()}'")
+    return None
+
+
+def _number(text: str) -> int | None:
+    """As printed: in hexadecimal, or an error in decimal."""
+    try:
+        return int(text, 0) & workload.MASK
+    except ValueError:
+        return None
+
+
 # ---- durations -----------------------------------------------------------------------
 
 def durations(e: Evidence) -> Finding | None:
@@ -509,17 +533,17 @@ MECHANISM: dict[int, Check] = {5: something_returned, 6: something_returned}
 LADDERS: dict[int, list[Rung]] = {
     5: [
         Rung("life", 10, "boots, runs the workload, powers off", checks.lives),
-        Rung("rest", 5, "every site is a nop after boot", checks.rest_at_boot),
-        Rung("result", 10, "the workload's result is right, traced or not", checks.right_result),
+        Rung("off", 10, "off: every site is a nop, and no return is patched", at_rest),
+        Rung("filter", 5, "only what the filter selects is changed", checks.only_selected),
+        Rung("result", 5, "the workload's result is right, traced or not", checks.right_result),
         Rung("arguments", 5, "every argument arrives, traced or not", checks.right_arguments),
         Rung("handler", 10, "each traced call returns through return_to_handler", through_handler),
         Rung("home", 10, "and from there to its caller, tail calls too", comes_home, stopped=True),
+        Rung("values", 5, "each return is printed with what was returned", values),
         Rung("one CPU", 10, "nesting: expected = executed = printed", three_agree, (ONE,)),
         Rung("four CPUs", 10, "nesting: expected = executed = printed", three_agree, (MANY,)),
         Rung("durations", 10, "as long as what was executed; parts within the whole", durations),
-        Rung("silent", 5, "off: no return goes through the tracer", silent_handler),
         Rung("frames out", 5, "switched off inside of traced calls: all come home", frames_out),
-        Rung("restored", 5, "text at the end is text at the start", checks.rest_at_end),
         Rung("synchronised", 5, "a batch returns when every CPU has synchronised", checks.synchronised),
     ],
     6: [
@@ -528,7 +552,8 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("result", 5, "the workload's result is right, traced or not", checks.right_result),
         Rung("arguments", 5, "every argument arrives, traced or not", checks.right_arguments),
         Rung("handler", 5, "each traced call returns through return_to_handler", through_handler),
-        Rung("home", 10, "and from there to its caller, tail calls too", comes_home, stopped=True),
+        Rung("home", 5, "and from there to its caller, tail calls too", comes_home, stopped=True),
+        Rung("values", 5, "each return is printed with what was returned", values),
         Rung("one CPU", 10, "each user's nesting: expected = executed = printed", three_agree, (ONE,)),
         Rung("four CPUs", 10, "each user's nesting: expected = executed = printed", three_agree, (MANY,)),
         Rung("durations", 5, "as long as what was executed; parts within the whole", durations),

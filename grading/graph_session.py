@@ -10,8 +10,8 @@ from grading.evidence import Filter, HandUser, Phase, User
 from grading.machine import Run
 from grading.session import BOOT_SECONDS, GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
 
-# Each line says when, on which CPU and in which thread it was, and each end says of what.
-OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail")
+# Each line says when, on which CPU and in which thread it was, and each end says of what and with which value.
+OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
 TRIES = 3  # to switch a user off in the middle of a workload
 HANDS = 16
