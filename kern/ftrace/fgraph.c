@@ -272,9 +272,12 @@ static bool wanted(unsigned long ip)
 /* Make graph_ops trace what any user wants. An op without a filter has every function. */
 static int update_graph_ops(void)
 {
-	struct ftrace_set *set = ftrace_set_new();
+	struct ftrace_set *set;
 	int err = 0;
 
+	if (!fgraph_count) /* needs no memory: the last user can always leave */
+		return graph_ops.slot >= 0 ? ftrace_shutdown(&graph_ops) : 0;
+	set = ftrace_set_new();
 	if (!set)
 		return -ENOMEM;
 	for (u32 i = 0; i < ftrace_record_count; i++)

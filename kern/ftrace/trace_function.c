@@ -20,12 +20,14 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	struct rb_page *page;
 	u32 *e;
 
-	/* With a shadow stack the parent may be return_to_handler, after a tail call. */
-	if (unlikely(rb->slow | (unsigned long)current->ftrace)) {
+	if (unlikely(rb->slow)) {
 		if (rb->slow & (RB_OFF | RB_STOPPED))
 			return;
 		return function_trace_slow(op, ip, parent_ip, regs);
 	}
+	/* With a shadow stack the parent may be return_to_handler, after a tail call. */
+	if (unlikely(current->ftrace))
+		return function_trace_slow(op, ip, parent_ip, regs);
 	flags = irq_save();
 	recursion = c->recursion;
 	if (unlikely(recursion & c->context_bit))
