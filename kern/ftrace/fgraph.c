@@ -326,6 +326,9 @@ static void leave_slot(struct fgraph_ops *gops)
 {
 	WRITE_ONCE(fgraph_array[gops->idx], &fgraph_stub);
 	gops->filter->changed = NULL;
+	for (int i = 0; i < fgraph_slots; i++) /* another user may go by the same filter */
+		if (fgraph_array[i] != &fgraph_stub)
+			fgraph_array[i]->filter->changed = filter_changed;
 	fgraph_count--;
 	while (fgraph_slots && fgraph_array[fgraph_slots - 1] == &fgraph_stub)
 		WRITE_ONCE(fgraph_slots, fgraph_slots - 1);

@@ -236,6 +236,8 @@ struct trace_array *trace_array_of(const struct file *f);
 int trace_graph_print(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next);
 void trace_graph_print_header(struct seq *s, struct trace_array *tr);
+/* Microseconds and " us " in twelve columns, as many decimals as find room; longer ones take more. */
+void trace_print_duration(struct seq *s, u64 ns);
 
 /* ---- trace_output.c ---- */
 

@@ -480,6 +480,9 @@ static const struct {
 	       "                        buffer as they are; stats, what became of every event:\n"
 	       "                        read + entries + overrun + dropped = written\n"
 	       "  events/               the binary format of pages and events\n"},
+	{"function_profile_enabled",
+	 "  function_profile_enabled              1: count calls and their times, without events\n"
+	 "  trace_stat/           functionN: what was counted on CPU N, the longest time first\n"},
 	{"instances", "  instances/            mkdir makes a tracer with files of its own here, rmdir ends it\n"},
 	{NULL, "\n"
 	       "With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"

@@ -93,21 +93,24 @@ static bool has_duration(const struct line *l)
 	return has(l, TRACE_ITER_GRAPH_DURATION) && has(l, TRACE_ITER_CONTEXT_INFO);
 }
 
-/* Microseconds in eight characters, as many decimals as find room; longer ones push the bar. */
-static void print_duration(const struct line *l, u64 ns)
+void trace_print_duration(struct seq *s, u64 ns)
 {
 	char text[32];
-	int width;
-
-	if (!has_duration(l))
-		return;
-	width = snprintf(text, sizeof(text), "%lu", (unsigned long)(ns / 1000));
+	int width = snprintf(text, sizeof(text), "%lu", (unsigned long)(ns / 1000));
 	if (width < 7) {
 		snprintf(text + width, sizeof(text) - width, ".%03lu", (unsigned long)(ns % 1000));
 		width = 8;
 	}
-	seq_printf(l->s, "%c %.*s us %*s|  ", has(l, TRACE_ITER_GRAPH_OVERHEAD) ? overhead_mark(ns) : ' ',
-		   width, text, MAX(8 - (int)strnlen(text, width), 0), "");
+	seq_printf(s, "%.*s us %*s", width, text, MAX(8 - (int)strnlen(text, width), 0), "");
+}
+
+static void print_duration(const struct line *l, u64 ns)
+{
+	if (!has_duration(l))
+		return;
+	seq_printf(l->s, "%c ", has(l, TRACE_ITER_GRAPH_OVERHEAD) ? overhead_mark(ns) : ' ');
+	trace_print_duration(l->s, ns);
+	seq_printf(l->s, "|  ");
 }
 
 /* The columns of a line that has no duration, up to its call at @depth. */

@@ -39,8 +39,8 @@ int tracefs_populate(struct node *dir, bool instance)
 	int err = 0;
 
 	TABLE_FOR_EACH(const struct tracefs_file, tracefs_file, f)
-		if (!err && (!instance || f->where != TRACEFS_TOP))
-			err = f->where == TRACEFS_CPU ? make_each_cpu(dir, f) : make_one(dir, f);
+		if (!err && (!instance || f->where & TRACEFS_INSTANCE))
+			err = f->where & TRACEFS_EACH_CPU ? make_each_cpu(dir, f) : make_one(dir, f);
 	return err;
 }
 

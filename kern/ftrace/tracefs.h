@@ -17,9 +17,10 @@ struct tracefs_file {
 	void *data;
 };
 enum {
-	TRACEFS_TOP,	  /* in TRACEFS alone */
-	TRACEFS_INSTANCE, /* and in the directory of each instance */
-	TRACEFS_CPU,	  /* the same, one for each CPU: %u in the path, and the data */
+	TRACEFS_TOP = 0,      /* in TRACEFS alone */
+	TRACEFS_EACH_CPU = 1, /* one for each CPU: %u in the path, and the data */
+	TRACEFS_INSTANCE = 2, /* also in the directory of each instance */
+	TRACEFS_CPU = TRACEFS_INSTANCE | TRACEFS_EACH_CPU,
 };
 #define TRACEFS_ENTRY(id, ...)                                                                \
 	TABLE_ENTRY(const struct tracefs_file, tracefs_file, id##_tracefs) = {__VA_ARGS__}

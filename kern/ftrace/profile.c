@@ -1,0 +1,206 @@
+/*
+ * The function profiler: how often each function was called, and how long it
+ * took. function_profile_enabled, trace_stat/function<cpu>.
+ *
+ * A user of function_graph like any other, with set_ftrace_filter as its
+ * filter and no events. Each CPU has an entry for each record, written by that
+ * CPU alone; but an interrupt may come between a load and a store, so what is
+ * added is added in one piece.
+ */
+#include "cpu.h"
+#include "errno.h"
+#include "fgraph.h"
+#include "irq.h"
+#include "print.h"
+#include "string.h"
+#include "tracefs.h"
+#include "trace.h"
+#include "tracer.h"
+
+struct profile {
+	u64 hits, time, squared; /* ns, ns^2 */
+};
+static struct profile *profiles[NR_CPUS]; /* by record; made when first enabled, and kept */
+static bool profile_enabled;
+static struct mutex profile_lock = MUTEX_INIT;
+
+/* ---- The handlers ---- */
+
+/*
+ * Entry data. The thread's variable is the time of the calls that its
+ * innermost function has made, interrupts included; `before` keeps the
+ * caller's until the return.
+ */
+struct call {
+	u64 before;
+	u64 ticks; /* the thread's on a CPU */
+};
+
+static u64 ticks_on_cpu(void)
+{
+	return current->runtime + arch_counter() - this_cpu()->switched_at;
+}
+
+static struct profile *profile_of(unsigned long func)
+{
+	return &profiles[this_cpu()->index][lookup_rec(func) - ftrace_records];
+}
+
+static inline void add(u64 *to, u64 n)
+{
+	__atomic_fetch_add(to, n, __ATOMIC_RELAXED);
+}
+
+static int profile_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+			 struct ftrace_regs *regs)
+{
+	struct call *call = fgraph_reserve_data(gops->idx, sizeof(*call));
+
+	add(&profile_of(trace->func)->hits, 1);
+	if (!call)
+		return 0;
+	call->ticks = ticks_on_cpu();
+	call->before = __atomic_exchange_n(fgraph_get_task_var(gops), 0, __ATOMIC_RELAXED);
+	return 1;
+}
+
+static void profile_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+			   struct ftrace_regs *regs)
+{
+	const struct call *call = fgraph_retrieve_data(gops->idx, NULL);
+	struct profile *p = profile_of(trace->func);
+	u32 options = READ_ONCE(global_trace.options);
+	u64 *inner = fgraph_get_task_var(gops), made = READ_ONCE(*inner);
+	u64 time = trace->rettime - trace->calltime;
+
+	if (!(options & TRACE_ITER_SLEEP_TIME))
+		time = MIN(time, ticks_to_ns(ticks_on_cpu() - call->ticks));
+	add(inner, call->before + time - made);
+	if (!(options & TRACE_ITER_GRAPH_TIME))
+		time -= MIN(time, made);
+	add(&p->time, time);
+	add(&p->squared, time * time);
+}
+
+static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops, .idx = -1};
+
+/* ---- function_profile_enabled ---- */
+
+static int profile_start(struct file *f)
+{
+	size_t size = ftrace_record_count * sizeof(struct profile);
+	int err;
+
+	for (unsigned i = 0; i < nr_cpus; i++) {
+		if (!profiles[i])
+			profiles[i] = kmalloc(size);
+		if (!profiles[i])
+			return tracefs_refuse(f, -ENOMEM, "no memory for %zu bytes for each CPU", size);
+		memset(profiles[i], 0, size);
+	}
+	err = register_ftrace_graph(&profiler);
+	return err ? tracefs_refuse(f, err, "function_graph has no room for a user more, or is off for good")
+		   : 0;
+}
+
+static ssize_t enabled_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	u64 on;
+	int err = tracefs_number(f, buf, n, &on);
+
+	if (err)
+		return err;
+	mutex_lock(&profile_lock);
+	if (!!on != profile_enabled)
+		err = on ? profile_start(f) : unregister_ftrace_graph(&profiler);
+	if (!err)
+		profile_enabled = on;
+	mutex_unlock(&profile_lock);
+	return err ?: (ssize_t)n;
+}
+
+static int enabled_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%d\n", profile_enabled);
+	return item != 0;
+}
+TRACEFS_CONTROL_OPS(enabled_ops, enabled_show, enabled_write);
+TRACEFS_FILE(function_profile_enabled, "function_profile_enabled", 0644, &enabled_ops, NULL);
+
+/* ---- trace_stat/function<cpu> ---- */
+
+/* What an open file shows: the CPU's functions that were called, the longest time first. */
+struct row {
+	u32 record;
+	struct profile p; /* no hits: the end */
+};
+
+/* Of equals the last comes first: as Linux. */
+static struct row *sorted_rows(const struct profile *p)
+{
+	struct row *rows = kzalloc((ftrace_record_count + 1) * sizeof(*rows));
+	u32 count = 0;
+
+	for (u32 i = 0; rows && p && i < ftrace_record_count; i++) {
+		struct row row = {i, p[i]};
+		u32 at = count;
+
+		if (!row.p.hits)
+			continue;
+		for (count++; at && row.p.time >= rows[at - 1].p.time; at--)
+			rows[at] = rows[at - 1];
+		rows[at] = row;
+	}
+	return rows;
+}
+
+/* s^2 = (sum of squares - (sum)^2 / n) / (n - 1), rounded down once; in us^2, printed as ns are. */
+static u64 variance(const struct profile *p)
+{
+	u64 rest = p->time % p->hits * p->time;
+
+	if (p->hits < 2)
+		return 0;
+	return (p->squared - p->time / p->hits * p->time - (rest + p->hits - 1) / p->hits) /
+	       ((p->hits - 1) * 1000);
+}
+
+static int stat_show(struct seq *s, u64 item)
+{
+	const struct row *row = (const struct row *)s->arg + item;
+
+	if (!item)
+		seq_printf(s, "  Function                               Hit    Time            Avg             s^2\n"
+			      "  --------                               ---    ----            ---             ---\n");
+	if (!row->p.hits)
+		return 1;
+	seq_printf(s, "  %-30.30s  %10lu    ", ftrace_name(&ftrace_records[row->record]),
+		   (unsigned long)row->p.hits);
+	trace_print_duration(s, row->p.time);
+	seq_printf(s, "    ");
+	trace_print_duration(s, row->p.time / row->p.hits);
+	seq_printf(s, "    ");
+	trace_print_duration(s, variance(&row->p));
+	seq_printf(s, "\n");
+	return 0;
+}
+
+static int stat_open(struct file *f)
+{
+	struct row *rows = sorted_rows(profiles[(unsigned long)f->node->data]);
+	int err = rows ? seq_open(f, stat_show, rows) : -ENOMEM;
+
+	if (err)
+		kfree(rows);
+	return err;
+}
+
+static int stat_release(struct file *f)
+{
+	kfree(((struct seq *)f->private)->arg);
+	return seq_release(f);
+}
+
+static const struct file_ops stat_ops = {stat_open, seq_read, NULL, stat_release};
+TRACEFS_ENTRY(trace_stat, "trace_stat/function%u", 0444, TRACEFS_EACH_CPU, &stat_ops, NULL);
