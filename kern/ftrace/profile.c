@@ -7,14 +7,12 @@
  * CPU alone; but an interrupt may come between a load and a store, so what is
  * added is added in one piece.
  */
-#include "cpu.h"
 #include "errno.h"
-#include "fgraph.h"
 #include "irq.h"
 #include "print.h"
 #include "string.h"
+#include "trace_graph_event.h"
 #include "tracefs.h"
-#include "trace.h"
 #include "tracer.h"
 
 struct profile {
@@ -35,11 +33,6 @@ struct call {
 	u64 before;
 	u64 ticks; /* the thread's on a CPU */
 };
-
-static u64 ticks_on_cpu(void)
-{
-	return current->runtime + arch_counter() - this_cpu()->switched_at;
-}
 
 static struct profile *profile_of(unsigned long func)
 {

@@ -129,12 +129,6 @@ static bool unselect_call(unsigned long *var, int depth)
 
 /* ---- sleep-time ---- */
 
-/* Counter ticks that the running thread has been on a CPU. */
-static u64 ticks_on_cpu(void)
-{
-	return current->runtime + arch_counter() - this_cpu()->switched_at;
-}
-
 static void note_ticks(int idx)
 {
 	u64 *entered = fgraph_reserve_data(idx, sizeof(*entered));

@@ -20,6 +20,12 @@ graph_buffer(const struct trace_array *tr, const struct cpu *c)
 
 extern struct fgraph_direct trace_graph_direct; /* trace_graph.c */
 
+/* Counter ticks that the running thread has been on a CPU: for times without its sleep. */
+static inline u64 ticks_on_cpu(void)
+{
+	return current->runtime + arch_counter() - this_cpu()->switched_at;
+}
+
 /*
  * Room for an event, interrupts masked, @now just read: where it begins, to be
  * filled and committed. NULL: take the long way. What is filled in is loaded
