@@ -168,18 +168,6 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 	return ftrace_graph_return(regs);
 }
 
-unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
-{
-	struct shadow_stack *s = shadow_of(t);
-
-	if (ret != (unsigned long)return_to_handler || !s)
-		return ret;
-	for (struct shadow_frame *f = READ_ONCE(s->top); f; f = f->below)
-		if (f->fp == fp && f->ret != (unsigned long)return_to_handler)
-			return f->ret;
-	return ret;
-}
-
 /* ---- What a user keeps ---- */
 
 /* A datum's first word: whose it is, and how many words follow. */
@@ -245,18 +233,6 @@ void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
 	while (f && depth-- > 0)
 		f = f->below;
 	return f ? find_datum(f, idx, size) : NULL;
-}
-
-unsigned long *fgraph_get_task_var(struct fgraph_ops *gops)
-{
-	struct shadow_stack *s = shadow_of(current);
-
-	if (s->var_owner[gops->idx] != gops->birth) {
-		shadow_store(s->var[gops->idx], 0);
-		barrier();
-		shadow_store(s->var_owner[gops->idx], gops->birth);
-	}
-	return &s->var[gops->idx];
 }
 
 /* ---- Users come and go: ftrace_lock held. ---- */

@@ -130,19 +130,6 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 	cpu->recursion = recursion;
 }
 
-/* Of a chain of tail calls, all with one fp, only the outermost knows its caller. */
-unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
-{
-	struct shadow_stack *s = shadow_of(t);
-
-	if (ret != (unsigned long)return_to_handler || !s)
-		return ret;
-	for (const struct shadow_frame *f = READ_ONCE(s->top); f; f = f->below)
-		if (f->fp == fp && f->ret != ret)
-			return f->ret;
-	return ret;
-}
-
 /* Entry data come with lab 6. */
 void *fgraph_reserve_data(int idx, int size)
 {
@@ -151,18 +138,6 @@ void *fgraph_reserve_data(int idx, int size)
 void *fgraph_retrieve_data(int idx, int *size)
 {
 	return NULL;
-}
-
-unsigned long *fgraph_get_task_var(struct fgraph_ops *gops)
-{
-	struct shadow_stack *s = shadow_of(current);
-
-	if (s->var_owner[0] != gops->birth) {
-		shadow_store(s->var[0], 0);
-		barrier();
-		shadow_store(s->var_owner[0], gops->birth);
-	}
-	return &s->var[0];
 }
 
 /* ---- The user comes and goes: ftrace_lock held. ---- */

@@ -14,7 +14,6 @@
 #include "fgraph.h"
 #include "print.h"
 #include "string.h"
-#include "unwind.h"
 
 _Static_assert(sizeof(struct shadow_stack) == SHADOW_SIZE, "a page");
 
@@ -147,7 +146,6 @@ static void shadow_thread(enum thread_event event, struct thread *prev, struct t
 		say_bad_frame();
 }
 THREAD_HOOK(shadow_thread);
-UNWIND_HOOK(ftrace_graph_ret_addr);
 
 void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found)
 {
