@@ -278,6 +278,8 @@ def traced_cases(arch: str) -> list[Case]:
                [promises("test-unwind function function_graph")]) for n in (2, 4)),
         Case("unwinding from every instruction of the tracer", arch, f"{FINISHED}-tests", 2,
              [promises("test-unwind all function function_graph", 240)], {"extra": ["-singlestep"]}),
+        Case("unwinding from every instruction of lab 5's tracer", arch, "lab5-tests", 2,
+             [promises("test-unwind all function_graph", 240)], {"extra": ["-singlestep"]}),
         Case("unwinding from interrupts, HOOK=mcount", arch, "lab3-tests", 2, [promises("test-unwind function")]),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")]) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 5 7")]),
