@@ -475,6 +475,10 @@ static const struct {
 	{"set_ftrace_filter",
 	 "  set_ftrace_filter     names, * ? [] or numbers; > sets, >> adds, !name takes out\n"},
 	{"set_ftrace_notrace", "  set_ftrace_notrace    never these, whatever the filter says\n"},
+	{"set_graph_function",
+	 "  set_graph_function    function_graph: only these and what they call\n"
+	 "  set_graph_notrace     function_graph: never these, nor what they call\n"
+	 "  max_graph_depth       function_graph: no deeper than that; 0 is no limit\n"},
 	{"enabled_functions", "  enabled_functions     what is traced now, by how many, through which stub\n"},
 	{NULL, "  per_cpu/cpuN/         one CPU's trace and trace_pipe; trace_pipe_raw, pages of the\n"
 	       "                        buffer as they are; stats, what became of every event:\n"
