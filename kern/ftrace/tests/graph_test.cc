@@ -319,6 +319,14 @@ TEST_F(graph, too_deep_is_counted_and_returns_untraced)
 	expect_empty();
 }
 
+TEST_F(graph, a_thread_without_a_shadow_stack_is_left_alone)
+{
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	host_current->ftrace = nullptr;
+	call(3);
+	EXPECT_EQ("", events);
+}
+
 TEST_F(graph, a_user_that_left_is_not_called_for_old_frames_nor_is_the_next)
 {
 	struct fgraph_ops next = user;
