@@ -81,6 +81,22 @@ notrace bool unwind_read(const struct unwind *u, unsigned long at, unsigned long
 	return true;
 }
 
+notrace void unwind_moved(struct frame_state *s, bool is_fp, s32 at, bool load)
+{
+	*(is_fp ? &s->fp_stored : &s->ra_stored) = !load;
+	*(is_fp ? &s->fp_at : &s->ra_at) = at - s->depth;
+	if (is_fp && load)
+		s->fp_set = false;
+}
+
+notrace bool unwind_by_code(struct unwind *u, const struct frame_state *s, unsigned long link)
+{
+	u->sp = s->fp_set ? u->fp - s->fp_is : u->sp + s->depth;
+	u->pc = link;
+	return (!s->fp_stored || unwind_read(u, u->sp + s->fp_at, &u->fp)) &&
+	       (!s->ra_stored || unwind_read(u, u->sp + s->ra_at, &u->pc)) && in_text(u->pc);
+}
+
 notrace bool unwind_in_tracer_entry(const char *name)
 {
 	return name && (!strncmp(name, "ftrace_stub_", 12) || !strncmp(name, "ftrace_island_", 14) ||

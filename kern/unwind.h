@@ -65,18 +65,26 @@ bool unwind_step(struct unwind *u);
 
 /* ---- For <arch>/unwind.c ---- */
 
-/* What the instructions of a function did to the link register and fp, in offsets from sp. */
+/*
+ * What the instructions of a function did to sp, the link register and fp.
+ * Places are offsets from what sp was at the call; depth: how far below it is.
+ */
 struct frame_state {
 	bool known, ra_stored, fp_stored, fp_set;
-	s32 ra_at, fp_at, size;
+	s32 depth, ra_at, fp_at;
+	s32 fp_is, fp_from_sp; /* what fp was set to; the same from where sp was then */
 };
+/* @reg was put where it is now, or taken from there: @at from sp. */
+void unwind_moved(struct frame_state *s, bool is_fp, s32 at, bool load);
+/* To the caller by what the code stored; without a record of its own. @link: if ra is not stored. */
+bool unwind_by_code(struct unwind *u, const struct frame_state *s, unsigned long link);
 /* The architecture's: note in @s what @insn does; where it may go, as an offset in *to. */
 enum flow { FLOW_ON, FLOW_BRANCH, FLOW_JUMP, FLOW_AWAY, FLOW_RETURN };
 enum flow unwind_track(struct frame_state *s, u32 insn, long *to);
 
 /*
  * The state at @pc of the function that contains it, before the instruction
- * there. @name: the function's; all zero, and a NULL name, outside of text.
+ * there. @name: the function's, or NULL; all zero, and a NULL name, outside of text.
  */
 struct frame_state unwind_state(unsigned long pc, const char **name);
 

@@ -60,8 +60,7 @@ enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STA
 #define RB_OFF 1     /* tracing_on is 0 */
 #define RB_STOPPED 2 /* being changed */
 #define RB_CLOCK 4   /* the clock is not clock_ns() */
-#define RB_ASK 8     /* a call must be asked whether it is to be recorded: trace_graph.c */
-#define RB_GRAPH 8   /* function_graph must look closer: a set_graph_*, a depth, an option */
+#define RB_ASK 8     /* more is to be done or asked than the short path does: trace_graph.c, func_stack_trace */
 
 struct rb_desc {
 	struct rb_page *page;

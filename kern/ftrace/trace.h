@@ -47,6 +47,13 @@ struct print_entry {
 	u32 ip[2];
 	char buf[];
 };
+/* Each caller is the address behind an instruction: a call, or the interrupted one. */
+struct stack_entry {
+	struct trace_entry ent;
+	s32 size;
+	u32 unused;
+	u32 caller[][2];
+};
 struct ftrace_graph_ent_entry {
 	struct trace_entry ent;
 	u32 func[2];
@@ -80,7 +87,8 @@ static inline unsigned long get_address(const u32 *p)
 	option(CONTEXT_INFO, "context-info")                                                  \
 	option(OVERWRITE, "overwrite")                                                        \
 	option(IRQ_INFO, "irq-info")
-/* Those of function_graph, which are there only while it is the tracer. */
+/* Those of a tracer, which are there only while it is the current one: function, function_graph. */
+#define TRACE_FUNCTION_OPTIONS(option) option(FUNC_STACK, "func_stack_trace")
 #define TRACE_GRAPH_OPTIONS(option)                                                           \
 	option(GRAPH_OVERRUN, "funcgraph-overrun")                                            \
 	option(GRAPH_CPU, "funcgraph-cpu")                                                    \
@@ -98,10 +106,12 @@ static inline unsigned long get_address(const u32 *p)
 	option(LATENCY_FMT, "latency-format")
 enum {
 #define OPTION_NUMBER(id, name) TRACE_OPTION_##id,
-	TRACE_OPTIONS(OPTION_NUMBER) TRACE_GRAPH_OPTIONS(OPTION_NUMBER)
+	TRACE_OPTIONS(OPTION_NUMBER) TRACE_FUNCTION_OPTIONS(OPTION_NUMBER)
+	TRACE_GRAPH_OPTIONS(OPTION_NUMBER)
 	TRACE_OPTION_COUNT,
 #define OPTION_BIT(id, name) TRACE_ITER_##id = 1 << TRACE_OPTION_##id,
-	TRACE_OPTIONS(OPTION_BIT) TRACE_GRAPH_OPTIONS(OPTION_BIT)
+	TRACE_OPTIONS(OPTION_BIT) TRACE_FUNCTION_OPTIONS(OPTION_BIT)
+	TRACE_GRAPH_OPTIONS(OPTION_BIT)
 #define OPTION_OR(id, name) TRACE_ITER_##id |
 	TRACE_ITER_GENERAL = TRACE_OPTIONS(OPTION_OR) 0,
 	TRACE_ITER_GRAPH = TRACE_GRAPH_OPTIONS(OPTION_OR) 0,

@@ -51,8 +51,15 @@ slow:
 	return function_trace_slow(op, ip, parent_ip, NULL); /* no shadow stack: the parent is true */
 }
 
+/* func_stack_trace is the long path's. */
+static void function_options_changed(struct trace_array *tr)
+{
+	tracing_ask(tr, tr->options & TRACE_ITER_FUNC_STACK);
+}
+
 static int function_init(struct trace_array *tr)
 {
+	function_options_changed(tr);
 	tr->ops->func = function_trace_call;
 	tr->ops->private = tr;
 	return register_ftrace_function(tr->ops);
@@ -61,7 +68,14 @@ static int function_init(struct trace_array *tr)
 static void function_reset(struct trace_array *tr)
 {
 	unregister_ftrace_function(tr->ops);
+	tracing_ask(tr, false);
 }
 
-static const struct tracer function_tracer = {"function", function_init, function_reset};
+static const struct tracer function_tracer = {
+	.name = "function",
+	.init = function_init,
+	.reset = function_reset,
+	.options = TRACE_ITER_FUNC_STACK,
+	.options_changed = function_options_changed,
+};
 TRACER(function_tracer);

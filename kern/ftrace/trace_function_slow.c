@@ -1,19 +1,58 @@
 /*
  * The function tracer's long path: off, another clock, a new page, a time
- * extend, a recursion, a stack trace behind each event.
+ * extend, a recursion, a stack trace behind each event (func_stack_trace).
  *
  * It has frame records, which the short path does without: stack walks start
  * in it and pass through it.
  */
 #include "asm-ftrace/regs.h"
 #include "trace.h"
+#include "tracefs.h"
 #include "unwind.h"
+
+#define STACK_MAX 64
+static unsigned long stacks[NR_CPUS][STACK_MAX]; /* interrupts masked */
+
+/* From the traced function on: what stands above it is the tracer's. */
+static unsigned save_stack(unsigned long ip, unsigned long *entries)
+{
+	struct unwind u;
+	unsigned count;
+
+	unwind_start_here(&u);
+	while (in_tracer(u.pc))
+		if (!unwind_next(&u))
+			return 0;
+	count = unwind_save(&u, entries, STACK_MAX);
+	entries[0] = ip + 4;
+	return count;
+}
+
+/* The event behind one that began as @ent. */
+static void write_stack(struct trace_array *tr, struct trace_entry ent, unsigned long ip)
+{
+	unsigned long *entries = stacks[this_cpu()->index];
+	unsigned count = save_stack(ip, entries);
+	struct trace_write w;
+	struct stack_entry *e = trace_reserve(tr, TRACE_STACK, sizeof(*e) + 8 * count, &w);
+
+	if (e) {
+		ent.type = TRACE_STACK;
+		e->ent = ent;
+		e->size = count;
+		e->unused = 0;
+		for (unsigned i = 0; i < count; i++)
+			put_address(e->caller[i], entries[i]);
+	}
+	trace_end(&w, e);
+}
 
 void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long parent_ip,
 			 struct ftrace_regs *regs)
 {
+	struct trace_array *tr = op->private;
 	struct trace_write w;
-	struct function_entry *e = trace_begin(op->private, TRACE_FN, sizeof(*e), &w);
+	struct function_entry *e = trace_begin(tr, TRACE_FN, sizeof(*e), &w);
 
 	if (e) {
 		put_address(e->ip, ip);
@@ -21,5 +60,20 @@ void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long 
 			parent_ip = unwind_true_caller(current, parent_ip, regs->fp);
 		put_address(e->parent_ip, parent_ip);
 	}
+	if (e && tr->options & TRACE_ITER_FUNC_STACK) {
+		rb_commit(w.rb, &w.reserved);
+		write_stack(tr, e->ent, ip);
+		e = NULL;
+	}
 	trace_end(&w, e);
 }
+
+TRACE_FUNCTION_OPTIONS(TRACEFS_OPTION)
+
+TRACEFS_FORMAT("kernel_stack", "4",
+	       TRACEFS_FIELD("int size", 8, 4, 1) TRACEFS_FIELD("unsigned long caller[8]", 16, 64, 0),
+	       "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" "
+	       "\"\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], (void *)REC->caller[1], "
+	       "(void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], "
+	       "(void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]",
+	       kernel_stack);

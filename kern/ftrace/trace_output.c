@@ -168,6 +168,23 @@ static void print_print(struct seq *s, struct trace_array *tr, const struct prin
 	seq_printf(s, ": %s", e->buf);
 }
 
+/* As a return address: what is behind a call, perhaps its function's last, belongs to the call. */
+static void print_caller(struct seq *s, u32 options, unsigned long addr)
+{
+	if (options & TRACE_ITER_SYM_OFFSET)
+		seq_printf(s, " => %pB", (void *)addr);
+	else
+		seq_printf(s, " => %ps", (void *)(addr - 1));
+	seq_printf(s, options & TRACE_ITER_SYM_ADDR ? " <%016lx>\n" : "\n", addr);
+}
+
+static void print_stack(struct seq *s, struct trace_array *tr, const struct stack_entry *e)
+{
+	seq_printf(s, "<stack trace>\n");
+	for (int i = 0; i < e->size; i++)
+		print_caller(s, tr->options, get_address(e->caller[i]));
+}
+
 static void print_event(struct seq *s, struct trace_array *tr, unsigned cpu,
 			const struct rb_event *ev)
 {
@@ -177,6 +194,8 @@ static void print_event(struct seq *s, struct trace_array *tr, unsigned cpu,
 		print_context(s, tr, cpu, ev->ts, e);
 	if (e->type == TRACE_FN)
 		print_function(s, tr, ev->data);
+	else if (e->type == TRACE_STACK)
+		print_stack(s, tr, ev->data);
 	else if (e->type == TRACE_PRINT)
 		print_print(s, tr, ev->data);
 	else

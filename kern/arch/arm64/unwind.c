@@ -13,26 +13,22 @@
 
 #define MOV_X9_X30 0xaa1e03e9
 #define IS_BL(i) (((i) & 0xfc000000) == 0x94000000)
-/* add x29, sp, #imm, which `mov x29, sp` is too: from here on fp is the function's own. */
-#define SETS_FP(i) (((i) & 0xffc003ff) == 0x910003fd)
-#define FP_OFFSET(i) ((i) >> 10 & 0xfff)
-/* ldp x29, x30, [sp ...]: and from here on the caller's again. */
-#define LOADS_FP(i) (((i) & 0xfe407fff) == 0xa8407bfd)
-/* @bits wide, from bit @low of @i, signed, in instructions: in bytes. */
-#define OFFSET(i, low, bits) ((long)((u64)(i) << (64 - (low) - (bits))) >> (64 - (bits)) << 2)
+/* @bits wide, from bit @low of @i, signed. */
+#define FIELD(i, low, bits) ((long)((u64)(i) << (64 - (low) - (bits))) >> (64 - (bits)))
+enum { FP = 29, LR = 30 };
 
 static notrace enum flow flow_of(u32 i, long *to)
 {
 	if ((i & 0xfc000000) == 0x14000000) { /* b */
-		*to = OFFSET(i, 0, 26);
+		*to = 4 * FIELD(i, 0, 26);
 		return FLOW_JUMP;
 	}
 	if ((i & 0xff000010) == 0x54000000 || (i & 0x7e000000) == 0x34000000) { /* b.cond, cbz, cbnz */
-		*to = OFFSET(i, 5, 19);
+		*to = 4 * FIELD(i, 5, 19);
 		return FLOW_BRANCH;
 	}
 	if ((i & 0x7e000000) == 0x36000000) { /* tbz, tbnz */
-		*to = OFFSET(i, 5, 14);
+		*to = 4 * FIELD(i, 5, 14);
 		return FLOW_BRANCH;
 	}
 	if ((i & 0xfffffc1f) == 0xd61f0000) /* br */
@@ -40,14 +36,59 @@ static notrace enum flow flow_of(u32 i, long *to)
 	return (i & 0xfffffc1f) == 0xd65f0000 ? FLOW_RETURN : FLOW_ON;
 }
 
-/* The record's two halves are stored and loaded together: fp_set says it all. */
+/* stp, ldp, str, ldr of 8 bytes each, with sp as the base: registers, offset, and what sp becomes. */
+struct access {
+	unsigned reg[2];
+	long at;
+	bool load, before, after; /* the offset is added to sp, and when */
+};
+
+static notrace bool decode_access(u32 i, struct access *a)
+{
+	unsigned second = i >> 10 & 31;
+
+	*a = (struct access){{i & 31, 31}, .load = i & 1 << 22};
+	if ((i & 0xfc0003e0) == 0xa80003e0) {
+		a->reg[1] = second;
+		a->at = 8 * FIELD(i, 15, 7);
+		a->before = (i >> 23 & 3) == 3;
+		a->after = (i >> 23 & 3) == 1;
+		return true;
+	}
+	if ((i & 0xffa003e0) == 0xf80003e0) {
+		a->at = FIELD(i, 12, 9);
+		a->before = (i >> 10 & 3) == 3;
+		a->after = (i >> 10 & 3) == 1;
+		return true;
+	}
+	a->at = 8 * (i >> 10 & 0xfff);
+	return (i & 0xff8003e0) == 0xf90003e0;
+}
+
+static notrace void track_access(struct frame_state *s, const struct access *a)
+{
+	if (a->before)
+		s->depth -= a->at;
+	for (unsigned n = 0; n < 2; n++)
+		if (a->reg[n] == FP || a->reg[n] == LR)
+			unwind_moved(s, a->reg[n] == FP, a->before || a->after ? 8 * n : a->at + 8 * n, a->load);
+	if (a->after)
+		s->depth -= a->at;
+}
+
 notrace enum flow unwind_track(struct frame_state *s, u32 i, long *to)
 {
-	if (SETS_FP(i)) {
+	struct access a;
+	long imm = (i >> 10 & 0xfff) << (i >> 22 & 1 ? 12 : 0);
+
+	if (decode_access(i, &a)) {
+		track_access(s, &a);
+	} else if ((i & 0xff8003ff) == 0x910003fd) { /* add x29, sp, #imm; `mov x29, sp` is it too */
 		s->fp_set = true;
-		s->size = FP_OFFSET(i);
-	} else if (LOADS_FP(i)) {
-		s->fp_set = false;
+		s->fp_from_sp = imm;
+		s->fp_is = imm - s->depth;
+	} else if ((i & 0xbf8003ff) == 0x910003ff) { /* add or sub sp, sp, #imm */
+		s->depth += i & 1 << 30 ? imm : -imm;
 	}
 	return flow_of(i, to);
 }
@@ -71,14 +112,20 @@ static notrace bool step_to_interrupted(struct unwind *u)
 	return in_text(u->pc);
 }
 
-/* The caller's record is where its frame begins, nearly always. */
+/*
+ * The caller's record is where its frame begins, nearly always; code of the
+ * tracer may have none, and then needs to know where exactly sp was.
+ */
 static notrace bool step_record(struct unwind *u)
 {
-	unsigned long fp = u->fp;
+	unsigned long fp = u->fp, pc = u->pc;
+	const char *name;
 
 	if (fp < u->sp || !unwind_read(u, fp, &u->fp) || !unwind_read(u, fp + 8, &u->pc))
 		return false;
 	u->sp = u->fp ?: fp + 16;
+	if (in_tracer(unwind_true_caller(u->thread, u->pc, u->fp)))
+		u->sp = fp - unwind_state(pc, &name).fp_is;
 	return in_text(u->pc);
 }
 
@@ -94,7 +141,7 @@ static notrace bool step_from_regs(struct unwind *u)
 	const char *name;
 	struct frame_state s = unwind_state(regs_pc(regs), &name);
 	bool entry = unwind_in_tracer_entry(name) &&
-		     !(s.fp_set && s.size == offsetof(struct ftrace_regs, our_fp));
+		     !(s.fp_set && s.fp_from_sp == offsetof(struct ftrace_regs, our_fp));
 	bool in = entry && follows_entry(link), out = entry && follows_entry(x9);
 
 	u->link_pending = !u->link_pending && (in || out);
@@ -105,8 +152,16 @@ static notrace bool step_from_regs(struct unwind *u)
 	u->regs = NULL;
 	if (s.fp_set)
 		return step_record(u);
-	u->pc = in ? x9 : link;
-	return in_text(u->pc);
+	return unwind_by_code(u, &s, in ? x9 : link);
+}
+
+/* Parts of the tracer are compiled without frame records. */
+static notrace bool step_in_tracer(struct unwind *u)
+{
+	const char *name;
+	struct frame_state s = unwind_state(u->pc - 4, &name);
+
+	return s.fp_set ? step_record(u) : unwind_by_code(u, &s, 0);
 }
 
 notrace bool unwind_step(struct unwind *u)
@@ -115,5 +170,5 @@ notrace bool unwind_step(struct unwind *u)
 		return step_from_regs(u);
 	if (u->pc >= (unsigned long)exception_vector && u->pc < (unsigned long)exception_vector_end)
 		return step_to_interrupted(u);
-	return step_record(u);
+	return in_tracer(u->pc) ? step_in_tracer(u) : step_record(u);
 }

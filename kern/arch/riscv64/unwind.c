@@ -39,38 +39,20 @@ static notrace enum flow flow_of(u32 i, long *to)
 
 notrace enum flow unwind_track(struct frame_state *s, u32 i, long *to)
 {
-	bool on_stack = RS1(i) == SP;
+	unsigned op = OPCODE(i);
 
-	if (OPCODE(i) == STORE && FUNCT3(i) == 3 && on_stack && RS2(i) == RA) {
-		s->ra_stored = true;
-		s->ra_at = IMM_S(i);
-	} else if (OPCODE(i) == STORE && FUNCT3(i) == 3 && on_stack && RS2(i) == S0) {
-		s->fp_stored = true;
-		s->fp_at = IMM_S(i);
-	} else if (OPCODE(i) == LOAD && on_stack && RD(i) == RA) {
-		s->ra_stored = false;
-	} else if (OPCODE(i) == LOAD && on_stack && RD(i) == S0) {
-		s->fp_stored = s->fp_set = false;
-	} else if (OPCODE(i) == OP_IMM && FUNCT3(i) == 0 && on_stack && RD(i) == S0) {
+	if (RS1(i) == SP && op == STORE && FUNCT3(i) == 3 && (RS2(i) == RA || RS2(i) == S0)) {
+		unwind_moved(s, RS2(i) == S0, IMM_S(i), false);
+	} else if (RS1(i) == SP && op == LOAD && (RD(i) == RA || RD(i) == S0)) {
+		unwind_moved(s, RD(i) == S0, IMM_I(i), true);
+	} else if (RS1(i) == SP && op == OP_IMM && FUNCT3(i) == 0 && RD(i) == SP) {
+		s->depth -= IMM_I(i);
+	} else if (RS1(i) == SP && op == OP_IMM && FUNCT3(i) == 0 && RD(i) == S0) {
 		s->fp_set = true;
-		s->size = IMM_I(i);
+		s->fp_from_sp = IMM_I(i);
+		s->fp_is = IMM_I(i) - s->depth;
 	}
 	return flow_of(i, to);
-}
-
-/* Where the interrupted function's ra and its caller's fp are: its record, sp, registers. */
-static notrace bool read_frame(const struct unwind *u, const struct frame_state *s,
-			       const struct trap_frame *regs, unsigned long *ra, unsigned long *fp)
-{
-	unsigned long record = regs_fp(regs);
-
-	*ra = regs_link(regs);
-	*fp = record;
-	if (s->fp_set && s->ra_stored)
-		return unwind_read(u, record - 8, ra) && unwind_read(u, record - 16, fp);
-	if (s->fp_set && s->fp_stored)
-		return unwind_read(u, record - s->size + s->fp_at, fp);
-	return !s->ra_stored || unwind_read(u, regs_sp(regs) + s->ra_at, ra);
 }
 
 /* In an island, the stub or in ftrace_caller, while the traced function has no record there: t0 knows it. */
@@ -79,7 +61,17 @@ static notrace bool in_entry(const char *name, const struct frame_state *s, unsi
 	if (!unwind_in_tracer_entry(name) || !in_text(t0 - 4))
 		return false;
 	return (*(u32 *)(t0 - 4) & 0xfff) == JAL_T0 &&
-	       !(s->fp_set && s->size == offsetof(struct ftrace_regs, fp));
+	       !(s->fp_set && s->fp_from_sp == offsetof(struct ftrace_regs, fp));
+}
+
+static notrace bool step_record(struct unwind *u)
+{
+	unsigned long fp = u->fp;
+
+	if (fp % 8 || fp < u->sp || !unwind_read(u, fp - 8, &u->pc) || !unwind_read(u, fp - 16, &u->fp))
+		return false;
+	u->sp = fp;
+	return in_text(u->pc);
 }
 
 /* From an interrupted function to its caller; on the tracer's way in or out first to the traced one. */
@@ -95,8 +87,18 @@ static notrace bool step_from_regs(struct unwind *u)
 		return true;
 	}
 	u->regs = NULL;
-	u->sp = s.fp_set ? regs_fp(regs) : regs_sp(regs);
-	return read_frame(u, &s, regs, &u->pc, &u->fp) && in_text(u->pc);
+	if (s.fp_set && s.ra_stored)
+		return step_record(u);
+	return unwind_by_code(u, &s, regs_link(regs));
+}
+
+/* Parts of the tracer are compiled without frame records. */
+static notrace bool step_in_tracer(struct unwind *u)
+{
+	const char *name;
+	struct frame_state s = unwind_state(u->pc - 4, &name);
+
+	return s.fp_set ? step_record(u) : unwind_by_code(u, &s, 0);
 }
 
 notrace bool unwind_step(struct unwind *u)
@@ -114,8 +116,5 @@ notrace bool unwind_step(struct unwind *u)
 		u->sp = regs_sp(u->regs);
 		return in_text(u->pc);
 	}
-	if (fp % 8 || fp < u->sp || !unwind_read(u, fp - 8, &u->pc) || !unwind_read(u, fp - 16, &u->fp))
-		return false;
-	u->sp = fp;
-	return in_text(u->pc);
+	return in_tracer(u->pc) ? step_in_tracer(u) : step_record(u);
 }
