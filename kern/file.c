@@ -214,7 +214,7 @@ struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, v
 static int make_last(const struct place *at, u16 mode, struct node **n)
 {
 	if (!(at->dir->mode & 0200))
-		return -EACCES;
+		return mode & S_DIR ? -EPERM : -EACCES;
 	*n = new_node(at->dir, at->name, at->len, mode);
 	return *n ? 0 : -ENOMEM;
 }

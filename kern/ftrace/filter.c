@@ -115,11 +115,23 @@ int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool 
 struct edit {
 	const char *name;
 	struct ftrace_ops *op;
-	bool notrace_list, comment, overlong;
+	bool notrace_list, strict, comment, overlong;
 	struct ftrace_set *set; /* NULL: opened to be read */
 	size_t len;		/* of the word so far */
 	char word[128];
 };
+
+static int apply_word(struct edit *e)
+{
+	bool out = e->word[0] == '!';
+	u32 before = e->set->count;
+	int err;
+
+	if (e->strict && is_number(e->word + out, e->len - out))
+		return -EINVAL;
+	err = ftrace_set_apply(e->set, e->word, e->len);
+	return err ?: e->strict && out && e->set->count == before ? -EINVAL : 0;
+}
 
 /* A word is complete. */
 static int end_word(struct edit *e)
@@ -129,7 +141,7 @@ static int end_word(struct edit *e)
 	if (e->overlong)
 		err = -EINVAL;
 	else if (e->len)
-		err = ftrace_set_apply(e->set, e->word, e->len);
+		err = apply_word(e);
 	if (err)
 		printk("%s: no function matches '%.*s'%s\n", e->name, (int)e->len, e->word,
 		       e->overlong ? " (longer than any name)" : "");
@@ -201,6 +213,7 @@ static int filter_open(struct file *f)
 	e->name = f->node->name;
 	e->op = which->op(f);
 	e->notrace_list = which->notrace_list;
+	e->strict = which->strict;
 	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(e->op, e->notrace_list);
 	if (!e->set) {
 		kfree(e);

@@ -68,7 +68,7 @@ struct snapshot {
 	struct view view;
 	struct trace_printer printer;
 	unsigned printed, started; /* events; CPUs that have shown one, a bit each */
-	bool annotate;             /* events are missing: say where a CPU's begin */
+	bool annotate;             /* events are missing: say where a CPU's begin (common form only) */
 	struct rb_iter cpu[NR_CPUS];
 };
 
@@ -87,7 +87,7 @@ static struct snapshot *snapshot_make(const struct view *v)
 	for (unsigned i = 0; t && i < nr_cpus; i++) {
 		struct rb_page *copy;
 
-		if (v->tr->cpu[i].overrun)
+		if (v->tr->cpu[i].overrun && !v->tr->tracer->print)
 			t->annotate = v->tr->options & TRACE_ITER_ANNOTATE;
 		if (!in_view(v, i))
 			continue;

@@ -342,7 +342,8 @@ static struct ftrace_ops *lists_of(const struct file *f)
 {
 	return &trace_array_of(f)->graph_lists;
 }
-static const struct filter_file wanted = {lists_of, false}, unwanted = {lists_of, true};
+static const struct filter_file wanted = {lists_of, false, true},
+				unwanted = {lists_of, true, true};
 TRACEFS_INSTANCE_FILE(set_graph_function, "set_graph_function", 0644, &filter_file_ops, (void *)&wanted);
 TRACEFS_INSTANCE_FILE(set_graph_notrace, "set_graph_notrace", 0644, &filter_file_ops, (void *)&unwanted);
 

@@ -73,6 +73,8 @@ extern const struct file_ops tracefs_option_ops;
 struct filter_file {
 	struct ftrace_ops *(*op)(const struct file *f);
 	bool notrace_list;
+	/* As Linux has it for set_graph_*: no numbers, and "!" must take something out. */
+	bool strict;
 };
 extern const struct file_ops filter_file_ops;
 

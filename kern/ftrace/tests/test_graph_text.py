@@ -323,8 +323,17 @@ class GraphText:
         finally:
             self.sh("rmdir instances/other")
 
+    def test_nothing_marks_where_a_full_buffer_begins(self) -> None:
+        size = self.sh("cat buffer_size_kb").split()[0]
+        self.quiet("echo 1 > buffer_size_kb", "echo function_graph > current_tracer", "sha256 /LICENSE > /tmp/sum")
+        text = self.sh("cat trace")
+        self.quiet("echo nop > current_tracer", f"echo {size} > buffer_size_kb")
+        self.assertNotIn("####", text)
+
     def test_refusals(self) -> None:
         for line, why in (("echo nosuch > set_graph_function", "no function matches 'nosuch'"),
+                          ("echo '!kfree' > set_graph_function", "no function matches '!kfree'"),
+                          ("echo 12 > set_graph_notrace", "no function matches '12'"),
                           ("echo x > max_graph_depth", "not a number"),
                           ("echo 99999999999 > max_graph_depth", "too large a number")):
             self.assertIn(why, self.sh(line))
