@@ -11,14 +11,13 @@ import dataclasses
 import shutil
 import subprocess
 import unittest
-from pathlib import Path
 
-from grading import checks, graph_checks, report
+from grading import checks, graph_checks, report, user_checks
 from grading.checks import Check
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.graph_text import RETURN, GraphEvent
-from grading.ladders import session_of
+from grading.ladders import LADDERS, session_of
 from grading.tests.test_wrong import SEED, build
 from qemu.machine import ROOT
 
@@ -134,7 +133,7 @@ class Forged(unittest.TestCase):
         self.assertIn(words, finding.why)
 
     def test_nothing_is_found_in_the_right_one(self) -> None:
-        for rung in graph_checks.LADDERS[6]:
+        for rung in LADDERS[6]:
             found = rung.check(self.forged())
             self.assertIsNone(found, f"{rung.name}: {found}")
 
@@ -215,7 +214,7 @@ class Forged(unittest.TestCase):
     def test_a_seventeenth_user(self) -> None:
         e = self.forged()
         next(p for p in e.phases if p.hands).refused = ""
-        self.sees(graph_checks.sixteen, e, "must be refused with ENOSPC")
+        self.sees(user_checks.sixteen, e, "must be refused with ENOSPC")
 
 
 if __name__ == "__main__":

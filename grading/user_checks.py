@@ -1,0 +1,196 @@
+"""The invariants of many users of one patched return: lab 6.
+
+Who is told is known by what its handler loads: the shell's users (`graph`) each
+from a place of its own, function_graph's tracers from what describes them.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from grading.evidence import Evidence, HandUser, Phase
+from grading.finding import Finding
+from grading.graph_align import Framed
+from grading.graph_checks import at_return, framed, nested_as_printed, stack, stayed, who
+from grading.returns import Span
+from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told, Touch
+
+T = TypeVar("T", Touch, Told)
+
+
+def _between(records: Sequence[T], span: Span, first: int, last: int) -> list[T]:
+    """What the span's context did between the two."""
+    found = []
+    for at in range(bisect_left(records, first, key=lambda r: r.seq), len(records)):
+        r = records[at]
+        if r.seq >= last:
+            break
+        if (r.thread, r.level, r.vcpu) == (span.call.thread, span.call.level, span.call.vcpu):
+            found.append(r)
+    return found
+
+
+def handled(span: Span, patched: Framed, records: Sequence[T]) -> tuple[list[T], list[T]] | None:
+    """What the users' handlers did at a call's entry, and what at its return."""
+    ends = at_return(span, patched)
+    if not span.body or patched(span) and not ends:
+        return None
+    return (_between(records, span, span.call.seq, span.body.seq),
+            _between(records, span, ends[0].seq, ends[1].seq) if ends else [])
+
+
+def _hand_calls(e: Evidence, phase: Phase) -> Iterator[tuple[Span, list[Told], list[Told]]]:
+    patched = framed(e, phase)
+    for span in e.spans(phase):
+        done = handled(span, patched, e.truth.told)
+        if done:
+            yield span, done[0], done[1]
+
+
+def _rows(entered: Sequence[int], returned: Sequence[int]) -> list[tuple[str, str, bool]]:
+    """User by user: told of the entry, told of the return."""
+    rows = []
+    for at in range(max(len(entered), len(returned))):
+        left = str(entered[at]) if at < len(entered) else "-"
+        right = str(returned[at]) if at < len(returned) else "-"
+        rows.append((left, right, False))
+    return rows
+
+
+TOLD = ("told of the entry: user", "told of the return: user")
+
+
+def sixteen(e: Evidence) -> Finding | None:
+    """Each of sixteen users is told of its own functions and of no others; there is no seventeenth."""
+    phases = [p for p in e.on() if p.hands]
+    for phase in phases:
+        if "ENOSPC" not in phase.refused:
+            return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
+                           f"the shell said '{phase.refused.strip()}'")
+        for span, entered, returned in _hand_calls(e, phase):
+            want = [h.number for h in phase.hands if span.name in h.names]
+            got = [t.user for t in entered]
+            if sorted(got) != want:
+                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered; it is in the filters of users {want}, "
+                               f"and users {sorted(got)} were told", stack(span))
+            want = [h.number for h in phase.hands if span.name in h.names and h.returning]
+            got = [t.user for t in returned if t.what == AT_RETURN]
+            if sorted(got) != want:
+                return Finding(f"{phase.name}, {who(span)}: {span.name} returned; users {want} had asked for it, "
+                               f"and users {sorted(got)} were told", stack(span))
+    return None if phases else Finding("sixteen users were not tried")
+
+
+def reverse(e: Evidence) -> Finding | None:
+    """Who was told first of the entry is told last of the return."""
+    for phase in e.on():
+        asked = {h.number for h in phase.hands if h.returning}
+        for span, entered, returned in _hand_calls(e, phase):
+            first = [t.user for t in entered if t.user in asked]
+            last = [t.user for t in returned if t.what == AT_RETURN]
+            if last != first[::-1]:
+                return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, its users were told in a wrong order: "
+                               "it must be the reverse of that at the entry", _rows(first, last), TOLD)
+        if len(stayed(phase)) > 1:
+            finding = _reverse_tracers(e, phase)
+            if finding:
+                return finding
+    return None
+
+
+def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
+    """The same of two function_graph tracers, known by what their handlers were given."""
+    patched = framed(e, phase)
+    for span in e.spans(phase):
+        done = handled(span, patched, e.truth.users)
+        want = sum(span.name in u.filter.names for u in phase.users)
+        if not done or not patched(span):
+            continue
+        entered, returned = [t.addr for t in done[0]], [t.addr for t in done[1]]
+        if len(set(entered)) != want:
+            return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, {want} tracers have it in their filter, "
+                           f"the entry handler ran for {len(set(entered))} of them", stack(span))
+        if returned != entered[::-1]:
+            numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
+            return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, the tracers were told in a wrong order: "
+                           "it must be the reverse of that at the entry",
+                           _rows([numbers[a] for a in entered], [numbers[a] for a in returned]), TOLD)
+    return None
+
+
+def kept(e: Evidence) -> Finding | None:
+    """What a user kept at the entry it finds at the return of the same call, and its caller's too."""
+    seen = 0
+    for phase in e.on():
+        keepers = {h.number: h for h in phase.hands if h.kind == "keep"}
+        value: dict[tuple[Span, int], int] = {}
+        for span, entered, returned in _hand_calls(e, phase):
+            value |= {(span, t.user): t.value for t in entered}
+            for t in returned:
+                if t.user in keepers and t.what == AT_RETURN:
+                    seen += 1
+                    if t.value != value.get((span, t.user)):
+                        return Finding(f"{phase.name}, {who(span)}: user {t.user} kept {value.get((span, t.user), 0):#x} when "
+                                       f"{span.name} was entered, and found {t.value:#x} when it returned", stack(span))
+            finding = _parents(phase, span, returned, keepers, value)
+            if finding:
+                return finding
+    return None if seen else Finding("no user that keeps something was told of a return")
+
+
+def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[int, HandUser],
+             value: Mapping[tuple[Span, int], int]) -> Finding | None:
+    """What a user kept for the next traced call further out."""
+    if span.transit:
+        return None  # an interrupt, while a frame was coming or going: either is right
+    outer = span.below
+    while outer and outer.name not in phase.returning:
+        outer = outer.below
+    found = {t.user: t.value for t in returned if t.what == OF_PARENT}
+    asked = {t.user for t in returned if t.what == AT_RETURN}
+    want = {n: value.get((outer, n)) for n, h in keepers.items() if outer and outer.name in h.names and n in asked}
+    if found == want:
+        return None
+    return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, users found of what they had kept for "
+                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", stack(span))
+
+
+def slot_again(e: Evidence) -> Finding | None:
+    """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's."""
+    first, last = e.slot_again
+    open_calls: dict[tuple[int, int, int], int] = {}
+    for t in e.truth.told:
+        if not first <= t.seq < last or t.what == OF_PARENT:
+            continue
+        key = (t.user, t.thread, t.level)
+        open_calls[key] = open_calls.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
+        if open_calls[key] < 0:
+            return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
+                           "user, and belonged to one that had left")
+    if not any(key[0] == 0 and calls > 0 for key, calls in open_calls.items()):
+        return Finding("nobody slept in a traced function while its user left")
+    return None if any(key[0] == 1 for key in open_calls) else Finding("the user that came later was told nothing at all")
+
+
+def leaver_left(e: Evidence) -> Finding | None:
+    """A user who left is told nothing more, whatever was out; the other goes on as before."""
+    for phase in e.on():
+        gone = [u for u in phase.users if u.leaves]
+        left = [r.seq for r in e.truth.unregistered if phase.first <= r.seq < phase.last]
+        if not gone:
+            continue
+        if not left:
+            return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned")
+        users = {t.addr for t in e.truth.users if phase.first <= t.seq < phase.last}
+        if not users:
+            return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users")
+        after = {t.addr for t in e.truth.users if left[0] <= t.seq < phase.last}
+        if len(after) > len(phase.users) - len(gone):
+            return Finding(f"{phase.name}: handlers ran for a user that had left")
+        for user in stayed(phase):
+            finding = nested_as_printed(e, phase, user)
+            if finding:
+                return finding
+    return None
