@@ -47,7 +47,7 @@ def parse(test: unittest.TestCase, text: str) -> list[Line]:
             test.assertNotEqual(match["last"], match["next"])
             test.assertEqual((next(rows), next(rows)), (RULE, ""))
             threads[int(match["cpu"])] += 1
-        elif row.startswith(("CPU:", "#####")) or ARROW.fullmatch(row):
+        elif row.startswith("CPU:") or ARROW.fullmatch(row):
             continue
         else:
             lines.append(parse_line(test, row, threads))
