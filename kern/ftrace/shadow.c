@@ -17,14 +17,18 @@
 
 _Static_assert(sizeof(struct shadow_stack) == SHADOW_SIZE, "a page");
 
-static bool shadow_on;		       /* threads have one; changed under shadow_lock */
-static struct spinlock shadow_lock;    /* taking one back against shadow_users_begin() */
-static struct shadow_stack *shadow_old; /* taken back, not yet freed; linked by `free` */
+/*
+ * Threads have one. Changed under shadow_lock, which is held to take one back
+ * too, and inside which no lock is taken: it is in threads_lock, that in a walk
+ * is around a run-queue lock, and in the run-queue lock of a switch.
+ */
+static bool shadow_on;
+static struct spinlock shadow_lock;
 
 bool ftrace_graph_dead;
 static struct {
 	unsigned long func, expected, found;
-	bool said;
+	u32 claimed, said;
 } bad_frame;
 
 static void for_all_threads(void (*fn)(struct thread *t, void *arg), void *arg)
@@ -52,79 +56,79 @@ static void give(struct thread *t, void *failed)
 		page_free(s, 0);
 }
 
-/* Take @t's back if nothing is on it; shadow_lock held. */
-static void take(struct thread *t, void *unused)
+static void set_shadow_on(bool on)
 {
-	struct shadow_stack *s = t->ftrace;
+	unsigned long flags = spin_lock_irqsave(&shadow_lock);
 
-	if (!s || READ_ONCE(s->top))
-		return;
-	t->ftrace = NULL;
-	s->free = (unsigned long *)shadow_old;
-	shadow_old = s;
+	shadow_on = on;
+	spin_unlock_irqrestore(&shadow_lock, flags);
+}
+
+/*
+ * Take @t's back, into the list at @old, if nothing is on it. The list is
+ * linked by `last`: a CPU may yet store the `free` of its last pop.
+ */
+static void take(struct thread *t, void *old)
+{
+	unsigned long flags = spin_lock_irqsave(&shadow_lock);
+	struct shadow_stack *s = t->ftrace, **list = old;
+
+	if (s && !shadow_on && !READ_ONCE(s->top)) {
+		WRITE_ONCE(t->ftrace, NULL);
+		s->last = (unsigned long *)*list;
+		*list = s;
+	}
+	spin_unlock_irqrestore(&shadow_lock, flags);
 }
 
 static void free_old(struct shadow_stack *s)
 {
 	while (s) {
-		struct shadow_stack *next = (struct shadow_stack *)s->free;
+		struct shadow_stack *next = (struct shadow_stack *)s->last;
 
 		page_free(s, 0);
 		s = next;
 	}
 }
 
-static struct shadow_stack *take_all(void)
-{
-	unsigned long flags = spin_lock_irqsave(&shadow_lock);
-	struct shadow_stack *old;
-
-	shadow_on = false;
-	for_all_threads(take, NULL);
-	old = shadow_old;
-	shadow_old = NULL;
-	spin_unlock_irqrestore(&shadow_lock, flags);
-	return old;
-}
-
 void shadow_users_end(void)
 {
-	struct shadow_stack *old = take_all();
+	struct shadow_stack *old = NULL;
 
+	set_shadow_on(false);
+	for_all_threads(take, &old);
 	synchronize_sched(); /* a CPU may be at the end of its last pop */
 	free_old(old);
 }
 
 int shadow_users_begin(void)
 {
-	unsigned long flags = spin_lock_irqsave(&shadow_lock);
 	bool failed = false;
 
-	shadow_on = true;
-	spin_unlock_irqrestore(&shadow_lock, flags);
+	set_shadow_on(true);
 	for_all_threads(give, &failed);
 	if (failed)
 		shadow_users_end();
 	return failed ? -ENOMEM : 0;
 }
 
-/* A thread that was still inside a traced function when the last user left, and is not any more. */
+/*
+ * A thread that was still inside a traced function when the last user left, and
+ * may not be any more. It leaves its CPU: it is in no pop.
+ */
 static void take_leftover(struct thread *t)
 {
-	struct shadow_stack *old;
+	struct shadow_stack *old = NULL;
 
-	spin_lock(&shadow_lock);
-	if (!shadow_on)
-		take(t, NULL);
-	old = shadow_old;
-	shadow_old = NULL;
-	spin_unlock(&shadow_lock);
+	take(t, &old);
 	free_old(old);
 }
 
 static void say_bad_frame(void)
 {
-	bad_frame.said = true;
+	if (__atomic_exchange_n(&bad_frame.said, 1, __ATOMIC_ACQUIRE))
+		return;
+	smp_rmb(); /* that it is dead, then of what */
 	printk("function_graph: %pS was called with sp %lx and returned with %lx: "
 	       "graph tracing is off for good\n",
 	       (void *)bad_frame.func, bad_frame.expected, bad_frame.found);
@@ -149,7 +153,7 @@ THREAD_HOOK(shadow_thread);
 
 void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found)
 {
-	if (ftrace_graph_dead)
+	if (__atomic_exchange_n(&bad_frame.claimed, 1, __ATOMIC_RELAXED))
 		return;
 	bad_frame.func = func;
 	bad_frame.expected = expected;
