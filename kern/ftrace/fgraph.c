@@ -111,8 +111,8 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 	struct shadow_frame *f = s->top;
 
 	ftrace_graph_stop(f->func, f->sp, sp);
+	smp_mb(); /* dead, then without users: who adds one does it the other way round */
 	WRITE_ONCE(fgraph_direct_users, 0);
-	ftrace_set_func(&graph_ops, ftrace_graph_func);
 	WRITE_ONCE(fgraph_slots, 0); /* nobody is asked, nobody is told */
 	while (f && f->sp != sp)
 		f = f->below;
@@ -237,6 +237,15 @@ void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
 
 /* ---- Users come and go: ftrace_lock held. ---- */
 
+static int slot_of(const struct fgraph_ops *gops)
+{
+	int i = 0;
+
+	while (i < FGRAPH_USERS && fgraph_array[i] != gops)
+		i++;
+	return i;
+}
+
 static bool wanted(unsigned long ip)
 {
 	for (int i = 0; i < fgraph_slots; i++)
@@ -278,24 +287,42 @@ static void leave_direct(void)
 	synchronize_sched();
 }
 
-/* The users are those that they will be for a while: if it is a single one, may it go the short way? */
-static void enter_direct(void)
+/*
+ * The users are those that they will be for a while: if it is a single one, may
+ * it go the short way? What that needs is there a grace period before anybody
+ * is sent there, as a CPU may load it before it has loaded where to go.
+ */
+static void settle(int err)
 {
 	struct fgraph_ops *gops = fgraph_slots ? fgraph_array[fgraph_slots - 1] : &fgraph_stub;
+	bool direct = !err && fgraph_count == 1 && gops->direct.entry;
 
-	if (fgraph_count != 1 || !gops->direct.entry || ftrace_graph_dead)
+	if (direct) {
+		graph_ops.private = fgraph_direct_private = gops->private;
+		direct_return = gops->direct.ret;
+	}
+	synchronize_sched(); /* every CPU has seen the stamp, and is in no handler of who left */
+	if (!direct)
 		return;
-	graph_ops.private = fgraph_direct_private = gops->private;
-	direct_return = gops->direct.ret;
-	smp_wmb();
 	WRITE_ONCE(fgraph_direct_users, fgraph_stamp | 1u << gops->idx);
-	smp_wmb();
-	ftrace_set_func(&graph_ops, gops->direct.entry);
+	smp_mb();
+	if (READ_ONCE(ftrace_graph_dead))
+		WRITE_ONCE(fgraph_direct_users, 0);
+	else
+		ftrace_set_func(&graph_ops, gops->direct.entry);
 }
 
-static void filter_changed(struct ftrace_ops *filter)
+static int filter_changed(struct ftrace_ops *filter)
 {
-	update_graph_ops();
+	return update_graph_ops();
+}
+
+static void set_slots(long slots)
+{
+	WRITE_ONCE(fgraph_slots, slots);
+	smp_mb();
+	if (READ_ONCE(ftrace_graph_dead))
+		WRITE_ONCE(fgraph_slots, 0);
 }
 
 static void leave_slot(struct fgraph_ops *gops)
@@ -307,9 +334,7 @@ static void leave_slot(struct fgraph_ops *gops)
 			fgraph_array[i]->filter->changed = filter_changed;
 	fgraph_count--;
 	while (fgraph_slots && fgraph_array[fgraph_slots - 1] == &fgraph_stub)
-		WRITE_ONCE(fgraph_slots, fgraph_slots - 1);
-	if (ftrace_graph_dead)
-		WRITE_ONCE(fgraph_slots, 0);
+		set_slots(fgraph_slots - 1);
 }
 
 /* The birth, then the slot, then the stamp: who reads the new stamp finds the user. */
@@ -321,7 +346,7 @@ static void enter_slot(struct fgraph_ops *gops, int idx)
 	smp_wmb();
 	WRITE_ONCE(fgraph_array[idx], gops);
 	if (idx >= fgraph_slots)
-		WRITE_ONCE(fgraph_slots, idx + 1);
+		set_slots(idx + 1);
 	smp_wmb();
 	WRITE_ONCE(fgraph_stamp, gops->birth);
 	fgraph_count++;
@@ -332,9 +357,7 @@ static void remove_user(struct fgraph_ops *gops)
 {
 	leave_direct();
 	leave_slot(gops);
-	update_graph_ops();
-	synchronize_sched();
-	enter_direct();
+	settle(update_graph_ops());
 	gops->idx = -1;
 	if (!fgraph_count)
 		shadow_users_end();
@@ -342,13 +365,12 @@ static void remove_user(struct fgraph_ops *gops)
 
 static int add_user(struct fgraph_ops *gops)
 {
-	int idx = 0, err;
+	int idx = slot_of(&fgraph_stub), err;
 
 	if (ftrace_disabled || ftrace_graph_dead)
 		return -ENODEV;
-	while (idx < FGRAPH_USERS && fgraph_array[idx] != &fgraph_stub)
-		if (fgraph_array[idx++] == gops)
-			return -EBUSY;
+	if (slot_of(gops) < FGRAPH_USERS)
+		return -EBUSY;
 	if (idx == FGRAPH_USERS)
 		return -ENOSPC;
 	err = fgraph_count ? 0 : shadow_users_begin();
@@ -357,12 +379,10 @@ static int add_user(struct fgraph_ops *gops)
 	leave_direct();
 	enter_slot(gops, idx);
 	err = update_graph_ops();
-	if (err) {
+	if (err)
 		remove_user(gops);
-	} else {
-		synchronize_sched(); /* every CPU has seen the stamp */
-		enter_direct();
-	}
+	else
+		settle(0);
 	return err;
 }
 
@@ -378,14 +398,12 @@ int register_ftrace_graph(struct fgraph_ops *gops)
 
 int unregister_ftrace_graph(struct fgraph_ops *gops)
 {
-	int err = -ENOENT;
+	bool found;
 
 	mutex_lock(&ftrace_lock);
-	for (int i = 0; i < FGRAPH_USERS && err; i++)
-		if (fgraph_array[i] == gops) {
-			remove_user(gops);
-			err = 0;
-		}
+	found = slot_of(gops) < FGRAPH_USERS;
+	if (found)
+		remove_user(gops);
 	mutex_unlock(&ftrace_lock);
-	return err;
+	return found ? 0 : -ENOENT;
 }

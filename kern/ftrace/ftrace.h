@@ -85,9 +85,10 @@ struct ftrace_ops {
 	struct ftrace_ops *next;
 	/*
 	 * Who else goes by this op's hashes: called with ftrace_lock held after one
-	 * has changed; the old hash is freed a grace period later. NULL: nobody.
+	 * has changed; on an error it becomes the old one again. What is left over is
+	 * freed a grace period later. NULL: nobody.
 	 */
-	void (*changed)(struct ftrace_ops *op);
+	int (*changed)(struct ftrace_ops *op);
 };
 #define FTRACE_OPS_FL_IPMODIFY 1 /* may change regs->pc; one such op a function: -EBUSY */
 #define FTRACE_OPS_FL_RECURSION 2 /* guards itself; else the core does */

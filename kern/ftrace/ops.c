@@ -10,6 +10,7 @@
  * rec->count says how many ops trace a function; what its site must call
  * follows from the count and, when it is one, from whose filter has it.
  */
+#include "asm-ftrace/regs.h"
 #include "errno.h"
 #include "hash.h"
 #include "tracer.h"
@@ -62,6 +63,9 @@ static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct f
 		if (ftrace_ops_test(op, ip))
 			ftrace_op_func(op)(ip, parent_ip, op, regs);
 	}
+	/* One let the function return at once, and one after it took the return. */
+	if (regs && regs->pc == parent_ip)
+		regs->pc = regs->link;
 }
 
 static unsigned own_stub(const struct ftrace_ops *op)
@@ -356,7 +360,11 @@ static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notra
 	if (was.on)
 		err = change_selection(op, was, is);
 	if (op->changed)
-		op->changed(op);
+		err = op->changed(op);
+	if (err && op->changed) { /* who goes by it goes on by the old one */
+		WRITE_ONCE(*place, old);
+		old = hash;
+	}
 	if (was.on || op->changed)
 		synchronize_sched();
 	ftrace_hash_free(old);

@@ -269,9 +269,10 @@ static void update_checks(struct trace_array *tr)
 		tracing_ask(tr, false);
 }
 
-static void lists_changed(struct ftrace_ops *lists)
+static int lists_changed(struct ftrace_ops *lists)
 {
 	update_checks(container_of(lists, struct trace_array, graph_lists));
+	return 0;
 }
 
 static void graph_options_changed(struct trace_array *tr)

@@ -284,6 +284,33 @@ static int exiter(void *arg)
 	return 0;
 }
 
+static notrace void return_at_once(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+				   struct ftrace_regs *regs)
+{
+	regs->arg[0] = 77;
+	regs->pc = regs->link;
+}
+
+/* The op that came last is asked first: function_graph takes the return when pc is there already. */
+static void replaced(void)
+{
+	struct ftrace_ops op = {.func = return_at_once,
+				.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION, .slot = -1};
+	long (*volatile leaf)(long) = kt_graph_leaf;
+	struct user a;
+	long value;
+
+	join(&a, 1, "kt_graph_leaf");
+	ftrace_set_filter(&op, "kt_graph_leaf", 13, true, false);
+	kt_promise(!register_ftrace_function(&op), "an op lets the function return at once");
+	value = leaf(1);
+	unregister_ftrace_function(&op);
+	ftrace_free_filter(&op);
+	leave(&a);
+	kt_promise(value == 77 && a.entries == 1 && a.returns == 1 && !ftrace_graph_dead,
+		   "through function_graph's hands: %u entries, %u returns", a.entries, a.returns);
+}
+
 static void exits(void)
 {
 	struct user a;
@@ -341,6 +368,7 @@ static int graph_command(int argc, char **argv)
 	sleeper_in_a_slot(300);
 	migration();
 	exits();
+	replaced();
 	overflow();
 	interrupted_handler();
 	sleep_ns(30000000); /* threads that were inside a traced function leave it */

@@ -343,6 +343,20 @@ TEST_F(fgraph, the_seventeenth_user_gets_enospc_and_a_user_is_registered_once)
 	}
 }
 
+TEST_F(fgraph, a_user_behind_a_free_slot_is_still_registered)
+{
+	user a(1), b(2);
+	register_ftrace_graph(&a.ops);
+	register_ftrace_graph(&b.ops);
+	unregister_ftrace_graph(&a.ops);
+	EXPECT_EQ(register_ftrace_graph(&b.ops), -EBUSY);
+	call(5);
+	EXPECT_EQ(events.size(), 2u);
+	unregister_ftrace_graph(&b.ops);
+	call(5);
+	EXPECT_EQ(events.size(), 2u) << "called after it has left";
+}
+
 TEST_F(fgraph, no_memory_for_shadow_stacks_and_nobody_is_registered)
 {
 	user a(1);

@@ -99,6 +99,16 @@ TEST_F(filter, names_globs_numbers_and_twins)
 	EXPECT_EQ("000000", text()) << "an empty filter is no filter";
 }
 
+TEST_F(filter, who_goes_by_a_filter_may_refuse_a_change)
+{
+	ASSERT_EQ(0, set(a, "last"));
+	a.changed = [](struct ftrace_ops *) { return -ENOMEM; };
+	EXPECT_EQ(-ENOMEM, set(a, "schedule"));
+	a.changed = nullptr;
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ("nnnnn0", text());
+}
+
 TEST_F(filter, what_names_nothing_is_refused_and_changes_nothing)
 {
 	ASSERT_EQ(0, set(a, "last"));
