@@ -68,7 +68,7 @@ notrace unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned 
 	unsigned count = 0;
 
 	do
-		entries[count++] = u->regs && !u->link_pending ? u->pc + 4 : u->pc;
+		entries[count++] = unwind_entry(u);
 	while (count < max && unwind_next(u));
 	return count;
 }

@@ -30,10 +30,12 @@ void unwind_start_regs(struct unwind *u, struct trap_frame *regs);
 void unwind_start_thread(struct unwind *u, struct thread *t);
 bool unwind_next(struct unwind *u);                              /* false at the end */
 
-/*
- * Up to @max entries from @u on. Each is the address behind an instruction: a
- * call's, so a return address, or the interrupted one's. Return: how many.
- */
+/* The address behind an instruction: a call's, so a return address, or the interrupted one's. */
+static inline unsigned long unwind_entry(const struct unwind *u)
+{
+	return u->regs && !u->link_pending ? u->pc + 4 : u->pc;
+}
+/* Up to @max of these, from @u on. Return: how many. */
 unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned max);
 
 /*

@@ -99,6 +99,11 @@ static notrace bool follows_entry(unsigned long pc)
 	return in_text(pc - 8) && *(u32 *)(pc - 8) == MOV_X9_X30 && IS_BL(*(u32 *)(pc - 4));
 }
 
+static notrace bool in_vector(unsigned long pc)
+{
+	return pc >= (unsigned long)exception_vector && pc < (unsigned long)exception_vector_end;
+}
+
 static notrace bool step_to_interrupted(struct unwind *u)
 {
 	unsigned long frame = u->fp - offsetof(struct trap_frame, record_fp);
@@ -124,6 +129,8 @@ static notrace bool step_record(struct unwind *u)
 	if (fp < u->sp || !unwind_read(u, fp, &u->fp) || !unwind_read(u, fp + 8, &u->pc))
 		return false;
 	u->sp = u->fp ?: fp + 16;
+	if (in_vector(u->pc))
+		u->sp -= offsetof(struct trap_frame, record_fp);
 	if (in_tracer(unwind_true_caller(u->thread, u->pc, u->fp)))
 		u->sp = fp - unwind_state(pc, &name).fp_is;
 	return in_text(u->pc);
@@ -168,7 +175,7 @@ notrace bool unwind_step(struct unwind *u)
 {
 	if (u->regs)
 		return step_from_regs(u);
-	if (u->pc >= (unsigned long)exception_vector && u->pc < (unsigned long)exception_vector_end)
+	if (in_vector(u->pc))
 		return step_to_interrupted(u);
 	return in_tracer(u->pc) ? step_in_tracer(u) : step_record(u);
 }

@@ -1,0 +1,190 @@
+/*
+ * The stack tracer: the deepest stack that any thread has had, and whose
+ * frames it was made of. An op of its own, with a filter of its own.
+ *
+ * Depth is counted where a traced function is called: its own frame is not
+ * there yet, so it stands first, with size 0.
+ */
+#include "asm-ftrace/regs.h"
+#include "cpu.h"
+#include "errno.h"
+#include "fdt.h"
+#include "print.h"
+#include "string.h"
+#include "trace.h"
+#include "tracefs.h"
+#include "unwind.h"
+
+#define STACK_ENTRIES 64
+
+/* Written under stack_lock; max_size is read without it, by every call. */
+static struct {
+	unsigned long max_size;
+	unsigned count;
+	unsigned long caller[STACK_ENTRIES], depth[STACK_ENTRIES];
+} deepest;
+static struct spinlock stack_lock; /* interrupts masked */
+static bool enabled;		   /* under trace_lock */
+
+/* From the traced function on: what stands above it is the tracer's. */
+static __noinline void record_stack(unsigned long ip, const struct ftrace_regs *regs)
+{
+	unsigned n = 0;
+	struct unwind u;
+
+	unwind_start_here(&u);
+	while (in_tracer(u.pc))
+		if (!unwind_next(&u))
+			return;
+	do {
+		deepest.caller[n] = n ? unwind_entry(&u) : ip + 4;
+		deepest.depth[n] = u.high - (n ? u.sp : regs->sp);
+		n++;
+	} while (n < STACK_ENTRIES && unwind_next(&u));
+	deepest.count = n;
+	deepest.max_size = deepest.depth[0];
+}
+
+/* A panic may come out of the walk itself: an exception's own calls are not looked at. */
+static void stack_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
+			     struct ftrace_regs *regs)
+{
+	unsigned long depth = (unsigned long)current->stack + THREAD_SIZE - regs->sp, flags;
+
+	if (likely(depth <= READ_ONCE(deepest.max_size)) || depth > THREAD_SIZE)
+		return;
+	flags = irq_save();
+	if (this_cpu()->context_bit != 4) {
+		spin_lock(&stack_lock);
+		if (depth > deepest.max_size)
+			record_stack(ip, regs);
+		spin_unlock(&stack_lock);
+	}
+	irq_restore(flags);
+}
+
+static struct ftrace_ops stack_ops = {
+	.func = stack_trace_call, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+
+static int stack_tracer_enable(bool on)
+{
+	int err = 0;
+
+	mutex_lock(&trace_lock);
+	if (on != enabled)
+		err = on ? register_ftrace_function(&stack_ops) : unregister_ftrace_function(&stack_ops);
+	if (!err)
+		enabled = on;
+	mutex_unlock(&trace_lock);
+	return err;
+}
+
+/* ---- /proc/sys/kernel/stack_tracer_enabled, and the boot arguments ---- */
+
+static int enabled_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%d\n", enabled);
+	return item != 0;
+}
+
+static ssize_t enabled_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	u64 on;
+	int err = tracefs_number(f, buf, n, &on);
+
+	return err ?: stack_tracer_enable(on) ?: (ssize_t)n;
+}
+TRACEFS_CONTROL_OPS(enabled_file, enabled_show, enabled_write);
+
+static int stack_tracer_init(void)
+{
+	return file_make("/proc/sys/kernel/stack_tracer_enabled", 0644, &enabled_file, NULL) ? 0 : -ENOMEM;
+}
+INITCALL(stack_tracer_init);
+
+static int param_stacktrace(const char *value)
+{
+	return stack_tracer_enable(true);
+}
+PARAM("stacktrace", param_stacktrace);
+
+static int param_stacktrace_filter(const char *value)
+{
+	return ftrace_set_filter(&stack_ops, value, strlen(value), true, false) ?: stack_tracer_enable(true);
+}
+PARAM("stacktrace_filter", param_stacktrace_filter);
+
+/* ---- stack_max_size, stack_trace, stack_trace_filter ---- */
+
+static int max_size_show(struct seq *s, u64 item)
+{
+	if (!item)
+		seq_printf(s, "%lu\n", READ_ONCE(deepest.max_size));
+	return item != 0;
+}
+
+/* Only what is deeper is recorded from now on: 0 begins again. */
+static ssize_t max_size_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	u64 size;
+	int err = tracefs_number(f, buf, n, &size);
+	unsigned long flags;
+
+	if (err)
+		return err;
+	flags = spin_lock_irqsave(&stack_lock);
+	deepest.max_size = size;
+	deepest.count = 0;
+	spin_unlock_irqrestore(&stack_lock, flags);
+	return n;
+}
+TRACEFS_CONTROL_OPS(max_size_file, max_size_show, max_size_write);
+TRACEFS_FILE(stack_max_size, "stack_max_size", 0644, &max_size_file, NULL);
+
+/* All at once, word by word: a traced memcpy() would wait for the lock that we hold. */
+static unsigned copy_deepest(unsigned long *caller, unsigned long *depth)
+{
+	unsigned long flags = spin_lock_irqsave(&stack_lock);
+	unsigned count = deepest.count;
+
+	for (unsigned i = 0; i < count; i++) {
+		caller[i] = deepest.caller[i];
+		depth[i] = deepest.depth[i];
+	}
+	spin_unlock_irqrestore(&stack_lock, flags);
+	return count;
+}
+
+static int stack_trace_show(struct seq *s, u64 item)
+{
+	unsigned long *caller, *depth;
+	unsigned count;
+
+	if (item)
+		return 1;
+	caller = kmalloc(2 * sizeof(deepest.caller));
+	if (!caller)
+		return -ENOMEM;
+	depth = caller + STACK_ENTRIES;
+	count = copy_deepest(caller, depth);
+	seq_printf(s, "        Depth    Size   Location    (%u entries)\n"
+		      "        -----    ----   --------\n", count);
+	for (unsigned i = 0; i < count; i++)
+		seq_printf(s, "%3u) %8lu   %5lu   %pB\n", i, depth[i],
+			   depth[i] - (i + 1 < count ? depth[i + 1] : 0), (void *)caller[i]);
+	kfree(caller);
+	if (!enabled && !count)
+		seq_printf(s, "#\n# The stack tracer is off. To switch it on, boot with `stacktrace`, or\n"
+			      "#   echo 1 > /proc/sys/kernel/stack_tracer_enabled\n#\n");
+	return 0;
+}
+TRACEFS_TEXT_OPS(stack_trace_file, stack_trace_show);
+TRACEFS_FILE(stack_trace, "stack_trace", 0444, &stack_trace_file, NULL);
+
+static struct ftrace_ops *the_stack_ops(const struct file *f)
+{
+	return &stack_ops;
+}
+static const struct filter_file stack_filter = {the_stack_ops, false};
+TRACEFS_FILE(stack_trace_filter, "stack_trace_filter", 0644, &filter_file_ops, (void *)&stack_filter);
