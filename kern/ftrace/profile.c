@@ -10,6 +10,7 @@
 #include "errno.h"
 #include "irq.h"
 #include "print.h"
+#include "shell.h"
 #include "string.h"
 #include "trace_graph_event.h"
 #include "tracefs.h"
@@ -27,10 +28,13 @@ static struct mutex profile_lock = MUTEX_INIT;
 /*
  * Entry data. The thread's variable is the time of the calls that its
  * innermost function has made, interrupts included; `before` keeps the
- * caller's until the return.
+ * caller's until the return. What a call took of its caller's time is dated
+ * where the variable is changed, so that an interrupt inside a handler is
+ * on the same side of both.
  */
 struct call {
 	u64 before;
+	u64 time;  /* clock_ns() */
 	u64 ticks; /* the thread's on a CPU */
 };
 
@@ -53,6 +57,7 @@ static int profile_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops
 	if (!call)
 		return 0;
 	call->ticks = ticks_on_cpu();
+	call->time = clock_ns();
 	call->before = __atomic_exchange_n(fgraph_get_task_var(gops), 0, __ATOMIC_RELAXED);
 	return 1;
 }
@@ -64,13 +69,15 @@ static void profile_return(struct ftrace_graph_ret *trace, struct fgraph_ops *go
 	struct profile *p = profile_of(trace->func);
 	u32 options = READ_ONCE(global_trace.options);
 	u64 *inner = fgraph_get_task_var(gops), made = READ_ONCE(*inner);
-	u64 time = trace->rettime - trace->calltime;
+	u64 time = trace->rettime - trace->calltime, taken = clock_ns() - call->time;
 
-	if (!(options & TRACE_ITER_SLEEP_TIME))
-		time = MIN(time, ticks_to_ns(ticks_on_cpu() - call->ticks));
-	add(inner, call->before + time - made);
+	if (!(options & TRACE_ITER_SLEEP_TIME)) {
+		taken = ticks_to_ns(ticks_on_cpu() - call->ticks);
+		time = MIN(time, taken);
+	}
+	add(inner, call->before + taken - made);
 	if (!(options & TRACE_ITER_GRAPH_TIME))
-		time -= MIN(time, made);
+		time = taken - MIN(taken, made);
 	add(&p->time, time);
 	add(&p->squared, time * time);
 }
@@ -92,8 +99,7 @@ static int profile_start(struct file *f)
 		memset(profiles[i], 0, size);
 	}
 	err = register_ftrace_graph(&profiler);
-	return err ? tracefs_refuse(f, err, "function_graph has no room for a user more, or is off for good")
-		   : 0;
+	return err ? tracefs_refuse(f, err, "function_graph takes no user more: %s", strerror(-err)) : 0;
 }
 
 static ssize_t enabled_write(struct file *f, const char *buf, size_t n, u64 *pos)

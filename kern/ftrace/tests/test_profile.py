@@ -1,0 +1,291 @@
+"""The function profiler in a booted kernel, on both architectures, on one CPU and on four.
+
+How often each of the workload's functions runs on each CPU comes from the
+seed (grading.workload). How long each took the function_graph tracer says,
+which runs at the same time and is told the same times: from its events each
+line of trace_stat is worked out anew and must be there to the byte. One CPU
+counts instructions (-icount), so that the host's pauses are in no figure.
+"""
+import re
+import subprocess
+import unittest
+from collections import Counter, defaultdict
+from fractions import Fraction
+
+from grading.machine import Run
+from grading.workload import expect
+from qemu.machine import FINISHED, ROOT, Machine
+
+MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
+SEEDS = (0x0123456789ABCDEF, 0xFEDCBA9876543210)
+HEADER = ("  Function                               Hit    Time            Avg             s^2\n"
+          "  --------                               ---    ----            ---             ---\n")
+US = r"(\d+(?:\.\d+)?) us {1,7}"
+ROW = re.compile(rf"  (\S.{{29}})  ([ \d]{{10}})    {US}    {US}    {US}\n")
+EVENT = re.compile(r"^ (\d)\) (?:. (\S+) us +)? *\|  ( *)(?:(\w+)\(\)(;| \{)|\})$")
+
+
+def microseconds(ns: int) -> str:
+    whole = str(ns // 1000)
+    text = whole if len(whole) >= 7 else f"{whole}.{ns % 1000:03}"[:8]
+    return f"{text} us " + " " * (8 - len(text))
+
+
+def row(function: str, times: list[int]) -> str:
+    """The line for calls that took so many nanoseconds."""
+    n, total = len(times), sum(times)
+    spread = Fraction(n * sum(t * t for t in times) - total * total, n * (n - 1) * 1000) if n > 1 else 0
+    columns = (total, total // n, int(spread))
+    return f"  {function[:30]:30}  {n:10}    " + "    ".join(map(microseconds, columns)) + "\n"
+
+
+class Profile(dict[str, tuple[int, float]]):
+    """A trace_stat file: hits and time, in microseconds, by function."""
+
+    def __init__(self, text: str) -> None:
+        assert text.startswith(HEADER), text[:300]
+        self.rows = text[len(HEADER):].splitlines(keepends=True)
+        matches = [ROW.fullmatch(line) for line in self.rows]
+        assert all(matches), self.rows
+        found = [m for m in matches if m]
+        super().__init__({m[1].rstrip(): (int(m[2]), float(m[3])) for m in found})
+        self.times = [float(m[3]) for m in found]
+
+
+class OnAMachine:
+    """What is the same everywhere; boots once."""
+
+    arch: str
+    cpus: int
+    machine: Run
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        image = ROOT / "build" / cls.arch / FINISHED / "Image"
+        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
+        config = Machine(cls.arch, smp=cls.cpus, image=image, initrd=ROOT / "build/initrd.cpio",
+                         memory=64, icount=cls.cpus == 1)
+        cls.machine = Run(config, ROOT / f"build/tests/profile-{cls.arch}-{cls.cpus}.log")
+        cls.machine.__enter__()
+        cls.machine.console.wait_ready(60)
+        cls.quiet("echo 4000 > buffer_size_kb")
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.machine.__exit__(None, None, None)
+
+    @classmethod
+    def sh(cls, line: str) -> str:
+        return cls.machine.console.command(line, 120)
+
+    @classmethod
+    def quiet(cls, *lines: str) -> None:
+        for line in lines:
+            said = cls.sh(line)
+            assert said == "", f"{line}: {said}"
+
+    def tearDown(self) -> None:
+        for name in self.sh("ls instances").split():
+            self.quiet(f"rmdir instances/{name}")
+        self.quiet("echo 0 > function_profile_enabled", "echo nop > current_tracer", "echo > set_ftrace_filter", "echo 1 > tracing_on",
+                   "echo > set_ftrace_notrace", "echo 1 > options/graph-time", "echo 1 > options/sleep-time")
+        self.assertEqual(self.sh("cat enabled_functions"), "")
+
+    def profile(self, cpu: int) -> Profile:
+        profile = Profile(self.sh(f"cat trace_stat/function{cpu}"))
+        self.assertEqual(profile.times, sorted(profile.times, reverse=True), "the longest time is first")
+        return profile
+
+    def hits(self) -> Counter[str]:
+        """Of all CPUs together."""
+        return Counter({name: sum(p[name][0] for p in profiles if name in p)
+                        for profiles in [[self.profile(cpu) for cpu in range(self.cpus)]]
+                        for name in set().union(*profiles)})
+
+    def truth(self, pattern: str, *seeds: int, cpu: int | None = None) -> Counter[str]:
+        return Counter(call.function for seed in seeds for name, calls in expect(seed, self.cpus).contexts.items()
+                       for call in calls if re.match(pattern, call.function) and
+                       (cpu is None or name in (f"thread {cpu}", f"interrupt {cpu}")))
+
+    def workload(self, seed: int) -> None:
+        self.assertEqual(self.sh(f"workload {seed:016x}"), expect(seed, self.cpus).line + "\n")
+
+    def start(self, functions: str) -> None:
+        self.quiet(f"echo '{functions}' > set_ftrace_filter", "echo 1 > function_profile_enabled")
+
+    def events(self) -> tuple[dict[int, dict[str, list[int]]], dict[int, int], set[str]]:
+        """By CPU and function the durations that the tracer has; by CPU those of outermost calls in
+        sum; which functions have one that is not printed to the nanosecond."""
+        times: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+        outermost: dict[int, int] = defaultdict(int)
+        rounded: set[str] = set()
+        stack: dict[int, list[str]] = defaultdict(list)
+        for line in self.sh("cat trace").splitlines():
+            match = EVENT.match(line)
+            if not match:
+                continue
+            cpu, name = int(match[1]), match[4]
+            if match[5] == " {":
+                stack[cpu].append(name)
+                continue
+            name = name or stack[cpu].pop()
+            times[cpu][name].append(int(Fraction(match[2]) * 1000))
+            outermost[cpu] += 0 if match[3] else times[cpu][name][-1]
+            if not re.search(r"\.\d{3}$", match[2]):
+                rounded.add(name)
+        return times, outermost, rounded
+
+    # ---- what is counted
+
+    def test_hits_are_the_seed_s(self) -> None:
+        """Each CPU's file has the calls that were made there, by its thread and in its interrupts."""
+        self.start("wl_*")
+        self.workload(SEEDS[0])
+        for cpu in range(self.cpus):
+            found = {name: hits for name, (hits, _) in self.profile(cpu).items() if name not in ("wl_begin", "wl_end")}
+            self.assertEqual(found, dict(self.truth("wl_", SEEDS[0], cpu=cpu)))
+        self.assertEqual(self.hits(), self.truth("wl_", SEEDS[0]))
+
+    def test_lines_are_worked_out_from_the_tracer_s_events(self) -> None:
+        """Hits, time, average and variance, byte for byte; the tracer's events are all there."""
+        self.start("wl_*")
+        self.quiet("echo function_graph > current_tracer")
+        self.workload(SEEDS[1])
+        self.quiet("echo 0 > function_profile_enabled", "echo 0 > tracing_on")
+        times, _, rounded = self.events()
+        checked = 0
+        for cpu in range(self.cpus):
+            rows = {line[2:32].rstrip(): line for line in self.profile(cpu).rows}
+            self.assertEqual({n: len(t) for n, t in times[cpu].items()}, {n: p[0] for n, p in self.profile(cpu).items()})
+            for name in set(rows) - rounded:
+                self.assertEqual(rows[name], row(name, times[cpu][name]))
+                checked += 1
+        self.assertGreater(checked, 20)
+        self.quiet("echo 1 > tracing_on")
+        self.assertEqual(sum((Counter({n: len(t) for n, t in by_name.items()}) for by_name in times.values()), Counter()),
+                         self.truth("wl_", SEEDS[1]))
+
+    def test_a_caller_s_time_has_its_callees(self) -> None:
+        self.start("app_main_sha256 sha256_file sha256_rounds")
+        self.quiet("sha256 /data/prose.txt > /tmp/out", "rm /tmp/out")
+        time = Counter[str]()
+        for cpu in range(self.cpus):
+            time.update({name: round(us) for name, (_, us) in self.profile(cpu).items()})
+        self.assertGreater(time["app_main_sha256"] + 2, time["sha256_file"])
+        self.assertGreater(time["sha256_file"], time["sha256_rounds"])
+
+    def test_no_graph_time(self) -> None:
+        """What the functions took by themselves is, all together, what the outermost calls took,
+        but for what the tracer, which came first, takes itself."""
+        self.quiet("echo 'wl_*' > set_ftrace_filter", "echo function_graph > current_tracer",
+                   "echo 0 > options/graph-time")
+        self.start("wl_*")
+        self.workload(SEEDS[0])
+        self.quiet("echo 0 > function_profile_enabled", "echo 0 > tracing_on")
+        times, outermost, _ = self.events()
+        self.quiet("echo 1 > tracing_on")
+        for cpu in range(self.cpus):
+            profile, with_callees = self.profile(cpu), sum(map(sum, times[cpu].values())) / 1000
+            own = sum(profile.times)
+            self.assertLess(own, with_callees)
+            if self.cpus > 1:
+                continue  # the host may stop a CPU for long anywhere
+            self.assertAlmostEqual(own / (outermost[cpu] / 1000), 1, delta=0.002)
+            for name, (_, us) in profile.items():
+                self.assertLess(us, 1.01 * sum(times[cpu][name]) / 1000, name)
+        self.assertEqual(self.hits(), self.truth("wl_", SEEDS[0]))
+
+    def test_no_sleep_time(self) -> None:
+        for sleeps in (1, 0):
+            self.quiet(f"echo {sleeps} > options/sleep-time")
+            self.start("app_main_sleep")
+            self.quiet("sleep 1", "echo 0 > function_profile_enabled")
+            time = sum(self.profile(cpu).get("app_main_sleep", (0, 0))[1] for cpu in range(self.cpus))
+            self.assertTrue(1000000 <= time if sleeps else 0 < time < 500000, f"{time} us")
+
+    # ---- on and off, and what it follows
+
+    def test_on_resets_and_off_keeps(self) -> None:
+        self.start("wl_leaf_*")
+        self.workload(SEEDS[0])
+        self.quiet("echo 1 > function_profile_enabled")
+        self.assertEqual(self.hits(), self.truth("wl_leaf_", SEEDS[0]), "1 when it is 1: as it was")
+        self.quiet("echo 0 > function_profile_enabled")
+        self.assertEqual(self.sh("cat enabled_functions"), "")
+        self.workload(SEEDS[1])
+        self.assertEqual(self.hits(), self.truth("wl_leaf_", SEEDS[0]))
+        self.quiet("echo 1 > function_profile_enabled")
+        self.assertEqual(self.sh(f"cat trace_stat/function{self.cpus - 1}"), HEADER)
+        self.workload(SEEDS[1])
+        self.assertEqual(self.hits(), self.truth("wl_leaf_", SEEDS[1]))
+
+    def test_follows_set_ftrace_filter_beside_the_tracer_that_comes_and_goes(self) -> None:
+        self.start("wl_leaf_*")
+        self.quiet("echo function_graph > current_tracer")
+        self.workload(SEEDS[0])
+        want = self.truth("wl_leaf_", SEEDS[0])
+        self.quiet("echo nop > current_tracer", "echo 'wl_pick_*' > set_ftrace_filter")
+        self.workload(SEEDS[1])
+        want += self.truth("wl_pick_", SEEDS[1])
+        self.assertEqual(self.hits(), want)
+        self.quiet("echo function > current_tracer", "echo 'wl_pick_south' > set_ftrace_notrace")
+        self.workload(SEEDS[0])
+        want += self.truth("wl_pick_(?!south)", SEEDS[0])
+        self.assertEqual(self.hits(), want)
+        self.quiet("echo 0 > function_profile_enabled", "echo 'wl_fan_*' > set_ftrace_filter")
+        self.workload(SEEDS[1])
+        self.assertEqual(self.hits(), want)
+
+    # ---- what is refused
+
+    def test_refusals(self) -> None:
+        for text, error in (("x", "EINVAL"), ("-1", "EINVAL"), ("99999999999999999999", "ERANGE")):
+            self.assertIn(f"({error})", self.sh(f"echo {text} > function_profile_enabled"))
+            self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
+        self.quiet("echo wl_leaf_elm > set_ftrace_filter", "echo 2 > function_profile_enabled")
+        self.assertEqual(self.sh("cat function_profile_enabled"), "1\n", "as Linux: any number but 0")
+
+    def test_no_room_for_one_user_more(self) -> None:
+        self.quiet("echo wl_leaf_elm > set_ftrace_filter")
+        self.quiet(*(f"graph {n} see wl_leaf_elm" for n in range(16)))
+        said = self.sh("echo 1 > function_profile_enabled")
+        self.assertIn("(ENOSPC)", said)
+        self.assertIn("function_profile_enabled: ", said)
+        self.quiet(*(f"graph {n} off" for n in range(16)))
+        self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
+
+    def test_no_memory(self) -> None:
+        """Says so and counts nothing; the next time there is enough it works."""
+        self.machine.__exit__(None, None, None)  # a fresh machine: the tables are kept once they are made
+        type(self).setUpClass()
+        self.quiet("echo 'wl_leaf_*' > set_ftrace_filter", "echo 4 > buffer_size_kb")
+        made = 0
+        while not self.sh(f"mkdir instances/i{made}"):
+            made += 1
+        for n in range(made):
+            size = 1408
+            for step in (4096, 512, 64, 16, 4):
+                while not self.sh(f"echo {size + step} > instances/i{n}/buffer_size_kb"):
+                    size += step
+        said = self.sh("echo 1 > function_profile_enabled")
+        self.assertRegex(said, r"function_profile_enabled: (no memory for \d+ bytes for each CPU|"
+                               r"function_graph takes no user more: Cannot allocate memory)\n.*\(ENOMEM\)")
+        self.quiet(*(f"rmdir instances/i{n}" for n in range(made)))
+        self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
+        self.assertEqual(self.sh("cat trace_stat/function0"), HEADER)
+        self.quiet("echo 1 > function_profile_enabled")
+        self.workload(SEEDS[0])
+        self.assertEqual(self.hits(), self.truth("wl_leaf_", SEEDS[0]))
+        self.quiet("echo 4000 > buffer_size_kb")
+
+
+def case(arch: str, cpus: int) -> type:
+    return type(f"On{cpus}{arch}", (OnAMachine, unittest.TestCase), {"arch": arch, "cpus": cpus})
+
+
+On1Riscv64, On4Riscv64 = case("riscv64", 1), case("riscv64", 4)
+On1Arm64, On4Arm64 = case("arm64", 1), case("arm64", 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
