@@ -116,6 +116,9 @@ void page_free(void *p, unsigned order)
 	if (page_order(p) != order)
 		panic("page_free: no block of %lu bytes begins at %p", BLOCK(order), p);
 
+#ifdef CONFIG_DEBUG
+	memset(p, 0x6b, BLOCK(order));
+#endif
 	unsigned long flags = spin_lock_irqsave(&page_lock), pa = virt_to_phys(p);
 
 	free_block(zone_of(pa), pa, order);

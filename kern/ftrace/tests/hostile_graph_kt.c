@@ -19,6 +19,7 @@
 #include "trace.h"
 #include "tracefs.h"
 #include "tracer.h"
+#include "unwind.h"
 
 u64 kt_graph_work(u64 x, u32 depth);
 u64 kt_graph_end(u64 x);
@@ -72,6 +73,19 @@ struct kept {
 	u64 func, thread, check[];
 };
 
+/* Now and then a handler takes so long that its user leaves meanwhile, or would, if nobody waited. */
+static inline void linger(struct fgraph_ops *gops)
+{
+	struct hostile_user *u = gops->private;
+	u64 birth = gops->birth, now = clock_ns(), end = now + 30000;
+
+	if ((now >> 7) % 64 == 0)
+		while (clock_ns() < end)
+			cpu_relax();
+	if (!READ_ONCE(u->in) || READ_ONCE(gops->birth) != birth)
+		__atomic_fetch_add(&calls_after, 1, __ATOMIC_RELAXED);
+}
+
 static notrace int hostile_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 				 struct ftrace_regs *regs)
 {
@@ -79,8 +93,7 @@ static notrace int hostile_entry(struct ftrace_graph_ent *trace, struct fgraph_o
 	unsigned words = (trace->func >> 4) % 4;
 	struct kept *kept;
 
-	if (!READ_ONCE(u->in))
-		__atomic_fetch_add(&calls_after, 1, __ATOMIC_RELAXED);
+	linger(gops);
 	if ((trace->func >> 6) % 8 == (unsigned)gops->idx % 8)
 		return 0;
 	kept = fgraph_reserve_data(gops->idx, sizeof(*kept) + 8 * words);
@@ -107,8 +120,7 @@ static notrace void hostile_return(struct ftrace_graph_ret *trace, struct fgraph
 		right = kept->check[i] == gops->birth + i;
 	if (!right)
 		__atomic_fetch_add(&wrong_data, 1, __ATOMIC_RELAXED);
-	if (!READ_ONCE(u->in))
-		__atomic_fetch_add(&calls_after, 1, __ATOMIC_RELAXED);
+	linger(gops);
 	__atomic_fetch_add(&u->returns, 1, __ATOMIC_RELAXED);
 }
 
@@ -135,6 +147,7 @@ static int user_leaves(struct hostile_user *u)
 /* ---- Threads ---- */
 
 #define WORKERS 12
+static struct thread *workers[WORKERS];
 static volatile bool stop_work;
 static u64 rounds, wrong_results;
 
@@ -169,12 +182,13 @@ static int worker(void *number)
 
 /* ---- Changes ---- */
 
+static bool instance_there;
+
 static int change_instance(u64 dice)
 {
-	static bool there;
 	int err = 0;
 
-	if (!there)
+	if (!instance_there)
 		err = file_mkdir(file_root(), TRACEFS "instances/hostile");
 	else if (dice & 1)
 		return kt_echo(dice & 2 ? "function_graph" : dice & 4 ? "function" : "nop",
@@ -185,8 +199,37 @@ static int change_instance(u64 dice)
 	else
 		err = file_remove(file_root(), TRACEFS "instances/hostile");
 	if (!err)
-		there = !there;
+		instance_there = !instance_there;
 	return err;
+}
+
+/* What function_graph is asked while its calls are out. */
+static int change_questions(u64 dice)
+{
+	static const struct {
+		const char *file, *yes, *no;
+	} questions[] = {
+		{"set_graph_function", "kt_graph_work", ""},  {"set_graph_notrace", "kt_graph_end", ""},
+		{"max_graph_depth", "3", "0"},		       {"tracing_on", "0", "1"},
+		{"buffer_size_kb", "40", "1408"},	       {"function_profile_enabled", "1", "0"},
+	};
+	unsigned i = (dice >> 1) % ARRAY_SIZE(questions);
+
+	return kt_echo(dice & 1 ? questions[i].yes : questions[i].no, questions[i].file, false);
+}
+
+static u64 walks, lost_walks;
+
+/* A worker's stack, whatever it is doing: nobody returns to return_to_handler. */
+static int walk(u64 dice)
+{
+	unsigned long entries[48];
+	unsigned n = stack_trace_save_pid(workers[dice % WORKERS]->pid, 0, entries, ARRAY_SIZE(entries));
+
+	walks++;
+	for (unsigned i = 0; i < n; i++)
+		lost_walks += entries[i] == (unsigned long)return_to_handler;
+	return 0;
 }
 
 static int change_graph(u64 dice)
@@ -195,7 +238,7 @@ static int change_graph(u64 dice)
 	static const char *const tracers[] = {"function_graph", "function", "nop", "function_graph"};
 	struct hostile_user *u = &users[(dice >> 8) % USERS];
 
-	switch (dice % 8) {
+	switch (dice % 10) {
 	case 0:
 		return kt_echo(tracers[dice >> 16 & 3], "current_tracer", false);
 	case 1:
@@ -206,6 +249,10 @@ static int change_graph(u64 dice)
 		if (u->in)
 			return ftrace_set_filter(&u->filter, "kt_graph_w*", 11, dice >> 16 & 1, false);
 		return 0;
+	case 4:
+		return change_questions(dice >> 16);
+	case 5:
+		return walk(dice >> 16);
 	default:
 		return u->in ? user_leaves(u) : user_comes(u, globs[(dice >> 16) % ARRAY_SIZE(globs)]);
 	}
@@ -215,7 +262,11 @@ static void everybody_leaves(void)
 {
 	kt_echo("nop", "current_tracer", false);
 	kt_echo("", "set_ftrace_filter", false);
-	file_remove(file_root(), TRACEFS "instances/hostile");
+	for (u64 i = 0; i < 2 * 6; i += 2)
+		change_questions(i);
+	if (instance_there)
+		file_remove(file_root(), TRACEFS "instances/hostile");
+	instance_there = false;
 	for (unsigned i = 0; i < USERS; i++) {
 		if (users[i].in)
 			user_leaves(&users[i]);
@@ -226,13 +277,12 @@ static void everybody_leaves(void)
 static void hostile_graph_phase(u64 seconds, u64 seed)
 {
 	u64 until = clock_ns() + seconds * 1000000000, changes = 0;
-	struct thread *threads[WORKERS];
 	int bad = 0;
 
-	wrong_data = calls_after = rounds = wrong_results = 0;
+	walks = lost_walks = wrong_data = calls_after = rounds = wrong_results = 0;
 	stop_work = false;
 	for (u64 i = 0; i < WORKERS; i++)
-		threads[i] = kthread_run(worker, (void *)i, -1, "worker");
+		workers[i] = kthread_run(worker, (void *)i, -1, "worker");
 	while (clock_ns() < until && !bad) {
 		seed = seed * 6364136223846793005 + 1442695040888963407;
 		bad = change_graph(seed >> 20);
@@ -240,27 +290,27 @@ static void hostile_graph_phase(u64 seconds, u64 seed)
 	}
 	stop_work = true;
 	for (unsigned i = 0; i < WORKERS; i++)
-		bad |= !threads[i] || thread_join(threads[i]);
+		bad |= !workers[i] || thread_join(workers[i]);
 	kt_promise(changes && !bad, "%lu changes, none refused (%d)", (unsigned long)changes, bad);
 	kt_promise(rounds && !wrong_results, "%lu rounds, %lu wrong results", (unsigned long)rounds,
 		   (unsigned long)wrong_results);
 	kt_promise(!wrong_data, "%lu returns found another's entry data", (unsigned long)wrong_data);
+	kt_promise(walks && !lost_walks, "%lu walks, %lu lost their way", (unsigned long)walks,
+		   (unsigned long)lost_walks);
 	kt_promise(!calls_after, "%lu calls of users that had left", (unsigned long)calls_after);
 }
 
 /* One user from before the threads' first call to after their last: every entry has its return. */
 static void balance(void)
 {
-	struct thread *threads[WORKERS];
-
 	user_comes(&users[0], "kt_graph_[wen]*");
 	stop_work = false;
 	for (u64 i = 0; i < WORKERS; i++)
-		threads[i] = kthread_run(worker, (void *)i, -1, "worker");
+		workers[i] = kthread_run(worker, (void *)i, -1, "worker");
 	sleep_ns(300000000);
 	stop_work = true;
 	for (unsigned i = 0; i < WORKERS; i++)
-		thread_join(threads[i]);
+		thread_join(workers[i]);
 	user_leaves(&users[0]);
 	kt_promise(users[0].entries && users[0].entries - users[0].returns <= rounds / 64,
 		   "%lu entries, %lu returns: only who died inside is missing",
