@@ -349,8 +349,17 @@ def panic_cases(arch: str) -> list[Case]:
     def types(kind: str) -> Step:
         return lambda run: run.console.command(f"test-fault {kind}", 30) and f"test-fault {kind} returned"
 
-    return [Case(f"panic: {kind}", arch, f"{FINISHED}-tests", 2, [types(kind)], end=patterns)
-            for kind, patterns in kinds.items()]
+    def panics(run: Run) -> str:
+        run.console.command("echo function_graph > current_tracer; mkdir instances/g; "
+                            "echo function_graph > instances/g/current_tracer")
+        return run.console.command("panic under graph tracing") and "it did not"
+
+    callers = ("panic_main", "shell_run_words", "shell_run_line", "shell_main", "thread_start", "thread_start_asm")
+    walk = "Call trace:\n" + "".join(rf".*\] {name}\+0x[1-9a-f].*\n" for name in callers) + "end of panic"
+    return [*(Case(f"panic: {kind}", arch, f"{FINISHED}-tests", 2, [types(kind)], end=patterns)
+              for kind, patterns in kinds.items()),
+            *(Case(f"panic: its callers under graph tracing, {n} CPUs", arch, FINISHED, n, [panics],
+                   end=rf"panic: under graph tracing\n[\s\S]*{walk}") for n in (1, 4))]
 
 
 def soak_cases(arch: str) -> list[Case]:

@@ -124,6 +124,7 @@ static notrace bool step_to_interrupted(struct unwind *u)
 static notrace bool step_record(struct unwind *u)
 {
 	unsigned long fp = u->fp, pc = u->pc;
+	struct frame_state s;
 	const char *name;
 
 	if (fp < u->sp || !unwind_read(u, fp, &u->fp) || !unwind_read(u, fp + 8, &u->pc))
@@ -131,8 +132,10 @@ static notrace bool step_record(struct unwind *u)
 	u->sp = u->fp ?: fp + 16;
 	if (in_vector(u->pc))
 		u->sp -= offsetof(struct trap_frame, record_fp);
-	if (in_tracer(unwind_true_caller(u->thread, u->pc, u->fp)))
-		u->sp = fp - unwind_state(pc, &name).fp_is;
+	if (in_tracer(unwind_true_caller(u->thread, u->pc, u->fp))) {
+		s = unwind_state(pc, &name);
+		u->sp = s.fp_set ? fp - s.fp_is : fp + 16; /* the record that ftrace_caller made for it */
+	}
 	return in_text(u->pc);
 }
 
