@@ -85,7 +85,7 @@ riscv64.ldflags := --no-relax -m elf64lriscv
 arm64.ldflags := -m aarch64linux --no-relax
 
 CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-protector \
-	-fno-omit-frame-pointer -fno-ipa-ra -fno-asynchronous-unwind-tables -fno-strict-aliasing \
+	-fno-omit-frame-pointer -fno-ipa-ra -fno-asynchronous-unwind-tables -fno-unwind-tables -fno-strict-aliasing \
 	-fno-delete-null-pointer-checks -fno-tree-loop-distribute-patterns \
 	-Wall -Wextra -Wmissing-prototypes -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers $(if $(CI),-Werror) \
@@ -204,7 +204,7 @@ build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
 	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
 	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-.PHONY: setup doctor run grade test soak bench sizes format lint help clean
+.PHONY: setup doctor run gdb grade test soak bench sizes format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how)
 	@echo "Everything is installed."
 
@@ -215,6 +215,12 @@ run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [AP
 	$(if $(ARCH),,$(error make run needs ARCH=riscv64 or ARCH=arm64))
 	@$(PYTHON) qemu/run.py --arch $(ARCH) $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
 	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL))
+
+gdb_kernel := build/$(ARCH)/$(variant)
+gdb: $(if $(ARCH),$(gdb_kernel)/callsite.elf $(gdb_kernel)/Image build/initrd.cpio,) ## ARCH=.. [LAB=n] [SMP=n]: a machine that waits, gdb attached, with commands of our own
+	$(if $(ARCH),,$(error make gdb needs ARCH=riscv64 or ARCH=arm64))
+	@$(PYTHON) qemu/debug.py --arch $(ARCH) --elf $(gdb_kernel)/callsite.elf $(if $(SMP),--smp $(SMP)) \
+	$(if $(BOOT),--boot $(BOOT)) $(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL))
 
 grade: all ## [LAB=n] [ARCH=..] [SEED=..] [SMP=n] [GDB=1]: judge the trace against what the processor executed
 	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP)) $(if $(GDB),--gdb)

@@ -1,0 +1,87 @@
+"""`make gdb`: a machine that waits, and gdb-multiarch attached to it.
+
+QEMU's stub and the guest's console are unix sockets in a directory of this
+run's own, so any number of people can debug on one host. What gdb learns
+about the kernel is in debugger/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from qemu.machine import ROOT, Machine  # noqa: E402
+from qemu.run import parse, terminal_settings, restore_terminal  # noqa: E402
+
+GDB = "gdb-multiarch"
+
+
+def qemu_command(machine: Machine, scratch: Path) -> list[str]:
+    disk = scratch / "disk"
+    disk.mkdir()
+    serial = ["-chardev", f"socket,id=console,path={scratch}/console,server=on,wait=off", "-serial", "chardev:console"]
+    stub = ["-chardev", f"socket,id=gdb,path={scratch}/gdb,server=on,wait=off", "-gdb", "chardev:gdb", "-S"]
+    return machine.command(serial, disk) + stub
+
+
+def wait_for_sockets(qemu: subprocess.Popen[bytes], scratch: Path) -> bool:
+    deadline = time.monotonic() + 10
+    while not all((scratch / name).exists() for name in ("console", "gdb")):
+        if qemu.poll() is not None or time.monotonic() > deadline:
+            return False
+        time.sleep(0.01)
+    return True
+
+
+def gdb_command(elf: Path, extra: list[str]) -> list[str]:
+    """`extra` goes before our script: what it says about gdb itself holds from the beginning."""
+    return [GDB, "-q", *extra, "-ex", f"source {ROOT}/qemu/debugger/start.py", str(elf)]
+
+
+def debug(machine: Machine, elf: Path, extra: list[str]) -> int:
+    with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as name:
+        scratch = Path(name)
+        # Its own process group: Ctrl-C is gdb's.
+        qemu = subprocess.Popen(qemu_command(machine, scratch), stdin=subprocess.DEVNULL, start_new_session=True)
+        settings = terminal_settings()
+        try:
+            if not wait_for_sockets(qemu, scratch):
+                print("QEMU did not start.", file=sys.stderr)
+                return 2
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            return subprocess.run(gdb_command(elf, extra), check=False, env={
+                **os.environ, "CALLSITE_GDB": name, "CALLSITE_ARCH": machine.arch},
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)).returncode
+        finally:
+            qemu.kill()
+            qemu.wait()
+            restore_terminal(settings)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="qemu/debug.py", add_help=False)
+    parser.add_argument("--elf", type=Path, required=True, help="the kernel with its symbols")
+    parser.add_argument("--gdb", action="append", default=[], help="one more word of gdb's command line")
+    own, rest = parser.parse_known_args()
+    machine, _ = parse([*rest, "--image", str(own.elf.with_name("Image"))])
+    if not shutil.which(GDB):
+        print(f"{GDB} is not installed: sudo apt-get install gdb-multiarch (or make setup)", file=sys.stderr)
+        return 2
+    for file in (own.elf, machine.image_path()):
+        if not file.exists():
+            print(f"{file} is not there: make ARCH={machine.arch}", file=sys.stderr)
+            return 2
+    return debug(machine, own.elf, own.gdb)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

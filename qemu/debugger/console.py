@@ -1,0 +1,123 @@
+# mypy: no-warn-return-any, allow-subclassing-any
+"""The guest's console inside gdb: what it prints appears as it comes; `console LINE` types."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import gdb  # type: ignore[import]
+
+from qemu.debugger.guest import Command
+
+PROMPT = b"callsite# "
+
+
+@contextmanager
+def aside() -> Iterator[Callable[[], str]]:
+    """What gdb says meanwhile, of stops too, is kept for whoever wants it; the guest goes on printing."""
+    gdb.flush()
+    shown = os.dup(1)
+    with tempfile.TemporaryFile() as log:
+        os.dup2(log.fileno(), 1)
+        try:
+            yield lambda: os.pread(log.fileno(), 1 << 20, 0).decode(errors="replace")
+        finally:
+            gdb.flush()
+            os.dup2(shown, 1)
+            os.close(shown)
+
+
+class Console:
+    """A thread reads; at the prompt that somebody waits for it stops the guest."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._out = os.dup(1)
+        self._seen = b""  # since the last line was typed
+        self._waited_for = False
+        self.at_prompt = False
+        self.stopped = False  # the guest, by us
+
+    def connect(self, path: Path) -> None:
+        self._socket.connect(str(path))
+        # Signals are for gdb's own thread.
+        old = signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
+        threading.Thread(target=self._read, daemon=True).start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, old)
+
+    def _read(self) -> None:
+        while data := self._receive():
+            os.write(self._out, data.replace(b"\r", b""))
+            self._seen = (self._seen + data)[-65536:]
+            self.at_prompt = self._seen.endswith(b"\n" + PROMPT)
+            if self.at_prompt and self._waited_for:
+                self._waited_for = False
+                self.stopped = True
+                gdb.post_event(lambda: gdb.execute("interrupt"))
+
+    def _receive(self) -> bytes:
+        try:
+            return self._socket.recv(65536)
+        except OSError:
+            return b""
+
+    def settle(self) -> None:
+        """Until what was printed before the stop has come."""
+        seen = None
+        while seen != self._seen:
+            seen = self._seen
+            time.sleep(0.02)
+
+    def type(self, line: bytes) -> None:
+        self._seen = b""
+        self.at_prompt = False
+        self._socket.sendall(line)
+
+    def run_to_prompt(self) -> bool:
+        """False: something else stopped the guest, and was told."""
+        self.stopped = False
+        self._waited_for = True
+        if self.at_prompt:  # it came just before
+            self._waited_for = False
+            return True
+        with aside() as said:
+            gdb.execute("continue")
+            gdb.flush()
+            told = said()
+        self._waited_for = False
+        if not self.stopped:
+            gdb.write(told)
+        return self.stopped
+
+
+CONSOLE = Console()
+
+
+class ConsoleCommand(Command):
+    """console [LINE]: let the guest run until its prompt; type LINE there, and run until the next.
+
+What the guest prints appears as it comes. Whatever else stops the guest on the way
+(a breakpoint, a panic) stops it; `console` without LINE goes on to the prompt.
+`console ^C` types Ctrl-C."""
+
+    name = "console"
+
+    def invoke(self, argument: str, from_tty: bool) -> None:
+        line = argument.strip()
+        self.dont_repeat()
+        if line == "^C":
+            CONSOLE.type(b"\x03")
+            CONSOLE.run_to_prompt()
+            return
+        if not CONSOLE.run_to_prompt() or not line:
+            return
+        CONSOLE.type(line.encode() + b"\r")
+        CONSOLE.run_to_prompt()

@@ -1,0 +1,164 @@
+# mypy: no-warn-return-any, allow-subclassing-any
+"""The stopped guest, as the other files read it: symbols, memory, CPUs, threads.
+
+Structures are read through the kernel's own DWARF, so that they may change;
+what a stage does not have yet is None here and a sentence in the commands.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import gdb  # type: ignore[import]
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+ARCH = os.environ["CALLSITE_ARCH"]
+MASK = (1 << 64) - 1
+Value = Any  # gdb.Value
+
+
+def evaluate(expression: str) -> Value | None:
+    try:
+        return gdb.parse_and_eval(expression)
+    except gdb.error:
+        return None
+
+
+def address(name: str) -> int | None:
+    """Of a symbol, whether the DWARF knows it or not."""
+    found = evaluate(f"(unsigned long)&{name}")
+    return None if found is None else int(found)
+
+
+def as_int(value: Value) -> int:
+    return int(value.cast(gdb.lookup_type("unsigned long"))) & MASK
+
+
+def pointer(at: int, type_name: str) -> Value:
+    return gdb.Value(at).cast(gdb.lookup_type(type_name).pointer())
+
+
+def offset_of(type_name: str, field: str) -> int:
+    return gdb.lookup_type(type_name)[field].bitpos // 8
+
+
+def read(at: int, size: int) -> bytes:
+    return bytes(gdb.selected_inferior().read_memory(at, size))
+
+
+def word(at: int) -> int:
+    return int.from_bytes(read(at, 4), "little")
+
+
+def constant(name: str) -> int:
+    """A number that kern/memory.h defines: macros are not in the DWARF."""
+    text = (ROOT / "kern/memory.h").read_text()
+    found = re.search(rf"^#define {name} (0x[0-9a-f]+)$", text, re.M)
+    if not found:
+        raise gdb.GdbError(f"kern/memory.h does not define {name} as a number.")
+    return int(found[1], 16)
+
+
+def symbol(at: int) -> tuple[str, int]:
+    """The symbol at or before an address, and how far behind it: as the kernel's own table has it."""
+    said = gdb.execute(f"info symbol {at:#x}", to_string=True)
+    found = re.match(r"(\S+)(?: \+ (\d+))? in section", said)
+    return (found[1], int(found[2] or 0)) if found else (f"{at:#x}", 0)
+
+
+def name_of(at: int) -> str:
+    return symbol(at)[0]
+
+
+def place(at: int) -> str:
+    name, offset = symbol(at)
+    return f"{name}+{offset:#x}" if offset else name
+
+
+def disassemble(at: int) -> str:
+    return " ".join(gdb.selected_inferior().architecture().disassemble(at)[0]["asm"].split())
+
+
+def text(value: Value) -> str:
+    return value.string(errors="replace")
+
+
+# ---- CPUs and threads ----
+
+
+def kernel_runs() -> bool:
+    """Is paging on and the first C line behind us?"""
+    try:
+        return int(gdb.parse_and_eval("nr_cpus")) > 0
+    except gdb.error:
+        return False
+
+
+def need_kernel() -> None:
+    if not kernel_runs():
+        raise gdb.GdbError("The kernel has not come so far: continue first, or `console`.")
+
+
+def cpus() -> list[Value]:
+    return [gdb.parse_and_eval(f"cpus[{n}]") for n in range(int(gdb.parse_and_eval("nr_cpus")))]
+
+
+def vcpu_of(cpu: Value) -> Any:
+    """gdb's thread for the CPU: on QEMU's machines vCPU n has the hardware id n."""
+    for thread in gdb.selected_inferior().threads():
+        if thread.ptid[1] - 1 == int(cpu["hwid"]) & 0xff:
+            return thread
+    return None
+
+
+def every_thread() -> Iterator[Value]:
+    """All of them, the CPUs' idle threads (pid 0) first."""
+    for cpu in cpus():
+        if int(cpu["idle"]):
+            yield cpu["idle"].dereference()
+    at = gdb.parse_and_eval("all_threads")
+    found = []
+    while int(at):
+        found.append(at.dereference())
+        at = at["all_next"]
+    yield from reversed(found)
+
+
+def thread_of_stack(sp: int) -> Value | None:
+    """Whose stack it is: that which begins nearest below."""
+    best = None
+    for thread in every_thread():
+        base = as_int(thread["stack"])
+        if base <= sp and (best is None or base > as_int(best["stack"])):
+            best = thread
+    return best
+
+
+def running_on(thread: Value) -> Any:
+    """gdb's thread for the CPU that runs it, or None."""
+    at = as_int(thread.address)
+    for cpu in cpus():
+        if as_int(cpu["running"]) == at:
+            return vcpu_of(cpu)
+    return None
+
+
+class Command(gdb.Command):
+    """A command named by its class's `name`; its docstring is its help."""
+
+    name = ""
+
+    def __init__(self) -> None:
+        super().__init__(self.name, gdb.COMMAND_DATA)
+
+    def invoke(self, argument: str, from_tty: bool) -> None:
+        self.dont_repeat()
+        self.run(gdb.string_to_argv(argument))
+
+    def run(self, words: list[str]) -> None:
+        raise NotImplementedError
+

@@ -1,0 +1,182 @@
+# mypy: no-warn-return-any, allow-subclassing-any
+"""callsites and who-patches: what stands in each call site, and who writes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+import gdb  # type: ignore[import]
+
+from qemu.debugger.guest import (MASK, Command, Value, address, as_int, constant, disassemble, evaluate,
+                                 name_of, place, pointer, read, symbol, word)
+
+
+@dataclass(frozen=True)
+class Site:
+    """One record: which word is toggled, and in which function."""
+
+    ip: int
+    function: str
+    record: Value
+
+
+def kernel_base() -> int:
+    return int(gdb.parse_and_eval("(unsigned long)&_start"))
+
+
+def sites() -> Iterator[Site]:
+    at, count = address("ftrace_records"), evaluate("ftrace_record_count")
+    if at is None or count is None:
+        raise gdb.GdbError("This kernel has no table of call sites: lab 2 makes it.")
+    record, base = pointer(at, "struct dyn_ftrace"), kernel_base()
+    for n in range(int(count)):
+        ip = base + int(record[n]["offset"])
+        yield Site(ip, name_of(ip), record[n])
+
+
+# ---- Who is called ----
+
+
+def object_name(at: int) -> str:
+    """What lies there, an array's element by its number; else its address."""
+    name, offset = symbol(at)
+    array = evaluate(f"'{name}'")
+    if array is None:
+        return f"op {at:#x}"
+    if array.type.code != gdb.TYPE_CODE_ARRAY:
+        return name
+    return f"{name}[{offset // array.type.target().sizeof}]"
+
+
+def op_name(op: Value) -> str:
+    return f"{object_name(as_int(op))} ({name_of(as_int(op['func']))})"
+
+
+def hash_has(table: Value, offset: int) -> bool:
+    slots = 1 << (32 - int(table["shift"]))
+    data = read(as_int(table["slots"].address), 4 * slots)
+    return offset in memoryview(data).cast("I")
+
+
+def selects(op: Value, offset: int) -> bool:
+    wanted, excluded = op["filter_hash"], op["notrace_hash"]
+    return (not int(wanted) or hash_has(wanted, offset)) and not (int(excluded) and hash_has(excluded, offset))
+
+
+def listed_ops(offset: int) -> list[str]:
+    """Whom the list calls for a function."""
+    op, names = evaluate("ops_list"), []
+    while op is not None and int(op):
+        if selects(op.dereference(), offset):
+            names.append(op_name(op))
+        op = op["next"]
+    return names
+
+
+def slot_of(target: int) -> int | None:
+    """The number of the stub at an address, behind an island too."""
+    first, second = address("ftrace_stub_0"), address("ftrace_stub_1")
+    if first is None or second is None:
+        return None
+    name, _ = symbol(target)
+    island = re.match(r"ftrace_island_\d+", name)
+    start = address(island[0]) if island else first
+    number, rest = divmod(target - (start or 0), second - first)
+    slots = evaluate("sizeof(ftrace_slots) / sizeof(ftrace_slots[0])")
+    return number if not rest and slots is not None and 0 <= number < int(slots) else None
+
+
+def told_of(target: int, offset: int) -> str:
+    """Which op hears of a call that goes to @target."""
+    number = slot_of(target)
+    if number is None:
+        op = evaluate("function_trace_op")
+        return place(target) + (f": {op_name(op)}" if op is not None else "")
+    if number == 0:
+        return f"list: {', '.join(listed_ops(offset)) or 'nobody'}"
+    slot = gdb.parse_and_eval(f"ftrace_slots[{number}]")
+    if not int(slot["op"]):
+        return f"stub {number}, which is nobody's"
+    return f"stub {number}: {op_name(slot['op'])}"
+
+
+def call_target(asm: str) -> int | None:
+    found = re.match(r"(?:jal|bl)\s.*?(0x[0-9a-f]+)", asm)
+    return int(found[1], 16) & MASK if found else None
+
+
+def describe(site: Site) -> str:
+    """The word that stands there now, and whom it calls."""
+    asm = disassemble(site.ip)
+    target = call_target(asm)
+    told = f"  -> {told_of(target, int(site.record['offset']))}" if target is not None else ""
+    marks = "  (disabled: its word was not as its record says)" if int(site.record["flags"]) & 1 else ""
+    return f"{word(site.ip):08x}  {asm.split(' <')[0]}{told}{marks}"
+
+
+class Callsites(Command):
+    """callsites [GLOB]: each call site, the word that stands there now, and who is called by it.
+
+Read from the records and from text, not from what the kernel prints about them."""
+
+    name = "callsites"
+
+    def run(self, words: list[str]) -> None:
+        pattern = words[0] if words else "*"
+        count = calls = 0
+        for site in sites():
+            if not fnmatchcase(site.function, pattern):
+                continue
+            said = describe(site)
+            count, calls = count + 1, calls + (call_target(said[10:]) is not None)
+            gdb.write(f"{site.ip:016x} {site.function:28} {said}\n")
+        gdb.write(f"{count} call sites, {calls} of them calls\n")
+
+
+class SiteWatch(gdb.Breakpoint):
+    """Watches the place through which a site is written: its word in the alias of text."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        alias = site.ip - kernel_base() + constant("ALIAS_BASE")
+        super().__init__(f"*(unsigned int *){alias:#x}", gdb.BP_WATCHPOINT, gdb.WP_ACCESS)
+
+    def stop(self) -> bool:
+        gdb.write(f"\n{self.site.function} at {self.site.ip:#x} is written: now {describe(self.site)}\n")
+        return True
+
+
+def find_site(word_: str) -> Site:
+    """By the function's name, or by any address in it."""
+    found = [s for s in sites() if s.function == word_]
+    if not found:
+        value = evaluate(word_)
+        if value is None:
+            raise gdb.GdbError(f"'{word_}' is neither a function with a call site nor an address.")
+        name = name_of(as_int(value))
+        found = [s for s in sites() if s.function == name]
+        found = [s for s in found if s.ip == as_int(value)] or found
+    if len(found) != 1:
+        raise gdb.GdbError(f"{len(found)} call sites are in '{word_}': " +
+                           (", ".join(f"{s.ip:#x}" for s in found) or "callsites lists those that there are."))
+    return found[0]
+
+
+class WhoPatches(Command):
+    """who-patches FUNCTION|ADDRESS: stop whenever its call site is written.
+
+Text is never writable where it is executed: a patch goes through an alias. So the
+watch is on the site's word there, and stops behind the very store, whoever made it:
+`bt` says who, `up` goes to the caller. `delete N` ends it."""
+
+    name = "who-patches"
+
+    def run(self, words: list[str]) -> None:
+        if len(words) != 1:
+            raise gdb.GdbError("who-patches FUNCTION|ADDRESS")
+        site = find_site(words[0])
+        watch = SiteWatch(site)
+        gdb.write(f"{watch.number}: stops when the call site of {site.function}, {site.ip:#x}, is written\n")

@@ -1,0 +1,350 @@
+# mypy: no-warn-return-any, allow-subclassing-any
+"""Stacks through what DWARF does not describe, and of threads that do not run.
+
+Assembly has no unwind tables, and a traced function returns to
+return_to_handler. The unwinder here knows these:
+
+    exception_vector    everything is in struct trap_frame, at sp
+    ftrace_caller       struct ftrace_regs, at sp: it is two frames
+    return_to_handler   where the function really returns to is on the shadow stack
+    other assembly      its frame record, if its first instruction makes a frame
+    thread_start_asm    the end
+
+A thread that is off its CPU is shown by taking its saved context for the
+caller of the stopped CPU's innermost frame. Nothing of the guest is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import gdb  # type: ignore[import]
+from gdb.FrameDecorator import FrameDecorator  # type: ignore[import]
+from gdb.unwinder import Unwinder, register_unwinder  # type: ignore[import]
+
+from qemu.debugger.guest import (ARCH, Command, Value, address, as_int, every_thread, name_of, need_kernel, pointer,
+                                 read, running_on, symbol, text, thread_of_stack, word)
+
+Registers = dict[str, int]
+
+if ARCH == "riscv64":
+    FP, LINK, RESUME, PARENT = "fp", "ra", "t0", "ra"
+    NUMBERED = ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", *(f"a{n}" for n in range(8)),
+                *(f"s{n}" for n in range(2, 12)), "t3", "t4", "t5", "t6"]
+    KEPT = ["gp", "tp", "fp", *(f"s{n}" for n in range(1, 12))]
+    ENDS = {0x00028067, 0x00008067}  # jr t0, ret
+    RECORD = (-16, -8)  # where fp and the return address lie, from fp
+else:
+    FP, LINK, RESUME, PARENT = "x29", "x30", "x30", "x9"
+    NUMBERED = [f"x{n}" for n in range(31)]
+    KEPT = [f"x{n}" for n in range(18, 30)]
+    ENDS = {0xD65F0120, 0xD65F03C0}  # ret x9, ret
+    RECORD = (0, 8)
+
+
+def frame_size(insn: int) -> int:
+    """What an instruction takes from sp: addi sp, sp, -n; sub sp, sp, #n."""
+    if ARCH == "riscv64":
+        return -((insn >> 20) - (insn >> 31 << 12)) if insn & 0xFFFFF == 0x10113 else 0
+    return insn >> 10 & 0xFFF if insn & 0xFFC003FF == 0xD10003FF else 0
+
+
+def quad(at: int) -> int:
+    return int.from_bytes(read(at, 8), "little")
+
+
+# ---- One step ----
+
+
+class Frame:
+    """What an unwinder may ask about the frame that it is asked about."""
+
+    def __init__(self, pending: Any) -> None:
+        self._pending = pending
+        self.pc, self.sp = self["pc"], self["sp"]
+
+    def __getitem__(self, name: str) -> int:
+        return as_int(self._pending.read_register(name))
+
+    def value(self, name: str) -> Value | None:
+        value = self._pending.read_register(name)
+        return None if value.is_optimized_out else value
+
+
+def from_trap_frame(f: Frame) -> Registers:
+    regs = pointer(f.sp, "struct trap_frame").dereference()
+    found = {name: as_int(regs["x"][n]) for n, name in enumerate(NUMBERED) if name != "zero"}
+    if ARCH != "riscv64":
+        found["sp"] = as_int(regs["sp"])
+    # gdb takes every outer pc for a return address and looks one byte before it; this one is exact.
+    return found | {"pc": as_int(regs["pc"]) + 1}
+
+
+def from_ftrace_regs(f: Frame) -> Registers:
+    """In the stub or ftrace_caller: to the traced function, behind its call site."""
+    size = gdb.lookup_type("struct ftrace_regs").sizeof
+    start, call = address("ftrace_caller"), address("ftrace_call")
+    assert start is not None and call is not None
+    if not start < f.pc or word(f.pc) in ENDS:
+        back = RESUME if f.pc <= start or RESUME != "x30" else PARENT
+        link = PARENT if f.pc <= start else LINK
+        return {"pc": f[back], "sp": f.sp, FP: f[FP], LINK: f[link]}
+    regs = pointer(f.sp, "struct ftrace_regs").dereference()
+    if f.pc <= call:
+        ours = f.sp <= f[FP] < f.sp + size
+        return {"pc": f[RESUME], "sp": f.sp + size, FP: as_int(regs["fp"]) if ours else f[FP], LINK: f[PARENT]}
+    return {"pc": as_int(regs["pc"]), "sp": f.sp + size, FP: as_int(regs["fp"]), LINK: as_int(regs["link"])}
+
+
+def true_caller(sp: int, fp: int) -> int | None:
+    """The newest shadow frame whose caller has the frame pointer; of a tail call's chain the outermost."""
+    thread, handler = thread_of_stack(sp), address("return_to_handler")
+    if thread is None or not int(thread["ftrace"]):
+        return None
+    stack = thread["ftrace"].cast(gdb.lookup_type("struct shadow_stack").pointer())
+    frame = stack["top"]
+    while int(frame):
+        if as_int(frame["fp"]) == fp and as_int(frame["ret"]) != handler:
+            return as_int(frame["ret"])
+        frame = frame["below"]
+    return None
+
+
+def from_return_to_handler(f: Frame, start: int) -> Registers:
+    if f.pc == start:  # not entered yet: it stands in the place of a return address
+        fp, sp, link = f[FP], f.sp, start
+    elif word(f.pc) in ENDS:
+        fp, sp, link = f[FP], f.sp, f[LINK]
+    else:
+        regs = pointer(f.sp, "struct ftrace_regs").dereference()
+        fp, sp, link = as_int(regs["fp"]), f.sp + regs.type.sizeof, as_int(regs["link"])
+    back = (true_caller(f.sp, fp) if link == start else link) or 0
+    return {"pc": back, "sp": sp, FP: fp}
+
+
+def from_record(f: Frame, start: int) -> Registers:
+    size = frame_size(word(start))
+    entered = size and f.pc != start and word(f.pc) not in ENDS
+    sp = f.sp + size if entered else f.sp
+    if not entered or not f.sp <= f[FP] <= f.sp + size:
+        return {"pc": f[LINK], "sp": sp, FP: f[FP], LINK: f[LINK]}
+    fp, link = (quad(f[FP] + at) for at in RECORD)
+    return {"pc": link, "sp": sp, FP: fp, LINK: link}
+
+
+def is_stub(name: str) -> bool:
+    return name.startswith(("ftrace_stub", "ftrace_island_", "ftrace_caller", "ftrace_call"))
+
+
+def is_assembly(pc: int) -> bool:
+    table = gdb.find_pc_line(pc).symtab
+    return table is None or table.filename.endswith(".S")
+
+
+def step(f: Frame) -> Registers | None:
+    """None: DWARF knows better."""
+    handler = address("return_to_handler")
+    if handler is not None and f.pc == handler:
+        return from_return_to_handler(f, handler)
+    if not is_assembly(f.pc):
+        return None
+    name, offset = symbol(f.pc)
+    start = f.pc - offset
+    low, high = address("exception_vector"), address("exception_vector_end")
+    if low is not None and high is not None and low <= f.pc < high:
+        return from_trap_frame(f)
+    if name == "thread_start_asm":
+        return {"pc": 0, "sp": f.sp, FP: 0, LINK: 0}
+    if handler is not None and start == handler:
+        return from_return_to_handler(f, handler)
+    if is_stub(name) and address("ftrace_slots") is not None:
+        return from_ftrace_regs(f)
+    if name in ("ftrace_call", "mcount_trace", "mcount_call", "ftrace_graph_call"):
+        start = first_of_frame(start)
+    text_start, text_end = address("_text"), address("_etext")
+    if text_start is None or text_end is None or not text_start <= f.pc < text_end:
+        return None
+    return from_record(f, start)
+
+
+def first_of_frame(label: int) -> int:
+    """A label inside a function: back to where the frame was made."""
+    at = label
+    while not frame_size(word(at)) and label - at < 256:
+        at -= 4
+    return at
+
+
+# ---- gdb's side ----
+
+
+class FrameId:
+    def __init__(self, sp: int, pc: int) -> None:
+        self.sp, self.pc = gdb.Value(sp), gdb.Value(pc)
+
+
+class KernelUnwinder(Unwinder):
+    def __init__(self) -> None:
+        super().__init__("callsite")
+        self.instead: Registers | None = None  # another thread's context, shown in the place of the CPU's
+
+    def __call__(self, pending: Any) -> Any:
+        try:
+            f = Frame(pending)
+            if self.instead and pending.level() == 0:
+                return self._info(pending, f, self.instead, FrameId(0, f.pc), ())
+            found = step(f)
+        except (gdb.error, AttributeError):
+            return None
+        return self._info(pending, f, found, FrameId(f.sp, f.pc), KEPT) if found else None
+
+    @staticmethod
+    def _info(pending: Any, f: Frame, found: Registers, frame_id: FrameId, kept: Any) -> Any:
+        info = pending.create_unwind_info(frame_id)
+        long = gdb.lookup_type("unsigned long")
+        for name in kept:
+            value = f.value(name)
+            if name not in found and value is not None:
+                info.add_saved_register(name, value)
+        for name, number in found.items():
+            info.add_saved_register(name, gdb.Value(number).cast(long))
+        return info
+
+
+UNWINDER = KernelUnwinder()
+
+
+class Interrupted(FrameDecorator):
+    """Its pc is exact; see from_trap_frame()."""
+
+    def address(self) -> int:
+        return int(super().address()) & ~1
+
+
+class KernelFrames:
+    """Leaves out what is no call: return_to_handler, and the CPU behind another thread's stack."""
+
+    name, priority, enabled = "callsite", 100, True
+
+    def __init__(self) -> None:
+        gdb.frame_filters[self.name] = self
+
+    def filter(self, frames: Iterator[Any]) -> Iterator[Any]:
+        handler = address("return_to_handler")
+        for decorated in to_the_end(frames):
+            frame = decorated.inferior_frame()
+            if frame.pc() == handler or (UNWINDER.instead and frame.level() == 0):
+                continue
+            yield Interrupted(decorated) if frame.pc() & 1 else decorated
+
+
+def to_the_end(frames: Iterator[Any]) -> Iterator[Any]:
+    """Up to the caller of thread_start_asm or of kernel_main, which is 0: gdb fails to step from there."""
+    while True:
+        try:
+            decorated = next(frames)
+        except (StopIteration, gdb.error):
+            return
+        if not decorated.inferior_frame().pc():
+            return
+        yield decorated
+
+
+def install() -> None:
+    register_unwinder(None, UNWINDER, replace=True)
+    KernelFrames()
+
+
+# ---- Threads ----
+
+
+def saved_context(thread: Value) -> Registers:
+    context = thread["context"]
+    found = {"pc": as_int(context["pc"]), "sp": as_int(context["sp"]), FP: as_int(context["fp"])}
+    if ARCH == "riscv64":
+        found |= {f"s{n + 1}": as_int(context["s"][n]) for n in range(11)}
+    else:
+        found |= {f"x{n + 19}": as_int(context["x"][n]) for n in range(10)}
+    return found | {LINK: found["pc"]}
+
+
+class Shown:
+    """While it lasts, gdb's frames are those of @thread."""
+
+    def __init__(self, thread: Value) -> None:
+        self._vcpu = running_on(thread)
+        self._context = None if self._vcpu else saved_context(thread)
+
+    def __enter__(self) -> None:
+        self._selected = gdb.selected_thread()
+        if self._vcpu:
+            self._vcpu.switch()
+        UNWINDER.instead = self._context
+        gdb.invalidate_cached_frames()
+
+    def __exit__(self, *_: Any) -> None:
+        UNWINDER.instead = None
+        gdb.invalidate_cached_frames()
+        self._selected.switch()
+
+
+SWITCHING = {"__switch_to", "context_switch", "__schedule", "schedule", "schedule_timeout", "return_to_handler"}
+
+
+def where(thread: Value) -> str:
+    """The innermost four functions, without those by which every thread leaves its CPU."""
+    handler = address("return_to_handler")
+    with Shown(thread):
+        frame = gdb.newest_frame()
+        if UNWINDER.instead:
+            frame = frame.older()
+        names: list[str] = []
+        while frame is not None and frame.pc() and len(names) < 4:
+            name = "return_to_handler" if frame.pc() == handler else frame.name() or name_of(frame.pc())
+            if name not in SWITCHING:
+                names.append("the firmware" if name.startswith("0x") else name)
+            frame = frame.older()
+    return " < ".join(names)
+
+
+def state_of(thread: Value) -> str:
+    if int(thread["on_cpu"]):
+        return "running"
+    return {"THREAD_RUNNING": "ready", "THREAD_SLEEPING": "sleeps"}.get(str(thread["state"]), "dead")
+
+
+class Threads(Command):
+    """threads: every thread, its CPU, what it does, and the innermost functions of its stack."""
+
+    name = "threads"
+
+    def run(self, words: list[str]) -> None:
+        need_kernel()
+        gdb.write(" pid cpu state   name             where\n")
+        for t in every_thread():
+            gdb.write(f"{int(t['pid']):4} {int(t['cpu']):3} {state_of(t):7} {text(t['comm']):16} {where(t)}\n")
+
+
+def find_thread(word_: str) -> Value:
+    for thread in every_thread():
+        name = text(thread["comm"])
+        if word_ == name or (word_ != "0" and word_ == str(int(thread["pid"]))):
+            return thread
+    raise gdb.GdbError(f"There is no thread '{word_}': threads lists them; idle threads have names alone.")
+
+
+class BtThread(Command):
+    """bt-thread PID|NAME [bt's words]: the stack of any thread, running or not.
+
+Through trampolines, interrupts and return addresses that a tracer took. `bt` does the
+same for the CPU that gdb stands on (`thread N` chooses it)."""
+
+    name = "bt-thread"
+
+    def run(self, words: list[str]) -> None:
+        need_kernel()
+        if not words:
+            raise gdb.GdbError("bt-thread PID|NAME [bt's words]")
+        with Shown(find_thread(words[0])):
+            gdb.execute("bt " + " ".join(words[1:]))

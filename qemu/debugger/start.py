@@ -1,0 +1,53 @@
+# mypy: no-warn-return-any, allow-subclassing-any
+"""gdb's side of `make gdb`: connect, load what we know, and run to the first C line."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import gdb  # type: ignore[import]
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+
+from qemu.debugger import console, events, guest, sites, stacks  # noqa: E402
+
+SCRATCH = Path(os.environ["CALLSITE_GDB"])
+
+
+class PowerOff(gdb.Breakpoint):
+    """A kernel that panicked ends its machine: hold it before it does."""
+
+    def __init__(self) -> None:
+        super().__init__("firmware_poweroff", internal=True)
+        self.silent = True
+
+    def stop(self) -> bool:
+        failed = bool(gdb.parse_and_eval("failure"))
+        if failed:
+            console.CONSOLE.settle()
+            gdb.write("\nThe kernel has ended by a panic, and its memory is still there: bt, threads, trace.\n")
+        return failed
+
+
+def main() -> None:
+    for setting in ("pagination off", "confirm off", "print thread-events off", "print inferior-events off"):
+        gdb.execute(f"set {setting}")
+    gdb.execute(f"target remote {SCRATCH}/gdb", to_string=True)
+    console.CONSOLE.connect(SCRATCH / "console")
+    for command in (console.ConsoleCommand, events.Trace, sites.Callsites, sites.WhoPatches,
+                    stacks.Threads, stacks.BtThread):
+        command()
+    stacks.install()
+    # Until head.S has turned paging on, no address is what the symbols say: so a
+    # hardware breakpoint, for which nothing has to be read or written there.
+    gdb.execute("thbreak *kernel_main", to_string=True)
+    with console.aside():
+        gdb.execute("continue")
+    PowerOff()
+    gdb.write(f"{guest.ARCH}, stopped at the first line of C. Ours: callsites [glob], threads, bt-thread PID,\n"
+              "trace [n], who-patches FUNCTION|ADDR, console [LINE]; `help NAME` says more.\n")
+
+
+main()
