@@ -28,14 +28,10 @@ GRAPH, FGRAPH = "kern/ftrace/graph.c", "kern/ftrace/fgraph.c"
 def tree(arch: str, lab: int) -> None:
     """A copy of all that a kernel is built from, and of what is built already."""
     build(lab)
-    for name in ("boot", "kern", ".ci"):
-        shutil.copytree(ROOT / name, TREE / name, dirs_exist_ok=True)
-    shutil.copy2(ROOT / "Makefile", TREE)
-    (TREE / "build").mkdir(exist_ok=True)
-    for name in (f"build/{arch}/include", f"build/{arch}/lab{lab}"):
+    for name in ("boot", "kern", ".ci", f"build/{arch}/include", f"build/{arch}/lab{lab}"):
         shutil.rmtree(TREE / name, ignore_errors=True)
         shutil.copytree(ROOT / name, TREE / name, symlinks=True)
-    for file in ("build/.setup", "build/recordmcount"):
+    for file in ("Makefile", "build/.setup", "build/recordmcount"):
         shutil.copy2(ROOT / file, TREE / file)
 
 
