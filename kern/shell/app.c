@@ -1,6 +1,7 @@
 /*
  * What stands behind app.h. An application is a function called main and the
- * threads that it makes; they share a process: the table of open files.
+ * threads that it makes; they share a process: the table of open files, and
+ * what was allocated, so that a program that Ctrl-C ends leaves nothing.
  */
 #include "app.h"
 
@@ -16,10 +17,17 @@
 #define FIRST_FD 3
 #define MAX_FDS 16
 
+/* Before each object of malloc(). */
+struct chunk {
+	struct chunk *next, **link; /* of the process's; link is what points here, NULL once freed */
+};
+
 struct process {
 	struct mutex lock; /* guards files */
 	struct file *files[MAX_FDS];
-	u32 threads; /* the last one to end closes the files */
+	struct spinlock chunk_lock; /* guards chunks, and next and link in each */
+	struct chunk *chunks;
+	u32 threads; /* the last one to end closes the files and frees the chunks */
 };
 
 struct start {
@@ -40,6 +48,12 @@ static void process_put(struct process *p)
 	for (int fd = FIRST_FD; fd < MAX_FDS; fd++)
 		if (p->files[fd])
 			file_close(p->files[fd]);
+	while (p->chunks) {
+		struct chunk *c = p->chunks;
+
+		p->chunks = c->next;
+		kfree(c);
+	}
 	kfree(p);
 }
 
@@ -306,22 +320,67 @@ int mkdir(const char *path)
 
 /* ---- memory ---- */
 
+static inline __attribute__((always_inline)) void *own(struct chunk *c)
+{
+	struct process *p = current->process;
+	unsigned long flags;
+
+	if (!c)
+		return NULL;
+	flags = spin_lock_irqsave(&p->chunk_lock);
+	*c = (struct chunk){p->chunks, &p->chunks};
+	if (c->next)
+		c->next->link = &c->next;
+	p->chunks = c;
+	spin_unlock_irqrestore(&p->chunk_lock, flags);
+	return c + 1;
+}
+
+static inline __attribute__((always_inline)) struct chunk *disown(void *object)
+{
+	struct chunk *c = (struct chunk *)object - 1;
+	struct process *p = current->process;
+	unsigned long flags;
+
+	if (!object)
+		return NULL;
+	flags = spin_lock_irqsave(&p->chunk_lock);
+	if (!c->link)
+		panic("free: the object at %p was already freed", object);
+	*c->link = c->next;
+	if (c->next)
+		c->next->link = c->link;
+	c->link = NULL;
+	spin_unlock_irqrestore(&p->chunk_lock, flags);
+	return c;
+}
+
+static size_t with_chunk(size_t size)
+{
+	return size < SIZE_MAX - sizeof(struct chunk) ? sizeof(struct chunk) + size : SIZE_MAX;
+}
+
 void *malloc(size_t size)
 {
-	return kmalloc(size);
+	return own(kmalloc(with_chunk(size)));
 }
 
 void *calloc(size_t n, size_t size)
 {
-	return size && n > SIZE_MAX / size ? NULL : kzalloc(n * size);
+	return size && n > SIZE_MAX / size ? NULL : own(kzalloc(with_chunk(n * size)));
 }
 
+/* Without room the object stays as it was. */
 void *realloc(void *p, size_t size)
 {
-	return krealloc(p, size);
+	struct chunk *c = disown(p), *moved = krealloc(c, with_chunk(size));
+
+	if (!moved)
+		own(c);
+	return own(moved);
 }
 
 void free(void *p)
 {
-	kfree(p);
+	kfree(disown(p));
 }

@@ -89,6 +89,17 @@ def parents(trace: str, function: str, parent: str, not_by: str) -> Step:
     return step
 
 
+def frees_all(command: str) -> Step:
+    """Run again and again, and ended by Ctrl-C, a program keeps no memory."""
+    def step(run: Run) -> str:
+        used = []
+        for _ in range(4):
+            run.console.command(f"{command} & ; kill 1; wait")
+            used.append(run.console.command("free"))
+        return f"memory after '{command}' was ended: {used}" if used[-1] != used[1] else ""
+    return step
+
+
 def works(seed: int = 0x0123456789ABCDEF, cpus: int = 0) -> Step:
     """The workload's result is the one that the host works out, on so many CPUs."""
     def step(run: Run) -> str:
@@ -232,7 +243,7 @@ def shell_cases(arch: str) -> list[Case]:
              shows("nosuchcommand", "nosuchcommand"), prints("echo still here", "still here\n"),
              prints("echo one > /tmp/f", ""), prints("echo two >> /tmp/f", ""), prints("cat /tmp/f", "one\ntwo\n"),
              shows("cksum /tmp/f", r"^\d+ 8 "), shows("cat /nosuchfile", "nosuchfile"),
-             shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
+             frees_all("gzip /data/prose.txt /tmp/g"), shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
              too_long(), prints("echo alive", "alive\n"), noise(), flood()]
     return [Case("shell", arch, smp=2, steps=steps)]
 
