@@ -195,6 +195,7 @@ static void save_interrupted(void *arg)
 
 	if (!is_requested(current, r))
 		return;
+	r->running = false; /* found */
 	unwind_start_here(&u);
 	for (bool crossed = false; !crossed || in_tracer(u.pc); crossed |= u.regs != NULL)
 		if (!unwind_next(&u))
@@ -215,6 +216,6 @@ unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, uns
 			task_call_func(cpu_of(cpu)->idle, save_off_cpu, &r);
 		if (r.running)
 			smp_call(r.cpu, save_interrupted, &r);
-	} while (r.running && !r.count);
+	} while (r.running);
 	return r.count;
 }
