@@ -287,6 +287,8 @@ def traced_cases(arch: str) -> list[Case]:
         *(Case(f"threads on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
         *(Case(f"unwinding from interrupts on {n} CPUs", arch, f"{FINISHED}-tests", n,
                [promises("test-unwind function function_graph")]) for n in (2, 4)),
+        *(Case(f"unwinding from handlers on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-unwind-graph")])
+          for n in (1, 4)),
         Case("unwinding from every instruction of the tracer", arch, f"{FINISHED}-tests", 2,
              [promises("test-unwind all function function_graph", 240)], {"extra": ["-singlestep"]}),
         Case("unwinding from every instruction of lab 5's tracer", arch, "lab5-tests", 2,
