@@ -42,6 +42,8 @@ static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u
 		return tracefs_refuse(f, err, "no tracer is named '%s'; see available_tracers", name);
 	if (err == -EBUSY)
 		return tracefs_refuse(f, err, "%s can be used once, and somebody uses it", name);
+	if (err == -ENOSPC)
+		return tracefs_refuse(f, err, "%s has all the users that it can have", name);
 	if (err)
 		return tracefs_refuse(f, err, "%s did not start", name);
 	return n;
@@ -221,7 +223,8 @@ static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u6
 	no = !strncmp(name, "no", 2);
 	option = option_find(trace_array_of(f), name + (no ? 2 : 0));
 	if (option < 0)
-		return tracefs_refuse(f, option, "no option is named '%s'", name);
+		return tracefs_refuse(f, option, "'%s' is no option while %s is the tracer", name,
+				      trace_array_of(f)->tracer->name);
 	return set_option(f, option, !no) ?: (ssize_t)n;
 }
 TRACEFS_CONTROL_OPS(trace_options, trace_options_show, trace_options_write);
