@@ -338,12 +338,13 @@ static inline __attribute__((always_inline)) void *own(struct chunk *c)
 
 static inline __attribute__((always_inline)) struct chunk *disown(void *object)
 {
-	struct chunk *c = (struct chunk *)object - 1;
 	struct process *p = current->process;
 	unsigned long flags;
+	struct chunk *c;
 
 	if (!object)
 		return NULL;
+	c = (struct chunk *)object - 1;
 	flags = spin_lock_irqsave(&p->chunk_lock);
 	if (!c->link)
 		panic("free: the object at %p was already freed", object);
