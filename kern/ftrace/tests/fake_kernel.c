@@ -128,9 +128,12 @@ void arch_sync_all(void)
 {
 	fake_syncs++;
 }
+void (*fake_in_grace)(void);
 void synchronize_sched(void)
 {
 	fake_graces++;
+	if (fake_in_grace)
+		fake_in_grace();
 }
 void mutex_lock(struct mutex *m)
 {

@@ -26,6 +26,7 @@ extern int fake_opens, fake_syncs, fake_graces;
 extern unsigned long fake_last_line; /* the text address of the last arch_sync_line() */
 extern char fake_console[4096];
 
+extern void (*fake_in_grace)(void); /* or NULL: what other CPUs do in a grace period */
 void fake_reset(void); /* text all zero, counters zero, no records */
 u32 fake_word(unsigned long ip);
 void fake_scribble(unsigned long ip, u32 insn); /* somebody else writes text */

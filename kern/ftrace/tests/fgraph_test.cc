@@ -6,9 +6,11 @@
  * shadow stack, and call traced functions themselves.
  */
 #include "fake_kernel.h"
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <random>
+#include <thread>
 
 extern "C" {
 #define private private_
@@ -50,6 +52,7 @@ int ftrace_startup(struct ftrace_ops *op)
 int ftrace_shutdown(struct ftrace_ops *op)
 {
 	graph_op = nullptr;
+	synchronize_sched();
 	op->slot = -1;
 	return 0;
 }
@@ -199,8 +202,8 @@ struct fgraph : testing::Test {
 		regs.link = link;
 		owed.push_back(link);
 		owed_fp.push_back(fp);
-		if (graph_op)
-			graph_op->func(KERNEL_BASE + 16 * f, link, graph_op, &regs);
+		if (struct ftrace_ops *op = READ_ONCE(graph_op))
+			READ_ONCE(op->func)(KERNEL_BASE + 16 * f, link, op, &regs);
 		body(regs.link);
 		comes_back(regs.link, link, sp, fp);
 	}
@@ -401,6 +404,95 @@ TEST_F(fgraph, a_user_that_came_during_the_call_does_not_hear_of_its_return)
 	EXPECT_EQ(events, expected);
 	unregister_ftrace_graph(&a.ops);
 	unregister_ftrace_graph(&b.ops);
+}
+
+TEST_F(fgraph, a_user_that_comes_at_any_store_hears_of_both_or_neither)
+{
+	unsigned stores = 0;
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	at_store = [&] { stores++; };
+	call(5);
+	ASSERT_GE(stores, 20u);
+	for (unsigned k = 0; k < stores; k++) {
+		user b(2);
+		unsigned now = 0;
+		at_store = [&] {
+			if (now++ == k) {
+				ASSERT_EQ(register_ftrace_graph(&b.ops), 0);
+			}
+		};
+		events.clear();
+		call(5);
+		at_store = nullptr;
+		unsigned entries = 0, returns = 0;
+		for (auto &e : events)
+			(e.user != 2 ? now : e.entry ? entries : returns)++;
+		EXPECT_EQ(entries, returns) << "at store " << k;
+		unregister_ftrace_graph(&b.ops);
+	}
+	unregister_ftrace_graph(&a.ops);
+}
+
+/* Users that live on the heap, so that the sanitizer sees who looks at one that has left. */
+struct mortal {
+	struct ftrace_ops filter = {};
+	struct fgraph_ops ops = {};
+	std::atomic<int> inside{0};
+	mortal()
+	{
+		filter.slot = -1;
+		ops = {entry, ret, &filter};
+		ops.private_ = this;
+		ops.idx = -1;
+	}
+	static void linger(struct fgraph_ops *g)
+	{
+		mortal *m = (mortal *)g->private_;
+		m->inside++;
+		for (int i = 0; i < 3; i++)
+			std::this_thread::yield();
+		m->inside--;
+	}
+	static int entry(struct ftrace_graph_ent *, struct fgraph_ops *g, struct ftrace_regs *)
+	{
+		linger(g);
+		return 1;
+	}
+	static void ret(struct ftrace_graph_ret *, struct fgraph_ops *g, struct ftrace_regs *)
+	{
+		linger(g);
+	}
+};
+
+/* This CPU calls; the other registers, unregisters and frees. A grace period: this one between two calls. */
+static std::atomic<unsigned long> passes;
+TEST_F(fgraph, a_user_that_has_left_on_another_cpu_may_be_freed)
+{
+	std::atomic<bool> done(false);
+	fake_in_grace = [] {
+		for (unsigned long seen = passes; passes == seen;)
+			std::this_thread::yield();
+	};
+	std::thread other([&] {
+		for (int i = 0; i < 100; i++) {
+			auto *a = new mortal, *b = new mortal;
+			register_ftrace_graph(&a->ops);
+			register_ftrace_graph(&b->ops);
+			unregister_ftrace_graph(&a->ops);
+			EXPECT_EQ(a->inside, 0) << "it has left, and is called";
+			delete a;
+			unregister_ftrace_graph(&b->ops);
+			EXPECT_EQ(b->inside, 0) << "it has left, and is called";
+			delete b;
+		}
+		done = true;
+	});
+	for (; !done; passes++)
+		call(5, 0, [] { call(6, 1); });
+	other.join();
+	fake_in_grace = nullptr;
+	EXPECT_TRUE(is_empty());
 }
 
 TEST_F(fgraph, a_tail_call_returns_through_both_frames)

@@ -104,6 +104,10 @@ TEST_F(filter, who_goes_by_a_filter_may_refuse_a_change)
 	ASSERT_EQ(0, set(a, "last"));
 	a.changed = [](struct ftrace_ops *) { return -ENOMEM; };
 	EXPECT_EQ(-ENOMEM, set(a, "schedule"));
+	a.changed = [](struct ftrace_ops *) { return 0; };
+	int graces = fake_graces;
+	EXPECT_EQ(0, set(a, "last"));
+	EXPECT_GT(fake_graces, graces) << "the old one is freed under who goes by it";
 	a.changed = nullptr;
 	ASSERT_EQ(0, register_ftrace_function(&a));
 	EXPECT_EQ("nnnnn0", text());
