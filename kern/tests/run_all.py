@@ -12,8 +12,11 @@ import sys
 import time
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
+from qemu.machine import LAST_LAB  # noqa: E402
+
 PYTHON = "/usr/bin/python3"
-LABS = (1, 2, 3, 4)
+LABS = range(1, LAST_LAB + 1)
 MAKE = ["make", "--no-print-directory", "-j2"]
 
 # What a suite's own last words look like: (pattern, what the groups are).
@@ -50,6 +53,12 @@ def counts(text: str, status: int) -> tuple[int, int]:
     return (passed, failed) if failed or status == 0 else (passed, 1)
 
 
+def telling(text: str) -> list[str]:
+    """What a failed suite said about it: googletest's failures, which stand far from its end, then its last lines."""
+    failures = re.findall(r"^.*(?:: Failure|: runtime error|ERROR: ).*\n(?:.+\n){0,6}", text, re.M)
+    return "".join(failures[:10]).splitlines() + text.splitlines()[-25:]
+
+
 def suites() -> list[tuple[str, list[str]]]:
     """Name and command of each suite, the quick ones first."""
     host = [("host tests", [*MAKE, "host-tests"])]
@@ -83,7 +92,7 @@ def main() -> int:
         print(f"{'ok  ' if not failed else 'FAIL'} {name:32} {passed:4} passed, {failed} failed, "
               f"{time.monotonic() - began:.0f} s", flush=True)
         if failed:
-            print("\n".join("     " + line for line in text.splitlines()[-25:]) + f"\n     log: {log}", flush=True)
+            print("\n".join("     " + line for line in telling(text)) + f"\n     log: {log}", flush=True)
     print(f"{total[0]} passed, {total[1]} failed")
     return 1 if total[1] or not total[0] else 0
 
