@@ -56,10 +56,13 @@ export QEMU_EXTRA APPEND
 
 # ---- set-up ---------------------------------------------------------------
 packages := .ci/packages
-package_names := $(shell sed 's/\#.*//' $(packages) | awk 'NF {print $$1}')
-setup := build/.setup
-$(setup): $(packages)
-	@mkdir -p build; missing="$$(for p in $(package_names); do \
+# $(call package_names,sed expression): the packages of .ci/packages that it leaves.
+package_names = $(shell sed -e '$1' -e 's/\#.*//' $(packages) | awk 'NF {print $$1}')
+needed := $(call package_names,/^\# Only make docs/$(comma)$$d)
+docs_needed := $(call package_names,1$(comma)/^\# Only make docs/d)
+# $(call install,packages): those that are not there yet, or the one command to type.
+define install
+	@mkdir -p build; missing="$$(for p in $1; do \
 		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || echo $$p; done)"; \
 	if [ -n "$$missing" ]; then \
 		as=; [ "$$(id -u)" = 0 ] || as="sudo -n"; \
@@ -71,6 +74,10 @@ $(setup): $(packages)
 		else echo "Not allowed to install. Please type:"; \
 			echo "  sudo apt-get install --no-install-recommends" $$missing; exit 1; fi; \
 	fi; touch $@
+endef
+setup := build/.setup
+$(setup): $(packages)
+	$(call install,$(needed))
 
 # ---- the kernel -----------------------------------------------------------
 riscv64.cross := riscv64-linux-gnu-
@@ -204,12 +211,12 @@ build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
 	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
 	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-.PHONY: setup doctor run gdb grade test soak bench sizes format lint help clean
+.PHONY: setup doctor run gdb grade test soak bench sizes docs format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how)
 	@echo "Everything is installed."
 
 doctor: ## each tool's version, found and wanted, and what to do
-	@if [ -x $(PYTHON) ]; then $(PYTHON) qemu/doctor.py $(package_names); else echo "No python3: type make setup, or sudo apt-get install python3."; exit 1; fi
+	@if [ -x $(PYTHON) ]; then $(PYTHON) qemu/doctor.py $(needed); else echo "No python3: type make setup, or sudo apt-get install python3."; exit 1; fi
 
 run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [APPEND='..'] [BOOT=uboot]: a kernel on this terminal
 	$(if $(ARCH),,$(error make run needs ARCH=riscv64 or ARCH=arm64))
@@ -237,6 +244,12 @@ bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.jso
 sizes: $(setup) ## lines of code by cloc, against the design
 	@$(PYTHON) .ci/sizes.py
 
+build/.docs-setup: $(packages)
+	$(call install,$(docs_needed))
+
+docs: build/.docs-setup ## the book: build/docs/index.html
+	@$(PYTHON) -m docs.book
+
 format: $(setup) ## clang-format, in place, the lines that you changed since the last commit
 	@git clang-format-14 --binary clang-format-14 --extensions c,h,cc --force HEAD
 
@@ -245,7 +258,7 @@ lint: $(setup) ## cppcheck, shellcheck, mypy
 		--suppress=preprocessorErrorDirective --suppress=comparePointers --suppress=constStatement \
 		--suppress=selfAssignment -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
-	@mypy --python-executable $(PYTHON) --strict grading qemu $(if $(CI),,|| true)
+	@mypy --python-executable $(PYTHON) --strict grading qemu docs $(if $(CI),,|| true)
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16

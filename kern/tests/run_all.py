@@ -63,11 +63,11 @@ def suites() -> list[tuple[str, list[str]]]:
     """Name and command of each suite, the quick ones first."""
     host = [("host tests", [*MAKE, "host-tests"])]
     units = [(f"{d} in Python", [PYTHON, "-m", "unittest", "discover", "-t", ".", "-s", d])
-             for d in ("grading/tests", "kern/ftrace/tests", "kern/tests") if list(Path(d).glob("test_*.py"))]
+             for d in ("docs/book/tests", "grading/tests", "kern/ftrace/tests", "kern/tests") if list(Path(d).glob("test_*.py"))]
     builds = [(f"build of lab {n}", [*MAKE, f"LAB={n}", "all"]) for n in LABS]
     kernel = [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py"])]
     grades = [(f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS]
-    return [("lint", [*MAKE, "lint"]), *host, *builds, *units, *kernel, *grades, ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
+    return [("lint", [*MAKE, "lint"]), ("the book", [*MAKE, "docs"]), *host, *builds, *units, *kernel, *grades, ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
 
 
 def main() -> int:

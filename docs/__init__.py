@@ -1,0 +1,1 @@
+"""The book, and what builds it."""

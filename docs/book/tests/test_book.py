@@ -1,0 +1,163 @@
+"""The book: code by name, pages out of the tree, and a site without dead links. No mkdocs is needed here."""
+import tempfile
+import unittest
+from pathlib import Path
+
+from docs.book import pages, site, source
+
+ROOT = Path(__file__).resolve().parents[3]
+
+C = """/*
+ * A file.
+ */
+#define TWICE(x) \\
+\t((x) + (x))
+
+/* Its contract. */
+int add(int a, int b);
+static void other(void)
+{
+\tadd(1, 2);
+}
+
+/*
+ * Adds.
+ */
+int add(int a, int b)
+{
+#if LAB_START == 3
+\treturn -ENOSYS;
+#else
+#ifdef LOUD
+\tprint(a);
+#endif
+\treturn a + b;
+#endif
+}
+
+struct pair {
+\tint a, b; /* both */
+};
+static unsigned long counted[4]; /* how often */
+"""
+ASM = """/* Opens. */
+\t.globl caller, call_here
+\t.type caller, @function
+caller:
+\tnop
+call_here:
+\tjalr t1
+
+\tret
+\t.size caller, . - caller
+"""
+
+
+class Tree(unittest.TestCase):
+    """A small tree: one page, one handout, two sources."""
+
+    def setUp(self) -> None:
+        self.directory = tempfile.TemporaryDirectory()
+        self.addCleanup(self.directory.cleanup)
+        self.root = Path(self.directory.name)
+        self.write("kern/a.c", C)
+        self.write("kern/a.S", ASM)
+        self.write("docs/index.md", "# Start\n\n## A part\n")
+        self.write("labs/2-two/handout.md", "# Lab 2\n\n## Named mistakes\n\n### Wrong `offset`, one\n\nIt is off.\nBy one.\n\nMore.\n\n## Next\n")
+
+    def write(self, name: str, text: str) -> None:
+        (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / name).write_text(text)
+
+    def staged(self, text: str) -> tuple[str, list[str]]:
+        """The page with this text, and what is wrong with it."""
+        self.write("docs/page.md", text)
+        book = pages.Book(self.root, self.root / "out")
+        pages.stage(book)
+        return (self.root / "out/page.md").read_text(), book.errors
+
+
+class CodeByName(Tree):
+    def test_a_function_comes_with_its_comment_and_without_a_labs_start(self) -> None:
+        self.assertEqual(source.named(self.root, "kern/a.c", "add"),
+                         "/*\n * Adds.\n */\nint add(int a, int b)\n{\n#ifdef LOUD\n        print(a);\n#endif\n        return a + b;\n}")
+
+    def test_types_macros_and_variables_have_names(self) -> None:
+        self.assertIn("int a, b; /* both */\n};", source.named(self.root, "kern/a.c", "pair"))
+        self.assertIn("((x) + (x))", source.named(self.root, "kern/a.c", "TWICE"))
+        self.assertEqual(source.named(self.root, "kern/a.c", "counted"), "static unsigned long counted[4]; /* how often */")
+
+    def test_a_label_ends_at_its_size_or_its_paragraph(self) -> None:
+        self.assertTrue(source.named(self.root, "kern/a.S", "caller").endswith(".size caller, . - caller"))
+        self.assertEqual(source.named(self.root, "kern/a.S", "call_here"), "call_here:\n        jalr t1")
+
+    def test_a_name_that_is_gone_is_an_error_with_its_line(self) -> None:
+        _, errors = self.staged("# P\n\n@code kern/a.c add subtract\n")
+        self.assertEqual(errors, ["docs/page.md:3: kern/a.c: there is no subtract"])
+
+    def test_a_file_that_is_gone_is_an_error(self) -> None:
+        _, errors = self.staged("@code kern/b.c add\n\n@opening kern/b.c\n\n@picture none A picture\n")
+        self.assertEqual(len(errors), 3, errors)
+
+    def test_an_unknown_directive_is_an_error(self) -> None:
+        self.assertTrue(self.staged("@cdoe kern/a.c add\n")[1])
+
+    def test_code_on_the_page_has_its_file_and_no_tabs(self) -> None:
+        text, errors = self.staged("@code kern/a.c other\n\n    @code in an example\n")
+        self.assertEqual(errors, [])
+        self.assertIn('title="kern/a.c"', text)
+        self.assertIn("        add(1, 2);", text)
+
+
+class Links(Tree):
+    def test_links_between_pages_and_handouts_follow_them(self) -> None:
+        text, errors = self.staged("[s](index.md#a-part) [m](../labs/2-two/handout.md#wrong-offset-one)\n")
+        self.assertEqual(errors, [])
+        self.assertEqual(text, "[s](index.md#a-part) [m](lab-2-two.md#wrong-offset-one)\n")
+
+    def test_a_link_to_a_source_becomes_its_name(self) -> None:
+        self.assertEqual(self.staged("[the file](../kern/a.c)\n"), ("the file (`kern/a.c`)\n", []))
+
+    def test_a_dead_link_and_a_dead_section_are_errors(self) -> None:
+        _, errors = self.staged("[x](gone.md)\n\n[y](index.md#gone)\n\n[z](#gone)\n\n    [in code](gone.md)\n")
+        self.assertEqual([e.split(": ")[1] for e in errors], ["gone.md", "index.md#gone", "#gone"])
+
+    def test_a_site_with_a_planted_dead_link_is_refused(self) -> None:
+        self.write("site/index.html", '<h1 id="top">x</h1><a href="b.html#two">b</a><a href="#top">t</a>')
+        self.write("site/b.html", '<h1 id="two">x</h1><a href="https://example.org/">elsewhere</a><img src="index.html" alt="words">')
+        self.assertEqual(site.check(self.root / "site"), [])
+        for planted in ('<a href="c.html">', '<a href="b.html#three">', '<img src="p.svg" alt="w">', '<img src="b.html">',
+                        '<script src="https://example.org/x.js">', '<link rel="stylesheet" href="//example.org/x.css">'):
+            self.write("site/index.html", planted)
+            self.assertEqual(len(site.check(self.root / "site")), 1, planted)
+
+    def test_a_sheet_that_fetches_a_font_is_refused(self) -> None:
+        self.write("site/x.css", "@import url(https://example.org/font.css); a { background: url(data:x) }")
+        self.assertEqual(len(site.check(self.root / "site")), 1)
+
+
+class Mistakes(Tree):
+    def test_the_index_is_the_handouts_sections(self) -> None:
+        text, errors = self.staged("# Index\n\n@mistakes\n")
+        self.assertEqual(errors, [])
+        self.assertIn("## Lab 2\n", text)
+        self.assertIn("**[Wrong `offset`, one](lab-2-two.md#wrong-offset-one)** (`wrong-offset-one`)<br>\nIt is off.\nBy one.\n", text)
+        self.assertNotIn("More.", text)
+        self.assertNotIn("Next", text)
+
+
+class ThisBook(unittest.TestCase):
+    def test_every_name_and_link_of_this_book_is_there(self) -> None:
+        with tempfile.TemporaryDirectory() as out:
+            book = pages.Book(ROOT, Path(out))
+            pages.stage(book)
+            self.assertEqual(book.errors, [])
+
+    def test_every_page_is_in_the_contents(self) -> None:
+        contents = (ROOT / "docs/mkdocs.yml").read_text()
+        for page in (ROOT / "docs").glob("*.md"):
+            self.assertIn(f"- {page.name}\n", contents)
+
+
+if __name__ == "__main__":
+    unittest.main()
