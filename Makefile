@@ -182,7 +182,7 @@ $$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py
 $$($(1).out)/first.elf: $$($(1).obj) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds
 	@$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
 $$($(1).out)/tables.S: $$($(1).out)/first.elf
-	@{ $(PYTHON) kern/mksyms.py $$< && $(if $(records),build/recordmcount $$<,true); } > $$@
+	@{ $(PYTHON) kern/mksyms.py $$< $(if $(filter-out 1 2 3 4,$(stage)),--args) && $(if $(records),build/recordmcount $$<,true); } > $$@
 $$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
 	@$$($(1).cc) $$($(1).all) -c -o $$@ $$<
 $$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/indirect-calls)

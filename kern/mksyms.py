@@ -1,14 +1,23 @@
 """Make the kernel's own symbol table from its first link.
 
-    mksyms.py ELF        assembly on standard output; kern/ksyms.c reads the table
-    mksyms.py --empty    the same labels with nothing in them, for the first link
+    mksyms.py ELF [--args]  assembly on standard output; kern/ksyms.c reads the table
+    mksyms.py --empty       the same labels with nothing in them, for the first link
 
 Functions alone, by address; of several names for one address the first global.
+--args: behind each name its parameters, from DWARF; kern/ftrace/trace_args.c
+says how they are written. A function that the compiler made out of another
+("name.isra.0") has none: its arguments are not those of the source.
 """
 import struct
 import sys
 
+from elftools.dwarf.die import DIE
+from elftools.elf.elffile import ELFFile
+
 STT_FUNC, STB_LOCAL, SHT_SYMTAB = 2, 0, 2
+SIGNED = (5, 6)  # DW_ATE_signed, DW_ATE_signed_char
+NAMELESS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type")
+ARGUMENT_REGISTERS = 8
 
 
 def sections(elf: bytes) -> list[tuple[int, ...]]:
@@ -41,6 +50,56 @@ def symbols(elf: bytes) -> tuple[int, int, dict[int, str]]:
     return marks["_text"], marks["_etext"], inside
 
 
+def origin(die: DIE, attribute: str) -> DIE:
+    """Where the attribute stands: a function that was inlined elsewhere has it in its abstract form."""
+    while attribute not in die.attributes and "DW_AT_abstract_origin" in die.attributes:
+        die = die.get_DIE_from_attribute("DW_AT_abstract_origin")
+    return die
+
+
+def type_of(die: DIE) -> DIE:
+    return origin(die, "DW_AT_type").get_DIE_from_attribute("DW_AT_type")
+
+
+def kind_of(die: DIE) -> str:
+    """What a parameter of this type is, in one letter."""
+    while die.tag in NAMELESS or die.tag == "DW_TAG_enumeration_type":
+        die = type_of(die)
+    size = die.attributes["DW_AT_byte_size"].value
+    if die.tag == "DW_TAG_pointer_type" or size > 16:  # larger ones are passed by their address
+        return "p"
+    if die.tag == "DW_TAG_base_type" and size <= 8:
+        return ("bhil" if die.attributes["DW_AT_encoding"].value in SIGNED else "BHIL")[size.bit_length() - 1]
+    return "s" if size <= 8 else "S"
+
+
+def parameters(function: DIE) -> str:
+    text, registers = "", 0
+    for die in function.iter_children():
+        if die.tag != "DW_TAG_formal_parameter":
+            continue
+        kind = kind_of(type_of(die))
+        if registers + 1 + (kind == "S") > ARGUMENT_REGISTERS:
+            text += ".,"
+            break
+        registers += 1 + (kind == "S")
+        text += f"{kind}{origin(die, 'DW_AT_name').attributes['DW_AT_name'].value.decode()},"
+    return f"{registers}{text}" if registers else ""
+
+
+def all_parameters(path: str) -> dict[int, str]:
+    with open(path, "rb") as f:
+        return {die.attributes["DW_AT_low_pc"].value: parameters(die)
+                for unit in ELFFile(f).get_dwarf_info().iter_CUs() for die in unit.get_top_DIE().iter_children()
+                if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes}
+
+
+def with_parameters(names: dict[int, str], behind: dict[int, str]) -> dict[int, str]:
+    """DWARF has a function begin behind the nops at its entry: two at most."""
+    return {a: f"{n}\0" + ("" if "." in n else next((behind[a + i] for i in (0, 4, 8) if a + i in behind), ""))
+            for a, n in names.items()}
+
+
 def emit(base: int, end: int, names: dict[int, str]) -> None:
     addresses = sorted(names)
     text, starts = "", []
@@ -54,7 +113,7 @@ def emit(base: int, end: int, names: dict[int, str]) -> None:
     words("ksym_names", starts)
     print("ksym_text:")
     for address in addresses:
-        print(f'\t.asciz "{names[address]}"')
+        print('\t.asciz "' + names[address].replace("\0", "\\000") + '"')
     print("\t.balign 8")
 
 
@@ -69,7 +128,10 @@ def main() -> None:
         emit(0, 0, {})
     else:
         with open(sys.argv[1], "rb") as f:
-            emit(*symbols(f.read()))
+            base, end, names = symbols(f.read())
+        if "--args" in sys.argv:
+            names = with_parameters(names, all_parameters(sys.argv[1]))
+        emit(base, end, names)
 
 
 main()

@@ -58,7 +58,10 @@ struct ftrace_graph_ent_entry {
 	struct trace_entry ent;
 	u32 func[2];
 	s32 depth;
-	u32 retaddr[2]; /* TRACE_GRAPH_RETADDR_ENT alone has it */
+	union {
+		u32 retaddr[2]; /* TRACE_GRAPH_RETADDR_ENT alone has it */
+		u32 args[0][2]; /* the other, with funcgraph-args: as many as the function has */
+	};
 };
 #define GRAPH_ENT_SIZE offsetof(struct ftrace_graph_ent_entry, retaddr)
 struct ftrace_graph_ret_entry {
@@ -101,6 +104,7 @@ static inline unsigned long get_address(const u32 *p)
 	option(GRAPH_RETVAL, "funcgraph-retval")                                              \
 	option(GRAPH_RETVAL_HEX, "funcgraph-retval-hex")                                      \
 	option(GRAPH_RETADDR, "funcgraph-retaddr")                                            \
+	option(GRAPH_ARGS, "funcgraph-args")                                                  \
 	option(SLEEP_TIME, "sleep-time")                                                      \
 	option(GRAPH_TIME, "graph-time")                                                      \
 	option(LATENCY_FMT, "latency-format")
@@ -248,6 +252,13 @@ int trace_graph_print(struct seq *s, struct trace_printer *p, unsigned cpu,
 void trace_graph_print_header(struct seq *s, struct trace_array *tr);
 /* Microseconds and " us " in twelve columns, as many decimals as find room; longer ones take more. */
 void trace_print_duration(struct seq *s, u64 ns);
+
+/* ---- trace_args.c ---- */
+
+/* How many registers carry the arguments of @func. Any context. */
+unsigned trace_args_count(unsigned long func);
+/* What was in them, without the parentheses. */
+void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2]);
 
 /* ---- trace_output.c ---- */
 

@@ -25,6 +25,7 @@ enum {
 	GRAPH_NO_IRQS = 4,   /* no funcgraph-irqs */
 	GRAPH_RETADDR = 8,   /* funcgraph-retaddr */
 	GRAPH_NO_SLEEP = 16, /* no sleep-time */
+	GRAPH_ARGS = 64,     /* funcgraph-args */
 	GRAPH_MARKED = 32,   /* a return may be one that its call left something for */
 };
 
@@ -33,19 +34,23 @@ struct fgraph_direct trace_graph_direct;
 
 /* ---- Events, the long way: another clock, a new page, a time extend. ---- */
 
+/* @args: the registers with the arguments, if they are wanted. As Linux 6.15, not with @retaddr. */
 static bool __noinline entry_slow(struct trace_array *tr, const struct ftrace_graph_ent *trace,
-				  unsigned long retaddr)
+				  unsigned long retaddr, const unsigned long *args)
 {
 	u16 type = retaddr ? TRACE_GRAPH_RETADDR_ENT : TRACE_GRAPH_ENT;
+	unsigned count = args && !retaddr ? trace_args_count(trace->func) : 0;
 	struct ftrace_graph_ent_entry *e;
 	struct trace_write w;
 
-	e = trace_reserve(tr, type, retaddr ? sizeof(*e) : GRAPH_ENT_SIZE, &w);
+	e = trace_reserve(tr, type, retaddr ? sizeof(*e) : GRAPH_ENT_SIZE + count * 8, &w);
 	if (e) {
 		put_address(e->func, trace->func);
 		e->depth = trace->depth;
 		if (retaddr)
 			put_address(e->retaddr, retaddr);
+		for (unsigned i = 0; i < count; i++)
+			put_address(e->args[i], args[i]);
 	}
 	trace_end(&w, e);
 	return e;
@@ -176,7 +181,8 @@ static int __noinline checked_entry(struct trace_graph *g, const struct ftrace_g
 		return 0;
 	if (checks & GRAPH_NO_SLEEP)
 		note_ticks(g->user.idx);
-	return entry_slow(tr, trace, checks & GRAPH_RETADDR ? return_address(regs) : 0) ||
+	return entry_slow(tr, trace, checks & GRAPH_RETADDR ? return_address(regs) : 0,
+			  checks & GRAPH_ARGS ? regs->arg : NULL) ||
 	       selection == CALL_FIRST;
 }
 
@@ -200,7 +206,7 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 		event_commit(ev.page, ev.end);
 	}
 	irq_restore(flags);
-	return likely(e) ? 1 : entry_slow(gops->private, trace, 0);
+	return likely(e) ? 1 : entry_slow(gops->private, trace, 0, NULL);
 }
 
 static void __noinline checked_return(struct trace_graph *g, const struct ftrace_graph_ret *trace)
@@ -259,6 +265,8 @@ static void update_checks(struct trace_array *tr)
 		checks |= GRAPH_NO_IRQS;
 	if (tr->options & TRACE_ITER_GRAPH_RETADDR)
 		checks |= GRAPH_RETADDR;
+	if (tr->options & TRACE_ITER_GRAPH_ARGS)
+		checks |= GRAPH_ARGS;
 	if (!(tr->options & TRACE_ITER_SLEEP_TIME))
 		checks |= GRAPH_NO_SLEEP | GRAPH_MARKED;
 	if (checks)
@@ -378,7 +386,8 @@ TRACEFS_INSTANCE_FILE(max_graph_depth, "max_graph_depth", 0644, &max_depth_ops, 
 /* ---- The binary form ---- */
 
 TRACEFS_FORMAT("funcgraph_entry", "11",
-	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1),
+	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1)
+	       TRACEFS_FIELD("unsigned long args[]", 20, 0, 0),
 	       "\"--> %ps (%d)\", (void *)REC->func, REC->depth", graph_entry);
 TRACEFS_FORMAT("fgraph_retaddr_entry", "12",
 	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1)

@@ -25,6 +25,7 @@ struct line {
 	u64 ts;
 	u32 options;
 	unsigned cpu;
+	u32 len; /* of the event */
 };
 
 static bool has(const struct line *l, u32 option)
@@ -195,6 +196,16 @@ static bool is_open(const struct line *l, s32 depth, u32 func)
 	return depth < 0 || depth >= TRACE_PRINT_DEPTH || l->state->open[depth] == func;
 }
 
+static void print_call(const struct line *l, const struct ftrace_graph_ent_entry *e)
+{
+	unsigned long func = get_address(e->func);
+
+	seq_printf(l->s, "%*s%ps(", 2 * e->depth, "", (void *)func);
+	if (e->ent.type == TRACE_GRAPH_ENT && l->len > GRAPH_ENT_SIZE)
+		trace_print_args(l->s, func, e->args);
+	seq_printf(l->s, ")");
+}
+
 static void print_retaddr(const struct line *l, const struct ftrace_graph_ent_entry *e)
 {
 	seq_printf(l->s, " <-");
@@ -228,8 +239,8 @@ static void print_leaf(const struct line *l, const struct ftrace_graph_ent_entry
 	l->state->depth = e->depth - 1; /* comments stand at its own depth */
 	set_open(l, e->depth, 0);
 	print_duration(l, duration_of(ret));
-	seq_printf(l->s, "%*s%ps();%s", 2 * e->depth, "", (void *)get_address(e->func),
-		   comment ? " /*" : "");
+	print_call(l, e);
+	seq_printf(l->s, ";%s", comment ? " /*" : "");
 	if (retaddr)
 		print_retaddr(l, e);
 	if (has(l, TRACE_ITER_GRAPH_RETVAL))
@@ -242,8 +253,9 @@ static void print_open(const struct line *l, const struct ftrace_graph_ent_entry
 {
 	l->state->depth = e->depth;
 	set_open(l, e->depth, e->func[0]);
-	print_indent(l, e->depth);
-	seq_printf(l->s, "%ps() {", (void *)get_address(e->func));
+	print_indent(l, 0);
+	print_call(l, e);
+	seq_printf(l->s, " {");
 	if (e->ent.type == TRACE_GRAPH_RETADDR_ENT) {
 		seq_printf(l->s, " /*");
 		print_retaddr(l, e);
@@ -330,7 +342,7 @@ static void print_comment(const struct line *l)
 int trace_graph_print(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next)
 {
-	const struct line l = {s, &p->cpu[cpu], ev->data, ev->ts, p->tr->options, cpu};
+	const struct line l = {s, &p->cpu[cpu], ev->data, ev->ts, p->tr->options, cpu, ev->len};
 
 	if (is_entry(l.ent))
 		return print_entry(&l, next);

@@ -1,0 +1,62 @@
+/*
+ * funcgraph-args: a function's arguments as Linux 6.15 prints them. What they
+ * are called and what they are kern/mksyms.py has from DWARF, and puts it
+ * behind the function's name:
+ *
+ *	schedule\0 mutex_lock\0001plock, memcpy\0003pd,ps,Ln,
+ *
+ * The registers that carry them, then kind and name of each. Kinds: p an
+ * address, bhil and BHIL an integer of 1, 2, 4, 8 bytes, signed and unsigned,
+ * s and S a structure in one and in two registers, . more than fit.
+ */
+#include "ksyms.h"
+#include "print.h"
+#include "string.h"
+#include "trace.h"
+
+static const char *parameters(unsigned long func)
+{
+	const char *name = ksym_lookup(func, NULL, NULL);
+
+	while (name && *name++)
+		;
+	return name ? name : "";
+}
+
+unsigned trace_args_count(unsigned long func)
+{
+	const char *p = parameters(func);
+
+	return *p ? *p - '0' : 0;
+}
+
+/* Of a narrow integer the rest of the register may be anything. Linux prints all as signed longs. */
+static void print_integer(struct seq *s, unsigned kind, unsigned long value)
+{
+	unsigned shift = 64 - (8 << kind % 4);
+
+	value <<= shift;
+	seq_printf(s, "%ld", kind < 4 ? (long)value >> shift : (long)(value >> shift));
+}
+
+void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2])
+{
+	static const char integers[] = "bhilBHIL";
+	const char *p = parameters(func), *end;
+
+	for (p += *p != 0; *p; p = end + 1) {
+		const char *integer = strchr(integers, *p);
+
+		end = strchr(p, ',');
+		seq_printf(s, "%.*s%s", (int)(end - p) - 1, p + 1, *p == '.' ? "..." : "=");
+		if (integer)
+			print_integer(s, integer - integers, get_address(*args++));
+		else if (*p == 'p')
+			seq_printf(s, "0x%lx", get_address(*args++));
+		else if (*p != '.')
+			seq_printf(s, "(STRUCT)[0x%lx", get_address(*args++));
+		if (*p == 'S')
+			seq_printf(s, ":0x%lx", get_address(*args++));
+		seq_printf(s, "%s%s", *p == 's' || *p == 'S' ? "]" : "", end[1] ? ", " : "");
+	}
+}
