@@ -55,8 +55,10 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
 {
 	for (auto &s : fake_symbols)
 		if (addr >= s.start && addr < s.start + s.size) {
-			*offset = addr - s.start;
-			*size = s.size;
+			if (offset)
+				*offset = addr - s.start;
+			if (size)
+				*size = s.size;
 			return s.name;
 		}
 	return nullptr;

@@ -87,11 +87,11 @@ class OnAMachine:
             self.quiet("rmdir instances/plain")
 
     def test_the_kernel_s_own(self) -> None:
-        """A file descriptor's error is a negative int, a pointer an address."""
+        """Names are those of the source; an integer is decimal, a pointer an address."""
         self.quiet("echo 'file_open mutex_lock' > set_ftrace_filter", "echo 1 > options/funcgraph-args",
                    "echo function_graph > current_tracer")
         text = self.sh("cat README") and self.sh("cat trace")
-        self.assertRegex(text, r"file_open\(cwd=0xffff[0-9a-f]{12}, path=0xffff[0-9a-f]{12}, flags=0, f=0xffff[0-9a-f]{12}\)")
+        self.assertRegex(text, r"file_open\(cwd=0xffff[0-9a-f]{12}, path=0xffff[0-9a-f]{12}, flags=0, file=0xffff[0-9a-f]{12}\)")
         self.assertRegex(text, r"mutex_lock\(m=0xffff[0-9a-f]{12}\);")
 
 
