@@ -58,6 +58,8 @@ def debug(machine: Machine, elf: Path, extra: list[str]) -> int:
                 print("QEMU did not start.", file=sys.stderr)
                 return 2
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            for end in (signal.SIGTERM, signal.SIGHUP):  # the terminal went away: take QEMU along
+                signal.signal(end, lambda *_: sys.exit(1))
             return subprocess.run(gdb_command(elf, extra), check=False, env={
                 **os.environ, "CALLSITE_GDB": name, "CALLSITE_ARCH": machine.arch},
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)).returncode

@@ -63,7 +63,8 @@ def suites() -> list[tuple[str, list[str]]]:
     """Name and command of each suite, the quick ones first."""
     host = [("host tests", [*MAKE, "host-tests"])]
     units = [(f"{d} in Python", [PYTHON, "-m", "unittest", "discover", "-t", ".", "-s", d])
-             for d in ("docs/book/tests", "grading/tests", "kern/ftrace/tests", "kern/tests") if list(Path(d).glob("test_*.py"))]
+             for d in ("docs/book/tests", "qemu/tests", "grading/tests", "kern/ftrace/tests", "kern/tests")
+             if list(Path(d).glob("test_*.py"))]
     builds = [(f"build of lab {n}", [*MAKE, f"LAB={n}", "all"]) for n in LABS]
     kernel = [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py"])]
     grades = [(f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS]

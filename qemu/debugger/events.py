@@ -170,7 +170,7 @@ def duration(ns: int) -> str:
     mark = next((m for above, m in ((10**9, "$"), (10**8, "@"), (10**7, "*"), (10**6, "#"), (10**5, "!"), (10**4, "+"))
                  if ns > above), " ")
     whole = str(ns // 1000)
-    number = whole if len(whole) > 6 else f"{whole}.{ns % 1000:03}"[:7]
+    number = whole if len(whole) > 6 else f"{whole}.{ns % 1000:03}"[:8]
     return f"{mark} {number} us {'':{max(8 - len(number), 0)}}|  "
 
 

@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import gdb  # type: ignore[import]
+from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 ARCH = os.environ["CALLSITE_ARCH"]
@@ -63,11 +66,23 @@ def constant(name: str) -> int:
     return int(found[1], 16)
 
 
+@cache
+def symbols() -> list[tuple[int, int, str]]:
+    """Start, size and name of each function and object, as the ELF has them: gdb cuts `.part.0` off."""
+    with open(gdb.current_progspace().filename, "rb") as stream:
+        table = ELFFile(stream).get_section_by_name(".symtab")
+        return sorted((s["st_value"], s["st_size"], s.name) for s in table.iter_symbols()
+                      if s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT"))
+
+
 def symbol(at: int) -> tuple[str, int]:
-    """The symbol at or before an address, and how far behind it: as the kernel's own table has it."""
-    said = gdb.execute(f"info symbol {at:#x}", to_string=True)
-    found = re.match(r"(\S+)(?: \+ (\d+))? in section", said)
-    return (found[1], int(found[2] or 0)) if found else (f"{at:#x}", 0)
+    """What lies at an address, and how far into it; else the address in words."""
+    index = bisect_right(symbols(), (at, 1 << 64)) - 1
+    if index >= 0:
+        start, size, name = symbols()[index]
+        if at == start or at < start + size:
+            return name, at - start
+    return f"{at:#x}", 0
 
 
 def name_of(at: int) -> str:

@@ -103,18 +103,27 @@ def told_of(target: int, offset: int) -> str:
     return f"stub {number}: {op_name(slot['op'])}"
 
 
-def call_target(asm: str) -> int | None:
+def signed(value: int, bits: int) -> int:
+    return value - (value >> (bits - 1) << bits)
+
+
+def call_target(ip: int, asm: str) -> int | None:
     found = re.match(r"(?:jal|bl)\s.*?(0x[0-9a-f]+)", asm)
-    return int(found[1], 16) & MASK if found else None
+    if found:
+        return int(found[1], 16) & MASK
+    if not asm.startswith("jalr") or word(ip - 4) & 0xFFF != 0x097:
+        return None
+    # As the compiler left it, on riscv64: auipc ra, high; jalr ra, low(ra).
+    return (ip - 4 + signed(word(ip - 4) & 0xFFFFF000, 32) + signed(word(ip) >> 20, 12)) & MASK
 
 
-def describe(site: Site) -> str:
-    """The word that stands there now, and whom it calls."""
+def describe(site: Site) -> tuple[str, bool]:
+    """The word that stands there now, and whom it calls; does it call?"""
     asm = disassemble(site.ip)
-    target = call_target(asm)
+    target = call_target(site.ip, asm)
     told = f"  -> {told_of(target, int(site.record['offset']))}" if target is not None else ""
     marks = "  (disabled: its word was not as its record says)" if int(site.record["flags"]) & 1 else ""
-    return f"{word(site.ip):08x}  {asm.split(' <')[0]}{told}{marks}"
+    return f"{word(site.ip):08x}  {asm.split(' <')[0]}{told}{marks}", target is not None
 
 
 class Callsites(Command):
@@ -130,22 +139,28 @@ Read from the records and from text, not from what the kernel prints about them.
         for site in sites():
             if not fnmatchcase(site.function, pattern):
                 continue
-            said = describe(site)
-            count, calls = count + 1, calls + (call_target(said[10:]) is not None)
+            said, is_call = describe(site)
+            count, calls = count + 1, calls + is_call
             gdb.write(f"{site.ip:016x} {site.function:28} {said}\n")
         gdb.write(f"{count} call sites, {calls} of them calls\n")
 
 
 class SiteWatch(gdb.Breakpoint):
-    """Watches the place through which a site is written: its word in the alias of text."""
+    """Watches the place through which a site is written: its word in the alias of text.
+
+    Whoever synchronises loads from there too: only a store that changes the word stops."""
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self._word = word(site.ip)
         alias = site.ip - kernel_base() + constant("ALIAS_BASE")
         super().__init__(f"*(unsigned int *){alias:#x}", gdb.BP_WATCHPOINT, gdb.WP_ACCESS)
 
     def stop(self) -> bool:
-        gdb.write(f"\n{self.site.function} at {self.site.ip:#x} is written: now {describe(self.site)}\n")
+        before, self._word = self._word, word(self.site.ip)
+        if self._word == before:
+            return False
+        gdb.write(f"\n{self.site.function} at {self.site.ip:#x} is written: now {describe(self.site)[0]}\n")
         return True
 
 
@@ -166,7 +181,7 @@ def find_site(word_: str) -> Site:
 
 
 class WhoPatches(Command):
-    """who-patches FUNCTION|ADDRESS: stop whenever its call site is written.
+    """who-patches FUNCTION|ADDRESS: stop whenever its call site is changed.
 
 Text is never writable where it is executed: a patch goes through an alias. So the
 watch is on the site's word there, and stops behind the very store, whoever made it:

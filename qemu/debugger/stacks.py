@@ -7,7 +7,7 @@ return_to_handler. The unwinder here knows these:
     exception_vector    everything is in struct trap_frame, at sp
     ftrace_caller       struct ftrace_regs, at sp: it is two frames
     return_to_handler   where the function really returns to is on the shadow stack
-    other assembly      its frame record, if its first instruction makes a frame
+    other assembly      its frame record, once an instruction has made it
     thread_start_asm    the end
 
 A thread that is off its CPU is shown by taking its saved context for the
@@ -123,14 +123,22 @@ def from_return_to_handler(f: Frame, start: int) -> Registers:
     return {"pc": back, "sp": sp, FP: fp}
 
 
-def from_record(f: Frame, start: int) -> Registers:
-    size = frame_size(word(start))
-    entered = size and f.pc != start and word(f.pc) not in ENDS
-    sp = f.sp + size if entered else f.sp
-    if not entered or not f.sp <= f[FP] <= f.sp + size:
-        return {"pc": f[LINK], "sp": sp, FP: f[FP], LINK: f[LINK]}
+def made_frame(pc: int) -> int:
+    """The size of the frame that stands at @pc, by the instructions before it; 0: none yet, or none any more."""
+    at = pc
+    while pc - at < 512 and word(at) not in ENDS:
+        at -= 4
+        if frame_size(word(at)):
+            return frame_size(word(at))
+    return 0
+
+
+def from_record(f: Frame) -> Registers:
+    size = made_frame(f.pc)
+    if not size or not f.sp <= f[FP] <= f.sp + size:
+        return {"pc": f[LINK], "sp": f.sp + size, FP: f[FP], LINK: f[LINK]}
     fp, link = (quad(f[FP] + at) for at in RECORD)
-    return {"pc": link, "sp": sp, FP: fp, LINK: link}
+    return {"pc": link, "sp": f.sp + size, FP: fp, LINK: link}
 
 
 def is_stub(name: str) -> bool:
@@ -160,20 +168,10 @@ def step(f: Frame) -> Registers | None:
         return from_return_to_handler(f, handler)
     if is_stub(name) and address("ftrace_slots") is not None:
         return from_ftrace_regs(f)
-    if name in ("ftrace_call", "mcount_trace", "mcount_call", "ftrace_graph_call"):
-        start = first_of_frame(start)
     text_start, text_end = address("_text"), address("_etext")
     if text_start is None or text_end is None or not text_start <= f.pc < text_end:
         return None
-    return from_record(f, start)
-
-
-def first_of_frame(label: int) -> int:
-    """A label inside a function: back to where the frame was made."""
-    at = label
-    while not frame_size(word(at)) and label - at < 256:
-        at -= 4
-    return at
+    return from_record(f)
 
 
 # ---- gdb's side ----

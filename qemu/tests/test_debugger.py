@@ -1,0 +1,319 @@
+"""`make gdb`: what each command says, held against tracefs, the shell and the ELF, on both architectures."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import unittest
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pexpect  # type: ignore[import]
+
+from grading.insn import ISAS
+from qemu.machine import FINISHED, ROOT
+
+MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
+NM = {"riscv64": "riscv64-linux-gnu-nm", "arm64": "aarch64-linux-gnu-nm"}
+OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
+SEED = "workload 0123456789abcdef"
+
+
+# What several machines share is no test by itself.
+if TYPE_CHECKING:
+    Shared = unittest.TestCase
+else:
+    Shared = object
+
+
+class Session:
+    """gdb at its prompt; the guest's shell through its `console`."""
+
+    def __init__(self, arch: str, smp: int) -> None:
+        elf = ROOT / "build" / arch / FINISHED / "callsite.elf"
+        subprocess.run([*MAKE, f"ARCH={arch}", *(str(elf.with_name(n).relative_to(ROOT)) for n in ("callsite.elf", "Image")),
+                        "build/initrd.cpio"], check=True)
+        log = ROOT / f"build/tests/gdb-{arch}-{smp}.log"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        self._log = log.open("w")
+        self._gdb = pexpect.spawn(sys.executable, ["qemu/debug.py", "--arch", arch, "--smp", str(smp), "--elf", str(elf),
+                                                   "--gdb=-nx", "--gdb=-ex", "--gdb=set width 0"],
+                                  cwd=str(ROOT), encoding="utf-8", timeout=60, echo=False, logfile=self._log,
+                                  env={**os.environ, "TERM": "dumb"})
+        self._gdb.delaybeforesend = None
+        self._gdb.expect_exact("(gdb) ")
+
+    def __call__(self, line: str) -> str:
+        self._gdb.sendline(line)
+        self._gdb.expect_exact("(gdb) ")
+        return str(self._gdb.before).replace("\r", "")
+
+    def sh(self, line: str) -> str:
+        """What the shell answers to a line."""
+        said = self(f"console {line}")
+        return said.partition(f"{line}\n")[2].removesuffix("callsite# ").rpartition("callsite# ")[0] or \
+            said.partition(f"{line}\n")[2].removesuffix("callsite# ")
+
+    def functions(self, line: str) -> list[str]:
+        """The functions of a backtrace, innermost first."""
+        return re.findall(r"^#\d+ +(?:0x[0-9a-f]+ in )?([\w.]+) \(", self(line), re.M)
+
+    def close(self) -> None:
+        self._gdb.sendline("kill")
+        self._gdb.sendline("quit")
+        self._gdb.expect(pexpect.EOF, timeout=10)
+        self._gdb.close(force=True)
+        self._log.close()
+
+
+class OnAMachine(Shared):
+    arch: str
+    smp: int
+    gdb: Session
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.gdb = Session(cls.arch, cls.smp)
+        cls.gdb("console")
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.gdb.close()
+
+    def setUp(self) -> None:
+        self.gdb("delete")
+        self.gdb("console")
+        for line in ("echo nop > current_tracer", "echo > set_ftrace_filter", "echo 1 > tracing_on", "echo > trace"):
+            self.assertEqual(self.gdb.sh(line), "")
+
+    def trace_function(self, words: str, tracer: str = "function") -> None:
+        self.assertEqual(self.gdb.sh(f"echo {words} > set_ftrace_filter"), "")
+        self.assertEqual(self.gdb.sh(f"echo {tracer} > current_tracer"), "")
+
+    def stop_in(self, function: str) -> str:
+        """The workload runs until it is at the call site: arm64's line table begins behind it."""
+        ip, = self.rows(function)
+        self.gdb(f"tbreak *0x{ip}")
+        return self.gdb(f"console {SEED}")
+
+    def rows(self, glob: str = "") -> dict[str, re.Match[str]]:
+        said = self.gdb(f"callsites {glob}")
+        found = re.finditer(r"^([0-9a-f]{16}) (\S+) +([0-9a-f]{8})  (\S.*?)(?:  -> (.*))?$", said, re.M)
+        return {row[1]: row for row in found}
+
+    # ---- callsites ----
+
+    def test_callsites_lists_what_tracefs_lists(self) -> None:
+        addrs = re.findall(r"(?:0x)?([0-9a-f]{16}) (\S+)", self.gdb.sh("cat available_filter_functions_addrs"))
+        self.assertGreater(len(addrs), 200)
+        self.assertEqual([(ip, row[2]) for ip, row in self.rows().items()], addrs)
+
+    def test_callsites_calls_are_the_enabled_functions(self) -> None:
+        self.trace_function("wl_leaf_*")
+        enabled = re.findall(r"^(\S+) \(1\)", self.gdb.sh("cat enabled_functions"), re.M)
+        self.assertEqual(len(enabled), 6)
+        rows = self.rows()
+        self.assertEqual([row[2] for row in rows.values() if row[5]], enabled)
+        stub = subprocess.run(f"{NM[self.arch]} {self.elf()} | grep ' ftrace_stub_1$'", shell=True, text=True,
+                              stdout=subprocess.PIPE, check=True).stdout.split()[0]
+        for ip, row in rows.items():
+            jump = ISAS[self.arch].jump(int(ip, 16), int(row[3], 16))
+            self.assertEqual(jump[0] if jump else None, int(stub, 16) if row[5] else None, row[0])
+            self.assertIn(row[5], (None, "stub 1: global_ops (function_trace_call)"))
+
+    def elf(self) -> Path:
+        return ROOT / "build" / self.arch / FINISHED / "callsite.elf"
+
+    def test_an_untraced_site_is_disassembled_as_objdump_does(self) -> None:
+        for ip, row in self.rows("wl_leaf_*").items():
+            said = subprocess.run([OBJDUMP[self.arch], "-d", f"--start-address=0x{ip}", f"--stop-address=0x{int(ip, 16) + 4:x}",
+                                   str(self.elf())], stdout=subprocess.PIPE, text=True, check=True).stdout
+            self.assertRegex(said, rf"{ip}:\s+{row[3]}\s+{row[4]}\s")
+
+    def test_callsites_names_every_op_of_the_list(self) -> None:
+        self.gdb.sh("mkdir instances/a")
+        self.gdb.sh("echo wl_leaf_elm > instances/a/set_ftrace_filter")
+        self.gdb.sh("echo function > instances/a/current_tracer")
+        self.trace_function("wl_leaf_*")
+        told = {row[2]: row[5] for row in self.rows("wl_leaf_*").values()}
+        self.gdb.sh("rmdir instances/a")
+        self.assertRegex(told.pop("wl_leaf_elm"), r"^list: global_ops \(function_trace_call\), op 0x[0-9a-f]+ \(function_trace_call\)$")
+        self.assertEqual(set(told.values()), {"stub 2: global_ops (function_trace_call)"})
+
+    # ---- trace ----
+
+    def same_as_cat_trace(self) -> None:
+        self.gdb.sh("echo 0 > tracing_on")
+        shown = [line for line in self.gdb.sh("cat trace").splitlines() if not line.startswith("#")]
+        read = self.gdb("trace 100000").splitlines()
+        self.assertGreater(len(shown), 50)
+        self.assertRegex(read[0], r"^# tracer: \w+; (\d+) of \1 events$")
+        self.assertEqual(read[1:], shown)
+
+    def test_trace_is_what_cat_trace_shows(self) -> None:
+        self.trace_function("wl_self_* wl_leaf_f*")
+        self.gdb.sh("echo something to find > trace_marker")
+        self.gdb.sh(SEED)
+        self.same_as_cat_trace()
+        last = self.gdb("trace 3").splitlines()
+        self.assertEqual(last[1:], self.gdb("trace 100000").splitlines()[-3:])
+
+    def test_trace_is_what_cat_trace_shows_of_a_graph(self) -> None:
+        self.trace_function("wl_step_* wl_leaf_* wl_fan_* dispatch_interrupt sched_tick schedule mutex_lock", "function_graph")
+        self.gdb.sh(SEED)
+        self.gdb.sh("echo a comment > trace_marker")
+        self.same_as_cat_trace()
+
+    def test_trace_goes_on_where_a_reader_stopped(self) -> None:
+        self.trace_function("wl_pair_* wl_leaf_e*")
+        self.gdb.sh(SEED)
+        self.gdb.sh("cat trace_pipe > /tmp/read &")
+        self.gdb.sh("kill 1")
+        self.gdb.sh("wait")
+        self.gdb.sh(SEED)
+        self.same_as_cat_trace()
+
+    # ---- stacks ----
+
+    def test_bt_thread_of_a_sleeper_is_what_ps_shows(self) -> None:
+        pid = re.search(r"thread (\d+)", self.gdb.sh("sleep 1000 &"))
+        assert pid
+        kernel = [re.sub(r"\..*", "", name) for name in re.findall(r"^ +([\w.]+)\+0x", self.gdb.sh(f"ps -s {pid[1]}"), re.M)]
+        ours = self.gdb.functions(f"bt-thread {pid[1]}")
+        self.gdb.sh("kill 1")
+        self.gdb.sh("wait")
+        self.assertEqual(kernel[-1], "thread_start_asm")
+        rest = iter(ours)
+        self.assertTrue(all(name in rest for name in kernel), (kernel, ours))
+        self.assertEqual(ours[-1], "thread_start_asm")
+
+    def test_threads_shows_what_ps_shows(self) -> None:
+        self.gdb.sh("sleep 1000 &")
+        shell = {(row[0], row[1]) for row in re.findall(r"^ +(\d+) .* (\S+)$", self.gdb.sh("ps"), re.M)}
+        said = self.gdb("threads")
+        self.gdb.sh("kill 1")
+        self.gdb.sh("wait")
+        ours = {(row[0], row[1]) for row in re.findall(r"^ +(\d+) +\d+ [a-z]+ +(\S+)", said, re.M)}
+        self.assertGreaterEqual(len(ours), self.smp + 2)
+        self.assertEqual(ours, shell)
+        self.assertRegex(said, r" sleep +sleep_ns < app_main_sleep")
+
+    def test_bt_passes_patched_returns(self) -> None:
+        stacks = []
+        for tracer in ("nop", "function_graph"):
+            self.trace_function("wl_*", tracer)
+            self.assertIn("reakpoint", self.stop_in("wl_leaf_ash"))
+            stacks.append(self.gdb.functions("bt"))
+            self.gdb("console")
+        self.assertEqual(stacks[0][0], "wl_leaf_ash")
+        for stack in stacks:
+            self.assertIn(stack[-1], ("thread_start_asm", "kernel_main", "secondary_main"))
+            self.assertNotIn("return_to_handler", stack)
+            self.assertNotIn("ftrace_init_nop", stack)
+            self.assertGreater(sum(name.startswith("wl_") for name in stack), 2)
+        if self.smp == 1:  # else another thread may come first
+            self.assertEqual(stacks[0], stacks[1])
+
+    def test_bt_at_each_instruction_of_a_hook(self) -> None:
+        self.trace_function("wl_leaf_ash")
+        self.gdb.sh(SEED)  # the ring has pages then: a hook of a hundred instructions
+        self.stop_in("wl_leaf_ash")
+        expected = self.gdb.functions("bt 4")[1:4]
+        steps, seen = 0, set()
+        while steps < 300:
+            self.gdb("stepi")
+            stack = self.gdb.functions("bt 12")
+            steps += 1
+            seen.add(stack[0])
+            at = stack.index("wl_leaf_ash") if "wl_leaf_ash" in stack else -1
+            self.assertEqual(stack[at + 1:at + 4], expected, f"{steps}: {stack}")
+            if at == 0 and steps > 4:
+                break
+        self.assertLess(steps, 300, stack)
+        self.assertTrue({"ftrace_stub_1", "ftrace_caller"} & seen or len(seen) > 2, seen)
+
+    # ---- who-patches ----
+
+    def test_who_patches_stops_behind_the_store(self) -> None:
+        self.gdb.sh("echo wl_leaf_fir > set_ftrace_filter")
+        self.gdb("who-patches wl_leaf_fir")
+        said = self.gdb("console echo function > current_tracer")
+        site, = self.rows("wl_leaf_fir").values()
+        self.assertIn(f"wl_leaf_fir at 0x{site[1]} is written: now {site[3]}", said)
+        self.assertTrue(site[5])
+        stack = self.gdb.functions("bt")
+        for name in ("ftrace_make_call", "ftrace_startup", "current_tracer_write", "shell_main"):
+            self.assertIn(name, stack)
+        self.assertIn("callsite# ", self.gdb("console"))
+        self.gdb("console echo nop > current_tracer")
+        self.assertIn("ftrace_make_nop", self.gdb.functions("bt"))
+
+    def test_who_patches_leaves_other_sites_alone(self) -> None:
+        self.gdb("who-patches wl_leaf_elm")
+        self.trace_function("wl_leaf_fir")
+
+    # ---- mistakes ----
+
+    def test_a_mistake_is_answered_by_a_sentence(self) -> None:
+        self.assertIn("neither a function with a call site nor an address", self.gdb("who-patches nobody_here"))
+        self.assertIn("There is no thread '4711'", self.gdb("bt-thread 4711"))
+        self.assertIn("0 call sites are in 'ftrace_make_call'", self.gdb("who-patches ftrace_make_call"))
+        self.assertEqual(self.gdb("trace ten").strip(), "trace [N]")
+
+
+class Panicked(Shared):
+    """A machine for itself: it does not survive."""
+
+    arch: str
+    smp: int
+
+    def test_a_dead_kernel_can_be_read(self) -> None:
+        gdb = Session(self.arch, self.smp)
+        self.addCleanup(gdb.close)
+        gdb.sh("echo 'shell_* panic_main' > set_ftrace_filter")
+        gdb.sh("echo function > current_tracer")
+        said = gdb("console panic for a test")
+        self.assertIn("panic: for a test", said)
+        kernel = re.findall(r"^  \[<[0-9a-f]+>\] ([\w.]+)\+", said, re.M)
+        stack = iter(gdb.functions("bt"))
+        self.assertTrue(kernel and all(name in stack for name in kernel), kernel)
+        self.assertRegex(gdb("threads"), r" running shell +firmware_poweroff < die < panic < panic_main")
+        self.assertRegex(gdb("trace 5"), r"\n +shell-1 .*: panic_main <-shell_run_words\n")
+
+
+class Riscv64(OnAMachine, unittest.TestCase):
+    arch, smp = "riscv64", 1
+
+
+class Riscv64Smp(OnAMachine, unittest.TestCase):
+    arch, smp = "riscv64", 4
+
+
+class Arm64(OnAMachine, unittest.TestCase):
+    arch, smp = "arm64", 1
+
+
+class Arm64Smp(OnAMachine, unittest.TestCase):
+    arch, smp = "arm64", 4
+
+
+class Riscv64Panicked(Panicked, unittest.TestCase):
+    arch, smp = "riscv64", 4
+
+
+class Arm64Panicked(Panicked, unittest.TestCase):
+    arch, smp = "arm64", 4
+
+
+class WithoutGdb(unittest.TestCase):
+    def test_it_says_which_package_is_missing(self) -> None:
+        done = subprocess.run([sys.executable, str(ROOT / "qemu/debug.py"), "--arch", "arm64", "--elf", "none"],
+                              env={**os.environ, "PATH": "/nowhere"}, stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("sudo apt-get install gdb-multiarch", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
