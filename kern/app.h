@@ -91,8 +91,8 @@ int cpu_count(void);
 int cpu_self(void);
 
 /* A sleeping lock and a condition, for threads that wait for each other. */
-typedef struct { void *owner; uint32_t lock; void *head, *tail; } mutex_t;
-typedef struct { uint32_t lock; void *head, *tail; } cond_t;
+typedef struct { void *owner; uint32_t lock; void *waiters; } mutex_t;
+typedef struct { uint32_t lock; void *waiters; } cond_t;
 void mutex_acquire(mutex_t *m);
 void mutex_release(mutex_t *m);
 void cond_wait(cond_t *c, mutex_t *m);

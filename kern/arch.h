@@ -18,7 +18,6 @@
  *     struct cpu *this_cpu(void);	stable only with preemption off
  *     void set_this_cpu(struct cpu *);
  *     struct thread *get_current(void);	safe at any time: one instruction
- *     void set_current(struct thread *);
  *   riscv64: tp = struct cpu, its first word is `current`.
  *   arm64: tpidr_el1 = struct cpu, sp_el0 = current thread.
  *
@@ -28,7 +27,7 @@
  *     void cpu_idle_wait(void);	wfi, interrupts masked; returns when one pends
  *
  *   Memory order (between CPUs): smp_mb() smp_rmb() smp_wmb(); and towards
- *   devices: io_mb(). MMIO: read8/16/32/64(addr), write8/16/32/64(value, addr).
+ *   devices: io_mb(). MMIO: read8/32(addr), write8/32(value, addr).
  *
  *   Page tables, both 4 KiB pages, three levels of 512 entries, 39 bits:
  *     typedef u64 pte_t;

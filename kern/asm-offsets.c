@@ -12,15 +12,9 @@ void asm_offsets(void);
 void asm_offsets(void)
 {
 	DEFINE(THREAD_CONTEXT, offsetof(struct thread, context));
-	DEFINE(THREAD_CTX, offsetof(struct thread, ctx));
 	DEFINE(THREAD_STACK, offsetof(struct thread, stack));
 	DEFINE(CPU_CURRENT, offsetof(struct cpu, running));
-	DEFINE(CPU_RECURSION, offsetof(struct cpu, recursion));
-	DEFINE(CPU_CONTEXT_BIT, offsetof(struct cpu, context_bit));
-	DEFINE(CPU_HWID, offsetof(struct cpu, hwid));
 	DEFINE(CPU_BOOT_STACK, offsetof(struct cpu, boot_stack));
-	DEFINE(CPU_IDLE, offsetof(struct cpu, idle));
-	DEFINE(CPU_SIZE, sizeof(struct cpu));
 	DEFINE(FREGS_ARG, offsetof(struct ftrace_regs, arg));
 #ifdef __clang__
 	DEFINE(FREGS_T, offsetof(struct ftrace_regs, t));

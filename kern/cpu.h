@@ -24,7 +24,8 @@ struct cpu {
 	bool online;
 	struct thread *idle;
 	struct thread *migrating;    /* leaves this CPU in finish_task_switch() */
-	struct thread_list runqueue; /* under rq_lock, which is held across __switch_to() */
+	struct thread *runqueue;     /* under rq_lock, which is held across __switch_to() */
+	struct thread **runqueue_end; /* the link behind the last one */
 	struct thread *sleepers;     /* under rq_lock: with a time-out, soonest first */
 	struct spinlock rq_lock;
 	u64 grace;              /* passes through schedule(); synchronize_sched() */
@@ -47,6 +48,8 @@ static inline struct cpu *cpu_of(unsigned index)
 
 /* Read /cpus of the device tree: indices, nr_cpus; before the interrupt controller. */
 void cpus_init(const void *fdt);
+/* Make @t the thread that runs on @cpu when no other does; before the CPU's first interrupt. */
+void init_idle(struct thread *t, struct cpu *cpu);
 /* Start the others, name those that do not come; afterwards 0..nr_cpus-1 are online. */
 int smp_init(const void *fdt);
 /* Where head.S's secondary_start arrives, in C, on the new CPU's idle stack. */

@@ -6,7 +6,6 @@
 #define ENOENT 2
 #define EINTR 4
 #define EIO 5
-#define E2BIG 7
 #define EBADF 9
 #define EAGAIN 11
 #define ENOMEM 12
@@ -21,8 +20,6 @@
 #define EMFILE 24
 #define EFBIG 27
 #define ENOSPC 28
-#define EROFS 30
-#define EPIPE 32
 #define ERANGE 34
 #define ENAMETOOLONG 36
 #define ENOSYS 38

@@ -90,7 +90,7 @@ void kernel_main(void)
 	init_memory();
 	if (irqchip_init(boot_fdt))
 		stop("there is no interrupt controller that Callsite knows");
-	sched_init();
+	init_idle(&boot_thread, this_cpu());
 	ftrace_init(); /* while no other CPU runs */
 	arch_init_cpu();
 	irqchip_init_cpu();

@@ -5,35 +5,25 @@
 #include "print.h"
 #include "thread.h"
 
-static void remove_waiter(struct wait_queue *wq, struct thread *t)
+/* The link to this thread, or the one behind the last waiter. */
+static struct thread **place_in(struct wait_queue *wq)
 {
-	struct thread *before = NULL, *at = wq->waiters.head;
+	struct thread **at = &wq->waiters;
 
-	while (at && at != t) {
-		before = at;
-		at = at->wait_next;
-	}
-	if (!at)
-		return;
-	if (before)
-		before->wait_next = t->wait_next;
-	else
-		wq->waiters.head = t->wait_next;
-	if (wq->waiters.tail == t)
-		wq->waiters.tail = before;
+	while (*at && *at != current)
+		at = &(*at)->wait_next;
+	return at;
 }
 
 void prepare_to_wait(struct wait_queue *wq)
 {
 	unsigned long flags = spin_lock_irqsave(&wq->lock);
+	struct thread **at = place_in(wq);
 
-	remove_waiter(wq, current);
-	current->wait_next = NULL;
-	if (wq->waiters.tail)
-		wq->waiters.tail->wait_next = current;
-	else
-		wq->waiters.head = current;
-	wq->waiters.tail = current;
+	if (!*at) {
+		current->wait_next = NULL;
+		*at = current;
+	}
 	current->state = THREAD_SLEEPING;
 	smp_mb(); /* asleep before the condition is read; thread_interrupt() has the other half */
 	spin_unlock_irqrestore(&wq->lock, flags);
@@ -42,23 +32,22 @@ void prepare_to_wait(struct wait_queue *wq)
 void finish_wait(struct wait_queue *wq)
 {
 	unsigned long flags = spin_lock_irqsave(&wq->lock);
+	struct thread **at = place_in(wq);
 
 	current->state = THREAD_RUNNING;
-	remove_waiter(wq, current);
+	if (*at)
+		*at = current->wait_next;
 	spin_unlock_irqrestore(&wq->lock, flags);
 }
 
 void wake_up(struct wait_queue *wq)
 {
 	unsigned long flags = spin_lock_irqsave(&wq->lock);
-	struct thread *t = wq->waiters.head;
+	struct thread *t = wq->waiters, *next;
 
-	wq->waiters.head = wq->waiters.tail = NULL;
-	while (t) {
-		struct thread *next = t->wait_next;
-
+	for (wq->waiters = NULL; t; t = next) {
+		next = t->wait_next;
 		wake_up_process(t);
-		t = next;
 	}
 	spin_unlock_irqrestore(&wq->lock, flags);
 }
@@ -84,6 +73,6 @@ void mutex_unlock(struct mutex *m)
 	BUG_ON(m->owner != current);
 	__atomic_store_n(&m->owner, NULL, __ATOMIC_RELEASE);
 	smp_mb(); /* a waiter either finds the mutex free or is found in the queue */
-	if (READ_ONCE(m->waiters.waiters.head))
+	if (READ_ONCE(m->waiters.waiters))
 		wake_up(&m->waiters);
 }

@@ -15,77 +15,53 @@
 
 #define TICK_NS 10000000
 #define SHORT_TURN_NS 1000000
-#define NEVER TIMER_NEVER
+#define SLEEP_NS_MAX (1ul << 60) /* 36 years: its end can be counted */
 
 struct thread boot_thread = {
 	.comm = "swapper/0",
-	.pinned = 0,
 	.on_cpu = true,
 	.stack = boot_stack,
 };
 
-static notrace void run_hooks(enum thread_event event, struct thread *prev, struct thread *next)
+notrace void run_thread_hooks(enum thread_event event, struct thread *prev, struct thread *next)
 {
 	TABLE_FOR_EACH(const struct thread_hook, thread_hook, hook)
 		hook->fn(event, prev, next);
 }
 
-void sched_hook_born(struct thread *t)
-{
-	run_hooks(THREAD_BORN, current, t);
-}
-
-void sched_hook_dies(void)
-{
-	run_hooks(THREAD_DIES, current, NULL);
-}
-
-void sched_hook_freed(struct thread *t)
-{
-	run_hooks(THREAD_FREED, t, NULL);
-}
-
 /* ---- the run queue: rq_lock held in all of these ---- */
 
-static void enqueue_task(struct cpu *cpu, struct thread *t)
+static void enqueue_task(struct cpu *cpu, struct thread *t, bool first)
 {
-	t->next = NULL;
-	t->queued = true;
-	t->cpu = cpu->index;
-	if (cpu->runqueue.tail)
-		cpu->runqueue.tail->next = t;
-	else
-		cpu->runqueue.head = t;
-	cpu->runqueue.tail = t;
-}
+	struct thread **at = first ? &cpu->runqueue : cpu->runqueue_end;
 
-static void enqueue_first(struct cpu *cpu, struct thread *t)
-{
-	t->next = cpu->runqueue.head;
-	t->queued = true;
-	t->cpu = cpu->index;
-	cpu->runqueue.head = t;
+	t->next = *at;
+	*at = t;
 	if (!t->next)
-		cpu->runqueue.tail = t;
+		cpu->runqueue_end = &t->next;
+	t->queued = true;
+	t->cpu = cpu->index;
 }
 
-/* Take the first thread out; for another CPU, the first that may leave this one. */
+/* The link to the first thread; for another CPU, to the first that may leave this one. */
+static struct thread **first_task(struct cpu *cpu, bool steal)
+{
+	struct thread **at = &cpu->runqueue;
+
+	while (*at && steal && (*at)->pinned >= 0)
+		at = &(*at)->next;
+	return at;
+}
+
 static struct thread *dequeue_task(struct cpu *cpu, bool steal)
 {
-	struct thread *before = NULL, *t = cpu->runqueue.head;
+	struct thread **at = first_task(cpu, steal), *t = *at;
 
-	while (t && steal && t->pinned >= 0) {
-		before = t;
-		t = t->next;
-	}
 	if (!t)
 		return NULL;
-	if (before)
-		before->next = t->next;
-	else
-		cpu->runqueue.head = t->next;
-	if (cpu->runqueue.tail == t)
-		cpu->runqueue.tail = before;
+	*at = t->next;
+	if (!t->next)
+		cpu->runqueue_end = at;
 	t->queued = false;
 	return t;
 }
@@ -113,7 +89,7 @@ static void dequeue_sleeper(struct cpu *cpu, struct thread *t)
 
 static u64 next_deadline(struct cpu *cpu, struct thread *runs, u64 now)
 {
-	u64 deadline = NEVER;
+	u64 deadline = TIMER_NEVER;
 
 	if (runs != cpu->idle) {
 		if (cpu->next_tick <= now)
@@ -143,15 +119,6 @@ void resched_curr(struct cpu *cpu)
 		ipi_send(cpu->index, IPI_RESCHEDULE);
 }
 
-static bool has_stealable(const struct cpu *cpu)
-{
-	const struct thread *t = cpu->runqueue.head;
-
-	while (t && t->pinned >= 0)
-		t = t->next;
-	return t;
-}
-
 /* Some CPU must look at @cpu's queue: itself when idle, else an idle one that steals. */
 static void kick_for(struct cpu *cpu)
 {
@@ -159,7 +126,7 @@ static void kick_for(struct cpu *cpu)
 		resched_curr(cpu);
 		return;
 	}
-	if (!has_stealable(cpu))
+	if (!*first_task(cpu, true))
 		return;
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		struct cpu *other = cpu_of(i);
@@ -176,10 +143,10 @@ static void activate_task(struct cpu *cpu, struct thread *t)
 {
 	t->state = THREAD_RUNNING;
 	if (current->ctx & CTX_HARDIRQ && t->turn < ns_to_ticks(SHORT_TURN_NS)) {
-		enqueue_first(cpu, t);
+		enqueue_task(cpu, t, true);
 		resched_curr(cpu);
 	} else {
-		enqueue_task(cpu, t);
+		enqueue_task(cpu, t, false);
 		kick_for(cpu);
 	}
 }
@@ -191,7 +158,7 @@ static struct thread *steal_task(struct cpu *cpu)
 	for (unsigned i = 1; i < nr_cpus && !t; i++) {
 		struct cpu *other = cpu_of((cpu->index + i) % nr_cpus);
 
-		if (!READ_ONCE(other->runqueue.head) || !spin_trylock(&other->rq_lock))
+		if (!READ_ONCE(other->runqueue) || !spin_trylock(&other->rq_lock))
 			continue;
 		t = dequeue_task(other, true);
 		if (t)
@@ -222,7 +189,7 @@ static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
 			prev->cpu = prev->pinned; /* moves under our lock: who waits for it looks again */
 			cpu->migrating = prev;
 		} else {
-			enqueue_task(cpu, prev);
+			enqueue_task(cpu, prev, false);
 		}
 	} else if (prev->state == THREAD_SLEEPING && prev->wake_at) {
 		enqueue_sleeper(cpu, prev);
@@ -234,7 +201,7 @@ static void migrate_task(struct thread *t)
 	struct cpu *cpu = cpu_of(t->pinned);
 
 	spin_lock(&cpu->rq_lock);
-	enqueue_task(cpu, t);
+	enqueue_task(cpu, t, false);
 	kick_for(cpu);
 	spin_unlock(&cpu->rq_lock);
 }
@@ -264,7 +231,7 @@ static void context_switch(struct cpu *cpu, struct thread *prev, struct thread *
 	cpu->switches++;
 	next->on_cpu = true;
 	update_timer(cpu, next, now);
-	run_hooks(THREAD_SWITCH, prev, next);
+	run_thread_hooks(THREAD_SWITCH, prev, next);
 	finish_task_switch(__switch_to(prev, next));
 }
 
@@ -290,34 +257,32 @@ static void __schedule(bool preempted)
 	spin_unlock(&cpu->rq_lock);
 }
 
-void schedule(void)
+static void leave_cpu(bool preempted)
 {
 	unsigned long flags = irq_save();
 
 	if (unlikely(!preemptible()))
 		panic("schedule() in a context that may not sleep (%08x)", current->ctx);
-	__schedule(false);
+	__schedule(preempted);
 	irq_restore(flags);
 }
 
-static void preempt_schedule(void)
+void schedule(void)
 {
-	unsigned long flags = irq_save();
-
-	__schedule(true);
-	irq_restore(flags);
-}
-
-void preempt_enable(void)
-{
-	preempt_enable_no_resched();
-	if (unlikely(this_cpu()->resched) && preemptible() && !irqs_disabled())
-		preempt_schedule();
+	leave_cpu(false);
 }
 
 void yield(void)
 {
-	preempt_schedule();
+	leave_cpu(true);
+}
+
+void preempt_enable(void)
+{
+	barrier();
+	current->ctx -= CTX_PREEMPT;
+	if (unlikely(this_cpu()->resched) && preemptible() && !irqs_disabled())
+		yield();
 }
 
 void thread_start(struct thread *prev)
@@ -373,7 +338,7 @@ void sched_tick(void)
 
 	spin_lock(&cpu->rq_lock);
 	wake_sleepers(cpu, now);
-	if (cpu->running != cpu->idle && cpu->next_tick <= now && cpu->runqueue.head) {
+	if (cpu->running != cpu->idle && cpu->next_tick <= now && cpu->runqueue) {
 		kick_for(cpu);
 		cpu->resched = CTX_NEED_RESCHED;
 	}
@@ -434,7 +399,7 @@ static struct cpu *select_task_rq(const struct thread *t)
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		struct cpu *cpu = cpu_of((here->index + i) % nr_cpus);
 
-		if (cpu->online && READ_ONCE(cpu->running) == cpu->idle && !READ_ONCE(cpu->runqueue.head))
+		if (cpu->online && READ_ONCE(cpu->running) == cpu->idle && !READ_ONCE(cpu->runqueue))
 			return cpu;
 	}
 	return here;
@@ -446,39 +411,25 @@ void wake_up_new_task(struct thread *t)
 	struct cpu *cpu = select_task_rq(t);
 
 	spin_lock(&cpu->rq_lock);
-	enqueue_task(cpu, t);
+	enqueue_task(cpu, t, false);
 	kick_for(cpu);
 	spin_unlock(&cpu->rq_lock);
 	irq_restore(flags);
 }
 
-/* As schedule(), woken after @ns at the latest; the caller set its state. */
-static void schedule_timeout(u64 ns)
-{
-	unsigned long flags = irq_save();
-
-	if (unlikely(!preemptible()))
-		panic("a sleep in a context that may not sleep (%08x)", current->ctx);
-	current->wake_at = arch_counter() + ns_to_ticks(MIN(ns, 1ul << 60)) + 1;
-	__schedule(false);
-	current->wake_at = 0;
-	current->state = THREAD_RUNNING;
-	irq_restore(flags);
-}
-
 void sleep_ns(u64 ns)
 {
-	u64 end = clock_ns() + ns;
+	u64 end = arch_counter() + ns_to_ticks(MIN(ns, SLEEP_NS_MAX)) + 1;
 
-	if (end < ns)
-		end = NEVER;
-	for (u64 now = clock_ns(); now < end && !interrupted(); now = clock_ns()) {
+	for (;;) {
 		current->state = THREAD_SLEEPING;
-		smp_mb();
-		if (interrupted())
+		smp_mb(); /* asleep before the flag is read; thread_interrupt() has the other half */
+		if (interrupted() || arch_counter() >= end)
 			break;
-		schedule_timeout(end - now);
+		current->wake_at = end;
+		schedule();
 	}
+	current->wake_at = 0;
 	current->state = THREAD_RUNNING;
 }
 
@@ -491,12 +442,9 @@ void thread_interrupt(struct thread *t)
 
 void set_cpu_affinity(int cpu)
 {
-	unsigned long flags = irq_save();
-
 	current->pinned = cpu >= 0 && cpu_of(cpu)->online ? cpu : -1;
-	if (current->pinned >= 0 && cpu >= 0 && cpu != this_cpu()->index)
-		__schedule(true);
-	irq_restore(flags);
+	if (current->pinned >= 0)
+		yield();
 }
 
 void synchronize_sched(void)
@@ -518,14 +466,6 @@ void synchronize_sched(void)
 
 /* ---- the idle threads ---- */
 
-void sched_init(void)
-{
-	struct cpu *cpu = this_cpu();
-
-	init_idle(&boot_thread, cpu);
-	cpu->online = true;
-}
-
 void init_idle(struct thread *t, struct cpu *cpu)
 {
 	snprintf(t->comm, sizeof(t->comm), "swapper/%u", cpu->index);
@@ -534,7 +474,9 @@ void init_idle(struct thread *t, struct cpu *cpu)
 	cpu->switched_at = arch_counter();
 	*(u64 *)t->stack = STACK_END_MAGIC;
 	cpu->idle = cpu->running = t;
-	cpu->timer = NEVER;
+	cpu->runqueue_end = &cpu->runqueue;
+	cpu->timer = TIMER_NEVER;
+	cpu->context_bit = 1;
 	cpu->boot_stack = (char *)t->stack + THREAD_SIZE;
 }
 

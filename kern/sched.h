@@ -8,10 +8,7 @@
 
 void resched_curr(struct cpu *cpu);
 void wake_up_new_task(struct thread *t);
-void init_idle(struct thread *t, struct cpu *cpu);
 struct thread *alloc_thread(const char *name); /* with its stack, no pid */
-void sched_hook_born(struct thread *t);
-void sched_hook_dies(void);
-void sched_hook_freed(struct thread *t);
+void run_thread_hooks(enum thread_event event, struct thread *prev, struct thread *next);
 
 #endif

@@ -24,10 +24,8 @@ struct smp_call {
 
 struct cpu cpus[NR_CPUS] = {
 	[0] = {
-		.idle = &boot_thread,
 		.running = &boot_thread,
 		.context_bit = 1,
-		.timer = ~0ul,
 		.online = true,
 	},
 };
@@ -133,7 +131,6 @@ static int start_cpu(struct cpu *cpu)
 	if (!idle)
 		return -ENOMEM;
 	init_idle(idle, cpu);
-	cpu->context_bit = 1;
 	smp_mb();
 	for (int i = 0; i < START_TRIES; i++) {
 		int err = firmware_cpu_start(cpu);

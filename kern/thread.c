@@ -130,7 +130,7 @@ struct thread *alloc_thread(const char *name)
 
 static void free_thread(struct thread *t)
 {
-	sched_hook_freed(t);
+	run_thread_hooks(THREAD_FREED, t, NULL);
 	free_stack(t->stack);
 	kfree(t);
 }
@@ -154,7 +154,7 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 		free_thread(t);
 		return NULL;
 	}
-	sched_hook_born(t);
+	run_thread_hooks(THREAD_BORN, current, t);
 	wake_up_new_task(t);
 	return t;
 }
@@ -166,7 +166,7 @@ struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *na
 
 void thread_exit(int code)
 {
-	sched_hook_dies();
+	run_thread_hooks(THREAD_DIES, current, NULL);
 	current->exit_code = code;
 	irq_disable();
 	__atomic_store_n(&current->state, THREAD_DEAD, __ATOMIC_RELEASE);

@@ -7,7 +7,7 @@
  *
  * State is changed under the run-queue lock of the thread's CPU. A thread is
  * "on CPU" until __switch_to() has left its stack; only then may another CPU
- * run it (on_cpu, cleared by finish_switch()).
+ * run it (on_cpu, cleared by finish_task_switch()).
  */
 #ifndef KERN_THREAD_H
 #define KERN_THREAD_H
@@ -60,10 +60,6 @@ struct thread {
 
 extern struct thread boot_thread; /* what head.S starts on boot_stack; sched.c */
 
-struct thread_list {
-	struct thread *head, *tail;
-};
-
 /*
  * Hooks that the tracer (or anyone) links in: called at a thread's birth (by
  * its creator), at each switch (on the CPU, irqs masked, prev leaving), at
@@ -89,7 +85,6 @@ void __noreturn thread_exit(int code);
  * The boot flow of control is the boot CPU's idle thread (pid 0) from the
  * first instruction: boot_thread on boot_stack. kernel_main() ends in do_idle().
  */
-void sched_init(void);
 void __noreturn do_idle(void);
 void schedule(void);            /* give up the CPU; state decides whether we come back */
 void yield(void);
@@ -128,11 +123,6 @@ static inline void preempt_disable(void)
 	barrier();
 }
 void preempt_enable(void); /* switches if that is due */
-static inline void preempt_enable_no_resched(void)
-{
-	barrier();
-	current->ctx -= CTX_PREEMPT;
-}
 static inline bool preemptible(void)
 {
 	return (current->ctx & ~0xffffu) == 0;
@@ -152,10 +142,10 @@ struct text_range {
 };
 bool in_tracer(unsigned long pc);
 
-/* wait_next links the waiters: a thread waits in one queue at a time. */
+/* A thread waits in one queue at a time. */
 struct wait_queue {
 	struct spinlock lock;
-	struct thread_list waiters;
+	struct thread *waiters; /* linked by wait_next, first come first */
 };
 /*
  * wait_event(wq, condition): sleep until the condition holds. Whoever makes

@@ -16,7 +16,6 @@ typedef uint16_t u16;
 typedef uint32_t u32;
 typedef uint64_t u64;
 typedef int8_t s8;
-typedef int16_t s16;
 typedef int32_t s32;
 typedef int64_t s64;
 #ifdef __STDC_HOSTED__
@@ -46,7 +45,6 @@ typedef long ssize_t;
 
 #define __noinline __attribute__((noinline))
 #define __noreturn __attribute__((noreturn))
-#define __packed __attribute__((packed))
 #define __aligned(n) __attribute__((aligned(n)))
 #define __used __attribute__((used))
 #define __printf(fmt, args) __attribute__((format(printf, fmt, args)))

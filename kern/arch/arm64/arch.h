@@ -116,12 +116,6 @@ always_inline_ struct thread *get_current(void)
 	__asm__("mrs %0, sp_el0" : "=r"(t));
 	return t;
 }
-/* Others see it in struct cpu, whose first word it is. */
-always_inline_ void set_current(struct thread *t)
-{
-	*(struct thread *volatile *)this_cpu() = t;
-	sysreg_write(sp_el0, t);
-}
 
 always_inline_ u64 arch_counter(void)
 {
@@ -164,7 +158,7 @@ always_inline_ void cpu_idle_wait(void)
 		dmb_(oshst);                                                                  \
 		__asm__ volatile("str" suffix " %" reg "0, [%1]" : : "rZ"(v), "r"(addr) : "memory"); \
 	}
-MMIO(8, "b", "w") MMIO(16, "h", "w") MMIO(32, "", "w") MMIO(64, "", "x")
+MMIO(8, "b", "w") MMIO(32, "", "w") MMIO(64, "", "x")
 #undef MMIO
 
 typedef u64 pte_t;

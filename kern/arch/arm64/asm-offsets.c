@@ -10,7 +10,6 @@ void asm_offsets(void)
 	DEFINE(CONTEXT_FP, offsetof(struct context, fp));
 	DEFINE(CONTEXT_SP, offsetof(struct context, sp));
 	DEFINE(FRAME_X, offsetof(struct trap_frame, x));
-	DEFINE(FRAME_SP, offsetof(struct trap_frame, sp));
 	DEFINE(FRAME_PC, offsetof(struct trap_frame, pc));
 	DEFINE(FRAME_RECORD, offsetof(struct trap_frame, record_fp));
 	DEFINE(FRAME_SIZE, sizeof(struct trap_frame));

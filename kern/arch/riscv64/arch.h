@@ -11,8 +11,6 @@
 
 /* The privileged specification's names, volume II, "Supervisor-Level CSRs". */
 #define SSTATUS_SIE (1 << 1)
-#define SSTATUS_SPIE (1 << 5)
-#define SSTATUS_SPP (1 << 8)
 #define SSTATUS_FS_VS (3 << 13 | 3 << 9)
 #define SIE_SOFTWARE (1 << 1)
 #define SIE_TIMER (1 << 5)
@@ -99,10 +97,6 @@ always_inline_ struct thread *get_current(void)
 	__asm__("ld %0, 0(tp)" : "=r"(t));
 	return t;
 }
-always_inline_ void set_current(struct thread *t)
-{
-	__asm__ volatile("sd %0, 0(tp)" : : "r"(t) : "memory");
-}
 
 /* Nothing for one word: arch_sync_all() is for all of them. */
 always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
@@ -145,7 +139,7 @@ always_inline_ void cpu_idle_wait(void)
 		fence_(ow, o);                                                                \
 		*(volatile u##bits *)addr = v;                                                \
 	}
-MMIO(8) MMIO(16) MMIO(32) MMIO(64)
+MMIO(8) MMIO(32)
 #undef MMIO
 
 /* Sv39. What memory a page is follows from its physical address, not from the entry. */
