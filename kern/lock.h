@@ -18,10 +18,6 @@ static inline void spin_lock(struct spinlock *l)
 		while (READ_ONCE(l->locked))
 			cpu_relax();
 }
-static inline bool spin_trylock(struct spinlock *l)
-{
-	return !__atomic_exchange_n(&l->locked, 1, __ATOMIC_ACQUIRE);
-}
 static inline void spin_unlock(struct spinlock *l)
 {
 	__atomic_store_n(&l->locked, 0, __ATOMIC_RELEASE);

@@ -128,6 +128,7 @@ static void kick_for(struct cpu *cpu)
 	}
 	if (!*first_task(cpu, true))
 		return;
+	smp_mb(); /* queued before we look who is idle; pull_task() has the other half */
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		struct cpu *other = cpu_of(i);
 
@@ -151,31 +152,6 @@ static void activate_task(struct cpu *cpu, struct thread *t)
 	}
 }
 
-static struct thread *steal_task(struct cpu *cpu)
-{
-	struct thread *t = NULL;
-
-	for (unsigned i = 1; i < nr_cpus && !t; i++) {
-		struct cpu *other = cpu_of((cpu->index + i) % nr_cpus);
-
-		if (!READ_ONCE(other->runqueue) || !spin_trylock(&other->rq_lock))
-			continue;
-		t = dequeue_task(other, true);
-		if (t)
-			t->cpu = cpu->index;
-		spin_unlock(&other->rq_lock);
-	}
-	return t;
-}
-
-static struct thread *pick_next_task(struct cpu *cpu)
-{
-	struct thread *t = dequeue_task(cpu, false);
-
-	if (!t)
-		t = steal_task(cpu);
-	return t ? t : cpu->idle;
-}
 
 /* ---- the switch ---- */
 
@@ -248,7 +224,7 @@ static void __schedule(bool preempted)
 	WRITE_ONCE(cpu->grace, cpu->grace + 1);
 	now = arch_counter();
 	put_prev_task(cpu, prev, preempted);
-	next = pick_next_task(cpu);
+	next = dequeue_task(cpu, false) ?: cpu->idle;
 	if (next != prev) {
 		context_switch(cpu, prev, next, now);
 		return;
@@ -480,12 +456,49 @@ void init_idle(struct thread *t, struct cpu *cpu)
 	cpu->boot_stack = (char *)t->stack + THREAD_SIZE;
 }
 
+static struct thread *steal_from(struct cpu *other, struct cpu *to)
+{
+	struct thread *t;
+
+	spin_lock(&other->rq_lock);
+	t = dequeue_task(other, true);
+	if (t)
+		t->cpu = to->index; /* moves under this lock: who waits for it looks again */
+	spin_unlock(&other->rq_lock);
+	return t;
+}
+
+/*
+ * Bring a thread of another CPU that is busy. We are seen to be idle by now, so
+ * whoever queues one after we looked kicks us.
+ */
+static bool pull_task(struct cpu *cpu)
+{
+	struct thread *t = NULL;
+
+	smp_mb();
+	for (unsigned i = 1; i < nr_cpus && !t; i++) {
+		struct cpu *other = cpu_of((cpu->index + i) % nr_cpus);
+
+		if (READ_ONCE(other->runqueue) && READ_ONCE(other->running) != other->idle)
+			t = steal_from(other, cpu);
+	}
+	if (!t)
+		return false;
+	spin_lock(&cpu->rq_lock);
+	enqueue_task(cpu, t, false);
+	spin_unlock(&cpu->rq_lock);
+	return true;
+}
+
 /* Waits with interrupts masked, so that none can slip in between the test and the wait. */
 void do_idle(void)
 {
 	for (;;) {
+		struct cpu *cpu = this_cpu();
+
 		irq_disable();
-		if (!READ_ONCE(this_cpu()->resched))
+		if (!pull_task(cpu) && !READ_ONCE(cpu->resched))
 			cpu_idle_wait();
 		irq_enable();
 		schedule();

@@ -84,6 +84,97 @@ static void stealing(void)
 	kt_promise(__builtin_popcountl(used) + 1 >= (int)nr_cpus, "idle CPUs take work: mask %lx", used);
 }
 
+/*
+ * A CPU that leaves its last thread is held where it has found nothing to do and
+ * is not idle yet. What comes into another CPU's queue meanwhile must be taken
+ * without that CPU's help: its interrupts are masked, it has no tick.
+ */
+static struct thread *leaver;
+static u32 held, arrived;
+
+static notrace void hold_at_switch(enum thread_event event, struct thread *prev, struct thread *next)
+{
+	u64 end = clock_ns() + 1000 * MS;
+
+	if (event != THREAD_SWITCH || prev != READ_ONCE(leaver) || next != this_cpu()->idle)
+		return;
+	WRITE_ONCE(held, 1);
+	while (READ_ONCE(leaver) && clock_ns() < end)
+		cpu_relax();
+}
+THREAD_HOOK(hold_at_switch);
+
+static int leave(void *arg)
+{
+	while (READ_ONCE(leaver) != current)
+		cpu_relax();
+	return 0;
+}
+
+static int arrive(void *arg)
+{
+	WRITE_ONCE(arrived, 1);
+	return 0;
+}
+
+static bool becomes(u32 *flag)
+{
+	u64 end = clock_ns() + 1000 * MS;
+
+	while (!READ_ONCE(*flag) && clock_ns() < end)
+		cpu_relax();
+	return READ_ONCE(*flag);
+}
+
+/* As if it were in a callback, so that the idle thread itself schedules, not its interrupt. */
+static void leave_by_schedule(void *recursion)
+{
+	this_cpu()->recursion = (unsigned long)recursion;
+}
+
+static bool taken_from_masked_cpu(void)
+{
+	struct thread *leaves, *comes;
+	unsigned long flags;
+	bool taken;
+
+	smp_call(1, leave_by_schedule, (void *)1);
+	leaves = kthread_run(leave, NULL, 1, "leaves");
+	flags = irq_save();
+	WRITE_ONCE(leaver, leaves);
+	taken = becomes(&held);
+	comes = kthread_run(arrive, NULL, -1, "comes");
+	WRITE_ONCE(leaver, NULL);
+	taken &= becomes(&arrived);
+	irq_restore(flags);
+	smp_call(1, leave_by_schedule, (void *)0);
+	thread_join(leaves);
+	thread_join(comes);
+	return taken;
+}
+
+static void going_idle(void)
+{
+	struct thread *busy[NR_CPUS];
+	bool taken;
+
+	if (nr_cpus < 2)
+		return;
+	stop = started = held = arrived = 0;
+	set_cpu_affinity(0);
+	for (unsigned i = 2; i < nr_cpus; i++)
+		busy[i] = kthread_run(where, NULL, i, "busy");
+	while (READ_ONCE(started) < nr_cpus - 2)
+		sleep_ns(MS);
+	sleep_ns(MS);
+	taken = taken_from_masked_cpu();
+	WRITE_ONCE(stop, 1);
+	for (unsigned i = 2; i < nr_cpus; i++)
+		thread_join(busy[i]);
+	set_cpu_affinity(-1);
+	kt_promise(taken, "a CPU on its way to idle takes what came meanwhile");
+}
+
 static struct mutex lock;
 static u64 guarded;
 
@@ -309,7 +400,7 @@ static void births(void)
 static int test_sched(int argc, char **argv)
 {
 	static void (*const tests[])(void) = {
-		preemption, affinity, stealing, mutexes, wait_queues, sleeping,
+		preemption, affinity, stealing, going_idle, mutexes, wait_queues, sleeping,
 		interruption, calls, grace, tracer_is_not_preempted, births,
 	};
 
