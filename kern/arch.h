@@ -40,8 +40,8 @@
  *     void arch_tlb_flush(void);		all of this CPU's entries
  *     void arch_tlb_flush_all(void);		and of every online CPU, waits
  *
- *   struct context: callee-saved registers, fp and sp of a thread that is off
- *   the CPU, saved by __switch_to().
+ *   struct context: callee-saved registers, fp, sp and pc of a thread that is
+ *   off the CPU, saved by __switch_to().
  *   struct trap_frame: every general register and the exception state, on the
  *   stack of what was interrupted. regs_pc/regs_sp/regs_fp/regs_link(frame).
  *
@@ -70,8 +70,8 @@ struct fdt;
  */
 struct thread *__switch_to(struct thread *prev, struct thread *next);
 
-/* Make @t start at thread_start(prev) when first switched to, interrupts masked. */
-void arch_thread_init(struct thread *t, void *stack_top);
+/* entry.S: where a new thread begins, interrupts masked; goes to thread_start(prev). */
+extern char thread_start_asm[];
 void __noreturn thread_start(struct thread *prev); /* sched.c: finishes the switch, runs current->fn */
 
 /*

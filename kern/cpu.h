@@ -51,9 +51,11 @@ void cpus_init(const void *fdt);
 /* Make @t the thread that runs on @cpu when no other does; before the CPU's first interrupt. */
 void init_idle(struct thread *t, struct cpu *cpu);
 /* Start the others, name those that do not come; afterwards 0..nr_cpus-1 are online. */
-int smp_init(const void *fdt);
+void smp_init(const void *fdt);
 /* Where head.S's secondary_start arrives, in C, on the new CPU's idle stack. */
 void secondary_main(void);
+
+unsigned long other_cpus(void); /* those online but the running one, bits: index; preemption off */
 
 /*
  * Run fn(arg) on CPU @index in interrupt context and wait for it.

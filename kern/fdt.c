@@ -280,6 +280,18 @@ int fdt_find_compatible(const void *fdt, int after, const char *compatible)
 	return n;
 }
 
+int fdt_find_device(const void *fdt, const char *const *names)
+{
+	int n = -ENOENT;
+
+	for (; *names && n < 0; names++) {
+		n = fdt_find_compatible(fdt, -1, *names);
+		while (n >= 0 && !fdt_available(fdt, n))
+			n = fdt_find_compatible(fdt, n, *names);
+	}
+	return n;
+}
+
 int fdt_by_phandle(const void *fdt, u32 phandle)
 {
 	u32 value;

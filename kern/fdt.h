@@ -23,6 +23,8 @@ const char *fdt_string(const void *fdt, int node, const char *name); /* NULL unl
 bool fdt_compatible(const void *fdt, int node, const char *compatible);
 bool fdt_available(const void *fdt, int node); /* status absent, "okay" or "ok" */
 int fdt_find_compatible(const void *fdt, int after, const char *compatible); /* after: -1 to start */
+/* The first available node of the first of @names (NULL at the end) that there is. */
+int fdt_find_device(const void *fdt, const char *const *names);
 int fdt_by_phandle(const void *fdt, u32 phandle);
 /* The index-th (address, size) of reg, translated through every parent's ranges. */
 int fdt_reg(const void *fdt, int node, int index, u64 *addr, u64 *size);

@@ -14,20 +14,18 @@
 
 static struct {
 	unsigned irq;
-	void (*handler)(void *arg);
-	void *arg;
+	void (*handler)(void);
 } handlers[MAX_HANDLERS];
 static unsigned handler_count;
 
 u64 clock_hz, clock_mult;
 
-int request_irq(unsigned irq, void (*handler)(void *arg), void *arg)
+int request_irq(unsigned irq, void (*handler)(void))
 {
 	if (handler_count == MAX_HANDLERS)
 		return -ENOSPC;
 	handlers[handler_count].irq = irq;
 	handlers[handler_count].handler = handler;
-	handlers[handler_count].arg = arg;
 	__atomic_store_n(&handler_count, handler_count + 1, __ATOMIC_RELEASE);
 	irqchip_enable(irq);
 	return 0;
@@ -39,7 +37,7 @@ void handle_irq(unsigned irq)
 
 	for (unsigned i = 0; i < handler_count; i++) {
 		if (handlers[i].irq == irq) {
-			handlers[i].handler(handlers[i].arg);
+			handlers[i].handler();
 			return;
 		}
 	}
@@ -62,7 +60,7 @@ void ipi_send(unsigned cpu_index, int what)
 		irqchip_send_ipi(1ul << cpu_index);
 }
 
-static notrace void __noreturn park(void)
+notrace void park_cpu(void)
 {
 	irq_disable();
 	for (;;)
@@ -75,40 +73,29 @@ void handle_ipi(void)
 	u64 work = __atomic_exchange_n(&this_cpu()->ipi_work, 0, __ATOMIC_SEQ_CST);
 
 	if (work & 1 << IPI_STOP)
-		park();
+		park_cpu();
 	if (work & 1 << IPI_CALL)
 		smp_run_calls();
 }
 
 notrace void ipi_stop_others(void)
 {
-	unsigned long mask = 0;
+	unsigned long mask = other_cpus();
 
-	for (unsigned i = 0; i < NR_CPUS; i++) {
-		if (!cpu_of(i)->online || cpu_of(i) == this_cpu())
-			continue;
-		__atomic_fetch_or(&cpu_of(i)->ipi_work, 1 << IPI_STOP, __ATOMIC_SEQ_CST);
-		mask |= 1ul << i;
-	}
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (mask >> i & 1)
+			__atomic_fetch_or(&cpu_of(i)->ipi_work, 1 << IPI_STOP, __ATOMIC_SEQ_CST);
 	if (mask)
 		irqchip_send_ipi(mask);
 }
 
-/* clock_mult = 2^54 * 10^9 / hz, by long division: there is no 128-bit one. */
+/* clock_mult = 2^54 * 10^9 / hz, 34 bits and then 20: there is no 128-bit division. */
 void clock_init(const void *fdt)
 {
-	u64 quotient, rest;
+	u64 first = 1000000000ul << 34;
 
 	clock_hz = timer_frequency(fdt);
 	if (clock_hz < 1000000)
 		panic("a timer of %lu Hz is too slow: 1 MHz is the least", (unsigned long)clock_hz);
-	quotient = 1000000000 / clock_hz;
-	rest = 1000000000 % clock_hz;
-	for (int bit = 0; bit < 54; bit++) {
-		rest <<= 1;
-		quotient = quotient << 1 | (rest >= clock_hz);
-		if (rest >= clock_hz)
-			rest -= clock_hz;
-	}
-	clock_mult = quotient;
+	clock_mult = (first / clock_hz << 20) + (first % clock_hz << 20) / clock_hz;
 }

@@ -7,7 +7,7 @@
 #include "arch.h"
 
 /* Handlers run with interrupts masked, in hardirq context. */
-int request_irq(unsigned irq, void (*handler)(void *arg), void *arg);
+int request_irq(unsigned irq, void (*handler)(void));
 /* irqchip.c calls these from trap entry, after irq_enter(). */
 void handle_irq(unsigned irq);
 void handle_ipi(void);
@@ -15,7 +15,8 @@ void handle_timer(void);
 
 enum { IPI_RESCHEDULE, IPI_CALL, IPI_STOP };
 void ipi_send(unsigned cpu_index, int what);
-void ipi_stop_others(void); /* panic: they park with interrupts masked */
+void ipi_stop_others(void); /* panic: they park */
+void __noreturn park_cpu(void); /* interrupts masked, for good */
 
 /*
  * The clock: nanoseconds since the counter started, no call site, any

@@ -38,20 +38,6 @@ static bool is_cpu(const void *fdt, int node)
 	return type && !strcmp(type, "cpu") && fdt_available(fdt, node);
 }
 
-/* reg of a CPU node: one cell or two, by /cpus' #address-cells. */
-static int cpu_hwid(const void *fdt, int node, u64 *hwid)
-{
-	int len = 0;
-	const char *reg = fdt_prop(fdt, node, "reg", &len);
-
-	if (!reg || len < 4)
-		return -EINVAL;
-	*hwid = fdt_be32(reg);
-	if (len >= 8)
-		*hwid = *hwid << 32 | fdt_be32(reg + 4);
-	return 0;
-}
-
 /* The boot CPU goes where the device tree lists it. */
 static void move_boot_cpu(unsigned index)
 {
@@ -72,9 +58,9 @@ static unsigned list_cpus(const void *fdt, u64 *hwids, int *boot)
 	int depth = 0;
 
 	for (int node = fdt_path(fdt, "/cpus"); node >= 0; node = fdt_next_node(fdt, node, &depth)) {
-		u64 hwid;
+		u64 hwid, unused;
 
-		if (!is_cpu(fdt, node) || cpu_hwid(fdt, node, &hwid))
+		if (!is_cpu(fdt, node) || fdt_reg(fdt, node, 0, &hwid, &unused))
 			continue;
 		/* The last place is the boot CPU's until it is found. */
 		if (count == NR_CPUS || (count == NR_CPUS - 1 && *boot < 0 && hwid != boot_hwid)) {
@@ -159,7 +145,7 @@ static bool close_gap(unsigned index, int err)
 	return false;
 }
 
-int smp_init(const void *fdt)
+void smp_init(const void *fdt)
 {
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		struct cpu *cpu = cpu_of(i);
@@ -172,7 +158,6 @@ int smp_init(const void *fdt)
 		if (close_gap(i, err))
 			i--;
 	}
-	return 0;
 }
 
 void secondary_main(void)
@@ -188,6 +173,16 @@ void secondary_main(void)
 	__atomic_store_n(&cpu->online, true, __ATOMIC_RELEASE);
 	irq_enable();
 	do_idle();
+}
+
+notrace unsigned long other_cpus(void)
+{
+	unsigned long mask = 0;
+
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (cpu_of(i)->online && cpu_of(i) != this_cpu())
+			mask |= 1ul << i;
+	return mask;
 }
 
 static void push_call(struct cpu *cpu, struct smp_call *call)
@@ -234,16 +229,16 @@ void smp_call(unsigned index, void (*fn)(void *), void *arg)
 void smp_call_others(void (*fn)(void *), void *arg)
 {
 	struct smp_call calls[NR_CPUS];
+	unsigned long mask;
 
 	preempt_disable();
-	for (unsigned i = 0; i < nr_cpus; i++) {
-		calls[i] = (struct smp_call){fn, arg, NULL, 1};
-		if (!cpu_of(i)->online || cpu_of(i) == this_cpu())
-			continue;
-		calls[i].done = 0;
-		push_call(cpu_of(i), &calls[i]);
+	mask = other_cpus();
+	for (unsigned i = 0; i < NR_CPUS; i++) {
+		calls[i] = (struct smp_call){fn, arg, .done = !(mask >> i & 1)};
+		if (!calls[i].done)
+			push_call(cpu_of(i), &calls[i]);
 	}
-	for (unsigned i = 0; i < nr_cpus; i++)
+	for (unsigned i = 0; i < NR_CPUS; i++)
 		wait_for_call(&calls[i]);
 	preempt_enable();
 }

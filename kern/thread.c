@@ -149,7 +149,8 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 	t->pinned = cpu;
 	t->out = current->out;
 	t->cwd = current->cwd;
-	arch_thread_init(t, (char *)t->stack + THREAD_SIZE);
+	t->context.pc = (unsigned long)thread_start_asm;
+	t->context.sp = (unsigned long)t->stack + THREAD_SIZE;
 	if (!publish(t)) {
 		free_thread(t);
 		return NULL;

@@ -11,7 +11,6 @@
 #include "print.h"
 
 struct uart_type {
-	const char *compatible;
 	bool (*can_send)(void);
 	void (*send)(u8 c);
 	int (*receive)(void);
@@ -105,37 +104,18 @@ static void pl_acknowledge(void)
 	reg_write(PL_RECEIVE, PL_CLEAR);
 }
 
-#define NS16550 ns_can_send, ns_send, ns_receive, ns_enable, ns_acknowledge
-static const struct uart_type types[] = {
-	{"arm,pl011", pl_can_send, pl_send, pl_receive, pl_enable, pl_acknowledge},
-	{"ns16550a", NS16550},
-	{"snps,dw-apb-uart", NS16550},
-	{"ns16550", NS16550},
-};
-
-static const struct uart_type *type_of(const void *fdt, int node)
-{
-	for (unsigned i = 0; i < ARRAY_SIZE(types); i++)
-		if (fdt_compatible(fdt, node, types[i].compatible))
-			return &types[i];
-	return NULL;
-}
+static const struct uart_type ns16550 = {ns_can_send, ns_send, ns_receive, ns_enable, ns_acknowledge};
+static const struct uart_type pl011 = {pl_can_send, pl_send, pl_receive, pl_enable, pl_acknowledge};
 
 static int find_uart(const void *fdt)
 {
+	static const char *const names[] = {"arm,pl011", "ns16550a", "snps,dw-apb-uart", "ns16550", NULL};
 	const char *path = fdt_string(fdt, fdt_path(fdt, "/chosen"), "stdout-path");
-	int node = path ? fdt_path(fdt, path) : -ENOENT;
 
-	if (node >= 0 && type_of(fdt, node))
-		return node;
-	for (unsigned i = 0; i < ARRAY_SIZE(types); i++) {
-		node = fdt_find_compatible(fdt, -1, types[i].compatible);
-		while (node >= 0 && !fdt_available(fdt, node))
-			node = fdt_find_compatible(fdt, node, types[i].compatible);
-		if (node >= 0)
-			return node;
-	}
-	return -ENODEV;
+	for (unsigned i = 0; path && names[i]; i++)
+		if (fdt_compatible(fdt, fdt_path(fdt, path), names[i]))
+			return fdt_path(fdt, path);
+	return fdt_find_device(fdt, names);
 }
 
 void uart_init(const void *fdt)
@@ -146,15 +126,18 @@ void uart_init(const void *fdt)
 	if (node < 0 || fdt_reg(fdt, node, 0, &addr, &size))
 		return; /* nobody can be told */
 	uart.base = ioremap(addr, size);
+	if (!uart.base)
+		return;
 	uart.node = node;
 	uart.width = 1;
 	fdt_u32(fdt, node, "reg-io-width", &uart.width);
-	if (type_of(fdt, node) == &types[0])
+	fdt_u32(fdt, node, "reg-shift", &uart.shift);
+	uart.type = &ns16550;
+	if (fdt_compatible(fdt, node, "arm,pl011")) {
+		uart.type = &pl011;
 		uart.width = 4;
-	else
-		fdt_u32(fdt, node, "reg-shift", &uart.shift);
-	if (uart.base)
-		uart.type = type_of(fdt, node);
+		uart.shift = 0;
+	}
 	console_uart_found();
 }
 
@@ -175,7 +158,7 @@ int uart_receive(void)
 	return uart.type->receive();
 }
 
-static void uart_interrupt(void *arg)
+static void uart_interrupt(void)
 {
 	uart.type->acknowledge();
 	console_input();
@@ -190,7 +173,7 @@ int uart_enable_input(const void *fdt)
 		return -ENODEV;
 	err = irqchip_map(fdt, uart.node, &irq);
 	if (!err)
-		err = request_irq(irq, uart_interrupt, NULL);
+		err = request_irq(irq, uart_interrupt);
 	uart.type->enable();
 	return err;
 }

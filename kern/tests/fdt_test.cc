@@ -54,6 +54,7 @@ static const char source[] = R"(
 		#size-cells = <1>;
 		ranges = <0x0 0x0 0x10000000 0x100000>, <0x40000000 0x2 0x0 0x1000>;
 		serial@1000 { compatible = "ns16550a"; reg = <0x1000 0x100>; reg-shift = <2>; };
+		serial@3000 { compatible = "dw"; reg = <0x3000 0x10>; status = "disabled"; };
 		serial@40000010 { compatible = "dw", "snps,dw-apb-uart"; reg = <0x40000010 0x10 0x50000000 0x10>; };
 		bus@2000 {
 			compatible = "simple-bus";
@@ -115,7 +116,7 @@ TEST_F(fdt_reader, visits_the_nodes_that_libfdt_visits)
 		nodes++;
 	} while (true);
 	EXPECT_EQ(-ENOENT, n);
-	EXPECT_EQ(15, nodes);
+	EXPECT_EQ(16, nodes);
 }
 
 TEST_F(fdt_reader, finds_every_property_as_libfdt_does)
@@ -164,6 +165,15 @@ TEST_F(fdt_reader, finds_by_compatible_and_phandle)
 	}
 	EXPECT_EQ(fdt_node_offset_by_phandle(fdt, 77), fdt_by_phandle(fdt, 77));
 	EXPECT_EQ(-ENOENT, fdt_by_phandle(fdt, 78));
+}
+
+TEST_F(fdt_reader, finds_the_first_device_that_is_available)
+{
+	const char *const serial[] = {"none", "dw", "ns16550a", nullptr};
+	const char *const nobody[] = {"none", nullptr};
+
+	EXPECT_EQ(fdt_find_device(fdt, serial), fdt_path(fdt, "/soc/serial@40000010"));
+	EXPECT_EQ(fdt_find_device(fdt, nobody), -ENOENT);
 }
 
 TEST_F(fdt_reader, translates_addresses_through_every_bus)

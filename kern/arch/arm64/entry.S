@@ -10,22 +10,17 @@
 /* An exception needs this much of the stack; with less left it is an overflow. */
 #define STACK_MARGIN (FRAME_SIZE + 1024)
 
+	/* stp or ldp of registers, two by two: xN at [@base, #@x0 + 8 * N]. */
+	.macro	pairs insn, base, x0, a, b, more:vararg
+	\insn	x\a, x\b, [\base, #\x0 + 8 * \a]
+	.ifnb	\more
+	pairs	\insn, \base, \x0, \more
+	.endif
+	.endm
+
 	/* x0 and x1 are saved already; x0 becomes what sp was before the frame. */
 	.macro	save_registers
-	stp	x2, x3, [sp, #X(2)]
-	stp	x4, x5, [sp, #X(4)]
-	stp	x6, x7, [sp, #X(6)]
-	stp	x8, x9, [sp, #X(8)]
-	stp	x10, x11, [sp, #X(10)]
-	stp	x12, x13, [sp, #X(12)]
-	stp	x14, x15, [sp, #X(14)]
-	stp	x16, x17, [sp, #X(16)]
-	stp	x18, x19, [sp, #X(18)]
-	stp	x20, x21, [sp, #X(20)]
-	stp	x22, x23, [sp, #X(22)]
-	stp	x24, x25, [sp, #X(24)]
-	stp	x26, x27, [sp, #X(26)]
-	stp	x28, x29, [sp, #X(28)]
+	pairs	stp, sp, FRAME_X, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 	mrs	x2, elr_el1
 	mrs	x3, spsr_el1
 	stp	x30, x0, [sp, #X(30)]
@@ -98,21 +93,7 @@ ret_from_exception:
 	msr	elr_el1, x0
 	msr	spsr_el1, x1
 	clrex
-	ldp	x0, x1, [sp, #X(0)]
-	ldp	x2, x3, [sp, #X(2)]
-	ldp	x4, x5, [sp, #X(4)]
-	ldp	x6, x7, [sp, #X(6)]
-	ldp	x8, x9, [sp, #X(8)]
-	ldp	x10, x11, [sp, #X(10)]
-	ldp	x12, x13, [sp, #X(12)]
-	ldp	x14, x15, [sp, #X(14)]
-	ldp	x16, x17, [sp, #X(16)]
-	ldp	x18, x19, [sp, #X(18)]
-	ldp	x20, x21, [sp, #X(20)]
-	ldp	x22, x23, [sp, #X(22)]
-	ldp	x24, x25, [sp, #X(24)]
-	ldp	x26, x27, [sp, #X(26)]
-	ldp	x28, x29, [sp, #X(28)]
+	pairs	ldp, sp, FRAME_X, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 	ldr	x30, [sp, #X(30)]
 	add	sp, sp, #FRAME_SIZE
 	eret
@@ -140,15 +121,12 @@ exception_vector_end:
  * Called with interrupts masked. Saves what a function keeps over a call,
  * makes next current, loads next's. x0 = prev stays the return value.
  */
+	.set	THREAD_X, THREAD_CONTEXT + CONTEXT_X - 8 * 19
 	.globl	__switch_to, __switch_to_load
 	.type	__switch_to, @function
 __switch_to:
 	mov	x9, sp
-	stp	x19, x20, [x0, #THREAD_CONTEXT + CONTEXT_X + 0]
-	stp	x21, x22, [x0, #THREAD_CONTEXT + CONTEXT_X + 16]
-	stp	x23, x24, [x0, #THREAD_CONTEXT + CONTEXT_X + 32]
-	stp	x25, x26, [x0, #THREAD_CONTEXT + CONTEXT_X + 48]
-	stp	x27, x28, [x0, #THREAD_CONTEXT + CONTEXT_X + 64]
+	pairs	stp, x0, THREAD_X, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28
 	stp	x29, x30, [x0, #THREAD_CONTEXT + CONTEXT_FP]
 	str	x9, [x0, #THREAD_CONTEXT + CONTEXT_SP]
 	mrs	x9, tpidr_el1
@@ -157,11 +135,7 @@ __switch_to:
 __switch_to_load:
 	ldr	x9, [x1, #THREAD_CONTEXT + CONTEXT_SP]
 	ldp	x29, x30, [x1, #THREAD_CONTEXT + CONTEXT_FP]
-	ldp	x19, x20, [x1, #THREAD_CONTEXT + CONTEXT_X + 0]
-	ldp	x21, x22, [x1, #THREAD_CONTEXT + CONTEXT_X + 16]
-	ldp	x23, x24, [x1, #THREAD_CONTEXT + CONTEXT_X + 32]
-	ldp	x25, x26, [x1, #THREAD_CONTEXT + CONTEXT_X + 48]
-	ldp	x27, x28, [x1, #THREAD_CONTEXT + CONTEXT_X + 64]
+	pairs	ldp, x1, THREAD_X, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28
 	mov	sp, x9
 	ret
 	.size	__switch_to, . - __switch_to

@@ -8,6 +8,7 @@
 #include "cpu.h"
 #include "errno.h"
 #include "fdt.h"
+#include "irq.h"
 #include "memory.h"
 #include "print.h"
 #include "string.h"
@@ -41,15 +42,9 @@ static notrace long psci_call(unsigned long function, unsigned long arg1, unsign
 
 void firmware_init(const void *fdt)
 {
-	static const char *const versions[] = {"arm,psci-1.0", "arm,psci-0.2"};
-	const char *name = NULL;
+	static const char *const versions[] = {"arm,psci-1.0", "arm,psci-0.2", NULL};
+	const char *name = fdt_string(fdt, fdt_find_device(fdt, versions), "method");
 
-	for (unsigned i = 0; i < ARRAY_SIZE(versions) && !name; i++) {
-		int node = fdt_find_compatible(fdt, -1, versions[i]);
-
-		if (node >= 0)
-			name = fdt_string(fdt, node, "method");
-	}
 	if (name && !strcmp(name, "hvc"))
 		method = METHOD_HVC;
 	else if (name && !strcmp(name, "smc"))
@@ -71,9 +66,7 @@ notrace void firmware_poweroff(bool failure)
 		psci_call(PSCI_SYSTEM_RESET, 0, 0, 0);
 	psci_call(PSCI_SYSTEM_OFF, 0, 0, 0);
 	printk("The machine cannot be turned off: it stands still.\n");
-	irq_disable();
-	for (;;)
-		cpu_idle_wait();
+	park_cpu();
 }
 
 static notrace void synchronise_context(void *unused)

@@ -68,22 +68,6 @@ static char *distributor, *cpu_interface;
 static char *redistributor[NR_CPUS];
 static u8 interface_bit[NR_CPUS]; /* version 2: which target each CPU is */
 
-static int find_gic(const void *fdt)
-{
-	static const char *const names[] = {"arm,gic-v3", "arm,cortex-a15-gic", "arm,gic-400",
-					    "arm,cortex-a9-gic"};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
-		int node = fdt_find_compatible(fdt, -1, names[i]);
-
-		if (node >= 0) {
-			version = i ? 2 : 3;
-			return node;
-		}
-	}
-	return -ENODEV;
-}
-
 static char *map_region(int index)
 {
 	u64 addr, size;
@@ -95,11 +79,6 @@ static void wait_for_distributor(void)
 {
 	while (version == 3 && read32(distributor + D_CTLR) & D_CTLR_PENDING)
 		cpu_relax();
-}
-
-static u64 cpu_affinity(const struct cpu *cpu)
-{
-	return cpu->hwid & 0xff00ffffff;
 }
 
 static void init_distributor(void)
@@ -122,8 +101,12 @@ static void init_distributor(void)
 
 int irqchip_init(const void *fdt)
 {
+	static const char *const names[] = {"arm,gic-v3", "arm,cortex-a15-gic", "arm,gic-400",
+					    "arm,cortex-a9-gic", NULL};
+
 	gic_fdt = fdt;
-	gic_node = find_gic(fdt);
+	gic_node = fdt_find_device(fdt, names);
+	version = fdt_compatible(fdt, gic_node, "arm,gic-v3") ? 3 : 2;
 	if (gic_node < 0) {
 		printk("The device tree has no GIC: nothing can interrupt.\n");
 		return -ENODEV;
@@ -243,7 +226,7 @@ void irqchip_enable(unsigned irq)
 	if (irq < SPI_BASE && version == 3)
 		base = redistributor[cpu->index] + R_SGI_FRAME;
 	else if (version == 3)
-		write64(cpu_affinity(cpu), distributor + D_ROUTE(irq));
+		write64(cpu->hwid, distributor + D_ROUTE(irq));
 	else if (irq >= SPI_BASE)
 		write8(interface_bit[cpu->index], distributor + D_TARGET(irq));
 	write32(1u << irq % 32, base + D_ENABLE(irq));

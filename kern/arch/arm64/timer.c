@@ -15,14 +15,12 @@ unsigned timer_irq;
 
 u64 timer_frequency(const void *fdt)
 {
+	static const char *const names[] = {"arm,armv8-timer", "arm,armv7-timer", NULL};
 	u32 hz = sysreg_read(cntfrq_el0);
-	int len = 0, node = fdt_find_compatible(fdt, -1, "arm,armv8-timer");
-	const char *cells;
+	int len, node = fdt_find_device(fdt, names);
+	const char *cells = fdt_prop(fdt, node, "interrupts", &len);
 
-	if (node < 0)
-		node = fdt_find_compatible(fdt, -1, "arm,armv7-timer");
-	cells = fdt_prop(fdt, node, "interrupts", &len);
-	if (node < 0 || !cells || len < 12 * (VIRTUAL_TIMER + 1))
+	if (!cells || len < 12 * (VIRTUAL_TIMER + 1))
 		panic("The device tree has no arm,armv8-timer: time cannot be told");
 	timer_irq = fdt_be32(cells + 12 * VIRTUAL_TIMER + 4) + PPI_BASE;
 	fdt_u32(fdt, node, "clock-frequency", &hz);

@@ -91,12 +91,6 @@ notrace void arch_show_regs(const struct trap_frame *regs)
 	       regs->x[30], regs->sp);
 }
 
-void arch_thread_init(struct thread *t, void *stack_top)
-{
-	t->context = (struct context){.pc = (unsigned long)thread_start_asm,
-				      .sp = (unsigned long)stack_top};
-}
-
 void arch_init_cpu(void)
 {
 	sysreg_write(vbar_el1, exception_vector);

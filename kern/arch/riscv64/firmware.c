@@ -7,6 +7,7 @@
 #include "cpu.h"
 #include "errno.h"
 #include "fdt.h"
+#include "irq.h"
 #include "memory.h"
 #include "print.h"
 
@@ -88,19 +89,7 @@ notrace void firmware_poweroff(bool failure)
 		sbi_call(SBI_RESET, 0, RESET_COLD_REBOOT, RESET_SYSTEM_FAILURE, 0, 0);
 	sbi_call(SBI_RESET, 0, RESET_SHUTDOWN, RESET_NO_REASON, 0, 0);
 	printk("The machine cannot be turned off: it stands still.\n");
-	irq_disable();
-	for (;;)
-		cpu_idle_wait();
-}
-
-static notrace unsigned long other_cpus(void)
-{
-	unsigned long mask = 0;
-
-	for (unsigned i = 0; i < NR_CPUS; i++)
-		if (cpus[i].online && &cpus[i] != this_cpu())
-			mask |= 1ul << i;
-	return mask;
+	park_cpu();
 }
 
 /* The stores before are made visible, then every hart forgets what it had fetched or translated. */

@@ -23,24 +23,12 @@ static int plic_node;
 static u32 source_count;
 static int cpu_context[NR_CPUS];
 
-static int find_plic(const void *fdt)
-{
-	static const char *const names[] = {"sifive,plic-1.0.0", "riscv,plic0", "thead,c900-plic"};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(names); i++) {
-		int node = fdt_find_compatible(fdt, -1, names[i]);
-
-		if (node >= 0)
-			return node;
-	}
-	return -ENODEV;
-}
-
 int irqchip_init(const void *fdt)
 {
+	static const char *const names[] = {"sifive,plic-1.0.0", "riscv,plic0", "thead,c900-plic", NULL};
 	u64 addr, size;
 
-	plic_node = find_plic(fdt);
+	plic_node = fdt_find_device(fdt, names);
 	if (plic_node < 0 || fdt_reg(fdt, plic_node, 0, &addr, &size)) {
 		printk("The device tree has no PLIC: devices cannot interrupt.\n");
 		return -ENODEV;
@@ -58,15 +46,10 @@ int irqchip_init(const void *fdt)
 /* The hart whose interrupt controller has @phandle: its parent is the CPU's node. */
 static u64 hart_of(const void *fdt, u32 phandle)
 {
-	u64 hwid, size;
+	u64 hwid, unused;
 	int cpu = fdt_parent(fdt, fdt_by_phandle(fdt, phandle));
-	u32 reg;
 
-	if (cpu < 0)
-		return ~0ul;
-	if (!fdt_reg(fdt, cpu, 0, &hwid, &size))
-		return hwid;
-	return fdt_u32(fdt, cpu, "reg", &reg) ? ~0ul : reg;
+	return fdt_reg(fdt, cpu, 0, &hwid, &unused) ? ~0ul : hwid;
 }
 
 static int find_context(const void *fdt, u64 hwid)

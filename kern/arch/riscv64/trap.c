@@ -87,12 +87,6 @@ notrace void arch_show_regs(const struct trap_frame *regs)
 		       i + 3 < 32 ? names[i + 3] : "", i + 3 < 32 ? regs->x[i + 3] : 0);
 }
 
-void arch_thread_init(struct thread *t, void *stack_top)
-{
-	t->context = (struct context){.pc = (unsigned long)thread_start_asm,
-				      .sp = (unsigned long)stack_top};
-}
-
 void arch_init_cpu(void)
 {
 	csr_write(stvec, (unsigned long)exception_vector);
