@@ -20,10 +20,11 @@ endif
 WANTED := $(or $(ARCH),$(ARCHS))
 
 include kern/ftrace/stages.mk
-LAST_LAB := $(lastword $(LABS))
+-include labs/instructor.mk
+LAST_LAB := $(lastword $(STAGES))
 ifdef LAB
-ifeq ($(filter $(LAB),$(LABS)),)
-$(error LAB=$(LAB) is not one of: $(LABS))
+ifeq ($(filter $(LAB),$(STAGES)),)
+$(error LAB=$(LAB) is not one of: $(STAGES))
 endif
 endif
 ifdef HOOK
@@ -31,7 +32,7 @@ ifeq ($(filter $(HOOK),entry mcount),)
 $(error HOOK=$(HOOK) is not one of: entry mcount)
 endif
 endif
-stage := $(or $(LAB),$(if $(filter mcount,$(HOOK)),3,$(LAST_LAB)))
+stage := $(or $(LAB),$(START),$(if $(filter mcount,$(HOOK)),3,$(LAST_LAB)))
 hook := $(if $(filter 1 2 3,$(stage)),mcount,entry)
 ifneq ($(or $(HOOK),$(hook)),$(hook))
 $(error Lab $(stage) calls the tracer by HOOK=$(hook), not HOOK=$(HOOK))
@@ -46,7 +47,7 @@ endif
 ifneq ($(APP),$(wildcard $(APP)))
 $(error APP=$(APP): no such file)
 endif
-variant := lab$(stage)$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(app_name))$(if $(BENCH_SITES),-$(BENCH_SITES)sites)
+variant := lab$(stage)$(if $(START),-start)$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(app_name))$(if $(BENCH_SITES),-$(BENCH_SITES)sites)
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
@@ -96,10 +97,10 @@ CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-prote
 	-fno-delete-null-pointer-checks -fno-tree-loop-distribute-patterns \
 	-Wall -Wextra -Wmissing-prototypes -Wno-unused-parameter -Wno-sign-compare \
 	-Wno-missing-field-initializers $(if $(CI),-Werror) \
-	-DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1)
+	-DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(START),-DLAB_START=$(START)) $(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1)
 
 # Lab 1 has no records, and its kernel is not proven.
-records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/recordmcount.c),build/recordmcount))
+records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/recordmcount.c),build/recordmcount$(if $(START),-start$(START))))
 proof := $(wildcard kern/ftrace/proof.py)
 
 # $(call kernel,arch): the rules that build one architecture's kernel.
@@ -177,12 +178,12 @@ $$($(1).out)/callsite.lds: boot/callsite.lds.S kern/memory.h $$($(1).out)/island
 # Two links: the first, without the tables, gives the addresses that go into
 # them. Text comes before the tables, so its addresses do not move.
 $$($(1).out)/tables0.S: $$($(1).out)/flags
-	@{ $(PYTHON) kern/mksyms.py --empty && $(if $(records),build/recordmcount --empty,true); } > $$@
+	@{ $(PYTHON) kern/mksyms.py --empty && $(if $(records),$(records) --empty,true); } > $$@
 $$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py
 $$($(1).out)/first.elf: $$($(1).obj) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds
 	@$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
 $$($(1).out)/tables.S: $$($(1).out)/first.elf
-	@{ $(PYTHON) kern/mksyms.py $$< $(if $(filter-out 1 2 3 4,$(stage)),--args) && $(if $(records),build/recordmcount $$<,true); } > $$@
+	@{ $(PYTHON) kern/mksyms.py $$< $(if $(filter-out 1 2 3 4,$(stage)),--args) && $(if $(records),$(records) $$<,true); } > $$@
 $$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
 	@$$($(1).cc) $$($(1).all) -c -o $$@ $$<
 $$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/indirect-calls)
@@ -199,8 +200,8 @@ build/$(1)/callsite.elf build/$(1)/Image: build/$(1)/%: $$($(1).out)/% FORCE
 endef
 $(foreach a,$(WANTED),$(eval $(call kernel,$(a))))
 
-build/recordmcount: kern/ftrace/recordmcount.c | $(setup)
-	$(call say,HOSTCC,$@)mkdir -p $(@D) && gcc -std=gnu11 -O2 -Wall -Wextra -o $@ $<
+$(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/recordmcount%: kern/ftrace/recordmcount.c | $(setup)
+	$(call say,HOSTCC,$@)mkdir -p $(@D) && gcc -std=gnu11 -O2 -Wall -Wextra -Wno-unused-parameter $(if $(CI),-Werror) $(if $*,-DLAB_START=$(START)) -o $@ $<
 
 .PHONY: all FORCE
 all: $(foreach a,$(WANTED),build/$(a)/callsite.elf build/$(a)/Image) build/initrd.cpio ## build the kernel: build/<arch>/callsite.elf and Image
@@ -261,7 +262,7 @@ lint: $(setup) ## cppcheck, shellcheck, mypy
 	@mypy --python-executable $(PYTHON) --strict grading qemu docs $(if $(CI),,|| true)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/instructor.mk) | expand -t 16
 
 clean: ## remove build/
 	rm -rf build

@@ -32,6 +32,7 @@ class Rung:
     check: Check
     smp: tuple[int, ...] = (ONE, MANY)
     stopped: bool = False  # of a boot that ended early, too, it can say what was wrong
+    needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
 
 
 # ---- call sites in words ----------------------------------------------------
@@ -43,9 +44,10 @@ def link_register(kernel: Kernel) -> int:
 
 
 def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
-    """Is it a call to the tracer, with the link register of this hook style?"""
+    """Is it a call to the tracer, with the link register of this hook style, and not the compiler's to _mcount?"""
     jump = kernel.isa.jump(address, word)
-    return jump is not None and jump[1] == link_register(kernel) and jump[0] in stubs(kernel)
+    return jump is not None and jump[1] == link_register(kernel) and jump[0] in stubs(kernel) and (
+        jump[0] != kernel.symbol("_mcount"))
 
 
 def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
@@ -489,6 +491,8 @@ def enabled_listed(e: Evidence) -> Finding | None:
 
 def something_traced(e: Evidence) -> Finding | None:
     for phase in e.on():
+        if not any(phase.first <= r.seq < phase.last for r in e.truth.callbacks):
+            return Finding(f"{phase.name}: the tracer's callback never ran")
         if not phase.trace or not phase.trace.events:
             return Finding(f"{phase.name}: not one event is printed")
     return None
@@ -502,35 +506,41 @@ def something_called(e: Evidence) -> Finding | None:
 
 
 def something_recorded(e: Evidence) -> Finding | None:
-    return None if e.kernel.records() else Finding("the table is empty")
+    table = [a for a, _ in e.kernel.records()]
+    wrong = [a for a in table if a not in e.kernel.site_at]
+    if wrong:
+        return Finding(f"{len(wrong)} entries of the table are no call sites, first {e.kernel.name_at(wrong[0])}")
+    return None if table else Finding("the table is empty")
 
 
-# What a lab is about at all. Without it much holds for want of anything that could be wrong, and scores nothing.
-MECHANISM: dict[int, Check] = {1: something_traced, 2: something_recorded, 3: something_called, 4: something_called}
-
+# The first rung of each ladder is what the lab is about at all: all others stand on it, because of a kernel that
+# does nothing much is true for want of anything that could be wrong.
 LADDERS: dict[int, list[Rung]] = {
     1: [
+        Rung("callback", 10, "the tracer's callback runs, and leaves events", something_traced),
         Rung("life", 10, "boots, runs the workload, powers off", lives),
-        Rung("stub-called", 20, "every executed call site enters _mcount", stub_called),
+        Rung("stub-called", 10, "every executed call site enters _mcount", stub_called),
         Rung("silent", 10, "no callback runs while nobody traces", silent_callback),
         Rung("result", 10, "the workload's result is right, traced or not", right_result),
         Rung("arguments", 10, "every argument arrives, traced or not", right_arguments),
         Rung("one CPU", 15, "expected = executed = printed", three_agree, (ONE,)),
         Rung("four CPUs", 15, "expected = executed = printed", three_agree, (MANY,)),
-        Rung("parents", 10, "each parent is the caller, after tail calls too", right_parents),
+        Rung("parents", 10, "each parent is the caller, after tail calls too", right_parents, needs=("one CPU", "four CPUs")),
     ],
     2: [
+        Rung("found", 5, "the table has entries, and each is a call site", something_recorded),
         Rung("life", 10, "boots, runs the workload, powers off", lives),
-        Rung("table", 25, "the table is what the compiler left, no more, no less", table_complete, (ONE,)),
-        Rung("sorted", 10, "the table is sorted by address", table_sorted, (ONE,)),
-        Rung("list", 25, "available_filter_functions = the kernel's call sites", list_complete, (ONE,)),
-        Rung("one CPU", 15, "expected = executed = printed", three_agree, (ONE,)),
-        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (MANY,)),
+        Rung("table", 20, "the table is what the compiler left, no more, no less", table_complete),
+        Rung("sorted", 10, "the table is sorted by address", table_sorted),
+        Rung("list", 25, "available_filter_functions = the kernel's call sites", list_complete, (ONE,), needs=("sorted",)),
+        Rung("one CPU", 15, "expected = executed = printed", three_agree, (ONE,), needs=("table",)),
+        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (MANY,), needs=("table",)),
     ],
     3: [
+        Rung("called", 5, "a traced function finds a call at its site", something_called),
         Rung("life", 10, "boots, runs the workload, powers off", lives),
         Rung("rest", 10, "every site is a nop after boot", rest_at_boot),
-        Rung("calls", 10, "a traced site holds the call whenever it runs", calls_while_on),
+        Rung("calls", 5, "a traced site holds the call whenever it runs", calls_while_on),
         Rung("filter", 10, "only what the filter selects is changed", only_selected),
         Rung("silent", 10, "no trampoline runs while nobody traces", silent_trampolines),
         Rung("restored", 10, "text at the end is text at the start", rest_at_end),
@@ -540,10 +550,11 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("synchronised", 15, "a batch returns when every CPU has synchronised", synchronised),
     ],
     4: [
+        Rung("called", 5, "a traced function finds a call at its site", something_called),
         Rung("life", 5, "boots, runs the workload, powers off", lives),
         Rung("rest", 5, "every site is a nop after boot", rest_at_boot),
         Rung("calls", 5, "a traced site holds the call whenever it runs", calls_while_on),
-        Rung("filter", 10, "only what the filter selects is changed", only_selected),
+        Rung("filter", 5, "only what the filter selects is changed", only_selected),
         Rung("silent", 5, "no trampoline runs while nobody traces", silent_trampolines),
         Rung("restored", 5, "text at the end is text at the start", rest_at_end),
         Rung("result", 5, "the workload's result is right, traced or not", right_result),
@@ -553,7 +564,7 @@ LADDERS: dict[int, list[Rung]] = {
         Rung("many ops", 10, "each op sees its own functions, and costs others nothing", ops.many_ops),
         Rung("one CPU", 10, "expected = executed = printed", three_agree, (ONE,)),
         Rung("four CPUs", 10, "expected = executed = printed", three_agree, (MANY,)),
-        Rung("parents", 5, "each parent is the caller, after tail calls too", right_parents),
+        Rung("parents", 5, "each parent is the caller, after tail calls too", right_parents, needs=("one CPU", "four CPUs")),
         Rung("enabled", 5, "enabled_functions lists what is traced", enabled_listed),
         Rung("synchronised", 5, "a batch returns when every CPU has synchronised", synchronised),
     ],

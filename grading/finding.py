@@ -14,6 +14,7 @@ class Finding:
     rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, here)
     columns: tuple[str, str] = ("executed", "printed")
     site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
+    need: str = ""  # the rung was not judged, for it stands on this one, which was lost
 
 
 def side_by_side(left: Sequence[str], right: Sequence[str], at: int, around: int = 3) -> list[tuple[str, str, bool]]:

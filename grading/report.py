@@ -14,7 +14,7 @@ from rich.table import Table
 from grading.checks import Rung
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.ladders import LADDERS, MECHANISM
+from grading.ladders import LADDERS
 from grading.verdict import Verdict
 
 
@@ -28,6 +28,11 @@ class Result:
     @property
     def reached(self) -> bool:
         return all(f is None for f in self.findings.values())
+
+    @property
+    def lost(self) -> bool:
+        """By itself, and not only because a rung that it stands on was."""
+        return any(f and not f.need for f in self.findings.values())
 
 
 @dataclass
@@ -60,16 +65,26 @@ class Grade:
 
 def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
     """Every rung held against every boot that it speaks of. A boot that ended early reaches none."""
-    results = []
+    results: list[Result] = []
     for rung in LADDERS[lab]:
-        findings: dict[int, Finding | None] = {}
-        for e in evidence:
-            if min(e.smp, 2) in rung.smp:
-                ended = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
-                findings[e.smp] = rung.stopped and rung.check(e) or ended or rung.check(e) or MECHANISM[lab](e)
+        findings = {e.smp: _judge(rung, e, results) for e in evidence if min(e.smp, 2) in rung.smp}
         if findings:
             results.append(Result(rung, findings))
     return Grade(arch, lab, seed, results, evidence)
+
+
+def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
+    ended = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
+    return rung.stopped and rung.check(e) or ended or _unmet(rung, e, above) or rung.check(e)
+
+
+def _unmet(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
+    """The first of the rungs that this one stands on that the same boot did not reach."""
+    for result in above:
+        name = result.rung.name
+        if result.findings.get(e.smp) and (result is above[0] or name in rung.needs):
+            return Finding(f"needs: {name}", need=name)
+    return None
 
 
 def replay(grade: Grade, gdb: bool = False) -> str:
@@ -100,7 +115,10 @@ def show(grade: Grade, console: Console) -> None:
 def _mark(result: Result, smp: int) -> str:
     if smp not in result.findings:
         return "[dim]-[/dim]"
-    return "[green]yes[/green]" if result.findings[smp] is None else "[red]no[/red]"
+    finding = result.findings[smp]
+    if finding and finding.need:
+        return f"[dim]needs: {escape(finding.need)}[/dim]"
+    return "[red]no[/red]" if finding else "[green]yes[/green]"
 
 
 def _ran(grade: Grade) -> str:
@@ -114,7 +132,7 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
     said: set[str] = set()
     for result in failed:
         for smp, finding in result.findings.items():
-            if finding and finding.why not in said:
+            if finding and not finding.need and finding.why not in said:
                 said.add(finding.why)
                 cpus = "1 CPU" if smp == 1 else f"{smp} CPUs"
                 console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus}): {escape(finding.why)}")

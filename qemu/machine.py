@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # The lab at whose end the kernel is finished: what is built when no lab is named.
-LAST_LAB = int(re.findall(r"^LABS :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
+LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
 FINISHED = f"lab{LAST_LAB}"
 
 ARCHES = ("riscv64", "arm64")

@@ -56,7 +56,7 @@ class Wrong(unittest.TestCase):
         """These rungs are lost, one of them for a reason that is said in these words."""
         graded = grade(wrong_kernel(arch, lab, file, right, wrong), lab, smp)
         self.assertIsNone(graded.harness_error)
-        lost = {r.rung.name for r in graded.results if not r.reached}
+        lost = {r.rung.name for r in graded.results if r.lost}
         self.assertTrue(rungs <= lost, f"lost {lost}, must lose {rungs}")
         why = [f.why for r in graded.results for f in r.findings.values() if f]
         self.assertTrue(any(words in w for w in why), "\n".join(why))

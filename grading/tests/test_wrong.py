@@ -164,9 +164,11 @@ class Wrong(unittest.TestCase):
             with self.subTest(arch=arch):
                 graded = grade(arch, name, mistake, smp, lab)
                 self.assertIsNone(graded.harness_error)
-                lost = {r.rung.name for r in graded.results if not r.reached}
+                lost = {r.rung.name for r in graded.results if r.lost}
                 self.assertTrue(rungs <= lost, f"lost {lost}, must lose {rungs}")
                 self.assertLess(graded.points, graded.possible)
+                if checks.LADDERS[lab][0].name in rungs:
+                    self.assertEqual(graded.points, 0)
 
     def test_the_right_kernel_loses_nothing(self) -> None:
         for arch in ARCHES:
@@ -177,8 +179,7 @@ class Wrong(unittest.TestCase):
         self.loses("no-sync", returns_at_once("arch_sync_all"), {"synchronised"}, smp=2)
 
     def test_sites_that_are_not_written_score_nothing(self) -> None:
-        every = {rung.name for rung in checks.LADDERS[4] if checks.ONE in rung.smp}
-        self.loses("no-call", returns_at_once("ftrace_make_call"), every)
+        self.loses("no-call", returns_at_once("ftrace_make_call"), {"called"})
 
     def test_sites_that_are_not_restored(self) -> None:
         self.loses("no-nop", returns_at_once("ftrace_make_nop"), {"restored"})
@@ -194,7 +195,7 @@ class Wrong(unittest.TestCase):
             with self.subTest(arch=arch, smp=smp):
                 graded = grade(arch, f"{name}-{smp}", mistake, smp)
                 self.assertIsNone(graded.harness_error)
-                self.assertEqual({r.rung.name for r in graded.results if not r.reached}, rungs)
+                self.assertEqual({r.rung.name for r in graded.results if r.lost}, rungs)
 
     def test_a_changed_argument_that_is_not_loaded_back(self) -> None:
         self.loses_exactly("change", FORGETS_THE_CHANGE, {"changed arguments"})
@@ -215,8 +216,7 @@ class Wrong(unittest.TestCase):
         self.loses_exactly("ipmodify", returns_at_once("ipmodify_clash"), {"live patch"}, SOME)
 
     def test_lab_1_a_stub_that_does_nothing(self) -> None:
-        every = {rung.name for rung in checks.LADDERS[1] if checks.ONE in rung.smp}
-        self.loses("lab1-stub", returns_at_once("_mcount"), every, lab=1)
+        self.loses("lab1-stub", returns_at_once("_mcount"), {"callback"}, lab=1)
 
     def test_lab_2_a_table_out_of_order(self) -> None:
         self.loses("lab2-order", swaps_two_records, {"sorted"}, lab=2)

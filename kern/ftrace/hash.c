@@ -2,7 +2,7 @@
 #include "hash.h"
 #include "memory.h"
 
-static u32 slots_of(const struct ftrace_hash *hash)
+static inline u32 slots_of(const struct ftrace_hash *hash)
 {
 	return 1u << (32 - hash->shift);
 }
@@ -22,22 +22,28 @@ struct ftrace_hash *ftrace_hash_new(u32 count)
 
 bool ftrace_hash_search(const struct ftrace_hash *hash, u32 offset)
 {
+#if LAB_START == 4
+	return false;
+#else
 	u32 mask = slots_of(hash) - 1;
 
 	for (u32 i = hash_slot(hash, offset); hash->slots[i]; i = (i + 1) & mask)
 		if (hash->slots[i] == offset)
 			return true;
 	return false;
+#endif
 }
 
 void ftrace_hash_add(struct ftrace_hash *hash, u32 offset)
 {
+#if LAB_START != 4
 	u32 i = hash_slot(hash, offset);
 
 	while (hash->slots[i] && hash->slots[i] != offset)
 		i = (i + 1) & (slots_of(hash) - 1);
 	hash->count += !hash->slots[i];
 	hash->slots[i] = offset;
+#endif
 }
 
 void ftrace_hash_free(struct ftrace_hash *hash)

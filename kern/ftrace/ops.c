@@ -45,9 +45,13 @@ static inline struct selection selection_of(const struct ftrace_ops *op, bool on
 
 static inline bool selects(struct selection s, u32 offset)
 {
+#if LAB_START == 4
+	return false;
+#else
 	if (!s.on || (s.filter && !ftrace_hash_has(s.filter, offset)))
 		return false;
 	return !s.excluded || !ftrace_hash_has(s.excluded, offset);
+#endif
 }
 
 /* All functions, or none: nothing has to be asked about each. */
@@ -59,6 +63,7 @@ static inline bool is_uniform(struct selection s)
 static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
 			     struct ftrace_regs *regs)
 {
+#if LAB_START != 4
 	for (struct ftrace_ops *op = READ_ONCE(ops_list); op; op = READ_ONCE(op->next)) {
 		if (ftrace_ops_test(op, ip))
 			ftrace_op_func(op)(ip, parent_ip, op, regs);
@@ -66,6 +71,7 @@ static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct f
 	/* One let the function return at once, and one after it took the return. */
 	if (regs && regs->pc == parent_ip)
 		regs->pc = regs->link;
+#endif
 }
 
 static unsigned own_stub(const struct ftrace_ops *op)
@@ -112,6 +118,9 @@ static __noinline int direction(const struct change *c, const struct dyn_ftrace 
 /* Other ops have the function too, or the site is disabled. */
 static __noinline int change_shared(struct dyn_ftrace *rec, const struct change *c, int by)
 {
+#if LAB_START == 4
+	return -ENOSYS;
+#else
 	unsigned calls = FTRACE_CALLS_LIST;
 
 	if (rec->flags & FTRACE_FL_DISABLED)
@@ -123,6 +132,7 @@ static __noinline int change_shared(struct dyn_ftrace *rec, const struct change 
 	else if (rec->count == 1)
 		calls = by > 0 ? c->own : own_stub(ftrace_only_op(rec));
 	return rec->calls == calls ? 0 : ftrace_switch(rec, calls);
+#endif
 }
 
 static inline int win(struct dyn_ftrace *rec, const struct change *c)
@@ -191,6 +201,9 @@ static int change_selection(struct ftrace_ops *op, struct selection was, struct 
 /* Only one op that may change pc can have a function. */
 static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, struct selection is)
 {
+#if LAB_START == 4
+	return false;
+#else
 	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
 		return false;
 	for (u32 i = 0; i < ftrace_record_count; i++) {
@@ -201,6 +214,7 @@ static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, st
 			return true;
 	}
 	return false;
+#endif
 }
 
 static void unlink_op(struct ftrace_ops *op)
@@ -224,6 +238,9 @@ static bool is_linked(const struct ftrace_ops *op)
 /* Give @op a stub and a place in the list: all that an event needs, before any site. */
 static int publish_op(struct ftrace_ops *op)
 {
+#if LAB_START == 4
+	return -ENOSYS;
+#else
 	for (int i = 0; i < FTRACE_OPS_MAX; i++) {
 		struct ftrace_slot *slot = &ftrace_slots[1 + i];
 
@@ -239,6 +256,7 @@ static int publish_op(struct ftrace_ops *op)
 		return 0;
 	}
 	return -ENOSPC;
+#endif
 }
 
 /* No site and no list leads to @op any more; when this returns no CPU is inside it. */

@@ -202,19 +202,24 @@ static void find_entries(const struct kernel *k, const Elf64_Shdr *text, struct 
 }
 
 /* Where the call whose last word is at @address goes, 0 if it is none. */
-static uint64_t call_target(const struct kernel *k, uint64_t address, uint32_t before,
-			    uint32_t word)
+static inline uint64_t call_target(const struct kernel *k, uint64_t address, uint32_t before,
+				   uint32_t word)
 {
+#if LAB_START == 2
+	return 0;
+#else
 	if (!is_riscv(k))
 		return word >> 26 == 0x25 ? address + ((int32_t)(word << 6) >> 4) : 0;
 	if ((before & 0xfff) != 0x97 || (word & 0xfffff) != 0x80e7)
 		return 0;
 	return address - 4 + (int32_t)(before & ~0xfffu) + ((int32_t)word >> 20);
+#endif
 }
 
 /* HOOK=mcount: each call to _mcount; riscv64's is a pair, whose second word is toggled. */
 static void find_calls(const struct kernel *k, const Elf64_Shdr *text, struct sites *s)
 {
+#if LAB_START != 2
 	uint32_t word, before = 0;
 
 	for (uint64_t a = text->sh_addr; a + 4 <= text->sh_addr + text->sh_size; a += 4) {
@@ -223,13 +228,18 @@ static void find_calls(const struct kernel *k, const Elf64_Shdr *text, struct si
 			add_site(s, a);
 		before = word;
 	}
+#endif
 }
 
 static int by_address(const void *a, const void *b)
 {
+#if LAB_START == 2
+	return 0;
+#else
 	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
 
 	return x < y ? -1 : x > y;
+#endif
 }
 
 /* The tracer's section, then ftrace_island_1, 2, ... as far as there are. */
@@ -350,8 +360,10 @@ int main(int argc, char **argv)
 			find_calls(&k, text, &sites);
 		else
 			find_entries(&k, text, &sites);
-		if (!sites.count)
+		if (!sites.count && !k.mcount)
 			fail("not one call site: was it compiled with HOOK=entry or HOOK=mcount?");
+		if (!sites.count)
+			fprintf(stderr, "recordmcount: %s: not one call to _mcount was found: the table is empty\n", path);
 		if (k.etext - k.text > UINT32_MAX)
 			fail("its text is larger than a record's offset can say");
 		qsort(sites.address, sites.count, sizeof(*sites.address), by_address);

@@ -13,6 +13,9 @@
 /* The first record whose site is at or after @ip. */
 static u32 first_at_or_after(unsigned long ip)
 {
+#if LAB_START == 2
+	return ftrace_record_count;
+#else
 	u32 low = 0, high = ftrace_record_count;
 
 	while (low < high) {
@@ -24,6 +27,7 @@ static u32 first_at_or_after(unsigned long ip)
 			high = middle;
 	}
 	return low;
+#endif
 }
 
 struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end)
@@ -61,6 +65,10 @@ void ftrace_check_records(void)
 {
 	u32 i, far = 0, bad = 0;
 
+	if (!ftrace_record_count) {
+		printk("ftrace: the table of call sites is empty: no function can be named in a filter, none is patched\n");
+		return;
+	}
 	for (i = 0; i < ftrace_record_count; i++) {
 		struct dyn_ftrace *rec = &ftrace_records[i];
 		const char *fault = record_fault(i);

@@ -7,7 +7,7 @@
 #	lab 4   nops at the entry, registers, a filter for each of many ops
 #	lab 5   function_graph: a patched return for one user
 #	lab 6   for sixteen
-LABS := 1 2 3 4 5 6
+STAGES := 1 2 3 4 5 6
 
 ftrace_lab.1 := mcount.S static.c norecords.c
 ftrace_lab.2 := mcount.S static.c records.c functions.c
@@ -17,7 +17,7 @@ ftrace_graph := graph.S shadow.c shadow_walk.c trace_graph.c trace_graph_output.
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c graph_op.c profile.c
 
-ftrace_staged := $(sort $(foreach lab,$(LABS),$(ftrace_lab.$(lab))))
+ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
 ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S islands.S
 # What no stage names is in all of them: the buffers, the tracers, their files.
 ftrace_common := $(filter-out recordmcount.c $(ftrace_staged),$(notdir $(wildcard kern/ftrace/*.c)))
@@ -34,7 +34,7 @@ ftrace_tests.3 := patch_kt.c hostile_kt.c
 ftrace_tests.4 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c
 ftrace_tests.5 := $(ftrace_tests.4) graph_kt.c
 ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c
-ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(LABS),$(ftrace_tests.$(lab)))))
+ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(STAGES),$(ftrace_tests.$(lab)))))
 
 # No jump tables: the proof (proof.py) wants each indirect jump named. riscv64:
 # scheduling before register allocation spills on the event path (measured).

@@ -43,6 +43,12 @@ ftrace_stubs:
 
 	.type ftrace_caller, @function
 ftrace_caller:
+#if LAB_START == 4
+ftrace_call:
+	mov x10, x30
+	mov x30, x9
+	ret x10
+#else
 	sub sp, sp, #FREGS_SIZE
 	stp x0, x1, [sp, #FREGS_ARG + 0]
 	stp x2, x3, [sp, #FREGS_ARG + 16]
@@ -71,6 +77,7 @@ ftrace_call:
 	ldp x29, x30, [sp, #FREGS_FP]
 	add sp, sp, #FREGS_SIZE
 	ret x9
+#endif
 	.size ftrace_caller, . - ftrace_caller
 
 /* The tracer that does nothing: what a slot that nobody has holds. */

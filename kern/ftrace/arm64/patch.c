@@ -34,11 +34,15 @@ void ftrace_batch_end(void)
 
 static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
 {
+#if LAB_START == 3
+	return -ENOSYS;
+#else
 	if (unlikely(*(const u32 *)ip != expected))
 		return -EINVAL;
 	*(volatile u32 *)text_alias(ip) = insn;
 	arch_sync_line(ip, (unsigned long)text_alias(ip));
 	return 0;
+#endif
 }
 
 /* The word that calls @addr from @ip, or 0 if it is out of reach. */
@@ -51,36 +55,51 @@ static inline u32 call_word(unsigned long ip, unsigned long addr)
 
 int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr)
 {
+#if LAB_START == 3
+	return -ENOSYS;
+#else
 	unsigned long ip = ftrace_ip(rec);
 	u32 call = call_word(ip, addr);
 
 	if (unlikely(rec->offset >= open))
 		return -EFAULT;
 	return call ? patch_word(ip, INSN_NOP, call) : -ERANGE;
+#endif
 }
 
 int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr)
 {
+#if LAB_START == 3
+	return -ENOSYS;
+#else
 	unsigned long ip = ftrace_ip(rec);
 
 	if (unlikely(rec->offset >= open))
 		return -EFAULT;
 	return patch_word(ip, call_word(ip, addr), INSN_NOP);
+#endif
 }
 
 int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, unsigned long addr)
 {
+#if LAB_START == 3
+	return -ENOSYS;
+#else
 	unsigned long ip = ftrace_ip(rec);
 	u32 call = call_word(ip, addr);
 
 	if (unlikely(rec->offset >= open))
 		return -EFAULT;
 	return call ? patch_word(ip, call_word(ip, old_addr), call) : -ERANGE;
+#endif
 }
 
 /* One tracer at a time: the call in ftrace_caller is the one that names it. */
 int ftrace_update_ftrace_func(ftrace_func_t func)
 {
+#if LAB_START == 3
+	return -ENOSYS;
+#else
 	unsigned long ip = (unsigned long)ftrace_call, target;
 	u32 call;
 	int err = insn_call(ip, (unsigned long)func, CALL_LINK, &call);
@@ -92,6 +111,7 @@ int ftrace_update_ftrace_func(ftrace_func_t func)
 	if (!insn_call_target(ip, *ftrace_call, CALL_LINK, &target))
 		return -EINVAL;
 	return patch_word(ip, *ftrace_call, call);
+#endif
 }
 
 /*
@@ -100,6 +120,9 @@ int ftrace_update_ftrace_func(ftrace_func_t func)
  */
 int ftrace_init_nop(const struct dyn_ftrace *rec)
 {
+#if LAB_START == 3
+	return -ENOSYS;
+#else
 	unsigned long ip = ftrace_ip(rec);
 	int err = 0;
 
@@ -112,4 +135,5 @@ int ftrace_init_nop(const struct dyn_ftrace *rec)
 		err = patch_word(ip - 4, ((const u32 *)ip)[-1], HOOK_BEFORE);
 #endif
 	return err ? err : patch_word(ip, *(const u32 *)ip, INSN_NOP);
+#endif
 }

@@ -43,6 +43,10 @@ ftrace_stubs:
 
 	.type ftrace_caller, @function
 ftrace_caller:
+#if LAB_START == 4
+ftrace_call:
+	jr t0
+#else
 	addi sp, sp, -FREGS_SIZE
 	sd a0, FREGS_ARG + 0(sp)
 	sd a1, FREGS_ARG + 8(sp)
@@ -94,6 +98,7 @@ ftrace_call:
 	ld ra, FREGS_LINK(sp)
 	addi sp, sp, FREGS_SIZE
 	jr t0
+#endif
 	.size ftrace_caller, . - ftrace_caller
 
 /* The tracer that does nothing: what a slot that nobody has holds. */
