@@ -3,12 +3,14 @@
 # A student file holds both states under `#if LAB_START == n`, inside the bodies
 # of the functions that are the lesson. START=n builds the start of lab n here;
 # `make handout` resolves the conditions for good.
-starts := 1 2 3 4
+starts := 1 2 3 4 5 6
 both = $(foreach a,$(ARCHS),kern/ftrace/$a/$1)
 student.1 := $(call both,mcount.S)
 student.2 := kern/ftrace/recordmcount.c kern/ftrace/records.c
-student.3 := $(call both,patch.c)
+student.3 := $(call both,insn.h) $(call both,patch.c) $(call both,mcount_caller.S)
 student.4 := $(call both,caller.S) kern/ftrace/ops.c kern/ftrace/hash.c
+student.5 := $(call both,graph.S) $(call both,graph_caller.S) kern/ftrace/graph.c kern/ftrace/shadow.h
+student.6 := kern/ftrace/fgraph.c kern/ftrace/shadow_walk.c
 
 ifdef START
 ifeq ($(filter $(START),$(starts)),)

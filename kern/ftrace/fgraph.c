@@ -14,6 +14,7 @@
 #include "errno.h"
 #include "hash.h"
 #include "irq.h"
+#include "print.h"
 #include "shadow.h"
 #include "tracer.h"
 
@@ -56,12 +57,13 @@ static struct ftrace_ops graph_ops = {
 
 /* ---- Entry ---- */
 
-static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx);
+static inline void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx);
 
 /* A user that wants to hear of the return gets its bit. */
 static inline void call_entries(struct shadow_stack *s, struct shadow_frame *f,
 				struct ftrace_regs *regs)
 {
+#if LAB_START != 6
 	struct ftrace_graph_ent trace = {f->func, s->depth - 1, f->calltime};
 
 	for (long i = 0; i < READ_ONCE(fgraph_slots); i++) {
@@ -74,11 +76,13 @@ static inline void call_entries(struct shadow_stack *s, struct shadow_frame *f,
 		else
 			give_back_data(s, f, i);
 	}
+#endif
 }
 
 void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 		       struct ftrace_regs *regs)
 {
+#if LAB_START != 6
 	struct shadow_stack *s = shadow_of(current);
 	struct cpu *c = this_cpu();
 	u64 stamp = READ_ONCE(fgraph_stamp), recursion = c->recursion;
@@ -97,6 +101,7 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
 			shadow_pop(s, f);
 	}
 	this_cpu()->recursion = recursion;
+#endif
 }
 
 /* ---- Return ---- */
@@ -106,8 +111,11 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
  * fits is: those above it will never return. If there is none, the top's
  * address is the best guess.
  */
-static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsigned long sp)
+static __noinline __maybe_unused struct shadow_frame *find_frame(struct shadow_stack *s, unsigned long sp)
 {
+#if LAB_START == 6
+	return s->top;
+#else
 	struct shadow_frame *f = s->top;
 
 	ftrace_graph_stop(f->func, f->sp, sp);
@@ -121,12 +129,14 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 	while (s->top != f)
 		shadow_pop(s, s->top);
 	return f;
+#endif
 }
 
 /* Last come, first served. */
 static inline void call_returns(struct shadow_stack *s, struct shadow_frame *f,
 				struct ftrace_regs *regs)
 {
+#if LAB_START != 6
 	struct ftrace_graph_ret trace = {f->func,    regs->arg[0], s->depth - 1,
 					 s->overrun, f->calltime,  clock_ns()};
 
@@ -139,10 +149,14 @@ static inline void call_returns(struct shadow_stack *s, struct shadow_frame *f,
 		if (gops->birth <= f->users)
 			gops->retfunc(&trace, gops, regs);
 	}
+#endif
 }
 
 void ftrace_graph_return(struct ftrace_regs *regs)
 {
+#if LAB_START == 6
+	panic("ftrace_graph_return() is not written yet");
+#else
 	struct shadow_stack *s = shadow_of(current);
 	struct shadow_frame *f = s->top;
 	struct cpu *c = this_cpu();
@@ -156,6 +170,7 @@ void ftrace_graph_return(struct ftrace_regs *regs)
 	barrier();
 	shadow_pop(s, f);
 	this_cpu()->recursion = recursion;
+#endif
 }
 
 void ftrace_return_to_handler(struct ftrace_regs *regs)
@@ -178,6 +193,9 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 
 void *fgraph_reserve_data(int idx, int size)
 {
+#if LAB_START == 6
+	return NULL;
+#else
 	struct shadow_stack *s = shadow_of(current);
 	struct shadow_frame *f = s->top;
 	unsigned long *datum = s->free, words = (size + 7) / 8;
@@ -194,10 +212,14 @@ void *fgraph_reserve_data(int idx, int size)
 	barrier();
 	shadow_store(f->data_end, datum + 1 + words);
 	return datum + 1;
+#endif
 }
 
-static void *find_datum(struct shadow_frame *f, int idx, int *size)
+static inline void *find_datum(struct shadow_frame *f, int idx, int *size)
 {
+#if LAB_START == 6
+	return NULL;
+#else
 	unsigned long *datum = (unsigned long *)(f + 1);
 
 	for (; datum < f->data_end; datum += 1 + DATUM_WORDS(*datum)) {
@@ -208,10 +230,12 @@ static void *find_datum(struct shadow_frame *f, int idx, int *size)
 		return datum + 1;
 	}
 	return NULL;
+#endif
 }
 
-static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx)
+static inline void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx)
 {
+#if LAB_START != 6
 	unsigned long *data = find_datum(f, idx, NULL);
 
 	if (!data)
@@ -219,6 +243,7 @@ static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int i
 	shadow_store(f->data_end, data - 1);
 	barrier();
 	shadow_store(s->free, data - 1);
+#endif
 }
 
 void *fgraph_retrieve_data(int idx, int *size)
@@ -228,11 +253,15 @@ void *fgraph_retrieve_data(int idx, int *size)
 
 void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
 {
+#if LAB_START == 6
+	return NULL;
+#else
 	struct shadow_frame *f = shadow_of(current)->top;
 
 	while (f && depth-- > 0)
 		f = f->below;
 	return f ? find_datum(f, idx, size) : NULL;
+#endif
 }
 
 /* ---- Users come and go: ftrace_lock held. ---- */
@@ -312,12 +341,12 @@ static void settle(int err)
 		ftrace_set_func(&graph_ops, gops->direct.entry);
 }
 
-static int filter_changed(struct ftrace_ops *filter)
+static inline int filter_changed(struct ftrace_ops *filter)
 {
 	return update_graph_ops();
 }
 
-static void set_slots(long slots)
+static inline void set_slots(long slots)
 {
 	WRITE_ONCE(fgraph_slots, slots);
 	smp_mb();
@@ -327,6 +356,7 @@ static void set_slots(long slots)
 
 static void leave_slot(struct fgraph_ops *gops)
 {
+#if LAB_START != 6
 	WRITE_ONCE(fgraph_array[gops->idx], &fgraph_stub);
 	gops->filter->changed = NULL;
 	for (int i = 0; i < fgraph_slots; i++) /* another user may go by the same filter */
@@ -335,11 +365,13 @@ static void leave_slot(struct fgraph_ops *gops)
 	fgraph_count--;
 	while (fgraph_slots && fgraph_array[fgraph_slots - 1] == &fgraph_stub)
 		set_slots(fgraph_slots - 1);
+#endif
 }
 
 /* The birth, then the slot, then the stamp: who reads the new stamp finds the user. */
-static void enter_slot(struct fgraph_ops *gops, int idx)
+static inline void enter_slot(struct fgraph_ops *gops, int idx)
 {
+#if LAB_START != 6
 	gops->idx = idx;
 	gops->birth = fgraph_stamp + (1ull << STAMP_SHIFT);
 	gops->filter->changed = filter_changed;
@@ -350,6 +382,7 @@ static void enter_slot(struct fgraph_ops *gops, int idx)
 	smp_wmb();
 	WRITE_ONCE(fgraph_stamp, gops->birth);
 	fgraph_count++;
+#endif
 }
 
 /* No CPU is inside a handler of @gops when this returns. */
@@ -365,6 +398,9 @@ static void remove_user(struct fgraph_ops *gops)
 
 static int add_user(struct fgraph_ops *gops)
 {
+#if LAB_START == 6
+	return -ENOSYS;
+#else
 	int idx = slot_of(&fgraph_stub), err;
 
 	if (ftrace_disabled || ftrace_graph_dead)
@@ -384,6 +420,7 @@ static int add_user(struct fgraph_ops *gops)
 	else
 		settle(0);
 	return err;
+#endif
 }
 
 int register_ftrace_graph(struct fgraph_ops *gops)

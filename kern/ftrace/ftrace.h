@@ -74,7 +74,7 @@ struct ftrace_ops;
 typedef void (*ftrace_func_t)(unsigned long ip, unsigned long parent_ip,
 			      struct ftrace_ops *op, struct ftrace_regs *regs);
 
-struct ftrace_hash; /* sorted set of record indices; hash.c */
+struct ftrace_hash; /* a set of functions; hash.h */
 
 struct ftrace_ops {
 	ftrace_func_t func; /* first: the trampoline loads it */
@@ -116,13 +116,35 @@ void ftrace_free_filter(struct ftrace_ops *op);
 /* The op behind `current_tracer`, set_ftrace_filter and set_ftrace_notrace. */
 extern struct ftrace_ops global_ops;
 
-/* Patching: <arch>/patch.c; see there for the encodings. addr: what is called. */
+/*
+ * Patching: <arch>/patch.c; the encodings: <arch>/insn.h. @addr: what the site
+ * calls then, or called until now.
+ *
+ * The word at the site is read first and must be exactly what the name says is
+ * replaced: the nop, or the call of @addr (of @old_addr). Any other word is left
+ * alone. One aligned store, through the writable alias (memory.h); what the new
+ * word then needs here is arch_sync_line()'s (arch.h).
+ *
+ * Context: thread, ftrace_lock held, between ftrace_batch_begin() and _end().
+ * Return: 0; -EINVAL if another word stands there, -ERANGE if @addr is out of
+ * reach, -EFAULT if the site is not in text, or no batch is open.
+ */
 int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr);
 int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr);
 int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, unsigned long addr);
-int ftrace_update_ftrace_func(ftrace_func_t func); /* stage 3 */
+/*
+ * Lab 3: @func is the tracer that ftrace_caller calls from now on: the call at
+ * ftrace_call, with a plain link (CALL_LINK), is patched like a site's. It must
+ * be a call before; of whom does not matter. Return: as above.
+ */
+int ftrace_update_ftrace_func(ftrace_func_t func);
+/*
+ * Text is writable, through its alias and by this CPU, between these two; when
+ * ftrace_batch_end() returns it is not any more, and every CPU executes what was
+ * written: one synchronisation (arch_sync_all()), however many sites.
+ */
 void ftrace_batch_begin(void);
-void ftrace_batch_end(void); /* one synchronisation, however many sites */
+void ftrace_batch_end(void);
 
 /*
  * At boot, memory mapped, one CPU, before smp_init(): check the records and

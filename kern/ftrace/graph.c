@@ -23,6 +23,9 @@ static u64 births;		      /* users so far: a frame knows by it whose it is */
 
 static int switch_graph_call(bool on, u32 expected)
 {
+#if LAB_START == 5
+	return -ENOSYS;
+#else
 	struct dyn_ftrace site = {.offset = (unsigned long)ftrace_graph_call - KERNEL_BASE};
 	unsigned long caller = (unsigned long)ftrace_graph_caller;
 	int err;
@@ -34,6 +37,7 @@ static int switch_graph_call(bool on, u32 expected)
 		return 0;
 	ftrace_bug(err, &site, expected);
 	return -ENODEV;
+#endif
 }
 
 int ftrace_enable_ftrace_graph_caller(void)
@@ -53,9 +57,10 @@ int ftrace_disable_ftrace_graph_caller(void)
 /* ---- A function is entered, and returns. ---- */
 
 /* The frame first: whoever looks at the stack finds the return address here or there. */
-static void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned long ip,
+static inline void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned long ip,
 			struct ftrace_regs *regs)
 {
+#if LAB_START != 5
 	struct shadow_stack *s = shadow_of(current);
 	struct ftrace_graph_ent trace = {ip, s->depth, clock_ns()};
 	struct shadow_frame *f = shadow_push(s, ip, regs, trace.calltime, user->birth);
@@ -66,10 +71,12 @@ static void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned
 		*parent = (unsigned long)return_to_handler;
 	else
 		shadow_pop(s, f);
+#endif
 }
 
 void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrace_regs *regs)
 {
+#if LAB_START != 5
 	struct fgraph_ops *user = READ_ONCE(graph_user);
 	struct cpu *cpu = this_cpu();
 	u64 recursion = cpu->recursion;
@@ -81,6 +88,7 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
 	cpu->recursion = recursion | cpu->context_bit;
 	trace_entry(user, parent, ip, regs);
 	cpu->recursion = recursion;
+#endif
 }
 
 /*
@@ -88,8 +96,11 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
  * was at the call. If it is not, the frame whose sp fits is the right one, and
  * those above it will never return; if none fits, the newest is the best guess.
  */
-static struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
+static inline struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
 {
+#if LAB_START == 5
+	return NULL;
+#else
 	struct shadow_frame *f = s->top;
 
 	if (unlikely(!f))
@@ -102,21 +113,27 @@ static struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
 	while (f && s->top != f)
 		shadow_pop(s, s->top);
 	return s->top;
+#endif
 }
 
 /* A frame that was pushed for an earlier user is not the present one's. */
-static void trace_return(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
+static inline void trace_return(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
 {
+#if LAB_START != 5
 	struct fgraph_ops *user = READ_ONCE(graph_user);
 	struct ftrace_graph_ret trace = {f->func,    regs->arg[0], s->depth - 1,
 					 s->overrun, f->calltime,  clock_ns()};
 
 	if (user && user->birth == f->users && !ftrace_graph_dead)
 		user->retfunc(&trace, user, regs);
+#endif
 }
 
 void ftrace_return_to_handler(struct ftrace_regs *regs)
 {
+#if LAB_START == 5
+	panic("ftrace_return_to_handler() is not written yet");
+#else
 	struct shadow_stack *s = shadow_of(current);
 	struct shadow_frame *f = frame_of(s, regs->sp);
 	struct cpu *cpu = this_cpu();
@@ -128,6 +145,7 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 	barrier();
 	shadow_pop(s, f);
 	cpu->recursion = recursion;
+#endif
 }
 
 /* Entry data come with lab 6. */

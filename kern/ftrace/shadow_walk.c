@@ -10,6 +10,9 @@
 /* Of a chain of tail calls, all with one fp, only the outermost knows its caller. */
 unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
 {
+#if LAB_START == 6
+	return ret;
+#else
 	struct shadow_stack *s = shadow_of(t);
 
 	if (ret != (unsigned long)return_to_handler || !s)
@@ -18,6 +21,7 @@ unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigne
 		if (f->fp == fp && f->ret != ret)
 			return f->ret;
 	return ret;
+#endif
 }
 UNWIND_HOOK(ftrace_graph_ret_addr);
 

@@ -74,7 +74,11 @@ void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn);
 /* Say what is wrong with the table; a faulty record is never written. */
 void ftrace_check_records(void);
 
-/* At boot, before other CPUs run: a site as the compiler left it becomes the nop. */
+/*
+ * At boot, before other CPUs run, inside a batch: a site as the compiler left it
+ * (hook_untouched(), in <arch>/hook.h) becomes the nop, and with HOOK_REWRITES the
+ * word before it HOOK_BEFORE. 0, or -EINVAL: it is not as the compiler left it.
+ */
 int ftrace_init_nop(const struct dyn_ftrace *rec);
 
 /*

@@ -16,6 +16,10 @@
 	.balign 64
 ftrace_stubs:
 ftrace_caller:
+#if LAB_START == 3
+ftrace_call:
+	ret
+#else
 	sub sp, sp, #96
 	stp x29, x30, [sp]
 	stp x0, x1, [sp, #16]
@@ -41,4 +45,5 @@ ftrace_call:
 	ldp x29, x30, [sp]
 	add sp, sp, #96
 	ret
+#endif
 	.size ftrace_caller, . - ftrace_caller

@@ -16,6 +16,10 @@
 	.balign 64
 ftrace_stubs:
 ftrace_caller:
+#if LAB_START == 3
+ftrace_call:
+	ret
+#else
 	addi sp, sp, -80
 	sd ra, 72(sp)
 	sd s0, 64(sp)
@@ -49,4 +53,5 @@ ftrace_call:
 	ld ra, 72(sp)
 	addi sp, sp, 80
 	ret
+#endif
 	.size ftrace_caller, . - ftrace_caller
