@@ -15,7 +15,6 @@ from grading.ladders import LADDERS, session_of
 from grading.tests.test_wrong import SEED
 from qemu.machine import ARCHES, ROOT
 
-STARTS = (1, 2, 3, 4)
 SEED_WORDS = [f"SEED={SEED:016x}", "ARCH=riscv64", "LAB=1", "SMP=1"]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
@@ -64,6 +63,12 @@ class Starts(unittest.TestCase):
 
     def test_lab_4(self) -> None:
         self.scores_nothing(4, (1, 4))
+
+    def test_lab_5(self) -> None:
+        self.scores_nothing(5, (1, 4))
+
+    def test_lab_6(self) -> None:
+        self.scores_nothing(6, (1, 4))
 
 
 class Handout(unittest.TestCase):
