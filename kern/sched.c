@@ -155,14 +155,31 @@ static void activate_task(struct cpu *cpu, struct thread *t)
 
 /* ---- the switch ---- */
 
+/* Off its CPU's queue, the lock still held: who waits for the lock looks again where it is. */
+static void give_to_cpu(struct thread *t, unsigned to)
+{
+	t->queued = true; /* nobody else may queue it on the way */
+	t->cpu = to;
+}
+
+/* On the queue of the CPU that it was given. */
+static void join_queue(struct thread *t)
+{
+	struct cpu *cpu = cpu_of(t->cpu);
+
+	spin_lock(&cpu->rq_lock);
+	enqueue_task(cpu, t, false);
+	kick_for(cpu);
+	spin_unlock(&cpu->rq_lock);
+}
+
 static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
 {
 	if (prev == cpu->idle)
 		return;
 	if (prev->state == THREAD_RUNNING || preempted) {
 		if (prev->pinned >= 0 && prev->pinned != cpu->index) {
-			prev->queued = true; /* nobody else may queue it on the way */
-			prev->cpu = prev->pinned; /* moves under our lock: who waits for it looks again */
+			give_to_cpu(prev, prev->pinned);
 			cpu->migrating = prev;
 		} else {
 			enqueue_task(cpu, prev, false);
@@ -170,16 +187,6 @@ static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
 	} else if (prev->state == THREAD_SLEEPING && prev->wake_at) {
 		enqueue_sleeper(cpu, prev);
 	}
-}
-
-static void migrate_task(struct thread *t)
-{
-	struct cpu *cpu = cpu_of(t->pinned);
-
-	spin_lock(&cpu->rq_lock);
-	enqueue_task(cpu, t, false);
-	kick_for(cpu);
-	spin_unlock(&cpu->rq_lock);
 }
 
 /* On the next thread's stack; prev's is free from here on. */
@@ -194,7 +201,7 @@ static void finish_task_switch(struct thread *prev)
 	__atomic_store_n(&prev->on_cpu, false, __ATOMIC_RELEASE);
 	spin_unlock(&cpu->rq_lock);
 	if (migrating)
-		migrate_task(migrating);
+		join_queue(migrating);
 }
 
 static void context_switch(struct cpu *cpu, struct thread *prev, struct thread *next, u64 now)
@@ -384,12 +391,9 @@ static struct cpu *select_task_rq(const struct thread *t)
 void wake_up_new_task(struct thread *t)
 {
 	unsigned long flags = irq_save();
-	struct cpu *cpu = select_task_rq(t);
 
-	spin_lock(&cpu->rq_lock);
-	enqueue_task(cpu, t, false);
-	kick_for(cpu);
-	spin_unlock(&cpu->rq_lock);
+	t->cpu = select_task_rq(t)->index;
+	join_queue(t);
 	irq_restore(flags);
 }
 
@@ -463,7 +467,7 @@ static struct thread *steal_from(struct cpu *other, struct cpu *to)
 	spin_lock(&other->rq_lock);
 	t = dequeue_task(other, true);
 	if (t)
-		t->cpu = to->index; /* moves under this lock: who waits for it looks again */
+		give_to_cpu(t, to->index);
 	spin_unlock(&other->rq_lock);
 	return t;
 }
@@ -472,7 +476,7 @@ static struct thread *steal_from(struct cpu *other, struct cpu *to)
  * Bring a thread of another CPU that is busy. We are seen to be idle by now, so
  * whoever queues one after we looked kicks us.
  */
-static bool pull_task(struct cpu *cpu)
+static void pull_task(struct cpu *cpu)
 {
 	struct thread *t = NULL;
 
@@ -483,12 +487,8 @@ static bool pull_task(struct cpu *cpu)
 		if (READ_ONCE(other->runqueue) && READ_ONCE(other->running) != other->idle)
 			t = steal_from(other, cpu);
 	}
-	if (!t)
-		return false;
-	spin_lock(&cpu->rq_lock);
-	enqueue_task(cpu, t, false);
-	spin_unlock(&cpu->rq_lock);
-	return true;
+	if (t)
+		join_queue(t);
 }
 
 /* Waits with interrupts masked, so that none can slip in between the test and the wait. */
@@ -498,7 +498,8 @@ void do_idle(void)
 		struct cpu *cpu = this_cpu();
 
 		irq_disable();
-		if (!pull_task(cpu) && !READ_ONCE(cpu->resched))
+		pull_task(cpu);
+		if (!READ_ONCE(cpu->resched))
 			cpu_idle_wait();
 		irq_enable();
 		schedule();
