@@ -70,13 +70,13 @@ def body_end(lines: list[str], first: int) -> tuple[int, str]:
 
 def in_c(lines: list[str], name: str) -> tuple[int, int] | None:
     word = re.escape(name)
-    function = re.compile(rf"[A-Za-z][^=;]*\b{word}\(|.*\(\*{word}\)\(")
+    function = re.compile(rf"(?:[A-Za-z][^=;]*)?\b{word}\(")
     for wanted in ("{", ";"):
         for at, line in enumerate(lines):
             if function.match(line):
                 end, told = body_end(lines, at)
-                if told == wanted:
-                    return at, end
+                if told == wanted:  # the type may stand on the line before
+                    return at - (line.startswith(name) and lines[at - 1][:1].isalpha()), end
     for at, line in enumerate(lines):
         if re.match(rf"(static |const |typedef )*(struct|union|enum) {word}\b.*\{{", line):
             return at, body_end(lines, at)[0]
