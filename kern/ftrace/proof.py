@@ -46,6 +46,7 @@ class Function:
     calls: list[str] = field(default_factory=list)
     indirect: list[str] = field(default_factory=list)  # the instructions
     falls_into: Optional[str] = None
+    calls_mcount: bool = False  # at its first instruction: with HOOK=mcount that is a call site
 
 
 @dataclass
@@ -91,6 +92,7 @@ def disassemble(arch: str, elf: str) -> dict[str, Function]:
         target = TARGET.search(line)
         if target:
             now.calls.append(target[1])
+            now.calls_mcount |= target[0] == "<_mcount>"
         else:
             now.indirect.append(" ".join(part[1:]))
     return functions
@@ -126,7 +128,7 @@ def load(arch: str, elf: str) -> Kernel:
     entries = sorted((value, name) for value, kind, name in table if kind == "FUNC")
     starts = [value for value, _ in entries]
     sites = {entries[bisect.bisect_right(starts, ip) - 1][1] for ip in recorded(elf, cross, table)}
-    sites |= {name for name, f in functions.items() if "_mcount" in f.calls}
+    sites |= {name for name, f in functions.items() if f.calls_mcount}
     typed = {name for _, name in entries}
     return Kernel(functions, set(functions) - typed, sites)
 

@@ -88,6 +88,11 @@ class Proof(unittest.TestCase):
     def test_a_call_of_mcount_is_a_call_site(self) -> None:
         self.refused("reach helper", {"helper": "{mcount}\n{ret}", "_mcount": "{ret}"})
 
+    def test_a_branch_inside_of_mcount_is_no_call_site(self) -> None:
+        for arch in WORDS:
+            with self.subTest(arch=arch):
+                self.assertEqual(self.prove(arch, {"_mcount": "{branch} 1f\n{ret}\n1: {ret}"}), 5)
+
     def test_an_indirect_call_that_is_not_listed_is_refused(self) -> None:
         self.refused("does not list: helper", {"helper": "{indirect}\n{ret}"})
 
