@@ -10,6 +10,10 @@ A page may have, each on a line of its own:
 
 Links are those of the tree, so that they hold there as well: to a page, they
 lead to the page; to any other file, they become its name.
+
+What a page names must be there. In a tree that was handed out, where later
+labs are not and a student may have given things other names, the page says
+that it is not instead.
 """
 from __future__ import annotations
 
@@ -17,7 +21,7 @@ import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 from docs.book import source
 from docs.book.source import NotThere
@@ -40,6 +44,10 @@ class Book:
     root: Path
     out: Path
     errors: list[str] = field(default_factory=list)
+
+    @property
+    def handed_out(self) -> bool:
+        return not (self.root / "labs/instructor.mk").exists()
 
     def handouts(self) -> list[str]:
         return sorted(str(p.relative_to(self.root)) for p in self.root.glob("labs/*/handout.md"))
@@ -111,14 +119,8 @@ def block(language: str, name: str, text: str, indent: str = "") -> list[str]:
     return [indent + line for line in (f'```{{.{language or "text"} title="{name}"}}', *text.splitlines(), "```")]
 
 
-def code(book: Book, words: list[str]) -> list[str]:
-    file, *names = words
-    if not names:
-        raise NotThere(f"{file}: @code names nothing in it")
-
-    def text(path: str) -> str:
-        return "\n\n".join(source.named(book.root, path, name) for name in names)
-
+def for_each_arch(file: str, text: Callable[[str], str]) -> list[str]:
+    """A block with the text of a file, or with <arch> in its name one under a tab for each architecture."""
     language = source.LANGUAGES.get(Path(file).suffix, "")
     if "<arch>" not in file:
         return block(language, file, text(file))
@@ -127,6 +129,12 @@ def code(book: Book, words: list[str]) -> list[str]:
         path = file.replace("<arch>", arch)
         out += [f'=== "{arch}"', "", *block(language, path, text(path), "    "), ""]
     return out
+
+
+def code(book: Book, file: str, names: list[str]) -> list[str]:
+    if not names:
+        raise NotThere(f"{file}: @code names nothing in it")
+    return for_each_arch(file, lambda path: "\n\n".join(source.named(book.root, path, name) for name in names))
 
 
 def picture(book: Book, words: list[str]) -> list[str]:
@@ -145,7 +153,8 @@ def index_of_mistakes(book: Book) -> list[str]:
         if mine:
             out += ["", f"## {title((book.root / page).read_text())}", ""]
         for m in mine:
-            out += [f"**[{m.title}](../{m.page}#{m.slug})** (`{m.slug}`)<br>", m.text, ""]
+            also = "" if m.title == m.slug else f" (`{m.slug}`)"
+            out += [f"**[{m.title}](../{m.page}#{m.slug})**{also}<br>", m.text, ""]
     return out
 
 
@@ -156,9 +165,9 @@ def list_of_labs(book: Book) -> list[str]:
 def directive(book: Book, line: str) -> list[str]:
     word, *words = line.split()
     if word == "@code" and words:
-        return code(book, words)
+        return code(book, words[0], words[1:])
     if word == "@opening" and len(words) == 1:
-        return block(source.LANGUAGES.get(Path(words[0]).suffix, ""), words[0], source.opening(book.root, words[0]))
+        return for_each_arch(words[0], lambda path: source.opening(book.root, path))
     if word == "@picture" and words:
         return picture(book, words)
     if word == "@mistakes" and not words:
@@ -197,8 +206,8 @@ def staged_text(book: Book, page: str) -> str:
         if is_prose and re.match(r"@[a-z]+\b", line):
             try:
                 out += directive(book, line)
-            except NotThere:
-                pass
+            except NotThere as why:
+                out += block("", "not in this tree", str(why))
         else:
             out.append(line.expandtabs(8))
     return "\n".join(out) + "\n"
@@ -219,6 +228,7 @@ def with_links(book: Book, page: str) -> str:
         try:
             out.append(LINK.sub(links.rewrite, line) if is_prose else line)
         except NotThere as why:
+            out.append(LINK.sub(r"\1", line))
             book.errors.append(f"{page}: {why}")
     return "\n".join(out) + "\n"
 
@@ -232,6 +242,8 @@ def stage(book: Book) -> None:
         place = book.out / target
         if not place.is_file() or place.read_text() != text:
             place.write_text(text)
+    if book.handed_out:
+        book.errors.clear()
     for old in book.out.glob("*.md"):
         if old.name not in book.sources().values():
             old.unlink()

@@ -1,4 +1,5 @@
 """The book: code by name, pages out of the tree, and a site without dead links. No mkdocs is needed here."""
+import re
 import tempfile
 import unittest
 from pathlib import Path
@@ -60,6 +61,7 @@ class Tree(unittest.TestCase):
         self.directory = tempfile.TemporaryDirectory()
         self.addCleanup(self.directory.cleanup)
         self.root = Path(self.directory.name)
+        self.write("labs/instructor.mk", "")
         self.write("kern/a.c", C)
         self.write("kern/a.S", ASM)
         self.write("docs/index.md", "# Start\n\n## A part\n")
@@ -98,6 +100,13 @@ class CodeByName(Tree):
     def test_a_file_that_is_gone_is_an_error(self) -> None:
         _, errors = self.staged("@code kern/b.c add\n\n@opening kern/b.c\n\n@picture none A picture\n")
         self.assertEqual(len(errors), 3, errors)
+
+    def test_a_tree_that_was_handed_out_says_so_on_the_page(self) -> None:
+        (self.root / "labs/instructor.mk").unlink()
+        text, errors = self.staged("@code kern/a.c subtract\n\n[x](gone.md)\n")
+        self.assertEqual(errors, [])
+        self.assertIn("kern/a.c: there is no subtract", text)
+        self.assertTrue(text.endswith("\nx\n"))
 
     def test_an_unknown_directive_is_an_error(self) -> None:
         self.assertTrue(self.staged("@cdoe kern/a.c add\n")[1])
@@ -144,6 +153,34 @@ class Mistakes(Tree):
         self.assertIn("**[Wrong `offset`, one](lab-2-two.md#wrong-offset-one)** (`wrong-offset-one`)<br>\nIt is off.\nBy one.\n", text)
         self.assertNotIn("More.", text)
         self.assertNotIn("Next", text)
+
+
+SOURCES = [p for p in (ROOT / "kern").rglob("*.c") if "tests" not in p.parts]
+FILE = re.compile(r'TRACEFS_(FILE|INSTANCE_FILE|CPU_FILE|ENTRY)\(\w+,\s*"([^"]+)"')
+
+
+class TracefsReference(unittest.TestCase):
+    """docs/tracefs.md against the files that the kernel's sources make."""
+
+    page = (ROOT / "docs/tracefs.md").read_text()
+
+    def files(self, *kinds: str) -> set[str]:
+        found = {(m[1], m[2]) for source in SOURCES for m in FILE.finditer(source.read_text())}
+        return {re.sub("%u", "N", path) for kind, path in found if kind in kinds}
+
+    def test_every_file_has_its_section(self) -> None:
+        told = {name for line in self.page.splitlines() if line.startswith("### ") for name in re.findall("`([^`]+)`", line)}
+        made = self.files("FILE", "INSTANCE_FILE", "CPU_FILE", "ENTRY")
+        self.assertEqual(told - {"options/", "instances/", "events/ftrace/NAME/format"}, made - {"instances"})
+
+    def test_every_option_is_in_the_table(self) -> None:
+        options = re.findall(r'option\(\w+, "([a-z_-]+)"\)', (ROOT / "kern/ftrace/trace.h").read_text())
+        self.assertEqual(re.findall(r"^\| `([a-z_-]+)` \| [01] \|", self.page, re.M), options)
+
+    def test_what_an_instance_has_not_is_said(self) -> None:
+        sentence = re.search(r"all of them but (.*?)\.\s", self.page, re.S)
+        assert sentence
+        self.assertEqual(set(re.findall("`([^`]+)`", sentence[1])), self.files("FILE") | {"trace_stat/functionN"})
 
 
 class ThisBook(unittest.TestCase):
