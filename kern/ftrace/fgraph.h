@@ -107,7 +107,8 @@ int unregister_ftrace_graph(struct fgraph_ops *gops);
  * the same user's retfunc will find with fgraph_retrieve_data(gops->idx, …).
  * NULL: no room (counted like a full shadow stack), or none was reserved.
  * The parent's: what the same user reserved @depth traced frames further out.
- * 8-byte aligned. Stage 6.
+ * 8-byte aligned. Stage 5 has the first two, for its one user; it counts
+ * nothing, and does not say the size.
  */
 void *fgraph_reserve_data(int idx, int size);
 void *fgraph_retrieve_data(int idx, int *size);

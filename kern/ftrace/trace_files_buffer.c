@@ -487,6 +487,9 @@ static const struct {
 	{"function_profile_enabled",
 	 "  function_profile_enabled              1: count calls and their times, without events\n"
 	 "  trace_stat/           functionN: what was counted on CPU N, the longest time first\n"},
+	{"stack_trace",
+	 "  stack_trace           the deepest stack since /proc/sys/kernel/stack_tracer_enabled became 1;\n"
+	 "                        its size is in stack_max_size, whose it is in stack_trace_filter\n"},
 	{"instances", "  instances/            mkdir makes a tracer with files of its own here, rmdir ends it\n"},
 	{NULL, "\n"
 	       "With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"

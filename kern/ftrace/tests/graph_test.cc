@@ -394,6 +394,40 @@ TEST_F(graph, a_handler_that_calls_traced_functions_is_not_called_for_them)
 	EXPECT_EQ(0u, host_cpu->recursion);
 }
 
+TEST_F(graph, what_an_entry_keeps_its_return_finds_and_only_that)
+{
+	static std::string found;
+	const unsigned frames = sizeof(stack.words) / sizeof(struct shadow_frame);
+	std::function<void(unsigned)> down = [&](unsigned left) {
+		call(2, left & 1, [&] {
+			if (left)
+				down(left - 1);
+		});
+	};
+
+	found.clear();
+	user.entryfunc = [](struct ftrace_graph_ent *t, struct fgraph_ops *g, struct ftrace_regs *) {
+		u64 *kept = t->depth % 2 ? nullptr : (u64 *)fgraph_reserve_data(g->idx, 2 * sizeof(u64));
+
+		if (kept)
+			kept[0] = 100 + t->depth, kept[1] = ~0ull;
+		return 1;
+	};
+	user.retfunc = [](struct ftrace_graph_ret *t, struct fgraph_ops *g, struct ftrace_regs *) {
+		u64 *kept = (u64 *)fgraph_retrieve_data(g->idx, nullptr);
+
+		found += kept ? std::to_string(kept[0]) + (kept[1] == ~0ull ? " " : "! ") : "- ";
+	};
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	down(3);
+	EXPECT_EQ("- 102 - 100 ", found);
+	expect_empty();
+	down(2 * frames);
+	EXPECT_EQ(std::string::npos, found.find('!'));
+	EXPECT_LE((char *)stack.free, (char *)&stack + SHADOW_SIZE);
+	expect_empty();
+}
+
 TEST_F(graph, a_thread_and_its_next_user_have_a_word_that_starts_at_zero)
 {
 	ASSERT_EQ(0, register_ftrace_graph(&user));
