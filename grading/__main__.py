@@ -9,10 +9,9 @@ from pathlib import Path
 
 from rich.console import Console
 
-from grading import report
+from grading import report, rubric
 from grading.elf import Kernel
 from grading.evidence import Evidence
-from grading.ladders import LADDERS, session_of
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -29,7 +28,7 @@ def seed_of(text: str) -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="grading", description=__doc__)
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
-    parser.add_argument("--lab", type=int, choices=sorted(LADDERS), default=max(LADDERS))
+    parser.add_argument("--lab", type=int, choices=sorted(rubric.LABS), default=max(rubric.LABS))
     parser.add_argument("--seed", type=seed_of, help="16 hexadecimal digits; default: a new one")
     parser.add_argument("--smp", type=int, nargs="+", default=[1, 4], help="boots: with so many CPUs each")
     parser.add_argument("--gdb", action="store_true", help="wait for gdb at port 1234")
@@ -41,8 +40,8 @@ def boot(kernel: Kernel, smp: int, options: argparse.Namespace, seed: int, conso
     log = ROOT / f"build/grade/{kernel.arch}-lab{options.lab}-{smp}cpu.log"
     name = f"{kernel.arch}, {smp} CPU{'s' if smp > 1 else ''}"
     with console.status(f"{name}: starting") as status:
-        return session_of(options.lab)(kernel, options.lab, smp, seed, log, lambda text: status.update(f"{name}: {text}"),
-                       options.gdb).run()
+        session = rubric.lab(options.lab).session
+        return session(kernel, options.lab, smp, seed, log, lambda text: status.update(f"{name}: {text}"), options.gdb).run()
 
 
 def grade(arch: str, options: argparse.Namespace, seed: int, console: Console) -> report.Grade:

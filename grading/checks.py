@@ -1,4 +1,4 @@
-"""The invariants, each a rung of a lab's ladder.
+"""The invariants that labs share. What only one lab promises is in its own checks.py.
 
 A check takes the evidence of one boot and returns None, or what is wrong.
 What the console said is believed nowhere: it is one of the three things that
@@ -8,9 +8,7 @@ must agree (expected from the seed, executed, printed).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
-from grading import ops
 from grading.align import Divergence, align
 from grading.elf import Kernel, Site
 from grading.evidence import Evidence, Phase
@@ -20,19 +18,7 @@ from grading.observer import Kind, Record
 from grading.trace_text import Event
 from grading.truth import Batch, Call, stubs
 
-ONE, MANY = 1, 2  # which boots a rung speaks of: those with one CPU, with more
 Check = Callable[[Evidence], Finding | None]
-
-
-@dataclass(frozen=True)
-class Rung:
-    name: str
-    points: int
-    promise: str
-    check: Check
-    smp: tuple[int, ...] = (ONE, MANY)
-    stopped: bool = False  # of a boot that ended early, too, it can say what was wrong
-    needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
 
 
 # ---- call sites in words ----------------------------------------------------
@@ -98,6 +84,11 @@ def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list
 
 # ---- life -------------------------------------------------------------------
 
+def all_of(*checks: Check) -> Check:
+    """One rung for several: the first that is not so is said."""
+    return lambda e: next((finding for finding in (check(e) for check in checks) if finding), None)
+
+
 def lives(e: Evidence) -> Finding | None:
     if e.why:
         return Finding(f"{e.verdict.value}: {e.why}")
@@ -122,13 +113,13 @@ def right_arguments(e: Evidence) -> Finding | None:
             want = [value for c in calls for value in c.probes]
             got = seen.get(name, [])
             if want != got:
-                at = _first_difference(want, got)
+                at = first_difference(want, got)
                 return Finding(f"{phase.name}, {name}: argument {at} that a function received is "
                                f"{_at(got, at)}, and must be {_at(want, at)} (low 12 bits)")
     return None
 
 
-def _first_difference(a: Sequence[object], b: Sequence[object]) -> int:
+def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
@@ -144,7 +135,7 @@ def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     for name, calls in e.expected(phase).contexts.items():
         want, got = [c.function for c in calls], [c.name for c in executed.get(name, [])]
         if want != got:
-            at = _first_difference(want, got)
+            at = first_difference(want, got)
             rows = side_by_side(got, want, at)
             return Finding(f"{phase.name}, {name}: call {at} is not the one that the seed asks for", rows,
                            ("executed", "expected"))
@@ -239,28 +230,9 @@ def three_agree(e: Evidence) -> Finding | None:
     return None
 
 
-# ---- labs 1 and 2 -----------------------------------------------------------
+# ---- while nobody traces ------------------------------------------------------
 
-def stub_called(e: Evidence) -> Finding | None:
-    """Every executed call site entered the stub."""
-    stub = e.kernel.symbol("_mcount")
-    sites = [0] * 64
-    entered = [0] * 64
-    for call in e.truth.calls:
-        sites[call.vcpu] += 1
-    for point in e.truth.trampolines:
-        entered[point.vcpu] += point.addr == stub
-    for cpu in range(64):
-        if abs(sites[cpu] - entered[cpu]) > 1:  # one may be cut in the middle at the end
-            return Finding(f"CPU {cpu} executed {sites[cpu]} call sites and entered _mcount {entered[cpu]} times")
-    return None if any(sites) else Finding("no call site was executed")
-
-
-def silent_callback(e: Evidence) -> Finding | None:
-    return _no_hits(e, e.truth.callbacks, "the tracer's callback")
-
-
-def _no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
+def no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
     for phase in e.off():
         hits = [r for r in points if phase.first <= r.seq < phase.last]
         if hits:
@@ -269,45 +241,7 @@ def _no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
     return None
 
 
-def table_complete(e: Evidence) -> Finding | None:
-    """The table has exactly the call sites that the compiler left."""
-    table, sites = {a for a, _ in e.kernel.records()}, set(e.kernel.site_at)
-    missing, extra = sorted(sites - table), sorted(table - sites)
-    if missing:
-        return Finding(f"{len(missing)} of {len(sites)} call sites are not in the table, first {e.kernel.name_at(missing[0])}",
-                       site=[f"{missing[0]:#x}: {e.kernel.disassemble(missing[0])}"])
-    if extra:
-        return Finding(f"{len(extra)} entries of the table are no call sites, first {e.kernel.name_at(extra[0])}")
-    return None
-
-
-def table_sorted(e: Evidence) -> Finding | None:
-    addresses = [a for a, _ in e.kernel.records()]
-    for before, after in zip(addresses, addresses[1:]):
-        if after <= before:
-            return Finding(f"{e.kernel.name_at(after)} comes after {e.kernel.name_at(before)}")
-    return None if addresses else Finding("the table is empty")
-
-
-def list_complete(e: Evidence) -> Finding | None:
-    """available_filter_functions and its addresses are the functions with call sites, by address."""
-    want = [s.function.name for s in e.kernel.sites]
-    got = e.files.get("available_filter_functions", "").split("\n")[:-1]
-    if want != got:
-        at = _first_difference(want, got)
-        rows = side_by_side(got, want, at)
-        return Finding(f"available_filter_functions has {len(got)} lines, the kernel {len(want)} call sites; "
-                       f"line {at + 1} differs", rows, ("printed", "in the kernel"))
-    want = [f"{s.address:x} {s.function.name}" for s in e.kernel.sites]
-    got = e.files.get("available_filter_functions_addrs", "").split("\n")[:-1]
-    if want != got:
-        at = _first_difference(want, got)
-        return Finding(f"available_filter_functions_addrs, line {at + 1}: printed '{(got + [''] * (at + 1))[at]}', "
-                       f"the site is '{(want + [''] * (at + 1))[at]}'")
-    return None
-
-
-# ---- labs 3 and 4 -----------------------------------------------------------
+# ---- call sites -----------------------------------------------------------------
 
 def rest_at_boot(e: Evidence) -> Finding | None:
     return _at_rest(e, e.text_at_boot, "after boot") or _rest_executed(e)
@@ -375,23 +309,7 @@ def only_selected(e: Evidence) -> Finding | None:
 
 
 def silent_trampolines(e: Evidence) -> Finding | None:
-    return _no_hits(e, e.truth.trampolines, "a trampoline")
-
-
-def written_by_patcher(e: Evidence) -> Finding | None:
-    """Every store into text is one aligned word, inside a batch, by the tracer's own code."""
-    kernel = e.kernel
-    lo, hi = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
-    inside = {id(r) for b in e.truth.batches for r in b.stores}
-    for store in e.truth.stores:
-        where = kernel.name_at(kernel.text[0] + store.value)
-        if not lo <= store.addr < hi:
-            return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer")
-        if store.size != 4 or store.value % 4:
-            return Finding(f"{store.size} bytes of text were written at {where}: a site changes as one aligned word")
-        if id(store) not in inside:
-            return Finding(f"text was written at {where} outside of a batch")
-    return None if e.truth.stores else Finding("text was never written")
+    return no_hits(e, e.truth.trampolines, "a trampoline")
 
 
 def synchronised(e: Evidence) -> Finding | None:
@@ -475,29 +393,6 @@ def _advance(stage: dict[int, int], line: int, word: int) -> bool:
     return stage != before
 
 
-def enabled_listed(e: Evidence) -> Finding | None:
-    """enabled_functions lists the selected functions, and none else."""
-    for phase in e.on():
-        assert phase.filter
-        listed = [line.split()[0] for line in phase.enabled.splitlines() if line.strip() and line[0] not in " \t"]
-        want = [s.function.name for s in e.kernel.sites if s.function.name in phase.filter.names]
-        if listed != want:
-            at = _first_difference(want, listed)
-            rows = side_by_side(listed, want, at)
-            return Finding(f"{phase.name}: enabled_functions lists {len(listed)} functions, {len(want)} are selected", rows,
-                           ("printed", "selected"))
-    return None
-
-
-def something_traced(e: Evidence) -> Finding | None:
-    for phase in e.on():
-        if not any(phase.first <= r.seq < phase.last for r in e.truth.callbacks):
-            return Finding(f"{phase.name}: the tracer's callback never ran")
-        if not phase.trace or not phase.trace.events:
-            return Finding(f"{phase.name}: not one event is printed")
-    return None
-
-
 def something_called(e: Evidence) -> Finding | None:
     for phase in e.on():
         if not any(calls_tracer(e.kernel, c.site.address, c.word) for c in _selected(e, phase)):
@@ -505,67 +400,3 @@ def something_called(e: Evidence) -> Finding | None:
     return None
 
 
-def something_recorded(e: Evidence) -> Finding | None:
-    table = [a for a, _ in e.kernel.records()]
-    wrong = [a for a in table if a not in e.kernel.site_at]
-    if wrong:
-        return Finding(f"{len(wrong)} entries of the table are no call sites, first {e.kernel.name_at(wrong[0])}")
-    return None if table else Finding("the table is empty")
-
-
-# The first rung of each ladder is what the lab is about at all: all others stand on it, because of a kernel that
-# does nothing much is true for want of anything that could be wrong.
-LADDERS: dict[int, list[Rung]] = {
-    1: [
-        Rung("callback", 10, "the tracer's callback runs, and leaves events", something_traced),
-        Rung("life", 10, "boots, runs the workload, powers off", lives),
-        Rung("stub-called", 10, "every executed call site enters _mcount", stub_called),
-        Rung("silent", 10, "no callback runs while nobody traces", silent_callback),
-        Rung("result", 10, "the workload's result is right, traced or not", right_result),
-        Rung("arguments", 10, "every argument arrives, traced or not", right_arguments),
-        Rung("one CPU", 15, "expected = executed = printed", three_agree, (ONE,)),
-        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (MANY,)),
-        Rung("parents", 10, "each parent is the caller, after tail calls too", right_parents, needs=("one CPU", "four CPUs")),
-    ],
-    2: [
-        Rung("found", 5, "the table has entries, and each is a call site", something_recorded),
-        Rung("life", 10, "boots, runs the workload, powers off", lives),
-        Rung("table", 20, "the table is what the compiler left, no more, no less", table_complete),
-        Rung("sorted", 10, "the table is sorted by address", table_sorted),
-        Rung("list", 25, "available_filter_functions = the kernel's call sites", list_complete, (ONE,), needs=("sorted",)),
-        Rung("one CPU", 15, "expected = executed = printed", three_agree, (ONE,), needs=("table",)),
-        Rung("four CPUs", 15, "expected = executed = printed", three_agree, (MANY,), needs=("table",)),
-    ],
-    3: [
-        Rung("called", 5, "a traced function finds a call at its site", something_called),
-        Rung("life", 10, "boots, runs the workload, powers off", lives),
-        Rung("rest", 10, "every site is a nop after boot", rest_at_boot),
-        Rung("calls", 5, "a traced site holds the call whenever it runs", calls_while_on),
-        Rung("filter", 10, "only what the filter selects is changed", only_selected),
-        Rung("silent", 10, "no trampoline runs while nobody traces", silent_trampolines),
-        Rung("restored", 10, "text at the end is text at the start", rest_at_end),
-        Rung("writer", 5, "text is written in batches, a word at a time", written_by_patcher),
-        Rung("one CPU", 10, "expected = executed = printed", three_agree, (ONE,)),
-        Rung("four CPUs", 10, "expected = executed = printed", three_agree, (MANY,)),
-        Rung("synchronised", 15, "a batch returns when every CPU has synchronised", synchronised),
-    ],
-    4: [
-        Rung("called", 5, "a traced function finds a call at its site", something_called),
-        Rung("life", 5, "boots, runs the workload, powers off", lives),
-        Rung("rest", 5, "every site is a nop after boot", rest_at_boot),
-        Rung("calls", 5, "a traced site holds the call whenever it runs", calls_while_on),
-        Rung("filter", 5, "only what the filter selects is changed", only_selected),
-        Rung("silent", 5, "no trampoline runs while nobody traces", silent_trampolines),
-        Rung("restored", 5, "text at the end is text at the start", rest_at_end),
-        Rung("result", 5, "the workload's result is right, traced or not", right_result),
-        Rung("arguments", 5, "every argument arrives, traced or not", right_arguments),
-        Rung("changed arguments", 5, "what callbacks change in a register arrives", ops.changed_arguments),
-        Rung("live patch", 5, "a traced function goes on at regs->pc", ops.patched),
-        Rung("many ops", 10, "each op sees its own functions, and costs others nothing", ops.many_ops),
-        Rung("one CPU", 10, "expected = executed = printed", three_agree, (ONE,)),
-        Rung("four CPUs", 10, "expected = executed = printed", three_agree, (MANY,)),
-        Rung("parents", 5, "each parent is the caller, after tail calls too", right_parents, needs=("one CPU", "four CPUs")),
-        Rung("enabled", 5, "enabled_functions lists what is traced", enabled_listed),
-        Rung("synchronised", 5, "a batch returns when every CPU has synchronised", synchronised),
-    ],
-}

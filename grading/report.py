@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from grading.checks import Rung
+from grading import rubric
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.ladders import LADDERS
+from grading.rubric import Rung
 from grading.verdict import Verdict
 
 
@@ -66,8 +66,8 @@ class Grade:
 def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
     """Every rung held against every boot that it speaks of. A boot that ended early reaches none."""
     results: list[Result] = []
-    for rung in LADDERS[lab]:
-        findings = {e.smp: _judge(rung, e, results) for e in evidence if min(e.smp, 2) in rung.smp}
+    for rung in rubric.lab(lab).rungs:
+        findings = {e.smp: _judge(rung, e, results) for e in evidence if rung.judges(e.smp)}
         if findings:
             results.append(Result(rung, findings))
     return Grade(arch, lab, seed, results, evidence)

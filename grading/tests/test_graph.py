@@ -5,7 +5,7 @@ from __future__ import annotations
 import unittest
 from pathlib import Path
 
-from grading import graph_checks, user_checks
+from grading import graph_checks, rubric
 from grading.checks import Check
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Filter, Phase, User
@@ -338,7 +338,7 @@ class Checks(unittest.TestCase):
         story.point(story.spans[0].home, (1, 0, 0))
         e = evidence(story)
         e.phases[0].users *= 2
-        return self.why(user_checks.reverse, e)
+        return self.why(rubric.checks_of(6).reverse, e)
 
     def test_the_last_told_of_the_entry_is_the_first_told_of_the_return(self) -> None:
         self.assertEqual(self.told([1, 2], [2, 1]), "")

@@ -12,12 +12,11 @@ import shutil
 import subprocess
 import unittest
 
-from grading import checks, graph_checks, report, user_checks
+from grading import checks, graph_checks, report, rubric
 from grading.checks import Check
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.graph_text import RETURN, GraphEvent
-from grading.ladders import LADDERS, session_of
 from grading.tests.test_wrong import SEED, build
 from qemu.machine import ROOT
 
@@ -48,7 +47,7 @@ def wrong_kernel(arch: str, lab: int, file: str, right: str, wrong: str) -> Kern
 
 def grade(kernel: Kernel, lab: int, smp: int) -> report.Grade:
     log = ROOT / f"build/tests/wrong/graph-{kernel.arch}.log"
-    return report.judge(kernel.arch, lab, SEED, [session_of(lab)(kernel, lab, smp, SEED, log).run()])
+    return report.judge(kernel.arch, lab, SEED, [rubric.lab(lab).session(kernel, lab, smp, SEED, log).run()])
 
 
 class Wrong(unittest.TestCase):
@@ -70,7 +69,7 @@ class Wrong(unittest.TestCase):
                    "if (user->entryfunc(&trace, user, regs))", "if (user->entryfunc(&trace, user, regs) && s->depth < 4)")
 
     def test_5_a_duration_that_was_not_measured(self) -> None:
-        self.loses("riscv64", 5, {"durations"}, "of 1 ns each", GRAPH, "f->calltime,  clock_ns()}",
+        self.loses("riscv64", 5, {"values"}, "of 1 ns each", GRAPH, "f->calltime,  clock_ns()}",
                    "f->calltime,  f->calltime + 5000}")
 
     def test_5_events_that_are_dropped(self) -> None:
@@ -87,7 +86,7 @@ class Wrong(unittest.TestCase):
                    "for (long i = 0; i < READ_ONCE(fgraph_slots); i++)")
 
     def test_6_a_stale_frame_calls_the_slots_new_owner(self) -> None:
-        self.loses("arm64", 6, {"slot"}, "belonged to one that had left", FGRAPH, "if (gops->birth <= f->users)",
+        self.loses("arm64", 6, {"leaving"}, "belonged to one that had left", FGRAPH, "if (gops->birth <= f->users)",
                    "if (gops->birth != ~0ull)")
 
     def test_6_data_of_another_user(self) -> None:
@@ -106,7 +105,7 @@ class Forged(unittest.TestCase):
     def setUpClass(cls) -> None:
         build(6)
         kernel = Kernel(ROOT / "build/arm64/lab6/callsite.elf", "arm64")
-        cls.evidence = session_of(6)(kernel, 6, 4, SEED, ROOT / "build/tests/wrong/graph-forged.log").run()
+        cls.evidence = rubric.lab(6).session(kernel, 6, 4, SEED, ROOT / "build/tests/wrong/graph-forged.log").run()
 
     def forged(self) -> Evidence:
         e = copy.copy(self.evidence)
@@ -129,7 +128,7 @@ class Forged(unittest.TestCase):
         self.assertIn(words, finding.why)
 
     def test_nothing_is_found_in_the_right_one(self) -> None:
-        for rung in LADDERS[6]:
+        for rung in rubric.lab(6).rungs:
             found = rung.check(self.forged())
             self.assertIsNone(found, f"{rung.name}: {found}")
 
@@ -210,7 +209,7 @@ class Forged(unittest.TestCase):
     def test_a_seventeenth_user(self) -> None:
         e = self.forged()
         next(p for p in e.phases if p.hands).refused = ""
-        self.sees(user_checks.sixteen, e, "must be refused with ENOSPC")
+        self.sees(rubric.checks_of(6).sixteen, e, "must be refused with ENOSPC")
 
 
 if __name__ == "__main__":

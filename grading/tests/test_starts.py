@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from grading import report
+from grading import report, rubric
 from grading.elf import Kernel
-from grading.ladders import LADDERS, session_of
 from grading.tests.test_wrong import SEED
 from qemu.machine import ARCHES, ROOT
 
@@ -19,21 +19,17 @@ SEED_WORDS = [f"SEED={SEED:016x}", "ARCH=riscv64", "LAB=1", "SMP=1"]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
 
-class Ladder(unittest.TestCase):
-    def test_what_a_rung_needs_stands_above_it(self) -> None:
-        for lab, ladder in LADDERS.items():
-            above: set[str] = set()
-            for rung in ladder:
-                self.assertLessEqual(set(rung.needs), above, f"lab {lab}, {rung.name}")
-                above.add(rung.name)
+class Rubrics(unittest.TestCase):
+    def test_every_lab_has_one_that_holds(self) -> None:
+        self.assertEqual(sorted(rubric.LABS), [1, 2, 3, 4, 5, 6])
+        for number in rubric.LABS:
+            self.assertTrue(6 <= len(rubric.lab(number).rungs) <= 12, f"lab {number}")
 
-    def test_the_first_rung_is_judged_in_every_boot(self) -> None:
-        for lab, ladder in LADDERS.items():
-            self.assertEqual(ladder[0].smp, (1, 2), f"lab {lab}")
-
-    def test_a_ladder_is_worth_100_points(self) -> None:
-        for lab, ladder in LADDERS.items():
-            self.assertEqual(sum(rung.points for rung in ladder), 100, f"lab {lab}")
+    def test_the_students_files_hold_the_start_of_that_lab_and_of_no_other(self) -> None:
+        for number in rubric.LABS:
+            for name in rubric.lab(number).files:
+                found = set(re.findall(r"LAB_START [!=]= (\d)", (ROOT / name).read_text()))
+                self.assertEqual(found, {str(number)}, name)
 
 
 class Starts(unittest.TestCase):
@@ -44,7 +40,7 @@ class Starts(unittest.TestCase):
             with self.subTest(lab=lab, arch=arch):
                 kernel = Kernel(ROOT / f"build/{arch}/lab{lab}-start/callsite.elf", arch)
                 log = ROOT / f"build/tests/starts/{arch}-lab{lab}.log"
-                evidence = [session_of(lab)(kernel, lab, smp, SEED, log).run() for smp in boots]
+                evidence = [rubric.lab(lab).session(kernel, lab, smp, SEED, log).run() for smp in boots]
                 self.assertEqual([e.why for e in evidence], [""] * len(boots), "it boots, and goes to its end")
                 graded = report.judge(arch, lab, SEED, evidence)
                 first, *others = graded.results

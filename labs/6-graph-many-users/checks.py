@@ -1,4 +1,4 @@
-"""The invariants of many users of one patched return: lab 6.
+"""Lab 6: what each rung is held against. Its own: many users of one patched return.
 
 Who is told is known by what its handler loads: the shell's users (`graph`) each
 from a place of its own, function_graph's tracers from what describes them.
@@ -10,13 +10,17 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
+from grading.checks import all_of, lives, right_arguments, right_result
 from grading.evidence import Evidence, HandUser, Phase
 from grading.finding import Finding
 from grading.graph_align import Framed
-from grading.graph_checks import at_return, framed, nested_as_printed, stack, stayed, who
+from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, nested_as_printed, something_returned,
+                                  stack, stayed, three_agree, through_handler, values, who)
+from grading.graph_session import GraphSession
 from grading.returns import Span
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told, Touch
 
+SESSION = GraphSession
 T = TypeVar("T", Touch, Told)
 
 
@@ -194,3 +198,24 @@ def leaver_left(e: Evidence) -> Finding | None:
             if finding:
                 return finding
     return None
+
+
+def home(e: Evidence) -> Finding | None:
+    """Of a boot that ended early, too: where a call returned to."""
+    return comes_home(e) or (None if e.why else through_handler(e))
+
+
+CHECKS = {
+    "returned": something_returned,
+    "life": lives,
+    "off": all_of(at_rest, frames_out),
+    "arguments": all_of(right_arguments, right_result),
+    "home": home,
+    "one CPU": three_agree,
+    "four CPUs": three_agree,
+    "values": all_of(values, durations),
+    "sixteen": sixteen,
+    "reverse": reverse,
+    "data": kept,
+    "leaving": all_of(leaver_left, slot_again),
+}

@@ -1,4 +1,4 @@
-"""Lab 4's rungs about several ops: what their callbacks change, and whom they are called for.
+"""Lab 4: what each rung is held against. Its own: what several ops' callbacks change, and whom they are called for.
 
 What the console says is not looked at, but for the workload's result and the
 answer to an op that must be refused. The sites, the ops that ran, the values
@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from grading import truth
+from grading.checks import (all_of, calls_while_on, first_difference, lives, only_selected, rest_at_boot, rest_at_end, right_arguments,
+                            right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
 from grading.trials import FUNCTIONS, Op, Trial
@@ -294,3 +296,33 @@ def many_ops(e: Evidence) -> Finding | None:
         if finding:
             return finding
     return _same_cost(many, fewer)
+
+
+def enabled_listed(e: Evidence) -> Finding | None:
+    """enabled_functions lists the selected functions, and none else."""
+    for phase in e.on():
+        assert phase.filter
+        listed = [line.split()[0] for line in phase.enabled.splitlines() if line.strip() and line[0] not in " \t"]
+        want = [s.function.name for s in e.kernel.sites if s.function.name in phase.filter.names]
+        if listed != want:
+            at = first_difference(want, listed)
+            rows = side_by_side(listed, want, at)
+            return Finding(f"{phase.name}: enabled_functions lists {len(listed)} functions, {len(want)} are selected", rows,
+                           ("printed", "selected"))
+    return None
+
+
+CHECKS = {
+    "called": something_called,
+    "life": lives,
+    "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
+    "filter": all_of(calls_while_on, only_selected, enabled_listed),
+    "arguments": all_of(right_arguments, right_result),
+    "changed arguments": changed_arguments,
+    "live patch": patched,
+    "many ops": many_ops,
+    "one CPU": three_agree,
+    "four CPUs": three_agree,
+    "parents": right_parents,
+    "synchronised": synchronised,
+}

@@ -1,0 +1,98 @@
+"""A lab as it is graded: labs/<n>-<name>/rubric.toml and checks.py.
+
+The rubric says what each rung promises and what it is worth; CHECKS in checks.py
+says, under the rung's name, what the promise is held against. checks.py may also
+have SESSION, how its boots are driven, and MISTAKES, {slug: title}: the mistakes
+that its findings know by name, each a section of the lab's handout.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from grading.checks import Check
+from grading.session import Session
+from qemu.machine import ARCHES, ROOT
+
+LABS = {int(p.parent.name.split("-")[0]): p.parent for p in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml"))}
+
+
+class BadRubric(Exception):
+    """A rubric that nobody can be graded by; the message says why."""
+
+
+@dataclass(frozen=True)
+class Rung:
+    name: str
+    points: int
+    promise: str
+    check: Check
+    cpus: tuple[int, ...] = (1, 4)  # which boots it speaks of: those with one CPU, with more
+    needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
+    stopped: bool = False  # of a boot that ended early, too, it can say what was wrong
+
+    def judges(self, smp: int) -> bool:
+        return (smp > 1) in {cpus > 1 for cpus in self.cpus}
+
+
+@dataclass(frozen=True)
+class Lab:
+    number: int
+    folder: Path
+    files: tuple[str, ...]  # the student's, for each architecture
+    rungs: tuple[Rung, ...]
+    session: type[Session]
+    mistakes: dict[str, str]
+
+
+@functools.cache
+def checks_of(number: int) -> ModuleType:
+    path = LABS[number] / "checks.py"
+    spec = importlib.util.spec_from_file_location(f"lab{number}_checks", path)
+    assert spec and spec.loader
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def lab(number: int) -> Lab:
+    rubric = tomllib.loads((LABS[number] / "rubric.toml").read_text())
+    checks = checks_of(number)
+    found = Lab(number, LABS[number], tuple(_files(rubric["files"])), tuple(_rung(r, checks.CHECKS) for r in rubric["rung"]),
+                getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}))
+    _examine(found, set(checks.CHECKS))
+    return found
+
+
+def _files(names: list[str]) -> list[str]:
+    return [name.replace("<arch>", arch) for name in names for arch in (ARCHES if "<arch>" in name else ARCHES[:1])]
+
+
+def _rung(entry: dict[str, Any], checks: dict[str, Check]) -> Rung:
+    name = entry.pop("name")
+    if name not in checks:
+        raise BadRubric(f"the rung '{name}' has no check")
+    return Rung(name, entry.pop("points"), entry.pop("promise"), checks[name],
+                **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+
+
+def _examine(found: Lab, checks: set[str]) -> None:
+    above: set[str] = set()
+    for rung in found.rungs:
+        if not set(rung.needs) <= above:
+            raise BadRubric(f"lab {found.number}: '{rung.name}' needs a rung that is not above it")
+        above.add(rung.name)
+    if above != checks or len(found.rungs) != len(above):
+        raise BadRubric(f"lab {found.number}: its rungs and its checks are not the same")
+    if not all(found.rungs[0].judges(smp) for smp in (1, 4)):
+        raise BadRubric(f"lab {found.number}: all rungs stand on the first, so every boot must be judged by it")
+    if sum(rung.points for rung in found.rungs) != 100:
+        raise BadRubric(f"lab {found.number}: its rungs are worth {sum(rung.points for rung in found.rungs)} points, not 100")

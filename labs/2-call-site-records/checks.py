@@ -1,0 +1,64 @@
+"""Lab 2: what each rung is held against."""
+
+from __future__ import annotations
+
+from grading.checks import first_difference, lives, three_agree
+from grading.evidence import Evidence
+from grading.finding import Finding, side_by_side
+
+
+def something_recorded(e: Evidence) -> Finding | None:
+    table = [a for a, _ in e.kernel.records()]
+    wrong = [a for a in table if a not in e.kernel.site_at]
+    if wrong:
+        return Finding(f"{len(wrong)} entries of the table are no call sites, first {e.kernel.name_at(wrong[0])}")
+    return None if table else Finding("the table is empty")
+
+
+def table_complete(e: Evidence) -> Finding | None:
+    """The table has exactly the call sites that the compiler left."""
+    table, sites = {a for a, _ in e.kernel.records()}, set(e.kernel.site_at)
+    missing, extra = sorted(sites - table), sorted(table - sites)
+    if missing:
+        return Finding(f"{len(missing)} of {len(sites)} call sites are not in the table, first {e.kernel.name_at(missing[0])}",
+                       site=[f"{missing[0]:#x}: {e.kernel.disassemble(missing[0])}"])
+    if extra:
+        return Finding(f"{len(extra)} entries of the table are no call sites, first {e.kernel.name_at(extra[0])}")
+    return None
+
+
+def table_sorted(e: Evidence) -> Finding | None:
+    addresses = [a for a, _ in e.kernel.records()]
+    for before, after in zip(addresses, addresses[1:]):
+        if after <= before:
+            return Finding(f"{e.kernel.name_at(after)} comes after {e.kernel.name_at(before)}")
+    return None if addresses else Finding("the table is empty")
+
+
+def list_complete(e: Evidence) -> Finding | None:
+    """available_filter_functions and its addresses are the functions with call sites, by address."""
+    want = [s.function.name for s in e.kernel.sites]
+    got = e.files.get("available_filter_functions", "").split("\n")[:-1]
+    if want != got:
+        at = first_difference(want, got)
+        rows = side_by_side(got, want, at)
+        return Finding(f"available_filter_functions has {len(got)} lines, the kernel {len(want)} call sites; "
+                       f"line {at + 1} differs", rows, ("printed", "in the kernel"))
+    want = [f"{s.address:x} {s.function.name}" for s in e.kernel.sites]
+    got = e.files.get("available_filter_functions_addrs", "").split("\n")[:-1]
+    if want != got:
+        at = first_difference(want, got)
+        return Finding(f"available_filter_functions_addrs, line {at + 1}: printed '{(got + [''] * (at + 1))[at]}', "
+                       f"the site is '{(want + [''] * (at + 1))[at]}'")
+    return None
+
+
+CHECKS = {
+    "found": something_recorded,
+    "life": lives,
+    "table": table_complete,
+    "sorted": table_sorted,
+    "list": list_complete,
+    "one CPU": three_agree,
+    "four CPUs": three_agree,
+}
