@@ -63,7 +63,7 @@ def tests_what_is_there(source: Path, gone: set[str]) -> bool:
 def files(gone: set[str]) -> list[str]:
     listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True,
                             text=True, check=True).stdout.splitlines()
-    mine = [f for f in listed if (ROOT / f).is_file() and not INSTRUCTORS.match(f)
+    mine = [f for f in listed if ((ROOT / f).is_file() or (ROOT / f).is_symlink()) and not INSTRUCTORS.match(f)
             and not (f.startswith("kern/ftrace/") and Path(f).name in gone)]
     return [f for f in mine if not f.endswith("_test.cc") or tests_what_is_there(ROOT / f, gone)]
 
@@ -71,7 +71,7 @@ def files(gone: set[str]) -> list[str]:
 def write(out: Path, name: str, start: int) -> None:
     target = out / name
     target.parent.mkdir(parents=True, exist_ok=True)
-    shutil.copy2(ROOT / name, target)
+    shutil.copy2(ROOT / name, target, follow_symlinks=False)
     if target.suffix in (".c", ".h", ".S"):
         target.write_text(resolve(ROOT / name, start))
         if "LAB_START" in target.read_text():
