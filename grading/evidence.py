@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 
 from grading import workload
@@ -13,6 +15,17 @@ from grading.trace_text import Trace
 from grading.trials import Trial
 from grading.truth import Call, Touch, Truth
 from grading.verdict import Verdict
+
+
+untouched = lru_cache(64)(workload.expect)  # every check asks again
+
+
+def _seq(call: Call) -> int:
+    return call.seq
+
+
+def _call_seq(span: Span) -> int:
+    return span.call.seq
 
 
 @dataclass(frozen=True)
@@ -101,6 +114,12 @@ class Evidence:
     seconds: float = 0.0
     insns: list[int] = field(default_factory=list)
 
+    def windows(self) -> list[tuple[int, int]]:
+        """The parts of the log in which call sites are judged: not while traces are printed, which is most of it."""
+        asked = [*((p.first, p.last) for p in self.phases), *((t.first, t.last) for t in self.trials),
+                 self.slot_again, self.frames_out]
+        return sorted(w for w in asked if w[0] < w[1])
+
     def on(self) -> list[Phase]:
         return [p for p in self.phases if p.on]
 
@@ -108,13 +127,15 @@ class Evidence:
         return [p for p in self.phases if not p.on]
 
     def calls(self, phase: Phase | Trial) -> list[Call]:
-        return [c for c in self.truth.calls if phase.first <= c.seq < phase.last]
+        calls = self.truth.calls
+        return calls[bisect_left(calls, phase.first, key=_seq):bisect_left(calls, phase.last, key=_seq)]
 
     def spans(self, phase: Phase) -> list[Span]:
-        return [s for s in self.truth.returns.spans if phase.first <= s.call.seq < phase.last]
+        spans = self.truth.returns.spans
+        return spans[bisect_left(spans, phase.first, key=_call_seq):bisect_left(spans, phase.last, key=_call_seq)]
 
     def expected(self, phase: Phase) -> workload.Run:
-        return workload.expect(phase.seed, self.smp)
+        return untouched(phase.seed, self.smp)
 
     def executed_contexts(self, phase: Phase) -> dict[str, list[Call]]:
         """The workload's calls by context, under the names that the expectation gives them."""

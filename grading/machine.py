@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from types import TracebackType
 
-from grading.console import Console, SocketTransport
+from grading.console import Console, FifoTransport
 from grading.observer import Config, Observer
 from grading.qmp import Qmp, QmpError
 from grading.verdict import Stopped, Verdict
@@ -57,8 +57,8 @@ class Run:
             self.machine.plugin = self.observer.plugin
         disk, console, qmp = scratch / "disk", scratch / "console", scratch / "qmp"
         disk.mkdir()
-        serial = ["-chardev", f"socket,id=console,path={console},server=on,wait=off",
-                  "-serial", "chardev:console"]
+        FifoTransport.make(console)
+        serial = ["-chardev", f"pipe,id=console,path={console}", "-serial", "chardev:console"]
         command = self.machine.command(serial, disk)
         command += ["-gdb", "tcp::1234"] if self._gdb else []
         command += ["-S", "-qmp", f"unix:{qmp},server=on,wait=off"]
@@ -67,8 +67,8 @@ class Run:
                                          stderr=self._errors, start_new_session=True)
         try:
             self._qmp = Qmp(qmp)
-            transport = SocketTransport(console, timeout=5)
-        except (Stopped, QmpError) as error:
+            transport = FifoTransport(console)
+        except (OSError, QmpError) as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
         self._console = Console(transport, self.log, self._cap, self.watch)
         if self._gdb:

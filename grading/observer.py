@@ -33,6 +33,9 @@ class Kind(IntEnum):
     STORE = 8
 
 
+SITE = int(Kind.SITE)
+
+
 class Record(NamedTuple):
     """One thing that happened; `seq` is its place in the order of the whole machine."""
 
@@ -75,6 +78,18 @@ class Config:
         return "\n".join(lines + (["fences"] if self.fences else [])) + "\n"
 
 
+def parts(first: int, end: int, windows: list[tuple[int, int]]) -> Iterator[tuple[int, int, bool]]:
+    """The log cut at its windows, each part with whether it is inside of one. They are sorted, and may overlap."""
+    at = first
+    for lo, hi in windows:
+        lo, hi = max(lo, at), min(hi, end)
+        if lo < hi:
+            yield at, lo, False
+            yield lo, hi, True
+            at = hi
+    yield at, end, False
+
+
 class Observer:
     """The observer of one run: files in `directory`, the argument for QEMU, the log."""
 
@@ -108,12 +123,17 @@ class Observer:
         """Instructions executed by each vCPU."""
         return [n for n in struct.unpack_from("<64Q", self._map, 32) if n]
 
-    def records(self, first: int = 0, last: int | None = None) -> Iterator[Record]:
+    def records(self, first: int = 0, last: int | None = None,
+                windows: list[tuple[int, int]] | None = None) -> Iterator[Record]:
+        """In order; of the call sites only those in `windows`, if there are any."""
         end = min(self.written() if last is None else last, CAPACITY)
-        data = self._map[HEADER + first * RECORD.size: HEADER + end * RECORD.size]
-        for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(data), first):
-            if kind:
-                yield Record(seq, addr, insns, value, kind, vcpu, size)
+        for lo, hi, inside in parts(first, end, windows or [(first, end)]):
+            for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(self._bytes(lo, hi)), lo):
+                if kind > SITE or kind and inside:
+                    yield Record(seq, addr, insns, value, kind, vcpu, size)
+
+    def _bytes(self, first: int, last: int) -> bytes:
+        return self._map[HEADER + first * RECORD.size: HEADER + last * RECORD.size]
 
     def close(self) -> None:
         self._map.close()
