@@ -116,7 +116,9 @@ def mistakes(book: Book) -> list[Mistake]:
 
 
 def block(language: str, name: str, text: str, indent: str = "") -> list[str]:
-    return [indent + line for line in (f'```{{.{language or "text"} title="{name}"}}', *text.splitlines(), "```")]
+    lines = text.splitlines()
+    whole = " .whole" if len(lines) <= 40 else ""  # on one page of paper
+    return [indent + line for line in (f'```{{.{language or "text"}{whole} title="{name}"}}', *lines, "```")]
 
 
 def for_each_arch(file: str, text: Callable[[str], str]) -> list[str]:
@@ -127,7 +129,8 @@ def for_each_arch(file: str, text: Callable[[str], str]) -> list[str]:
     out = []
     for arch in source.ARCHS:
         path = file.replace("<arch>", arch)
-        out += [f'=== "{arch}"', "", *block(language, path, text(path), "    "), ""]
+        first = "!" if arch == source.ARCHS[0] else ""  # tabs of their own, whatever stands above
+        out += [f'==={first} "{arch}"', "", *block(language, path, text(path), "    "), ""]
     return out
 
 
