@@ -27,7 +27,7 @@ static char early[EARLY_SIZE];
 static size_t early_len;
 
 static u8 ring[RING_SIZE];
-static u32 ring_in, ring_out; /* ring_in under input_lock; ring_out is the reader's */
+static u32 ring_in, ring_out; /* under input_lock */
 static unsigned long lost;    /* under input_lock */
 static struct spinlock input_lock;
 static struct wait_queue readers;
@@ -115,12 +115,10 @@ void console_uart_found(void)
 
 static void put_byte(u8 c)
 {
-	if (ring_in - READ_ONCE(ring_out) == RING_SIZE) {
+	if (ring_in - ring_out == RING_SIZE)
 		lost++;
-		return;
-	}
-	ring[ring_in % RING_SIZE] = c;
-	__atomic_store_n(&ring_in, ring_in + 1, __ATOMIC_RELEASE);
+	else
+		ring[ring_in++ % RING_SIZE] = c;
 }
 
 /* Ctrl-C also throws away what was typed ahead of it. */
@@ -130,7 +128,7 @@ static void receive_byte(u8 c)
 		put_byte(c);
 		return;
 	}
-	WRITE_ONCE(ring_out, ring_in);
+	ring_out = ring_in;
 	if (foreground->interrupted && watcher)
 		thread_interrupt(watcher);
 	thread_interrupt(foreground);
@@ -209,14 +207,28 @@ int console_getchar(void)
 	}
 }
 
+/* Ctrl-C that came right behind the command's line, before the command began. */
+static void interrupt_typed_ahead(struct thread *t)
+{
+	for (u32 at = ring_out; at != ring_in; at++) {
+		if (ring[at % RING_SIZE] == CTRL_C) {
+			ring_out = at + 1;
+			thread_interrupt(t);
+			return;
+		}
+	}
+}
+
 void console_set_foreground(struct thread *t, struct thread *second)
 {
 	unsigned long flags = spin_lock_irqsave(&input_lock);
 
 	foreground = t;
 	watcher = second;
-	if (t)
+	if (t) {
 		t->interrupted = false;
+		interrupt_typed_ahead(t);
+	}
 	spin_unlock_irqrestore(&input_lock, flags);
 }
 

@@ -23,7 +23,6 @@ struct cpu {
 	u64 hwid;               /* hartid, MPIDR affinity */
 	bool online;
 	struct thread *idle;
-	struct thread *migrating;    /* leaves for another CPU in finish_task_switch() */
 	struct thread *runqueue;     /* under rq_lock, which is held across __switch_to() */
 	struct thread **runqueue_end; /* the link behind the last one */
 	struct thread *sleepers;     /* under rq_lock: with a time-out, soonest first */

@@ -38,10 +38,7 @@ static void enter_panic(void)
 /* An interrupted pc is exact; any other is a return address. */
 static void show_place(const struct unwind *u, const char *before)
 {
-	if (u->regs)
-		printk("%s%pS\n", before, (void *)u->pc);
-	else
-		printk("%s%pB\n", before, (void *)u->pc);
+	printk(u->regs ? "%s%pS\n" : "%s%pB\n", before, (void *)u->pc);
 }
 
 static void show_trace(struct unwind *u)
@@ -57,8 +54,9 @@ static void show_trace(struct unwind *u)
 	}
 }
 
-static void __noreturn die(struct trap_frame *regs, struct unwind *u)
+static void __noreturn die(struct trap_frame *regs, struct unwind *u, const char *fmt, va_list args)
 {
+	vsnprintf(text, sizeof(text), fmt, args);
 	printk("\npanic: %s\n", text);
 	scnprintf(text, sizeof(text), "CPU %u, thread %d (%s), at ", this_cpu()->index,
 		  current->pid, current->comm);
@@ -79,9 +77,7 @@ void panic(const char *fmt, ...)
 	unwind_start_here(&u);
 	unwind_next(&u); /* to our caller */
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	die(NULL, &u);
+	die(NULL, &u, fmt, args);
 }
 
 void panic_regs(struct trap_frame *regs, const char *fmt, ...)
@@ -92,7 +88,5 @@ void panic_regs(struct trap_frame *regs, const char *fmt, ...)
 	enter_panic();
 	unwind_start_regs(&u, regs);
 	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	die(regs, &u);
+	die(regs, &u, fmt, args);
 }

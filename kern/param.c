@@ -31,29 +31,21 @@ static bool next_argument(const char **text, char *arg, size_t size)
 	return true;
 }
 
-static const struct param *find_param(const char *name)
-{
-	TABLE_FOR_EACH(const struct param, param, p)
-	if (strcmp(p->name, name) == 0)
-		return p;
-	return NULL;
-}
-
 static void parse_one(const char *arg)
 {
-	char name[64];
-	const char *equals = strchr(arg, '='), *value = equals ? equals + 1 : "";
+	const char *equals = strchr(arg, '=');
 	size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
-	const struct param *p;
 	int err;
 
-	strlcpy(name, arg, MIN(len + 1, sizeof(name)));
-	p = find_param(name);
-	err = p ? p->set(value) : 0;
-	if (!p)
-		printk("boot argument '%s' is not known, ignored\n", arg);
-	else if (err)
-		printk("boot argument '%s' is refused (error %d), ignored\n", arg, err);
+	TABLE_FOR_EACH(const struct param, param, p) {
+		if (strncmp(p->name, arg, len) || p->name[len])
+			continue;
+		err = p->set(equals ? equals + 1 : "");
+		if (err)
+			printk("boot argument '%s' is refused (error %d), ignored\n", arg, err);
+		return;
+	}
+	printk("boot argument '%s' is not known, ignored\n", arg);
 }
 
 void param_parse(const char *bootargs)

@@ -152,7 +152,6 @@ static void activate_task(struct cpu *cpu, struct thread *t)
 	}
 }
 
-
 /* ---- the switch ---- */
 
 /* Off its CPU's queue, the lock still held: who waits for the lock looks again where it is. */
@@ -178,12 +177,10 @@ static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
 	if (prev == cpu->idle)
 		return;
 	if (prev->state == THREAD_RUNNING || preempted) {
-		if (prev->pinned >= 0 && prev->pinned != cpu->index) {
+		if (prev->pinned >= 0 && prev->pinned != cpu->index)
 			give_to_cpu(prev, prev->pinned);
-			cpu->migrating = prev;
-		} else {
+		else
 			enqueue_task(cpu, prev, false);
-		}
 	} else if (prev->state == THREAD_SLEEPING && prev->wake_at) {
 		enqueue_sleeper(cpu, prev);
 	}
@@ -193,15 +190,13 @@ static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
 static void finish_task_switch(struct thread *prev)
 {
 	struct cpu *cpu = this_cpu();
-	struct thread *migrating = cpu->migrating;
+	bool leaves = prev->cpu != cpu->index;
 
-	cpu->running = current;
-	cpu->migrating = NULL;
 	/* Before the unlock: after it another CPU may run prev, and its `true` must stay. */
 	__atomic_store_n(&prev->on_cpu, false, __ATOMIC_RELEASE);
 	spin_unlock(&cpu->rq_lock);
-	if (migrating)
-		join_queue(migrating);
+	if (leaves)
+		join_queue(prev);
 }
 
 static void context_switch(struct cpu *cpu, struct thread *prev, struct thread *next, u64 now)

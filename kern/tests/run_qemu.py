@@ -173,6 +173,18 @@ def noise() -> Step:
     return step
 
 
+def interrupted() -> Step:
+    """Ctrl-C in one write with the command's line is for that command."""
+    def step(run: Run) -> str:
+        run.console.send(b"sleep 60\r\x03echo alive\r")
+        try:
+            run.console.wait_for(lambda text: "\nalive\n" in text and text.endswith("# "), 15, "the command after Ctrl-C")
+        except Stopped as stopped:
+            return f"Ctrl-C right behind a command's line: {stopped}"
+        return ""
+    return step
+
+
 def compressed() -> Step:
     """The guest's gzip makes what the same program makes on the host, and gunzip restores that."""
     def step(run: Run) -> str:
@@ -244,7 +256,7 @@ def shell_cases(arch: str) -> list[Case]:
              prints("echo one > /tmp/f", ""), prints("echo two >> /tmp/f", ""), prints("cat /tmp/f", "one\ntwo\n"),
              shows("cksum /tmp/f", r"^\d+ 8 "), shows("cat /nosuchfile", "nosuchfile"),
              frees_all("gzip /data/prose.txt /tmp/g"), shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
-             too_long(), prints("echo alive", "alive\n"), noise(), flood()]
+             too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), flood()]
     return [Case("shell", arch, smp=2, steps=steps)]
 
 
