@@ -67,7 +67,7 @@ int mkdir(const char *path);
 long read_file(const char *path, void **data);
 long write_file(const char *path, const void *data, size_t size);
 
-/* What a program does not free stays taken when it has ended. */
+/* What a program did not free is freed when its last thread has ended. */
 void *malloc(size_t size);
 void *calloc(size_t n, size_t size);
 void *realloc(void *p, size_t size);

@@ -7,6 +7,7 @@
  * A slab begins with its header, so an object is never page-aligned unless
  * no allocated block begins at its page: that tells kfree() the two apart.
  */
+#include "list.h"
 #include "lock.h"
 #include "memory.h"
 #include "print.h"
@@ -29,10 +30,10 @@ struct slab {
 	u16 index, used;
 	struct object *free;	   /* were used before */
 	char *fresh;		   /* never used, up to the slab's end */
-	struct slab *next, **link; /* of the class's slabs with room; link NULL: not in it */
+	struct list_node room;	   /* in the class's slabs with room; link NULL: not in it */
 } __aligned(16);
 
-static struct slab *with_room[CLASSES];
+static struct list_node *with_room[CLASSES];
 static struct spinlock kmalloc_lock;
 
 #ifdef CONFIG_DEBUG
@@ -84,25 +85,6 @@ static unsigned order_of(size_t size)
 	return order;
 }
 
-static void slab_link(struct slab *s)
-{
-	struct slab **list = &with_room[s->index];
-
-	s->next = *list;
-	s->link = list;
-	if (s->next)
-		s->next->link = &s->next;
-	*list = s;
-}
-
-static void slab_unlink(struct slab *s)
-{
-	*s->link = s->next;
-	if (s->next)
-		s->next->link = s->link;
-	s->link = NULL;
-}
-
 static bool has_fresh(const struct slab *s)
 {
 	return s->fresh + class_size[s->index] <= (char *)s + SLAB_SIZE;
@@ -115,7 +97,7 @@ static struct slab *slab_new(unsigned index)
 	if (!s)
 		return NULL;
 	*s = (struct slab){SLAB_MAGIC, index, .fresh = (char *)(s + 1)};
-	slab_link(s);
+	list_add(&with_room[index], &s->room);
 	return s;
 }
 
@@ -134,8 +116,10 @@ static void *slab_take(struct slab *s)
 #endif
 	}
 	s->used++;
-	if (!s->free && !has_fresh(s))
-		slab_unlink(s);
+	if (!s->free && !has_fresh(s)) {
+		list_remove(&s->room);
+		s->room.link = NULL;
+	}
 	return o;
 }
 
@@ -147,7 +131,8 @@ void *kmalloc(size_t size)
 		return order_of(size) > PAGE_ORDER_MAX ? NULL : page_alloc(order_of(size));
 
 	unsigned long flags = spin_lock_irqsave(&kmalloc_lock);
-	struct slab *s = with_room[index] ?: slab_new(index);
+	struct list_node *room = with_room[index];
+	struct slab *s = room ? container_of(room, struct slab, room) : slab_new(index);
 	void *p = s ? slab_take(s) : NULL;
 
 	spin_unlock_irqrestore(&kmalloc_lock, flags);
@@ -196,10 +181,10 @@ static void slab_give(struct slab *s, struct object *o)
 	o->next = s->free;
 	s->free = o;
 	s->used--;
-	if (!s->link)
-		slab_link(s);
-	if (!s->used && (s->next || with_room[s->index] != s)) {
-		slab_unlink(s);
+	if (!s->room.link)
+		list_add(&with_room[s->index], &s->room);
+	if (!s->used && (s->room.next || with_room[s->index] != &s->room)) {
+		list_remove(&s->room);
 		s->magic = 0;
 		page_free(s, SLAB_ORDER);
 	}

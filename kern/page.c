@@ -6,6 +6,7 @@
  * A free block's first two words link it into its order's list.
  */
 #include "errno.h"
+#include "list.h"
 #include "lock.h"
 #include "memory.h"
 #include "print.h"
@@ -15,10 +16,6 @@
 #define USED	     0x40
 #define BLOCK(order) ((unsigned long)PAGE_SIZE << (order))
 
-struct block {
-	struct block *next, **link; /* link: what points here */
-};
-
 struct zone {
 	unsigned long start, end; /* physical */
 	u8 *state;
@@ -26,7 +23,7 @@ struct zone {
 
 static struct zone zones[RANGES_MAX];
 static unsigned zone_count;
-static struct block *free_list[PAGE_ORDER_MAX + 1];
+static struct list_node *free_list[PAGE_ORDER_MAX + 1];
 static unsigned long free_pages, total_pages;
 static struct spinlock page_lock;
 
@@ -45,21 +42,8 @@ static u8 *state_of(struct zone *z, unsigned long pa)
 
 static void push(struct zone *z, unsigned long pa, unsigned order)
 {
-	struct block *b = phys_to_virt(pa);
-
 	*state_of(z, pa) = FREE | order;
-	b->next = free_list[order];
-	b->link = &free_list[order];
-	if (b->next)
-		b->next->link = &b->next;
-	free_list[order] = b;
-}
-
-static void unlink(struct block *b)
-{
-	*b->link = b->next;
-	if (b->next)
-		b->next->link = b->link;
+	list_add(&free_list[order], phys_to_virt(pa));
 }
 
 /* Join with the free neighbour of the same size as long as there is one. */
@@ -72,14 +56,14 @@ static void free_block(struct zone *z, unsigned long pa, unsigned order)
 
 		if (buddy < z->start || buddy >= z->end || *state_of(z, buddy) != (FREE | order))
 			break;
-		unlink(phys_to_virt(buddy));
+		list_remove(phys_to_virt(buddy));
 		*state_of(z, buddy) = 0;
 		pa = MIN(pa, buddy);
 	}
 	push(z, pa, order);
 }
 
-static struct block *take_block(unsigned order)
+static void *take_block(unsigned order)
 {
 	unsigned found = order;
 
@@ -88,11 +72,11 @@ static struct block *take_block(unsigned order)
 	if (found > PAGE_ORDER_MAX)
 		return NULL;
 
-	struct block *b = free_list[found];
+	struct list_node *b = free_list[found];
 	unsigned long pa = virt_to_phys(b);
 	struct zone *z = zone_of(pa);
 
-	unlink(b);
+	list_remove(b);
 	while (found-- > order)
 		push(z, pa + BLOCK(found), found);
 	*state_of(z, pa) = USED | order;

@@ -10,6 +10,7 @@
 #include "errno.h"
 #include "file.h"
 #include "irq.h"
+#include "list.h"
 #include "print.h"
 #include "shell.h"
 #include "string.h"
@@ -17,16 +18,11 @@
 #define FIRST_FD 3
 #define MAX_FDS 16
 
-/* Before each object of malloc(). */
-struct chunk {
-	struct chunk *next, **link; /* of the process's; link is what points here, NULL once freed */
-};
-
 struct process {
 	struct mutex lock; /* guards files */
 	struct file *files[MAX_FDS];
-	struct spinlock chunk_lock; /* guards chunks, and next and link in each */
-	struct chunk *chunks;
+	struct spinlock chunk_lock; /* guards chunks */
+	struct list_node *chunks; /* one before each object of malloc(); its link: NULL once freed */
 	u32 threads; /* the last one to end closes the files and frees the chunks */
 };
 
@@ -49,7 +45,7 @@ static void process_put(struct process *p)
 		if (p->files[fd])
 			file_close(p->files[fd]);
 	while (p->chunks) {
-		struct chunk *c = p->chunks;
+		struct list_node *c = p->chunks;
 
 		p->chunks = c->next;
 		kfree(c);
@@ -320,7 +316,7 @@ int mkdir(const char *path)
 
 /* ---- memory ---- */
 
-static inline __attribute__((always_inline)) void *own(struct chunk *c)
+static inline __attribute__((always_inline)) void *own(struct list_node *c)
 {
 	struct process *p = current->process;
 	unsigned long flags;
@@ -328,29 +324,24 @@ static inline __attribute__((always_inline)) void *own(struct chunk *c)
 	if (!c)
 		return NULL;
 	flags = spin_lock_irqsave(&p->chunk_lock);
-	*c = (struct chunk){p->chunks, &p->chunks};
-	if (c->next)
-		c->next->link = &c->next;
-	p->chunks = c;
+	list_add(&p->chunks, c);
 	spin_unlock_irqrestore(&p->chunk_lock, flags);
 	return c + 1;
 }
 
-static inline __attribute__((always_inline)) struct chunk *disown(void *object)
+static inline __attribute__((always_inline)) struct list_node *disown(void *object)
 {
 	struct process *p = current->process;
 	unsigned long flags;
-	struct chunk *c;
+	struct list_node *c;
 
 	if (!object)
 		return NULL;
-	c = (struct chunk *)object - 1;
+	c = (struct list_node *)object - 1;
 	flags = spin_lock_irqsave(&p->chunk_lock);
 	if (!c->link)
 		panic("free: the object at %p was already freed", object);
-	*c->link = c->next;
-	if (c->next)
-		c->next->link = c->link;
+	list_remove(c);
 	c->link = NULL;
 	spin_unlock_irqrestore(&p->chunk_lock, flags);
 	return c;
@@ -358,7 +349,7 @@ static inline __attribute__((always_inline)) struct chunk *disown(void *object)
 
 static size_t with_chunk(size_t size)
 {
-	return size < SIZE_MAX - sizeof(struct chunk) ? sizeof(struct chunk) + size : SIZE_MAX;
+	return size < SIZE_MAX - sizeof(struct list_node) ? sizeof(struct list_node) + size : SIZE_MAX;
 }
 
 void *malloc(size_t size)
@@ -374,7 +365,7 @@ void *calloc(size_t n, size_t size)
 /* Without room the object stays as it was. */
 void *realloc(void *p, size_t size)
 {
-	struct chunk *c = disown(p), *moved = krealloc(c, with_chunk(size));
+	struct list_node *c = disown(p), *moved = krealloc(c, with_chunk(size));
 
 	if (!moved)
 		own(c);

@@ -1,0 +1,25 @@
+/* A list out of which an entry is taken without looking for it. The list: a pointer to its first. */
+#ifndef KERN_LIST_H
+#define KERN_LIST_H
+
+struct list_node {
+	struct list_node *next, **link; /* link: what points here */
+};
+
+static inline __attribute__((always_inline)) void list_add(struct list_node **list, struct list_node *n)
+{
+	n->next = *list;
+	n->link = list;
+	if (n->next)
+		n->next->link = &n->next;
+	*list = n;
+}
+
+static inline __attribute__((always_inline)) void list_remove(struct list_node *n)
+{
+	*n->link = n->next;
+	if (n->next)
+		n->next->link = n->link;
+}
+
+#endif
