@@ -5,6 +5,7 @@ import unittest
 from pathlib import Path
 
 from docs.book import pages, site, source
+from grading import rubric
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -181,6 +182,25 @@ class TracefsReference(unittest.TestCase):
         sentence = re.search(r"all of them but (.*?)\.\s", self.page, re.S)
         assert sentence
         self.assertEqual(set(re.findall("`([^`]+)`", sentence[1])), self.files("FILE") | {"trace_stat/functionN"})
+
+
+class Handouts(unittest.TestCase):
+    """What a handout says of the grader is what the grader goes by."""
+
+    def handouts(self) -> list[tuple[rubric.Lab, Path]]:
+        return [(rubric.lab(n), folder / "handout.md") for n, folder in rubric.LABS.items() if (folder / "handout.md").is_file()]
+
+    def test_the_ladder_is_the_rubrics(self) -> None:
+        for lab, handout in self.handouts():
+            with self.subTest(lab=lab.number):
+                rows = re.findall(r"^\| ([^|]+) \| (\d+) \|", handout.read_text(), re.M)
+                self.assertEqual([(name.strip(), int(points)) for name, points in rows], [(r.name, r.points) for r in lab.rungs])
+
+    def test_each_mistake_that_the_grader_names_has_its_section(self) -> None:
+        there = {(m.page, m.slug) for m in pages.mistakes(pages.Book(ROOT, ROOT / "build"))}
+        for lab, handout in self.handouts():
+            for slug in lab.mistakes:
+                self.assertIn((str(handout.relative_to(ROOT)), slug), there)
 
 
 class ThisBook(unittest.TestCase):
