@@ -17,6 +17,8 @@ that it is not instead.
 """
 from __future__ import annotations
 
+import functools
+import itertools
 import os
 import re
 from dataclasses import dataclass, field
@@ -149,6 +151,15 @@ def picture(book: Book, words: list[str]) -> list[str]:
     return ['<div class="picture" markdown="1">', "", f"![{alt}](pictures/{name}.svg)", "", "</div>"]
 
 
+def moved(page: str, match: re.Match[str]) -> str:
+    """A link of @page, as it is written in a page of docs/."""
+    target = match[2]
+    if re.match(r"[a-z]+:", target):
+        return match[0]
+    path = page + target if target.startswith("#") else os.path.normpath(Path(page).parent / target)
+    return f"[{match[1]}](../{path})"
+
+
 def index_of_mistakes(book: Book) -> list[str]:
     out = []
     for page in book.handouts():
@@ -157,7 +168,7 @@ def index_of_mistakes(book: Book) -> list[str]:
             out += ["", f"## {title((book.root / page).read_text())}", ""]
         for m in mine:
             also = "" if m.title == m.slug else f" (`{m.slug}`)"
-            out += [f"**[{m.title}](../{m.page}#{m.slug})**{also}<br>", m.text, ""]
+            out += [f"**[{m.title}](../{m.page}#{m.slug})**{also}<br>", LINK.sub(functools.partial(moved, m.page), m.text), ""]
     return out
 
 
@@ -185,8 +196,16 @@ class Links:
 
     def __init__(self, book: Book, page: str) -> None:
         self.book, self.page, self.pages = book, page, book.sources()
+        self.dead: list[str] = []
 
     def rewrite(self, match: re.Match[str]) -> str:
+        try:
+            return self.there(match)
+        except NotThere as why:
+            self.dead.append(str(why))
+            return match[1]
+
+    def there(self, match: re.Match[str]) -> str:
         text, target = match[1], match[2]
         if re.match(r"[a-z]+:", target):
             return match[0]
@@ -226,14 +245,14 @@ def page_errors(book: Book, page: str) -> Iterator[str]:
 
 
 def with_links(book: Book, page: str) -> str:
-    links, out = Links(book, page), []
-    for number, line, is_prose in prose(staged_text(book, page)):
-        try:
-            out.append(LINK.sub(links.rewrite, line) if is_prose else line)
-        except NotThere as why:
-            out.append(LINK.sub(r"\1", line))
-            book.errors.append(f"{page}: {why}")
-    return "\n".join(out) + "\n"
+    """The page with its links rewritten; a link may begin on one line and end on the next."""
+    links, out = Links(book, page), ""
+    lines = [(is_prose, line) for _, line, is_prose in prose(staged_text(book, page))]
+    for is_prose, run in itertools.groupby(lines, key=lambda pair: pair[0]):
+        text = "".join(line + "\n" for _, line in run)
+        out += LINK.sub(links.rewrite, text) if is_prose else text
+    book.errors += [f"{page}: {why}" for why in links.dead]
+    return out
 
 
 def stage(book: Book) -> None:

@@ -66,7 +66,7 @@ class Tree(unittest.TestCase):
         self.write("kern/a.c", C)
         self.write("kern/a.S", ASM)
         self.write("docs/index.md", "# Start\n\n## A part\n")
-        self.write("labs/2-two/handout.md", "# Lab 2\n\n## Named mistakes\n\n### Wrong `offset`, one\n\nIt is off.\nBy one.\n\nMore.\n\n## Next\n")
+        self.write("labs/2-two/handout.md", "# Lab 2\n\n## Named mistakes\n\n### Wrong `offset`, one\n\nIt is [off\nby](#next) one.\n\nMore.\n\n## Next\n")
 
     def write(self, name: str, text: str) -> None:
         (self.root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -125,6 +125,10 @@ class Links(Tree):
         self.assertEqual(errors, [])
         self.assertEqual(text, "[s](index.md#a-part) [m](lab-2-two.md#wrong-offset-one)\n")
 
+    def test_a_link_may_span_two_lines(self) -> None:
+        self.assertEqual(self.staged("see [a\npart](index.md#a-part).\n"), ("see [a\npart](index.md#a-part).\n", []))
+        self.assertEqual(len(self.staged("see [a\npart](index.md#gone).\n")[1]), 1)
+
     def test_a_link_to_a_source_becomes_its_name(self) -> None:
         self.assertEqual(self.staged("[the file](../kern/a.c)\n"), ("the file (`kern/a.c`)\n", []))
 
@@ -151,7 +155,7 @@ class Mistakes(Tree):
         text, errors = self.staged("# Index\n\n@mistakes\n")
         self.assertEqual(errors, [])
         self.assertIn("## Lab 2\n", text)
-        self.assertIn("**[Wrong `offset`, one](lab-2-two.md#wrong-offset-one)** (`wrong-offset-one`)<br>\nIt is off.\nBy one.\n", text)
+        self.assertIn("**[Wrong `offset`, one](lab-2-two.md#wrong-offset-one)** (`wrong-offset-one`)<br>\nIt is [off\nby](lab-2-two.md#next) one.\n", text)
         self.assertNotIn("More.", text)
         self.assertNotIn("Next", text)
 
