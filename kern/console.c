@@ -155,17 +155,6 @@ void console_tick(void)
 		console_input();
 }
 
-static int take_byte(void)
-{
-	unsigned long flags = spin_lock_irqsave(&input_lock);
-	int c = -1;
-
-	if (ring_in != ring_out)
-		c = ring[ring_out++ % RING_SIZE];
-	spin_unlock_irqrestore(&input_lock, flags);
-	return c;
-}
-
 static void tell_loss(void)
 {
 	unsigned long flags = spin_lock_irqsave(&input_lock);
@@ -184,27 +173,35 @@ static bool input_waits(void)
 	return READ_ONCE(ring_in) != READ_ONCE(ring_out);
 }
 
-int console_poll(void)
+/* A byte, or -1. */
+static int take_byte(void)
 {
-	return input_waits() ? take_byte() : -1;
+	unsigned long flags;
+	int c = -1;
+
+	if (!input_waits())
+		return c;
+	flags = spin_lock_irqsave(&input_lock);
+	if (ring_in != ring_out)
+		c = ring[ring_out++ % RING_SIZE];
+	spin_unlock_irqrestore(&input_lock, flags);
+	return c;
 }
 
 int console_getchar(void)
 {
-	int c = console_poll();
+	int c = take_byte();
 
-	if (c >= 0)
-		return c;
-	tell_loss();
-	for (;;) {
+	if (c < 0)
+		tell_loss();
+	while (c < 0 && !interrupted()) {
 		if (polled)
 			sleep_ns(POLL_NS);
 		else
 			wait_event(&readers, input_waits() || interrupted());
-		c = console_poll();
-		if (c >= 0 || interrupted())
-			return c;
+		c = take_byte();
 	}
+	return c;
 }
 
 /* Ctrl-C that came right behind the command's line, before the command began. */

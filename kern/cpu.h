@@ -50,7 +50,7 @@ void cpus_init(const void *fdt);
 /* Make @t the thread that runs on @cpu when no other does; before the CPU's first interrupt. */
 void init_idle(struct thread *t, struct cpu *cpu);
 /* Start the others, name those that do not come; afterwards 0..nr_cpus-1 are online. */
-void smp_init(const void *fdt);
+void smp_init(void);
 /* Where head.S's secondary_start arrives, in C, on the new CPU's idle stack. */
 void secondary_main(void);
 

@@ -148,6 +148,21 @@ int file_stat(struct node *cwd, const char *path, struct node *copy)
 	return err;
 }
 
+int file_chdir(struct node **cwd, const char *path)
+{
+	struct place at;
+	int err;
+
+	mutex_lock(&tree_lock);
+	err = walk(*cwd, path, &at);
+	if (!err && !is_dir(at.node))
+		err = -ENOTDIR;
+	if (!err)
+		*cwd = at.node;
+	mutex_unlock(&tree_lock);
+	return err;
+}
+
 void file_path(struct node *n, char *buf, size_t size)
 {
 	size_t at = size - 1;
@@ -231,6 +246,7 @@ int file_mkdir(struct node *cwd, const char *path)
 	if (!err) {
 		err = -EEXIST;
 	} else if (at.dir && at.dir->ops) {
+		err = -EPERM;
 		special = at.dir->ops->mkdir;
 		strlcpy(name, at.name, at.len + 1);
 	} else if (at.dir) {
@@ -302,6 +318,7 @@ int file_remove(struct node *cwd, const char *path)
 	err = walk(cwd, path, &at);
 	dir = err ? NULL : at.node->parent;
 	if (dir && dir->ops) {
+		err = -EPERM;
 		special = dir->ops->rmdir;
 		strlcpy(name, at.node->name, sizeof(name));
 	} else {

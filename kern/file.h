@@ -62,6 +62,8 @@ int file_open(struct node *cwd, const char *path, int flags, struct file **f);
 ssize_t file_read(struct file *f, void *buf, size_t n);
 ssize_t file_write(struct file *f, const void *buf, size_t n);
 int file_close(struct file *f);
+/* *cwd becomes that directory, which is not removed as long as a thread stands in it. */
+int file_chdir(struct node **cwd, const char *path);
 struct node *file_lookup(struct node *cwd, const char *path);
 struct node *file_root(void);
 void file_path(struct node *n, char *buf, size_t size);

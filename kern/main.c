@@ -62,7 +62,7 @@ static void run_initcalls(void)
 
 static int main_thread(void *unused)
 {
-	smp_init(boot_fdt);
+	smp_init();
 	console_init();
 	banner();
 	make_files();
@@ -74,7 +74,7 @@ static int main_thread(void *unused)
 
 static void init_memory(void)
 {
-	if (memory_init(boot_fdt) || mmu_init(boot_fdt) || page_init(boot_fdt))
+	if (memory_init(boot_fdt) || mmu_init() || page_init())
 		stop("there is no memory to work with");
 }
 

@@ -53,7 +53,7 @@ static void add(struct range_list *l, unsigned long start, unsigned long end)
 		insert(l, at, (struct range){start, end});
 }
 
-void memory_reserve(unsigned long start, unsigned long size)
+static void reserve(unsigned long start, unsigned long size)
 {
 	add(&taken, ALIGN_DOWN(start, PAGE_SIZE), ALIGN_UP(start + size, PAGE_SIZE));
 }
@@ -85,7 +85,7 @@ static void take_reserved_nodes(const void *fdt)
 	for (int n = fdt_next_node(fdt, parent, &depth); n >= 0 && depth > 0;
 	     n = fdt_next_node(fdt, n, &depth)) {
 		for (int i = 0; fdt_reg(fdt, n, i, &addr, &size) == 0; i++) {
-			memory_reserve(addr, size);
+			reserve(addr, size);
 			if (fdt_prop(fdt, n, "no-map", NULL))
 				range_remove(&ram, ALIGN_DOWN(addr, PAGE_SIZE),
 					     ALIGN_UP(addr + size, PAGE_SIZE));
@@ -106,7 +106,7 @@ static bool initrd_address(const void *fdt, const char *name, unsigned long *pa)
 	return true;
 }
 
-bool memory_has(unsigned long start, unsigned long end)
+static bool is_ram(unsigned long start, unsigned long end)
 {
 	for (unsigned i = 0; i < ram.count; i++)
 		if (ram.range[i].start <= start && end <= ram.range[i].end && start <= end)
@@ -121,7 +121,7 @@ static void find_initrd(const void *fdt)
 	if (!initrd_address(fdt, "linux,initrd-start", &r.start) ||
 	    !initrd_address(fdt, "linux,initrd-end", &r.end) || r.end <= r.start)
 		return;
-	if (memory_has(r.start, r.end))
+	if (is_ram(r.start, r.end))
 		initrd = r;
 	else
 		printk("initrd: %#lx to %#lx is not memory, ignored\n", r.start, r.end);
@@ -133,13 +133,13 @@ int memory_init(const void *fdt)
 
 	add_memory_nodes(fdt);
 	for (int i = 0; fdt_reservation(fdt, i, &addr, &length) == 0; i++)
-		memory_reserve(addr, length);
+		reserve(addr, length);
 	take_reserved_nodes(fdt);
-	memory_reserve(kernel_pa, _end - _start);
-	memory_reserve(boot_fdt_pa, fdt_size(fdt));
+	reserve(kernel_pa, _end - _start);
+	reserve(boot_fdt_pa, fdt_size(fdt));
 	find_initrd(fdt);
-	memory_reserve(initrd.start, initrd.end - initrd.start);
-	if (memory_has(kernel_pa, image_to_pa(_end)))
+	reserve(initrd.start, initrd.end - initrd.start);
+	if (is_ram(kernel_pa, image_to_pa(_end)))
 		return 0;
 	printk("memory: the device tree has no memory node that holds the kernel at %#lx\n",
 	       kernel_pa);

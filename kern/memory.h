@@ -63,8 +63,6 @@ struct range_list {
 extern struct range_list ram, taken; /* may be mapped; may not be given out */
 void range_remove(struct range_list *l, unsigned long start, unsigned long end);
 int memory_init(const void *fdt); /* -ENODEV when there is none where the kernel is */
-bool memory_has(unsigned long start, unsigned long end);
-void memory_reserve(unsigned long start, unsigned long size); /* before page_init() */
 extern struct range initrd; /* where it lies, {0, 0} when there is none */
 
 /*
@@ -73,8 +71,8 @@ extern struct range initrd; /* where it lies, {0, 0} when there is none */
  * Context: boot, or thread. Return: 0, -ENOMEM, -EEXIST when va is mapped.
  */
 int mmu_map(unsigned long va, unsigned long pa, unsigned long size, unsigned prot);
-/* Build the linear map from the device tree's memory nodes (W^X), tear down what head.S made. */
-int mmu_init(const void *fdt);
+/* Build the linear map of what is `ram` (W^X), tear down what head.S made. */
+int mmu_init(void);
 /* Look va up: 0 and *pa, *prot, or -EFAULT. Used by tests and by panics. */
 int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot);
 /*
@@ -99,7 +97,7 @@ static inline __attribute__((always_inline)) void *text_alias(unsigned long text
 void text_alias_close(void);
 
 /* Pages, 2^order, zeroed or not; NULL when there are none. Any context but irq. */
-int page_init(const void *fdt);
+int page_init(void);
 void *page_alloc(unsigned order);
 void page_free(void *p, unsigned order);
 unsigned long pages_free_count(void), pages_total_count(void);

@@ -199,7 +199,7 @@ static int prepare_text_alias(void)
 	return err;
 }
 
-int mmu_init(const void *fdt)
+int mmu_init(void)
 {
 	pte_t *root = table_at(kernel_pgd_pa);
 	int err = 0;

@@ -150,7 +150,7 @@ static void add_zone(struct range r)
 	}
 }
 
-int page_init(const void *fdt)
+int page_init(void)
 {
 	static struct range_list free;
 

@@ -24,8 +24,7 @@ int scnprintf(char *buf, size_t size, const char *fmt, ...) __printf(3, 4);
  */
 int printk(const char *fmt, ...) __printf(1, 2);
 void console_write(const char *s, size_t n); /* raw bytes, '\n' becomes "\r\n" */
-int console_getchar(void);                   /* sleeps until a byte is there */
-int console_poll(void);                      /* a byte, or -1 */
+int console_getchar(void);                   /* sleeps until a byte is there; -1: interrupted */
 /* Polling, lock-free: for panic only. */
 void console_panic_mode(void);
 void uart_init(const void *fdt);  /* /chosen/stdout-path, else the first known UART */

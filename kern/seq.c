@@ -43,8 +43,6 @@ ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos)
 		int err = s->sent == s->len ? fill(s) : 0;
 		size_t part = MIN(n - done, s->len - s->sent);
 
-		if (err == -ENOMEM && !done)
-			return err;
 		if (err)
 			return done || err == 1 ? (ssize_t)done : err;
 		memcpy(buf + done, s->buf + s->sent, part);

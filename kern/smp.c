@@ -80,7 +80,7 @@ void cpus_init(const void *fdt)
 {
 	u64 hwids[NR_CPUS];
 	int boot = -1;
-	unsigned count = fdt ? list_cpus(fdt, hwids, &boot) : 0;
+	unsigned count = list_cpus(fdt, hwids, &boot);
 
 	if (boot < 0) {
 		printk("The device tree does not list the boot CPU (%lx): only it is used.\n",
@@ -112,7 +112,7 @@ static bool comes_online(struct cpu *cpu)
  */
 static int start_cpu(struct cpu *cpu)
 {
-	struct thread *idle = alloc_thread("swapper");
+	struct thread *idle = cpu->idle ?: alloc_thread("swapper");
 
 	if (!idle)
 		return -ENOMEM;
@@ -145,7 +145,7 @@ static bool close_gap(unsigned index, int err)
 	return false;
 }
 
-void smp_init(const void *fdt)
+void smp_init(void)
 {
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		struct cpu *cpu = cpu_of(i);

@@ -47,12 +47,9 @@ SHELL_COMMAND("help", help_main, "", "list the commands");
 static int cd_main(int argc, char **argv)
 {
 	const char *path = argc > 1 ? argv[1] : "/";
-	struct node *n = file_lookup(shell_cwd(), path);
+	int err = file_chdir(&current->cwd, path);
 
-	if (!n || !(n->mode & S_DIR))
-		return complain("cd", path, n ? ENOTDIR : ENOENT);
-	current->cwd = n;
-	return 0;
+	return err ? complain("cd", path, err) : 0;
 }
 SHELL_COMMAND("cd", cd_main, "[directory]", "stand in another directory; without one, in /");
 

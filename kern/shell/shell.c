@@ -318,7 +318,7 @@ static enum line_result read_line(void)
 
 int shell_main(void *unused)
 {
-	current->cwd = file_lookup(NULL, "/sys/kernel/tracing");
+	file_chdir(&current->cwd, "/sys/kernel/tracing");
 	line.prompt = "callsite# ";
 	line.write = console_write;
 	for (;;) {

@@ -102,6 +102,15 @@ static int special_rmdir(struct node *dir, const char *name)
 }
 static const struct file_ops dir_ops = {.mkdir = special_mkdir, .rmdir = special_rmdir};
 
+/* One that neither makes nor removes names. */
+int host_make_closed_dir(const char *path);
+int host_make_closed_dir(const char *path)
+{
+	struct node *dir = file_make(path, S_DIR | 0755, &items_ops, NULL);
+
+	return dir && file_make_at(dir, "name", 0644, NULL, NULL) ? 0 : -ENOMEM;
+}
+
 int host_make_special_dir(const char *path);
 int host_make_special_dir(const char *path)
 {

@@ -18,10 +18,12 @@ node *file_root(void);
 void file_path(node *n, char *buf, size_t size);
 int file_remove(node *cwd, const char *path);
 int file_mkdir(node *cwd, const char *path);
+int file_chdir(node **cwd, const char *path);
 /* file_host.c */
 node *host_make(const char *path, int mode, const char *contents);
 node *host_make_special(const char *path, int items);
 int host_make_special_dir(const char *path);
+int host_make_closed_dir(const char *path);
 extern bool host_no_memory;
 }
 
@@ -153,6 +155,18 @@ TEST(File, paths_go_both_ways)
 	EXPECT_EQ(host_make("/a/b/c/d", 0644, "below a file"), nullptr);
 }
 
+TEST(File, a_thread_stands_in_directories_only)
+{
+	node *cwd = nullptr;
+	host_make("/stand/here/file", 0644, "");
+	EXPECT_EQ(file_chdir(&cwd, "/stand/nowhere"), -2);
+	EXPECT_EQ(file_chdir(&cwd, "/stand/here/file"), -20);
+	EXPECT_EQ(cwd, nullptr);
+	EXPECT_EQ(file_chdir(&cwd, "stand"), 0);
+	EXPECT_EQ(file_chdir(&cwd, "here"), 0);
+	EXPECT_EQ(cwd, file_lookup(nullptr, "/stand/here"));
+}
+
 TEST(File, special_directories_take_no_files)
 {
 	file *f;
@@ -222,6 +236,14 @@ TEST(File, a_directory_may_make_and_remove_its_names_itself)
 	EXPECT_EQ(file_remove(nullptr, "/sys/dirs/a"), 0);
 	EXPECT_EQ(file_remove(nullptr, "/sys/dirs/a"), -2);
 	EXPECT_EQ(get("/sys/dirs/a/deep/er/items"), "error 2");
+}
+
+TEST(File, a_directory_with_ops_but_these_changes_no_names)
+{
+	ASSERT_EQ(host_make_closed_dir("/closed"), 0);
+	EXPECT_EQ(file_mkdir(nullptr, "/closed/x"), -1);
+	EXPECT_EQ(file_remove(nullptr, "/closed/name"), -1);
+	EXPECT_NE(file_lookup(nullptr, "/closed/name"), nullptr);
 }
 
 TEST(File, what_could_not_be_made_whole_is_not_there)

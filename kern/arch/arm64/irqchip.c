@@ -62,7 +62,6 @@
 #define ICC_SRE_EL1 S3_0_C12_C12_5
 #define ICC_IGRPEN1_EL1 S3_0_C12_C12_7
 
-static const void *gic_fdt;
 static int gic_node, version;
 static char *distributor, *cpu_interface;
 static char *redistributor[NR_CPUS];
@@ -72,7 +71,7 @@ static char *map_region(int index)
 {
 	u64 addr, size;
 
-	return fdt_reg(gic_fdt, gic_node, index, &addr, &size) ? NULL : ioremap(addr, size);
+	return fdt_reg(boot_fdt, gic_node, index, &addr, &size) ? NULL : ioremap(addr, size);
 }
 
 static void wait_for_distributor(void)
@@ -104,7 +103,6 @@ int irqchip_init(const void *fdt)
 	static const char *const names[] = {"arm,gic-v3", "arm,cortex-a15-gic", "arm,gic-400",
 					    "arm,cortex-a9-gic", NULL};
 
-	gic_fdt = fdt;
 	gic_node = fdt_find_device(fdt, names);
 	version = fdt_compatible(fdt, gic_node, "arm,gic-v3") ? 3 : 2;
 	if (gic_node < 0) {
@@ -136,7 +134,7 @@ static char *find_redistributor(u64 hwid)
 {
 	u32 affinity = (hwid >> 8 & 0xff000000) | (hwid & 0xffffff), regions = 1;
 
-	fdt_u32(gic_fdt, gic_node, "#redistributor-regions", &regions);
+	fdt_u32(boot_fdt, gic_node, "#redistributor-regions", &regions);
 	for (unsigned i = 0; i < regions; i++) {
 		char *r = redistributor_region(i);
 		u64 type;

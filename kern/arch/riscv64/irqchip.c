@@ -18,7 +18,6 @@
 #define S_EXTERNAL 9
 
 static char *plic;
-static const void *plic_fdt;
 static int plic_node;
 static u32 source_count;
 static int cpu_context[NR_CPUS];
@@ -33,7 +32,6 @@ int irqchip_init(const void *fdt)
 		printk("The device tree has no PLIC: devices cannot interrupt.\n");
 		return -ENODEV;
 	}
-	plic_fdt = fdt;
 	fdt_u32(fdt, plic_node, "riscv,ndev", &source_count);
 	plic = ioremap(addr, size);
 	if (!plic)
@@ -71,7 +69,7 @@ void irqchip_init_cpu(void)
 
 	if (!plic)
 		return;
-	context = find_context(plic_fdt, cpu->hwid);
+	context = find_context(boot_fdt, cpu->hwid);
 	cpu_context[cpu->index] = context;
 	if (context < 0) {
 		printk("The PLIC has no S-mode context for hart %lu.\n", (unsigned long)cpu->hwid);
