@@ -11,6 +11,7 @@ says how they are written. A function that the compiler made out of another
 import gc
 import struct
 import sys
+from itertools import pairwise
 
 from elftools.dwarf.die import DIE
 from elftools.elf.elffile import ELFFile
@@ -95,9 +96,11 @@ def all_parameters(path: str) -> dict[int, str]:
                 if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes}
 
 
-def with_parameters(names: dict[int, str], behind: dict[int, str]) -> dict[int, str]:
-    """DWARF has a function begin behind the nops at its entry: two at most."""
-    return {a: f"{n}\0" + ("" if "." in n else next((behind[a + i] for i in (0, 4, 8) if a + i in behind), ""))
+def with_parameters(names: dict[int, str], behind: dict[int, str], end: int) -> dict[int, str]:
+    """DWARF has a function begin behind the nops at its entry, two at most; but no shorter one's in the next."""
+    ends = dict(pairwise([*sorted(names), end]))
+    return {a: f"{n}\0" + ("" if "." in n else next((behind[i] for i in (a, a + 4, a + 8)
+                                                     if i in behind and i < ends[a]), ""))
             for a, n in names.items()}
 
 
@@ -132,7 +135,7 @@ def main() -> None:
             base, end, names = symbols(f.read())
         if "--args" in sys.argv:
             gc.disable()  # a third of the time, and nothing to collect
-            names = with_parameters(names, all_parameters(sys.argv[1]))
+            names = with_parameters(names, all_parameters(sys.argv[1]), end)
         emit(base, end, names)
 
 
