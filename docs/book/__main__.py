@@ -25,6 +25,9 @@ def draw(book: pages.Book) -> None:
 def configure(book: pages.Book) -> Path:
     """docs/mkdocs.yml with the handouts in their place."""
     text = (book.root / "docs/mkdocs.yml").read_text()
+    if book.handed_out:  # without some pages
+        text = "".join(line for line in text.splitlines(True)
+                       if not line.strip().endswith(".md") or line.split()[-1] in book.sources().values())
     labs = "\n".join(f"      - {book.sources()[h]}" for h in book.handouts())
     config = book.out.parent / "mkdocs.yml"
     config.write_text(text.replace("      # the handouts", labs))
