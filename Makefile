@@ -3,6 +3,7 @@
 #   ARCH=riscv64|arm64   one architecture; without it, both
 #   LAB=n                the kernel as it stands at the end of lab n
 #   HOOK=entry|mcount    how functions call the tracer (labs 1 to 3: mcount)
+#   STAFF=3,4            in a student's tree: the staff's objects for labs that were not finished
 #   APP=path/to/prog.c   link your own program in, against kern/app.h
 #   TESTS=1 DEBUG=1      in-kernel tests; poisoned memory      V=1  whole commands
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
@@ -20,7 +21,6 @@ endif
 WANTED := $(or $(ARCH),$(ARCHS))
 
 include kern/ftrace/stages.mk
--include labs/instructor.mk
 LAST_LAB := $(lastword $(STAGES))
 ifdef LAB
 ifeq ($(filter $(LAB),$(STAGES)),)
@@ -47,7 +47,8 @@ endif
 ifneq ($(APP),$(wildcard $(APP)))
 $(error APP=$(APP): no such file)
 endif
-variant := lab$(stage)$(if $(START),-start)$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(app_name))$(if $(BENCH_SITES),-$(BENCH_SITES)sites)
+variant := lab$(stage)$(if $(START),-start)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF)))$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(app_name))$(if $(BENCH_SITES),-$(BENCH_SITES)sites)
+include $(wildcard labs/*.mk)
 
 Q := $(if $(V),,@)
 say = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
@@ -100,7 +101,7 @@ CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-prote
 	-DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(START),-DLAB_START=$(START)) $(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1)
 
 # Lab 1 has no records, and its kernel is not proven.
-records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/recordmcount.c),build/recordmcount$(if $(START),-start$(START))))
+records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/recordmcount.c),$(or $(staff_recordmcount),build/recordmcount$(if $(START),-start$(START)))))
 proof := $(wildcard kern/ftrace/proof.py)
 
 # $(call kernel,arch): the rules that build one architecture's kernel.
@@ -263,14 +264,14 @@ lint: $(setup) ## cppcheck, shellcheck, mypy
 	@for f in labs/*/checks.py; do mypy --python-executable $(PYTHON) --strict $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/instructor.mk) | expand -t 16
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/*.mk) | expand -t 16
 
 clean: ## remove build/
 	rm -rf build
 
 # ---- tests on the host: the kernel's own files under ASan and UBSan -------
 # A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
-host_tests := $(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc)
+host_tests := $(call begun,$(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc))
 host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell -iquote kern/ftrace -iquote kern/tests -DHOST_TEST=1
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))

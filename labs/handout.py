@@ -1,15 +1,18 @@
-#!/usr/bin/python3
-"""The tree that students get: the starts of their labs, nothing of what they are to write, one commit.
+"""The tree that students get: starts for solutions, the staff's objects, one commit.
 
-    handout.py OUT --labs 1-4 --student LAB FILE... --stage LAB NAME...
+    handout.py OUT --labs 0-4 --stage STAGE FILE...
 
-Student files are resolved by unifdef to their start; files that only later
-labs are made of, and the instructor's own, are left out.
+Student files (the rubrics name them) are resolved by unifdef to their start.
+Files that only later labs are made of, and the instructor's own, are left out.
+Of a lab that others build on, the solution goes along as objects, without
+debugging information: `make LAB=5 STAFF=3,4`.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import platform
 import re
 import shutil
 import subprocess
@@ -17,8 +20,17 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-INSTRUCTORS = re.compile(r"labs/|grading/tests/|\.ci/run$|kern/tests/(test_.*\.py|app_host\.|run_)|kern/ftrace/tests/(.*\.py|golden/)")
+sys.path.insert(0, str(ROOT))
+from grading import rubric  # noqa: E402
+from qemu.machine import ARCHES  # noqa: E402
+
+# trace_graph_direct.c is a second way for one user: it shows the first.
+INSTRUCTORS = re.compile(r"labs/(instructor\.mk|handout\.py|student\.md|[^/]*/wrong/)|grading/tests/|\.ci/run$|"
+                         r"kern/ftrace/trace_graph_direct\.c$")
+CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
+# The two functions of lab 5's header, which its staff's object has.
+FRAMES = re.compile(r"^static inline (struct shadow_frame \*shadow_push_into|void shadow_pop)(\([^{]*\))\n(\{.*?^\})", re.M | re.S)
 
 
 class Refused(Exception):
@@ -28,18 +40,26 @@ class Refused(Exception):
 def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--labs", required=True, help="1-N")
-    parser.add_argument("--student", nargs="+", action="append", metavar=("LAB", "FILE"))
-    parser.add_argument("--stage", nargs="+", action="append", metavar=("LAB", "NAME"))
+    parser.add_argument("--labs", required=True, help="0-N")
+    parser.add_argument("--stage", nargs="+", action="append", metavar=("STAGE", "FILE"))
     return parser.parse_args()
 
 
-def last_lab(text: str, starts: list[int]) -> int:
-    match = re.fullmatch(r"1-(\d)", text)
-    if not match or int(match[1]) not in starts:
-        raise Refused(f"LABS={text}: labs are handed out from the first on, and have a start up to {max(starts)}: 1-{max(starts)}")
+def last_lab(text: str) -> int:
+    match = re.fullmatch(r"0-(\d+)", text)
+    if not match or int(match[1]) not in rubric.LABS:
+        raise Refused(f"LABS={text}: labs are handed out from lab 0 on, so say LABS=0-1 to LABS=0-{max(rubric.LABS)}")
     return int(match[1])
 
+
+def run(*words: str | Path) -> None:
+    env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    done = subprocess.run([str(w) for w in words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise Refused(f"{' '.join(str(w) for w in words[:3])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+# ---- what is left out ---------------------------------------------------------
 
 def later_names(stages: dict[int, list[str]], last: int) -> set[str]:
     """Of what the stages are made of, what none up to the last lab has."""
@@ -47,61 +67,135 @@ def later_names(stages: dict[int, list[str]], last: int) -> set[str]:
     return {name for names in stages.values() for name in names} - have
 
 
-def resolve(source: Path, start: int) -> str:
-    done = subprocess.run(["unifdef", f"-DLAB_START={start}", str(source)], capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 1):  # 1: there was something to resolve
-        raise Refused(f"unifdef: {source}: {done.stderr.strip()}")
-    return done.stdout
+def goes(name: str, gone: set[str], last: int) -> bool:
+    if INSTRUCTORS.match(name) or name.startswith("kern/ftrace/") and Path(name).name in gone:
+        return False
+    lab = re.match(r"labs/(\d+)-", name)
+    if lab and int(lab[1]) > last:
+        return False
+    return not name.endswith("_test.cc") or not any(Path(word).name in gone for word in _first_line(name).split())
 
 
-def tests_what_is_there(source: Path, gone: set[str]) -> bool:
-    """A host test names what it is linked with in its first line."""
-    first = source.read_text().split("\n", 1)[0]
-    return not any(Path(word).name in gone for word in first.split())
+def _first_line(name: str) -> str:
+    return (ROOT / name).read_text().split("\n", 1)[0]
 
 
-def files(gone: set[str]) -> list[str]:
-    listed = subprocess.run(["git", "-C", str(ROOT), "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True,
+def files(gone: set[str], last: int) -> list[str]:
+    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True,
                             text=True, check=True).stdout.splitlines()
-    mine = [f for f in listed if ((ROOT / f).is_file() or (ROOT / f).is_symlink()) and not INSTRUCTORS.match(f)
-            and not (f.startswith("kern/ftrace/") and Path(f).name in gone)]
-    return [f for f in mine if not f.endswith("_test.cc") or tests_what_is_there(ROOT / f, gone)]
+    return [f for f in listed if ((ROOT / f).is_file() or (ROOT / f).is_symlink()) and goes(f, gone, last)]
+
+
+# ---- what is written ----------------------------------------------------------
+
+def resolve(name: str, start: int) -> str:
+    """The file's start; 0: its solution. unifdef's status 1 says only that there was something to resolve."""
+    done = subprocess.run(["unifdef", f"-DLAB_START={start}", name], cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode not in (0, 1):
+        raise Refused(f"unifdef cannot resolve {name}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def write(out: Path, name: str, start: int) -> None:
     target = out / name
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copy2(ROOT / name, target, follow_symlinks=False)
-    if target.suffix in (".c", ".h", ".S"):
-        target.write_text(resolve(ROOT / name, start))
+    if not target.is_symlink() and target.suffix in (".c", ".h", ".S") and "LAB_START" in target.read_text():
+        target.write_text(resolve(name, start))
         if "LAB_START" in target.read_text():
-            raise Refused(f"{name}: a condition on LAB_START is left")
+            raise Refused(f"{name}: a condition on LAB_START is left, and it is no file of a lab's")
 
+
+def readme(last: int) -> str:
+    lines = (ROOT / "labs/student.md").read_text().splitlines(keepends=True)
+    return "".join(line for line in lines if not re.match(r"\| (\d) \|", line) or int(line[2]) <= last)
+
+
+# ---- the staff's objects ------------------------------------------------------
+
+def objects(stages: dict[int, list[str]], stage: int, arch: str) -> dict[str, int]:
+    """What of earlier labs this stage links, as build/ names it, and whose it is."""
+    return {str(Path(name).with_suffix(".o")): lab for lab in rubric.LABS if lab < stage for name in rubric.lab(lab).files
+            if name.endswith((".c", ".S")) and Path(name).name in stages[stage] and not _of_another(name, arch)}
+
+
+def _of_another(name: str, arch: str) -> bool:
+    return any(f"/{a}/" in name for a in ARCHES if a != arch)
+
+
+def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
+    folder = out / "labs/staff"
+    folder.mkdir()
+    (folder / "README.md").write_text("Objects of labs that others build on. `make LAB=5 STAFF=3,4` links these in the place of yours.\n")
+    for stage in range(2, last + 1):
+        wanted = {arch: objects(stages, stage, arch) for arch in ARCHES}
+        built = [f"build/{arch}/lab{stage}/{o}" for arch in ARCHES for o in wanted[arch]]
+        run("make", "-s", "-j2", f"LAB={stage}", "build/recordmcount", *built)
+        for arch in ARCHES:
+            for name, lab in wanted[arch].items():
+                strip(arch, ROOT / f"build/{arch}/lab{stage}/{name}", folder / f"{arch}/lab{stage}/{lab}/{name}")
+            if stage > 5:
+                frames(folder, arch, stage)
+    if last >= 3:
+        (folder / platform.machine()).mkdir()
+        run("strip", "-o", folder / platform.machine() / "recordmcount", "build/recordmcount")
+
+
+def strip(arch: str, source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    run(CROSS[arch] + "objcopy", "--strip-debug", source, target)
+
+
+def frames(folder: Path, arch: str, stage: int) -> None:
+    """shadow.h as a header without code, and an object with the code."""
+    text = resolve("kern/ftrace/shadow.h", 0)
+    if len(FRAMES.findall(text)) != 2:
+        raise Refused("kern/ftrace/shadow.h: shadow_push_into() and shadow_pop() are not found")
+    (folder / "shadow.h").write_text(FRAMES.sub(r"\1\2;", text))
+    build = ROOT / f"build/{arch}/lab{stage}"
+    source = build / "shadow_frames.c"
+    source.write_text(FRAMES.sub(r"\1\2;\n\1\2\n\3", text))
+    flags = [w for w in (build / "flags").read_text().split() if not w.startswith(("-fpatchable", "-pg", "-falign"))]
+    run(CROSS[arch] + "gcc", *flags, "-fno-jump-tables", f"-Ibuild/{arch}/lab{stage}/include", "-c", "-o", build / "shadow_frames.o", source)
+    strip(arch, build / "shadow_frames.o", folder / f"{arch}/lab{stage}/5/kern/ftrace/shadow_frames.o")
+
+
+# ---- one commit ---------------------------------------------------------------
 
 def commit(out: Path) -> None:
-    git = ["git", "-C", str(out), "-c", "user.name=Callsite", "-c", "user.email=callsite@localhost"]
-    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-q", "-m", "The labs of Callsite"]):
+    git = ["git", "-C", str(out)]
+    for words in (["init", "-q", "-b", "main"], ["config", "user.name", "Callsite"], ["config", "user.email", "callsite@localhost"],
+                  ["add", "-A", "-f"], ["commit", "-q", "-m", "The labs of Callsite"]):
         subprocess.run([*git, *words], check=True)
+
+
+def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
+    last = last_lab(labs)
+    if out.exists():
+        raise Refused(f"{out} is there already; name a folder that is not")
+    start = {file: lab for lab in rubric.LABS for file in rubric.lab(lab).files}
+    for name in files(later_names(stages, last), last):
+        write(out, name, start.get(name, 0))
+    (out / "README.md").write_text(readme(last))
+    mk = out / "kern/ftrace/stages.mk"
+    mk.write_text(STAGES.sub("STAGES := " + " ".join(map(str, range(1, last + 1))), mk.read_text()))
+    staff(out, stages, last)
+    commit(out)
+    return last
 
 
 def main() -> int:
     args = options()
-    student = {file: int(lab) for lab, *names in args.student for file in names}
-    stages = {int(lab): names for lab, *names in args.stage}
+    out = args.out.absolute()
+    there = out.exists()
     try:
-        last = last_lab(args.labs, sorted(set(student.values())))
-        if args.out.exists() and any(args.out.iterdir()):
-            raise Refused(f"{args.out}: there is something already")
-        for name in files(later_names(stages, last)):
-            write(args.out, name, student.get(name, 0) if student.get(name, 0) <= last else 0)
-        shutil.copy2(ROOT / "labs/student.md", args.out / "README.md")
-        mk = args.out / "kern/ftrace/stages.mk"
-        mk.write_text(STAGES.sub("STAGES := " + " ".join(map(str, range(1, last + 1))), mk.read_text()))
-        commit(args.out)
-    except Refused as why:
+        last = hand_out(out, args.labs, {int(stage): names for stage, *names in args.stage})
+    except (Refused, OSError) as why:
+        if out.exists() and not there:
+            shutil.rmtree(out)
         print(f"handout: {why}", file=sys.stderr)
         return 1
-    print(f"{args.out}: labs 1 to {last}")
+    print(f"{args.out}: labs 0 to {last}")
     return 0
 
 

@@ -15,7 +15,7 @@ from grading.elf import Kernel
 from grading.tests.test_wrong import SEED
 from qemu.machine import ARCHES, ROOT
 
-SEED_WORDS = [f"SEED={SEED:016x}", "ARCH=riscv64", "LAB=1", "SMP=1"]
+SEED_WORDS = [f"SEED={SEED:016x}", "ARCH=riscv64", "SMP=1"]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
 
@@ -67,8 +67,22 @@ class Starts(unittest.TestCase):
         self.scores_nothing(6, (1, 4))
 
 
+def resolved(name: str, lab: int) -> str:
+    return subprocess.run(["unifdef", f"-DLAB_START={lab}", str(ROOT / name)], capture_output=True, text=True, check=False).stdout
+
+
+def lines(text: str) -> list[str]:
+    return [" ".join(line.split()) for line in text.splitlines() if line.strip()]
+
+
+def runs(text: str) -> set[tuple[str, ...]]:
+    """Three lines that follow each other, where they are more than braces."""
+    of = lines(text)
+    return {three for three in zip(of, of[1:], of[2:]) if sum(map(len, three)) > 45}
+
+
 class Handout(unittest.TestCase):
-    """`make handout`, and lab 1 in it, as a student does it."""
+    """`make handout`, and labs 1 and 6 in it, as a student does them."""
 
     out: Path
 
@@ -78,44 +92,61 @@ class Handout(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         cls.out = Path(folder.name) / "tree"
         subprocess.run(["make", "-s", "-C", str(ROOT), "handout", f"OUT={cls.out}"], check=True, stdout=subprocess.DEVNULL, env=CLEAN)
+        (cls.out / "build").mkdir()
+        shutil.copy2(ROOT / "build/.setup", cls.out / "build")
 
-    def listed(self) -> list[str]:
-        return subprocess.run(["git", "-C", str(self.out), "ls-files"], capture_output=True, text=True, check=True).stdout.split("\n")
+    def git(self, *words: str) -> list[str]:
+        return subprocess.run(["git", "-C", str(self.out), *words], capture_output=True, text=True, check=True).stdout.splitlines()
 
-    def test_nothing_of_the_instructors_is_in_it(self) -> None:
-        files = self.listed()
-        self.assertIn("kern/ftrace/riscv64/patch.c", files)
-        for name in ("grading/tests/test_wrong.py", "labs/instructor.mk", "kern/ftrace/fgraph.c", "kern/ftrace/arm64/graph.S"):
-            self.assertNotIn(name, files)
-        left = subprocess.run(["grep", "-rl", "LAB_START *[=!<>]", str(self.out), "--include=*.[chS]"], capture_output=True, text=True,
-                              check=False).stdout
-        self.assertEqual(left, "")
-        log = subprocess.run(["git", "-C", str(self.out), "log", "--oneline"], capture_output=True, text=True, check=True).stdout
-        self.assertEqual(len(log.splitlines()), 1)
-
-    def test_student_files_hold_the_start(self) -> None:
-        self.assertNotIn("mcount_trace", (self.out / "kern/ftrace/arm64/mcount.S").read_text())
-        self.assertEqual((self.out / "kern/ftrace/riscv64/patch.c").read_text().count("return -ENOSYS;"), 6)
-
-    def test_a_tree_that_is_there_is_left_alone(self) -> None:
-        done = subprocess.run(["make", "-s", "-C", str(ROOT), "handout", f"OUT={self.out}"], capture_output=True, text=True, check=False,
-                              env=CLEAN)
-        self.assertNotEqual(done.returncode, 0)
-        self.assertIn("there is something already", done.stderr)
-
-    def grade(self) -> str:
-        done = subprocess.run(["make", "-j2", "-C", str(self.out), "grade", *SEED_WORDS], capture_output=True, text=True, check=False,
-                              env=CLEAN)
+    def make(self, *words: str, tree: Path | None = None) -> str:
+        done = subprocess.run(["make", "-j2", "-C", str(tree or self.out), *words], capture_output=True, text=True, check=False, env=CLEAN)
         return done.stdout + done.stderr
 
+    def test_nothing_of_the_instructors_is_in_it(self) -> None:
+        files = self.git("ls-files")
+        self.assertIn("kern/ftrace/riscv64/patch.c", files)
+        self.assertIn("labs/6-graph-many-users/rubric.toml", files)
+        for name in files:
+            self.assertNotRegex(name, r"/wrong/|^grading/tests/|instructor\.mk|handout\.py|trace_graph_direct")
+        self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
+
+    def test_no_text_of_a_solution_is_in_it(self) -> None:
+        solution: set[tuple[str, ...]] = set()
+        for number in rubric.LABS:
+            for name in rubric.lab(number).files:
+                text = (ROOT / name).read_text()
+                for block in re.findall(r"^#if LAB_START (?:!= \d\n|== \d\n.*?^#else\n)(.*?)^#endif", text, re.S | re.M):
+                    solution |= runs(block)
+        self.assertGreater(len(solution), 300)
+        for name in self.git("ls-files"):
+            try:
+                text = (self.out / name).read_text()
+            except UnicodeDecodeError:
+                text = (self.out / name).read_bytes().decode("latin-1")
+            self.assertNotIn("LAB_START", text if name.endswith((".c", ".h", ".S")) else "", name)
+            self.assertEqual(runs(text) & solution, set(), name)
+
+    def test_what_cannot_be_is_said(self) -> None:
+        for words, sentence in ((["handout", f"OUT={self.out}"], "is there already"),
+                                (["handout", "OUT=build/never", "LABS=nonsense"], "say LABS=0-1 to LABS=0-6"),
+                                (["STAFF=1"], "has no objects of the staff's")):
+            self.assertIn(sentence, self.make(*words, tree=ROOT))
+        self.assertIn("for LAB=5 there are objects of these labs: 2 3 4.", self.make("LAB=5", "STAFF=5"))
+        self.assertIn("for LAB=1 there are objects of these labs: none.", self.make("LAB=1", "STAFF=1"))
+
+    def solve(self, lab: int) -> None:
+        for name in rubric.lab(lab).files:
+            (self.out / name).write_text(resolved(name, 0))
+            self.addCleanup((self.out / name).write_text, resolved(name, lab))
+
     def test_lab_1_can_be_done_in_it(self) -> None:
-        (self.out / "build").mkdir()
-        shutil.copy2(ROOT / "build/.setup", self.out / "build")
-        self.assertIn("\n0 of 85 points.", self.grade())
-        solution = "kern/ftrace/riscv64/mcount.S"
-        text = subprocess.run(["unifdef", "-DLAB_START=0", str(ROOT / solution)], capture_output=True, text=True, check=False).stdout
-        (self.out / solution).write_text(text)
-        self.assertIn("\n85 of 85 points: full marks.", self.grade())
+        self.assertIn("\n0 of 85 points.", self.make("grade", *SEED_WORDS, "LAB=1"))
+        self.solve(1)
+        self.assertIn("\n85 of 85 points: full marks.", self.make("grade", *SEED_WORDS, "LAB=1"))
+
+    def test_lab_6_can_be_done_with_the_staffs_labs_2_to_5(self) -> None:
+        self.solve(6)
+        self.assertIn("\n90 of 90 points: full marks.", self.make("grade", *SEED_WORDS, "LAB=6", "STAFF=2,3,4,5"))
 
 
 if __name__ == "__main__":

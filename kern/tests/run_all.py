@@ -66,6 +66,8 @@ def suites() -> list[tuple[str, list[str]]]:
              for d in ("docs/book/tests", "qemu/tests", "grading/tests", "kern/ftrace/tests", "kern/tests")
              if list(Path(d).glob("test_*.py"))]
     builds = [(f"build of lab {n}", [*MAKE, f"LAB={n}", "all"]) for n in LABS]
+    if Path("labs/staff").exists():  # a student's tree: what is not written yet fails in all others
+        return [*host, *builds]
     kernel = [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py"])]
     grades = [(f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS]
     return [("lint", [*MAKE, "lint"]), ("the book", [*MAKE, "docs"]), *host, *builds, *units, *kernel, *grades, ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]

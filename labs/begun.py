@@ -1,0 +1,48 @@
+"""Which host tests are run in a student's tree: those that need no file as it was handed out.
+
+    begun.py TEST.cc ...
+
+Prints them. The others are said, with the file that nobody has begun, on the
+standard error: a test of what is not written yet says nothing.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+
+def git(*words: str) -> list[str]:
+    return subprocess.run(["git", *words], capture_output=True, text=True, check=False).stdout.split()
+
+
+def untouched() -> set[str]:
+    """The student's files that are as in the first commit."""
+    files = {name.replace("<arch>", arch) for rubric in Path("labs").glob("*/rubric.toml")
+             for name in tomllib.loads(rubric.read_text())["files"] for arch in ("riscv64", "arm64")}
+    first = git("rev-list", "--max-parents=0", "HEAD")[:1]
+    return files - set(git("diff", "--name-only", *first, "--", *sorted(files))) if first else set()
+
+
+def needed(test: Path) -> set[str]:
+    """What a test is linked with stands in its first line; a header is included."""
+    text = test.read_text()
+    return set(text.split("\n", 1)[0].split()) | {f"kern/ftrace/{h}" for h in re.findall(r'#include "(\w+\.h)"', text)}
+
+
+def main() -> int:
+    waiting = untouched()
+    for test in map(Path, sys.argv[1:]):
+        missing = sorted(needed(test) & waiting)
+        if missing:
+            print(f"not run, for {missing[0]} is as it was handed out: {test}", file=sys.stderr)
+        else:
+            print(test)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
