@@ -119,10 +119,9 @@ class Handout(unittest.TestCase):
                     solution |= runs(block)
         self.assertGreater(len(solution), 300)
         for name in self.git("ls-files"):
-            try:
-                text = (self.out / name).read_text()
-            except UnicodeDecodeError:
-                text = (self.out / name).read_bytes().decode("latin-1")
+            if (self.out / name).is_symlink():
+                continue
+            text = (self.out / name).read_bytes().decode("latin-1")
             self.assertNotIn("LAB_START", text if name.endswith((".c", ".h", ".S")) else "", name)
             self.assertEqual(runs(text) & solution, set(), name)
 
