@@ -25,6 +25,15 @@ class Rubrics(unittest.TestCase):
         for number in rubric.LABS:
             self.assertTrue(6 <= len(rubric.lab(number).rungs) <= 12, f"lab {number}")
 
+    def test_the_handouts_ladder_is_the_rubrics(self) -> None:
+        for number in rubric.LABS:
+            lab = rubric.lab(number)
+            handout = lab.folder / "handout.md"
+            if handout.exists():
+                ladder = handout.read_text().partition("\n## The ladder\n")[2].partition("\n## ")[0]
+                self.assertEqual(re.findall(r"^\| ([\w -]+) \| (\d+) \|", ladder, re.M),
+                                 [(rung.name, str(rung.points)) for rung in lab.rungs], f"lab {number}")
+
     def test_the_students_files_hold_the_start_of_that_lab_and_of_no_other(self) -> None:
         for number in rubric.LABS:
             for name in rubric.lab(number).files:
