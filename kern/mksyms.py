@@ -18,7 +18,8 @@ from elftools.elf.elffile import ELFFile
 
 STT_FUNC, STB_LOCAL, SHT_SYMTAB = 2, 0, 2
 SIGNED = (5, 6)  # DW_ATE_signed, DW_ATE_signed_char
-NAMELESS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type")
+NAMELESS = ("DW_TAG_typedef", "DW_TAG_const_type", "DW_TAG_volatile_type", "DW_TAG_restrict_type",
+            "DW_TAG_atomic_type")
 ARGUMENT_REGISTERS = 8
 
 
@@ -64,15 +65,16 @@ def type_of(die: DIE) -> DIE:
 
 
 def kind_of(die: DIE) -> str:
-    """What a parameter of this type is, in one letter."""
+    """What a parameter of this type is, in one letter; "." is one that may lie anywhere."""
     while die.tag in NAMELESS or die.tag == "DW_TAG_enumeration_type":
         die = type_of(die)
-    size = die.attributes["DW_AT_byte_size"].value
+    size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
     if die.tag == "DW_TAG_pointer_type" or size > 16:  # larger ones are passed by their address
         return "p"
     if die.tag == "DW_TAG_base_type" and size <= 8:
         return ("bhil" if die.attributes["DW_AT_encoding"].value in SIGNED else "BHIL")[size.bit_length() - 1]
-    return "s" if size <= 8 else "S"
+    letter = {"DW_TAG_structure_type": "s", "DW_TAG_union_type": "u"}.get(die.tag, ".")
+    return letter if size <= 8 else letter.upper()
 
 
 def parameters(function: DIE) -> str:
@@ -80,13 +82,13 @@ def parameters(function: DIE) -> str:
     for die in function.iter_children():
         if die.tag != "DW_TAG_formal_parameter":
             continue
-        kind = kind_of(type_of(die))
-        if registers + 1 + (kind == "S") > ARGUMENT_REGISTERS:
+        kind, named = kind_of(type_of(die)), origin(die, "DW_AT_name")
+        if kind == "." or registers + 1 + (kind in "SU") > ARGUMENT_REGISTERS:
             text += ".,"
             break
-        registers += 1 + (kind == "S")
-        text += f"{kind}{origin(die, 'DW_AT_name').attributes['DW_AT_name'].value.decode()},"
-    return f"{registers}{text}" if registers else ""
+        registers += 1 + (kind in "SU")
+        text += f"{kind}{named.attributes['DW_AT_name'].value.decode() if 'DW_AT_name' in named.attributes else ''},"
+    return f"{registers}{text}" if text else ""
 
 
 def all_parameters(path: str) -> dict[int, str]:

@@ -7,7 +7,7 @@
  *
  * The registers that carry them, then kind and name of each. Kinds: p an
  * address, bhil and BHIL an integer of 1, 2, 4, 8 bytes, signed and unsigned,
- * s and S a structure in one and in two registers, . more than fit.
+ * s and S a structure, u and U a union, in one and in two registers, . more than fit.
  */
 #include "ksyms.h"
 #include "print.h"
@@ -54,9 +54,10 @@ void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2])
 		else if (*p == 'p')
 			seq_printf(s, "0x%lx", get_address(*args++));
 		else if (*p != '.')
-			seq_printf(s, "(STRUCT)[0x%lx", get_address(*args++));
-		if (*p == 'S')
+			seq_printf(s, "(%s)[0x%lx", (*p | 32) == 's' ? "STRUCT" : "UNION",
+				   get_address(*args++));
+		if (*p == 'S' || *p == 'U')
 			seq_printf(s, ":0x%lx", get_address(*args++));
-		seq_printf(s, "%s%s", *p == 's' || *p == 'S' ? "]" : "", end[1] ? ", " : "");
+		seq_printf(s, "%s%s", strchr("sSuU", *p) ? "]" : "", end[1] ? ", " : "");
 	}
 }

@@ -13,6 +13,7 @@ SOURCE = """
 #include <stdbool.h>
 typedef unsigned char byte; typedef const byte *bytes; typedef int (*callback)(void *);
 enum colour { RED, BLUE }; struct one { int a; }; struct two { long a, b; }; struct large { long a[3]; };
+union either { char c[4]; int i; }; union pair { long l[2]; };
 #define F __attribute__((noinline, used))
 F int nothing(void) { return 1; }
 asm(".p2align 4\\n.skip 12\\n.globl tiny\\n.type tiny, @function\\ntiny: ret\\n.size tiny, 4");
@@ -21,6 +22,9 @@ F int unsigned_ones(byte a, unsigned short b, const unsigned c, volatile unsigne
 { return a + b + c + d + e + f; }
 F int addresses(bytes b, callback c, char *const argv[], struct two *t, int (*rows)[4]) { return b && c && argv && t && rows; }
 F int others(enum colour c, struct one o, struct two t, struct large l) { return c + o.a + t.b + l.a[2]; }
+F int unions(union either e, union pair p) { return e.i + p.l[1]; }
+F int odd(int, _Atomic int a, __int128 wide, int z) { return a + wide + z; }
+F int wide(__int128 w) { return w; }
 F int eight(int a, int b, int c, int d, int e, int f, int g, int h) { return a + b + c + d + e + f + g + h; }
 F int nine(int a, int b, int c, int d, int e, int f, int g, int h, int i) { return a + b + c + d + e + f + g + h + i; }
 F int no_room(int a, int b, int c, int d, int e, int f, int g, struct two t) { return a + b + c + d + e + f + g + t.b; }
@@ -34,7 +38,8 @@ F int calls_a_clone(struct large *l) { return cloned(l, 7); }
 
 PARAMETERS = {
     "nothing": "", "tiny": "", "signed_ones": "5ba,hb,ic,ld,le,", "addresses": "5pb,pc,pargv,pt,prows,",
-    "others": "5Ic,so,St,pl,", "eight": "8ia,ib,ic,id,ie,if,ig,ih,", "nine": "8ia,ib,ic,id,ie,if,ig,ih,.,",
+    "others": "5Ic,so,St,pl,", "unions": "3ue,Up,", "odd": "2i,ia,.,", "wide": "0.,",
+    "eight": "8ia,ib,ic,id,ie,if,ig,ih,", "nine": "8ia,ib,ic,id,ie,if,ig,ih,.,",
     "no_room": "7ia,ib,ic,id,ie,if,ig,.,", "more": "1pformat,", "inlined": "1ix,", "twice": "1inumber,",
     "unsigned_ones": "6Ba,Hb,Ic,Ld,Be,Bf,",  # char is unsigned on both
 }

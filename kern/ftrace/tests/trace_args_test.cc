@@ -49,6 +49,7 @@ TEST_F(Args, an_integer_is_as_wide_as_its_type_whatever_the_register_holds)
 TEST_F(Args, structures_and_what_does_not_fit)
 {
 	EXPECT_EQ(print("3sa,Sb,", {1, 2, 3}), "a=(STRUCT)[0x1], b=(STRUCT)[0x2:0x3]");
+	EXPECT_EQ(print("3ua,Ub,", {1, 2, 3}), "a=(UNION)[0x1], b=(UNION)[0x2:0x3]");
 	EXPECT_EQ(print("8ia,ib,ic,id,ie,if,ig,ih,.,", {1, 2, 3, 4, 5, 6, 7, 8}),
 		  "a=1, b=2, c=3, d=4, e=5, f=6, g=7, h=8, ...");
 }
