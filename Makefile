@@ -213,7 +213,7 @@ build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
 	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
 	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-.PHONY: setup doctor run gdb grade test soak bench sizes docs format lint help clean
+.PHONY: setup doctor run gdb grade submit test soak bench sizes docs format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how)
 	@echo "Everything is installed."
 
@@ -231,8 +231,14 @@ gdb: $(if $(ARCH),$(gdb_kernel)/callsite.elf $(gdb_kernel)/Image build/initrd.cp
 	@$(PYTHON) qemu/debug.py --arch $(ARCH) --elf $(gdb_kernel)/callsite.elf $(if $(SMP),--smp $(SMP)) \
 	$(if $(BOOT),--boot $(BOOT)) $(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL))
 
-grade: all ## [LAB=n] [ARCH=..] [SEED=..] [SMP=n] [GDB=1]: judge the trace against what the processor executed
-	@$(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(SEED),--seed $(SEED)) $(if $(SMP),--smp $(SMP)) $(if $(GDB),--gdb)
+grade submit: all
+grade submit: grading := $(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(or $(REPLAY),$(SEED)),--seed '$(or $(REPLAY),$(SEED))') \
+	$(if $(SMP),--smp $(SMP)) $(if $(RUNG),--rung '$(RUNG)')
+grade: ## [LAB=n] [ARCH=..] [REPLAY=seed] [RUNG=n] [GDB=1]: judge the trace against what the processor executed
+	@$(grading) $(if $(GDB),--gdb)
+submit: ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
+	$(if $(LAB),,$(error make submit needs LAB=n))
+	@$(grading) --submit
 
 test: $(setup) ## every test: host, harness, and the kernel under QEMU
 	@$(PYTHON) kern/tests/run_all.py

@@ -1,76 +1,169 @@
-"""`make grade`: boots the kernels, sends them a seed, judges what they did."""
+"""`make grade` and `make submit`: boots the kernels, sends them a seed, judges what they did."""
 
 from __future__ import annotations
 
 import argparse
+import os
+import re
 import secrets
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from grading import report, rubric
+from grading import progress, replay, report, rubric, side_by_side, submit
 from grading.elf import Kernel
 from grading.evidence import Evidence
+from grading.finding import Finding
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
-EXIT_FAIL, EXIT_HARNESS = 1, 3
+EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
+CPUS = (1, 4)
+
+
+class Refused(Exception):
+    """What was asked for cannot be done; the message says why."""
 
 
 def seed_of(text: str) -> int:
-    value = int(text, 16)
-    if not 0 <= value < 1 << 64:
-        raise ValueError
-    return value
+    if not re.fullmatch(r"(0x)?[0-9a-fA-F]{1,16}", text):
+        raise Refused(f"REPLAY={text} is no seed, which has 1 to 16 hexadecimal digits")
+    return int(text, 16)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="grading", description=__doc__)
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--lab", type=int, choices=sorted(rubric.LABS), default=max(rubric.LABS))
-    parser.add_argument("--seed", type=seed_of, help="16 hexadecimal digits; default: a new one")
-    parser.add_argument("--smp", type=int, nargs="+", default=[1, 4], help="boots: with so many CPUs each")
-    parser.add_argument("--gdb", action="store_true", help="wait for gdb at port 1234")
-    parser.add_argument("--out", type=Path, default=ROOT / "build/grade.json")
+    parser.add_argument("--seed", help="16 hexadecimal digits; default: a new one")
+    parser.add_argument("--smp", type=int, nargs="+", help="boots: with so many CPUs each")
+    parser.add_argument("--rung", help="this one alone, by its number or name")
+    parser.add_argument("--gdb", action="store_true", help="the same boot again, with gdb, up to where it goes wrong")
+    parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
+    parser.add_argument("--kernels", type=Path, default=ROOT / "build", help="the folder that has ARCH/callsite.elf")
+    parser.add_argument("--out", type=Path, default=ROOT / "build", help="the folder for grade.json, best.json, logs and the tar")
     return parser.parse_args()
 
 
-def boot(kernel: Kernel, smp: int, options: argparse.Namespace, seed: int, console: Console) -> Evidence:
-    log = ROOT / f"build/grade/{kernel.arch}-lab{options.lab}-{smp}cpu.log"
-    name = f"{kernel.arch}, {smp} CPU{'s' if smp > 1 else ''}"
-    with console.status(f"{name}: starting") as status:
+def wanted_rung(options: argparse.Namespace) -> rubric.Rung | None:
+    """That of --rung, if one is named."""
+    if options.rung is None:
+        return None
+    rungs = rubric.lab(options.lab).rungs
+    for number, rung in enumerate(rungs, 1):
+        if options.rung in (str(number), rung.name):
+            return rung
+    raise Refused(f"RUNG={options.rung} is no rung of lab {options.lab}, which are:\n" +
+                  "\n".join(f"  {number:2} {rung.name}" for number, rung in enumerate(rungs, 1)))
+
+
+@dataclass
+class Outcome:
+    """What the process of one architecture gives back."""
+
+    evidence: list[Evidence]
+    findings: report.Findings
+    moments: dict[tuple[int, int], replay.Moment]  # by rung and number of CPUs: where a finding can be seen to happen
+
+
+def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> Outcome:
+    kernel = Kernel(options.kernels / arch / "callsite.elf", arch)
+    evidence = []
+    for smp in options.smp or [n for n in CPUS if not rung or rung.judges(n)]:
+        log = options.out / f"grade/{arch}-lab{options.lab}-{smp}cpu.log"
+        name = f"{smp} CPU{'s' if smp > 1 else ''}"
         session = rubric.lab(options.lab).session
-        return session(kernel, options.lab, smp, seed, log, lambda text: status.update(f"{name}: {text}"), options.gdb).run()
+        evidence.append(session(kernel, options.lab, smp, options.seed, log,
+                                lambda text, name=name: say(f"{name}: {text}")).run())  # type: ignore[misc]
+    say("judging")
+    findings = report.held(options.lab, evidence)
+    moments = {}
+    if options.gdb:
+        moments = {(n, e.smp): replay.moment(e, found) for n, by_smp in enumerate(findings) for e in evidence
+                   if (found := by_smp.get(e.smp)) and not found.need}
+    return Outcome([e.told() for e in evidence], findings, moments)
 
 
-def grade(arch: str, options: argparse.Namespace, seed: int, console: Console) -> report.Grade:
-    kernel = Kernel(ROOT / f"build/{arch}/callsite.elf", arch)
-    evidence = [boot(kernel, smp, options, seed, console) for smp in options.smp]
-    return report.judge(arch, options.lab, seed, evidence)
+def only(graded: report.Grade, rung: rubric.Rung) -> None:
+    """Of a grade what is said about one rung, and about those that it stands on and that were lost."""
+    names = {rung.name}
+    for result in reversed(graded.results):
+        if result.rung.name in names:
+            names |= {f.need for f in result.findings.values() if f and f.need}
+    graded.results = [r for r in graded.results if r.rung.name in names]
 
 
-def main() -> int:
-    options = arguments()
-    console = Console(width=None if sys.stdout.isatty() else 120)
-    seed = options.seed if options.seed is not None else secrets.randbits(64)
-    missing = [a for a in options.arch if not (ROOT / f"build/{a}/callsite.elf").exists()]
-    if missing:
-        console.print(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
-        return EXIT_HARNESS
-    grades = []
-    for arch in options.arch:
-        grades.append(grade(arch, options, seed, console))
-        report.show(grades[-1], console)
-    report.write_json(grades, options.out)
+def verdict(grades: list[report.Grade], options: argparse.Namespace, whole: bool, console: Console) -> int:
+    report.write_json(grades, options.out / "grade.json")
     if any(g.harness_error for g in grades):
         console.print("The harness failed; this is no score.")
         return EXIT_HARNESS
     full = all(g.verdict == Verdict.PASS for g in grades)
     total, possible = sum(g.points for g in grades), sum(g.possible for g in grades)
-    console.print(f"{total} of {possible} points" + (": full marks." if full else "."))
+    console.print(f"{total} of {possible} points" + (": full marks." if full and whole else "."))
+    if whole:
+        progress.show(grades, progress.remember(grades, options.out / "best.json"), console)
+    if options.submit:
+        tar = submit.write(options.lab, options.out)
+        console.print(f"{os.path.relpath(tar)} holds: {' '.join(rubric.lab(options.lab).files)}", soft_wrap=True)
     return 0 if full else EXIT_FAIL
 
 
+def under_gdb(grades: list[report.Grade], outcomes: dict[str, Outcome], rung: rubric.Rung | None, console: Console) -> int:
+    """The lowest rung that was lost (of the one that was asked for, or of those that it stands on)."""
+    found = progress.next_rung(grades)
+    if not found:
+        console.print(f"{rung.name if rung else 'Every rung'} is reached: there is no moment at which to stop.")
+        return 0
+    graded, result = found
+    number = report.number_of(graded.lab, result.rung) - 1
+    smp = next(smp for smp, f in result.findings.items() if f and not f.need)
+    evidence = next(e for e in graded.evidence if e.smp == smp)
+    finding = result.findings[smp]
+    assert finding
+    return replay.under_gdb(evidence, result.rung, finding, outcomes[graded.arch].moments[number, smp], console)
+
+
+def refuse(options: argparse.Namespace) -> rubric.Rung | None:
+    missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
+    if missing:
+        raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
+    options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
+    if options.gdb:
+        replay.needs()
+    return wanted_rung(options)
+
+
+def main() -> int:
+    options = arguments()
+    console = Console(width=None if sys.stdout.isatty() else 120)
+    try:
+        rung = refuse(options)
+    except (Refused, replay.Refused) as refused:
+        print(refused, file=sys.stderr)
+        return EXIT_USAGE
+    outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
+    grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings)
+              for a in options.arch if a in outcomes]
+    for graded in grades:
+        if rung:
+            only(graded, rung)
+        report.show(graded, console)
+    if len(grades) < len(options.arch):
+        console.print("The harness failed; this is no score.")
+        return EXIT_HARNESS
+    try:
+        status = verdict(grades, options, not rung and not options.smp, console)
+    except submit.Missing as missing:
+        console.print(f"Nothing was written: {missing}.", highlight=False)
+        return EXIT_FAIL
+    return under_gdb(grades, outcomes, rung, console) if options.gdb and status != EXIT_HARNESS else status
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from grading.align import Divergence, align
 from grading.elf import Kernel, Site
 from grading.evidence import Evidence, Phase
-from grading.finding import Finding, side_by_side
+from grading.finding import Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
 from grading.trace_text import Event
@@ -108,14 +108,15 @@ def right_result(e: Evidence) -> Finding | None:
 
 def right_arguments(e: Evidence) -> Finding | None:
     for phase in e.phases:
-        seen = e.probes(phase)
+        seen, base = e.probes(phase), e.kernel.symbol("workload_probe")
         for name, calls in e.expected(phase).contexts.items():
             want = [value for c in calls for value in c.probes]
-            got = seen.get(name, [])
+            touches = seen.get(name, [])
+            got = [touch.addr - base for touch in touches]
             if want != got:
                 at = first_difference(want, got)
                 return Finding(f"{phase.name}, {name}: argument {at} that a function received is "
-                               f"{_at(got, at)}, and must be {_at(want, at)} (low 12 bits)")
+                               f"{_at(got, at)}, and must be {_at(want, at)} (low 12 bits)", seq=seq_at(touches, at))
     return None
 
 
@@ -138,7 +139,7 @@ def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
             at = first_difference(want, got)
             rows = side_by_side(got, want, at)
             return Finding(f"{phase.name}, {name}: call {at} is not the one that the seed asks for", rows,
-                           ("executed", "expected"))
+                           ("executed", "expected"), seq=seq_at(executed.get(name, []), at))
     return None
 
 
@@ -176,7 +177,7 @@ def _diverged(e: Evidence, phase: Phase, d: Divergence) -> Finding:
     finding = Finding(f"{phase.name}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
     if d.executed_at < len(d.executed):
         call = d.executed[d.executed_at]
-        finding.site = site_lines(e.kernel, call.site, call.word, call=e.lab >= 3)
+        finding.site, finding.seq = site_lines(e.kernel, call.site, call.word, call=e.lab >= 3), call.seq
     return finding
 
 
@@ -185,7 +186,7 @@ def _really_traced(e: Evidence, phase: Phase, pairs: list[tuple[Call, Event]]) -
     for call, event in pairs:
         if e.lab >= 3 and not calls_tracer(e.kernel, call.site.address, call.word):
             return Finding(f"{phase.name}: '{event.line.strip()}' is printed, and its call site held no call",
-                           site=site_lines(e.kernel, call.site, call.word, call=True))
+                           site=site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
     for cpu in {event.cpu for _, event in pairs}:
         ran = sum(r.vcpu == cpu and phase.first <= r.seq < phase.last for r in e.truth.callbacks)
         printed = sum(event.cpu == cpu for _, event in pairs)
@@ -216,7 +217,7 @@ def right_parents(e: Evidence) -> Finding | None:
                 event = event_of.get(call.seq)
                 if event and event.parent != want.caller:
                     return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
-                                   f"and is printed as '{event.line.strip()}'")
+                                   f"and is printed as '{event.line.strip()}'", seq=call.seq)
     return None
 
 
@@ -237,7 +238,7 @@ def no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
         hits = [r for r in points if phase.first <= r.seq < phase.last]
         if hits:
             return Finding(f"{phase.name}: {what} ran {len(hits)} times, first {e.kernel.name_at(hits[0].addr)} "
-                           f"on CPU {hits[0].vcpu}")
+                           f"on CPU {hits[0].vcpu}", seq=hits[0].seq)
     return None
 
 
@@ -262,7 +263,7 @@ def _at_rest(e: Evidence, text: bytes, when: str) -> Finding | None:
     found, rest = (int.from_bytes(t[at:at + 4], "little") for t in (text, want))
     return Finding(f"{len(wrong)} words of text are wrong {when}, first at {kernel.name_at(wrong[0])}", site=[
         f"{kernel.name_at(wrong[0])} at {wrong[0]:#x}", f"was        {found:08x}  {kernel.disassemble(wrong[0], found)}",
-        f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"])
+        f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"], address=wrong[0])
 
 
 def _rest_executed(e: Evidence) -> Finding | None:
@@ -270,7 +271,7 @@ def _rest_executed(e: Evidence) -> Finding | None:
         for call in e.calls(phase):
             if call.word != rest_word(e, call.site):
                 return Finding(f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces",
-                               site=site_lines(e.kernel, call.site, call.word, call=False))
+                               site=site_lines(e.kernel, call.site, call.word, call=False), seq=call.seq)
     return None
 
 
@@ -280,7 +281,7 @@ def calls_while_on(e: Evidence) -> Finding | None:
         for call in _selected(e, phase):
             if not calls_tracer(e.kernel, call.site.address, call.word):
                 return Finding(f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call",
-                               site=site_lines(e.kernel, call.site, call.word, call=True))
+                               site=site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
         if phase.filter and not any(c.name in phase.filter.names for c in e.calls(phase)):
             return Finding(f"{phase.name}: not one traced function ran")
     return None
@@ -296,15 +297,15 @@ def only_selected(e: Evidence) -> Finding | None:
         wrong = foreign(kernel, changed, chosen)
         if wrong:
             return Finding(f"{phase.name}: {len(wrong)} words outside of the filter '{phase.filter.filter}' "
-                           f"were changed, first {wrong[0]}")
+                           f"were changed, first {wrong[0]}", address=next(a for a in changed if foreign(kernel, [a], chosen)))
         missed = sorted(chosen - set(changed))
         if missed:
             return Finding(f"{phase.name}: {len(missed)} sites that the filter '{phase.filter.filter}' selects hold no "
-                           f"call, first {kernel.name_at(missed[0])}")
+                           f"call, first {kernel.name_at(missed[0])}", address=missed[0])
         for call in e.calls(phase):
             if call.name not in phase.filter.names and call.word != rest_word(e, call.site):
                 return Finding(f"{phase.name}: {call.name} is not in the filter and was called",
-                               site=site_lines(kernel, call.site, call.word, call=False))
+                               site=site_lines(kernel, call.site, call.word, call=False), seq=call.seq)
     return None
 
 
@@ -338,7 +339,7 @@ def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
             needs = "fence.i" if e.arch == "riscv64" else "isb or eret"
             site = e.kernel.name_at(e.kernel.text[0] + batch.stores[-1].value)
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at {site}) returned "
-                           f"before CPU {cpu} had executed {needs}")
+                           f"before CPU {cpu} had executed {needs}", seq=batch.end)
     return None
 
 

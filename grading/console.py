@@ -128,7 +128,7 @@ class Console:
         self._log = log.open("wb")
         self._cap = cap
         self._watch = watch  # looks at the machine; raises Stopped
-        self.patience = 1.0  # every wait takes so many times longer: somebody steps through the guest
+        self.on_command: Callable[[str], None] = lambda line: None
         self._unread = b""
         self.received = 0
         self.ended = False
@@ -149,7 +149,7 @@ class Console:
 
     def wait_for(self, seen: Callable[[str], bool], seconds: float, what: str) -> str:
         """Everything printed from the last wait on, as soon as `seen` likes its last lines."""
-        deadline = time.monotonic() + seconds * self.patience
+        deadline = time.monotonic() + seconds
         looked = time.monotonic()
         while not seen(plain(self._unread[-TAIL:])):
             quiet = not self._fill(0.05)
@@ -187,6 +187,7 @@ class Console:
 
     def command(self, line: str, seconds: float = 60) -> str:
         """Type a line, wait for the next prompt, and return what was printed between."""
+        self.on_command(line)
         self.type(line)
         self._fill(0)
         self._unread = b""

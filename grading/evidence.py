@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -111,8 +111,14 @@ class Evidence:
     text_at_end: bytes = b""
     slot_again: tuple[int, int] = (0, 0)  # the records of the time in which a slot changed hands under a sleeper
     frames_out: tuple[int, int] = (0, 0)  # the records of the time in which function_graph had every function
+    typed: list[tuple[int, str]] = field(default_factory=list)  # each line, and the observer's records before it
+    observed: int = 0  # call sites that were executed and are judged
     seconds: float = 0.0
     insns: list[int] = field(default_factory=list)
+
+    def told(self) -> Evidence:
+        """Without what the checks alone need, which is most of it."""
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, text_at_boot=b"", text_at_end=b"")
 
     def windows(self) -> list[tuple[int, int]]:
         """The parts of the log in which call sites are judged: not while traces are printed, which is most of it."""
@@ -154,12 +160,11 @@ class Evidence:
             return "main"
         return threads.setdefault(call.thread, f"thread {call.vcpu}")
 
-    def probes(self, phase: Phase) -> dict[str, list[int]]:
+    def probes(self, phase: Phase) -> dict[str, list[Touch]]:
         """Arguments as the workload's functions touched them, by context."""
-        base = self.kernel.symbol("workload_probe")
-        contexts: dict[str, list[int]] = {}
+        contexts: dict[str, list[Touch]] = {}
         threads: dict[int, str] = {}
         for touch in self.truth.touches:
             if phase.first <= touch.seq < phase.last:
-                contexts.setdefault(self._context(touch, threads), []).append(touch.addr - base)
+                contexts.setdefault(self._context(touch, threads), []).append(touch)
         return contexts

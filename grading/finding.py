@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 
 @dataclass
@@ -14,7 +15,21 @@ class Finding:
     rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, here)
     columns: tuple[str, str] = ("executed", "printed")
     site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
+    seq: int | None = None  # the observer's record at which it can be seen to happen
+    address: int = 0  # or the word of text that is wrong
     need: str = ""  # the rung was not judged, for it stands on this one, which was lost
+
+
+class Seen(Protocol):
+    """What has a place in the observer's log."""
+
+    @property
+    def seq(self) -> int: ...
+
+
+def seq_at(seen: Sequence[Seen], at: int) -> int | None:
+    """Of the one at that place, or of the last where one is missing."""
+    return seen[min(at, len(seen) - 1)].seq if seen else None
 
 
 def side_by_side(left: Sequence[str], right: Sequence[str], at: int, around: int = 3) -> list[tuple[str, str, bool]]:

@@ -51,7 +51,8 @@ def through_handler(e: Evidence) -> Finding | None:
         patched = framed(e, phase)
         for span in e.spans(phase):
             if patched(span) and not span.leaving:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered and never returned", stack(span))
+                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered and never returned", stack(span),
+                               seq=span.call.seq)
         for leaving in _leavings(e, phase):
             finding = _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
             if finding:
@@ -59,7 +60,7 @@ def through_handler(e: Evidence) -> Finding | None:
         stray = [r for r in e.truth.returns.stray if phase.first <= r.seq < phase.last]
         if stray:
             return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
-                           "had just returned")
+                           "had just returned", seq=stray[0].seq)
     return None
 
 
@@ -73,7 +74,8 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
         why = f"its call site was traced, and it returned past the tracer: return_to_handler ran {len(leaving.hits)} times"
     else:
         why = f"return_to_handler ran {len(leaving.hits)} times"
-    return Finding(f"{phase.name}, {who(span)}: when {chain} returned, {len(traced)} traced calls ended; {why}", stack(span))
+    return Finding(f"{phase.name}, {who(span)}: when {chain} returned, {len(traced)} traced calls ended; {why}", stack(span),
+                   seq=leaving.left.seq)
 
 
 def stack(span: Span) -> list[tuple[str, str, bool]]:
@@ -92,17 +94,18 @@ def comes_home(e: Evidence) -> Finding | None:
         for span in e.spans(phase):
             if not span.body:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} was called and did not go on behind its call site",
-                               stack(span))
+                               stack(span), seq=span.call.seq)
         for leaving in _leavings(e, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):
                 went = e.kernel.name_at(leaving.back.addr) if leaving.back else "nowhere that is watched"
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
                 return Finding(f"{phase.name}, {who(first)}: {first.name}{tail} must return to "
-                               f"{e.kernel.name_at(last.home)}, and went to {went}", stack(first))
+                               f"{e.kernel.name_at(last.home)}, and went to {went}", stack(first), seq=leaving.left.seq)
         if e.truth.returns.unmatched and phase.first <= e.truth.returns.unmatched[0].seq < phase.last:
             at = e.truth.returns.unmatched[0]
-            return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered")
+            return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
+                           seq=at.seq)
     return None
 
 
@@ -111,13 +114,13 @@ def silent_handler(e: Evidence) -> Finding | None:
     before = e.phases[0]
     early = [r for r in e.truth.handlers if before.first <= r.seq < before.last]
     if early:
-        return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces")
+        return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces", seq=early[0].seq)
     for phase, following in zip(e.phases, e.phases[1:]):
         if phase.on and not following.on:
             until = min(at for at in (following.first, e.frames_out[0], e.slot_again[0]) if at > phase.last)
             late = [r for r in e.truth.handlers if phase.last <= r.seq < until]
             if late:
-                return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out")
+                return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out", seq=late[0].seq)
     return checks.silent_trampolines(e)
 
 
@@ -159,7 +162,7 @@ def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
         for want, span in zip(calls, executed.get(name, [])):
             if name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
                 return Finding(f"{phase.name}, {name}: {want.function} was called {span.depth} deep"
-                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}", stack(span))
+                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}", stack(span), seq=span.call.seq)
     return None
 
 
@@ -207,7 +210,7 @@ def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
     finding = Finding(f"{where}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
     if d.executed_at < len(d.executed):
         call = d.executed[d.executed_at].span.call
-        finding.site = checks.site_lines(e.kernel, call.site, call.word, call=True)
+        finding.site, finding.seq = checks.site_lines(e.kernel, call.site, call.word, call=True), call.seq
     return finding
 
 
@@ -217,7 +220,7 @@ def _really_traced(e: Evidence, where: str, alignment: Alignment) -> Finding | N
         call = step.span.call
         if not checks.calls_tracer(e.kernel, call.site.address, call.word):
             return Finding(f"{where}: '{event.line.strip()}' is printed, and its call site held no call",
-                           site=checks.site_lines(e.kernel, call.site, call.word, call=True))
+                           site=checks.site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
     return None
 
 
@@ -261,7 +264,7 @@ def values(e: Evidence) -> Finding | None:
                     value = want.get(step.span.call.seq)
                     if value is not None and _number(event.value) != value:
                         return Finding(f"{phase.name}, {who(step.span)}: {step.span.name} returned {value:#x}, and is "
-                                       f"printed as '{event.line.strip()}'")
+                                       f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
     return None
 
 
@@ -314,7 +317,8 @@ def _lasted(e: Evidence, phase: Phase, alignment: Alignment) -> Finding | None:
             return Finding(f"{phase.name}: a return without a duration: '{event.line.strip()}'")
         if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
             return Finding(f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} us; from its call site to its "
-                           f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: '{event.line.strip()}'")
+                           f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: '{event.line.strip()}'",
+                           seq=step.span.call.seq)
     return None
 
 
@@ -327,7 +331,7 @@ def _sums(phase: Phase, alignment: Alignment) -> Finding | None:
             return Finding(f"{phase.name}: a return without a duration: '{event.line.strip()}'")
         if inner.get(step.span, 0) >= ns + event.unit:
             return Finding(f"{phase.name}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
-                           f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'")
+                           f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq)
         maker = step.span.maker
         while maker and maker not in printed:
             maker = maker.maker

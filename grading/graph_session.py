@@ -40,7 +40,7 @@ class GraphSession(Session):
 
     def _talk(self, machine: Run) -> None:
         e, rng = self._evidence, random.Random(self._evidence.seed)
-        self._say("waiting for gdb at port 1234" if self._gdb else "booting")
+        self._say("booting")
         machine.console.wait_ready(BOOT_SECONDS)
         e.text_at_boot = self._text(machine)
         everything, chosen = filters(self._kernel, rng.getrandbits(64))

@@ -27,13 +27,13 @@ class Run:
     """One boot, from power-on to power-off; use as a context manager."""
 
     def __init__(self, machine: Machine, log: Path, config: Config | None = None,
-                 budget: int = 0, cap: int = 32 << 20, gdb: bool = False) -> None:
+                 budget: int = 0, cap: int = 32 << 20) -> None:
         self.machine = machine
         self.log = log
         self.config = config
         self.budget = budget  # instructions that any vCPU may execute; 0: any number
         self._cap = cap
-        self._gdb = gdb  # the machine waits for gdb at port 1234, and we for the person behind it
+        self.typed: list[tuple[int, str]] = []  # each line, and the observer's records before it
         self.observer: Observer | None = None
         self._qmp: Qmp | None = None
         self._process: subprocess.Popen[bytes] | None = None
@@ -60,7 +60,6 @@ class Run:
         FifoTransport.make(console)
         serial = ["-chardev", f"pipe,id=console,path={console}", "-serial", "chardev:console"]
         command = self.machine.command(serial, disk)
-        command += ["-gdb", "tcp::1234"] if self._gdb else []
         command += ["-S", "-qmp", f"unix:{qmp},server=on,wait=off"]
         self._errors = self.log.with_suffix(".qemu").open("w+b")
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._errors,
@@ -71,10 +70,11 @@ class Run:
         except (OSError, QmpError) as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
         self._console = Console(transport, self.log, self._cap, self.watch)
-        if self._gdb:
-            self.console.patience = 1000.0
-        else:
-            self._qmp.send("cont")
+        self._console.on_command = self._types
+        self._qmp.send("cont")
+
+    def _types(self, line: str) -> None:
+        self.typed.append((self.observer.written() if self.observer else 0, line))
 
     def _said(self) -> str:
         self._errors.seek(0)
@@ -112,7 +112,7 @@ class Run:
 
     def _check_budget(self) -> None:
         used = max(self.observer.insns(), default=0) if self.observer else 0
-        if self.budget and not self._gdb and used > self.budget:
+        if self.budget and used > self.budget:
             verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
             raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
 
@@ -126,6 +126,7 @@ class Run:
 
     def power_off(self, seconds: float = 20) -> None:
         """Type poweroff; the machine must end by itself, and cleanly."""
+        self._types("poweroff")
         self.console.type("poweroff")
         self.console.send(b"\r")
         reason = self.wait_end(seconds)

@@ -144,6 +144,16 @@ class Observer:
             log.truncate(HEADER + RECORD.size * records)
 
 
+def saved(log: Path, first: int = 0, last: int = CAPACITY) -> Iterator[Record]:
+    """The records of a run that has ended."""
+    with log.open("rb") as file:
+        file.seek(HEADER + first * RECORD.size)
+        data = file.read((last - first) * RECORD.size)
+    for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(data), first):
+        if kind:
+            yield Record(seq, addr, insns, value, kind, vcpu, size)
+
+
 def plugin_version(arch: str) -> int:
     """The plugin API that the installed QEMU speaks."""
     text = subprocess.run([QEMU[arch], "--version"], capture_output=True, text=True, check=True).stdout

@@ -63,14 +63,24 @@ class Grade:
         return Verdict.PASS if self.points == self.possible else Verdict.FAIL
 
 
-def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
+Findings = list[dict[int, Finding | None]]  # of each rung, by number of CPUs
+
+
+def held(lab: int, evidence: list[Evidence]) -> Findings:
     """Every rung held against every boot that it speaks of. A boot that ended early reaches none."""
     results: list[Result] = []
     for rung in rubric.lab(lab).rungs:
-        findings = {e.smp: _judge(rung, e, results) for e in evidence if rung.judges(e.smp)}
-        if findings:
-            results.append(Result(rung, findings))
+        results.append(Result(rung, {e.smp: _judge(rung, e, results) for e in evidence if rung.judges(e.smp)}))
+    return [r.findings for r in results]
+
+
+def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings: Findings) -> Grade:
+    results = [Result(rung, found) for rung, found in zip(rubric.lab(lab).rungs, findings) if found]
     return Grade(arch, lab, seed, results, evidence)
+
+
+def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
+    return grade_of(arch, lab, seed, evidence, held(lab, evidence))
 
 
 def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
@@ -87,10 +97,14 @@ def _unmet(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
     return None
 
 
-def replay(grade: Grade, gdb: bool = False) -> str:
-    line = f"make grade ARCH={grade.arch} LAB={grade.lab} SEED={grade.seed:016x}"
-    failed = [smp for r in grade.results for smp, finding in r.findings.items() if finding]
-    return line + (f" SMP={failed[0]} GDB=1" if gdb and failed else "")
+def number_of(lab: int, rung: Rung) -> int:
+    """As RUNG= names it, from 1 on."""
+    return rubric.lab(lab).rungs.index(rung) + 1
+
+
+def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
+    line = f"make grade LAB={grade.lab} ARCH={grade.arch} REPLAY={grade.seed:016x}"
+    return line + (f" RUNG={number_of(grade.lab, under_gdb)} GDB=1" if under_gdb else "")
 
 
 def show(grade: Grade, console: Console) -> None:
@@ -124,7 +138,7 @@ def _mark(result: Result, smp: int) -> str:
 def _ran(grade: Grade) -> str:
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
-    calls = sum(len(e.truth.calls) for e in grade.evidence)
+    calls = sum(e.observed for e in grade.evidence)
     return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer"
 
 
@@ -143,9 +157,9 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
             console.print(escape(e.panic), style="dim")
         console.print(f"log: {e.log}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"replay:    {replay(grade)}", highlight=False, soft_wrap=True)
-    console.print(f"under gdb: {replay(grade, gdb=True)}", highlight=False, soft_wrap=True)
-    console.print(f"  and there: gdb-multiarch {grade.evidence[0].kernel.path} -ex 'target remote :1234' -ex continue",
-                  highlight=False, soft_wrap=True)
+    lost = next((r.rung for r in failed if r.lost), None)
+    if lost:
+        console.print(f"under gdb: {replay(grade, lost)}", highlight=False, soft_wrap=True)
 
 
 def _show_finding(finding: Finding, console: Console) -> None:
@@ -170,7 +184,7 @@ def as_json(grades: list[Grade]) -> dict[str, Any]:
                    "possible": r.rung.points,
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()}} for r in g.results],
         "boots": [{"smp": e.smp, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
-                   "instructions": e.insns, "calls": len(e.truth.calls)} for e in g.evidence],
+                   "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
 
 

@@ -42,23 +42,25 @@ def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:
     return Filter(select, notrace, frozenset(chosen - refused))
 
 
+def machine_of(kernel: Kernel, lab: int, smp: int) -> Machine:
+    return Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), icount=lab >= 5 and smp == 1)
+
+
 class Session:
     """Runs one boot; `say` is told what happens now, for the progress line."""
 
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
-                 say: Callable[[str], None] = lambda text: None, gdb: bool = False) -> None:
+                 say: Callable[[str], None] = lambda text: None) -> None:
         self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
         self._kernel = kernel
-        self._machine = Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), icount=lab >= 5 and smp == 1)
+        self._machine = machine_of(kernel, lab, smp)
         self._say = say
-        self._gdb = gdb
 
     def run(self) -> Evidence:
         e = self._evidence
         began = time.monotonic()
         try:
-            with Run(self._machine, e.log, truth.config(self._kernel, self._machine), BUDGET,
-                     gdb=self._gdb) as machine:
+            with Run(self._machine, e.log, truth.config(self._kernel, self._machine), BUDGET) as machine:
                 try:
                     self._talk(machine)
                 except Stopped as stopped:
@@ -79,13 +81,15 @@ class Session:
             raise Stopped(Verdict.HARNESS, "QEMU did not load the observer")
         if self._evidence.phases and not self._evidence.phases[-1].last:  # it ended early
             self._evidence.phases[-1].last = machine.observer.written()
+        self._evidence.typed = machine.typed
         self._evidence.insns = machine.observer.insns()
         self._evidence.truth = truth.read(
             self._kernel, machine.observer.records(windows=None if self._evidence.lab == 1 else self._evidence.windows()))
+        self._evidence.observed = len(self._evidence.truth.calls)
 
     def _talk(self, machine: Run) -> None:
         e, rng = self._evidence, random.Random(self._evidence.seed)
-        self._say("waiting for gdb at port 1234" if self._gdb else "booting")
+        self._say("booting")
         machine.console.wait_ready(BOOT_SECONDS)
         e.text_at_boot = self._text(machine)
         self._phase(machine, Phase("before", rng.getrandbits(64), None))

@@ -23,6 +23,7 @@ from qemu.machine import ROOT, Machine  # noqa: E402
 from qemu.run import parse, terminal_settings, restore_terminal  # noqa: E402
 
 GDB = "gdb-multiarch"
+MISSING = f"{GDB} is not installed: sudo apt-get install {GDB} (or make setup)"
 
 
 def qemu_command(machine: Machine, scratch: Path) -> list[str]:
@@ -47,7 +48,8 @@ def gdb_command(elf: Path, extra: list[str]) -> list[str]:
     return [GDB, "-q", *extra, "-ex", f"source {ROOT}/qemu/debugger/start.py", str(elf)]
 
 
-def debug(machine: Machine, elf: Path, extra: list[str]) -> int:
+def debug(machine: Machine, elf: Path, extra: list[str], moment: str = "") -> int:
+    """`moment`: a file that says up to where a graded boot is repeated first."""
     with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as name:
         scratch = Path(name)
         # Its own process group: Ctrl-C is gdb's.
@@ -61,7 +63,8 @@ def debug(machine: Machine, elf: Path, extra: list[str]) -> int:
             for end in (signal.SIGTERM, signal.SIGHUP):  # the terminal went away: take QEMU along
                 signal.signal(end, lambda *_: sys.exit(1))
             return subprocess.run(gdb_command(elf, extra), check=False, env={
-                **os.environ, "CALLSITE_GDB": name, "CALLSITE_ARCH": machine.arch},
+                **os.environ, "CALLSITE_GDB": name, "CALLSITE_ARCH": machine.arch,
+                **({"CALLSITE_MOMENT": moment} if moment else {})},
                 preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)).returncode
         finally:
             qemu.kill()
@@ -76,7 +79,7 @@ def main() -> int:
     own, rest = parser.parse_known_args()
     machine, _ = parse([*rest, "--image", str(own.elf.with_name("Image"))])
     if not shutil.which(GDB):
-        print(f"{GDB} is not installed: sudo apt-get install gdb-multiarch (or make setup)", file=sys.stderr)
+        print(MISSING, file=sys.stderr)
         return 2
     for file in (own.elf, machine.image_path()):
         if not file.exists():

@@ -16,11 +16,11 @@ def written_by_patcher(e: Evidence) -> Finding | None:
     for store in e.truth.stores:
         where = kernel.name_at(kernel.text[0] + store.value)
         if not lo <= store.addr < hi:
-            return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer")
+            return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer", seq=store.seq)
         if store.size != 4 or store.value % 4:
-            return Finding(f"{store.size} bytes of text were written at {where}: a site changes as one aligned word")
+            return Finding(f"{store.size} bytes of text were written at {where}: a site changes as one aligned word", seq=store.seq)
         if id(store) not in inside:
-            return Finding(f"text was written at {where} outside of a batch")
+            return Finding(f"text was written at {where} outside of a batch", seq=store.seq)
     return None if e.truth.stores else Finding("text was never written")
 
 

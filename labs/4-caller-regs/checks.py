@@ -16,7 +16,7 @@ from grading import truth
 from grading.checks import (all_of, calls_while_on, first_difference, lives, only_selected, rest_at_boot, rest_at_end, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
 from grading.evidence import Evidence
-from grading.finding import Finding, side_by_side
+from grading.finding import Finding, seq_at, side_by_side
 from grading.trials import FUNCTIONS, Op, Trial
 from grading.workload import WIDE, Call as Expected, Run
 
@@ -112,7 +112,8 @@ def _context_goes(trial: Trial, name: str, calls: list[Expected], mine: list[Ste
         if want and got and want.function == got.name and list(want.probes) == got.probes:
             continue
         rows = side_by_side([s.text() for s in mine], [_arguments(c) for c in calls], at)
-        return Finding(f"{trial.name}, {name}, call {at}: " + _why(trial, calls, at, got), rows, ("executed", "expected"))
+        return Finding(f"{trial.name}, {name}, call {at}: " + _why(trial, calls, at, got), rows, ("executed", "expected"),
+                       seq=seq_at([s.call for s in mine], at))
     return None
 
 
@@ -237,7 +238,7 @@ def _site(h: Held, step: Step, why: str) -> Finding:
     call = step.call
     return Finding(f"{h.trial.name}, {step.name}: {why}", site=[
         f"{step.name} at {call.site.address:#x}, on CPU {call.vcpu}",
-        f"was  {call.word:08x}  {h.e.kernel.disassemble(call.site.address, call.word)}"])
+        f"was  {call.word:08x}  {h.e.kernel.disassemble(call.site.address, call.word)}"], seq=call.seq)
 
 
 def _cost(h: Held, op: Op) -> tuple[int, str]:

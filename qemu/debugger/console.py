@@ -45,6 +45,7 @@ class Console:
         self._waited_for = False
         self.at_prompt = False
         self.stopped = False  # the guest, by us
+        self.muted = False  # what it prints is not shown
 
     def connect(self, path: Path) -> None:
         self._socket.connect(str(path))
@@ -55,7 +56,8 @@ class Console:
 
     def _read(self) -> None:
         while data := self._receive():
-            os.write(self._out, data.replace(b"\r", b""))
+            if not self.muted:
+                os.write(self._out, data.replace(b"\r", b""))
             self._seen = (self._seen + data)[-65536:]
             self.at_prompt = self._seen.endswith(b"\n" + PROMPT)
             if self.at_prompt and self._waited_for:

@@ -11,7 +11,7 @@ import gdb  # type: ignore[import]
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
 
-from qemu.debugger import console, events, guest, sites, stacks  # noqa: E402
+from qemu.debugger import console, events, guest, replay, sites, stacks  # noqa: E402
 
 SCRATCH = Path(os.environ["CALLSITE_GDB"])
 
@@ -26,6 +26,7 @@ class PowerOff(gdb.Breakpoint):
     def stop(self) -> bool:
         failed = bool(gdb.parse_and_eval("failure"))
         if failed:
+            console.CONSOLE.muted = False
             console.CONSOLE.settle()
             gdb.write("\nThe kernel has ended by a panic, and its memory is still there: bt, threads, trace.\n")
         return failed
@@ -48,6 +49,8 @@ def main() -> None:
     PowerOff()
     gdb.write(f"{guest.ARCH}, stopped at the first line of C. Ours: callsites [glob], threads, bt-thread PID,\n"
               "trace [n], who-patches FUNCTION|ADDR, console [LINE]; `help NAME` says more.\n")
+    if "CALLSITE_MOMENT" in os.environ:
+        replay.replay(Path(os.environ["CALLSITE_MOMENT"]))
 
 
 main()

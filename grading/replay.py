@@ -1,0 +1,130 @@
+"""The failing moment of a finding, and the same boot once more, under gdb, up to there.
+
+The boot is repeated by typing the same lines. A finding that was seen in the
+observer's log is found again by counting: the nth time that this CPU comes to
+that instruction, from the line on during which it did. One that was not seen
+there (what was printed, a word that nobody wrote) stops before the line.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from grading.evidence import Evidence
+from grading.finding import Finding
+from grading.observer import Kind, Record, saved
+from grading.rubric import Rung
+from grading.session import machine_of
+from grading.verdict import Verdict
+from qemu import debug
+
+ONLY_READS = ("cat ", "cksum ")
+PATIENCE = {Verdict.TIMEOUT: 15, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds, then what runs is stopped where it is
+
+
+class Refused(Exception):
+    """Nobody can debug here; the message says why."""
+
+
+@dataclass
+class Moment:
+    """Where to stop; read by qemu/debugger/replay.py."""
+
+    before: list[str] = field(default_factory=list)  # lines to type first
+    line: str | None = None  # during which it happens; None: while the kernel boots
+    address: int = 0  # the instruction; 0: none
+    nth: int = 0  # time that it is reached then
+    vcpu: int | None = None  # by this CPU; None: there is one
+    again: bool = False  # the kernel starts again
+    seconds: int = 0  # no longer than that; 0: as long as it takes
+    ends: bool = False  # the machine ends: hold it before
+    stay: bool = False  # before the line is typed
+
+
+def needs() -> None:
+    if not shutil.which(debug.GDB):
+        raise Refused(debug.MISSING)
+    if not sys.stdin.isatty():
+        raise Refused("GDB=1 needs a terminal to type at: this is none")
+
+
+def moment(e: Evidence, finding: Finding) -> Moment:
+    if e.why and finding.seq is None:
+        return _of_end(e)
+    seq = finding.seq if finding.seq is not None else _written(e, finding.address)
+    if seq is not None:
+        return _of_record(e, seq)
+    names = [(p.name, p.first) for p in e.phases] + [(t.name, t.first) for t in e.trials]
+    began = next((first for name, first in names if finding.why.startswith(name)), None)
+    return _at(e, len(e.typed) if began is None else _line_at(e, began), stay=True)
+
+
+def _at(e: Evidence, index: int, **where: bool | int | None) -> Moment:
+    before = [line for _, line in e.typed[:max(index, 0)] if not line.startswith(ONLY_READS) and line != "poweroff"]
+    return Moment(before, e.typed[index][1] if 0 <= index < len(e.typed) else None, **where)  # type: ignore[arg-type]
+
+
+def _of_end(e: Evidence) -> Moment:
+    return _at(e, len(e.typed) - 1, again=e.verdict == Verdict.REBOOT, seconds=PATIENCE.get(e.verdict, 0), ends=True)
+
+
+def _line_at(e: Evidence, seq: int) -> int:
+    """The line during which a record came; -1: none had been typed."""
+    return sum(at <= seq for at, _ in e.typed) - 1
+
+
+def _log(e: Evidence) -> Path:
+    return e.log.with_suffix(".observer") / "observer.log"
+
+
+def _written(e: Evidence, address: int) -> int | None:
+    """The last store into a word of text."""
+    at = address - e.kernel.text[0]
+    stores = [r.seq for r in saved(_log(e)) if r.kind == Kind.STORE and r.value <= at < r.value + r.size] if address else []
+    return stores[-1] if stores else None
+
+
+def _of_record(e: Evidence, seq: int) -> Moment:
+    index = _line_at(e, seq)
+    first = e.typed[index][0] if index >= 0 else 0
+    records = list(saved(_log(e), first, seq + 1))
+    here = records[-1]
+    nth = sum(_same(r, here) for r in records)
+    return _at(e, index, address=here.pc(), nth=nth, vcpu=here.vcpu if e.smp > 1 else None)
+
+
+def _same(r: Record, here: Record) -> bool:
+    return r.vcpu == here.vcpu and r.kind == here.kind and r.pc() == here.pc()
+
+
+def describe(e: Evidence, m: Moment) -> str:
+    """What will be seen, in words."""
+    during = f"during '{m.line}'" if m.line else "while the kernel boots"
+    if m.again:
+        return f"where the kernel starts again, {during}"
+    if m.ends and m.seconds:
+        return f"{during}, when no prompt has come for {m.seconds} seconds"
+    if m.ends:
+        return f"{during}, before the machine ends"
+    if m.stay:
+        return f"before '{m.line}': `console {m.line}` types it" if m.line else "at the prompt, at the end of the run"
+    cpu = f"CPU {m.vcpu} is" if m.vcpu is not None else "it is"
+    return f"{during}, when {cpu} at {e.kernel.name_at(m.address)} ({m.address:#x}) for time {m.nth}"
+
+
+def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Console) -> int:
+    stops = describe(e, m)
+    console.print(f"\nThe same boot again, {e.arch}, {e.smp} CPU{'s' if e.smp > 1 else ''}, under gdb. It stops {escape(stops)}.",
+                  highlight=False, soft_wrap=True)
+    with tempfile.NamedTemporaryFile("w", prefix="callsite-moment-", suffix=".json") as file:
+        json.dump({**asdict(m), "why": f"{rung.name}: {finding.why}", "where": stops}, file)
+        file.flush()
+        return debug.debug(machine_of(e.kernel, e.lab, e.smp), e.kernel.path, [], file.name)

@@ -1,0 +1,60 @@
+"""Several architectures graded at once, each in a process of its own; one line of progress for each."""
+
+from __future__ import annotations
+
+import multiprocessing
+import sys
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+Say = Callable[[str], None]
+
+
+def _work(work: Callable[[str, Say], Any], arch: str, pipe: Connection) -> None:
+    try:
+        pipe.send(("done", work(arch, lambda text: pipe.send(("says", text)))))
+    except KeyboardInterrupt:
+        pass
+    except Exception:  # pylint: disable=broad-except
+        traceback.print_exc()
+
+
+def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) -> dict[str, Any]:
+    """What each returned; one that died has told why, and is missing."""
+    fork = multiprocessing.get_context("fork")
+    says, done = dict.fromkeys(arches, "starting"), dict[str, Any]()
+    pipes: dict[Any, str] = {}
+    for arch in arches:
+        ours, theirs = fork.Pipe(False)
+        fork.Process(target=_work, args=(work, arch, theirs), daemon=False).start()
+        theirs.close()
+        pipes[ours] = arch
+    with Live(_shown(says), console=console, transient=True, auto_refresh=False) as live:
+        while pipes:
+            for pipe in wait(list(pipes)):
+                _hear(pipe, pipes, says, done)
+            live.update(_shown(says), refresh=sys.stdout.isatty())
+    return done
+
+
+def _hear(pipe: Any, pipes: dict[Any, str], says: dict[str, str], done: dict[str, Any]) -> None:
+    arch = pipes[pipe]
+    try:
+        kind, what = pipe.recv()
+    except EOFError:
+        del pipes[pipe]
+        return
+    if kind == "says":
+        says[arch] = what
+    else:
+        done[arch], says[arch] = what, "judged"
+
+
+def _shown(says: dict[str, str]) -> Text:
+    return Text("\n".join(f"{arch}: {text}" for arch, text in says.items()), style="cyan")
