@@ -124,12 +124,12 @@ class Observer:
         return [n for n in struct.unpack_from("<64Q", self._map, 32) if n]
 
     def records(self, first: int = 0, last: int | None = None,
-                windows: list[tuple[int, int]] | None = None) -> Iterator[Record]:
-        """In order; of the call sites only those in `windows`, if there are any."""
+                windows: list[tuple[int, int]] | None = None, always: frozenset[int] = frozenset()) -> Iterator[Record]:
+        """In order; of the call sites only those in `windows`, if there are any, and those that are wanted always."""
         end = min(self.written() if last is None else last, CAPACITY)
         for lo, hi, inside in parts(first, end, windows or [(first, end)]):
             for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(self._bytes(lo, hi)), lo):
-                if kind > SITE or kind and inside:
+                if kind > SITE or kind and (inside or addr in always):
                     yield Record(seq, addr, insns, value, kind, vcpu, size)
 
     def _bytes(self, first: int, last: int) -> bytes:

@@ -83,8 +83,9 @@ class Session:
             self._evidence.phases[-1].last = machine.observer.written()
         self._evidence.typed = machine.typed
         self._evidence.insns = machine.observer.insns()
-        self._evidence.truth = truth.read(
-            self._kernel, machine.observer.records(windows=None if self._evidence.lab == 1 else self._evidence.windows()))
+        windows = None if self._evidence.lab == 1 else self._evidence.windows()
+        always = frozenset(s.address for s in self._kernel.sites if s.function.name.startswith("wl_"))
+        self._evidence.truth = truth.read(self._kernel, machine.observer.records(windows=windows, always=always))
         self._evidence.observed = len(self._evidence.truth.calls)
 
     def _talk(self, machine: Run) -> None:
