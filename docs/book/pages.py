@@ -173,7 +173,13 @@ def index_of_mistakes(book: Book) -> list[str]:
 
 
 def list_of_labs(book: Book) -> list[str]:
-    return [f"- [{title((book.root / h).read_text())}](../{h})" for h in book.handouts()]
+    """Each handout's title, and its first paragraph."""
+    out = []
+    for page in book.handouts():
+        text = (book.root / page).read_text()
+        paragraph = next((part for part in text.split("\n\n") if part.strip() and not part.startswith("#")), "")
+        out += [f"**[{title(text)}](../{page})**<br>", LINK.sub(functools.partial(moved, page), paragraph).strip(), ""]
+    return out
 
 
 def directive(book: Book, line: str) -> list[str]:
