@@ -70,8 +70,10 @@ struct fdt;
  */
 struct thread *__switch_to(struct thread *prev, struct thread *next);
 
-/* entry.S: where a new thread begins, interrupts masked; goes to thread_start(prev). */
-extern char thread_start_asm[];
+/* head.S: where another CPU begins. */
+extern char secondary_start[];
+/* entry.S: a trap's way in and back; where a new thread begins, interrupts masked, towards thread_start(prev). */
+extern char exception_vector[], exception_vector_end[], thread_start_asm[];
 void __noreturn thread_start(struct thread *prev); /* sched.c: finishes the switch, runs current->fn */
 
 /*

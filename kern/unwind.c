@@ -1,7 +1,7 @@
 /*
  * Walking a stack: where a walk begins and that it ends, and what the code of
- * an interrupted function had done to its frame. One step along the records is
- * the architecture's: unwind_step().
+ * an interrupted function had done to its frame. What a frame looks like is the
+ * architecture's.
  */
 #include "unwind.h"
 
@@ -24,10 +24,43 @@ __noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned l
 	return pc;
 }
 
+/* Where the records say that a trap interrupted something: what its frame says. */
+static notrace bool step_to_interrupted(struct unwind *u)
+{
+	unsigned long frame = unwind_trap_frame(u->fp);
+
+	if (frame < u->low || frame > u->high - sizeof(struct trap_frame) || frame % 16)
+		return false;
+	u->regs = (struct trap_frame *)frame;
+	u->pc = regs_pc(u->regs);
+	u->fp = regs_fp(u->regs);
+	u->sp = regs_sp(u->regs);
+	return in_text(u->pc);
+}
+
+/* Parts of the tracer are compiled without frame records. */
+static notrace bool step_in_tracer(struct unwind *u)
+{
+	const char *name;
+	struct frame_state s = unwind_state(u->pc - 4, &name);
+
+	return s.fp_set ? unwind_record(u) : unwind_by_code(u, &s, 0);
+}
+
+/* To the caller. It reads only inside the stack and inside text. */
+static notrace bool step(struct unwind *u)
+{
+	if (u->regs)
+		return unwind_from_regs(u);
+	if (unwind_in_vector(u->pc))
+		return step_to_interrupted(u);
+	return in_tracer(u->pc) ? step_in_tracer(u) : unwind_record(u);
+}
+
 /* A return address that a tracer took is replaced by what it was; an interrupted pc is exact. */
 static __noinline notrace bool to_caller(struct unwind *u)
 {
-	if (!unwind_step(u))
+	if (!step(u))
 		return false;
 	if (!u->regs)
 		u->pc = unwind_true_caller(u->thread, u->pc, u->fp);

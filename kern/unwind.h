@@ -58,12 +58,15 @@ struct unwind_hook {
 unsigned long unwind_true_caller(struct thread *t, unsigned long pc, unsigned long fp);
 
 /*
- * <arch>/unwind.c: one step, from u to its caller: new pc, fp, sp, and regs when
- * the step crosses a trap frame. False at an entry point (thread_start_asm,
- * head.S) or when a record lies outside [low, high). It reads only inside the
- * stack and inside text.
+ * <arch>/unwind.c: one step, from u to its caller, new pc, fp and sp: by the record
+ * that fp points to; from an interrupted function. False at an entry point
+ * (thread_start_asm, head.S) or when a record lies outside [low, high). They read
+ * only inside the stack and inside text.
  */
-bool unwind_step(struct unwind *u);
+bool unwind_record(struct unwind *u);
+bool unwind_from_regs(struct unwind *u);
+/* Where the trap frame begins, in which fp points to the record. */
+unsigned long unwind_trap_frame(unsigned long fp);
 
 /* ---- For <arch>/unwind.c ---- */
 
@@ -93,6 +96,10 @@ struct frame_state unwind_state(unsigned long pc, const char **name);
 static inline bool in_text(unsigned long pc)
 {
 	return pc >= (unsigned long)_text && pc < (unsigned long)_etext;
+}
+static inline bool unwind_in_vector(unsigned long pc)
+{
+	return pc >= (unsigned long)exception_vector && pc < (unsigned long)exception_vector_end;
 }
 bool unwind_read(const struct unwind *u, unsigned long at, unsigned long *value);
 /* Is @name code between a call site and the callback, or back? */

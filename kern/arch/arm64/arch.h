@@ -232,7 +232,6 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 void handle_external(void); /* irqchip.c: acknowledge and handle all that pends */
 extern unsigned timer_irq;  /* timer.c */
 void trap_unexpected(struct trap_frame *regs, unsigned vector);
-extern char exception_vector[], exception_vector_end[], secondary_start[];
 #endif
 
 #endif

@@ -99,29 +99,16 @@ static notrace bool follows_entry(unsigned long pc)
 	return in_text(pc - 8) && *(u32 *)(pc - 8) == MOV_X9_X30 && IS_BL(*(u32 *)(pc - 4));
 }
 
-static notrace bool in_vector(unsigned long pc)
+notrace unsigned long unwind_trap_frame(unsigned long fp)
 {
-	return pc >= (unsigned long)exception_vector && pc < (unsigned long)exception_vector_end;
-}
-
-static notrace bool step_to_interrupted(struct unwind *u)
-{
-	unsigned long frame = u->fp - offsetof(struct trap_frame, record_fp);
-
-	if (frame < u->low || frame > u->high - sizeof(struct trap_frame) || frame % 16)
-		return false;
-	u->regs = (struct trap_frame *)frame;
-	u->pc = regs_pc(u->regs);
-	u->fp = regs_fp(u->regs);
-	u->sp = regs_sp(u->regs);
-	return in_text(u->pc);
+	return fp - offsetof(struct trap_frame, record_fp);
 }
 
 /*
  * The caller's record is where its frame begins, nearly always; code of the
  * tracer may have none, and then needs to know where exactly sp was.
  */
-static notrace bool step_record(struct unwind *u)
+notrace bool unwind_record(struct unwind *u)
 {
 	unsigned long fp = u->fp, pc = u->pc;
 	struct frame_state s;
@@ -130,8 +117,8 @@ static notrace bool step_record(struct unwind *u)
 	if (fp < u->sp || !unwind_read(u, fp, &u->fp) || !unwind_read(u, fp + 8, &u->pc))
 		return false;
 	u->sp = u->fp ?: fp + 16;
-	if (in_vector(u->pc))
-		u->sp -= offsetof(struct trap_frame, record_fp);
+	if (unwind_in_vector(u->pc))
+		u->sp = unwind_trap_frame(u->sp);
 	if (in_tracer(unwind_true_caller(u->thread, u->pc, u->fp))) {
 		s = unwind_state(pc, &name);
 		u->sp = s.fp_set ? fp - s.fp_is : fp + 16; /* the record that ftrace_caller made for it */
@@ -144,7 +131,7 @@ static notrace bool step_record(struct unwind *u)
  * while the traced function has no place among the records, it comes first: on
  * the way in it is in x30 and its caller in x9, on the way out the other way round.
  */
-static notrace bool step_from_regs(struct unwind *u)
+notrace bool unwind_from_regs(struct unwind *u)
 {
 	struct trap_frame *regs = u->regs;
 	unsigned long link = regs_link(regs), x9 = regs->x[9];
@@ -161,24 +148,6 @@ static notrace bool step_from_regs(struct unwind *u)
 	}
 	u->regs = NULL;
 	if (s.fp_set)
-		return step_record(u);
+		return unwind_record(u);
 	return unwind_by_code(u, &s, follows_entry(link) ? x9 : link); /* lab 5's ftrace_graph_stub is entered so, too */
-}
-
-/* Parts of the tracer are compiled without frame records. */
-static notrace bool step_in_tracer(struct unwind *u)
-{
-	const char *name;
-	struct frame_state s = unwind_state(u->pc - 4, &name);
-
-	return s.fp_set ? step_record(u) : unwind_by_code(u, &s, 0);
-}
-
-notrace bool unwind_step(struct unwind *u)
-{
-	if (u->regs)
-		return step_from_regs(u);
-	if (in_vector(u->pc))
-		return step_to_interrupted(u);
-	return in_tracer(u->pc) ? step_in_tracer(u) : step_record(u);
 }

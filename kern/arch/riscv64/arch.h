@@ -215,7 +215,6 @@ struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a
 void sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
 
 void handle_external(void); /* irqchip.c: claim and handle all that pends */
-extern char exception_vector[], exception_vector_end[], secondary_start[];
 #endif
 
 #endif

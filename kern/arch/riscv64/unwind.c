@@ -64,7 +64,12 @@ static notrace bool in_entry(const char *name, const struct frame_state *s, unsi
 	       !(s->fp_set && s->fp_from_sp == offsetof(struct ftrace_regs, fp));
 }
 
-static notrace bool step_record(struct unwind *u)
+notrace unsigned long unwind_trap_frame(unsigned long fp)
+{
+	return fp - sizeof(struct trap_frame);
+}
+
+notrace bool unwind_record(struct unwind *u)
 {
 	unsigned long fp = u->fp;
 
@@ -74,8 +79,8 @@ static notrace bool step_record(struct unwind *u)
 	return in_text(u->pc);
 }
 
-/* From an interrupted function to its caller; on the tracer's way in or out first to the traced one. */
-static notrace bool step_from_regs(struct unwind *u)
+/* On the tracer's way in or out first to the traced function. */
+notrace bool unwind_from_regs(struct unwind *u)
 {
 	struct trap_frame *regs = u->regs;
 	const char *name;
@@ -88,33 +93,6 @@ static notrace bool step_from_regs(struct unwind *u)
 	}
 	u->regs = NULL;
 	if (s.fp_set && s.ra_stored)
-		return step_record(u);
+		return unwind_record(u);
 	return unwind_by_code(u, &s, regs_link(regs));
-}
-
-/* Parts of the tracer are compiled without frame records. */
-static notrace bool step_in_tracer(struct unwind *u)
-{
-	const char *name;
-	struct frame_state s = unwind_state(u->pc - 4, &name);
-
-	return s.fp_set ? step_record(u) : unwind_by_code(u, &s, 0);
-}
-
-notrace bool unwind_step(struct unwind *u)
-{
-	unsigned long fp = u->fp;
-
-	if (u->regs)
-		return step_from_regs(u);
-	if (u->pc >= (unsigned long)exception_vector && u->pc < (unsigned long)exception_vector_end) {
-		u->regs = (struct trap_frame *)(fp - sizeof(struct trap_frame));
-		if ((unsigned long)u->regs < u->low || fp > u->high || fp % 8)
-			return false;
-		u->pc = regs_pc(u->regs);
-		u->fp = regs_fp(u->regs);
-		u->sp = regs_sp(u->regs);
-		return in_text(u->pc);
-	}
-	return in_tracer(u->pc) ? step_in_tracer(u) : step_record(u);
 }
