@@ -109,6 +109,7 @@ class Evidence:
     truth: Truth = field(default_factory=Truth)
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
+    walk: str = ""  # the threads' stacks, while one of them sleeps in a call whose return is patched
     slot_again: tuple[int, int] = (0, 0)  # the records of the time in which a slot changed hands under a sleeper
     frames_out: tuple[int, int] = (0, 0)  # the records of the time in which function_graph had every function
     typed: list[tuple[int, str]] = field(default_factory=list)  # each line, and the observer's records before it

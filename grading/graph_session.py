@@ -21,6 +21,10 @@ SLOT_AGAIN = ("graph 0 see sleep_ns; sleep 0.6 & ; sleep 0.1; graph 0 off;"
               " graph 1 see sleep_ns; sleep 0.1; wait; graph 1 off")
 
 
+# The stack of a thread that sleeps in a call whose return is patched.
+WALK = "graph 0 see sleep_ns; sleep 0.6 & ; sleep 0.1; ps -s; graph 0 off; wait"
+
+
 def together(users: list[User]) -> Filter:
     names = frozenset(name for user in users for name in user.filter.names)
     return Filter(" and ".join(" but ".join(filter(None, (u.filter.filter, u.filter.notrace))) for u in users), "", names)
@@ -56,6 +60,7 @@ class GraphSession(Session):
             self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
             self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))
             self._slot_again(machine)
+            self._walk(machine)
         self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
@@ -165,6 +170,14 @@ class GraphSession(Session):
         first = observer.written()
         machine.console.command(SLOT_AGAIN, WORKLOAD_SECONDS)
         self._evidence.slot_again = (first, observer.written())
+
+    def _walk(self, machine: Run) -> None:
+        """Asks for the stacks; again, where the sleeper was awake before they were printed."""
+        self._say("a stack with a patched return in it")
+        for _ in range(TRIES):
+            self._evidence.walk = machine.console.command(WALK, WORKLOAD_SECONDS)
+            if "sleep_ns+" in self._evidence.walk:
+                return
 
     def _frames_out(self, machine: Run, phase: Phase) -> None:
         """Every function is traced and at once no more: who switched it off is still inside of many."""

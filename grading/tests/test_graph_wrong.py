@@ -89,6 +89,10 @@ class Wrong(unittest.TestCase):
         self.loses("arm64", 6, {"leaving"}, "belonged to one that had left", FGRAPH, "if (gops->birth <= f->users)",
                    "if (gops->birth != ~0ull)")
 
+    def test_6_a_walk_that_ends_at_the_handler(self) -> None:
+        self.loses("riscv64", 6, {"home"}, "ps -s shows that it returns to return_to_handler", "kern/ftrace/shadow_walk.c",
+                   "if (f->fp == fp && f->ret != ret)", "if (f->fp == fp && f->ret == ret)")
+
     def test_6_data_of_another_user(self) -> None:
         self.loses("riscv64", 6, {"data"}, "and found", FGRAPH, "if (DATUM_USER(*datum) != idx)", "if (idx < 0)")
 

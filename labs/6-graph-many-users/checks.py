@@ -6,6 +6,7 @@ from a place of its own, function_graph's tracers from what describes them.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -17,7 +18,7 @@ from grading.graph_align import Framed
 from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, nested_as_printed, something_returned,
                                   stack, stayed, three_agree, through_handler, values, who)
 from grading.graph_session import GraphSession
-from grading.returns import Span
+from grading.returns import Span, calls_to
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told, Touch
 
 SESSION = GraphSession
@@ -200,9 +201,22 @@ def leaver_left(e: Evidence) -> Finding | None:
     return None
 
 
+def walked(e: Evidence) -> Finding | None:
+    """On the stack of a sleeper, behind the function whose return is patched, stands where it will return to."""
+    shown = re.search(r"^ *sleep_ns\+\S+\s+([\w.]+)\+0x([0-9a-f]+)/", e.walk, re.M)
+    if not shown:
+        return Finding("ps -s showed no thread that sleeps in sleep_ns, with its caller")
+    places = {call + 4 for call in calls_to(e.kernel, "sleep_ns")}
+    found = e.kernel.symbol(shown[1]) + int(shown[2], 16)
+    if found in places:
+        return None
+    return Finding(f"a thread sleeps in sleep_ns, whose return is patched. ps -s shows that it returns to {e.kernel.name_at(found)}, and "
+                   f"the calls of sleep_ns return to {' or '.join(map(e.kernel.name_at, sorted(places)))}: the true address is in the frame")
+
+
 def home(e: Evidence) -> Finding | None:
     """Of a boot that ended early, too: where a call returned to."""
-    return comes_home(e) or (None if e.why else through_handler(e))
+    return comes_home(e) or (None if e.why else through_handler(e) or walked(e))
 
 
 CHECKS = {
