@@ -54,9 +54,8 @@ static void show_trace(struct unwind *u)
 	}
 }
 
-static void __noreturn die(struct trap_frame *regs, struct unwind *u, const char *fmt, va_list args)
+static void __noreturn die(struct trap_frame *regs, struct unwind *u)
 {
-	vsnprintf(text, sizeof(text), fmt, args);
 	printk("\npanic: %s\n", text);
 	scnprintf(text, sizeof(text), "CPU %u, thread %d (%s), at ", this_cpu()->index,
 		  current->pid, current->comm);
@@ -77,7 +76,9 @@ void panic(const char *fmt, ...)
 	unwind_start_here(&u);
 	unwind_next(&u); /* to our caller */
 	va_start(args, fmt);
-	die(NULL, &u, fmt, args);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	die(NULL, &u);
 }
 
 void panic_regs(struct trap_frame *regs, const char *fmt, ...)
@@ -88,5 +89,7 @@ void panic_regs(struct trap_frame *regs, const char *fmt, ...)
 	enter_panic();
 	unwind_start_regs(&u, regs);
 	va_start(args, fmt);
-	die(regs, &u, fmt, args);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	die(regs, &u);
 }
