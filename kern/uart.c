@@ -111,10 +111,11 @@ static int find_uart(const void *fdt)
 {
 	static const char *const names[] = {"arm,pl011", "ns16550a", "snps,dw-apb-uart", "ns16550", NULL};
 	const char *path = fdt_string(fdt, fdt_path(fdt, "/chosen"), "stdout-path");
+	int node = path ? fdt_path(fdt, path) : -ENOENT;
 
-	for (unsigned i = 0; path && names[i]; i++)
-		if (fdt_compatible(fdt, fdt_path(fdt, path), names[i]))
-			return fdt_path(fdt, path);
+	for (unsigned i = 0; names[i]; i++)
+		if (fdt_compatible(fdt, node, names[i]))
+			return node;
 	return fdt_find_device(fdt, names);
 }
 

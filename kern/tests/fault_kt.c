@@ -97,6 +97,19 @@ static void interrupted_leaf(void)
 	smp_call(cpu, panic_here, NULL);
 }
 
+static void yield_unpreemptible(void)
+{
+	preempt_disable();
+	yield();
+	preempt_enable();
+}
+static void move_unpreemptible(void)
+{
+	preempt_disable();
+	set_cpu_affinity((this_cpu()->index + 1) % nr_cpus);
+	preempt_enable();
+}
+
 static const struct {
 	const char *name;
 	void (*fn)(void);
@@ -111,6 +124,8 @@ static const struct {
 	{"break", break_point},
 	{"overflow", stack_overflow},
 	{"leaf", interrupted_leaf},
+	{"yield", yield_unpreemptible},
+	{"move", move_unpreemptible},
 };
 
 static int test_fault(int argc, char **argv)

@@ -372,6 +372,8 @@ def panic_cases(arch: str) -> list[Case]:
         "break": r"panic: (ebreak|brk)[\s\S]*break_point\+0x",
         "overflow": r"panic: the stack of thread \d+ \(shell\) overflowed",
         "leaf": r"panic: in an interrupt[\s\S]*spinning_leaf\+0x.*\n.*spinning_thread\+0x.*\n.*thread_start\+0x",
+        "yield": r"panic: schedule\(\) in a context that may not sleep[\s\S]*yield_unpreemptible\+0x",
+        "move": r"panic: schedule\(\) in a context that may not sleep[\s\S]*move_unpreemptible\+0x",
     }
 
     def types(kind: str) -> Step:
