@@ -235,7 +235,8 @@ static void __schedule(bool preempted)
 	spin_unlock(&cpu->rq_lock);
 }
 
-static void leave_cpu(bool preempted)
+/* In its callers, so that stacks show schedule() and yield() and nothing between them and theirs. */
+static inline __attribute__((always_inline)) void leave_cpu(bool preempted)
 {
 	unsigned long flags = irq_save();
 

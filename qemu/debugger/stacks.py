@@ -92,7 +92,7 @@ def from_ftrace_regs(f: Frame) -> Registers:
         return {"pc": f[back], "sp": f.sp, FP: f[FP], LINK: f[link]}
     regs = pointer(f.sp, "struct ftrace_regs").dereference()
     if f.pc <= call:
-        ours = f.sp <= f[FP] < f.sp + size
+        ours = f.sp <= f[FP] <= f.sp + size  # its end: riscv64, on the way to regs->sp
         return {"pc": f[RESUME], "sp": f.sp + size, FP: as_int(regs["fp"]) if ours else f[FP], LINK: f[PARENT]}
     return {"pc": as_int(regs["pc"]), "sp": f.sp + size, FP: as_int(regs["fp"]), LINK: as_int(regs["link"])}
 
@@ -287,7 +287,7 @@ class Shown:
         self._selected.switch()
 
 
-SWITCHING = {"__switch_to", "context_switch", "__schedule", "schedule", "schedule_timeout", "return_to_handler"}
+SWITCHING = {"__switch_to", "leave_cpu", "context_switch", "__schedule", "schedule", "schedule_timeout", "return_to_handler"}
 
 
 def where(thread: Value) -> str:
