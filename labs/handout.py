@@ -25,7 +25,7 @@ from grading import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 # trace_graph_direct.c is a second way for one user: it shows the first.
-INSTRUCTORS = re.compile(r"labs/(instructor\.mk|handout\.py|student\.md|[^/]*/wrong/)|grading/tests/|\.ci/run$|"
+INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/)|student\.mk$|begun\.py$)|grading/(tests/|wrong\.py$)|\.ci/run$|"
                          r"kern/ftrace/trace_graph_direct\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
@@ -81,8 +81,7 @@ def _first_line(name: str) -> str:
 
 
 def files(gone: set[str], last: int) -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True,
-                            text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
     return [f for f in listed if ((ROOT / f).is_file() or (ROOT / f).is_symlink()) and goes(f, gone, last)]
 
 

@@ -116,7 +116,7 @@ class Handout(unittest.TestCase):
         self.assertIn("kern/ftrace/riscv64/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|^grading/tests/|instructor\.mk|handout\.py|trace_graph_direct")
+            self.assertNotRegex(name, r"/wrong/|^grading/(tests/|wrong)|instructor\.mk|handout\.py|trace_graph_direct")
         self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
 
     def test_no_text_of_a_solution_is_in_it(self) -> None:
