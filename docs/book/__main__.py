@@ -35,6 +35,16 @@ def configure(book: pages.Book) -> Path:
     return config
 
 
+def build(book: pages.Book) -> None:
+    draw(book)
+    if book.errors:
+        return
+    if subprocess.run(["mkdocs", "build", "--quiet", "--clean", "--strict", "-f", configure(book)], check=False).returncode:
+        book.errors.append("mkdocs: the site was not built")
+    else:
+        book.errors += site.check(ROOT / "build/docs")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stage", action="store_true", help="the pages alone: what needs no mkdocs")
@@ -42,17 +52,11 @@ def main() -> int:
     book = pages.Book(ROOT, ROOT / "build/book/pages")
     pages.stage(book)
     if not stage_only and not book.errors:
-        draw(book)
-    if not stage_only and not book.errors:
-        config = configure(book)
-        if subprocess.run(["mkdocs", "build", "--quiet", "--clean", "--strict", "-f", config], check=False).returncode:
-            book.errors.append("mkdocs: the site was not built")
-        else:
-            book.errors += site.check(ROOT / "build/docs")
+        build(book)
     for error in book.errors:
         print(error, file=sys.stderr)
-    if not book.errors and not stage_only:
-        print(f"The book: build/docs/index.html, {len(book.sources())} pages.")
+    if not book.errors:
+        print(f"The book: build/{'book/pages' if stage_only else 'docs/index.html'}, {len(book.sources())} pages.")
     return 1 if book.errors else 0
 
 
