@@ -267,7 +267,7 @@ lint: $(setup) ## cppcheck, shellcheck, mypy
 		--suppress=selfAssignment -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
 	@mypy --python-executable $(PYTHON) --strict grading qemu docs $(if $(CI),,|| true)
-	@for f in labs/*/checks.py; do mypy --python-executable $(PYTHON) --strict $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
+	@for f in labs/*.py labs/*/checks.py; do mypy --python-executable $(PYTHON) --strict $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
 
 help: ## this list
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/*.mk) | expand -t 16
