@@ -16,6 +16,7 @@ from grading import progress, replay, report, rubric, side_by_side, submit
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.session import BUDGET
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -41,6 +42,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smp", type=int, nargs="+", help="boots: with so many CPUs each")
     parser.add_argument("--rung", help="this one alone, by its number or name")
     parser.add_argument("--gdb", action="store_true", help="the same boot again, with gdb, up to where it goes wrong")
+    parser.add_argument("--budget", type=int, default=BUDGET, help="instructions that one CPU may execute in a boot")
     parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
     parser.add_argument("--kernels", type=Path, default=ROOT / "build", help="the folder that has ARCH/callsite.elf")
     parser.add_argument("--out", type=Path, default=ROOT / "build", help="the folder for grade.json, best.json, logs and the tar")
@@ -76,7 +78,8 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say:
         name = f"{smp} CPU{'s' if smp > 1 else ''}"
         session = rubric.lab(options.lab).session
         evidence.append(session(kernel, options.lab, smp, options.seed, log,
-                                lambda text, name=name: say(f"{name}: {text}")).run())  # type: ignore[misc]
+                                lambda text, name=name: say(f"{name}: {text}"),  # type: ignore[misc]
+                                options.budget).run())
     say("judging")
     findings = report.held(options.lab, evidence)
     moments = {}

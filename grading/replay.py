@@ -20,14 +20,15 @@ from rich.markup import escape
 
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.observer import Kind, Record, saved
+from grading.observer import Kind, saved
 from grading.rubric import Rung
 from grading.session import machine_of
 from grading.verdict import Verdict
 from qemu import debug
 
-ONLY_READS = ("cat ", "cksum ")
-PATIENCE = {Verdict.TIMEOUT: 15, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds, then what runs is stopped where it is
+# They change nothing but the number of the next thread, and may print much.
+ONLY_READS, AS_MANY_THREADS = ("cat ", "cksum "), "cat current_tracer"
+PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds, then what runs is stopped where it is
 
 
 class Refused(Exception):
@@ -42,7 +43,7 @@ class Moment:
     line: str | None = None  # during which it happens; None: while the kernel boots
     address: int = 0  # the instruction; 0: none
     nth: int = 0  # time that it is reached then
-    vcpu: int | None = None  # by this CPU; None: there is one
+    vcpu: int | None = None  # by this CPU; None: by any
     again: bool = False  # the kernel starts again
     seconds: int = 0  # no longer than that; 0: as long as it takes
     ends: bool = False  # the machine ends: hold it before
@@ -68,7 +69,8 @@ def moment(e: Evidence, finding: Finding) -> Moment:
 
 
 def _at(e: Evidence, index: int, **where: bool | int | None) -> Moment:
-    before = [line for _, line in e.typed[:max(index, 0)] if not line.startswith(ONLY_READS) and line != "poweroff"]
+    before = [AS_MANY_THREADS if line.startswith(ONLY_READS) else line
+              for _, line in e.typed[:max(index, 0)] if line != "poweroff"]
     return Moment(before, e.typed[index][1] if 0 <= index < len(e.typed) else None, **where)  # type: ignore[arg-type]
 
 
@@ -97,12 +99,10 @@ def _of_record(e: Evidence, seq: int) -> Moment:
     first = e.typed[index][0] if index >= 0 else 0
     records = list(saved(_log(e), first, seq + 1))
     here = records[-1]
-    nth = sum(_same(r, here) for r in records)
-    return _at(e, index, address=here.pc(), nth=nth, vcpu=here.vcpu if e.smp > 1 else None)
-
-
-def _same(r: Record, here: Record) -> bool:
-    return r.vcpu == here.vcpu and r.kind == here.kind and r.pc() == here.pc()
+    cpus = [r.vcpu for r in records if r.kind == here.kind and r.pc() == here.pc()]
+    # One that came there alone may be another one next time.
+    vcpu = here.vcpu if len(set(cpus)) > 1 else None
+    return _at(e, index, address=here.pc(), nth=cpus.count(here.vcpu), vcpu=vcpu)
 
 
 def describe(e: Evidence, m: Moment) -> str:

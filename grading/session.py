@@ -50,17 +50,18 @@ class Session:
     """Runs one boot; `say` is told what happens now, for the progress line."""
 
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
-                 say: Callable[[str], None] = lambda text: None) -> None:
+                 say: Callable[[str], None] = lambda text: None, budget: int = BUDGET) -> None:
         self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
         self._kernel = kernel
         self._machine = machine_of(kernel, lab, smp)
         self._say = say
+        self._budget = budget
 
     def run(self) -> Evidence:
         e = self._evidence
         began = time.monotonic()
         try:
-            with Run(self._machine, e.log, truth.config(self._kernel, self._machine), BUDGET) as machine:
+            with Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
                 try:
                     self._talk(machine)
                 except Stopped as stopped:

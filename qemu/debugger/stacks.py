@@ -44,9 +44,11 @@ else:
 
 
 def frame_size(insn: int) -> int:
-    """What an instruction takes from sp: addi sp, sp, -n; sub sp, sp, #n."""
+    """What an instruction takes from sp: addi sp, sp, -n; sub sp, sp, #n; stp x29, x30, [sp, #-n]!."""
     if ARCH == "riscv64":
         return -((insn >> 20) - (insn >> 31 << 12)) if insn & 0xFFFFF == 0x10113 else 0
+    if insn & 0xFFE07FFF == 0xA9A07BFD:
+        return 8 * (128 - (insn >> 15 & 0x7F))
     return insn >> 10 & 0xFFF if insn & 0xFFC003FF == 0xD10003FF else 0
 
 
@@ -62,7 +64,7 @@ class Frame:
 
     def __init__(self, pending: Any) -> None:
         self._pending = pending
-        self.pc, self.sp = self["pc"], self["sp"]
+        self.pc, self.sp, self.level = self["pc"], self["sp"], pending.level()
 
     def __getitem__(self, name: str) -> int:
         return as_int(self._pending.read_register(name))
@@ -133,12 +135,24 @@ def made_frame(pc: int) -> int:
     return 0
 
 
-def from_record(f: Frame) -> Registers:
-    size = made_frame(f.pc)
+def recorded(f: Frame, size: int) -> Registers | None:
+    """By the frame record, if one lies in a frame of that size."""
     if not size or not f.sp <= f[FP] <= f.sp + size:
-        return {"pc": f[LINK], "sp": f.sp + size, FP: f[FP], LINK: f[LINK]}
+        return None
     fp, link = (quad(f[FP] + at) for at in RECORD)
     return {"pc": link, "sp": f.sp + size, FP: fp, LINK: link}
+
+
+def from_record(f: Frame) -> Registers:
+    size = made_frame(f.pc)
+    return recorded(f, size) or {"pc": f[LINK], "sp": f.sp + size, FP: f[FP], LINK: f[LINK]}
+
+
+def behind_the_last(f: Frame) -> Registers | None:
+    """A function whose last instruction calls what never returns: DWARF takes the next function for it."""
+    start = f.pc - 4 - symbol(f.pc - 4)[1]
+    beginning = map(word, range(start, min(start + 64, f.pc), 4))
+    return recorded(f, next(filter(None, map(frame_size, beginning)), 0))
 
 
 def is_stub(name: str) -> bool:
@@ -155,9 +169,11 @@ def step(f: Frame) -> Registers | None:
     handler = address("return_to_handler")
     if handler is not None and f.pc == handler:
         return from_return_to_handler(f, handler)
+    name, offset = symbol(f.pc)
+    if f.level and not offset and not is_assembly(f.pc - 4):
+        return behind_the_last(f)
     if not is_assembly(f.pc):
         return None
-    name, offset = symbol(f.pc)
     start = f.pc - offset
     low, high = address("exception_vector"), address("exception_vector_end")
     if low is not None and high is not None and low <= f.pc < high:

@@ -1,0 +1,265 @@
+"""The student's loop: one rung, the same seed again, gdb at the failing moment, the best score, the tar to hand in."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+import tarfile
+import tempfile
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from unittest import mock
+
+import pexpect  # type: ignore[import]
+from rich.console import Console
+
+from grading import progress, report, rubric, side_by_side, submit
+from grading.elf import Kernel
+from grading.finding import Finding
+from grading.tests.test_wrong import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
+from qemu.machine import ARCHES, ROOT
+
+LAB = 4
+UNDEFINED = {"riscv64": [0], "arm64": [0]}
+
+
+def forgets_the_second_argument(kernel: Kernel) -> tuple[int, list[int]]:
+    """And gives the first one back, which arm64 loads together with it."""
+    at, words = forgets_an_argument(kernel)
+    return at, [0xA9407FE0] if kernel.arch == "arm64" else words  # ldp x0, xzr, [sp]
+
+
+def is_undefined(name: str) -> Mistake:
+    return lambda kernel: (kernel.symbol(name), UNDEFINED[kernel.arch])
+
+
+def spins(name: str) -> Mistake:
+    return lambda kernel: (kernel.symbol(name), [{"riscv64": 0x0000006F, "arm64": 0x14000000}[kernel.arch]])
+
+
+def grading(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "grading", "--lab", str(LAB), *words], cwd=ROOT, text=True, stdin=subprocess.DEVNULL,
+                          capture_output=True, env={**os.environ, **environment}, check=False)
+
+
+class Folder(unittest.TestCase):
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory(prefix="callsite-loop-")
+        self.addCleanup(scratch.cleanup)
+        self.out = Path(scratch.name)
+
+
+class TestMistyped(Folder):
+    """A mistake is answered by a sentence, before anything is booted."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        build(LAB)
+
+    def refused(self, sentence: str, *words: str, **environment: str) -> None:
+        done = grading("--kernels", str(self.kernels()), "--out", str(self.out), *words, **environment)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn(sentence, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+
+    def kernels(self) -> Path:
+        for arch in ARCHES:
+            if not (self.out / arch).exists():
+                (self.out / arch).symlink_to(ROOT / f"build/{arch}/lab{LAB}")
+        return self.out
+
+    def test_a_rung_that_there_is_not(self) -> None:
+        for rung in ("nonsense", "0", "13", "-1", ""):
+            self.refused(f"RUNG={rung} is no rung of lab 4, which are:\n   1 called\n", f"--rung={rung}")
+
+    def test_a_seed_that_is_none(self) -> None:
+        for seed in ("xyz", "0123456789abcdef0", "-1", "1_0"):
+            self.refused(f"REPLAY={seed} is no seed", f"--seed={seed}")
+
+    def test_a_terminal_that_is_none(self) -> None:
+        self.refused("GDB=1 needs a terminal", "--gdb")
+
+    def test_no_gdb(self) -> None:
+        self.refused("sudo apt-get install gdb-multiarch", "--gdb", PATH="/nowhere")
+
+    def test_no_kernel(self) -> None:
+        self.refused("there is no kernel for arm64", "--arch=arm64", f"--kernels={self.out}/none")
+
+
+def graded(arch: str, lost: set[str], seed: int = 5) -> report.Grade:
+    """A grade in which these rungs are lost with one CPU."""
+    findings: report.Findings = [{1: Finding("so") if r.name in lost else None, 4: None} for r in rubric.lab(LAB).rungs]
+    return report.grade_of(arch, LAB, seed, [], findings)
+
+
+class TestProgress(Folder):
+    def remember(self, *grades: report.Grade) -> str:
+        said = io.StringIO()
+        best = progress.remember(list(grades), self.out / "best.json")
+        progress.show(list(grades), best, Console(file=said, width=200))
+        return said.getvalue()
+
+    def test_the_best_score_stays(self) -> None:
+        self.assertNotIn("best", self.remember(graded("arm64", {"filter"})))
+        said = self.remember(graded("arm64", {"filter", "off"}))
+        self.assertIn("best so far: 85/100 on arm64", said)
+        self.assertNotIn("best", self.remember(graded("arm64", set())))
+        kept = json.loads((self.out / "best.json").read_text())
+        self.assertEqual(kept["lab4"]["arm64"]["points"], 100)
+        self.assertEqual(len(kept["lab4"]["arm64"]["reached"]), len(rubric.lab(LAB).rungs))
+
+    def test_the_next_rung_is_the_lowest_of_both(self) -> None:
+        said = self.remember(graded("riscv64", {"parents", "live patch"}), graded("arm64", {"arguments"}))
+        self.assertIn("Next: arguments on arm64 (10 points)", said)
+        self.assertIn("make grade LAB=4 ARCH=arm64 REPLAY=0000000000000005 RUNG=5 GDB=1\n", said)
+        self.assertEqual(self.remember(graded("riscv64", set())), "")
+
+    def test_a_file_that_is_damaged_begins_again(self) -> None:
+        (self.out / "best.json").write_text("{")
+        self.remember(graded("arm64", set()))
+        self.assertIn("lab4", json.loads((self.out / "best.json").read_text()))
+
+
+class TestSubmit(Folder):
+    def test_the_tar_has_the_labs_files_and_nothing_else(self) -> None:
+        for lab in rubric.LABS:
+            with tarfile.open(submit.write(lab, self.out)) as tar:
+                self.assertEqual(tuple(tar.getnames()), rubric.lab(lab).files)
+                for entry in tar:
+                    data = tar.extractfile(entry)
+                    assert data
+                    self.assertEqual(data.read(), (ROOT / entry.name).read_bytes())
+                    self.assertEqual((entry.mtime, entry.uid, entry.uname, entry.mode), (0, 0, "", 0o644))
+
+    def test_a_file_that_is_missing_is_named(self) -> None:
+        with mock.patch.object(submit, "ROOT", self.out), self.assertRaises(submit.Missing) as raised:
+            submit.write(LAB, self.out)
+        self.assertIn("kern/ftrace/arm64/caller.S", str(raised.exception))
+        self.assertFalse((self.out / "lab4.tar").exists())
+
+
+class TestSideBySide(unittest.TestCase):
+    def test_one_that_dies_takes_no_other_along(self) -> None:
+        def work(arch: str, say: Callable[[str], None]) -> str:
+            say("begins")
+            if arch == "arm64":
+                os._exit(3)
+            return arch.upper()
+
+        with Console(file=io.StringIO()) as console:
+            self.assertEqual(side_by_side.run(work, list(ARCHES), console), {"riscv64": "RISCV64"})
+
+
+class OnWrongKernels(Folder):
+    @classmethod
+    def setUpClass(cls) -> None:
+        build(LAB)
+
+    def kernel(self, arch: str, name: str, mistake: Mistake) -> Kernel:
+        kernel = wrong_kernel(arch, name, mistake, LAB)
+        (self.out / arch).symlink_to(kernel.path.parent)
+        return kernel
+
+    def words(self, arch: str, smp: int, *more: str) -> list[str]:
+        return ["--lab", str(LAB), "--arch", arch, "--smp", str(smp), "--seed", "0123456789abcdef", "--kernels", str(self.out),
+                "--out", str(self.out), *more]
+
+
+class TestReplay(OnWrongKernels):
+    def test_the_same_seed_types_the_same_lines_and_finds_the_same(self) -> None:
+        self.kernel("arm64", "argument", forgets_an_argument)
+        seen = []
+        for _ in range(2):
+            self.assertEqual(grading(*self.words("arm64", 1)).returncode, 1)
+            judged = json.loads((self.out / "grade.json").read_text())["grades"][0]
+            typed = re.findall(r"callsite# (.*)", (self.out / f"grade/arm64-lab{LAB}-1cpu.log").read_text(errors="replace"))
+            seen.append((typed, [(r["name"], r["points"], r["boots"]) for r in judged["rungs"]]))
+        self.assertEqual(seen[0], seen[1])
+
+    def test_one_rung_is_judged_alone(self) -> None:
+        self.kernel("arm64", "no-event", returns_at_once("function_trace_call"))
+        self.assertEqual(grading(*self.words("arm64", 1, "--rung=arguments")).returncode, 0)
+        self.assertEqual(grading(*self.words("arm64", 1, "--rung=9")).returncode, 1)
+        judged = json.loads((self.out / "grade.json").read_text())["grades"][0]
+        self.assertEqual([r["name"] for r in judged["rungs"]], ["one CPU"])
+        self.assertFalse((self.out / "best.json").exists())
+
+
+class TestUnderGdb(OnWrongKernels):
+    """make grade GDB=1 stops where the finding points."""
+
+    def stopped(self, arch: str, smp: int, *more: str) -> pexpect.spawn:
+        gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words(arch, smp, "--gdb", *more)], cwd=str(ROOT), encoding="utf-8",
+                            timeout=120, echo=False, dimensions=(50, 250), env={**os.environ, "TERM": "dumb"})
+        self.addCleanup(gdb.close, force=True)
+        gdb.delaybeforesend = None
+        gdb.expect_exact("(gdb) ")
+        self.said = gdb.before.replace("\r", "")
+        return gdb
+
+    def ask(self, gdb: pexpect.spawn, line: str) -> str:
+        gdb.sendline(line)
+        gdb.expect_exact("(gdb) ")
+        return str(gdb.before)
+
+    def at(self) -> tuple[str, int]:
+        found = re.search(r"\nThis is during 'workload [0-9a-f]+', when .* at (\w+)\S* \((0x[0-9a-f]+)\) for time \d+\.\n", self.said)
+        assert found, self.said
+        return found[1], int(found[2], 16)
+
+    def test_an_argument_stops_where_it_is_received(self) -> None:
+        for arch, smp in (("riscv64", 4), ("arm64", 1)):
+            with self.subTest(arch=arch):
+                self.kernel(arch, "second", forgets_the_second_argument)
+                gdb = self.stopped(arch, smp)
+                function, address = self.at()
+                self.assertTrue(function.startswith("wl_"), function)
+                self.assertIn(f"{address:#x}", self.ask(gdb, "p/x $pc"))
+                self.assertIn(f"{function} (", self.ask(gdb, "bt"))
+
+    def test_an_event_that_is_not_printed_stops_at_its_call_site(self) -> None:
+        kernel = self.kernel("riscv64", "no-event", returns_at_once("function_trace_call"))
+        gdb = self.stopped("riscv64", 1, "--rung=one CPU")
+        _, address = self.at()
+        self.assertIn(address, kernel.site_at)
+        self.assertIn(f"{address:#x}", self.ask(gdb, "p/x $pc"))
+
+    def test_a_site_that_is_not_restored_stops_where_it_is_executed(self) -> None:
+        kernel = self.kernel("arm64", "no-nop", returns_at_once("ftrace_make_nop"))
+        gdb = self.stopped("arm64", 4, "--rung=off")
+        function, address = self.at()
+        self.assertIn(address, kernel.site_at)
+        self.assertRegex(self.ask(gdb, f"callsites {function}"), r"-> stub \d+|-> list")
+
+    def test_a_panic_is_held(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                self.kernel(arch, "undefined", is_undefined("ftrace_make_call"))
+                gdb = self.stopped(arch, 1)
+                self.assertIn("The kernel has ended by a panic", self.said)
+                self.assertIn("This is during 'echo function > current_tracer', before the machine ends.", self.said)
+                self.assertIn("ftrace_make_call", self.ask(gdb, "bt"))
+
+    def test_what_never_comes_back_is_stopped_where_it_is(self) -> None:
+        self.kernel("arm64", "spins", spins("ftrace_make_call"))
+        gdb = self.stopped("arm64", 1, "--budget=200000000")
+        self.assertRegex(self.said, r"This is during 'echo function > current_tracer', when no prompt has come for \d+ seconds\.")
+        self.assertIn("ftrace_make_call", self.ask(gdb, "bt"))
+
+    def test_a_rung_that_is_reached_has_no_moment(self) -> None:
+        self.kernel("arm64", "right", lambda kernel: (kernel.text[0], []))
+        gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words("arm64", 1, "--gdb", "--rung=life")], cwd=str(ROOT),
+                            encoding="utf-8", timeout=120, env={**os.environ, "TERM": "dumb"})
+        gdb.expect(pexpect.EOF)
+        gdb.close()
+        self.assertIn("life is reached: there is no moment at which to stop.", gdb.before)
+        self.assertEqual(gdb.exitstatus, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
