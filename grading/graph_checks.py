@@ -34,7 +34,8 @@ def framed(e: Evidence, phase: Phase) -> Framed:
     """Whose return does somebody want to hear of? Of a user that leaves, as long as its sites hold calls."""
     leaver = frozenset(name for u in phase.users if u.leaves for name in u.filter.names)
     leaver -= {name for u in stayed(phase) for name in u.filter.names}
-    return lambda s: s.name in phase.returning and (
+    returning = phase.returning
+    return lambda s: s.name in returning and (
         s.name not in leaver or checks.calls_tracer(e.kernel, s.call.site.address, s.call.word))
 
 
