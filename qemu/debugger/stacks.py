@@ -170,7 +170,7 @@ def step(f: Frame) -> Registers | None:
     if handler is not None and f.pc == handler:
         return from_return_to_handler(f, handler)
     name, offset = symbol(f.pc)
-    if f.level and not offset and not is_assembly(f.pc - 4):
+    if f.level and f.pc and not offset and not is_assembly(f.pc - 4):
         return behind_the_last(f)
     if not is_assembly(f.pc):
         return None
