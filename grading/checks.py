@@ -82,6 +82,21 @@ def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list
     return [kernel.name_at(a) for a in addresses if a not in allowed | own]
 
 
+# ---- mistakes with a name ------------------------------------------------------
+
+Recogniser = Callable[[Evidence, Finding], str]  # a slug, or "": by what was observed, never by the student's source
+
+
+def named(check: Check, *recognisers: Recogniser) -> Check:
+    """The check, and when it finds something whose cause one of these knows, the name of that."""
+    def and_named(e: Evidence) -> Finding | None:
+        finding = check(e)
+        if finding and not finding.mistake:
+            finding.mistake = next((slug for slug in (known(e, finding) for known in recognisers) if slug), "")
+        return finding
+    return and_named
+
+
 # ---- life -------------------------------------------------------------------
 
 def all_of(*checks: Check) -> Check:

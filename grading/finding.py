@@ -18,6 +18,7 @@ class Finding:
     seq: int | None = None  # the observer's record at which it can be seen to happen
     address: int = 0  # or the word of text that is wrong
     need: str = ""  # the rung was not judged, for it stands on this one, which was lost
+    mistake: str = ""  # its likely cause, where that has a name: a slug of the lab's MISTAKES
 
 
 class Seen(Protocol):

@@ -85,7 +85,7 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
 
 
 def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
-    ended = Finding(f"{e.verdict.value}: {e.why}") if e.why else None
+    ended = Finding(f"{e.verdict.value}: {e.why}", mistake=rubric.lab(e.lab).ended(e)) if e.why else None
     return rung.stopped and rung.check(e) or ended or _unmet(rung, e, above) or rung.check(e)
 
 
@@ -153,6 +153,7 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
                 cpus = "1 CPU" if smp == 1 else f"{smp} CPUs"
                 console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus}): {escape(finding.why)}")
                 _show_finding(finding, console)
+                _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
         if e.panic and e.panic not in said:
             said.add(e.panic)
@@ -177,6 +178,17 @@ def _show_finding(finding: Finding, console: Console) -> None:
         console.print("    " + escape(line), highlight=False)
 
 
+def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
+    if finding.mistake:
+        console.print(f"    [bold]{finding.mistake}[/bold]: {escape(lab.mistakes[finding.mistake])}: "
+                      f"{lab.page(finding.mistake)}", highlight=False, soft_wrap=True)
+
+
+def _pages(lab: int, result: Result) -> dict[str, str]:
+    """The named mistakes that a rung was lost by, each with its page."""
+    return {f.mistake: rubric.lab(lab).page(f.mistake) for f in result.findings.values() if f and f.mistake}
+
+
 def as_json(grades: list[Grade]) -> dict[str, Any]:
     return {"grades": [{
         "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
@@ -184,7 +196,8 @@ def as_json(grades: list[Grade]) -> dict[str, Any]:
         "replay": replay(g),
         "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.rung.points if r.reached else 0,
                    "possible": r.rung.points,
-                   "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()}} for r in g.results],
+                   "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
+                   "mistakes": _pages(g.lab, r)} for r in g.results],
         "boots": [{"smp": e.smp, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
                    "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}

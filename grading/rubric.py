@@ -1,9 +1,14 @@
 """A lab as it is graded: labs/<n>-<name>/rubric.toml and checks.py.
 
 The rubric says what each rung promises and what it is worth; CHECKS in checks.py
-says, under the rung's name, what the promise is held against. checks.py may also
-have SESSION, how its boots are driven, and MISTAKES, {slug: title}: the mistakes
-that its findings know by name, each a section of the lab's handout.
+says, under the rung's name, what the promise is held against. checks.py also has
+
+    SESSION     how its boots are driven, if not by grading.session
+    MISTAKES    {slug: title}: the mistakes that its findings know by name
+    ADVICE      slugs that no check recognises
+    ended(e)    the slug of what made a boot end early, or ""
+
+Each slug is a section of the lab's handout.
 """
 
 from __future__ import annotations
@@ -12,12 +17,14 @@ import functools
 import importlib.util
 import sys
 import tomllib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from grading.checks import Check
+from grading.evidence import Evidence
 from grading.session import Session
 from qemu.machine import ARCHES, ROOT
 
@@ -50,6 +57,11 @@ class Lab:
     rungs: tuple[Rung, ...]
     session: type[Session]
     mistakes: dict[str, str]
+    ended: Callable[[Evidence], str]
+
+    def page(self, slug: str) -> str:
+        """Where the mistake is written about."""
+        return f"labs/{self.folder.name}/handout.md#{slug}"
 
 
 @functools.cache
@@ -67,7 +79,7 @@ def lab(number: int) -> Lab:
     rubric = tomllib.loads((LABS[number] / "rubric.toml").read_text())
     checks = checks_of(number)
     found = Lab(number, LABS[number], tuple(_files(rubric["files"])), tuple(_rung(r, checks.CHECKS) for r in rubric["rung"]),
-                getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}))
+                getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""))
     _examine(found, set(checks.CHECKS))
     return found
 

@@ -99,6 +99,8 @@ class Session:
             for number, chosen in enumerate(filters(self._kernel, rng.getrandbits(64)), 1):
                 self._phase(machine, Phase(f"trace {number}", rng.getrandbits(64), chosen))
         else:
+            if e.lab == 1 and e.smp == 1:
+                machine.console.command("registers")
             everything = Filter("", "", frozenset(s.function.name for s in self._kernel.sites))
             self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
         if e.lab >= 4:

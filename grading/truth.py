@@ -26,6 +26,9 @@ AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 # The shell's ops (kern/ftrace/op.c), and what they load from when they are called.
 OP_CALLBACKS = ("op_see", "op_add", "op_patch")
 OPS, OP_SEEN = 8, 512
+# A caller with a pattern in every register (kern/apps/registers.c), and the tracer that it is called with.
+PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_call", "registers_tracer", "registers_back"
+PATTERN_ITEMS = 28
 RETURNS_FROM_EXCEPTION = {"riscv64": 0x10200073, "arm64": 0xD69F03E0}
 
 
@@ -99,6 +102,9 @@ class Truth:
     unregistered: list[Record] = field(default_factory=list)  # a user of function_graph has left
     returns: returns.Returns = field(default_factory=returns.Returns)
     told: list[Told] = field(default_factory=list)
+    idle: list[Record] = field(default_factory=list)  # ftrace_stub, the tracer that does nothing
+    pattern: list[str] = field(default_factory=list)  # PATTERN_..., in the order in which they ran
+    kept: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what registers.c saw: (traced, item) -> was it right?
     users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
 
 
@@ -131,9 +137,10 @@ def config(kernel: Kernel, machine: Machine) -> Config:
     start = machine.load_address()
     lo, hi = kernel.text
     points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
+              *(kernel.symbol(n) for n in ("ftrace_stub", PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK)),
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel).points()} - {0}
-    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in (*HAND_USERS, *OP_CALLBACKS)]
+    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in (*HAND_USERS, *OP_CALLBACKS, "registers_show")]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
                   mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
                   mem_ranges=[*probes, *((a, a + 4) for a in [*operand_loads(kernel), *returns.user_loads(kernel)])],
@@ -153,6 +160,9 @@ class _Reader:
         self._probe = (kernel.symbol("workload_probe"), kernel.symbol("workload_probe") + 4096)
         self._told = kernel.extent("graph_probe")
         self._op_probe = (kernel.symbol("op_probe"), kernel.symbol("op_probe") + OPS * OP_SEEN)
+        self._seen = kernel.extent("registers_seen")
+        self._pattern = {kernel.symbol(n): n for n in (PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK) if kernel.symbol(n)}
+        self._stub = kernel.symbol("ftrace_stub")
         self._trampolines = set(stubs(kernel))
         self._callbacks = {kernel.symbol(n) for n in CALLBACKS} - {0}
         self._begin = kernel.symbol("ftrace_batch_begin")
@@ -210,6 +220,9 @@ class _Reader:
         elif self._op_probe[0] <= r.addr < self._op_probe[1]:
             thread, level = self.who(r.vcpu)
             self.truth.op_touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr, r.insns))
+        elif self._seen[0] <= r.addr < self._seen[1]:
+            traced, rest = divmod(r.addr - self._seen[0], 2 * PATTERN_ITEMS)
+            self.truth.kept[bool(traced), rest // 2] = bool(rest % 2)
         elif pc in self._operand_loads:
             self.truth.operands.append(r)
         elif pc in self._user_loads:
@@ -223,6 +236,10 @@ class _Reader:
             self.truth.handlers.append(r)
         if r.addr in self._trampolines:
             self.truth.trampolines.append(r)
+        if r.addr in self._pattern:
+            self.truth.pattern.append(self._pattern[r.addr])
+        if r.addr == self._stub:
+            self.truth.idle.append(r)
         if r.addr in self._unregistered:
             self.truth.unregistered.append(r)
         if r.addr in self._callbacks:

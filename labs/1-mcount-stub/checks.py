@@ -1,11 +1,85 @@
-"""Lab 1: what each rung is held against."""
+"""Lab 1: what each rung is held against. Its own: what a caller sees that has a pattern in every register.
+
+That caller is kern/apps/registers.c. It is trusted, and it says what it saw by
+addresses that the observer sees.
+"""
 
 from __future__ import annotations
 
-from grading.checks import lives, no_hits, right_arguments, right_parents, right_result, three_agree
+from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.truth import PATTERN_CALL, PATTERN_TRACER
+from grading.verdict import Verdict
 
+MISTAKES = {
+    "argument-clobbered": "an argument register does not come back as it was",
+    "return-address-lost": "the link register is not kept over the call of the callback",
+    "frame-pointer-lost": "the frame pointer does not come back as it was",
+    "stack-not-given-back": "the stack pointer does not come back as it was",
+    "wrong-call-site-offset": "ip is not the address of the call",
+    "parent-of-the-stub": "the parent is read from the stub's own frame",
+    "parent-from-argument": "the parent is taken from the first argument register",
+    "pointer-taken-for-the-function": "the variable is called, and not the function whose address it holds",
+    "asked-the-wrong-way-round": "the callback runs when nobody traces",
+    "traced-the-tracer": "the stub calls a function that has a call site",
+}
+ADVICE = {"saved-in-a-global"}
+
+# What registers.c looks at, in its order.
+ARGUMENTS = {"riscv64": 8, "arm64": 9}
+REGISTERS = {"riscv64": [*(f"a{n}" for n in range(8)), *(f"s{n}" for n in range(1, 12)), "s0"],
+             "arm64": [*(f"x{n}" for n in range(9)), *(f"x{n}" for n in range(19, 30))]}
+KEPT = 20
+DEEP = 20  # stubs inside of stubs, to be sure
+STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE = range(KEPT, KEPT + 8)
+
+
+# ---- the caller with the pattern -----------------------------------------------
+
+def _wrong(e: Evidence) -> list[tuple[bool, int]]:
+    return [item for item, right in e.truth.kept.items() if not right]
+
+
+def registers_kept(e: Evidence) -> Finding | None:
+    """Every register that the contract names comes back, traced or not."""
+    if e.smp > 1:
+        return None
+    for traced, item in _wrong(e):
+        if item <= STACK:
+            name = "sp" if item == STACK else REGISTERS[e.arch][item]
+            when = "while somebody traces" if traced else "while nobody traces"
+            return Finding(f"_mcount was called {when}, with a pattern in every register, and {name} came back changed",
+                           mistake=_register(e, item))
+    return None if (True, STACK) in e.truth.kept else Finding("the caller with a pattern in every register did not come back")
+
+
+def _register(e: Evidence, item: int) -> str:
+    if item == STACK:
+        return "stack-not-given-back"
+    return "argument-clobbered" if item < ARGUMENTS[e.arch] else "frame-pointer-lost" if item == KEPT - 1 else ""
+
+
+def callback_arguments(e: Evidence) -> Finding | None:
+    """ip, parent_ip, op and regs, and a frame record to walk the stack by."""
+    if e.smp > 1:
+        return None
+    wrong = {item for traced, item in _wrong(e) if traced}
+    if IP in wrong:
+        return Finding("ip is not the address of the instruction that called _mcount", mistake="wrong-call-site-offset")
+    if PARENT in wrong:
+        slug = "parent-from-argument" if NOT_FIRST_ARGUMENT in wrong else "parent-of-the-stub" if NOT_SITE in wrong else ""
+        return Finding("parent_ip is not where the function that called _mcount returns to", mistake=slug)
+    if OP in wrong:
+        return Finding("op is not the value of function_trace_op")
+    if REGS in wrong:
+        return Finding("regs is not 0")
+    if RECORD in wrong:
+        return Finding("the stub's frame record does not say who called it: a walk from the callback goes wrong")
+    return None
+
+
+# ---- called, or not ---------------------------------------------------------------
 
 def something_traced(e: Evidence) -> Finding | None:
     for phase in e.on():
@@ -32,17 +106,53 @@ def stub_called(e: Evidence) -> Finding | None:
 
 
 def silent_callback(e: Evidence) -> Finding | None:
-    return no_hits(e, e.truth.callbacks, "the tracer's callback")
+    return (no_hits(e, e.truth.callbacks, "the tracer's callback")
+            or no_hits(e, e.truth.idle, "what ftrace_trace_function holds while nobody traces"))
+
+
+def _wrong_way_round(e: Evidence, finding: Finding) -> str:
+    """The pointer was called while it held ftrace_stub, and not while it held a tracer."""
+    called = any(phase.first <= r.seq < phase.last for phase in e.on() for r in e.truth.callbacks)
+    return "asked-the-wrong-way-round" if e.truth.idle and not called else ""
+
+
+def _own_parents(e: Evidence, finding: Finding) -> str:
+    events = [event for phase in e.on() if phase.trace for event in phase.trace.events]
+    return "parent-of-the-stub" if sum(v.parent == v.func for v in events) * 2 > len(events) else ""
+
+
+# ---- a boot that ended early --------------------------------------------------------
+
+def ended(e: Evidence) -> str:
+    wrong = {item for _, item in _wrong(e)}
+    if wrong & {*range(STACK + 1)}:
+        return _register(e, max(wrong & {*range(STACK + 1)}))
+    if e.truth.pattern and e.truth.pattern[-1] == PATTERN_TRACER:
+        return "return-address-lost"  # the callback ran, and nobody came back from the stub
+    if e.verdict == Verdict.PANIC and "execution of" in e.why and e.truth.pattern and e.truth.pattern[-1] == PATTERN_CALL:
+        return "pointer-taken-for-the-function"
+    return "traced-the-tracer" if _stub_in_stub(e) else ""
+
+
+def _stub_in_stub(e: Evidence) -> bool:
+    """At the end each call site entered the stub, came to the next site, and to no callback: it is inside of itself."""
+    if not e.truth.calls:
+        return False
+    cpu = e.truth.calls[-1].vcpu
+    last = [c for c in e.truth.calls if c.vcpu == cpu][-DEEP:]
+    while_on = e.truth.pattern[-1:] == [PATTERN_CALL] or any(p.first <= last[0].seq < p.last for p in e.on())
+    called = any(r.vcpu == cpu and r.seq > last[0].seq for r in e.truth.callbacks)
+    return len(last) == DEEP and while_on and not called and len({c.name for c in last}) < DEEP // 4
 
 
 CHECKS = {
-    "callback": something_traced,
+    "callback": named(something_traced, _wrong_way_round),
     "life": lives,
     "stub-called": stub_called,
-    "silent": silent_callback,
+    "silent": named(silent_callback, _wrong_way_round),
     "result": right_result,
-    "arguments": right_arguments,
+    "arguments": all_of(registers_kept, right_arguments),
     "one CPU": three_agree,
     "four CPUs": three_agree,
-    "parents": right_parents,
+    "parents": named(all_of(callback_arguments, right_parents), _own_parents),
 }

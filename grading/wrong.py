@@ -1,0 +1,274 @@
+"""The grader is graded: each wrong solution of a lab must get the verdict written at its head.
+
+    python3 -m grading.wrong                        every lab, both architectures, all of them; solution and start too
+    python3 -m grading.wrong --third [--seed N]     a third of them, on one architecture each; another third tomorrow
+    python3 -m grading.wrong no-sync ... --lab 3    these
+
+A wrong solution is labs/<n>-<name>/wrong/NAME.patch: a head, a sentence, a
+patch over the solution. The head:
+
+    Verdict: panic, time-out     what `make grade` must end with, as in grading/verdict.py; several: one of these
+    Rung: one CPU, parents       the first that are lost, in the order of the ladder
+    Mistake: wrong-offset        each mistake that the report must name, and no others
+    Arch: arm64                  if it is a mistake on that architecture alone
+    CPUs: 4                      how many CPUs it is booted with; default: 1
+
+It is built in a copy of the tree, one for each lab, where only what it changes
+is compiled, and graded by the same harness.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from grading import report, rubric
+from grading.elf import Kernel
+from grading.finding import Finding
+from grading.verdict import Verdict
+from qemu.machine import ARCHES, ROOT
+
+SEED = 0x0123456789ABCDEF
+BUDGET = 300_000_000  # instructions on one CPU; a boot of a solution needs a fifth of that
+CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+TREE = ("boot", "kern", ".ci", "Makefile")
+FIELDS = {"Verdict", "Rung", "Mistake", "Arch", "CPUs"}
+
+
+class BadPatch(Exception):
+    """It cannot be applied, or its head not understood; the message says why."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    lab: int
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @cached_property
+    def head(self) -> dict[str, str]:
+        lines = self.path.read_text().split("\n\n", 1)[0].splitlines()
+        fields = dict(line.split(": ", 1) for line in lines if re.match(r"\w+: ", line))
+        if len(fields) != len(lines) or not {"Verdict"} <= set(fields) <= FIELDS:
+            raise BadPatch(f"{self.path}: its head is not made of {', '.join(sorted(FIELDS))}, each once, then an empty line")
+        return fields
+
+    def listed(self, field: str) -> list[str]:
+        return [word.strip() for word in self.head.get(field, "").split(",") if word.strip()]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [Verdict(word) for word in self.listed("Verdict")]
+
+    @property
+    def arches(self) -> tuple[str, ...]:
+        return tuple(self.listed("Arch")) or ARCHES
+
+    @property
+    def cpus(self) -> list[int]:
+        return [int(n) for n in self.listed("CPUs")] or [1]
+
+    @property
+    def files(self) -> list[str]:
+        return re.findall(r"^\+\+\+ b/(\S+)", self.path.read_text(), re.M)
+
+
+def shelf(lab: int) -> list[Wrong]:
+    return [Wrong(lab, path) for path in sorted((rubric.LABS[lab] / "wrong").glob("*.patch"))]
+
+
+# ---- built -------------------------------------------------------------------
+
+def make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", "-s", "-j2", "-C", str(tree), *words], capture_output=True, text=True, check=False, env=CLEAN)
+
+
+def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
+    return [f"build/{arch}/lab{lab}{'-start' if start else ''}/Image" for arch in arches]
+
+
+def prepare(lab: int) -> None:
+    done = make(ROOT, f"LAB={lab}", "build/initrd.cpio", *images(lab, ARCHES))
+    if done.returncode:
+        raise BadPatch(f"lab {lab} does not build:\n{done.stderr}")
+
+
+def fresh(lab: int, arches: tuple[str, ...]) -> Path:
+    """The lab's scratch tree as the tree is: the sources, and what was built of them, as old as there."""
+    tree = ROOT / f"build/wrong/lab{lab}"
+    for name in (*TREE, *(f"build/{arch}/{part}" for arch in arches for part in ("include", f"lab{lab}"))):
+        shutil.rmtree(tree / name, ignore_errors=True)
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        if (ROOT / name).is_dir():
+            shutil.copytree(ROOT / name, tree / name, symlinks=True)
+        else:
+            shutil.copy2(ROOT / name, tree / name)
+    for name in ("build/.setup", "build/recordmcount"):
+        if (ROOT / name).exists():
+            shutil.copy2(ROOT / name, tree / name)
+    return tree
+
+
+def build(wrong: Wrong, arch: str) -> str:
+    """Why it cannot be built, or ''. A patch that does not fit is an error of ours."""
+    tree = fresh(wrong.lab, (arch,))
+    done = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BadPatch(f"{wrong.path.relative_to(ROOT)} does not fit:\n{done.stdout}")
+    made = make(tree, f"LAB={wrong.lab}", *images(wrong.lab, (arch,)))
+    return (made.stderr or made.stdout or "make failed") if made.returncode else ""
+
+
+# ---- graded --------------------------------------------------------------------
+
+@dataclass
+class Outcome:
+    """What a solution got."""
+
+    verdict: Verdict
+    lost: list[str]  # rungs, by themselves
+    mistakes: set[str]
+    points: int
+    why: list[str]
+
+    def __str__(self) -> str:
+        named = f" ({', '.join(sorted(self.mistakes))})" if self.mistakes else ""
+        return self.verdict.value + (f": {', '.join(self.lost[:3])}" if self.lost and self.verdict == Verdict.FAIL else "") + named
+
+
+def grade(kernel: Kernel, lab: int, cpus: list[int]) -> report.Grade:
+    evidence = []
+    for smp in cpus:
+        session = rubric.lab(lab).session(kernel, lab, smp, SEED, ROOT / f"build/wrong/{kernel.arch}-lab{lab}-{smp}cpu.log")
+        session.budget = BUDGET
+        evidence.append(session.run())
+    return report.judge(kernel.arch, lab, SEED, evidence)
+
+
+def outcome(graded: report.Grade) -> Outcome:
+    findings = [(r.rung.name, f) for r in graded.results for f in r.findings.values() if f and not f.need]
+    return Outcome(graded.verdict, [r.rung.name for r in graded.results if r.lost], {f.mistake for _, f in findings if f.mistake},
+                   graded.points, list(dict.fromkeys(f"{name}: {f.why}" for name, f in findings)))
+
+
+def outcome_of(wrong: Wrong, arch: str) -> Outcome:
+    why = build(wrong, arch)
+    if why:
+        finding = Finding(why)
+        return Outcome(Verdict.BUILD, [], set(), 0, [finding.why])
+    kernel = Kernel(ROOT / f"build/wrong/lab{wrong.lab}/build/{arch}/lab{wrong.lab}/callsite.elf", arch)
+    return outcome(grade(kernel, wrong.lab, wrong.cpus))
+
+
+def differs(wrong: Wrong, got: Outcome) -> str:
+    """How what it got is not what is written beside it, or ''."""
+    rungs, mistakes = wrong.listed("Rung"), set(wrong.listed("Mistake"))
+    if got.verdict not in wrong.verdicts:
+        return f"the verdict must be {wrong.head['Verdict']}"
+    if rungs != got.lost[:len(rungs)]:
+        return f"the rungs lost must begin with {', '.join(rungs)}, and do with {', '.join(got.lost) or 'none'}"
+    if mistakes != got.mistakes:
+        return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
+    return ""
+
+
+# ---- which, and what is said ---------------------------------------------------------
+
+def third(seed: int) -> Iterator[tuple[Wrong, str]]:
+    """Of each lab every third, on one architecture; in six days all on both."""
+    for lab in rubric.LABS:
+        for at, wrong in enumerate(shelf(lab)):
+            if (at + seed) % 3 == 0:
+                yield wrong, wrong.arches[(at // 3 + seed // 3) % len(wrong.arches)]
+
+
+def every(labs: list[int], arches: list[str], names: list[str]) -> Iterator[tuple[Wrong, str]]:
+    for lab in labs:
+        for wrong in shelf(lab):
+            if not names or wrong.name in names:
+                yield from ((wrong, arch) for arch in wrong.arches if arch in arches)
+
+
+class Tally:
+    def __init__(self) -> None:
+        self.passed = self.failed = 0
+
+    def say(self, lab: int, arch: str, name: str, got: str, bad: str, seconds: float) -> None:
+        self.passed, self.failed = self.passed + (not bad), self.failed + bool(bad)
+        print(f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {seconds:.1f} s", flush=True)
+        if bad:
+            print(f"     {bad}", flush=True)
+
+
+def run(todo: list[tuple[Wrong, str]], tally: Tally) -> None:
+    for lab in dict.fromkeys(wrong.lab for wrong, _ in todo):
+        prepare(lab)
+        for wrong, arch in todo:
+            if wrong.lab != lab:
+                continue
+            began = time.monotonic()
+            got = outcome_of(wrong, arch)
+            bad = differs(wrong, got)
+            tally.say(lab, arch, wrong.name, str(got), "\n     ".join([bad, *got.why]) if bad else "", time.monotonic() - began)
+
+
+def both_states(lab: int, arches: list[str], tally: Tally) -> None:
+    """The solution has full marks, the start none."""
+    for start in (False, True):
+        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, tuple(arches), start))
+        for arch in arches:
+            began = time.monotonic()
+            if done.returncode:
+                tally.say(lab, arch, "start" if start else "solution", "build failure", done.stderr, 0)
+                continue
+            kernel = Kernel(ROOT / f"{images(lab, (arch,), start)[0].removesuffix('Image')}callsite.elf", arch)
+            got = outcome(graded := grade(kernel, lab, [1, 4]))
+            right = got.points == (0 if start else graded.possible) and got.verdict == (Verdict.FAIL if start else Verdict.PASS)
+            bad = "" if right and not got.mistakes else "\n     ".join([f"{got.points} of {graded.possible} points", *got.why])
+            tally.say(lab, arch, "start" if start else "solution", str(got), bad, time.monotonic() - began)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="grading.wrong", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
+    parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
+    parser.add_argument("--third", action="store_true")
+    parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal(), help="which third; default: the day's")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options, tally = arguments(), Tally()
+    began = time.monotonic()
+    try:
+        if options.third:
+            print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
+            run(list(third(options.seed)), tally)
+        else:
+            for lab in options.lab if not options.names else []:
+                both_states(lab, options.arch, tally)
+            run(list(every(options.lab, options.arch, options.names)), tally)
+    except BadPatch as why:
+        print(f"FAIL {why}")
+        tally.failed += 1
+    print(f"{tally.passed} passed, {tally.failed} failed, {time.monotonic() - began:.0f} s")
+    return 1 if tally.failed or not tally.passed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
