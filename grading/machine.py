@@ -115,6 +115,9 @@ class Run:
         if self.budget and used > self.budget:
             verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
             raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
+        if self.budget and self.observer and self.observer.lost():
+            verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
+            raise Stopped(verdict, f"{self.observer.written():,} things happened that are watched, where a hundredth is enough")
 
     def memory(self, physical: int, size: int) -> bytes:
         """Guest memory while the machine stands still."""

@@ -26,6 +26,9 @@ AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 # The shell's ops (kern/ftrace/op.c), and what they load from when they are called.
 OP_CALLBACKS = ("op_see", "op_add", "op_patch")
 OPS, OP_SEEN = 8, 512
+# Lab 3's writers of text, whose loads tell whether they looked before.
+PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func",
+            "patch_word")
 # A caller with a pattern in every register (kern/apps/registers.c), and the tracer that it is called with.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_call", "registers_tracer", "registers_back"
 PATTERN_ITEMS = 28
@@ -103,6 +106,8 @@ class Truth:
     returns: returns.Returns = field(default_factory=returns.Returns)
     told: list[Told] = field(default_factory=list)
     idle: list[Record] = field(default_factory=list)  # ftrace_stub, the tracer that does nothing
+    faults_in_stub: int = 0  # exceptions right behind the entry of a trampoline
+    looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
     pattern: list[str] = field(default_factory=list)  # PATTERN_..., in the order in which they ran
     kept: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what registers.c saw: (traced, item) -> was it right?
     users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
@@ -141,6 +146,8 @@ def config(kernel: Kernel, machine: Machine) -> Config:
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel).points()} - {0}
     probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in (*HAND_USERS, *OP_CALLBACKS, "registers_show")]
+    if kernel.hook == "mcount":
+        probes += [kernel.extent(n) for n in PATCHERS if kernel.symbol(n)]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
                   mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
                   mem_ranges=[*probes, *((a, a + 4) for a in [*operand_loads(kernel), *returns.user_loads(kernel)])],
@@ -163,6 +170,8 @@ class _Reader:
         self._seen = kernel.extent("registers_seen")
         self._pattern = {kernel.symbol(n): n for n in (PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK) if kernel.symbol(n)}
         self._stub = kernel.symbol("ftrace_stub")
+        self._text = kernel.text
+        self._entered = -1  # a trampoline: when
         self._trampolines = set(stubs(kernel))
         self._callbacks = {kernel.symbol(n) for n in CALLBACKS} - {0}
         self._begin = kernel.symbol("ftrace_batch_begin")
@@ -197,6 +206,7 @@ class _Reader:
         elif r.kind == Kind.POINT:
             self._point(r)
         elif r.kind == Kind.VECTOR:
+            self.truth.faults_in_stub += r.seq == self._entered + 1
             self._move(r.vcpu, 1)
         elif r.kind == Kind.FENCE:
             self._fence(r)
@@ -223,6 +233,8 @@ class _Reader:
         elif self._seen[0] <= r.addr < self._seen[1]:
             traced, rest = divmod(r.addr - self._seen[0], 2 * PATTERN_ITEMS)
             self.truth.kept[bool(traced), rest // 2] = bool(rest % 2)
+        elif self._text[0] <= r.addr < self._text[1]:
+            self.truth.looks.append(r)
         elif pc in self._operand_loads:
             self.truth.operands.append(r)
         elif pc in self._user_loads:
@@ -236,6 +248,7 @@ class _Reader:
             self.truth.handlers.append(r)
         if r.addr in self._trampolines:
             self.truth.trampolines.append(r)
+            self._entered = r.seq
         if r.addr in self._pattern:
             self.truth.pattern.append(self._pattern[r.addr])
         if r.addr == self._stub:

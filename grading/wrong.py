@@ -39,7 +39,7 @@ from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 SEED = 0x0123456789ABCDEF
-BUDGET = 300_000_000  # instructions on one CPU; a boot of a solution needs a fifth of that
+BUDGET = 250_000_000  # instructions on one CPU; a boot of a solution needs a fifth of that
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 TREE = ("boot", "kern", ".ci", "Makefile")
 FIELDS = {"Verdict", "Rung", "Mistake", "Arch", "CPUs"}

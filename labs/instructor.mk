@@ -18,3 +18,7 @@ endif
 handout: build/.setup ## OUT=dir [LABS=0-4]: the tree that students get: starts, the staff's objects, one commit
 	$(if $(OUT),,$(error make handout needs OUT=dir))
 	@$(PYTHON) labs/handout.py '$(OUT)' --labs '$(or $(LABS),0-$(LAST_LAB))' $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
+
+.PHONY: test-labs
+test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must (40 minutes); SEED: what make test took
+	@$(PYTHON) -m grading.wrong $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--third --seed $(SEED))

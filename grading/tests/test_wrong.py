@@ -215,9 +215,6 @@ class Wrong(unittest.TestCase):
     def test_two_ops_may_change_pc_of_one_function(self) -> None:
         self.loses_exactly("ipmodify", returns_at_once("ipmodify_clash"), {"live patch"}, SOME)
 
-    def test_lab_1_a_stub_that_does_nothing(self) -> None:
-        self.loses("lab1-stub", returns_at_once("_mcount"), {"callback"}, lab=1)
-
     def test_lab_2_a_table_out_of_order(self) -> None:
         self.loses("lab2-order", swaps_two_records, {"sorted"}, lab=2)
 

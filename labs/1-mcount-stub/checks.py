@@ -9,8 +9,7 @@ from __future__ import annotations
 from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.truth import PATTERN_CALL, PATTERN_TRACER
-from grading.verdict import Verdict
+from grading.truth import PATTERN_TRACER
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
@@ -22,16 +21,15 @@ MISTAKES = {
     "parent-from-argument": "the parent is taken from the first argument register",
     "pointer-taken-for-the-function": "the variable is called, and not the function whose address it holds",
     "asked-the-wrong-way-round": "the callback runs when nobody traces",
-    "traced-the-tracer": "the stub calls a function that has a call site",
 }
-ADVICE = {"saved-in-a-global"}
+ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the second
 
 # What registers.c looks at, in its order.
 ARGUMENTS = {"riscv64": 8, "arm64": 9}
 REGISTERS = {"riscv64": [*(f"a{n}" for n in range(8)), *(f"s{n}" for n in range(1, 12)), "s0"],
              "arm64": [*(f"x{n}" for n in range(9)), *(f"x{n}" for n in range(19, 30))]}
 KEPT = 20
-DEEP = 20  # stubs inside of stubs, to be sure
+MANY = 20  # more than interrupts can be
 STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE = range(KEPT, KEPT + 8)
 
 
@@ -129,20 +127,9 @@ def ended(e: Evidence) -> str:
         return _register(e, max(wrong & {*range(STACK + 1)}))
     if e.truth.pattern and e.truth.pattern[-1] == PATTERN_TRACER:
         return "return-address-lost"  # the callback ran, and nobody came back from the stub
-    if e.verdict == Verdict.PANIC and "execution of" in e.why and e.truth.pattern and e.truth.pattern[-1] == PATTERN_CALL:
-        return "pointer-taken-for-the-function"
-    return "traced-the-tracer" if _stub_in_stub(e) else ""
-
-
-def _stub_in_stub(e: Evidence) -> bool:
-    """At the end each call site entered the stub, came to the next site, and to no callback: it is inside of itself."""
-    if not e.truth.calls:
-        return False
-    cpu = e.truth.calls[-1].vcpu
-    last = [c for c in e.truth.calls if c.vcpu == cpu][-DEEP:]
-    while_on = e.truth.pattern[-1:] == [PATTERN_CALL] or any(p.first <= last[0].seq < p.last for p in e.on())
-    called = any(r.vcpu == cpu and r.seq > last[0].seq for r in e.truth.callbacks)
-    return len(last) == DEEP and while_on and not called and len({c.name for c in last}) < DEEP // 4
+    if e.truth.faults_in_stub > MANY and not e.truth.callbacks and not e.truth.idle:
+        return "pointer-taken-for-the-function"  # each call of the stub is an exception
+    return ""
 
 
 CHECKS = {

@@ -1,0 +1,60 @@
+"""Mistakes with a name: each that a check can say has its page, and a wrong solution that makes it say so."""
+
+from __future__ import annotations
+
+import re
+import unittest
+
+from docs.book.pages import Book, mistakes
+from grading import rubric, wrong
+from grading.rubric import checks_of
+from grading.verdict import Verdict
+from qemu.machine import ROOT
+
+
+def sections(lab: int) -> set[str]:
+    page = f"labs/{rubric.LABS[lab].name}/handout.md"
+    return {m.slug for m in mistakes(Book(ROOT, ROOT / "build/docs")) if m.page == page}
+
+
+class Named(unittest.TestCase):
+    def test_each_section_is_recognised_by_a_check_or_is_advice(self) -> None:
+        for lab in rubric.LABS:
+            with self.subTest(lab=lab):
+                known, advice = set(rubric.lab(lab).mistakes), set(getattr(checks_of(lab), "ADVICE", ()))
+                self.assertEqual(known & advice, set())
+                self.assertEqual(sections(lab), known | advice)
+
+    def test_each_that_is_recognised_has_a_wrong_solution(self) -> None:
+        for lab in rubric.LABS:
+            with self.subTest(lab=lab):
+                made = {slug for w in wrong.shelf(lab) for slug in w.listed("Mistake")}
+                self.assertEqual(made, set(rubric.lab(lab).mistakes))
+
+    def test_a_slug_in_code_is_one_of_its_labs(self) -> None:
+        for lab, folder in rubric.LABS.items():
+            said = set(re.findall(r'(?:mistake=|return )"([a-z]+(?:-[a-z]+)+)"', (folder / "checks.py").read_text()))
+            self.assertLessEqual(said, set(rubric.lab(lab).mistakes), f"lab {lab}")
+
+
+class Shelves(unittest.TestCase):
+    def test_each_head_is_understood(self) -> None:
+        for lab in rubric.LABS:
+            for w in wrong.shelf(lab):
+                with self.subTest(lab=lab, name=w.name):
+                    rungs = [r.name for r in rubric.lab(lab).rungs]
+                    self.assertTrue(w.verdicts)
+                    self.assertNotIn(Verdict.PASS, w.verdicts)
+                    self.assertNotIn(Verdict.HARNESS, w.verdicts)
+                    self.assertEqual(w.listed("Rung"), [r for r in rungs if r in w.listed("Rung")])
+                    self.assertTrue(w.listed("Rung") or w.verdicts != [Verdict.FAIL])
+
+    def test_only_what_a_student_hands_in_is_changed(self) -> None:
+        for lab in rubric.LABS:
+            for w in wrong.shelf(lab):
+                self.assertTrue(w.files, w.name)
+                self.assertLessEqual(set(w.files), set(rubric.lab(lab).files), w.name)
+
+
+if __name__ == "__main__":
+    unittest.main()
