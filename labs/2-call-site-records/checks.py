@@ -53,6 +53,9 @@ def list_complete(e: Evidence) -> Finding | None:
     return None
 
 
+ADVICE = {"carry-forgotten", "sign-forgotten", "pc-of-the-wrong-word", "auipc-recorded", "every-call-recorded",
+          "stale-previous-word", "pair-not-checked", "table-unsorted", "search-off-by-one"}
+
 CHECKS = {
     "found": something_recorded,
     "life": lives,

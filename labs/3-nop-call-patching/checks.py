@@ -24,6 +24,10 @@ def written_by_patcher(e: Evidence) -> Finding | None:
     return None if e.truth.stores else Finding("text was never written")
 
 
+ADVICE = {"no-synchronisation", "no-line-maintenance", "wrote-without-looking", "wrote-through-text", "alias-left-open",
+          "scattered-immediate", "offset-in-bytes", "unsigned-offset", "wrong-link", "return-address-lost",
+          "pair-half-rewritten", "tracer-not-named", "never-restored"}
+
 CHECKS = {
     "called": something_called,
     "life": lives,

@@ -313,6 +313,10 @@ def enabled_listed(e: Evidence) -> Finding | None:
     return None
 
 
+ADVICE = {"argument-clobbered", "change-not-loaded-back", "return-address-lost", "pc-ignored",
+          "ip-off-by-one-instruction", "sp-inside-the-frame", "one-frame-record", "list-asks-no-filter",
+          "every-op-through-the-list", "last-op-not-found", "notrace-ignored", "published-too-late", "two-change-pc"}
+
 CHECKS = {
     "called": something_called,
     "life": lives,

@@ -8,6 +8,11 @@ from grading.graph_session import GraphSession
 
 SESSION = GraphSession
 
+ADVICE = {"result-clobbered", "return-to-wrong-place", "frame-not-popped", "patched-without-a-frame",
+          "shadow-frame-read-after-release", "stores-out-of-order", "sp-does-not-fit", "call-left-behind",
+          "wrong-parent-slot", "link-register-lost", "recursion-not-put-back", "depth-counted-twice",
+          "duration-not-measured"}
+
 CHECKS = {
     "returned": something_returned,
     "life": lives,

@@ -219,6 +219,11 @@ def home(e: Evidence) -> Finding | None:
     return comes_home(e) or (None if e.why else through_handler(e) or walked(e))
 
 
+ADVICE = {"return-handlers-in-entry-order", "stale-handler-called", "told-without-asking", "filter-not-asked",
+          "data-of-another-user", "parent-off-by-one", "data-not-given-back", "patched-for-nobody",
+          "walk-ends-at-the-handler", "slot-not-cleared", "seventeenth-user", "first-users-filter-only",
+          "shadow-frame-read-after-release", "stamp-after-slots"}
+
 CHECKS = {
     "returned": something_returned,
     "life": lives,
