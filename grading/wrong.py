@@ -153,9 +153,8 @@ class Outcome:
 def grade(kernel: Kernel, lab: int, cpus: list[int]) -> report.Grade:
     evidence = []
     for smp in cpus:
-        session = rubric.lab(lab).session(kernel, lab, smp, SEED, ROOT / f"build/wrong/{kernel.arch}-lab{lab}-{smp}cpu.log")
-        session.budget = BUDGET
-        evidence.append(session.run())
+        log = ROOT / f"build/wrong/{kernel.arch}-lab{lab}-{smp}cpu.log"
+        evidence.append(rubric.lab(lab).session(kernel, lab, smp, SEED, log, budget=BUDGET).run())
     return report.judge(kernel.arch, lab, SEED, evidence)
 
 
