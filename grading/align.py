@@ -1,13 +1,14 @@
 """Holds a printed trace against the calls that were executed, CPU by CPU, in order.
 
-One inversion is legal: an interrupt that comes between a call site and the
-reservation of its event prints its own events first. So an executed call may
-wait while calls of a higher interrupt level are printed, and no longer.
+One inversion is legal: what comes between a call site and the reservation of
+its event, an interrupt or, after it, another thread, prints its own events
+first. So an executed call may wait while others are printed, until its own
+context goes on. Where an event can be that of two calls, both are tried.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from grading.trace_text import Event
@@ -43,7 +44,6 @@ class Alignment:
     """Which printed event belongs to which executed call."""
 
     pairs: list[tuple[Call, Event]] = field(default_factory=list)
-    inversions: int = 0
     divergence: Divergence | None = None
 
 
@@ -58,98 +58,151 @@ def belongs(call: Call, event: Event) -> bool:
 def _difference(call: Call, event: Event) -> str:
     if call.name != event.func:
         return f"executed {call.name}, printed {event.func}"
-    return f"{call.name} ran in {'an interrupt' if call.level else 'a thread'}, and is printed otherwise"
+    if not belongs(call, event):
+        return f"{call.name} ran in {'an interrupt' if call.level else 'a thread'}, and is printed otherwise"
+    return f"pid {event.pid} is printed for two threads"
 
 
-def align_cpu(cpu: int, executed: Sequence[Call], printed: Sequence[Event], first: int = 0,
-              needed: Callable[[Call], bool] = lambda call: True) -> Alignment:
-    """Match one CPU's printed events with its executed calls from executed[first] on.
+@dataclass(frozen=True)
+class _State:
+    at: int  # executed calls that were taken
+    number: int = 0  # printed events that were matched
+    pending: tuple[int, ...] = ()  # calls that wait while others print
+    pairs: int = 0
 
-    `needed` says which executed calls must be printed; others may be missing
-    at the two ends only (the trace was switched on and off among them).
-    """
-    result = Alignment()
-    pending: list[int] = []
-    at = first
 
-    def interrupts_are_over() -> bool:
-        """What came between the waiting call and its event has returned: another interrupt may follow at once."""
-        return (at == len(executed) or executed[at].level <= executed[pending[-1]].level
-                or executed[at].trap != executed[at - 1].trap)
+Matched = tuple[_State, int | None]  # a state, and the call that its last event was matched with
 
-    def part(why: str, number: int) -> Alignment:
-        result.divergence = Divergence(cpu, why, pending[-1] if pending else at, number, executed, printed)
-        return result
 
-    for number, event in enumerate(printed):
-        while True:
-            if pending and belongs(executed[pending[-1]], event) and interrupts_are_over():
-                result.pairs.append((executed[pending.pop()], event))
-                break
-            if at == len(executed):
-                return part(f"printed, but not executed: {event.func}", number)
-            if belongs(executed[at], event) and not (pending and executed[at].level <= executed[pending[-1]].level):
-                result.pairs.append((executed[at], event))
-                at += 1
-                break
-            if at + 1 < len(executed) and executed[at + 1].level > executed[at].level and not (
-                    pending and executed[at].level <= executed[pending[-1]].level):
-                pending.append(at)
-                result.inversions += 1
-                at += 1
+class _Search:
+    """All ways of matching one CPU's events with its calls, the likeliest first."""
+
+    def __init__(self, executed: Sequence[Call], printed: Sequence[Event], needed: Callable[[Call], bool],
+                 first: int) -> None:
+        self.executed, self.printed = executed, printed
+        self.first = first  # before this call the trace goes on
+        self.needed_end = max((i + 1 for i, call in enumerate(executed) if needed(call)), default=0)
+        self.needed = needed
+        self.furthest = _State(0)
+        self.pairs: list[tuple[Call, Event]] = []
+        self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}  # a pid stands for one thread; and since which pair
+        self._tried: set[tuple[object, ...]] = set()
+
+    def _fits(self, i: int, number: int) -> bool:
+        call, event = self.executed[i], self.printed[number]
+        known = self._thread_of.get(_who(event))
+        return belongs(call, event) and (known is None or known[0] == call.thread)
+
+    def _over(self, at: int, waits: int) -> bool:
+        """May the call that waits be printed now? What came in its way has returned: another may follow at once."""
+        if at >= self.needed_end or at == waits + 1:
+            return True
+        call, before = self.executed[at], self.executed[at - 1]
+        mine = self.executed[waits]
+        return (call.thread != mine.thread or call.level <= mine.level
+                or before.thread != call.thread or call.trap != before.trap)
+
+    def _free(self, at: int, pending: tuple[int, ...]) -> bool:
+        """Has the call's own context nothing left to print?"""
+        call = self.executed[at]
+        return not any(self.executed[i].thread == call.thread and call.level <= self.executed[i].level for i in pending)
+
+    def _next(self, s: _State) -> Iterator[Matched]:
+        """What may follow, likeliest last."""
+        at, executed = s.at, self.executed
+        free = at < len(executed) and self._free(at, s.pending)
+        if free and at < self.first and not s.number:  # it was too early
+            yield _State(at + 1, 0, s.pending), None
+        if free and at + 1 < len(executed) and (executed[at + 1].level > executed[at].level
+                                                or executed[at + 1].thread != executed[at].thread):
+            yield _State(at + 1, s.number, (*s.pending, at), s.pairs), None
+        if free and self._fits(at, s.number):
+            yield _State(at + 1, s.number + 1, s.pending, s.pairs + 1), at
+        for i in s.pending:
+            if self._fits(i, s.number) and self._over(at, i):
+                yield _State(at, s.number + 1, tuple(p for p in s.pending if p != i), s.pairs + 1), i
+
+    def _take(self, s: _State, matched: int | None) -> None:
+        keep = s.pairs - (matched is not None)
+        if keep < len(self.pairs):
+            del self.pairs[keep:]
+            self._thread_of = {who: known for who, known in self._thread_of.items() if known[1] < keep}
+        if matched is not None:
+            event = self.printed[s.number - 1]
+            self._thread_of.setdefault(_who(event), (self.executed[matched].thread, keep))
+            self.pairs.append((self.executed[matched], event))
+
+    def missing(self, s: _State) -> int | None:
+        """The first call that should have been printed, when no more events come."""
+        left = [i for i in s.pending if self.needed(self.executed[i])]
+        left += [i for i in range(s.at, self.needed_end) if self.needed(self.executed[i])][:1]
+        return min(left, default=None)
+
+    def run(self, begin: _State) -> bool:
+        choices: list[Matched] = [(begin, None)]
+        while choices:
+            s, matched = choices.pop()
+            self._take(s, matched)
+            if (s.number, s.at) >= (self.furthest.number, self.furthest.at):
+                self.furthest = s
+            if s.number == len(self.printed):
+                if self.missing(s) is None:
+                    return True
                 continue
-            return part(_difference(executed[at], event), number)
-    left = [i for i in [*pending, *range(at, len(executed))] if needed(executed[i])]
-    if left:
-        pending, at = [], left[0]
-        return part(f"executed, but not printed: {executed[at].name}", len(printed))
-    return _same_threads(cpu, result, executed, printed)
+            follow = list(self._next(s))
+            if len(follow) > 1 or s.pending:
+                seen = (s, frozenset((who, known[0]) for who, known in self._thread_of.items()))
+                if seen in self._tried:
+                    continue
+                self._tried.add(seen)
+            choices += follow
+        return False
 
 
-def _same_threads(cpu: int, result: Alignment, executed: Sequence[Call], printed: Sequence[Event]) -> Alignment:
-    """A pid stands for one thread."""
-    thread_of: dict[tuple[str, int], int] = {}
-    for number, (call, event) in enumerate(result.pairs):
-        key = (event.comm if event.pid == 0 else "", event.pid)
-        if thread_of.setdefault(key, call.thread) != call.thread:
-            why = f"pid {event.pid} is printed for two threads"
-            result.divergence = Divergence(cpu, why, number, number, executed, printed)
-            return result
-    return result
+def _who(event: Event) -> tuple[str, int]:
+    return (event.comm if event.pid == 0 else "", event.pid)
 
 
-def find_start(executed: Sequence[Call], printed: Sequence[Event], look: int = 24) -> int:
-    """Where in the executed calls the printed ones begin: the best place for the first few."""
-    names = [e.func for e in printed[:look]]
-    if not names:
-        return 0
-    best, best_score = 0, -1
-    for start, call in enumerate(executed):
-        if call.name != names[0]:
-            continue
-        score = 0
-        for offset, name in enumerate(names):
-            if start + offset >= len(executed) or executed[start + offset].name != name:
-                break
-            score += 1
-        if score > best_score:
-            best, best_score = start, score
-        if score == len(names):
-            break
-    return best
+def _likeliest(executed: Sequence[Call], printed: Sequence[Event], last: int, look: int = 24) -> int:
+    """Where in the executed calls, not behind `last`, the first few events stand as they are printed."""
+    def score(start: int) -> int:
+        return next((n for n, (call, event) in enumerate(zip(executed[start:start + look], printed))
+                     if not belongs(call, event)), look)
+
+    return max(range(min(last + 1, len(executed))), key=score, default=0)
+
+
+def align_cpu(cpu: int, executed: Sequence[Call], printed: Sequence[Event], whole: bool = True,
+              needed: Callable[[Call], bool] = lambda call: True) -> Alignment:
+    """Match one CPU's printed events with its executed calls.
+
+    `needed` says which executed calls must be printed; others may be missing at the end, and
+    unless it is `whole` at the start too (the trace was switched on and off among them).
+    """
+    first = 0 if whole else next((i for i, call in enumerate(executed) if needed(call)), len(executed))
+    search = _Search(executed, printed, needed, first)
+    for begin in sorted({0, _likeliest(executed, printed, first)}, reverse=True):
+        if search.run(_State(begin)):
+            return Alignment(search.pairs)
+    return Alignment(search.pairs, _parted(cpu, search))
+
+
+def _parted(cpu: int, search: _Search) -> Divergence:
+    s, executed, printed = search.furthest, search.executed, search.printed
+    at = s.pending[-1] if s.pending else s.at
+    if s.number == len(printed):
+        at = search.missing(s) or 0
+        why = f"executed, but not printed: {executed[at].name}"
+    elif at == len(executed):
+        why = f"printed, but not executed: {printed[s.number].func}"
+    else:
+        why = _difference(executed[at], printed[s.number])
+    return Divergence(cpu, why, at, s.number, executed, printed)
 
 
 def align(executed: Sequence[Call], printed: Sequence[Event], whole: bool = True,
           needed: Callable[[Call], bool] = lambda call: True) -> dict[int, Alignment]:
     """By CPU. `whole`: the printed trace begins with the first executed call."""
     cpus = sorted({c.vcpu for c in executed} | {e.cpu for e in printed})
-    alignments = {}
-    for cpu in cpus:
-        mine = [c for c in executed if c.vcpu == cpu]
-        theirs = [e for e in printed if e.cpu == cpu]
-        first = 0 if whole else find_start(mine, theirs)
-        skipped = next((i for i in range(first) if needed(mine[i])), None)
-        if skipped is not None and not whole:
-            first = skipped
-        alignments[cpu] = align_cpu(cpu, mine, theirs, first, needed)
-    return alignments
+    return {cpu: align_cpu(cpu, [c for c in executed if c.vcpu == cpu], [e for e in printed if e.cpu == cpu], whole, needed)
+            for cpu in cpus}

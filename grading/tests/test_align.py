@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import unittest
+from collections.abc import Iterator
 
 from grading.align import align, align_cpu
 from grading.elf import Function, Site
@@ -99,6 +101,105 @@ class Align(unittest.TestCase):
         assert found
         here = [row for row in found.neighbours() if row[2]]
         self.assertEqual(here, [("c, level 0", "..... x <-parent", True)])
+
+    def test_a_trace_may_begin_with_an_interrupt_in_the_way_of_its_first_event(self) -> None:
+        ran = [call(0, "x"), call(1, "a"), call(2, "i", 1, trap=1), call(3, "j", 1, trap=1), call(4, "b")]
+        found = align(ran, printed("i j a b"), whole=False, needed=lambda c: c.seq >= 4)
+        self.assertIsNone(found[0].divergence)
+
+    def test_a_trace_may_begin_in_an_interrupt_and_have_what_that_interrupted(self) -> None:
+        ran = [call(0, "a"), call(1, "i", 1, trap=1), call(2, "j", 1, trap=1), call(3, "b")]
+        found = align(ran, printed("j a b"), whole=False, needed=lambda c: c.seq >= 3)
+        self.assertIsNone(found[0].divergence)
+
+    def test_the_same_function_that_waits_and_is_printed_in_its_way(self) -> None:
+        self.assertEqual(self.why("a a1 b1 c", "a b a c"), "")
+
+    def test_another_thread_may_print_first(self) -> None:
+        ran = [call(0, "a"), call(1, "i", 1, trap=1), call(2, "b", thread=2), call(3, "c")]
+        said = [event("i"), event("b", pid=8), event("a"), event("c")]
+        self.assertIsNone(align_cpu(0, ran, said).divergence)
+        self.assertIsNotNone(align_cpu(0, ran, [said[0], said[1], said[3], said[2]]).divergence)
+
+    def test_nothing_that_is_legal_is_refused(self) -> None:
+        for seed in range(400):
+            cpu = Cpu(random.Random(seed))
+            cpu.run()
+            whole = not cpu.toggles
+            found = align(cpu.executed, cpu.printed, whole, needed=lambda c: cpu.lo <= c.seq < cpu.hi).get(0)
+            divergence = found and found.divergence
+            if divergence:
+                self.fail(f"seed {seed}: {divergence.why}\n{divergence.neighbours()}")
+
+    def test_an_event_that_is_missing_is_refused_wherever_it_is(self) -> None:
+        refused = 0
+        for seed in range(100):
+            cpu = Cpu(random.Random(seed))
+            cpu.toggles = False
+            cpu.run()
+            del cpu.printed[cpu.rng.randrange(len(cpu.printed))]
+            refused += bool(align(cpu.executed, cpu.printed)[0].divergence)
+        self.assertEqual(refused, 100)
+
+
+class Cpu:
+    """A CPU that traces itself rightly: threads, interrupts between a site and its event, the trace going on and off."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.rng = rng
+        self.executed: list[Call] = []
+        self.printed: list[Event] = []
+        self.toggles = rng.random() < 0.7
+        self.on = False
+        self.lo, self.hi = 1 << 30, 1 << 30  # what is executed between must be printed
+        self._trap = 0
+        self._open = 0  # calls whose event is still on its way
+
+    def run(self) -> None:
+        threads = {n: self._thread(n) for n in range(1, 4)}
+        at, length = 1, self.rng.randint(20, 150)
+        if not self.toggles:
+            self.on, self.lo = True, 0
+        while threads:
+            if next(threads[at], "over") == "over":
+                del threads[at]
+            if self.toggles and len(self.executed) > length // 4 and not self.on and self.hi == 1 << 30:
+                self._switch_on()
+            if self.toggles and len(self.executed) > length and self.on and not self._open:
+                self.on, self.hi = False, len(self.executed)
+            if threads and (at not in threads or self.rng.random() < 0.3):
+                at = self.rng.choice(sorted(threads))
+
+    def _switch_on(self) -> None:
+        self.on, self.lo = True, len(self.executed)
+
+    def _thread(self, thread: int) -> Iterator[None]:
+        for _ in range(self.rng.randint(5, 60)):
+            yield from self._call(thread, 0, 0)
+            yield
+
+    def _call(self, thread: int, level: int, trap: int) -> Iterator[None]:
+        """A site, then what asks for the tracer, then the event: anything may come between."""
+        name = self.rng.choice("abcd") if self.rng.random() < 0.8 else "wl_e"
+        self.executed.append(call(len(self.executed), name, level, thread=thread, trap=trap))
+        self._open += 1
+        yield from self._between(thread, level)
+        on = self.on
+        yield from self._between(thread, level)
+        if on and self.on:
+            self.printed.append(event(name, pid=thread, flags="d.h.." if level else "....."))
+        self._open -= 1
+
+    def _between(self, thread: int, level: int) -> Iterator[None]:
+        if level == 2 or self.rng.random() > 0.15:
+            return
+        if self.toggles and not self.on and self.hi == 1 << 30 and self.rng.random() < 0.2:
+            self._switch_on()  # another CPU does
+        self._trap += not level
+        for _ in range(self.rng.randint(0, 3)):
+            yield from self._call(thread, level + 1, self._trap)
+        if level == 0 and self.rng.random() < 0.5:
+            yield  # preempted
 
 
 if __name__ == "__main__":
