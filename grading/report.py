@@ -85,8 +85,9 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
 
 
 def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
-    ended = Finding(f"{e.verdict.value}: {e.why}", mistake=rubric.lab(e.lab).ended(e)) if e.why else None
-    return rung.stopped and rung.check(e) or ended or _unmet(rung, e, above) or rung.check(e)
+    if not e.why:
+        return _unmet(rung, e, above) or rung.check(e)
+    return rung.stopped and rung.check(e) or Finding(f"{e.verdict.value}: {e.why}", mistake=rubric.lab(e.lab).ended(e))
 
 
 def _unmet(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
