@@ -185,6 +185,7 @@ $$($(1).out)/first.elf: $$($(1).obj) $$($(1).out)/tables0.o $$($(1).out)/callsit
 	@$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
 $$($(1).out)/tables.S: $$($(1).out)/first.elf
 	@{ $(PYTHON) kern/mksyms.py $$< $(if $(filter-out 1 2 3 4,$(stage)),--args) && $(if $(records),$(records) $$<,true); } > $$@
+	$(if $(records),@cp $(records) $$(@D)/recordmcount)
 $$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
 	@$$($(1).cc) $$($(1).all) -c -o $$@ $$<
 $$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/indirect-calls)
@@ -197,6 +198,7 @@ $$($(1).out)/Image: $$($(1).out)/callsite.elf
 # build/<arch>/ holds what was asked for last.
 build/$(1)/callsite.elf build/$(1)/Image: build/$(1)/%: $$($(1).out)/% FORCE
 	@cmp -s $$< $$@ || cp $$< $$@
+	$(if $(records),@cp $(records) $$(@D)/recordmcount)
 -include $$(patsubst %.o,%.d,$$($(1).obj))
 endef
 $(foreach a,$(WANTED),$(eval $(call kernel,$(a))))

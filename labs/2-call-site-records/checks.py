@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from grading.checks import first_difference, lives, three_agree
+from grading import recordmcount
+from grading.checks import all_of, first_difference, lives, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
 
@@ -35,6 +36,22 @@ def table_sorted(e: Evidence) -> Finding | None:
     return None if addresses else Finding("the table is empty")
 
 
+def tool_sorts(e: Evidence) -> Finding | None:
+    """The student's recordmcount, with a file whose sites come in no order: -pg's are found in theirs."""
+    tool = e.kernel.path.with_name("recordmcount")
+    if not tool.exists():  # a kernel that was not built here
+        return None
+    given = recordmcount.entries(e.seed)
+    want = sorted(at + recordmcount.TOGGLED[e.arch] for at in given)
+    got, complaint = recordmcount.table(tool, e.arch, given)
+    if got == want:
+        return None
+    at = first_difference(want, got)
+    rows = side_by_side([f"{o:#x}" for o in got], [f"{o:#x}" for o in want], at)
+    return Finding(f"recordmcount was given a file with {len(want)} call sites in no order. Its table is not theirs, sorted: "
+                   f"record {at} differs" + (f" ({complaint})" if complaint else ""), rows, ("written", "must be"))
+
+
 def list_complete(e: Evidence) -> Finding | None:
     """available_filter_functions and its addresses are the functions with call sites, by address."""
     want = [s.function.name for s in e.kernel.sites]
@@ -60,7 +77,7 @@ CHECKS = {
     "found": something_recorded,
     "life": lives,
     "table": table_complete,
-    "sorted": table_sorted,
+    "sorted": all_of(table_sorted, tool_sorts),
     "list": list_complete,
     "one CPU": three_agree,
     "four CPUs": three_agree,
