@@ -82,6 +82,11 @@ class Align(unittest.TestCase):
         found = align(executed("x y a b c"), printed("a b c"), whole=False, needed=lambda c: c.seq >= 2)
         self.assertIsNone(found[0].divergence)
 
+    def test_of_places_where_it_may_begin_the_one_that_explains_all_is_taken(self) -> None:
+        again = "u " * 30
+        found = align(executed(f"{again}x {again}y z {again}x"), printed(f"{again}y z"), whole=False, needed=lambda c: c.name in "yz")
+        self.assertIsNone(found[0].divergence)
+
     def test_what_is_needed_may_not_be_missing_at_the_start(self) -> None:
         found = align(executed("x y a b c"), printed("b c"), whole=False, needed=lambda c: c.seq >= 2)
         self.assertIsNotNone(found[0].divergence)
