@@ -33,13 +33,13 @@ if ARCH == "riscv64":
     NUMBERED = ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", *(f"a{n}" for n in range(8)),
                 *(f"s{n}" for n in range(2, 12)), "t3", "t4", "t5", "t6"]
     KEPT = ["gp", "tp", "fp", *(f"s{n}" for n in range(1, 12))]
-    ENDS = {0x00028067, 0x00008067}  # jr t0, ret
+    ENDS = {0x00028067, 0x00008067, 0x00030067}  # jr t0, ret, jr t1
     RECORD = (-16, -8)  # where fp and the return address lie, from fp
 else:
     FP, LINK, RESUME, PARENT = "x29", "x30", "x30", "x9"
     NUMBERED = [f"x{n}" for n in range(31)]
     KEPT = [f"x{n}" for n in range(18, 30)]
-    ENDS = {0xD65F0120, 0xD65F03C0}  # ret x9, ret
+    ENDS = {0xD65F0120, 0xD65F03C0, 0xD61F03C0}  # ret x9, ret, br x30
     RECORD = (0, 8)
 
 

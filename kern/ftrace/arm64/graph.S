@@ -8,9 +8,11 @@
  * 1. A frame, struct ftrace_regs: the result, and a frame record of the
  *    traced function's, so that a stack walk can go on to the caller.
  * 2. ftrace_return_to_handler(regs) puts the real return address into it.
- * 3. Load the result back and return there. `ret` pops what the caller's
- *    call pushed on the return-address predictor: a linking jump would push
- *    one more, and every return after it would be mispredicted.
+ * 3. Load the result back and go on there. What the caller's call pushed on
+ *    the return-address predictor the traced function's `ret` popped already.
+ *    So neither `ret` (it would pop the caller's caller's) nor a linking jump
+ *    (it would push): either puts the predictor out by one for all returns
+ *    that follow. `br` leaves it alone.
  */
 #include "asm-offsets.h"
 
@@ -40,6 +42,6 @@ return_to_handler:
 	ldp x6, x7, [sp, #FREGS_ARG + 48]
 	ldp x29, x30, [sp, #FREGS_FP]
 	add sp, sp, #FREGS_SIZE
-	ret
+	br x30
 #endif
 	.size return_to_handler, . - return_to_handler

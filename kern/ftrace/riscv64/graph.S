@@ -8,9 +8,11 @@
  * 1. A frame, struct ftrace_regs: the result, and a frame record of the
  *    traced function's, so that a stack walk can go on to the caller.
  * 2. ftrace_return_to_handler(regs) puts the real return address into it.
- * 3. Load the result back and return there. `ret` pops what the caller's
- *    call pushed on the return-address predictor: a linking jump would push
- *    one more, and every return after it would be mispredicted.
+ * 3. Load the result back and go on there. What the caller's call pushed on
+ *    the return-address predictor the traced function's `ret` popped already.
+ *    So neither `ret` (`jr ra`, `jr t0`: it would pop the caller's caller's)
+ *    nor a linking jump (it would push): either puts the predictor out by one
+ *    for all returns that follow. A jump through t1 leaves it alone.
  */
 #include "asm-offsets.h"
 
@@ -36,7 +38,8 @@ return_to_handler:
 	ld a1, FREGS_ARG + 8(sp)
 	ld s0, FREGS_FP(sp)
 	ld ra, FREGS_LINK(sp)
+	mv t1, ra
 	addi sp, sp, FREGS_SIZE
-	ret
+	jr t1
 #endif
 	.size return_to_handler, . - return_to_handler
