@@ -243,7 +243,9 @@ class TestUnderGdb(OnWrongKernels):
                 gdb = self.stopped(arch, 1)
                 self.assertIn("The kernel has ended by a panic", self.said)
                 self.assertIn("This is during 'echo function > current_tracer', before the machine ends.", self.said)
-                self.assertIn("ftrace_make_call", self.ask(gdb, "bt"))
+                stack = re.findall(r"^#\d+ .*?(\w+) \(", self.ask(gdb, "bt"), re.M)
+                for function in ("die", "exception_vector", "ftrace_make_call", "current_tracer_write", "thread_start_asm"):
+                    self.assertIn(function, stack)
 
     def test_what_never_comes_back_is_stopped_where_it_is(self) -> None:
         self.kernel("arm64", "spins", spins("ftrace_make_call"))
