@@ -189,7 +189,7 @@ def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
     for alignment in aligned(e, phase, user).values():
         if alignment.divergence:
             return _diverged(e, where, alignment.divergence)
-        finding = _really_traced(e, where, alignment) or _one_thread_each(where, alignment) or _in_time(where, alignment)
+        finding = _really_traced(e, where, alignment) or one_thread_each(where, alignment) or in_time(where, alignment)
         if finding:
             return finding
     return None
@@ -225,7 +225,7 @@ def _really_traced(e: Evidence, where: str, alignment: Alignment) -> Finding | N
     return None
 
 
-def _one_thread_each(where: str, alignment: Alignment) -> Finding | None:
+def one_thread_each(where: str, alignment: Alignment) -> Finding | None:
     threads: dict[tuple[str, int], int] = {}
     for step, event in alignment.pairs:
         key = (event.comm if event.pid == 0 else "", event.pid)
@@ -234,7 +234,7 @@ def _one_thread_each(where: str, alignment: Alignment) -> Finding | None:
     return None
 
 
-def _in_time(where: str, alignment: Alignment) -> Finding | None:
+def in_time(where: str, alignment: Alignment) -> Finding | None:
     last = 0
     for _, event in alignment.pairs:
         if event.usec < last:
@@ -284,7 +284,7 @@ def durations(e: Evidence) -> Finding | None:
     for phase in e.on():
         for user in stayed(phase):
             for alignment in aligned(e, phase, user).values():
-                finding = (_lasted(e, phase, alignment) if e.smp == 1 else None) or _sums(phase, alignment)
+                finding = (_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment)
                 if finding:
                     return finding
     return None
@@ -323,15 +323,15 @@ def _lasted(e: Evidence, phase: Phase, alignment: Alignment) -> Finding | None:
     return None
 
 
-def _sums(phase: Phase, alignment: Alignment) -> Finding | None:
+def sums(where: str, alignment: Alignment) -> Finding | None:
     """The calls that a call makes last no longer than itself, together."""
     inner: dict[Span, int] = {}
     printed = {step.span for step, _ in alignment.pairs}
     for step, event, ns in _returns(alignment):
         if ns < 0:
-            return Finding(f"{phase.name}: a return without a duration: '{event.line.strip()}'")
+            return Finding(f"{where}: a return without a duration: '{event.line.strip()}'")
         if inner.get(step.span, 0) >= ns + event.unit:
-            return Finding(f"{phase.name}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
+            return Finding(f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
                            f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq)
         maker = step.span.maker
         while maker and maker not in printed:

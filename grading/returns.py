@@ -1,4 +1,4 @@
-"""How the workload's calls ended: from its call site to the instruction behind the call.
+"""How calls ended, the workload's or others that are followed: from the call site to the instruction behind the call.
 
 Everything is an address that was executed. The call instruction says where the
 call must come home to; between the function's last instruction and that place
@@ -20,7 +20,7 @@ from grading.observer import Record
 if TYPE_CHECKING:
     from grading.truth import Call
 
-PREFIX = "wl_"
+WORKLOAD = ("wl_",)
 HANDLER = "return_to_handler"
 HANDLERS = ("trace_graph_entry", "trace_graph_return")  # of the function_graph tracer, each with its user as second argument
 
@@ -61,11 +61,11 @@ class Leaving:
 @dataclass
 class Returns:
     spans: list[Span] = field(default_factory=list)
-    stray: list[Record] = field(default_factory=list)  # return_to_handler, and no call of the workload had just ended
+    stray: list[Record] = field(default_factory=list)  # return_to_handler, and no call that is followed had just ended
     unmatched: list[Record] = field(default_factory=list)  # the last instruction of a function that had not begun
 
 
-def calls_to(kernel: Kernel, prefix: str) -> list[int]:
+def calls_to(kernel: Kernel, prefix: str | tuple[str, ...]) -> list[int]:
     """Each call instruction whose target is a function with such a name."""
     targets = {f.start for f in kernel.functions if f.name.startswith(prefix)}
     lo, _ = kernel.text
@@ -114,12 +114,13 @@ class Places:
         return {self.handler, *self.bodies, *self.exits, *self.calls, *(a + 4 for a in self.calls)} - {0}
 
 
-def places(kernel: Kernel) -> Places:
+def places(kernel: Kernel, followed: tuple[str, ...] = WORKLOAD) -> Places:
+    """Of the functions whose names begin so; one that ends in a jump must jump to another of them."""
     handler = kernel.symbol(HANDLER)
-    sites = [s for s in kernel.sites if s.function.name.startswith(PREFIX)] if handler else []
+    sites = [s for s in kernel.sites if s.function.name.startswith(followed)] if handler else []
     return Places(handler, {s.address + 4: s for s in sites},
                   {a: s for s in sites for a in kernel.exits(s.function.name)},
-                  set(calls_to(kernel, PREFIX)) if handler else set(), kernel.isa.ret)
+                  set(calls_to(kernel, followed)) if handler else set(), kernel.isa.ret)
 
 
 class _Context:
@@ -143,7 +144,7 @@ class Reader:
     def site(self, r: Record, call: Call) -> None:
         context = self._contexts[call.thread, call.level, call.trap]
         self._arrive(context, r)
-        if not call.name.startswith(PREFIX):
+        if call.site.address + 4 not in self.places.bodies:
             return
         top = context.stack[-1] if context.stack else None
         tail = bool(context.jumped and top)

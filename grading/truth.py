@@ -2,6 +2,7 @@
 
 A thread is known by the address that the switch code loads its context from,
 its interrupt level by the exception entries and returns that it has behind it.
+The memory of a dead thread may be another's: each that begins is a new one.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from qemu.machine import Machine
 TRAMPOLINES = ("_mcount", "ftrace_caller")
 CALLBACKS = ("function_trace_call",)
 HAND_USERS = ("hand_entry", "hand_return")
+BIRTH = "thread_start_asm"  # a thread's first instruction
+ANOTHER = 1 << 64  # to a thread's address, for each that had it before
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 # The shell's ops (kern/ftrace/op.c), and what they load from when they are called.
 OP_CALLBACKS = ("op_see", "op_add", "op_patch")
@@ -110,6 +113,8 @@ class Truth:
     looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
     pattern: list[str] = field(default_factory=list)  # PATTERN_..., in the order in which they ran
     kept: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what registers.c saw: (traced, item) -> was it right?
+    switches: list[int] = field(default_factory=list)  # to another thread, by seq
+    traps: list[int] = field(default_factory=list)  # exceptions taken, by seq
     users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
 
 
@@ -137,14 +142,14 @@ def operand_loads(kernel: Kernel) -> list[int]:
             if op & 0xFFFFF000 == 0xD50B7000 and load == 0xB940001F | (op & 31) << 5]
 
 
-def config(kernel: Kernel, machine: Machine) -> Config:
-    """What the observer is asked to look at in this kernel."""
+def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.WORKLOAD) -> Config:
+    """What the observer is asked to look at in this kernel; `followed`: whose calls are known to their ends."""
     start = machine.load_address()
     lo, hi = kernel.text
     points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
               *(kernel.symbol(n) for n in ("ftrace_stub", PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK)),
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
-              *returns.places(kernel).points()} - {0}
+              *returns.places(kernel, followed).points(), kernel.symbol(BIRTH)} - {0}
     probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in (*HAND_USERS, *OP_CALLBACKS, "registers_show")]
     if kernel.hook == "mcount":
         probes += [kernel.extent(n) for n in PATCHERS if kernel.symbol(n)]
@@ -157,10 +162,12 @@ def config(kernel: Kernel, machine: Machine) -> Config:
 class _Reader:
     """Follows the machine record by record."""
 
-    def __init__(self, kernel: Kernel) -> None:
+    def __init__(self, kernel: Kernel, followed: tuple[str, ...]) -> None:
         self.truth = Truth()
         self._kernel = kernel
         self._thread: dict[int, int] = {}
+        self._lives: dict[int, int] = {}  # a thread's address -> the newest that had it
+        self._birth = kernel.symbol(BIRTH)
         self._level: dict[int, int] = {}
         self._traps: dict[int, int] = {}
         self._switch = kernel.symbol("__switch_to_load")
@@ -182,7 +189,7 @@ class _Reader:
         self._last_switch: dict[int, int] = {}
         self._operand_loads = set(operand_loads(kernel))
         self._user_loads = returns.user_loads(kernel)
-        self._returns = returns.Reader(returns.places(kernel))
+        self._returns = returns.Reader(returns.places(kernel, followed))
         self._returning = self._returns.places.points()
         self.truth.returns = self._returns.returns
 
@@ -207,6 +214,7 @@ class _Reader:
             self._point(r)
         elif r.kind == Kind.VECTOR:
             self.truth.faults_in_stub += r.seq == self._entered + 1
+            self.truth.traps.append(r.seq)
             self._move(r.vcpu, 1)
         elif r.kind == Kind.FENCE:
             self._fence(r)
@@ -219,7 +227,8 @@ class _Reader:
         pc = r.pc()
         if pc == self._switch:
             if r.addr != self._last_switch.get(r.vcpu, 0) + 8:  # the second half of a pair
-                self._thread[r.vcpu] = r.addr
+                self._thread[r.vcpu] = self._lives.get(r.addr, r.addr)
+                self.truth.switches.append(r.seq)
             self._last_switch[r.vcpu] = r.addr
         elif self._probe[0] <= r.addr < self._probe[1]:
             thread, level = self.who(r.vcpu)
@@ -241,6 +250,9 @@ class _Reader:
             self.truth.users.append(Touch(r.seq, r.vcpu, *self.who(r.vcpu), pc, r.addr - self._user_loads[pc]))
 
     def _point(self, r: Record) -> None:
+        if r.addr == self._birth:
+            self._thread[r.vcpu] += ANOTHER
+            self._lives[self._thread[r.vcpu] % ANOTHER] = self._thread[r.vcpu]
         if r.addr in self._returning:
             thread, level = self.who(r.vcpu)
             self._returns.point(r, (thread, level, self._trap(thread, level)))
@@ -276,8 +288,8 @@ class _Reader:
             self._move(r.vcpu, -1)
 
 
-def read(kernel: Kernel, records: Iterable[Record]) -> Truth:
-    reader = _Reader(kernel)
+def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.WORKLOAD) -> Truth:
+    reader = _Reader(kernel, followed)
     gc.disable()  # a million objects that all stay: each round of it would look at all of them
     try:
         for record in records:

@@ -1,0 +1,189 @@
+"""Threads that switch, sleep, move and die inside traced calls, on a booted kernel under the observer.
+
+What function_graph prints of them is held against what was executed: each
+entry and each return on the CPU that made it, with its depth and its thread.
+"""
+import subprocess
+import unittest
+from bisect import bisect_right
+from functools import cached_property
+
+from grading import checks, graph_checks, graph_text, truth
+from grading.elf import Kernel
+from grading.graph_align import RETURN, Alignment, Step, align, steps
+from grading.graph_text import GraphEvent
+from grading.graph_session import OPTIONS
+from grading.machine import Run
+from grading.returns import Span
+from qemu.machine import FINISHED, ROOT, Machine
+
+LIVES = 24
+LEAST = {"kt_life_sleep": 100_000, "kt_life_spin": 12_000_000}  # ns that it lasts
+# The program's functions, and the scheduler's that it is inside of when it sleeps, moves, waits, is preempted and dies.
+PROGRAM = ("kt_life", "kt_life_sleep", "kt_life_move", "kt_life_turn", "kt_life_hold", "kt_life_spin", "kt_life_call",
+           "kt_life_end")
+FOLLOWED = (*PROGRAM, "sleep_ns", "yield", "schedule", "__schedule", "join_queue", "set_cpu_affinity", "thread_start",
+            "thread_exit", "mutex_lock", "mutex_unlock", "prepare_to_wait", "finish_wait", "wake_up", "wake_up_process", "sched_tick")
+
+
+class OnAMachine:
+    """Boots once, runs the program once."""
+
+    arch: str
+    cpus: int
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        directory = ROOT / "build" / cls.arch / f"{FINISHED}-tests"
+        subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}", "TESTS=1",
+                        str((directory / "Image").relative_to(ROOT))], check=True)
+        cls.kernel = Kernel(directory / "callsite.elf", cls.arch)
+        cls.names = {s.function.name for s in cls.kernel.sites if s.function.name in FOLLOWED}
+        machine = Machine(cls.arch, cls.cpus, image=directory / "Image", icount=cls.cpus == 1)
+        log = ROOT / f"build/tests/graph-threads-{cls.arch}-{cls.cpus}.log"
+        with Run(machine, log, truth.config(cls.kernel, machine, FOLLOWED)) as run:
+            run.console.wait_ready(60)
+            cls.live(run)
+
+    @classmethod
+    def live(cls, run: Run) -> None:
+        sh, observer = run.console.command, run.observer
+        assert observer
+        cls.said = "".join(map(sh, ["echo 0 > tracing_on", f"echo '{' '.join(sorted(cls.names))}' > set_ftrace_filter",
+                                    *(f"echo 1 > options/{option}" for option in OPTIONS),
+                                    "echo function_graph > current_tracer"]))
+        first = observer.written()
+        cls.output = sh("echo 1 > tracing_on; kt_lives; echo 0 > tracing_on")
+        last = observer.written()
+        cls.trace = graph_text.parse(sh("cat trace"))
+        cls.truth = truth.read(cls.kernel, observer.records(windows=[(first, last)]), FOLLOWED)
+        run.power_off()
+
+    # ---- what was executed, and what was printed of it ----
+
+    @classmethod
+    def framed(cls, span: Span) -> bool:
+        return span.name in cls.names and checks.calls_tracer(cls.kernel, span.call.site.address, span.call.word)
+
+    @cached_property
+    def spans(self) -> list[Span]:
+        """Every call of the program's threads: they begin and end while tracing is on."""
+        lives = {s.call.thread for s in self.truth.returns.spans if s.name == "kt_life"}
+        return [s for s in self.truth.returns.spans if s.call.thread in lives]
+
+    @cached_property
+    def printed(self) -> list[GraphEvent]:
+        return [e for e in self.trace.events if e.comm == "life"]
+
+    @cached_property
+    def aligned(self) -> dict[int, Alignment]:
+        """By CPU."""
+        return align(steps(self.spans, self.names, self.framed), self.printed)
+
+    @cached_property
+    def pairs(self) -> list[tuple[Step, GraphEvent]]:
+        """In the order of the whole machine."""
+        return sorted((pair for a in self.aligned.values() for pair in a.pairs), key=lambda pair: pair[0].seq)
+
+    @staticmethod
+    def within(span: Span, moments: list[int]) -> bool:
+        assert span.leaving
+        return bisect_right(moments, span.call.seq) < bisect_right(moments, span.leaving.left.seq)
+
+    # ---- the promises ----
+
+    def test_the_program_works_and_nothing_is_lost(self) -> None:
+        self.assertEqual(self.said, "")
+        self.assertIn(f"{LIVES} passed, 0 failed\n", self.output)
+        self.assertEqual((self.trace.tracer, self.trace.lost, self.trace.unknown), ("function_graph", 0, []))
+
+    def test_it_happened(self) -> None:
+        """Each thing that this test is about was executed."""
+        names = {s.name for s in self.spans}
+        self.assertEqual(names, self.names - ({"join_queue"} if self.cpus == 1 else set()))
+        threads = {s.call.thread for s in self.spans}
+        self.assertEqual(len(threads), LIVES)
+        self.assertLess(len({t % truth.ANOTHER for t in threads}), LIVES, "no thread had the memory of a dead one")
+        moved = [s for s in self.spans if s.leaving and s.leaving.left.vcpu != s.call.vcpu]
+        self.assertEqual(bool(moved), self.cpus > 1)
+        self.assertTrue([s for s in self.spans if s.call.level and s.name == "__schedule" and s.leaving
+                         and self.within(s, self.truth.switches)],
+                        "nobody was preempted")
+
+    def test_printed_is_what_was_executed(self) -> None:
+        self.assertEqual([s.name for s in self.spans if not self.framed(s)], [], "a call site that did not call the tracer")
+        for cpu, alignment in self.aligned.items():
+            if alignment.divergence:
+                rows = "\n".join(f"{'>' if here else ' '} {left:50} {right}"
+                                 for left, right, here in alignment.divergence.neighbours(6))
+                self.fail(f"CPU {cpu}: {alignment.divergence.why}; executed and printed:\n{rows}")
+        self.assertEqual(len(self.pairs), len(self.printed))
+
+    def test_each_thread_is_one(self) -> None:
+        finding = graph_checks.one_thread_each("trace", Alignment(self.pairs))
+        self.assertIsNone(finding, finding)
+        self.assertEqual(len({e.pid for _, e in self.pairs}), LIVES)
+
+    def test_who_dies_inside_never_returns(self) -> None:
+        """All calls that are out when a thread ends, and no others; every other return came through the handler."""
+        for thread in {s.call.thread for s in self.spans}:
+            spans = [s for s in self.spans if s.call.thread == thread]
+            out, last = [], next(s for s in reversed(spans) if not s.leaving)
+            while last:
+                out.append(last)
+                last = last.below
+            self.assertEqual([s for s in spans if not s.leaving], out[::-1])
+            self.assertIn("thread_exit", {s.name for s in out})
+            for span in spans:
+                leaving = span.leaving
+                self.assertTrue(not leaving or len(leaving.hits) == len(leaving.spans), span.name)
+        open_calls = sum(-1 if e.kind == RETURN else 1 for e in self.printed)
+        self.assertEqual(open_calls, sum(not s.leaving for s in self.spans))
+        self.assertGreater(open_calls, 3 * LIVES)  # thread_start, thread_exit and schedule, and what died inside of more
+
+    def test_time_does_not_go_back(self) -> None:
+        for alignment in self.aligned.values():
+            finding = graph_checks.in_time("on a CPU", alignment)
+            self.assertIsNone(finding, finding)
+        for pid in {e.pid for e in self.printed}:  # an interrupt's events may stand before one that it interrupted
+            own = [(step, event) for step, event in self.pairs if event.pid == pid and not step.level]
+            finding = graph_checks.in_time("in a thread", Alignment(own))
+            self.assertIsNone(finding, finding)
+
+    def test_durations(self) -> None:
+        """Inner calls last no longer than their maker, wherever it was; who must last long does."""
+        finding = graph_checks.sums("trace", Alignment(self.pairs))
+        self.assertIsNone(finding, finding)
+        exact = 0
+        for step, event in self.pairs:
+            if step.kind == RETURN:
+                self.assertGreaterEqual((event.duration or 0) + event.unit, LEAST.get(step.span.name, 0), event.line)
+                exact += self.cpus == 1 and self.lasted(step.span, event)
+        self.assertEqual(exact > 10 * LIVES, self.cpus == 1, f"{exact} durations between their bounds")
+
+    def lasted(self, span: Span, event: GraphEvent) -> bool:
+        """An instruction is a nanosecond, where nobody else had the CPU; False: somebody had.
+
+        Of an interrupt nothing is seen behind its last call.
+        """
+        limits = graph_checks.bounds(span, self.framed)
+        assert event.duration is not None
+        if not limits:
+            self.assertTrue(span.call.level, span.name)
+        if not limits or self.within(span, self.truth.switches) or self.within(span, self.truth.traps):
+            return False
+        about = graph_checks.CLOCK_NS[self.arch] + event.unit
+        self.assertTrue(limits[0] - about < event.duration < limits[1] + about, f"{limits}: {event.line}")
+        return True
+
+
+def case(arch: str, cpus: int) -> type:
+    return type(f"On{cpus}{arch}", (OnAMachine, unittest.TestCase), {"arch": arch, "cpus": cpus})
+
+
+On1Riscv64, On4Riscv64 = case("riscv64", 1), case("riscv64", 4)
+On1Arm64, On4Arm64 = case("arm64", 1), case("arm64", 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
