@@ -250,7 +250,7 @@ class _Reader:
             self.truth.users.append(Touch(r.seq, r.vcpu, *self.who(r.vcpu), pc, r.addr - self._user_loads[pc]))
 
     def _point(self, r: Record) -> None:
-        if r.addr == self._birth:
+        if r.addr == self._birth and r.vcpu in self._thread:
             self._thread[r.vcpu] += ANOTHER
             self._lives[self._thread[r.vcpu] % ANOTHER] = self._thread[r.vcpu]
         if r.addr in self._returning:
