@@ -109,6 +109,9 @@ class Session:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
+        if e.lab == 2 and e.smp == 1:
+            self._say("looking records up")
+            machine.console.command("lookup")
         if e.lab >= 2 and e.smp == 1:
             for name in ("available_filter_functions", "available_filter_functions_addrs"):
                 e.files[name] = machine.console.command(f"cat {name}")

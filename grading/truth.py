@@ -115,6 +115,7 @@ class Truth:
     kept: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what registers.c saw: (traced, item) -> was it right?
     switches: list[int] = field(default_factory=list)  # to another thread, by seq
     traps: list[int] = field(default_factory=list)  # exceptions taken, by seq
+    found: dict[int, bool] = field(default_factory=dict)  # what lookup.c saw: item -> was it always right?
     users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
 
 
@@ -150,7 +151,8 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
               *(kernel.symbol(n) for n in ("ftrace_stub", PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK)),
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel, followed).points(), kernel.symbol(BIRTH)} - {0}
-    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in (*HAND_USERS, *OP_CALLBACKS, "registers_show")]
+    shown = (*HAND_USERS, *OP_CALLBACKS, "registers_show", "lookup_show")
+    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in shown]
     if kernel.hook == "mcount":
         probes += [kernel.extent(n) for n in PATCHERS if kernel.symbol(n)]
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
@@ -174,7 +176,7 @@ class _Reader:
         self._probe = (kernel.symbol("workload_probe"), kernel.symbol("workload_probe") + 4096)
         self._told = kernel.extent("graph_probe")
         self._op_probe = (kernel.symbol("op_probe"), kernel.symbol("op_probe") + OPS * OP_SEEN)
-        self._seen = kernel.extent("registers_seen")
+        self._seen, self._lookup = kernel.extent("registers_seen"), kernel.extent("lookup_seen")
         self._pattern = {kernel.symbol(n): n for n in (PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK) if kernel.symbol(n)}
         self._stub = kernel.symbol("ftrace_stub")
         self._text = kernel.text
@@ -242,6 +244,9 @@ class _Reader:
         elif self._seen[0] <= r.addr < self._seen[1]:
             traced, rest = divmod(r.addr - self._seen[0], 2 * PATTERN_ITEMS)
             self.truth.kept[bool(traced), rest // 2] = bool(rest % 2)
+        elif self._lookup[0] <= r.addr < self._lookup[1]:
+            item, right = divmod(r.addr - self._lookup[0], 2)
+            self.truth.found[item] = self.truth.found.get(item, True) and bool(right)
         elif self._text[0] <= r.addr < self._text[1]:
             self.truth.looks.append(r)
         elif pc in self._operand_loads:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from grading import recordmcount
-from grading.checks import all_of, first_difference, lives, three_agree
+from grading.checks import all_of, first_difference, lives, named, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
 
@@ -70,15 +70,56 @@ def list_complete(e: Evidence) -> Finding | None:
     return None
 
 
-ADVICE = {"carry-forgotten", "sign-forgotten", "pc-of-the-wrong-word", "auipc-recorded", "every-call-recorded",
-          "stale-previous-word", "pair-not-checked", "table-unsorted", "search-off-by-one"}
+LOOKUPS = ["each site's record", "no record behind a site", "a range's first record", "none before the first", "none behind the last"]
+
+
+def lookups(e: Evidence) -> Finding | None:
+    """What lookup_rec answers, asked by kern/apps/lookup.c for every record."""
+    wrong = [LOOKUPS[item] for item, right in sorted(e.truth.found.items()) if not right]
+    if wrong:
+        return Finding(f"lookup_rec and lookup_rec_range must find {', '.join(wrong)}, and do not", mistake="search-off-by-one")
+    return None if len(e.truth.found) == len(LOOKUPS) else Finding("not every record was looked up: is the table empty?")
+
+
+# ---- mistakes by name: which sites are not in the table ---------------------------
+
+def _negative(word: int, arch: str) -> bool:
+    """jalr's lo, bl's imm26."""
+    return bool(word >> (31 if arch == "riscv64" else 25) & 1)
+
+
+def _missing(e: Evidence, finding: Finding) -> str:
+    table = {a for a, _ in e.kernel.records()}
+    lost = [s for s in e.kernel.sites if s.address not in table]
+    if lost and all(_negative(s.linked, e.arch) == (s in lost) for s in e.kernel.sites):
+        return "carry-forgotten" if e.arch == "riscv64" else "sign-forgotten"
+    return ""
+
+
+def _first_word(e: Evidence, finding: Finding) -> str:
+    table = [a for a, _ in e.kernel.records()]
+    return "auipc-recorded" if e.arch == "riscv64" and table and all(a + 4 in e.kernel.site_at for a in table) else ""
+
+
+def _unsorted(e: Evidence, finding: Finding) -> str:
+    return "table-unsorted" if {a for a, _ in e.kernel.records()} == set(e.kernel.site_at) else ""
+
+
+MISTAKES = {
+    "carry-forgotten": "the lower part of the offset was taken without its sign, and half of the sites are missing",
+    "sign-forgotten": "bl's offset was taken without its sign, and the calls backwards are missing",
+    "auipc-recorded": "the records name the first word of the pair",
+    "table-unsorted": "the right sites, not in order",
+    "search-off-by-one": "the search finds another record than the one at the address",
+}
+ADVICE = {"pc-of-the-wrong-word", "every-call-recorded", "stale-previous-word", "pair-not-checked"}
 
 CHECKS = {
-    "found": something_recorded,
+    "found": named(something_recorded, _first_word),
     "life": lives,
-    "table": table_complete,
-    "sorted": all_of(table_sorted, tool_sorts),
-    "list": list_complete,
+    "table": named(table_complete, _missing),
+    "sorted": named(all_of(table_sorted, tool_sorts), _unsorted),
+    "list": all_of(lookups, list_complete),
     "one CPU": three_agree,
     "four CPUs": three_agree,
 }

@@ -1,0 +1,52 @@
+/*
+ * lookup: looks every call site's record up, and addresses at which there is
+ * none. Nothing else in lab 2 searches the table. An observer outside learns
+ * what was right from the addresses that lookup_show() loads from.
+ */
+#include "app.h"
+
+const char *const program_help[] = {"", "looks each call site's record up, for grading"};
+
+#if STAGE == 2
+struct dyn_ftrace;
+struct record {
+	uint32_t offset, rest;
+};
+extern struct record ftrace_records[];
+extern const uint32_t ftrace_record_count;
+extern char _text[];
+struct dyn_ftrace *lookup_rec(unsigned long ip);
+struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end);
+
+enum item { AT_SITE, BEHIND_SITE, IN_RANGE, BEFORE_ALL, BEHIND_ALL, ITEMS };
+static volatile char lookup_seen[2 * ITEMS];
+
+/* One answer was right, or not: an address says which. */
+__attribute__((noipa)) static void lookup_show(unsigned item, const void *is, const void *must_be)
+{
+	(void)lookup_seen[2 * item + (is == must_be)];
+}
+
+int main(int argc, char **argv)
+{
+	unsigned long base = (unsigned long)_text, last = 0;
+
+	for (uint32_t i = 0; i < ftrace_record_count; i++) {
+		unsigned long ip = base + ftrace_records[i].offset;
+
+		lookup_show(AT_SITE, lookup_rec(ip), &ftrace_records[i]);
+		lookup_show(BEHIND_SITE, lookup_rec(ip + 1), NULL);
+		lookup_show(IN_RANGE, lookup_rec_range(last + 1, ip + 1), &ftrace_records[i]);
+		last = ip;
+	}
+	lookup_show(BEFORE_ALL, lookup_rec(base), NULL);
+	lookup_show(BEHIND_ALL, lookup_rec(last + 4), NULL);
+	return 0;
+}
+#else
+int main(int argc, char **argv)
+{
+	printf("%s: only lab 2's kernel has this\n", argv[0]);
+	return 1;
+}
+#endif
