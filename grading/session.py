@@ -105,6 +105,8 @@ class Session:
                 machine.console.command("registers")
             everything = Filter("", "", frozenset(s.function.name for s in self._kernel.sites))
             self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
+        if e.lab == 3 and e.smp == 1:
+            self._registers(machine)
         if e.lab >= 4:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
@@ -117,6 +119,14 @@ class Session:
                 e.files[name] = machine.console.command(f"cat {name}")
         self._say("powering off")
         machine.power_off()
+
+    def _registers(self, machine: Run) -> None:
+        """The caller with a pattern in every register, and nobody else, is traced."""
+        self._say("registers")
+        only = Filter("registers_call", "", frozenset(["registers_call"]))
+        self._start_tracing(machine, only)
+        machine.console.command("registers")
+        self._stop_tracing(machine, only)
 
     def _text(self, machine: Run) -> bytes:
         lo, hi = self._kernel.text

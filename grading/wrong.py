@@ -8,7 +8,7 @@ A wrong solution is labs/<n>-<name>/wrong/NAME.patch: a head, a sentence, a
 patch over the solution. The head:
 
     Verdict: panic, time-out     what `make grade` must end with, as in grading/verdict.py; several: one of these
-    Rung: one CPU, parents       the first that are lost, in the order of the ladder
+    Rung: one CPU, parents       the first that are lost, in the order of the ladder, when the verdict is fail
     Mistake: wrong-offset        each mistake that the report must name, and no others
     Arch: arm64                  if it is a mistake on that architecture alone
     CPUs: 4                      how many CPUs it is booted with; default: 1
@@ -160,8 +160,9 @@ def grade(kernel: Kernel, lab: int, cpus: list[int]) -> report.Grade:
 
 def outcome(graded: report.Grade) -> Outcome:
     findings = [(r.rung.name, f) for r in graded.results for f in r.findings.values() if f and not f.need]
+    why = {f.why: f"{name}: {f.why}" for name, f in reversed(findings)}
     return Outcome(graded.verdict, [r.rung.name for r in graded.results if r.lost], {f.mistake for _, f in findings if f.mistake},
-                   graded.points, list(dict.fromkeys(f"{name}: {f.why}" for name, f in findings)))
+                   graded.points, list(reversed(why.values())))
 
 
 def outcome_of(wrong: Wrong, arch: str) -> Outcome:
@@ -178,7 +179,7 @@ def differs(wrong: Wrong, got: Outcome) -> str:
     rungs, mistakes = wrong.listed("Rung"), set(wrong.listed("Mistake"))
     if got.verdict not in wrong.verdicts:
         return f"the verdict must be {wrong.head['Verdict']}"
-    if rungs != got.lost[:len(rungs)]:
+    if got.verdict == Verdict.FAIL and rungs != got.lost[:len(rungs)]:
         return f"the rungs lost must begin with {', '.join(rungs)}, and do with {', '.join(got.lost) or 'none'}"
     if mistakes != got.mistakes:
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.registers import IP, NOT_FIRST_ARGUMENT, NOT_SITE, OP, PARENT, RECORD, REGS, STACK, mistake_of, registers_kept, wrong_items
 from grading.truth import PATTERN_TRACER
 
 MISTAKES = {
@@ -24,45 +25,16 @@ MISTAKES = {
 }
 ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the second
 
-# What registers.c looks at, in its order.
-ARGUMENTS = {"riscv64": 8, "arm64": 9}
-REGISTERS = {"riscv64": [*(f"a{n}" for n in range(8)), *(f"s{n}" for n in range(1, 12)), "s0"],
-             "arm64": [*(f"x{n}" for n in range(9)), *(f"x{n}" for n in range(19, 30))]}
-KEPT = 20
 MANY = 20  # more than interrupts can be
-STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE = range(KEPT, KEPT + 8)
 
 
 # ---- the caller with the pattern -----------------------------------------------
-
-def _wrong(e: Evidence) -> list[tuple[bool, int]]:
-    return [item for item, right in e.truth.kept.items() if not right]
-
-
-def registers_kept(e: Evidence) -> Finding | None:
-    """Every register that the contract names comes back, traced or not."""
-    if e.smp > 1:
-        return None
-    for traced, item in _wrong(e):
-        if item <= STACK:
-            name = "sp" if item == STACK else REGISTERS[e.arch][item]
-            when = "while somebody traces" if traced else "while nobody traces"
-            return Finding(f"_mcount was called {when}, with a pattern in every register, and {name} came back changed",
-                           mistake=_register(e, item))
-    return None if (True, STACK) in e.truth.kept else Finding("the caller with a pattern in every register did not come back")
-
-
-def _register(e: Evidence, item: int) -> str:
-    if item == STACK:
-        return "stack-not-given-back"
-    return "argument-clobbered" if item < ARGUMENTS[e.arch] else "frame-pointer-lost" if item == KEPT - 1 else ""
-
 
 def callback_arguments(e: Evidence) -> Finding | None:
     """ip, parent_ip, op and regs, and a frame record to walk the stack by."""
     if e.smp > 1:
         return None
-    wrong = {item for traced, item in _wrong(e) if traced}
+    wrong = {item for traced, item in wrong_items(e) if traced}
     if IP in wrong:
         return Finding("ip is not the address of the instruction that called _mcount", mistake="wrong-call-site-offset")
     if PARENT in wrong:
@@ -122,9 +94,9 @@ def _own_parents(e: Evidence, finding: Finding) -> str:
 # ---- a boot that ended early --------------------------------------------------------
 
 def ended(e: Evidence) -> str:
-    wrong = {item for _, item in _wrong(e)}
+    wrong = {item for _, item in wrong_items(e)}
     if wrong & {*range(STACK + 1)}:
-        return _register(e, max(wrong & {*range(STACK + 1)}))
+        return mistake_of(e, max(wrong & {*range(STACK + 1)}))
     if e.truth.pattern and e.truth.pattern[-1] == PATTERN_TRACER:
         return "return-address-lost"  # the callback ran, and nobody came back from the stub
     if e.truth.faults_in_stub > MANY and not e.truth.callbacks and not e.truth.idle:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from grading.checks import (calls_while_on, lives, only_selected, rest_at_boot, rest_at_end, silent_trampolines, something_called,
-                            synchronised, three_agree)
+from collections.abc import Iterator
+
+from grading.checks import (all_of, calls_tracer, calls_while_on, link_register, lives, named, only_selected, rest_at_boot, rest_at_end,
+                            silent_trampolines, something_called, synchronised, three_agree)
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.registers import registers_kept
+from grading.truth import stubs
 
 
 def written_by_patcher(e: Evidence) -> Finding | None:
@@ -24,20 +28,125 @@ def written_by_patcher(e: Evidence) -> Finding | None:
     return None if e.truth.stores else Finding("text was never written")
 
 
-ADVICE = {"no-synchronisation", "no-line-maintenance", "wrote-without-looking", "wrote-through-text", "alias-left-open",
-          "scattered-immediate", "offset-in-bytes", "unsigned-offset", "wrong-link", "return-address-lost",
-          "pair-half-rewritten", "tracer-not-named", "never-restored"}
+def looked_before(e: Evidence) -> Finding | None:
+    """Before each store the patcher loaded the word that it overwrites."""
+    lo, _ = e.kernel.text
+    looks = iter(e.truth.looks)
+    look = next(looks, None)
+    for batch in e.truth.batches:
+        looked: set[int] = set()
+        for store in batch.stores:
+            while look and look.seq < store.seq:
+                if look.seq > batch.begin and look.vcpu == batch.vcpu:
+                    looked.add(look.addr)
+                look = next(looks, None)
+            address = lo + store.value
+            if address not in looked:
+                return Finding(f"{e.kernel.name_at(address)} was written, and nobody had read what stood there",
+                               mistake="wrote-without-looking")
+    return None
+
+
+# ---- mistakes by name ---------------------------------------------------------------
+
+def _words(e: Evidence) -> Iterator[tuple[int, int]]:
+    """What stood in call sites while somebody traced: read out of memory, and as it was executed."""
+    lo, _ = e.kernel.text
+    for phase in e.on():
+        for site in e.kernel.sites if phase.text else []:
+            at = site.address - lo
+            yield site.address, int.from_bytes(phase.text[at:at + 4], "little")
+    for call in e.truth.calls:
+        yield call.site.address, call.word
+
+
+def _wrong_call(e: Evidence) -> str:
+    """A site called something: by another link register, or something else than the tracer."""
+    known = stubs(e.kernel)
+    for address, word in _words(e):
+        jump = e.kernel.isa.jump(address, word)
+        if not jump or not jump[1]:
+            continue
+        if jump[0] in known and jump[1] != link_register(e.kernel):
+            return "wrong-link"
+        if jump[1] == link_register(e.kernel) and jump[0] not in known:
+            far = jump[0] - address
+            if e.arch == "riscv64":
+                return "scattered-immediate"
+            return "offset-in-bytes" if any((far - 4 * (stub - address)) % (1 << 28) == 0 for stub in known) else ""
+    return ""
+
+
+def _call(e: Evidence, finding: Finding) -> str:
+    return _wrong_call(e)
+
+
+def _half_a_pair(e: Evidence, finding: Finding) -> str:
+    lo, _ = e.kernel.text
+    before = [e.text_at_boot[s.address - 4 - lo:s.address - lo] for s in e.kernel.sites]
+    linked = [e.kernel.word(s.address - 4).to_bytes(4, "little") for s in e.kernel.sites]
+    return "pair-half-rewritten" if e.arch == "riscv64" and before == linked else ""
+
+
+def _restored(e: Evidence, finding: Finding) -> str:
+    """Calls are left where somebody had traced."""
+    lo, _ = e.kernel.text
+    left = [s for s in e.kernel.sites
+            if calls_tracer(e.kernel, s.address, int.from_bytes(e.text_at_end[s.address - lo:s.address - lo + 4], "little"))]
+    return "never-restored" if left else ""
+
+
+def _unnamed(e: Evidence, finding: Finding) -> str:
+    """ftrace_caller ran, and called ftrace_stub."""
+    caller = any(p.first <= r.seq < p.last for p in e.on() for r in e.truth.trampolines)
+    return "tracer-not-named" if caller and e.truth.idle and not e.truth.callbacks else ""
+
+
+def _not_seen(e: Evidence, finding: Finding) -> str:
+    """Which of the steps behind a batch nobody took at all."""
+    if e.arch == "arm64" and not any(f.value & 0xFFFFFFE0 == 0xD50B7520 for f in e.truth.fences):  # ic ivau
+        return "no-line-maintenance"
+    return "no-synchronisation" if "returned before CPU" in finding.why else ""
+
+
+def ended(e: Evidence) -> str:
+    if e.why.startswith("write to read-only kernel text"):
+        return "wrote-through-text"
+    wrong = _wrong_call(e)
+    if wrong:
+        return wrong
+    last = max((r.seq for r in e.truth.callbacks), default=0)
+    after = [c for c in e.truth.calls if c.seq > last and c.name.startswith("wl_")]
+    if 0 < len(e.truth.callbacks) <= 2 * e.smp and not after:
+        return "return-address-lost"  # the tracer was called once, and the workload never went on
+    return ""
+
+
+MISTAKES = {
+    "no-synchronisation": "a batch returns before every CPU has synchronised",
+    "no-line-maintenance": "what was written is neither cleaned out of the data cache nor invalidated in the instruction cache",
+    "wrote-without-looking": "a word of text is overwritten that nobody has read",
+    "wrote-through-text": "the store goes to where the code is executed, and not to the alias",
+    "scattered-immediate": "the pieces of jal's immediate are not where they belong",
+    "offset-in-bytes": "bl counts words",
+    "wrong-link": "a site's call links with another register than ftrace_caller returns by",
+    "return-address-lost": "ftrace_caller returns by what its own call left in the link register",
+    "pair-half-rewritten": "the auipc before the site stays",
+    "tracer-not-named": "the call in ftrace_caller is not written",
+    "never-restored": "the sites do not become nops again",
+}
+ADVICE = {"alias-left-open", "unsigned-offset"}
 
 CHECKS = {
-    "called": something_called,
+    "called": named(something_called, _call),
     "life": lives,
-    "rest": rest_at_boot,
-    "calls": calls_while_on,
+    "rest": named(rest_at_boot, _half_a_pair, _restored),
+    "calls": named(all_of(calls_while_on, registers_kept), _call),
     "filter": only_selected,
     "silent": silent_trampolines,
-    "restored": rest_at_end,
-    "writer": written_by_patcher,
-    "one CPU": three_agree,
-    "four CPUs": three_agree,
-    "synchronised": synchronised,
+    "restored": named(rest_at_end, _half_a_pair, _restored),
+    "writer": all_of(written_by_patcher, looked_before),
+    "one CPU": named(three_agree, _unnamed),
+    "four CPUs": named(three_agree, _unnamed),
+    "synchronised": named(synchronised, _not_seen),
 }

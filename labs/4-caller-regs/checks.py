@@ -7,15 +7,16 @@ that they and the workload's functions saw come from the observer.
 
 from __future__ import annotations
 
+import fnmatch
 import itertools
 import statistics
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from grading import truth
-from grading.checks import (all_of, calls_while_on, first_difference, lives, only_selected, rest_at_boot, rest_at_end, right_arguments,
+from grading.checks import (all_of, calls_while_on, first_difference, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
-from grading.evidence import Evidence
+from grading.evidence import Evidence, Phase
 from grading.finding import Finding, seq_at, side_by_side
 from grading.trials import FUNCTIONS, Op, Trial
 from grading.workload import WIDE, Call as Expected, Run
@@ -313,19 +314,107 @@ def enabled_listed(e: Evidence) -> Finding | None:
     return None
 
 
-ADVICE = {"argument-clobbered", "change-not-loaded-back", "return-address-lost", "pc-ignored",
-          "ip-off-by-one-instruction", "sp-inside-the-frame", "one-frame-record", "list-asks-no-filter",
-          "every-op-through-the-list", "last-op-not-found", "notrace-ignored", "published-too-late", "two-change-pc"}
+# ---- mistakes by name ---------------------------------------------------------------
+
+def _trials(e: Evidence) -> list[Held]:
+    return [hold(e, trial) for trial in e.trials if trial.first]
+
+
+def _shared(e: Evidence, finding: Finding) -> str:
+    """Where several ops have a function none of them is called; where one has it alone, that one is."""
+    steps = [(len(h.trial.of(s.name)), len(s.ops)) for h in _trials(e) for s in h.all()]
+    several, alone = [ran for have, ran in steps if have > 1], [ran for have, ran in steps if have == 1]
+    return "ip-off-by-one-instruction" if several and not any(several) and any(alone) else ""
+
+
+def _too_many(e: Evidence, finding: Finding) -> str:
+    """Ops are called that do not have the function, and only where several have it."""
+    wrong = [(s, h) for h in _trials(e) for s in h.all() if {h.number(t) for t in s.ops} - {op.number for op in h.trial.of(s.name)}]
+    return "list-asks-no-filter" if wrong and all(len(h.trial.of(s.name)) > 1 for s, h in wrong) else ""
+
+
+def _gone(e: Evidence, finding: Finding) -> str:
+    """Only when ops have left, the one that stays is not called."""
+    held = {h.trial.name: h for h in _trials(e)}
+    if "fewer ops" not in held:
+        return ""
+    bad = {name for name, h in held.items() for s in h.all()
+           if {op.number for op in h.trial.of(s.name)} - {h.number(t) for t in s.ops}}
+    return "last-op-not-found" if bad == {"fewer ops"} else ""
+
+
+def _listed_alone(e: Evidence, finding: Finding) -> str:
+    """An op's price follows from how many others there are."""
+    costs = "instructions while" in finding.why or "all call" in finding.why or "of its own" in finding.why
+    return "every-op-through-the-list" if costs else ""
+
+
+def _lost_change(e: Evidence, finding: Finding) -> str:
+    return "change-not-loaded-back" if "the changed register was not loaded back" in finding.why else ""
+
+
+def _pc(e: Evidence, finding: Finding) -> str:
+    if "must be refused" in finding.why:
+        return "two-change-pc" if "was taken" in finding.why else ""
+    return "pc-ignored" if finding.why.find("sets regs->pc") > 0 else ""
+
+
+def _argument(e: Evidence, finding: Finding) -> str:
+    """Arguments are wrong in phases that trace, and in no other."""
+    wrong = {p.on for p in e.phases if _probes_differ(e, p)}
+    return "argument-clobbered" if wrong == {True} else ""
+
+
+def _probes_differ(e: Evidence, phase: Phase) -> bool:
+    base = e.kernel.symbol("workload_probe")
+    seen = {name: [t.addr - base for t in touches] for name, touches in e.probes(phase).items()}
+    return any([v for c in calls for v in c.probes] != seen.get(name, []) for name, calls in e.expected(phase).contexts.items())
+
+
+def _notrace(e: Evidence, finding: Finding) -> str:
+    """What is in the filter and must not be traced is changed."""
+    for phase in e.on() if not e.complaint else []:
+        assert phase.filter
+        if phase.filter.notrace and phase.text:
+            rest, lo = rest_text(e.kernel, e.lab), e.kernel.text[0]
+            refused = [s.address - lo for s in e.kernel.sites if s.function.name not in phase.filter.names
+                       and any(fnmatch.fnmatchcase(s.function.name, g) for g in phase.filter.notrace.split())]
+            if refused and all(phase.text[a:a + 4] != rest[a:a + 4] for a in refused):
+                return "notrace-ignored"
+    return ""
+
+
+def ended(e: Evidence) -> str:
+    """The tracer was called, a few times, and the workload never went on."""
+    if len(e.truth.callbacks) > 2 * e.smp:
+        return ""
+    last = max((r.seq for r in e.truth.callbacks), default=0)
+    return "return-address-lost" if last and not any(c.seq > last and c.name.startswith("wl_") for c in e.truth.calls) else ""
+
+
+MISTAKES = {
+    "argument-clobbered": "an argument register does not come back as it was",
+    "change-not-loaded-back": "what the callback changed does not come back",
+    "return-address-lost": "the link register is not loaded back",
+    "pc-ignored": "the function goes on where it was, and not at regs->pc",
+    "ip-off-by-one-instruction": "ip is not the word that is toggled",
+    "list-asks-no-filter": "the list calls every op",
+    "every-op-through-the-list": "a function that one op traces goes through the list",
+    "last-op-not-found": "an op goes, and the one that is left is not called",
+    "notrace-ignored": "what must not be traced is traced",
+    "two-change-pc": "two ops may change pc of one function",
+}
+ADVICE = {"sp-inside-the-frame", "one-frame-record", "published-too-late"}
 
 CHECKS = {
     "called": something_called,
     "life": lives,
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
-    "filter": all_of(calls_while_on, only_selected, enabled_listed),
-    "arguments": all_of(right_arguments, right_result),
-    "changed arguments": changed_arguments,
-    "live patch": patched,
-    "many ops": many_ops,
+    "filter": named(all_of(calls_while_on, only_selected, enabled_listed), _notrace),
+    "arguments": named(all_of(right_arguments, right_result), _argument),
+    "changed arguments": named(changed_arguments, _lost_change, _shared, _too_many),
+    "live patch": named(patched, _shared, _too_many, _pc),
+    "many ops": named(many_ops, _shared, _too_many, _gone, _listed_alone),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": right_parents,

@@ -1,0 +1,41 @@
+"""What a caller sees that has a pattern in every register: kern/apps/registers.c, labs 1 and 3.
+
+It is trusted, and says what it saw by addresses that the observer sees.
+"""
+
+from __future__ import annotations
+
+from grading.evidence import Evidence
+from grading.finding import Finding
+
+# What registers.c looks at, in its order.
+ARGUMENTS = {"riscv64": 8, "arm64": 9}
+REGISTERS = {"riscv64": [*(f"a{n}" for n in range(8)), *(f"s{n}" for n in range(1, 12)), "s0"],
+             "arm64": [*(f"x{n}" for n in range(9)), *(f"x{n}" for n in range(19, 30))]}
+KEPT = 20
+STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE = range(KEPT, KEPT + 8)
+
+
+# ---- the caller with the pattern -----------------------------------------------
+
+def wrong_items(e: Evidence) -> list[tuple[bool, int]]:
+    return [item for item, right in e.truth.kept.items() if not right]
+
+
+def registers_kept(e: Evidence) -> Finding | None:
+    """Every register that the contract names comes back, traced or not."""
+    if e.smp > 1:
+        return None
+    for traced, item in wrong_items(e):
+        if item <= STACK:
+            name = "sp" if item == STACK else REGISTERS[e.arch][item]
+            when = "while somebody traces" if traced else "while nobody traces"
+            return Finding(f"_mcount was called {when}, with a pattern in every register, and {name} came back changed",
+                           mistake=mistake_of(e, item) if e.lab == 1 else "")
+    return None if (True, STACK) in e.truth.kept else Finding("the caller with a pattern in every register did not come back")
+
+
+def mistake_of(e: Evidence, item: int) -> str:
+    if item == STACK:
+        return "stack-not-given-back"
+    return "argument-clobbered" if item < ARGUMENTS[e.arch] else "frame-pointer-lost" if item == KEPT - 1 else ""
