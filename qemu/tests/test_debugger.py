@@ -180,6 +180,7 @@ class OnAMachine(Shared):
     def test_bt_thread_of_a_sleeper_is_what_ps_shows(self) -> None:
         pid = re.search(r"thread (\d+)", self.gdb.sh("sleep 1000 &"))
         assert pid
+        self.gdb.sh("sleep 0.1")  # until it sleeps, too
         kernel = [re.sub(r"\..*", "", name) for name in re.findall(r"^ +([\w.]+)\+0x", self.gdb.sh(f"ps -s {pid[1]}"), re.M)]
         ours = self.gdb.functions(f"bt-thread {pid[1]}")
         self.gdb.sh("kill 1")
@@ -191,6 +192,7 @@ class OnAMachine(Shared):
 
     def test_threads_shows_what_ps_shows(self) -> None:
         self.gdb.sh("sleep 1000 &")
+        self.gdb.sh("sleep 0.1")
         shell = {(row[0], row[1]) for row in re.findall(r"^ +(\d+) .* (\S+)$", self.gdb.sh("ps"), re.M)}
         said = self.gdb("threads")
         self.gdb.sh("kill 1")
