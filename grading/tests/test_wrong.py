@@ -292,7 +292,8 @@ class Forged(unittest.TestCase):
         events = self.events(e)
         mine = [i for i, v in enumerate(events) if v.cpu == events[0].cpu]
         a, b = next((a, b) for a, b in zip(mine, mine[1:]) if events[a].func != events[b].func)
-        events[a], events[b] = events[b], events[a]
+        events[a], events[b] = (dataclasses.replace(events[b], usec=events[a].usec),
+                                dataclasses.replace(events[a], usec=events[b].usec))
         self.sees(checks.three_agree, e, "executed")
 
     def test_a_wrong_parent(self) -> None:
