@@ -2,28 +2,87 @@
 
 from __future__ import annotations
 
-from grading.checks import all_of, lives, only_selected, right_arguments, right_result, synchronised
+import re
+
+from grading.checks import all_of, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
+from grading.evidence import Evidence
+from grading.finding import Finding
 from grading.graph_checks import at_rest, comes_home, durations, frames_out, something_returned, three_agree, through_handler, values
 from grading.graph_session import GraphSession
 
 SESSION = GraphSession
 
-ADVICE = {"result-clobbered", "return-to-wrong-place", "frame-not-popped", "patched-without-a-frame",
-          "shadow-frame-read-after-release", "stores-out-of-order", "sp-does-not-fit", "call-left-behind",
-          "wrong-parent-slot", "link-register-lost", "recursion-not-put-back", "depth-counted-twice",
-          "duration-not-measured"}
+
+# ---- mistakes by name: by what was executed, where that can tell --------------------
+
+def _wrong_place(e: Evidence, finding: Finding) -> str:
+    return "return-to-wrong-place" if "must return to" in finding.why else ""
+
+
+def _call_left(e: Evidence, finding: Finding) -> str:
+    """At the end one word of text is not as it was: the call in ftrace_graph_stub."""
+    at, rest = e.kernel.symbol("ftrace_graph_call") - e.kernel.text[0], rest_text(e.kernel, e.lab)
+    return "call-left-behind" if e.text_at_end and e.text_at_end[at:at + 4] != rest[at:at + 4] else ""
+
+
+def _sp(e: Evidence, finding: Finding) -> str:
+    """The frame check spoke."""
+    return "sp-does-not-fit" if any("and returned with" in p.output for p in e.phases) else ""
+
+
+def _entries_end(e: Evidence, finding: Finding) -> str:
+    """The first calls return through the handler, and then no others."""
+    for phase in e.on():
+        hits = sum(phase.first <= r.seq < phase.last for r in e.truth.handlers)
+        if 0 < 10 * hits < len(e.spans(phase)):
+            return "recursion-not-put-back"
+    return ""
+
+
+def _depth(e: Evidence, finding: Finding) -> str:
+    """Returns are printed one deeper than they are."""
+    said = re.search(r"return of .*: (\d+) traced calls are around it, (\d+) are printed", finding.why)
+    return "depth-counted-twice" if said and int(said[2]) == int(said[1]) + 1 else ""
+
+
+def _duration(e: Evidence, finding: Finding) -> str:
+    return "duration-not-measured" if "instructions ran, of 1 ns each" in finding.why else ""
+
+
+def _result(e: Evidence, finding: Finding) -> str:
+    """The result is wrong where somebody traces, and nowhere else, though every call comes home."""
+    wrong = {p.on for p in e.phases if p.output and e.expected(p).line not in p.output}
+    return "result-clobbered" if wrong == {True} and not comes_home(e) else ""
+
+
+def ended(e: Evidence) -> str:
+    """All came home, and something went wrong there."""
+    return "result-clobbered" if e.truth.handlers and not comes_home(e) else ""
+
+
+MISTAKES = {
+    "result-clobbered": "a register with the result does not come back",
+    "return-to-wrong-place": "a function does not go on behind the call that made it",
+    "sp-does-not-fit": "regs->sp is not the caller's",
+    "call-left-behind": "the last user goes and the call in ftrace_graph_stub stays",
+    "recursion-not-put-back": "after the first entry no other is seen",
+    "depth-counted-twice": "entry and return disagree on the depth",
+    "duration-not-measured": "the printed time is not the time between the call and its return",
+}
+ADVICE = {"frame-not-popped", "patched-without-a-frame", "shadow-frame-read-after-release", "stores-out-of-order", "wrong-parent-slot",
+          "link-register-lost"}
 
 CHECKS = {
     "returned": something_returned,
-    "life": lives,
-    "off": at_rest,
+    "life": named(lives, _sp),
+    "off": named(at_rest, _call_left),
     "filter": only_selected,
-    "arguments": all_of(right_arguments, right_result),
-    "handler": through_handler,
-    "home": comes_home,
-    "one CPU": three_agree,
-    "four CPUs": three_agree,
-    "values": all_of(values, durations),
+    "arguments": named(all_of(right_arguments, right_result), _result),
+    "handler": named(through_handler, _entries_end),
+    "home": named(comes_home, _wrong_place),
+    "one CPU": named(three_agree, _entries_end, _depth),
+    "four CPUs": named(three_agree, _entries_end, _depth),
+    "values": named(all_of(values, durations), _duration),
     "frames out": frames_out,
     "synchronised": synchronised,
 }

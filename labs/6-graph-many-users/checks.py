@@ -67,24 +67,33 @@ def _rows(entered: Sequence[int], returned: Sequence[int]) -> list[tuple[str, st
 TOLD = ("told of the entry: user", "told of the return: user")
 
 
+def _more(got: list[int], want: list[int], slug: str) -> str:
+    """The name of the mistake, if all were told that had to be, and others too."""
+    return slug if set(got) > set(want) else ""
+
+
+def _same_order(entered: Sequence[int], returned: Sequence[int]) -> str:
+    return "return-handlers-in-entry-order" if entered == returned else ""
+
+
 def sixteen(e: Evidence) -> Finding | None:
     """Each of sixteen users is told of its own functions and of no others; there is no seventeenth."""
     phases = [p for p in e.on() if p.hands]
     for phase in phases:
         if "ENOSPC" not in phase.refused:
             return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
-                           f"the shell said '{phase.refused.strip()}'")
+                           f"the shell said '{phase.refused.strip()}'", mistake="seventeenth-user")
         for span, entered, returned in _hand_calls(e, phase):
             want = [h.number for h in phase.hands if span.name in h.names]
             got = [t.user for t in entered]
             if sorted(got) != want:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} was entered; it is in the filters of users {want}, "
-                               f"and users {sorted(got)} were told", stack(span))
+                               f"and users {sorted(got)} were told", stack(span), mistake=_more(got, want, "filter-not-asked"))
             want = [h.number for h in phase.hands if span.name in h.names and h.returning]
             got = [t.user for t in returned if t.what == AT_RETURN]
             if sorted(got) != want:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} returned; users {want} had asked for it, "
-                               f"and users {sorted(got)} were told", stack(span))
+                               f"and users {sorted(got)} were told", stack(span), mistake=_more(got, want, "told-without-asking"))
     return None if phases else Finding("sixteen users were not tried")
 
 
@@ -97,7 +106,7 @@ def reverse(e: Evidence) -> Finding | None:
             last = [t.user for t in returned if t.what == AT_RETURN]
             if last != first[::-1]:
                 return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, its users were told in a wrong order: "
-                               "it must be the reverse of that at the entry", _rows(first, last), TOLD)
+                               "it must be the reverse of that at the entry", _rows(first, last), TOLD, mistake=_same_order(first, last))
         if len(stayed(phase)) > 1:
             finding = _reverse_tracers(e, phase)
             if finding:
@@ -121,7 +130,8 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
             numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
             return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, the tracers were told in a wrong order: "
                            "it must be the reverse of that at the entry",
-                           _rows([numbers[a] for a in entered], [numbers[a] for a in returned]), TOLD)
+                           _rows([numbers[a] for a in entered], [numbers[a] for a in returned]), TOLD,
+                           mistake=_same_order(entered, returned))
     return None
 
 
@@ -138,7 +148,8 @@ def kept(e: Evidence) -> Finding | None:
                     seen += 1
                     if t.value != value.get((span, t.user)):
                         return Finding(f"{phase.name}, {who(span)}: user {t.user} kept {value.get((span, t.user), 0):#x} when "
-                                       f"{span.name} was entered, and found {t.value:#x} when it returned", stack(span))
+                                       f"{span.name} was entered, and found {t.value:#x} when it returned", stack(span),
+                                       mistake="data-of-another-user" if (span, t.user) in value else "")
             finding = _parents(phase, span, returned, keepers, value)
             if finding:
                 return finding
@@ -159,7 +170,8 @@ def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[in
     if found == want:
         return None
     return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, users found of what they had kept for "
-                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", stack(span))
+                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", stack(span),
+                   mistake="parent-off-by-one" if found and found == {n: value.get((span, n)) for n in found} else "")
 
 
 def slot_again(e: Evidence) -> Finding | None:
@@ -173,7 +185,7 @@ def slot_again(e: Evidence) -> Finding | None:
         open_calls[key] = open_calls.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
         if open_calls[key] < 0:
             return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
-                           "user, and belonged to one that had left")
+                           "user, and belonged to one that had left", mistake="stale-handler-called")
     if not any(key[0] == 0 and calls > 0 for key, calls in open_calls.items()):
         return Finding("nobody slept in a traced function while its user left")
     return None if any(key[0] == 1 for key in open_calls) else Finding("the user that came later was told nothing at all")
@@ -219,9 +231,16 @@ def home(e: Evidence) -> Finding | None:
     return comes_home(e) or (None if e.why else through_handler(e) or walked(e))
 
 
-ADVICE = {"return-handlers-in-entry-order", "stale-handler-called", "told-without-asking", "filter-not-asked",
-          "data-of-another-user", "parent-off-by-one", "data-not-given-back", "patched-for-nobody",
-          "walk-ends-at-the-handler", "slot-not-cleared", "seventeenth-user", "first-users-filter-only",
+MISTAKES = {
+    "return-handlers-in-entry-order": "users are told of the return in the order of the entry",
+    "stale-handler-called": "a frame of a slot's earlier owner calls the present one",
+    "told-without-asking": "users are told of a return who had not asked for it",
+    "filter-not-asked": "users are told of functions that another one wants",
+    "data-of-another-user": "a user finds what another one kept",
+    "parent-off-by-one": "the caller's data are looked for in the function's own frame",
+    "seventeenth-user": "one user too many is not refused with ENOSPC",
+}
+ADVICE = {"data-not-given-back", "patched-for-nobody", "walk-ends-at-the-handler", "slot-not-cleared", "first-users-filter-only",
           "shadow-frame-read-after-release", "stamp-after-slots"}
 
 CHECKS = {
