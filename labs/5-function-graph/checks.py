@@ -32,6 +32,8 @@ def _sp(e: Evidence, finding: Finding) -> str:
 
 def _entries_end(e: Evidence, finding: Finding) -> str:
     """The first calls return through the handler, and then no others."""
+    if _sp(e, finding):
+        return ""
     for phase in e.on():
         hits = sum(phase.first <= r.seq < phase.last for r in e.truth.handlers)
         if 0 < 10 * hits < len(e.spans(phase)):
