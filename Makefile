@@ -272,7 +272,7 @@ lint: $(setup) ## cppcheck, shellcheck, mypy
 	@for f in labs/*.py labs/*/checks.py; do mypy --python-executable $(PYTHON) --strict $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
 
 help: ## this list
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/*.mk) | expand -t 16
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/*.mk) | expand -t 20
 
 clean: ## remove build/
 	rm -rf build
