@@ -16,7 +16,7 @@ SESSION = GraphSession
 # ---- mistakes by name: by what was executed, where that can tell --------------------
 
 def _wrong_place(e: Evidence, finding: Finding) -> str:
-    return "return-to-wrong-place" if "must return to" in finding.why else ""
+    return "return-to-wrong-place" if "must return to" in finding.why and "nowhere" not in finding.why else ""
 
 
 def _call_left(e: Evidence, finding: Finding) -> str:
