@@ -15,6 +15,7 @@
 
 #define TICK_NS 10000000
 #define SHORT_TURN_NS 1000000
+#define RETRY_NS 50000 /* a few thousand instructions: nothing beside a turn, and longer than the tick's own handler */
 #define SLEEP_NS_MAX (1ul << 60) /* 36 years: its end can be counted */
 
 struct thread boot_thread = {
@@ -287,17 +288,31 @@ notrace bool in_tracer(unsigned long pc)
 	return false;
 }
 
+/*
+ * The tracer does not look for a switch that was put off (that would cost every event), and a thread that calls
+ * little but traced functions is in the tracer at most of its ticks: without this it kept its CPU for a second.
+ */
+static void retry_soon(struct cpu *cpu)
+{
+	u64 soon = arch_counter() + ns_to_ticks(RETRY_NS);
+
+	if (soon < cpu->timer) {
+		cpu->timer = soon;
+		timer_set(soon);
+	}
+}
+
 notrace void irq_exit(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();
-	unsigned long pc = regs_pc(regs);
+	bool due = READ_ONCE(cpu->resched); /* once: another CPU may set it at any moment */
+	bool put_off = due && (cpu->recursion || in_tracer(regs_pc(regs)));
 
+	if (put_off)
+		retry_soon(cpu);
 	current->ctx &= ~CTX_HARDIRQ;
-	if (likely(!cpu->resched) || !preemptible() || cpu->recursion)
-		return;
-	if (in_tracer(pc))
-		return;
-	__schedule(true);
+	if (due && !put_off && preemptible())
+		__schedule(true);
 }
 
 static void wake_sleepers(struct cpu *cpu, u64 now)

@@ -76,10 +76,11 @@ static void ns_acknowledge(void)
 }
 
 /* ARM DDI 0183, chapter 3; offsets in bytes, so the shift is 0. */
-enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
+enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_LINE = 0x2c, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
 #define PL_FLAGS_EMPTY (1 << 4)
 #define PL_FLAGS_FULL (1 << 5)
 #define PL_RECEIVE (1 << 4 | 1 << 6) /* FIFO reached its level; or data waited for 32 bits' time */
+#define PL_LINE_FIFO (3 << 5 | 1 << 4) /* eight bits, both FIFOs: without them there is room for one byte */
 #define PL_CONTROL_ON 0x301
 
 static notrace bool pl_can_send(void)
@@ -96,6 +97,7 @@ static notrace int pl_receive(void)
 }
 static void pl_enable(void)
 {
+	reg_write(PL_LINE_FIFO, PL_LINE);
 	reg_write(reg_read(PL_CONTROL) | PL_CONTROL_ON, PL_CONTROL);
 	reg_write(PL_RECEIVE, PL_MASK);
 }

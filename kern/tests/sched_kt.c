@@ -340,6 +340,8 @@ static void grace(void)
 	kt_promise(true, "a grace period ends on idle CPUs");
 }
 
+static unsigned put_off_and_forgotten;
+
 /* Does an interrupt at @pc switch threads, when a switch is due? */
 static bool interrupt_switches(unsigned long pc)
 {
@@ -349,8 +351,10 @@ static bool interrupt_switches(unsigned long pc)
 
 	irq_enter();
 	this_cpu()->resched = CTX_NEED_RESCHED;
+	this_cpu()->timer = TIMER_NEVER;
 	irq_exit(&regs);
 	switched = !this_cpu()->resched;
+	put_off_and_forgotten += !switched && this_cpu()->timer == TIMER_NEVER;
 	irq_restore(flags);
 	return switched;
 }
@@ -369,6 +373,8 @@ static void tracer_is_not_preempted(void)
 	kt_promise(texts && right == texts,
 		   "an interrupt switches threads, but not in the tracer's text: %u of %u", right,
 		   texts);
+	kt_promise(!put_off_and_forgotten, "a switch that the tracer put off is tried again soon: %u forgotten",
+		   put_off_and_forgotten);
 }
 
 static int name_pid(void *arg)

@@ -258,7 +258,7 @@ class OnAMachine:
                          {2 * self.truth("wl_leaf_elm", SEEDS[0])["wl_leaf_elm"], 0})
 
     def test_in_the_background_while_others_come_and_go(self) -> None:
-        files = 20
+        files = 40  # it must outlast the first round
         self.make("a")
         self.start("a", "sha256_block")
         self.sh(f"sha256 {' '.join([PROSE] * files)} > /tmp/out &")
