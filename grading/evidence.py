@@ -8,7 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from grading import workload
-from grading.elf import Kernel
+from grading.elf import Kernel, Site
 from grading.graph_text import GraphTrace
 from grading.returns import Span
 from grading.trace_text import Trace
@@ -92,6 +92,20 @@ class Phase:
 
 
 @dataclass
+class Spoilt:
+    """Lab 3: a word of a call site was changed behind the kernel's back; then its function was to be traced."""
+
+    site: Site
+    word: int  # what was written there, and does nothing
+    seed: int
+    first: int = 0
+    last: int = 0
+    said: str = ""
+    text: bytes = b""
+    output: str = ""  # the workload's
+
+
+@dataclass
 class Evidence:
     arch: str
     lab: int
@@ -109,6 +123,8 @@ class Evidence:
     truth: Truth = field(default_factory=Truth)
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
+    spoilt: Spoilt | None = None
+    alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when, and the CPUs that text's alias was open to
     walk: str = ""  # the threads' stacks, while one of them sleeps in a call whose return is patched
     slot_again: tuple[int, int] = (0, 0)  # the records of the time in which a slot changed hands under a sleeper
     frames_out: tuple[int, int] = (0, 0)  # the records of the time in which function_graph had every function
@@ -119,7 +135,7 @@ class Evidence:
 
     def told(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, text_at_boot=b"", text_at_end=b"")
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"")
 
     def windows(self) -> list[tuple[int, int]]:
         """The parts of the log in which call sites are judged: not while traces are printed, which is most of it."""

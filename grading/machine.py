@@ -7,7 +7,9 @@ ended by SIGKILL to its process group, always, and nothing is lost by that.
 from __future__ import annotations
 
 import os
+import re
 import signal
+import socket
 import subprocess
 import tempfile
 import time
@@ -21,6 +23,26 @@ from grading.verdict import Stopped, Verdict
 from qemu.machine import Machine
 
 PANIC = "panic:"
+
+
+def _answer(stub: socket.socket) -> bytes:
+    """Of a debugger stub, to the packet sent last; that the machine stopped it says when it likes."""
+    data = b""
+    while True:
+        packet = re.search(rb"\$([^#]*)#..", data)
+        if not packet:
+            try:
+                more = stub.recv(4096)
+            except TimeoutError:
+                more = b""
+            if not more:
+                return data
+            data += more
+            continue
+        stub.sendall(b"+")
+        if not packet[1].startswith((b"T", b"S")):
+            return packet[1]
+        data = data[packet.end():]
 
 
 class Run:
@@ -126,6 +148,35 @@ class Run:
             self.qmp.command("pmemsave", val=physical, size=size, filename=file.name)
             self.qmp.command("cont")
             return Path(file.name).read_bytes()
+
+    def mapped(self, address: int) -> list[int]:
+        """The CPUs whose page tables lead somewhere from this virtual address."""
+        found = []
+        with tempfile.NamedTemporaryFile(prefix="callsite-memory-") as file:
+            self.qmp.command("stop")
+            for cpu in range(self.machine.smp):
+                try:
+                    self.qmp.command("memsave", val=address - (1 << 64), size=4, filename=file.name, **{"cpu-index": cpu})
+                    found.append(cpu)
+                except QmpError as error:
+                    if "Invalid addr" not in str(error):
+                        raise
+            self.qmp.command("cont")
+        return found
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write guest memory at a virtual address, as a debugger does: no page table forbids it."""
+        path = Path(self._scratch.name) / "gdb"
+        self.qmp.command("human-monitor-command", **{"command-line": f"gdbserver unix:{path},server=on,wait=off"})
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stub:
+            stub.settimeout(10)
+            stub.connect(str(path))  # it stops the machine
+            for packet in (f"M{address:x},{len(data):x}:{data.hex()}", "D"):
+                stub.sendall(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
+                answer = _answer(stub)
+                if answer != b"OK":
+                    raise Stopped(Verdict.HARNESS, f"QEMU's debugger stub answered {answer!r}")
+        self.qmp.command("human-monitor-command", **{"command-line": "gdbserver none"})
 
     def power_off(self, seconds: float = 20) -> None:
         """Type poweroff; the machine must end by itself, and cleanly."""

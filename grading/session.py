@@ -11,8 +11,9 @@ from pathlib import Path
 
 from grading import trials, truth, workload
 from grading.elf import Kernel
-from grading.evidence import Evidence, Filter, Phase
+from grading.evidence import Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
+from grading.observer import KERNEL_BASE
 from grading.trace_text import parse
 from grading.trials import Trial
 from grading.verdict import Stopped, Verdict
@@ -41,6 +42,19 @@ def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:
     chosen = {n for n in names if any(fnmatch.fnmatchcase(n, g) for g in select.split())}
     refused = {n for n in names if any(fnmatch.fnmatchcase(n, g) for g in notrace.split())}
     return Filter(select, notrace, frozenset(chosen - refused))
+
+
+def spoil(kernel: Kernel, seed: int) -> Spoilt:
+    """Which site gets another word, and which: one that does nothing when it is executed, and is not the nop."""
+    rng = random.Random(seed)
+    site = rng.choice([s for s in kernel.sites if s.function.name in workload.FUNCTIONS])
+    word = 0x13 | rng.randint(1, 2047) << 20 if kernel.arch == "riscv64" else 0xD503201F | rng.randint(40, 127) << 5
+    return Spoilt(site, word, rng.getrandbits(64))
+
+
+def text_alias(kernel: Kernel) -> int:
+    """Where text is written during a batch (kern/memory.h)."""
+    return 0xFFFFFFF800000000 + kernel.text[0] - KERNEL_BASE
 
 
 def machine_of(kernel: Kernel, lab: int, smp: int) -> Machine:
@@ -114,6 +128,11 @@ class Session:
         if e.lab == 2 and e.smp == 1:
             self._say("looking records up")
             machine.console.command("lookup")
+        if e.lab == 3:
+            self._alias(machine, "after the last tracer went")
+        if e.lab == 3 and e.smp == 1:
+            e.spoilt = spoil(self._kernel, rng.getrandbits(64))
+            self._refused(machine, e.spoilt)
         if e.lab >= 2 and e.smp == 1:
             for name in ("available_filter_functions", "available_filter_functions_addrs"):
                 e.files[name] = machine.console.command(f"cat {name}")
@@ -132,6 +151,24 @@ class Session:
         lo, hi = self._kernel.text
         return machine.memory(self._machine.load_address(), hi - lo)
 
+    def _alias(self, machine: Run, when: str) -> None:
+        if not machine.mapped(self._kernel.text[0]):
+            raise Stopped(Verdict.HARNESS, "QEMU finds no page of text")
+        self._evidence.alias.append((when, machine.mapped(text_alias(self._kernel))))
+
+    def _refused(self, machine: Run, spoilt: Spoilt) -> None:
+        """The last that is traced: a kernel that finds such a site starts no tracing any more."""
+        console, name = machine.console, spoilt.site.function.name
+        assert machine.observer
+        self._say(f"another word at the call site of {name}")
+        machine.write(spoilt.site.address, spoilt.word.to_bytes(4, "little"))
+        spoilt.first = machine.observer.written()
+        spoilt.said = console.command(f"echo {name} > set_ftrace_filter") + console.command("echo function > current_tracer")
+        spoilt.text = self._text(machine)
+        self._alias(machine, "after a site was refused")
+        spoilt.output = console.command(f"workload {spoilt.seed:016x}", WORKLOAD_SECONDS)
+        spoilt.last = machine.observer.written()
+
     def _phase(self, machine: Run, phase: Phase) -> None:
         self._evidence.phases.append(phase)
         self._say(f"{phase.name}: workload {phase.seed:016x}" + (f", filter '{phase.filter.filter}'"
@@ -142,6 +179,8 @@ class Session:
         if phase.filter:
             self._start_tracing(machine, phase.filter)
             phase.text = self._text(machine)
+            if self._evidence.lab == 3:
+                self._alias(machine, f"in {phase.name}")
             if self._evidence.lab >= 4:
                 phase.enabled = console.command("cat enabled_functions")
         if self._evidence.lab >= 3:  # before, everything is traced, from the command that says so

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading.checks import (all_of, calls_tracer, calls_while_on, link_register, lives, named, only_selected, rest_at_boot, rest_at_end,
-                            silent_trampolines, something_called, synchronised, three_agree)
-from grading.evidence import Evidence
+from grading.checks import (all_of, calls_tracer, calls_while_on, differing, foreign, link_register, lives, named, only_selected,
+                            rest_at_boot, rest_at_end, rest_text, silent_trampolines, something_called, synchronised, three_agree)
+from grading.evidence import Evidence, untouched
 from grading.finding import Finding
 from grading.registers import registers_kept
 from grading.truth import stubs
@@ -45,6 +45,38 @@ def looked_before(e: Evidence) -> Finding | None:
                 return Finding(f"{e.kernel.name_at(address)} was written, and nobody had read what stood there",
                                mistake="wrote-without-looking")
     return None
+
+
+def alias_closed(e: Evidence) -> Finding | None:
+    """Between batches nothing of text is writable: no page table has the alias."""
+    for when, cpus in e.alias:
+        if cpus:
+            return Finding(f"{when}: the writable alias of text is open, on CPU {cpus[0]}: a batch must close it",
+                           mistake="alias-left-open")
+    return None if e.alias else Finding("the alias of text was not looked at")
+
+
+def refused(e: Evidence) -> Finding | None:
+    """A site with another word than the record says is reported and left as it is, and nothing is traced."""
+    spoilt, kernel = e.spoilt, e.kernel
+    if not spoilt or not spoilt.text:
+        return Finding("the boot ended before a site with another word could be refused")
+    site, name, lo = spoilt.site, spoilt.site.function.name, kernel.text[0]
+    found = int.from_bytes(spoilt.text[site.address - lo:site.address - lo + 4], "little")
+    if found != spoilt.word:
+        return Finding(f"{name} was to be traced, and its call site held another word than the nop. It was overwritten", site=[
+            f"{name} at {site.address:#x}", f"was        {spoilt.word:08x}  {kernel.disassemble(site.address, spoilt.word)}",
+            f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
+    if f"refused to write the call site of {name} " not in spoilt.said:
+        return Finding(f"the call site of {name} held another word than the nop, and nobody said so")
+    changed = foreign(kernel, differing(kernel, spoilt.text, rest_text(kernel, e.lab)), {site.address})
+    if changed:
+        return Finding(f"a site was refused, and text was changed elsewhere: {changed[0]}")
+    ran = [r for r in e.truth.trampolines if spoilt.first <= r.seq < spoilt.last]
+    if ran:
+        return Finding(f"a site was refused, and {kernel.name_at(ran[0].addr)} ran {len(ran)} times", seq=ran[0].seq)
+    want = untouched(spoilt.seed, e.smp).line
+    return None if want in spoilt.output else Finding(f"a site was refused, and then the workload did not print '{want}'")
 
 
 # ---- mistakes by name ---------------------------------------------------------------
@@ -133,9 +165,10 @@ MISTAKES = {
     "return-address-lost": "ftrace_caller returns by what its own call left in the link register",
     "pair-half-rewritten": "the auipc before the site stays",
     "tracer-not-named": "the call in ftrace_caller is not written",
+    "alias-left-open": "text stays writable when the batch is over",
     "never-restored": "the sites do not become nops again",
 }
-ADVICE = {"alias-left-open", "unsigned-offset"}
+ADVICE = {"unsigned-offset"}
 
 CHECKS = {
     "called": named(something_called, _call),
@@ -145,7 +178,8 @@ CHECKS = {
     "filter": only_selected,
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),
-    "writer": all_of(written_by_patcher, looked_before),
+    "writer": all_of(written_by_patcher, alias_closed, looked_before),
+    "refused": refused,
     "one CPU": named(three_agree, _unnamed),
     "four CPUs": named(three_agree, _unnamed),
     "synchronised": named(synchronised, _not_seen),
