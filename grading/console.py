@@ -123,11 +123,12 @@ class Console:
     """Talks to the shell: waits for its prompt, types, and gives back what was printed."""
 
     def __init__(self, transport: Transport, log: Path, cap: int = 32 << 20,
-                 watch: Callable[[], None] = lambda: None) -> None:
+                 watch: Callable[[], None] = lambda: None, clock: Callable[[], float] = time.monotonic) -> None:
         self._transport = transport
         self._log = log.open("wb")
         self._cap = cap
         self._watch = watch  # looks at the machine; raises Stopped
+        self._clock = clock  # seconds that the guest could have used
         self.on_command: Callable[[str], None] = lambda line: None
         self._unread = b""
         self.received = 0
@@ -149,17 +150,17 @@ class Console:
 
     def wait_for(self, seen: Callable[[str], bool], seconds: float, what: str) -> str:
         """Everything printed from the last wait on, as soon as `seen` likes its last lines."""
-        deadline = time.monotonic() + seconds
+        deadline = self._clock() + seconds
         looked = time.monotonic()
         while not seen(plain(self._unread[-TAIL:])):
             quiet = not self._fill(0.05)
             if quiet or time.monotonic() > looked + 0.2:
                 self._watch()
                 looked = time.monotonic()
+                if self._clock() > deadline:
+                    raise self._late(seconds, what)
             if self.ended:
                 raise Stopped(Verdict.DEAD, f"the console closed while we waited for {what}")
-            if time.monotonic() > deadline:
-                raise self._late(seconds, what)
         text = plain(self._unread)
         self._unread = b""
         return text

@@ -57,6 +57,7 @@ class Run:
         self._cap = cap
         self.typed: list[tuple[int, str]] = []  # each line, and the observer's records before it
         self.observer: Observer | None = None
+        self._waited = 0.0  # seconds for which a thread of QEMU had to wait for a processor
         self._qmp: Qmp | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._console: Console | None = None
@@ -91,9 +92,19 @@ class Run:
             transport = FifoTransport(console)
         except (OSError, QmpError) as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
-        self._console = Console(transport, self.log, self._cap, self.watch)
+        self._console = Console(transport, self.log, self._cap, self.watch, self.clock)
         self._console.on_command = self._types
         self._qmp.send("cont")
+
+    def clock(self) -> float:
+        """Seconds, less those in which a thread of QEMU was ready and had no processor: a busy host makes nobody late."""
+        assert self._process
+        for file in Path(f"/proc/{self._process.pid}/task").glob("*/schedstat"):
+            try:
+                self._waited = max(self._waited, int(file.read_text().split()[1]) / 1e9)
+            except (OSError, IndexError):
+                pass  # a thread that has just ended
+        return time.monotonic() - self._waited
 
     def _types(self, line: str) -> None:
         self.typed.append((self.observer.written() if self.observer else 0, line))
@@ -192,8 +203,8 @@ class Run:
 
     def wait_end(self, seconds: float) -> str | None:
         """Why the machine ended (exit: QEMU did not say, as at riscv64's power-off); None: it still runs."""
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
+        deadline = self.clock() + seconds
+        while self.clock() < deadline:
             self.console.drain(0.02)
             self.qmp.drain()
             reason = self.qmp.shutdown_reason()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 import unittest
 
 from grading.machine import Run
@@ -46,6 +50,27 @@ class Ends(unittest.TestCase):
 
     def test_an_endless_sleep_meets_the_wall_clock(self) -> None:
         self.ends("WAIT", Verdict.TIMEOUT, seconds=1.5, budget=100_000_000)
+
+    def test_a_busy_host_makes_nobody_late(self) -> None:
+        """Four programs want the processor that QEMU runs on: a second of its time is several of the wall's."""
+        hog = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+        cpu = min(os.sched_getaffinity(0))
+        for arch in ARCHES:
+            with self.subTest(arch=arch), self.assertRaises(Stopped), run(arch, "LOOP") as machine:
+                assert machine._process
+                for thread in os.listdir(f"/proc/{machine._process.pid}/task"):
+                    os.sched_setaffinity(int(thread), {cpu})
+                hogs = [subprocess.Popen([sys.executable, "-c", hog, str(cpu)], start_new_session=True) for _ in range(4)]
+                for process in hogs:
+                    self.addCleanup(process.wait)
+                    self.addCleanup(process.kill)
+                began = time.monotonic()
+                try:
+                    machine.console.wait_for(lambda text: False, 1, "what never comes")
+                finally:
+                    self.assertGreater(time.monotonic() - began, 2)
+                    for process in hogs:
+                        process.kill()
 
     def test_a_flood_is_a_flood(self) -> None:
         self.ends("FLOOD", Verdict.FLOOD, seconds=60, cap=1 << 20)
