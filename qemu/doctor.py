@@ -15,6 +15,7 @@ TOOLS = [
     ("host gcc", "gcc -dumpfullversion", (12, 2), "gcc"),
     ("host g++", "g++ -dumpfullversion", (12, 2), "g++"),
     ("python3", "/usr/bin/python3 --version", (3, 11), "python3"),
+    ("bubblewrap", "bwrap --version", (0, 8), "bubblewrap"),
     ("cpio", "cpio --version", (2, 13), "cpio"),
     ("dtc", "dtc --version", (1, 6), "device-tree-compiler"),
     ("cloc", "cloc --version", (1, 96), "cloc"),

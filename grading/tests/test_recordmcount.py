@@ -20,7 +20,7 @@ class Sorts(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         path = Path(folder.name) / "recordmcount"
         path.with_suffix(".c").write_text(source)
-        subprocess.run(["gcc", "-std=gnu11", "-O1", "-o", path, path.with_suffix(".c")], check=True)
+        subprocess.run(["gcc", "-std=gnu11", "-O1", "-static", "-o", path, path.with_suffix(".c")], check=True)
         return path
 
     def sorts(self, source: str) -> list[bool]:

@@ -3,7 +3,8 @@
  * its call sites: what struct dyn_ftrace in ftrace.h describes, sorted.
  *
  *	recordmcount callsite.elf > records.S
- *	recordmcount --empty > records.S	a table for the first link
+ *
+ * It runs in a sandbox, and what it writes is read line by line: mkrecords.py.
  *
  * And which copy of the tracer's stubs each of them calls: struct ftrace_region.
  *
@@ -343,31 +344,29 @@ int main(int argc, char **argv)
 	const Elf64_Shdr *text;
 
 	if (argc != 2) {
-		fputs("usage: recordmcount KERNEL.elf | --empty\n", stderr);
+		fputs("usage: recordmcount KERNEL.elf\n", stderr);
 		return 1;
 	}
 	path = argv[1];
-	if (strcmp(path, "--empty")) {
-		read_header(&k);
-		text = section(&k, ".text");
-		if (!text)
-			fail("it has no .text");
-		k.text = need_symbol(&k, "_text");
-		k.etext = need_symbol(&k, "_etext");
-		find_targets(&k);
-		k.mcount = symbol(&k, "_mcount");
-		if (k.mcount)
-			find_calls(&k, text, &sites);
-		else
-			find_entries(&k, text, &sites);
-		if (!sites.count && !k.mcount)
-			fail("not one call site: was it compiled with HOOK=entry or HOOK=mcount?");
-		if (!sites.count)
-			fprintf(stderr, "recordmcount: %s: not one call to _mcount was found: the table is empty\n", path);
-		if (k.etext - k.text > UINT32_MAX)
-			fail("its text is larger than a record's offset can say");
-		qsort(sites.address, sites.count, sizeof(*sites.address), by_address);
-	}
+	read_header(&k);
+	text = section(&k, ".text");
+	if (!text)
+		fail("it has no .text");
+	k.text = need_symbol(&k, "_text");
+	k.etext = need_symbol(&k, "_etext");
+	find_targets(&k);
+	k.mcount = symbol(&k, "_mcount");
+	if (k.mcount)
+		find_calls(&k, text, &sites);
+	else
+		find_entries(&k, text, &sites);
+	if (!sites.count && !k.mcount)
+		fail("not one call site: was it compiled with HOOK=entry or HOOK=mcount?");
+	if (!sites.count)
+		fprintf(stderr, "recordmcount: %s: not one call to _mcount was found: the table is empty\n", path);
+	if (k.etext - k.text > UINT32_MAX)
+		fail("its text is larger than a record's offset can say");
+	qsort(sites.address, sites.count, sizeof(*sites.address), by_address);
 	print_table(&k, &sites);
 	print_regions(&k, &sites);
 	return 0;

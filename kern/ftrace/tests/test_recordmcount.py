@@ -100,11 +100,6 @@ class Recordmcount(unittest.TestCase):
                 self.assertEqual(self.offsets(elf), [self.address(elf, arch, "first") - BASE + 4 + last,
                                                      self.address(elf, arch, "second") - BASE + last])
 
-    def test_an_empty_table_for_the_first_link(self) -> None:
-        done = subprocess.run([self.tool, "--empty"], capture_output=True, text=True, check=True)
-        self.assertIn("ftrace_records:", done.stdout)
-        self.assertIn(".long 0", done.stdout)
-
     def test_a_site_without_its_nop_is_refused(self) -> None:
         for arch in CROSS:
             with self.subTest(arch=arch):

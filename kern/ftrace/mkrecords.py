@@ -1,0 +1,256 @@
+#!/usr/bin/python3
+"""Make the table of call sites: run recordmcount in a sandbox, believe none of what it prints.
+
+    mkrecords.py TOOL KERNEL.elf    assembly on standard output; ftrace.h describes the table
+    mkrecords.py --empty            the same labels with nothing in them, for the first link
+
+recordmcount is a student's program, and it runs on the machine of whoever
+builds. So bubblewrap runs it where there is nothing but itself and the ELF
+file: no other file, no network, no second process, an end to its time, memory
+and output. What it prints is data: it has to be the table line for line, each
+number is held against the ELF, and the assembly is written here, out of the
+numbers. SANDBOX=no, for a machine where bubblewrap may not work, leaves out
+the walls, not the limits: only for a recordmcount.c of your own.
+"""
+import os
+import platform
+import re
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import IO
+
+from elftools.elf.elffile import ELFFile
+
+SECONDS, MEMORY = 10, 1 << 30
+DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
+
+# For seccomp: the host's name, and what makes a process, a connection or a namespace there.
+# (x86-64: socket, clone, fork, vfork, unshare, setns, clone3)
+FORBIDDEN = {"x86_64": (0xC000003E, (41, 56, 57, 58, 272, 308, 435)), "aarch64": (0xC00000B7, (198, 220, 97, 268, 435))}
+LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+KILL, ALLOW = 0x80000000, 0x7FFF0000
+
+
+class Refused(Exception):
+    """There is no table; the message is for the person who builds."""
+
+
+@dataclass
+class Kernel:
+    """What the table may speak of: offsets from _text."""
+
+    base: int
+    size: int  # of text
+    stubs: set[int]  # the tracer's, and each island's
+
+
+@dataclass
+class Table:
+    records: list[tuple[int, int]]  # offset, state
+    regions: list[tuple[int, int]]  # first record, stubs
+
+
+def read_kernel(path: str) -> Kernel:
+    with open(path, "rb") as file:
+        symbols = {s.name: s["st_value"] for s in ELFFile(file).get_section_by_name(".symtab").iter_symbols()}
+    base = symbols["_text"]
+    marks = (symbols.get("ftrace_stubs", symbols["__ftrace_text_start"]), *(
+        value for name, value in symbols.items() if re.fullmatch(r"ftrace_island_\d+", name)))
+    return Kernel(base, symbols["_etext"] - base, {mark - base for mark in marks})
+
+
+# ---- run ------------------------------------------------------------------------
+
+def filter_program() -> bytes:
+    """For seccomp: what is forbidden ends the program with SIGSYS, and so does the host's other table of calls (x86-64: from 0x40000000)."""
+    audit, calls = FORBIDDEN[platform.machine()]
+    tests = [(JUMP_IF_EQUAL, call) for call in calls]
+    if audit == 0xC000003E:
+        tests.append((JUMP_IF_AT_LEAST, 0x40000000))
+    rules = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 1, 0, audit), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
+    rules += [(test, len(tests) - at, 0, value) for at, (test, value) in enumerate(tests)]  # over what follows and ALLOW
+    return b"".join(struct.pack("<HBBI", *rule) for rule in [*rules, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, KILL)])
+
+
+def sandbox(tool: str, kernel: str, seccomp: IO[bytes]) -> list[str]:
+    """The command that runs the tool with nothing around it. As root it needs no user namespace."""
+    words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
+             "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL",
+             "--ro-bind", tool, "/recordmcount", "--ro-bind", kernel, kernel, "--remount-ro", "/", "--chdir", "/"]
+    if os.geteuid():
+        words.append("--unshare-user")
+    if platform.machine() in FORBIDDEN:
+        seccomp.write(filter_program())
+        seccomp.seek(0)
+        words += ["--seccomp", str(seccomp.fileno())]
+    return [*rooted(), *words, "/recordmcount", kernel]
+
+
+def rooted() -> list[str]:
+    """bubblewrap wants / to be a mount, and in a chroot it is none: root can make it one, for this command."""
+    with open("/proc/self/mountinfo") as mounts:
+        if os.geteuid() or any(line.split()[4] == "/" for line in mounts):
+            return []
+    return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c",
+            'mount --rbind / /mnt && mount --make-rprivate /mnt && exec chroot /mnt "$@"', "sh"]
+
+
+def limit(size: int) -> None:
+    for what, most in ((resource.RLIMIT_CPU, SECONDS), (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, size),
+                       (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(what, (most, most))
+
+
+def run(tool: str, kernel: str, size: int) -> str:
+    """What the tool prints, at most that many bytes. What it complains of is passed on."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as seccomp:
+        walls = os.environ.get("SANDBOX") != "no"
+        tool, kernel = os.path.abspath(tool), os.path.abspath(kernel)
+        command = sandbox(tool, kernel, seccomp) if walls else [tool, kernel]
+        try:
+            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=[seccomp.fileno()],
+                                    preexec_fn=lambda: limit(size), timeout=3 * SECONDS, check=False).returncode
+        except subprocess.TimeoutExpired:
+            status = 128 + signal.SIGXCPU
+        except FileNotFoundError as missing:
+            raise Refused(f"{missing.filename} is not there: type make setup") from None
+        errors.seek(0)
+        said = printable(errors.read(4000).decode(errors="replace"))
+        if walls and status and re.match(r"(bwrap|unshare|mount|chroot): ", said):
+            raise Refused(f"the sandbox cannot be made ({said.strip()}). A recordmcount.c that is not yours needs another machine, or root; "
+                          "if you wrote it yourself, type:  export SANDBOX=no")
+        sys.stderr.write(said and said.rstrip("\n") + "\n")
+        if status:
+            raise Refused(ending(status if status > 0 else 128 - status, size))
+        out.seek(0)
+        return out.read().decode(errors="replace")
+
+
+def printable(text: str) -> str:
+    return "".join(c if c in "\n\t" or c.isprintable() else "?" for c in text)
+
+
+def ending(status: int, size: int) -> str:
+    """Why there is nothing to be read; bubblewrap says a signal as shells do."""
+    known = {128 + signal.SIGXCPU: f"it does not end: it was stopped after {SECONDS} seconds",
+             128 + signal.SIGKILL: f"it does not end: it was stopped after {SECONDS} seconds",
+             128 + signal.SIGXFSZ: f"it prints more than a table of this kernel can be: it was stopped at {size} bytes",
+             128 + signal.SIGSYS: "it asked for another process or a connection and was stopped: it is to read its kernel and print a table"}
+    if status in known:
+        return known[status]
+    if status - 128 in set(signal.Signals):
+        return f"it ended with {signal.Signals(status - 128).name}"
+    return f"it ended with status {status}"
+
+
+# ---- read -----------------------------------------------------------------------
+
+NUMBER = r"(0|0x[0-9a-f]{1,16}|[1-9][0-9]{0,9})"
+RECORDS = ['\t.section .ftrace_records, "aw"', "\t.balign 8", "\t.globl ftrace_records", "ftrace_records:"]
+RECORD = re.compile(rf"\t\.quad {NUMBER}")
+COUNT = ["\t.section .rodata", "\t.balign 4", "\t.globl ftrace_record_count", "ftrace_record_count:"]
+COUNTED = re.compile(rf"\t\.long {NUMBER}")
+REGIONS = ["\t.section .rodata", "\t.balign 4", "\t.globl ftrace_regions", "ftrace_regions:"]
+REGION = re.compile(rf"\t\.long {NUMBER}, {NUMBER}")
+
+
+class Lines:
+    """What was printed, read from above; a line that is not what stands there in a table is refused."""
+
+    def __init__(self, text: str) -> None:
+        self.lines = text.split("\n")
+        self.at = 0
+
+    def refuse(self) -> None:
+        raise Refused(f"line {self.at + 1} of what it prints belongs to no table of call sites: "
+                      + (repr(printable(self.lines[self.at])[:80]) if self.at < len(self.lines) - 1 else "the end"))
+
+    def title(self, lines: list[str]) -> None:
+        for line in lines:
+            if self.at >= len(self.lines) or self.lines[self.at] != line:
+                self.refuse()
+            self.at += 1
+
+    def numbers(self, form: re.Pattern[str]) -> list[tuple[int, ...]]:
+        found = []
+        while self.at < len(self.lines) and (match := form.fullmatch(self.lines[self.at])):
+            found.append(tuple(int(n, 0) for n in match.groups()))
+            self.at += 1
+        return found
+
+    def end(self) -> None:
+        if self.lines[self.at:] != [""]:
+            self.refuse()
+
+
+def parse(text: str) -> tuple[Table, int]:
+    """The table, and how many records it says it has."""
+    lines = Lines(text)
+    lines.title(RECORDS)
+    records = [(word & 0xFFFFFFFF, word >> 32) for (word,) in lines.numbers(RECORD)]
+    lines.title(COUNT)
+    counted = lines.numbers(COUNTED)
+    if len(counted) != 1:
+        lines.refuse()
+    lines.title(REGIONS)
+    regions = [(first, stubs) for first, stubs in lines.numbers(REGION)]
+    lines.end()
+    return Table(records, regions), counted[0][0]
+
+
+def check(table: Table, counted: int, kernel: Kernel) -> None:
+    if counted != len(table.records):
+        raise Refused(f"it says that there are {counted} records, and prints {len(table.records)}")
+    for number, (offset, state) in enumerate(table.records):
+        if offset >= kernel.size:
+            raise Refused(f"record {number} is outside of text: {kernel.base + offset:#x}")
+        if offset % 4:
+            raise Refused(f"record {number} is not 4-byte aligned: {kernel.base + offset:#x}")
+        if state not in (0, DISABLED):
+            raise Refused(f"record {number} has state {state:#x}, which only a running kernel gives it")
+    starts = [first for first, _ in table.regions]
+    if not starts or starts[0] or starts != sorted(starts) or table.regions[-1] != (counted, 0):
+        raise Refused("its regions do not go from record 0 to the last one")
+    for _, stubs in table.regions[:-1]:
+        if stubs not in kernel.stubs:
+            raise Refused(f"a region calls {kernel.base + stubs:#x}, where there are no stubs")
+
+
+# ---- written --------------------------------------------------------------------
+
+def assembly(table: Table) -> str:
+    return "\n".join([*RECORDS, *(f"\t.quad {state << 32 | offset:#x}" for offset, state in table.records),
+                      *COUNT, f"\t.long {len(table.records)}",
+                      *REGIONS, *(f"\t.long {first}, {stubs:#x}" for first, stubs in table.regions), ""])
+
+
+def table_of(tool: str, path: str) -> Table:
+    kernel = read_kernel(path)
+    table, counted = parse(run(tool, path, 65536 + 8 * kernel.size))
+    check(table, counted, kernel)
+    return table
+
+
+def main() -> int:
+    if sys.argv[1:] == ["--empty"]:
+        print(assembly(Table([], [(0, 0), (0, 0)])), end="")
+        return 0
+    if len(sys.argv) != 3:
+        print("usage: mkrecords.py TOOL KERNEL.elf | --empty", file=sys.stderr)
+        return 1
+    tool, path = sys.argv[1:]
+    try:
+        print(assembly(table_of(tool, path)), end="")
+    except Refused as why:
+        print(f"recordmcount: {path}: {why}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,215 @@
+"""The sandbox of recordmcount: what a program there can do to the machine, and what of its output gets into a kernel."""
+import contextlib
+import io
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from grading import recordmcount
+from qemu.machine import ROOT
+
+sys.path.insert(0, str(ROOT / "kern/ftrace"))
+import mkrecords  # noqa: E402
+
+OFFSETS = [8, 64, 24]
+TABLE = """\t.section .ftrace_records, "aw"
+\t.balign 8
+\t.globl ftrace_records
+ftrace_records:
+\t.quad 0x8
+\t.quad 0x18
+\t.quad 0x100000000000040
+\t.section .rodata
+\t.balign 4
+\t.globl ftrace_record_count
+ftrace_record_count:
+\t.long 3
+\t.section .rodata
+\t.balign 4
+\t.globl ftrace_regions
+ftrace_regions:
+\t.long 0, 0
+\t.long 3, 0
+"""
+HEAD = """#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+"""
+FORMS = [  # what is printed instead of a line, and what is said of it
+    ("\t.quad 0x18\n", '\t.incbin "/etc/passwd"\n', r"line 6 .*\.incbin \"/etc/passwd\""),
+    ("\t.quad 0x18\n", "\tj .\n", "line 6 of what it prints belongs to no table"),
+    ("\t.quad 0x18\n", "\t.quad 0x18; .incbin 0\n", "line 6"),
+    ("\t.quad 0x18\n", "\t.quad secret\n", "line 6"),
+    ("\t.quad 0x18\n", "\t.quad 0x18, 0x20\n", "line 6"),
+    ("\t.quad 0x18\n", "\t.quad 0x18 # \x1b[2J\n", r"line 6 .*\?\[2J"),
+    ("\t.quad 0x18\n", "\n\t.quad 0x18\n", "line 6"),
+    (".ftrace_records,", ".text,", "line 1"),
+    ("\t.long 3, 0\n", "\t.long 3, 0\n\t.include \"x\"\n", "line 19"),
+    ("\t.long 3, 0\n", "", "its regions do not go"),
+    ("\t.long 3, 0\n", "\t.long 3, 0", "line 19 .*the end"),
+    ("\t.globl ftrace_regions\n", "", "line 15"),
+    (TABLE, "", "line 1 .*the end"),
+    ("\t.quad 0x18\n", "\t.quad 0x100000\n", "record 1 is outside of text: 0xffffffff80100000"),
+    ("\t.quad 0x18\n", "\t.quad 0xffffffff80000018\n", "record 1 is outside of text|state"),
+    ("\t.quad 0x18\n", "\t.quad 0x1a\n", "record 1 is not 4-byte aligned"),
+    ("\t.quad 0x18\n", "\t.quad 0x200000018\n", "record 1 has state 0x2"),
+    ("\t.long 3\n", "\t.long 4\n", "there are 4 records, and prints 3"),
+    ("\t.long 3\n", "\t.long 3\n\t.long 3\n", "line 14"),
+    ("\t.long 0, 0\n", "\t.long 0, 0x18\n", "a region calls 0xffffffff80000018, where there are no stubs"),
+    ("\t.long 0, 0\n", "\t.long 1, 0\n", "its regions do not go"),
+    ("\t.long 3, 0\n", "\t.long 4, 0\n", "its regions do not go"),
+]
+
+
+def prints(text: str) -> str:
+    return f"fputs({json.dumps(text)}, stdout);"
+
+
+class Sandbox(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="callsite-")))
+        cls.elf = cls.folder / "kernel.elf"
+        cls.elf.write_bytes(recordmcount.elf("riscv64", OFFSETS))
+
+    def setUp(self) -> None:
+        self.addCleanup(setattr, mkrecords, "SECONDS", mkrecords.SECONDS)
+        mkrecords.SECONDS = 1
+
+    def tool(self, body: str) -> str:
+        path = self.folder / "tool"
+        path.with_suffix(".c").write_text(HEAD + f"int main(int argc, char **argv) {{ {body} }}")
+        subprocess.run(["gcc", "-O1", "-w", "-static", "-o", path, path.with_suffix(".c")], check=True)
+        return str(path)
+
+    def table(self, body: str) -> str:
+        return mkrecords.assembly(mkrecords.table_of(self.tool(body), str(self.elf)))
+
+    def refused(self, body: str, sentence: str) -> None:
+        with self.assertRaisesRegex(mkrecords.Refused, sentence):
+            self.table(body)
+
+    # ---- what it does -------------------------------------------------------
+
+    def test_a_table_goes_through(self) -> None:
+        self.assertEqual(self.table(prints(TABLE)), TABLE.replace("\t.long 0, 0\n", "\t.long 0, 0x0\n").replace("3, 0\n", "3, 0x0\n"))
+
+    def test_it_sees_its_kernel_and_no_other_file(self) -> None:
+        secret = self.folder / "secret"
+        secret.write_text("secret")
+        for path in ("/etc/passwd", str(Path.home()), str(secret), "/proc/self/mem", "/dev/sda", str(ROOT / "Makefile")):
+            with self.subTest(path=path):
+                self.refused(f'return access("{path}", F_OK) ? 7 : 0;', "it ended with status 7")
+        self.refused("return fopen(argv[1], \"r\") ? 7 : 0;", "it ended with status 7")
+        self.refused('FILE *f = fopen("/etc/passwd", "r"); char c[80]; fgets(c, 80, f); fputs(c, stdout);', "it ended with SIGSEGV")
+
+    def test_it_has_no_environment_and_no_open_files(self) -> None:
+        os.environ["CALLSITE_SECRET"] = "1"
+        self.addCleanup(os.environ.pop, "CALLSITE_SECRET")
+        self.refused('return getenv("CALLSITE_SECRET") ? 6 : 7;', "status 7")
+        self.refused("for (int i = 3; i < 100; i++) if (lseek(i, 0, SEEK_CUR) != -1 || close(i) == 0) return 6; return 7;", "status 7")
+
+    def test_it_writes_no_file(self) -> None:
+        before = self.elf.read_bytes(), os.listdir(self.folder)
+        body = " ".join(f'fopen("{path}", "{mode}") && (n = 6);' for mode in ("w", "a", "r+") for path in (
+            "/tmp/callsite-was-here", "/callsite", self.elf, self.folder / "tool", self.folder / "new", Path.home() / ".callsite"))
+        self.refused(f"int n = 7; {body} return n;", "status 7")
+        self.assertEqual(before[0], self.elf.read_bytes())
+        self.assertEqual({*before[1], "tool", "tool.c"}, set(os.listdir(self.folder)))
+        self.assertFalse(Path("/tmp/callsite-was-here").exists())
+
+    def test_it_opens_no_connection(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            server.settimeout(0.2)
+            self.refused(f"""int s = socket(AF_INET, SOCK_STREAM, 0);
+                struct sockaddr_in a = {{AF_INET, htons({server.getsockname()[1]}), {{htonl(INADDR_LOOPBACK)}}}};
+                connect(s, (void *)&a, sizeof(a)); write(s, "x", 1);""", "asked for another process or a connection and was stopped")
+            with self.assertRaises(TimeoutError):
+                server.accept()
+
+    def test_it_leaves_no_process(self) -> None:
+        for call in ("fork()", "vfork()", "syscall(435, 0, 0)", 'system("sleep 1001")', 'popen("sleep 1001", "r")', "unshare(0x10000000)"):
+            with self.subTest(call=call):
+                self.refused(f"if ({call} == 0) sleep(1001); {prints(TABLE)}",
+                             "asked for another process or a connection and was stopped" if "(\"" not in call else "stopped|line 1|SIGSEGV|status")
+        self.refused("for (int i = 0; i < 8; i++) fork();", "another process")
+        self.assertNotIn("sleep 1001", subprocess.check_output(["ps", "-eo", "args"], text=True))
+
+    def test_it_ends(self) -> None:
+        began = time.monotonic()
+        self.refused("while (1);", "it does not end: it was stopped after 1 seconds")
+        self.refused("sleep(1001);", "it does not end")
+        self.assertLess(time.monotonic() - began, 20)
+        self.assertNotIn(str(self.folder), subprocess.check_output(["ps", "-eo", "args"], text=True))
+
+    def test_its_output_and_its_complaints_end(self) -> None:
+        self.refused('while (1) puts("\\t.quad 0x8");', r"it prints more than a table of this kernel can be: it was stopped at \d+ bytes")
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            self.refused('while (1) fputs("flood", stderr);', "it was stopped at")
+        self.assertEqual(said.getvalue(), 800 * "flood" + "\n")
+
+    def test_its_memory_ends(self) -> None:
+        self.refused("char *p; while (p = malloc(1 << 20)) memset(p, 1, 1 << 20); return 7;", "status 7")
+
+    def test_a_complaint_is_passed_on_without_control_characters(self) -> None:
+        tool = self.tool('fputs("why \\x1b]0;x\\a not\\n", stderr); return 3;')
+        done = subprocess.run([sys.executable, mkrecords.__file__, tool, self.elf], capture_output=True, text=True, check=False)
+        self.assertEqual((done.returncode, done.stdout), (1, ""))
+        self.assertEqual(done.stderr, f"why ?]0;x? not\nrecordmcount: {self.elf}: it ended with status 3\n")
+
+    # ---- what it prints -----------------------------------------------------
+
+    def test_only_a_table_of_this_kernel_is_believed(self) -> None:
+        kernel = mkrecords.read_kernel(str(self.elf))
+        for was, now, sentence in FORMS:
+            with self.subTest(printed=now):
+                self.assertEqual(TABLE.count(was), 1)
+                with self.assertRaisesRegex(mkrecords.Refused, sentence):
+                    mkrecords.check(*mkrecords.parse(TABLE.replace(was, now)), kernel)
+
+    def test_what_is_linked_is_written_here(self) -> None:
+        self.refused(prints(TABLE.replace("\t.quad 0x18\n", '\t.incbin "/etc/passwd"\n')), "line 6 of what it prints")
+
+    def test_the_empty_table(self) -> None:
+        done = subprocess.run([sys.executable, mkrecords.__file__, "--empty"], capture_output=True, text=True, check=True)
+        self.assertEqual(re.findall(r"\t\.(?:long|quad) (.*)", done.stdout), ["0", "0, 0x0", "0, 0x0"])
+
+    # ---- where there can be no sandbox ----------------------------------------
+
+    def test_without_bubblewrap_nothing_runs(self) -> None:
+        was = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", was)
+        os.environ["PATH"] = str(self.folder)
+        tool = self.folder / "ready"
+        tool.write_text("#!/bin/sh\ntouch ran\n")
+        tool.chmod(0o755)
+        with self.assertRaisesRegex(mkrecords.Refused, "bwrap is not there: type make setup"):
+            mkrecords.run(str(tool), str(self.elf), 65536)
+        bwrap = self.folder / "bwrap"
+        bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
+        bwrap.chmod(0o755)
+        self.addCleanup(bwrap.unlink)
+        with self.assertRaisesRegex(mkrecords.Refused, r"the sandbox cannot be made \(bwrap: No permissions.*type:  export SANDBOX=no$"):
+            mkrecords.run(str(tool), str(self.elf), 65536)
+
+    def test_without_walls_the_limits_stay(self) -> None:
+        os.environ["SANDBOX"] = "no"
+        self.addCleanup(os.environ.pop, "SANDBOX")
+        self.refused("while (1);", "it does not end")
+        self.refused("while (1) puts(\"x\");", "it was stopped at")
+        self.refused(prints(TABLE.replace("0x18", "0x1a")), "not 4-byte aligned")
+        self.assertIn("0x18", self.table(prints(TABLE)))
+
+
+if __name__ == "__main__":
+    unittest.main()
