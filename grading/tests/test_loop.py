@@ -21,7 +21,7 @@ from rich.console import Console
 from grading import progress, report, rubric, side_by_side, submit
 from grading.elf import Kernel
 from grading.finding import Finding
-from grading.tests.test_wrong import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
+from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
 from qemu.machine import ARCHES, ROOT
 
 LAB = 4

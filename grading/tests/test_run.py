@@ -8,7 +8,7 @@ import unittest
 
 import pexpect  # type: ignore[import]
 
-from grading.tests.test_wrong import build
+from grading.tests.mutants import build
 from qemu.machine import ARCHES, FINISHED, LAST_LAB, ROOT
 
 SECONDS = 60

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grading import report, rubric
 from grading.elf import Kernel
-from grading.tests.test_wrong import SEED
+from grading.tests.mutants import SEED
 from qemu.machine import ARCHES, ROOT
 
 SEED_WORDS = [f"SEED={SEED:016x}", "ARCH=riscv64", "SMP=1"]

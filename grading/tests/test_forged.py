@@ -1,0 +1,179 @@
+"""The grader is graded: the evidence of a right boot with one thing changed; the check that must see it does.
+
+What a wrong kernel gets, labs/*/wrong says.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import unittest
+
+from grading import checks, rubric, truth
+from grading.elf import Kernel
+from grading.evidence import Evidence
+from grading.session import Session
+from grading.tests.mutants import SEED, build
+from grading.trace_text import Event
+from qemu.machine import ROOT
+
+
+class Forged(unittest.TestCase):
+    evidence: Evidence
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        build()
+        kernel = Kernel(ROOT / "build/riscv64/lab4/callsite.elf", "riscv64")
+        cls.evidence = Session(kernel, 4, 4, SEED, ROOT / "build/tests/forged.log").run()
+
+    def forged(self) -> Evidence:
+        """A copy whose lists may be changed."""
+        e = copy.copy(self.evidence)
+        e.truth = copy.copy(e.truth)
+        e.phases = [copy.copy(p) for p in e.phases]
+        e.trials = [copy.copy(t) for t in e.trials]
+        for phase in e.phases:
+            if phase.trace:
+                phase.trace = copy.copy(phase.trace)
+                phase.trace.events = list(phase.trace.events)
+        return e
+
+    def events(self, e: Evidence) -> list[Event]:
+        trace = e.on()[0].trace
+        assert trace
+        return trace.events
+
+    def sees(self, check: checks.Check, e: Evidence, words: str) -> None:
+        finding = check(e)
+        self.assertIsNotNone(finding, "nothing was found")
+        assert finding
+        self.assertIn(words, finding.why)
+
+    def test_nothing_is_found_in_the_right_one(self) -> None:
+        for rung in rubric.lab(4).rungs:
+            self.assertIsNone(rung.check(self.forged()), rung.name)
+
+    def test_a_printed_trace_without_patching(self) -> None:
+        e = self.forged()
+        e.truth.calls = [dataclasses.replace(c, word=c.site.rest) for c in e.truth.calls]
+        self.sees(checks.three_agree, e, "held no call")
+        self.sees(checks.calls_while_on, e, "found no call")
+
+    def test_a_printed_trace_without_a_callback(self) -> None:
+        e = self.forged()
+        e.truth.callbacks = []
+        self.sees(checks.three_agree, e, "callback ran 0 times")
+
+    def test_an_event_less(self) -> None:
+        e = self.forged()
+        del self.events(e)[100]
+        trace = e.on()[0].trace
+        assert trace
+        trace.in_buffer, trace.written = trace.in_buffer - 1, trace.written - 1
+        self.sees(checks.three_agree, e, "executed")
+
+    def test_an_event_less_than_the_header_says(self) -> None:
+        e = self.forged()
+        del self.events(e)[-1]
+        self.sees(checks.three_agree, e, "the header says")
+
+    def test_two_events_swapped(self) -> None:
+        e = self.forged()
+        events = self.events(e)
+        mine = [i for i, v in enumerate(events) if v.cpu == events[0].cpu]
+        a, b = next((a, b) for a, b in zip(mine[100:], mine[101:])  # one context's, so that no inversion excuses it
+                    if events[a].func != events[b].func and events[a].interrupt == events[b].interrupt)
+        events[a], events[b] = (dataclasses.replace(events[b], usec=events[a].usec),
+                                dataclasses.replace(events[a], usec=events[b].usec))
+        self.sees(checks.three_agree, e, "executed")
+
+    def test_a_wrong_parent(self) -> None:
+        e = self.forged()
+        events = self.events(e)
+        at = next(i for i, v in enumerate(events) if v.func.startswith("wl_"))
+        events[at] = dataclasses.replace(events[at], parent="nobody")
+        self.sees(checks.right_parents, e, "was called from")
+
+    def test_an_interrupt_printed_as_a_thread(self) -> None:
+        e = self.forged()
+        events = self.events(e)
+        at = next(i for i, v in enumerate(events) if v.interrupt)
+        events[at] = dataclasses.replace(events[at], flags="d....")
+        self.sees(checks.three_agree, e, "ran in an interrupt")
+
+    def test_a_store_by_somebody_else(self) -> None:
+        e = self.forged()
+        e.truth.stores = [*e.truth.stores, e.truth.stores[0]._replace(addr=e.kernel.symbol("wl_first"))]
+        self.sees(rubric.checks_of(3).written_by_patcher, e, "which is not the tracer")
+
+    def test_a_cpu_that_did_not_synchronise(self) -> None:
+        e = self.forged()
+        e.truth.fences = [f for f in e.truth.fences if f.vcpu != 3]
+        self.sees(checks.synchronised, e, "before CPU 3 had executed fence.i")
+
+    def test_a_site_that_stays_patched(self) -> None:
+        e = self.forged()
+        e.text_at_end = e.on()[0].text
+        self.sees(checks.rest_at_end, e, "words of text are wrong")
+
+    def test_a_word_changed_elsewhere(self) -> None:
+        e = self.forged()
+        phase, at = e.on()[0], e.kernel.symbol("schedule") + 8 - e.kernel.text[0]
+        phase.text = phase.text[:at] + bytes(4) + phase.text[at + 4:]
+        self.sees(checks.only_selected, e, "outside of the filter")
+
+    def in_trial(self, e: Evidence, name: str, touches: list[truth.Touch]) -> int:
+        """The first of the touches that came in this trial."""
+        trial = next(t for t in e.trials if t.name == name)
+        return next(i for i, t in enumerate(touches) if trial.first <= t.seq < trial.last)
+
+    def test_a_changed_argument_that_does_not_arrive(self) -> None:
+        e = self.forged()
+        e.truth.touches = list(e.truth.touches)
+        at = self.in_trial(e, "changed arguments", e.truth.touches)
+        touch = e.truth.touches[at]
+        e.truth.touches[at] = dataclasses.replace(touch, addr=touch.addr ^ 1)
+        self.sees(rubric.checks_of(4).changed_arguments, e, "and must receive")
+
+    def test_an_op_that_was_not_called(self) -> None:
+        e = self.forged()
+        e.truth.op_touches = list(e.truth.op_touches)
+        del e.truth.op_touches[self.in_trial(e, "many ops", e.truth.op_touches)]
+        self.sees(rubric.checks_of(4).many_ops, e, "was not called")
+
+    def test_an_op_that_is_called_after_it_was_unregistered(self) -> None:
+        e = self.forged()
+        many, fewer = e.trials[2:]
+        fewer.ops, gone = fewer.ops[1:], fewer.ops[0]
+        self.sees(rubric.checks_of(4).many_ops, e, f"op {gone.number} was called, and is not registered")
+
+    def test_an_op_that_sees_another_value(self) -> None:
+        e = self.forged()
+        e.truth.op_touches = list(e.truth.op_touches)
+        at = self.in_trial(e, "many ops", e.truth.op_touches)
+        touch = e.truth.op_touches[at]
+        e.truth.op_touches[at] = dataclasses.replace(touch, addr=touch.addr ^ 1)
+        self.sees(rubric.checks_of(4).many_ops, e, "in regs->arg[1]")
+
+    def test_an_op_that_costs_more_beside_others(self) -> None:
+        e = self.forged()
+        many = e.trials[2]
+        e.truth.op_touches = [dataclasses.replace(t, insns=t.insns + 1) if many.first <= t.seq < many.last else t
+                              for t in e.truth.op_touches]
+        self.sees(rubric.checks_of(4).many_ops, e, "an op costs nothing where it does not trace")
+
+    def test_a_second_op_that_may_change_pc(self) -> None:
+        e = self.forged()
+        e.trials[1].said = ""
+        self.sees(rubric.checks_of(4).patched, e, "must be refused with EBUSY")
+
+    def test_a_trampoline_while_off(self) -> None:
+        e = self.forged()
+        hit = e.truth.trampolines[0]
+        e.truth.trampolines = [hit._replace(seq=e.off()[0].first)]
+        self.sees(checks.silent_trampolines, e, "ran 1 times")
+
+
+if __name__ == "__main__":
+    unittest.main()
