@@ -15,6 +15,7 @@
 #include "print.h"
 #include "shadow.h"
 #include "tracer.h"
+#include "unwind.h"
 
 static struct fgraph_ops *graph_user; /* or NULL. Changed under ftrace_lock, read by events */
 static u64 births;		      /* users so far: a frame knows by it whose it is */
@@ -167,6 +168,23 @@ void *fgraph_retrieve_data(int idx, int *size)
 
 	return f->data_end > (unsigned long *)(f + 1) ? f + 1 : NULL;
 }
+
+/*
+ * For stack walks, and all there. Of a chain of tail calls, all with one fp, the
+ * oldest frame has the true caller; compiled functions that call have an fp of their own.
+ */
+unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
+{
+	struct shadow_stack *s = shadow_of(t);
+
+	if (ret != (unsigned long)return_to_handler || !s)
+		return ret;
+	for (struct shadow_frame *f = READ_ONCE(s->top); f; f = f->below)
+		if (f->fp == fp)
+			ret = f->ret;
+	return ret;
+}
+UNWIND_HOOK(ftrace_graph_ret_addr);
 
 /* ---- The user comes and goes: ftrace_lock held. ---- */
 

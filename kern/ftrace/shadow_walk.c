@@ -1,6 +1,6 @@
 /*
- * What else is kept on a shadow stack, for one user or sixteen: the way back,
- * which a stack walk asks for, and a word for each thread and user.
+ * Lab 6: where a function that is traced will really return to. A stack walk
+ * asks; the frame pointer that the walk has come to says which frame knows.
  */
 #include "shadow.h"
 
@@ -24,15 +24,3 @@ unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigne
 #endif
 }
 UNWIND_HOOK(ftrace_graph_ret_addr);
-
-unsigned long *fgraph_get_task_var(struct fgraph_ops *gops)
-{
-	struct shadow_stack *s = shadow_of(current);
-
-	if (s->var_owner[gops->idx] != gops->birth) {
-		shadow_store(s->var[gops->idx], 0);
-		barrier();
-		shadow_store(s->var_owner[gops->idx], gops->birth);
-	}
-	return &s->var[gops->idx];
-}

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/fgraph.c kern/ftrace/shadow_walk.c kern/ftrace/hash.c kern/ftrace/tests/fake_kernel.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
+// needs: kern/ftrace/fgraph.c kern/ftrace/shadow_walk.c kern/ftrace/shadow_var.c kern/ftrace/hash.c kern/ftrace/tests/fake_kernel.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
 /*
  * The shadow stack and its users on the host. A processor is imitated: a call
  * has a site, an sp and a link; the op of fgraph.c may take the link away; the
@@ -518,6 +518,20 @@ TEST_F(fgraph, a_tail_call_returns_through_both_frames)
 	std::vector<event> expected = {{1, true, 5, 0}, {1, true, 6, 1}, {1, false, 6, 1}, {1, false, 5, 0}};
 	EXPECT_EQ(events, expected);
 	EXPECT_TRUE(is_empty());
+	unregister_ftrace_graph(&a.ops);
+}
+
+TEST_F(fgraph, of_two_frames_with_one_fp_a_walk_is_told_the_newest_that_knows)
+{
+	user a(1);
+	register_ftrace_graph(&a.ops);
+	call_at(5, 0x1234, 0x9000, 0x9008, [](unsigned long) {
+		/* f is assembly, without a frame record of its own, and calls g. */
+		call_at(6, 0x5678, 0x8ff0, 0x9008, [](unsigned long) {
+			EXPECT_EQ(ftrace_graph_ret_addr(host_current, RTH, 0x9008), 0x5678u);
+		});
+		EXPECT_EQ(ftrace_graph_ret_addr(host_current, RTH, 0x9008), 0x1234u);
+	});
 	unregister_ftrace_graph(&a.ops);
 }
 
