@@ -93,7 +93,7 @@ def told_of(target: int, offset: int) -> str:
     """Which op hears of a call that goes to @target."""
     number = slot_of(target)
     if number is None:
-        op = evaluate("function_trace_op")
+        op = evaluate("*(struct ftrace_ops **)&function_trace_op")  # a program of labs 1 and 3 declares it as void *
         return place(target) + (f": {op_name(op)}" if op is not None else "")
     if number == 0:
         return f"list: {', '.join(listed_ops(offset)) or 'nobody'}"

@@ -31,9 +31,10 @@ else:
 class Session:
     """gdb at its prompt; the guest's shell through its `console`."""
 
-    def __init__(self, arch: str, smp: int) -> None:
-        elf = ROOT / "build" / arch / FINISHED / "callsite.elf"
-        subprocess.run([*MAKE, f"ARCH={arch}", *(str(elf.with_name(n).relative_to(ROOT)) for n in ("callsite.elf", "Image")),
+    def __init__(self, arch: str, smp: int, stage: str = FINISHED) -> None:
+        elf = ROOT / "build" / arch / stage / "callsite.elf"
+        lab = [] if stage == FINISHED else [f"LAB={stage.removeprefix('lab')}"]
+        subprocess.run([*MAKE, f"ARCH={arch}", *lab, *(str(elf.with_name(n).relative_to(ROOT)) for n in ("callsite.elf", "Image")),
                         "build/initrd.cpio"], check=True)
         log = ROOT / f"build/tests/gdb-{arch}-{smp}.log"
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -286,6 +287,23 @@ class Panicked(Shared):
         self.assertRegex(gdb("trace 5"), r"\n +shell-1 .*: panic_main <-shell_run_words\n")
 
 
+class InLab3(Shared):
+    """One tracer at a time: sites call ftrace_caller, and function_trace_op says for whom."""
+
+    arch: str
+
+    def test_a_site_names_the_tracer(self) -> None:
+        gdb = Session(self.arch, 1, "lab3")
+        self.addCleanup(gdb.close)
+        gdb.sh("echo mutex_lock > set_ftrace_filter")
+        gdb("who-patches mutex_lock")
+        calls = r"mutex_lock .*-> ftrace_caller: global_ops \(function_trace_call\)"
+        self.assertRegex(gdb("console echo function > current_tracer"), calls)
+        gdb("delete")
+        gdb("console")
+        self.assertRegex(gdb("callsites mutex_lock"), calls)
+
+
 class Riscv64(OnAMachine, unittest.TestCase):
     arch, smp = "riscv64", 1
 
@@ -308,6 +326,14 @@ class Riscv64Panicked(Panicked, unittest.TestCase):
 
 class Arm64Panicked(Panicked, unittest.TestCase):
     arch, smp = "arm64", 4
+
+
+class Riscv64InLab3(InLab3, unittest.TestCase):
+    arch = "riscv64"
+
+
+class Arm64InLab3(InLab3, unittest.TestCase):
+    arch = "arm64"
 
 
 class WithoutGdb(unittest.TestCase):
