@@ -12,7 +12,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from grading.graph_text import ENTRY, RETURN, GraphEvent
-from grading.returns import Span
+from grading.observer import Record
+from grading.returns import Leaving, Span
 
 Framed = Callable[[Span], bool]  # is its return address taken?
 
@@ -86,6 +87,15 @@ def hit_of(span: Span, framed: Framed) -> int | None:
     return at if at < len(span.leaving.hits) else None
 
 
+def _seen_leaving(span: Span, leaving: Leaving, framed: Framed) -> Record:
+    """The run of return_to_handler that is this call's. Of a chain of tail calls one may have no frame, as the user that
+    wanted it has just left: then the last run stands for all that are left of the chain."""
+    if not leaving.hits or not framed(span):
+        return leaving.left
+    at = hit_of(span, framed)
+    return leaving.hits[-1 if at is None else at]
+
+
 def steps(spans: Sequence[Span], names: Collection[str], framed: Framed) -> dict[int, list[Step]]:
     """By CPU: what a user whose filter is `names` must hear of, when all users together have `framed` calls.
 
@@ -97,13 +107,12 @@ def steps(spans: Sequence[Span], names: Collection[str], framed: Framed) -> dict
             continue
         call, depth = span.call, depths(span, lambda s: s.name in names) | depths(span, framed)
         found.append(Step(ENTRY, span, call.seq, span.body.seq if span.body else call.seq, call.vcpu, depth))
-        leaving = span.leaving
-        if leaving:
-            at = hit_of(span, framed)
-            hit = leaving.left if at is None else leaving.hits[at]
-            found.append(Step(RETURN, span, hit.seq, leaving.back.seq if leaving.back else hit.seq, hit.vcpu, depth))
+        if span.leaving:
+            hit = _seen_leaving(span, span.leaving, framed)
+            back = span.leaving.back
+            found.append(Step(RETURN, span, hit.seq, back.seq if back else hit.seq, hit.vcpu, depth))
     cpus: dict[int, list[Step]] = {}
-    for step in sorted(found, key=lambda s: s.seq):
+    for step in sorted(found, key=lambda s: (s.seq, -s.span.call.seq)):  # of a chain the innermost first
         cpus.setdefault(step.vcpu, []).append(step)
     return cpus
 

@@ -113,6 +113,17 @@ class Returning(unittest.TestCase):
         self.assertEqual(c.leaving.spans, [c, b, a])
         self.assertEqual((a.home, c.home), (CALL["", "wl_a"] + 4,) * 2)
 
+    def test_of_a_chain_with_a_frame_too_few_the_innermost_returns_first(self) -> None:
+        """The user that wanted wl_c had left when wl_c was entered, though its site still held a call."""
+        story = Story()
+        story.enter("wl_a")
+        story.enter("wl_b", tail=True)
+        story.enter("wl_c", tail=True)
+        story.leave(hits=2, tails=2)
+        found = steps(story.spans, ["wl_a", "wl_b"], lambda span: True)[0]
+        self.assertEqual([(s.kind, s.span.name) for s in found],
+                         [(ENTRY, "wl_a"), (ENTRY, "wl_b"), (RETURN, "wl_b"), (RETURN, "wl_a")])
+
     def test_a_jump_within_a_function_is_no_tail_call(self) -> None:
         story = Story()
         story.enter("wl_a")
