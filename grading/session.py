@@ -123,6 +123,9 @@ class Session:
             self._registers(machine)
         if e.lab >= 4:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
+        if e.lab == 4 and e.smp == 1:
+            self._say("entry")
+            self._quiet(machine, "entry")
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
         if e.lab == 2 and e.smp == 1:

@@ -35,6 +35,7 @@ PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace
 # A caller with a pattern in every register (kern/apps/registers.c), and the tracer that it is called with.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_call", "registers_tracer", "registers_back"
 PATTERN_ITEMS = 28
+ENTRY_ITEMS = 34  # kern/apps/entry.c
 RETURNS_FROM_EXCEPTION = {"riscv64": 0x10200073, "arm64": 0xD69F03E0}
 
 
@@ -113,6 +114,8 @@ class Truth:
     looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
     pattern: list[str] = field(default_factory=list)  # PATTERN_..., in the order in which they ran
     kept: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what registers.c saw: (traced, item) -> was it right?
+    entered: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what entry.c saw: (changed, item) -> was it right?
+    frames: dict[int, set[bool]] = field(default_factory=dict)  # what frames.c saw: item -> right, wrong, or now this, now that
     switches: list[int] = field(default_factory=list)  # to another thread, by seq
     traps: list[int] = field(default_factory=list)  # exceptions taken, by seq
     found: dict[int, bool] = field(default_factory=dict)  # what lookup.c saw: item -> was it always right?
@@ -151,7 +154,7 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
               *(kernel.symbol(n) for n in ("ftrace_stub", PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK)),
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel, followed).points(), kernel.symbol(BIRTH)} - {0}
-    shown = (*HAND_USERS, *OP_CALLBACKS, "registers_show", "lookup_show")
+    shown = (*HAND_USERS, *OP_CALLBACKS, "registers_show", "lookup_show", "entry_show", "frames_show")
     probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in shown]
     if kernel.hook == "mcount":
         probes += [kernel.extent(n) for n in PATCHERS if kernel.symbol(n)]
@@ -177,6 +180,7 @@ class _Reader:
         self._told = kernel.extent("graph_probe")
         self._op_probe = (kernel.symbol("op_probe"), kernel.symbol("op_probe") + OPS * OP_SEEN)
         self._seen, self._lookup = kernel.extent("registers_seen"), kernel.extent("lookup_seen")
+        self._entry, self._frames = kernel.extent("entry_seen"), kernel.extent("frames_seen")
         self._pattern = {kernel.symbol(n): n for n in (PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK) if kernel.symbol(n)}
         self._stub = kernel.symbol("ftrace_stub")
         self._text = kernel.text
@@ -247,6 +251,12 @@ class _Reader:
         elif self._lookup[0] <= r.addr < self._lookup[1]:
             item, right = divmod(r.addr - self._lookup[0], 2)
             self.truth.found[item] = self.truth.found.get(item, True) and bool(right)
+        elif self._entry[0] <= r.addr < self._entry[1]:
+            changed, rest = divmod(r.addr - self._entry[0], 2 * ENTRY_ITEMS)
+            self.truth.entered[bool(changed), rest // 2] = bool(rest % 2)
+        elif self._frames[0] <= r.addr < self._frames[1]:
+            item, right = divmod(r.addr - self._frames[0], 2)
+            self.truth.frames.setdefault(item, set()).add(bool(right))
         elif self._text[0] <= r.addr < self._text[1]:
             self.truth.looks.append(r)
         elif pc in self._operand_loads:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from grading import truth
 from grading.checks import (all_of, calls_while_on, first_difference, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
+from grading.entry import callers_seen, ready_before_sites, registers_changed, registers_found, registers_seen
 from grading.evidence import Evidence, Phase
 from grading.finding import Finding, seq_at, side_by_side
 from grading.trials import FUNCTIONS, Op, Trial
@@ -396,27 +397,29 @@ MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
     "change-not-loaded-back": "what the callback changed does not come back",
     "return-address-lost": "the link register is not loaded back",
+    "sp-inside-the-frame": "regs->sp is not the caller's",
+    "one-frame-record": "a stack walk from the callback does not find the function, or not its caller",
     "pc-ignored": "the function goes on where it was, and not at regs->pc",
     "ip-off-by-one-instruction": "ip is not the word that is toggled",
     "list-asks-no-filter": "the list calls every op",
     "every-op-through-the-list": "a function that one op traces goes through the list",
     "last-op-not-found": "an op goes, and the one that is left is not called",
     "notrace-ignored": "what must not be traced is traced",
+    "published-too-late": "a site calls an op that is not there yet",
     "two-change-pc": "two ops may change pc of one function",
 }
-ADVICE = {"sp-inside-the-frame", "one-frame-record", "published-too-late"}
 
 CHECKS = {
     "called": something_called,
     "life": lives,
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
     "filter": named(all_of(calls_while_on, only_selected, enabled_listed), _notrace),
-    "arguments": named(all_of(right_arguments, right_result), _argument),
-    "changed arguments": named(changed_arguments, _lost_change, _shared, _too_many),
+    "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
+    "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _lost_change, _shared, _too_many),
     "live patch": named(patched, _shared, _too_many, _pc),
-    "many ops": named(many_ops, _shared, _too_many, _gone, _listed_alone),
+    "many ops": named(all_of(many_ops, ready_before_sites), _shared, _too_many, _gone, _listed_alone),
     "one CPU": three_agree,
     "four CPUs": three_agree,
-    "parents": right_parents,
+    "parents": all_of(callers_seen, right_parents),
     "synchronised": synchronised,
 }
