@@ -134,7 +134,7 @@ def frames_out(e: Evidence) -> Finding | None:
     begin, end = e.frames_out
     calls = sum(begin <= c.seq < end and checks.calls_tracer(e.kernel, c.site.address, c.word) for c in e.truth.calls)
     during = sum(begin <= r.seq < end for r in e.truth.handlers)
-    after = sum(end <= r.seq for r in e.truth.handlers)
+    after = sum(end <= r.seq < e.interrupted for r in e.truth.handlers)
     if not calls:
         return Finding("every function was traced, and not one call site held a call")
     if not during + after:

@@ -64,6 +64,11 @@ class GraphSession(Session):
         self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
+        if e.smp == 1:  # the last, as graph tracing may be off for good behind it
+            self._say("an interrupt at each instruction")
+            assert machine.observer
+            e.interrupted = machine.observer.written()
+            machine.console.command("frames", WORKLOAD_SECONDS)
         self._say("powering off")
         machine.power_off()
 

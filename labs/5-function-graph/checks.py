@@ -7,6 +7,7 @@ import re
 from grading.checks import all_of, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.frames import frames_kept, patched_if_wanted
 from grading.graph_checks import at_rest, comes_home, durations, frames_out, something_returned, three_agree, through_handler, values
 from grading.graph_session import GraphSession
 
@@ -65,14 +66,17 @@ def ended(e: Evidence) -> str:
 MISTAKES = {
     "result-clobbered": "a register with the result does not come back",
     "return-to-wrong-place": "a function does not go on behind the call that made it",
+    "frame-not-popped": "who says no at the entry leaves a frame",
+    "patched-without-a-frame": "a return is patched, and no frame knows where it goes",
+    "shadow-frame-read-after-release": "a frame is read that has been given back",
+    "stores-out-of-order": "the shadow stack's stores are in an order in which an interrupt does harm",
     "sp-does-not-fit": "regs->sp is not the caller's",
     "call-left-behind": "the last user goes and the call in ftrace_graph_stub stays",
     "recursion-not-put-back": "after the first entry no other is seen",
     "depth-counted-twice": "entry and return disagree on the depth",
     "duration-not-measured": "the printed time is not the time between the call and its return",
 }
-ADVICE = {"frame-not-popped", "patched-without-a-frame", "shadow-frame-read-after-release", "stores-out-of-order", "wrong-parent-slot",
-          "link-register-lost"}
+ADVICE = {"wrong-parent-slot", "link-register-lost"}
 
 CHECKS = {
     "returned": something_returned,
@@ -80,8 +84,8 @@ CHECKS = {
     "off": named(at_rest, _call_left),
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result), _result),
-    "handler": named(through_handler, _entries_end),
-    "home": named(comes_home, _wrong_place),
+    "handler": named(all_of(patched_if_wanted, through_handler), _entries_end),
+    "home": named(all_of(comes_home, frames_kept), _wrong_place),
     "one CPU": named(three_agree, _entries_end, _depth),
     "four CPUs": named(three_agree, _entries_end, _depth),
     "values": named(all_of(values, durations), _duration),

@@ -14,6 +14,7 @@ from typing import TypeVar
 from grading.checks import all_of, lives, right_arguments, right_result
 from grading.evidence import Evidence, HandUser, Phase
 from grading.finding import Finding
+from grading.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.graph_align import Framed
 from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, nested_as_printed, something_returned,
                                   stack, stayed, three_agree, through_handler, values, who)
@@ -228,7 +229,7 @@ def walked(e: Evidence) -> Finding | None:
 
 def home(e: Evidence) -> Finding | None:
     """Of a boot that ended early, too: where a call returned to."""
-    return comes_home(e) or (None if e.why else through_handler(e) or walked(e))
+    return comes_home(e) or (None if e.why else through_handler(e) or walked(e) or frames_kept(e))
 
 
 MISTAKES = {
@@ -238,10 +239,12 @@ MISTAKES = {
     "filter-not-asked": "users are told of functions that another one wants",
     "data-of-another-user": "a user finds what another one kept",
     "parent-off-by-one": "the caller's data are looked for in the function's own frame",
+    "data-not-given-back": "what a user keeps stays, though it said no",
+    "patched-for-nobody": "a return is patched that nobody wants to hear of",
+    "shadow-frame-read-after-release": "a frame is read that has been given back",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
-ADVICE = {"data-not-given-back", "patched-for-nobody", "walk-ends-at-the-handler", "slot-not-cleared", "first-users-filter-only",
-          "shadow-frame-read-after-release", "stamp-after-slots"}
+ADVICE = {"walk-ends-at-the-handler", "slot-not-cleared", "first-users-filter-only", "stamp-after-slots"}
 
 CHECKS = {
     "returned": something_returned,
@@ -252,8 +255,8 @@ CHECKS = {
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "values": all_of(values, durations),
-    "sixteen": sixteen,
+    "sixteen": all_of(sixteen, patched_if_wanted),
     "reverse": reverse,
-    "data": kept,
+    "data": all_of(kept, room_given_back),
     "leaving": all_of(leaver_left, slot_again),
 }
