@@ -37,7 +37,9 @@ def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
 
 
 def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
-    """The site as it was, and as it should have been."""
+    """The site as it was, and as it should have been; or that it was right."""
+    if call and calls_tracer(kernel, site.address, found):
+        return [f"{site.function.name} at {site.address:#x}: its call site is right, {kernel.disassemble(site.address, found)}"]
     want = kernel.disassemble(site.address, site.rest)
     if call:
         target = min(stubs(kernel), key=lambda stub: abs(stub - site.address))
@@ -407,10 +409,15 @@ def _advance(stage: dict[int, int], line: int, word: int) -> bool:
     return stage != before
 
 
+def not_started(e: Evidence) -> Finding | None:
+    """The shell refused the tracer: nothing else is to be said of it."""
+    return Finding(e.complaint) if "> current_tracer' said:" in e.complaint else None
+
+
 def something_called(e: Evidence) -> Finding | None:
     """Once is enough: what is wrong in one phase and not in another, the other rungs say."""
     if any(calls_tracer(e.kernel, c.site.address, c.word) for phase in e.on() for c in _selected(e, phase)):
         return None
-    return Finding("not one traced function found a call at its site")
+    return not_started(e) or Finding("not one traced function found a call at its site")
 
 

@@ -345,4 +345,4 @@ def something_returned(e: Evidence) -> Finding | None:
     """Once is enough: what is wrong in one phase and not in another, the other rungs say."""
     if any(phase.first <= r.seq < phase.last for phase in e.on() for r in e.truth.handlers):
         return None
-    return Finding("return_to_handler never ran, and function_graph was on")
+    return checks.not_started(e) or Finding("return_to_handler never ran, and function_graph was on")

@@ -64,6 +64,17 @@ class Grade:
         return Verdict.PASS if self.points == self.possible else Verdict.FAIL
 
 
+LINES, WIDTH = 20, 200  # of what the guest said, at most
+
+
+def printable(text: str) -> str:
+    """What came from the guest, for a terminal: control characters by their code, and no more than can be read."""
+    rows = ["".join(c if c.isprintable() else c.expandtabs() if c == "\t" else f"\\x{ord(c):02x}" for c in row)
+            for row in text.split("\n")]
+    rows = [row if len(row) <= WIDTH else row[:WIDTH] + " ..." for row in rows]
+    return "\n".join(rows if len(rows) <= LINES else [*rows[:LINES], "... (the rest is in the log)"])
+
+
 Findings = list[dict[int, Finding | None]]  # of each rung, by number of CPUs
 
 
@@ -152,13 +163,13 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
             if finding and not finding.need and finding.why not in said:
                 said.add(finding.why)
                 cpus = "1 CPU" if smp == 1 else f"{smp} CPUs"
-                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus}): {escape(finding.why)}")
+                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus}): {escape(printable(finding.why))}")
                 _show_finding(finding, console)
                 _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
         if e.panic and e.panic not in said:
             said.add(e.panic)
-            console.print(escape(e.panic), style="dim")
+            console.print(escape(printable(e.panic)), style="dim")
         console.print(f"log: {e.log}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"replay:    {replay(grade)}", highlight=False, soft_wrap=True)
     lost = next((r.rung for r in failed if r.lost), None)
@@ -173,10 +184,10 @@ def _show_finding(finding: Finding, console: Console) -> None:
         table.add_column(finding.columns[0])
         table.add_column(finding.columns[1])
         for left, right, here in finding.rows:
-            table.add_row("->" if here else "", escape(left), escape(right), style="bold" if here else "dim")
+            table.add_row("->" if here else "", escape(printable(left)), escape(printable(right)), style="bold" if here else "dim")
         console.print(table)
     for line in finding.site:
-        console.print("    " + escape(line), highlight=False)
+        console.print("    " + escape(printable(line)), highlight=False)
 
 
 def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:

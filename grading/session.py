@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import random
+import re
 import time
 import zlib
 from collections.abc import Callable
@@ -229,7 +230,8 @@ class Session:
         """A command that must print nothing; if it does, the run goes on and the first complaint is kept."""
         said = machine.console.command(command).strip()
         if said and not self._evidence.complaint:
-            self._evidence.complaint = f"'{command}' said: {said.splitlines()[0]}"
+            lines = [re.sub(r"^\w+: current_tracer: ", "", line) for line in said.splitlines()]
+            self._evidence.complaint = f"'{command}' said: {'; '.join(lines[:2])}"
 
     def _start_tracing(self, machine: Run, chosen: Filter) -> None:
         if chosen.filter:
@@ -257,7 +259,7 @@ class Session:
 
 
 def _panic_of(text: str) -> str:
-    lines = text.splitlines()
+    lines = text.split("\n")
     start = next((i for i, line in enumerate(lines) if "panic:" in line), None)
     return "\n".join(lines[start:start + 40]) if start is not None else ""
 

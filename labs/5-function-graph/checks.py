@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from grading.checks import all_of, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
+from grading.checks import all_of, calls_tracer, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted
@@ -26,14 +26,24 @@ def _call_left(e: Evidence, finding: Finding) -> str:
     return "call-left-behind" if e.text_at_end and e.text_at_end[at:at + 4] != rest[at:at + 4] else ""
 
 
-def _sp(e: Evidence, finding: Finding) -> str:
-    """The frame check spoke."""
-    return "sp-does-not-fit" if any("and returned with" in p.output for p in e.phases) else ""
+def frames_fit(e: Evidence) -> Finding | None:
+    """If the frame check spoke, in its words."""
+    said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
+    return Finding(f"the kernel said: {said}", mistake="sp-does-not-fit") if said else None
+
+
+def _entered(e: Evidence, finding: Finding) -> str:
+    """The tracer heard of an entry, and the function did not begin: it went on elsewhere than behind the call site."""
+    traced = [s for phase in e.on() for s in e.spans(phase) if calls_tracer(e.kernel, s.call.site.address, s.call.word)]
+    lost = [s for s in traced if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in e.truth.users)]
+    if len(lost) < len(traced) and "execution of" not in e.why:
+        return ""  # an interrupt, or the end, came in between
+    return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in e.truth.handlers) else "link-register-lost"
 
 
 def _entries_end(e: Evidence, finding: Finding) -> str:
     """The first calls return through the handler, and then no others."""
-    if _sp(e, finding):
+    if frames_fit(e):
         return ""
     for phase in e.on():
         hits = sum(phase.first <= r.seq < phase.last for r in e.truth.handlers)
@@ -49,7 +59,7 @@ def _depth(e: Evidence, finding: Finding) -> str:
 
 
 def _duration(e: Evidence, finding: Finding) -> str:
-    return "duration-not-measured" if "instructions ran, of 1 ns each" in finding.why else ""
+    return "duration-not-measured" if re.search("instructions ran, of 1 ns each|lasted .* and the calls that it made", finding.why) else ""
 
 
 def _result(e: Evidence, finding: Finding) -> str:
@@ -59,12 +69,15 @@ def _result(e: Evidence, finding: Finding) -> str:
 
 
 def ended(e: Evidence) -> str:
-    """All came home, and something went wrong there."""
-    return "result-clobbered" if e.truth.handlers and not comes_home(e) else ""
+    """Of a boot that ended early: where the first traced function went, or that all came home, and something went wrong there."""
+    finding = comes_home(e)
+    return _entered(e, finding) if finding else "result-clobbered" if e.truth.handlers else ""
 
 
 MISTAKES = {
     "result-clobbered": "a register with the result does not come back",
+    "wrong-parent-slot": "not the return address was replaced: the functions' bodies are skipped",
+    "link-register-lost": "the tracer does not go on behind the call site",
     "return-to-wrong-place": "a function does not go on behind the call that made it",
     "frame-not-popped": "who says no at the entry leaves a frame",
     "patched-without-a-frame": "a return is patched, and no frame knows where it goes",
@@ -76,16 +89,16 @@ MISTAKES = {
     "depth-counted-twice": "entry and return disagree on the depth",
     "duration-not-measured": "the printed time is not the time between the call and its return",
 }
-ADVICE = {"wrong-parent-slot", "link-register-lost"}
+ADVICE: set[str] = set()
 
 CHECKS = {
     "returned": something_returned,
-    "life": named(lives, _sp),
+    "life": all_of(frames_fit, lives),
     "off": named(at_rest, _call_left),
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result), _result),
     "handler": named(all_of(patched_if_wanted, through_handler), _entries_end),
-    "home": named(all_of(comes_home, frames_kept), _wrong_place),
+    "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
     "one CPU": named(three_agree, _entries_end, _depth),
     "four CPUs": named(three_agree, _entries_end, _depth),
     "values": named(all_of(values, durations), _duration),
