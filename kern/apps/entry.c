@@ -8,7 +8,7 @@
  * second time it changes every argument and the return address.
  *
  * Then two ops trace what every batch calls at its end, when the sites that it
- * wrote are there already: they must be called before they are registered.
+ * wrote are there already: they must be told of it, before they are registered.
  *
  * An observer outside learns what was right from the addresses that
  * entry_show() loads from.
