@@ -26,7 +26,7 @@ from typing import IO
 
 from elftools.elf.elffile import ELFFile
 
-SECONDS, MEMORY = 10, 1 << 30
+SECONDS, MEMORY = 5, 1 << 30
 DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
 
 # For seccomp: the host's name, and what makes a process, a connection or a namespace there.
@@ -114,7 +114,7 @@ def run(tool: str, kernel: str, size: int) -> str:
         command = sandbox(tool, kernel, seccomp) if walls else [tool, kernel]
         try:
             status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=[seccomp.fileno()],
-                                    preexec_fn=lambda: limit(size), timeout=3 * SECONDS, check=False).returncode
+                                    preexec_fn=lambda: limit(size), timeout=6 * SECONDS, check=False).returncode
         except subprocess.TimeoutExpired:
             status = 128 + signal.SIGXCPU
         except FileNotFoundError as missing:
