@@ -66,10 +66,6 @@ def rest_text(kernel: Kernel, lab: int) -> bytes:
     return bytes(text)
 
 
-def rest_word(evidence: Evidence, site: Site) -> int:
-    return evidence.kernel.isa.nop if evidence.lab >= 3 else site.linked
-
-
 def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
     """Addresses of the words in which two copies of text differ."""
     lo, _ = kernel.text
@@ -284,7 +280,7 @@ def _at_rest(e: Evidence, text: bytes, when: str) -> Finding | None:
 def _rest_executed(e: Evidence) -> Finding | None:
     for phase in e.off():
         for call in e.calls(phase):
-            if call.word != rest_word(e, call.site):
+            if call.word != call.site.rest:
                 return Finding(f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces",
                                site=site_lines(e.kernel, call.site, call.word, call=False), seq=call.seq)
     return None
@@ -311,14 +307,14 @@ def only_selected(e: Evidence) -> Finding | None:
         changed = differing(kernel, phase.text, rest)
         wrong = foreign(kernel, changed, chosen)
         if wrong:
-            return Finding(f"{phase.name}: {len(wrong)} words outside of the filter '{phase.filter.filter}' "
+            return Finding(f"{phase.name}: {len(wrong)} words outside of the filter {phase.filter} "
                            f"were changed, first {wrong[0]}", address=next(a for a in changed if foreign(kernel, [a], chosen)))
         missed = sorted(chosen - set(changed))
         if missed:
-            return Finding(f"{phase.name}: {len(missed)} sites that the filter '{phase.filter.filter}' selects hold no "
+            return Finding(f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
                            f"call, first {kernel.name_at(missed[0])}", address=missed[0])
         for call in e.calls(phase):
-            if call.name not in phase.filter.names and call.word != rest_word(e, call.site):
+            if call.name not in phase.filter.names and call.word != call.site.rest:
                 return Finding(f"{phase.name}: {call.name} is not in the filter and was called",
                                site=site_lines(kernel, call.site, call.word, call=False), seq=call.seq)
     return None
@@ -390,14 +386,23 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     late = next((done for done in stage.values() if done < 4), None)
     if late is None:
         return None, last
+    does = {0: _cleans, 2: _invalidates}.get(late)
+    elsewhere = " (it was executed for other addresses)" if does and any(does(r.value) for r in mine if r.kind == Kind.FENCE) else ""
     return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
-                   f"there was no {STEPS[late]}"), last
+                   f"there was no {STEPS[late]}{elsewhere}"), last
+
+
+def _cleans(word: int) -> bool:
+    return word & 0xFFFFF000 == 0xD50B7000 and word & 0xF00 in (0xA00, 0xB00, 0xE00)
+
+
+def _invalidates(word: int) -> bool:
+    return word & 0xFFFFFFE0 == 0xD50B7520
 
 
 def _advance(stage: dict[int, int], line: int, word: int) -> bool:
     """One barrier or cache operation; True if some line went a step further."""
-    clean = word & 0xFFFFF000 == 0xD50B7000 and word & 0xF00 in (0xA00, 0xB00, 0xE00)
-    one, every = word & 0xFFFFFFE0 == 0xD50B7520, word & 0xFFFFF0FF == 0xD508701F
+    clean, one, every = _cleans(word), _invalidates(word), word & 0xFFFFF0FF == 0xD508701F
     before = dict(stage)
     for at, done in before.items():
         if word & 0xFFFFF0FF == 0xD503309F and done in (1, 3):

@@ -136,7 +136,7 @@ class Kernel:
             else:
                 called = RISCV64.far_call(address - 4, words[i - 1], word) if i else None
             if called and called[0] == mcount and called[1]:
-                sites.append(self._site(address, word))
+                sites.append(self._site(address, self.isa.nop if self.symbol("ftrace_caller") else word))
         return sites
 
     def _site(self, address: int, rest: int) -> Site:
@@ -151,6 +151,13 @@ class Kernel:
         """The instructions with which a function ends: returns and tail calls."""
         lo, hi = self.extent(name)
         return [a for a in range(lo, hi, 4) if self.isa.leaves(a, self.word(a), lo, hi)]
+
+    def jumps_to(self, address: int) -> int:
+        """Where a jump leads, of one word or of two; 0: nowhere that is known."""
+        jump = self.isa.jump(address, self.word(address))
+        if not jump and self.arch == "riscv64":
+            jump = RISCV64.far_call(address - 4, self.word(address - 4), self.word(address))
+        return jump[0] if jump else 0
 
     def records(self) -> list[tuple[int, bytes]]:
         """The kernel's own table: (site address, the other bytes of the record)."""

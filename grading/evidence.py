@@ -36,6 +36,9 @@ class Filter:
     notrace: str
     names: frozenset[str]
 
+    def __str__(self) -> str:
+        return f"'{self.filter}'" + (f" without '{self.notrace}'" if self.notrace else "")
+
 
 @dataclass
 class User:

@@ -13,7 +13,7 @@ ARGUMENTS = {"riscv64": 8, "arm64": 9}
 REGISTERS = {"riscv64": [*(f"a{n}" for n in range(8)), *(f"s{n}" for n in range(1, 12)), "s0"],
              "arm64": [*(f"x{n}" for n in range(9)), *(f"x{n}" for n in range(19, 30))]}
 KEPT = 20
-STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE = range(KEPT, KEPT + 8)
+STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE, NO_BATCH = range(KEPT, KEPT + 9)
 
 
 # ---- the caller with the pattern -----------------------------------------------
@@ -29,9 +29,9 @@ def registers_kept(e: Evidence) -> Finding | None:
     for traced, item in wrong_items(e):
         if item <= STACK:
             name = "sp" if item == STACK else REGISTERS[e.arch][item]
-            when = "while somebody traces" if traced else "while nobody traces"
-            return Finding(f"_mcount was called {when}, with a pattern in every register, and {name} came back changed",
-                           mistake=mistake_of(e, item) if e.lab == 1 else "")
+            when = " while somebody traces," if traced else " while nobody traces,"
+            who = f"_mcount was called{when}" if e.lab == 1 else "ftrace_caller was called" if traced else f"A site was passed{when}"
+            return Finding(f"{who} with a pattern in every register, and {name} came back changed", mistake=mistake_of(e, item))
     return None if (True, STACK) in e.truth.kept else Finding("the caller with a pattern in every register did not come back")
 
 

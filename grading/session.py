@@ -101,7 +101,7 @@ class Session:
         self._evidence.typed = machine.typed
         self._evidence.insns = machine.observer.insns()
         windows = None if self._evidence.lab == 1 else self._evidence.windows()
-        always = frozenset(s.address for s in self._kernel.sites if s.function.name.startswith("wl_"))
+        always = frozenset(s.address for s in self._kernel.sites if s.function.name.startswith(("wl_", "registers_call")))
         last = BEGINNING if machine.observer.lost() else None
         self._evidence.truth = truth.read(self._kernel, machine.observer.records(last=last, windows=windows, always=always))
         self._evidence.observed = len(self._evidence.truth.calls)
@@ -112,6 +112,8 @@ class Session:
         machine.console.wait_ready(BOOT_SECONDS)
         e.text_at_boot = self._text(machine)
         self._phase(machine, Phase("before", rng.getrandbits(64), None))
+        if e.lab == 3 and e.smp == 1:
+            self._registers(machine)
         if e.lab >= 3:
             for number, chosen in enumerate(filters(self._kernel, rng.getrandbits(64)), 1):
                 self._phase(machine, Phase(f"trace {number}", rng.getrandbits(64), chosen))
@@ -120,8 +122,6 @@ class Session:
                 machine.console.command("registers")
             everything = Filter("", "", frozenset(s.function.name for s in self._kernel.sites))
             self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
-        if e.lab == 3 and e.smp == 1:
-            self._registers(machine)
         if e.lab >= 4:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
         if e.lab == 4 and e.smp == 1:
@@ -144,12 +144,11 @@ class Session:
         machine.power_off()
 
     def _registers(self, machine: Run) -> None:
-        """The caller with a pattern in every register, and nobody else, is traced."""
+        """The caller with a pattern in every register is traced, and nobody else, by the tracer that it brings."""
         self._say("registers")
-        only = Filter("registers_call", "", frozenset(["registers_call"]))
-        self._start_tracing(machine, only)
+        self._quiet(machine, "echo registers_call > set_ftrace_filter")
         machine.console.command("registers")
-        self._stop_tracing(machine, only)
+        self._quiet(machine, "echo > set_ftrace_filter")
 
     def _text(self, machine: Run) -> bytes:
         lo, hi = self._kernel.text

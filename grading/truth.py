@@ -34,8 +34,10 @@ PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace
             "patch_word")
 # A caller with a pattern in every register (kern/apps/registers.c), and the tracer that it is called with.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_call", "registers_tracer", "registers_back"
-PATTERN_ITEMS = 28
+PATTERN_ITEMS = 29
 ENTRY_ITEMS = 34  # kern/apps/entry.c
+# What a batch makes use of.
+BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")
 RETURNS_FROM_EXCEPTION = {"riscv64": 0x10200073, "arm64": 0xD69F03E0}
 
 
@@ -92,6 +94,8 @@ class Batch:
     end: int | None = None
     stores: list[Record] = field(default_factory=list)
     online: frozenset[int] = frozenset()
+    steps: list[tuple[str, int]] = field(default_factory=list)  # BATCH_STEPS, in the order in which they were entered, and when
+    syncing: bool = False  # its last act is a jump to arch_sync_all: it ends with that
 
 
 @dataclass
@@ -152,6 +156,7 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     lo, hi = kernel.text
     points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
               *(kernel.symbol(n) for n in ("ftrace_stub", PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK)),
+              *(kernel.symbol(n) for n in BATCH_STEPS), *kernel.exits("arch_sync_all"),
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel, followed).points(), kernel.symbol(BIRTH)} - {0}
     shown = (*HAND_USERS, *OP_CALLBACKS, "registers_show", "lookup_show", "entry_show", "frames_show")
@@ -188,7 +193,9 @@ class _Reader:
         self._trampolines = set(stubs(kernel))
         self._callbacks = {kernel.symbol(n) for n in CALLBACKS} - {0}
         self._begin = kernel.symbol("ftrace_batch_begin")
-        self._ends = set(kernel.exits("ftrace_batch_end"))
+        self._ends, self._synced = set(kernel.exits("ftrace_batch_end")), set(kernel.exits("arch_sync_all"))
+        self._steps = {kernel.symbol(n): n for n in BATCH_STEPS if kernel.symbol(n)}
+        self._into_sync = {a for a in self._ends if kernel.jumps_to(a) == kernel.symbol("arch_sync_all")}
         self._unregistered = set(kernel.exits("unregister_ftrace_graph"))
         self._open: dict[int, Batch] = {}
         self._online: set[int] = set()
@@ -288,7 +295,15 @@ class _Reader:
             batch = Batch(r.vcpu, r.seq, online=frozenset(self._online | {r.vcpu}))
             self._open[r.vcpu] = batch
             self.truth.batches.append(batch)
-        if r.addr in self._ends and r.vcpu in self._open:
+        if r.vcpu in self._open:
+            self._in_batch(r, self._open[r.vcpu])
+
+    def _in_batch(self, r: Record, batch: Batch) -> None:
+        if r.addr in self._steps:
+            batch.steps.append((self._steps[r.addr], r.seq))
+        if r.addr in self._into_sync:
+            batch.syncing = True
+        elif r.addr in (self._synced if batch.syncing else self._ends):
             self._open.pop(r.vcpu).end = r.seq
 
     def _move(self, vcpu: int, by: int) -> None:

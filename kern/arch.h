@@ -145,7 +145,7 @@ void timer_set(u64 deadline);
  * arch_sync_line(text_va, alias_va): what one written word needs (arm64 dc cvau
  * and, after a dsb, ic ivau of the line's text address; riscv64 nothing); in
  * <arch>/arch.h, always inline.
- * arch_sync_begin/arch_sync_all(): end of a batch: afterwards every online
+ * arch_sync_all(): end of a batch: afterwards every online
  * CPU executes the new words. Context: thread, interrupts on.
  */
 void arch_sync_all(void);

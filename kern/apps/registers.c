@@ -7,15 +7,18 @@
  * registers_tracer(), which overwrites all that a callback may overwrite. An
  * observer outside learns what was right from the addresses that
  * registers_show() loads from. Labs 1 to 3 (-pg); with one CPU, since the
- * others' calls come to the callback too.
+ * others' calls come to the callback too. In lab 3 it is a tracer of its own,
+ * and set_ftrace_filter must say registers_call.
  */
 #include "app.h"
+#include "errno.h"
+#include "ftrace/ftrace.h"
 
 const char *const program_help[] = {"", "calls _mcount with a pattern in every register, for grading"};
 
 #ifdef HOOK_mcount
 #define KEPT 20 /* a0-a7, s1-s11, s0; x0-x8, x19-x28, x29 */
-enum item { STACK = KEPT, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE, ITEMS };
+enum item { STACK = KEPT, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE, NO_BATCH, ITEMS };
 
 /* What the assembly below reads and writes. */
 struct registers {
@@ -31,7 +34,7 @@ struct registers {
 extern struct registers registers_now;
 struct registers registers_now;
 extern void (*ftrace_trace_function)(void);
-extern void *function_trace_op;
+extern struct ftrace_ops *function_trace_op;
 void registers_call(void), registers_tracer(void), registers_back(void);
 
 static volatile char registers_seen[2][2 * ITEMS]; /* nobody traces; somebody does */
@@ -147,7 +150,7 @@ static void call_with(bool on, void (*tracer)(void))
 {
 	struct registers *r = &registers_now;
 
-	/* Lab 3's sites call the tracer itself, which needs its op. */
+	/* Only lab 1's _mcount reads the pointer; what lab 3's ftrace_caller calls, its op knows too. */
 	*r = (struct registers){.tracer = (uint64_t)tracer, .op = STAGE == 3 ? (uint64_t)function_trace_op : 0x6f70};
 	for (unsigned i = 0; i < KEPT; i++)
 		r->in[i] = 0x5ca1ab1e00000000 + 0x10001 * (i + 1);
@@ -159,8 +162,17 @@ static void call_with(bool on, void (*tracer)(void))
 
 int main(int argc, char **argv)
 {
+	static struct ftrace_ops op = {(ftrace_func_t)registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
+
 	call_with(false, ftrace_trace_function);
+	if (STAGE == 3)
+		register_ftrace_function(&op);
 	call_with(true, registers_tracer);
+	if (STAGE == 3)
+		unregister_ftrace_function(&op);
+	/* Outside of a batch; whatever stands at the site, nothing is written: it is no call of address 0. */
+	if (STAGE == 3)
+		registers_show(false, NO_BATCH, ftrace_make_nop(&ftrace_records[0], 0) == -EFAULT);
 	return 0;
 }
 #else

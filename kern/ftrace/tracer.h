@@ -77,7 +77,8 @@ void ftrace_check_records(void);
 /*
  * At boot, before other CPUs run, inside a batch: a site as the compiler left it
  * (hook_untouched(), in <arch>/hook.h) becomes the nop, and with HOOK_REWRITES the
- * word before it HOOK_BEFORE. 0, or -EINVAL: it is not as the compiler left it.
+ * word before it HOOK_BEFORE. 0; -EFAULT: as ftrace_make_nop()'s;
+ * -EINVAL: it is not as the compiler left it.
  */
 int ftrace_init_nop(const struct dyn_ftrace *rec);
 

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from grading.checks import (all_of, calls_tracer, calls_while_on, differing, foreign, link_register, lives, named, only_selected,
-                            rest_at_boot, rest_at_end, rest_text, silent_trampolines, something_called, synchronised, three_agree)
+                            rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
+                            synchronised, three_agree)
 from grading.evidence import Evidence, untouched
 from grading.finding import Finding
-from grading.registers import registers_kept
-from grading.truth import stubs
+from grading.registers import IP, NO_BATCH, OP, PARENT, RECORD, REGS, STACK, mistake_of, registers_kept, wrong_items
+from grading.session import text_alias
+from grading.truth import PATTERN_TRACER, stubs
+from grading.verdict import Verdict
+
+
+TOLD = {
+    IP: ("ip, its first argument, was not the address of the call site", "wrong-call-site-offset"),
+    PARENT: ("parent_ip, its second argument, was not where the traced function returns to", "parent-of-the-stub"),
+    OP: ("op, its third argument, was not the value of function_trace_op", "address-taken-for-the-value"),
+    REGS: ("regs, its fourth argument, was not 0", ""),
+    RECORD: ("ftrace_caller's frame record did not say who called it: a walk of the stack from the tracer goes wrong", ""),
+}
+
+
+def told_right(e: Evidence) -> Finding | None:
+    """What ftrace_caller passes to the tracer, and the frame record that it leaves."""
+    if PATTERN_TRACER not in e.truth.pattern:
+        return None  # whom it calls instead, other rungs say
+    wrong = {item for traced, item in wrong_items(e) if traced}
+    why, mistake = next((TOLD[item] for item in sorted(wrong & set(TOLD))), ("", ""))
+    return Finding(f"ftrace_caller called a tracer, and {why}", mistake=mistake) if why else None
 
 
 def written_by_patcher(e: Evidence) -> Finding | None:
@@ -54,6 +76,28 @@ def alias_closed(e: Evidence) -> Finding | None:
             return Finding(f"{when}: the writable alias of text is open, on CPU {cpus[0]}: a batch must close it",
                            mistake="alias-left-open")
     return None if e.alias else Finding("the alias of text was not looked at")
+
+
+def in_batches(e: Evidence) -> Finding | None:
+    """The alias goes before the others are told, and outside of a batch nothing is written."""
+    for batch in e.truth.batches:
+        when = {name: seq for name, seq in batch.steps}
+        if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get("text_alias_close", 0):
+            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while its alias was "
+                           "still there: text_alias_close comes first", seq=when["arch_sync_all"])
+    if (False, NO_BATCH) in wrong_items(e):
+        return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT")
+    return None
+
+
+def once(e: Evidence) -> Finding | None:
+    """All other CPUs are made to synchronise once for a batch, not for each word."""
+    for batch in e.truth.batches:
+        syncs = [seq for name, seq in batch.steps if name == "arch_sync_all"]
+        if len(syncs) > 1:
+            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all {len(syncs)} times: "
+                           "once is enough for all of it", seq=syncs[1])
+    return None
 
 
 def refused(e: Evidence) -> Finding | None:
@@ -136,7 +180,7 @@ def _unnamed(e: Evidence, finding: Finding) -> str:
 
 def _not_seen(e: Evidence, finding: Finding) -> str:
     """Which of the steps behind a batch nobody took at all."""
-    if e.arch == "arm64" and not any(f.value & 0xFFFFFFE0 == 0xD50B7520 for f in e.truth.fences):  # ic ivau
+    if "for a line that it wrote" in finding.why:
         return "no-line-maintenance"
     return "no-synchronisation" if "returned before CPU" in finding.why else ""
 
@@ -144,13 +188,19 @@ def _not_seen(e: Evidence, finding: Finding) -> str:
 def ended(e: Evidence) -> str:
     if e.why.startswith("write to read-only kernel text"):
         return "wrote-through-text"
+    missed = re.match(r"write to an unmapped address, 0x([0-9a-f]+)", e.why)
+    if missed and 0 <= int(missed[1], 16) - text_alias(e.kernel) < e.kernel.text[1] - e.kernel.text[0]:
+        return "alias-not-open"
     wrong = _wrong_call(e)
     if wrong:
         return wrong
-    last = max((r.seq for r in e.truth.callbacks), default=0)
-    after = [c for c in e.truth.calls if c.seq > last and c.name.startswith("wl_")]
-    if 0 < len(e.truth.callbacks) <= 2 * e.smp and not after:
-        return "return-address-lost"  # the tracer was called once, and the workload never went on
+    wrong_registers = {item for _, item in wrong_items(e) if item <= STACK}
+    if wrong_registers:
+        return mistake_of(e, max(wrong_registers))
+    if (True, OP) in wrong_items(e):
+        return TOLD[OP][1]
+    if e.truth.pattern[-1:] == [PATTERN_TRACER] and (e.verdict == Verdict.TIMEOUT or ", at ftrace_caller+" in e.panic):
+        return "return-address-lost"  # the tracer was called, and ftrace_caller did not come back
     return ""
 
 
@@ -163,8 +213,15 @@ MISTAKES = {
     "offset-in-bytes": "bl counts words",
     "wrong-link": "a site's call links with another register than ftrace_caller returns by",
     "return-address-lost": "ftrace_caller returns by what its own call left in the link register",
+    "argument-clobbered": "an argument register does not come back as it was",
+    "frame-pointer-lost": "the frame pointer does not come back as it was",
+    "stack-not-given-back": "the stack pointer does not come back as it was",
+    "wrong-call-site-offset": "ip is not the address of the call",
+    "parent-of-the-stub": "the parent is read from ftrace_caller's own frame",
+    "address-taken-for-the-value": "op is the address of the variable, and not what it holds",
     "pair-half-rewritten": "the auipc before the site stays",
     "tracer-not-named": "the call in ftrace_caller is not written",
+    "alias-not-open": "text is written where there is no alias yet",
     "alias-left-open": "text stays writable when the batch is over",
     "never-restored": "the sites do not become nops again",
 }
@@ -174,13 +231,13 @@ CHECKS = {
     "called": named(something_called, _call),
     "life": lives,
     "rest": named(rest_at_boot, _half_a_pair, _restored),
-    "calls": named(all_of(calls_while_on, registers_kept), _call),
+    "calls": named(all_of(calls_while_on, registers_kept, told_right), _call),
     "filter": only_selected,
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),
-    "writer": all_of(written_by_patcher, alias_closed, looked_before),
+    "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches),
     "refused": refused,
-    "one CPU": named(three_agree, _unnamed),
-    "four CPUs": named(three_agree, _unnamed),
-    "synchronised": named(synchronised, _not_seen),
+    "one CPU": named(all_of(three_agree, right_parents), _unnamed),
+    "four CPUs": named(all_of(three_agree, right_parents), _unnamed),
+    "synchronised": all_of(named(synchronised, _not_seen), once),
 }

@@ -108,10 +108,10 @@ int ftrace_update_ftrace_func(ftrace_func_t func)
 	u32 call;
 	int err = insn_call(ip, (unsigned long)func, CALL_LINK, &call);
 
-	if (err)
-		return err;
 	if (!open)
 		return -EFAULT;
+	if (err)
+		return err;
 	if (!insn_call_target(ip, *ftrace_call, CALL_LINK, &target))
 		return -EINVAL;
 	return patch_word(ip, *ftrace_call, call);
