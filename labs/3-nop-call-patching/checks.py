@@ -27,8 +27,8 @@ TOLD = {
 
 def told_right(e: Evidence) -> Finding | None:
     """What ftrace_caller passes to the tracer, and the frame record that it leaves."""
-    if PATTERN_TRACER not in e.truth.pattern:
-        return None  # whom it calls instead, other rungs say
+    if e.truth.pattern.count(PATTERN_TRACER) != 1:
+        return None  # somebody else is called, or for others too: other rungs say so
     wrong = {item for traced, item in wrong_items(e) if traced}
     why, mistake = next((TOLD[item] for item in sorted(wrong & set(TOLD))), ("", ""))
     return Finding(f"ftrace_caller called a tracer, and {why}", mistake=mistake) if why else None

@@ -1,5 +1,6 @@
 /* The small kernel of the host tests; see fake_kernel.h. */
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,8 @@ __asm__(".globl _text, _etext, ftrace_stubs, ftrace_call, _mcount\n"
 #define MAX_RECORDS 4096
 
 int fake_opens, fake_syncs, fake_graces;
+bool fake_open_at_sync;
+static bool alias_is_open;
 unsigned long fake_last_line;
 char fake_console[4096];
 static size_t console_length;
@@ -32,14 +35,29 @@ extern const u32 ftrace_record_count __attribute__((alias("record_count")));
 static struct ftrace_region regions[3];
 extern const struct ftrace_region ftrace_regions[3] __attribute__((alias("regions")));
 
+/* What the kernel's panic would say; then the fault's own message. */
+static void say_store(int sig, siginfo_t *info, void *context)
+{
+	unsigned long at = (unsigned long)info->si_addr;
+
+	if (at - KERNEL_BASE < FAKE_TEXT_SIZE)
+		fprintf(stderr, "a store into text at %#lx: it is written through text_alias() alone\n", at);
+	if (at - ALIAS_BASE < FAKE_TEXT_SIZE)
+		fprintf(stderr, "a store through text's alias at %#lx, while that is not open\n", at);
+	signal(sig, SIG_DFL);
+}
+
 static void map_text(void)
 {
+	const struct sigaction act = {.sa_sigaction = say_store, .sa_flags = SA_SIGINFO};
+
 	static bool mapped;
 	int fd = memfd_create("text", 0);
 
 	if (mapped)
 		return;
 	mapped = true;
+	sigaction(SIGSEGV, &act, NULL);
 	if (ftruncate(fd, FAKE_TEXT_SIZE) ||
 	    mmap((void *)KERNEL_BASE, FAKE_TEXT_SIZE, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE,
 		 fd, 0) != (void *)KERNEL_BASE ||
@@ -63,6 +81,7 @@ void fake_reset(void)
 	__builtin_memset((void *)ALIAS_BASE, 0, FAKE_TEXT_SIZE);
 	alias_access(PROT_NONE);
 	fake_opens = fake_syncs = fake_graces = 0;
+	fake_open_at_sync = alias_is_open = false;
 	record_count = 0;
 	regions[0] = (struct ftrace_region){0, FAKE_STUBS - KERNEL_BASE};
 	regions[1] = (struct ftrace_region){0, 0};
@@ -114,10 +133,12 @@ void preempt_enable(void)
 void text_alias_open(void)
 {
 	fake_opens++;
+	alias_is_open = true;
 	alias_access(PROT_READ | PROT_WRITE);
 }
 void text_alias_close(void)
 {
+	alias_is_open = false;
 	alias_access(PROT_NONE);
 }
 void arch_sync_line(unsigned long text_va, unsigned long alias_va)
@@ -127,6 +148,7 @@ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
 void arch_sync_all(void)
 {
 	fake_syncs++;
+	fake_open_at_sync |= alias_is_open;
 }
 void (*fake_in_grace)(void);
 void synchronize_sched(void)

@@ -23,6 +23,7 @@ extern "C" {
 
 void _mcount(void);
 extern int fake_opens, fake_syncs, fake_graces;
+extern bool fake_open_at_sync; /* text's alias was there while arch_sync_all() ran */
 extern unsigned long fake_last_line; /* the text address of the last arch_sync_line() */
 extern char fake_console[4096];
 

@@ -111,6 +111,14 @@ TEST(patch, other_instructions_are_no_call)
 	EXPECT_FALSE(insn_call_target(0x40000000, ~0u, HOOK_LINK, &target));
 }
 
+TEST(patch, an_error_leaves_the_word_alone)
+{
+	u32 insn = 0x12345678;
+	EXPECT_EQ(-ERANGE, insn_call(0x40000000, 0x40000000 + INSN_REACH, HOOK_LINK, &insn));
+	EXPECT_EQ(-EINVAL, insn_call(0x40000000, 0x40000002, HOOK_LINK, &insn));
+	EXPECT_EQ(0x12345678u, insn);
+}
+
 struct site : testing::Test {
 	struct dyn_ftrace *rec;
 	unsigned long ip, stub = ftrace_stub_addr(FAKE_STUBS, 2);
@@ -140,12 +148,13 @@ TEST_F(site, a_batch_is_one_alias_and_one_synchronisation)
 {
 	ftrace_batch_begin();
 	for (int i = 0; i < 100; i++) {
-		EXPECT_EQ(0, ftrace_make_call(rec, stub));
-		EXPECT_EQ(0, ftrace_make_nop(rec, stub));
+		ASSERT_EQ(0, ftrace_make_call(rec, stub));
+		ASSERT_EQ(0, ftrace_make_nop(rec, stub));
 	}
 	ftrace_batch_end();
 	EXPECT_EQ(1, fake_opens);
 	EXPECT_EQ(1, fake_syncs);
+	EXPECT_FALSE(fake_open_at_sync);
 }
 
 TEST_F(site, make_call_refuses_a_foreign_word)
@@ -191,6 +200,12 @@ TEST_F(site, modify_call_changes_only_the_call_it_knows)
 
 TEST_F(site, nothing_is_written_outside_of_a_batch)
 {
+	ftrace_batch_begin();
+	ftrace_batch_end();
+	ASSERT_EQ(-EFAULT, ftrace_make_nop(rec, stub)) << "the batch is over: `open` is 0";
+	EXPECT_EQ(-EFAULT, ftrace_modify_call(rec, stub, stub + FTRACE_STUB_SIZE));
+	EXPECT_EQ(-EFAULT, ftrace_init_nop(rec));
+	EXPECT_EQ(-EFAULT, ftrace_update_ftrace_func((ftrace_func_t)(FAKE_CALL + 4096)));
 	EXPECT_EQ(-EFAULT, ftrace_make_call(rec, stub));
 	EXPECT_EQ(INSN_NOP, fake_word(ip));
 }
@@ -229,6 +244,15 @@ TEST_F(site, init_nop_takes_what_the_compiler_left_and_nothing_else)
 	EXPECT_EQ(-EINVAL, ftrace_init_nop(rec));
 	ftrace_batch_end();
 	EXPECT_EQ(0x12345678u, fake_word(ip));
+}
+
+TEST_F(site, update_ftrace_func_refuses_what_is_no_call)
+{
+	fake_scribble(FAKE_CALL, INSN_NOP);
+	ftrace_batch_begin();
+	EXPECT_EQ(-EINVAL, ftrace_update_ftrace_func((ftrace_func_t)(FAKE_CALL + 4096)));
+	ftrace_batch_end();
+	EXPECT_EQ(INSN_NOP, fake_word(FAKE_CALL));
 }
 
 TEST_F(site, update_ftrace_func_names_another_tracer_by_a_plain_call)
