@@ -41,7 +41,7 @@ __noinline long kt_caller(long x)
 /* ---- The callbacks. ---- */
 
 static struct ftrace_regs seen;
-static unsigned long seen_ip, seen_parent;
+static unsigned long seen_ip, seen_parent, seen_at;
 static unsigned long walked[8];
 static unsigned walked_count;
 static unsigned calls_of[4];
@@ -55,6 +55,7 @@ static notrace void see_callback(unsigned long ip, unsigned long parent_ip, stru
 				 struct ftrace_regs *regs)
 {
 	seen = *regs;
+	seen_at = (unsigned long)regs;
 	seen_ip = ip;
 	seen_parent = parent_ip;
 }
@@ -129,8 +130,7 @@ static void registers_are_seen(void)
 	kt_promise(rec && seen_ip == ftrace_ip(rec), "ip is the call site");
 	kt_promise(seen.pc == seen_ip + 4, "pc is the instruction behind it");
 	kt_promise(seen.link == seen_parent, "link is the parent");
-	kt_promise(seen.sp - (unsigned long)&sum + 2048 < 4096 && !(seen.sp & 15),
-		   "sp is the caller's");
+	kt_promise(seen.sp == seen_at + sizeof(seen) && !(seen.sp & 15), "sp is the caller's");
 	kt_promise(seen.fp == (unsigned long)__builtin_frame_address(0), "fp is the caller's");
 }
 
