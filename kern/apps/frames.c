@@ -207,9 +207,11 @@ static bool is_popped(struct shadow_stack *s)
 	return right;
 }
 
-/* One call, @wait instructions later than it could be: is it over as it must be? */
+/* One call, @wait instructions later than it could be: is it over as it must be? None, once tracing is off for good. */
 static void call(unsigned long wait, enum item link, uint64_t must_be, enum item popped)
 {
+	if (ftrace_graph_dead)
+		return;
 	frames_now.home = frames_now.link = 0;
 	frames_now.by_link = must_be != (uint64_t)frames_home;
 	overwrite(shadow_of(current));
