@@ -101,7 +101,7 @@ CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-prote
 	-Wno-missing-field-initializers $(if $(CI),-Werror) \
 	-DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(START),-DLAB_START=$(START)) $(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1)
 
-# Lab 1 has no records, and its kernel is not proven.
+# Lab 1 has no records.
 records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/recordmcount.c),$(or $(staff_recordmcount),build/recordmcount$(if $(START),-start$(START)))))
 # A student's program: it runs in a sandbox, so it is static and needs no library there.
 mkrecords := $(PYTHON) kern/ftrace/mkrecords.py

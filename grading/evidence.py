@@ -11,6 +11,7 @@ from grading import workload
 from grading.elf import Kernel, Site
 from grading.graph_text import GraphTrace
 from grading.returns import Span
+from grading.steps import Steps
 from grading.trace_text import Trace
 from grading.trials import Trial
 from grading.truth import Call, Touch, Truth
@@ -127,6 +128,7 @@ class Evidence:
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
     spoilt: Spoilt | None = None
+    steps: Steps = field(default_factory=Steps)  # lab 1
     alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when, and the CPUs that text's alias was open to
     walk: str = ""  # the threads' stacks, while one of them sleeps in a call whose return is patched
     slot_again: tuple[int, int] = (0, 0)  # the records of the time in which a slot changed hands under a sleeper

@@ -7,42 +7,23 @@ ended by SIGKILL to its process group, always, and nothing is lost by that.
 from __future__ import annotations
 
 import os
-import re
 import signal
-import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 
 from grading.console import Console, FifoTransport
+from grading.gdbstub import Stub
 from grading.observer import Config, Observer
 from grading.qmp import Qmp, QmpError
 from grading.verdict import Stopped, Verdict
 from qemu.machine import Machine
 
 PANIC = "panic:"
-
-
-def _answer(stub: socket.socket) -> bytes:
-    """Of a debugger stub, to the packet sent last; that the machine stopped it says when it likes."""
-    data = b""
-    while True:
-        packet = re.search(rb"\$([^#]*)#..", data)
-        if not packet:
-            try:
-                more = stub.recv(4096)
-            except TimeoutError:
-                more = b""
-            if not more:
-                return data
-            data += more
-            continue
-        stub.sendall(b"+")
-        if not packet[1].startswith((b"T", b"S")):
-            return packet[1]
-        data = data[packet.end():]
 
 
 class Run:
@@ -113,6 +94,12 @@ class Run:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").strip()
 
+    def begin(self, line: str) -> None:
+        """Type a line and wait for nothing."""
+        self._types(line)
+        self.console.type(line)
+        self.console.send(b"\r")
+
     @property
     def console(self) -> Console:
         assert self._console
@@ -150,7 +137,8 @@ class Run:
             raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
         if self.budget and self.observer and self.observer.lost():
             verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
-            raise Stopped(verdict, f"{self.observer.written():,} things happened that are watched, where a hundredth is enough")
+            raise Stopped(verdict, f"{self.observer.written():,} calls, stores and exceptions were seen, and a whole graded boot has "
+                          "a hundredth of that: the kernel goes round in a circle, or each of its steps is an exception")
 
     def memory(self, physical: int, size: int) -> bytes:
         """Guest memory while the machine stands still."""
@@ -175,25 +163,27 @@ class Run:
             self.qmp.command("cont")
         return found
 
-    def write(self, address: int, data: bytes) -> None:
-        """Write guest memory at a virtual address, as a debugger does: no page table forbids it."""
+    @contextmanager
+    def held(self) -> Iterator[Stub]:
+        """The machine stands still, and is stepped, read and written as a debugger does."""
         path = Path(self._scratch.name) / "gdb"
         self.qmp.command("human-monitor-command", **{"command-line": f"gdbserver unix:{path},server=on,wait=off"})
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as stub:
-            stub.settimeout(10)
-            stub.connect(str(path))  # it stops the machine
-            for packet in (f"M{address:x},{len(data):x}:{data.hex()}", "D"):
-                stub.sendall(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
-                answer = _answer(stub)
-                if answer != b"OK":
-                    raise Stopped(Verdict.HARNESS, f"QEMU's debugger stub answered {answer!r}")
+        stub = Stub(path)
+        try:
+            yield stub
+        finally:
+            stub.let_go()
+        self.watch()  # it may have ended
         self.qmp.command("human-monitor-command", **{"command-line": "gdbserver none"})
+
+    def write(self, address: int, data: bytes) -> None:
+        """Write guest memory at a virtual address: no page table forbids it."""
+        with self.held() as stub:
+            stub.write(address, data)
 
     def power_off(self, seconds: float = 20) -> None:
         """Type poweroff; the machine must end by itself, and cleanly."""
-        self._types("poweroff")
-        self.console.type("poweroff")
-        self.console.send(b"\r")
+        self.begin("poweroff")
         reason = self.wait_end(seconds)
         if reason is None:
             raise Stopped(Verdict.TIMEOUT, f"no power-off within {seconds:.0f} s")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.truth import PATTERN_CALL
 
 # What registers.c looks at, in its order.
 ARGUMENTS = {"riscv64": 8, "arm64": 9}
@@ -31,11 +32,20 @@ def registers_kept(e: Evidence) -> Finding | None:
             name = "sp" if item == STACK else REGISTERS[e.arch][item]
             when = " while somebody traces," if traced else " while nobody traces,"
             who = f"_mcount was called{when}" if e.lab == 1 else "ftrace_caller was called" if traced else f"A site was passed{when}"
-            return Finding(f"{who} with a pattern in every register, and {name} came back changed", mistake=mistake_of(e, item))
+            return Finding(f"{who} with a pattern in every register, and {name} came back changed",
+                           seq=when_called(e, traced), mistake=mistake_of(e, item))
     return None if (True, STACK) in e.truth.kept else Finding("the caller with a pattern in every register did not come back")
 
 
 def mistake_of(e: Evidence, item: int) -> str:
     if item == STACK:
         return "stack-not-given-back"
-    return "argument-clobbered" if item < ARGUMENTS[e.arch] else "frame-pointer-lost" if item == KEPT - 1 else ""
+    if item == KEPT - 1:
+        return "frame-pointer-lost"
+    return "argument-clobbered" if item < ARGUMENTS[e.arch] else "saved-register-lost" if e.lab == 1 else ""
+
+
+def when_called(e: Evidence, traced: bool, what: str = PATTERN_CALL) -> int | None:
+    """The observer's record of the call with the pattern."""
+    calls = [seq for name, seq in e.truth.pattern if name == what]
+    return calls[-1 if traced else 0] if calls else None

@@ -10,7 +10,7 @@ import zlib
 from collections.abc import Callable
 from pathlib import Path
 
-from grading import trials, truth, workload
+from grading import steps, trials, truth, workload
 from grading.elf import Kernel
 from grading.evidence import Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
@@ -119,7 +119,9 @@ class Session:
                 self._phase(machine, Phase(f"trace {number}", rng.getrandbits(64), chosen))
         else:
             if e.lab == 1 and e.smp == 1:
-                machine.console.command("registers")
+                self._say("registers, step by step")
+                steps.watch(machine, self._kernel, e.steps)
+                machine.console.wait_ready(WORKLOAD_SECONDS)
             everything = Filter("", "", frozenset(s.function.name for s in self._kernel.sites))
             self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
         if e.lab >= 4:

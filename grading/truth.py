@@ -33,7 +33,7 @@ OPS, OP_SEEN = 8, 512
 PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func",
             "patch_word")
 # A caller with a pattern in every register (kern/apps/registers.c), and the tracer that it is called with.
-PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_call", "registers_tracer", "registers_back"
+PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 PATTERN_ITEMS = 29
 ENTRY_ITEMS = 34  # kern/apps/entry.c
 # What a batch makes use of.
@@ -116,7 +116,7 @@ class Truth:
     idle: list[Record] = field(default_factory=list)  # ftrace_stub, the tracer that does nothing
     faults_in_stub: int = 0  # exceptions right behind the entry of a trampoline
     looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
-    pattern: list[str] = field(default_factory=list)  # PATTERN_..., in the order in which they ran
+    pattern: list[tuple[str, int]] = field(default_factory=list)  # PATTERN_..., in the order in which they ran, and when
     kept: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what registers.c saw: (traced, item) -> was it right?
     entered: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what entry.c saw: (changed, item) -> was it right?
     frames: dict[int, set[bool]] = field(default_factory=dict)  # what frames.c saw: item -> right, wrong, or now this, now that
@@ -284,7 +284,7 @@ class _Reader:
             self.truth.trampolines.append(r)
             self._entered = r.seq
         if r.addr in self._pattern:
-            self.truth.pattern.append(self._pattern[r.addr])
+            self.truth.pattern.append((self._pattern[r.addr], r.seq))
         if r.addr == self._stub:
             self.truth.idle.append(r)
         if r.addr in self._unregistered:

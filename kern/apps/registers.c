@@ -42,7 +42,7 @@ static volatile char registers_seen[2][2 * ITEMS]; /* nobody traces; somebody do
 #ifdef __riscv
 __asm__(
 "	.text\n"
-"	.globl registers_call, registers_back, registers_tracer\n"
+"	.globl registers_call, registers_out, registers_back, registers_tracer\n"
 "	.type registers_call, @function\n"
 "registers_call:\n"
 "	addi sp, sp, -128\n"
@@ -57,6 +57,7 @@ __asm__(
 "	ld a0, 0(t2)\n	ld a1, 8(t2)\n	ld a2, 16(t2)\n	ld a3, 24(t2)\n	ld a4, 32(t2)\n	ld a5, 40(t2)\n	ld a6, 48(t2)\n	ld a7, 56(t2)\n"
 "	ld s1, 64(t2)\n	ld s2, 72(t2)\n	ld s3, 80(t2)\n	ld s4, 88(t2)\n	ld s5, 96(t2)\n	ld s6, 104(t2)\n"
 "	ld s7, 112(t2)\n	ld s8, 120(t2)\n	ld s9, 128(t2)\n	ld s10, 136(t2)\n	ld s11, 144(t2)\n"
+"registers_out:\n"
 "	sd s0, 152(t2)\n"
 "	call _mcount\n"
 "registers_back:\n"
@@ -85,7 +86,7 @@ __asm__(
 #else
 __asm__(
 "	.text\n"
-"	.globl registers_call, registers_back, registers_tracer\n"
+"	.globl registers_call, registers_out, registers_back, registers_tracer\n"
 "	.type registers_call, %function\n"
 "registers_call:\n"
 "	stp x29, x30, [sp, #-128]!\n	mov x29, sp\n"
@@ -97,6 +98,7 @@ __asm__(
 "	mov x12, sp\n	str x12, [x10, #320]\n	str x30, [x10, #400]\n"
 "	ldp x0, x1, [x10]\n	ldp x2, x3, [x10, #16]\n	ldp x4, x5, [x10, #32]\n	ldp x6, x7, [x10, #48]\n	ldp x8, x19, [x10, #64]\n"
 "	ldp x20, x21, [x10, #80]\n	ldp x22, x23, [x10, #96]\n	ldp x24, x25, [x10, #112]\n	ldp x26, x27, [x10, #128]\n	ldr x28, [x10, #144]\n"
+"registers_out:\n"
 "	str x29, [x10, #152]\n"
 "	bl _mcount\n"
 "registers_back:\n"

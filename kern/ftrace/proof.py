@@ -177,7 +177,9 @@ def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[s
     # Without an indirect call a rule is about a call that is patched (lab 3's ftrace_call).
     permitted = rules.targets.get(base(name)) if function.indirect else rules.targets.get(name)
     if function.indirect and permitted is None:
-        raise Violation(f"an indirect call that indirect-calls does not list: {name}: {function.indirect[0]}\n  {path}")
+        labels = "\n  Inside of _mcount only mcount_trace, mcount_call and local labels (1:, .Lback:) may stand." if "_mcount" in path else ""
+        raise Violation("a call through a register that kern/ftrace/indirect-calls does not list: "
+                        f"{name}: {function.indirect[0]}\n  {path}{labels}")
     return found + (permitted or [])
 
 

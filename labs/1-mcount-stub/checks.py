@@ -9,8 +9,8 @@ from __future__ import annotations
 from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.registers import IP, NOT_FIRST_ARGUMENT, NOT_SITE, OP, PARENT, RECORD, REGS, STACK, mistake_of, registers_kept, wrong_items
-from grading.truth import PATTERN_TRACER
+from grading.registers import IP, NOT_FIRST_ARGUMENT, NOT_SITE, OP, PARENT, RECORD, REGS, STACK, mistake_of, registers_kept, when_called, wrong_items
+from grading.truth import PATTERN_BACK, PATTERN_TRACER
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
@@ -22,6 +22,13 @@ MISTAKES = {
     "parent-from-argument": "the parent is taken from the first argument register",
     "pointer-taken-for-the-function": "the variable is called, and not the function whose address it holds",
     "asked-the-wrong-way-round": "the callback runs when nobody traces",
+    "stub-called-for-nobody": "the stub is called when nobody traces",
+    "stored-below-sp": "what lies below sp is used, and an interrupt overwrites it",
+    "stack-not-aligned": "sp is not a multiple of 16",
+    "saved-register-lost": "a register that calls preserve does not come back as it was",
+    "reserved-register-touched": "gp, tp or x18 is written",
+    "address-taken-for-the-value": "op is the address of the variable, and not what it holds",
+    "frame-pointer-for-parent": "parent_ip is the other word of the frame record",
 }
 ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the second
 
@@ -30,23 +37,48 @@ MANY = 20  # more than interrupts can be
 
 # ---- the caller with the pattern -----------------------------------------------
 
+def steps_right(e: Evidence) -> Finding | None:
+    """Between any two instructions of the stub an interrupt may come."""
+    if not e.steps.why:
+        return None
+    when = "while somebody traces" if e.steps.traced else "while nobody traces"
+    return Finding(f"_mcount was called {when}: {e.steps.why}", seq=when_called(e, e.steps.traced), mistake=e.steps.mistake)
+
+
 def callback_arguments(e: Evidence) -> Finding | None:
     """ip, parent_ip, op and regs, and a frame record to walk the stack by."""
-    if e.smp > 1:
-        return None
     wrong = {item for traced, item in wrong_items(e) if traced}
+    if not wrong & {IP, PARENT, OP, REGS, RECORD}:
+        return None
+    why, slug = _wrong_argument(e, wrong)
+    return Finding(why, seq=when_called(e, True, PATTERN_TRACER), mistake=slug)
+
+
+def _wrong_argument(e: Evidence, wrong: set[int]) -> tuple[str, str]:
+    ip, parent, op, regs = e.steps.called or [0] * 4
+    frame, home = e.steps.record
     if IP in wrong:
-        return Finding("ip is not the address of the instruction that called _mcount", mistake="wrong-call-site-offset")
+        return (f"ip is {_where(e, ip)}, and not {_where(e, e.kernel.symbol(PATTERN_BACK) - 4)}, "
+                "the instruction that called _mcount"), "wrong-call-site-offset"
     if PARENT in wrong:
-        slug = "parent-from-argument" if NOT_FIRST_ARGUMENT in wrong else "parent-of-the-stub" if NOT_SITE in wrong else ""
-        return Finding("parent_ip is not where the function that called _mcount returns to", mistake=slug)
+        said = f"parent_ip is {_where(e, parent)}, and not {_where(e, home)}, where the function that called _mcount returns to"
+        if parent == frame:
+            return said + ": it is the frame pointer that is saved beside that", "frame-pointer-for-parent"
+        return said, "parent-from-argument" if NOT_FIRST_ARGUMENT in wrong else "parent-of-the-stub" if NOT_SITE in wrong else ""
     if OP in wrong:
-        return Finding("op is not the value of function_trace_op")
+        return f"op is {op:#x}, and not the value of function_trace_op", "address-taken-for-the-value" if _op_address(e) else ""
     if REGS in wrong:
-        return Finding("regs is not 0")
-    if RECORD in wrong:
-        return Finding("the stub's frame record does not say who called it: a walk from the callback goes wrong")
-    return None
+        return f"regs is {regs:#x}, and not 0", ""
+    return "the stub's frame record does not say who called it: a walk from the callback goes wrong", ""
+
+
+def _where(e: Evidence, address: int) -> str:
+    lo, hi = e.kernel.text
+    return f"{address:#x}" + (f" ({e.kernel.name_at(address)})" if lo <= address < hi else "")
+
+
+def _op_address(e: Evidence) -> bool:
+    return e.steps.called[2:3] == [e.kernel.symbol("function_trace_op")]
 
 
 # ---- called, or not ---------------------------------------------------------------
@@ -76,8 +108,20 @@ def stub_called(e: Evidence) -> Finding | None:
 
 
 def silent_callback(e: Evidence) -> Finding | None:
-    return (no_hits(e, e.truth.callbacks, "the tracer's callback")
-            or no_hits(e, e.truth.idle, "what ftrace_trace_function holds while nobody traces"))
+    return no_hits(e, e.truth.callbacks, "the tracer's callback") or _stub_called(e)
+
+
+def _stub_called(e: Evidence) -> Finding | None:
+    for phase in e.off():
+        hits = [r for r in e.truth.idle if phase.first <= r.seq < phase.last]
+        if hits:
+            return Finding(f"{phase.name}, while nobody traced: _mcount called ftrace_stub {len(hits)} times. When "
+                           "ftrace_trace_function holds ftrace_stub, return, and do not call it", seq=hits[0].seq)
+    return None
+
+
+def _for_nobody(e: Evidence, finding: Finding) -> str:
+    return "stub-called-for-nobody" if e.truth.idle else ""
 
 
 def _wrong_way_round(e: Evidence, finding: Finding) -> str:
@@ -95,9 +139,13 @@ def _own_parents(e: Evidence, finding: Finding) -> str:
 
 def ended(e: Evidence) -> str:
     wrong = {item for _, item in wrong_items(e)}
+    if e.steps.mistake:
+        return e.steps.mistake
     if wrong & {*range(STACK + 1)}:
         return mistake_of(e, max(wrong & {*range(STACK + 1)}))
-    if e.truth.pattern and e.truth.pattern[-1] == PATTERN_TRACER:
+    if OP in wrong and _op_address(e):
+        return "address-taken-for-the-value"
+    if e.truth.pattern and e.truth.pattern[-1][0] == PATTERN_TRACER:
         return "return-address-lost"  # the callback ran, and nobody came back from the stub
     if e.truth.faults_in_stub > MANY and not e.truth.callbacks and not e.truth.idle:
         return "pointer-taken-for-the-function"  # each call of the stub is an exception
@@ -108,9 +156,9 @@ CHECKS = {
     "callback": named(something_traced, _wrong_way_round),
     "life": lives,
     "stub-called": stub_called,
-    "silent": named(silent_callback, _wrong_way_round),
+    "silent": named(silent_callback, _wrong_way_round, _for_nobody),
     "result": right_result,
-    "arguments": all_of(registers_kept, right_arguments),
+    "arguments": all_of(steps_right, registers_kept, right_arguments),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": named(all_of(callback_arguments, right_parents), _own_parents),
