@@ -34,7 +34,7 @@ class Steps:
     mistake: str = ""
     traced: bool = False  # then somebody was tracing
     called: list[int] = field(default_factory=list)  # the callback's four arguments
-    record: tuple[int, int] = (0, 0)  # the traced function's frame record: the frame below, where to return to
+    record: list[int] = field(default_factory=list)  # the traced function's frame record: the frame below, where to return to
 
 
 def _words(data: bytes) -> list[int]:
@@ -56,7 +56,7 @@ class _Call:
         self._top = now[self._sp]
         fp = now[self._fp] - (16 if self._kernel.arch == "riscv64" else 0)
         if self._traced:
-            self._seen.record = (*_words(self._stub.read(fp, 16)), 0, 0)[:2]
+            self._seen.record = _words(self._stub.read(fp, 16))
         for _ in range(MOST):
             held = (not self._seen.why and self._own[0] <= now[PC] < self._own[1] and now[self._sp] <= self._top
                     and self._overwrite(now[self._sp]))

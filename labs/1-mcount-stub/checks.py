@@ -56,7 +56,7 @@ def callback_arguments(e: Evidence) -> Finding | None:
 
 def _wrong_argument(e: Evidence, wrong: set[int]) -> tuple[str, str]:
     ip, parent, op, regs = e.steps.called or [0] * 4
-    frame, home = e.steps.record
+    frame, home = e.steps.record or [0] * 2
     if IP in wrong:
         return (f"ip is {_where(e, ip)}, and not {_where(e, e.kernel.symbol(PATTERN_BACK) - 4)}, "
                 "the instruction that called _mcount"), "wrong-call-site-offset"
