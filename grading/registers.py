@@ -47,5 +47,5 @@ def mistake_of(e: Evidence, item: int) -> str:
 
 def when_called(e: Evidence, traced: bool, what: str = PATTERN_CALL) -> int | None:
     """The observer's record of the call with the pattern."""
-    calls = [seq for name, seq in e.truth.pattern if name == what]
+    calls = [seq for name, seq in zip(e.truth.pattern, e.truth.pattern_at) if name == what]
     return calls[-1 if traced else 0] if calls else None

@@ -116,7 +116,8 @@ class Truth:
     idle: list[Record] = field(default_factory=list)  # ftrace_stub, the tracer that does nothing
     faults_in_stub: int = 0  # exceptions right behind the entry of a trampoline
     looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
-    pattern: list[tuple[str, int]] = field(default_factory=list)  # PATTERN_..., in the order in which they ran, and when
+    pattern: list[str] = field(default_factory=list)  # PATTERN_..., in the order in which they ran
+    pattern_at: list[int] = field(default_factory=list)  # and when
     kept: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what registers.c saw: (traced, item) -> was it right?
     entered: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what entry.c saw: (changed, item) -> was it right?
     frames: dict[int, set[bool]] = field(default_factory=dict)  # what frames.c saw: item -> right, wrong, or now this, now that
@@ -284,7 +285,8 @@ class _Reader:
             self.truth.trampolines.append(r)
             self._entered = r.seq
         if r.addr in self._pattern:
-            self.truth.pattern.append((self._pattern[r.addr], r.seq))
+            self.truth.pattern.append(self._pattern[r.addr])
+            self.truth.pattern_at.append(r.seq)
         if r.addr == self._stub:
             self.truth.idle.append(r)
         if r.addr in self._unregistered:

@@ -145,7 +145,7 @@ def ended(e: Evidence) -> str:
         return mistake_of(e, max(wrong & {*range(STACK + 1)}))
     if OP in wrong and _op_address(e):
         return "address-taken-for-the-value"
-    if e.truth.pattern and e.truth.pattern[-1][0] == PATTERN_TRACER:
+    if e.truth.pattern and e.truth.pattern[-1] == PATTERN_TRACER:
         return "return-address-lost"  # the callback ran, and nobody came back from the stub
     if e.truth.faults_in_stub > MANY and not e.truth.callbacks and not e.truth.idle:
         return "pointer-taken-for-the-function"  # each call of the stub is an exception
