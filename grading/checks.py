@@ -16,7 +16,8 @@ from grading.finding import Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
 from grading.trace_text import Event
-from grading.truth import Batch, Call, stubs
+from grading.truth import Batch, Call, Touch, stubs
+from grading.workload import PASSED
 
 Check = Callable[[Evidence], Finding | None]
 
@@ -127,10 +128,33 @@ def right_arguments(e: Evidence) -> Finding | None:
             touches = seen.get(name, [])
             got = [touch.addr - base for touch in touches]
             if want != got:
-                at = first_difference(want, got)
-                return Finding(f"{phase.name}, {name}: argument {at} that a function received is "
-                               f"{_at(got, at)}, and must be {_at(want, at)} (low 12 bits)", seq=seq_at(touches, at))
+                return _wrong_argument(e, phase, name, touches, first_difference(want, got))
     return None
+
+
+def _wrong_argument(e: Evidence, phase: Phase, name: str, touches: list[Touch], at: int) -> Finding:
+    """The touch at that place is another one than is expected, in this context."""
+    loads = [(i, call, probe) for i, call in enumerate(e.expected(phase).contexts[name]) for probe in range(len(call.probes))]
+    base = e.kernel.symbol("workload_probe")
+    if at >= len(loads):
+        return Finding(f"{phase.name}, {name}: {len(touches)} arguments were received, and {len(loads)} are passed", seq=seq_at(touches, at))
+    number, call, probe = loads[at]
+    executed = e.executed_contexts(phase).get(name, [])
+    at_site = number < len(executed) and executed[number].name == call.function
+    got = f"{touches[at].addr - base:#x}" if at < len(touches) else "nothing"
+    return Finding(f"{phase.name}, {name}, call {number}: {call.function} received {got} as {argument(e.arch, call.function, probe)}, "
+                   f"and must receive {call.probes[probe]:#x} (low 12 bits)",
+                   seq=executed[number].seq if at_site else seq_at(touches, at))
+
+
+def register(arch: str, function: str, probe: int) -> str:
+    """In which register the workload's function gets what it shows by that probe."""
+    return f"{'a' if arch == 'riscv64' else 'x'}{PASSED.get(function, (1,))[probe]}"
+
+
+def argument(arch: str, function: str, probe: int) -> str:
+    name = register(arch, function, probe)
+    return f"argument {name[1:]} (counted from 0: {name})"
 
 
 def first_difference(a: Sequence[object], b: Sequence[object]) -> int:

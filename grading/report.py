@@ -97,17 +97,15 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
 
 def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
     if not e.why:
-        return _unmet(rung, e, above) or rung.check(e)
+        return _unmet(above, e, (above[0].rung.name, *rung.needs) if above else ()) or (
+            (found := rung.check(e)) and (_unmet(above, e, rung.follows) or found))
     return rung.stopped and rung.check(e) or Finding(f"{e.verdict.value}: {e.why}", mistake=rubric.lab(e.lab).ended(e))
 
 
-def _unmet(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
-    """The first of the rungs that this one stands on that the same boot did not reach."""
-    for result in above:
-        name = result.rung.name
-        if result.findings.get(e.smp) and (result is above[0] or name in rung.needs):
-            return Finding(f"needs: {name}", need=name)
-    return None
+def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:
+    """The first of these rungs that the same boot did not reach."""
+    name = next((r.rung.name for r in above if r.rung.name in names and r.findings.get(e.smp)), "")
+    return Finding(f"needs: {name}", need=name) if name else None
 
 
 def number_of(lab: int, rung: Rung) -> int:

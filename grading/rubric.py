@@ -43,6 +43,7 @@ class Rung:
     check: Check
     cpus: tuple[int, ...] = (1, 4)  # which boots it speaks of: those with one CPU, with more
     needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
+    follows: tuple[str, ...] = ()  # rungs above whose loss explains its own: it may hold without them, and is said to need them if not
     stopped: bool = False  # of a boot that ended early, too, it can say what was wrong
 
     def judges(self, smp: int) -> bool:
@@ -99,7 +100,7 @@ def _rung(entry: dict[str, Any], checks: dict[str, Check]) -> Rung:
 def _examine(found: Lab, checks: set[str]) -> None:
     above: set[str] = set()
     for rung in found.rungs:
-        if not set(rung.needs) <= above:
+        if not {*rung.needs, *rung.follows} <= above:
             raise BadRubric(f"lab {found.number}: '{rung.name}' needs a rung that is not above it")
         above.add(rung.name)
     if above != checks or len(found.rungs) != len(above):

@@ -201,13 +201,15 @@ class Session:
     def _trials(self, machine: Run, todo: list[Trial]) -> None:
         """Each with the ops that it wants: those that stay are not touched."""
         running: set[trials.Op] = set()
+        said: dict[trials.Op, str] = {}
         for trial in todo:
             self._evidence.trials.append(trial)
             self._say(f"{trial.name}: workload {trial.seed:016x}, {len(trial.ops)} ops")
             self._stop_ops(machine, running - set(trial.ops))
             for op in trial.ops:
                 if op not in running:
-                    self._quiet(machine, op.command)
+                    said[op] = self._quiet(machine, op.command)
+            trial.unmade = next((f"'{op.command}' was refused, {_answer(said[op])}" for op in trial.ops if said[op]), "")
             running = set(trial.ops)
             self._trial(machine, trial)
         self._stop_ops(machine, running)
@@ -227,12 +229,13 @@ class Session:
         if trial.refused and not trial.said:
             self._stop_ops(machine, {trial.refused})
 
-    def _quiet(self, machine: Run, command: str) -> None:
-        """A command that must print nothing; if it does, the run goes on and the first complaint is kept."""
+    def _quiet(self, machine: Run, command: str) -> str:
+        """A command that must print nothing; if it does, the run goes on and the first complaint is kept. What it printed."""
         said = machine.console.command(command).strip()
         if said and not self._evidence.complaint:
             lines = [re.sub(r"^\w+: current_tracer: ", "", line) for line in said.splitlines()]
             self._evidence.complaint = f"'{command}' said: {'; '.join(lines[:2])}"
+        return said
 
     def _start_tracing(self, machine: Run, chosen: Filter) -> None:
         if chosen.filter:
@@ -257,6 +260,11 @@ class Session:
             raise Stopped(Verdict.HARNESS, f"{name} arrived damaged: cksum says {' '.join(said[:2])}, "
                           f"what arrived has {cksum(text.encode())} {len(text.encode())}")
         return text
+
+
+def _answer(said: str) -> str:
+    """The shell's sentence, without the words that say which command it speaks of."""
+    return re.sub(r"^(\w+: )*", "", said.splitlines()[0])
 
 
 def _panic_of(text: str) -> str:

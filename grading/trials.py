@@ -54,6 +54,7 @@ class Trial:
     last: int = 0
     output: str = ""
     said: str = ""  # when the refused one was tried
+    unmade: str = ""  # which op of `ops` could not be made, and why
 
     @property
     def changes(self) -> Changes:

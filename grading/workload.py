@@ -106,6 +106,7 @@ WIDE = "wl_wide_oak"
 TREE = [*LEAVES, *CHAINS, *STEPS, *TAILS, *FANS, *PICKS]
 NUMBER = {name: number for number, name in enumerate([*TREE, "wl_first", "wl_rest", WIDE], 1)}
 FUNCTIONS = [*NUMBER, "wl_begin", "wl_end"]
+PASSED = {WIDE: (1, 3, 4, 5, 6, 7)}  # which argument each probe shows; else the second
 PROBED = {"wl_leaf_ash", "wl_leaf_elm", "wl_step_brook", "wl_fan_amber", "wl_pick_north"}
 
 

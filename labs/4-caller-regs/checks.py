@@ -9,20 +9,19 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
+import re
 import statistics
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from grading import truth
-from grading.checks import (all_of, calls_while_on, first_difference, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
+from grading.checks import (all_of, argument, calls_while_on, first_difference, lives, named, only_selected, register, rest_at_boot, rest_at_end, rest_text, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
 from grading.entry import callers_seen, ready_before_sites, registers_changed, registers_found, registers_seen
 from grading.evidence import Evidence, Phase
 from grading.finding import Finding, seq_at, side_by_side
 from grading.trials import FUNCTIONS, Op, Trial
-from grading.workload import WIDE, Call as Expected, Run
-
-REGISTERS = {WIDE: (1, 3, 4, 5, 6, 7)}  # which argument each probe shows; else the second
+from grading.workload import PASSED, Call as Expected, Run
 
 
 @dataclass
@@ -37,9 +36,8 @@ class Step:
     def name(self) -> str:
         return self.call.name
 
-    def text(self) -> str:
-        values = " ".join(f"{v:#x}" for v in self.probes)
-        return self.name + (f" received {values}" if values else "")
+    def text(self, arch: str) -> str:
+        return _received(arch, self.name, self.probes)
 
 
 @dataclass
@@ -91,9 +89,11 @@ def _workload(mine: list[Step]) -> list[Step]:
     return [s for s in mine if s.name.startswith("wl_")]
 
 
-def _arguments(call: Expected) -> str:
-    values = " ".join(f"{v:#x}" for v in call.probes)
-    return call.function + (f" received {values}" if values else "")
+def _received(arch: str, function: str, values: Sequence[int]) -> str:
+    if len(values) > len(PASSED.get(function, (1,))):
+        return f"{function} received {' '.join(f'{v:#x}' for v in values)}"
+    shown = " ".join(f"{register(arch, function, i)}={v:#x}" for i, v in enumerate(values))
+    return function + (f" received {shown}" if shown else "")
 
 
 # ---- the workload goes as the ops make it go ----------------------------------
@@ -101,28 +101,29 @@ def _arguments(call: Expected) -> str:
 def _goes_as_changed(h: Held) -> Finding | None:
     """Calls, in order, and what their functions received; then the program's own result."""
     for name, calls in h.run.contexts.items():
-        found = _context_goes(h.trial, name, calls, _workload(h.steps.get(name, [])))
+        found = _context_goes(h, name, calls, _workload(h.steps.get(name, [])))
         if found:
             return found
     return _result(h.trial, h.run)
 
 
-def _context_goes(trial: Trial, name: str, calls: list[Expected], mine: list[Step]) -> Finding | None:
+def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Step]) -> Finding | None:
+    trial, arch = h.trial, h.e.arch
     for at in range(max(len(calls), len(mine))):
         want = calls[at] if at < len(calls) else None
         got = mine[at] if at < len(mine) else None
         if want and got and want.function == got.name and list(want.probes) == got.probes:
             continue
-        rows = side_by_side([s.text() for s in mine], [_arguments(c) for c in calls], at)
-        return Finding(f"{trial.name}, {name}, call {at}: " + _why(trial, calls, at, got), rows, ("executed", "expected"),
+        rows = side_by_side([s.text(arch) for s in mine], [_received(arch, c.function, c.probes) for c in calls], at)
+        return Finding(f"{trial.name}, {name}, call {at}: " + _why(h, calls, at, got), rows, ("executed", "expected"),
                        seq=seq_at([s.call for s in mine], at))
     return None
 
 
-def _why(trial: Trial, calls: list[Expected], at: int, got: Step | None) -> str:
-    want = calls[at] if at < len(calls) else None
+def _why(h: Held, calls: list[Expected], at: int, got: Step | None) -> str:
+    trial, want = h.trial, calls[at] if at < len(calls) else None
     if want and got and want.function == got.name:
-        return _why_values(trial, want, got)
+        return _why_values(h, want, got)
     before = calls[at - 1].function if 0 < at <= len(calls) else ""
     patch = next(iter(trial.of(before, "patch")), None)
     ran = got.name if got else "nothing"
@@ -133,7 +134,8 @@ def _why(trial: Trial, calls: list[Expected], at: int, got: Step | None) -> str:
             "arguments that it received")
 
 
-def _why_values(trial: Trial, want: Expected, got: Step) -> str:
+def _why_values(h: Held, want: Expected, got: Step) -> str:
+    trial = h.trial
     patch = next(iter(trial.of(want.function, "patch")), None)
     if patch:
         return (f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: a "
@@ -141,9 +143,9 @@ def _why_values(trial: Trial, want: Expected, got: Step) -> str:
     if len(got.probes) != len(want.probes):
         return f"{want.function} touched {len(got.probes)} of its {len(want.probes)} arguments"
     i = next(i for i, (a, b) in enumerate(zip(got.probes, want.probes)) if a != b)
-    number = REGISTERS.get(want.function, (1,))[i]
+    number = PASSED.get(want.function, (1,))[i]
     adds = trial.of(want.function, "add")
-    why = (f"{want.function} received {got.probes[i]:#x} as argument {number} (counted from 0), and must receive "
+    why = (f"{want.function} received {got.probes[i]:#x} as {argument(h.e.arch, want.function, i)}, and must receive "
            f"{want.probes[i]:#x} (low 12 bits)")
     passed = (want.probes[i] - number * sum(op.value for op in adds)) & 0xFFF
     if not adds:
@@ -266,8 +268,21 @@ def _trial(e: Evidence, name: str) -> Trial | None:
     return next((t for t in e.trials if t.name == name), None)
 
 
+def _made(trial: Trial) -> Finding | None:
+    """With an op that the kernel refused nothing can be tried."""
+    return Finding(f"{trial.name}: {trial.unmade}. So nothing that it does was to be seen") if trial.unmade else None
+
+
 def _as_the_ops_say(h: Held) -> Finding | None:
-    return _goes_as_changed(h) or _right_ops(h)
+    return _made(h.trial) or _goes_as_changed(h) or _right_ops(h)
+
+
+def lives_with_ops(e: Evidence) -> Finding | None:
+    """It boots, runs and powers off, and takes what it is told to do."""
+    finding = lives(e)
+    if finding and "ENOSYS" in finding.why and not e.why and "current_tracer" not in finding.why:
+        finding.why += ": an op that traces what another one traces needs change_shared"
+    return finding
 
 
 def changed_arguments(e: Evidence) -> Finding | None:
@@ -281,6 +296,8 @@ def patched(e: Evidence) -> Finding | None:
     trial = _trial(e, "live patch")
     if not trial or not trial.refused:
         return Finding("no op was tried")
+    if trial.unmade:
+        return _made(trial)
     if "EBUSY" not in trial.said:
         both = sorted(trial.refused.names & {n for op in trial.ops if op.does == "patch" for n in op.names})
         return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
@@ -295,7 +312,7 @@ def many_ops(e: Evidence) -> Finding | None:
         return Finding("no op was tried")
     many, fewer = hold(e, trials[0]), hold(e, trials[1])
     for h in (many, fewer):
-        finding = _right_ops(h) or _own_stubs(h) or _goes_as_changed(h)
+        finding = _made(h.trial) or _right_ops(h) or _own_stubs(h) or _goes_as_changed(h)
         if finding:
             return finding
     return _same_cost(many, fewer)
@@ -385,8 +402,19 @@ def _notrace(e: Evidence, finding: Finding) -> str:
     return ""
 
 
+def _panicked(e: Evidence) -> str:
+    """By the registers that the panic shows."""
+    shown = {name: int(value, 16) for name, value in re.findall(r"\b(pc|ra|lr|t0|x9) +([0-9a-f]{16})\b", e.panic)}
+    link, jumped = shown.get("ra", shown.get("lr", 0)), shown.get("t0", shown.get("x9"))
+    if e.kernel.name_at(link).startswith("ftrace_caller"):
+        return "return-address-lost"
+    return "pc-ignored" if jumped is not None and shown.get("pc") == jumped else ""
+
+
 def ended(e: Evidence) -> str:
     """The tracer was called, a few times, and the workload never went on."""
+    if e.panic:
+        return _panicked(e)
     if len(e.truth.callbacks) > 2 * e.smp:
         return ""
     last = max((r.seq for r in e.truth.callbacks), default=0)
@@ -411,11 +439,11 @@ MISTAKES = {
 
 CHECKS = {
     "called": something_called,
-    "life": lives,
+    "life": lives_with_ops,
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
     "filter": named(all_of(calls_while_on, only_selected, enabled_listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
-    "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _lost_change, _shared, _too_many),
+    "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, _lost_change),
     "live patch": named(patched, _shared, _too_many, _pc),
     "many ops": named(all_of(many_ops, ready_before_sites), _shared, _too_many, _gone, _listed_alone),
     "one CPU": three_agree,
