@@ -137,8 +137,8 @@ class Run:
             raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
         if self.budget and self.observer and self.observer.lost():
             verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
-            raise Stopped(verdict, f"{self.observer.written():,} calls, stores and exceptions were seen, and a whole graded boot has "
-                          "a hundredth of that: the kernel goes round in a circle, or each of its steps is an exception")
+            raise Stopped(verdict, f"{self.observer.written():,} calls, stores and exceptions were seen, several times what "
+                          "a graded boot has: the kernel goes round in a circle, or each of its steps is an exception")
 
     def memory(self, physical: int, size: int) -> bytes:
         """Guest memory while the machine stands still."""

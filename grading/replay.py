@@ -21,8 +21,10 @@ from rich.markup import escape
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.observer import Kind, saved
+from grading.registers import when_called
 from grading.rubric import Rung
 from grading.session import machine_of
+from grading.truth import PATTERN_BACK
 from grading.verdict import Verdict
 from qemu import debug
 
@@ -59,7 +61,7 @@ def needs() -> None:
 
 def moment(e: Evidence, finding: Finding) -> Moment:
     if e.why and finding.seq is None:
-        return _of_end(e)
+        return _of_record(e, _not_back(e)) if _not_back(e) else _of_end(e)
     seq = finding.seq if finding.seq is not None else _written(e, finding.address)
     if seq is not None:
         return _of_record(e, seq)
@@ -76,6 +78,12 @@ def _at(e: Evidence, index: int, **where: bool | int | None) -> Moment:
 
 def _of_end(e: Evidence) -> Moment:
     return _at(e, len(e.typed) - 1, again=e.verdict == Verdict.REBOOT, seconds=PATIENCE.get(e.verdict, 0), ends=True)
+
+
+def _not_back(e: Evidence) -> int:
+    """The call with the pattern that nobody came back from; 0: there is none."""
+    pattern = e.truth.pattern
+    return when_called(e, True) or 0 if pattern and pattern[-1] != PATTERN_BACK else 0
 
 
 def _line_at(e: Evidence, seq: int) -> int:

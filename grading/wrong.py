@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from grading import report, rubric
+from grading import report, rubric, session
 from grading.elf import Kernel
 from grading.finding import Finding
 from grading.verdict import Verdict
@@ -150,11 +150,11 @@ class Outcome:
         return self.verdict.value + (f": {', '.join(self.lost[:3])}" if self.lost and self.verdict == Verdict.FAIL else "") + named
 
 
-def grade(kernel: Kernel, lab: int, cpus: list[int]) -> report.Grade:
+def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGET) -> report.Grade:
     evidence = []
     for smp in cpus:
         log = ROOT / f"build/wrong/{kernel.arch}-lab{lab}-{smp}cpu.log"
-        evidence.append(rubric.lab(lab).session(kernel, lab, smp, SEED, log, budget=BUDGET[lab >= 5]).run())
+        evidence.append(rubric.lab(lab).session(kernel, lab, smp, SEED, log, budget=budget).run())
     return report.judge(kernel.arch, lab, SEED, evidence)
 
 
@@ -171,7 +171,7 @@ def outcome_of(wrong: Wrong, arch: str) -> Outcome:
         finding = Finding(why)
         return Outcome(Verdict.BUILD, [], set(), 0, [finding.why])
     kernel = Kernel(ROOT / f"build/wrong/lab{wrong.lab}/build/{arch}/lab{wrong.lab}/callsite.elf", arch)
-    return outcome(grade(kernel, wrong.lab, wrong.cpus))
+    return outcome(grade(kernel, wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5]))
 
 
 def differs(wrong: Wrong, got: Outcome) -> str:
