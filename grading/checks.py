@@ -105,7 +105,7 @@ def all_of(*checks: Check) -> Check:
 
 def lives(e: Evidence) -> Finding | None:
     if e.why:
-        return Finding(f"{e.verdict.value}: {e.why}")
+        return Finding(e.ending())
     return Finding(e.complaint) if e.complaint else None
 
 

@@ -143,6 +143,11 @@ class Evidence:
         """Without what the checks alone need, which is most of it."""
         return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"")
 
+    def ending(self) -> str:
+        """How a boot that ended early did."""
+        during = f" during '{self.typed[-1][1]}'" if self.verdict == Verdict.TIMEOUT and self.typed else ""
+        return f"{self.verdict.value}{during}: {self.why}"
+
     def windows(self) -> list[tuple[int, int]]:
         """The parts of the log in which call sites are judged: not while traces are printed, which is most of it."""
         asked = [*((p.first, p.last) for p in self.phases), *((t.first, t.last) for t in self.trials),

@@ -1,6 +1,7 @@
-"""The student's recordmcount, run over a file that is made here: its call sites come in an order that the seed chooses.
+"""The student's recordmcount, run over files that are made here: what a compiler's text never shows.
 
-With -pg they are found in the order of their addresses, and nothing shows whether the table is sorted.
+One is of HOOK=entry, and its call sites come in an order that the seed chooses: with -pg they are found in the order
+of their addresses. The other is of HOOK=mcount: among its calls of _mcount are words that are nearly one.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import struct
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from grading.insn import ARM64
 from qemu.machine import ROOT
 
 MKRECORDS = ROOT / "kern/ftrace/mkrecords.py"  # as in the build: in a sandbox, and believed nothing
@@ -32,16 +35,87 @@ def _section(name: int, kind: int, flags: int, address: int, offset: int, size: 
     return struct.pack("<IIQQQQIIQQ", name, kind, flags, address, offset, size, link, info, 8, entry)
 
 
-def elf(arch: str, offsets: list[int]) -> bytes:
+def entry_elf(arch: str, offsets: list[int]) -> bytes:
     """A linked kernel of HOOK=entry whose section of entries names these offsets of text, in this order."""
     text = struct.pack("<I", NOP[arch]) * (max(offsets) // 4 + 4)
+    return elf(arch, text, {}, b"".join(struct.pack("<Q", BASE + o) for o in offsets))
+
+
+@dataclass
+class Calls:
+    """Text with calls of _mcount, and with what is nearly one."""
+
+    words: list[int]
+    mcount: int  # its offset
+    sites: list[int] = field(default_factory=list)  # offsets of the calls' last words
+    decoys: dict[int, str] = field(default_factory=dict)  # the same of what is none -> what it is
+    beside: dict[int, int] = field(default_factory=dict)  # decoys that are calls: so many bytes beside _mcount
+
+    def elf(self, arch: str) -> bytes:
+        return elf(arch, struct.pack(f"<{len(self.words)}I", *self.words), {"_mcount": self.mcount}, None)
+
+
+def _call(arch: str, at: int, target: int) -> list[int]:
+    """As the compiler calls."""
+    if arch == "arm64":
+        return [ARM64.call(at, target, 30)]
+    hi = (target - at + 0x800) >> 12
+    return [(hi & 0xFFFFF) << 12 | 0x97, (target - at - (hi << 12) & 0xFFF) << 20 | 0x80E7]
+
+
+def _other_bits(arch: str) -> list[tuple[str, tuple[int, ...]]]:
+    """What is not the compiler's call, by the bits of its words that differ: each bit that says which instruction it is."""
+    if arch == "arm64":
+        return [(f"no bl: bit {n} is another", (1 << n,)) for n in range(26, 32)]
+    found: list[tuple[str, tuple[int, ...]]] = [
+        (f"a jalr, and before it no auipc ra: bit {n} is another", (1 << n, 0)) for n in range(12)]
+    found += [(f"an auipc ra, and after it no jalr ra, lo(ra): bit {n} is another", (0, 1 << n)) for n in range(20)]
+    for register, other in (("t0", 1 ^ 5), ("t1", 1 ^ 6)):
+        found += [(f"an auipc {register}, and after it a jalr ra, lo({register})", (other << 7, other << 15)),
+                  (f"a pair with {register}, which the compiler uses for no call of _mcount", (other << 7, other << 15 | other << 7))]
+    return found
+
+
+def calls(arch: str, seed: int, count: int = 60) -> Calls:
+    rng, slot, slots = random.Random(seed), 4, 1 << 12
+    made = Calls([NOP[arch]] * (slot * slots), 4 * slot * rng.randrange(slots // 4, 3 * slots // 4))
+    places = [4 * slot * n for n in rng.sample(range(1, slots - 1), count + 200) if 4 * slot * n != made.mcount]
+
+    def put(at: int, words: list[int], decoy: str = "") -> int:
+        made.words[at // 4:at // 4 + len(words)] = words
+        last = at + 4 * len(words) - 4
+        if decoy:
+            made.decoys[last] = decoy
+        else:
+            made.sites.append(last)
+        return last
+
+    length = len(_call(arch, 0, 0))
+    for at in [0, 4 * (len(made.words) - length), *(places.pop() for _ in range(count))]:  # .text's first and last words too
+        put(at, _call(arch, at, made.mcount))
+    for what, bits in _other_bits(arch):
+        at = places.pop()
+        put(at, [word ^ other for word, other in zip(_call(arch, at, made.mcount), bits)], what)
+    for by in (-4096, -8, -4, 4, 8, 4096):
+        at = places.pop()
+        made.beside[put(at, _call(arch, at, made.mcount + by), f"a call to _mcount{by:+d}")] = by
+    if arch == "riscv64":
+        for start in (0, 4):  # what the offset is counted from
+            at = places.pop()
+            first, second = _call(arch, at + start, made.mcount)
+            put(at, [first, NOP[arch], second], "an auipc ra and a jalr ra, lo(ra), with an instruction between")
+    made.sites.sort()
+    return made
+
+
+def elf(arch: str, text: bytes, others: dict[str, int], entries_section: bytes | None) -> bytes:
+    """A linked kernel: its text, with symbols at these offsets besides those that each has."""
     symbols, strings = bytes(24), b"\0"
-    for name, value in (("_text", 0), ("__ftrace_text_start", 0), ("__ftrace_text_end", 4), ("_etext", len(text))):
+    for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text), **others}.items():
         symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, BASE + value, 0)
         strings += name.encode() + b"\0"
     names = b"\0.text\0__patchable_function_entries\0.symtab\0.strtab\0.shstrtab\0"
-    sections = [(".text", PROGBITS, 6, BASE, text),
-                ("__patchable_function_entries", PROGBITS, 2, 0, b"".join(struct.pack("<Q", BASE + o) for o in offsets)),
+    sections = [(".text", PROGBITS, 6, BASE, text), ("__patchable_function_entries", PROGBITS, 2, 0, entries_section or b""),
                 (".symtab", SYMTAB, 0, 0, symbols), (".strtab", STRTAB, 0, 0, strings), (".shstrtab", STRTAB, 0, 0, names)]
     body, headers = b"", bytes(64)
     for title, kind, flags, address, data in sections:
@@ -53,10 +127,10 @@ def elf(arch: str, offsets: list[int]) -> bytes:
     return header + body + headers
 
 
-def table(tool: Path, arch: str, offsets: list[int]) -> tuple[list[int], str]:
-    """The offsets in the table that the tool writes for call sites in this order, and its complaint, if it has one."""
+def table(tool: Path, arch: str, kernel: bytes) -> tuple[list[int], str]:
+    """The offsets in the table that the tool writes for this kernel, and its complaint, if it has one."""
     with tempfile.NamedTemporaryFile(suffix=".elf") as file:
-        file.write(elf(arch, offsets))
+        file.write(kernel)
         file.flush()
         done = subprocess.run([sys.executable, MKRECORDS, tool, file.name], capture_output=True, text=True, check=False)
     lines = done.stdout.partition("ftrace_records:")[2].partition(".section")[0].splitlines()

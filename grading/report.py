@@ -79,7 +79,7 @@ Findings = list[dict[int, Finding | None]]  # of each rung, by number of CPUs
 
 
 def held(lab: int, evidence: list[Evidence]) -> Findings:
-    """Every rung held against every boot that it speaks of. A boot that ended early reaches none."""
+    """Every rung held against every boot that it speaks of. A boot that ended early reaches none but what is seen in the file."""
     results: list[Result] = []
     for rung in rubric.lab(lab).rungs:
         results.append(Result(rung, {e.smp: _judge(rung, e, results) for e in evidence if rung.judges(e.smp)}))
@@ -96,10 +96,10 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
 
 
 def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
-    if not e.why:
+    if not e.why or rung.built:
         return _unmet(above, e, (above[0].rung.name, *rung.needs) if above else ()) or (
             (found := rung.check(e)) and (_unmet(above, e, rung.follows) or found))
-    return rung.stopped and rung.check(e) or Finding(f"{e.verdict.value}: {e.why}", mistake=rubric.lab(e.lab).ended(e))
+    return rung.stopped and rung.check(e) or Finding(e.ending(), mistake=rubric.lab(e.lab).ended(e))
 
 
 def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:

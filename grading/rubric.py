@@ -44,6 +44,7 @@ class Rung:
     cpus: tuple[int, ...] = (1, 4)  # which boots it speaks of: those with one CPU, with more
     needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
     follows: tuple[str, ...] = ()  # rungs above whose loss explains its own: it may hold without them, and is said to need them if not
+    built: bool = False  # it is held against what was built, however the boot ends
     stopped: bool = False  # of a boot that ended early, too, it can say what was wrong
 
     def judges(self, smp: int) -> bool:

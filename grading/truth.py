@@ -98,6 +98,16 @@ class Batch:
     syncing: bool = False  # its last act is a jump to arch_sync_all: it ends with that
 
 
+@dataclass(frozen=True)
+class Answer:
+    """Lab 2: of lookup_rec, to a question of kern/apps/lookup.c."""
+
+    item: int
+    right: bool
+    null: bool
+    insns: int  # that its CPU had executed
+
+
 @dataclass
 class Truth:
     calls: list[Call] = field(default_factory=list)
@@ -123,7 +133,7 @@ class Truth:
     frames: dict[int, set[bool]] = field(default_factory=dict)  # what frames.c saw: item -> right, wrong, or now this, now that
     switches: list[int] = field(default_factory=list)  # to another thread, by seq
     traps: list[int] = field(default_factory=list)  # exceptions taken, by seq
-    found: dict[int, bool] = field(default_factory=dict)  # what lookup.c saw: item -> was it always right?
+    answers: list[Answer] = field(default_factory=list)  # what lookup.c saw, in the order in which it asked
     users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
 
 
@@ -257,8 +267,8 @@ class _Reader:
             traced, rest = divmod(r.addr - self._seen[0], 2 * PATTERN_ITEMS)
             self.truth.kept[bool(traced), rest // 2] = bool(rest % 2)
         elif self._lookup[0] <= r.addr < self._lookup[1]:
-            item, right = divmod(r.addr - self._lookup[0], 2)
-            self.truth.found[item] = self.truth.found.get(item, True) and bool(right)
+            item, bits = divmod(r.addr - self._lookup[0], 4)
+            self.truth.answers.append(Answer(item, bool(bits & 1), bool(bits & 2), r.insns))
         elif self._entry[0] <= r.addr < self._entry[1]:
             changed, rest = divmod(r.addr - self._entry[0], 2 * ENTRY_ITEMS)
             self.truth.entered[bool(changed), rest // 2] = bool(rest % 2)

@@ -1,4 +1,4 @@
-"""Lab 2's sort: a recordmcount that writes what it found, as it found it, is seen."""
+"""Lab 2's recordmcount over files made here: one that does not sort, or takes for a call what is nearly one, is seen."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCE = ROOT / "kern/ftrace/recordmcount.c"
 COMPARES = "return x < y ? -1 : x > y;"
 
 
-class Sorts(unittest.TestCase):
+class Tool(unittest.TestCase):
     def tool(self, source: str) -> Path:
         folder = tempfile.TemporaryDirectory(prefix="callsite-")
         self.addCleanup(folder.cleanup)
@@ -23,12 +23,49 @@ class Sorts(unittest.TestCase):
         subprocess.run(["gcc", "-std=gnu11", "-O1", "-static", "-o", path, path.with_suffix(".c")], check=True)
         return path
 
+
+class Finds(Tool):
+    def found(self, source: str, arch: str) -> list[tuple[list[str], list[int]]]:
+        """The decoys that it has, and the calls that it has not, for three seeds."""
+        tool, answers = self.tool(source), []
+        for seed in range(3):
+            made = recordmcount.calls(arch, seed)
+            got, _ = recordmcount.table(tool, arch, made.elf(arch))
+            answers.append(([made.decoys[a] for a in got if a not in made.sites], [a for a in made.sites if a not in got]))
+        return answers
+
+    def test_the_solution_finds_the_calls_alone(self) -> None:
+        for arch in ARCHES:
+            self.assertEqual(self.found(SOURCE.read_text(), arch), [([], [])] * 3)
+
+    def test_each_bit_that_is_not_looked_at_is_seen(self) -> None:
+        source = SOURCE.read_text()
+        for arch, was, now, what in (
+                ("riscv64", "(before & 0xfff) != 0x97 || ", "", "no auipc ra"), ("riscv64", "(before & 0xfff)", "(before & 0x7f | 0x80)", "no auipc ra"),
+                ("riscv64", "(word & 0xfffff) != 0x80e7", "(word & 0x7f) != 0x67", "no jalr ra"),
+                ("riscv64", " || (word & 0xfffff) != 0x80e7", "", "no jalr ra"),
+                ("riscv64", "== k->mcount", "- k->mcount <= 4", "_mcount+4"),
+                ("arm64", "word >> 26 == 0x25", "(word >> 26 & 31) == 5", "no bl"), ("arm64", "word >> 26 == 0x25", "1", "no bl")):
+            self.assertIn(was, source)
+            for decoys, missing in self.found(source.replace(was, now), arch):
+                self.assertTrue(decoys and what in " ".join(decoys), now)
+                self.assertEqual(missing, [])
+
+    def test_the_last_word_is_not_forgotten(self) -> None:
+        source = SOURCE.read_text()
+        self.assertIn("a + 4 <= text->sh_addr", source)
+        for arch in ARCHES:
+            for decoys, missing in self.found(source.replace("a + 4 <= text->sh_addr", "a + 4 < text->sh_addr"), arch):
+                self.assertEqual((decoys, len(missing)), ([], 1))
+
+
+class Sorts(Tool):
     def sorts(self, source: str) -> list[bool]:
         tool, answers = self.tool(source), []
         for arch in ARCHES:
             for seed in range(3):
                 given = recordmcount.entries(seed)
-                got, _ = recordmcount.table(tool, arch, given)
+                got, _ = recordmcount.table(tool, arch, recordmcount.entry_elf(arch, given))
                 answers.append(got == sorted(at + recordmcount.TOGGLED[arch] for at in given))
         return answers
 
@@ -42,7 +79,7 @@ class Sorts(unittest.TestCase):
             self.assertEqual(self.sorts(source.replace(COMPARES, wrong)), [False] * 6, wrong)
 
     def test_a_tool_that_fails_says_why(self) -> None:
-        _, complaint = recordmcount.table(self.tool("int main(void) { return 3; }"), "arm64", [8])
+        _, complaint = recordmcount.table(self.tool("int main(void) { return 3; }"), "arm64", recordmcount.entry_elf("arm64", [8]))
         self.assertIn("status 3", complaint)
 
 

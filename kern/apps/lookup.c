@@ -19,12 +19,12 @@ struct dyn_ftrace *lookup_rec(unsigned long ip);
 struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end);
 
 enum item { AT_SITE, BEHIND_SITE, IN_RANGE, BEFORE_ALL, BEHIND_ALL, ITEMS };
-static volatile char lookup_seen[2 * ITEMS];
+static volatile char lookup_seen[4 * ITEMS];
 
-/* One answer was right, or not: an address says which. */
+/* One answer: was it right, was it NULL? An address says which. */
 __attribute__((noipa)) static void lookup_show(unsigned item, const void *is, const void *must_be)
 {
-	(void)lookup_seen[2 * item + (is == must_be)];
+	(void)lookup_seen[4 * item + 2 * !is + (is == must_be)];
 }
 
 int main(int argc, char **argv)

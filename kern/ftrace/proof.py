@@ -194,7 +194,8 @@ def prove(kernel: Kernel, rules: Rules) -> int:
         name = queue.pop(0)
         if name in kernel.sites:
             raise Violation(f"the tracer can reach {name}, which has a call site:\n  {paths[name]}\n"
-                            f"  Mark {name} notrace, or do not call it.")
+                            f"  Mark {name} notrace, or do not call it. If you did not write this call, the table is wrong: a call that\n"
+                            "  is not to _mcount is in it (labs/2-call-site-records/handout.md#every-call-recorded).")
         for target in next_functions(name, kernel, rules, paths[name]):
             if target in paths or target not in kernel.functions or base(target) in rules.ends:
                 continue

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from statistics import median
+
 from grading import recordmcount
 from grading.checks import all_of, first_difference, lives, named, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
+from grading.truth import Answer
+
+PAGE = "labs/2-call-site-records/handout.md"
 
 
 def something_recorded(e: Evidence) -> Finding | None:
@@ -13,7 +19,20 @@ def something_recorded(e: Evidence) -> Finding | None:
     wrong = [a for a in table if a not in e.kernel.site_at]
     if wrong:
         return Finding(f"{len(wrong)} entries of the table are no call sites, first {e.kernel.name_at(wrong[0])}")
-    return None if table else Finding("the table is empty")
+    return None if table else _empty(e)
+
+
+def _empty(e: Evidence) -> Finding:
+    """What the first call looks like: by hand one can reckon what call_target makes of it."""
+    if not e.kernel.sites:
+        return Finding("the table is empty")
+    first, mcount = e.kernel.sites[0], e.kernel.symbol("_mcount")
+    words = [first.address - 4, first.address] if e.arch == "riscv64" else [first.address]
+    known = f", or is it a stale-previous-word ({PAGE}#stale-previous-word)" if e.arch == "riscv64" else ""
+    return Finding(f"the table is empty: recordmcount found no call whose target is _mcount ({mcount:#x}), and there are "
+                   f"{len(e.kernel.sites)}. Are call_target and find_calls written{known}?",
+                   site=[f"the first, in {first.function.name}:",
+                         *(f"{a:#x}: {e.kernel.word(a):08x}  {e.kernel.disassemble(a)}" for a in words)])
 
 
 def table_complete(e: Evidence) -> Finding | None:
@@ -28,6 +47,33 @@ def table_complete(e: Evidence) -> Finding | None:
     return None
 
 
+def _tool(e: Evidence) -> Path | None:
+    """The student's recordmcount; None: a kernel that was not built here."""
+    tool = e.kernel.path.with_name("recordmcount")
+    return tool if tool.exists() else None
+
+
+def tool_finds(e: Evidence) -> Finding | None:
+    """The student's recordmcount, with a file in which words are nearly calls: a compiler leaves none."""
+    tool = _tool(e)
+    if not tool:
+        return None
+    made = recordmcount.calls(e.arch, e.seed)
+    got, complaint = recordmcount.table(tool, e.arch, made.elf(e.arch))
+    said = f"recordmcount was given a file with {len(made.sites)} calls of _mcount and {len(made.decoys)} that are nearly one"
+    extra, missing = sorted(set(got) - set(made.sites)), sorted(set(made.sites) - set(got))
+    if extra:
+        what = made.decoys.get(extra[0], "no call")
+        nearly = all(a in made.decoys and a not in made.beside for a in extra) and not missing
+        return Finding(f"{said}. Its table has {len(extra)} of these, first at {recordmcount.BASE + extra[0]:#x}: {what}",
+                       site=[f"{recordmcount.BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0],
+                       mistake=("pair-not-checked" if e.arch == "riscv64" else "opcode-not-checked") if nearly else "")
+    if missing:
+        return Finding(f"{said}. Its table does not have {len(missing)} of the calls, first at {recordmcount.BASE + missing[0]:#x}"
+                       + (f" ({complaint})" if complaint else ""))
+    return None
+
+
 def table_sorted(e: Evidence) -> Finding | None:
     addresses = [a for a, _ in e.kernel.records()]
     for before, after in zip(addresses, addresses[1:]):
@@ -38,12 +84,12 @@ def table_sorted(e: Evidence) -> Finding | None:
 
 def tool_sorts(e: Evidence) -> Finding | None:
     """The student's recordmcount, with a file whose sites come in no order: -pg's are found in theirs."""
-    tool = e.kernel.path.with_name("recordmcount")
-    if not tool.exists():  # a kernel that was not built here
+    tool = _tool(e)
+    if not tool:
         return None
     given = recordmcount.entries(e.seed)
     want = sorted(at + recordmcount.TOGGLED[e.arch] for at in given)
-    got, complaint = recordmcount.table(tool, e.arch, given)
+    got, complaint = recordmcount.table(tool, e.arch, recordmcount.entry_elf(e.arch, given))
     if got == want:
         return None
     at = first_difference(want, got)
@@ -70,15 +116,51 @@ def list_complete(e: Evidence) -> Finding | None:
     return None
 
 
-LOOKUPS = ["each site's record", "no record behind a site", "a range's first record", "none before the first", "none behind the last"]
+AT_SITE, BEHIND_SITE, IN_RANGE, BEFORE_ALL, BEHIND_ALL = range(5)  # as in kern/apps/lookup.c
+STEP = 40  # instructions for each bit of the table's size, in the median answer: several times what a search needs
 
 
 def lookups(e: Evidence) -> Finding | None:
     """What lookup_rec answers, asked by kern/apps/lookup.c for every record."""
-    wrong = [LOOKUPS[item] for item, right in sorted(e.truth.found.items()) if not right]
+    answers = e.truth.answers
+    wrong = [at for at, answer in enumerate(answers) if not answer.right]
     if wrong:
-        return Finding(f"lookup_rec and lookup_rec_range must find {', '.join(wrong)}, and do not", mistake="search-off-by-one")
-    return None if len(e.truth.found) == len(LOOKUPS) else Finding("not every record was looked up: is the table empty?")
+        return _nothing_found(answers) or Finding(_asked(e, answers, wrong[0]), mistake="search-off-by-one")
+    if len(answers) != 3 * len(e.kernel.records()) + 2 or len(answers) < 3:
+        return Finding("not every record was looked up: is the table empty?")
+    return _steps(e, answers)
+
+
+def _nothing_found(answers: list[Answer]) -> Finding | None:
+    """Every answer is NULL: that is no search yet."""
+    if any(not a.null for a in answers):
+        return None
+    return Finding("lookup_rec finds nothing: is first_at_or_after written?")
+
+
+def _asked(e: Evidence, answers: list[Answer], at: int) -> str:
+    """An answer in words, with its question."""
+    table, wrong = [a for a, _ in e.kernel.records()], answers[at]
+    number = sum(a.item == wrong.item for a in answers[:at])
+    ip = table[min(number, len(table) - 1)]
+    name = e.kernel.name_at(ip).partition("+")[0]
+    asked = {AT_SITE: f"lookup_rec({ip:#x}) ({name}'s site)", BEHIND_SITE: f"lookup_rec({ip + 1:#x}) (behind {name}'s site)",
+             IN_RANGE: f"lookup_rec_range({table[number - 1] + 1 if number else 1:#x}, {ip + 1:#x}) (up to {name}'s site)",
+             BEFORE_ALL: f"lookup_rec({e.kernel.text[0]:#x}) (before every site)",
+             BEHIND_ALL: f"lookup_rec({table[-1] + 4:#x}) (behind every site)"}
+    if wrong.item in (AT_SITE, IN_RANGE):
+        return f"{asked[wrong.item]} gave {'NULL' if wrong.null else 'another record'}, not record {number}"
+    return f"{asked[wrong.item]} gave a record, and there is none: NULL"
+
+
+def _steps(e: Evidence, answers: list[Answer]) -> Finding | None:
+    """The instructions from one answer to the next: the median, for now and then an interrupt is among them."""
+    bits = len(e.kernel.records()).bit_length()
+    used = median(b.insns - a.insns for a, b in zip(answers, answers[1:]))
+    if used <= STEP * bits:
+        return None
+    return Finding(f"an answer of lookup_rec took {used:.0f} instructions (the median), with {len(e.kernel.records())} records: "
+                   f"{bits} steps are enough, which grow with the logarithm of the table's size", mistake="search-linear")
 
 
 # ---- mistakes by name: which sites are not in the table ---------------------------
@@ -101,6 +183,16 @@ def _first_word(e: Evidence, finding: Finding) -> str:
     return "auipc-recorded" if e.arch == "riscv64" and table and all(a + 4 in e.kernel.site_at for a in table) else ""
 
 
+def _counted_from_jalr(e: Evidence, finding: Finding) -> str:
+    """It takes a call to 4 bytes before _mcount for one to _mcount, and no other."""
+    tool = _tool(e)
+    if e.arch != "riscv64" or e.kernel.records() or not tool:
+        return ""
+    made = recordmcount.calls(e.arch, e.seed)
+    got, _ = recordmcount.table(tool, e.arch, made.elf(e.arch))
+    return "pc-of-the-wrong-word" if got and all(made.beside.get(a) == -4 for a in got) else ""
+
+
 def _unsorted(e: Evidence, finding: Finding) -> str:
     return "table-unsorted" if {a for a, _ in e.kernel.records()} == set(e.kernel.site_at) else ""
 
@@ -108,16 +200,20 @@ def _unsorted(e: Evidence, finding: Finding) -> str:
 MISTAKES = {
     "carry-forgotten": "the lower part of the offset was taken without its sign, and half of the sites are missing",
     "sign-forgotten": "bl's offset was taken without its sign, and the calls backwards are missing",
+    "pc-of-the-wrong-word": "the offset was counted from the jalr, and no call's target is _mcount",
     "auipc-recorded": "the records name the first word of the pair",
+    "pair-not-checked": "a jalr is taken for a call, whatever it or the word before it really is",
+    "opcode-not-checked": "a word is taken for a bl by less than its six bits",
     "table-unsorted": "the right sites, not in order",
     "search-off-by-one": "the search finds another record than the one at the address",
+    "search-linear": "the search looks at one record after the other",
 }
-ADVICE = {"pc-of-the-wrong-word", "every-call-recorded", "stale-previous-word", "pair-not-checked"}
+ADVICE = {"every-call-recorded", "stale-previous-word"}
 
 CHECKS = {
-    "found": named(something_recorded, _first_word),
+    "found": named(something_recorded, _first_word, _counted_from_jalr),
     "life": lives,
-    "table": named(table_complete, _missing),
+    "table": named(all_of(table_complete, tool_finds), _missing),
     "sorted": named(all_of(table_sorted, tool_sorts), _unsorted),
     "list": all_of(lookups, list_complete),
     "one CPU": three_agree,

@@ -3,11 +3,13 @@
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
 #include <cstring>
+#include <unistd.h>
 
 struct records : testing::Test {
 	void SetUp() override
 	{
 		fake_reset();
+		alarm(10); /* a search may run for ever */
 	}
 	struct dyn_ftrace *site(u32 offset, u32 insn = INSN_NOP)
 	{

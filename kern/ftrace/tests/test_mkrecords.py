@@ -80,7 +80,7 @@ class Sandbox(unittest.TestCase):
     def setUpClass(cls) -> None:
         cls.folder = Path(cls.enterClassContext(tempfile.TemporaryDirectory(prefix="callsite-")))
         cls.elf = cls.folder / "kernel.elf"
-        cls.elf.write_bytes(recordmcount.elf("riscv64", OFFSETS))
+        cls.elf.write_bytes(recordmcount.entry_elf("riscv64", OFFSETS))
 
     def setUp(self) -> None:
         self.addCleanup(setattr, mkrecords, "SECONDS", mkrecords.SECONDS)
