@@ -290,12 +290,13 @@ host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iqu
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).bin := build/host/$(basename $(notdir $(1)))
-$(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words))
-$(1).obj := $$(patsubst %.c,$$($(1).bin).d/%.o,$$(filter %.c,$$($(1).words)))
-$$($(1).obj): $$($(1).bin).d/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
+$(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words)) $$($(1).staff_inc)
+$(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
+$(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words))))
+$$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
 $$($(1).bin): $(1) $$($(1).obj) Makefile | $(setup)
-	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) $$($(1).inc) -o $$@ $(1) $$($(1).obj) \
+	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
 	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread
 host-tests: $$($(1).bin)
 endef

@@ -1,8 +1,8 @@
 """Which host tests are run in a student's tree: those that need no file as it was handed out.
 
-    begun.py TEST.cc ...
+    begun.py [--staff=FILE ...] TEST.cc ...
 
-Prints them. The others are said, with the file that nobody has begun, on the
+A file of which the staff's object is taken counts as begun. Prints them. The others are said, with the file that nobody has begun, on the
 standard error: a test of what is not written yet says nothing.
 """
 
@@ -34,11 +34,12 @@ def needed(test: Path) -> set[str]:
 
 
 def main() -> int:
-    waiting = untouched()
-    for test in map(Path, sys.argv[1:]):
+    staff = {word.removeprefix("--staff=") for word in sys.argv[1:] if word.startswith("--staff=")}
+    waiting = untouched() - staff
+    for test in (Path(word) for word in sys.argv[1:] if not word.startswith("--")):
         missing = sorted(needed(test) & waiting)
         if missing:
-            print(f"not run, for {missing[0]} is as it was handed out: {test}", file=sys.stderr)
+            print(f"{test.stem} needs your own {', '.join(missing)}: not run, as handed out", file=sys.stderr)
         else:
             print(test)
     return 0

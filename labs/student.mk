@@ -9,9 +9,11 @@ staff_labs := $(sort $(notdir $(wildcard labs/staff/riscv64/lab$(stage)/*)))
 ifeq ($(wildcard labs/staff),)
 $(error STAFF=$(STAFF): this tree has no objects of the staff's; make handout puts them into the students')
 endif
-ifneq ($(filter-out $(staff_labs),$(staffed)),)
-$(error STAFF=$(STAFF): for LAB=$(stage) there are objects of these labs: $(or $(staff_labs),none))
+ifneq ($(filter-out $(filter-out $(stage),$(STAGES)),$(staffed)),)
+$(error STAFF=$(STAFF): LAB=$(stage) can have the staff's objects of these labs: $(or $(staff_labs),none))
 endif
+# No file of a later lab is in this kernel, and not one of each that came before.
+staffed := $(filter $(staff_labs),$(staffed))
 
 define staff_object
 build/$1/$(variant)/$3: labs/staff/$1/lab$(stage)/$2/$3
@@ -27,13 +29,27 @@ $(error STAFF=$(STAFF): the staff's recordmcount is not made for this machine, $
 endif
 endif
 
-# Lab 5's shadow.h has code in it: the staff's is an object, and a header without.
-ifneq ($(wildcard $(foreach n,$(staffed),labs/staff/riscv64/lab$(stage)/$n/kern/ftrace/shadow_frames.o)),)
-ftrace_lab.$(stage) += shadow_frames.c
-ftrace_cflags.riscv64 += -include labs/staff/shadow.h
-ftrace_cflags.arm64 += -include labs/staff/shadow.h
-endif
+# insn.h and shadow.h have code in them: the staff's is an object, and a header without.
+staff_code := $(sort $(notdir $(wildcard $(foreach n,$(staffed),labs/staff/riscv64/lab$(stage)/$n/kern/ftrace/*_code.o))))
+ftrace_lab.$(stage) += $(staff_code:.o=.c)
+ftrace_cflags.riscv64 += $(foreach c,$(staff_code:_code.o=.h),-include labs/staff/riscv64/$c)
+ftrace_cflags.arm64 += $(foreach c,$(staff_code:_code.o=.h),-include labs/staff/arm64/$c)
+
+# Lab 5's host test is linked with labs 2 to 4.
+graph_test := kern/ftrace/tests/graph_test.cc
+$(graph_test).staff_obj := $(foreach n,$(staffed),$(wildcard $(addprefix labs/staff/$(shell uname -m)/$n/kern/ftrace/,*.o riscv64/*.o)))
+$(graph_test).staff_src := $(foreach o,$($(graph_test).staff_obj:.o=.c),kern/ftrace/$(lastword $(subst /kern/ftrace/, ,$o)))
+$(graph_test).staff_inc := $(if $(filter %/insn_code.o,$($(graph_test).staff_obj)),-D_GNU_SOURCE -include labs/staff/riscv64/insn.h)
 endif
 
-# $(call begun,tests): those of them that need no file that is as it was handed out.
-begun = $(if $(and $(wildcard labs/staff),$(filter host-tests,$(MAKECMDGOALS))),$(shell $(PYTHON) labs/begun.py $1),$1)
+# $(call begun,tests): those of them that need no file that is as it was handed out. It says which others were asked for.
+begun = $1
+ifneq ($(wildcard labs/staff),)
+ifneq ($(filter host-tests build/host/%,$(MAKECMDGOALS)),)
+begun = $(shell $(PYTHON) labs/begun.py $(addprefix --staff=,$($(graph_test).staff_src)) $(if $(filter host-tests,$(MAKECMDGOALS)),$1,$(filter \
+	$(foreach g,$(filter build/host/%,$(MAKECMDGOALS)),%/$(notdir $g).cc),$1)))
+endif
+build/host/graph_test: FORCE # with STAFF= and without
+build/host/%_test:
+	@echo "$@ is not built"; exit 1
+endif

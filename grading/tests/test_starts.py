@@ -139,8 +139,8 @@ class Handout(unittest.TestCase):
                                 (["handout", "OUT=build/never", "LABS=nonsense"], "say LABS=0-1 to LABS=0-6"),
                                 (["STAFF=1"], "has no objects of the staff's")):
             self.assertIn(sentence, self.make(*words, tree=ROOT))
-        self.assertIn("for LAB=5 there are objects of these labs: 2 3 4.", self.make("LAB=5", "STAFF=5"))
-        self.assertIn("for LAB=1 there are objects of these labs: none.", self.make("LAB=1", "STAFF=1"))
+        self.assertIn("LAB=5 can have the staff's objects of these labs: 2 3 4.", self.make("LAB=5", "STAFF=5"))
+        self.assertIn("LAB=1 can have the staff's objects of these labs: none.", self.make("LAB=1", "STAFF=1"))
 
     def solve(self, lab: int) -> None:
         for name in rubric.lab(lab).files:

@@ -82,9 +82,8 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
 	struct cpu *cpu = this_cpu();
 	u64 recursion = cpu->recursion;
 
-	if (!user || ftrace_graph_dead || recursion & cpu->context_bit)
-		return;
-	if (!shadow_of(current)) /* no memory when it was born */
+	/* No shadow stack: there was no memory when the thread was born. */
+	if (!user || ftrace_graph_dead || recursion & cpu->context_bit || !shadow_of(current))
 		return;
 	cpu->recursion = recursion | cpu->context_bit;
 	trace_entry(user, parent, ip, regs);
@@ -169,17 +168,12 @@ void *fgraph_retrieve_data(int idx, int *size)
 	return f->data_end > (unsigned long *)(f + 1) ? f + 1 : NULL;
 }
 
-/*
- * For stack walks, and all there. Of a chain of tail calls, all with one fp, the
- * oldest frame has the true caller; compiled functions that call have an fp of their own.
- */
+/* For stack walks, and complete. Of a chain of tail calls, all with one fp, one frame has the true caller. */
 unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
 {
-	struct shadow_stack *s = shadow_of(t);
+	struct shadow_frame *f = shadow_of(t) ? READ_ONCE(shadow_of(t)->top) : NULL;
 
-	if (ret != (unsigned long)return_to_handler || !s)
-		return ret;
-	for (struct shadow_frame *f = READ_ONCE(s->top); f; f = f->below)
+	for (; f && ret == (unsigned long)return_to_handler; f = f->below)
 		if (f->fp == fp)
 			ret = f->ret;
 	return ret;

@@ -15,11 +15,10 @@ unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigne
 #else
 	struct shadow_stack *s = shadow_of(t);
 
-	if (ret != (unsigned long)return_to_handler || !s)
-		return ret;
-	for (struct shadow_frame *f = READ_ONCE(s->top); f; f = f->below)
-		if (f->fp == fp && f->ret != ret)
-			return f->ret;
+	if (ret == (unsigned long)return_to_handler && s)
+		for (struct shadow_frame *f = READ_ONCE(s->top); f; f = f->below)
+			if (f->fp == fp && f->ret != ret)
+				return f->ret;
 	return ret;
 #endif
 }
