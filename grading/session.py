@@ -270,7 +270,8 @@ def _answer(said: str) -> str:
 def _panic_of(text: str) -> str:
     lines = text.split("\n")
     start = next((i for i, line in enumerate(lines) if "panic:" in line), None)
-    return "\n".join(lines[start:start + 40]) if start is not None else ""
+    refused = [line for line in lines[:start] if line.startswith(("ftrace: refused", "ftrace:   "))]  # sites: what they must hold
+    return "\n".join(refused[-6:] + (lines[start:start + 40] if start is not None else []))
 
 
 MIRROR = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
