@@ -14,7 +14,7 @@ ARGUMENTS = {"riscv64": 8, "arm64": 9}
 REGISTERS = {"riscv64": [*(f"a{n}" for n in range(8)), *(f"s{n}" for n in range(1, 12)), "s0"],
              "arm64": [*(f"x{n}" for n in range(9)), *(f"x{n}" for n in range(19, 30))]}
 KEPT = 20
-STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE, NO_BATCH = range(KEPT, KEPT + 9)
+STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE, NO_BATCH, NOT_ADDRESS = range(KEPT, KEPT + 10)
 
 
 # ---- the caller with the pattern -----------------------------------------------

@@ -34,7 +34,7 @@ PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace
             "patch_word")
 # A caller with a pattern in every register (kern/apps/registers.c), and the tracer that it is called with.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
-PATTERN_ITEMS = 29
+PATTERN_ITEMS = 30
 ENTRY_ITEMS = 34  # kern/apps/entry.c
 # What a batch makes use of.
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")

@@ -18,7 +18,7 @@ const char *const program_help[] = {"", "calls _mcount with a pattern in every r
 
 #ifdef HOOK_mcount
 #define KEPT 20 /* a0-a7, s1-s11, s0; x0-x8, x19-x28, x29 */
-enum item { STACK = KEPT, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE, NO_BATCH, ITEMS };
+enum item { STACK = KEPT, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE, NO_BATCH, NOT_ADDRESS, ITEMS };
 
 /* What the assembly below reads and writes. */
 struct registers {
@@ -146,6 +146,7 @@ static void show_arguments(const struct registers *r, uint64_t back)
 	registers_show(true, RECORD, r->record[0] == back && r->record[1] == r->in[KEPT - 1]);
 	registers_show(true, NOT_FIRST_ARGUMENT, r->called[1] != r->in[0]);
 	registers_show(true, NOT_SITE, r->called[1] != back);
+	registers_show(true, NOT_ADDRESS, r->called[2] != (uint64_t)&function_trace_op);
 }
 
 static void call_with(bool on, void (*tracer)(void))

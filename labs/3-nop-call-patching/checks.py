@@ -10,19 +10,21 @@ from grading.checks import (all_of, calls_tracer, calls_while_on, differing, for
                             synchronised, three_agree)
 from grading.evidence import Evidence, untouched
 from grading.finding import Finding
-from grading.registers import IP, NO_BATCH, OP, PARENT, RECORD, REGS, STACK, mistake_of, registers_kept, wrong_items
+from grading.registers import (IP, NO_BATCH, NOT_ADDRESS, NOT_SITE, OP, PARENT, RECORD, REGS, STACK, mistake_of, registers_kept, when_called,
+                               wrong_items)
 from grading.session import text_alias
 from grading.truth import PATTERN_TRACER, stubs
 from grading.verdict import Verdict
 
 
-TOLD = {
+TOLD = {  # by what registers.c looks at
     IP: ("ip, its first argument, was not the address of the call site", "wrong-call-site-offset"),
-    PARENT: ("parent_ip, its second argument, was not where the traced function returns to", "parent-of-the-stub"),
-    OP: ("op, its third argument, was not the value of function_trace_op", "address-taken-for-the-value"),
+    PARENT: ("parent_ip, its second argument, was not where the traced function returns to", ""),
+    OP: ("op, its third argument, was not the value of function_trace_op", ""),
     REGS: ("regs, its fourth argument, was not 0", ""),
     RECORD: ("ftrace_caller's frame record did not say who called it: a walk of the stack from the tracer goes wrong", ""),
 }
+CAUSE = {NOT_SITE: "parent-of-the-stub", NOT_ADDRESS: "address-taken-for-the-value"}
 
 
 def told_right(e: Evidence) -> Finding | None:
@@ -31,7 +33,10 @@ def told_right(e: Evidence) -> Finding | None:
         return None  # somebody else is called, or for others too: other rungs say so
     wrong = {item for traced, item in wrong_items(e) if traced}
     why, mistake = next((TOLD[item] for item in sorted(wrong & set(TOLD))), ("", ""))
-    return Finding(f"ftrace_caller called a tracer, and {why}", mistake=mistake) if why else None
+    if not why:
+        return None
+    return Finding(f"ftrace_caller called a tracer, and {why}", seq=when_called(e, True, PATTERN_TRACER),
+                   mistake=mistake or next((CAUSE[item] for item in sorted(wrong & set(CAUSE))), ""))
 
 
 def written_by_patcher(e: Evidence) -> Finding | None:
@@ -197,8 +202,8 @@ def ended(e: Evidence) -> str:
     wrong_registers = {item for _, item in wrong_items(e) if item <= STACK}
     if wrong_registers:
         return mistake_of(e, max(wrong_registers))
-    if (True, OP) in wrong_items(e):
-        return TOLD[OP][1]
+    if (True, NOT_ADDRESS) in wrong_items(e):
+        return CAUSE[NOT_ADDRESS]
     if e.truth.pattern[-1:] == [PATTERN_TRACER] and (e.verdict == Verdict.TIMEOUT or ", at ftrace_caller+" in e.panic):
         return "return-address-lost"  # the tracer was called, and ftrace_caller did not come back
     return ""
