@@ -11,7 +11,7 @@ from grading.registers import ARGUMENTS, KEPT, REGISTERS
 
 # What entry.c looks at, in its order.
 (LINKED, STACK, IP, PARENT, OP, SEES_ARGUMENTS, SEES_SP, SEES_PC, SEES_FP, SEES_LINK,
- RECORD_OF_FUNCTION, RECORD_OF_CALLER, READY_ALONE, READY_IN_LIST) = range(KEPT, KEPT + 14)
+ RECORD_OF_FUNCTION, RECORD_OF_CALLER, READY_ALONE, READY_IN_LIST, RETURN_TAKEN, OWN_FILTER) = range(KEPT, KEPT + 16)
 CALLBACK = {
     IP: ("ip is not the address of the word that is toggled", "ip-off-by-one-instruction"),
     PARENT: ("parent_ip is not where the function returns to", ""),
@@ -90,3 +90,19 @@ def ready_before_sites(e: Evidence) -> Finding | None:
     return Finding(f"an op that traces text_alias_close, {which[late]}, was registered. Its site was written, ftrace_batch_end() called "
                    "text_alias_close, and the op was not called: it must be published before the sites are written",
                    mistake="published-too-late") if late else None
+
+
+def return_taken(e: Evidence) -> Finding | None:
+    """An op returns at once, and one after it replaced the return: through the replacement."""
+    if e.smp > 1 or (True, RETURN_TAKEN) not in e.truth.entered or e.truth.entered[True, RETURN_TAKEN]:
+        return None
+    return Finding("two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced regs->link. The function must "
+                   "return at once, through the replacement, and did not: the list has to set pc to link")
+
+
+def own_functions_kept(e: Evidence) -> Finding | None:
+    """An op that may change pc does not clash with itself."""
+    if e.smp > 1 or (True, OWN_FILTER) not in e.truth.entered or e.truth.entered[True, OWN_FILTER]:
+        return None
+    return Finding("an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: what an op "
+                   "had before (was) is not won")

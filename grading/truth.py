@@ -35,7 +35,7 @@ PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace
 # A caller with a pattern in every register (kern/apps/registers.c), and the tracer that it is called with.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 PATTERN_ITEMS = 30
-ENTRY_ITEMS = 34  # kern/apps/entry.c
+ENTRY_ITEMS = 36  # kern/apps/entry.c
 # What a batch makes use of.
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")
 RETURNS_FROM_EXCEPTION = {"riscv64": 0x10200073, "arm64": 0xD69F03E0}

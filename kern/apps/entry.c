@@ -7,6 +7,10 @@
  * callback may overwrite. It runs twice: the first time it only looks; the
  * second time it changes every argument and the return address.
  *
+ * Then two ops trace the function together: the first that is called lets it
+ * return at once, the second takes the return. And an op that may change pc
+ * changes its own filter.
+ *
  * Then two ops trace what every batch calls at its end, when the sites that it
  * wrote are there already: they must be told of it, before they are registered.
  *
@@ -38,6 +42,7 @@ enum item {
 	IP, PARENT, OP, SEES_ARGUMENTS, SEES_SP, SEES_PC, SEES_FP, SEES_LINK, /* in the callback */
 	RECORD_OF_FUNCTION, RECORD_OF_CALLER,
 	READY_ALONE, READY_IN_LIST, /* when sites call it */
+	RETURN_TAKEN, OWN_FILTER,
 	ITEMS
 };
 
@@ -45,12 +50,12 @@ enum item {
 struct entry {
 	uint64_t out[KEPT + 2]; /* as the function found them; link, sp */
 	uint64_t in[KEPT];	/* before the call; the last, the frame pointer, is as it is */
-	uint64_t sp;
+	uint64_t sp, through;
 };
 
 extern struct entry entry_now;
 struct entry entry_now;
-void entry_traced(void), entry_site(void), entry_back(void), entry_elsewhere(void);
+void entry_traced(void), entry_site(void), entry_back(void), entry_elsewhere(void), entry_through(void);
 
 /* What the callback was given, and the records that it found: where to go on, and the frame below. */
 #define RECORDS 6
@@ -77,7 +82,9 @@ __asm__(
 "	.set .Lat, 0\n"
 "	.irp reg, " PATTERN "," FRAME "," LINK ",sp\n	sd \\reg, .Lat(t2)\n	.set .Lat, .Lat + 8\n	.endr\n"
 "	j entry_back\n"
-"	.size entry_traced, . - entry_traced\n");
+"	.size entry_traced, . - entry_traced\n"
+"	.globl entry_through\n"
+"entry_through:\n	lla t2, entry_now + 344\n	sd t2, (t2)\n	j entry_back\n");
 
 /* With the pattern in every register, and back from wherever it went, with sp as it was. */
 __attribute__((noipa)) static void call_with_pattern(void)
@@ -122,7 +129,9 @@ __asm__(
 "	.irp reg, " PATTERN "," FRAME "," LINK "\n	str \\reg, [x10, .Lat]\n	.set .Lat, .Lat + 8\n	.endr\n"
 "	mov x9, sp\n	str x9, [x10, .Lat]\n"
 "	b entry_back\n"
-"	.size entry_traced, . - entry_traced\n");
+"	.size entry_traced, . - entry_traced\n"
+"	.globl entry_through\n"
+"entry_through:\n	adrp x10, entry_now\n	add x10, x10, #:lo12:entry_now\n	str x10, [x10, 344]\n	b entry_back\n");
 
 /* With the pattern in every register, and back from wherever it went, with sp as it was. */
 __attribute__((noipa)) static void call_with_pattern(void)
@@ -184,6 +193,19 @@ entry_counter(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, 
 	op->private = (char *)op->private + 1;
 }
 
+_Static_assert(offsetof(struct entry, through) == 344, "entry_through() has it as a number");
+
+/* The one that is called first returns at once; the one after it takes the return. */
+__attribute__((noipa)) static notrace void
+entry_skipper(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	if (told.op)
+		regs->link = (unsigned long)entry_through;
+	else
+		regs->pc = parent_ip;
+	told.op = (uint64_t)op;
+}
+
 /* One thing was as it must be, or was not: an address says which. */
 __attribute__((noipa)) static void entry_show(unsigned item, bool right)
 {
@@ -230,26 +252,31 @@ static void show_callback(const struct entry *e, const struct ftrace_ops *op)
 	entry_show(RECORD_OF_CALLER, told.record[i + 1][0] == back && told.record[i + 1][1] == e->in[KEPT - 1]);
 }
 
-static void traced_call(bool change, const struct ftrace_ops *op)
+static void fresh_call(struct entry *e)
 {
-	struct entry *e = &entry_now;
-
-	changing = change;
 	memset(&told, 0, sizeof(told));
 	memset(e, 0, sizeof(*e));
 	for (unsigned i = 0; i < KEPT; i++)
 		e->in[i] = 0x5ca1ab1e00000000 + 0x10001 * (i + 1);
 	call_with_pattern();
+}
+
+static void traced_call(bool change, const struct ftrace_ops *op)
+{
+	struct entry *e = &entry_now;
+
+	changing = change;
+	fresh_call(e);
 	show_function(e);
 	show_callback(e, op);
 }
 
 /* Only @op gets the function: 0, or -errno. */
-static int start(struct ftrace_ops *op, ftrace_func_t func, const char *name)
+static int start(struct ftrace_ops *op, ftrace_func_t func, const char *name, uint32_t flags)
 {
 	int err;
 
-	*op = (struct ftrace_ops){.func = func, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+	*op = (struct ftrace_ops){.func = func, .flags = FTRACE_OPS_FL_RECURSION | flags, .slot = -1};
 	err = ftrace_set_filter(op, name, strlen(name), true, false);
 	return err ? err : register_ftrace_function(op);
 }
@@ -263,7 +290,7 @@ static void end(struct ftrace_ops *op)
 static int with_pattern(void)
 {
 	static struct ftrace_ops op;
-	int err = start(&op, entry_tracer, "entry_traced");
+	int err = start(&op, entry_tracer, "entry_traced", 0);
 
 	if (!err) {
 		traced_call(false, &op);
@@ -273,15 +300,43 @@ static int with_pattern(void)
 	return err;
 }
 
+static int skipped(void)
+{
+	static struct ftrace_ops one, other;
+	int err = start(&one, entry_skipper, "entry_traced", 0);
+
+	if (!err)
+		err = start(&other, entry_skipper, "entry_traced", 0);
+	if (!err) {
+		fresh_call(&entry_now);
+		entry_show(RETURN_TAKEN, entry_now.through && !entry_now.out[STACK]);
+	}
+	end(&other);
+	end(&one);
+	return err;
+}
+
+/* An op that may change pc has the functions that it keeps already. */
+static int own_filter(void)
+{
+	static struct ftrace_ops op;
+	int err = start(&op, entry_counter, "entry_traced", FTRACE_OPS_FL_IPMODIFY);
+
+	if (!err)
+		entry_show(OWN_FILTER, !ftrace_set_filter(&op, "text_alias_close", 16, false, false));
+	end(&op);
+	return err;
+}
+
 /* One op, then another one too, on a function that runs between the store to its site and the end of the batch. */
 static int ready(void)
 {
 	static struct ftrace_ops first, second;
-	int err = start(&first, entry_counter, "text_alias_close");
+	int err = start(&first, entry_counter, "text_alias_close", 0);
 
 	if (!err) {
 		entry_show(READY_ALONE, first.private == (void *)1);
-		err = start(&second, entry_counter, "text_alias_close");
+		err = start(&second, entry_counter, "text_alias_close", 0);
 	}
 	if (!err)
 		entry_show(READY_IN_LIST, first.private == (void *)2 && second.private == (void *)1);
@@ -296,6 +351,10 @@ int main(int argc, char **argv)
 
 	if (!err)
 		err = ready();
+	if (!err)
+		err = skipped();
+	if (!err)
+		err = own_filter();
 	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }
 #else

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from grading import truth
 from grading.checks import (all_of, argument, calls_while_on, first_difference, lives, named, only_selected, register, rest_at_boot, rest_at_end, rest_text, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
-from grading.entry import callers_seen, ready_before_sites, registers_changed, registers_found, registers_seen
+from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken
 from grading.evidence import Evidence, Phase
 from grading.finding import Finding, seq_at, side_by_side
 from grading.trials import FUNCTIONS, Op, Trial
@@ -281,7 +281,8 @@ def lives_with_ops(e: Evidence) -> Finding | None:
     """It boots, runs and powers off, and takes what it is told to do."""
     finding = lives(e)
     if finding and "ENOSYS" in finding.why and not e.why and "current_tracer" not in finding.why:
-        finding.why += ": an op that traces what another one traces needs change_shared"
+        finding.why = re.sub(r"' said: (\w+: )*", "' was refused: ", finding.why) + (
+            ": an op that traces what another one traces needs change_shared")
     return finding
 
 
@@ -450,8 +451,8 @@ CHECKS = {
     "filter": named(all_of(calls_while_on, only_selected, enabled_listed), _notrace),
     "arguments": named(all_of(arguments_found, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, _lost_change),
-    "live patch": named(patched, _shared, _too_many, _pc),
-    "many ops": named(all_of(many_ops, ready_before_sites), _shared, _too_many, _gone, _listed_alone),
+    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _pc),
+    "many ops": named(all_of(many_ops, return_taken, ready_before_sites), _shared, _too_many, _gone, _listed_alone),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
