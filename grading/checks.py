@@ -7,6 +7,7 @@ must agree (expected from the seed, executed, printed).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 
 from grading.align import Divergence, align
@@ -440,7 +441,7 @@ def _advance(stage: dict[int, int], line: int, word: int) -> bool:
 
 def not_started(e: Evidence) -> Finding | None:
     """The shell refused the tracer: nothing else is to be said of it."""
-    return Finding(e.complaint) if "> current_tracer' said:" in e.complaint else None
+    return Finding(e.complaint) if re.match(r"'(.* > current_tracer|registers)' said:", e.complaint) else None
 
 
 def something_called(e: Evidence) -> Finding | None:

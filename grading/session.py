@@ -149,7 +149,7 @@ class Session:
         """The caller with a pattern in every register is traced, and nobody else, by the tracer that it brings."""
         self._say("registers")
         self._quiet(machine, "echo registers_call > set_ftrace_filter")
-        machine.console.command("registers")
+        self._quiet(machine, "registers")
         self._quiet(machine, "echo > set_ftrace_filter")
 
     def _text(self, machine: Run) -> bytes:
