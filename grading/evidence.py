@@ -82,6 +82,7 @@ class Phase:
     users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then all of theirs together
     hands: list[HandUser] = field(default_factory=list)  # the same, by hand
     refused: str = ""  # what was said to one user too many
+    rewritten: str = ""  # the users' filter when they began; then each wrote its own
 
     @property
     def on(self) -> bool:

@@ -52,7 +52,7 @@ def through_handler(e: Evidence) -> Finding | None:
         patched = framed(e, phase)
         for span in e.spans(phase):
             if patched(span) and not span.leaving:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered and never returned", stack(span),
+                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered and never returned", *stack(span),
                                seq=span.call.seq)
         for leaving in _leavings(e, phase):
             finding = _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
@@ -75,18 +75,18 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
         why = f"its call site was traced, and it returned past the tracer: return_to_handler ran {len(leaving.hits)} times"
     else:
         why = f"return_to_handler ran {len(leaving.hits)} times"
-    return Finding(f"{phase.name}, {who(span)}: when {chain} returned, {len(traced)} traced calls ended; {why}", stack(span),
+    return Finding(f"{phase.name}, {who(span)}: when {chain} returned, {len(traced)} traced calls ended; {why}", *stack(span),
                    seq=leaving.left.seq)
 
 
-def stack(span: Span) -> list[tuple[str, str, bool]]:
+def stack(span: Span) -> tuple[list[tuple[str, str, bool]], tuple[str, str]]:
     """The calls that were out: who made it, innermost first."""
     rows: list[tuple[str, str, bool]] = []
     at: Span | None = span
     while at and len(rows) < 8:
-        rows.append((at.name, "a tail call" if at.tail else "a call", at is span))
+        rows.append((at.name, "by a jump" if at.tail else "", at is span))
         at = at.maker
-    return rows
+    return rows, ("calls that were out, the innermost first", "")
 
 
 def comes_home(e: Evidence) -> Finding | None:
@@ -95,14 +95,14 @@ def comes_home(e: Evidence) -> Finding | None:
         for span in e.spans(phase):
             if not span.body:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} was called and did not go on behind its call site",
-                               stack(span), seq=span.call.seq)
+                               *stack(span), seq=span.call.seq)
         for leaving in _leavings(e, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):
                 went = e.kernel.name_at(leaving.back.addr) if leaving.back else "nowhere that is watched"
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
                 return Finding(f"{phase.name}, {who(first)}: {first.name}{tail} must return to "
-                               f"{e.kernel.name_at(last.home)}, and went to {went}", stack(first), seq=leaving.left.seq)
+                               f"{e.kernel.name_at(last.home)}, and went to {went}", *stack(first), seq=leaving.left.seq)
         if e.truth.returns.unmatched and phase.first <= e.truth.returns.unmatched[0].seq < phase.last:
             at = e.truth.returns.unmatched[0]
             return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
@@ -163,7 +163,7 @@ def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
         for want, span in zip(calls, executed.get(name, [])):
             if name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
                 return Finding(f"{phase.name}, {name}: {want.function} was called {span.depth} deep"
-                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}", stack(span), seq=span.call.seq)
+                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}", *stack(span), seq=span.call.seq)
     return None
 
 

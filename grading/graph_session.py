@@ -13,6 +13,7 @@ from grading.session import BOOT_SECONDS, GLOBS, WORKLOAD_SECONDS, Session, filt
 # Each line says when, on which CPU and in which thread it was, and each end says of what and with which value.
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
+BEFORE = "wl_begin"  # the filter of two users, until they run
 TRIES = 3  # to switch a user off in the middle of a workload
 HANDS = 16
 KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
@@ -55,7 +56,7 @@ class GraphSession(Session):
             self._graph(machine, "trace 2", rng.getrandbits(64), [User("", chosen)])
         else:
             self._quiet(machine, f"mkdir {INSTANCE.rstrip('/')}")
-            self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)])
+            self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)], BEFORE)
             self._graph(machine, "one leaves", rng.getrandbits(64), [User("", chosen), User(INSTANCE, everything, leaves=True)])
             self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
             self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))
@@ -72,15 +73,17 @@ class GraphSession(Session):
         self._say("powering off")
         machine.power_off()
 
-    def _graph(self, machine: Run, name: str, seed: int, users: list[User]) -> None:
-        """A workload with these users; one that leaves does so while it runs."""
-        phase = Phase(name, seed, together(users), users=users)
+    def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:
+        """A workload with these users; one that leaves does so while it runs. Their filters may be others at first."""
+        phase = Phase(name, seed, together(users), users=users, rewritten=rewritten)
         self._evidence.phases.append(phase)
         self._say(f"{name}: workload {seed:016x}, {phase.filter.filter if phase.filter else ''}")
         console, observer = machine.console, machine.observer
         assert observer
         for user in users:
-            self._begin(machine, user)
+            self._begin(machine, user, phase.rewritten)
+        for user in users if phase.rewritten else ():
+            self._quiet(machine, f"echo '{user.filter.filter}' > {user.directory}set_ftrace_filter")
         phase.text = self._text(machine)
         phase.enabled = console.command("cat enabled_functions")
         phase.first = observer.written()
@@ -127,9 +130,9 @@ class GraphSession(Session):
                 before, after = before + (not left), after + left
         return before / (before + after) if before + after else 0.0
 
-    def _begin(self, machine: Run, user: User) -> None:
+    def _begin(self, machine: Run, user: User, before: str = "") -> None:
         at = user.directory
-        self._quiet(machine, f"echo '{user.filter.filter}' > {at}set_ftrace_filter")
+        self._quiet(machine, f"echo '{before or user.filter.filter}' > {at}set_ftrace_filter")
         if user.filter.notrace:
             self._quiet(machine, f"echo '{user.filter.notrace}' > {at}set_ftrace_notrace")
         self._quiet(machine, f"echo function_graph > {at}current_tracer")

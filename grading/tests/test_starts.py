@@ -116,7 +116,8 @@ class Handout(unittest.TestCase):
         self.assertIn("kern/ftrace/riscv64/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|^grading/(tests/|wrong)|instructor\.mk|handout\.py|trace_graph_direct")
+            self.assertNotRegex(name, r"/wrong/|^grading/(tests/|wrong)|instructor\.mk|handout\.py|trace_graph_direct\.c")
+        self.assertIn("labs/staff/arm64/always/kern/ftrace/trace_graph_direct.o", files)
         self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
 
     def test_no_text_of_a_solution_is_in_it(self) -> None:

@@ -15,7 +15,7 @@ ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c functions.c patch.c
 ftrace_lab.4 := caller.S islands.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c op.c instances.c trace_stack.c
 ftrace_graph := graph.S shadow.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c
-ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c shadow_walk.c $(notdir $(wildcard kern/ftrace/trace_graph_direct.c)) graph_op.c profile.c
+ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c shadow_walk.c trace_graph_direct.c graph_op.c profile.c
 
 ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
 ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S islands.S

@@ -66,6 +66,7 @@ def _rows(entered: Sequence[int], returned: Sequence[int]) -> list[tuple[str, st
 
 
 TOLD = ("told of the entry: user", "told of the return: user")
+WRONG_ORDER = "the tracers were told in a wrong order: it must be the reverse of that at the entry"
 
 
 def _more(got: list[int], want: list[int], slug: str) -> str:
@@ -75,6 +76,14 @@ def _more(got: list[int], want: list[int], slug: str) -> str:
 
 def _same_order(entered: Sequence[int], returned: Sequence[int]) -> str:
     return "return-handlers-in-entry-order" if entered == returned else ""
+
+
+def _forgotten(entered: Sequence[int], returned: Sequence[int]) -> str:
+    """What is no order: one was told at one end alone."""
+    missing, extra = sorted(set(entered) - set(returned)), sorted(set(returned) - set(entered))
+    if missing:
+        return f"user {missing[0]} said yes at the entry and was not told of the return"
+    return f"user {extra[0]} was told of the return, and of no entry" if extra else ""
 
 
 def sixteen(e: Evidence) -> Finding | None:
@@ -89,13 +98,26 @@ def sixteen(e: Evidence) -> Finding | None:
             got = [t.user for t in entered]
             if sorted(got) != want:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} was entered; it is in the filters of users {want}, "
-                               f"and users {sorted(got)} were told", stack(span), mistake=_more(got, want, "filter-not-asked"))
+                               f"and users {sorted(got)} were told", *stack(span), mistake=_more(got, want, "filter-not-asked"))
             want = [h.number for h in phase.hands if span.name in h.names and h.returning]
             got = [t.user for t in returned if t.what == AT_RETURN]
             if sorted(got) != want:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} returned; users {want} had asked for it, "
-                               f"and users {sorted(got)} were told", stack(span), mistake=_more(got, want, "told-without-asking"))
+                               f"and users {sorted(got)} were told", *stack(span), mistake=_more(got, want, "told-without-asking"))
     return None if phases else Finding("sixteen users were not tried")
+
+
+def followed(e: Evidence) -> Finding | None:
+    """A filter that was written while function_graph ran holds: the one op has the functions that its users now want."""
+    for phase in e.on():
+        listed = {line.split()[0] for line in phase.enabled.splitlines() if line.strip() and line[0] not in " \t"}
+        if phase.rewritten and phase.filter and listed != phase.filter.names:
+            rows = [(name if name in phase.filter.names else "-", name if name in listed else "-", False)
+                    for name in sorted(listed ^ phase.filter.names)[:12]]
+            return Finding(f"{phase.name}: set_ftrace_filter of both was '{phase.rewritten}' when they began and was written again while they "
+                           "ran; enabled_functions does not list what they want now", rows, ("wanted", "listed"),
+                           mistake="filter-change-unheard")
+    return None
 
 
 def reverse(e: Evidence) -> Finding | None:
@@ -106,8 +128,9 @@ def reverse(e: Evidence) -> Finding | None:
             first = [t.user for t in entered if t.user in asked]
             last = [t.user for t in returned if t.what == AT_RETURN]
             if last != first[::-1]:
-                return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, its users were told in a wrong order: "
-                               "it must be the reverse of that at the entry", _rows(first, last), TOLD, mistake=_same_order(first, last))
+                wrong = _forgotten(first, last) or WRONG_ORDER
+                return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(first, last), TOLD,
+                               mistake=_same_order(first, last))
         if len(stayed(phase)) > 1:
             finding = _reverse_tracers(e, phase)
             if finding:
@@ -126,12 +149,12 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
         entered, returned = [t.addr for t in done[0]], [t.addr for t in done[1]]
         if len(set(entered)) != want:
             return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, {want} tracers have it in their filter, "
-                           f"the entry handler ran for {len(set(entered))} of them", stack(span))
+                           f"the entry handler ran for {len(set(entered))} of them", *stack(span))
         if returned != entered[::-1]:
             numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
-            return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, the tracers were told in a wrong order: "
-                           "it must be the reverse of that at the entry",
-                           _rows([numbers[a] for a in entered], [numbers[a] for a in returned]), TOLD,
+            rows = [numbers[a] for a in entered], [numbers[a] for a in returned]
+            wrong = _forgotten(*rows) or WRONG_ORDER
+            return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(*rows), TOLD,
                            mistake=_same_order(entered, returned))
     return None
 
@@ -148,13 +171,19 @@ def kept(e: Evidence) -> Finding | None:
                 if t.user in keepers and t.what == AT_RETURN:
                     seen += 1
                     if t.value != value.get((span, t.user)):
-                        return Finding(f"{phase.name}, {who(span)}: user {t.user} kept {value.get((span, t.user), 0):#x} when "
-                                       f"{span.name} was entered, and found {t.value:#x} when it returned", stack(span),
-                                       mistake="data-of-another-user" if (span, t.user) in value else "")
+                        return Finding(f"{phase.name}, {who(span)}: user {t.user} wanted to keep {value.get((span, t.user), 0):#x} when "
+                                       f"{span.name} was entered, and found {f'{t.value:#x}' if t.value else 'nothing'} when it returned",
+                                       *stack(span), mistake=_not_its_own(e, phase, (span, t.user) in value))
             finding = _parents(phase, span, returned, keepers, value)
             if finding:
                 return finding
     return None if seen else Finding("no user that keeps something was told of a return")
+
+
+def _not_its_own(e: Evidence, phase: Phase, told: bool) -> str:
+    """If anything is found at all, what is found is somebody's."""
+    found = any(t.value for t in e.truth.told if t.what == AT_RETURN and phase.first <= t.seq < phase.last)
+    return "data-of-another-user" if told and found else ""
 
 
 def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[int, HandUser],
@@ -171,7 +200,7 @@ def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[in
     if found == want:
         return None
     return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, users found of what they had kept for "
-                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", stack(span),
+                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", *stack(span),
                    mistake="parent-off-by-one" if found and found == {n: value.get((span, n)) for n in found} else "")
 
 
@@ -234,6 +263,7 @@ def home(e: Evidence) -> Finding | None:
 
 MISTAKES = {
     "return-handlers-in-entry-order": "users are told of the return in the order of the entry",
+    "filter-change-unheard": "a filter that is written while the tracer runs changes nothing",
     "stale-handler-called": "a frame of a slot's earlier owner calls the present one",
     "told-without-asking": "users are told of a return who had not asked for it",
     "filter-not-asked": "users are told of functions that another one wants",
@@ -244,7 +274,7 @@ MISTAKES = {
     "shadow-frame-read-after-release": "a frame is read that has been given back",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
-ADVICE = {"walk-ends-at-the-handler", "slot-not-cleared", "first-users-filter-only", "stamp-after-slots"}
+ADVICE = {"slot-0-forgotten", "walk-ends-at-the-handler", "slot-not-cleared", "first-users-filter-only", "stamp-after-slots"}
 
 CHECKS = {
     "returned": something_returned,
@@ -252,8 +282,8 @@ CHECKS = {
     "off": all_of(at_rest, frames_out),
     "arguments": all_of(right_arguments, right_result),
     "home": home,
-    "one CPU": three_agree,
-    "four CPUs": three_agree,
+    "one CPU": all_of(followed, three_agree),
+    "four CPUs": all_of(followed, three_agree),
     "values": all_of(values, durations),
     "sixteen": all_of(sixteen, patched_if_wanted),
     "reverse": reverse,

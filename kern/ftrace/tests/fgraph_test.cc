@@ -79,6 +79,10 @@ void return_to_handler(void)
 {
 	abort();
 }
+void panic(const char *fmt, ...)
+{
+	throw fmt;
+}
 }
 
 static std::function<void()> at_store;
@@ -105,6 +109,11 @@ struct fgraph : testing::Test {
 		bool operator==(const event &o) const
 		{
 			return user == o.user && entry == o.entry && func == o.func && depth == o.depth;
+		}
+		friend std::ostream &operator<<(std::ostream &out, const event &e)
+		{
+			return out << "{user " << e.user << (e.entry ? " entry" : " return") << " f" << e.func
+				   << " depth " << e.depth << "}";
 		}
 	};
 	static std::vector<event> events;
@@ -358,6 +367,25 @@ TEST_F(fgraph, a_user_behind_a_free_slot_is_still_registered)
 	unregister_ftrace_graph(&b.ops);
 	call(5);
 	EXPECT_EQ(events.size(), 2u) << "called after it has left";
+}
+
+/* What ftrace_set_hash() does for a filter that is written while the tracer runs. */
+TEST_F(fgraph, a_changed_filter_is_heard_of_as_long_as_a_user_goes_by_it)
+{
+	user a(1), b(2), c(3);
+	b.ops.filter = &a.filter;
+	for (auto *u : {&a, &b, &c})
+		ASSERT_EQ(register_ftrace_graph(&u->ops), 0);
+	ASSERT_NE(a.filter.changed, nullptr);
+	ASSERT_NE(c.filter.changed, nullptr);
+	EXPECT_EQ(a.filter.changed(&a.filter), 0);
+	unregister_ftrace_graph(&a.ops);
+	EXPECT_NE(a.filter.changed, nullptr) << "the second user goes by it still";
+	unregister_ftrace_graph(&b.ops);
+	EXPECT_EQ(a.filter.changed, nullptr) << "nobody goes by it any more";
+	EXPECT_NE(c.filter.changed, nullptr);
+	unregister_ftrace_graph(&c.ops);
+	EXPECT_EQ(c.filter.changed, nullptr);
 }
 
 TEST_F(fgraph, no_memory_for_shadow_stacks_and_nobody_is_registered)
