@@ -28,11 +28,11 @@ def _empty(e: Evidence) -> Finding:
         return Finding("the table is empty")
     first, mcount = e.kernel.sites[0], e.kernel.symbol("_mcount")
     words = [first.address - 4, first.address] if e.arch == "riscv64" else [first.address]
-    known = f", or is it a stale-previous-word ({PAGE}#stale-previous-word)" if e.arch == "riscv64" else ""
-    return Finding(f"the table is empty: recordmcount found no call whose target is _mcount ({mcount:#x}), and there are "
-                   f"{len(e.kernel.sites)}. Are call_target and find_calls written{known}?",
+    known = [f"are they written? then perhaps: {PAGE}#stale-previous-word"] if e.arch == "riscv64" else []
+    return Finding(f"the table is empty: call_target and find_calls found no call whose target is _mcount ({mcount:#x}), and there are "
+                   f"{len(e.kernel.sites)}",
                    site=[f"the first, in {first.function.name}:",
-                         *(f"{a:#x}: {e.kernel.word(a):08x}  {e.kernel.disassemble(a)}" for a in words)])
+                         *(f"{a:#x}: {e.kernel.word(a):08x}  {e.kernel.disassemble(a)}" for a in words), *known])
 
 
 def table_complete(e: Evidence) -> Finding | None:
@@ -65,8 +65,8 @@ def tool_finds(e: Evidence) -> Finding | None:
     if extra:
         what = made.decoys.get(extra[0], "no call")
         nearly = all(a in made.decoys and a not in made.beside for a in extra) and not missing
-        return Finding(f"{said}. Its table has {len(extra)} of these, first at {recordmcount.BASE + extra[0]:#x}: {what}",
-                       site=[f"{recordmcount.BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0],
+        return Finding(f"{said}. Its table has {len(extra)} of these, first",
+                       site=[what, *(f"{recordmcount.BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0)],
                        mistake=("pair-not-checked" if e.arch == "riscv64" else "opcode-not-checked") if nearly else "")
     if missing:
         return Finding(f"{said}. Its table does not have {len(missing)} of the calls, first at {recordmcount.BASE + missing[0]:#x}"
