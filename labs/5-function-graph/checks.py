@@ -97,7 +97,7 @@ CHECKS = {
     "off": named(at_rest, _call_left),
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result), _result),
-    "handler": named(all_of(patched_if_wanted, through_handler), _entries_end),
+    "handler": named(all_of(through_handler, patched_if_wanted), _entries_end),
     "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
     "one CPU": named(three_agree, _entries_end, _depth),
     "four CPUs": named(three_agree, _entries_end, _depth),
