@@ -10,7 +10,7 @@ from grading.finding import Finding
 
 # What frames.c looks at, in its order.
 (HOME_ENTERED, HOME_RETURNING, WHOLE, WALK, PATCHED, NOT_ASKED_FOR, NO_ROOM, POPPED, POPPED_REFUSED, POPPED_FULL, ALIVE, SWEPT,
- GIVEN_BACK) = range(13)
+ GIVEN_BACK, RESULTS, CALLERS) = range(15)
 ORDER, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "shadow-frame-read-after-release", "frame-not-popped",
                                          "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
 WRONG = {
@@ -27,10 +27,13 @@ WRONG = {
     POPPED: "frames_traced has returned, an interrupt came on the way, and the shadow stack is not as it was before the call",
     POPPED_REFUSED: "the user did not want to hear of a return, and the shadow stack is not as it was before the call",
     POPPED_FULL: "the shadow stack was full, a traced function was called, and the shadow stack is not as it was before the call",
+    RESULTS: "frames_traced returned a value in every register that can carry one, and one of them did not come back",
+    CALLERS: "frames_traced returned, and sp or the frame pointer is not its caller's",
     GIVEN_BACK: "a user kept something and then did not want to hear of the return: its room is not given back",
 }
 NAMES = {
-    5: {HOME_ENTERED: ORDER, HOME_RETURNING: READ, WHOLE: ORDER, POPPED: ORDER, POPPED_REFUSED: ORDER, NOT_ASKED_FOR: BARE, NO_ROOM: BARE},
+    5: {HOME_ENTERED: ORDER, HOME_RETURNING: READ, WHOLE: ORDER, POPPED: ORDER, POPPED_REFUSED: ORDER, NOT_ASKED_FOR: BARE, NO_ROOM: BARE,
+        RESULTS: "result-clobbered"},
     6: {HOME_RETURNING: READ, NOT_ASKED_FOR: NOBODY, GIVEN_BACK: KEPT},
 }
 
@@ -59,6 +62,11 @@ def frames_kept(e: Evidence) -> Finding | None:
     if finding or False not in e.truth.frames.get(SWEPT, set()) or False in e.truth.frames.get(ALIVE, set()):
         return finding
     return Finding("frames_traced was to be interrupted at each instruction, and the interrupts came elsewhere")
+
+
+def registers_given_back(e: Evidence) -> Finding | None:
+    """Behind the call all is as the function left it, not the first result alone."""
+    return _first(e, (RESULTS, CALLERS))
 
 
 def room_given_back(e: Evidence) -> Finding | None:

@@ -39,7 +39,7 @@ enum item {
 	WHOLE, WALK, /* in an interrupt */
 	PATCHED, NOT_ASKED_FOR, NO_ROOM, /* the return address, in the function */
 	POPPED, POPPED_REFUSED, POPPED_FULL, /* afterwards */
-	ALIVE, SWEPT, GIVEN_BACK, ITEMS
+	ALIVE, SWEPT, GIVEN_BACK, RESULTS, CALLERS, ITEMS
 };
 enum where { BEFORE, INSIDE, AFTER, NOWHERE };
 
@@ -49,6 +49,7 @@ struct frames {
 	uint64_t link;	 /* what the function found */
 	uint64_t by_link; /* it may go there; else it goes home by a plain jump */
 	uint64_t home, out; /* it came home; the call is out */
+	uint64_t results, callers; /* 0: registers with a result, sp and the frame pointer are as they must be */
 };
 extern struct frames frames_now;
 struct frames frames_now;
@@ -77,6 +78,8 @@ __asm__(
 "	call frames_traced\n"
 "frames_home:\n"
 "	lla t2, frames_now\n	li t0, 1\n	sd t0, 32(t2)\n"
+"	ld t0, 16(t2)\n	sub a0, a0, t0\n	addi a0, a0, -1\n	sub a1, a1, t0\n	addi a1, a1, -2\n	or a0, a0, a1\n	sd a0, 48(t2)\n"
+"	ld t0, 0(t2)\n	xor t0, t0, sp\n	ld t1, 8(t2)\n	xor t1, t1, s0\n	or t0, t0, t1\n	sd t0, 56(t2)\n"
 "frames_lost:\n"
 "	lla t2, frames_now\n	sd zero, 40(t2)\n	ld sp, 0(t2)\n	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
 "frames_call_end:\n"
@@ -87,7 +90,7 @@ __asm__(
 "	.balign 8\n	.8byte frames_site\n"
 "	.text\n"
 "frames_site:\n	nop\n"
-"	lla t2, frames_now\n	sd ra, 16(t2)\n	ld t1, 24(t2)\n	beqz t1, 1f\n	ret\n"
+"	lla t2, frames_now\n	sd ra, 16(t2)\n	addi a0, ra, 1\n	addi a1, ra, 2\n	ld t1, 24(t2)\n	beqz t1, 1f\n	ret\n"
 "1:	j frames_home\n"
 "	.size frames_traced, . - frames_traced\n");
 #else
@@ -104,6 +107,8 @@ __asm__(
 "	bl frames_traced\n"
 "frames_home:\n"
 "	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	mov x9, #1\n	str x9, [x10, #32]\n"
+"	ldr x9, [x10, #16]\n	mov x11, #0\n	.irp reg, 0,1,2,3,4,5,6,7\n	sub x12, x\\reg, x9\n	sub x12, x12, #\\reg + 1\n	orr x11, x11, x12\n	.endr\n"
+"	str x11, [x10, #48]\n	ldp x11, x12, [x10]\n	mov x9, sp\n	eor x11, x11, x9\n	eor x12, x12, x29\n	orr x11, x11, x12\n	str x11, [x10, #56]\n"
 "frames_lost:\n"
 "	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	str xzr, [x10, #40]\n	ldr x9, [x10]\n	mov sp, x9\n	ldp x29, x30, [sp], #16\n	ret\n"
 "frames_call_end:\n"
@@ -115,7 +120,8 @@ __asm__(
 "	.text\n"
 "	nop\n"
 "frames_site:\n	nop\n"
-"	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	str x30, [x10, #16]\n	ldr x9, [x10, #24]\n	cbz x9, 1f\n	ret\n"
+"	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	str x30, [x10, #16]\n"
+"	.irp reg, 0,1,2,3,4,5,6,7\n	add x\\reg, x30, #\\reg + 1\n	.endr\n	ldr x9, [x10, #24]\n	cbz x9, 1f\n	ret\n"
 "1:	b frames_home\n"
 "	.size frames_traced, . - frames_traced\n");
 #endif
@@ -218,6 +224,10 @@ static void call(unsigned long wait, enum item link, uint64_t must_be, enum item
 	frames_call(wait);
 	frames_show(link, frames_now.link == must_be);
 	frames_show(returning ? HOME_RETURNING : HOME_ENTERED, frames_now.home);
+	if (frames_now.home) {
+		frames_show(RESULTS, !frames_now.results);
+		frames_show(CALLERS, !frames_now.callers);
+	}
 	frames_show(popped, is_popped(shadow_of(current)));
 	frames_show(ALIVE, !ftrace_graph_dead);
 }

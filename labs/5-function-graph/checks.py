@@ -7,7 +7,7 @@ import re
 from grading.checks import all_of, calls_tracer, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.frames import frames_kept, patched_if_wanted
+from grading.frames import frames_kept, patched_if_wanted, registers_given_back
 from grading.graph_checks import at_rest, comes_home, durations, frames_out, something_returned, three_agree, through_handler, values
 from grading.graph_session import GraphSession
 
@@ -96,7 +96,7 @@ CHECKS = {
     "life": all_of(frames_fit, lives),
     "off": named(at_rest, _call_left),
     "filter": only_selected,
-    "arguments": named(all_of(right_arguments, right_result), _result),
+    "arguments": named(all_of(right_arguments, right_result, registers_given_back), _result),
     "handler": named(all_of(through_handler, patched_if_wanted), _entries_end),
     "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
     "one CPU": named(three_agree, _entries_end, _depth),
