@@ -25,13 +25,15 @@ class Stub:
         self._socket.connect(str(path))
         self._data = b""
 
-    def let_go(self) -> None:
-        """The machine, if it has not ended, goes on alone."""
+    def let_go(self) -> bool:
+        """The machine goes on alone; False: it has ended."""
         try:
             self.ask("D")
         except Gone:
-            pass
-        self._socket.close()
+            return False
+        finally:
+            self._socket.close()
+        return True
 
     def send(self, packet: str) -> None:
         self._write(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
@@ -48,10 +50,12 @@ class Stub:
         while not (packet := PACKET.search(self._data)):
             try:
                 more = self._socket.recv(65536)
-            except OSError:
-                more = b""
-            if not more:
+            except TimeoutError:
                 return b""
+            except OSError as error:
+                raise Gone from error
+            if not more:
+                raise Gone
             self._data += more
         self._data = self._data[packet.end():]
         self._write(b"+")

@@ -115,10 +115,10 @@ class Run:
         self._check_budget()
         if self.observer and self.observer.starts() > 1:
             raise Stopped(Verdict.REBOOT, f"the kernel's first instruction ran {self.observer.starts()} times")
+        gone = self._process and self._process.poll() is not None  # asked first: then all that it said is there
         self.qmp.drain()
         reason = self.qmp.shutdown_reason()
-        ended = reason or (self._process and self._process.poll() is not None)
-        if not ended:
+        if not reason and not gone:
             return
         text = self.console.drain(0.3)
         if PANIC in text:
@@ -128,7 +128,7 @@ class Run:
             raise Stopped(Verdict.REBOOT, "the guest reset the machine")
         if not self.console.received:
             raise Stopped(Verdict.DEAD, f"the machine ended ({reason or self._said()}) without a byte")
-        raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._said()}")
+        raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._said() or 'QEMU did not say why'}")
 
     def _check_budget(self) -> None:
         used = max(self.observer.insns(), default=0) if self.observer else 0
@@ -172,8 +172,10 @@ class Run:
         try:
             yield stub
         finally:
-            stub.let_go()
-        self.watch()  # it may have ended
+            runs = stub.let_go()
+        if not runs:  # what QEMU said of its end would be lost, were it asked for more
+            self.wait_end(5)
+            self.watch()
         self.qmp.command("human-monitor-command", **{"command-line": "gdbserver none"})
 
     def write(self, address: int, data: bytes) -> None:
@@ -196,12 +198,13 @@ class Run:
         deadline = self.clock() + seconds
         while self.clock() < deadline:
             self.console.drain(0.02)
+            gone = self._process and self._process.poll() is not None
             self.qmp.drain()
             reason = self.qmp.shutdown_reason()
             if reason:
                 self.console.drain(0.2)
                 return reason
-            if self._process and self._process.poll() is not None:
+            if gone:
                 return "exit"
         return None
 

@@ -81,8 +81,8 @@ class _Call:
         sp = before[self._sp]
         low = min(sp, now[self._sp])
         below = _words(self._stub.read(sp - 8 * ROOM, 8 * ROOM))
-        if not below:
-            return  # the machine was reset, or is about to panic
+        if not below or not self._kernel.text[0] <= now[PC] < self._kernel.text[1]:
+            return  # the machine was reset, or has an exception that no code of ours takes
         loaded = FILL in now[:31]
         if loaded:
             self._stub.load_registers(before)
