@@ -8,7 +8,6 @@
  * in pieces: it ends at white space, or with the file. '#' begins a comment.
  */
 #include "errno.h"
-#include "ksyms.h"
 #include "print.h"
 #include "string.h"
 #include "trace.h"

@@ -9,7 +9,6 @@
  */
 #include "errno.h"
 #include "irq.h"
-#include "print.h"
 #include "shell.h"
 #include "string.h"
 #include "trace_graph_event.h"

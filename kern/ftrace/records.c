@@ -7,7 +7,6 @@
  */
 #include "asm-ftrace/hook.h"
 #include "tracer.h"
-#include "ksyms.h"
 #include "print.h"
 
 /* The first record whose site is at or after @ip. */

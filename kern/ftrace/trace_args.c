@@ -10,7 +10,6 @@
  * s and S a structure, u and U a union, in one and in two registers, . more than fit.
  */
 #include "ksyms.h"
-#include "print.h"
 #include "string.h"
 #include "trace.h"
 

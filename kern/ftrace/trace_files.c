@@ -3,7 +3,6 @@
  * and off; and those that describe the binary format.
  */
 #include "errno.h"
-#include "print.h"
 #include "string.h"
 #include "trace.h"
 #include "tracefs.h"

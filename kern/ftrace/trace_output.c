@@ -2,7 +2,6 @@
  * Events as text, byte for byte as Linux 6.12 prints them, and the names of
  * the threads that wrote them: a thread may be gone when its events are read.
  */
-#include "print.h"
 #include "string.h"
 #include "trace.h"
 

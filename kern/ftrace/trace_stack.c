@@ -6,10 +6,8 @@
  * there yet, so it stands first, with size 0.
  */
 #include "asm-ftrace/regs.h"
-#include "cpu.h"
 #include "errno.h"
 #include "fdt.h"
-#include "print.h"
 #include "string.h"
 #include "trace.h"
 #include "tracefs.h"

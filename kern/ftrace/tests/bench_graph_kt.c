@@ -3,11 +3,9 @@
  * bench_kt.c. One user has a way of its own (trace_graph_direct.c); what a
  * second one adds is counted from what the general code takes for one.
  */
-#include "errno.h"
 #include "fgraph.h"
 #include "kt.h"
 #include "bench.h"
-#include "string.h"
 #include "trace_graph_event.h"
 #include "tracefs.h"
 

@@ -8,7 +8,6 @@
 #include "kt.h"
 #include "cpu.h"
 #include "thread.h"
-#include "errno.h"
 #include "file.h"
 #include "ftrace.h"
 #include "irq.h"

@@ -10,7 +10,6 @@
 #include "kt.h"
 #include "shadow.h"
 #include "string.h"
-#include "tracer.h"
 
 /* ---- The functions that are traced. ---- */
 

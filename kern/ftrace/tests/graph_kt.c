@@ -5,7 +5,6 @@
 #include "errno.h"
 #include "fgraph.h"
 #include "kt.h"
-#include "lock.h"
 #include "shadow.h"
 #include "string.h"
 #include "tracer.h"

@@ -9,7 +9,6 @@
  */
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
-#include "errno.h"
 #include "fgraph.h"
 #include "file.h"
 #include "irq.h"
@@ -18,7 +17,6 @@
 #include "string.h"
 #include "trace.h"
 #include "tracefs.h"
-#include "tracer.h"
 #include "unwind.h"
 
 u64 kt_graph_work(u64 x, u32 depth);

@@ -6,11 +6,9 @@
  */
 #include "kt.h"
 #include "cpu.h"
-#include "errno.h"
 #include "irq.h"
 #include "string.h"
 #include "trace.h"
-#include "tracer.h"
 
 u64 kt_mix(u64 x);
 u64 kt_step(u64 x, u32 depth);

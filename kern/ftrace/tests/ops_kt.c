@@ -3,12 +3,10 @@
  */
 #include "kt.h"
 #include "asm-ftrace/regs.h"
-#include "cpu.h"
 #include "errno.h"
 #include "ftrace.h"
 #include "ksyms.h"
 #include "string.h"
-#include "tracer.h"
 #include "unwind.h"
 
 /* ---- The functions that are traced. ---- */

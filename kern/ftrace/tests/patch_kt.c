@@ -3,9 +3,7 @@
  * straight into text.
  */
 #include "kt.h"
-#include "errno.h"
 #include "ftrace.h"
-#include "ksyms.h"
 #include "string.h"
 #include "thread.h"
 #include "tracefs.h"

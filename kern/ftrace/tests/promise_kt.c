@@ -1,7 +1,6 @@
 /* What the tests inside the kernel share; see kt.h. */
 #include "kt.h"
 #include "file.h"
-#include "memory.h"
 #include "print.h"
 #include "string.h"
 #include "tracefs.h"
