@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import mmap
+import os
 import re
 import struct
 import subprocess
@@ -170,9 +171,11 @@ def build(arch: str) -> Path:
     if plugin.exists() and plugin.stat().st_mtime >= source.stat().st_mtime:
         return plugin
     plugin.parent.mkdir(parents=True, exist_ok=True)
+    new = plugin.with_suffix(f".{os.getpid()}")  # two boots may build it at once: nobody sees half of it
     command = ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", f"-DPLUGIN_VERSION={plugin_version(arch)}",
-               "-o", str(plugin), str(source)]
+               "-o", str(new), str(source)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode:
         raise Stopped(Verdict.HARNESS, f"the observer does not compile:\n{result.stderr}")
+    new.replace(plugin)
     return plugin
