@@ -15,7 +15,7 @@
 
 #define TICK_NS 10000000
 #define SHORT_TURN_NS 1000000
-#define RETRY_NS 50000 /* a few thousand instructions: nothing beside a turn, and longer than the tick's own handler */
+#define RETRY_NS 1000000 /* far more than an interrupt takes, even in a slow emulator: the thread must get on between two */
 #define SLEEP_NS_MAX (1ul << 60) /* 36 years: its end can be counted */
 
 struct thread boot_thread = {

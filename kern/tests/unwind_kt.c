@@ -230,17 +230,11 @@ static bool walk_many(unsigned cpu, unsigned walks, bool all, const char *tracer
 	const char *fault = NULL;
 	unsigned i;
 
-	if (all) /* sooner there, when the interrupt itself is not traced */
-		kt_echo("chain_*", "set_ftrace_filter", false);
-	if (tracer && !kt_promise(!kt_echo(tracer, "current_tracer", false), "%s starts", tracer))
-		return false;
 	for (i = 0; (i < walks || (all && !all_hit() && i < 20000)) && !fault; i++) {
 		smp_call(cpu, walk_here, &w);
 		fault = nr_cpus > 1 ? fault_of(&w) : NULL;
 		note_hit(&w);
 	}
-	if (tracer)
-		kt_echo("nop", "current_tracer", false);
 	if (kt_promise(!fault, "%s: each walk from an interrupt names each caller once%s%s",
 		       tracer ?: "off", fault ? ", but: " : "", fault ?: ""))
 		return true;
@@ -248,26 +242,58 @@ static bool walk_many(unsigned cpu, unsigned walks, bool all, const char *tracer
 	return false;
 }
 
-/* While each of the tracers is on; others that trace the chain may be on already. */
+static struct thread *start_chain(void)
+{
+	struct thread *t;
+
+	stop = false;
+	t = kthread_run(chain_top, NULL, nr_cpus - 1, "chain");
+	kt_promise(t, "a thread that calls");
+	sleep_ns(10000000);
+	return t;
+}
+
+static void stop_chain(struct thread **t)
+{
+	stop = true;
+	if (*t)
+		thread_join(*t);
+	*t = NULL;
+}
+
+/*
+ * While each of the tracers is on; others that trace the chain may be on already.
+ * With "all" the thread begins when the last tracer is on: QEMU 7.2 with -singlestep
+ * goes on executing the words that a running CPU had before they were patched.
+ */
 static int test_unwind(int argc, char **argv)
 {
 	bool all = argc > 1 && !strcmp(argv[1], "all");
 	struct thread *t;
 
 	kt_begin();
-	stop = false;
 	set_cpu_affinity(0);
-	t = kthread_run(chain_top, NULL, nr_cpus - 1, "chain");
-	if (!kt_promise(t, "a thread that calls"))
+	t = start_chain();
+	if (!t)
 		return kt_end();
-	sleep_ns(10000000);
 	for (unsigned i = 0; i < ARRAY_SIZE(ways); i++)
 		ways[i].hit = ways[i].size = 0;
 	walk_many(nr_cpus - 1, 600, false, NULL);
-	for (int i = 1 + all; i < argc; i++)
+	for (int i = 1 + all; i < argc; i++) {
+		if (all)
+			stop_chain(&t);
+		if (all && i == argc - 1) /* sooner there, when the interrupt itself is not traced */
+			kt_echo("chain_*", "set_ftrace_filter", false);
+		if (!kt_promise(!kt_echo(argv[i], "current_tracer", false), "%s starts", argv[i]))
+			break;
+		if (all)
+			t = start_chain();
+		if (!t)
+			break;
 		walk_many(nr_cpus - 1, 1000, all && i == argc - 1, argv[i]);
-	stop = true;
-	thread_join(t);
+		kt_echo("nop", "current_tracer", false);
+	}
+	stop_chain(&t);
 	set_cpu_affinity(-1);
 	kt_echo("", "set_ftrace_filter", false);
 	for (unsigned i = 0; all && i < ARRAY_SIZE(ways); i++)
