@@ -54,9 +54,10 @@ def counts(text: str, status: int) -> tuple[int, int]:
 
 
 def telling(text: str) -> list[str]:
-    """What a failed suite said about it: googletest's failures, which stand far from its end, then its last lines."""
+    """What a failed suite said about it: googletest's failures, which stand far from its end, then its last lines, a
+    grade of both architectures among them."""
     failures = re.findall(r"^.*(?:: Failure|: runtime error|ERROR: ).*\n(?:.+\n){0,6}", text, re.M)
-    return "".join(failures[:10]).splitlines() + text.splitlines()[-25:]
+    return "".join(failures[:10]).splitlines() + text.splitlines()[-90:]
 
 
 def suites() -> list[tuple[str, list[str]]]:
