@@ -16,6 +16,7 @@ from grading import progress, replay, report, rubric, side_by_side, submit
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.machine import ended_by_signals
 from grading.session import BUDGET
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
@@ -166,7 +167,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except KeyboardInterrupt:
-        sys.exit(130)
+    ended_by_signals()
+    sys.exit(main())

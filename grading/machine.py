@@ -1,7 +1,8 @@
 """A running machine: QEMU, its console, its control socket and its observer.
 
 QEMU starts stopped; the console is open before the first instruction. It is
-ended by SIGKILL to its process group, always, and nothing is lost by that.
+ended by SIGKILL to its process group, always, and nothing is lost by that. If
+the thread that started it ends without a word, the kernel of the host does it.
 """
 
 from __future__ import annotations
@@ -9,25 +10,43 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import FrameType, TracebackType
+from typing import ClassVar
 
 from grading.console import Console, FifoTransport
 from grading.gdbstub import Stub
 from grading.observer import Config, Observer
 from grading.qmp import Qmp, QmpError
 from grading.verdict import Stopped, Verdict
-from qemu.machine import Machine
+from qemu.machine import WITH_US, Machine
 
 PANIC = "panic:"
+ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+def ended_by_signals() -> None:
+    """What ends this program unwinds it: what it began is taken along. Who was told to ignore a signal goes on doing so."""
+    def end(number: int, _: FrameType | None) -> None:
+        for other in ENDS:
+            signal.signal(other, signal.SIG_IGN)  # a second one would interrupt the unwinding
+        sys.exit(128 + number)
+
+    for number in ENDS:
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, end)
 
 
 class Run:
     """One boot, from power-on to power-off; use as a context manager."""
+
+    _running: ClassVar[set[Run]] = set()
+    _over: ClassVar[bool] = False
 
     def __init__(self, machine: Machine, log: Path, config: Config | None = None,
                  budget: int = 0, cap: int = 32 << 20) -> None:
@@ -66,8 +85,11 @@ class Run:
         command = self.machine.command(serial, disk)
         command += ["-S", "-qmp", f"unix:{qmp},server=on,wait=off"]
         self._errors = self.log.with_suffix(".qemu").open("w+b")
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=self._errors,
+        self._process = subprocess.Popen(WITH_US + command, stdin=subprocess.DEVNULL, stdout=self._errors,
                                          stderr=self._errors, start_new_session=True)
+        Run._running.add(self)
+        if Run._over:
+            raise Stopped(Verdict.HARNESS, "nothing is to run any more")
         try:
             self._qmp = Qmp(qmp)
             transport = FifoTransport(console)
@@ -76,6 +98,17 @@ class Run:
         self._console = Console(transport, self.log, self._cap, self.watch, self.clock)
         self._console.on_command = self._types
         self._qmp.send("cont")
+
+    @classmethod
+    def end_all(cls) -> None:
+        """Of a program that ends: what its threads are waiting for ends now."""
+        cls._over = True
+        for run in list(cls._running):
+            run._kill()
+
+    def _kill(self) -> None:
+        if self._process and self._process.poll() is None:
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def clock(self) -> float:
         """Seconds, less those in which a thread of QEMU was ready and had no processor: a busy host makes nobody late."""
@@ -219,9 +252,9 @@ class Run:
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None,
                  trace: TracebackType | None) -> None:
         if self._process:
-            if self._process.poll() is None:
-                os.killpg(self._process.pid, signal.SIGKILL)
+            self._kill()
             self._process.wait()
+            Run._running.discard(self)
             self._errors.close()
         if self._qmp:
             self._qmp.close()

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from grading.insn import ARM64
-from qemu.machine import ROOT
+from qemu.machine import ROOT, WITH_US
 
 MKRECORDS = ROOT / "kern/ftrace/mkrecords.py"  # as in the build: in a sandbox, and believed nothing
 BASE = 0xFFFFFFFF80000000
@@ -132,7 +132,7 @@ def table(tool: Path, arch: str, kernel: bytes) -> tuple[list[int], str]:
     with tempfile.NamedTemporaryFile(suffix=".elf") as file:
         file.write(kernel)
         file.flush()
-        done = subprocess.run([sys.executable, MKRECORDS, tool, file.name], capture_output=True, text=True, check=False)
+        done = subprocess.run([*WITH_US, sys.executable, MKRECORDS, tool, file.name], capture_output=True, text=True, check=False)
     lines = done.stdout.partition("ftrace_records:")[2].partition(".section")[0].splitlines()
     found = [int(line.split()[1], 0) & 0xFFFFFFFF for line in lines if line.strip().startswith(".quad 0x")]
     return found, done.stderr.strip() or (f"it ends with status {done.returncode}" if done.returncode else "")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -14,13 +16,13 @@ from rich.live import Live
 from rich.text import Text
 
 Say = Callable[[str], None]
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def _work(work: Callable[[str, Say], Any], arch: str, pipe: Connection) -> None:
+    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     try:
         pipe.send(("done", work(arch, lambda text: pipe.send(("says", text)))))
-    except KeyboardInterrupt:
-        pass
     except Exception:  # pylint: disable=broad-except
         traceback.print_exc()
 
@@ -30,16 +32,23 @@ def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) ->
     fork = multiprocessing.get_context("fork")
     says, done = dict.fromkeys(arches, "starting"), dict[str, Any]()
     pipes: dict[Any, str] = {}
-    for arch in arches:
-        ours, theirs = fork.Pipe(False)
-        fork.Process(target=_work, args=(work, arch, theirs), daemon=False).start()
-        theirs.close()
-        pipes[ours] = arch
-    with Live(_shown(says), console=console, transient=True, auto_refresh=False) as live:
-        while pipes:
-            for pipe in wait(list(pipes)):
-                _hear(pipe, pipes, says, done)
-            live.update(_shown(says), refresh=sys.stdout.isatty())
+    workers = []
+    try:
+        for arch in arches:
+            ours, theirs = fork.Pipe(False)
+            worker = fork.Process(target=_work, args=(work, arch, theirs), daemon=False)
+            worker.start()
+            workers.append(worker)
+            theirs.close()
+            pipes[ours] = arch
+        with Live(_shown(says), console=console, transient=True, auto_refresh=False) as live:
+            while pipes:
+                for pipe in wait(list(pipes)):
+                    _hear(pipe, pipes, says, done)
+                live.update(_shown(says), refresh=sys.stdout.isatty())
+    finally:  # a signal: nobody goes on alone
+        for worker in workers:
+            worker.terminate()
     return done
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from qemu.machine import ROOT, Machine  # noqa: E402
+from qemu.machine import ROOT, WITH_US, Machine  # noqa: E402
 from qemu.run import parse, terminal_settings, restore_terminal  # noqa: E402
 
 GDB = "gdb-multiarch"
@@ -53,7 +53,7 @@ def debug(machine: Machine, elf: Path, extra: list[str], moment: str = "") -> in
     with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as name:
         scratch = Path(name)
         # Its own process group: Ctrl-C is gdb's.
-        qemu = subprocess.Popen(qemu_command(machine, scratch), stdin=subprocess.DEVNULL, start_new_session=True)
+        qemu = subprocess.Popen(WITH_US + qemu_command(machine, scratch), stdin=subprocess.DEVNULL, start_new_session=True)
         settings = terminal_settings()
         try:
             if not wait_for_sockets(qemu, scratch):

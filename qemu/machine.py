@@ -27,6 +27,8 @@ UBOOT = {
     "arm64": Path("/usr/lib/u-boot/qemu_arm64/u-boot.bin"),
 }
 MIB = 1 << 20
+# Before a command: it ends when the thread that started it does, be that by SIGKILL.
+WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 
 
 def extra_options() -> list[str]:

@@ -21,7 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from qemu.machine import ARCHES, ROOT, Machine, extra_options  # noqa: E402
+from qemu.machine import ARCHES, ROOT, WITH_US, Machine, extra_options  # noqa: E402
 
 
 class Reason(threading.Thread):
@@ -73,7 +73,7 @@ def run(machine: Machine) -> int:
         serial = ["-chardev", "stdio,id=console,mux=on,signal=off", "-serial", "chardev:console"]
         command = machine.command(serial, disk) + ["-qmp", f"unix:{scratch}/qmp"]
         try:
-            status = subprocess.run(command, check=False).returncode
+            status = subprocess.run(WITH_US + command, check=False).returncode
         finally:
             restore_terminal(settings)
         reason.join(1)

@@ -111,7 +111,7 @@ def run(tool: str, kernel: str, size: int) -> str:
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as seccomp:
         walls = os.environ.get("SANDBOX") != "no"
         tool, kernel = os.path.abspath(tool), os.path.abspath(kernel)
-        command = sandbox(tool, kernel, seccomp) if walls else [tool, kernel]
+        command = sandbox(tool, kernel, seccomp) if walls else ["setpriv", "--pdeathsig", "KILL", tool, kernel]
         try:
             status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=[seccomp.fileno()],
                                     preexec_fn=lambda: limit(size), timeout=6 * SECONDS, check=False).returncode

@@ -22,7 +22,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from grading import workload  # noqa: E402
-from grading.machine import Run  # noqa: E402
+from grading.machine import Run, ended_by_signals  # noqa: E402
 from grading.session import cksum  # noqa: E402
 from grading.verdict import Stopped  # noqa: E402
 from kern.tests import app_host  # noqa: E402
@@ -468,10 +468,15 @@ def main() -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     make_broken()
     with ThreadPoolExecutor(options.jobs) as pool:
-        passed = list(pool.map(reported, wanted))
+        try:
+            passed = list(pool.map(reported, wanted))
+        except SystemExit:  # a signal
+            Run.end_all()
+            raise
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if passed and all(passed) else 1
 
 
 if __name__ == "__main__":
+    ended_by_signals()
     sys.exit(main())

@@ -1,0 +1,145 @@
+"""A grade that is ended, by whatever signal, leaves no machine behind, no sandbox and no folder."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+from grading.tests.mutants import build
+from qemu.machine import ARCHES, FINISHED, LAST_LAB, ROOT
+
+SLEEPS = "#include <unistd.h>\nint main(void) { return sleep(1000); }\n"
+TABLE = """
+from pathlib import Path
+from grading import recordmcount
+recordmcount.table(Path({tool!r}), "riscv64", recordmcount.entry_elf("riscv64", [8, 16]))
+"""
+
+
+def parents() -> dict[int, tuple[int, str]]:
+    """Of each process that runs: who started it, and its name."""
+    found = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            before, _, behind = stat.read_text().rpartition(")")
+        except OSError:
+            continue  # it has just ended
+        state, parent = behind.split()[:2]
+        if state != "Z":
+            found[int(stat.parent.name)] = (int(parent), before.partition("(")[2])
+    return found
+
+
+def below(pid: int) -> dict[int, str]:
+    """What it started, and what that started, and so on."""
+    all_of, found = parents(), {pid: ""}
+    while more := {p: name for p, (parent, name) in all_of.items() if parent in found and p not in found}:
+        found |= more
+    return {p: name for p, name in found.items() if p != pid}
+
+
+def until(what: Callable[[], bool], seconds: float = 30) -> bool:
+    deadline = time.monotonic() + seconds
+    while not what():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def listens() -> None:
+    """Whoever runs this test may have been told to ignore them."""
+    for end in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(end, signal.SIG_DFL)
+
+
+class Ended(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls) -> None:
+        build(LAST_LAB)
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="callsite-test-")
+        self.addCleanup(folder.cleanup)
+        self.scratch = Path(folder.name)
+        (self.scratch / "tmp").mkdir()
+
+    def program(self, *words: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, *words], cwd=ROOT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                                   env={**os.environ, "TMPDIR": str(self.scratch / "tmp")}, start_new_session=True,
+                                   preexec_fn=listens)
+        self.addCleanup(process.wait)
+        self.addCleanup(self.sweep, process.pid)
+        return process
+
+    @staticmethod
+    def sweep(session: int) -> None:
+        try:
+            os.killpg(session, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def ends(self, process: subprocess.Popen[bytes], end: signal.Signals, ready: Callable[[list[str]], bool], clean: bool = True) -> None:
+        """When what it started is there the program gets the signal, it alone; then all of that must end, too."""
+        self.assertTrue(until(lambda: ready(list(below(process.pid).values()))), "it did not begin")
+        started = below(process.pid)
+        for pid in started:
+            self.addCleanup(self.kill, pid, started[pid])
+        process.send_signal(end)
+        self.assertTrue(until(lambda: not set(started) & set(parents()), 10),
+                        f"behind {end.name} there run {[n for p, n in started.items() if p in parents()]}")
+        self.assertEqual(process.wait(10), -end if end == signal.SIGKILL else 128 + end)
+        if clean:
+            self.assertEqual(list((self.scratch / "tmp").iterdir()), [], "a folder was left")
+
+    @staticmethod
+    def kill(pid: int, name: str) -> None:
+        if parents().get(pid, (0, ""))[1] == name:
+            os.kill(pid, signal.SIGKILL)
+
+    def grade(self) -> subprocess.Popen[bytes]:
+        kernels = self.scratch / "kernels"
+        for arch in ARCHES:
+            (kernels / arch).mkdir(parents=True)
+            for name in ("callsite.elf", "Image", "recordmcount"):
+                (kernels / arch / name).symlink_to(ROOT / f"build/{arch}/{FINISHED}" / name)
+        return self.program("-m", "grading", "--kernels", str(kernels), "--out", str(self.scratch / "out"))
+
+    def test_a_grade_takes_its_machines_along(self) -> None:
+        for end in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGKILL):
+            with self.subTest(signal=end.name):
+                self.setUp()
+                self.ends(self.grade(), end, lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
+
+    def test_so_do_the_tests_under_qemu(self) -> None:
+        for end in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
+            with self.subTest(signal=end.name):
+                self.setUp()
+                self.ends(self.program("kern/tests/run_qemu.py", "its callers under graph"), end,
+                          lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
+
+    def test_so_does_a_machine_at_a_terminal(self) -> None:
+        image = ROOT / f"build/riscv64/{FINISHED}/Image"
+        self.ends(self.program("qemu/run.py", "--arch", "riscv64", "--image", str(image)), signal.SIGKILL,
+                  lambda names: any(n.startswith("qemu-system") for n in names), False)
+
+    def test_a_recordmcount_in_its_sandbox_ends_too(self) -> None:
+        tool = self.scratch / "sleeps"
+        tool.with_suffix(".c").write_text(SLEEPS)
+        subprocess.run(["gcc", "-static", "-o", tool, tool.with_suffix(".c")], check=True)
+        for walls in ("yes", "no"):
+            with self.subTest(SANDBOX=walls), patch.dict(os.environ, SANDBOX=walls):
+                self.ends(self.program("-c", TABLE.format(tool=str(tool))), signal.SIGKILL,
+                          lambda names: any(n in ("recordmcount", "sleeps") for n in names), False)
+
+
+if __name__ == "__main__":
+    unittest.main()
