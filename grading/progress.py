@@ -48,4 +48,4 @@ def show(grades: list[report.Grade], best: dict[str, int], console: Console) -> 
         grade, result = found
         rung = result.rung
         console.print(f"[bold]Next: {escape(rung.name)}[/bold] on {grade.arch} ({rung.points} points): {escape(rung.promise)}\n"
-                      f"      {report.replay(grade, rung)}", highlight=False, soft_wrap=True)
+                      f"      {report.closer(grade, result)}", highlight=False, soft_wrap=True)

@@ -6,11 +6,12 @@ of their addresses. The other is of HOOK=mcount: among its calls of _mcount are 
 
 from __future__ import annotations
 
+import os
 import random
+import shlex
 import struct
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -127,12 +128,16 @@ def elf(arch: str, text: bytes, others: dict[str, int], entries_section: bytes |
     return header + body + headers
 
 
-def table(tool: Path, arch: str, kernel: bytes) -> tuple[list[int], str]:
-    """The offsets in the table that the tool writes for this kernel, and its complaint, if it has one."""
-    with tempfile.NamedTemporaryFile(suffix=".elf") as file:
-        file.write(kernel)
-        file.flush()
-        done = subprocess.run([*WITH_US, sys.executable, MKRECORDS, tool, file.name], capture_output=True, text=True, check=False)
+def by_hand(tool: Path, kernel: Path) -> str:
+    """The command that does it again."""
+    return shlex.join([sys.executable, *(os.path.relpath(p) for p in (MKRECORDS, tool, kernel))])
+
+
+def table(tool: Path, kernel: bytes, file: Path) -> tuple[list[int], str]:
+    """The offsets in the table that the tool writes for this kernel, and its complaint, if it has one. Both stay: the file, and its .S."""
+    file.write_bytes(kernel)
+    done = subprocess.run([*WITH_US, sys.executable, MKRECORDS, tool, file], capture_output=True, text=True, check=False)
+    file.with_suffix(".S").write_text(done.stdout)
     lines = done.stdout.partition("ftrace_records:")[2].partition(".section")[0].splitlines()
     found = [int(line.split()[1], 0) & 0xFFFFFFFF for line in lines if line.strip().startswith(".quad 0x")]
     return found, done.stderr.strip() or (f"it ends with status {done.returncode}" if done.returncode else "")

@@ -129,6 +129,10 @@ def describe(e: Evidence, m: Moment) -> str:
 
 
 def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Console) -> int:
+    if finding.by_hand:
+        console.print(f"\n{escape(rung.name)} was lost on this host, by a program of yours that no kernel runs: there is nothing to stop under gdb. "
+                      f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
+        return 1
     stops = describe(e, m)
     console.print(f"\nThe same boot again, {e.arch}, {e.smp} CPU{'s' if e.smp > 1 else ''}, under gdb. It stops {escape(stops)}.",
                   highlight=False, soft_wrap=True)

@@ -119,6 +119,12 @@ def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
     return line + (f" RUNG={number_of(grade.lab, under_gdb)} GDB=1" if under_gdb else "")
 
 
+def closer(grade: Grade, result: Result) -> str:
+    """The command by which one looks closer at a rung that was lost: under gdb, or by hand what no kernel did."""
+    finding = next(f for f in result.findings.values() if f and not f.need)
+    return finding.by_hand or replay(grade, result.rung)
+
+
 def show(grade: Grade, console: Console) -> None:
     table = Table(title=f"Lab {grade.lab} on {grade.arch}, seed {grade.seed:016x}", title_justify="left")
     table.add_column("rung")
@@ -170,9 +176,10 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
             console.print(escape(printable(e.panic)), style="dim")
         console.print(f"log: {e.log}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"replay:    {replay(grade)}", highlight=False, soft_wrap=True)
-    lost = next((r.rung for r in failed if r.lost), None)
+    lost = next((r for r in failed if r.lost), None)
     if lost:
-        console.print(f"under gdb: {replay(grade, lost)}", highlight=False, soft_wrap=True)
+        command = closer(grade, lost)
+        console.print(("under gdb: " if "GDB=1" in command else "by hand:   ") + command, highlight=False, soft_wrap=True)
 
 
 def _show_finding(finding: Finding, console: Console) -> None:

@@ -22,6 +22,7 @@ from grading import progress, report, rubric, side_by_side, submit
 from grading.elf import Kernel
 from grading.finding import Finding
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
+from grading.tests.test_recordmcount import COMPARES
 from qemu.machine import ARCHES, ROOT
 
 LAB = 4
@@ -261,6 +262,35 @@ class TestUnderGdb(OnWrongKernels):
         gdb.close()
         self.assertIn("life is reached: there is no moment at which to stop.", gdb.before)
         self.assertEqual(gdb.exitstatus, 0)
+
+
+class TestByHand(Folder):
+    """What was lost on the host has no moment in a kernel: GDB=1 says so, and how it is done again."""
+
+    def test_a_recordmcount_that_does_not_sort_is_done_again_by_hand(self) -> None:
+        build(2)
+        source = (ROOT / "kern/ftrace/recordmcount.c").read_text()
+        self.assertIn(COMPARES, source)
+        (self.out / "wrong.c").write_text(source.replace(COMPARES, "return 0;"))
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                (self.out / arch).mkdir()
+                for name in ("callsite.elf", "Image"):
+                    (self.out / arch / name).symlink_to(ROOT / f"build/{arch}/lab2/{name}")
+                subprocess.run(["gcc", "-O1", "-static", "-o", self.out / arch / "recordmcount", self.out / "wrong.c"], check=True)
+                words = ["--lab=2", f"--arch={arch}", "--smp=1", f"--kernels={self.out}", f"--out={self.out}", "--rung=sorted", "--gdb"]
+                gdb = pexpect.spawn(sys.executable, ["-m", "grading", *words], cwd=str(ROOT), encoding="utf-8", timeout=60, dimensions=(50, 250))
+                gdb.expect([pexpect.EOF, "\\(gdb\\) "])
+                said, status = gdb.before.replace("\r", ""), gdb.wait() if gdb.after is pexpect.EOF else None
+                gdb.close(force=True)
+                self.assertIn("sorted was lost on this host", said)
+                self.assertEqual(status, 1)
+                again = re.findall(rf"^(?:by hand: +)?(\S*python3 .*/{arch}-lab2-entries\.elf)$", said, re.M)
+                self.assertEqual(len(again), 2, said)
+                done = subprocess.run(again[1], shell=True, cwd=ROOT, text=True, capture_output=True, check=True)
+                self.assertEqual(done.stdout, (self.out / f"grade/{arch}-lab2-entries.S").read_text())
+                table = re.findall(r"\.quad (\w+)", done.stdout)
+                self.assertNotEqual(table, sorted(table, key=lambda n: int(n, 0)))
 
 
 if __name__ == "__main__":

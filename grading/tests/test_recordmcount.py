@@ -30,7 +30,7 @@ class Finds(Tool):
         tool, answers = self.tool(source), []
         for seed in range(3):
             made = recordmcount.calls(arch, seed)
-            got, _ = recordmcount.table(tool, arch, made.elf(arch))
+            got, _ = recordmcount.table(tool, made.elf(arch), tool.with_suffix(".elf"))
             answers.append(([made.decoys[a] for a in got if a not in made.sites], [a for a in made.sites if a not in got]))
         return answers
 
@@ -65,7 +65,7 @@ class Sorts(Tool):
         for arch in ARCHES:
             for seed in range(3):
                 given = recordmcount.entries(seed)
-                got, _ = recordmcount.table(tool, arch, recordmcount.entry_elf(arch, given))
+                got, _ = recordmcount.table(tool, recordmcount.entry_elf(arch, given), tool.with_suffix(".elf"))
                 answers.append(got == sorted(at + recordmcount.TOGGLED[arch] for at in given))
         return answers
 
@@ -79,7 +79,8 @@ class Sorts(Tool):
             self.assertEqual(self.sorts(source.replace(COMPARES, wrong)), [False] * 6, wrong)
 
     def test_a_tool_that_fails_says_why(self) -> None:
-        _, complaint = recordmcount.table(self.tool("int main(void) { return 3; }"), "arm64", recordmcount.entry_elf("arm64", [8]))
+        tool = self.tool("int main(void) { return 3; }")
+        _, complaint = recordmcount.table(tool, recordmcount.entry_elf("arm64", [8]), tool.with_suffix(".elf"))
         self.assertIn("status 3", complaint)
 
 

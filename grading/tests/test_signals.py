@@ -20,7 +20,7 @@ SLEEPS = "#include <unistd.h>\nint main(void) { return sleep(1000); }\n"
 TABLE = """
 from pathlib import Path
 from grading import recordmcount
-recordmcount.table(Path({tool!r}), "riscv64", recordmcount.entry_elf("riscv64", [8, 16]))
+recordmcount.table(Path({tool!r}), recordmcount.entry_elf("riscv64", [8, 16]), Path({tool!r} + ".elf"))
 """
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 
 from grading import recordmcount
-from grading.checks import all_of, first_difference, lives, named, three_agree
+from grading.checks import Check, all_of, first_difference, lives, named, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
 from grading.truth import Answer
@@ -20,6 +20,16 @@ def something_recorded(e: Evidence) -> Finding | None:
     if wrong:
         return Finding(f"{len(wrong)} entries of the table are no call sites, first {e.kernel.name_at(wrong[0])}")
     return None if table else _empty(e)
+
+
+def of_the_build(check: Check) -> Check:
+    """What is wrong with the kernel's table was done on the host, when it was built."""
+    def by_hand(e: Evidence) -> Finding | None:
+        finding, tool = check(e), _tool(e)
+        if finding and tool and not finding.by_hand:
+            finding.by_hand = recordmcount.by_hand(tool, e.kernel.path)
+        return finding
+    return by_hand
 
 
 def _empty(e: Evidence) -> Finding:
@@ -53,13 +63,18 @@ def _tool(e: Evidence) -> Path | None:
     return tool if tool.exists() else None
 
 
+def _given(e: Evidence, name: str) -> Path:
+    """Where the file is kept that the tool is given."""
+    return e.log.with_name(f"{e.arch}-lab{e.lab}-{name}.elf")
+
+
 def tool_finds(e: Evidence) -> Finding | None:
     """The student's recordmcount, with a file in which words are nearly calls: a compiler leaves none."""
     tool = _tool(e)
     if not tool:
         return None
-    made = recordmcount.calls(e.arch, e.seed)
-    got, complaint = recordmcount.table(tool, e.arch, made.elf(e.arch))
+    made, file = recordmcount.calls(e.arch, e.seed), _given(e, "calls")
+    got, complaint = recordmcount.table(tool, made.elf(e.arch), file)
     said = f"recordmcount was given a file with {len(made.sites)} calls of _mcount and {len(made.decoys)} that are nearly one"
     extra, missing = sorted(set(got) - set(made.sites)), sorted(set(made.sites) - set(got))
     if extra:
@@ -67,10 +82,11 @@ def tool_finds(e: Evidence) -> Finding | None:
         nearly = all(a in made.decoys and a not in made.beside for a in extra) and not missing
         return Finding(f"{said}. Its table has {len(extra)} of these, first",
                        site=[what, *(f"{recordmcount.BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0)],
+                       by_hand=recordmcount.by_hand(tool, file),
                        mistake=("pair-not-checked" if e.arch == "riscv64" else "opcode-not-checked") if nearly else "")
     if missing:
         return Finding(f"{said}. Its table does not have {len(missing)} of the calls, first at {recordmcount.BASE + missing[0]:#x}"
-                       + (f" ({complaint})" if complaint else ""))
+                       + (f" ({complaint})" if complaint else ""), by_hand=recordmcount.by_hand(tool, file))
     return None
 
 
@@ -87,15 +103,16 @@ def tool_sorts(e: Evidence) -> Finding | None:
     tool = _tool(e)
     if not tool:
         return None
-    given = recordmcount.entries(e.seed)
+    given, file = recordmcount.entries(e.seed), _given(e, "entries")
     want = sorted(at + recordmcount.TOGGLED[e.arch] for at in given)
-    got, complaint = recordmcount.table(tool, e.arch, recordmcount.entry_elf(e.arch, given))
+    got, complaint = recordmcount.table(tool, recordmcount.entry_elf(e.arch, given), file)
     if got == want:
         return None
     at = first_difference(want, got)
     rows = side_by_side([f"{o:#x}" for o in got], [f"{o:#x}" for o in want], at)
     return Finding(f"recordmcount was given a file with {len(want)} call sites in no order. Its table is not theirs, sorted: "
-                   f"record {at} differs" + (f" ({complaint})" if complaint else ""), rows, ("written", "must be"))
+                   f"record {at} differs" + (f" ({complaint})" if complaint else ""), rows, ("written", "must be"),
+                   by_hand=recordmcount.by_hand(tool, file))
 
 
 def list_complete(e: Evidence) -> Finding | None:
@@ -189,7 +206,7 @@ def _counted_from_jalr(e: Evidence, finding: Finding) -> str:
     if e.arch != "riscv64" or e.kernel.records() or not tool:
         return ""
     made = recordmcount.calls(e.arch, e.seed)
-    got, _ = recordmcount.table(tool, e.arch, made.elf(e.arch))
+    got, _ = recordmcount.table(tool, made.elf(e.arch), _given(e, "calls"))
     return "pc-of-the-wrong-word" if got and all(made.beside.get(a) == -4 for a in got) else ""
 
 
@@ -211,10 +228,10 @@ MISTAKES = {
 ADVICE = {"every-call-recorded", "stale-previous-word"}
 
 CHECKS = {
-    "found": named(something_recorded, _first_word, _counted_from_jalr),
+    "found": named(of_the_build(something_recorded), _first_word, _counted_from_jalr),
     "life": lives,
-    "table": named(all_of(table_complete, tool_finds), _missing),
-    "sorted": named(all_of(table_sorted, tool_sorts), _unsorted),
+    "table": named(of_the_build(all_of(table_complete, tool_finds)), _missing),
+    "sorted": named(of_the_build(all_of(table_sorted, tool_sorts)), _unsorted),
     "list": all_of(lookups, list_complete),
     "one CPU": three_agree,
     "four CPUs": three_agree,
