@@ -71,10 +71,14 @@ def _chain(span: Span) -> Iterator[Span]:
         below = below.below
 
 
-def depths(span: Span, counts: Framed) -> frozenset[int]:
+def nobody(_: Span) -> bool:
+    return False
+
+
+def depths(span: Span, counts: Framed, unsure: Framed = nobody) -> frozenset[int]:
     """How many such calls are out beneath this one: between what is sure and what is possible."""
     chain = list(_chain(span))
-    transit = {s for at in (span, *chain) for s in at.transit}
+    transit = {s for at in (span, *chain) for s in at.transit} | {s for s in chain if unsure(s)}
     sure = sum(counts(s) and s not in transit for s in chain)
     return frozenset(range(sure, sure + 1 + sum(counts(s) for s in transit)))
 
@@ -96,16 +100,17 @@ def _seen_leaving(span: Span, leaving: Leaving, framed: Framed) -> Record:
     return leaving.hits[-1 if at is None else at]
 
 
-def steps(spans: Sequence[Span], names: Collection[str], framed: Framed) -> dict[int, list[Step]]:
+def steps(spans: Sequence[Span], names: Collection[str], framed: Framed, unsure: Framed = nobody) -> dict[int, list[Step]]:
     """By CPU: what a user whose filter is `names` must hear of, when all users together have `framed` calls.
 
     The depth is that of the shadow stack, as on Linux, where it counts every user's frames, or the user's own.
+    `unsure`: a call that may have no frame all the same, as who wanted it was leaving.
     """
     found: list[Step] = []
     for span in spans:
         if span.name not in names:
             continue
-        call, depth = span.call, depths(span, lambda s: s.name in names) | depths(span, framed)
+        call, depth = span.call, depths(span, lambda s: s.name in names) | depths(span, framed, unsure)
         found.append(Step(ENTRY, span, call.seq, span.body.seq if span.body else call.seq, call.vcpu, depth))
         if span.leaving:
             hit = _seen_leaving(span, span.leaving, framed)

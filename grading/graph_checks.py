@@ -30,13 +30,23 @@ def who(span: Span) -> str:
     return f"CPU {span.call.vcpu}" + (", in an interrupt" if span.call.level else "")
 
 
+def _leavers(phase: Phase) -> frozenset[str]:
+    """What is traced for a user alone that leaves."""
+    leaver = frozenset(name for u in phase.users if u.leaves for name in u.filter.names)
+    return leaver - {name for u in stayed(phase) for name in u.filter.names}
+
+
 def framed(e: Evidence, phase: Phase) -> Framed:
     """Whose return does somebody want to hear of? Of a user that leaves, as long as its sites hold calls."""
-    leaver = frozenset(name for u in phase.users if u.leaves for name in u.filter.names)
-    leaver -= {name for u in stayed(phase) for name in u.filter.names}
-    returning = phase.returning
+    leaver, returning = _leavers(phase), phase.returning
     return lambda s: s.name in returning and (
         s.name not in leaver or checks.calls_tracer(e.kernel, s.call.site.address, s.call.word))
+
+
+def unsure(phase: Phase) -> Framed:
+    """Who leaves is asked no more a while before its sites are nops: which of its last calls have a frame, nobody can see."""
+    leaver = _leavers(phase)
+    return lambda s: s.name in leaver
 
 
 def stayed(phase: Phase) -> list[User]:
@@ -172,7 +182,7 @@ def _place(want: workload.Call) -> str:
 
 
 def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment]:
-    executed = steps(e.spans(phase), user.filter.names, framed(e, phase))
+    executed = steps(e.spans(phase), user.filter.names, framed(e, phase), unsure(phase))
     return align(executed, user.trace.events)
 
 

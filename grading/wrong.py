@@ -13,8 +13,9 @@ patch over the solution. The head:
     Arch: arm64                  if it is a mistake on that architecture alone
     CPUs: 4                      how many CPUs it is booted with; default: 1
 
-It is built in a copy of the tree, one for each lab, where only what it changes
-is compiled, and graded by the same harness.
+It is built in a copy of the tree, one for each lab and architecture, where
+only what it changes is compiled, and graded by the same harness; the two
+architectures side by side.
 """
 
 from __future__ import annotations
@@ -28,9 +29,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 
 from grading import report, rubric, session
 from grading.elf import Kernel
@@ -107,10 +110,14 @@ def prepare(lab: int) -> None:
         raise BadPatch(f"lab {lab} does not build:\n{done.stderr}")
 
 
-def fresh(lab: int, arches: tuple[str, ...]) -> Path:
-    """The lab's scratch tree as the tree is: the sources, and what was built of them, as old as there."""
-    tree = ROOT / f"build/wrong/lab{lab}"
-    for name in (*TREE, *(f"build/{arch}/{part}" for arch in arches for part in ("include", f"lab{lab}"))):
+def scratch(lab: int, arch: str) -> Path:
+    return ROOT / f"build/wrong/{arch}-lab{lab}"
+
+
+def fresh(lab: int, arch: str) -> Path:
+    """The scratch tree as the tree is: the sources, and what was built of them, as old as there."""
+    tree = scratch(lab, arch)
+    for name in (*TREE, f"build/{arch}/include", f"build/{arch}/lab{lab}"):
         shutil.rmtree(tree / name, ignore_errors=True)
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
@@ -125,7 +132,7 @@ def fresh(lab: int, arches: tuple[str, ...]) -> Path:
 
 def build(wrong: Wrong, arch: str) -> str:
     """Why it cannot be built, or ''. A patch that does not fit is an error of ours."""
-    tree = fresh(wrong.lab, (arch,))
+    tree = fresh(wrong.lab, arch)
     done = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
                           capture_output=True, text=True, check=False)
     if done.returncode:
@@ -171,7 +178,7 @@ def outcome_of(wrong: Wrong, arch: str) -> Outcome:
     if why:
         finding = Finding(why)
         return Outcome(Verdict.BUILD, [], set(), 0, [finding.why])
-    kernel = Kernel(ROOT / f"build/wrong/lab{wrong.lab}/build/{arch}/lab{wrong.lab}/callsite.elf", arch)
+    kernel = Kernel(scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf", arch)
     return outcome(grade(kernel, wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5]))
 
 
@@ -207,24 +214,28 @@ def every(labs: list[int], arches: list[str], names: list[str]) -> Iterator[tupl
 class Tally:
     def __init__(self) -> None:
         self.passed = self.failed = 0
+        self._lock = Lock()
 
     def say(self, lab: int, arch: str, name: str, got: str, bad: str, seconds: float) -> None:
-        self.passed, self.failed = self.passed + (not bad), self.failed + bool(bad)
-        print(f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {seconds:.1f} s", flush=True)
-        if bad:
-            print(f"     {bad}", flush=True)
+        with self._lock:
+            self.passed, self.failed = self.passed + (not bad), self.failed + bool(bad)
+            print(f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {seconds:.1f} s" + (f"\n     {bad}" if bad else ""), flush=True)
 
 
 def run(todo: list[tuple[Wrong, str]], tally: Tally) -> None:
     for lab in dict.fromkeys(wrong.lab for wrong, _ in todo):
         prepare(lab)
-        for wrong, arch in todo:
-            if wrong.lab != lab:
-                continue
-            began = time.monotonic()
-            got = outcome_of(wrong, arch)
-            bad = differs(wrong, got)
-            tally.say(lab, arch, wrong.name, str(got), "\n     ".join([bad, *got.why]) if bad else "", time.monotonic() - began)
+    with ThreadPoolExecutor(len(ARCHES)) as workers:
+        for done in [workers.submit(on_one, [wrong for wrong, at in todo if at == arch], arch, tally) for arch in ARCHES]:
+            done.result()
+
+
+def on_one(todo: list[Wrong], arch: str, tally: Tally) -> None:
+    for wrong in todo:
+        began = time.monotonic()
+        got = outcome_of(wrong, arch)
+        bad = differs(wrong, got)
+        tally.say(wrong.lab, arch, wrong.name, str(got), "\n     ".join([bad, *got.why]) if bad else "", time.monotonic() - began)
 
 
 def both_states(lab: int, arches: list[str], tally: Tally) -> None:

@@ -196,6 +196,17 @@ class Aligning(unittest.TestCase):
         said = [event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1)]
         self.assertIsNone(align_cpu(0, steps(self.story().spans, {"wl_b"}, lambda s: True)[0], said).divergence)
 
+    def test_the_frames_of_who_is_leaving_may_count_or_not(self) -> None:
+        story = Story()
+        for name in ("wl_a", "wl_b", "wl_c"):
+            story.enter(name)
+        for _ in range(3):
+            story.leave()
+        for depth, fits in ((0, True), (1, True), (2, True), (3, False)):
+            said = [event(ENTRY, "wl_c", depth), event(RETURN, "wl_c", depth)]
+            executed = steps(story.spans, {"wl_c"}, lambda s: True, lambda s: s.name in ("wl_a", "wl_b"))
+            self.assertEqual(align_cpu(0, executed[0], said).divergence is None, fits, f"depth {depth}")
+
     def interrupted(self) -> Story:
         """An interrupt between wl_b's site and its body, which runs wl_b itself."""
         story = Story()
