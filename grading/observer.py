@@ -64,6 +64,7 @@ class Config:
     points: list[int] = field(default_factory=list)
     mems: list[int] = field(default_factory=list)
     mem_ranges: list[tuple[int, int]] = field(default_factory=list)
+    probes: list[tuple[int, int]] = field(default_factory=list)
     returns: list[tuple[int, int]] = field(default_factory=list)
     vectors: list[int] = field(default_factory=list)
     fences: bool = True
@@ -74,6 +75,7 @@ class Config:
         lines += [f"point {a:x}" for a in self.points]
         lines += [f"mem {a:x}" for a in self.mems]
         lines += [f"memrange {lo:x} {hi:x}" for lo, hi in self.mem_ranges]
+        lines += [f"probe {lo:x} {hi:x}" for lo, hi in self.probes]
         lines += [f"returns {lo:x} {hi:x}" for lo, hi in self.returns]
         lines += [f"vector {a:x}" for a in self.vectors]
         return "\n".join(lines + (["fences"] if self.fences else [])) + "\n"

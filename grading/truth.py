@@ -171,13 +171,21 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel, followed).points(), kernel.symbol(BIRTH)} - {0}
     shown = (*HAND_USERS, *OP_CALLBACKS, "registers_show", "lookup_show", "entry_show", "frames_show")
-    probes = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in shown]
+    tell = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in shown]
+    probes = sorted(lo_hi for lo_hi in probe_memory(kernel).values() if lo_hi[0])
     if kernel.hook == "mcount":
-        probes += [kernel.extent(n) for n in PATCHERS if kernel.symbol(n)]
+        tell += [kernel.extent(n) for n in PATCHERS if kernel.symbol(n)]
+        probes.append(kernel.text)
     return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
-                  mems=[a for a in (kernel.symbol("__switch_to_load"),) if a],
-                  mem_ranges=[*probes, *((a, a + 4) for a in [*operand_loads(kernel), *returns.user_loads(kernel)])],
-                  vectors=vectors(kernel))
+                  mems=[a for a in (kernel.symbol("__switch_to_load"), *operand_loads(kernel), *returns.user_loads(kernel)) if a],
+                  mem_ranges=tell, probes=probes, vectors=vectors(kernel))
+
+
+def probe_memory(kernel: Kernel) -> dict[str, tuple[int, int]]:
+    """What trusted code touches to tell the observer a value, by name; (0, 0) where this kernel has none."""
+    sizes = {"workload_probe": 4096, "op_probe": OPS * OP_SEEN}
+    told = {name: (at, at + size) if (at := kernel.symbol(name)) else (0, 0) for name, size in sizes.items()}
+    return told | {name: kernel.extent(name) for name in ("graph_probe", "registers_seen", "lookup_seen", "entry_seen", "frames_seen")}
 
 
 class _Reader:
@@ -192,11 +200,10 @@ class _Reader:
         self._level: dict[int, int] = {}
         self._traps: dict[int, int] = {}
         self._switch = kernel.symbol("__switch_to_load")
-        self._probe = (kernel.symbol("workload_probe"), kernel.symbol("workload_probe") + 4096)
-        self._told = kernel.extent("graph_probe")
-        self._op_probe = (kernel.symbol("op_probe"), kernel.symbol("op_probe") + OPS * OP_SEEN)
-        self._seen, self._lookup = kernel.extent("registers_seen"), kernel.extent("lookup_seen")
-        self._entry, self._frames = kernel.extent("entry_seen"), kernel.extent("frames_seen")
+        told = probe_memory(kernel)
+        self._probe, self._told, self._op_probe = told["workload_probe"], told["graph_probe"], told["op_probe"]
+        self._seen, self._lookup = told["registers_seen"], told["lookup_seen"]
+        self._entry, self._frames = told["entry_seen"], told["frames_seen"]
         self._pattern = {kernel.symbol(n): n for n in (PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK) if kernel.symbol(n)}
         self._stub = kernel.symbol("ftrace_stub")
         self._text = kernel.text

@@ -14,7 +14,8 @@
  *	site VA			a call site: logged with the word that stands there
  *	point VA		logged when executed
  *	mem VA			logged with the address that it loads from or stores to
- *	memrange LO HI		the same for every instruction of the range
+ *	memrange LO HI		the same for every instruction of the range, if it touches a probe
+ *	probe LO HI		memory that is touched to tell something
  *	returns LO HI		each return instruction of the range
  *	vector VA		entry of an exception
  *	fences			fence.i, sret / isb, dsb, dc, ic, eret
@@ -102,7 +103,7 @@ struct range {
 static struct list {
 	struct range *at;
 	size_t n;
-} sites, points, mems, returns, vectors;
+} sites, points, mems, tellers, probes, returns, vectors;
 
 static bool listed(const struct list *l, uint64_t a)
 {
@@ -171,6 +172,12 @@ static void touched(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 	(void)info;
 	if (started)
 		log_record(vcpu, w, K_MEM, addr, (uint32_t)w->pc, 0);
+}
+
+static void told(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
+{
+	if (listed(&probes, addr))
+		touched(vcpu, info, addr, arg);
 }
 
 /* The physical address decides: a mapping of its own does not hide a writer. */
@@ -274,9 +281,9 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 	if (kind)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, CB_NO_REGS,
 						       new_watch(pc, word, ahead, kind));
-	if (listed(&mems, pc))
-		qemu_plugin_register_vcpu_mem_cb(insn, touched, CB_NO_REGS, MEM_RW,
-						 new_watch(pc, word, ahead, K_MEM));
+	if (listed(&mems, pc) || listed(&tellers, pc))
+		qemu_plugin_register_vcpu_mem_cb(insn, listed(&mems, pc) ? touched : told, CB_NO_REGS,
+						 MEM_RW, new_watch(pc, word, ahead, K_MEM));
 	if (text_end && may_store(word))
 		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W,
 						 new_watch(pc, word, ahead, K_STORE));
@@ -326,7 +333,9 @@ static void config_line(const char *word, uint64_t a, uint64_t b)
 	else if (!strcmp(word, "mem"))
 		add(&mems, a, a + 1);
 	else if (!strcmp(word, "memrange"))
-		add(&mems, a, b);
+		add(&tellers, a, b);
+	else if (!strcmp(word, "probe"))
+		add(&probes, a, b);
 	else if (!strcmp(word, "returns"))
 		add(&returns, a, b);
 	else if (!strcmp(word, "vector"))
@@ -351,7 +360,7 @@ static bool read_config(const char *path)
 			config_line(word, a, b);
 	}
 	fclose(f);
-	sort(&sites), sort(&points), sort(&mems), sort(&returns), sort(&vectors);
+	sort(&sites), sort(&points), sort(&mems), sort(&tellers), sort(&probes), sort(&returns), sort(&vectors);
 	return true;
 }
 
