@@ -254,6 +254,14 @@ class TestUnderGdb(OnWrongKernels):
         self.assertRegex(self.said, r"This is during 'echo function > current_tracer', when no prompt has come for \d+ seconds\.")
         self.assertIn("ftrace_make_call", self.ask(gdb, "bt"))
 
+    def test_what_runs_for_ever_is_shown_and_no_interrupt(self) -> None:
+        for arch, smp in (("riscv64", 1), ("arm64", 4)):
+            with self.subTest(arch=arch):
+                self.kernel(arch, "leaf", spins("wl_leaf_elm"))
+                gdb = self.stopped(arch, smp, "--budget=200000000")
+                self.assertRegex(self.said, r"This is during 'workload \w+', when no prompt has come for \d+ seconds\.")
+                self.assertRegex(self.ask(gdb, "bt 3"), r"^#0 .*wl_leaf_elm \(.*\n#1 .*wl_")
+
     def test_a_rung_that_is_reached_has_no_moment(self) -> None:
         self.kernel("arm64", "right", lambda kernel: (kernel.text[0], []))
         gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words("arm64", 1, "--gdb", "--rung=life")], cwd=str(ROOT),

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import gdb  # type: ignore[import]
 
-from qemu.debugger.console import CONSOLE
+from qemu.debugger.console import CONSOLE, aside
+from qemu.debugger.guest import cpus, name_of, vcpu_of
+
+PATIENCE = 2  # seconds in which an interrupt is over
 
 
 class Moment(gdb.Breakpoint):
@@ -40,12 +44,37 @@ def type_before(lines: list[str]) -> bool:
         CONSOLE.muted = False
 
 
-def interrupt_after(seconds: int) -> threading.Timer:
-    timer = threading.Timer(seconds, lambda: gdb.post_event(lambda: gdb.execute("interrupt")))
-    timer.daemon = True
-    if seconds:
-        timer.start()
-    return timer
+class Patience(threading.Timer):
+    """So many seconds, then the guest is stopped; 0: none."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds, lambda: gdb.post_event(lambda: gdb.execute("interrupt")))
+        self.daemon = True
+        self._seconds, self._began = seconds, time.monotonic()
+        if seconds:
+            self.start()
+
+    def ended(self) -> bool:
+        self.cancel()
+        return bool(self._seconds) and time.monotonic() - self._began >= self._seconds
+
+
+def to_what_runs() -> None:
+    """A guest that was stopped anywhere: to a CPU that is not idle, and out of an interrupt that has just come."""
+    stopped = gdb.selected_thread(), gdb.newest_frame().pc()
+    busy = [cpu for cpu in cpus() if int(cpu["running"]) != int(cpu["idle"])]
+    vcpu = vcpu_of(busy[0]) if busy else None
+    if vcpu:
+        vcpu.switch()
+    frame = gdb.newest_frame()
+    if name_of(frame.pc()) == "exception_vector" and frame.older():
+        gdb.execute(f"thbreak *{frame.older().pc() & ~1:#x}", to_string=True)
+        patience = Patience(PATIENCE)
+        with aside():
+            gdb.execute("continue")
+        patience.ended()
+    if stopped != (gdb.selected_thread(), gdb.newest_frame().pc()):
+        gdb.execute("frame")
 
 
 def watch(plan: dict[str, Any]) -> Moment | None:
@@ -61,12 +90,13 @@ def play(plan: dict[str, Any]) -> bool:
     if plan["stay"]:
         return True
     moment = watch(plan)
-    timer = interrupt_after(plan["seconds"])
+    patience = Patience(plan["seconds"])
     if plan["line"]:
         gdb.write("callsite# ")
         CONSOLE.type(plan["line"].encode() + b"\r")
     at_prompt = CONSOLE.run_to_prompt()
-    timer.cancel()
+    if patience.ended() and not at_prompt:
+        to_what_runs()
     if moment:
         reached = moment.left == 0
         moment.delete()

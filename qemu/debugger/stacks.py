@@ -4,7 +4,7 @@
 Assembly has no unwind tables, and a traced function returns to
 return_to_handler. The unwinder here knows these:
 
-    exception_vector    everything is in struct trap_frame, at sp
+    exception_vector    everything is in struct trap_frame, at sp; at its first instruction all is as it was
     ftrace_caller       struct ftrace_regs, at sp: it is two frames
     return_to_handler   where the function really returns to is on the shadow stack
     other assembly      its frame record, once an instruction has made it
@@ -33,12 +33,14 @@ if ARCH == "riscv64":
     NUMBERED = ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", *(f"a{n}" for n in range(8)),
                 *(f"s{n}" for n in range(2, 12)), "t3", "t4", "t5", "t6"]
     KEPT = ["gp", "tp", "fp", *(f"s{n}" for n in range(1, 12))]
+    INTERRUPTED, VECTORS = "sepc", 1  # where the pc is before it is saved; how many places exceptions arrive at
     ENDS = {0x00028067, 0x00008067, 0x00030067}  # jr t0, ret, jr t1
     RECORD = (-16, -8)  # where fp and the return address lie, from fp
 else:
     FP, LINK, RESUME, PARENT = "x29", "x30", "x30", "x9"
     NUMBERED = [f"x{n}" for n in range(31)]
     KEPT = [f"x{n}" for n in range(18, 30)]
+    INTERRUPTED, VECTORS = "ELR_EL1", 16
     ENDS = {0xD65F0120, 0xD65F03C0, 0xD61F03C0}  # ret x9, ret, br x30
     RECORD = (0, 8)
 
@@ -81,6 +83,15 @@ def from_trap_frame(f: Frame) -> Registers:
         found["sp"] = as_int(regs["sp"])
     # gdb takes every outer pc for a return address and looks one byte before it; this one is exact.
     return found | {"pc": as_int(regs["pc"]) + 1}
+
+
+def has_just_come(pc: int, vector: int) -> bool:
+    """Of the place where exceptions arrive: the first instruction, behind which nothing is saved."""
+    return (pc - vector) % 128 == 0 and (pc - vector) // 128 < VECTORS
+
+
+def from_the_cpu(f: Frame) -> Registers:
+    return {"pc": f[INTERRUPTED] + 1, "sp": f.sp, FP: f[FP], LINK: f[LINK]}
 
 
 def from_ftrace_regs(f: Frame) -> Registers:
@@ -177,7 +188,7 @@ def step(f: Frame) -> Registers | None:
     start = f.pc - offset
     low, high = address("exception_vector"), address("exception_vector_end")
     if low is not None and high is not None and low <= f.pc < high:
-        return from_trap_frame(f)
+        return from_the_cpu(f) if not f.level and has_just_come(f.pc, low) else from_trap_frame(f)
     if name == "thread_start_asm":
         return {"pc": 0, "sp": f.sp, FP: 0, LINK: 0}
     if handler is not None and start == handler:

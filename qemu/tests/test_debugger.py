@@ -238,6 +238,18 @@ class OnAMachine(Shared):
         self.assertLess(steps, 300, stack)
         self.assertTrue({"ftrace_stub_1", "ftrace_caller"} & seen or len(seen) > 2, seen)
 
+    def test_bt_where_an_interrupt_has_just_come(self) -> None:
+        """Nothing of it is saved yet: who was interrupted is in the CPU alone."""
+        for _ in range(3):
+            self.gdb("thbreak *" + {"riscv64": "&exception_vector", "arm64": "((char *)&exception_vector + 5 * 128)"}[self.arch])
+            self.gdb(f"console {SEED}")
+            came = self.gdb.functions("bt")
+            self.gdb("thbreak *&trap_interrupt")
+            self.gdb("continue")
+            self.assertEqual(self.gdb.functions("bt"), ["trap_interrupt", *came])
+            self.assertGreater(len(came), 1)
+            self.gdb("console")
+
     # ---- who-patches ----
 
     def test_who_patches_stops_behind_the_store(self) -> None:
