@@ -46,7 +46,7 @@ class Run:
     """One boot, from power-on to power-off; use as a context manager."""
 
     _running: ClassVar[set[Run]] = set()
-    _over: ClassVar[bool] = False
+    over: ClassVar[bool] = False  # this program ends: nothing is to begin
 
     def __init__(self, machine: Machine, log: Path, config: Config | None = None,
                  budget: int = 0, cap: int = 32 << 20) -> None:
@@ -88,7 +88,7 @@ class Run:
         self._process = subprocess.Popen(WITH_US + command, stdin=subprocess.DEVNULL, stdout=self._errors,
                                          stderr=self._errors, start_new_session=True)
         Run._running.add(self)
-        if Run._over:
+        if Run.over:
             raise Stopped(Verdict.HARNESS, "nothing is to run any more")
         try:
             self._qmp = Qmp(qmp)
@@ -102,7 +102,7 @@ class Run:
     @classmethod
     def end_all(cls) -> None:
         """Of a program that ends: what its threads are waiting for ends now."""
-        cls._over = True
+        cls.over = True
         for run in list(cls._running):
             run._kill()
 

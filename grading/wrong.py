@@ -38,6 +38,7 @@ from threading import Lock
 from grading import report, rubric, session
 from grading.elf import Kernel
 from grading.finding import Finding
+from grading.machine import Run, ended_by_signals
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -226,12 +227,18 @@ def run(todo: list[tuple[Wrong, str]], tally: Tally) -> None:
     for lab in dict.fromkeys(wrong.lab for wrong, _ in todo):
         prepare(lab)
     with ThreadPoolExecutor(len(ARCHES)) as workers:
-        for done in [workers.submit(on_one, [wrong for wrong, at in todo if at == arch], arch, tally) for arch in ARCHES]:
-            done.result()
+        try:
+            for done in [workers.submit(on_one, [wrong for wrong, at in todo if at == arch], arch, tally) for arch in ARCHES]:
+                done.result()
+        except SystemExit:  # a signal
+            Run.end_all()
+            raise
 
 
 def on_one(todo: list[Wrong], arch: str, tally: Tally) -> None:
     for wrong in todo:
+        if Run.over:
+            return
         began = time.monotonic()
         got = outcome_of(wrong, arch)
         bad = differs(wrong, got)
@@ -283,4 +290,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    ended_by_signals()
     sys.exit(main())

@@ -18,7 +18,7 @@ from unittest import mock
 import pexpect  # type: ignore[import]
 from rich.console import Console
 
-from grading import progress, report, rubric, side_by_side, submit
+from grading import progress, report, rubric, side_by_side, submit, wrong
 from grading.elf import Kernel
 from grading.finding import Finding
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
@@ -157,9 +157,11 @@ class TestSideBySide(unittest.TestCase):
 
 
 class OnWrongKernels(Folder):
+    lab = LAB
+
     @classmethod
     def setUpClass(cls) -> None:
-        build(LAB)
+        build(cls.lab)
 
     def kernel(self, arch: str, name: str, mistake: Mistake) -> Kernel:
         kernel = wrong_kernel(arch, name, mistake, LAB)
@@ -167,7 +169,7 @@ class OnWrongKernels(Folder):
         return kernel
 
     def words(self, arch: str, smp: int, *more: str) -> list[str]:
-        return ["--lab", str(LAB), "--arch", arch, "--smp", str(smp), "--seed", "0123456789abcdef", "--kernels", str(self.out),
+        return ["--lab", str(self.lab), "--arch", arch, "--smp", str(smp), "--seed", "0123456789abcdef", "--kernels", str(self.out),
                 "--out", str(self.out), *more]
 
 
@@ -191,9 +193,7 @@ class TestReplay(OnWrongKernels):
         self.assertFalse((self.out / "best.json").exists())
 
 
-class TestUnderGdb(OnWrongKernels):
-    """make grade GDB=1 stops where the finding points."""
-
+class UnderGdb(OnWrongKernels):
     def stopped(self, arch: str, smp: int, *more: str) -> pexpect.spawn:
         gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words(arch, smp, "--gdb", *more)], cwd=str(ROOT), encoding="utf-8",
                             timeout=120, echo=False, dimensions=(50, 250), env={**os.environ, "TERM": "dumb"})
@@ -207,6 +207,10 @@ class TestUnderGdb(OnWrongKernels):
         gdb.sendline(line)
         gdb.expect_exact("(gdb) ")
         return str(gdb.before)
+
+
+class TestUnderGdb(UnderGdb):
+    """make grade GDB=1 stops where the finding points."""
 
     def at(self) -> tuple[str, int]:
         found = re.search(r"\nThis is during 'workload [0-9a-f]+', when .* at (\w+)\S* \((0x[0-9a-f]+)\) for time \d+\.\n", self.said)
@@ -270,6 +274,22 @@ class TestUnderGdb(OnWrongKernels):
         gdb.close()
         self.assertIn("life is reached: there is no moment at which to stop.", gdb.before)
         self.assertEqual(gdb.exitstatus, 0)
+
+
+class TestManyUsersUnderGdb(UnderGdb):
+    lab = 6
+
+    def test_a_stale_frame_stops_in_the_handler_that_must_not_be_told(self) -> None:
+        stale = wrong.Wrong(6, rubric.LABS[6] / "wrong/stale-handler-called.patch")
+        wrong.prepare(6)
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                self.assertEqual(wrong.build(stale, arch), "")
+                (self.out / arch).symlink_to(wrong.scratch(6, arch) / f"build/{arch}/lab6")
+                gdb = self.stopped(arch, 1, "--rung=leaving")
+                stack = re.findall(r"^#\d+ .*?(\w+) \(", self.ask(gdb, "bt"), re.M)
+                self.assertLess(stack.index("hand_return"), stack.index("ftrace_graph_return"))
+                self.assertIn("return_to_handler", stack)
 
 
 class TestByHand(Folder):

@@ -126,6 +126,13 @@ class Ended(unittest.TestCase):
                 self.ends(self.program("kern/tests/run_qemu.py", "its callers under graph"), end,
                           lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
 
+    def test_so_do_the_wrong_solutions(self) -> None:
+        for end in (signal.SIGTERM, signal.SIGKILL):
+            with self.subTest(signal=end.name):
+                self.setUp()
+                self.ends(self.program("-m", "grading.wrong", "cheat-hangs", "--lab", str(LAST_LAB)), end,
+                          lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
+
     def test_so_does_a_machine_at_a_terminal(self) -> None:
         image = ROOT / f"build/riscv64/{FINISHED}/Image"
         self.ends(self.program("qemu/run.py", "--arch", "riscv64", "--image", str(image)), signal.SIGKILL,

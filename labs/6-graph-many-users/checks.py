@@ -55,6 +55,11 @@ def _hand_calls(e: Evidence, phase: Phase) -> Iterator[tuple[Span, list[Told], l
             yield span, done[0], done[1]
 
 
+def _end_of(span: Span) -> int:
+    """Where a debugger stops to see what is wrong at the return."""
+    return span.leaving.hits[0].seq if span.leaving and span.leaving.hits else span.call.seq
+
+
 def _rows(entered: Sequence[int], returned: Sequence[int]) -> list[tuple[str, str, bool]]:
     """User by user: told of the entry, told of the return."""
     rows = []
@@ -98,12 +103,12 @@ def sixteen(e: Evidence) -> Finding | None:
             got = [t.user for t in entered]
             if sorted(got) != want:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} was entered; it is in the filters of users {want}, "
-                               f"and users {sorted(got)} were told", *stack(span), mistake=_more(got, want, "filter-not-asked"))
+                               f"and users {sorted(got)} were told", *stack(span), seq=span.call.seq, mistake=_more(got, want, "filter-not-asked"))
             want = [h.number for h in phase.hands if span.name in h.names and h.returning]
             got = [t.user for t in returned if t.what == AT_RETURN]
             if sorted(got) != want:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} returned; users {want} had asked for it, "
-                               f"and users {sorted(got)} were told", *stack(span), mistake=_more(got, want, "told-without-asking"))
+                               f"and users {sorted(got)} were told", *stack(span), seq=_end_of(span), mistake=_more(got, want, "told-without-asking"))
     return None if phases else Finding("sixteen users were not tried")
 
 
@@ -129,7 +134,7 @@ def reverse(e: Evidence) -> Finding | None:
             last = [t.user for t in returned if t.what == AT_RETURN]
             if last != first[::-1]:
                 wrong = _forgotten(first, last) or WRONG_ORDER
-                return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(first, last), TOLD,
+                return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(first, last), TOLD, seq=_end_of(span),
                                mistake=_same_order(first, last))
         if len(stayed(phase)) > 1:
             finding = _reverse_tracers(e, phase)
@@ -149,12 +154,12 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
         entered, returned = [t.addr for t in done[0]], [t.addr for t in done[1]]
         if len(set(entered)) != want:
             return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, {want} tracers have it in their filter, "
-                           f"the entry handler ran for {len(set(entered))} of them", *stack(span))
+                           f"the entry handler ran for {len(set(entered))} of them", *stack(span), seq=span.call.seq)
         if returned != entered[::-1]:
             numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
             rows = [numbers[a] for a in entered], [numbers[a] for a in returned]
             wrong = _forgotten(*rows) or WRONG_ORDER
-            return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(*rows), TOLD,
+            return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(*rows), TOLD, seq=_end_of(span),
                            mistake=_same_order(entered, returned))
     return None
 
@@ -173,7 +178,7 @@ def kept(e: Evidence) -> Finding | None:
                     if t.value != value.get((span, t.user)):
                         return Finding(f"{phase.name}, {who(span)}: user {t.user} wanted to keep {value.get((span, t.user), 0):#x} when "
                                        f"{span.name} was entered, and found {f'{t.value:#x}' if t.value else 'nothing'} when it returned",
-                                       *stack(span), mistake=_not_its_own(e, phase, (span, t.user) in value))
+                                       *stack(span), seq=_end_of(span), mistake=_not_its_own(e, phase, (span, t.user) in value))
             finding = _parents(phase, span, returned, keepers, value)
             if finding:
                 return finding
@@ -200,7 +205,7 @@ def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[in
     if found == want:
         return None
     return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, users found of what they had kept for "
-                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", *stack(span),
+                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", *stack(span), seq=_end_of(span),
                    mistake="parent-off-by-one" if found and found == {n: value.get((span, n)) for n in found} else "")
 
 
@@ -215,7 +220,7 @@ def slot_again(e: Evidence) -> Finding | None:
         open_calls[key] = open_calls.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
         if open_calls[key] < 0:
             return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
-                           "user, and belonged to one that had left", mistake="stale-handler-called")
+                           "user, and belonged to one that had left", seq=t.seq, mistake="stale-handler-called")
     if not any(key[0] == 0 and calls > 0 for key, calls in open_calls.items()):
         return Finding("nobody slept in a traced function while its user left")
     return None if any(key[0] == 1 for key in open_calls) else Finding("the user that came later was told nothing at all")
@@ -235,7 +240,7 @@ def leaver_left(e: Evidence) -> Finding | None:
             return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users")
         after = {t.addr for t in e.truth.users if left[0] <= t.seq < phase.last}
         if len(after) > len(phase.users) - len(gone):
-            return Finding(f"{phase.name}: handlers ran for a user that had left")
+            return Finding(f"{phase.name}: handlers ran for a user that had left", seq=left[0])
         for user in stayed(phase):
             finding = nested_as_printed(e, phase, user)
             if finding:
