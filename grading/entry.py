@@ -64,6 +64,9 @@ def registers_changed(e: Evidence) -> Finding | None:
 
 
 def _told(e: Evidence, first: int, last: int) -> Finding | None:
+    told = [right for (_, item), right in e.truth.entered.items() if item in CALLBACK]
+    if told and not any(told):
+        return Finding("entry_traced was traced and called, and its op was not: ftrace_caller came to no callback")
     for (_, item), right in e.truth.entered.items():
         if first <= item <= last and not right:
             why, mistake = CALLBACK[item]

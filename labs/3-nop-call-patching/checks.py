@@ -69,7 +69,8 @@ def looked_before(e: Evidence) -> Finding | None:
                 look = next(looks, None)
             address = lo + store.value
             if address not in looked:
-                return Finding(f"{e.kernel.name_at(address)} was written, and nobody had read what stood there",
+                return Finding(f"{e.kernel.name_at(address)} was written, and nobody had read what stood at that address before. (A word is compared where it "
+                               "is executed, not at its alias)",
                                mistake="wrote-without-looking")
     return None
 

@@ -115,18 +115,30 @@ def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Step]) -
         if want and got and want.function == got.name and list(want.probes) == got.probes:
             continue
         rows = side_by_side([s.text(arch) for s in mine], [_received(arch, c.function, c.probes) for c in calls], at)
-        return Finding(f"{trial.name}, {name}, call {at}: " + _why(h, calls, at, got), rows, ("executed", "expected"),
+        return Finding(f"{trial.name}, {name}, call {at}: " + _why(h, calls, at, mine), rows, ("executed", "expected"),
                        seq=seq_at([s.call for s in mine], at))
     return None
 
 
-def _why(h: Held, calls: list[Expected], at: int, got: Step | None) -> str:
+def _unheard(h: Held, step: Step | None, ops: list[Op]) -> str:
+    """Of the ops that trace the function, those that nobody called."""
+    called = {h.number(touch) for touch in step.ops} if step else set()
+    return " and ".join(str(op) for op in ops if op.number not in called)
+
+
+NOT_CALLED = "was not called: its stub, ftrace_caller or the list never came to the callback"
+
+
+def _why(h: Held, calls: list[Expected], at: int, mine: list[Step]) -> str:
     trial, want = h.trial, calls[at] if at < len(calls) else None
+    got = mine[at] if at < len(mine) else None
     if want and got and want.function == got.name:
         return _why_values(h, want, got)
     before = calls[at - 1].function if 0 < at <= len(calls) else ""
     patch = next(iter(trial.of(before, "patch")), None)
     ran = got.name if got else "nothing"
+    if patch and _unheard(h, mine[at - 1] if at <= len(mine) else None, [patch]):
+        return f"{patch} puts {patch.target} in the place of {before}, and {NOT_CALLED}"
     if patch:
         return (f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and behind the call site of "
                 f"{before} came {ran}: a traced function goes on at regs->pc, wherever the callback left it")
@@ -137,6 +149,8 @@ def _why(h: Held, calls: list[Expected], at: int, got: Step | None) -> str:
 def _why_values(h: Held, want: Expected, got: Step) -> str:
     trial = h.trial
     patch = next(iter(trial.of(want.function, "patch")), None)
+    if patch and _unheard(h, got, [patch]):
+        return f"the body of {want.function} ran: {patch} puts {patch.target} in its place, and {NOT_CALLED}"
     if patch:
         return (f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: a "
                 "traced function goes on at regs->pc, wherever the callback left it")
@@ -151,6 +165,9 @@ def _why_values(h: Held, want: Expected, got: Step) -> str:
     if not adds:
         return why + ": no op changes it"
     who = " and ".join(f"{op} adds {number * op.value & 0xFFF:#x}" for op in adds)
+    unheard = _unheard(h, got, adds)
+    if unheard:
+        return f"{why}: the caller passed {passed:#x}, {who}; {unheard} {NOT_CALLED}"
     lost = ". It is what the caller passed: the changed register was not loaded back" if got.probes[i] == passed else ""
     return f"{why}: the caller passed {passed:#x}, {who}{lost}"
 

@@ -71,7 +71,10 @@ def _result(e: Evidence, finding: Finding) -> str:
 def ended(e: Evidence) -> str:
     """Of a boot that ended early: where the first traced function went, or that all came home, and something went wrong there."""
     finding = comes_home(e)
-    return _entered(e, finding) if finding else "result-clobbered" if e.truth.handlers else ""
+    if finding:
+        return _entered(e, finding)
+    beyond = only_selected(e)
+    return "result-clobbered" if e.truth.handlers and not (beyond and "outside of the filter" in beyond.why) else ""
 
 
 MISTAKES = {
