@@ -18,9 +18,9 @@ BEFORE = "wl_begin"  # the filter of two users, until they run
 TRIES = 3  # to switch a user off in the middle of a workload
 HANDS = 16
 KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
-# The slot of the first is the second's before the sleeper wakes.
-SLOT_AGAIN = ("graph 0 see sleep_ns; sleep 0.6 & ; sleep 0.1; graph 0 off;"
-              " graph 1 see sleep_ns; sleep 0.1; wait; graph 1 off")
+# The slot of the first is the second's before the sleeper wakes; `time` goes on to printk then, inside of the first's frame, with what it kept.
+SLOT_AGAIN = ("graph 0 keep sleep_ns time_main; time sleep 0.6 & ; sleep 0.1; graph 0 off;"
+              " graph 1 see sleep_ns printk; sleep 0.1; wait; graph 1 off")
 
 
 # The stack of a thread that sleeps in a call whose return is patched.

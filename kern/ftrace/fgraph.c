@@ -257,10 +257,14 @@ void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
 	return NULL;
 #else
 	struct shadow_frame *f = shadow_of(current)->top;
+	struct fgraph_ops *gops = READ_ONCE(fgraph_array[idx]);
 
 	while (f && depth-- > 0)
 		f = f->below;
-	return f ? find_datum(f, idx, size) : NULL;
+	/* Who is just leaving still finds its own; what a frame from before the user holds is a former owner's. */
+	if (!f || (gops != &fgraph_stub && gops->birth > f->users))
+		return NULL;
+	return find_datum(f, idx, size);
 #endif
 }
 

@@ -87,7 +87,8 @@ def main() -> int:
         if words and not any(w in name for w in words):
             continue
         began = time.monotonic()
-        print(f"...  {name}", end="\r" if sys.stdout.isatty() else "\n", flush=True)
+        note = " (some minutes: they are compiled with sanitizers)" if name == "host tests" else ""
+        print(f"...  {name}{note}", end="\r" if sys.stdout.isatty() else "\n", flush=True)
         log = logs / (name.replace(" ", "-").replace("/", "-") + ".log")
         with log.open("w") as out:
             status = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, env={**os.environ},

@@ -79,7 +79,10 @@ def _more(got: list[int], want: list[int], slug: str) -> str:
     return slug if set(got) > set(want) else ""
 
 
-def _same_order(entered: Sequence[int], returned: Sequence[int]) -> str:
+def _order(entered: Sequence[int], returned: Sequence[int]) -> str:
+    """The mistake's name: users are counted in the order of the entry."""
+    if set(entered) - set(returned) == {0}:
+        return "slot-0-forgotten"
     return "return-handlers-in-entry-order" if entered == returned else ""
 
 
@@ -135,7 +138,7 @@ def reverse(e: Evidence) -> Finding | None:
             if last != first[::-1]:
                 wrong = _forgotten(first, last) or WRONG_ORDER
                 return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(first, last), TOLD, seq=_end_of(span),
-                               mistake=_same_order(first, last))
+                               mistake=_order(first, last))
         if len(stayed(phase)) > 1:
             finding = _reverse_tracers(e, phase)
             if finding:
@@ -160,7 +163,7 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
             rows = [numbers[a] for a in entered], [numbers[a] for a in returned]
             wrong = _forgotten(*rows) or WRONG_ORDER
             return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(*rows), TOLD, seq=_end_of(span),
-                           mistake=_same_order(entered, returned))
+                           mistake=_order(*rows))
     return None
 
 
@@ -210,20 +213,27 @@ def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[in
 
 
 def slot_again(e: Evidence) -> Finding | None:
-    """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's."""
+    """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's. So is what lies in it."""
     first, last = e.slot_again
     open_calls: dict[tuple[int, int, int], int] = {}
+    inside = 0  # returns that the second was told of while the first's frame was out beneath
     for t in e.truth.told:
-        if not first <= t.seq < last or t.what == OF_PARENT:
+        if not first <= t.seq < last:
             continue
         key = (t.user, t.thread, t.level)
+        if t.what == OF_PARENT and t.user == 1:
+            return Finding(f"CPU {t.vcpu}: user 1 keeps nothing, and found {t.value:#x} in a frame further out: the frame was older than "
+                           "the user, and its slot another's, who had kept that and left", seq=t.seq, mistake="data-of-a-former-owner")
+        if t.what == OF_PARENT:
+            continue
         open_calls[key] = open_calls.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
         if open_calls[key] < 0:
             return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
                            "user, and belonged to one that had left", seq=t.seq, mistake="stale-handler-called")
+        inside += t.user == 1 and t.what == AT_RETURN and open_calls.get((0, t.thread, t.level), 0) > 0
     if not any(key[0] == 0 and calls > 0 for key, calls in open_calls.items()):
         return Finding("nobody slept in a traced function while its user left")
-    return None if any(key[0] == 1 for key in open_calls) else Finding("the user that came later was told nothing at all")
+    return None if inside else Finding("the user that came later was told of no return beneath which the first one's frame was out")
 
 
 def leaver_left(e: Evidence) -> Finding | None:
@@ -268,18 +278,20 @@ def home(e: Evidence) -> Finding | None:
 
 MISTAKES = {
     "return-handlers-in-entry-order": "users are told of the return in the order of the entry",
+    "slot-0-forgotten": "the user in slot 0 is told of no return",
     "filter-change-unheard": "a filter that is written while the tracer runs changes nothing",
     "stale-handler-called": "a frame of a slot's earlier owner calls the present one",
     "told-without-asking": "users are told of a return who had not asked for it",
     "filter-not-asked": "users are told of functions that another one wants",
     "data-of-another-user": "a user finds what another one kept",
+    "data-of-a-former-owner": "a user finds what an earlier owner of its slot had kept further out",
     "parent-off-by-one": "the caller's data are looked for in the function's own frame",
     "data-not-given-back": "what a user keeps stays, though it said no",
     "patched-for-nobody": "a return is patched that nobody wants to hear of",
     "shadow-frame-read-after-release": "a frame is read that has been given back",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
-ADVICE = {"slot-0-forgotten", "walk-ends-at-the-handler", "slot-not-cleared", "first-users-filter-only", "stamp-after-slots"}
+ADVICE = {"walk-ends-at-the-handler", "slot-not-cleared", "first-users-filter-only", "stamp-after-slots"}
 
 CHECKS = {
     "returned": something_returned,

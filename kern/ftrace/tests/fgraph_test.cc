@@ -591,6 +591,40 @@ TEST_F(fgraph, entry_data_comes_back_the_parents_too)
 	unregister_ftrace_graph(&b.ops);
 }
 
+TEST_F(fgraph, parents_data_of_who_had_the_slot_before_is_not_found)
+{
+	user first(1), second(2);
+	first.words = 1;
+	register_ftrace_graph(&first.ops);
+	call(5, 0, [&] {
+		unregister_ftrace_graph(&first.ops);
+		register_ftrace_graph(&second.ops);
+		ASSERT_EQ(second.ops.idx, 0) << "the slot is reused";
+		call(6, 1, [&] { EXPECT_EQ(fgraph_retrieve_parent_data(second.ops.idx, nullptr, 1), nullptr); });
+	});
+	EXPECT_EQ(events.size(), 3u);
+	unregister_ftrace_graph(&second.ops);
+}
+
+static unsigned graces, finds; /* of a handler that runs on another CPU all the while */
+TEST_F(fgraph, a_handler_that_still_runs_while_its_user_leaves_finds_what_it_kept)
+{
+	user a(1);
+	a.words = 1;
+	graces = finds = 0;
+	register_ftrace_graph(&a.ops);
+	call(5, 0, [&] {
+		fake_in_grace = [] {
+			graces++;
+			finds += !!fgraph_retrieve_data(0, nullptr);
+		};
+		unregister_ftrace_graph(&a.ops);
+		fake_in_grace = nullptr;
+	});
+	EXPECT_GE(graces, 2u) << "before its slot is given back, and after";
+	EXPECT_EQ(finds, graces);
+}
+
 TEST_F(fgraph, data_of_a_wrong_size_or_without_room_is_refused)
 {
 	user a(1);
