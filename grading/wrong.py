@@ -29,16 +29,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from threading import Lock
 
-from grading import report, rubric, session
+from rich.console import Console
+
+from grading import report, rubric, session, side_by_side
 from grading.elf import Kernel
 from grading.finding import Finding
-from grading.machine import Run, ended_by_signals
+from grading.machine import ended_by_signals
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -105,10 +105,11 @@ def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
     return [f"build/{arch}/lab{lab}{'-start' if start else ''}/Image" for arch in arches]
 
 
-def prepare(lab: int) -> None:
-    done = make(ROOT, f"LAB={lab}", "build/initrd.cpio", *images(lab, ARCHES))
-    if done.returncode:
-        raise BadPatch(f"lab {lab} does not build:\n{done.stderr}")
+def prepare(lab: int, whole: bool = False) -> None:
+    for start in (False, True)[:1 + whole]:
+        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, ARCHES, start))
+        if done.returncode:
+            raise BadPatch(f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
 
 
 def scratch(lab: int, arch: str) -> Path:
@@ -215,50 +216,52 @@ def every(labs: list[int], arches: list[str], names: list[str]) -> Iterator[tupl
 class Tally:
     def __init__(self) -> None:
         self.passed = self.failed = 0
-        self._lock = Lock()
 
     def say(self, lab: int, arch: str, name: str, got: str, bad: str, seconds: float) -> None:
-        with self._lock:
-            self.passed, self.failed = self.passed + (not bad), self.failed + bool(bad)
-            print(f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {seconds:.1f} s" + (f"\n     {bad}" if bad else ""), flush=True)
+        self.passed, self.failed = self.passed + (not bad), self.failed + bool(bad)
+        print(f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {seconds:.1f} s" + (f"\n     {bad}" if bad else ""), flush=True)
+
+    def add(self, other: Tally) -> None:
+        self.passed, self.failed = self.passed + other.passed, self.failed + other.failed
 
 
-def run(todo: list[tuple[Wrong, str]], tally: Tally) -> None:
-    for lab in dict.fromkeys(wrong.lab for wrong, _ in todo):
-        prepare(lab)
-    with ThreadPoolExecutor(len(ARCHES)) as workers:
-        try:
-            for done in [workers.submit(on_one, [wrong for wrong, at in todo if at == arch], arch, tally) for arch in ARCHES]:
-                done.result()
-        except SystemExit:  # a signal
-            Run.end_all()
-            raise
+Todo = list[tuple[Wrong, str]]
 
 
-def on_one(todo: list[Wrong], arch: str, tally: Tally) -> None:
-    for wrong in todo:
-        if Run.over:
-            return
+def run(todo: Todo, whole: list[int], arches: list[str], tally: Tally) -> None:
+    """Each architecture in a process of its own; of the labs in `whole` the solution and the start, too."""
+    for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
+        prepare(lab, whole=lab in whole)
+    done = side_by_side.run(lambda arch, _: on_one(todo, whole, arch), arches, Console(quiet=True))
+    for part in done.values():
+        tally.add(part)
+    tally.failed += len(arches) - len(done)  # those died, and have said why
+
+
+def on_one(todo: Todo, whole: list[int], arch: str) -> Tally:
+    tally = Tally()
+    for lab in whole:
+        both_states(lab, arch, tally)
+    for wrong in (wrong for wrong, at in todo if at == arch):
         began = time.monotonic()
-        got = outcome_of(wrong, arch)
-        bad = differs(wrong, got)
+        try:
+            got = outcome_of(wrong, arch)
+            bad = differs(wrong, got)
+        except BadPatch as why:
+            got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "the patch is no good"
         tally.say(wrong.lab, arch, wrong.name, str(got), "\n     ".join([bad, *got.why]) if bad else "", time.monotonic() - began)
+    return tally
 
 
-def both_states(lab: int, arches: list[str], tally: Tally) -> None:
+def both_states(lab: int, arch: str, tally: Tally) -> None:
     """The solution has full marks, the start none."""
     for start in (False, True):
-        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, tuple(arches), start))
-        for arch in arches:
-            began = time.monotonic()
-            if done.returncode:
-                tally.say(lab, arch, "start" if start else "solution", "build failure", done.stderr, 0)
-                continue
-            kernel = Kernel(ROOT / f"{images(lab, (arch,), start)[0].removesuffix('Image')}callsite.elf", arch)
-            got = outcome(graded := grade(kernel, lab, [1, 4]))
-            right = got.points == (0 if start else graded.possible) and got.verdict == (Verdict.FAIL if start else Verdict.PASS)
-            bad = "" if right and not got.mistakes else "\n     ".join([f"{got.points} of {graded.possible} points", *got.why])
-            tally.say(lab, arch, "start" if start else "solution", str(got), bad, time.monotonic() - began)
+        began = time.monotonic()
+        kernel = Kernel(ROOT / f"{images(lab, (arch,), start)[0].removesuffix('Image')}callsite.elf", arch)
+        got = outcome(graded := grade(kernel, lab, [1, 4]))
+        right = got.points == (0 if start else graded.possible) and got.verdict == (Verdict.FAIL if start else Verdict.PASS)
+        bad = "" if right and not got.mistakes else "\n     ".join([f"{got.points} of {graded.possible} points", *got.why])
+        tally.say(lab, arch, "start" if start else "solution", str(got), bad, time.monotonic() - began)
 
 
 def arguments() -> argparse.Namespace:
@@ -277,11 +280,9 @@ def main() -> int:
     try:
         if options.third:
             print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
-            run(list(third(options.seed)), tally)
+            run(list(third(options.seed)), [], list(ARCHES), tally)
         else:
-            for lab in options.lab if not options.names else []:
-                both_states(lab, options.arch, tally)
-            run(list(every(options.lab, options.arch, options.names)), tally)
+            run(list(every(options.lab, options.arch, options.names)), [] if options.names else options.lab, options.arch, tally)
     except BadPatch as why:
         print(f"FAIL {why}")
         tally.failed += 1
