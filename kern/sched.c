@@ -366,6 +366,23 @@ void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), v
 	irq_restore(flags);
 }
 
+/* Who is on the way to another CPU is said to be there, and does not run: what that CPU does is not its turn. */
+static void add_up(struct thread *t, void *ticks)
+{
+	const struct cpu *cpu = cpu_of(t->cpu);
+	s64 slice = arch_counter() - cpu->switched_at;
+
+	*(u64 *)ticks = t->runtime + (cpu->running == t && slice > 0 ? slice : 0);
+}
+
+u64 thread_runtime(struct thread *t)
+{
+	u64 ticks;
+
+	task_call_func(t, add_up, &ticks);
+	return ticks;
+}
+
 void wake_up_process(struct thread *t)
 {
 	unsigned long flags = irq_save();

@@ -101,6 +101,8 @@ void set_cpu_affinity(int cpu); /* the running thread: pin (and migrate), or -1;
 
 /* fn(t, arg) while @t can neither begin nor cease to run: its run-queue lock is held, interrupts masked. */
 void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), void *arg);
+/* Counter ticks for which it has run, its present turn among them. Context: as of wake_up_process(). */
+u64 thread_runtime(struct thread *t);
 /* Call for_each with each thread, threads_lock held. */
 void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
 

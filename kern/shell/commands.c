@@ -95,17 +95,18 @@ static void ps_add(struct thread *t, void *arg)
 {
 	struct ps *ps = arg;
 
-	if (ps->count == PS_MAX)
+	if (ps->count == PS_MAX) {
 		ps->more++;
-	else
-		ps->rows[ps->count++] = *t;
+		return;
+	}
+	ps->rows[ps->count] = *t;
+	ps->rows[ps->count++].runtime = thread_runtime(t);
 }
 
 static void ps_row(const struct thread *t)
 {
 	static const char *const states[] = {"ready", "sleeps", "dead"};
-	u64 slice = t->on_cpu ? arch_counter() - cpu_of(t->cpu)->switched_at : 0;
-	u64 ms = ticks_to_ns(t->runtime + slice) / 1000000;
+	u64 ms = ticks_to_ns(t->runtime) / 1000000;
 	char pinned[8] = "";
 
 	if (t->pinned >= 0 && t->pid)
@@ -194,11 +195,7 @@ SHELL_COMMAND("kill", kill_main, "job", "what Ctrl-C does, to a background job")
 
 static u64 own_runtime(void)
 {
-	unsigned long flags = irq_save();
-	u64 ticks = current->runtime + arch_counter() - this_cpu()->switched_at;
-
-	irq_restore(flags);
-	return ticks_to_ns(ticks);
+	return ticks_to_ns(thread_runtime(current));
 }
 
 static int time_main(int argc, char **argv)

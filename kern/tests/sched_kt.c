@@ -153,6 +153,38 @@ static bool taken_from_masked_cpu(void)
 	return taken;
 }
 
+static int move(void *arg)
+{
+	while (READ_ONCE(leaver) != current)
+		cpu_relax();
+	set_cpu_affinity(2);
+	return 0;
+}
+
+/* Held on its way to a CPU that has been idle for long: that is not its time. */
+static void runtimes(void)
+{
+	struct thread *t;
+	u64 born, ran, lived;
+
+	if (nr_cpus < 3)
+		return;
+	set_cpu_affinity(0);
+	sleep_ns(50 * MS);
+	held = 0;
+	born = arch_counter();
+	t = kthread_run(move, NULL, 1, "moves");
+	WRITE_ONCE(leaver, t);
+	becomes(&held);
+	ran = thread_runtime(t);
+	lived = arch_counter() - born;
+	WRITE_ONCE(leaver, NULL);
+	thread_join(t);
+	set_cpu_affinity(-1);
+	kt_promise(ran && ran <= lived, "on the way to another CPU %lu us were run, of %lu",
+		   (unsigned long)ticks_to_ns(ran) / 1000, (unsigned long)ticks_to_ns(lived) / 1000);
+}
+
 static void going_idle(void)
 {
 	struct thread *busy[NR_CPUS];
@@ -406,7 +438,7 @@ static void births(void)
 static int test_sched(int argc, char **argv)
 {
 	static void (*const tests[])(void) = {
-		preemption, affinity, stealing, going_idle, mutexes, wait_queues, sleeping,
+		preemption, affinity, runtimes, stealing, going_idle, mutexes, wait_queues, sleeping,
 		interruption, calls, grace, tracer_is_not_preempted, births,
 	};
 
