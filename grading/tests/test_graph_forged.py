@@ -70,8 +70,12 @@ class Forged(unittest.TestCase):
         self.sees(graph_checks.three_agree, e, "not the one that the seed asks for")
 
     def test_an_event_less(self) -> None:
+        """Not of a function whose event is the next as well: of two that are alike at another depth either may be the missing one."""
         e = self.forged()
-        gone = self.events(e).pop(100)
+        events = self.events(e)
+        at = next(i for i, v in enumerate(events) if i >= 100
+                  and v.func != next(n.func for n in events[i + 1:] if n.cpu == v.cpu))
+        gone = events.pop(at)
         self.sees(graph_checks.three_agree, e, "stats says")
         e.on()[0].users[0].stats = {}
         self.sees(graph_checks.three_agree, e, "executed")
