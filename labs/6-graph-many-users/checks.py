@@ -124,7 +124,7 @@ def followed(e: Evidence) -> Finding | None:
                     for name in sorted(listed ^ phase.filter.names)[:12]]
             return Finding(f"{phase.name}: set_ftrace_filter of both was '{phase.rewritten}' when they began and was written again while they "
                            "ran; enabled_functions does not list what they want now", rows, ("wanted", "listed"),
-                           mistake="filter-change-unheard")
+                           mistake="filter-change-unheard" if listed == {phase.rewritten} else "")
     return None
 
 
