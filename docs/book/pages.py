@@ -168,7 +168,8 @@ def index_of_mistakes(book: Book) -> list[str]:
             out += ["", f"## {title((book.root / page).read_text())}", ""]
         for m in mine:
             also = "" if m.title == m.slug else f" (`{m.slug}`)"
-            out += [f"**[{m.title}](../{m.page}#{m.slug})**{also}<br>", LINK.sub(functools.partial(moved, m.page), m.text), ""]
+            text = re.sub(":$", ".", m.text)  # what it announces is in the handout
+            out += [f"**[{m.title}](../{m.page}#{m.slug})**{also}<br>", LINK.sub(functools.partial(moved, m.page), text), ""]
     return out
 
 
