@@ -4,20 +4,11 @@
  * what was right from the addresses that lookup_show() loads from.
  */
 #include "app.h"
+#include "ftrace.h"
 
 const char *const program_help[] = {"", "looks each call site's record up, for grading"};
 
 #if STAGE == 2
-struct dyn_ftrace;
-struct record {
-	uint32_t offset, rest;
-};
-extern struct record ftrace_records[];
-extern const uint32_t ftrace_record_count;
-extern char _text[];
-struct dyn_ftrace *lookup_rec(unsigned long ip);
-struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end);
-
 enum item { AT_SITE, BEHIND_SITE, IN_RANGE, BEFORE_ALL, BEHIND_ALL, ITEMS };
 static volatile char lookup_seen[4 * ITEMS];
 
@@ -29,17 +20,17 @@ __attribute__((noipa)) static void lookup_show(unsigned item, const void *is, co
 
 int main(int argc, char **argv)
 {
-	unsigned long base = (unsigned long)_text, last = 0;
+	unsigned long last = 0;
 
 	for (uint32_t i = 0; i < ftrace_record_count; i++) {
-		unsigned long ip = base + ftrace_records[i].offset;
+		unsigned long ip = ftrace_ip(&ftrace_records[i]);
 
 		lookup_show(AT_SITE, lookup_rec(ip), &ftrace_records[i]);
 		lookup_show(BEHIND_SITE, lookup_rec(ip + 1), NULL);
 		lookup_show(IN_RANGE, lookup_rec_range(last + 1, ip + 1), &ftrace_records[i]);
 		last = ip;
 	}
-	lookup_show(BEFORE_ALL, lookup_rec(base), NULL);
+	lookup_show(BEFORE_ALL, lookup_rec(KERNEL_BASE), NULL);
 	lookup_show(BEHIND_ALL, lookup_rec(last + 4), NULL);
 	return 0;
 }
