@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
+from grading import graph_mistakes
 from grading.checks import all_of, calls_tracer, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, registers_given_back
 from grading.graph_checks import at_rest, comes_home, durations, frames_out, something_returned, three_agree, through_handler, values
+from grading.graph_mistakes import depth, entries_end, frames_fit
 from grading.graph_session import GraphSession
 
 SESSION = GraphSession
@@ -26,12 +28,6 @@ def _call_left(e: Evidence, finding: Finding) -> str:
     return "call-left-behind" if e.text_at_end and e.text_at_end[at:at + 4] != rest[at:at + 4] else ""
 
 
-def frames_fit(e: Evidence) -> Finding | None:
-    """If the frame check spoke, in its words."""
-    said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
-    return Finding(f"the kernel said: {said}", mistake="sp-does-not-fit") if said else None
-
-
 def _entered(e: Evidence, finding: Finding) -> str:
     """The tracer heard of an entry, and the function did not begin: it went on elsewhere than behind the call site."""
     traced = [s for phase in e.on() for s in e.spans(phase) if calls_tracer(e.kernel, s.call.site.address, s.call.word)]
@@ -39,23 +35,6 @@ def _entered(e: Evidence, finding: Finding) -> str:
     if len(lost) < len(traced) and "execution of" not in e.why:
         return ""  # an interrupt, or the end, came in between
     return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in e.truth.handlers) else "link-register-lost"
-
-
-def _entries_end(e: Evidence, finding: Finding) -> str:
-    """The first calls return through the handler, and then no others."""
-    if frames_fit(e):
-        return ""
-    for phase in e.on():
-        hits = sum(phase.first <= r.seq < phase.last for r in e.truth.handlers)
-        if 0 < 10 * hits < len(e.spans(phase)):
-            return "recursion-not-put-back"
-    return ""
-
-
-def _depth(e: Evidence, finding: Finding) -> str:
-    """Returns are printed one deeper than they are."""
-    said = re.search(r"return of .*: (\d+) traced calls are around it, (\d+) are printed", finding.why)
-    return "depth-counted-twice" if said and int(said[2]) == int(said[1]) + 1 else ""
 
 
 def _duration(e: Evidence, finding: Finding) -> str:
@@ -88,8 +67,7 @@ MISTAKES = {
     "stores-out-of-order": "the shadow stack's stores are in an order in which an interrupt does harm",
     "sp-does-not-fit": "regs->sp is not the caller's",
     "call-left-behind": "the last user goes and the call in ftrace_graph_stub stays",
-    "recursion-not-put-back": "after the first entry no other is seen",
-    "depth-counted-twice": "entry and return disagree on the depth",
+    **graph_mistakes.MISTAKES,
     "duration-not-measured": "the printed time is not the time between the call and its return",
 }
 ADVICE: set[str] = set()
@@ -100,10 +78,10 @@ CHECKS = {
     "off": named(at_rest, _call_left),
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result, registers_given_back), _result),
-    "handler": named(all_of(through_handler, patched_if_wanted), _entries_end),
+    "handler": named(all_of(through_handler, patched_if_wanted), entries_end),
     "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
-    "one CPU": named(three_agree, _entries_end, _depth),
-    "four CPUs": named(three_agree, _entries_end, _depth),
+    "one CPU": named(three_agree, entries_end, depth),
+    "four CPUs": named(three_agree, entries_end, depth),
     "values": named(all_of(values, durations), _duration),
     "frames out": frames_out,
     "synchronised": synchronised,

@@ -11,13 +11,15 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from grading.checks import all_of, lives, right_arguments, right_result
+from grading import graph_mistakes
+from grading.checks import all_of, lives, named, right_arguments, right_result
 from grading.evidence import Evidence, HandUser, Phase
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.graph_align import Framed
 from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, nested_as_printed, something_returned,
                                   stack, stayed, three_agree, through_handler, values, who)
+from grading.graph_mistakes import depth, entries_end
 from grading.graph_session import GraphSession
 from grading.returns import Span, calls_to
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told, Touch
@@ -276,7 +278,24 @@ def home(e: Evidence) -> Finding | None:
     return comes_home(e) or (None if e.why else through_handler(e) or walked(e) or frames_kept(e))
 
 
+def _last_forgotten(e: Evidence, finding: Finding) -> str:
+    """Of sixteen users all are told of something but the last."""
+    told = {t.user for phase in e.on() if phase.hands for t in e.truth.told if phase.first <= t.seq < phase.last}
+    wanted = {h.number for phase in e.on() for h in phase.hands}
+    return "last-slot-forgotten" if told and wanted - told == {max(wanted)} else ""
+
+
+def ended(e: Evidence) -> str:
+    """Of a boot that ended early, by what the panic's trace begins with: a user's filter or its handler is no more."""
+    trace = re.findall(r"^ *\[<[0-9a-f]+>\] (\w+)", e.panic, re.M)
+    asked = "read from" in e.why and trace[:1] in (["update_graph_ops"], ["wanted"])
+    return "slot-not-cleared" if asked or "execution of" in e.why and trace[1:2] == ["ftrace_graph_func"] else ""
+
+
 MISTAKES = {
+    **graph_mistakes.MISTAKES,
+    "slot-not-cleared": "a user leaves, and its slot still points to it",
+    "last-slot-forgotten": "the slots that are looked at end before the last user",
     "return-handlers-in-entry-order": "users are told of the return in the order of the entry",
     "slot-0-forgotten": "the user in slot 0 is told of no return",
     "filter-change-unheard": "a filter that is written while the tracer runs changes nothing",
@@ -291,7 +310,7 @@ MISTAKES = {
     "shadow-frame-read-after-release": "a frame is read that has been given back",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
-ADVICE = {"walk-ends-at-the-handler", "slot-not-cleared", "first-users-filter-only", "stamp-after-slots"}
+ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
 
 CHECKS = {
     "returned": something_returned,
@@ -299,10 +318,10 @@ CHECKS = {
     "off": all_of(at_rest, frames_out),
     "arguments": all_of(right_arguments, right_result),
     "home": home,
-    "one CPU": all_of(followed, three_agree),
-    "four CPUs": all_of(followed, three_agree),
+    "one CPU": named(all_of(followed, three_agree), entries_end, depth),
+    "four CPUs": named(all_of(followed, three_agree), entries_end, depth),
     "values": all_of(values, durations),
-    "sixteen": all_of(sixteen, patched_if_wanted),
+    "sixteen": named(all_of(sixteen, patched_if_wanted), _last_forgotten),
     "reverse": reverse,
     "data": all_of(kept, room_given_back),
     "leaving": all_of(leaver_left, slot_again),
