@@ -130,7 +130,7 @@ def _of_another(name: str, arch: str) -> bool:
 def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
     folder = out / "labs/staff"
     folder.mkdir()
-    (folder / "README.md").write_text("Objects of labs that others build on. `make LAB=5 STAFF=3,4` links these in the place of yours.\n")
+    (folder / "README.md").write_text("Objects of labs that others build on. `make LAB=3 STAFF=1,2` links these in the place of yours.\n")
     for stage in range(2, last + 1):
         wanted = {arch: objects(stages, stage, arch) for arch in ARCHES}
         built = [f"build/{arch}/lab{stage}/{o}" for arch in ARCHES for o in wanted[arch]]
