@@ -126,13 +126,14 @@ class Observer:
         """Instructions executed by each vCPU."""
         return [n for n in struct.unpack_from("<64Q", self._map, 32) if n]
 
-    def records(self, first: int = 0, last: int | None = None,
-                windows: list[tuple[int, int]] | None = None, always: frozenset[int] = frozenset()) -> Iterator[Record]:
-        """In order; of the call sites only those in `windows`, if there are any, and those that are wanted always."""
+    def records(self, first: int = 0, last: int | None = None, windows: list[tuple[int, int]] | None = None,
+                always: frozenset[int] = frozenset(), often: frozenset[int] = frozenset()) -> Iterator[Record]:
+        """In order; of the call sites, and of the points in `often`, only those in `windows`, if there are any, and those
+        that are wanted always."""
         end = min(self.written() if last is None else last, CAPACITY)
         for lo, hi, inside in parts(first, end, windows or [(first, end)]):
             for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(self._bytes(lo, hi)), lo):
-                if kind > SITE or kind and (inside or addr in always):
+                if kind and (inside or kind > SITE and addr not in often or addr in always):
                     yield Record(seq, addr, insns, value, kind, vcpu, size)
 
     def _bytes(self, first: int, last: int) -> bytes:

@@ -100,10 +100,16 @@ class Session:
             self._evidence.phases[-1].last = machine.observer.written()
         self._evidence.typed = machine.typed
         self._evidence.insns = machine.observer.insns()
-        windows = None if self._evidence.lab == 1 else self._evidence.windows()
-        always = frozenset(s.address for s in self._kernel.sites if s.function.name.startswith(("wl_", "registers_call")))
+        early = self._evidence.lab == 1 and self._evidence.why  # how it began may tell why
+        windows = None if early else self._evidence.windows()
+        always, often = frozenset[int](), frozenset[int]()
+        if self._evidence.lab <= 2:  # each call site calls the stub
+            often = frozenset(self._kernel.symbol(n) for n in ("_mcount", *truth.CALLBACKS))
+        if self._evidence.lab > 1:
+            always = frozenset(s.address for s in self._kernel.sites if s.function.name.startswith(("wl_", "registers_call")))
         last = BEGINNING if machine.observer.lost() else None
-        self._evidence.truth = truth.read(self._kernel, machine.observer.records(last=last, windows=windows, always=always))
+        records = machine.observer.records(last=last, windows=windows, always=always, often=often)
+        self._evidence.truth = truth.read(self._kernel, records)
         self._evidence.observed = len(self._evidence.truth.calls)
 
     def _talk(self, machine: Run) -> None:
