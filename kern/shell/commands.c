@@ -218,8 +218,8 @@ static int uptime_main(int argc, char **argv)
 
 	for (unsigned i = 0; i < nr_cpus; i++)
 		switches += cpu_of(i)->switches;
-	out_printf("up %lu.%03lu s, %u CPUs, %lu thread switches\n", (unsigned long)(ms / 1000),
-		   (unsigned long)(ms % 1000), nr_cpus, switches);
+	out_printf("up %lu.%03lu s, %u CPU%s, %lu thread switches\n", (unsigned long)(ms / 1000),
+		   (unsigned long)(ms % 1000), nr_cpus, nr_cpus > 1 ? "s" : "", switches);
 	return 0;
 }
 SHELL_COMMAND("uptime", uptime_main, "", "time since the counter started");
