@@ -81,10 +81,10 @@ def _more(got: list[int], want: list[int], slug: str) -> str:
     return slug if set(got) > set(want) else ""
 
 
-def _order(entered: Sequence[int], returned: Sequence[int]) -> str:
+def _order(e: Evidence, entered: Sequence[int], returned: Sequence[int]) -> str:
     """The mistake's name: users are counted in the order of the entry."""
     if set(entered) - set(returned) == {0}:
-        return "slot-0-forgotten"
+        return "slot-0-forgotten" if any(t.what == AT_RETURN for t in e.truth.told) else ""  # else nobody is told
     return "return-handlers-in-entry-order" if entered == returned else ""
 
 
@@ -140,7 +140,7 @@ def reverse(e: Evidence) -> Finding | None:
             if last != first[::-1]:
                 wrong = _forgotten(first, last) or WRONG_ORDER
                 return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(first, last), TOLD, seq=_end_of(span),
-                               mistake=_order(first, last))
+                               mistake=_order(e, first, last))
         if len(stayed(phase)) > 1:
             finding = _reverse_tracers(e, phase)
             if finding:
@@ -165,7 +165,7 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
             rows = [numbers[a] for a in entered], [numbers[a] for a in returned]
             wrong = _forgotten(*rows) or WRONG_ORDER
             return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(*rows), TOLD, seq=_end_of(span),
-                           mistake=_order(*rows))
+                           mistake=_order(e, *rows))
     return None
 
 
