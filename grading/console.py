@@ -13,6 +13,7 @@ import select
 import termios
 import time
 import tty
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Protocol
@@ -25,8 +26,20 @@ TAIL = 400
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 
 
+MIRROR = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
+
+
+def cksum(data: bytes) -> int:
+    """POSIX cksum: zlib's polynomial with each byte's bits the other way round, and the length at the end."""
+    length = len(data).to_bytes((len(data).bit_length() + 7) // 8, "little")
+    mirrored = zlib.crc32((data + length).translate(MIRROR), 0xFFFFFFFF)
+    return int(f"{mirrored:032b}"[::-1], 2)
+
+
 class Transport(Protocol):
     """Bytes to and from the guest's UART."""
+
+    loses: bool  # is there a wire that may lose some?
 
     def fileno(self) -> int: ...
     def read(self) -> bytes: ...
@@ -36,6 +49,8 @@ class Transport(Protocol):
 
 class FifoTransport:
     """Two FIFOs that QEMU has open (`-chardev pipe`): they hold 64 KiB, where a socket holds 300 writes of one byte."""
+
+    loses = False
 
     def __init__(self, path: Path) -> None:
         self._from = os.open(f"{path}.out", os.O_RDONLY)
@@ -67,6 +82,8 @@ class FifoTransport:
 class PipeTransport:
     """The stdin and stdout of a process, for QEMU's `-serial stdio`."""
 
+    loses = False
+
     def __init__(self, to_guest: IO[bytes], from_guest: IO[bytes]) -> None:
         self._to, self._from = to_guest, from_guest
 
@@ -87,6 +104,8 @@ class PipeTransport:
 
 class TtyTransport:
     """A pty or a real serial port, raw, at the given speed."""
+
+    loses = True
 
     def __init__(self, path: Path, speed: int = termios.B115200) -> None:
         self._fd = os.open(path, os.O_RDWR | os.O_NOCTTY)
@@ -195,6 +214,17 @@ class Console:
         self._transport.write(b"\r")
         text = self.wait_for(_at_prompt, seconds, f"prompt after '{line}'")
         return text[: -len(PROMPT)].lstrip("\n") if text.endswith(PROMPT) else text
+
+    def file(self, name: str, seconds: float = 60) -> str:
+        """A file's text; where a wire may lose some of it, held against the guest's own checksum."""
+        text = self.command(f"cat {name}", seconds)
+        if not self._transport.loses:
+            return text
+        said = self.command(f"cksum {name}", seconds).split()[:2]
+        came = [str(cksum(text.encode())), str(len(text.encode()))]
+        if said != came:
+            raise Stopped(Verdict.HARNESS, f"{name} arrived damaged: cksum says {' '.join(said)}, what arrived has {' '.join(came)}")
+        return text
 
     def send(self, data: bytes) -> None:
         self._transport.write(data)

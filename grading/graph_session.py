@@ -141,7 +141,7 @@ class GraphSession(Session):
             self._quiet(machine, f"echo 1 > {at}options/{option}")
 
     def _keep(self, machine: Run, user: User) -> None:
-        user.trace = graph_text.parse(self._checked(machine, f"{user.directory}trace"))
+        user.trace = graph_text.parse(machine.console.file(f"{user.directory}trace", WORKLOAD_SECONDS))
         for cpu in range(self._evidence.smp):
             user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
 

@@ -6,7 +6,6 @@ import fnmatch
 import random
 import re
 import time
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,7 +200,7 @@ class Session:
             self._quiet(machine, "echo 0 > tracing_on")
         phase.last = observer.written()
         if phase.filter:
-            phase.trace = parse(self._checked(machine, "trace"))
+            phase.trace = parse(console.file("trace", WORKLOAD_SECONDS))
             self._stop_tracing(machine, phase.filter)
 
     def _trials(self, machine: Run, todo: list[Trial]) -> None:
@@ -258,15 +257,6 @@ class Session:
         if chosen.notrace:
             self._quiet(machine, "echo > set_ftrace_notrace")
 
-    def _checked(self, machine: Run, name: str) -> str:
-        """A file's text, held against the guest's own checksum of it: the line may lose bytes, we must know."""
-        text = machine.console.command(f"cat {name}", WORKLOAD_SECONDS)
-        said = machine.console.command(f"cksum {name}").split()
-        if said and said[0].isdigit() and said[:2] != [str(cksum(text.encode())), str(len(text.encode()))]:
-            raise Stopped(Verdict.HARNESS, f"{name} arrived damaged: cksum says {' '.join(said[:2])}, "
-                          f"what arrived has {cksum(text.encode())} {len(text.encode())}")
-        return text
-
 
 def _answer(said: str) -> str:
     """The shell's sentence, without the words that say which command it speaks of."""
@@ -278,13 +268,3 @@ def _panic_of(text: str) -> str:
     start = next((i for i, line in enumerate(lines) if "panic:" in line), None)
     refused = [line for line in lines[:start] if line.startswith(("ftrace: refused", "ftrace:   "))]  # sites: what they must hold
     return "\n".join(refused[-6:] + (lines[start:start + 40] if start is not None else []))
-
-
-MIRROR = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-
-
-def cksum(data: bytes) -> int:
-    """POSIX cksum: zlib's polynomial with each byte's bits the other way round, and the length at the end."""
-    length = len(data).to_bytes((len(data).bit_length() + 7) // 8, "little")
-    mirrored = zlib.crc32((data + length).translate(MIRROR), 0xFFFFFFFF)
-    return int(f"{mirrored:032b}"[::-1], 2)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from grading.console import plain
-from grading.session import cksum
+from grading.console import cksum, plain
 from grading.trace_text import parse
 
 TRACE = """\

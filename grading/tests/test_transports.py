@@ -11,13 +11,22 @@ import time
 import unittest
 from pathlib import Path
 
-from grading.console import Console, PipeTransport, Transport, TtyTransport
+from grading.console import Console, PipeTransport, Transport, TtyTransport, cksum
 from grading.qmp import Qmp
-from grading.session import cksum
+from grading.verdict import Stopped
 from qemu.machine import ARCHES, FINISHED, ROOT, Machine
 
 LOGS = ROOT / "build/tests/transports"
 LINE = "echo " + "".join(f"{i:02} " for i in range(60)) + "end"  # many times a UART's FIFO
+
+
+class BadWire(PipeTransport):
+    """Loses a byte of what is said of mutex_lock."""
+
+    loses = True
+
+    def read(self) -> bytes:
+        return super().read().replace(b"mutex_lock", b"mutex_ock")
 
 
 class Guest:
@@ -71,7 +80,7 @@ class TestTransports(unittest.TestCase):
         self.assertIn("2 CPUs", console.wait_ready(30))
         self.assertEqual(console.command("echo hello"), "hello\n")
         self.assertEqual(console.command(LINE), LINE.removeprefix("echo ") + "\n")
-        text = console.command("cat available_filter_functions").encode()
+        text = console.file("available_filter_functions").encode()
         self.assertEqual(console.command("cksum available_filter_functions").split()[:2], [str(cksum(text)), str(len(text))])
         console.type("poweroff")
         console.send(b"\r")
@@ -91,6 +100,16 @@ class TestTransports(unittest.TestCase):
                 guest = Guest(self, arch, ["-serial", "stdio"], subprocess.PIPE, subprocess.PIPE)
                 assert guest.process.stdin and guest.process.stdout
                 self.session(guest, PipeTransport(guest.process.stdin, guest.process.stdout), f"pipe-{arch}.log")
+
+    def test_what_a_wire_lost_is_missed(self) -> None:
+        guest = Guest(self, "riscv64", ["-serial", "stdio"], subprocess.PIPE, subprocess.PIPE)
+        assert guest.process.stdin and guest.process.stdout
+        console = Console(BadWire(guest.process.stdin, guest.process.stdout), LOGS / "bad-wire.log")
+        self.addCleanup(console.close)
+        guest.qmp.send("cont")
+        console.wait_ready(30)
+        with self.assertRaisesRegex(Stopped, "arrived damaged"):
+            console.file("available_filter_functions")
 
     def test_serial_port(self) -> None:
         """A pty pair is the port: we open its one end by name, the machine's UART is its other."""
