@@ -15,7 +15,6 @@
 
 #define TICK_NS 10000000
 #define SHORT_TURN_NS 1000000
-#define GRACE_NS 100000 /* between two looks: an emulator may need this CPU's host for the CPU that is waited for */
 #define RETRY_NS 1000000 /* far more than an interrupt takes, even in a slow emulator: the thread must get on between two */
 #define SLEEP_NS_MAX (1ul << 60) /* 36 years: its end can be counted */
 
@@ -469,7 +468,7 @@ void synchronize_sched(void)
 	yield();
 	for (unsigned i = 0; i < nr_cpus; i++)
 		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i])
-			sleep_ns(GRACE_NS);
+			yield();
 	smp_mb();
 }
 

@@ -21,12 +21,12 @@ LINE = "echo " + "".join(f"{i:02} " for i in range(60)) + "end"  # many times a 
 
 
 class BadWire(PipeTransport):
-    """Loses a byte of what is said of mutex_lock."""
+    """Loses each z: there is none in what is typed."""
 
     loses = True
 
     def read(self) -> bytes:
-        return super().read().replace(b"mutex_lock", b"mutex_ock")
+        return super().read().replace(b"z", b"")
 
 
 class Guest:

@@ -244,7 +244,9 @@ class OnAMachine(Shared):
             self.gdb("thbreak *" + {"riscv64": "&exception_vector", "arm64": "((char *)&exception_vector + 5 * 128)"}[self.arch])
             self.gdb(f"console {SEED}")
             came = self.gdb.functions("bt")
-            self.gdb("thbreak *&trap_interrupt")
+            here = re.search(r"thread is ([\d.]+)", self.gdb("thread"))
+            assert here
+            self.gdb(f"thbreak *&trap_interrupt thread {here[1]}")  # another CPU may come there first
             self.gdb("continue")
             self.assertEqual(self.gdb.functions("bt"), ["trap_interrupt", *came])
             self.assertGreater(len(came), 1)
