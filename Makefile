@@ -52,7 +52,7 @@ variant := lab$(stage)$(if $(START),-start)$(if $(STAFF),-staff$(subst $(comma),
 include $(wildcard labs/*.mk)
 
 Q := $(if $(V),,@)
-say = $(if $(V),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
+say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
 PYTHON := /usr/bin/python3
 # Through the environment, whatever quotes are in them: for every machine, and for make run.
 export QEMU_EXTRA APPEND
@@ -126,10 +126,10 @@ build/$(1)/include/.links: | $$(setup)
 	@mkdir -p $$(@D) && ln -sfn ../../../kern/arch/$(1) $$(@D)/asm && \
 	ln -sfn ../../../kern/ftrace/$(1) $$(@D)/asm-ftrace && touch $$@
 
-# A changed variable rebuilds what it must: all that is compiled depends on this.
+# A changed variable rebuilds what it must: all that is compiled depends on this. -Werror makes no object another one.
+$(1).made_of = $$(filter-out -Werror,$$($(1).all)) $$($(1).traced) $$(APP) $$(BENCH_SITES)
 $$($(1).out)/flags: FORCE | $$(setup)
-	@mkdir -p $$(@D)/include; echo '$$($(1).all) $$($(1).traced) $$(APP) $$(BENCH_SITES)' | cmp -s - $$@ || \
-	echo '$$($(1).all) $$($(1).traced) $$(APP) $$(BENCH_SITES)' > $$@
+	@mkdir -p $$(@D)/include; echo '$$($(1).made_of)' | cmp -s - $$@ || echo '$$($(1).made_of)' > $$@
 
 $$($(1).out)/include/asm-offsets.h: kern/asm-offsets.c $(wildcard kern/arch/$(1)/asm-offsets.c) \
 		$(wildcard kern/*.h kern/arch/$(1)/*.h kern/ftrace/*.h kern/ftrace/$(1)/*.h) $$($(1).out)/flags build/$(1)/include/.links

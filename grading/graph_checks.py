@@ -43,10 +43,15 @@ def framed(e: Evidence, phase: Phase) -> Framed:
         s.name not in leaver or checks.calls_tracer(e.kernel, s.call.site.address, s.call.word))
 
 
-def unsure(phase: Phase) -> Framed:
-    """Who leaves is asked no more a while before its sites are nops: which of its last calls have a frame, nobody can see."""
-    leaver = _leavers(phase)
-    return lambda s: s.name in leaver
+def unsure(e: Evidence, phase: Phase) -> Framed:
+    """Who leaves is asked no more a while before its sites are nops. A call of those days had a frame if all that ended with
+    it came back through return_to_handler; else nobody can see which of them had one."""
+    leaver, patched = _leavers(phase), framed(e, phase)
+
+    def by_return(s: Span) -> bool:
+        return bool(s.leaving) and len(s.leaving.hits) == sum(map(patched, s.leaving.spans))
+
+    return lambda s: s.name in leaver and not by_return(s)
 
 
 def stayed(phase: Phase) -> list[User]:
@@ -182,7 +187,7 @@ def _place(want: workload.Call) -> str:
 
 
 def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment]:
-    executed = steps(e.spans(phase), user.filter.names, framed(e, phase), unsure(phase))
+    executed = steps(e.spans(phase), user.filter.names, framed(e, phase), unsure(e, phase))
     return align(executed, user.trace.events)
 
 

@@ -99,13 +99,11 @@ class Session:
             self._evidence.phases[-1].last = machine.observer.written()
         self._evidence.typed = machine.typed
         self._evidence.insns = machine.observer.insns()
-        early = self._evidence.lab == 1 and self._evidence.why  # how it began may tell why
+        early = self._evidence.lab == 1 and self._evidence.why  # how it began may tell why it ended
         windows = None if early else self._evidence.windows()
-        always, often = frozenset[int](), frozenset[int]()
-        if self._evidence.lab <= 2:  # each call site calls the stub
-            often = frozenset(self._kernel.symbol(n) for n in ("_mcount", *truth.CALLBACKS))
-        if self._evidence.lab > 1:
-            always = frozenset(s.address for s in self._kernel.sites if s.function.name.startswith(("wl_", "registers_call")))
+        always = frozenset(s.address for s in self._kernel.sites if s.function.name.startswith(("wl_", "registers_call")))
+        stub = ("_mcount", *truth.CALLBACKS) if self._evidence.lab <= 2 else ()  # there each call site calls it
+        often = frozenset(self._kernel.symbol(n) for n in stub)
         last = BEGINNING if machine.observer.lost() else None
         records = machine.observer.records(last=last, windows=windows, always=always, often=often)
         self._evidence.truth = truth.read(self._kernel, records)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import unittest
 from pathlib import Path
+from unittest import mock
 
-from grading import graph_checks, rubric
+from grading import checks, graph_checks, rubric
 from grading.checks import Check
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Filter, Phase, User
@@ -206,6 +207,23 @@ class Aligning(unittest.TestCase):
             said = [event(ENTRY, "wl_c", depth), event(RETURN, "wl_c", depth)]
             executed = steps(story.spans, {"wl_c"}, lambda s: True, lambda s: s.name in ("wl_a", "wl_b"))
             self.assertEqual(align_cpu(0, executed[0], said).divergence is None, fits, f"depth {depth}")
+
+    def test_who_is_leaving_and_came_back_through_the_handler_had_a_frame(self) -> None:
+        for hits, may_be in ((1, {0, 2}), (0, {0, 1, 2})):  # by the user's own frames, or by all
+            story = Story()
+            for name in ("wl_a", "wl_b", "wl_c"):
+                story.enter(name)
+            for through in (1, 1, hits):
+                story.leave(through)
+            e = evidence(story)
+            phase = e.phases[0]
+            phase.users = [User("", Filter("wl_c", "", frozenset({"wl_c"})))]
+            phase.users.append(User("instances/b/", Filter("wl_[ab]", "", frozenset({"wl_a", "wl_b"})), leaves=True))
+            with mock.patch.object(checks, "calls_tracer", return_value=True):
+                for depth in range(4):
+                    phase.users[0].trace.events = [event(ENTRY, "wl_c", depth), event(RETURN, "wl_c", depth)]
+                    found = graph_checks.aligned(e, phase, phase.users[0])[0].divergence
+                    self.assertEqual(found is None, depth in may_be, f"wl_a came back by {hits}, depth {depth}")
 
     def interrupted(self) -> Story:
         """An interrupt between wl_b's site and its body, which runs wl_b itself."""

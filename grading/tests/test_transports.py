@@ -102,14 +102,16 @@ class TestTransports(unittest.TestCase):
                 self.session(guest, PipeTransport(guest.process.stdin, guest.process.stdout), f"pipe-{arch}.log")
 
     def test_what_a_wire_lost_is_missed(self) -> None:
-        guest = Guest(self, "riscv64", ["-serial", "stdio"], subprocess.PIPE, subprocess.PIPE)
-        assert guest.process.stdin and guest.process.stdout
-        console = Console(BadWire(guest.process.stdin, guest.process.stdout), LOGS / "bad-wire.log")
-        self.addCleanup(console.close)
-        guest.qmp.send("cont")
-        console.wait_ready(30)
-        with self.assertRaisesRegex(Stopped, "arrived damaged"):
-            console.file("available_filter_functions")
+        for arch in ARCHES:
+            with self.subTest(arch):
+                guest = Guest(self, arch, ["-serial", "stdio"], subprocess.PIPE, subprocess.PIPE)
+                assert guest.process.stdin and guest.process.stdout
+                console = Console(BadWire(guest.process.stdin, guest.process.stdout), LOGS / f"bad-wire-{arch}.log")
+                self.addCleanup(console.close)
+                guest.qmp.send("cont")
+                console.wait_ready(30)
+                with self.assertRaisesRegex(Stopped, "arrived damaged"):
+                    console.file("available_filter_functions")
 
     def test_serial_port(self) -> None:
         """A pty pair is the port: we open its one end by name, the machine's UART is its other."""

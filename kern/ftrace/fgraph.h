@@ -106,7 +106,9 @@ int unregister_ftrace_graph(struct fgraph_ops *gops);
  * Entry data: inside entryfunc, @size bytes (at most 256, once a call) that
  * the same user's retfunc will find with fgraph_retrieve_data(gops->idx, …).
  * NULL: no room (counted like a full shadow stack), or none was reserved.
- * The parent's: what the same user reserved @depth traced frames further out.
+ * The parent's: what the same user reserved @depth traced frames further out;
+ * of a frame from before the user nothing, though its slot's earlier owner may
+ * have left a datum there. Who is just leaving still finds its own.
  * 8-byte aligned. Stage 5 has the first two, for its one user; it counts
  * nothing, and does not say the size.
  */

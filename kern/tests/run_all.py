@@ -54,10 +54,18 @@ def counts(text: str, status: int) -> tuple[int, int]:
 
 
 def telling(text: str) -> list[str]:
-    """What a failed suite said about it: googletest's failures, which stand far from its end, then its last lines, a
-    grade of both architectures among them."""
+    """What a failed suite said about it: unittest's and googletest's failures, which may stand far from its end, or its
+    last lines, a grade of both architectures among them."""
+    unit = re.findall(r"^={70}\n((?:FAIL|ERROR): .*?)(?=^[=-]{70}\n(?:FAIL|ERROR|Ran|$))", text, re.M | re.S)
+    if unit:
+        return [line for failure in unit[:10] for line in shortened(failure.splitlines())]
     failures = re.findall(r"^.*(?:: Failure|: runtime error|ERROR: ).*\n(?:.+\n){0,6}", text, re.M)
     return "".join(failures[:10]).splitlines() + text.splitlines()[-90:]
+
+
+def shortened(lines: list[str]) -> list[str]:
+    lines = [line if len(line) <= 2000 else f"{line[:400]} ... {line[-1500:]}" for line in lines]
+    return lines if len(lines) <= 40 else [*lines[:20], "...", *lines[-20:]]
 
 
 def suites() -> list[tuple[str, list[str]]]:

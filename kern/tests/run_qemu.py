@@ -22,8 +22,8 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from grading import workload  # noqa: E402
-from grading.machine import Run, ended_by_signals  # noqa: E402
 from grading.console import cksum  # noqa: E402
+from grading.machine import Run, ended_by_signals  # noqa: E402
 from grading.verdict import Stopped  # noqa: E402
 from kern.tests import app_host  # noqa: E402
 from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402

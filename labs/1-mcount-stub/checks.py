@@ -6,6 +6,9 @@ addresses that the observer sees.
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+
 from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding
@@ -95,17 +98,15 @@ def something_traced(e: Evidence) -> Finding | None:
 def stub_called(e: Evidence) -> Finding | None:
     """Every executed call site entered the stub."""
     stub = e.kernel.symbol("_mcount")
-    sites = [0] * 64
-    entered = [0] * 64
-    for call in e.truth.calls:
-        sites[call.vcpu] += 1
-    for point in e.truth.trampolines:
-        entered[point.vcpu] += point.addr == stub
-    cuts = 1 + 2 * len(e.windows())  # there one may be seen without the other
-    for cpu in range(64):
-        if abs(sites[cpu] - entered[cpu]) > cuts:
-            return Finding(f"CPU {cpu} executed {sites[cpu]} call sites and entered _mcount {entered[cpu]} times")
-    return None if any(sites) else Finding("no call site was executed")
+    seen = False
+    for first, last in [(0, sys.maxsize)] if e.why else e.windows():
+        sites = Counter(c.vcpu for c in e.truth.calls if first <= c.seq < last)
+        entered = Counter(r.vcpu for r in e.truth.trampolines if first <= r.seq < last and r.addr == stub)
+        seen = seen or bool(sites)
+        for cpu in sites | entered:
+            if abs(sites[cpu] - entered[cpu]) > 1:  # one may be cut in its middle
+                return Finding(f"CPU {cpu} executed {sites[cpu]} call sites and entered _mcount {entered[cpu]} times")
+    return None if seen else Finding("no call site was executed")
 
 
 def silent_callback(e: Evidence) -> Finding | None:
