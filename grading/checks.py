@@ -412,7 +412,7 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     if late is None:
         return None, last
     does = {0: _cleans, 2: _invalidates}.get(late)
-    others = bool(does) and any(does(r.value) for r in mine if r.kind == Kind.FENCE)
+    others = does is not None and any(does(r.value) for r in mine if r.kind == Kind.FENCE)
     elsewhere = " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)" if others else ""
     return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
                    f"there was no {STEPS[late]}{elsewhere}"), last

@@ -53,8 +53,11 @@ class FifoTransport:
     loses = False
 
     def __init__(self, path: Path) -> None:
-        self._from = os.open(f"{path}.out", os.O_RDONLY)
-        self._to = os.open(f"{path}.in", os.O_WRONLY)
+        """OSError: QEMU has ended. Who opens a FIFO whose other end nobody has would wait for ever."""
+        self._to = os.open(f"{path}.in", os.O_WRONLY | os.O_NONBLOCK)
+        self._from = os.open(f"{path}.out", os.O_RDONLY | os.O_NONBLOCK)
+        for end in (self._to, self._from):
+            os.set_blocking(end, True)
 
     @staticmethod
     def make(path: Path) -> None:

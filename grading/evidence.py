@@ -128,6 +128,8 @@ class Evidence:
     truth: Truth = field(default_factory=Truth)
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
+    texts: list[tuple[int, bytes]] = field(default_factory=list)  # every time that text was read, and the observer's records before it
+    repeated: int = 0  # boots before this one that QEMU spoilt
     spoilt: Spoilt | None = None
     steps: Steps = field(default_factory=Steps)  # lab 1
     alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when, and the CPUs that text's alias was open to
@@ -142,7 +144,7 @@ class Evidence:
 
     def told(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"")
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", texts=[])
 
     def ending(self) -> str:
         """How a boot that ended early did."""

@@ -49,7 +49,7 @@ def unsure(e: Evidence, phase: Phase) -> Framed:
     leaver, patched = _leavers(phase), framed(e, phase)
 
     def by_return(s: Span) -> bool:
-        return bool(s.leaving) and len(s.leaving.hits) == sum(map(patched, s.leaving.spans))
+        return s.leaving is not None and len(s.leaving.hits) == sum(map(patched, s.leaving.spans))
 
     return lambda s: s.name in leaver and not by_return(s)
 

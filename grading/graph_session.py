@@ -115,6 +115,7 @@ class GraphSession(Session):
             phase.first = observer.written()
             phase.output = machine.console.command(
                 f"workload {phase.seed:016x} & ; echo nop > {leaver}current_tracer; wait", WORKLOAD_SECONDS)
+            self._text(machine)  # what the leaver's sites hold from now on
             if 0.05 < self._left_after(machine, phase.first) < 0.95:
                 return
 

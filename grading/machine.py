@@ -64,6 +64,7 @@ class Run:
 
     def __enter__(self) -> Run:
         self._scratch = tempfile.TemporaryDirectory(prefix="callsite-")
+        self._saved = Path(self._scratch.name) / "memory"  # QEMU may still write it when we are told to end
         self.log.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._start(Path(self._scratch.name))
@@ -91,7 +92,7 @@ class Run:
         if Run.over:
             raise Stopped(Verdict.HARNESS, "nothing is to run any more")
         try:
-            self._qmp = Qmp(qmp)
+            self._qmp = Qmp(qmp, self._process)
             transport = FifoTransport(console)
         except (OSError, QmpError) as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
@@ -175,25 +176,23 @@ class Run:
 
     def memory(self, physical: int, size: int) -> bytes:
         """Guest memory while the machine stands still."""
-        with tempfile.NamedTemporaryFile(prefix="callsite-memory-") as file:
-            self.qmp.command("stop")
-            self.qmp.command("pmemsave", val=physical, size=size, filename=file.name)
-            self.qmp.command("cont")
-            return Path(file.name).read_bytes()
+        self.qmp.command("stop")
+        self.qmp.command("pmemsave", val=physical, size=size, filename=str(self._saved))
+        self.qmp.command("cont")
+        return self._saved.read_bytes()
 
     def mapped(self, address: int) -> list[int]:
         """The CPUs whose page tables lead somewhere from this virtual address."""
         found = []
-        with tempfile.NamedTemporaryFile(prefix="callsite-memory-") as file:
-            self.qmp.command("stop")
-            for cpu in range(self.machine.smp):
-                try:
-                    self.qmp.command("memsave", val=address - (1 << 64), size=4, filename=file.name, **{"cpu-index": cpu})
-                    found.append(cpu)
-                except QmpError as error:
-                    if "Invalid addr" not in str(error):
-                        raise
-            self.qmp.command("cont")
+        self.qmp.command("stop")
+        for cpu in range(self.machine.smp):
+            try:
+                self.qmp.command("memsave", val=address - (1 << 64), size=4, filename=str(self._saved), **{"cpu-index": cpu})
+                found.append(cpu)
+            except QmpError as error:
+                if "Invalid addr" not in str(error):
+                    raise
+        self.qmp.command("cont")
         return found
 
     @contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
 import time
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ class QmpError(Exception):
 class Qmp:
     """One connection; events that arrive meanwhile are kept in `events`."""
 
-    def __init__(self, path: Path, timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, qemu: subprocess.Popen[bytes], timeout: float = 10.0) -> None:
         self.events: list[dict[str, Any]] = []
         self._buffer = b""
         self._sent = 0
-        self._socket = _connect(path, timeout)
+        self._socket = _connect(path, qemu, timeout)
         self._socket.settimeout(timeout)
         try:
             self._next()
@@ -89,7 +90,8 @@ class Qmp:
         self._socket.close()
 
 
-def _connect(path: Path, timeout: float) -> socket.socket:
+def _connect(path: Path, qemu: subprocess.Popen[bytes], timeout: float) -> socket.socket:
+    """QEMU makes the socket when it is ready for that; one that has ended never will."""
     deadline = time.monotonic() + timeout
     while True:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -98,6 +100,6 @@ def _connect(path: Path, timeout: float) -> socket.socket:
             return connection
         except OSError as error:
             connection.close()
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or qemu.poll() is not None:
                 raise QmpError(f"no control socket at {path}") from error
             time.sleep(0.01)

@@ -7,9 +7,10 @@ import random
 import re
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
-from grading import steps, trials, truth, workload
+from grading import stale, steps, trials, truth, workload
 from grading.elf import Kernel
 from grading.evidence import Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
@@ -21,6 +22,7 @@ from qemu.machine import Machine
 
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
 BEGINNING = 1_000_000  # of the observer's records: so many are read of a kernel that ran wild
+BOOTS = 3  # that may be needed for one that can be judged
 BOOT_SECONDS = 60
 WORKLOAD_SECONDS = 90
 
@@ -66,14 +68,27 @@ class Session:
 
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
                  say: Callable[[str], None] = lambda text: None, budget: int = BUDGET) -> None:
-        self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
+        self._new = partial(Evidence, kernel.arch, lab, smp, seed, kernel, log)
+        self._evidence = self._new()
         self._kernel = kernel
         self._machine = machine_of(kernel, lab, smp)
         self._say = say
         self._budget = budget
 
     def run(self) -> Evidence:
-        e = self._evidence
+        """The evidence of one boot: of the first in which QEMU executed what memory held."""
+        for repeated in range(BOOTS):
+            e = self._evidence = self._new()
+            e.repeated = repeated
+            self._boot(e)
+            wrong = stale.word(e)
+            if not wrong:
+                return e
+            self._say(f"once more: {wrong}")
+        e.verdict, e.why = Verdict.HARNESS, f"{wrong}, and so in {BOOTS} boots"
+        return e
+
+    def _boot(self, e: Evidence) -> None:
         began = time.monotonic()
         try:
             with Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
@@ -86,7 +101,6 @@ class Session:
         except Stopped as stopped:
             e.verdict, e.why = stopped.verdict, stopped.why
         e.seconds = time.monotonic() - began
-        return e
 
     def _collect(self, machine: Run) -> None:
         assert machine.observer
@@ -157,7 +171,10 @@ class Session:
 
     def _text(self, machine: Run) -> bytes:
         lo, hi = self._kernel.text
-        return machine.memory(self._machine.load_address(), hi - lo)
+        assert machine.observer
+        text = machine.memory(self._machine.load_address(), hi - lo)
+        self._evidence.texts.append((machine.observer.written(), text))
+        return text
 
     def _alias(self, machine: Run, when: str) -> None:
         if not machine.mapped(self._kernel.text[0]):

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
+from pathlib import Path
 
+from grading.console import FifoTransport
 from grading.machine import Run
 from grading.observer import Kind
 from grading.tests import tiny
@@ -84,9 +87,18 @@ class Ends(unittest.TestCase):
     def test_a_missing_image_is_a_harness_error(self) -> None:
         machine = tiny.machine("riscv64", "LIVE")
         machine.image = LOGS / "nothing-is-here"
+        began = time.monotonic()
         with self.assertRaises(Stopped) as caught, Run(machine, LOGS / "missing.log"):
             pass
         self.assertEqual(caught.exception.verdict, Verdict.HARNESS)
+        self.assertLess(time.monotonic() - began, 8, "it waited for a QEMU that had ended")
+
+    def test_nobody_waits_at_a_line_whose_other_end_is_gone(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="callsite-test-") as name:
+            console = Path(name) / "console"
+            FifoTransport.make(console)
+            with self.assertRaises(OSError):
+                FifoTransport(console)
 
 
 class Observed(unittest.TestCase):

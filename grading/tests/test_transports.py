@@ -41,7 +41,7 @@ class Guest:
         self.process = subprocess.Popen([*command, "-S", "-qmp", f"unix:{qmp},server=on,wait=off"],
                                         stdin=stdin, stdout=stdout, stderr=subprocess.PIPE)
         test.addCleanup(self.end)
-        self.qmp = Qmp(qmp)
+        self.qmp = Qmp(qmp, self.process)
 
     def end(self) -> None:
         if self.process.poll() is None:
