@@ -129,7 +129,7 @@ class Evidence:
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
     texts: list[tuple[int, bytes]] = field(default_factory=list)  # every time that text was read, and the observer's records before it
-    repeated: int = 0  # boots before this one that QEMU spoilt
+    repeated: list[str] = field(default_factory=list)  # how QEMU spoilt each boot before this one
     spoilt: Spoilt | None = None
     steps: Steps = field(default_factory=Steps)  # lab 1
     alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when, and the CPUs that text's alias was open to

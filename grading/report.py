@@ -157,7 +157,7 @@ def _ran(grade: Grade) -> str:
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
     calls = sum(e.observed for e in grade.evidence)
-    again = sum(e.repeated for e in grade.evidence)
+    again = sum(len(e.repeated) for e in grade.evidence)
     return (f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer" +
             (f"; boots repeated, as QEMU ran old words: {again}" if again else ""))
 

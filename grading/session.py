@@ -77,16 +77,18 @@ class Session:
 
     def run(self) -> Evidence:
         """The evidence of one boot: of the first in which QEMU executed what memory held."""
-        for repeated in range(BOOTS):
+        spoilt: list[str] = []
+        while True:
             e = self._evidence = self._new()
-            e.repeated = repeated
+            e.repeated = spoilt[:]
             self._boot(e)
             wrong = stale.word(e)
             if not wrong:
                 return e
-            self._say(f"once more: {wrong}")
-        e.verdict, e.why = Verdict.HARNESS, f"{wrong}, and so in {BOOTS} boots"
-        return e
+            spoilt.append(wrong)
+            if len(spoilt) == BOOTS:
+                e.verdict, e.why = Verdict.HARNESS, f"{wrong}, and such words in {BOOTS} boots"
+                return e
 
     def _boot(self, e: Evidence) -> None:
         began = time.monotonic()

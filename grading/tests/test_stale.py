@@ -96,11 +96,11 @@ class Repeated(unittest.TestCase):
 
     def test_a_boot_that_is_no_evidence_is_repeated(self) -> None:
         e = self.boots("an old word", "")
-        self.assertEqual((e.verdict, e.repeated), (Verdict.PASS, 1))
+        self.assertEqual((e.verdict, e.repeated), (Verdict.PASS, ["an old word"]))
 
     def test_not_for_ever(self) -> None:
         e = self.boots(*["an old word"] * session.BOOTS)
-        self.assertEqual((e.verdict, e.why), (Verdict.HARNESS, "an old word, and so in 3 boots"))
+        self.assertEqual((e.verdict, e.why), (Verdict.HARNESS, "an old word, and such words in 3 boots"))
 
 
 if __name__ == "__main__":
