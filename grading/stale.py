@@ -8,6 +8,7 @@ that about or prevent it, so a boot in which it is seen is repeated.
 
 from __future__ import annotations
 
+import sys
 from bisect import bisect_left
 from collections import defaultdict
 
@@ -21,6 +22,7 @@ def word(e: Evidence) -> str:
         first = e.kernel.text[0] + store.value
         for address in range(first & ~3, first + store.size, 4):
             stores[address].append(store.seq)
+    until = {store.seq: batch.end or sys.maxsize for batch in e.truth.batches for store in batch.stores}  # the old word is right till then
 
     words: dict[tuple[int, int], tuple[int, int]] = {}  # site, stores into it before -> what it held, and when that was read first
     for seq, text in e.texts:
@@ -37,8 +39,9 @@ def word(e: Evidence) -> str:
         into = stores.get(call.site.address, [])
         nth = bisect_left(into, call.seq)
         held, seen = words.get((call.site.address, nth), (call.word, 0))
+        since = until.get(into[nth - 1], into[nth - 1]) if nth else 0
         # Who was in the function already may run it once as it was; not whoever has stood still or called something since.
-        if call.word != held and (not nth or into[nth - 1] < before or seen <= call.seq):
+        if call.word != held and (since <= before or seen <= call.seq):
             return (f"QEMU executed {call.word:08x} at the call site of {call.name} on CPU {call.vcpu}, where memory had held {held:08x} "
-                    f"for {call.seq - (into[nth - 1] if nth else 0)} records")
+                    f"for {call.seq - since} records")
     return ""

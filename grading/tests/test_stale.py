@@ -11,7 +11,7 @@ from grading import session, stale
 from grading.elf import Function, Site
 from grading.evidence import Evidence, Spoilt
 from grading.observer import Kind, Record
-from grading.truth import Call
+from grading.truth import Batch, Call
 from grading.verdict import Verdict
 from qemu.machine import ARCHES
 
@@ -70,6 +70,17 @@ class Stale(unittest.TestCase):
         self.call(0, NOP)
         self.read(CALL, NOP)
         self.assertIn("wl_a", stale.word(self.e))
+
+    def test_the_old_word_is_right_until_the_batch_ends(self) -> None:
+        self.store(0)
+        self.e.truth.batches.append(Batch(0, 0, 4, self.e.truth.stores[:]))
+        self.call(1, NOP)
+        self.call(0, NOP)
+        self.read(CALL, NOP)
+        self.assertEqual(stale.word(self.e), "")
+        self.seq += 1
+        self.call(0, NOP)
+        self.assertIn("for 1 records", stale.word(self.e))
 
     def test_between_two_stores_nobody_knows(self) -> None:
         self.store(0)
