@@ -175,7 +175,8 @@ def kept(e: Evidence) -> Finding | None:
     for phase in e.on():
         keepers = {h.number: h for h in phase.hands if h.kind == "keep"}
         value: dict[tuple[Span, int], int] = {}
-        for span, entered, returned in _hand_calls(e, phase):
+        calls = list(_hand_calls(e, phase))
+        for span, entered, returned in calls:
             value |= {(span, t.user): t.value for t in entered}
             for t in returned:
                 if t.user in keepers and t.what == AT_RETURN:
@@ -184,6 +185,7 @@ def kept(e: Evidence) -> Finding | None:
                         return Finding(f"{phase.name}, {who(span)}: user {t.user} wanted to keep {value.get((span, t.user), 0):#x} when "
                                        f"{span.name} was entered, and found {f'{t.value:#x}' if t.value else 'nothing'} when it returned",
                                        *stack(span), seq=_end_of(span), mistake=_not_its_own(e, phase, (span, t.user) in value))
+        for span, _, returned in calls:
             finding = _parents(phase, span, returned, keepers, value)
             if finding:
                 return finding
