@@ -11,6 +11,7 @@ from grading.checks import Check
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Filter, Phase, User
 from grading.graph_align import align, align_cpu, steps
+from grading.graph_session import GraphSession
 from grading.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
 from grading.observer import Kind, Record
 from grading.returns import Places, Reader, Span
@@ -278,7 +279,7 @@ class NoKernel(Kernel):
     """Names for places, and no file."""
 
     def __init__(self) -> None:  # pylint: disable=super-init-not-called
-        self.arch = "riscv64"
+        self.arch, self.path = "riscv64", Path("callsite.elf")
 
     def name_at(self, address: int) -> str:
         return f"{address:#x}"
@@ -389,6 +390,21 @@ class Checks(unittest.TestCase):
     def test_a_user_that_is_not_told(self) -> None:
         self.assertIn("user 0 said yes at the entry and was not told of the return", self.told([1, 2], [2]))
         self.assertIn("ran for 1 of them", self.told([1], [1]))
+
+
+class Slow(unittest.TestCase):
+    """On a host that is busy a sleeper may be awake before others have done what they must do while it sleeps."""
+
+    def tries(self, *said: str) -> int:
+        session = GraphSession(NoKernel(), 6, 4, 0, Path())
+        machine = mock.Mock()
+        machine.console.command.side_effect = said
+        session._slot_again(machine)
+        return int(machine.console.command.call_count)
+
+    def test_it_is_done_again(self) -> None:
+        right, late = "meanwhile\nreal 0.6 s\n", "real 0.9 s\nmeanwhile\n"
+        self.assertEqual([self.tries(right), self.tries(late, right), self.tries(late, late, late, right)], [1, 2, 3])
 
 
 if __name__ == "__main__":
