@@ -105,10 +105,12 @@ struct seq {
 	int (*show)(struct seq *s, u64 item);
 	void *arg;
 	const struct file *file; /* whose text it is */
+	bool lost;               /* there was no memory for some of it: the read says so */
 };
 int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg);
 ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos);
 int seq_release(struct file *f);
 int seq_printf(struct seq *s, const char *fmt, ...) __printf(2, 3);
+int seq_room(struct seq *s, size_t more); /* so much will fit: 0 or -ENOMEM */
 
 #endif

@@ -225,6 +225,7 @@ static void __schedule(bool preempted)
 	cpu->resched = 0;
 	smp_mb(); /* all that this CPU did before is seen before the pass is */
 	WRITE_ONCE(cpu->grace, cpu->grace + 1);
+	smp_mb(); /* the pass is seen before anything is loaded again: that is what was published last */
 	now = arch_counter();
 	put_prev_task(cpu, prev, preempted);
 	next = dequeue_task(cpu, false) ?: cpu->idle;

@@ -29,6 +29,8 @@ static int fill(struct seq *s)
 		err = s->show(s, s->item++);
 	if (err == 1 && s->len)
 		err = 0;
+	if (s->lost)
+		err = -ENOMEM;
 	if (err)
 		s->item--; /* asked again, it says the same */
 	return err;
@@ -87,9 +89,16 @@ int seq_printf(struct seq *s, const char *fmt, ...)
 		va_end(args);
 		if ((size_t)n < room)
 			break;
-		if (grow(s, s->len + n + 1))
+		if (grow(s, s->len + n + 1)) {
+			s->lost = true;
 			return -ENOMEM;
+		}
 	}
 	s->len += n;
 	return 0;
+}
+
+int seq_room(struct seq *s, size_t more)
+{
+	return s->size - s->len > more ? 0 : grow(s, s->len + more + 1);
 }

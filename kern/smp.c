@@ -160,16 +160,22 @@ void smp_init(void)
 	}
 }
 
-void secondary_main(void)
+/* Come too late: the numbers end before this CPU. It has no buffer, so it may call nothing that is traced, and no grace period waits for it. */
+static notrace void turn_away_late(const struct cpu *cpu)
+{
+	while (cpu->index >= READ_ONCE(nr_cpus))
+		cpu_idle_wait();
+}
+
+notrace void secondary_main(void)
 {
 	struct cpu *cpu = this_cpu();
 
+	turn_away_late(cpu);
 	arch_init_cpu();
 	irqchip_init_cpu();
 	timer_init_cpu();
-	/* Come too late: the numbers end before this one, and grace periods do not wait for it. */
-	while (cpu->index >= READ_ONCE(nr_cpus))
-		cpu_idle_wait();
+	turn_away_late(cpu); /* or while it did that */
 	__atomic_store_n(&cpu->online, true, __ATOMIC_RELEASE);
 	irq_enable();
 	do_idle();

@@ -91,7 +91,8 @@ struct ftrace_ops {
 	int (*changed)(struct ftrace_ops *op);
 };
 #define FTRACE_OPS_FL_IPMODIFY 1 /* may change regs->pc; one such op a function: -EBUSY */
-#define FTRACE_OPS_FL_RECURSION 2 /* guards itself; else the core does */
+/* Guards itself; else the core does. Only for what lies in the tracer's own section, .ftrace.text: nobody keeps a thread in there elsewhere. */
+#define FTRACE_OPS_FL_RECURSION 2
 #define FTRACE_OPS_MAX 32         /* stubs; one more registration gets -ENOSPC */
 
 /*

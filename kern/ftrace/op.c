@@ -88,11 +88,15 @@ static int forget(struct ftrace_ops *op, int err)
 /* The op's filter becomes @words and it starts; on an error it stays unused. */
 static int start(struct ftrace_ops *op, int count, char **words)
 {
+	unsigned long target = (unsigned long)op->private;
 	int err = 0;
 
 	for (int i = 0; i < count && !err; i++)
 		err = is_workload(words[i]) ? ftrace_set_filter(op, words[i], strlen(words[i]), !i, false)
 					    : -EINVAL;
+	if (!err && op->func == op_patch &&
+	    ftrace_filter_has(op, lookup_rec_range(target, target + 8), false))
+		err = -EINVAL; /* its calls would go round in a circle */
 	if (!err)
 		err = register_ftrace_function(op);
 	return err ? forget(op, err) : 0;

@@ -366,7 +366,7 @@ static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notra
 {
 	struct ftrace_hash **place = list_of(op, notrace_list), *old = *place;
 	struct selection was = selection_of(op, is_linked(op)), is = was;
-	int err = 0;
+	int err = 0, refused = 0;
 
 	*(notrace_list ? &is.excluded : &is.filter) = hash;
 	if (was.on && ipmodify_clash(op, was, is)) {
@@ -378,15 +378,17 @@ static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notra
 	if (was.on)
 		err = change_selection(op, was, is);
 	if (op->changed)
-		err = op->changed(op);
-	if (err && op->changed) { /* who goes by it goes on by the old one */
+		refused = op->changed(op);
+	if (refused) { /* who goes by it goes on by the old one, and so does the op */
 		WRITE_ONCE(*place, old);
 		old = hash;
+		if (was.on)
+			change_selection(op, is, was);
 	}
 	if (was.on || op->changed)
 		synchronize_sched();
 	ftrace_hash_free(old);
-	return err;
+	return err ?: refused;
 }
 
 int ftrace_set_hash(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)

@@ -221,7 +221,7 @@ int tracing_set_option(struct trace_array *tr, int option, bool on)
 
 static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
 {
-	u32 ctx = current->ctx;
+	u32 ctx = current->ctx | this_cpu()->resched;
 
 	ent->type = type;
 	ent->flags = ctx >> 16 | (irqs_off(irq) ? TRACE_FLAG_IRQS_OFF : 0);

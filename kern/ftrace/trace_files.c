@@ -37,14 +37,11 @@ static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u
 	mutex_lock(&trace_lock);
 	err = tracing_set_tracer(trace_array_of(f), name);
 	mutex_unlock(&trace_lock);
-	if (err == -EINVAL)
-		return tracefs_refuse(f, err, "no tracer is named '%s'; see available_tracers", name);
-	if (err == -EBUSY)
-		return tracefs_refuse(f, err, "%s can be used once, and somebody uses it", name);
-	if (err == -ENOSPC)
-		return tracefs_refuse(f, err, "%s has all the users that it can have", name);
 	if (err)
-		return tracefs_refuse(f, err, "%s did not start", name);
+		return tracefs_refuse(f, err, err == -EINVAL ? "no tracer is named '%s'; see available_tracers"
+					    : err == -EBUSY  ? "%s can be used once, and somebody uses it"
+					    : err == -ENOSPC ? "%s has all the users that it can have"
+							     : "%s did not start", name);
 	return n;
 }
 TRACEFS_CONTROL_OPS(current_tracer, current_tracer_show, current_tracer_write);

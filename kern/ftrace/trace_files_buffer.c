@@ -127,6 +127,8 @@ static int snapshot_show(struct seq *s, u64 item)
 
 	if (!item) {
 		trace_print_header(s, t->view.tr);
+		for (unsigned i = 0; i < nr_cpus; i++) /* all that the header counts */
+			t->cpu[i].end = READ_ONCE(t->view.tr->cpu[i].accepted);
 		return 0;
 	}
 	cpu = snapshot_next(t, &ev);
@@ -267,22 +269,19 @@ static int pipe_release(struct file *f)
 	return 0;
 }
 
-static void view_lock(const struct view *v)
+/* Locks or unlocks the buffers of the view. */
+static void each_reader(const struct view *v, void (*act)(struct mutex *))
 {
 	for (unsigned i = 0; i < nr_cpus; i++)
 		if (in_view(v, i))
-			mutex_lock(&v->tr->cpu[i].reader);
+			act(&v->tr->cpu[i].reader);
 }
 
-static void view_unlock(const struct view *v)
-{
-	for (unsigned i = 0; i < nr_cpus; i++)
-		if (in_view(v, i))
-			mutex_unlock(&v->tr->cpu[i].reader);
-}
+/* What the text of an event needs at most: the words before it, and a symbol for each of its addresses. */
+#define LINE_ROOM(len) (1024 + 16 * (len))
 
-/* Print and consume the oldest event. False: there is none. */
-static bool pipe_line(struct pipe *p)
+/* Print and consume the oldest event: 1. 0: there is none. -ENOMEM: it stays where it is. */
+static int pipe_line(struct pipe *p)
 {
 	struct trace_array *tr = p->view.tr;
 	struct rb_event ev, e;
@@ -294,9 +293,11 @@ static bool pipe_line(struct pipe *p)
 			next = i;
 		}
 	if (next < 0)
-		return false;
+		return 0;
+	if (seq_room(&p->out, LINE_ROOM(ev.len)))
+		return -ENOMEM;
 	print_line(&p->out, &p->printer, next, NULL, &ev);
-	return true;
+	return 1;
 }
 
 static ssize_t pipe_take(struct pipe *p, char *buf, size_t n)
@@ -320,10 +321,12 @@ static ssize_t pipe_read(struct file *f, char *buf, size_t n, u64 *pos)
 
 		if (err <= 0)
 			return err;
-		view_lock(&p->view);
-		while (p->out.len < n && pipe_line(p))
+		each_reader(&p->view, mutex_lock);
+		while (p->out.len < n && (err = pipe_line(p)) > 0)
 			p->begun = true;
-		view_unlock(&p->view);
+		each_reader(&p->view, mutex_unlock);
+		if (err < 0 && !p->out.len)
+			return err;
 	}
 	return pipe_take(p, buf, n);
 }

@@ -59,7 +59,7 @@ void tracefs_word(const char *buf, size_t n, char *word, size_t size)
 
 int tracefs_number(struct file *f, const char *buf, size_t n, u64 *value)
 {
-	char text[32];
+	char text[128];
 	int err = -EINVAL;
 
 	if (n < sizeof(text)) {

@@ -285,6 +285,70 @@ static void test_disturbed(void)
 		check_accounts(i, global_trace.cpu[i].accepted + global_trace.cpu[i].dropped, ANY);
 }
 
+/* All memory, in lists through its first words. */
+struct hoard {
+	void **pages, **objects;
+};
+
+static struct hoard take_memory(void)
+{
+	struct hoard h = {NULL, NULL};
+	void **p;
+
+	while ((p = page_alloc(0))) {
+		*p = h.pages;
+		h.pages = p;
+	}
+	for (size_t size = 2048; size >= 16; size /= 2)
+		while ((p = kmalloc(size))) {
+			*p = h.objects;
+			h.objects = p;
+		}
+	return h;
+}
+
+static void give_memory(struct hoard h)
+{
+	void **p;
+
+	while ((p = h.objects)) {
+		h.objects = *p;
+		kfree(p);
+	}
+	while ((p = h.pages)) {
+		h.pages = *p;
+		page_free(p, 0);
+	}
+}
+
+/* What cannot be printed stays in the buffer. */
+static void test_without_memory(void)
+{
+	unsigned i = this_cpu()->index;
+	static char text[4000];
+	struct hoard hoard;
+	struct file *f;
+	ssize_t n;
+
+	set_up(KiB(64), true);
+	set_cpu_affinity(i);
+	kt_echo("nop", "current_tracer", false);
+	tracing_on(&global_trace);
+	for (int k = 0; k < 20; k++)
+		kt_echo("hello", "trace_marker", false);
+	if (file_open(file_root(), TRACEFS "trace_pipe", O_RDONLY | O_NONBLOCK, &f))
+		return expect(false, "trace_pipe could not be opened");
+	hoard = take_memory();
+	n = file_read(f, text, sizeof(text));
+	give_memory(hoard);
+	expect(n == -ENOMEM, "a read without memory did not say so");
+	expect(rb_entries(&global_trace.cpu[i]) == 20, "an event went that nobody read");
+	n = file_read(f, text, sizeof(text));
+	expect(n > 0 && rb_entries(&global_trace.cpu[i]) == 0, "a read with memory again did not give them");
+	file_close(f);
+	set_cpu_affinity(-1);
+}
+
 static int test_buffer(int argc, char **argv)
 {
 	static const struct {
@@ -293,7 +357,7 @@ static int test_buffer(int argc, char **argv)
 	} tests[] = {{"full", test_full},	  {"tiny", test_tiny},
 		     {"stopped", test_stopped},	  {"consumed", test_consumed},
 		     {"interrupted", test_interrupted}, {"resized", test_resized},
-		     {"disturbed", test_disturbed}};
+		     {"disturbed", test_disturbed}, {"without memory", test_without_memory}};
 
 	kt_begin();
 	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++) {

@@ -3,11 +3,17 @@
  */
 #include "kt.h"
 #include "asm-ftrace/regs.h"
+#include "cpu.h"
 #include "errno.h"
 #include "ftrace.h"
+#include "irq.h"
 #include "ksyms.h"
+#include "sched.h"
 #include "string.h"
+#include "trace.h"
 #include "unwind.h"
+
+#define NEED (TRACE_FLAG_NEED_RESCHED | TRACE_FLAG_PREEMPT_RESCHED)
 
 /* ---- The functions that are traced. ---- */
 
@@ -228,6 +234,58 @@ static void one_may_change_pc(void)
 	stop(&b);
 }
 
+static int refuse(struct ftrace_ops *op)
+{
+	return -ENOMEM;
+}
+
+/* The sites were patched already when who goes by the filter cannot follow. */
+static void a_filter_that_is_refused_is_not_taken(void)
+{
+	struct ftrace_ops op = make_op(count_callback, 0, 0);
+	long (*volatile twice)(long) = kt_double, (*volatile other)(long) = kt_other;
+
+	calls_of[0] = 0;
+	start(&op, "kt_double");
+	op.changed = refuse;
+	kt_promise(ftrace_set_filter(&op, "kt_other", 8, true, false) == -ENOMEM, "the error is told");
+	twice(1);
+	other(1);
+	kt_promise(calls_of[0] == 1, "the op has the functions that it had (%u calls)", calls_of[0]);
+	op.changed = NULL;
+	stop(&op);
+}
+
+/* Interrupts are masked, so it stays due: the event shows it. */
+static void a_reschedule_that_is_due_is_shown(void)
+{
+	long (*volatile twice)(long) = kt_double;
+	struct ring_buffer_cpu *rb;
+	const struct trace_entry *e;
+	struct rb_event ev;
+	unsigned long irq;
+	u8 flags = 0;
+
+	set_cpu_affinity(this_cpu()->index);
+	rb = &global_trace.cpu[this_cpu()->index];
+	kt_echo("kt_double", "set_ftrace_filter", false);
+	kt_echo("function", "current_tracer", false);
+	irq = irq_save();
+	resched_curr(this_cpu());
+	twice(1);
+	irq_restore(irq);
+	mutex_lock(&rb->reader);
+	if (rb_peek(rb, &ev)) {
+		e = ev.data;
+		flags = e->flags;
+	}
+	mutex_unlock(&rb->reader);
+	kt_promise((flags & NEED) == NEED, "an event says that a reschedule is due (flags %02x)", flags);
+	kt_echo("nop", "current_tracer", false);
+	kt_echo("", "set_ftrace_filter", false);
+	set_cpu_affinity(-1);
+}
+
 static int ops_command(int argc, char **argv)
 {
 	u64 text = kt_text_hash();
@@ -239,6 +297,8 @@ static int ops_command(int argc, char **argv)
 	many_ops();
 	recursion_is_cut();
 	one_may_change_pc();
+	a_filter_that_is_refused_is_not_taken();
+	a_reschedule_that_is_due_is_shown();
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();
 }

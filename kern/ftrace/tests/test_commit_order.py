@@ -1,4 +1,4 @@
-"""An event's data, then a fence, then its commit: looked up in the machine code.
+"""An event's data, then a fence, then its commit; a pass through the scheduler between two: looked up in the machine code.
 
 QEMU runs on a machine that hides a missing fence, so no run can prove it. In
 each function that commits an event, the stores behind the fence may be the
@@ -86,6 +86,28 @@ class CommitOrder(unittest.TestCase):
             data = max(i for i in range(fence) if STORE[arch].search(lines[i]))
             lines.insert(fence, lines.pop(data))  # the fence is now one further up
             self.assertNotEqual(complaint(arch, lines), "")
+
+
+FULL = {"riscv64": re.compile(r"\tfence\trw,rw"), "arm64": re.compile(r"\tdmb\tish$")}
+COUNTED = {"riscv64": r"ld\t(\w+),(\d+)\((\w+)\).*add\t\1,\1,1.*sd\t\1,\2\(\3\)",
+           "arm64": r"ldr\t(\w+), \[(\w+), #(\d+)\].*add\t\1, \1, #0x1.*str\t\1, \[\2, #\3\]"}
+
+
+def passes(arch: str, lines: list[str]) -> bool:
+    """Is the count of passes changed between two full fences, with nothing else in between?"""
+    fences = [i for i, line in enumerate(lines) if FULL[arch].search(line)]
+    return any(b - a == 4 and re.search(COUNTED[arch], " ".join(lines[a + 1:b])) for a, b in zip(fences, fences[1:]))
+
+
+class GracePeriod(unittest.TestCase):
+    """Who waits unpublishes, fences, looks at the count; who passes counts, fences, looks at what is published."""
+
+    def test_a_pass_is_counted_between_two_fences(self) -> None:
+        for arch in OBJDUMP:
+            lines = disassembly(arch, "__schedule")
+            self.assertTrue(passes(arch, lines), arch)
+            for missing in [i for i, line in enumerate(lines) if FULL[arch].search(line)][:2]:
+                self.assertFalse(passes(arch, lines[:missing] + lines[missing + 1:]), arch)
 
 
 if __name__ == "__main__":
