@@ -437,7 +437,7 @@ static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64
 		e->buf[n + (buf[n - 1] != '\n')] = 0;
 	}
 	trace_end(&w, e);
-	return e ? (ssize_t)n : tracefs_refuse(f, -EBADF, "nothing is recorded now");
+	return e ? (ssize_t)n : tracefs_refuse(f, -EBADF, "it is not recorded: tracing_on is 0, or the buffer is full");
 }
 static const struct file_ops marker_ops = {NULL, NULL, tracing_mark_write, NULL};
 
@@ -465,7 +465,7 @@ static const struct {
 	       "  cat trace_pipe                        read and consume, as it comes\n\n"
 	       "  available_tracers     what current_tracer takes\n"
 	       "  trace                 all CPUs merged by time; echo > trace empties the buffers\n"
-	       "  trace_pipe            waits for events; ends when tracing_on is 0 and all is read\n"
+	       "  trace_pipe            waits for events; once some were read it ends when tracing_on is 0\n"
 	       "  trace_marker          a line written here becomes an event\n"
 	       "  trace_clock           what events are dated with; a change empties the buffers\n"
 	       "  trace_options         one a line, 'no' before what is off; options/ has a file of each\n"
