@@ -10,6 +10,10 @@
  * back too early. Nothing else is traced, so the stack must be as it was when
  * the call is over. An observer outside learns what was right from the
  * addresses that frames_show() loads from. With one CPU.
+ *
+ * What it takes for its own is there once: the ops, and the shadow stack. So
+ * it runs once at a time, and not when others have frames on that stack. They
+ * may come while it runs: what puts the stack back is not traced.
  */
 #include "app.h"
 
@@ -17,6 +21,7 @@ const char *const program_help[] = {"", "is interrupted at each of the tracer's 
 
 #if STAGE >= 5
 #include "cpu.h"
+#include "errno.h"
 #include "fgraph.h"
 #include "irq.h"
 #include "ksyms.h"
@@ -203,7 +208,7 @@ static notrace void frames_return(struct ftrace_graph_ret *trace, struct fgraph_
 }
 
 /* The stack is as it was before the call; it is made so if it is not. */
-static bool is_popped(struct shadow_stack *s)
+static notrace bool is_popped(struct shadow_stack *s)
 {
 	bool right = s->top == top && s->free == room && s->depth == depth;
 
@@ -214,7 +219,7 @@ static bool is_popped(struct shadow_stack *s)
 }
 
 /* One call, @wait instructions later than it could be: is it over as it must be? None, once tracing is off for good. */
-static void call(unsigned long wait, enum item link, uint64_t must_be, enum item popped)
+static notrace void call(unsigned long wait, enum item link, uint64_t must_be, enum item popped)
 {
 	if (ftrace_graph_dead)
 		return;
@@ -260,7 +265,7 @@ static inline uint64_t begun(unsigned long *wait)
 }
 #endif
 
-static enum where call_interrupted(unsigned long wait)
+static notrace enum where call_interrupted(unsigned long wait)
 {
 	uint64_t tick = begun(&wait);
 
@@ -277,7 +282,7 @@ static enum where call_interrupted(unsigned long wait)
 }
 
 /* First so late that the interrupt comes before the call; then earlier and earlier, until it comes after it. */
-static void sweep(bool says)
+static notrace void sweep(bool says)
 {
 	unsigned long wait = 0, inside = 0, outside = 0;
 
@@ -294,7 +299,7 @@ static void sweep(bool says)
 }
 
 /* No frame more: the return address stays where it is. */
-static void full(void)
+static notrace void full(void)
 {
 	struct shadow_stack *s = shadow_of(current);
 
@@ -348,7 +353,7 @@ static int with_interrupts(void)
 	return err ? err : register_ftrace_function(&interrupts);
 }
 
-static void as_they_are(void)
+static notrace void as_they_are(void)
 {
 	struct shadow_stack *s = shadow_of(current);
 
@@ -380,10 +385,12 @@ static int calls(void)
 	return err;
 }
 
-int main(int argc, char **argv)
+static int run(const char *name)
 {
 	int err;
 
+	if (shadow_of(current))
+		return complain(name, "function_graph is in use", EBUSY);
 	interrupts = (struct ftrace_ops){.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 	err = calls();
 #if STAGE >= 6
@@ -393,7 +400,19 @@ int main(int argc, char **argv)
 	end(1);
 	end(0);
 #endif
-	return err ? complain(argv[0], "register_ftrace_graph", -err) : 0;
+	return err ? complain(name, "register_ftrace_graph", -err) : 0;
+}
+
+int main(int argc, char **argv)
+{
+	static struct mutex alone;
+	int status;
+
+	if (!mutex_trylock(&alone))
+		return complain(argv[0], "it runs already", EBUSY);
+	status = run(argv[0]);
+	mutex_unlock(&alone);
+	return status;
 }
 #else
 int main(int argc, char **argv)
