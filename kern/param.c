@@ -7,6 +7,7 @@
 #include "errno.h"
 #include "fdt.h"
 #include "print.h"
+#include "shell.h"
 #include "string.h"
 
 /* The next argument, without its quotes; advances *@text. False at the end. */
@@ -42,7 +43,7 @@ static void parse_one(const char *arg)
 			continue;
 		err = p->set(equals ? equals + 1 : "");
 		if (err)
-			printk("boot argument '%s' is refused (error %d), ignored\n", arg, err);
+			printk("boot argument '%s' is refused (%s), ignored\n", arg, errno_name(-err));
 		return;
 	}
 	printk("boot argument '%s' is not known, ignored\n", arg);

@@ -9,9 +9,11 @@
 struct shell_command {
 	const char *name, *usage, *help;
 	int (*fn)(int argc, char **argv); /* exit status 0..255 */
+	bool alone; /* touches what is the shell's thread's: neither a job nor `time` runs it */
 };
-#define SHELL_COMMAND(n, f, u, h)                                                             \
-	TABLE_ENTRY(const struct shell_command, shell_command, f##_command) = {n, u, h, f}
+/* An empty usage: it takes no words. */
+#define SHELL_COMMAND(n, f, u, h, ...)                                                        \
+	TABLE_ENTRY(const struct shell_command, shell_command, f##_command) = {n, u, h, f, ##__VA_ARGS__}
 
 /*
  * Split a line into words: quotes ('...' and "..."), backslash, '>' and '>>'

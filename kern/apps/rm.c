@@ -1,7 +1,19 @@
-/* rm PATH...: remove files and empty directories. */
+/* rm PATH...: remove files. */
 #include "app.h"
 
-const char *const program_help[] = {"path ...", "remove files and empty directories"};
+#define EISDIR 21
+
+const char *const program_help[] = {"path ...", "remove files"};
+
+static int remove_file(const char *path)
+{
+	struct stat st;
+	int err = stat(path, &st);
+
+	if (!err && st.mode & S_DIR)
+		err = -EISDIR;
+	return err ? err : remove(path);
+}
 
 int main(int argc, char **argv)
 {
@@ -12,7 +24,7 @@ int main(int argc, char **argv)
 		return 2;
 	}
 	for (int i = 1; i < argc; i++) {
-		int err = remove(argv[i]);
+		int err = remove_file(argv[i]);
 
 		if (err)
 			status = complain("rm", argv[i], err);

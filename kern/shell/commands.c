@@ -47,11 +47,14 @@ SHELL_COMMAND("help", help_main, "", "list the commands");
 static int cd_main(int argc, char **argv)
 {
 	const char *path = argc > 1 ? argv[1] : "/";
-	int err = file_chdir(&current->cwd, path);
+	int err;
 
+	if (argc > 2)
+		return usage("cd [directory]");
+	err = file_chdir(&current->cwd, path);
 	return err ? complain("cd", path, err) : 0;
 }
-SHELL_COMMAND("cd", cd_main, "[directory]", "stand in another directory; without one, in /");
+SHELL_COMMAND("cd", cd_main, "[directory]", "stand in another directory; without one, in /", .alone = true);
 
 static int pwd_main(int argc, char **argv)
 {
@@ -87,6 +90,8 @@ SHELL_COMMAND("echo", echo_main, "[-n] word ...", "write words");
 
 #define PS_MAX (256 + NR_CPUS)
 struct ps {
+	bool one; /* thread, pid's, is all that is asked for */
+	u64 pid;
 	unsigned count, more;
 	struct thread rows[PS_MAX];
 };
@@ -95,6 +100,8 @@ static void ps_add(struct thread *t, void *arg)
 {
 	struct ps *ps = arg;
 
+	if (ps->one && (u64)t->pid != ps->pid)
+		return;
 	if (ps->count == PS_MAX) {
 		ps->more++;
 		return;
@@ -127,7 +134,7 @@ static void ps_stack(const struct thread *t)
 
 static int ps_main(int argc, char **argv)
 {
-	bool stacks = argc > 1 && !strcmp(argv[1], "-s"), one = argc == 3, found = false;
+	bool stacks = argc > 1 && !strcmp(argv[1], "-s"), one = argc == 3, found;
 	struct ps *ps;
 	u64 pid = 0;
 
@@ -136,16 +143,16 @@ static int ps_main(int argc, char **argv)
 	ps = kzalloc(sizeof(*ps));
 	if (!ps)
 		return complain("ps", "list", ENOMEM);
+	ps->one = one;
+	ps->pid = pid;
 	threads_for_each(ps_add, ps);
 	for (unsigned i = nr_cpus; i--;)
 		ps_add(cpu_of(i)->idle, ps);
+	found = ps->count;
 	out_printf(" PID CPU PIN STATE        TIME NAME\n");
 	while (ps->count) {
 		const struct thread *t = &ps->rows[--ps->count];
 
-		if (one && (u64)t->pid != pid)
-			continue;
-		found = true;
 		ps_row(t);
 		if (stacks)
 			ps_stack(t);
@@ -166,7 +173,7 @@ static int jobs_main(int argc, char **argv)
 			   thread_done(job->thread) ? "done" : "running", job->title);
 	return 0;
 }
-SHELL_COMMAND("jobs", jobs_main, "", "what runs in the background");
+SHELL_COMMAND("jobs", jobs_main, "", "what runs in the background", .alone = true);
 
 static int wait_main(int argc, char **argv)
 {
@@ -175,7 +182,7 @@ static int wait_main(int argc, char **argv)
 			break;
 	return 0;
 }
-SHELL_COMMAND("wait", wait_main, "", "until every background job has ended");
+SHELL_COMMAND("wait", wait_main, "", "until every background job has ended", .alone = true);
 
 static int kill_main(int argc, char **argv)
 {
@@ -191,7 +198,7 @@ static int kill_main(int argc, char **argv)
 	printk("kill: there is no job %lu; `jobs` lists them.\n", (unsigned long)id);
 	return 1;
 }
-SHELL_COMMAND("kill", kill_main, "job", "what Ctrl-C does, to a background job");
+SHELL_COMMAND("kill", kill_main, "job", "what Ctrl-C does, to a background job", .alone = true);
 
 static u64 own_runtime(void)
 {

@@ -63,6 +63,8 @@ static void delete(struct line *l, unsigned from, unsigned to)
 	memmove(l->text + from, l->text + to, l->len - to + 1);
 	l->len -= to - from;
 	redraw_tail(l, to - from);
+	if (!l->len)
+		l->refused = l->noise = 0; /* they were of a line that is no more */
 }
 
 static unsigned word_start(const struct line *l)
@@ -91,8 +93,11 @@ static void look_back(struct line *l, int step)
 
 	if ((step > 0 && l->back == kept) || (step < 0 && !l->back))
 		return;
-	if (!l->back)
+	if (!l->back) {
 		memcpy(l->draft, l->text, l->len + 1);
+		if (l->refused || l->noise)
+			l->draft[0] = 0; /* it is not whole, and would come back as if it were */
+	}
 	l->back += step;
 	replace(l, l->back ? l->history[(l->lines - l->back) % LINE_HISTORY] : l->draft);
 }

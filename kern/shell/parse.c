@@ -115,12 +115,27 @@ static int take_operator(struct cursor *in, struct command_line *c)
 	return 0;
 }
 
+/* The `2` of `2>`, unquoted: else the cursor is further on than the word is long. */
+static bool is_descriptor(const char *word, const struct cursor *in)
+{
+	while (*word >= '0' && *word <= '9')
+		word++;
+	return in->at == '>' && word == in->p;
+}
+
 static int take_argument(struct cursor *in, struct command_line *c)
 {
+	char *word;
+
 	if (c->argc == ARRAY_SIZE(c->argv) - 1)
 		return refuse(c, "there are more than 63 words");
-	c->argv[c->argc] = take_word(in, &c->error);
-	return c->argv[c->argc++] ? 0 : -EINVAL;
+	word = take_word(in, &c->error);
+	if (!word)
+		return -EINVAL;
+	if (is_descriptor(word, in))
+		return refuse(c, "only the output is redirected, by '>' without a number before it");
+	c->argv[c->argc++] = word;
+	return 0;
 }
 
 int shell_parse(char *line, struct command_line *c)

@@ -89,6 +89,22 @@ static const struct shell_command *command_find(const char *name)
 	return NULL;
 }
 
+static int job_main(void *arg);
+
+/* 0, or the exit status of a command that is not run like this. */
+static int refused(const struct shell_command *c, int argc)
+{
+	if (c->alone && current->fn == job_main) {
+		printk("%s: the shell alone does that, neither a job nor `time`.\n", c->name);
+		return 1;
+	}
+	if (argc > 1 && !*c->usage) {
+		printk("Usage: %s\n", c->name);
+		return 2;
+	}
+	return 0;
+}
+
 int shell_run_words(int argc, char **argv)
 {
 	const struct shell_command *command = command_find(argv[0]);
@@ -99,7 +115,10 @@ int shell_run_words(int argc, char **argv)
 		printk("%s: unknown command; `help` lists those there are.\n", argv[0]);
 		return UNKNOWN_COMMAND;
 	}
-	status = command ? command->fn(argc, argv) : app_run(app, argc, argv);
+	if (command)
+		status = refused(command, argc) ?: command->fn(argc, argv);
+	else
+		status = app_run(app, argc, argv);
 	if (interrupted())
 		return INTERRUPTED;
 	return status < 0 ? complain(argv[0], "not started", status) : status;

@@ -128,6 +128,19 @@ TEST_F(Line, refuses_what_is_too_long)
 	EXPECT_EQ(typed("ok"), "ok");
 }
 
+TEST_F(Line, a_line_that_was_deleted_is_not_refused)
+{
+	const std::string half = std::string(LINE_MAX + 1, 'x') + "\xff";
+
+	for (const char *wipes : {"\x15", "\001\x0b", "\x17"})
+		EXPECT_EQ(typed(half + wipes + "ok"), "ok");
+	EXPECT_EQ(typed(half + std::string(LINE_MAX, '\b') + "ok"), "ok");
+	EXPECT_EQ(typed(half + up), "ok");
+	EXPECT_EQ(feed(half + "\b\r"), LINE_NOISE);
+	line_begin(l.get());
+	EXPECT_EQ(typed(half + up + down), ""); /* not the half of it that there was */
+}
+
 TEST_F(Line, refuses_noise_and_cancels)
 {
 	EXPECT_EQ(feed(std::string("a\xff\x00z\r", 5)), LINE_NOISE);

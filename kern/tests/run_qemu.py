@@ -185,6 +185,27 @@ def interrupted() -> Step:
     return step
 
 
+def stack_among(threads: int) -> Step:
+    """`ps -s` finds the shell, the eldest, among more threads than `ps` lists."""
+    def step(run: Run) -> str:
+        for _ in range(threads // 50):
+            run.console.command(";".join(["sleep 90&"] * 50))
+        pid = re.search(r"^ *(\d+) .* shell$", run.console.command("ps"), re.M)
+        if pid:
+            return f"`ps` lists all of {threads} threads"
+        return shows("ps -s 1", "^ +1 .* shell$", r"shell_main\+0x")(run)
+    return step
+
+
+def twice(program: str) -> Step:
+    """Run in the background and at the prompt, one of the two runs; and alone it does again."""
+    def step(run: Run) -> str:
+        text = run.console.command(f"{program} & ; {program}; wait")
+        refused = text.count(f"{program}: it runs already: Device or resource busy (EBUSY)\n")
+        return f"'{program} & ; {program}' says:\n{text}" if refused > 1 else prints(f"{program}", "")(run)
+    return step
+
+
 def compressed() -> Step:
     """The guest's gzip makes what the same program makes on the host, and gunzip restores that."""
     def step(run: Run) -> str:
@@ -233,8 +254,9 @@ def kernel_cases(arch: str) -> list[Case]:
     for at in (2 * MIB, 4 * MIB, 18 * MIB):
         cases.append(Case(f"boots through U-Boot at RAM + {at // MIB} MiB", arch, smp=2, steps=[lies_at(base + at), works()],
                           options={"uboot": True, "load": base + at, "memory": 256}))
-    cases += [Case("says which boot argument it does not know", arch, options={"append": "nonsense=1"},
-                   boot=["boot argument 'nonsense=1' is not known, ignored"]),
+    cases += [Case("says which boot argument it does not know", arch, options={"append": "nonsense=1 stacktrace_filter=nosuchfunction"},
+                   boot=["boot argument 'nonsense=1' is not known, ignored",
+                         "boot argument 'stacktrace_filter=nosuchfunction' is refused (EINVAL), ignored"]),
               Case("boots with 1 GiB", arch, options={"memory": 1024}, steps=[works()])]
     if arch == "riscv64":
         tree = LOGS / "three-harts.dtb"
@@ -256,8 +278,29 @@ def shell_cases(arch: str) -> list[Case]:
              prints("echo one > /tmp/f", ""), prints("echo two >> /tmp/f", ""), prints("cat /tmp/f", "one\ntwo\n"),
              shows("cksum /tmp/f", r"^\d+ 8 "), shows("cat /nosuchfile", "nosuchfile"),
              frees_all("gzip /data/prose.txt /tmp/g"), shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
-             too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), flood()]
-    return [Case("shell", arch, smp=2, steps=steps)]
+             too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), flood(),
+             *(shows(f"{line} & ; sleep 0.3", rf"^{line.split()[0]}: the shell alone does that") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
+             *(shows(f"time {line}", rf"^{line.split()[0]}: the shell alone does that") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
+             prints("pwd; wait", "/sys/kernel/tracing\n"),
+             shows("mkdir instances/a; rm instances/a", r"^rm: instances/a: Is a directory \(EISDIR\)"),
+             prints("rmdir instances/a; echo x > /tmp/x; rm /tmp/x", ""), shows("cat /tmp/x", "ENOENT"),
+             *(prints(line, f"Usage: {usage}\n") for line, usage in (("help cat", "help"), ("wait 5", "wait"), ("cd /tmp /data", "cd [directory]"))),
+             shows("cat /tmp/f 2> /tmp/err", "^shell: only the output"), shows("ls /tmp/err", "ENOENT"),
+             stack_among(300)]
+    graph = "echo function_graph > current_tracer"
+    return [Case("shell", arch, smp=2, steps=steps),
+            *(Case(f"frames and entry under {name}", arch, variant, 2, [
+                *(shows(f"{begin}; {program}; {end}", rf"^{program}: function_graph is in use: Device or resource busy \(EBUSY\)$")
+                  for program in ("frames", "entry")),
+                *(prints(program, "") for program in ("frames", "entry")), twice("frames"), twice("entry"),
+                *(shows(f"{program} & ; {begin}; {end}; wait; echo alive", "^alive$") for program in ("frames", "entry") * 3),
+                works(), prints("cat current_tracer", "nop\n")])
+              for name, variant, begin, end in (
+                ("function_graph", FINISHED, graph, "echo nop > current_tracer"),
+                ("lab 5's function_graph", "lab5-tests", graph, "echo nop > current_tracer"),
+                ("the profiler", FINISHED, "echo 1 > function_profile_enabled", "echo 0 > function_profile_enabled"))),
+            Case("frames and entry, twice at once", arch, smp=4, steps=[
+                *(step(program) for program in ("frames", "entry") for step in (twice,) * 5), works()])]
 
 
 def board_cases(arch: str) -> list[Case]:

@@ -60,6 +60,16 @@ TEST(Shell, redirects)
 	EXPECT_EQ(p.words(), (Words{"echo", "a"}));
 }
 
+TEST(Shell, a_number_that_is_no_descriptor_is_a_word)
+{
+	for (const char *line : {"echo 2 >f", "echo '2'>f", "echo \\2>f"}) {
+		Parsed p(line);
+		EXPECT_EQ(p.err, 0) << line;
+		EXPECT_EQ(p.words(), (Words{"echo", "2"})) << line;
+	}
+	EXPECT_EQ(Parsed("echo a2>f").words(), (Words{"echo", "a2"}));
+}
+
 TEST(Shell, globs_and_bangs_are_letters)
 {
 	EXPECT_EQ(Parsed("echo !sched* [ab]?").words(), (Words{"echo", "!sched*", "[ab]?"}));
@@ -74,7 +84,8 @@ TEST(Shell, comments_begin_at_a_word)
 TEST(Shell, refuses_in_a_sentence)
 {
 	for (const char *line : {"echo 'a", "echo \"a", "echo a >", "echo >> ", "echo > a > b", "a | b", "a < b",
-				 "&", "a & b", "> >f", ";", "echo > 'a"}) {
+				 "&", "a & b", "> >f", ";", "echo > 'a", "cat x 2> f",
+				 "cat x 2>>f", "echo 1>f", "a 2>&1", "10>f", "a > f 2>g"}) {
 		Parsed p(line);
 		EXPECT_NE(p.err, 0) << line;
 		ASSERT_NE(p.c.error, nullptr) << line;
