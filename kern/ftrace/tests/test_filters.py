@@ -170,7 +170,8 @@ class OpsByHand(OnAMachine):
                       "0 patch nobody wl_leaf_ash", "0 patch schedule wl_leaf_ash", "0 patch wl_leaf_ash"):
             self.assertIn("usage: op", self.sh(f"op {words}"), words)
         for words, why in (("0 off", "ENOENT"), ("0 see nosuch", "EINVAL"), ("0 see wl_nosuch", "EINVAL"),
-                           ("0 add 1 schedule", "EINVAL"), ("0 see wl_leaf_ash 'sch*'", "EINVAL")):
+                           ("0 add 1 schedule", "EINVAL"), ("0 see wl_leaf_ash 'sch*'", "EINVAL"),
+                           ("0 patch wl_leaf_elm wl_leaf_elm", "EINVAL"), ("0 patch wl_leaf_elm 'wl_leaf_*'", "EINVAL")):
             self.assertIn(f"({why})", self.sh(f"op {words}"), words)
         self.assertEqual(self.sh("cat enabled_functions"), "")
 

@@ -101,6 +101,14 @@ class OnAMachine:
         self.sh("echo > trace")
         self.assertEqual(self.counts(self.sh("cat trace")), (0, 0))
 
+    def test_all_that_the_header_counts_is_shown(self) -> None:
+        """Who opens trace and begins to read is traced itself meanwhile."""
+        self.sh("echo function > current_tracer")
+        for _ in range(5):
+            text = self.sh("cat trace > /tmp/t; cat /tmp/t")
+            self.assertGreaterEqual(len(self.events(text)), self.counts(text)[0])
+            self.sh("echo > trace")
+
     def test_all_functions_and_loss(self) -> None:
         self.sh("echo 4 > buffer_size_kb")
         self.sh("echo function > current_tracer")
@@ -157,6 +165,7 @@ class OnAMachine:
 
     def test_pipe_waits_and_has_one_reader(self) -> None:
         self.sh("cat trace_pipe > /tmp/pipe &")
+        self.assertTrue(any("pipe_read" in self.sh("ps -s") for _ in range(100)), "it does not begin to read")
         self.assertIn("EBUSY", self.sh("cat per_cpu/cpu1/trace_pipe"))
         self.sh("echo one > trace_marker")
         self.sh("sleep 0.1")
