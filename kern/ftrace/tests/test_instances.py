@@ -183,6 +183,7 @@ class OnAMachine:
     def test_in_use(self) -> None:
         self.make("a")
         self.sh("cat instances/a/per_cpu/cpu0/trace_pipe > /tmp/out &")
+        self.assertTrue(any("pipe_read" in self.sh("ps -s") for _ in range(100)), "it does not begin to read")
         said = self.sh("rmdir instances/a")
         self.assertIn("instances/a: one of its files is open", said)
         self.assertIn("(EBUSY)", said)
