@@ -160,7 +160,10 @@ void smp_init(void)
 	}
 }
 
-/* Come too late: the numbers end before this CPU. It has no buffer, so it may call nothing that is traced, and no grace period waits for it. */
+/*
+ * Come too late: the numbers end before this CPU. It has no buffer, so it may
+ * call nothing that is traced, and no grace period waits for it.
+ */
 static notrace void turn_away_late(const struct cpu *cpu)
 {
 	while (cpu->index >= READ_ONCE(nr_cpus))

@@ -91,7 +91,11 @@ struct ftrace_ops {
 	int (*changed)(struct ftrace_ops *op);
 };
 #define FTRACE_OPS_FL_IPMODIFY 1 /* may change regs->pc; one such op a function: -EBUSY */
-/* Guards itself; else the core does. Only for what lies in the tracer's own section, .ftrace.text: nobody keeps a thread in there elsewhere. */
+/*
+ * Guards itself; else the core does. Only for a callback in the tracer's own
+ * section, .ftrace.text: in any other place it may be preempted, and unregister
+ * may return while a thread is inside of it.
+ */
 #define FTRACE_OPS_FL_RECURSION 2
 #define FTRACE_OPS_MAX 32         /* stubs; one more registration gets -ENOSPC */
 
