@@ -19,7 +19,7 @@
 
 #define __noipa __attribute__((noipa))
 
-static volatile bool stop;
+static volatile bool stop, begun;
 static volatile u64 sink;
 
 static __noipa u64 chain_leaf(u64 n)
@@ -60,6 +60,7 @@ static __noipa int chain_top(void *unused)
 {
 	u64 n = 0;
 
+	begun = true;
 	while (!stop) {
 		sink += chain_tail(n);
 		sink += chain_deep(n++ % 8);
@@ -246,10 +247,11 @@ static struct thread *start_chain(void)
 {
 	struct thread *t;
 
-	stop = false;
+	stop = begun = false;
 	t = kthread_run(chain_top, NULL, nr_cpus - 1, "chain");
 	kt_promise(t, "a thread that calls");
-	sleep_ns(10000000);
+	while (t && !begun)
+		sleep_ns(1000000);
 	return t;
 }
 
