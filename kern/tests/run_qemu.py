@@ -13,6 +13,7 @@ import hashlib
 import re
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -491,7 +492,7 @@ def reported(case: Case) -> bool:
     began = time.monotonic()
     wrong = run_case(case)
     seconds = time.monotonic() - began
-    print(f"FAILED {case.full_name}: {wrong}" if wrong else f"ok     {case.full_name} ({seconds:.1f} s)", flush=True)
+    print(f"FAILED {case.full_name}\n{textwrap.indent(wrong, '     ')}" if wrong else f"ok     {case.full_name} ({seconds:.1f} s)", flush=True)
     return not wrong
 
 
