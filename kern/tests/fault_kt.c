@@ -73,10 +73,11 @@ static void stack_overflow(void)
 }
 
 /* A leaf without a frame record of its own, met by the interrupt that panics. */
+static volatile bool in_leaf;
 static __noipa u64 spinning_leaf(u64 n)
 {
-	while (n & 1)
-		n += 2;
+	for (; n & 1; n += 2)
+		in_leaf = true;
 	return n;
 }
 static __noipa int spinning_thread(void *unused)
@@ -93,7 +94,8 @@ static void interrupted_leaf(void)
 
 	set_cpu_affinity(0);
 	kthread_run(spinning_thread, NULL, cpu, "spinner");
-	sleep_ns(50000000);
+	while (!in_leaf)
+		sleep_ns(1000000);
 	smp_call(cpu, panic_here, NULL);
 }
 

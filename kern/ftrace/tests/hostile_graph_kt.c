@@ -305,7 +305,9 @@ static void balance(void)
 	stop_work = false;
 	for (u64 i = 0; i < WORKERS; i++)
 		workers[i] = kthread_run(worker, (void *)i, -1, "worker");
-	sleep_ns(300000000);
+	do
+		sleep_ns(300000000);
+	while (!READ_ONCE(users[0].entries));
 	stop_work = true;
 	for (unsigned i = 0; i < WORKERS; i++)
 		thread_join(workers[i]);

@@ -206,6 +206,7 @@ static int hostile_command(int argc, char **argv)
 	kt_begin();
 	hostile_phase(seconds, seed);
 	kt_echo("0", "tracing_on", false); /* another tracer would empty the buffers */
+	synchronize_sched(); /* nobody is inside an event */
 	account();
 	restore();
 	calm_phase();
