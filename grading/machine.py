@@ -146,7 +146,7 @@ class Run:
 
     def watch(self) -> None:
         """Raise Stopped if the machine ended, restarted, or used up its instructions."""
-        self._check_budget()
+        self.check_limits()
         if self.observer and self.observer.starts() > 1:
             raise Stopped(Verdict.REBOOT, f"the kernel's first instruction ran {self.observer.starts()} times")
         gone = self._process and self._process.poll() is not None  # asked first: then all that it said is there
@@ -154,7 +154,7 @@ class Run:
         reason = self.qmp.shutdown_reason()
         if not reason and not gone:
             return
-        text = self.console.drain(0.3)
+        text = self.console.drain(5)  # to its end, however late we are: what ends the machine ends QEMU
         if PANIC in text:
             line = next(s for s in text.splitlines() if PANIC in s)
             raise Stopped(Verdict.PANIC, line.split(PANIC, 1)[1].strip())
@@ -164,7 +164,8 @@ class Run:
             raise Stopped(Verdict.DEAD, f"the machine ended ({reason or self._said()}) without a byte")
         raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._said() or 'QEMU did not say why'}")
 
-    def _check_budget(self) -> None:
+    def check_limits(self) -> None:
+        """Raise Stopped if it did more than it may."""
         used = max(self.observer.insns(), default=0) if self.observer else 0
         if self.budget and used > self.budget:
             verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD

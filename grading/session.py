@@ -96,6 +96,7 @@ class Session:
             with Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
                 try:
                     self._talk(machine)
+                    machine.check_limits()  # it may have passed them since they were looked at
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
                     e.panic = _panic_of(machine.console.transcript())

@@ -9,6 +9,7 @@ patch over the solution. The head:
 
     Verdict: panic, time-out     what `make grade` must end with, as in grading/verdict.py; several: one of these
     Rung: one CPU, parents       the first that are lost, in the order of the ladder, when the verdict is fail
+    Also: off                    rungs that may be lost or not, as a thread was inside of a traced call or was not
     Mistake: wrong-offset        each mistake that the report must name, and no others
     Arch: arm64                  if it is a mistake on that architecture alone
     CPUs: 4                      how many CPUs it is booted with; default: 1
@@ -29,7 +30,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -47,7 +48,7 @@ BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU, up to lab 4, and
 # Warnings are no errors there: a wrong solution may well have one.
 CLEAN = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))}
 TREE = ("boot", "kern", ".ci", "Makefile")
-FIELDS = {"Verdict", "Rung", "Mistake", "Arch", "CPUs"}
+FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Arch", "CPUs"}
 
 
 class BadPatch(Exception):
@@ -189,8 +190,9 @@ def differs(wrong: Wrong, got: Outcome) -> str:
     rungs, mistakes = wrong.listed("Rung"), set(wrong.listed("Mistake"))
     if got.verdict not in wrong.verdicts:
         return f"the verdict must be {wrong.head['Verdict']}"
-    if got.verdict == Verdict.FAIL and rungs != got.lost[:len(rungs)]:
-        return f"the rungs lost must begin with {', '.join(rungs)}, and do with {', '.join(got.lost) or 'none'}"
+    lost = [rung for rung in got.lost if rung not in wrong.listed("Also")]
+    if got.verdict == Verdict.FAIL and rungs != lost[:len(rungs)]:
+        return f"the rungs lost must begin with {', '.join(rungs)}, and do with {', '.join(lost) or 'none'}"
     if mistakes != got.mistakes:
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
     return ""
@@ -213,16 +215,26 @@ def every(labs: list[int], arches: list[str], names: list[str]) -> Iterator[tupl
                 yield from ((wrong, arch) for arch in wrong.arches if arch in arches)
 
 
+@dataclass
 class Tally:
-    def __init__(self) -> None:
-        self.passed = self.failed = 0
+    passed: int = 0
+    failures: list[str] = field(default_factory=list)  # each as it was said
 
     def say(self, lab: int, arch: str, name: str, got: str, bad: str, seconds: float) -> None:
-        self.passed, self.failed = self.passed + (not bad), self.failed + bool(bad)
-        print(f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {seconds:.1f} s" + (f"\n     {bad}" if bad else ""), flush=True)
+        told = f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {seconds:.1f} s" + (f"\n     {bad}" if bad else "")
+        self.passed += not bad
+        self.failures += [told] if bad else []
+        print(told, flush=True)
 
     def add(self, other: Tally) -> None:
-        self.passed, self.failed = self.passed + other.passed, self.failed + other.failed
+        self.passed += other.passed
+        self.failures += other.failures
+
+    def end(self, seconds: float) -> None:
+        """What failed once more, as the last lines are those that are read."""
+        for told in self.failures:
+            print(told)
+        print(f"{self.passed} passed, {len(self.failures)} failed, {seconds:.0f} s")
 
 
 Todo = list[tuple[Wrong, str]]
@@ -235,7 +247,7 @@ def run(todo: Todo, whole: list[int], arches: list[str], tally: Tally) -> None:
     done = side_by_side.run(lambda arch, _: on_one(todo, whole, arch), arches, Console(quiet=True))
     for part in done.values():
         tally.add(part)
-    tally.failed += len(arches) - len(done)  # those died, and have said why
+    tally.failures += [f"FAIL {arch}: it died, and has said why" for arch in arches if arch not in done]
 
 
 def on_one(todo: Todo, whole: list[int], arch: str) -> Tally:
@@ -284,10 +296,9 @@ def main() -> int:
         else:
             run(list(every(options.lab, options.arch, options.names)), [] if options.names else options.lab, options.arch, tally)
     except BadPatch as why:
-        print(f"FAIL {why}")
-        tally.failed += 1
-    print(f"{tally.passed} passed, {tally.failed} failed, {time.monotonic() - began:.0f} s")
-    return 1 if tally.failed or not tally.passed else 0
+        tally.failures.append(f"FAIL {why}")
+    tally.end(time.monotonic() - began)
+    return 1 if tally.failures or not tally.passed else 0
 
 
 if __name__ == "__main__":
