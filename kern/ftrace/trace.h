@@ -237,7 +237,7 @@ void tracing_off(struct trace_array *tr);
 void tracing_ask(struct trace_array *tr, bool on); /* RB_ASK on every CPU */
 static inline bool tracing_is_on(const struct trace_array *tr)
 {
-	return !(READ_ONCE(tr->cpu[0].slow) & RB_OFF);
+	return !(__atomic_load_n(&tr->cpu[0].slow, __ATOMIC_ACQUIRE) & RB_OFF);
 }
 
 /* ---- tracefs.c ---- */

@@ -212,7 +212,7 @@ static int view_wait(struct file *f, const struct view *v, bool begun)
 		if (f->flags & O_NONBLOCK)
 			return -EAGAIN;
 		if (begun && !tracing_is_on(v->tr))
-			return 0;
+			return !view_empty(v); /* what came between the two looks is the last */
 		if (interrupted())
 			return -EINTR;
 		sleep_ns(POLL_NS);

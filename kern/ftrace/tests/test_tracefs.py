@@ -165,13 +165,13 @@ class OnAMachine:
 
     def test_pipe_waits_and_has_one_reader(self) -> None:
         self.sh("cat trace_pipe > /tmp/pipe &")
-        self.assertTrue(any("pipe_read" in self.sh("ps -s") for _ in range(100)), "it does not begin to read")
+        self.machine.console.until("ps -s", "pipe_read")  # it has begun
         self.assertIn("EBUSY", self.sh("cat per_cpu/cpu1/trace_pipe"))
         self.sh("echo one > trace_marker")
         self.sh("sleep 0.1")
         self.sh("echo two > trace_marker")
         self.sh("echo 0 > tracing_on")
-        self.sh("sleep 0.2")
+        self.sh("wait")
         texts = [e["text"] for e in self.events(self.sh("cat /tmp/pipe"))]
         self.assertEqual(texts, ["tracing_mark_write: one", "tracing_mark_write: two"])
 
