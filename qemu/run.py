@@ -35,7 +35,10 @@ class Reason(threading.Thread):
         self._server.listen(1)
 
     def run(self) -> None:
-        connection, _ = self._server.accept()
+        try:
+            connection, _ = self._server.accept()
+        except OSError:
+            return  # QEMU ended before it came
         with connection, connection.makefile("rw", encoding="utf-8") as stream:
             stream.write('{"execute": "qmp_capabilities"}\n')
             stream.flush()
@@ -44,6 +47,12 @@ class Reason(threading.Thread):
                     self._heard(json.loads(line))
             except ConnectionError:
                 pass  # QEMU is gone
+
+    def end(self) -> str | None:
+        """The reason, when QEMU has ended: what it wrote is there, and is read first."""
+        self._server.shutdown(socket.SHUT_RDWR)
+        self.join()
+        return self.reason
 
     def _heard(self, event: dict[str, Any]) -> None:
         if event.get("event") == "SHUTDOWN":
@@ -76,11 +85,11 @@ def run(machine: Machine) -> int:
             status = subprocess.run(WITH_US + command, check=False).returncode
         finally:
             restore_terminal(settings)
-        reason.join(1)
-    if status == 0 and reason.reason in ("guest-reset", "guest-panic"):
+        why = reason.end()
+    if status == 0 and why in ("guest-reset", "guest-panic"):
         status = 1
     if status:
-        print(f"\nThe kernel did not power off ({reason.reason or 'QEMU failed'}): status {status}.", file=sys.stderr)
+        print(f"\nThe kernel did not power off ({why or 'QEMU failed'}): status {status}.", file=sys.stderr)
     return status
 
 

@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import socket
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +41,8 @@ class Console:
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._out = os.dup(1)
+        self._lock = threading.Lock()  # who holds it reads; all that follows is under it
+        self._ended = False
         self._seen = b""  # since the last line was typed
         self._waited_for = False
         self.at_prompt = False
@@ -55,15 +57,21 @@ class Console:
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
     def _read(self) -> None:
-        while data := self._receive():
-            if not self.muted:
-                os.write(self._out, data.replace(b"\r", b""))
-            self._seen = (self._seen + data)[-65536:]
-            self.at_prompt = self._seen.endswith(b"\n" + PROMPT)
-            if self.at_prompt and self._waited_for:
-                self._waited_for = False
-                self.stopped = True
-                gdb.post_event(lambda: gdb.execute("interrupt"))
+        while not self._ended:
+            select.select([self._socket], [], [])
+            self.settle()
+
+    def _take(self) -> None:
+        data = self._receive()
+        self._ended = not data
+        if not self.muted:
+            os.write(self._out, data.replace(b"\r", b""))
+        self._seen = (self._seen + data)[-65536:]
+        self.at_prompt = self._seen.endswith(b"\n" + PROMPT)
+        if self.at_prompt and self._waited_for:
+            self._waited_for = False
+            self.stopped = True
+            gdb.post_event(lambda: gdb.execute("interrupt"))
 
     def _receive(self) -> bytes:
         try:
@@ -72,24 +80,25 @@ class Console:
             return b""
 
     def settle(self) -> None:
-        """Until what was printed before the stop has come."""
-        seen = None
-        while seen != self._seen:
-            seen = self._seen
-            time.sleep(0.02)
+        """What was printed before the stop is in the socket: it is read, by whichever thread."""
+        with self._lock:
+            while not self._ended and select.select([self._socket], [], [], 0)[0]:
+                self._take()
 
     def type(self, line: bytes) -> None:
-        self._seen = b""
-        self.at_prompt = False
+        with self._lock:
+            self._seen = b""
+            self.at_prompt = False
         self._socket.sendall(line)
 
     def run_to_prompt(self) -> bool:
         """False: something else stopped the guest, and was told."""
-        self.stopped = False
-        self._waited_for = True
-        if self.at_prompt:  # it came just before
-            self._waited_for = False
-            return True
+        self.settle()
+        with self._lock:
+            self.stopped = False
+            self._waited_for = not self.at_prompt
+            if self.at_prompt:  # it came just before
+                return True
         with aside() as said:
             gdb.execute("continue")
             gdb.flush()

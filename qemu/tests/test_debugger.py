@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 import unittest
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -64,7 +65,7 @@ class Session:
     def close(self) -> None:
         self._gdb.sendline("kill")
         self._gdb.sendline("quit")
-        self._gdb.expect(pexpect.EOF, timeout=10)
+        self._gdb.expect(pexpect.EOF)
         self._gdb.close(force=True)
         self._log.close()
 
@@ -98,6 +99,15 @@ class OnAMachine(Shared):
         ip, = self.rows(function)
         self.gdb(f"tbreak *0x{ip}")
         return self.gdb(f"console {command}")
+
+    def sleeper(self) -> str:
+        """Job 1 sleeps; its thread's number."""
+        pid = re.search(r"thread (\d+)", self.gdb.sh("sleep 1000 &"))
+        assert pid
+        asleep, deadline = re.compile(rf"^ *{pid[1]} .* sleeps ", re.M), time.monotonic() + 60
+        while not asleep.search(said := self.gdb.sh("ps")):
+            self.assertLess(time.monotonic(), deadline, f"it does not fall asleep: {said}")
+        return pid[1]
 
     def rows(self, glob: str = "") -> dict[str, re.Match[str]]:
         said = self.gdb(f"callsites {glob}")
@@ -179,11 +189,9 @@ class OnAMachine(Shared):
     # ---- stacks ----
 
     def test_bt_thread_of_a_sleeper_is_what_ps_shows(self) -> None:
-        pid = re.search(r"thread (\d+)", self.gdb.sh("sleep 1000 &"))
-        assert pid
-        self.gdb.sh("sleep 0.1")  # until it sleeps, too
-        kernel = [re.sub(r"\..*", "", name) for name in re.findall(r"^ +([\w.]+)\+0x", self.gdb.sh(f"ps -s {pid[1]}"), re.M)]
-        ours = self.gdb.functions(f"bt-thread {pid[1]}")
+        pid = self.sleeper()
+        kernel = [re.sub(r"\..*", "", name) for name in re.findall(r"^ +([\w.]+)\+0x", self.gdb.sh(f"ps -s {pid}"), re.M)]
+        ours = self.gdb.functions(f"bt-thread {pid}")
         self.gdb.sh("kill 1")
         self.gdb.sh("wait")
         self.assertEqual(kernel[-1], "thread_start_asm")
@@ -192,8 +200,7 @@ class OnAMachine(Shared):
         self.assertEqual(ours[-1], "thread_start_asm")
 
     def test_threads_shows_what_ps_shows(self) -> None:
-        self.gdb.sh("sleep 1000 &")
-        self.gdb.sh("sleep 0.1")
+        self.sleeper()
         shell = {(row[0], row[1]) for row in re.findall(r"^ +(\d+) .* (\S+)$", self.gdb.sh("ps"), re.M)}
         said = self.gdb("threads")
         self.gdb.sh("kill 1")
