@@ -203,10 +203,12 @@ class Console:
             piece = text[start:start + PIECE]
             before = len(plain(self._unread))
             self._transport.write(piece.encode())
-            deadline = time.monotonic() + 2
-            while len(plain(self._unread)) < before + len(piece) and time.monotonic() < deadline:
+            deadline = self._clock() + 2
+            while len(plain(self._unread)) < before + len(piece):
                 if not self._fill(0.05):
                     self._watch()
+                    if self._clock() > deadline:
+                        break
 
     def command(self, line: str, seconds: float = 60) -> str:
         """Type a line, wait for the next prompt, and return what was printed between."""
@@ -217,6 +219,14 @@ class Console:
         self._transport.write(b"\r")
         text = self.wait_for(_at_prompt, seconds, f"prompt after '{line}'")
         return text[: -len(PROMPT)].lstrip("\n") if text.endswith(PROMPT) else text
+
+    def until(self, line: str, shown: str, seconds: float = 60) -> str:
+        """Type a line again and again, until what it prints has these words: that is returned."""
+        deadline = self._clock() + seconds
+        while shown not in (text := self.command(line)):
+            if self._clock() > deadline:
+                raise Stopped(Verdict.TIMEOUT, f"'{line}' does not show '{shown}' within {seconds:.0f} s, but:\n{text[-TAIL:]}")
+        return text
 
     def file(self, name: str, seconds: float = 60) -> str:
         """A file's text; where a wire may lose some of it, held against the guest's own checksum."""
@@ -233,8 +243,9 @@ class Console:
         self._transport.write(data)
 
     def drain(self, seconds: float) -> str:
-        """What still comes, until the line closes or the time is over."""
+        """What is there, and what still comes until the line closes or the time is over."""
         deadline = time.monotonic() + seconds
+        self._fill(0.05)  # in any case: the time may be over already
         while time.monotonic() < deadline and not self.ended:
             self._fill(0.05)
         return plain(self._unread[-(1 << 20):])

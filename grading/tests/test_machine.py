@@ -52,7 +52,11 @@ class Ends(unittest.TestCase):
         self.ends("LOOP", Verdict.TIMEOUT, seconds=30, budget=100_000_000)
 
     def test_an_endless_sleep_meets_the_wall_clock(self) -> None:
-        self.ends("WAIT", Verdict.TIMEOUT, seconds=1.5, budget=100_000_000)
+        for arch in ARCHES:
+            with self.subTest(arch=arch), self.assertRaises(Stopped) as caught, run(arch, "WAIT", budget=100_000_000) as machine:
+                machine.console.wait_for(lambda text: bool(text), 30, "first words")
+                machine.console.wait_ready(1.5)
+            self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT, f"{arch}: {caught.exception}")
 
     def test_a_busy_host_makes_nobody_late(self) -> None:
         """Four programs want the processor that QEMU runs on: a second of its time is several of the wall's."""

@@ -94,9 +94,8 @@ class Stacks:
         self.assertNotIn("return_to_handler", text)
 
     def sleeping_stack(self) -> None:
-        self.sh("sleep 5 &")
-        self.sh("sleep 0.1")
-        text = self.sh("ps -s")
+        self.sh("sleep 1000 &")
+        text = self.machine.console.until("ps -s", " sleep_ns+")
         self.sh("kill 1; wait")
         self.has_chain(text, SLEEPER, r"^ {7}(\w+)")
         self.has_chain(text, SHELL, r"^ {7}(\w+)")
