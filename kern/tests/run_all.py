@@ -63,9 +63,9 @@ def counts(text: str, status: int) -> tuple[int, int]:
 
 # A failed test as its suite names it: (pattern, the command that runs it alone).
 ALONE = [
-    (re.compile(r"^(?:FAIL|ERROR): \S+ \(([\w.]+)\)", re.M), [PYTHON, "-m", "unittest", "{0}"]),
+    (re.compile(r"^(?:FAIL|ERROR): \S+ \(([\w.]+)\).*", re.M), [PYTHON, "-m", "unittest", "{0}"]),
     (re.compile(r"^FAILED ((?:riscv64|arm64) .+)", re.M), [PYTHON, "kern/tests/run_qemu.py", "--no-build", "{0}"]),
-    (re.compile(r"^FAIL lab (\d) +(\S+) +(\S+)", re.M), [PYTHON, "-m", "grading.wrong", "--lab", "{0}", "--arch", "{1}", "{2}"]),
+    (re.compile(r"^FAIL lab (\d) +(\S+) +(\S+).*", re.M), [PYTHON, "-m", "grading.wrong", "--lab", "{0}", "--arch", "{1}", "{2}"]),
 ]
 
 
@@ -73,7 +73,8 @@ def alone(text: str, command: list[str]) -> list[list[str]]:
     """The commands that run a suite's failed tests again; none where it says of a failure only that there is one."""
     if command[0] == MAKE[0] and "grade" in command:
         return [command]
-    return [[word.format(*match.groups()) for word in words] for pattern, words in ALONE for match in pattern.finditer(text)]
+    failures = {match[0]: [word.format(*match.groups()) for word in words] for pattern, words in ALONE for match in pattern.finditer(text)}
+    return list(failures.values())  # grading.wrong says each twice
 
 
 def passes_alone(command: list[str], log: Path) -> bool:
@@ -93,7 +94,7 @@ def telling(text: str) -> list[str]:
         return [line for failure in unit[:10] for line in shortened(failure.splitlines())]
     told = re.findall(r"^FAIL(?:ED)? .*\n(?:     .*\n){0,12}", text, re.M)
     if told:
-        return "".join(told[:10]).splitlines()
+        return "".join(list(dict.fromkeys(told))[:10]).splitlines()
     failures = re.findall(r"^.*(?:: Failure|: runtime error|ERROR: ).*\n(?:.+\n){0,6}", text, re.M)
     return "".join(failures[:10]).splitlines() + text.splitlines()[-90:]
 

@@ -55,8 +55,14 @@ class Alone(unittest.TestCase):
         self.assertEqual(text.splitlines()[1:3], run_all.telling(text))
 
     def test_a_wrong_solution(self) -> None:
-        text = "FAIL lab 5 riscv64 cheat-x     fail: one CPU, 27.9 s\n     the mistakes named must be none\n0 passed, 1 failed, 3 s\n"
+        failure = "FAIL lab 5 riscv64 cheat-x     fail: one CPU, 27.9 s\n     the mistakes named must be none\n"
+        text = f"{failure}ok   lab 5 riscv64 y\n{failure}1 passed, 1 failed, 3 s\n"
         self.assertEqual([[run_all.PYTHON, "-m", "grading.wrong", "--lab", "5", "--arch", "riscv64", "cheat-x"]], run_all.alone(text, [""]))
+        self.assertEqual(failure.splitlines(), run_all.telling(text))
+
+    def test_two_subtests_of_one(self) -> None:
+        head = "ERROR: test_x (a.T.test_x) (arch='{}')\n"
+        self.assertEqual(2, len(run_all.alone(head.format("riscv64") + head.format("arm64"), [""])))
 
     def test_what_does_not_name_its_failures_is_not_run_again(self) -> None:
         self.assertEqual([], run_all.alone("[  FAILED  ] Ring.Wraps\n 1 FAILED TEST\n", ["make", "host-tests"]))
