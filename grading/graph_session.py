@@ -3,27 +3,47 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 
-from grading import graph_text
+from grading import graph_text, truth
 from grading.checks import rest_at_end
 from grading.elf import Kernel
 from grading.evidence import Filter, HandUser, Phase, User
 from grading.machine import Run
 from grading.session import BOOT_SECONDS, GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
+from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 
 # Each line says when, on which CPU and in which thread it was, and each end says of what and with which value.
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the filter of two users, until they run
 TRIES = 3  # at what must happen while something else does, on a host that may be busy
+PATIENCE = (0.1, 0.5, 2)  # seconds in which another thread is to come so far; more where it did not
 HANDS = 16
 KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
 # The slot of the first is the second's before the sleeper wakes; `time` goes on to printk then, inside of the first's frame, with what it kept.
-SLOT_AGAIN = ("graph 0 keep sleep_ns time_main; time sleep 0.6 & ; sleep 0.1; graph 0 off;"
-              " graph 1 see sleep_ns printk; sleep 0.1; echo meanwhile; wait; graph 1 off")
+SLOT_AGAIN = ("graph 0 keep sleep_ns time_main; time sleep {long} & ; sleep {soon}; graph 0 off;"
+              " graph 1 see sleep_ns printk; sleep {soon}; wait; graph 1 off")
 
 # The stack of a thread that sleeps in a call whose return is patched.
-WALK = "graph 0 see sleep_ns; sleep 0.6 & ; sleep 0.1; ps -s; graph 0 off; wait"
+WALK = "graph 0 see sleep_ns; sleep {long} & ; sleep {soon}; ps -s; graph 0 off; wait"
+
+
+def patient(line: str) -> list[str]:
+    return [line.format(soon=soon, long=f"{6 * soon:g}") for soon in PATIENCE]
+
+
+def out_beneath(told: Iterable[Told]) -> tuple[bool, bool]:
+    """Was a call still out when user 0, who had been told of it, left? Was user 1 told of a return in that thread, meanwhile?"""
+    out: dict[tuple[int, int], int] = {}
+    inside = False
+    for t in told:
+        key = (t.thread, t.level)
+        if t.user == 0 and t.what != OF_PARENT:
+            out[key] = out.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
+        elif t.user == 1 and t.what == AT_RETURN and out.get(key, 0) > 0:
+            inside = True
+    return any(calls > 0 for calls in out.values()), inside
 
 
 def together(users: list[User]) -> Filter:
@@ -173,22 +193,24 @@ class GraphSession(Session):
             self._quiet(machine, f"graph {user.number} off")
 
     def _slot_again(self, machine: Run) -> None:
-        """Lets a slot change hands under a sleeper; again, where the sleeper was awake before that."""
+        """Lets a slot change hands under a sleeper; again, where that had not slept yet, or was awake before."""
         observer = machine.observer
         assert observer
         self._say("a slot changes hands under a sleeper")
-        for _ in range(TRIES):
+        self._evidence.sleepers = observer.written()
+        for line in patient(SLOT_AGAIN):
             first = observer.written()
-            said = machine.console.command(SLOT_AGAIN, WORKLOAD_SECONDS)
+            machine.console.command(line, WORKLOAD_SECONDS)
             self._evidence.slot_again = (first, observer.written())
-            if 0 <= said.find("meanwhile") < said.find("real "):
+            told = truth.read(self._kernel, observer.records(*self._evidence.slot_again)).told
+            if all(out_beneath(told)) or not told:
                 return
 
     def _walk(self, machine: Run) -> None:
-        """Asks for the stacks; again, where the sleeper was awake before they were printed."""
+        """Asks for the stacks; again, where none is the sleeper's."""
         self._say("a stack with a patched return in it")
-        for _ in range(TRIES):
-            self._evidence.walk = machine.console.command(WALK, WORKLOAD_SECONDS)
+        for line in patient(WALK):
+            self._evidence.walk = machine.console.command(line, WORKLOAD_SECONDS)
             if "sleep_ns+" in self._evidence.walk:
                 return
 

@@ -20,7 +20,7 @@ from grading.graph_align import Framed
 from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, nested_as_printed, something_returned,
                                   stack, stayed, three_agree, through_handler, values, who)
 from grading.graph_mistakes import depth, entries_end
-from grading.graph_session import GraphSession
+from grading.graph_session import GraphSession, out_beneath
 from grading.returns import Span, calls_to
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told, Touch
 
@@ -220,10 +220,8 @@ def slot_again(e: Evidence) -> Finding | None:
     """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's. So is what lies in it."""
     first, last = e.slot_again
     open_calls: dict[tuple[int, int, int], int] = {}
-    inside = 0  # returns that the second was told of while the first's frame was out beneath
-    for t in e.truth.told:
-        if not first <= t.seq < last:
-            continue
+    told = [t for t in e.truth.told if first <= t.seq < last]
+    for t in told:
         key = (t.user, t.thread, t.level)
         if t.what == OF_PARENT and t.user == 1:
             return Finding(f"CPU {t.vcpu}: user 1 keeps nothing, and found {t.value:#x} in a frame further out: the frame was older than "
@@ -234,8 +232,8 @@ def slot_again(e: Evidence) -> Finding | None:
         if open_calls[key] < 0:
             return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
                            "user, and belonged to one that had left", seq=t.seq, mistake="stale-handler-called")
-        inside += t.user == 1 and t.what == AT_RETURN and open_calls.get((0, t.thread, t.level), 0) > 0
-    if not any(key[0] == 0 and calls > 0 for key, calls in open_calls.items()):
+    slept, inside = out_beneath(told)
+    if not slept:
         return Finding("nobody slept in a traced function while its user left")
     return None if inside else Finding("the user that came later was told of no return beneath which the first one's frame was out")
 
