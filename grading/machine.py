@@ -17,12 +17,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from grading.console import Console, FifoTransport
 from grading.gdbstub import Stub
 from grading.observer import Config, Observer
-from grading.qmp import Qmp, QmpError
+from grading.qmp import Qmp, QmpError, QmpGone
 from grading.verdict import Stopped, Verdict
 from qemu.machine import WITH_US, Machine
 
@@ -175,32 +175,41 @@ class Run:
             raise Stopped(verdict, f"{self.observer.written():,} calls, stores and exceptions were seen, several times what "
                           "a graded boot has: the kernel goes round in a circle, or each of its steps is an exception")
 
+    def _control(self, command: str, **arguments: Any) -> None:
+        """On the control socket; of a machine that ended meanwhile it is said how, as always."""
+        try:
+            self.qmp.command(command, **arguments)
+        except QmpGone:
+            self.wait_end(5)
+            self.watch()
+            raise
+
     def memory(self, physical: int, size: int) -> bytes:
         """Guest memory while the machine stands still."""
-        self.qmp.command("stop")
-        self.qmp.command("pmemsave", val=physical, size=size, filename=str(self._saved))
-        self.qmp.command("cont")
+        self._control("stop")
+        self._control("pmemsave", val=physical, size=size, filename=str(self._saved))
+        self._control("cont")
         return self._saved.read_bytes()
 
     def mapped(self, address: int) -> list[int]:
         """The CPUs whose page tables lead somewhere from this virtual address."""
         found = []
-        self.qmp.command("stop")
+        self._control("stop")
         for cpu in range(self.machine.smp):
             try:
-                self.qmp.command("memsave", val=address - (1 << 64), size=4, filename=str(self._saved), **{"cpu-index": cpu})
+                self._control("memsave", val=address - (1 << 64), size=4, filename=str(self._saved), **{"cpu-index": cpu})
                 found.append(cpu)
             except QmpError as error:
                 if "Invalid addr" not in str(error):
                     raise
-        self.qmp.command("cont")
+        self._control("cont")
         return found
 
     @contextmanager
     def held(self) -> Iterator[Stub]:
         """The machine stands still, and is stepped, read and written as a debugger does."""
         path = Path(self._scratch.name) / "gdb"
-        self.qmp.command("human-monitor-command", **{"command-line": f"gdbserver unix:{path},server=on,wait=off"})
+        self._control("human-monitor-command", **{"command-line": f"gdbserver unix:{path},server=on,wait=off"})
         stub = Stub(path)
         try:
             yield stub
@@ -209,7 +218,7 @@ class Run:
         if not runs:  # what QEMU said of its end would be lost, were it asked for more
             self.wait_end(5)
             self.watch()
-        self.qmp.command("human-monitor-command", **{"command-line": "gdbserver none"})
+        self._control("human-monitor-command", **{"command-line": "gdbserver none"})
 
     def write(self, address: int, data: bytes) -> None:
         """Write guest memory at a virtual address: no page table forbids it."""

@@ -11,16 +11,21 @@ from typing import Any
 
 
 class QmpError(Exception):
-    """QEMU refused a command, or its control socket closed."""
+    """QEMU refused a command, or does not answer."""
+
+
+class QmpGone(QmpError):
+    """Its control socket closed: QEMU ends."""
 
 
 class Qmp:
     """One connection; events that arrive meanwhile are kept in `events`."""
 
-    def __init__(self, path: Path, qemu: subprocess.Popen[bytes], timeout: float = 10.0) -> None:
+    def __init__(self, path: Path, qemu: subprocess.Popen[bytes], timeout: float = 60.0) -> None:
         self.events: list[dict[str, Any]] = []
         self._buffer = b""
         self._sent = 0
+        self._timeout = timeout  # of a QEMU that neither answers nor ends: a host may be busy
         self._socket = _connect(path, qemu, timeout)
         self._socket.settimeout(timeout)
         try:
@@ -37,9 +42,9 @@ class Qmp:
             except TimeoutError as error:
                 raise QmpError("QEMU does not answer on its control socket") from error
             except OSError as error:
-                raise QmpError(str(error)) from error
+                raise QmpGone(str(error)) from error
             if not data:
-                raise QmpError("QEMU closed its control socket")
+                raise QmpGone("QEMU closed its control socket")
             self._buffer += data
         line, self._buffer = self._buffer.split(b"\n", 1)
         message: dict[str, Any] = json.loads(line)
@@ -65,7 +70,7 @@ class Qmp:
         try:
             self._socket.sendall(request + b"\n")
         except OSError as error:
-            raise QmpError(str(error)) from error
+            raise QmpGone(str(error)) from error
         return self._sent
 
     def drain(self, seconds: float = 0.0) -> None:
@@ -77,7 +82,7 @@ class Qmp:
         except (QmpError, ValueError):
             pass
         finally:
-            self._socket.settimeout(10.0)
+            self._socket.settimeout(self._timeout)
 
     def shutdown_reason(self) -> str | None:
         """Why the machine ended: guest-shutdown, guest-reset, host-signal, ...; None: it runs."""

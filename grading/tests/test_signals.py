@@ -95,9 +95,9 @@ class Ended(unittest.TestCase):
         for pid in started:
             self.addCleanup(self.kill, pid, started[pid])
         process.send_signal(end)
-        self.assertTrue(until(lambda: not set(started) & set(parents()), 10),
+        self.assertTrue(until(lambda: not set(started) & set(parents())),
                         f"behind {end.name} there run {[n for p, n in started.items() if p in parents()]}")
-        self.assertEqual(process.wait(10), -end if end == signal.SIGKILL else 128 + end)
+        self.assertEqual(process.wait(30), -end if end == signal.SIGKILL else 128 + end)
         if clean:
             self.assertEqual(list((self.scratch / "tmp").iterdir()), [], "a folder was left")
 
