@@ -26,6 +26,7 @@ from grading.tests.test_recordmcount import COMPARES
 from qemu.machine import ARCHES, ROOT
 
 LAB = 4
+SECONDS = 600  # a boot is graded first, then repeated
 UNDEFINED = {"riscv64": [0], "arm64": [0]}
 
 
@@ -196,7 +197,7 @@ class TestReplay(OnWrongKernels):
 class UnderGdb(OnWrongKernels):
     def stopped(self, arch: str, smp: int, *more: str) -> pexpect.spawn:
         gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words(arch, smp, "--gdb", *more)], cwd=str(ROOT), encoding="utf-8",
-                            timeout=120, echo=False, dimensions=(50, 250), env={**os.environ, "TERM": "dumb"})
+                            timeout=SECONDS, echo=False, dimensions=(50, 250), env={**os.environ, "TERM": "dumb"})
         self.addCleanup(gdb.close, force=True)
         gdb.delaybeforesend = None
         gdb.expect_exact("(gdb) ")
@@ -269,8 +270,9 @@ class TestUnderGdb(UnderGdb):
     def test_a_rung_that_is_reached_has_no_moment(self) -> None:
         self.kernel("arm64", "right", lambda kernel: (kernel.text[0], []))
         gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words("arm64", 1, "--gdb", "--rung=life")], cwd=str(ROOT),
-                            encoding="utf-8", timeout=120, env={**os.environ, "TERM": "dumb"})
+                            encoding="utf-8", timeout=SECONDS, env={**os.environ, "TERM": "dumb"})
         gdb.expect(pexpect.EOF)
+        gdb.wait()
         gdb.close()
         self.assertIn("life is reached: there is no moment at which to stop.", gdb.before)
         self.assertEqual(gdb.exitstatus, 0)
@@ -307,7 +309,7 @@ class TestByHand(Folder):
                     (self.out / arch / name).symlink_to(ROOT / f"build/{arch}/lab2/{name}")
                 subprocess.run(["gcc", "-O1", "-static", "-o", self.out / arch / "recordmcount", self.out / "wrong.c"], check=True)
                 words = ["--lab=2", f"--arch={arch}", "--smp=1", f"--kernels={self.out}", f"--out={self.out}", "--rung=sorted", "--gdb"]
-                gdb = pexpect.spawn(sys.executable, ["-m", "grading", *words], cwd=str(ROOT), encoding="utf-8", timeout=60, dimensions=(50, 250))
+                gdb = pexpect.spawn(sys.executable, ["-m", "grading", *words], cwd=str(ROOT), encoding="utf-8", timeout=SECONDS, dimensions=(50, 250))
                 gdb.expect([pexpect.EOF, "\\(gdb\\) "])
                 said, status = gdb.before.replace("\r", ""), gdb.wait() if gdb.after is pexpect.EOF else None
                 gdb.close(force=True)

@@ -119,7 +119,7 @@ class Observed(unittest.TestCase):
     def sites(self, arch: str, part: str) -> tuple[list[int], int, int, str]:
         """Words executed at the site before, during; entries of the tracer; stores; the printed trace."""
         with run(arch, part) as machine:
-            machine.console.wait_ready(10)
+            machine.console.wait_ready(30)
             machine.console.command("now")
             machine.console.command("enable")
             machine.console.command("now")
@@ -153,7 +153,7 @@ class Observed(unittest.TestCase):
     def test_memory_is_read_without_the_guest(self) -> None:
         for arch in ARCHES:
             with self.subTest(arch=arch), run(arch, "LIVE") as machine:
-                machine.console.wait_ready(10)
+                machine.console.wait_ready(30)
                 site = tiny.symbols(arch, "LIVE")["traced_site"]
                 self.assertEqual(int.from_bytes(machine.memory(site, 4), "little"), NOP[arch])
                 machine.console.command("enable")

@@ -28,6 +28,7 @@ class Terminal(unittest.TestCase):
 
     def ends(self, child: pexpect.spawn) -> int:
         child.expect(pexpect.EOF)
+        child.wait()  # close() gives it half a second
         child.close()
         return int(child.exitstatus if child.exitstatus is not None else -1)
 

@@ -87,7 +87,7 @@ class TestTransports(unittest.TestCase):
         self.assertEqual(console.command("cksum available_filter_functions").split()[:2], [str(cksum(text)), str(len(text))])
         console.type("poweroff")
         console.send(b"\r")
-        self.assertEqual(guest.process.wait(20), 0)
+        self.assertEqual(guest.process.wait(60), 0)
         console.drain(5)
         self.assertTrue(console.ended, "the line is still open behind a machine that is off")
 

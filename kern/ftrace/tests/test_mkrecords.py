@@ -82,9 +82,16 @@ class Sandbox(unittest.TestCase):
         cls.elf = cls.folder / "kernel.elf"
         cls.elf.write_bytes(recordmcount.entry_elf("riscv64", OFFSETS))
 
-    def setUp(self) -> None:
+    def hurry(self) -> None:
+        """What does not end is stopped soon; what does end needs the usual time on a busy host."""
         self.addCleanup(setattr, mkrecords, "SECONDS", mkrecords.SECONDS)
         mkrecords.SECONDS = 1
+
+    def gone(self, words: str) -> None:
+        """Killed, a process may be in the list a moment longer."""
+        deadline = time.monotonic() + 60
+        while words in subprocess.check_output(["ps", "-eo", "args"], text=True):
+            self.assertLess(time.monotonic(), deadline, f"{words} still runs")
 
     def tool(self, body: str) -> str:
         path = self.folder / "tool"
@@ -143,14 +150,13 @@ class Sandbox(unittest.TestCase):
                 self.refused(f"if ({call} == 0) sleep(1001); {prints(TABLE)}",
                              "asked for another process or a connection and was stopped" if "(\"" not in call else "stopped|line 1|SIGSEGV|status")
         self.refused("for (int i = 0; i < 8; i++) fork();", "another process")
-        self.assertNotIn("sleep 1001", subprocess.check_output(["ps", "-eo", "args"], text=True))
+        self.gone("sleep 1001")
 
     def test_it_ends(self) -> None:
-        began = time.monotonic()
+        self.hurry()
         self.refused("while (1);", "it does not end: it was stopped after 1 seconds")
         self.refused("sleep(1001);", "it does not end")
-        self.assertLess(time.monotonic() - began, 20)
-        self.assertNotIn(str(self.folder), subprocess.check_output(["ps", "-eo", "args"], text=True))
+        self.gone(str(self.folder))
 
     def test_its_output_and_its_complaints_end(self) -> None:
         self.refused('while (1) puts("\\t.quad 0x8");', r"it prints more than a table of this kernel can be: it was stopped at \d+ bytes")
@@ -159,7 +165,7 @@ class Sandbox(unittest.TestCase):
         self.assertEqual(said.getvalue(), 800 * "flood" + "\n")
 
     def test_its_memory_ends(self) -> None:
-        self.refused("char *p; while (p = malloc(1 << 20)) memset(p, 1, 1 << 20); return 7;", "status 7")
+        self.refused("volatile char *p; while (p = malloc(1 << 20)) *p = 1; return 7;", "status 7")
 
     def test_a_complaint_is_passed_on_without_control_characters(self) -> None:
         tool = self.tool('fputs("why \\x1b]0;x\\a not\\n", stderr); return 3;')
@@ -205,6 +211,7 @@ class Sandbox(unittest.TestCase):
     def test_without_walls_the_limits_stay(self) -> None:
         os.environ["SANDBOX"] = "no"
         self.addCleanup(os.environ.pop, "SANDBOX")
+        self.hurry()
         self.refused("while (1);", "it does not end")
         self.refused("while (1) puts(\"x\");", "it was stopped at")
         self.refused(prints(TABLE.replace("0x18", "0x1a")), "not 4-byte aligned")
