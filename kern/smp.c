@@ -12,8 +12,8 @@
 #include "sched.h"
 #include "string.h"
 
-#define START_TRIES 10
-#define START_TIMEOUT_NS 1000000000
+#define START_TRIES 50
+#define START_TIMEOUT_NS 5000000000 /* an emulator's host may have no time for one CPU of many for a second */
 
 struct smp_call {
 	void (*fn)(void *);

@@ -337,7 +337,7 @@ static void interruption(void)
 
 	sleep_ns(10 * MS);
 	thread_interrupt(t);
-	kt_promise(thread_join(t) == 1 && clock_ns() - began < 5000 * MS, "an interruption ends a sleep");
+	kt_promise(thread_join(t) == 1 && clock_ns() - began < PATIENCE, "an interruption ends a sleep");
 }
 
 static u64 served[NR_CPUS];
