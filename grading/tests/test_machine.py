@@ -51,6 +51,17 @@ class Ends(unittest.TestCase):
     def test_an_endless_loop_uses_up_its_instructions(self) -> None:
         self.ends("LOOP", Verdict.TIMEOUT, seconds=30, budget=100_000_000)
 
+    def test_it_may_have_ended_before_anybody_looked(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), run(arch, "LIVE", budget=100_000_000) as machine:
+                machine.console.wait_ready(30)
+                machine.power_off()
+                machine.check_limits()
+                machine.budget = 1
+                with self.assertRaises(Stopped) as caught:
+                    machine.check_limits()
+                self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT)
+
     def test_an_endless_sleep_meets_the_wall_clock(self) -> None:
         for arch in ARCHES:
             with self.subTest(arch=arch), self.assertRaises(Stopped) as caught, run(arch, "WAIT", budget=100_000_000) as machine:

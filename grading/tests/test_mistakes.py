@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import re
+import tempfile
 import unittest
+from pathlib import Path
 
 from docs.book.pages import Book, mistakes
 from grading import rubric, wrong
@@ -47,6 +51,7 @@ class Shelves(unittest.TestCase):
                     self.assertNotIn(Verdict.PASS, w.verdicts)
                     self.assertNotIn(Verdict.HARNESS, w.verdicts)
                     self.assertEqual(w.listed("Rung"), [r for r in rungs if r in w.listed("Rung")])
+                    self.assertLessEqual(set(w.listed("Also")), set(rungs) - set(w.listed("Rung")))
                     self.assertTrue(w.listed("Rung") or w.verdicts != [Verdict.FAIL])
 
     def test_only_what_a_student_hands_in_is_changed(self) -> None:
@@ -54,6 +59,32 @@ class Shelves(unittest.TestCase):
             for w in wrong.shelf(lab):
                 self.assertTrue(w.files, w.name)
                 self.assertLessEqual(set(w.files), set(rubric.lab(lab).files), w.name)
+
+
+class Said(unittest.TestCase):
+    def differs(self, head: str, *lost: str) -> str:
+        with tempfile.TemporaryDirectory(prefix="callsite-test-") as name:
+            path = Path(name) / "it.patch"
+            path.write_text(f"Verdict: fail\n{head}\n\nA sentence.\n")
+            return wrong.differs(wrong.Wrong(5, path), wrong.Outcome(Verdict.FAIL, list(lost), set(), 0, []))
+
+    def test_a_rung_that_may_be_lost_or_not(self) -> None:
+        head = "Rung: filter\nAlso: off"
+        self.assertEqual([self.differs(head, "off", "filter"), self.differs(head, "filter", "home")], ["", ""])
+        self.assertIn("must begin with filter, and do with life", self.differs(head, "life", "off", "filter"))
+        self.assertIn("must begin with filter, and do with off", self.differs("Rung: filter", "off", "filter"))
+
+    def test_what_failed_is_told_again_before_the_count(self) -> None:
+        tally, whole = wrong.Tally(), wrong.Tally()
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            tally.say(1, "arm64", "a", "fail", "because\n     and", 1)
+            for _ in range(100):
+                tally.say(1, "arm64", "b", "fail", "", 1)
+            whole.add(tally)
+            whole.end(3)
+        last = out.getvalue().splitlines()[-4:]
+        self.assertIn("FAIL lab 1 arm64   a", last[0])
+        self.assertEqual(last[1:], ["     because", "     and", "100 passed, 1 failed, 3 s"])
 
 
 if __name__ == "__main__":
