@@ -60,14 +60,16 @@ class Patience(threading.Timer):
 
 
 def to_what_runs() -> None:
-    """A guest that was stopped anywhere: to a CPU that is not idle, and out of an interrupt that has just come."""
+    """A guest that was stopped anywhere: to a CPU that is not idle, and out of an interrupt that has come."""
     stopped = gdb.selected_thread(), gdb.newest_frame().pc()
     busy = [cpu for cpu in cpus() if int(cpu["running"]) != int(cpu["idle"])]
     vcpu = vcpu_of(busy[0]) if busy else None
     if vcpu:
         vcpu.switch()
     frame = gdb.newest_frame()
-    if name_of(frame.pc()) == "exception_vector" and frame.older():
+    while frame and name_of(frame.pc()) != "exception_vector":
+        frame = frame.older()
+    if frame and frame.older():
         gdb.execute(f"thbreak *{frame.older().pc() & ~1:#x}", to_string=True)
         patience = Patience(PATIENCE)
         with aside():
