@@ -328,8 +328,8 @@ def traced_cases(arch: str) -> list[Case]:
                [promises("kt_graph"), promises("test-unwind function function_graph"), promises("hostile 5 3"),
                 shows("kt_sites", ", 0 unlike their record"),
                 shows("echo sleep_ns > set_ftrace_filter; echo function_graph > current_tracer; sleep 0.2; "
-                      "echo 0 > options/sleep-time; sleep 0.2; cat trace; echo nop > current_tracer",
-                      r"^ \d\) [@$] [\d.]+ us +\|  sleep_ns\(\);\n[\s\S]*^ \d\) [^@] +[\d.]+ us +\|  sleep_ns\(\);\n"),
+                      "echo 0 > options/sleep-time; sleep 0.2; sleep 0.2; cat trace; echo nop > current_tracer",
+                      r"^ \d\) [@$] [\d.]+ us +\|  sleep_ns\(\);\n[\s\S]*^ \d\) [^@$] +[\d.]+ us +\|  sleep_ns\(\);\n"),
                 shows("kt_graph_bad_frame", "graph tracing is off for good", "^4 passed, 0 failed"), works()]) for n in (1, 4)),
         Case("the parent of a tail call out of a graph-traced function", arch, f"{FINISHED}-tests", 1,
              [*(prints(line, "") for line in ("mkdir instances/f", "echo kt_graph_leaf > instances/f/set_ftrace_filter",
