@@ -137,28 +137,28 @@ $$($(1).out)/include/asm-offsets.h: kern/asm-offsets.c $(wildcard kern/arch/$(1)
 	sed -n 's/^->\([A-Za-z0-9_]*\) [$$$$#]*\(-*[0-9]*\).*/#define \1 \2/p' > $$@
 
 $$($(1).out)/kern/ftrace/tests/%.o: kern/ftrace/tests/%.c $$($(1).out)/flags $$($(1).gen)
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -c -o $$@ $$<
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 # The tracer itself has no call sites: it must not trace itself.
 $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -c -o $$@ $$<
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 # An application sees kern/app.h alone; so does the library.
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -c -o $$@ $$<
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
 # A grade's probes see the kernel too.
 $$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o): sees := -iquote kern/ftrace -iquote build/$(1)/include -iquote $$($(1).out)/include
 $$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o): $$($(1).gen)
 $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern $$(sees) \
-	-Dmain=app_main_$$* -Dprogram_help=app_help_$$* -MMD -c -o $$@ $$<
+	-Dmain=app_main_$$* -Dprogram_help=app_help_$$* -MMD -MP -c -o $$@ $$<
 $$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes -Werror=unsuffixed-float-constants \
-	-ffunction-sections -iquote kern -include kern/app.h -Dmain=$(app_symbol) -MMD -c -o $$@ $$<
+	-ffunction-sections -iquote kern -include kern/app.h -Dmain=$(app_symbol) -MMD -MP -c -o $$@ $$<
 	@if $($(1).cross)nm -u $$@ | grep -qE ' __[a-z]+[sdt]f[a-z0-9]*$$$$'; then rm $$@; \
 	echo "$$<: a Callsite program uses integers only: no float, no double"; exit 1; fi
 $$($(1).out)/%.o: %.c $$($(1).out)/flags $$($(1).gen)
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -c -o $$@ $$<
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 $$($(1).out)/%.o: %.S $$($(1).out)/flags $$($(1).gen)
-	$$(call say,AS,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) -I$$($(1).out)/include -MMD -c -o $$@ $$<
+	$$(call say,AS,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 
 # The shell's applications: {name, main, help} of each program in kern/apps/, and of APP.
 $$($(1).out)/apps_table.c: $(wildcard kern/apps/*.c) $$($(1).out)/flags Makefile

@@ -17,6 +17,7 @@ from pathlib import Path
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.insn import ARM64, ISAS, RISCV64, Isa
+from grading.verdict import Stopped, Verdict
 
 OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
 
@@ -47,6 +48,7 @@ class Kernel:
         self.isa: Isa = ISAS[arch]
         self.symbols: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
+        self._several: set[str] = set()  # names that mean more than one thing
         self._segments: list[tuple[int, bytes]] = []
         with path.open("rb") as file:
             self._read(ELFFile(file))
@@ -57,7 +59,8 @@ class Kernel:
         for symbol in table.iter_symbols():
             value, size = int(symbol["st_value"]), int(symbol["st_size"])
             if symbol.name and symbol["st_shndx"] != "SHN_UNDEF":
-                self.symbols.setdefault(symbol.name, value)
+                if self.symbols.setdefault(symbol.name, value) != value:
+                    self._several.add(symbol.name)
                 self._sizes.setdefault(symbol.name, size)
             if symbol["st_info"]["type"] == "STT_FUNC" and size:
                 functions.append(Function(symbol.name, value, value + size))
@@ -71,12 +74,15 @@ class Kernel:
         self._entries = [e for (e,) in struct.iter_unpack("<Q", data) if e]
 
     def symbol(self, name: str) -> int:
-        """Its address; 0 if this stage does not have it."""
+        """Its address; 0 if this stage does not have it. A name that is asked for here is the kernel's: whoever has another thing of that
+        name in a file of his own would have us look there."""
+        if name in self._several:
+            raise Stopped(Verdict.FAIL, f"two things in this kernel are called {name}: the name is taken, give yours another one")
         return self.symbols.get(name, 0)
 
     @property
     def text(self) -> tuple[int, int]:
-        return self.symbols["_text"], self.symbols["_etext"]
+        return self.symbol("_text"), self.symbol("_etext")
 
     def read(self, address: int, size: int) -> bytes:
         for start, data in self._segments:
@@ -165,7 +171,7 @@ class Kernel:
         if not count or not table:
             return []
         data = self.read(table, 8 * struct.unpack("<I", self.read(count, 4))[0])
-        base = self.symbols["_text"]
+        base = self.symbol("_text")
         return [(base + offset, rest) for offset, rest in struct.iter_unpack("<I4s", data)]
 
     def disassemble(self, address: int, word: int | None = None) -> str:

@@ -10,14 +10,14 @@ import re
 from dataclasses import dataclass, field
 
 PREFIX = re.compile(
-    r"^ *(?P<sec>\d+)\.(?P<usec>\d{6}) \|   *(?P<cpu>\d+)\)  *(?P<comm>\S.*?)-(?P<pid>\d+) * \| (?P<rest>.*)$")
+    r"^ *(?P<sec>\d{1,19})\.(?P<usec>\d{6}) \|   *(?P<cpu>\d{1,19})\)  *(?P<comm>\S.*?)-(?P<pid>\d{1,19}) * \| (?P<rest>.*)$")
 # The duration's column, then the nesting: two blanks a level.
-COLUMN = re.compile(r"^(?:[ +!#*@$] (?P<whole>\d+)(?:\.(?P<part>\d{1,3}))? us *| +)\|  (?P<indent> *)(?P<what>\S.*)$")
+COLUMN = re.compile(r"^(?:[ +!#*@$] (?P<whole>\d{1,19})(?:\.(?P<part>\d{1,3}))? us *| +)\|  (?P<indent> *)(?P<what>\S.*)$")
 LEAF = re.compile(r"^(?P<func>[^\s(){}]+)\(\);(?: /\*(?: ret)? ?= ?(?P<value>\S+) \*/)?$")
 BEGIN = re.compile(r"^(?P<func>[^\s(){}]+)\(\) \{$")
 END = re.compile(r"^\}(?: /\* (?P<func>[^\s=]+)?(?: ?(?:ret)?= ?(?P<value>\S+))? \*/)?$")
-LOST = re.compile(r"^CPU:(\d+) \[LOST (?:(\d+) )?EVENTS\]$")
-SWITCH = re.compile(r"^ *\d+\) .* => .*$")
+LOST = re.compile(r"^CPU:(\d{1,19}) \[LOST (?:(\d{1,19}) )?EVENTS\]$")
+SWITCH = re.compile(r"^ *\d{1,19}\) .* => .*$")
 ENTRY, RETURN = "entry", "return"
 
 
@@ -107,5 +107,4 @@ def parse(text: str) -> GraphTrace:
 
 def stats(text: str) -> dict[str, int]:
     """per_cpu/cpuN/stats, its whole numbers."""
-    pairs = (line.rsplit(": ", 1) for line in text.splitlines() if ": " in line)
-    return {name: int(value) for name, value in pairs if value.strip().isdigit()}
+    return {name: int(value) for name, value in re.findall(r"^(.+): +(\d{1,19})$", text, re.M)}

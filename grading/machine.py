@@ -24,9 +24,10 @@ from grading.gdbstub import Stub
 from grading.observer import Config, Observer
 from grading.qmp import Qmp, QmpError, QmpGone
 from grading.verdict import Stopped, Verdict
-from qemu.machine import WITH_US, Machine
+from qemu.machine import BOUNDED, WITH_US, Machine
 
 PANIC = "panic:"
+LONGEST = 600  # seconds for a whole graded boot: each command may take a little less than its own, and there are many
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -86,11 +87,12 @@ class Run:
         command = self.machine.command(serial, disk)
         command += ["-S", "-qmp", f"unix:{qmp},server=on,wait=off"]
         self._errors = self.log.with_suffix(".qemu").open("w+b")
-        self._process = subprocess.Popen(WITH_US + command, stdin=subprocess.DEVNULL, stdout=self._errors,
+        self._process = subprocess.Popen(WITH_US + BOUNDED + command, stdin=subprocess.DEVNULL, stdout=self._errors,
                                          stderr=self._errors, start_new_session=True)
         Run._running.add(self)
         if Run.over:
             raise Stopped(Verdict.HARNESS, "nothing is to run any more")
+        self._end = self.clock() + LONGEST
         try:
             self._qmp = Qmp(qmp, self._process)
             transport = FifoTransport(console)
@@ -170,6 +172,8 @@ class Run:
         if self.budget and used > self.budget:
             verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
             raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
+        if self.budget and self.clock() > self._end:
+            raise Stopped(Verdict.TIMEOUT, f"the boot took more than {LONGEST} s in all")
         if self.budget and self.observer and self.observer.lost():
             verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
             raise Stopped(verdict, f"{self.observer.written():,} calls, stores and exceptions were seen, several times what "

@@ -16,7 +16,7 @@ from grading import rubric
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.rubric import Rung
-from grading.verdict import Verdict
+from grading.verdict import Stopped, Verdict
 
 
 @dataclass
@@ -96,6 +96,13 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
 
 
 def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
+    try:
+        return _judged(rung, e, above)
+    except Stopped as stopped:  # the file itself is not to be believed
+        return Finding(stopped.why)
+
+
+def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
     if not e.why or rung.built:
         return _unmet(above, e, (above[0].rung.name, *rung.needs) if above else ()) or (
             (found := rung.check(e)) and (_unmet(above, e, rung.follows) or found))

@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 
 LINE = re.compile(
-    r"^(?P<comm>.{16})-(?P<pid>\d+) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) +(?P<sec>\d+)\.(?P<usec>\d{6}): "
+    r"^(?P<comm>.{16})-(?P<pid>\d{1,19}) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) +(?P<sec>\d{1,19})\.(?P<usec>\d{6}): "
     r"(?P<func>\S+) <-(?P<parent>\S+)$")
-COUNTS = re.compile(r"^# entries-in-buffer/entries-written: (\d+)/(\d+)   #P:(\d+)$")
-LOST = re.compile(r"^CPU:(\d+) \[LOST (\d+ )?EVENTS\]$")
+COUNTS = re.compile(r"^# entries-in-buffer/entries-written: (\d{1,19})/(\d{1,19})   #P:(\d{1,19})$")
+LOST = re.compile(r"^CPU:(\d{1,19}) \[LOST (\d{1,19} )?EVENTS\]$")
 
 
 @dataclass(frozen=True)

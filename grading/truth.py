@@ -171,7 +171,9 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
               *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
               *returns.places(kernel, followed).points(), kernel.symbol(BIRTH)} - {0}
     shown = (*HAND_USERS, *OP_CALLBACKS, "registers_show", "lookup_show", "entry_show", "frames_show")
-    tell = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") or f.name in shown]
+    tracer = range(kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))  # no function of the workload's is there
+    tell = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") and f.start not in tracer]
+    tell += [kernel.extent(name) for name in shown if kernel.symbol(name)]
     probes = sorted(lo_hi for lo_hi in probe_memory(kernel).values() if lo_hi[0])
     if kernel.hook == "mcount":
         tell += [kernel.extent(n) for n in PATCHERS if kernel.symbol(n)]
@@ -272,13 +274,13 @@ class _Reader:
             self.truth.op_touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr, r.insns))
         elif self._seen[0] <= r.addr < self._seen[1]:
             traced, rest = divmod(r.addr - self._seen[0], 2 * PATTERN_ITEMS)
-            self.truth.kept[bool(traced), rest // 2] = bool(rest % 2)
+            self._show(self.truth.kept, (bool(traced), rest // 2), bool(rest % 2))
         elif self._lookup[0] <= r.addr < self._lookup[1]:
             item, bits = divmod(r.addr - self._lookup[0], 4)
             self.truth.answers.append(Answer(item, bool(bits & 1), bool(bits & 2), r.insns))
         elif self._entry[0] <= r.addr < self._entry[1]:
             changed, rest = divmod(r.addr - self._entry[0], 2 * ENTRY_ITEMS)
-            self.truth.entered[bool(changed), rest // 2] = bool(rest % 2)
+            self._show(self.truth.entered, (bool(changed), rest // 2), bool(rest % 2))
         elif self._frames[0] <= r.addr < self._frames[1]:
             item, right = divmod(r.addr - self._frames[0], 2)
             self.truth.frames.setdefault(item, set()).add(bool(right))
@@ -288,6 +290,11 @@ class _Reader:
             self.truth.operands.append(r)
         elif pc in self._user_loads:
             self.truth.users.append(Touch(r.seq, r.vcpu, *self.who(r.vcpu), pc, r.addr - self._user_loads[pc]))
+
+    @staticmethod
+    def _show(shown: dict[tuple[bool, int], bool], item: tuple[bool, int], right: bool) -> None:
+        """What was wrong once stays so, whoever says later that it was right."""
+        shown[item] = shown.get(item, True) and right
 
     def _point(self, r: Record) -> None:
         if r.addr == self._birth and r.vcpu in self._thread:

@@ -39,6 +39,7 @@ from rich.console import Console
 from grading import report, rubric, session, side_by_side
 from grading.elf import Kernel
 from grading.finding import Finding
+from grading.handed_in import foreign_section
 from grading.machine import ended_by_signals
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
@@ -179,10 +180,11 @@ def outcome(graded: report.Grade) -> Outcome:
 
 def outcome_of(wrong: Wrong, arch: str) -> Outcome:
     why = build(wrong, arch)
+    elf = scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf"
+    why = why or foreign_section(kernel := Kernel(elf, arch), wrong.lab)
     if why:
         finding = Finding(why)
         return Outcome(Verdict.BUILD, [], set(), 0, [finding.why])
-    kernel = Kernel(scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf", arch)
     return outcome(grade(kernel, wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5]))
 
 

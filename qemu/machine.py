@@ -29,6 +29,8 @@ UBOOT = {
 MIB = 1 << 20
 # Before a command: it ends when the thread that started it does, be that by SIGKILL.
 WITH_US = ["setpriv", "--pdeathsig", "KILL"]
+# And QEMU may have so much memory: the guest's, its translations, the observer's log and what that remembers of each translation.
+BOUNDED = ["prlimit", "--as=6442450944"]
 
 
 def extra_options() -> list[str]:

@@ -9,6 +9,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from grading.console import FifoTransport
 from grading.machine import Run
@@ -68,6 +69,15 @@ class Ends(unittest.TestCase):
                 machine.console.wait_for(lambda text: bool(text), 30, "first words")
                 machine.console.wait_ready(1.5)
             self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT, f"{arch}: {caught.exception}")
+
+    def test_a_boot_as_a_whole_has_an_end(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), run(arch, "LIVE", budget=100_000_000) as machine:
+                machine.console.wait_ready(30)
+                with mock.patch.object(machine, "_end", machine.clock()), self.assertRaises(Stopped) as caught:
+                    machine.watch()
+                self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT)
+                self.assertIn("in all", caught.exception.why)
 
     def test_a_busy_host_makes_nobody_late(self) -> None:
         """Four programs want the processor that QEMU runs on: a second of its time is several of the wall's."""

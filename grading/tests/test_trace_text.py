@@ -38,6 +38,11 @@ class Parse(unittest.TestCase):
     def test_other_lines_are_no_events(self) -> None:
         self.assertEqual(parse(TRACE).unknown, ["panic: no"])
 
+    def test_a_number_that_python_does_not_read_is_none(self) -> None:
+        long = "1" * 5000
+        trace = parse(TRACE.replace("3/5", f"{long}/5").replace("3.401528", f"{long}.401528").replace("init-1 ", f"init-{long} "))
+        self.assertEqual((trace.in_buffer, len(trace.events)), (-1, 2))
+
     def test_an_empty_text_has_no_counts(self) -> None:
         self.assertEqual(parse("").in_buffer, -1)
 

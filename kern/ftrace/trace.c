@@ -116,17 +116,14 @@ static int resize_one(struct ring_buffer_cpu *rb, unsigned long pages)
 static int resize_all(struct trace_array *tr, unsigned long pages)
 {
 	unsigned long old[NR_CPUS];
-	int err = 0;
+	int i, err = 0;
 
-	for (int i = 0; i < (int)nr_cpus; i++) {
+	for (i = 0; i < (int)nr_cpus && !err; i++) {
 		old[i] = tr->cpu[i].nr_slots;
 		err = resize_one(&tr->cpu[i], pages);
-		if (!err)
-			continue;
-		while (i-- > 0)
-			resize_one(&tr->cpu[i], old[i]);
-		break;
 	}
+	while (err && --i > 0)
+		resize_one(&tr->cpu[i - 1], old[i - 1]);
 	return err;
 }
 
@@ -137,8 +134,7 @@ int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu)
 
 	stop_recording(tr);
 	err = cpu < 0 ? resize_all(tr, pages) : resize_one(&tr->cpu[cpu], pages);
-	if (!err)
-		tr->expanded = true;
+	tr->expanded |= !err;
 	go_on(tr);
 	return err;
 }

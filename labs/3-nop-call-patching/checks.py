@@ -29,8 +29,10 @@ CAUSE = {NOT_SITE: "parent-of-the-stub", NOT_ADDRESS: "address-taken-for-the-val
 
 def told_right(e: Evidence) -> Finding | None:
     """What ftrace_caller passes to the tracer, and the frame record that it leaves."""
-    if e.truth.pattern.count(PATTERN_TRACER) != 1:
-        return None  # somebody else is called, or for others too: other rungs say so
+    called = e.truth.pattern.count(PATTERN_TRACER)
+    if called != 1:  # somebody else is called, or for others too: other rungs say so
+        return None if not called or only_selected(e) else Finding(
+            f"registers_call alone was to be traced and was called once, and its tracer {called} times", seq=when_called(e, True, PATTERN_TRACER))
     wrong = {item for traced, item in wrong_items(e) if traced}
     why, mistake = next((TOLD[item] for item in sorted(wrong & set(TOLD))), ("", ""))
     if not why:
