@@ -17,8 +17,8 @@ from grading.finding import Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
 from grading.trace_text import Event
-from grading.truth import Batch, Call, Touch, stubs
-from grading.workload import PASSED
+from grading.truth import Batch, Call, stubs
+from grading.workload import PASSED, Call as Expected
 
 Check = Callable[[Evidence], Finding | None]
 
@@ -112,7 +112,7 @@ def lives(e: Evidence) -> Finding | None:
 
 def right_result(e: Evidence) -> Finding | None:
     """The program's own result, traced and not: arguments and return values came through."""
-    for phase in e.phases:
+    for phase in [*e.phases, *([e.overwritten] if e.overwritten else [])]:
         want = e.expected(phase).line
         if want not in phase.output:
             said = phase.output.strip().splitlines()
@@ -122,40 +122,31 @@ def right_result(e: Evidence) -> Finding | None:
 
 
 def right_arguments(e: Evidence) -> Finding | None:
+    """Each function of the workload received the arguments that its caller passed."""
     for phase in e.phases:
-        seen, base = e.probes(phase), e.kernel.symbol("workload_probe")
+        executed = e.executed_contexts(phase)
         for name, calls in e.expected(phase).contexts.items():
-            want = [value for c in calls for value in c.probes]
-            touches = seen.get(name, [])
-            got = [touch.addr - base for touch in touches]
-            if want != got:
-                return _wrong_argument(e, phase, name, touches, first_difference(want, got))
+            for number, (want, call) in enumerate(zip(calls, executed.get(name, []))):
+                if want.function != call.name:
+                    break  # the rungs that compare the calls say so
+                wrong = first_wrong(want, call)
+                if wrong is not None:
+                    register = PASSED.get(want.function, (1,))[wrong]
+                    return Finding(f"{phase.name}, {name}, call {number}: {call.name} received {call.arguments[register]:#x} as "
+                                   f"{argument(e.arch, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
     return None
 
 
-def _wrong_argument(e: Evidence, phase: Phase, name: str, touches: list[Touch], at: int) -> Finding:
-    """The touch at that place is another one than is expected, in this context."""
-    loads = [(i, call, probe) for i, call in enumerate(e.expected(phase).contexts[name]) for probe in range(len(call.probes))]
-    base = e.kernel.symbol("workload_probe")
-    if at >= len(loads):
-        return Finding(f"{phase.name}, {name}: {len(touches)} arguments were received, and {len(loads)} are passed", seq=seq_at(touches, at))
-    number, call, probe = loads[at]
-    executed = e.executed_contexts(phase).get(name, [])
-    at_site = number < len(executed) and executed[number].name == call.function
-    got = f"{touches[at].addr - base:#x}" if at < len(touches) else "nothing"
-    return Finding(f"{phase.name}, {name}, call {number}: {call.function} received {got} as {argument(e.arch, call.function, probe)}, "
-                   f"and must receive {call.probes[probe]:#x} (low 12 bits)",
-                   seq=executed[number].seq if at_site else seq_at(touches, at))
+def first_wrong(want: Expected, call: Call) -> int | None:
+    """Which of the arguments that are known is another; of a call whose function never began: none."""
+    if not call.arguments:
+        return None
+    registers = PASSED.get(want.function, (1,))
+    return next((i for i, (n, value) in enumerate(zip(registers, want.received)) if call.arguments[n] != value), None)
 
 
-def register(arch: str, function: str, probe: int) -> str:
-    """In which register the workload's function gets what it shows by that probe."""
-    return f"{'a' if arch == 'riscv64' else 'x'}{PASSED.get(function, (1,))[probe]}"
-
-
-def argument(arch: str, function: str, probe: int) -> str:
-    name = register(arch, function, probe)
-    return f"argument {name[1:]} (counted from 0: {name})"
+def argument(arch: str, number: int) -> str:
+    return f"argument {number} (counted from 0: {'a' if arch == 'riscv64' else 'x'}{number})"
 
 
 def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
@@ -371,9 +362,9 @@ def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
         if finding:
             return finding
     for cpu in sorted(batch.online):
-        if not any(f.vcpu == cpu and f.seq > after and _synchronises(e.arch, f.value) for f in fences):
+        if not any(f.vcpu == cpu and f.seq > after and _synchronises(e.arch, f.word) for f in fences):
             needs = "fence.i" if e.arch == "riscv64" else "isb or eret"
-            site = e.kernel.name_at(e.kernel.text[0] + batch.stores[-1].value)
+            site = e.kernel.name_at(e.kernel.text[0] + batch.stores[-1].v[0])
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at {site}) returned "
                            f"before CPU {cpu} had executed {needs}", seq=batch.end)
     return None
@@ -391,28 +382,22 @@ STEPS = ["dc cvau of it", "a dsb after dc cvau", "ic ivau of it", "a dsb after i
 
 
 def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
-    """Each line written goes through dc cvau, dsb, ic ivau, dsb; the place of the last of these.
-
-    Plugin API v1 shows no registers: the operand of a cache operation is what the
-    instruction before it, `ldr wzr, [the same register]`, loads from.
-    """
+    """Each line written goes through dc cvau, dsb, ic ivau, dsb; the place of the last of these."""
     assert batch.end is not None
-    mine = [r for group in (batch.stores, e.truth.fences, e.truth.operands) for r in group
+    mine = [r for group in (batch.stores, e.truth.fences) for r in group
             if r.vcpu == batch.vcpu and batch.begin < r.seq < batch.end]
     stage: dict[int, int] = {}  # line of text -> steps done
-    line, last = 0, batch.begin
+    last = batch.begin
     for r in sorted(mine, key=lambda r: r.seq):
         if r.kind == Kind.STORE:
-            stage[r.value // LINE] = 0
-        elif r.kind == Kind.MEM:
-            line = r.addr % ALIGN // LINE
+            stage[r.v[0] // LINE] = 0
         else:
-            last = r.seq if _advance(stage, line, r.value) else last
+            last = r.seq if _advance(stage, r.v[0] % ALIGN // LINE, r.word) else last
     late = next((done for done in stage.values() if done < 4), None)
     if late is None:
         return None, last
     does = {0: _cleans, 2: _invalidates}.get(late)
-    others = does is not None and any(does(r.value) for r in mine if r.kind == Kind.FENCE)
+    others = does is not None and any(does(r.word) for r in mine if r.kind == Kind.FENCE)
     elsewhere = " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)" if others else ""
     return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
                    f"there was no {STEPS[late]}{elsewhere}"), last

@@ -1,111 +1,163 @@
-"""What a traced function and its callback see, with a pattern in every register: kern/apps/entry.c, lab 4.
-
-It is trusted, and says what it saw by addresses that the observer sees.
-"""
+"""What ops and traced functions see of each other, lab 4: of every call in every boot, and of kern/apps/entry.c's function."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.registers import ARGUMENTS, KEPT, REGISTERS
+from grading.observer import Record
+from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, kept, lost, mistake_of, went_on, where
+from grading.truth import Call
 
-# What entry.c looks at, in its order.
-(LINKED, STACK, IP, PARENT, OP, SEES_ARGUMENTS, SEES_SP, SEES_PC, SEES_FP, SEES_LINK,
- RECORD_OF_FUNCTION, RECORD_OF_CALLER, READY_ALONE, READY_IN_LIST, RETURN_TAKEN, OWN_FILTER) = range(KEPT, KEPT + 16)
-CALLBACK = {
-    IP: ("ip is not the address of the word that is toggled", "ip-off-by-one-instruction"),
-    PARENT: ("parent_ip is not where the function returns to", ""),
-    OP: ("op is not the op that was registered", ""),
-    SEES_ARGUMENTS: ("regs->arg is not what the caller passed", ""),
-    SEES_SP: ("regs->sp is not what sp was at the call site: arguments that lie on the stack are not found there",
-              "sp-inside-the-frame"),
-    SEES_PC: ("regs->pc is not the address behind the call site", ""),
-    SEES_FP: ("regs->fp is not the caller's frame pointer", ""),
-    SEES_LINK: ("regs->link is not where the function returns to", ""),
-    RECORD_OF_FUNCTION: ("there is no frame record of the traced function: a stack walk from the callback does not find it",
-                         "one-frame-record"),
-    RECORD_OF_CALLER: ("there is no frame record of the function's caller: a stack walk from the callback does not find it",
-                       "one-frame-record"),
-}
+# struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
+SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
+MASK = (1 << 64) - 1
 
 
-def _name(e: Evidence, item: int) -> str:
-    link = "ra" if e.arch == "riscv64" else "x30"
-    return {LINKED: link, STACK: "sp"}.get(item) or REGISTERS[e.arch][item]
+def _regs(r: Record) -> tuple[int, ...]:
+    """struct ftrace_regs as the callback found it; before it the record has four frame records."""
+    return r.more[8:]
 
 
-def _mistake(e: Evidence, item: int) -> str:
-    return "return-address-lost" if item == LINKED else "argument-clobbered" if item < ARGUMENTS[e.arch] else ""
+def _calls(e: Evidence) -> Iterator[Call]:
+    return (call for call in e.truth.calls if call.callbacks)
 
 
-def registers_found(e: Evidence) -> Finding | None:
-    """A traced function finds every register as its caller left it."""
-    if e.smp > 1:
-        return None
-    for (changed, item), right in e.truth.entered.items():
-        if item <= STACK and not right and not changed:
-            return Finding(f"entry_traced was called with a pattern in every register, and traced: it found another {_name(e, item)} "
-                           "than its caller had", mistake=_mistake(e, item))
-    return None if (False, STACK) in e.truth.entered else Finding("entry_traced, traced, was called and did not run")
+def _entry_calls(e: Evidence) -> dict[str, Call]:
+    """The three calls of entry_traced: only looked at; with every argument and the return changed; skipped."""
+    calls = [call for call in _calls(e) if call.name == "entry_traced"]
+    return dict(zip(("seen", "changed", "skipped"), calls))
 
 
-def registers_changed(e: Evidence) -> Finding | None:
-    """And what the callback changed as the callback left it."""
-    if e.smp > 1:
-        return None
-    for (changed, item), right in e.truth.entered.items():
-        if item <= STACK and not right and changed:
-            changes = item < 8 or item == LINKED
-            who = "the callback changed" if changes else "its caller had"
-            return Finding(f"entry_traced was called with a pattern in every register; the callback changed every regs->arg and "
-                           f"regs->link. The function did not find the {_name(e, item)} that {who}",
-                           mistake="change-not-loaded-back" if changes and e.truth.entered[False, item] else _mistake(e, item))
-    return None if (True, STACK) in e.truth.entered else Finding("entry_traced, traced and changed, was called and did not run")
-
-
-def _told(e: Evidence, first: int, last: int) -> Finding | None:
-    told = [right for (_, item), right in e.truth.entered.items() if item in CALLBACK]
-    if told and not any(told):
-        return Finding("entry_traced was traced and called, and its op was not: ftrace_caller came to no callback")
-    for (_, item), right in e.truth.entered.items():
-        if first <= item <= last and not right:
-            why, mistake = CALLBACK[item]
-            if e.arch == "riscv64" and item == RECORD_OF_CALLER and not e.truth.entered[False, SEES_SP]:
-                mistake = "sp-inside-the-frame"  # one word serves for both
-            return Finding(f"the callback of entry_traced: {why}", mistake=mistake)
-    return None
-
+# ---- what the callback is given ----------------------------------------------------------------
 
 def registers_seen(e: Evidence) -> Finding | None:
     """The callback sees the registers of the call."""
-    return _told(e, SEES_ARGUMENTS, SEES_LINK)
+    for call in _calls(e):
+        wrong = _seen_wrong(e, call, call.callbacks[0])
+        if wrong:
+            return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=call.callbacks[0].seq, mistake=wrong[1])
+    return None if any(_calls(e)) else Finding("not one call site came to a callback")
+
+
+def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
+    regs, arch = _regs(r), e.arch
+    sp, pc, fp, link = (regs[at[arch]] for at in (SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK))
+    if sp != call.sp:
+        return f"regs->sp was {sp:#x}, and not {call.sp:#x}, what sp was at the call site: arguments on the stack are not found there", "sp-inside-the-frame"
+    if pc != call.site.address + 4:
+        return f"regs->pc was {where(e, pc)}, and not {where(e, call.site.address + 4)}, after the call site", ""
+    if fp != call.fp:
+        return f"regs->fp was {fp:#x}, and not {call.fp:#x}, the caller's frame pointer", "sp-inside-the-frame" if fp == call.sp else ""
+    if link != call.parent:
+        return f"regs->link was {where(e, link)}, and not {where(e, call.parent)}, where the function returns to", ""
+    return _argument_wrong(e, call, regs)
+
+
+def _argument_wrong(e: Evidence, call: Call, regs: tuple[int, ...]) -> tuple[str, str] | None:
+    """What no callback changed is what the function then received."""
+    if not call.arguments or not call.landed:
+        return None
+    for n, value in enumerate(call.arguments):
+        unchanged = not call.landed.v[0] >> ARGUMENTS[e.arch][n] & 1
+        if unchanged and len(call.callbacks) == 1 and regs[n] != value:
+            return f"regs->arg[{n}] was {regs[n]:#x}, and the caller had passed {value:#x}", ""
+    return None
 
 
 def callers_seen(e: Evidence) -> Finding | None:
     """And where it was called, from whom, and a stack that can be walked."""
-    return _told(e, IP, OP) or _told(e, RECORD_OF_FUNCTION, RECORD_OF_CALLER)
+    for call in _calls(e):
+        for r in call.callbacks:
+            wrong = _caller_wrong(e, call, r)
+            if wrong:
+                return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
+    return None if any(_calls(e)) else Finding("not one call site came to a callback")
 
+
+def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
+    ip, parent, _, _ = r.v
+    if ip != call.site.address:
+        return (f"ip was {where(e, ip)}, and not {where(e, call.site.address)}, the address of the word that is toggled",
+                "ip-off-by-one-instruction")
+    if parent != call.parent:
+        return f"parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, where the function returns to", ""
+    if r is not call.callbacks[0]:
+        return None  # the records lie in struct ftrace_regs: an op before may have changed pc and link
+    records = [(r.more[at], r.more[at + 1]) for at in range(0, 8, 2)]  # the frame below, where to go on
+    at = next((i for i, (_, home) in enumerate(records) if home == call.site.address + 4), None)
+    if at is None:
+        return "frame records have none of the traced function: a stack walk does not find it", "one-frame-record"
+    if at + 1 < len(records) and records[at + 1] != (call.fp, call.parent):
+        seen = _regs(r)[SEEN_SP[e.arch]]
+        return ("frame records have none of the function's caller: a stack walk does not find it",
+                "sp-inside-the-frame" if e.arch == "riscv64" and seen != call.sp else "one-frame-record")
+    return None
+
+
+# ---- what the function finds --------------------------------------------------------------------
+
+def registers_found(e: Evidence) -> Finding | None:
+    """A traced function finds every register as its caller left it, and goes on after its site. Ops that change some have rungs of their own."""
+    windows = [(p.first, p.last) for p in e.on()]
+    for call in e.truth.calls:
+        if any(first <= call.seq < last for first, last in windows):
+            finding = kept(e, call) or went_on(e, call)
+            if finding:
+                return finding
+    seen = _entry_calls(e).get("seen")
+    if e.smp == 1 and not (seen and seen.landed):
+        return Finding("entry_traced, traced, was called with a pattern in every register, and did not run")
+    return kept(e, seen) if seen else None
+
+
+def registers_changed(e: Evidence) -> Finding | None:
+    """And what the callback changed as the callback left it."""
+    call = _entry_calls(e).get("changed")
+    if e.smp > 1:
+        return None
+    if not call or not call.landed:
+        return Finding("entry_traced, traced and changed, was called with a pattern in every register, and did not run")
+    said = "entry_traced was called with a pattern in every register; the callback changed every regs->arg and regs->link. The function "
+    regs = _regs(call.callbacks[0])
+    for n, value in enumerate(call.arguments):
+        if value != ~regs[n] & MASK:
+            return Finding(f"{said}found {value:#x} as argument {n}, and not {~regs[n] & MASK:#x}", seq=call.seq,
+                           mistake="change-not-loaded-back" if value >> 32 == PATTERN else "argument-clobbered")
+    if call.landed.v[2] != e.kernel.symbol("entry_elsewhere"):
+        return Finding(f"{said}would return to {where(e, call.landed.v[2])}, and not to the changed link", seq=call.seq,
+                       mistake="change-not-loaded-back" if call.landed.v[2] == call.parent else "return-address-lost")
+    wrong = lost(e, call, 1 << LINK[e.arch] | sum(1 << n for n in list(ARGUMENTS[e.arch])[:8]))
+    return Finding(f"{said}found another {NAMES[e.arch][wrong[0]]} than its caller had", seq=call.seq,
+                   mistake=mistake_of(e.arch, wrong[0])) if wrong else None
+
+
+# ---- what several ops do together --------------------------------------------------------------
 
 def ready_before_sites(e: Evidence) -> Finding | None:
-    """Whoever a site calls is there when the site is written."""
-    which = {READY_ALONE: "alone", READY_IN_LIST: "after another one"}
-    late = next((item for (_, item), right in e.truth.entered.items() if item in which and not right), None)
-    return Finding(f"an op that traces text_alias_close, {which[late]}, was registered. Its site was written, ftrace_batch_end() called "
-                   "text_alias_close, and the op was not called: it must be published before the sites are written",
-                   mistake="published-too-late") if late else None
+    """An op that a site calls is there when the site is written."""
+    calls = [call for call in e.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
+    for which, call, ops in zip(("alone", "after another one"), calls, (1, 2)):
+        if len(call.callbacks) < ops:
+            return Finding(f"an op that traces text_alias_close, {which}, was registered. Its site was written, ftrace_batch_end() called "
+                           "text_alias_close, and the op was not called: it must be published before the sites are written",
+                           seq=call.seq, mistake="published-too-late")
+    return None
 
 
 def return_taken(e: Evidence) -> Finding | None:
     """An op returns at once, and one after it replaced the return: through the replacement."""
-    if e.smp > 1 or (True, RETURN_TAKEN) not in e.truth.entered or e.truth.entered[True, RETURN_TAKEN]:
+    call = _entry_calls(e).get("skipped")
+    if not call or call.landed and call.landed.addr == e.kernel.symbol("entry_through"):
         return None
     return Finding("two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced regs->link. The function must "
-                   "return at once, through the replacement, and did not: the list has to set pc to link")
+                   "return at once, through the replacement, and did not: the list has to set pc to link", seq=call.seq)
 
 
 def own_functions_kept(e: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
-    if e.smp > 1 or (True, OWN_FILTER) not in e.truth.entered or e.truth.entered[True, OWN_FILTER]:
+    if all(not r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]):
         return None
-    return Finding("an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: what an op "
-                   "had before (was) is not won")
+    return Finding("an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
+                   "that an op had before (was) are its own already")

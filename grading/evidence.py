@@ -14,7 +14,7 @@ from grading.returns import Span
 from grading.steps import Steps
 from grading.trace_text import Trace
 from grading.trials import Trial
-from grading.truth import Call, Touch, Truth
+from grading.truth import Call, Truth
 from grading.verdict import Verdict
 
 
@@ -128,8 +128,7 @@ class Evidence:
     truth: Truth = field(default_factory=Truth)
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
-    texts: list[tuple[int, bytes]] = field(default_factory=list)  # every time that text was read, and the observer's records before it
-    repeated: list[str] = field(default_factory=list)  # how QEMU spoilt each boot before this one
+    overwritten: Phase | None = None  # labs 1 to 3: the workload under a tracer that overwrites every register that it may
     spoilt: Spoilt | None = None
     steps: Steps = field(default_factory=Steps)  # lab 1
     alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when, and the CPUs that text's alias was open to
@@ -145,18 +144,12 @@ class Evidence:
 
     def told(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", texts=[])
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", overwritten=None)
 
     def ending(self) -> str:
         """How a boot that ended early did."""
         during = f" during '{self.typed[-1][1]}'" if self.verdict == Verdict.TIMEOUT and self.typed else ""
         return f"{self.verdict.value}{during}: {self.why}"
-
-    def windows(self) -> list[tuple[int, int]]:
-        """The parts of the log in which call sites are judged: not while traces are printed, which is most of it."""
-        asked = [*((p.first, p.last) for p in self.phases), *((t.first, t.last) for t in self.trials),
-                 self.slot_again, self.frames_out]
-        return sorted(w for w in asked if w[0] < w[1])
 
     def on(self) -> list[Phase]:
         return [p for p in self.phases if p.on]
@@ -185,18 +178,9 @@ class Evidence:
         return contexts
 
     @staticmethod
-    def _context(call: Call | Touch, threads: dict[int, str]) -> str:
+    def _context(call: Call, threads: dict[int, str]) -> str:
         if call.level:
             return f"interrupt {call.vcpu}"
-        if isinstance(call, Call) and call.name in ("wl_begin", "wl_end"):
+        if call.name in ("wl_begin", "wl_end"):
             return "main"
         return threads.setdefault(call.thread, f"thread {call.vcpu}")
-
-    def probes(self, phase: Phase) -> dict[str, list[Touch]]:
-        """Arguments as the workload's functions touched them, by context."""
-        contexts: dict[str, list[Touch]] = {}
-        threads: dict[int, str] = {}
-        for touch in self.truth.touches:
-            if phase.first <= touch.seq < phase.last:
-                contexts.setdefault(self._context(touch, threads), []).append(touch)
-        return contexts

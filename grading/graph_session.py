@@ -89,7 +89,8 @@ class GraphSession(Session):
             self._say("an interrupt at each instruction")
             assert machine.observer
             e.interrupted = machine.observer.written()
-            machine.console.command("frames", WORKLOAD_SECONDS)
+            with machine.recording():
+                machine.console.command("frames", WORKLOAD_SECONDS)
         self._say("powering off")
         machine.power_off()
 
@@ -98,22 +99,20 @@ class GraphSession(Session):
         phase = Phase(name, seed, together(users), users=users, rewritten=rewritten)
         self._evidence.phases.append(phase)
         self._say(f"{name}: workload {seed:016x}, {phase.filter.filter if phase.filter else ''}")
-        console, observer = machine.console, machine.observer
-        assert observer
+        console = machine.console
         for user in users:
             self._begin(machine, user, phase.rewritten)
         for user in users if phase.rewritten else ():
             self._quiet(machine, f"echo '{user.filter.filter}' > {user.directory}set_ftrace_filter")
         phase.text = self._text(machine)
         phase.enabled = console.command("cat enabled_functions")
-        phase.first = observer.written()
-        if any(user.leaves for user in users):
-            self._leave_within(machine, phase)
-        else:
-            phase.output = console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
-        for user in users:
-            self._quiet(machine, f"echo 0 > {user.directory}tracing_on")
-        phase.last = observer.written()
+        with self._recorded(machine, phase):
+            if any(user.leaves for user in users):
+                self._leave_within(machine, phase)
+            else:
+                phase.output = console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
+            for user in users:
+                self._quiet(machine, f"echo 0 > {user.directory}tracing_on")
         for user in users:
             if not user.leaves:
                 self._keep(machine, user)
@@ -134,7 +133,6 @@ class GraphSession(Session):
             phase.first = observer.written()
             phase.output = machine.console.command(
                 f"workload {phase.seed:016x} & ; echo nop > {leaver}current_tracer; wait", WORKLOAD_SECONDS)
-            self._text(machine)  # what the leaver's sites hold from now on
             if 0.05 < self._left_after(machine, phase.first) < 0.95:
                 return
 
@@ -179,16 +177,13 @@ class GraphSession(Session):
         phase = Phase("sixteen users", seed, Filter("wl_*", "", names), hands=users)
         self._evidence.phases.append(phase)
         self._say(f"{phase.name}: workload {seed:016x}")
-        observer = machine.observer
-        assert observer
         for user in users:
             self._quiet(machine, f"graph {user.number} {user.kind} {user.filter}")
         phase.refused = machine.console.command(f"graph {HANDS} see wl_*")
         phase.text = self._text(machine)
         phase.enabled = machine.console.command("cat enabled_functions")
-        phase.first = observer.written()
-        phase.output = machine.console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
-        phase.last = observer.written()
+        with self._recorded(machine, phase):
+            phase.output = machine.console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
         for user in users:
             self._quiet(machine, f"graph {user.number} off")
 
@@ -200,7 +195,8 @@ class GraphSession(Session):
         self._evidence.sleepers = observer.written()
         for line in patient(SLOT_AGAIN):
             first = observer.written()
-            machine.console.command(line, WORKLOAD_SECONDS)
+            with machine.recording():
+                machine.console.command(line, WORKLOAD_SECONDS)
             self._evidence.slot_again = (first, observer.written())
             told = truth.read(self._kernel, observer.records(*self._evidence.slot_again)).told
             if all(out_beneath(told)) or not told:
@@ -219,6 +215,7 @@ class GraphSession(Session):
         observer = machine.observer
         assert observer
         self._evidence.frames_out = (observer.written(), 0)
-        self._quiet(machine, "echo function_graph > current_tracer; echo nop > current_tracer")
+        with machine.recording():
+            self._quiet(machine, "echo function_graph > current_tracer; echo nop > current_tracer")
         self._evidence.frames_out = (self._evidence.frames_out[0], observer.written())
         self._phase(machine, phase)

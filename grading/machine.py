@@ -123,6 +123,13 @@ class Run:
                 pass  # a thread that has just ended
         return time.monotonic() - self._waited
 
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Call sites and what follows them are logged meanwhile."""
+        assert self.observer
+        with self.observer.recording():
+            yield
+
     def _types(self, line: str) -> None:
         self.typed.append((self.observer.written() if self.observer else 0, line))
 

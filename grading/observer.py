@@ -1,110 +1,91 @@
-"""The observer's two files: the list of addresses that it is given, and its log."""
+"""The observer's files: the list of addresses that it is given, the text as linked, and its log."""
 
 from __future__ import annotations
 
 import mmap
-import os
-import re
 import struct
-import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
 from grading.verdict import Stopped, Verdict
-from qemu.machine import QEMU, ROOT
+from qemu import plugin
 
 HEADER = 4096
-RECORD = struct.Struct("<QQIBBH")
-MAGIC = 0x31736243
-KERNEL_BASE = 0xFFFFFFFF80000000
-CAPACITY = 8_000_000
+SLOT = struct.Struct("<BBBBHHIIQQQQQQ")
+WORDS = struct.Struct("<8Q")
+MAGIC = 0x32736243
+CAPACITY = 4_000_000
+MOST = 4  # slots of words that follow a record
+RESERVED, STARTS, RECORDING, INSNS = 16, 24, 32, 40  # in the header
 
 
 class Kind(IntEnum):
     START = 1
-    SITE = 2
-    POINT = 3
-    MEM = 4
-    RETURN = 5
-    VECTOR = 6
-    FENCE = 7
-    STORE = 8
-
-
-SITE = int(Kind.SITE)
+    SITE = 2  # changed registers, parent, sp, frame pointer
+    BODY = 3  # changed registers, first argument register, link, sp; perhaps eight argument registers
+    EXIT = 4  # where it returns to, the value, sp, frame pointer
+    HOME = 5  # as BODY
+    CALLBACK = 6  # its arguments; four times the frame below and where to return to; words of memory
+    HIT = 7  # the first argument registers
+    POINT = 8
+    VECTOR = 9
+    FENCE = 10  # a cache operation's address
+    STORE = 11  # offset in text, value
+    LOOK = 12
+    WORD = 13
+    FOREIGN = 14  # sp
 
 
 class Record(NamedTuple):
     """One thing that happened; `seq` is its place in the order of the whole machine."""
 
     seq: int
-    addr: int
-    insns: int
-    value: int
     kind: int
     vcpu: int
+    level: int
+    trap: int
     size: int
+    word: int
+    thread: int
+    addr: int
+    insns: int
+    v: tuple[int, int, int, int]
+    more: tuple[int, ...] = ()
 
-    def pc(self) -> int:
-        """A MEM record's instruction: its address is that which was touched."""
-        return (KERNEL_BASE & ~0xFFFFFFFF) | self.value if self.kind == Kind.MEM else self.addr
+    @property
+    def context(self) -> tuple[int, int, int]:
+        """A thread, or one interrupt of a thread."""
+        return self.thread, self.level, self.trap
 
 
 @dataclass
 class Config:
-    """What to look at: virtual addresses, except the first three."""
+    """What to look at: lines of the observer's configuration (see qemu/observer.c), and the text as linked."""
 
-    start: int
-    text: int
-    text_end: int
-    sites: list[int] = field(default_factory=list)
-    points: list[int] = field(default_factory=list)
-    mems: list[int] = field(default_factory=list)
-    mem_ranges: list[tuple[int, int]] = field(default_factory=list)
-    probes: list[tuple[int, int]] = field(default_factory=list)
-    returns: list[tuple[int, int]] = field(default_factory=list)
-    vectors: list[int] = field(default_factory=list)
-    fences: bool = True
+    lines: list[str] = field(default_factory=list)
+    image: bytes = b""
 
-    def text_form(self) -> str:
-        lines = [f"start {self.start:x}", f"text {self.text:x} {self.text_end:x}"]
-        lines += [f"site {a:x}" for a in self.sites]
-        lines += [f"point {a:x}" for a in self.points]
-        lines += [f"mem {a:x}" for a in self.mems]
-        lines += [f"memrange {lo:x} {hi:x}" for lo, hi in self.mem_ranges]
-        lines += [f"probe {lo:x} {hi:x}" for lo, hi in self.probes]
-        lines += [f"returns {lo:x} {hi:x}" for lo, hi in self.returns]
-        lines += [f"vector {a:x}" for a in self.vectors]
-        return "\n".join(lines + (["fences"] if self.fences else [])) + "\n"
-
-
-def parts(first: int, end: int, windows: list[tuple[int, int]]) -> Iterator[tuple[int, int, bool]]:
-    """The log cut at its windows, each part with whether it is inside of one. They are sorted, and may overlap."""
-    at = first
-    for lo, hi in windows:
-        lo, hi = max(lo, at), min(hi, end)
-        if lo < hi:
-            yield at, lo, False
-            yield lo, hi, True
-            at = hi
-    yield at, end, False
+    def add(self, role: str, *numbers: int) -> None:
+        self.lines.append(" ".join((role, *(f"{n:x}" for n in numbers))))
 
 
 class Observer:
     """The observer of one run: files in `directory`, the argument for QEMU, the log."""
 
     def __init__(self, arch: str, config: Config, directory: Path) -> None:
-        self._config = directory / "observer.conf"
-        self._log = directory / "observer.log"
-        self._config.write_text(config.text_form())
+        files = {name: directory / f"observer.{name}" for name in ("config", "image", "log")}
+        self._log = files["log"]
+        files["config"].write_text("\n".join(config.lines) + "\n")
+        files["image"].write_bytes(config.image)
         with self._log.open("wb") as log:
-            log.truncate(HEADER + RECORD.size * CAPACITY)
+            log.truncate(HEADER + SLOT.size * CAPACITY)
         self._file = self._log.open("r+b")
         self._map = mmap.mmap(self._file.fileno(), 0)
-        self.plugin = f"{build(arch)},config={self._config},log={self._log}"
+        self.plugin = ",".join([str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items())])
 
     def _word(self, offset: int) -> int:
         return int(struct.unpack_from("<Q", self._map, offset)[0])
@@ -113,72 +94,55 @@ class Observer:
         return bool(struct.unpack_from("<I", self._map, 0)[0] == MAGIC)
 
     def written(self) -> int:
-        """Records so far; more than the file holds are counted, and lost."""
-        return self._word(16)
+        """Slots so far; more than the file holds are counted, and lost."""
+        return self._word(RESERVED)
 
     def lost(self) -> int:
         return max(0, self.written() - CAPACITY)
 
     def starts(self) -> int:
-        return self._word(24)
+        return self._word(STARTS)
+
+    @contextmanager
+    def recording(self) -> Iterator[None]:
+        """Call sites, their callbacks and returns are logged meanwhile."""
+        struct.pack_into("<Q", self._map, RECORDING, 1)
+        try:
+            yield
+        finally:
+            struct.pack_into("<Q", self._map, RECORDING, 0)
 
     def insns(self) -> list[int]:
-        """Instructions executed by each vCPU."""
-        return [n for n in struct.unpack_from("<64Q", self._map, 32) if n]
+        """Instructions executed by each vCPU, to the last million."""
+        return [n for n in struct.unpack_from("<64Q", self._map, INSNS) if n]
 
-    def records(self, first: int = 0, last: int | None = None, windows: list[tuple[int, int]] | None = None,
-                always: frozenset[int] = frozenset(), often: frozenset[int] = frozenset()) -> Iterator[Record]:
-        """In order; of the call sites, and of the points in `often`, only those in `windows`, if there are any, and those
-        that are wanted always."""
+    def records(self, first: int = 0, last: int | None = None) -> Iterator[Record]:
+        """In order; the log's slots from `first` on."""
         end = min(self.written() if last is None else last, CAPACITY)
-        for lo, hi, inside in parts(first, end, windows or [(first, end)]):
-            for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(self._bytes(lo, hi)), lo):
-                if kind and (inside or kind > SITE and addr not in often or addr in always):
-                    yield Record(seq, addr, insns, value, kind, vcpu, size)
-
-    def _bytes(self, first: int, last: int) -> bytes:
-        return self._map[HEADER + first * RECORD.size: HEADER + last * RECORD.size]
+        return decoded(self._map[HEADER + first * SLOT.size: HEADER + end * SLOT.size], first)
 
     def close(self) -> None:
+        used = HEADER + min(self.written(), CAPACITY) * SLOT.size
         self._map.close()
+        self._file.truncate(used)  # keep what was written, not the hole after it
         self._file.close()
-        with self._log.open("r+b") as log:  # keep what was written, not the hole behind it
-            header = log.read(HEADER)
-            records = min(struct.unpack_from("<Q", header, 16)[0], CAPACITY)
-            log.truncate(HEADER + RECORD.size * records)
+
+
+def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
+    slots = enumerate(SLOT.iter_unpack(data[:len(data) // SLOT.size * SLOT.size]), first)
+    for seq, (kind, more, vcpu, level, trap, size, word, thread, addr, insns, *v) in slots:
+        follow: tuple[int, ...] = ()
+        if kind >= len(Kind) + 1 or more > MOST:
+            raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {seq:,}")
+        for n in range(1, more + 1):  # of an unfinished record too
+            next(slots, None)
+            follow += WORDS.unpack_from(data, (seq - first + n) * SLOT.size) if kind else ()
+        if kind:
+            yield Record(seq, kind, vcpu, level, trap, size, word, thread, addr, insns, (v[0], v[1], v[2], v[3]), follow)
 
 
 def saved(log: Path, first: int = 0, last: int = CAPACITY) -> Iterator[Record]:
     """The records of a run that has ended."""
     with log.open("rb") as file:
-        file.seek(HEADER + first * RECORD.size)
-        data = file.read((last - first) * RECORD.size)
-    for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(data), first):
-        if kind:
-            yield Record(seq, addr, insns, value, kind, vcpu, size)
-
-
-def plugin_version(arch: str) -> int:
-    """The plugin API that the installed QEMU speaks."""
-    text = subprocess.run([QEMU[arch], "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"version (\d+)\.(\d+)", text)
-    if not found:
-        raise Stopped(Verdict.HARNESS, f"{QEMU[arch]} does not say its version: {text!r}")
-    version = (int(found[1]), int(found[2]))
-    return 1 if version < (9, 0) else 2 if version < (9, 1) else 3 if version < (9, 2) else 4
-
-
-def build(arch: str) -> Path:
-    """qemu/observer.c as a plugin for the installed QEMU; built when it is older than its source."""
-    source, plugin = ROOT / "qemu/observer.c", ROOT / "build/qemu/observer.so"
-    if plugin.exists() and plugin.stat().st_mtime >= source.stat().st_mtime:
-        return plugin
-    plugin.parent.mkdir(parents=True, exist_ok=True)
-    new = plugin.with_suffix(f".{os.getpid()}")  # two boots may build it at once: nobody sees half of it
-    command = ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", f"-DPLUGIN_VERSION={plugin_version(arch)}",
-               "-o", str(new), str(source)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise Stopped(Verdict.HARNESS, f"the observer does not compile:\n{result.stderr}")
-    new.replace(plugin)
-    return plugin
+        file.seek(HEADER + first * SLOT.size)
+        return decoded(file.read((last - first) * SLOT.size), first)

@@ -1,51 +1,144 @@
-"""What a caller sees that has a pattern in every register: kern/apps/registers.c, labs 1 and 3.
+"""What the tracer makes of the registers, at every call site that was executed and not for chosen callers.
 
-It is trusted, and says what it saw by addresses that the observer sees.
+The observer reads all of them at the site and again where the function goes on, and at each callback the arguments,
+the frame records and struct ftrace_regs.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.truth import PATTERN_CALL
+from grading.observer import Record
+from grading.truth import KEPT_NOTHING, PATTERN_TRACER, Call
 
-# What registers.c looks at, in its order.
-ARGUMENTS = {"riscv64": 8, "arm64": 9}
-REGISTERS = {"riscv64": [*(f"a{n}" for n in range(8)), *(f"s{n}" for n in range(1, 12)), "s0"],
-             "arm64": [*(f"x{n}" for n in range(9)), *(f"x{n}" for n in range(19, 30))]}
-KEPT = 20
-STACK, IP, PARENT, OP, REGS, RECORD, NOT_FIRST_ARGUMENT, NOT_SITE, NO_BATCH, NOT_ADDRESS = range(KEPT, KEPT + 10)
+NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", *(f"a{n}" for n in range(8)),
+                     *(f"s{n}" for n in range(2, 12)), *(f"t{n}" for n in range(3, 7))],
+         "arm64": [*(f"x{n}" for n in range(31)), "sp"]}
+SP, FP, LINK = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv64": 1, "arm64": 30}
+FIRST = {"riscv64": 10, "arm64": 0}  # argument
+ARGUMENTS = {"riscv64": range(10, 18), "arm64": range(9)}
+RESERVED = {"riscv64": (3, 4), "arm64": (18,)}
+SCRATCH = {"riscv64": (5, 6, 7, 28, 29, 30, 31), "arm64": range(9, 18)}  # free between a call site and where it goes on
+PATTERN = 0x5CA1AB1E  # upper half of what kern/apps/registers.c and entry.c put into every register
 
 
-# ---- the caller with the pattern -----------------------------------------------
+def _mask(numbers: Iterable[int]) -> int:
+    return sum(1 << n for n in numbers)
 
-def wrong_items(e: Evidence) -> list[tuple[bool, int]]:
-    return [item for item, right in e.truth.kept.items() if not right]
+
+def free(e: Evidence) -> int:
+    """The registers that the tracer may change. After the prologue the link register is the compiler's to lose, too."""
+    return _mask((*SCRATCH[e.arch], *((LINK[e.arch],) if e.kernel.hook == "mcount" else ())))
+
+
+def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
+    """The registers that were not, where the function went on, what they had been at its site."""
+    if not call.landed or call.landed.v[0] in (0, KEPT_NOTHING):
+        return []
+    mask = call.landed.v[0] & ~free(e) & ~but
+    return [n for n in range(32) if mask >> n & 1] if mask else []
+
+
+def mistake_of(arch: str, number: int) -> str:
+    if number == SP[arch]:
+        return "stack-not-given-back"
+    if number == FP[arch]:
+        return "frame-pointer-lost"
+    if number in RESERVED[arch]:
+        return "reserved-register-touched"
+    if number == LINK[arch]:
+        return "return-address-lost"
+    return "argument-clobbered" if number in ARGUMENTS[arch] else "saved-register-lost"
+
+
+def where(e: Evidence, address: int) -> str:
+    lo, hi = e.kernel.text
+    return f"{address:#x}" + (f" ({e.kernel.name_at(address)})" if lo <= address < hi else "")
 
 
 def registers_kept(e: Evidence) -> Finding | None:
-    """Every register that the contract names comes back, traced or not."""
-    if e.smp > 1:
+    """Every register that the contract names comes back, traced or not, and the call goes on after its site."""
+    for call in e.truth.calls:
+        finding = kept(e, call) or went_on(e, call)
+        if finding:
+            return finding
+    return None if any(call.landed for call in e.truth.calls if call.callbacks) else Finding("no traced call came back from the tracer")
+
+
+def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
+    wrong = lost(e, call, but)
+    if not wrong:
         return None
-    for traced, item in wrong_items(e):
-        if item <= STACK:
-            name = "sp" if item == STACK else REGISTERS[e.arch][item]
-            when = " while somebody traces," if traced else " while nobody traces,"
-            who = f"_mcount was called{when}" if e.lab == 1 else "ftrace_caller was called" if traced else f"A site was passed{when}"
-            return Finding(f"{who} with a pattern in every register, and {name} came back changed",
-                           seq=when_called(e, traced), mistake=mistake_of(e, item))
-    return None if (True, STACK) in e.truth.kept else Finding("the caller with a pattern in every register did not come back")
+    number = max(wrong, key=lambda n: (n in (SP[e.arch], FP[e.arch]), -n))
+    when = "was traced" if call.callbacks else "was not traced"
+    return Finding(f"{call.name} {when}, on CPU {call.vcpu}, and after its call site {NAMES[e.arch][number]} was not what it had been before",
+                   seq=call.seq, mistake=mistake_of(e.arch, number))
 
 
-def mistake_of(e: Evidence, item: int) -> str:
-    if item == STACK:
-        return "stack-not-given-back"
-    if item == KEPT - 1:
-        return "frame-pointer-lost"
-    return "argument-clobbered" if item < ARGUMENTS[e.arch] else "saved-register-lost" if e.lab == 1 else ""
+def went_on(e: Evidence, call: Call) -> Finding | None:
+    """To the instruction after the site."""
+    if not call.landed or call.landed.addr == call.site.address + 4:
+        return None
+    return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must go on at {where(e, call.site.address + 4)}, after its call site, "
+                   f"and went on at {where(e, call.landed.addr)}", seq=call.seq)
 
 
-def when_called(e: Evidence, traced: bool, what: str = PATTERN_CALL) -> int | None:
-    """The observer's record of the call with the pattern."""
-    calls = [seq for name, seq in zip(e.truth.pattern, e.truth.pattern_at) if name == what]
-    return calls[-1 if traced else 0] if calls else None
+def unfinished(e: Evidence) -> Call | None:
+    """The last call of a CPU whose callback ran, and that nobody saw come back."""
+    last: dict[int, Call] = {call.vcpu: call for call in e.truth.calls}
+    return next((call for call in last.values() if call.callbacks and not call.landed), None)
+
+
+# ---- what a callback is given, with HOOK=mcount --------------------------------------------------
+
+def callbacks_told(e: Evidence) -> Finding | None:
+    """ip, parent_ip, op and regs, and a frame record to walk the stack by: of every callback."""
+    told = 0
+    for call in e.truth.calls:
+        for r in call.callbacks:
+            told += 1
+            finding = _told(e, call, r)
+            if finding:
+                finding.seq = r.seq
+                return finding
+    return None if told else Finding("not one call site came to a callback")
+
+
+def _told(e: Evidence, call: Call, r: Record) -> Finding | None:
+    (ip, parent, op, regs), (below, home, callers, _) = r.v, r.more[:4]
+    stub = f"{call.name} was traced, and the callback's"
+    if ip != call.site.address:
+        return Finding(f"{stub} ip was {where(e, ip)}, and not {where(e, call.site.address)}, the call site",
+                       mistake="wrong-call-site-offset")
+    if parent != call.parent:
+        return Finding(f"{stub} parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, where the function returns to"
+                       + (": it is the frame pointer that is saved beside that" if parent == callers else ""),
+                       mistake=_mistake_of_parent(call, parent, callers))
+    if op != r.more[8]:
+        return Finding(f"{stub} op was {where(e, op)}, and not the value of function_trace_op",
+                       mistake="address-taken-for-the-value" if op == e.kernel.symbol("function_trace_op") else "")
+    if regs:
+        return Finding(f"{stub} regs was {regs:#x}, and not 0")
+    if (below, home) != (call.fp, call.site.address + 4):
+        return Finding(f"{stub} caller has no frame record that says who called it: a walk of the stack from the callback goes wrong")
+    return None
+
+
+def _mistake_of_parent(call: Call, parent: int, callers: int) -> str:
+    if parent == callers:
+        return "frame-pointer-for-parent"
+    if parent >> 32 == PATTERN:
+        return "parent-from-argument"
+    return "parent-of-the-stub" if parent == call.site.address + 4 else ""
+
+
+def pattern_calls(e: Evidence) -> list[Call]:
+    """Of kern/apps/registers.c's function."""
+    return [call for call in e.truth.calls if call.name == "registers_call"]
+
+
+def pattern_traced(e: Evidence) -> list[Call]:
+    tracer = e.kernel.symbol(PATTERN_TRACER)
+    return [call for call in pattern_calls(e) if any(r.addr == tracer for r in call.callbacks)]

@@ -21,10 +21,9 @@ from rich.markup import escape
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.observer import Kind, saved
-from grading.registers import when_called
+from grading.registers import unfinished
 from grading.rubric import Rung
 from grading.session import machine_of
-from grading.truth import PATTERN_BACK
 from grading.verdict import Verdict
 from qemu import debug
 
@@ -61,7 +60,8 @@ def needs() -> None:
 
 def moment(e: Evidence, finding: Finding) -> Moment:
     if e.why and finding.seq is None:
-        return _of_record(e, _not_back(e)) if _not_back(e) else _of_end(e)
+        lost = unfinished(e)
+        return _of_record(e, lost.seq) if lost else _of_end(e)
     seq = finding.seq if finding.seq is not None else _written(e, finding.address)
     if seq is not None:
         return _of_record(e, seq)
@@ -80,12 +80,6 @@ def _of_end(e: Evidence) -> Moment:
     return _at(e, len(e.typed) - 1, again=e.verdict == Verdict.REBOOT, seconds=PATIENCE.get(e.verdict, 0), ends=True)
 
 
-def _not_back(e: Evidence) -> int:
-    """The call with the pattern that nobody came back from; 0: there is none."""
-    pattern = e.truth.pattern
-    return when_called(e, True) or 0 if pattern and pattern[-1] != PATTERN_BACK else 0
-
-
 def _line_at(e: Evidence, seq: int) -> int:
     """The line during which a record came; -1: none had been typed."""
     return sum(at <= seq for at, _ in e.typed) - 1
@@ -98,7 +92,7 @@ def _log(e: Evidence) -> Path:
 def _written(e: Evidence, address: int) -> int | None:
     """The last store into a word of text."""
     at = address - e.kernel.text[0]
-    stores = [r.seq for r in saved(_log(e)) if r.kind == Kind.STORE and r.value <= at < r.value + r.size] if address else []
+    stores = [r.seq for r in saved(_log(e)) if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size] if address else []
     return stores[-1] if stores else None
 
 
@@ -107,10 +101,10 @@ def _of_record(e: Evidence, seq: int) -> Moment:
     first = e.typed[index][0] if index >= 0 else 0
     records = list(saved(_log(e), first, seq + 1))
     here = records[-1]
-    cpus = [r.vcpu for r in records if r.kind == here.kind and r.pc() == here.pc()]
+    cpus = [r.vcpu for r in records if r.kind == here.kind and r.addr == here.addr]
     # One that came there alone may be another one next time.
     vcpu = here.vcpu if len(set(cpus)) > 1 else None
-    return _at(e, index, address=here.pc(), nth=cpus.count(here.vcpu), vcpu=vcpu)
+    return _at(e, index, address=here.addr, nth=cpus.count(here.vcpu), vcpu=vcpu)
 
 
 def describe(e: Evidence, m: Moment) -> str:

@@ -164,9 +164,7 @@ def _ran(grade: Grade) -> str:
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
     calls = sum(e.observed for e in grade.evidence)
-    again = sum(len(e.repeated) for e in grade.evidence)
-    return (f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer" +
-            (f"; boots repeated, as QEMU ran old words: {again}" if again else ""))
+    return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer"
 
 
 def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None:
@@ -225,7 +223,7 @@ def as_json(grades: list[Grade]) -> dict[str, Any]:
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
                    "mistakes": _pages(g.lab, r)} for r in g.results],
         "boots": [{"smp": e.smp, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
-                   "instructions": e.insns, "calls": e.observed, "repeated": e.repeated} for e in g.evidence],
+                   "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
 
 

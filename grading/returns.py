@@ -65,11 +65,11 @@ class Returns:
     unmatched: list[Record] = field(default_factory=list)  # the last instruction of a function that had not begun
 
 
-def calls_to(kernel: Kernel, prefix: str | tuple[str, ...]) -> list[int]:
-    """Each call instruction whose target is a function with such a name."""
-    targets = {f.start for f in kernel.functions if f.name.startswith(prefix)}
-    lo, _ = kernel.text
-    words = struct.unpack(f"<{len(kernel.text_bytes()) // 4}I", kernel.text_bytes())
+def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int] | None = None) -> list[int]:
+    """Each call instruction whose target is this function, or one whose name begins so; in all of the text, or between these."""
+    targets = {f.start for f in kernel.functions if (f.name == name if isinstance(name, str) else f.name.startswith(name))}
+    lo, hi = extent or kernel.text
+    words = struct.unpack(f"<{(hi - lo) // 4}I", kernel.read(lo, hi - lo)) if hi > lo else ()
     found = []
     for i, word in enumerate(words):
         address = lo + 4 * i
@@ -81,25 +81,6 @@ def calls_to(kernel: Kernel, prefix: str | tuple[str, ...]) -> list[int]:
     return found
 
 
-def user_loads(kernel: Kernel) -> dict[int, int]:
-    """In the tracer's two handlers: the first load from the second argument, by its offset there.
-
-    Its address says whose handler runs.
-    """
-    found = {}
-    for name in HANDLERS:
-        held = {kernel.isa.arguments + 1}
-        for at in range(*kernel.extent(name), 4):
-            word = kernel.word(at)
-            move, load = kernel.isa.move(word), kernel.isa.load(word)
-            if move and move[1] in held:
-                held.add(move[0])
-            if load and load[0] in held:
-                found[at] = load[1]
-                break
-    return found
-
-
 @dataclass(frozen=True)
 class Places:
     """The addresses of one kernel that the observer watches for this."""
@@ -107,20 +88,19 @@ class Places:
     handler: int
     bodies: dict[int, Site]
     exits: dict[int, Site]
-    calls: set[int]
-    ret: int  # the return instruction
+    homes: set[int]
 
-    def points(self) -> set[int]:
-        return {self.handler, *self.bodies, *self.exits, *self.calls, *(a + 4 for a in self.calls)} - {0}
+    def roles(self) -> dict[str, list[int]]:
+        return {"exit": [*self.exits], "home": [*self.homes]}
 
 
 def places(kernel: Kernel, followed: tuple[str, ...] = WORKLOAD) -> Places:
-    """Of the functions whose names begin so; one that ends in a jump must jump to another of them."""
+    """Of the functions whose names begin so; one that ends in a jump to another function must jump to another of them."""
     handler = kernel.symbol(HANDLER)
     sites = [s for s in kernel.sites if s.function.name.startswith(followed)] if handler else []
     return Places(handler, {s.address + 4: s for s in sites},
-                  {a: s for s in sites for a in kernel.exits(s.function.name)},
-                  set(calls_to(kernel, followed)) if handler else set(), kernel.isa.ret)
+                  {a: s for s in sites for a in range(s.function.start, s.function.end, 4) if kernel.word(a) == kernel.isa.ret},
+                  {a + 4 for a in calls_to(kernel, followed)} if handler else set())
 
 
 class _Context:
@@ -128,13 +108,11 @@ class _Context:
 
     def __init__(self) -> None:
         self.stack: list[Span] = []
-        self.call = 0  # the call instruction that was just executed
-        self.jumped = False  # the top's last instruction was a jump: perhaps to another function
         self.leaving: Leaving | None = None
 
 
 class Reader:
-    """Follows the contexts record by record; is told who runs."""
+    """Follows the contexts record by record."""
 
     def __init__(self, watched: Places) -> None:
         self.places = watched
@@ -142,17 +120,16 @@ class Reader:
         self._contexts: dict[tuple[int, int, int], _Context] = defaultdict(_Context)
 
     def site(self, r: Record, call: Call) -> None:
-        context = self._contexts[call.thread, call.level, call.trap]
+        context = self._contexts[r.context]
         self._arrive(context, r)
-        if call.site.address + 4 not in self.places.bodies:
+        if r.addr + 4 not in self.places.bodies:
             return
         top = context.stack[-1] if context.stack else None
-        tail = bool(context.jumped and top)
-        home = context.call + 4 if context.call else top.home if tail and top else 0
+        tail = bool(top and call.sp == top.call.sp)  # the jump's frame is gone: it returns in its maker's place
+        home = top.home if tail and top else call.parent
         below, transit = self._under(call)
         span = Span(call, r.insns, top, tail, home, below, transit)
         context.stack.append(span)
-        context.call, context.jumped = 0, False
         self.returns.spans.append(span)
 
     def _under(self, call: Call) -> tuple[Span | None, tuple[Span, ...]]:
@@ -169,40 +146,38 @@ class Reader:
                 return top, tuple(transit + ([top] if not top.body else []))
         return None, tuple(transit)
 
-    def point(self, r: Record, who: tuple[int, int, int]) -> None:
-        context = self._contexts[who]
-        if r.addr == self.places.handler:
-            if context.leaving:
-                context.leaving.hits.append(r)
-            else:
-                self.returns.stray.append(r)
-            return
+    def handler(self, r: Record) -> None:
+        context = self._contexts[r.context]
+        if context.leaving:
+            context.leaving.hits.append(r)
+        else:
+            self.returns.stray.append(r)
+
+    def body(self, r: Record) -> None:
+        context = self._contexts[r.context]
         self._arrive(context, r)
         top = context.stack[-1] if context.stack else None
-        if r.addr in self.places.bodies and top and not top.body and top.call.site is self.places.bodies[r.addr]:
+        if top and not top.body and top.call.site.address + 4 == r.addr:
             top.body = r
-        if r.addr in self.places.exits:
-            self._leave(context, r)
-        if r.addr in self.places.calls:
-            context.call, context.jumped = r.addr, False
 
-    def _arrive(self, context: _Context, r: Record) -> None:
-        """The context goes on: what was returning has returned, to here."""
-        if context.leaving:
-            context.leaving.back = r
-            context.leaving = None
+    def home(self, r: Record) -> None:
+        self._arrive(self._contexts[r.context], r)
 
-    def _leave(self, context: _Context, r: Record) -> None:
-        if r.value != self.places.ret:
-            context.jumped = True
-            return
+    def exit(self, r: Record) -> None:
+        context = self._contexts[r.context]
+        self._arrive(context, r)
         spans: list[Span] = []
         while context.stack and (not spans or spans[-1].tail):
             spans.append(context.stack.pop())
-        context.jumped = False
         if not spans or spans[0].call.site is not self.places.exits[r.addr]:
             self.returns.unmatched.append(r)
             return
         context.leaving = Leaving(spans, r)
         for span in spans:
             span.leaving = context.leaving
+
+    def _arrive(self, context: _Context, r: Record) -> None:
+        """The context goes on: what was returning has returned, to here."""
+        if context.leaving:
+            context.leaving.back = r
+            context.leaving = None

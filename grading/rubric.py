@@ -18,13 +18,14 @@ import importlib.util
 import sys
 import tomllib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from grading.checks import Check
+from grading.checks import Check, all_of
 from grading.evidence import Evidence
+from grading.integrity import as_linked
 from grading.session import Session
 from qemu.machine import ARCHES, ROOT
 
@@ -80,7 +81,9 @@ def checks_of(number: int) -> ModuleType:
 def lab(number: int) -> Lab:
     rubric = tomllib.loads((LABS[number] / "rubric.toml").read_text())
     checks = checks_of(number)
-    found = Lab(number, LABS[number], tuple(_files(rubric["files"])), tuple(_rung(r, checks.CHECKS) for r in rubric["rung"]),
+    first, *rungs = (_rung(r, checks.CHECKS) for r in rubric["rung"])
+    first = replace(first, check=all_of(as_linked, first.check))
+    found = Lab(number, LABS[number], tuple(_files(rubric["files"])), (first, *rungs),
                 getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""))
     _examine(found, set(checks.CHECKS))
     return found

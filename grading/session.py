@@ -6,15 +6,14 @@ import fnmatch
 import random
 import re
 import time
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from grading import stale, steps, trials, truth, workload
+from grading import steps, trials, truth, workload
 from grading.elf import Kernel
 from grading.evidence import Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
-from grading.observer import KERNEL_BASE
 from grading.trace_text import parse
 from grading.trials import Trial
 from grading.verdict import Stopped, Verdict
@@ -22,7 +21,7 @@ from qemu.machine import Machine
 
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
 BEGINNING = 1_000_000  # of the observer's records: so many are read of a kernel that ran wild
-BOOTS = 3  # that may be needed for one that can be judged
+KERNEL_BASE = 0xFFFFFFFF80000000
 BOOT_SECONDS = 60
 WORKLOAD_SECONDS = 90
 
@@ -68,30 +67,15 @@ class Session:
 
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
                  say: Callable[[str], None] = lambda text: None, budget: int = BUDGET) -> None:
-        self._new = partial(Evidence, kernel.arch, lab, smp, seed, kernel, log)
-        self._evidence = self._new()
+        self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
         self._kernel = kernel
         self._machine = machine_of(kernel, lab, smp)
         self._say = say
         self._budget = budget
 
     def run(self) -> Evidence:
-        """The evidence of one boot: of the first in which QEMU executed what memory held."""
-        spoilt: list[str] = []
-        while True:
-            e = self._evidence = self._new()
-            e.repeated = spoilt[:]
-            self._boot(e)
-            wrong = stale.word(e)
-            if not wrong:
-                return e
-            spoilt.append(wrong)
-            if len(spoilt) == BOOTS:
-                e.verdict, e.why = Verdict.HARNESS, f"{wrong}, and such words in {BOOTS} boots"
-                return e
-
-    def _boot(self, e: Evidence) -> None:
-        began = time.monotonic()
+        """The evidence of one boot."""
+        e, began = self._evidence, time.monotonic()
         try:
             with Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
                 try:
@@ -104,6 +88,7 @@ class Session:
         except Stopped as stopped:
             e.verdict, e.why = stopped.verdict, stopped.why
         e.seconds = time.monotonic() - began
+        return e
 
     def _collect(self, machine: Run) -> None:
         assert machine.observer
@@ -116,14 +101,8 @@ class Session:
             self._evidence.phases[-1].last = machine.observer.written()
         self._evidence.typed = machine.typed
         self._evidence.insns = machine.observer.insns()
-        early = self._evidence.lab == 1 and self._evidence.why  # how it began may tell why it ended
-        windows = None if early else self._evidence.windows()
-        always = frozenset(s.address for s in self._kernel.sites if s.function.name.startswith(("wl_", "registers_call")))
-        stub = ("_mcount", *truth.CALLBACKS) if self._evidence.lab <= 2 else ()  # there each call site calls it
-        often = frozenset(self._kernel.symbol(n) for n in stub)
         last = BEGINNING if machine.observer.lost() else None
-        records = machine.observer.records(last=last, windows=windows, always=always, often=often)
-        self._evidence.truth = truth.read(self._kernel, records)
+        self._evidence.truth = truth.read(self._kernel, machine.observer.records(last=last))
         self._evidence.observed = len(self._evidence.truth.calls)
 
     def _talk(self, machine: Run) -> None:
@@ -132,28 +111,30 @@ class Session:
         machine.console.wait_ready(BOOT_SECONDS)
         e.text_at_boot = self._text(machine)
         self._phase(machine, Phase("before", rng.getrandbits(64), None))
-        if e.lab == 3 and e.smp == 1:
-            self._registers(machine)
+        if e.lab == 1 and e.smp == 1:
+            self._say("registers, step by step")
+            steps.watch(machine, self._kernel, e.steps)
+            machine.console.wait_ready(WORKLOAD_SECONDS)
+        if e.lab <= 3:
+            self._registers(machine, rng.getrandbits(64))
         if e.lab >= 3:
             for number, chosen in enumerate(filters(self._kernel, rng.getrandbits(64)), 1):
                 self._phase(machine, Phase(f"trace {number}", rng.getrandbits(64), chosen))
         else:
-            if e.lab == 1 and e.smp == 1:
-                self._say("registers, step by step")
-                steps.watch(machine, self._kernel, e.steps)
-                machine.console.wait_ready(WORKLOAD_SECONDS)
             everything = Filter("", "", frozenset(s.function.name for s in self._kernel.sites))
             self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
         if e.lab >= 4:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
         if e.lab == 4 and e.smp == 1:
             self._say("entry")
-            self._quiet(machine, "entry")
+            with machine.recording():
+                self._quiet(machine, "entry")
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
         if e.lab == 2 and e.smp == 1:
             self._say("looking records up")
-            machine.console.command("lookup")
+            with machine.recording():
+                machine.console.command(f"lookup {rng.getrandbits(64):016x}")
         if e.lab == 3:
             self._alias(machine, "after the last tracer went")
         if e.lab == 3 and e.smp == 1:
@@ -165,19 +146,30 @@ class Session:
         self._say("powering off")
         machine.power_off()
 
-    def _registers(self, machine: Run) -> None:
-        """The caller with a pattern in every register is traced, and nobody else, by the tracer that it brings."""
-        self._say("registers")
-        self._quiet(machine, "echo registers_call > set_ftrace_filter")
-        self._quiet(machine, "registers")
-        self._quiet(machine, "echo > set_ftrace_filter")
+    def _registers(self, machine: Run, seed: int) -> None:
+        """A caller with a pattern in every register, then the workload, are traced by a tracer that overwrites what it may."""
+        self._say(f"registers: workload {seed:016x}")
+        chosen = make_filter(self._kernel, "registers_call wl_*", "")
+        phase = self._evidence.overwritten = Phase("overwritten registers", seed, chosen)
+        if self._evidence.lab == 3:
+            self._quiet(machine, f"echo '{chosen.filter}' > set_ftrace_filter")
+        with self._recorded(machine, phase):
+            phase.output = machine.console.command(f"registers {seed:016x}", WORKLOAD_SECONDS)
+        if self._evidence.lab == 3:
+            self._quiet(machine, "echo > set_ftrace_filter")
+
+    @contextmanager
+    def _recorded(self, machine: Run, phase: Phase | Trial | Spoilt) -> Iterator[None]:
+        """Its part of the observer's log, with call sites in it."""
+        assert machine.observer
+        with machine.recording():
+            phase.first = machine.observer.written()
+            yield
+            phase.last = machine.observer.written()
 
     def _text(self, machine: Run) -> bytes:
         lo, hi = self._kernel.text
-        assert machine.observer
-        text = machine.memory(self._machine.load_address(), hi - lo)
-        self._evidence.texts.append((machine.observer.written(), text))
-        return text
+        return machine.memory(self._machine.load_address(), hi - lo)
 
     def _alias(self, machine: Run, when: str) -> None:
         if not machine.mapped(self._kernel.text[0]):
@@ -187,36 +179,31 @@ class Session:
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
         """The last that is traced: a kernel that finds such a site starts no tracing any more."""
         console, name = machine.console, spoilt.site.function.name
-        assert machine.observer
         self._say(f"another word at the call site of {name}")
         machine.write(spoilt.site.address, spoilt.word.to_bytes(4, "little"))
-        spoilt.first = machine.observer.written()
-        spoilt.said = console.command(f"echo {name} > set_ftrace_filter") + console.command("echo function > current_tracer")
-        spoilt.text = self._text(machine)
-        self._alias(machine, "after a site was refused")
-        spoilt.output = console.command(f"workload {spoilt.seed:016x}", WORKLOAD_SECONDS)
-        spoilt.last = machine.observer.written()
+        with self._recorded(machine, spoilt):
+            spoilt.said = console.command(f"echo {name} > set_ftrace_filter") + console.command("echo function > current_tracer")
+            spoilt.text = self._text(machine)
+            self._alias(machine, "after a site was refused")
+            spoilt.output = console.command(f"workload {spoilt.seed:016x}", WORKLOAD_SECONDS)
 
     def _phase(self, machine: Run, phase: Phase) -> None:
         self._evidence.phases.append(phase)
         self._say(f"{phase.name}: workload {phase.seed:016x}" + (f", filter '{phase.filter.filter}'"
                                                                if phase.filter and phase.filter.filter else ""))
-        console, observer = machine.console, machine.observer
-        assert observer
-        phase.first = observer.written()
-        if phase.filter:
-            self._start_tracing(machine, phase.filter)
-            phase.text = self._text(machine)
-            if self._evidence.lab == 3:
-                self._alias(machine, f"in {phase.name}")
-            if self._evidence.lab >= 4:
-                phase.enabled = console.command("cat enabled_functions")
-        if self._evidence.lab >= 3:  # before, everything is traced, from the command that says so
-            phase.first = observer.written()
-        phase.output = console.command(f"workload {phase.seed:016x}", WORKLOAD_SECONDS)
-        if phase.filter:
-            self._quiet(machine, "echo 0 > tracing_on")
-        phase.last = observer.written()
+        console = machine.console
+        with self._recorded(machine, phase) if self._evidence.lab < 3 else nullcontext():
+            if phase.filter:  # in labs 1 and 2 everything is traced, from the command that says so
+                self._start_tracing(machine, phase.filter)
+                phase.text = self._text(machine)
+                if self._evidence.lab == 3:
+                    self._alias(machine, f"in {phase.name}")
+                if self._evidence.lab >= 4:
+                    phase.enabled = console.command("cat enabled_functions")
+            with self._recorded(machine, phase) if self._evidence.lab >= 3 else nullcontext():
+                phase.output = console.command(f"workload {phase.seed:016x}", WORKLOAD_SECONDS)
+                if phase.filter:
+                    self._quiet(machine, "echo 0 > tracing_on")
         if phase.filter:
             phase.trace = parse(console.file("trace", WORKLOAD_SECONDS))
             self._stop_tracing(machine, phase.filter)
@@ -242,13 +229,10 @@ class Session:
             self._quiet(machine, f"op {op.number} off")
 
     def _trial(self, machine: Run, trial: Trial) -> None:
-        console, observer = machine.console, machine.observer
-        assert observer
         if trial.refused:
-            trial.said = console.command(trial.refused.command).strip()
-        trial.first = observer.written()
-        trial.output = console.command(f"workload {trial.seed:016x}", WORKLOAD_SECONDS)
-        trial.last = observer.written()
+            trial.said = machine.console.command(trial.refused.command).strip()
+        with self._recorded(machine, trial):
+            trial.output = machine.console.command(f"workload {trial.seed:016x}", WORKLOAD_SECONDS)
         if trial.refused and not trial.said:
             self._stop_ops(machine, {trial.refused})
 

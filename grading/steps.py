@@ -9,19 +9,19 @@ What was overwritten is put back then, so that the boot goes on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from grading.elf import Kernel
 from grading.gdbstub import Gone, Stub
 from grading.machine import Run
-from grading.truth import PATTERN_BACK, PATTERN_CALL, PATTERN_TRACER
+from grading.truth import PATTERN_BACK, PATTERN_CALL
 
 MOST = 1000  # steps of one call; who takes more does not come back
 FILL = 0x7E57B10E57AC4BED
 ROOM = 64  # words below sp
 PC = 32
-# In the order of the debugger's stub: sp, the frame pointer, the first argument, and what is nobody's to touch.
-SP, FP, ARGUMENT = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv64": 10, "arm64": 0}
+# In the order of the debugger's stub: sp, and what is nobody's to touch.
+SP = {"riscv64": 2, "arm64": 31}
 RESERVED = {"riscv64": {3: "gp", 4: "tp"}, "arm64": {18: "x18"}}
 BELOW, UNALIGNED, TOUCHED = "stored-below-sp", "stack-not-aligned", "reserved-register-touched"
 
@@ -33,8 +33,6 @@ class Steps:
     why: str = ""  # the first that is wrong
     mistake: str = ""
     traced: bool = False  # then somebody was tracing
-    called: list[int] = field(default_factory=list)  # the callback's four arguments
-    record: list[int] = field(default_factory=list)  # the traced function's frame record: the frame below, where to return to
 
 
 def _words(data: bytes) -> list[int]:
@@ -46,7 +44,7 @@ class _Call:
 
     def __init__(self, kernel: Kernel, stub: Stub, seen: Steps, traced: bool) -> None:
         self._kernel, self._stub, self._seen, self._traced = kernel, stub, seen, traced
-        self._sp, self._fp, self._a0 = (of[kernel.arch] for of in (SP, FP, ARGUMENT))
+        self._sp = SP[kernel.arch]
         self._own = (kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))
         self._under = b""  # what lay below sp
 
@@ -54,9 +52,6 @@ class _Call:
         """False: it did not come back."""
         now = self._stub.registers()
         self._top = now[self._sp]
-        fp = now[self._fp] - (16 if self._kernel.arch == "riscv64" else 0)
-        if self._traced:
-            self._seen.record = _words(self._stub.read(fp, 16))
         for _ in range(MOST):
             held = (not self._seen.why and self._own[0] <= now[PC] < self._own[1] and now[self._sp] <= self._top
                     and self._overwrite(now[self._sp]))
@@ -65,8 +60,6 @@ class _Call:
             before, now = now, self._stub.registers()
             if held:
                 self._look(before, now)
-            if now[PC] == self._kernel.symbol(PATTERN_TRACER):
-                self._seen.called = now[self._a0:self._a0 + 4]
             if now[PC] == self._kernel.symbol(PATTERN_BACK):
                 return True
         return False

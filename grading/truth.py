@@ -1,47 +1,34 @@
 """What was executed, put together from the observer's records.
 
-A thread is known by the address that the switch code loads its context from,
-its interrupt level by the exception entries and returns that it has behind it.
-The memory of a dead thread may be another's: each that begins is a new one.
+The observer says of each record which thread it was, at which interrupt level, and what the registers held.
 """
 
 from __future__ import annotations
 
 import gc
 import re
-import struct
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
 from grading import returns
 from grading.elf import Kernel, Site
 from grading.observer import Config, Kind, Record
-from qemu.machine import Machine
+from qemu.machine import RAM_BASE, Machine
 
-# Reached from call sites; what begins the tracer's own work.
-TRAMPOLINES = ("_mcount", "ftrace_caller")
-CALLBACKS = ("function_trace_call",)
-HAND_USERS = ("hand_entry", "hand_return")
-BIRTH = "thread_start_asm"  # a thread's first instruction
-ANOTHER = 1 << 64  # to a thread's address, for each that had it before
+TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
+CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
+ENTRY_HOMES = ("entry_back", "entry_elsewhere", "entry_through")  # where kern/apps/entry.c's function may go on
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
-# The shell's ops (kern/ftrace/op.c), and what they load from when they are called.
-OP_CALLBACKS = ("op_see", "op_add", "op_patch")
-OPS, OP_SEEN = 8, 512
 # Lab 3's writers of text, whose loads tell whether they looked before.
-PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func",
-            "patch_word")
-# A caller with a pattern in every register (kern/apps/registers.c), and the tracer that it is called with.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
-PATTERN_ITEMS = 30
-ENTRY_ITEMS = 36  # kern/apps/entry.c
-# What a batch makes use of.
-BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")
-RETURNS_FROM_EXCEPTION = {"riscv64": 0x10200073, "arm64": 0xD69F03E0}
+BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
+REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
+KEPT_NOTHING = (1 << 64) - 1  # for changed registers: none had been kept to compare with
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Call:
     """A call site that was executed."""
 
@@ -53,6 +40,12 @@ class Call:
     word: int
     trap: int = 0  # level > 0: which of the thread's interrupts
     insns: int = 0  # that its CPU had executed
+    parent: int = 0  # where the function returns to
+    sp: int = 0
+    fp: int = 0
+    callbacks: list[Record] = field(default_factory=list)
+    landed: Record | None = None  # where the context went on, and the registers that were no longer what they were
+    arguments: tuple[int, ...] = ()  # eight, as the function received them: of some functions
 
     @property
     def name(self) -> str:
@@ -60,21 +53,8 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Touch:
-    """An address that watched code loaded from, and who ran it."""
-
-    seq: int
-    vcpu: int
-    thread: int
-    level: int
-    pc: int
-    addr: int
-    insns: int = 0
-
-
-@dataclass(frozen=True)
 class Told:
-    """A user that the shell made (`graph`) is told something; the value is kept modulo 256."""
+    """A user that the shell made (`graph`) is told something."""
 
     seq: int
     vcpu: int
@@ -98,43 +78,31 @@ class Batch:
     syncing: bool = False  # its last act is a jump to arch_sync_all: it ends with that
 
 
-@dataclass(frozen=True)
-class Answer:
-    """Lab 2: of lookup_rec, to a question of kern/apps/lookup.c."""
-
-    item: int
-    right: bool
-    null: bool
-    insns: int  # that its CPU had executed
-
-
 @dataclass
 class Truth:
     calls: list[Call] = field(default_factory=list)
-    trampolines: list[Record] = field(default_factory=list)
-    callbacks: list[Record] = field(default_factory=list)
-    touches: list[Touch] = field(default_factory=list)  # of workload_probe
-    op_touches: list[Touch] = field(default_factory=list)  # of op_probe
-    stores: list[Record] = field(default_factory=list)
+    hits: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))  # of what config() gave a name
+    callbacks: list[Record] = field(default_factory=list)  # of every tracer and op, in the order in which they ran
+    stores: list[Record] = field(default_factory=list)  # into text
+    looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
     fences: list[Record] = field(default_factory=list)
-    operands: list[Record] = field(default_factory=list)  # loads from what a cache operation then works on
     batches: list[Batch] = field(default_factory=list)
-    handlers: list[Record] = field(default_factory=list)  # return_to_handler
-    unregistered: list[Record] = field(default_factory=list)  # a user of function_graph has left
     returns: returns.Returns = field(default_factory=returns.Returns)
     told: list[Told] = field(default_factory=list)
-    idle: list[Record] = field(default_factory=list)  # ftrace_stub, the tracer that does nothing
-    faults_in_stub: int = 0  # exceptions right behind the entry of a trampoline
-    looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
-    pattern: list[str] = field(default_factory=list)  # PATTERN_..., in the order in which they ran
-    pattern_at: list[int] = field(default_factory=list)  # and when
-    kept: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what registers.c saw: (traced, item) -> was it right?
-    entered: dict[tuple[bool, int], bool] = field(default_factory=dict)  # what entry.c saw: (changed, item) -> was it right?
+    users: list[Record] = field(default_factory=list)  # the function_graph tracer's two handlers, each with its user as second argument
     frames: dict[int, set[bool]] = field(default_factory=dict)  # what frames.c saw: item -> right, wrong, or now this, now that
-    switches: list[int] = field(default_factory=list)  # to another thread, by seq
-    traps: list[int] = field(default_factory=list)  # exceptions taken, by seq
-    answers: list[Answer] = field(default_factory=list)  # what lookup.c saw, in the order in which it asked
-    users: list[Touch] = field(default_factory=list)  # function_graph's handlers, each with the address of its user
+    traps: list[Record] = field(default_factory=list)  # exceptions taken
+    faults_in_stub: int = 0  # exceptions right after the entry of a trampoline
+    words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
+    foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
+
+    @property
+    def trampolines(self) -> list[Record]:
+        return self.hits["trampoline"]
+
+    @property
+    def handlers(self) -> list[Record]:
+        return self.hits[returns.HANDLER]
 
 
 @cache
@@ -145,203 +113,208 @@ def stubs(kernel: Kernel) -> tuple[int, ...]:
 
 
 def vectors(kernel: Kernel) -> list[int]:
-    if kernel.arch == "riscv64":
-        return [kernel.symbol("exception_vector")]
     table = kernel.symbol("exception_vector")
-    return [table + 0x80 * i for i in range(16)]
+    return [table] if kernel.arch == "riscv64" else [table + 0x80 * i for i in range(16)]
 
 
-def operand_loads(kernel: Kernel) -> list[int]:
-    """arm64: each `ldr wzr, [xN]` that stands right before a cache operation on xN, and shows its operand."""
-    if kernel.arch != "arm64":
-        return []
-    lo, _ = kernel.text
-    words = struct.unpack(f"<{len(kernel.text_bytes()) // 4}I", kernel.text_bytes())
-    return [lo + 4 * i for i, (load, op) in enumerate(zip(words, words[1:]))
-            if op & 0xFFFFF000 == 0xD50B7000 and load == 0xB940001F | (op & 31) << 5]
+@cache
+def changing(kernel: Kernel) -> frozenset[int]:
+    """The words of text, besides the call sites, that the kernel changes."""
+    beside = {s.address - 4 for s in kernel.sites} if (kernel.arch, kernel.hook) in (("riscv64", "mcount"), ("arm64", "entry")) else set()
+    return frozenset({*beside, kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")} - {0})
+
+
+@cache
+def _questions(kernel: Kernel) -> dict[int, str]:
+    """The calls of functions that kern/apps/ asks, and where they return to: each is the name, then "answer"."""
+    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("app_main_registers", ("ftrace_make_nop",)),
+             ("entry_own_filter", ("ftrace_set_filter",)))
+    calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
+    return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}
+
+
+@cache
+def _kept(kernel: Kernel) -> dict[int, int]:
+    """Where what a user kept is in the first argument register: AT_RETURN its own, OF_PARENT its caller's."""
+    wanted = (("fgraph_retrieve_data", AT_RETURN), ("fgraph_retrieve_parent_data", OF_PARENT))
+    return {a + 4: what for name, what in wanted for a in returns.calls_to(kernel, name, kernel.extent("hand_return"))}
+
+
+@cache
+def _named(kernel: Kernel) -> dict[int, str]:
+    """What is logged while the harness records, by address."""
+    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK, "frames_show")}
+    return {a: n for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"), **_questions(kernel)}.items() if a}
+
+
+@cache
+def _always(kernel: Kernel) -> dict[int, str]:
+    """What is logged always, by address."""
+    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", *BATCH_STEPS)}
+    ends = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
+    return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
+
+
+def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
+    """(address, words of memory, the argument that points to them or their address)"""
+    op, regs = kernel.symbol("function_trace_op"), REGS_WORDS[kernel.arch]
+    if kernel.hook == "mcount":
+        return [(kernel.symbol(n), 1, op) for n in (*CALLBACKS, PATTERN_TRACER)]
+    ops = ("op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper")
+    found = [(kernel.symbol(n), regs, 3) for n in (*CALLBACKS, *ops)]
+    return found + [(kernel.symbol("hand_entry"), 2, 2), *((kernel.symbol(n), 0, 3) for n in ("hand_return", *returns.HANDLERS))]
 
 
 def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.WORKLOAD) -> Config:
     """What the observer is asked to look at in this kernel; `followed`: whose calls are known to their ends."""
-    start = machine.load_address()
-    lo, hi = kernel.text
-    points = {*stubs(kernel), *(kernel.symbol(n) for n in CALLBACKS), kernel.symbol("ftrace_batch_begin"),
-              *(kernel.symbol(n) for n in ("ftrace_stub", PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK)),
-              *(kernel.symbol(n) for n in BATCH_STEPS), *kernel.exits("arch_sync_all"),
-              *kernel.exits("ftrace_batch_end"), *kernel.exits("unregister_ftrace_graph"),
-              *returns.places(kernel, followed).points(), kernel.symbol(BIRTH)} - {0}
-    shown = (*HAND_USERS, *OP_CALLBACKS, "registers_show", "lookup_show", "entry_show", "frames_show")
-    tracer = range(kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))  # no function of the workload's is there
-    tell = [(f.start, f.end) for f in kernel.functions if f.name.startswith("wl_") and f.start not in tracer]
-    tell += [kernel.extent(name) for name in shown if kernel.symbol(name)]
-    probes = sorted(lo_hi for lo_hi in probe_memory(kernel).values() if lo_hi[0])
+    c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
+    c.add("start", start)
+    c.add("text", lo, start, hi - lo)
+    if kernel.arch == "riscv64":
+        c.add("firmware", RAM_BASE[kernel.arch], start)
+    for address in changing(kernel):
+        c.add("word", address)
+    for site in kernel.sites:
+        c.add("site", site.address, int(not site.function.name.startswith(followed)))
+        c.add("body", site.address + 4)
+        if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER):
+            c.add("arguments", site.function.start if kernel.hook == "mcount" else site.address + 4)
+    for role, addresses in (("hit", _named(kernel)), ("point", _always(kernel)), ("deref", _kept(kernel)),
+                            *returns.places(kernel, followed).roles().items()):
+        for address in list(addresses):
+            c.add(role, address)
+    for name in ENTRY_HOMES:
+        if kernel.symbol(name):
+            c.add("home", kernel.symbol(name))
+    for address, words, source in _callbacks(kernel):
+        if address:
+            c.add("callback", address, words, source)
+    for address in vectors(kernel):
+        c.add("vector", address)
+    c.add("birth", kernel.symbol("thread_start_asm"))
+    c.add("fences")
     if kernel.hook == "mcount":
-        tell += [kernel.extent(n) for n in PATCHERS if kernel.symbol(n)]
-        probes.append(kernel.text)
-    return Config(start, start, start + hi - lo, sites=[s.address for s in kernel.sites], points=sorted(points),
-                  mems=[a for a in (kernel.symbol("__switch_to_load"), *operand_loads(kernel), *returns.user_loads(kernel)) if a],
-                  mem_ranges=tell, probes=probes, vectors=vectors(kernel))
-
-
-def probe_memory(kernel: Kernel) -> dict[str, tuple[int, int]]:
-    """What trusted code touches to tell the observer a value, by name; (0, 0) where this kernel has none."""
-    sizes = {"workload_probe": 4096, "op_probe": OPS * OP_SEEN}
-    told = {name: (at, at + size) if (at := kernel.symbol(name)) else (0, 0) for name, size in sizes.items()}
-    return told | {name: kernel.extent(name) for name in ("graph_probe", "registers_seen", "lookup_seen", "entry_seen", "frames_seen")}
+        c.add("mcount")
+        c.add("looks", kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))
+    return c
 
 
 class _Reader:
     """Follows the machine record by record."""
 
     def __init__(self, kernel: Kernel, followed: tuple[str, ...]) -> None:
-        self.truth = Truth()
+        self.truth = t = Truth()
         self._kernel = kernel
-        self._thread: dict[int, int] = {}
-        self._lives: dict[int, int] = {}  # a thread's address -> the newest that had it
-        self._birth = kernel.symbol(BIRTH)
-        self._level: dict[int, int] = {}
-        self._traps: dict[int, int] = {}
-        self._switch = kernel.symbol("__switch_to_load")
-        told = probe_memory(kernel)
-        self._probe, self._told, self._op_probe = told["workload_probe"], told["graph_probe"], told["op_probe"]
-        self._seen, self._lookup = told["registers_seen"], told["lookup_seen"]
-        self._entry, self._frames = told["entry_seen"], told["frames_seen"]
-        self._pattern = {kernel.symbol(n): n for n in (PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK) if kernel.symbol(n)}
-        self._stub = kernel.symbol("ftrace_stub")
-        self._text = kernel.text
-        self._entered = -1  # a trampoline: when
-        self._trampolines = set(stubs(kernel))
-        self._callbacks = {kernel.symbol(n) for n in CALLBACKS} - {0}
-        self._begin = kernel.symbol("ftrace_batch_begin")
-        self._ends, self._synced = set(kernel.exits("ftrace_batch_end")), set(kernel.exits("arch_sync_all"))
-        self._steps = {kernel.symbol(n): n for n in BATCH_STEPS if kernel.symbol(n)}
-        self._into_sync = {a for a in self._ends if kernel.jumps_to(a) == kernel.symbol("arch_sync_all")}
-        self._unregistered = set(kernel.exits("unregister_ftrace_graph"))
-        self._open: dict[int, Batch] = {}
+        self._named = {**_named(kernel), **_always(kernel)}
+        self._open: dict[tuple[int, int, int], Call] = {}  # a site was executed, and nothing after it yet
+        self._entered: dict[tuple[int, int, int], Record] = {}  # HOOK=mcount: the function's first instruction
+        self._telling: dict[tuple[int, int, int], int] = {}  # the user whose return handler runs
+        self._handlers = {kernel.symbol(n) for n in returns.HANDLERS} - {0}
+        self._users, self._kept = kernel.extent("hand_users"), _kept(kernel)
+        self._user_size = (self._users[1] - self._users[0]) // 20 or 1
+        self._entry_of_user, self._return_of_user = kernel.symbol("hand_entry"), kernel.symbol("hand_return")
+        self._sync = kernel.symbol("arch_sync_all")
+        self._into_sync = {a for a in kernel.exits("ftrace_batch_end") if kernel.jumps_to(a) == self._sync and self._sync}
+        self._batches: dict[int, Batch] = {}
         self._online: set[int] = set()
-        self._last_switch: dict[int, int] = {}
-        self._operand_loads = set(operand_loads(kernel))
-        self._user_loads = returns.user_loads(kernel)
+        self._trampoline = -1  # entered: when
         self._returns = returns.Reader(returns.places(kernel, followed))
-        self._returning = self._returns.places.points()
-        self.truth.returns = self._returns.returns
-
-    def who(self, vcpu: int) -> tuple[int, int]:
-        thread = self._thread.get(vcpu, -1 - vcpu)
-        return thread, self._level.get(thread, 0)
-
-    def _trap(self, thread: int, level: int) -> int:
-        return self._traps.get(thread, 0) if level else 0
+        t.returns = self._returns.returns
+        self._see: dict[int, Callable[[Record], None]] = {Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
+                     Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
+                     Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
+                     Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.START: lambda r: None}
 
     def see(self, r: Record) -> None:
-        if r.kind == Kind.SITE:
-            thread, level = self.who(r.vcpu)
-            self._online.add(r.vcpu)
-            call = Call(r.seq, r.vcpu, thread, level, self._kernel.site_at[r.addr], r.value, self._trap(thread, level),
-                        r.insns)
-            self.truth.calls.append(call)
-            self._returns.site(r, call)
-        elif r.kind == Kind.MEM:
-            self._memory(r)
-        elif r.kind == Kind.POINT:
-            self._point(r)
-        elif r.kind == Kind.VECTOR:
-            self.truth.faults_in_stub += r.seq == self._entered + 1
-            self.truth.traps.append(r.seq)
-            self._move(r.vcpu, 1)
-        elif r.kind == Kind.FENCE:
-            self._fence(r)
-        elif r.kind == Kind.STORE:
-            self.truth.stores.append(r)
-            if r.vcpu in self._open:
-                self._open[r.vcpu].stores.append(r)
+        self._see[r.kind](r)
 
-    def _memory(self, r: Record) -> None:
-        pc = r.pc()
-        if pc == self._switch:
-            if r.addr != self._last_switch.get(r.vcpu, 0) + 8:  # the second half of a pair
-                self._thread[r.vcpu] = self._lives.get(r.addr, r.addr)
-                self.truth.switches.append(r.seq)
-            self._last_switch[r.vcpu] = r.addr
-        elif self._probe[0] <= r.addr < self._probe[1]:
-            thread, level = self.who(r.vcpu)
-            self.truth.touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr))
-        elif self._told[0] <= r.addr < self._told[1]:
-            which, value = divmod(r.addr - self._told[0], 256)
-            self.truth.told.append(Told(r.seq, r.vcpu, *self.who(r.vcpu), which // 4, which % 4, value))
-        elif self._op_probe[0] <= r.addr < self._op_probe[1]:
-            thread, level = self.who(r.vcpu)
-            self.truth.op_touches.append(Touch(r.seq, r.vcpu, thread, level, pc, r.addr, r.insns))
-        elif self._seen[0] <= r.addr < self._seen[1]:
-            traced, rest = divmod(r.addr - self._seen[0], 2 * PATTERN_ITEMS)
-            self._show(self.truth.kept, (bool(traced), rest // 2), bool(rest % 2))
-        elif self._lookup[0] <= r.addr < self._lookup[1]:
-            item, bits = divmod(r.addr - self._lookup[0], 4)
-            self.truth.answers.append(Answer(item, bool(bits & 1), bool(bits & 2), r.insns))
-        elif self._entry[0] <= r.addr < self._entry[1]:
-            changed, rest = divmod(r.addr - self._entry[0], 2 * ENTRY_ITEMS)
-            self._show(self.truth.entered, (bool(changed), rest // 2), bool(rest % 2))
-        elif self._frames[0] <= r.addr < self._frames[1]:
-            item, right = divmod(r.addr - self._frames[0], 2)
-            self.truth.frames.setdefault(item, set()).add(bool(right))
-        elif self._text[0] <= r.addr < self._text[1]:
-            self.truth.looks.append(r)
-        elif pc in self._operand_loads:
-            self.truth.operands.append(r)
-        elif pc in self._user_loads:
-            self.truth.users.append(Touch(r.seq, r.vcpu, *self.who(r.vcpu), pc, r.addr - self._user_loads[pc]))
+    def _site(self, r: Record) -> None:
+        who = r.context
+        before = self._open.get(who)
+        if before and r.v[0] != KEPT_NOTHING:
+            before.landed = r
+        self._online.add(r.vcpu)
+        call = self._open[who] = Call(r.seq, r.vcpu, r.thread, r.level, self._kernel.site_at[r.addr], r.word, r.trap, r.insns,
+                                      r.v[1], r.v[2], r.v[3])
+        entered = self._entered.pop(who, None)
+        if entered and entered.addr == call.site.function.start:
+            call.arguments = entered.more
+        self.truth.calls.append(call)
+        self._returns.site(r, call)
 
-    @staticmethod
-    def _show(shown: dict[tuple[bool, int], bool], item: tuple[bool, int], right: bool) -> None:
-        """What was wrong once stays so, whoever says later that it was right."""
-        shown[item] = shown.get(item, True) and right
+    def _body(self, r: Record) -> None:
+        call = self._open.pop(r.context, None)
+        if call and not call.landed:
+            call.landed = r
+            if call.site.address + 4 == r.addr and r.more:
+                call.arguments = r.more
+        self._returns.body(r)
+
+    def _home(self, r: Record) -> None:
+        call = self._open.pop(r.context, None)
+        if call and not call.landed:
+            call.landed = r
+        self._returns.home(r)
+
+    def _callback(self, r: Record) -> None:
+        self.truth.callbacks.append(r)
+        call = self._open.get(r.context)
+        if call:
+            call.callbacks.append(r)
+        if r.addr in self._handlers:
+            self.truth.users.append(r)
+        if self._users[0] <= r.v[1] < self._users[1]:
+            user = (r.v[1] - self._users[0]) // self._user_size
+            if r.addr == self._entry_of_user:
+                self._tell(r, user, AT_ENTRY, r.more[9])
+            elif r.addr == self._return_of_user:
+                self._telling[r.context] = user
+
+    def _tell(self, r: Record, user: int, what: int, value: int) -> None:
+        self.truth.told.append(Told(r.seq, r.vcpu, r.thread, r.level, user, what, value))
+
+    def _hit(self, r: Record) -> None:
+        if r.addr in self._kept:
+            what = self._kept[r.addr]
+            if what == AT_RETURN or r.v[0]:
+                self._tell(r, self._telling.get(r.context, -1), what, r.v[1])
+        elif r.more:
+            self._entered[r.context] = r
+        else:
+            self.truth.hits[self._named[r.addr]].append(r)
+            if r.addr == self._returns.places.handler:
+                self._returns.handler(r)
+            self._trampoline = r.seq
+            if self._named[r.addr] == "frames_show":
+                self.truth.frames.setdefault(r.v[0], set()).add(bool(r.v[1] & 1))
+
+    def _vector(self, r: Record) -> None:
+        self._online.add(r.vcpu)
+        self.truth.faults_in_stub += r.seq == self._trampoline + 1
+        self.truth.traps.append(r)
+
+    def _store(self, r: Record) -> None:
+        self.truth.stores.append(r)
+        if r.vcpu in self._batches:
+            self._batches[r.vcpu].stores.append(r)
 
     def _point(self, r: Record) -> None:
-        if r.addr == self._birth and r.vcpu in self._thread:
-            self._thread[r.vcpu] += ANOTHER
-            self._lives[self._thread[r.vcpu] % ANOTHER] = self._thread[r.vcpu]
-        if r.addr in self._returning:
-            thread, level = self.who(r.vcpu)
-            self._returns.point(r, (thread, level, self._trap(thread, level)))
-        if r.addr == self._returns.places.handler:
-            self.truth.handlers.append(r)
-        if r.addr in self._trampolines:
-            self.truth.trampolines.append(r)
-            self._entered = r.seq
-        if r.addr in self._pattern:
-            self.truth.pattern.append(self._pattern[r.addr])
-            self.truth.pattern_at.append(r.seq)
-        if r.addr == self._stub:
-            self.truth.idle.append(r)
-        if r.addr in self._unregistered:
-            self.truth.unregistered.append(r)
-        if r.addr in self._callbacks:
-            self.truth.callbacks.append(r)
-        if r.addr == self._begin:
+        name = self._named[r.addr]
+        self.truth.hits[name].append(r)
+        if name == "ftrace_batch_begin":
             batch = Batch(r.vcpu, r.seq, online=frozenset(self._online | {r.vcpu}))
-            self._open[r.vcpu] = batch
+            self._batches[r.vcpu] = batch
             self.truth.batches.append(batch)
-        if r.vcpu in self._open:
-            self._in_batch(r, self._open[r.vcpu])
+        elif r.vcpu in self._batches:
+            self._in_batch(r, name, self._batches[r.vcpu])
 
-    def _in_batch(self, r: Record, batch: Batch) -> None:
-        if r.addr in self._steps:
-            batch.steps.append((self._steps[r.addr], r.seq))
-        if r.addr in self._into_sync:
+    def _in_batch(self, r: Record, name: str, batch: Batch) -> None:
+        if name in BATCH_STEPS:
+            batch.steps.append((name, r.seq))
+        elif r.addr in self._into_sync:
             batch.syncing = True
-        elif r.addr in (self._synced if batch.syncing else self._ends):
-            self._open.pop(r.vcpu).end = r.seq
-
-    def _move(self, vcpu: int, by: int) -> None:
-        thread, level = self.who(vcpu)
-        self._level[thread] = max(0, level + by)
-        if not level:
-            self._traps[thread] = self._traps.get(thread, 0) + 1
-
-    def _fence(self, r: Record) -> None:
-        self.truth.fences.append(r)
-        if r.value == RETURNS_FROM_EXCEPTION[self._kernel.arch]:
-            self._move(r.vcpu, -1)
+        elif name == ("end of arch_sync_all" if batch.syncing else "end of ftrace_batch_end"):
+            self._batches.pop(r.vcpu).end = r.seq
 
 
 def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.WORKLOAD) -> Truth:

@@ -24,7 +24,7 @@ class Call(NamedTuple):
     depth: int  # wl_first and wl_rest: 1
     maker: str  # who wrote the call: not the caller when `tail`
     tail: bool
-    probes: tuple[int, ...]  # indices into workload_probe that it loads
+    received: tuple[int, ...]  # the arguments that are known, as the function finds them: see PASSED
 
 
 class Changes(NamedTuple):
@@ -106,8 +106,7 @@ WIDE = "wl_wide_oak"
 TREE = [*LEAVES, *CHAINS, *STEPS, *TAILS, *FANS, *PICKS]
 NUMBER = {name: number for number, name in enumerate([*TREE, "wl_first", "wl_rest", WIDE], 1)}
 FUNCTIONS = [*NUMBER, "wl_begin", "wl_end"]
-PASSED = {WIDE: (1, 3, 4, 5, 6, 7)}  # which argument each probe shows; else the second
-PROBED = {"wl_leaf_ash", "wl_leaf_elm", "wl_step_brook", "wl_fan_amber", "wl_pick_north"}
+PASSED = {WIDE: (1, 3, 4, 5, 6, 7)}  # which arguments are known; else the second
 
 
 def mix(z: int) -> int:
@@ -193,8 +192,7 @@ class Context:
         if child in self.changes.patches:
             self.calls.append(call)
             return self._returns(lambda: self._call(call, self.changes.patches[child], arrived, room, True))
-        if child in PROBED:
-            call = call._replace(probes=(arrived & 0xFFF,))
+        call = call._replace(received=(arrived,))
         v = self._enter(call, arrived)
         if child in LEAVES:
             return (v + room) & MASK
@@ -211,7 +209,7 @@ class Context:
         x &= MASK
         add = self.changes.adds.get(WIDE, 0)
         values = [(value + n * add) & MASK for n, value in zip((1, 3, 4, 5, 6, 7), (x, *more))]
-        call = Call(WIDE, me.function, x, room, me.depth + 1, me.function, False, tuple(v & 0xFFF for v in values))
+        call = Call(WIDE, me.function, x, room, me.depth + 1, me.function, False, tuple(values))
         v = self._enter(call, values[0])
         return (v + room + sum(n * value for n, value in enumerate(values))) & MASK
 

@@ -1,231 +1,560 @@
 /*
- * The observer: a QEMU TCG plugin that writes down what the guest really
- * executed, into a file mapping that survives the death of QEMU.
+ * The observer: a QEMU TCG plugin that writes down what each processor really
+ * executed, and what its registers held, into a file mapping that survives the
+ * death of QEMU.
  *
- * It knows nothing of the kernel. The harness reads the ELF file and hands it
- * a list of addresses (grading/observer.py writes it, and reads the log).
- * Plugin API v1 gives instructions and addresses, no registers and no memory:
- * the instruction is read when QEMU translates it, and QEMU translates again
- * what was written over, so the word in a record is the word that was executed.
+ * It knows nothing of the kernel. The harness reads the ELF file, hands over a
+ * list of addresses and reads the log (grading/observer.py). An instruction is
+ * looked at when QEMU translates it, and QEMU translates again what was
+ * overwritten: the word in a record is the word that was executed. Registers
+ * are read before the instruction is executed.
+ *
+ * A thread is known by the 16 KiB stack that sp points into, an interrupt
+ * level by the exceptions that this thread has taken and not returned from.
  *
  * Configuration, one entry a line, numbers in hexadecimal:
  *	start PA		the kernel's first instruction; nothing before it is logged
- *	text PA END		physical range; every store into it is logged
- *	site VA			a call site: logged with the word that stands there
- *	point VA		logged when executed
- *	mem VA			logged with the address that it loads from or stores to
- *	memrange LO HI		the same for every instruction of the range, if it touches a probe
- *	probe LO HI		memory that is touched to tell something
- *	returns LO HI		each return instruction of the range
+ *	text VA PA SIZE		the kernel's text; every store into it is logged
+ *	image FILE		the bytes of the text as linked: what may be executed
+ *	word VA			a word of the text that the kernel changes: each other value is logged
+ *	firmware PA END		what may be executed too: another, more privileged mode's memory
+ *	site VA N		the registers are kept; N = 1: only if its word is not the nop, nor is
+ *				it logged otherwise
+ *	exit VA			the registers are kept
+ *	body VA, home VA	and compared with what was kept
+ *	arguments VA		a body, or an entry: logged with eight argument registers
+ *	callback VA N AT	logged with its arguments, four frame records, and N words at AT
+ *				(0 to 3: where this argument points)
+ *	hit VA			logged while recording
+ *	point VA		logged always
+ *	deref VA		a hit, with the word to which the first argument register points
+ *	looks LO HI		loads of words of the text by this code
  *	vector VA		entry of an exception
+ *	birth VA		the first instruction of a thread
  *	fences			fence.i, sret / isb, dsb, dc, ic, eret
+ *	mcount			a site comes after the prologue: the parent is in the frame record
+ *
+ * Sites, exits, bodies, homes, callbacks and hits are logged only while the harness
+ * has set `recording` in the log's header.
  */
 #include <fcntl.h>
-#include <stdbool.h>
-#include <stdint.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-/*
- * QEMU's plugin interface, declared here: Debian ships no header. Up to
- * version 3, insn_data returns a pointer; from 4 on it copies.
- */
-#ifndef PLUGIN_VERSION
-#define PLUGIN_VERSION 1
-#endif
-struct qemu_plugin_tb;
-struct qemu_plugin_insn;
-struct qemu_plugin_hwaddr;
-struct qemu_info;
-enum { CB_NO_REGS };
-enum { MEM_R = 1, MEM_W = 2, MEM_RW = 3 };
-typedef uint64_t plugin_id;
+#include "plugin.h"
 
 __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, void (*)(plugin_id, struct qemu_plugin_tb *));
-void qemu_plugin_register_vcpu_tb_exec_cb(struct qemu_plugin_tb *, void (*)(unsigned, void *), int,
-					  void *);
-void qemu_plugin_register_vcpu_insn_exec_cb(struct qemu_plugin_insn *,
-					    void (*)(unsigned, void *), int, void *);
-void qemu_plugin_register_vcpu_mem_cb(struct qemu_plugin_insn *,
-				      void (*)(unsigned, uint32_t, uint64_t, void *), int, int,
-				      void *);
-size_t qemu_plugin_tb_n_insns(const struct qemu_plugin_tb *);
-struct qemu_plugin_insn *qemu_plugin_tb_get_insn(const struct qemu_plugin_tb *, size_t);
-uint64_t qemu_plugin_insn_vaddr(const struct qemu_plugin_insn *);
-size_t qemu_plugin_insn_size(const struct qemu_plugin_insn *);
-bool qemu_plugin_mem_is_store(uint32_t);
-unsigned qemu_plugin_mem_size_shift(uint32_t);
-struct qemu_plugin_hwaddr *qemu_plugin_get_hwaddr(uint32_t, uint64_t);
-bool qemu_plugin_hwaddr_is_io(const struct qemu_plugin_hwaddr *);
-uint64_t qemu_plugin_hwaddr_phys_addr(const struct qemu_plugin_hwaddr *);
-#if PLUGIN_VERSION >= 4
-size_t qemu_plugin_insn_data(const struct qemu_plugin_insn *, void *, size_t);
-#else
-const void *qemu_plugin_insn_data(const struct qemu_plugin_insn *);
-#endif
+/* ---- the log ------------------------------------------------------------------ */
 
-/* The log: a header page, then records in the order in which they were reserved. */
-enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x31736243 /* "Cbs1" */ };
-enum kind { K_START = 1, K_SITE, K_POINT, K_MEM, K_RETURN, K_VECTOR, K_FENCE, K_STORE };
+enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
+enum kind {
+	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
+	K_LOOK, K_WORD, K_FOREIGN
+};
 
+/* A page, then the records in the order in which they were reserved. */
 struct header {
 	uint32_t magic, record_size;
 	uint64_t capacity;
-	uint64_t reserved; /* records asked for; beyond capacity they are lost, but counted */
-	uint64_t starts;   /* times that the first CPU executed the kernel's first instruction */
+	uint64_t reserved;  /* records asked for; beyond capacity they are lost, but counted */
+	uint64_t starts;    /* times that the first CPU executed the kernel's first instruction */
+	uint64_t recording; /* written by the harness */
 	uint64_t insns[VCPUS];
 };
 
 struct record {
-	uint64_t addr;  /* pc, or the address touched (K_MEM) */
-	uint64_t insns; /* instructions this vCPU had executed */
-	uint32_t value; /* instruction word; K_STORE: offset into text; K_MEM: pc - KERNEL_BASE */
-	uint8_t kind;   /* written last: 0 is an unfinished record */
-	uint8_t vcpu;
-	uint16_t size;  /* K_STORE: bytes */
+	uint8_t kind;	/* written last: 0 is an unfinished record */
+	uint8_t more;	/* so many slots of eight words follow */
+	uint8_t vcpu, level;
+	uint16_t trap;	/* level > 0: which of the thread's exceptions */
+	uint16_t size;	/* K_STORE: bytes */
+	uint32_t word;	/* the instruction */
+	uint32_t thread;
+	uint64_t addr;	/* of the instruction; K_LOOK: the address that it loads from */
+	uint64_t insns; /* instructions that this vCPU had executed */
+	uint64_t v[4];
 };
+_Static_assert(sizeof(struct record) == 64, "as grading/observer.py reads it");
 
 static struct header *head;
 static struct record *records;
-static bool riscv, started, want_fences;
-static unsigned boot_vcpu;
-static uint64_t start_pa, text_pa, text_end;
 
+/* ---- what is watched ------------------------------------------------------------ */
+
+enum role {
+	START = 1 << 0, BIRTH = 1 << 1, VECTOR = 1 << 2, FENCE = 1 << 3, BODY = 1 << 4, HOME = 1 << 5,
+	CALLBACK = 1 << 6, HIT = 1 << 7, POINT = 1 << 8, DEREF = 1 << 9, EXIT = 1 << 10, SITE = 1 << 11,
+	ARGUMENTS = 1 << 12, WORD = 1 << 13,
+	GATED = BODY | HOME | CALLBACK | HIT | EXIT | SITE | DEREF | ARGUMENTS,
+	EXECUTED = GATED | START | BIRTH | VECTOR | POINT
+};
+
+struct place {
+	uint64_t at, from; /* from, words: of a callback */
+	uint32_t roles, words;
+};
+
+/* One instruction that is watched, the argument of its callbacks. Never freed. */
+struct watch {
+	struct place p;
+	uint32_t word;
+	uint32_t ahead; /* instructions of its block from it to the end */
+};
+
+/* A range, or what is at it in the guest's memory. */
 struct range {
 	uint64_t lo, hi;
 };
 
-static struct list {
-	struct range *at;
-	size_t n;
-} sites, points, mems, tellers, probes, returns, vectors;
+static struct place *places;
+static size_t n_places;
+static struct range looks, firmware, text /* virtual */;
+static uint64_t start_pa, text_pa;
+static uint8_t *image;
+static bool want_fences, mcount, started;
+static unsigned boot_vcpu;
+static uint8_t *ram; /* where the host has physical address 0, if it had one */
 
-static bool listed(const struct list *l, uint64_t a)
+/* One architecture's registers, by QEMU's names: 32 that are kept, a bit each in a mask. */
+static const struct isa {
+	const char *names[32];
+	unsigned sp, fp, link, argument;
+	uint32_t per_cpu; /* those that change when a thread moves */
+	uint32_t nop, eret;
+} riscv64 = {
+	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
+	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"},
+	.sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
+}, arm64 = {
+	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
+	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"},
+	.sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
+}, *isa;
+
+static int by_address(const void *a, const void *b)
 {
-	size_t lo = 0, hi = l->n;
+	const struct place *x = a, *y = b;
 
-	while (lo < hi) {
-		size_t mid = (lo + hi) / 2;
-
-		if (a < l->at[mid].lo)
-			hi = mid;
-		else if (a >= l->at[mid].hi)
-			lo = mid + 1;
-		else
-			return true;
-	}
-	return false;
+	return x->at < y->at ? -1 : x->at > y->at;
 }
 
-/* One instruction that is watched; its address is the callbacks' argument. Never freed. */
-struct watch {
-	uint64_t pc;
-	uint32_t word;
-	uint16_t ahead; /* instructions of its block from it to the end */
-	uint8_t kind;
+static struct place place_at(uint64_t at)
+{
+	struct place key = {.at = at};
+	const struct place *found = bsearch(&key, places, n_places, sizeof(*places), by_address);
+
+	return found ? *found : key;
+}
+
+static bool inside(const struct range *r, uint64_t a)
+{
+	return a >= r->lo && a < r->hi;
+}
+
+/* ---- registers and memory of the CPU that runs the callback ------------------------ */
+
+static struct cpu {
+	struct qemu_plugin_register *reg[32];
+	GByteArray *bytes;
+} cpus[VCPUS];
+
+static uint64_t reg(unsigned vcpu, unsigned number)
+{
+	struct cpu *c = &cpus[vcpu];
+	uint64_t value = 0;
+
+	if (!c->reg[number])
+		return 0;
+	g_byte_array_set_size(c->bytes, 0);
+	qemu_plugin_read_register(c->reg[number], c->bytes);
+	memcpy(&value, c->bytes->data, c->bytes->len < 8 ? c->bytes->len : 8);
+	return value;
+}
+
+/* @count words at @at; those that cannot be read are 0. */
+static bool load(unsigned vcpu, uint64_t at, uint64_t *words, unsigned count)
+{
+	struct cpu *c = &cpus[vcpu];
+	bool read = at % 8 == 0 && at && qemu_plugin_read_memory_vaddr(at, c->bytes, 8 * count);
+
+	memset(words, 0, 8 * count);
+	if (read)
+		memcpy(words, c->bytes->data, 8 * count);
+	return read;
+}
+
+/* The frame record of this frame pointer: what is below it, and where its function returns to. */
+static bool frame_record(unsigned vcpu, uint64_t fp, uint64_t record[2])
+{
+	return load(vcpu, isa == &riscv64 ? fp - 16 : fp, record, 2);
+}
+
+static void vcpu_begins(plugin_id id, unsigned vcpu)
+{
+	GArray *all = qemu_plugin_get_registers();
+	struct cpu *c = &cpus[vcpu % VCPUS];
+
+	(void)id;
+	c->bytes = g_byte_array_new();
+	for (unsigned i = 0; i < all->len; i++) {
+		struct register_descriptor *r = (struct register_descriptor *)all->data + i;
+
+		for (unsigned n = 0; n < 32; n++)
+			if (!c->reg[n] && !strcmp(r->name, isa->names[n]))
+				c->reg[n] = r->handle;
+	}
+}
+
+/* ---- threads ------------------------------------------------------------------------ */
+
+enum { LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
+
+/* The registers at a site or at an exit that the thread, at this level, has not come back from. */
+struct kept {
+	bool open;
+	uint8_t vcpu;
+	uint64_t reg[32];
 };
 
-static void log_record(unsigned vcpu, const struct watch *w, uint8_t kind, uint64_t addr,
-		       uint32_t value, uint16_t size)
+/* Only the CPU that runs on this stack touches it. */
+struct thread {
+	uint64_t stack; /* sp >> STACK_SHIFT; 0: unused */
+	uint32_t id;
+	uint16_t traps;
+	uint8_t level;
+	struct kept kept[LEVELS];
+};
+
+static struct thread threads[THREADS + 1]; /* the last: for all that there is no room for */
+static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t last_id;
+
+static struct thread *new_thread(struct thread *t, uint64_t stack)
 {
-	uint64_t seq = __atomic_fetch_add(&head->reserved, 1, __ATOMIC_RELAXED);
+	static unsigned used;
+
+	pthread_mutex_lock(&threads_lock);
+	while (t->stack && t->stack != stack) /* another CPU was faster */
+		t = threads + (t - threads + 1) % THREADS;
+	if (!t->stack) {
+		if (++used >= THREADS)
+			t = threads + THREADS;
+		t->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&t->stack, stack, __ATOMIC_RELEASE);
+	}
+	pthread_mutex_unlock(&threads_lock);
+	return t;
+}
+
+static struct thread *thread_of(uint64_t sp)
+{
+	uint64_t stack = ((sp - 1) >> STACK_SHIFT) + 1, is;
+	struct thread *t = threads + stack % THREADS;
+
+	while ((is = __atomic_load_n(&t->stack, __ATOMIC_ACQUIRE)) != stack) {
+		if (!is)
+			return new_thread(t, stack);
+		t = threads + (t - threads + 1) % THREADS;
+	}
+	return t;
+}
+
+/* A thread begins on a stack that may have been another's. */
+static void born(struct thread *t)
+{
+	t->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
+	t->level = 0;
+	t->traps = 0;
+	for (int i = 0; i < LEVELS; i++)
+		t->kept[i].open = false;
+}
+
+static void enter_exception(struct thread *t)
+{
+	t->traps += !t->level;
+	t->level += t->level < 255;
+	if (t->level < LEVELS)
+		t->kept[t->level].open = false;
+}
+
+static void keep(unsigned vcpu, struct thread *t)
+{
+	struct kept *k = &t->kept[t->level];
+
+	if (t->level >= LEVELS)
+		return;
+	for (unsigned n = 0; n < 32; n++)
+		k->reg[n] = reg(vcpu, n);
+	k->vcpu = vcpu;
+	k->open = true;
+}
+
+#define NOTHING_KEPT (~0ul)
+
+/* Which registers are no longer what they were. */
+static uint64_t changed(unsigned vcpu, struct thread *t)
+{
+	struct kept *k = &t->kept[t->level];
+	uint32_t mask = 0;
+
+	if (t->level >= LEVELS || !k->open)
+		return NOTHING_KEPT;
+	k->open = false;
+	for (unsigned n = 0; n < 32; n++)
+		mask |= (uint32_t)(k->reg[n] != reg(vcpu, n)) << n;
+	return k->vcpu == vcpu ? mask : mask & ~isa->per_cpu;
+}
+
+/* ---- writing records ----------------------------------------------------------------- */
+
+static plugin_u64 since; /* instructions that are not in head->insns yet */
+enum { OFTEN = 1 << 20 };
+
+static uint64_t insns_before(unsigned vcpu, const struct watch *w)
+{
+	return head->insns[vcpu] + qemu_plugin_u64_get(since, vcpu) - w->ahead;
+}
+
+/* A record and the slots behind it; NULL when there is no room. finish() shows it. */
+static struct record *begin(unsigned vcpu, const struct watch *w, const struct thread *t, unsigned more)
+{
+	uint64_t seq = __atomic_fetch_add(&head->reserved, 1 + more, __ATOMIC_RELAXED);
 	struct record *r = records + seq;
 
-	if (seq >= head->capacity)
-		return;
-	r->addr = addr;
-	r->insns = head->insns[vcpu] - w->ahead;
-	r->value = value;
+	if (seq + more >= head->capacity)
+		return NULL;
+	r->more = more;
 	r->vcpu = vcpu;
-	r->size = size;
+	r->word = w->word;
+	r->addr = w->p.at;
+	r->insns = insns_before(vcpu, w);
+	if (t) {
+		r->thread = t->id;
+		r->level = t->level;
+		r->trap = t->level ? t->traps : 0;
+	}
+	return r;
+}
+
+static void finish(struct record *r, enum kind kind)
+{
 	__atomic_store_n(&r->kind, kind, __ATOMIC_RELEASE);
 }
 
-static void block_executed(unsigned vcpu, void *insns)
+static void simple(unsigned vcpu, const struct watch *w, const struct thread *t, enum kind kind, uint64_t v0,
+		   uint64_t v1, uint64_t v2, uint64_t v3)
 {
-	head->insns[vcpu] += (uintptr_t)insns;
+	struct record *r = begin(vcpu, w, t, 0);
+
+	if (!r)
+		return;
+	r->v[0] = v0, r->v[1] = v1, r->v[2] = v2, r->v[3] = v3;
+	finish(r, kind);
+}
+
+/* v: the changed registers (a pc that was set may have led here), parent, sp, frame pointer. */
+static void log_site(unsigned vcpu, const struct watch *w, struct thread *t)
+{
+	uint64_t fp = reg(vcpu, isa->fp), record[2] = {0, 0};
+
+	if (w->p.words && w->word == isa->nop) {
+		changed(vcpu, t);
+		return;
+	}
+	if (mcount)
+		frame_record(vcpu, fp, record);
+	simple(vcpu, w, t, K_SITE, changed(vcpu, t), mcount ? record[1] : reg(vcpu, isa->link), reg(vcpu, isa->sp), fp);
+	if (w->word != isa->nop)
+		keep(vcpu, t);
+}
+
+/* v: the changed registers, the first argument register, link, sp; of arguments, eight of them follow. */
+static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, enum kind kind)
+{
+	bool arguments = w->p.roles & ARGUMENTS;
+	uint64_t mask = kind == K_HIT ? 0 : changed(vcpu, t), *follow;
+	struct record *r;
+
+	if (kind == K_BODY && !arguments && mask == NOTHING_KEPT)
+		return;
+	if (!(r = begin(vcpu, w, t, arguments)))
+		return;
+	follow = (uint64_t *)(r + 1);
+	r->v[0] = mask;
+	r->v[1] = reg(vcpu, isa->argument);
+	r->v[2] = reg(vcpu, isa->link);
+	r->v[3] = reg(vcpu, isa->sp);
+	for (unsigned n = 0; n < 8 && arguments; n++)
+		follow[n] = reg(vcpu, isa->argument + n);
+	finish(r, kind);
+}
+
+/* v: where it returns to, the value, sp, frame pointer. */
+static void log_exit(unsigned vcpu, const struct watch *w, struct thread *t)
+{
+	simple(vcpu, w, t, K_EXIT, reg(vcpu, isa->link), reg(vcpu, isa->argument), reg(vcpu, isa->sp), reg(vcpu, isa->fp));
+	keep(vcpu, t);
+}
+
+/* v: the arguments. Then the frame records from the frame pointer on: four times what is below, where to return to. */
+static void log_callback(unsigned vcpu, const struct watch *w, const struct thread *t)
+{
+	struct record *r = begin(vcpu, w, t, 1 + (w->p.words + 7) / 8);
+	uint64_t fp = reg(vcpu, isa->fp), *walk = (uint64_t *)(r + 1);
+
+	if (!r)
+		return;
+	for (unsigned n = 0; n < 4; n++)
+		r->v[n] = reg(vcpu, isa->argument + n);
+	for (unsigned n = 0; n < 4 && frame_record(vcpu, fp, walk + 2 * n); n++)
+		fp = walk[2 * n];
+	if (w->p.words)
+		load(vcpu, w->p.from < 4 ? r->v[w->p.from] : w->p.from, (uint64_t *)(r + 2), w->p.words);
+	finish(r, K_CALLBACK);
+}
+
+/* v: the first four argument registers, or the first and the word that it points to. */
+static void log_hit(unsigned vcpu, const struct watch *w, const struct thread *t, enum kind kind)
+{
+	uint64_t a0 = reg(vcpu, isa->argument), to = 0;
+
+	if (w->p.roles & DEREF)
+		load(vcpu, a0, &to, 1);
+	else
+		to = reg(vcpu, isa->argument + 1);
+	simple(vcpu, w, t, kind, a0, to, reg(vcpu, isa->argument + 2), reg(vcpu, isa->argument + 3));
+}
+
+/* ---- callbacks ------------------------------------------------------------------------ */
+
+static void much_executed(unsigned vcpu, void *unused)
+{
+	(void)unused;
+	head->insns[vcpu] += qemu_plugin_u64_get(since, vcpu);
+	qemu_plugin_u64_set(since, vcpu, 0);
+}
+
+static void started_here(unsigned vcpu, const struct watch *w)
+{
+	if (!started)
+		boot_vcpu = vcpu;
+	started = true;
+	head->starts += vcpu == boot_vcpu;
+	simple(vcpu, w, NULL, K_START, 0, 0, 0, 0);
+}
+
+static void log_roles(unsigned vcpu, const struct watch *w, struct thread *t, uint32_t roles)
+{
+	if (roles & BODY)
+		log_arrival(vcpu, w, t, K_BODY);
+	else if (roles & HOME)
+		log_arrival(vcpu, w, t, K_HOME);
+	else if (roles & ARGUMENTS)
+		log_arrival(vcpu, w, t, K_HIT);
+	if (roles & CALLBACK)
+		log_callback(vcpu, w, t);
+	if (roles & (HIT | DEREF))
+		log_hit(vcpu, w, t, K_HIT);
+	if (roles & POINT)
+		log_hit(vcpu, w, t, K_POINT);
+	if (roles & EXIT)
+		log_exit(vcpu, w, t);
+	if (roles & SITE)
+		log_site(vcpu, w, t);
 }
 
 static void executed(unsigned vcpu, void *arg)
 {
 	const struct watch *w = arg;
+	uint32_t roles = w->p.roles;
+	struct thread *t;
 
-	if (w->kind == K_START) {
-		if (!started)
-			boot_vcpu = vcpu;
-		started = true;
-		head->starts += vcpu == boot_vcpu;
+	if (roles & START)
+		started_here(vcpu, w);
+	if (!head->recording)
+		roles &= ~GATED;
+	if (!started || !(roles & ~(START | WORD)))
+		return;
+	t = thread_of(reg(vcpu, isa->sp));
+	if (roles & BIRTH)
+		born(t);
+	if (roles & VECTOR) {
+		simple(vcpu, w, t, K_VECTOR, 0, 0, 0, 0);
+		enter_exception(t);
 	}
-	if (started)
-		log_record(vcpu, w, w->kind, w->pc, w->word, 0);
+	log_roles(vcpu, w, t, roles);
 }
 
-static void touched(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
+/* v: a cache operation's address. */
+static void fence(unsigned vcpu, void *arg)
 {
 	const struct watch *w = arg;
+	struct thread *t;
 
-	(void)info;
-	if (started)
-		log_record(vcpu, w, K_MEM, addr, (uint32_t)w->pc, 0);
+	if (!started)
+		return;
+	t = thread_of(reg(vcpu, isa->sp));
+	simple(vcpu, w, t, K_FENCE, isa == &arm64 ? reg(vcpu, w->word & 31) : 0, 0, 0, 0);
+	if (w->word == isa->eret && t->level)
+		t->level--;
 }
 
-static void told(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
+static void unexpected(unsigned vcpu, void *arg)
 {
-	if (listed(&probes, addr))
-		touched(vcpu, info, addr, arg);
+	if (started)
+		simple(vcpu, arg, NULL, K_FOREIGN, reg(vcpu, isa->sp), 0, 0, 0);
 }
 
-/* The physical address decides: a mapping of its own does not hide a writer. */
+/* v: the offset in text, and what was stored. The physical address decides: a mapping of its own does not hide a writer. */
 static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
 	struct qemu_plugin_hwaddr *hw;
+	struct record *r;
 	uint64_t pa;
 
-	if (!started || !qemu_plugin_mem_is_store(info))
-		return;
-	hw = qemu_plugin_get_hwaddr(info, addr);
-	if (!hw || qemu_plugin_hwaddr_is_io(hw))
+	if (!started || !(hw = qemu_plugin_get_hwaddr(info, addr)) || qemu_plugin_hwaddr_is_io(hw))
 		return;
 	pa = qemu_plugin_hwaddr_phys_addr(hw);
-	if (pa < text_end && pa + (1u << qemu_plugin_mem_size_shift(info)) > text_pa)
-		log_record(vcpu, arg, K_STORE, ((struct watch *)arg)->pc, pa - text_pa,
-			   1u << qemu_plugin_mem_size_shift(info));
+	if (pa >= text_pa + (text.hi - text.lo) || pa + (1u << qemu_plugin_mem_size_shift(info)) <= text_pa)
+		return;
+	if (!(r = begin(vcpu, arg, NULL, 0)))
+		return;
+	r->size = 1u << qemu_plugin_mem_size_shift(info);
+	r->v[0] = pa - text_pa;
+	r->v[1] = qemu_plugin_mem_get_value(info).data.u64;
+	finish(r, K_STORE);
 }
 
-static bool is_return(uint32_t word)
+static void looked(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
-	return word == (riscv ? 0x00008067 : 0xd65f03c0);
+	struct record *r;
+
+	(void)info;
+	if (!started || !inside(&text, addr) || !(r = begin(vcpu, arg, NULL, 0)))
+		return;
+	r->addr = addr;
+	finish(r, K_LOOK);
 }
+
+/* ---- translation: which instructions get a callback -------------------------------------- */
 
 static bool is_fence(uint32_t word)
 {
-	if (riscv)
-		return (word & 0x707f) == 0x100f || word == 0x10200073;
+	if (isa == &riscv64)
+		return (word & 0x707f) == 0x100f || word == isa->eret;
 	return (word & 0xfffff0df) == 0xd50330df	/* isb */
 	    || (word & 0xfffff0ff) == 0xd503309f	/* dsb */
-	    || word == 0xd69f03e0			/* eret */
+	    || word == isa->eret
 	    || (word & 0xffffff80) == 0xd50b7b00	/* dc c*: to PoU, PoP */
 	    || (word & 0xffffff80) == 0xd50b7a00	/* dc cvac */
 	    || (word & 0xffffffe0) == 0xd50b7e20	/* dc civac */
 	    || (word & 0xffffff00) == 0xd50b7500	/* ic ivau */
 	    || (word & 0xfffff0ff) == 0xd508701f;	/* ic iallu, ialluis */
-}
-
-static uint32_t word_of(struct qemu_plugin_insn *insn)
-{
-	uint32_t word = 0;
-	size_t n = qemu_plugin_insn_size(insn);
-#if PLUGIN_VERSION >= 4
-	qemu_plugin_insn_data(insn, &word, n < 4 ? n : 4);
-#else
-	memcpy(&word, qemu_plugin_insn_data(insn), n < 4 ? n : 4);
-#endif
-	return word;
 }
 
 /*
@@ -235,9 +564,8 @@ static uint32_t word_of(struct qemu_plugin_insn *insn)
  */
 static bool may_store(uint32_t word)
 {
-	if (riscv)
-		return (word & 3) != 3 || (word & 0x7f) == 0x23 || (word & 0x7f) == 0x27 ||
-		       (word & 0x7f) == 0x2f;
+	if (isa == &riscv64)
+		return (word & 3) != 3 || (word & 0x7f) == 0x23 || (word & 0x7f) == 0x27 || (word & 0x7f) == 0x2f;
 	if (((word >> 25) & 5) != 4)
 		return false;
 	if ((word & 0x3f000000) == 0x39000000 || (word & 0x3f200000) == 0x38000000)
@@ -247,46 +575,69 @@ static bool may_store(uint32_t word)
 	return (word & 0x3b000000) != 0x18000000;
 }
 
-static struct watch *new_watch(uint64_t pc, uint32_t word, size_t ahead, enum kind kind)
+static uint32_t word_of(struct qemu_plugin_insn *insn)
+{
+	uint32_t word = 0;
+
+	qemu_plugin_insn_data(insn, &word, 4);
+	return word;
+}
+
+/* May this be executed here: the text as linked, at its two addresses, or the firmware? */
+static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint32_t word)
+{
+	uint64_t pa = (uint8_t *)qemu_plugin_insn_haddr(insn) - ram, at = pa - text_pa;
+	uint32_t linked;
+
+	if (pa - firmware.lo < firmware.hi - firmware.lo)
+		return pc == pa;
+	if (at >= text.hi - text.lo || qemu_plugin_insn_size(insn) != 4)
+		return false;
+	memcpy(&linked, image + at, 4);
+	return word == linked && (pc == pa || pc - text.lo == at);
+}
+
+static struct watch *new_watch(struct place p, uint32_t word, size_t ahead)
 {
 	struct watch *w = malloc(sizeof(*w));
 
 	if (!w)
 		abort();
-	*w = (struct watch){.pc = pc, .word = word, .ahead = ahead, .kind = kind};
+	*w = (struct watch){.p = p, .word = word, .ahead = ahead};
 	return w;
 }
 
-static enum kind kind_of(uint64_t pc, uint32_t word)
+/* A word that the kernel changes is logged once for each value, when it is translated; another word, when it is executed. */
+static void watch_unexpected(struct qemu_plugin_insn *insn, const struct watch *w)
 {
-	if (pc == start_pa)
-		return K_START;
-	if (listed(&sites, pc))
-		return K_SITE;
-	if (listed(&points, pc))
-		return K_POINT;
-	if (listed(&vectors, pc))
-		return K_VECTOR;
-	if (is_return(word) && listed(&returns, pc))
-		return K_RETURN;
-	return want_fences && is_fence(word) ? K_FENCE : 0;
+	if (w->p.roles & (SITE | WORD))
+		simple(0, w, NULL, K_WORD, 0, 0, 0, 0);
+	else
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, unexpected, CB_R_REGS, (void *)w);
 }
 
 static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 {
 	uint64_t pc = qemu_plugin_insn_vaddr(insn);
 	uint32_t word = word_of(insn);
-	enum kind kind = kind_of(pc, word);
+	struct place p = place_at(pc);
+	struct watch *w = NULL;
+#define WATCH (w ? w : (w = new_watch(p, word, ahead)))
 
-	if (kind)
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, CB_NO_REGS,
-						       new_watch(pc, word, ahead, kind));
-	if (listed(&mems, pc) || listed(&tellers, pc))
-		qemu_plugin_register_vcpu_mem_cb(insn, listed(&mems, pc) ? touched : told, CB_NO_REGS,
-						 MEM_RW, new_watch(pc, word, ahead, K_MEM));
-	if (text_end && may_store(word))
-		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W,
-						 new_watch(pc, word, ahead, K_STORE));
+	if (pc == start_pa) { /* the first instruction that is the kernel's says where the host has the guest's memory */
+		ram = (uint8_t *)qemu_plugin_insn_haddr(insn) - start_pa;
+		p.roles |= START;
+	}
+	if (ram && !is_ours(insn, pc, word))
+		watch_unexpected(insn, WATCH);
+	if (p.roles & EXECUTED)
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, CB_R_REGS, WATCH);
+	if (want_fences && is_fence(word))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, fence, CB_R_REGS, WATCH);
+	if (text.hi && may_store(word))
+		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, WATCH);
+	if (inside(&looks, pc))
+		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
 }
 
 static void translated(plugin_id id, struct qemu_plugin_tb *tb)
@@ -294,87 +645,115 @@ static void translated(plugin_id id, struct qemu_plugin_tb *tb)
 	size_t n = qemu_plugin_tb_n_insns(tb);
 
 	(void)id;
-	qemu_plugin_register_vcpu_tb_exec_cb(tb, block_executed, CB_NO_REGS, (void *)n);
+	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD_U64, since, n);
+	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, much_executed, CB_NO_REGS, COND_GE, since, OFTEN, NULL);
 	for (size_t i = 0; i < n; i++)
 		watch_insn(qemu_plugin_tb_get_insn(tb, i), n - i);
 }
 
-static void add(struct list *l, uint64_t lo, uint64_t hi)
+/* ---- configuration -------------------------------------------------------------------------- */
+
+static void add_role(uint32_t role, uint64_t at, uint32_t words, uint64_t from)
 {
-	if (!(l->n & (l->n - 1)))
-		l->at = realloc(l->at, (l->n ? 2 * l->n : 1) * sizeof(*l->at));
-	if (!l->at)
+	if (!(n_places & (n_places - 1)))
+		places = realloc(places, (n_places ? 2 * n_places : 1) * sizeof(*places));
+	if (!places)
 		abort();
-	l->at[l->n++] = (struct range){lo, hi};
+	places[n_places++] = (struct place){at, from, role, words};
 }
 
-static int by_address(const void *a, const void *b)
+/* One entry for each address. */
+static void merge_places(void)
 {
-	const struct range *x = a, *y = b;
+	size_t kept = 0;
 
-	return x->lo < y->lo ? -1 : x->lo > y->lo;
+	qsort(places, n_places, sizeof(*places), by_address);
+	for (size_t i = 1; i < n_places; i++) {
+		if (places[i].at != places[kept].at) {
+			places[++kept] = places[i];
+			continue;
+		}
+		places[kept].roles |= places[i].roles;
+		places[kept].from |= places[i].from;
+		places[kept].words |= places[i].words;
+	}
+	n_places = n_places ? kept + 1 : 0;
 }
 
-static void sort(struct list *l)
+static const struct {
+	const char *name;
+	uint32_t role;
+} roles[] = {
+	{"site", SITE}, {"exit", EXIT}, {"body", BODY}, {"home", HOME}, {"arguments", ARGUMENTS}, {"callback", CALLBACK},
+	{"hit", HIT}, {"point", POINT}, {"deref", DEREF}, {"vector", VECTOR}, {"birth", BIRTH}, {"word", WORD},
+};
+
+static bool config_role(const char *word, uint64_t a, uint64_t b, uint64_t c)
 {
-	qsort(l->at, l->n, sizeof(*l->at), by_address);
+	for (size_t i = 0; i < sizeof(roles) / sizeof(*roles); i++)
+		if (!strcmp(word, roles[i].name)) {
+			add_role(roles[i].role, a, b, c);
+			return true;
+		}
+	return false;
 }
 
-static void config_line(const char *word, uint64_t a, uint64_t b)
+static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 {
 	if (!strcmp(word, "start"))
 		start_pa = a;
 	else if (!strcmp(word, "text"))
-		text_pa = a, text_end = b;
-	else if (!strcmp(word, "site"))
-		add(&sites, a, a + 1);
-	else if (!strcmp(word, "point"))
-		add(&points, a, a + 1);
-	else if (!strcmp(word, "mem"))
-		add(&mems, a, a + 1);
-	else if (!strcmp(word, "memrange"))
-		add(&tellers, a, b);
-	else if (!strcmp(word, "probe"))
-		add(&probes, a, b);
-	else if (!strcmp(word, "returns"))
-		add(&returns, a, b);
-	else if (!strcmp(word, "vector"))
-		add(&vectors, a, a + 1);
+		text = (struct range){a, a + c}, text_pa = b;
+	else if (!strcmp(word, "firmware"))
+		firmware = (struct range){a, b};
+	else if (!strcmp(word, "looks"))
+		looks = (struct range){a, b};
 	else if (!strcmp(word, "fences"))
 		want_fences = true;
+	else if (!strcmp(word, "mcount"))
+		mcount = true;
 	else
-		fprintf(stderr, "observer: what is '%s'?\n", word);
+		return config_role(word, a, b, c);
+	return true;
 }
 
 static bool read_config(const char *path)
 {
 	char line[128], word[32];
 	FILE *f = fopen(path, "r");
+	bool good = f;
 
-	if (!f)
-		return false;
-	while (fgets(line, sizeof(line), f)) {
-		unsigned long a = 0, b = 0;
+	while (good && fgets(line, sizeof(line), f)) {
+		unsigned long a = 0, b = 0, c = 0;
 
-		if (sscanf(line, "%31s %lx %lx", word, &a, &b) >= 1)
-			config_line(word, a, b);
+		if (sscanf(line, "%31s %lx %lx %lx", word, &a, &b, &c) >= 1)
+			good = config_line(word, a, b, c);
 	}
-	fclose(f);
-	sort(&sites), sort(&points), sort(&mems), sort(&tellers), sort(&probes), sort(&returns), sort(&vectors);
-	return true;
+	if (f)
+		fclose(f);
+	merge_places();
+	return good;
+}
+
+static void *map_file(const char *path, int flags, int protection, off_t *size)
+{
+	int fd = open(path, flags);
+	void *at = MAP_FAILED;
+
+	*size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+	if (*size > 0)
+		at = mmap(NULL, *size, protection, MAP_SHARED, fd, 0);
+	close(fd);
+	return at == MAP_FAILED ? NULL : at;
 }
 
 /* The harness makes the file, at its full (sparse) size. */
 static bool map_log(const char *path)
 {
-	int fd = open(path, O_RDWR);
-	off_t size = fd < 0 ? -1 : lseek(fd, 0, SEEK_END);
+	off_t size;
 
-	if (size < HEADER)
-		return false;
-	head = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	close(fd);
-	if (head == MAP_FAILED)
+	head = map_file(path, O_RDWR, PROT_READ | PROT_WRITE, &size);
+	if (!head || size < HEADER)
 		return false;
 	records = (struct record *)((char *)head + HEADER);
 	head->record_size = sizeof(struct record);
@@ -383,23 +762,35 @@ static bool map_log(const char *path)
 	return true;
 }
 
-__attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id,
-							       const struct qemu_info *info,
+static bool map_image(const char *path)
+{
+	off_t size;
+
+	image = map_file(path, O_RDONLY, PROT_READ, &size);
+	return image && (uint64_t)size >= text.hi - text.lo;
+}
+
+static const char *option(int argc, char **argv, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (int i = 0; i < argc; i++)
+		if (!strncmp(argv[i], name, n) && argv[i][n] == '=')
+			return argv[i] + n + 1;
+	return "";
+}
+
+__attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, const struct qemu_info *info,
 							       int argc, char **argv)
 {
-	const char *config = NULL, *log = NULL;
-
-	riscv = !strcmp(*(const char *const *)info, "riscv64"); /* its first member */
-	for (int i = 0; i < argc; i++) {
-		if (!strncmp(argv[i], "config=", 7))
-			config = argv[i] + 7;
-		else if (!strncmp(argv[i], "log=", 4))
-			log = argv[i] + 4;
-	}
-	if (!config || !log || !read_config(config) || !map_log(log)) {
-		fprintf(stderr, "observer: needs config=FILE,log=FILE that can be opened\n");
+	isa = strcmp(info->target_name, "riscv64") ? &arm64 : &riscv64;
+	if (!read_config(option(argc, argv, "config")) || !map_image(option(argc, argv, "image")) ||
+	    !map_log(option(argc, argv, "log"))) {
+		fprintf(stderr, "observer: needs config=FILE,image=FILE,log=FILE that can be read\n");
 		return -1;
 	}
+	since.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));
+	qemu_plugin_register_vcpu_init_cb(id, vcpu_begins);
 	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
 	return 0;
 }

@@ -34,9 +34,6 @@ struct run {
 	cond_t start;
 };
 
-/* An observer outside reads an argument from the address that its function loads. */
-volatile char workload_probe[4096] __attribute__((aligned(4096)));
-
 INLINE uint64_t mix(uint64_t z)
 {
 	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
@@ -69,11 +66,6 @@ INLINE unsigned byte(uint64_t v, unsigned i)
 	return v >> (8 * i) & 0xff;
 }
 
-INLINE void probe(uint64_t x)
-{
-	(void)workload_probe[x & 0xfff];
-}
-
 /* The next call's result joins @r so that order counts, and so that the call is not the last act. */
 #define CALL(f, i) (r = r * 31 + (f)(w, v + (i), room - 1))
 #define ARGS struct workload *w, uint64_t x, unsigned room
@@ -91,7 +83,6 @@ NODE wl_pair_pepper(ARGS);
 
 NODE wl_leaf_ash(ARGS)
 {
-	probe(x);
 	return enter(w, 1, x) + room;
 }
 
@@ -107,7 +98,6 @@ NODE wl_leaf_cedar(ARGS)
 
 NODE wl_leaf_elm(ARGS)
 {
-	probe(x);
 	return enter(w, 4, x) + room;
 }
 
@@ -203,7 +193,6 @@ NODE wl_step_brook(ARGS)
 {
 	uint64_t v = enter(w, 14, x), r = v;
 
-	probe(x);
 	if (!more(w, room))
 		return r;
 	if (byte(v, 0) & 1)
@@ -314,7 +303,6 @@ NODE wl_fan_amber(ARGS)
 {
 	uint64_t v = enter(w, 22, x), r = v;
 
-	probe(x);
 	EACH_CHILD(CHILDREN) {
 		switch (byte(v, i) & 3) {
 		case 0: CALL(wl_leaf_ash, i); break;
@@ -393,7 +381,6 @@ NODE wl_pick_north(ARGS)
 {
 	uint64_t v = enter(w, 27, x), r = v;
 
-	probe(x);
 	EACH_CHILD(PICKS) {
 		switch (byte(v, i) & 7) {
 		case 0: CALL(wl_leaf_ash, i); break;
@@ -471,12 +458,6 @@ NODE wl_wide_oak(ARGS, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t 
 {
 	uint64_t v = enter(w, 33, x);
 
-	probe(x);
-	probe(d);
-	probe(e);
-	probe(f);
-	probe(g);
-	probe(h);
 	return v + room + d + 2 * e + 3 * f + 4 * g + 5 * h;
 }
 

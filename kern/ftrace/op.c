@@ -8,52 +8,44 @@
  *	op 2 patch wl_leaf_elm wl_step_*	wl_leaf_elm runs wherever one of these is called
  *	op 1 off
  *
- * Each op loads op_probe[number][second argument mod 512] when it is called:
- * an observer outside learns which ops ran, in which order, and what they saw.
- * Ops with an odd number have the core guard them against recursion.
+ * Each overwrites every register that a callback may overwrite. Ops with an
+ * odd number have the core guard them against recursion.
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
 #include "ksyms.h"
+#include "overwrite.h"
 #include "shell.h"
 #include "string.h"
 #include "tracer.h"
 
 #define OPS 8
-#define SEEN 512 /* values that an observer can tell apart */
-
-static volatile char op_probe[OPS][SEEN];
 
 /* Changed under op_lock, while not registered. func: NULL if unused; private: D, or where pc goes. */
 static struct ftrace_ops hand_ops[OPS];
 static struct mutex op_lock = MUTEX_INIT;
 
-static inline void show(const struct ftrace_ops *op, const struct ftrace_regs *regs)
-{
-	(void)op_probe[op - hand_ops][regs->arg[1] % SEEN];
-}
-
 static void op_see(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 		   struct ftrace_regs *regs)
 {
-	show(op, regs);
+	OVERWRITE();
 }
 
 /* Arguments 0 and 2 of the workload's functions say where they are and how deep they may go. */
 static void op_add(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 		   struct ftrace_regs *regs)
 {
-	show(op, regs);
 	for (unsigned long n = 1; n < ARRAY_SIZE(regs->arg); n++)
 		if (n != 2)
 			regs->arg[n] += n * (unsigned long)op->private;
+	OVERWRITE();
 }
 
 static void op_patch(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 		     struct ftrace_regs *regs)
 {
-	show(op, regs);
 	regs->pc = (unsigned long)op->private;
+	OVERWRITE();
 }
 
 /* Only the workload's functions: what else is changed or patched may be the shell itself. */

@@ -1,8 +1,4 @@
-"""Lab 1: what each rung is held against. Its own: what a caller sees that has a pattern in every register.
-
-That caller is kern/apps/registers.c. It is trusted, and it says what it saw by
-addresses that the observer sees.
-"""
+"""Lab 1: what each rung is held against."""
 
 from __future__ import annotations
 
@@ -12,8 +8,7 @@ from collections import Counter
 from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.registers import IP, NOT_FIRST_ARGUMENT, NOT_SITE, OP, PARENT, RECORD, REGS, STACK, mistake_of, registers_kept, when_called, wrong_items
-from grading.truth import PATTERN_BACK, PATTERN_TRACER
+from grading.registers import callbacks_told, lost, mistake_of, pattern_calls, registers_kept, unfinished
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
@@ -38,50 +33,15 @@ ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the sec
 MANY = 20  # more than interrupts can be
 
 
-# ---- the caller with the pattern -----------------------------------------------
+# ---- between two instructions of the stub --------------------------------------
 
 def steps_right(e: Evidence) -> Finding | None:
     """Between any two instructions of the stub an interrupt may come."""
     if not e.steps.why:
         return None
     when = "while somebody traces" if e.steps.traced else "while nobody traces"
-    return Finding(f"_mcount was called {when}: {e.steps.why}", seq=when_called(e, e.steps.traced), mistake=e.steps.mistake)
-
-
-def callback_arguments(e: Evidence) -> Finding | None:
-    """ip, parent_ip, op and regs, and a frame record to walk the stack by."""
-    wrong = {item for traced, item in wrong_items(e) if traced}
-    if not wrong & {IP, PARENT, OP, REGS, RECORD}:
-        return None
-    why, slug = _wrong_argument(e, wrong)
-    return Finding(why, seq=when_called(e, True, PATTERN_TRACER), mistake=slug)
-
-
-def _wrong_argument(e: Evidence, wrong: set[int]) -> tuple[str, str]:
-    ip, parent, op, regs = e.steps.called or [0] * 4
-    frame, home = e.steps.record or [0] * 2
-    if IP in wrong:
-        return (f"ip is {_where(e, ip)}, and not {_where(e, e.kernel.symbol(PATTERN_BACK) - 4)}, "
-                "the instruction that called _mcount"), "wrong-call-site-offset"
-    if PARENT in wrong:
-        said = f"parent_ip is {_where(e, parent)}, and not {_where(e, home)}, where the function that called _mcount returns to"
-        if parent == frame:
-            return said + ": it is the frame pointer that is saved beside that", "frame-pointer-for-parent"
-        return said, "parent-from-argument" if NOT_FIRST_ARGUMENT in wrong else "parent-of-the-stub" if NOT_SITE in wrong else ""
-    if OP in wrong:
-        return f"op is {op:#x}, and not the value of function_trace_op", "address-taken-for-the-value" if _op_address(e) else ""
-    if REGS in wrong:
-        return f"regs is {regs:#x}, and not 0", ""
-    return "the stub's frame record does not say who called it: a walk from the callback goes wrong", ""
-
-
-def _where(e: Evidence, address: int) -> str:
-    lo, hi = e.kernel.text
-    return f"{address:#x}" + (f" ({e.kernel.name_at(address)})" if lo <= address < hi else "")
-
-
-def _op_address(e: Evidence) -> bool:
-    return e.steps.called[2:3] == [e.kernel.symbol("function_trace_op")]
+    call = next((c for c in pattern_calls(e) if bool(c.callbacks) == e.steps.traced), None)
+    return Finding(f"_mcount was called {when}: {e.steps.why}", seq=call.seq if call else None, mistake=e.steps.mistake)
 
 
 # ---- called, or not ---------------------------------------------------------------
@@ -99,7 +59,8 @@ def stub_called(e: Evidence) -> Finding | None:
     """Every executed call site entered the stub."""
     stub = e.kernel.symbol("_mcount")
     seen = False
-    for first, last in [(0, sys.maxsize)] if e.why else e.windows():
+    windows = [(p.first, p.last) for p in [*e.phases, *([e.overwritten] if e.overwritten else [])]]
+    for first, last in [(0, sys.maxsize)] if e.why else windows:
         sites = Counter(c.vcpu for c in e.truth.calls if first <= c.seq < last)
         entered = Counter(r.vcpu for r in e.truth.trampolines if first <= r.seq < last and r.addr == stub)
         seen = seen or bool(sites)
@@ -115,7 +76,7 @@ def silent_callback(e: Evidence) -> Finding | None:
 
 def _stub_called(e: Evidence) -> Finding | None:
     for phase in e.off():
-        hits = [r for r in e.truth.idle if phase.first <= r.seq < phase.last]
+        hits = [r for r in e.truth.hits["ftrace_stub"] if phase.first <= r.seq < phase.last]
         if hits:
             return Finding(f"{phase.name}, while nobody traced: _mcount called ftrace_stub {len(hits)} times. When "
                            "ftrace_trace_function holds ftrace_stub, return, and do not call it", seq=hits[0].seq)
@@ -123,13 +84,13 @@ def _stub_called(e: Evidence) -> Finding | None:
 
 
 def _for_nobody(e: Evidence, finding: Finding) -> str:
-    return "stub-called-for-nobody" if e.truth.idle else ""
+    return "stub-called-for-nobody" if e.truth.hits["ftrace_stub"] else ""
 
 
 def _wrong_way_round(e: Evidence, finding: Finding) -> str:
     """The pointer was called while it held ftrace_stub, and not while it held a tracer."""
     called = any(phase.first <= r.seq < phase.last for phase in e.on() for r in e.truth.callbacks)
-    return "asked-the-wrong-way-round" if e.truth.idle and not called else ""
+    return "asked-the-wrong-way-round" if e.truth.hits["ftrace_stub"] and not called else ""
 
 
 def _own_parents(e: Evidence, finding: Finding) -> str:
@@ -140,16 +101,17 @@ def _own_parents(e: Evidence, finding: Finding) -> str:
 # ---- a boot that ended early --------------------------------------------------------
 
 def ended(e: Evidence) -> str:
-    wrong = {item for _, item in wrong_items(e)}
     if e.steps.mistake:
         return e.steps.mistake
-    if wrong & {*range(STACK + 1)}:
-        return mistake_of(e, max(wrong & {*range(STACK + 1)}))
-    if OP in wrong and _op_address(e):
-        return "address-taken-for-the-value"
-    if e.truth.pattern and e.truth.pattern[-1] == PATTERN_TRACER:
+    wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
+    if wrong:
+        return mistake_of(e.arch, max(wrong))
+    told = callbacks_told(e)
+    if told and told.mistake == "address-taken-for-the-value":
+        return told.mistake
+    if unfinished(e):
         return "return-address-lost"  # the callback ran, and nobody came back from the stub
-    if e.truth.faults_in_stub > MANY and not e.truth.callbacks and not e.truth.idle:
+    if e.truth.faults_in_stub > MANY and not e.truth.callbacks and not e.truth.hits["ftrace_stub"]:
         return "pointer-taken-for-the-function"  # each call of the stub is an exception
     return ""
 
@@ -163,5 +125,5 @@ CHECKS = {
     "arguments": all_of(steps_right, registers_kept, right_arguments),
     "one CPU": three_agree,
     "four CPUs": three_agree,
-    "parents": named(all_of(callback_arguments, right_parents), _own_parents),
+    "parents": named(all_of(callbacks_told, right_parents), _own_parents),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from pathlib import Path
 from statistics import median
 
@@ -9,7 +10,7 @@ from grading import recordmcount
 from grading.checks import Check, all_of, first_difference, lives, named, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
-from grading.truth import Answer
+from grading.observer import Record
 
 PAGE = "labs/2-call-site-records/handout.md"
 
@@ -133,47 +134,43 @@ def list_complete(e: Evidence) -> Finding | None:
     return None
 
 
-AT_SITE, BEHIND_SITE, IN_RANGE, BEFORE_ALL, BEHIND_ALL = range(5)  # as in kern/apps/lookup.c
 STEP = 40  # instructions for each bit of the table's size, in the median answer: several times what a search needs
+RECORD_BYTES = 8
 
 
 def lookups(e: Evidence) -> Finding | None:
-    """What lookup_rec answers, asked by kern/apps/lookup.c for every record."""
-    answers = e.truth.answers
-    wrong = [at for at, answer in enumerate(answers) if not answer.right]
-    if wrong:
-        return _nothing_found(answers) or Finding(_asked(e, answers, wrong[0]), mistake="search-off-by-one")
-    if len(answers) != 3 * len(e.kernel.records()) + 2 or len(answers) < 3:
-        return Finding("not every record was looked up: is the table empty?")
-    return _steps(e, answers)
+    """What lookup_rec and lookup_rec_range return to kern/apps/lookup.c, which asks in an order that the seed chooses."""
+    asked = sorted((r.seq, name, r) for name in ("lookup_rec", "lookup_rec_range") for r in e.truth.hits[name])
+    pairs = [(name, question, answer) for (_, name, question), answer in zip(asked, e.truth.hits["answer"])]
+    table = [a for a, _ in e.kernel.records()]
+    if pairs and all(not answer.v[0] for _, _, answer in pairs):
+        return Finding("lookup_rec finds nothing: is first_at_or_after written?", seq=pairs[0][1].seq)
+    for name, question, answer in pairs:
+        finding = _wrong_answer(e, table, name, question, answer)
+        if finding:
+            return finding
+    if len(asked) != 3 * len(table) + 4 or len(pairs) != len(asked) or not table:
+        return Finding("not every question was answered: is the table empty, or did a search not end?")
+    return _steps(e, pairs)
 
 
-def _nothing_found(answers: list[Answer]) -> Finding | None:
-    """Every answer is NULL: that is no search yet."""
-    if any(not a.null for a in answers):
+def _wrong_answer(e: Evidence, table: list[int], name: str, question: Record, answer: Record) -> Finding | None:
+    start, end = question.v[0], question.v[1] if name == "lookup_rec_range" else question.v[0] + 1
+    at = bisect_left(table, start)
+    found = at < len(table) and table[at] < end
+    want = e.kernel.symbol("ftrace_records") + RECORD_BYTES * at if found else 0
+    if answer.v[0] == want:
         return None
-    return Finding("lookup_rec finds nothing: is first_at_or_after written?")
+    asked = f"{name}({start:#x}{f', {end:#x}' if name == 'lookup_rec_range' else ''})"
+    gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
+    return Finding(f"{asked} gave {gave}, " + (f"not record {at}, whose site is {table[at]:#x}" if found else "and there is none: NULL"),
+                   seq=question.seq, mistake="search-off-by-one")
 
 
-def _asked(e: Evidence, answers: list[Answer], at: int) -> str:
-    """An answer in words, with its question."""
-    table, wrong = [a for a, _ in e.kernel.records()], answers[at]
-    number = sum(a.item == wrong.item for a in answers[:at])
-    ip = table[min(number, len(table) - 1)]
-    name = e.kernel.name_at(ip).partition("+")[0]
-    asked = {AT_SITE: f"lookup_rec({ip:#x}) ({name}'s site)", BEHIND_SITE: f"lookup_rec({ip + 1:#x}) (behind {name}'s site)",
-             IN_RANGE: f"lookup_rec_range({table[number - 1] + 1 if number else 1:#x}, {ip + 1:#x}) (up to {name}'s site)",
-             BEFORE_ALL: f"lookup_rec({e.kernel.text[0]:#x}) (before every site)",
-             BEHIND_ALL: f"lookup_rec({table[-1] + 4:#x}) (behind every site)"}
-    if wrong.item in (AT_SITE, IN_RANGE):
-        return f"{asked[wrong.item]} gave {'NULL' if wrong.null else 'another record'}, not record {number}"
-    return f"{asked[wrong.item]} gave a record, and there is none: NULL"
-
-
-def _steps(e: Evidence, answers: list[Answer]) -> Finding | None:
-    """The instructions from one answer to the next: the median, for now and then an interrupt is among them."""
+def _steps(e: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | None:
+    """The instructions from question to answer: the median, for now and then an interrupt is among them."""
     bits = len(e.kernel.records()).bit_length()
-    used = median(b.insns - a.insns for a, b in zip(answers, answers[1:]))
+    used = median(answer.insns - question.insns for _, question, answer in pairs)
     if used <= STEP * bits:
         return None
     return Finding(f"an answer of lookup_rec took {used:.0f} instructions (the median), with {len(e.kernel.records())} records: "

@@ -10,35 +10,13 @@ from grading.checks import (all_of, calls_tracer, calls_while_on, differing, for
                             synchronised, three_agree)
 from grading.evidence import Evidence, untouched
 from grading.finding import Finding
-from grading.registers import (IP, NO_BATCH, NOT_ADDRESS, NOT_SITE, OP, PARENT, RECORD, REGS, STACK, mistake_of, registers_kept, when_called,
-                               wrong_items)
+from grading.registers import callbacks_told, lost, mistake_of, registers_kept, unfinished
 from grading.session import text_alias
-from grading.truth import PATTERN_TRACER, stubs
+from grading.truth import stubs
 from grading.verdict import Verdict
 
 
-TOLD = {  # by what registers.c looks at
-    IP: ("ip, its first argument, was not the address of the call site", "wrong-call-site-offset"),
-    PARENT: ("parent_ip, its second argument, was not where the traced function returns to", ""),
-    OP: ("op, its third argument, was not the value of function_trace_op", ""),
-    REGS: ("regs, its fourth argument, was not 0", ""),
-    RECORD: ("ftrace_caller's frame record did not say who called it: a walk of the stack from the tracer goes wrong", ""),
-}
-CAUSE = {NOT_SITE: "parent-of-the-stub", NOT_ADDRESS: "address-taken-for-the-value"}
-
-
-def told_right(e: Evidence) -> Finding | None:
-    """What ftrace_caller passes to the tracer, and the frame record that it leaves."""
-    called = e.truth.pattern.count(PATTERN_TRACER)
-    if called != 1:  # somebody else is called, or for others too: other rungs say so
-        return None if not called or only_selected(e) else Finding(
-            f"registers_call alone was to be traced and was called once, and its tracer {called} times", seq=when_called(e, True, PATTERN_TRACER))
-    wrong = {item for traced, item in wrong_items(e) if traced}
-    why, mistake = next((TOLD[item] for item in sorted(wrong & set(TOLD))), ("", ""))
-    if not why:
-        return None
-    return Finding(f"ftrace_caller called a tracer, and {why}", seq=when_called(e, True, PATTERN_TRACER),
-                   mistake=mistake or next((CAUSE[item] for item in sorted(wrong & set(CAUSE))), ""))
+EFAULT = (1 << 32) - 14  # as an int
 
 
 def written_by_patcher(e: Evidence) -> Finding | None:
@@ -47,10 +25,10 @@ def written_by_patcher(e: Evidence) -> Finding | None:
     lo, hi = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
     inside = {id(r) for b in e.truth.batches for r in b.stores}
     for store in e.truth.stores:
-        where = kernel.name_at(kernel.text[0] + store.value)
+        where = kernel.name_at(kernel.text[0] + store.v[0])
         if not lo <= store.addr < hi:
             return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer", seq=store.seq)
-        if store.size != 4 or store.value % 4:
+        if store.size != 4 or store.v[0] % 4:
             return Finding(f"{store.size} bytes of text were written at {where}: a site changes as one aligned word", seq=store.seq)
         if id(store) not in inside:
             return Finding(f"text was written at {where} outside of a batch", seq=store.seq)
@@ -69,7 +47,7 @@ def looked_before(e: Evidence) -> Finding | None:
                 if look.seq > batch.begin and look.vcpu == batch.vcpu:
                     looked.add(look.addr)
                 look = next(looks, None)
-            address = lo + store.value
+            address = lo + store.v[0]
             if address not in looked:
                 return Finding(f"{e.kernel.name_at(address)} was written, and nobody had read what stood at that address before. (A word is compared where it "
                                "is executed, not at its alias)",
@@ -93,7 +71,7 @@ def in_batches(e: Evidence) -> Finding | None:
         if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get("text_alias_close", 0):
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while its alias was "
                            "still there: text_alias_close comes first", seq=when["arch_sync_all"])
-    if (False, NO_BATCH) in wrong_items(e):
+    if any(r.v[0] & 0xFFFFFFFF != EFAULT for r in e.truth.hits["answer"]):
         return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT")
     return None
 
@@ -183,7 +161,7 @@ def _restored(e: Evidence, finding: Finding) -> str:
 def _unnamed(e: Evidence, finding: Finding) -> str:
     """ftrace_caller ran, and called ftrace_stub."""
     caller = any(p.first <= r.seq < p.last for p in e.on() for r in e.truth.trampolines)
-    return "tracer-not-named" if caller and e.truth.idle and not e.truth.callbacks else ""
+    return "tracer-not-named" if caller and e.truth.hits["ftrace_stub"] and not e.truth.callbacks else ""
 
 
 def _not_seen(e: Evidence, finding: Finding) -> str:
@@ -202,12 +180,13 @@ def ended(e: Evidence) -> str:
     wrong = _wrong_call(e)
     if wrong:
         return wrong
-    wrong_registers = {item for _, item in wrong_items(e) if item <= STACK}
-    if wrong_registers:
-        return mistake_of(e, max(wrong_registers))
-    if (True, NOT_ADDRESS) in wrong_items(e):
-        return CAUSE[NOT_ADDRESS]
-    if e.truth.pattern[-1:] == [PATTERN_TRACER] and (e.verdict == Verdict.TIMEOUT or ", at ftrace_caller+" in e.panic):
+    registers: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
+    if registers:
+        return mistake_of(e.arch, max(registers))
+    told = callbacks_told(e)
+    if told and told.mistake == "address-taken-for-the-value":
+        return told.mistake
+    if unfinished(e) and (e.verdict == Verdict.TIMEOUT or ", at ftrace_caller+" in e.panic):
         return "return-address-lost"  # the tracer was called, and ftrace_caller did not come back
     return ""
 
@@ -239,7 +218,7 @@ CHECKS = {
     "called": named(something_called, _call),
     "life": lives,
     "rest": named(rest_at_boot, _half_a_pair, _restored),
-    "calls": named(all_of(calls_while_on, registers_kept, told_right), _call),
+    "calls": named(all_of(calls_while_on, registers_kept, callbacks_told), _call),
     "filter": only_selected,
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),

@@ -12,16 +12,20 @@ import itertools
 import re
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from grading import truth
-from grading.checks import (all_of, argument, calls_while_on, first_difference, lives, named, only_selected, register, rest_at_boot, rest_at_end, rest_text, right_arguments,
+from grading.checks import (all_of, argument, calls_while_on, first_difference, first_wrong, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
 from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken
 from grading.evidence import Evidence, Phase
 from grading.finding import Finding, seq_at, side_by_side
-from grading.trials import FUNCTIONS, Op, Trial
+from grading.observer import Record
+from grading.trials import FUNCTIONS, MASK, Op, Trial
 from grading.workload import PASSED, Call as Expected, Run
+
+
+OPS = 8  # of the shell's
 
 
 @dataclass
@@ -29,15 +33,23 @@ class Step:
     """A call site that was executed, and what was seen before the next one of its context."""
 
     call: truth.Call
-    ops: list[truth.Touch] = field(default_factory=list)
-    probes: list[int] = field(default_factory=list)
+
+    @property
+    def ops(self) -> list[Record]:
+        return self.call.callbacks
 
     @property
     def name(self) -> str:
         return self.call.name
 
+    @property
+    def received(self) -> list[int]:
+        """The arguments that are known, as the function's body found them; none if another function ran in its place."""
+        own = self.call.landed and self.call.landed.addr == self.call.site.address + 4
+        return [self.call.arguments[n] for n in PASSED.get(self.name, (1,))] if own and self.name in FUNCTIONS else []
+
     def text(self, arch: str) -> str:
-        return _received(arch, self.name, self.probes)
+        return _received(arch, self.name, self.received)
 
 
 @dataclass
@@ -53,27 +65,16 @@ class Held:
         for mine in self.steps.values():
             yield from (s for s in mine if s.name in FUNCTIONS)
 
-    def number(self, touch: truth.Touch) -> int:
-        """The op that was called."""
-        return (touch.addr - self.e.kernel.symbol("op_probe")) // truth.OP_SEEN
-
-    def saw(self, touch: truth.Touch) -> int:
-        return (touch.addr - self.e.kernel.symbol("op_probe")) % truth.OP_SEEN
+    def number(self, callback: Record) -> int:
+        """The op that was called, by its third argument; -1: none of the eight."""
+        lo, hi = self.e.kernel.extent("hand_ops")
+        return (callback.v[2] - lo) * OPS // (hi - lo) if lo <= callback.v[2] < hi else -1
 
 
 def hold(e: Evidence, trial: Trial) -> Held:
-    t, found = e.truth, dict[tuple[int, int], list[Step]]()
-    seen: list[truth.Call | truth.Touch] = [*e.calls(trial)]
-    seen += [r for r in (*t.op_touches, *t.touches) if trial.first <= r.seq < trial.last]
-    op_probe, probe = e.kernel.symbol("op_probe"), e.kernel.symbol("workload_probe")
-    for r in sorted(seen, key=lambda r: r.seq):
-        mine = found.setdefault((r.vcpu if r.level else r.thread, r.level), [])
-        if isinstance(r, truth.Call):
-            mine.append(Step(r))
-        elif mine and op_probe <= r.addr < op_probe + truth.OPS * truth.OP_SEEN:
-            mine[-1].ops.append(r)
-        elif mine:
-            mine[-1].probes.append(r.addr - probe)
+    found = dict[tuple[int, int], list[Step]]()
+    for call in e.calls(trial):
+        found.setdefault((call.vcpu if call.level else call.thread, call.level), []).append(Step(call))
     steps = {_name(mine): mine for mine in found.values() if any(s.name.startswith("wl_") for s in mine)}
     return Held(e, trial, trial.expected(e.smp), steps)
 
@@ -90,9 +91,7 @@ def _workload(mine: list[Step]) -> list[Step]:
 
 
 def _received(arch: str, function: str, values: Sequence[int]) -> str:
-    if len(values) > len(PASSED.get(function, (1,))):
-        return f"{function} received {' '.join(f'{v:#x}' for v in values)}"
-    shown = " ".join(f"{register(arch, function, i)}={v:#x}" for i, v in enumerate(values))
+    shown = " ".join(f"{'a' if arch == 'riscv64' else 'x'}{n}={v:#x}" for n, v in zip(PASSED.get(function, (1,)), values))
     return function + (f" received {shown}" if shown else "")
 
 
@@ -112,9 +111,9 @@ def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Step]) -
     for at in range(max(len(calls), len(mine))):
         want = calls[at] if at < len(calls) else None
         got = mine[at] if at < len(mine) else None
-        if want and got and want.function == got.name and list(want.probes) == got.probes:
+        if want and got and want.function == got.name and list(want.received) == got.received:
             continue
-        rows = side_by_side([s.text(arch) for s in mine], [_received(arch, c.function, c.probes) for c in calls], at)
+        rows = side_by_side([s.text(arch) for s in mine], [_received(arch, c.function, c.received) for c in calls], at)
         return Finding(f"{trial.name}, {name}, call {at}: " + _why(h, calls, at, mine), rows, ("executed", "expected"),
                        seq=seq_at([s.call for s in mine], at))
     return None
@@ -154,21 +153,21 @@ def _why_values(h: Held, want: Expected, got: Step) -> str:
     if patch:
         return (f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: a "
                 "traced function goes on at regs->pc, wherever the callback left it")
-    if len(got.probes) != len(want.probes):
-        return f"{want.function} touched {len(got.probes)} of its {len(want.probes)} arguments"
-    i = next(i for i, (a, b) in enumerate(zip(got.probes, want.probes)) if a != b)
+    if len(got.received) != len(want.received):
+        return f"the body of {want.function} did not run after its call site"
+    i = next(i for i, (a, b) in enumerate(zip(got.received, want.received)) if a != b)
     number = PASSED.get(want.function, (1,))[i]
     adds = trial.of(want.function, "add")
-    why = (f"{want.function} received {got.probes[i]:#x} as {argument(h.e.arch, want.function, i)}, and must receive "
-           f"{want.probes[i]:#x} (low 12 bits)")
-    passed = (want.probes[i] - number * sum(op.value for op in adds)) & 0xFFF
+    why = (f"{want.function} received {got.received[i]:#x} as {argument(h.e.arch, number)}, and must receive "
+           f"{want.received[i]:#x}")
+    passed = (want.received[i] - number * sum(op.value for op in adds)) & MASK
     if not adds:
         return why + ": no op changes it"
-    who = " and ".join(f"{op} adds {number * op.value & 0xFFF:#x}" for op in adds)
+    who = " and ".join(f"{op} adds {number * op.value & MASK:#x}" for op in adds)
     unheard = _unheard(h, got, adds)
     if unheard:
         return f"{why}: the caller passed {passed:#x}, {who}; {unheard} {NOT_CALLED}"
-    lost = ". It is what the caller passed: the changed register was not loaded back" if got.probes[i] == passed else ""
+    lost = ". It is what the caller passed: the changed register was not loaded back" if got.received[i] == passed else ""
     return f"{why}: the caller passed {passed:#x}, {who}{lost}"
 
 
@@ -224,11 +223,11 @@ def _values_of(h: Held, step: Step, want: Expected | None) -> Finding | None:
     by_number = {op.number: op for op in h.trial.ops}
     now = want.x
     for touch in step.ops:
-        op, saw = by_number[h.number(touch)], h.saw(touch)
-        if saw != now % truth.OP_SEEN:
-            return Finding(f"{op} saw {saw:#x} in regs->arg[1], and {now % truth.OP_SEEN:#x} is there (low 9 bits): what the "
+        op, saw = by_number[h.number(touch)], touch.more[9]
+        if saw != now:
+            return Finding(f"{op} saw {saw:#x} in regs->arg[1], and {now:#x} is there: what the "
                            "caller passed, and what the ops called before it added")
-        now += op.value
+        now = (now + op.value) & MASK
     return None
 
 
@@ -301,12 +300,6 @@ def lives_with_ops(e: Evidence) -> Finding | None:
         finding.why = re.sub(r"' said: (\w+: )*", "' was refused: ", finding.why) + (
             ": an op that traces what another one traces needs change_shared")
     return finding
-
-
-def arguments_found(e: Evidence) -> Finding | None:
-    """By the pattern in every register, and by the workload, where one can stop at the call that went wrong."""
-    found = registers_found(e)
-    return found if found and found.mistake != "argument-clobbered" else right_arguments(e) or found
 
 
 def changed_arguments(e: Evidence) -> Finding | None:
@@ -408,9 +401,9 @@ def _argument(e: Evidence, finding: Finding) -> str:
 
 
 def _probes_differ(e: Evidence, phase: Phase) -> bool:
-    base = e.kernel.symbol("workload_probe")
-    seen = {name: [t.addr - base for t in touches] for name, touches in e.probes(phase).items()}
-    return any([v for c in calls for v in c.probes] != seen.get(name, []) for name, calls in e.expected(phase).contexts.items())
+    executed = e.executed_contexts(phase)
+    return any(first_wrong(want, call) is not None for name, calls in e.expected(phase).contexts.items()
+               for want, call in zip(calls, executed.get(name, [])) if want.function == call.name)
 
 
 def _notrace(e: Evidence, finding: Finding) -> str:
@@ -466,7 +459,7 @@ CHECKS = {
     "life": lives_with_ops,
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
     "filter": named(all_of(calls_while_on, only_selected, enabled_listed), _notrace),
-    "arguments": named(all_of(arguments_found, right_result), _argument),
+    "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, _lost_change),
     "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _pc),
     "many ops": named(all_of(many_ops, return_taken, ready_before_sites), _shared, _too_many, _gone, _listed_alone),

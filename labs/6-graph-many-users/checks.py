@@ -21,11 +21,12 @@ from grading.graph_checks import (at_rest, at_return, comes_home, durations, fra
                                   stack, stayed, three_agree, through_handler, values, who)
 from grading.graph_mistakes import depth, entries_end
 from grading.graph_session import GraphSession, out_beneath
+from grading.observer import Record
 from grading.returns import Span, calls_to
-from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told, Touch
+from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 
 SESSION = GraphSession
-T = TypeVar("T", Touch, Told)
+T = TypeVar("T", Record, Told)
 
 
 def _between(records: Sequence[T], span: Span, first: int, last: int) -> list[T]:
@@ -156,7 +157,7 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
         want = sum(span.name in u.filter.names for u in phase.users)
         if not done or not patched(span):
             continue
-        entered, returned = [t.addr for t in done[0]], [t.addr for t in done[1]]
+        entered, returned = [r.v[1] for r in done[0]], [r.v[1] for r in done[1]]
         if len(set(entered)) != want:
             return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, {want} tracers have it in their filter, "
                            f"the entry handler ran for {len(set(entered))} of them", *stack(span), seq=span.call.seq)
@@ -242,15 +243,15 @@ def leaver_left(e: Evidence) -> Finding | None:
     """A user who left is told nothing more, whatever was out; the other goes on as before."""
     for phase in e.on():
         gone = [u for u in phase.users if u.leaves]
-        left = [r.seq for r in e.truth.unregistered if phase.first <= r.seq < phase.last]
+        left = [r.seq for r in e.truth.hits["end of unregister_ftrace_graph"] if phase.first <= r.seq < phase.last]
         if not gone:
             continue
         if not left:
             return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned")
-        users = {t.addr for t in e.truth.users if phase.first <= t.seq < phase.last}
+        users = {t.v[1] for t in e.truth.users if phase.first <= t.seq < phase.last}
         if not users:
             return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users")
-        after = {t.addr for t in e.truth.users if left[0] <= t.seq < phase.last}
+        after = {t.v[1] for t in e.truth.users if left[0] <= t.seq < phase.last}
         if len(after) > len(phase.users) - len(gone):
             return Finding(f"{phase.name}: handlers ran for a user that had left", seq=left[0])
         for user in stayed(phase):

@@ -86,16 +86,13 @@ always_inline_ bool irqs_disabled(void)
 }
 
 /*
- * The new word was stored through the alias: out of the data cache, then every
- * CPU's instruction cache forgets its line. Each operand is read before, so
- * that who watches the memory accesses sees which line it is.
+ * The new word was stored through the alias: clean its line from the data cache,
+ * then invalidate it in every CPU's instruction cache.
  */
 always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
 {
-	__asm__ volatile("ldr wzr, [%1]\n\t"
-			 "dc cvau, %1\n\t"
+	__asm__ volatile("dc cvau, %1\n\t"
 			 "dsb ish\n\t"
-			 "ldr wzr, [%0]\n\t"
 			 "ic ivau, %0"
 			 : : "r"(text_va), "r"(alias_va) : "memory");
 }

@@ -1,0 +1,44 @@
+"""Code integrity: what was executed is the text as linked, or a word that the kernel may change."""
+
+from __future__ import annotations
+
+from grading.evidence import Evidence
+from grading.finding import Finding
+from grading.insn import ARM64
+from grading.observer import Record
+from grading.truth import changing
+
+
+def as_linked(e: Evidence) -> Finding | None:
+    for r in e.truth.foreign:
+        return _foreign(e, r)
+    for r in e.truth.words:
+        if not permitted(e, r.addr, r.word):
+            return Finding(f"{e.kernel.name_at(r.addr)} held {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}), which is neither what "
+                           "was linked there nor what a tracer writes", seq=r.seq)
+    return None
+
+
+def _foreign(e: Evidence, r: Record) -> Finding:
+    lo, hi = e.kernel.text
+    if lo <= r.addr < hi:
+        return Finding(f"CPU {r.vcpu} executed {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}) at {e.kernel.name_at(r.addr)}, where "
+                       f"{e.kernel.word(r.addr):08x} was linked: that is no call site", seq=r.seq)
+    return Finding(f"CPU {r.vcpu} executed an instruction at {r.addr:#x}, which is outside of the kernel's text", seq=r.seq)
+
+
+def permitted(e: Evidence, address: int, word: int) -> bool:
+    """A call site may hold a nop or a call, the word beside it what is written there at boot, ftrace_call a call."""
+    kernel = e.kernel
+    if e.spoilt and (address, word) == (e.spoilt.site.address, e.spoilt.word):
+        return True
+    if address in kernel.site_at:
+        return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(e, address, word)
+    if address in (kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")):
+        return word == kernel.isa.nop or _is_call(e, address, word)
+    return address in changing(kernel) and word == (ARM64.mov_x9_x30 if kernel.hook == "entry" else kernel.isa.nop)
+
+
+def _is_call(e: Evidence, address: int, word: int) -> bool:
+    jump = e.kernel.isa.jump(address, word)
+    return bool(jump and jump[1])

@@ -1,0 +1,48 @@
+"""The names of the kernel that the judge relies on: all of them, here, by the stage that has them.
+
+`make` asks for them whenever it links a kernel, so that a name that was changed is a sentence of the build and not a
+grade. Names from DENOTED are in a file that students hand in; all others are in trusted objects.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from grading.elf import Kernel
+
+EVERY = ("_text", "_etext", "__ftrace_text_start", "__ftrace_text_end", "exception_vector", "thread_start_asm", "ftrace_stub",
+         "function_trace_call", "wl_begin", "app_main_workload")
+MCOUNT = ("_mcount", "function_trace_op", "ftrace_trace_function", "registers_out", "registers_tracer", "registers_back")
+RECORDS = ("ftrace_records", "ftrace_record_count")
+PATCHING = ("ftrace_batch_begin", "ftrace_batch_end", "text_alias_open", "text_alias_close", "arch_sync_all", "ftrace_stubs",
+            "ftrace_caller", "ftrace_call")
+OPS = ("hand_ops", "op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back",
+       "entry_elsewhere", "entry_through", "entry_own_filter")
+GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "trace_graph_return")
+USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data")
+STAGES = {
+    1: (*EVERY, *MCOUNT),
+    2: (*EVERY, *MCOUNT, *RECORDS, "lookup_rec", "lookup_rec_range", "app_main_lookup"),
+    3: (*EVERY, *MCOUNT, *RECORDS, *PATCHING),
+    4: (*EVERY, *RECORDS, *PATCHING, *OPS),
+    5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
+    6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
+}
+
+
+def missing(kernel: Kernel, stage: int) -> list[str]:
+    return [name for name in STAGES[stage] if not kernel.symbol(name)]
+
+
+def main() -> int:
+    arch, stage, elf = sys.argv[1:]
+    lost = missing(Kernel(Path(elf), arch), int(stage))
+    if lost:
+        print(f"{elf}: the grade of lab {stage} looks for {', '.join(lost)}, and this kernel has none: was it renamed, or made "
+              "part of another function? (grading/names.py)", file=sys.stderr)
+    return 1 if lost else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
