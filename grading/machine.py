@@ -24,6 +24,7 @@ from grading.gdbstub import Stub
 from grading.observer import Config, Observer
 from grading.qmp import Qmp, QmpError, QmpGone
 from grading.verdict import Stopped, Verdict
+from qemu.emulator import Unfit
 from qemu.machine import BOUNDED, WITH_US, Machine
 
 PANIC = "panic:"
@@ -78,7 +79,10 @@ class Run:
         if self.config:
             directory = self.log.with_suffix(".observer")
             directory.mkdir(exist_ok=True)
-            self.observer = Observer(self.machine.arch, self.config, directory)
+            try:
+                self.observer = Observer(self.machine.arch, self.config, directory)
+            except Unfit as why:
+                raise Stopped(Verdict.HARNESS, str(why)) from why
             self.machine.plugin = self.observer.plugin
         disk, console, qmp = scratch / "disk", scratch / "console", scratch / "qmp"
         disk.mkdir()

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import mmap
-import os
-import re
 import struct
-import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
 
-from grading.verdict import Stopped, Verdict
-from qemu.machine import QEMU, ROOT
+from qemu.plugin import build
 
 HEADER = 4096
 RECORD = struct.Struct("<QQIBBH")
@@ -156,29 +152,3 @@ def saved(log: Path, first: int = 0, last: int = CAPACITY) -> Iterator[Record]:
     for seq, (addr, insns, value, kind, vcpu, size) in enumerate(RECORD.iter_unpack(data), first):
         if kind:
             yield Record(seq, addr, insns, value, kind, vcpu, size)
-
-
-def plugin_version(arch: str) -> int:
-    """The plugin API that the installed QEMU speaks."""
-    text = subprocess.run([QEMU[arch], "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"version (\d+)\.(\d+)", text)
-    if not found:
-        raise Stopped(Verdict.HARNESS, f"{QEMU[arch]} does not say its version: {text!r}")
-    version = (int(found[1]), int(found[2]))
-    return 1 if version < (9, 0) else 2 if version < (9, 1) else 3 if version < (9, 2) else 4
-
-
-def build(arch: str) -> Path:
-    """qemu/observer.c as a plugin for the installed QEMU; built when it is older than its source."""
-    source, plugin = ROOT / "qemu/observer.c", ROOT / "build/qemu/observer.so"
-    if plugin.exists() and plugin.stat().st_mtime >= source.stat().st_mtime:
-        return plugin
-    plugin.parent.mkdir(parents=True, exist_ok=True)
-    new = plugin.with_suffix(f".{os.getpid()}")  # two boots may build it at once: nobody sees half of it
-    command = ["gcc", "-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", f"-DPLUGIN_VERSION={plugin_version(arch)}",
-               "-o", str(new), str(source)]
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode:
-        raise Stopped(Verdict.HARNESS, f"the observer does not compile:\n{result.stderr}")
-    new.replace(plugin)
-    return plugin

@@ -27,6 +27,7 @@ from grading.console import PROMPT, cksum  # noqa: E402
 from grading.machine import Run, ended_by_signals  # noqa: E402
 from grading.verdict import Stopped  # noqa: E402
 from kern.tests import app_host  # noqa: E402
+from qemu.emulator import find  # noqa: E402
 from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
 
 LOGS = ROOT / "build/tests/qemu"
@@ -388,11 +389,10 @@ def make_broken() -> None:
     for arch in ARCHES:
         (LOGS / f"cut-{arch}.cpio").write_bytes(whole[:len(whole) // 2])
     tree = LOGS / "machine.dtb"
-    subprocess.run(["qemu-system-riscv64", "-M", f"virt,dumpdtb={tree}", "-display", "none"], check=True,
-                   capture_output=True)
+    qemu = [*find("riscv64").command(), "-display", "none"]
+    subprocess.run([*qemu, "-M", f"virt,dumpdtb={tree}"], check=True, capture_output=True)
     three = LOGS / "three-harts.dtb"
-    subprocess.run(["qemu-system-riscv64", "-M", f"virt,dumpdtb={three}", "-smp", "4", "-display", "none"], check=True,
-                   capture_output=True)
+    subprocess.run([*qemu, "-M", f"virt,dumpdtb={three}", "-smp", "4"], check=True, capture_output=True)
     subprocess.run(["fdtput", "-t", "s", str(three), "/cpus/cpu@1", "status", "disabled"], check=True)
     icicle = (ROOT / "kern/tests/icicle.dts").read_text()
     for uart in ("ns16550a", "snps,dw-apb-uart"):
