@@ -70,8 +70,10 @@ class Run:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._start(Path(self._scratch.name))
-        except BaseException:
+        except BaseException as error:
             self.__exit__(None, None, None)
+            if isinstance(error, Unfit):
+                raise Stopped(Verdict.HARNESS, str(error)) from error
             raise
         return self
 
@@ -79,10 +81,7 @@ class Run:
         if self.config:
             directory = self.log.with_suffix(".observer")
             directory.mkdir(exist_ok=True)
-            try:
-                self.observer = Observer(self.machine.arch, self.config, directory)
-            except Unfit as why:
-                raise Stopped(Verdict.HARNESS, str(why)) from why
+            self.observer = Observer(self.machine.arch, self.config, directory)
             self.machine.plugin = self.observer.plugin
         disk, console, qmp = scratch / "disk", scratch / "console", scratch / "qmp"
         disk.mkdir()
