@@ -157,23 +157,37 @@ class Plugins(Machines):
     def test_another_qemu_source_or_flag_makes_another_file(self) -> None:
         self.fake(self.path, "10.0.2")
         first = plugin.build("riscv64")
+        made = first.stat().st_ino
         self.assertEqual(plugin.build("arm64"), first)
+        self.assertEqual(first.stat().st_ino, made)  # nothing was built again
         self.source.write_text("int version = PLUGIN_VERSION + 100;\n")
         os.utime(self.source, (0, 0))  # older than what was built
         second = plugin.build("riscv64")
         self.assertEqual(self.version(second), 104)
         self.replace(plugin, "FLAGS", [*plugin.FLAGS, "-g"])
         third = plugin.build("riscv64")
-        self.fake(self.path, "10.0.3")
-        emulator.look.cache_clear()
-        self.assertEqual(len({first, second, third, plugin.build("riscv64")}), 4)
+        others = set()
+        for version in ("10.0.3", "10.0.3 (v10.0.3-12-gabcdef)"):
+            self.fake(self.path, version)
+            emulator.look.cache_clear()
+            others.add(plugin.build("riscv64"))
+        self.assertEqual(len({first, second, third} | others), 5)
 
-    def test_many_build_it_at_once(self) -> None:
+    def test_many_build_it_at_once_and_nobody_sees_half_of_it(self) -> None:
         self.fake(self.path, "10.0.2")
+        compile_c, seen = plugin.compile_c, set[bytes]()
+
+        def compiles(source: Path, out: Path, *flags: str) -> None:
+            out.write_bytes(b"half")
+            seen.update(file.read_bytes() for file in (self.here / "build/qemu").glob("*.so"))
+            compile_c(source, out, *flags)
+
+        self.replace(plugin, "compile_c", compiles)
         with ThreadPoolExecutor(8) as pool:
             built = set(pool.map(plugin.build, ARCHES * 4))
         self.assertEqual(set((self.here / "build/qemu").iterdir()), built)
         self.assertEqual(len(built), 1)
+        self.assertNotIn(b"half", seen)
 
     def test_an_old_qemu(self) -> None:
         self.fake(self.path, "7.2.22")
