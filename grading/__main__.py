@@ -20,6 +20,8 @@ from grading.handed_in import foreign_section
 from grading.machine import ended_by_signals
 from grading.session import BUDGET
 from grading.verdict import Verdict
+from qemu import plugin
+from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
@@ -138,6 +140,8 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     foreign = [why for a in options.arch if (why := foreign_section(Kernel(options.kernels / a / "callsite.elf", a), options.lab))]
     if foreign:
         raise Refused(f"{Verdict.BUILD.value}: {foreign[0]}")
+    for arch in options.arch:
+        plugin.build(arch)
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
     if options.gdb:
         replay.needs()
@@ -152,6 +156,9 @@ def main() -> int:
     except (Refused, replay.Refused) as refused:
         print(refused, file=sys.stderr)
         return EXIT_USAGE
+    except Unfit as why:
+        print(f"The harness failed; this is no score: {why}.", file=sys.stderr)
+        return EXIT_HARNESS
     outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
     grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings)
               for a in options.arch if a in outcomes]

@@ -24,6 +24,7 @@ from grading.gdbstub import Stub
 from grading.observer import Config, Observer
 from grading.qmp import Qmp, QmpError, QmpGone
 from grading.verdict import Stopped, Verdict
+from qemu.emulator import Unfit
 from qemu.machine import BOUNDED, WITH_US, Machine
 
 PANIC = "panic:"
@@ -69,8 +70,10 @@ class Run:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         try:
             self._start(Path(self._scratch.name))
-        except BaseException:
+        except BaseException as error:
             self.__exit__(None, None, None)
+            if isinstance(error, Unfit):
+                raise Stopped(Verdict.HARNESS, str(error)) from error
             raise
         return self
 

@@ -19,6 +19,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from qemu.emulator import Unfit, find  # noqa: E402
 from qemu.machine import ROOT, WITH_US, Machine  # noqa: E402
 from qemu.run import parse, terminal_settings, restore_terminal  # noqa: E402
 
@@ -80,6 +81,11 @@ def main() -> int:
     machine, _ = parse([*rest, "--image", str(own.elf.with_name("Image"))])
     if not shutil.which(GDB):
         print(MISSING, file=sys.stderr)
+        return 2
+    try:
+        find(machine.arch)
+    except Unfit as why:
+        print(why, file=sys.stderr)
         return 2
     for file in (own.elf, machine.image_path()):
         if not file.exists():

@@ -1,7 +1,13 @@
 """Each tool's version, found and wanted, and what to do: `make doctor`."""
+import os
 import re
 import subprocess
 import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from qemu.emulator import NAMES, Unfit, candidates, find, for_a_grade, look  # noqa: E402
 
 # Tool, how it tells its version, the oldest that Callsite was tried with, its package.
 TOOLS = [
@@ -10,8 +16,6 @@ TOOLS = [
     ("arm64 gcc", "aarch64-linux-gnu-gcc -dumpfullversion", (12, 2), "gcc-aarch64-linux-gnu"),
     ("riscv64 ld", "riscv64-linux-gnu-ld --version", (2, 40), "binutils-riscv64-linux-gnu"),
     ("arm64 ld", "aarch64-linux-gnu-ld --version", (2, 40), "binutils-aarch64-linux-gnu"),
-    ("qemu riscv64", "qemu-system-riscv64 --version", (7, 2), "qemu-system-misc"),
-    ("qemu arm64", "qemu-system-aarch64 --version", (7, 2), "qemu-system-arm"),
     ("host gcc", "gcc -dumpfullversion", (12, 2), "gcc"),
     ("host g++", "g++ -dumpfullversion", (12, 2), "g++"),
     ("python3", "/usr/bin/python3 --version", (3, 11), "python3"),
@@ -42,6 +46,28 @@ def installed(package: str) -> bool:
     return done.stdout == "installed"
 
 
+def told(arch: str, path: Path) -> str:
+    try:
+        return str(look(path))
+    except Unfit as why:
+        return str(why)
+
+
+def qemu(arch: str) -> bool:
+    """Says which QEMU is used for what, and why; whether that is well."""
+    try:
+        used = find(arch)
+        others = [told(arch, path) for path in candidates(arch) if path != used.path]
+        why = "QEMU_DIR names it" if os.environ.get("QEMU_DIR") else f"no older than {others[0]}" if others else "the only one here"
+        print(f"{arch}: make run uses {used}: {why}.")
+        for_a_grade(arch)
+        print(f"{arch}: make grade uses the same.")
+    except Unfit as why:
+        print(f"{arch}: {why}.")
+        return False
+    return True
+
+
 def main() -> int:
     ill = 0
     print(f"{'tool':14} {'found':10} {'wanted':10} what to do")
@@ -52,6 +78,7 @@ def main() -> int:
         told = ".".join(map(str, found)) if found else "none"
         advice = "" if good else f"sudo apt-get install {package}"
         print(f"{tool:14} {told:10} {'.'.join(map(str, wanted)):10} {advice}")
+    ill += sum(not qemu(arch) for arch in NAMES)
     missing = [p for p in sys.argv[1:] if not installed(p)]
     if missing:
         print("packages not installed: " + " ".join(missing) + "\n  make setup")

@@ -14,14 +14,14 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+from qemu.emulator import ROOT as ROOT, find
+
 # The lab at whose end the kernel is finished: what is built when no lab is named.
 LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
 FINISHED = f"lab{LAST_LAB}"
 
 ARCHES = ("riscv64", "arm64")
 RAM_BASE = {"riscv64": 0x80000000, "arm64": 0x40000000}
-QEMU = {"riscv64": "qemu-system-riscv64", "arm64": "qemu-system-aarch64"}
 UBOOT = {
     "riscv64": Path("/usr/lib/u-boot/qemu-riscv64_smode/u-boot.bin"),
     "arm64": Path("/usr/lib/u-boot/qemu_arm64/u-boot.bin"),
@@ -94,7 +94,7 @@ class Machine:
     def command(self, serial: list[str], scratch: Path) -> list[str]:
         """QEMU's command line; `serial` says where the console goes."""
         memory = max(self.memory, 256) if self.uboot else self.memory  # its script lies 193 MiB up
-        line = [QEMU[self.arch], *self._machine(), "-smp", str(self.smp), "-m", f"{memory}M",
+        line = [*find(self.arch).command(), *self._machine(), "-smp", str(self.smp), "-m", f"{memory}M",
                 "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
                 "-no-reboot", *serial, *self._boot(scratch)]
         if self.icount:

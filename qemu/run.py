@@ -21,6 +21,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from qemu.emulator import Unfit, find  # noqa: E402
 from qemu.machine import ARCHES, ROOT, WITH_US, Machine, extra_options  # noqa: E402
 
 
@@ -127,6 +128,11 @@ def main() -> int:
         extra_options()
     except ValueError as error:
         print(f"QEMU_EXTRA: {error}", file=sys.stderr)
+        return 2
+    try:
+        find(machine.arch)
+    except Unfit as why:
+        print(why, file=sys.stderr)
         return 2
     if not machine.image_path().exists():
         print(f"{machine.image_path()} is not there: make ARCH={machine.arch}", file=sys.stderr)

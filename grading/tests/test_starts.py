@@ -103,6 +103,7 @@ class Handout(unittest.TestCase):
         subprocess.run(["make", "-s", "-C", str(ROOT), "handout", f"OUT={cls.out}"], check=True, stdout=subprocess.DEVNULL, env=CLEAN)
         (cls.out / "build").mkdir()
         shutil.copy2(ROOT / "build/.setup", cls.out / "build")
+        (cls.out / "build/qemu-10").symlink_to(ROOT / "build/qemu-10")
 
     def git(self, *words: str) -> list[str]:
         return subprocess.run(["git", "-C", str(self.out), *words], capture_output=True, text=True, check=True).stdout.splitlines()

@@ -1,0 +1,123 @@
+"""QEMU 10 for Debian 12, out of bookworm-backports: a part of `make setup`.
+
+Debian 12 has QEMU 7.2, which runs the kernel but whose plugins see no register.
+The newer packages are unpacked in build/, and not installed: that needs no
+rights, and neither apt's lists nor anything that is installed changes. apt
+fetches them with lists of its own, and checks Debian's signature on them. The
+libraries that they need are those of Debian 12's QEMU, which is installed too.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+from qemu import emulator  # noqa: E402
+from qemu.emulator import GRADES, NAMES, Unfit, find, look, short  # noqa: E402
+
+SUITE = "bookworm"
+# The two machines, what both QEMUs read, and the firmware of riscv64.
+PACKAGES = ["qemu-system-riscv", "qemu-system-arm", "qemu-system-common", "qemu-system-data", "opensbi"]
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+# Proxies and the like are the machine's; lists, packages and what is installed are not.
+SETTINGS = """
+Dir::State "{here}/state"; Dir::State::status "/dev/null"; Dir::Cache "{here}/cache";
+Dir::Etc::sourcelist "{here}/sources.list"; Dir::Etc::sourceparts "/dev/null";
+Dir::Etc::preferences "/dev/null"; Dir::Etc::preferencesparts "/dev/null";
+APT::Get::AllowUnauthenticated "false"; Acquire::AllowInsecureRepositories "false";
+Acquire::Languages "none"; Acquire::Retries "2"; APT::Sandbox::User "";
+#clear APT::Update::Pre-Invoke; #clear APT::Update::Post-Invoke; #clear APT::Update::Post-Invoke-Success;
+"""
+
+
+def too_old() -> list[str]:
+    """What is wrong with the QEMUs that are here, if a grade needs others."""
+    wrong = []
+    for arch in NAMES:
+        try:
+            found = find(arch)
+            if found.version < GRADES:
+                wrong.append(str(found))
+        except Unfit as why:
+            wrong.append(str(why))
+    return wrong
+
+
+def run(*command: str, cwd: Path | None = None) -> str:
+    try:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=cwd, check=False)
+    except OSError as error:
+        raise Unfit(str(error)) from error
+    if done.returncode:
+        said = [line for line in done.stderr.splitlines() if not line.startswith("W:")]
+        raise Unfit(f"{command[0]}: {said[0] if said else f'exit status {done.returncode}'}")
+    return done.stdout
+
+
+def mirror() -> str:
+    """Where this machine takes Debian from, whichever form its list of sources has."""
+    found = re.search(rf"'(\S+)/dists/{SUITE}/(?:In)?Release'", run("apt-get", "update", "--print-uris"))
+    if not found:
+        raise Unfit(f"apt's sources name no {SUITE}")
+    return found[1]
+
+
+def fetch(here: Path) -> Path:
+    """A folder with the unpacked packages, within @here."""
+    for name in ("state/lists/partial", "cache/archives/partial"):
+        (here / name).mkdir(parents=True)
+    (here / "apt.conf").write_text(SETTINGS.format(here=here))
+    (here / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {SUITE}-backports main\n")
+    apt = ["apt-get", "-qq", "-c", str(here / "apt.conf")]
+    run(*apt, "update")
+    run(*apt, "download", *PACKAGES, cwd=here)
+    for package in here.glob("*.deb"):
+        run("dpkg", "-x", str(package), str(here / "tree"))
+    return here / "tree"
+
+
+def debian_12() -> bool:
+    return platform.freedesktop_os_release().get("VERSION_CODENAME") == SUITE
+
+
+def download() -> None:
+    unpacked = emulator.UNPACKED
+    unpacked.parent.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="qemu-download-", dir=unpacked.parent) as here:
+        tree = fetch(Path(here))
+        for name in NAMES.values():
+            look(tree / "usr/bin" / name)  # it says which library is missing
+        if too_old():  # else another make was quicker
+            shutil.rmtree(unpacked, ignore_errors=True)
+            tree.rename(unpacked)
+
+
+def main() -> int:
+    wrong = too_old()
+    if not wrong or os.environ.get("QEMU_DIR"):
+        return 0
+    needed = f"A grade needs QEMU {'.'.join(map(str, GRADES))}, and here is: {'; '.join(wrong)}."
+    if not debian_12():
+        print(f"{needed} Build or install one, and say QEMU_DIR=its folder.")
+        return 1
+    print(f"Fetching QEMU 10 from {SUITE}-backports into {short(emulator.UNPACKED)} (21 MB) ...", flush=True)
+    try:
+        download()
+        wrong = too_old()
+    except Unfit as why:
+        wrong = [str(why)]
+    if wrong:
+        print(f"{needed} It could not be fetched: {'; '.join(wrong)}. All but make grade works; to try again, type make setup.")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The observer, built for the QEMU that will load it."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+
+from qemu.emulator import ROOT, Emulator, Unfit, for_a_grade
+
+SOURCE = ROOT / "qemu/observer.c"
+FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC"]
+OLDEST = 4  # the first version of the plugin interface that reads registers and memory
+# A plugin that no QEMU loads: each refuses it, and says which version it has itself.
+FUTURE = "int qemu_plugin_version = 0x7fffffff; int qemu_plugin_install(void); int qemu_plugin_install(void) { return 1; }\n"
+
+
+def compile_c(source: Path, plugin: Path, *flags: str) -> None:
+    try:
+        done = subprocess.run(["gcc", *FLAGS, *flags, "-o", str(plugin), str(source)], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise Unfit(f"the observer cannot be compiled, for there is no gcc ({error.strerror}): type make setup") from error
+    if done.returncode:
+        raise Unfit(f"the observer does not compile:\n{done.stderr}")
+
+
+def interface(emulator: Emulator, scratch: Path) -> int:
+    """The version of the plugin interface, which a version of QEMU does not tell: 10.1 and 10.2 differ in more than it says."""
+    source, plugin = scratch / "future.c", scratch / "future.so"
+    source.write_text(FUTURE)
+    compile_c(source, plugin)
+    done = subprocess.run([*emulator.command(), "-M", "none", "-nodefaults", "-display", "none", "-plugin", str(plugin)],
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+    found = re.search(r"supports only up to version (\d+)", done.stderr)
+    if not found:
+        said = done.stderr.strip().partition("\n")[0]
+        raise Unfit(f"{emulator} loads no plugins, which a grade needs: {said or f'exit status {done.returncode}'}")
+    if int(found[1]) < OLDEST:
+        raise Unfit(f"{emulator} has plugin interface {found[1]}; a grade needs {OLDEST} or newer")
+    return int(found[1])
+
+
+def build(arch: str) -> Path:
+    """The observer for the QEMU that a grade uses; its name tells of what it was made. Raise Unfit if there can be none."""
+    emulator = for_a_grade(arch)
+    made_of = "\n".join([emulator.told, *FLAGS, SOURCE.read_text(), SOURCE.with_name("plugin.h").read_text()]).encode()
+    plugin = ROOT / f"build/qemu/observer-{'.'.join(map(str, emulator.version))}-{hashlib.sha256(made_of).hexdigest()[:16]}.so"
+    if plugin.exists():
+        return plugin
+    plugin.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=plugin.parent) as scratch:  # two boots may build it at once: nobody sees half of it
+        new = Path(scratch) / plugin.name
+        compile_c(SOURCE, new, f"-DPLUGIN_VERSION={interface(emulator, Path(scratch))}")
+        new.replace(plugin)
+    return plugin
