@@ -180,16 +180,19 @@ class Session:
         return text
 
     def _alias(self, machine: Run, when: str) -> None:
-        if not machine.mapped(self._kernel.text[0]):
-            raise Stopped(Verdict.HARNESS, "QEMU finds no page of text")
-        self._evidence.alias.append((when, machine.mapped(text_alias(self._kernel))))
+        text, loaded = self._kernel.text[0], self._machine.load_address()
+        for cpu, physical in (machine.mapped(text) or {0: 0}).items():
+            if physical != loaded:
+                where = f"{physical:#x}, and it lies at {loaded:#x}" if physical else "nowhere"
+                raise Stopped(Verdict.FAIL, f"{when}: the page tables of CPU {cpu} lead from text, {text:#x}, to {where}")
+        self._evidence.alias.append((when, sorted(machine.mapped(text_alias(self._kernel)))))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
         """The last that is traced: a kernel that finds such a site starts no tracing any more."""
         console, name = machine.console, spoilt.site.function.name
         assert machine.observer
         self._say(f"another word at the call site of {name}")
-        machine.write(spoilt.site.address, spoilt.word.to_bytes(4, "little"))
+        machine.write(self._machine.load_address() + spoilt.site.address - KERNEL_BASE, spoilt.word.to_bytes(4, "little"))
         spoilt.first = machine.observer.written()
         spoilt.said = console.command(f"echo {name} > set_ftrace_filter") + console.command("echo function > current_tracer")
         spoilt.text = self._text(machine)
