@@ -244,19 +244,17 @@ class Run:
         """The machine stands still, and is stepped, read and written as a debugger does."""
         path = Path(self._scratch.name) / "gdb"
         self._control("human-monitor-command", **{"command-line": f"gdbserver unix:{path},server=on,wait=off"})
+        line = Line(path, self.clock)
+        line.meanwhile = self.console.keep_up
         try:
-            line = Line(path, self.clock)
-            line.meanwhile = self.console.keep_up
             stub = Stub(line)
-            try:
-                yield stub
-            finally:
-                runs = stub.let_go()
-        except QemuGone:
+            yield stub
+            stub.let_go()
+        except QemuGone:  # what it said of its end would be lost, were it asked for more
             self._end_early()
             raise
-        if not runs:  # what QEMU said of its end would be lost, were it asked for more
-            self._end_early()
+        finally:
+            line.close()
         self._control("human-monitor-command", **{"command-line": "gdbserver none"})
 
     def write(self, physical: int, data: bytes) -> None:
