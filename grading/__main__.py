@@ -19,7 +19,7 @@ from grading.finding import Finding
 from grading.handed_in import foreign_section
 from grading.machine import ended_by_signals
 from grading.session import BUDGET
-from grading.verdict import Verdict
+from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
@@ -135,7 +135,8 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
-    foreign = [why for a in options.arch if (why := foreign_section(Kernel(options.kernels / a / "callsite.elf", a), options.lab))]
+    with blamed():
+        foreign = [why for a in options.arch if (why := foreign_section(Kernel(options.kernels / a / "callsite.elf", a), options.lab))]
     if foreign:
         raise Refused(f"{Verdict.BUILD.value}: {foreign[0]}")
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
@@ -152,6 +153,9 @@ def main() -> int:
     except (Refused, replay.Refused) as refused:
         print(refused, file=sys.stderr)
         return EXIT_USAGE
+    except Stopped as stopped:
+        print(report.printable(str(stopped)), file=sys.stderr)
+        return EXIT_HARNESS if stopped.verdict == Verdict.HARNESS else EXIT_FAIL
     outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
     grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings)
               for a in options.arch if a in outcomes]

@@ -17,7 +17,7 @@ from grading.machine import Run
 from grading.observer import KERNEL_BASE
 from grading.trace_text import parse
 from grading.trials import Trial
-from grading.verdict import Stopped, Verdict
+from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import Machine
 
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
@@ -81,8 +81,7 @@ class Session:
         while True:
             e = self._evidence = self._new()
             e.repeated = spoilt[:]
-            self._boot(e)
-            wrong = stale.word(e)
+            wrong = self._boot(e)
             if not wrong:
                 return e
             spoilt.append(wrong)
@@ -90,20 +89,26 @@ class Session:
                 e.verdict, e.why = Verdict.HARNESS, f"{wrong}, and such words in {BOOTS} boots"
                 return e
 
-    def _boot(self, e: Evidence) -> None:
+    def _boot(self, e: Evidence) -> str:
+        """Of a boot that says nothing about the kernel, why."""
         began = time.monotonic()
         try:
-            with Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
+            with blamed(), Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
                 try:
-                    self._talk(machine)
-                    machine.check_limits()  # it may have passed them since they were looked at
+                    with e.judged():
+                        self._talk(machine)
+                        machine.check_limits()  # it may have passed them since they were looked at
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
                     e.panic = _panic_of(machine.console.transcript())
-                self._collect(machine)
+                with e.judged():
+                    self._collect(machine)
+                    return stale.word(e)
         except Stopped as stopped:
             e.verdict, e.why = stopped.verdict, stopped.why
-        e.seconds = time.monotonic() - began
+        finally:
+            e.seconds = time.monotonic() - began
+        return ""
 
     def _collect(self, machine: Run) -> None:
         assert machine.observer
