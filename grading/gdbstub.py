@@ -32,12 +32,12 @@ class Stub:
     def send(self, packet: str) -> None:
         self._line.send(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
 
-    def receive(self, seconds: float = PATIENCE) -> bytes:
-        """The next packet; b'': none came."""
+    def receive(self, seconds: float = PATIENCE) -> bytes | None:
+        """The next packet; None: none came."""
         while not (packet := PACKET.search(self._data)):
             more = self._line.more(seconds)
             if not more:
-                return b""
+                return None
             self._data += more
         self._data = self._data[packet.end():]
         self._line.send(b"+")
@@ -47,9 +47,9 @@ class Stub:
         """The answer; that the machine stopped it says when it likes."""
         self.send(packet)
         answer = self.receive()
-        while answer.startswith((b"T", b"S")):
+        while answer and answer.startswith((b"T", b"S")):
             answer = self.receive()
-        if not answer:
+        if answer is None:
             raise QemuError("QEMU's debugger stub does not answer")
         if answer.startswith((b"W", b"X")):
             raise QemuGone("QEMU's debugger stub says that the machine has ended")
@@ -74,7 +74,7 @@ class Stub:
 
     def stopped(self, seconds: float = PATIENCE) -> bool:
         """Wait until it stands still again."""
-        return self.receive(seconds).startswith((b"T", b"S"))
+        return (self.receive(seconds) or b"").startswith((b"T", b"S"))
 
     def registers(self) -> list[int]:
         """riscv64: x0 to x31, pc. arm64: x0 to x30, sp, pc."""
@@ -107,11 +107,11 @@ class Stub:
 
     def read(self, address: int, size: int) -> bytes:
         """b'': nothing can be read there."""
-        answer = self.ask(f"m{address:x},{size:x}")
+        answer = self.ask(f"m{address % (1 << 64):x},{size:x}")
         return b"" if answer.startswith(b"E") else bytes.fromhex(answer.decode())
 
     def write(self, address: int, data: bytes) -> None:
-        self.do(f"M{address:x},{len(data):x}:{data.hex()}")
+        self.do(f"M{address % (1 << 64):x},{len(data):x}:{data.hex()}")
 
     def read_physical(self, address: int, size: int) -> bytes:
         self.do("Qqemu.PhyMemMode:1")

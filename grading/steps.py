@@ -5,6 +5,9 @@ does one come at the right place, so each step is taken alone (the machine is
 held by QEMU's debugger stub), and what lies below sp is overwritten before it:
 a word that is stored there is seen, and so is one that is loaded from there.
 What was overwritten is put back then, so that the boot goes on.
+
+Memory is meant by virtual addresses: it is touched only while pc is a virtual
+address of the stub, where the one CPU has page tables whatever it does next.
 """
 
 from __future__ import annotations

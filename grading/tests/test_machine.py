@@ -287,6 +287,15 @@ class Anywhere(unittest.TestCase):
                 machine.console.wait_ready(60)
                 self.leads(machine, arch, {0, 1, 2, 3})
 
+    def test_an_address_that_is_none_is_no_error_of_the_harness(self) -> None:
+        """As sp and fp may be anything."""
+        for arch in ARCHES:
+            with self.subTest(arch=arch), self.boot(arch) as machine:
+                machine.console.wait_ready(60)
+                with machine.held() as stub:
+                    for address in (-512, 0, 1 << 63, (1 << 64) - 8, 1 << 64):
+                        self.assertEqual(stub.read(address, 512), b"")
+
     def test_page_tables_that_are_garbage_lead_nowhere(self) -> None:
         for arch in ARCHES:
             with self.subTest(arch=arch), self.boot(arch) as machine:
