@@ -17,7 +17,7 @@ from grading import report, rubric
 from grading.console import FifoTransport
 from grading.elf import Kernel
 from grading.gdbstub import Stub
-from grading.machine import Run
+from grading.machine import Run, _entry
 from grading.observer import KERNEL_BASE, Kind
 from grading.qmp import Qmp
 from grading.session import machine_of, text_alias
@@ -295,6 +295,9 @@ class Anywhere(unittest.TestCase):
                 with machine.held() as stub:
                     for address in (-512, 0, 1 << 63, (1 << 64) - 8, 1 << 64):
                         self.assertEqual(stub.read(address, 512), b"")
+
+    def test_text_that_can_only_be_executed_is_mapped(self) -> None:
+        self.assertEqual(_entry("riscv64", 0x80200000 >> 2 | 0b1001, 4096), (True, True, 0x80200000))
 
     def test_page_tables_that_are_garbage_lead_nowhere(self) -> None:
         for arch in ARCHES:
