@@ -225,7 +225,7 @@ build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
 	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
 	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-.PHONY: setup doctor run gdb grade submit test soak bench sizes docs format lint help clean
+.PHONY: setup doctor run gdb grade submit test soak soak-grade bench sizes docs format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how), and QEMU 10 in build/
 	@$(PYTHON) qemu/download.py
 	@echo "Everything is installed."
@@ -258,6 +258,9 @@ test: $(setup) ## every test: host, harness, and the kernel under QEMU
 
 soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load
 	@$(PYTHON) kern/tests/run_qemu.py --soak
+
+soak-grade: $(setup) ## [COUNT=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutions n times; none may lose a point; goes on where it was ended
+	@$(PYTHON) -m grading.soak $(if $(COUNT),--count $(COUNT)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--seed '$(SEED)')
 
 bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.json
 	@$(PYTHON) kern/ftrace/tests/bench.py

@@ -19,7 +19,7 @@ from grading.finding import Finding
 from grading.handed_in import foreign_section
 from grading.machine import ended_by_signals
 from grading.session import BUDGET
-from grading.verdict import Verdict
+from grading.verdict import Stopped, Verdict, blamed
 from qemu import plugin
 from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
@@ -137,7 +137,8 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
-    foreign = [why for a in options.arch if (why := foreign_section(Kernel(options.kernels / a / "callsite.elf", a), options.lab))]
+    with blamed():
+        foreign = [why for a in options.arch if (why := foreign_section(Kernel(options.kernels / a / "callsite.elf", a), options.lab))]
     if foreign:
         raise Refused(f"{Verdict.BUILD.value}: {foreign[0]}")
     for arch in options.arch:
@@ -159,6 +160,9 @@ def main() -> int:
     except Unfit as why:
         print(f"The harness failed; this is no score: {why}.", file=sys.stderr)
         return EXIT_HARNESS
+    except Stopped as stopped:
+        print(report.printable(str(stopped)), file=sys.stderr)
+        return EXIT_HARNESS if stopped.verdict == Verdict.HARNESS else EXIT_FAIL
     outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
     grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings)
               for a in options.arch if a in outcomes]

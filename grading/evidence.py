@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -15,8 +18,9 @@ from grading.steps import Steps
 from grading.trace_text import Trace
 from grading.trials import Trial
 from grading.truth import Call, Truth
-from grading.verdict import Verdict
+from grading.verdict import Verdict, blamed, limited
 
+JUDGING = 60.0  # seconds of processor time for one boot: its evidence gathered and judged
 
 untouched = lru_cache(64)(workload.expect)  # every check asks again
 
@@ -140,7 +144,18 @@ class Evidence:
     typed: list[tuple[int, str]] = field(default_factory=list)  # each line, and the observer's records before it
     observed: int = 0  # call sites that were executed and are judged
     seconds: float = 0.0
+    judging: float = 0.0  # seconds of processor time that went into it, of JUDGING
     insns: list[int] = field(default_factory=list)
+
+    @contextmanager
+    def judged(self) -> Iterator[None]:
+        """Whatever is raised inside becomes Stopped, with the right verdict; and a boot is not judged for ever."""
+        began = time.process_time()
+        try:
+            with blamed(), limited(JUDGING - self.judging):
+                yield
+        finally:
+            self.judging += time.process_time() - began
 
     def told(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""

@@ -3,78 +3,62 @@
 from __future__ import annotations
 
 import re
-import socket
 import struct
-from pathlib import Path
 
-from grading.verdict import Stopped, Verdict
+from grading.qmp import PATIENCE, Line, QemuError, QemuGone
 
 PACKET = re.compile(rb"\$([^#]*)#..", re.S)
-
-
-class Gone(Exception):
-    """The machine has ended."""
+PIECE = 1024  # bytes of memory in one packet, which holds less than 4096 characters
 
 
 class Stub:
-    """A connection; the machine stands still from the first moment on."""
+    """A connection; the machine stands still from the first moment on.
 
-    def __init__(self, path: Path) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._socket.settimeout(10)
-        self._socket.connect(str(path))
+    Addresses are virtual, and mean what the first CPU's page tables say in the mode that it is in: in riscv64's firmware,
+    or before its MMU is on, a kernel's address leads nowhere, and what is written there is lost without a word. So whoever
+    does not know where that CPU stands uses physical ones.
+    """
+
+    def __init__(self, line: Line) -> None:
+        self._line = line
         self._data = b""
+        self._numbers: dict[str, int] = {}
+        self.do("Qqemu.PhyMemMode:0")  # QEMU remembers it from one connection to the next
 
-    def let_go(self) -> bool:
-        """The machine goes on alone; False: it has ended."""
-        try:
-            self.ask("D")
-        except Gone:
-            return False
-        finally:
-            self._socket.close()
-        return True
+    def let_go(self) -> None:
+        """The machine goes on alone."""
+        self.do("D")
 
     def send(self, packet: str) -> None:
-        self._write(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
+        self._line.send(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
 
-    def _write(self, data: bytes) -> None:
-        try:
-            self._socket.sendall(data)
-        except OSError as error:
-            raise Gone from error
-
-    def receive(self, seconds: float = 10) -> bytes:
-        """The next packet; b'': none came."""
-        self._socket.settimeout(seconds)
+    def receive(self, seconds: float = PATIENCE) -> bytes | None:
+        """The next packet; None: none came."""
         while not (packet := PACKET.search(self._data)):
-            try:
-                more = self._socket.recv(65536)
-            except TimeoutError:
-                return b""
-            except OSError as error:
-                raise Gone from error
+            more = self._line.more(seconds)
             if not more:
-                raise Gone
+                return None
             self._data += more
         self._data = self._data[packet.end():]
-        self._write(b"+")
+        self._line.send(b"+")
         return packet[1]
 
     def ask(self, packet: str) -> bytes:
         """The answer; that the machine stopped it says when it likes."""
         self.send(packet)
         answer = self.receive()
-        while answer.startswith((b"T", b"S")):
+        while answer and answer.startswith((b"T", b"S")):
             answer = self.receive()
+        if answer is None:
+            raise QemuError("QEMU's debugger stub does not answer")
         if answer.startswith((b"W", b"X")):
-            raise Gone
+            raise QemuGone("QEMU's debugger stub says that the machine has ended")
         return answer
 
     def do(self, packet: str) -> None:
         answer = self.ask(packet)
         if answer != b"OK":
-            raise Stopped(Verdict.HARNESS, f"QEMU's debugger stub answered {answer!r}")
+            raise QemuError(f"QEMU's debugger stub answered {answer!r} to {packet[:20]}")
 
     def step(self) -> bool:
         """One instruction; no interrupt comes. False: the machine has ended."""
@@ -85,12 +69,12 @@ class Stub:
         self.send("c")
 
     def interrupt(self) -> None:
-        self._write(b"\x03")
+        self._line.send(b"\x03")
         self.stopped()
 
-    def stopped(self, seconds: float = 10) -> bool:
+    def stopped(self, seconds: float = PATIENCE) -> bool:
         """Wait until it stands still again."""
-        return self.receive(seconds).startswith((b"T", b"S"))
+        return (self.receive(seconds) or b"").startswith((b"T", b"S"))
 
     def registers(self) -> list[int]:
         """riscv64: x0 to x31, pc. arm64: x0 to x30, sp, pc."""
@@ -100,10 +84,46 @@ class Stub:
         data = bytes.fromhex(self.ask("g").decode())
         self.do("G" + (struct.pack("<33Q", *registers) + data[33 * 8:]).hex())
 
+    def control_register(self, cpu: int, name: str) -> int:
+        """One of those that rule a CPU, by its name in QEMU's description; whatever mode the CPU is in."""
+        if not self._numbers:
+            self._numbers = self._described()
+        if name not in self._numbers:
+            raise QemuError(f"QEMU's debugger stub does not know {name}")
+        self.do(f"Hg{cpu + 1:x}")
+        return int.from_bytes(bytes.fromhex(self.ask(f"p{self._numbers[name]:x}").decode()), "little")
+
+    def _described(self) -> dict[str, int]:
+        files = re.findall(rb'href="([^"]+)"', self._file("target.xml"))
+        text = b"".join(self._file(name.decode()) for name in files)
+        return {name.decode(): int(number) for name, number in re.findall(rb'<reg name="(\w+)"[^>]* regnum="(\d+)"', text)}
+
+    def _file(self, name: str) -> bytes:
+        text, more = b"", b"m"
+        while more[:1] == b"m":
+            more = self.ask(f"qXfer:features:read:{name}:{len(text):x},{PIECE:x}")
+            text += more[1:]
+        return text
+
     def read(self, address: int, size: int) -> bytes:
         """b'': nothing can be read there."""
-        answer = self.ask(f"m{address:x},{size:x}")
+        answer = self.ask(f"m{address % (1 << 64):x},{size:x}")
         return b"" if answer.startswith(b"E") else bytes.fromhex(answer.decode())
 
     def write(self, address: int, data: bytes) -> None:
-        self.do(f"M{address:x},{len(data):x}:{data.hex()}")
+        self.do(f"M{address % (1 << 64):x},{len(data):x}:{data.hex()}")
+
+    def read_physical(self, address: int, size: int) -> bytes:
+        self.do("Qqemu.PhyMemMode:1")
+        data = self.read(address, size)
+        self.do("Qqemu.PhyMemMode:0")
+        return data
+
+    def write_physical(self, address: int, data: bytes) -> None:
+        """And look whether it is there then."""
+        self.do("Qqemu.PhyMemMode:1")
+        self.write(address, data)
+        self.do("Qqemu.PhyMemMode:0")
+        held = self.read_physical(address, len(data))
+        if held != data:
+            raise QemuError(f"QEMU was to write {data.hex()} into memory at {address:#x}, and it holds {held.hex()}")

@@ -22,13 +22,16 @@ from typing import Any, ClassVar
 from grading.console import Console, FifoTransport
 from grading.gdbstub import Stub
 from grading.observer import Config, Observer
-from grading.qmp import Qmp, QmpError, QmpGone
+from grading.qmp import Line, Qmp, QemuError, QemuGone
 from grading.verdict import Stopped, Verdict
 from qemu.emulator import Unfit
-from qemu.machine import BOUNDED, WITH_US, Machine
+from qemu.machine import BOUNDED, MIB, RAM_BASE, WITH_US, Machine
 
 PANIC = "panic:"
 LONGEST = 600  # seconds for a whole graded boot: each command may take a little less than its own, and there are many
+# Page tables (kern/arch.h): where the root is, and what one level's entry covers.
+ROOT_REGISTER = {"riscv64": "satp", "arm64": "TTBR1_EL1"}
+LEVELS = (1 << 30, 1 << 21, 1 << 12)
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -42,6 +45,18 @@ def ended_by_signals() -> None:
     for number in ENDS:
         if signal.getsignal(number) != signal.SIG_IGN:
             signal.signal(number, end)
+
+
+def _root(arch: str, register: int) -> int:
+    return register << 12 & (1 << 56) - 1 if arch == "riscv64" else register & 0xFFFFFFFFF000
+
+
+def _entry(arch: str, entry: int, covers: int) -> tuple[bool, bool, int]:
+    """Of a page table (kern/arch/<arch>/arch.h): is it valid, is it the last, and the physical address that it has."""
+    last = covers == LEVELS[-1]
+    if arch == "riscv64":
+        return bool(entry & 1), bool(entry & 14), entry >> 10 << 12 & (1 << 56) - 1
+    return entry & 3 == 3 or entry & 3 == 1 and not last, last or not entry & 2, entry & 0xFFFFFFFFF000
 
 
 class Run:
@@ -97,12 +112,13 @@ class Run:
             raise Stopped(Verdict.HARNESS, "nothing is to run any more")
         self._end = self.clock() + LONGEST
         try:
-            self._qmp = Qmp(qmp, self._process)
+            self._qmp = Qmp(qmp, self._process, self.clock)
             transport = FifoTransport(console)
-        except (OSError, QmpError) as error:
+        except OSError as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
         self._console = Console(transport, self.log, self._cap, self.watch, self.clock)
         self._console.on_command = self._types
+        self._qmp.line.meanwhile = self._console.keep_up
         self._qmp.send("cont")
 
     @classmethod
@@ -193,10 +209,13 @@ class Run:
         """On the control socket; of a machine that ended meanwhile it is said how, as always."""
         try:
             self.qmp.command(command, **arguments)
-        except QmpGone:
-            self.wait_end(5)
-            self.watch()
+        except QemuGone:
+            self._end_early()
             raise
+
+    def _end_early(self) -> None:
+        self.wait_end(5)
+        self.watch()
 
     def memory(self, physical: int, size: int) -> bytes:
         """Guest memory while the machine stands still."""
@@ -205,39 +224,53 @@ class Run:
         self._control("cont")
         return self._saved.read_bytes()
 
-    def mapped(self, address: int) -> list[int]:
-        """The CPUs whose page tables lead somewhere from this virtual address."""
-        found = []
-        self._control("stop")
-        for cpu in range(self.machine.smp):
-            try:
-                self._control("memsave", val=address - (1 << 64), size=4, filename=str(self._saved), **{"cpu-index": cpu})
-                found.append(cpu)
-            except QmpError as error:
-                if "Invalid addr" not in str(error):
-                    raise
-        self._control("cont")
+    def mapped(self, address: int) -> dict[int, int]:
+        """Where each CPU's page tables lead from this virtual address, of those where they lead somewhere."""
+        found = {}
+        with self.held() as stub:
+            for cpu in range(self.machine.smp):
+                root = stub.control_register(cpu, ROOT_REGISTER[self.machine.arch])
+                physical = self._walk(stub, _root(self.machine.arch, root), address)
+                if physical is not None:
+                    found[cpu] = physical
         return found
+
+    def _walk(self, stub: Stub, table: int, address: int) -> int | None:
+        """As the CPU itself does, whatever mode it is in now. A table that is not in memory has no entries."""
+        ram = range(RAM_BASE[self.machine.arch], RAM_BASE[self.machine.arch] + self.machine.memory * MIB)
+        for covers in LEVELS:
+            if table not in ram:
+                return None
+            data = stub.read_physical(table + address // covers % 512 * 8, 8)
+            valid, leaf, table = _entry(self.machine.arch, int.from_bytes(data, "little"), covers)
+            if not valid:
+                return None
+            if leaf:
+                return table + address % covers
+        return None
 
     @contextmanager
     def held(self) -> Iterator[Stub]:
         """The machine stands still, and is stepped, read and written as a debugger does."""
         path = Path(self._scratch.name) / "gdb"
         self._control("human-monitor-command", **{"command-line": f"gdbserver unix:{path},server=on,wait=off"})
-        stub = Stub(path)
+        line = Line(path, self.clock)
+        line.meanwhile = self.console.keep_up
         try:
+            stub = Stub(line)
             yield stub
+            stub.let_go()
+        except QemuGone:  # what it said of its end would be lost, were it asked for more
+            self._end_early()
+            raise
         finally:
-            runs = stub.let_go()
-        if not runs:  # what QEMU said of its end would be lost, were it asked for more
-            self.wait_end(5)
-            self.watch()
+            line.close()
         self._control("human-monitor-command", **{"command-line": "gdbserver none"})
 
-    def write(self, address: int, data: bytes) -> None:
-        """Write guest memory at a virtual address: no page table forbids it."""
+    def write(self, physical: int, data: bytes) -> None:
+        """Write guest memory: no page table forbids it, and no CPU's mode changes where it goes."""
         with self.held() as stub:
-            stub.write(address, data)
+            stub.write_physical(physical, data)
 
     def power_off(self, seconds: float = 20) -> None:
         """Type poweroff; the machine must end by itself, and cleanly."""

@@ -3,48 +3,84 @@
 from __future__ import annotations
 
 import json
+import select
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+PATIENCE = 60.0  # seconds for a QEMU that neither answers nor ends: a host may be busy
 
-class QmpError(Exception):
+
+class QemuError(OSError):
     """QEMU refused a command, or does not answer."""
 
 
-class QmpGone(QmpError):
-    """Its control socket closed: QEMU ends."""
+class QemuGone(QemuError):
+    """Its socket closed: QEMU ends."""
+
+
+class Line:
+    """One of QEMU's sockets. The console is read while we wait: a QEMU whose console is full answers nobody."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self.meanwhile: Callable[[], object] = lambda: None
+        self._clock = clock
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(PATIENCE)
+        try:
+            self._socket.connect(str(path))
+        except OSError:
+            self._socket.close()
+            raise
+
+    def send(self, data: bytes) -> None:
+        try:
+            self._socket.sendall(data)
+        except OSError as error:
+            raise QemuGone(str(error)) from error
+
+    def more(self, seconds: float) -> bytes:
+        """What comes next; b'': nothing in all this time."""
+        deadline = self._clock() + seconds
+        while not select.select([self._socket], [], [], min(seconds, 0.05))[0]:
+            if self._clock() >= deadline:
+                return b""
+            self.meanwhile()
+        try:
+            data = self._socket.recv(65536)
+        except OSError as error:
+            raise QemuGone(str(error)) from error
+        if not data:
+            raise QemuGone("QEMU closed its socket")
+        return data
+
+    def close(self) -> None:
+        self._socket.close()
 
 
 class Qmp:
     """One connection; events that arrive meanwhile are kept in `events`."""
 
-    def __init__(self, path: Path, qemu: subprocess.Popen[bytes], timeout: float = 60.0) -> None:
+    def __init__(self, path: Path, qemu: subprocess.Popen[bytes], clock: Callable[[], float] = time.monotonic) -> None:
         self.events: list[dict[str, Any]] = []
         self._buffer = b""
         self._sent = 0
-        self._timeout = timeout  # of a QEMU that neither answers nor ends: a host may be busy
-        self._socket = _connect(path, qemu, timeout)
-        self._socket.settimeout(timeout)
+        self.line = _connect(path, qemu, clock)
         try:
             self._next()
             self.command("qmp_capabilities")
-        except QmpError:
+        except QemuError:
             self.close()
             raise
 
-    def _next(self) -> dict[str, Any]:
+    def _next(self, seconds: float = PATIENCE) -> dict[str, Any]:
         while b"\n" not in self._buffer:
-            try:
-                data = self._socket.recv(65536)
-            except TimeoutError as error:
-                raise QmpError("QEMU does not answer on its control socket") from error
-            except OSError as error:
-                raise QmpGone(str(error)) from error
+            data = self.line.more(seconds)
             if not data:
-                raise QmpGone("QEMU closed its control socket")
+                raise QemuError("QEMU does not answer on its control socket")
             self._buffer += data
         line, self._buffer = self._buffer.split(b"\n", 1)
         message: dict[str, Any] = json.loads(line)
@@ -61,28 +97,22 @@ class Qmp:
             if "return" in message:
                 return message["return"]
             if "error" in message:
-                raise QmpError(f"{name}: {message['error'].get('desc', message['error'])}")
+                raise QemuError(f"{name}: {message['error'].get('desc', message['error'])}")
 
     def send(self, name: str, **arguments: Any) -> int:
         """A command whose answer nobody waits for: QEMU may first have a console to write to."""
         self._sent += 1
         request = json.dumps({"execute": name, "arguments": arguments, "id": self._sent}).encode()
-        try:
-            self._socket.sendall(request + b"\n")
-        except OSError as error:
-            raise QmpGone(str(error)) from error
+        self.line.send(request + b"\n")
         return self._sent
 
-    def drain(self, seconds: float = 0.0) -> None:
-        """Collect what has arrived; wait for more, at most so long."""
-        self._socket.settimeout(max(seconds, 0.001))
+    def drain(self) -> None:
+        """Collect what has arrived."""
         try:
             while True:
-                self._next()
-        except (QmpError, ValueError):
+                self._next(0)
+        except QemuError:
             pass
-        finally:
-            self._socket.settimeout(self._timeout)
 
     def shutdown_reason(self) -> str | None:
         """Why the machine ended: guest-shutdown, guest-reset, host-signal, ...; None: it runs."""
@@ -92,19 +122,16 @@ class Qmp:
         return None
 
     def close(self) -> None:
-        self._socket.close()
+        self.line.close()
 
 
-def _connect(path: Path, qemu: subprocess.Popen[bytes], timeout: float) -> socket.socket:
+def _connect(path: Path, qemu: subprocess.Popen[bytes], clock: Callable[[], float]) -> Line:
     """QEMU makes the socket when it is ready for that; one that has ended never will."""
-    deadline = time.monotonic() + timeout
+    deadline = clock() + PATIENCE
     while True:
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            connection.connect(str(path))
-            return connection
+            return Line(path, clock)
         except OSError as error:
-            connection.close()
-            if time.monotonic() > deadline or qemu.poll() is not None:
-                raise QmpError(f"no control socket at {path}") from error
+            if clock() > deadline or qemu.poll() is not None:
+                raise QemuError(f"no control socket at {path}") from error
             time.sleep(0.01)

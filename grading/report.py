@@ -97,8 +97,11 @@ def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
 
 def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
     try:
-        return _judged(rung, e, above)
-    except Stopped as stopped:  # the file itself is not to be believed
+        with e.judged():
+            return _judged(rung, e, above)
+    except Stopped as stopped:
+        if stopped.verdict == Verdict.HARNESS:
+            e.verdict, e.why = stopped.verdict, stopped.why
         return Finding(stopped.why)
 
 

@@ -16,7 +16,7 @@ from grading.evidence import Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
 from grading.trace_text import parse
 from grading.trials import Trial
-from grading.verdict import Stopped, Verdict
+from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import Machine
 
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
@@ -77,17 +77,20 @@ class Session:
         """The evidence of one boot."""
         e, began = self._evidence, time.monotonic()
         try:
-            with Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
+            with blamed(), Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
                 try:
-                    self._talk(machine)
-                    machine.check_limits()  # it may have passed them since they were looked at
+                    with e.judged():
+                        self._talk(machine)
+                        machine.check_limits()  # it may have passed them since they were looked at
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
                     e.panic = _panic_of(machine.console.transcript())
-                self._collect(machine)
+                with e.judged():
+                    self._collect(machine)
         except Stopped as stopped:
             e.verdict, e.why = stopped.verdict, stopped.why
-        e.seconds = time.monotonic() - began
+        finally:
+            e.seconds = time.monotonic() - began
         return e
 
     def _collect(self, machine: Run) -> None:
@@ -172,15 +175,18 @@ class Session:
         return machine.memory(self._machine.load_address(), hi - lo)
 
     def _alias(self, machine: Run, when: str) -> None:
-        if not machine.mapped(self._kernel.text[0]):
-            raise Stopped(Verdict.HARNESS, "QEMU finds no page of text")
-        self._evidence.alias.append((when, machine.mapped(text_alias(self._kernel))))
+        text, loaded = self._kernel.text[0], self._machine.load_address()
+        for cpu, physical in (machine.mapped(text) or {0: 0}).items():
+            if physical != loaded:
+                where = f"{physical:#x}, and it lies at {loaded:#x}" if physical else "nowhere"
+                raise Stopped(Verdict.FAIL, f"{when}: the page tables of CPU {cpu} lead from text, {text:#x}, to {where}")
+        self._evidence.alias.append((when, sorted(machine.mapped(text_alias(self._kernel)))))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
         """The last that is traced: a kernel that finds such a site starts no tracing any more."""
         console, name = machine.console, spoilt.site.function.name
         self._say(f"another word at the call site of {name}")
-        machine.write(spoilt.site.address, spoilt.word.to_bytes(4, "little"))
+        machine.write(self._machine.load_address() + spoilt.site.address - KERNEL_BASE, spoilt.word.to_bytes(4, "little"))
         with self._recorded(machine, spoilt):
             spoilt.said = console.command(f"echo {name} > set_ftrace_filter") + console.command("echo function > current_tracer")
             spoilt.text = self._text(machine)

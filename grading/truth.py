@@ -179,9 +179,9 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
         c.add("body", site.address + 4)
         if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER):
             c.add("arguments", site.function.start if kernel.hook == "mcount" else site.address + 4)
-    for role, addresses in (("hit", _named(kernel)), ("point", _always(kernel)), ("deref", _kept(kernel)),
-                            *returns.places(kernel, followed).roles().items()):
-        for address in list(addresses):
+    watched = {"hit": [*_named(kernel)], "point": [*_always(kernel)], "deref": [*_kept(kernel)], **returns.places(kernel, followed).roles()}
+    for role, addresses in watched.items():
+        for address in addresses:
             c.add(role, address)
     for name in ENTRY_HOMES:
         if kernel.symbol(name):

@@ -8,13 +8,20 @@ import sys
 import tempfile
 import time
 import unittest
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from unittest import mock
 
+from grading import report, rubric
 from grading.console import FifoTransport
-from grading.machine import Run
-from grading.observer import Kind
-from grading.tests import tiny
+from grading.elf import Kernel
+from grading.gdbstub import Stub
+from grading.machine import Run, _entry
+from grading.observer import KERNEL_BASE, Kind
+from grading.qmp import Qmp
+from grading.session import machine_of, text_alias
+from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -103,6 +110,22 @@ class Ends(unittest.TestCase):
     def test_a_flood_is_a_flood(self) -> None:
         self.ends("FLOOD", Verdict.FLOOD, seconds=60, cap=1 << 20)
 
+    def test_a_flood_is_a_flood_while_qemu_is_asked_for_something(self) -> None:
+        for arch in ARCHES:
+            for wait in (lambda m: m.memory(tiny.symbols(arch, "FLOOD")["_start"], 4), self.goes_on):
+                with self.subTest(arch=arch), run(arch, "FLOOD", cap=1 << 20) as machine:
+                    time.sleep(0.5)  # the console is full then, and QEMU waits for whoever reads it
+                    with self.assertRaises(Stopped) as caught:
+                        wait(machine)
+                        machine.console.wait_ready(60)
+                    self.assertEqual(caught.exception.verdict, Verdict.FLOOD)
+
+    @staticmethod
+    def goes_on(machine: Run) -> None:
+        with machine.held() as stub:
+            stub.go_on()
+            stub.stopped(30)
+
     def test_a_jump_to_the_start_is_a_reboot_loop(self) -> None:
         self.ends("REBOOT", Verdict.REBOOT)
 
@@ -179,6 +202,141 @@ class Observed(unittest.TestCase):
                 self.assertEqual(int.from_bytes(machine.memory(site, 4), "little"), NOP[arch])
                 machine.console.command("enable")
                 self.assertNotEqual(int.from_bytes(machine.memory(site, 4), "little"), NOP[arch])
+
+
+def runs_to(stub: Stub, address: int) -> bool:
+    stub.do(f"Z1,{address:x},4")
+    stub.go_on()
+    came = stub.stopped()
+    stub.do(f"z1,{address:x},4")
+    return came
+
+
+@contextmanager
+def in_firmware(machine: Run) -> Iterator[Stub]:
+    """The machine held while its hart is in M-mode, which has no page tables."""
+    with Run.held(machine) as stub:
+        machine.console.send(b"sleep 0.001\r")  # the firmware sets the timer
+        assert runs_to(stub, stub.control_register(0, "mtvec") & ~3)
+        yield stub
+    machine.console.wait_ready(60)
+
+
+@contextmanager
+def at_its_first_instruction(machine: Run) -> Iterator[Stub]:
+    """The machine held where the kernel begins: no page tables yet."""
+    with Run.held(machine) as stub:
+        assert runs_to(stub, machine.machine.load_address())
+        yield stub
+
+
+class Anywhere(unittest.TestCase):
+    """Memory is what it is, whatever mode the CPU was stopped in."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        mutants.build(3)
+
+    def kernel(self, arch: str) -> Kernel:
+        return Kernel(ROOT / f"build/{arch}/lab3/callsite.elf", arch)
+
+    def boot(self, arch: str, smp: int = 1) -> Run:
+        return Run(machine_of(self.kernel(arch), 3, smp), LOGS / f"{arch}-anywhere.log")
+
+    def is_written(self, machine: Run, arch: str, stub: Stub) -> None:
+        """By a virtual address it is not, which is why the harness has none."""
+        site = self.kernel(arch).sites[0].address
+        physical = machine.machine.load_address() + site - KERNEL_BASE
+        before = stub.read_physical(physical, 4)
+        stub.ask(f"M{site:x},4:{b'lost'.hex()}")  # riscv64: OK
+        self.assertEqual(stub.read_physical(physical, 4), before)
+        machine.write(physical, b"here")
+        self.assertEqual(stub.read_physical(physical, 4), b"here")
+        machine.write(physical, before)
+
+    def test_in_firmware(self) -> None:
+        with self.boot("riscv64") as machine:
+            machine.console.wait_ready(60)
+            with in_firmware(machine) as stub, mock.patch.object(machine, "held", contextmanager(lambda: iter([stub]))):
+                self.is_written(machine, "riscv64", stub)
+                self.leads(machine, "riscv64", {0})
+
+    def test_before_there_are_page_tables(self) -> None:
+        send = Qmp.send
+        for arch in ARCHES:
+            with self.subTest(arch=arch), ExitStack() as stack:
+                with mock.patch.object(Qmp, "send", lambda qmp, name, **a: name == "cont" or send(qmp, name, **a)):
+                    machine = stack.enter_context(self.boot(arch))
+                with at_its_first_instruction(machine) as stub, \
+                        mock.patch.object(machine, "held", contextmanager(lambda: iter([stub]))):
+                    self.assertEqual(machine.mapped(self.kernel(arch).text[0]), {})
+                    self.is_written(machine, arch, stub)
+                machine.console.wait_ready(60)
+
+    def leads(self, machine: Run, arch: str, cpus: set[int]) -> None:
+        """Page tables lead from text to where it was loaded, and from its alias, between two batches, nowhere."""
+        kernel = self.kernel(arch)
+        for offset in (0, 0x1004):
+            there = machine.machine.load_address() + offset
+            self.assertEqual(machine.mapped(kernel.text[0] + offset), dict.fromkeys(cpus, there))
+        self.assertEqual(machine.mapped(text_alias(kernel)), {})
+
+    def test_page_tables_of_each_cpu(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), self.boot(arch, 4) as machine:
+                machine.console.wait_ready(60)
+                self.leads(machine, arch, {0, 1, 2, 3})
+
+    def test_an_address_that_is_none_is_no_error_of_the_harness(self) -> None:
+        """As sp and fp may be anything."""
+        for arch in ARCHES:
+            with self.subTest(arch=arch), self.boot(arch) as machine:
+                machine.console.wait_ready(60)
+                with machine.held() as stub:
+                    for address in (-512, 0, 1 << 63, (1 << 64) - 8, 1 << 64):
+                        self.assertEqual(stub.read(address, 512), b"")
+
+    def test_text_that_can_only_be_executed_is_mapped(self) -> None:
+        self.assertEqual(_entry("riscv64", 0x80200000 >> 2 | 0b1001, 4096), (True, True, 0x80200000))
+
+    def test_page_tables_that_are_garbage_lead_nowhere(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), self.boot(arch) as machine:
+                machine.console.wait_ready(60)
+                kernel = self.kernel(arch)
+                root = machine.machine.load_address() + kernel.symbol("_early_tables") - KERNEL_BASE
+                at = root + 8 * (kernel.text[0] >> 30 & 511)
+                for garbage in (0, 1, (1 << 64) - 1, 0x10000003, 0x10000001 << 28):
+                    with machine.held() as stub, mock.patch.object(machine, "held", contextmanager(lambda: iter([stub]))):
+                        right = stub.read_physical(at, 8)
+                        stub.write_physical(at, garbage.to_bytes(8, "little"))
+                        self.assertNotEqual(machine.mapped(kernel.text[0]), {0: machine.machine.load_address()})
+                        stub.write_physical(at, right)
+
+    def test_what_was_written_and_is_not_there_is_no_ones_mistake_but_the_harness_s(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), self.boot(arch) as machine:
+                machine.console.wait_ready(60)
+                with self.assertRaisesRegex(OSError, "QEMU was to write 01020304 into memory at 0x10, and it holds"):
+                    machine.write(0x10, bytes([1, 2, 3, 4]))  # there is no memory
+
+    def test_a_right_kernel_loses_nothing(self) -> None:
+        """Lab 3 refuses a site that was written while the hart was in firmware."""
+        kernel = self.kernel("riscv64")
+        machine_held = Run.held
+        entered = mock.Mock()
+
+        @contextmanager
+        def held(machine: Run) -> Iterator[Stub]:
+            with mock.patch.object(Run, "held", machine_held), in_firmware(machine) as stub:
+                entered()
+                yield stub
+
+        with mock.patch.object(Run, "held", held):
+            e = rubric.lab(3).session(kernel, 3, 1, 0x6f8c2f0dbb13a618, LOGS / "firmware.log").run()
+        self.assertEqual((e.verdict, e.why), (Verdict.PASS, ""))
+        self.assertGreater(entered.call_count, 5)
+        self.assertEqual([f for f in report.held(3, [e]) if f.get(1)], [])
 
 
 if __name__ == "__main__":

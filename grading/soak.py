@@ -1,0 +1,120 @@
+"""`make soak-grade`: the solutions are graded again and again, each time with another seed. None may ever lose a point.
+
+A third of the grades runs beside eight busy processes. All seeds follow from one number, which is printed. What came of each
+grade is in build/soak-grade/log.jsonl: the same command goes on where it was ended, as long as nothing was changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import secrets
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from grading import rubric
+from grading.machine import ended_by_signals
+from qemu.machine import ARCHES, ROOT, WITH_US
+
+FOLDER = ROOT / "build/soak-grade"
+BUSY = 8
+FULL = "full marks"
+Line = dict[str, Any]
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="grading.soak", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=24, help="grades, with those that the log has")
+    parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
+    parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
+    parser.add_argument("--seed", help="the number that all seeds follow from; default: that of the log, or a new one")
+    return parser.parse_args()
+
+
+def build(labs: list[int], arches: list[str]) -> str:
+    """Each lab's kernels, in a folder of their own; what they and the harness are made of."""
+    for lab in labs:
+        subprocess.run(["make", "-s", "-C", ROOT, f"LAB={lab}", *(f"build/{arch}/lab{lab}/Image" for arch in arches)], check=True)
+        (FOLDER / f"lab{lab}").mkdir(parents=True, exist_ok=True)
+        for arch in arches:
+            subprocess.run(["ln", "-sfn", ROOT / f"build/{arch}/lab{lab}", FOLDER / f"lab{lab}/{arch}"], check=True)
+    files = [*ROOT.glob("grading/*.py"), *ROOT.glob("qemu/*.[cp]*"), *ROOT.glob("labs/*/*.py"), *FOLDER.glob("lab*/*/Image")]
+    return hashlib.sha256(b"".join(file.read_bytes() for file in sorted(files) if file.is_file())).hexdigest()
+
+
+def begun(log: Path, about: Line) -> list[Line]:
+    """The log's lines, of which the first says what it is about; a new log, if it is about something else."""
+    lines = [json.loads(line) for line in log.read_text().splitlines(True) if line.endswith("\n")] if log.exists() else []
+    if not lines or {**about, "seed": about["seed"] or lines[0]["seed"]} != lines[0]:
+        lines = [{**about, "seed": about["seed"] or f"{secrets.randbits(64):016x}"}]
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))  # without the half of a line
+    print(f"seed {lines[0]['seed']}, {len(lines) - 1} grades in {log}", flush=True)
+    return lines
+
+
+def wanted(about: Line, n: int) -> Line:
+    """The n-th grade: every lab and architecture in turn, each a third of the time beside busy processes."""
+    cells = [(lab, arch) for lab in about["lab"] for arch in about["arch"]]
+    again, nth = divmod(n, len(cells))
+    seed = hashlib.sha256(f"{about['seed']} {n}".encode()).hexdigest()[:16]
+    return {"number": n, "lab": cells[nth][0], "arch": cells[nth][1], "seed": seed, "busy": (again + nth) % 3 == 2}
+
+
+def grade(one: Line, out: Path) -> str:
+    """What came of it."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir()
+    command = [*WITH_US, sys.executable, "-m", "grading", "--lab", str(one["lab"]), "--arch", one["arch"], "--seed", one["seed"],
+               "--kernels", str(FOLDER / f"lab{one['lab']}"), "--out", str(out)]
+    busy = [subprocess.Popen([*WITH_US, sys.executable, "-c", "while True: pass"]) for _ in range(BUSY if one["busy"] else 0)]
+    with (out / "said").open("w") as said:
+        subprocess.run(command, stdout=said, stderr=said, cwd=ROOT, check=False)
+    for process in busy:  # which end with us, too
+        process.kill()
+        process.wait()
+    return came(json.loads((out / "grade.json").read_text())["grades"][0]) if (out / "grade.json").exists() else "harness error: no grade"
+
+
+def came(graded: Line) -> str:
+    """In one line: full marks, or the first thing that is not."""
+    boots = [f"{boot['verdict']}: {boot['why']}" for boot in graded["boots"] if boot["why"]]
+    again = [f"repeated boot: {why}" for boot in graded["boots"] for why in boot["repeated"]]
+    lost = [f"{rung['name']}: {why}" for rung in graded["rungs"] for why in rung["boots"].values() if why]
+    return next((f"{graded['points']} of {graded['possible']} points: {why}" for why in boots + lost + again), FULL)
+
+
+def summary(lines: list[Line]) -> int:
+    counts = Counter((line["lab"], line["arch"], line["came"] == FULL) for line in lines)
+    for lab, arch in sorted({(line["lab"], line["arch"]) for line in lines}):
+        print(f"lab {lab} {arch:8} {counts[lab, arch, True]:5} full marks {counts[lab, arch, False]:5} not")
+    wrong = [line for line in lines if line["came"] != FULL]
+    for line in wrong:
+        print(f"{FOLDER}/{line['number']}: {line['came']}{', beside busy processes' if line['busy'] else ''}\n"
+              f"  make grade LAB={line['lab']} ARCH={line['arch']} REPLAY={line['seed']}")
+    print(f"{len(lines)} grades, {sum(line['busy'] for line in lines)} beside busy processes: {len(wrong)} without full marks")
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    options, log = arguments(), FOLDER / "log.jsonl"
+    lines = begun(log, {"made_of": build(options.lab, options.arch), **{n: vars(options)[n] for n in ("seed", "lab", "arch")}})
+    for n in range(len(lines) - 1, options.count):
+        one, out = wanted(lines[0], n), FOLDER / str(n)
+        one["came"] = grade(one, out)
+        lines.append(one)
+        with log.open("a") as file:
+            print(json.dumps(one), file=file)
+        print(*(f"{name} {value}" for name, value in one.items()), sep=", ", flush=True)
+        if one["came"] == FULL:
+            shutil.rmtree(out)
+    return summary(lines[1:])
+
+
+if __name__ == "__main__":
+    ended_by_signals()
+    sys.exit(main())

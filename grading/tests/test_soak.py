@@ -1,0 +1,80 @@
+"""`make soak-grade` grades each lab with other seeds, goes on where it was ended, and hides no loss."""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+import unittest
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from grading import soak
+
+ABOUT: dict[str, Any] = {"seed": None, "lab": [1, 2, 3], "arch": ["riscv64", "arm64"], "made_of": "a"}
+
+
+def graded(points: int = 100, why: str | None = None, verdict: str = "pass", repeated: list[str] | None = None) -> dict[str, Any]:
+    return {"verdict": verdict, "points": points, "possible": 100, "rungs": [{"name": "life", "boots": {"1": None, "4": why}}],
+            "boots": [{"verdict": verdict, "why": "" if verdict == "pass" else "because", "repeated": repeated or []}]}
+
+
+class TestSoak(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="callsite-test-")
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        patch = mock.patch.multiple(soak, FOLDER=self.folder, build=lambda labs, arches: "a")
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def soak(self, *words: str, came: Any = lambda one, out: out.mkdir() or soak.FULL) -> tuple[int, str]:
+        with mock.patch.object(soak, "grade", came), mock.patch("sys.argv", ["soak", *words]), redirect_stdout(io.StringIO()) as said:
+            return soak.main(), said.getvalue()
+
+    def log(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "log.jsonl").read_text().splitlines()]
+
+    def test_it_goes_on_where_it_was_ended(self) -> None:
+        words = ("--seed", "5", "--lab", "1", "--arch", "arm64", "--count")
+        self.soak(*words, "9")
+        whole = self.log()
+        (self.folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in whole[:4]) + '{"number": 3, "la')
+        again = mock.Mock(side_effect=lambda one, out: out.mkdir() or soak.FULL)
+        self.assertEqual(self.soak(*words[2:], "9", came=again)[0], 0)  # the seed is the log's
+        self.assertEqual([call.args[0]["number"] for call in again.call_args_list], [3, 4, 5, 6, 7, 8])
+        self.assertEqual(self.log(), whole)
+
+    def test_of_something_else_there_is_another_log(self) -> None:
+        log = self.folder / "log.jsonl"
+        first = soak.begun(log, ABOUT)[0]
+        self.assertEqual(soak.begun(log, ABOUT)[0], first)
+        changes: list[dict[str, Any]] = [{"made_of": "b"}, {"lab": [1]}, {"arch": ["arm64"]}, {"seed": "7"}]
+        for change in changes:
+            log.write_text(json.dumps(first) + "\n" + json.dumps(soak.wanted(first, 0)) + "\n")
+            self.assertEqual(len(soak.begun(log, {**ABOUT, **change})), 1, change)
+
+    def test_a_third_of_each_is_beside_busy_processes(self) -> None:
+        for labs in ([1], [1, 2], [1, 2, 3], [1, 2, 3, 4, 5, 6]):
+            for arches in (["arm64"], ["riscv64", "arm64"]):
+                all_of_them = [soak.wanted({"seed": "5", "lab": labs, "arch": arches}, n) for n in range(3 * len(labs) * len(arches))]
+                busy = [(one["lab"], one["arch"]) for one in all_of_them if one["busy"]]
+                self.assertEqual(sorted(busy), sorted((lab, arch) for lab in labs for arch in arches))
+                self.assertEqual(len({one["seed"] for one in all_of_them}), len(all_of_them))
+
+    def test_no_loss_is_hidden(self) -> None:
+        self.assertEqual(soak.came(graded()), soak.FULL)
+        self.assertEqual(soak.came(graded(90, "no call")), "90 of 100 points: life: no call")
+        self.assertIn("harness error: because", soak.came(graded(0, verdict="harness error")))
+        self.assertIn("repeated boot: old word", soak.came(graded(repeated=["old word"])))
+        status, said = self.soak("--seed", "5", "--count", "3", came=lambda one, out: out.mkdir() or "90 of 100 points: life: no call")
+        self.assertEqual(status, 1)
+        self.assertEqual(said.count("make grade LAB=1 ARCH=riscv64 REPLAY="), 1)
+        self.assertIn("3 grades, 1 beside busy processes: 3 without full marks", said)
+        self.assertEqual(len([f for f in self.folder.iterdir() if f.is_dir()]), 3, "what they left is not kept")
+
+
+if __name__ == "__main__":
+    unittest.main()
