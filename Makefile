@@ -198,10 +198,10 @@ $$($(1).out)/tables.S: $$($(1).out)/first.elf
 	$(if $(records),@cp $(records) $$(@D)/recordmcount)
 $$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
 	@$$($(1).cc) $$($(1).all) -c -o $$@ $$<
-$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/indirect-calls) grading/names.py
+$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/indirect-calls) $(wildcard grading/names.py)
 	$$(call say,LD,$$@)$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -Map $$(@:.elf=.map) -o $$@.new $$(filter %.o,$$^)
 	$(if $(proof),$$(Q)$(PYTHON) $(proof) $(1) $$@.new)
-	$(if $(START)$(APP),,@$(PYTHON) -m grading.names $(1) $(stage) $$@.new)
+	$(if $(START)$(APP)$(if $(wildcard grading/names.py),,none),,@$(PYTHON) -m grading.names $(1) $(stage) $$@.new)
 	@mv $$@.new $$@
 $$($(1).out)/Image: $$($(1).out)/callsite.elf
 	@$($(1).cross)objcopy -O binary $$< $$@
