@@ -81,7 +81,7 @@ define install
 endef
 # Without QEMU 10 all but a grade works, so only make setup fails.
 setup := build/.setup
-$(setup): $(packages) qemu/download.py
+$(setup): $(packages) $(wildcard qemu/download.py)
 	$(call install,$(needed))
 	$(if $(filter setup,$(MAKECMDGOALS)),,@$(PYTHON) qemu/download.py || true)
 	@touch $@

@@ -337,6 +337,11 @@ def only_selected(e: Evidence) -> Finding | None:
 
 
 def silent_trampolines(e: Evidence) -> Finding | None:
+    for phase in e.off():
+        called = next((c for c in e.calls(phase) if calls_tracer(e.kernel, c.site.address, c.word)), None)
+        if called:
+            return Finding(f"{phase.name}: {called.name} called a trampoline on CPU {called.vcpu}, and nobody traces",
+                           site=site_lines(e.kernel, called.site, called.word, call=False), seq=called.seq)
     return no_hits(e, e.truth.trampolines, "a trampoline")
 
 

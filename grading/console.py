@@ -23,6 +23,7 @@ from grading.verdict import Stopped, Verdict
 PROMPT = "callsite# "
 PIECE = 16
 TAIL = 400
+GATHER = 0.002  # seconds: a UART sends byte by byte, and reading each of them alone would cost more than the guest does
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 
 
@@ -156,10 +157,12 @@ class Console:
         self.received = 0
         self.ended = False
 
-    def _fill(self, seconds: float) -> bool:
-        """Read what is there, waiting so long for the first byte; False: nothing came."""
+    def _fill(self, seconds: float, gather: float = 0) -> bool:
+        """Read what is there, waiting so long for the first byte, and then for others; False: nothing came."""
         if self.ended or not select.select([self._transport], [], [], seconds)[0]:
             return False
+        if gather:
+            time.sleep(gather)
         data = self._transport.read()
         self.ended = not data
         self.received += len(data)
@@ -175,7 +178,7 @@ class Console:
         deadline = self._clock() + seconds
         looked = time.monotonic()
         while not seen(plain(self._unread[-TAIL:])):
-            quiet = not self._fill(0.05)
+            quiet = not self._fill(0.05, GATHER)
             if quiet or time.monotonic() > looked + 0.2:
                 self._watch()
                 looked = time.monotonic()

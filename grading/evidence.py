@@ -146,6 +146,7 @@ class Evidence:
     seconds: float = 0.0
     judging: float = 0.0  # seconds of processor time that went into it, of JUDGING
     insns: list[int] = field(default_factory=list)
+    _contexts: dict[tuple[int, int], dict[str, list[Call]]] = field(default_factory=dict)
 
     @contextmanager
     def judged(self) -> Iterator[None]:
@@ -159,7 +160,7 @@ class Evidence:
 
     def told(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", overwritten=None)
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", overwritten=None, _contexts={})
 
     def ending(self) -> str:
         """How a boot that ended early did."""
@@ -185,12 +186,14 @@ class Evidence:
 
     def executed_contexts(self, phase: Phase) -> dict[str, list[Call]]:
         """The workload's calls by context, under the names that the expectation gives them."""
-        contexts: dict[str, list[Call]] = {}
-        threads: dict[int, str] = {}
-        for call in self.calls(phase):
-            if call.name.startswith("wl_"):
-                contexts.setdefault(self._context(call, threads), []).append(call)
-        return contexts
+        key = (phase.first, phase.last)
+        if key not in self._contexts:
+            threads: dict[int, str] = {}
+            contexts = self._contexts[key] = {}
+            for call in self.calls(phase):
+                if call.name.startswith("wl_"):
+                    contexts.setdefault(self._context(call, threads), []).append(call)
+        return self._contexts[key]
 
     @staticmethod
     def _context(call: Call, threads: dict[int, str]) -> str:

@@ -83,6 +83,26 @@ def depths(span: Span, counts: Framed, unsure: Framed = nobody) -> frozenset[int
     return frozenset(range(sure, sure + 1 + sum(counts(s) for s in transit)))
 
 
+class _Depths:
+    """depths() of many calls: of one that has nothing uncertain beneath it, from the call beneath."""
+
+    def __init__(self, counts: Framed, unsure: Framed) -> None:
+        self._counts, self._unsure = counts, unsure
+        self._known: dict[Span, frozenset[int]] = {}
+
+    def of(self, span: Span) -> frozenset[int]:
+        if not span.steady or self._unsure is not nobody:
+            return depths(span, self._counts, self._unsure)
+        chain = [span]
+        while chain[-1] not in self._known and (below := chain[-1].below):
+            chain.append(below)
+        for at in reversed(chain):
+            if at not in self._known:
+                below = at.below
+                self._known[at] = frozenset([min(self._known[below]) + self._counts(below)]) if below else frozenset([0])
+        return self._known[span]
+
+
 def hit_of(span: Span, framed: Framed) -> int | None:
     """Which run of return_to_handler is this call's, counted within its return; None: there is none for it."""
     if not span.leaving or not framed(span):
@@ -107,10 +127,11 @@ def steps(spans: Sequence[Span], names: Collection[str], framed: Framed, unsure:
     `unsure`: a call that may have no frame all the same, as who wanted it was leaving.
     """
     found: list[Step] = []
+    own, every = _Depths(lambda s: s.name in names, nobody), _Depths(framed, unsure)
     for span in spans:
         if span.name not in names:
             continue
-        call, depth = span.call, depths(span, lambda s: s.name in names) | depths(span, framed, unsure)
+        call, depth = span.call, own.of(span) | every.of(span)
         found.append(Step(ENTRY, span, call.seq, span.body.seq if span.body else call.seq, call.vcpu, depth))
         if span.leaving:
             hit = _seen_leaving(span, span.leaving, framed)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from grading import checks, workload
 from grading.evidence import Evidence, Phase, User
 from grading.finding import Finding
-from grading.graph_align import Alignment, Divergence, Framed, Step, align, hit_of, steps
+from grading.graph_align import Alignment, Divergence, Framed, Step, align, hit_of, nobody, steps
 from grading.graph_text import RETURN, GraphEvent
 from grading.observer import Record
 from grading.returns import Leaving, Span
@@ -44,9 +44,11 @@ def framed(e: Evidence, phase: Phase) -> Framed:
 
 
 def unsure(e: Evidence, phase: Phase) -> Framed:
-    """Who leaves is asked no more a while before its sites are nops. A call of those days had a frame if all that ended with
-    it came back through return_to_handler; else nobody can see which of them had one."""
+    """No call, where no user leaves. A user that leaves is no longer asked a while before its sites are nops: a call made then had
+    a frame if all that ended with it came back through return_to_handler; otherwise nobody can see which of them had one."""
     leaver, patched = _leavers(phase), framed(e, phase)
+    if not leaver:
+        return nobody
 
     def by_return(s: Span) -> bool:
         return s.leaving is not None and len(s.leaving.hits) == sum(map(patched, s.leaving.spans))

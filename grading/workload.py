@@ -188,11 +188,11 @@ class Context:
     def _call(self, me: Call, child: str, x: int, room: int, tail: bool) -> int:
         x &= MASK
         arrived = (x + self.changes.adds.get(child, 0)) & MASK
-        call = Call(child, me.caller if tail else me.function, x, room, me.depth + 1, me.function, tail, ())
-        if child in self.changes.patches:
+        patched = child in self.changes.patches
+        call = Call(child, me.caller if tail else me.function, x, room, me.depth + 1, me.function, tail, () if patched else (arrived,))
+        if patched:
             self.calls.append(call)
             return self._returns(lambda: self._call(call, self.changes.patches[child], arrived, room, True))
-        call = call._replace(received=(arrived,))
         v = self._enter(call, arrived)
         if child in LEAVES:
             return (v + room) & MASK

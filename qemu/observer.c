@@ -26,6 +26,7 @@
  *	callback VA N AT	logged with its arguments, four frame records, and N words at AT
  *				(0 to 3: where this argument points)
  *	hit VA			logged while recording
+ *	stray VA		the same, if the thread has not just executed a site that is not a nop
  *	point VA		logged always
  *	deref VA		a hit, with the word to which the first argument register points
  *	looks LO HI		loads of words of the text by this code
@@ -89,8 +90,8 @@ static struct record *records;
 enum role {
 	START = 1 << 0, BIRTH = 1 << 1, VECTOR = 1 << 2, FENCE = 1 << 3, BODY = 1 << 4, HOME = 1 << 5,
 	CALLBACK = 1 << 6, HIT = 1 << 7, POINT = 1 << 8, DEREF = 1 << 9, EXIT = 1 << 10, SITE = 1 << 11,
-	ARGUMENTS = 1 << 12, WORD = 1 << 13,
-	GATED = BODY | HOME | CALLBACK | HIT | EXIT | SITE | DEREF | ARGUMENTS,
+	ARGUMENTS = 1 << 12, WORD = 1 << 13, STRAY = 1 << 14,
+	GATED = STRAY | BODY | HOME | CALLBACK | HIT | EXIT | SITE | DEREF | ARGUMENTS,
 	EXECUTED = GATED | START | BIRTH | VECTOR | POINT
 };
 
@@ -296,13 +297,18 @@ static void keep(unsigned vcpu, struct thread *t)
 
 #define NOTHING_KEPT (~0ul)
 
+static bool is_open(const struct thread *t)
+{
+	return t->level < LEVELS && t->kept[t->level].open;
+}
+
 /* Which registers are no longer what they were. */
 static uint64_t changed(unsigned vcpu, struct thread *t)
 {
 	struct kept *k = &t->kept[t->level];
 	uint32_t mask = 0;
 
-	if (t->level >= LEVELS || !k->open)
+	if (!is_open(t))
 		return NOTHING_KEPT;
 	k->open = false;
 	for (unsigned n = 0; n < 32; n++)
@@ -458,6 +464,8 @@ static void log_roles(unsigned vcpu, const struct watch *w, struct thread *t, ui
 		log_arrival(vcpu, w, t, K_HIT);
 	if (roles & CALLBACK)
 		log_callback(vcpu, w, t);
+	if (roles & STRAY && !is_open(t))
+		log_hit(vcpu, w, t, K_HIT);
 	if (roles & (HIT | DEREF))
 		log_hit(vcpu, w, t, K_HIT);
 	if (roles & POINT)
@@ -685,7 +693,7 @@ static const struct {
 	uint32_t role;
 } roles[] = {
 	{"site", SITE}, {"exit", EXIT}, {"body", BODY}, {"home", HOME}, {"arguments", ARGUMENTS}, {"callback", CALLBACK},
-	{"hit", HIT}, {"point", POINT}, {"deref", DEREF}, {"vector", VECTOR}, {"birth", BIRTH}, {"word", WORD},
+	{"hit", HIT}, {"stray", STRAY}, {"point", POINT}, {"deref", DEREF}, {"vector", VECTOR}, {"birth", BIRTH}, {"word", WORD},
 };
 
 static bool config_role(const char *word, uint64_t a, uint64_t b, uint64_t c)

@@ -102,9 +102,9 @@ def refused(e: Evidence) -> Finding | None:
     changed = foreign(kernel, differing(kernel, spoilt.text, rest_text(kernel, e.lab)), {site.address})
     if changed:
         return Finding(f"a site was refused, and text was changed elsewhere: {changed[0]}")
-    ran = [r for r in e.truth.trampolines if spoilt.first <= r.seq < spoilt.last]
+    ran = [c for c in e.truth.calls if spoilt.first <= c.seq < spoilt.last and calls_tracer(kernel, c.site.address, c.word)]
     if ran:
-        return Finding(f"a site was refused, and {kernel.name_at(ran[0].addr)} ran {len(ran)} times", seq=ran[0].seq)
+        return Finding(f"a site was refused, and {ran[0].name} called the tracer", seq=ran[0].seq)
     want = untouched(spoilt.seed, e.smp).line
     return None if want in spoilt.output else Finding(f"a site was refused, and then the workload did not print '{want}'")
 
@@ -160,7 +160,7 @@ def _restored(e: Evidence, finding: Finding) -> str:
 
 def _unnamed(e: Evidence, finding: Finding) -> str:
     """ftrace_caller ran, and called ftrace_stub."""
-    caller = any(p.first <= r.seq < p.last for p in e.on() for r in e.truth.trampolines)
+    caller = any(calls_tracer(e.kernel, c.site.address, c.word) for p in e.on() for c in e.calls(p))
     return "tracer-not-named" if caller and e.truth.hits["ftrace_stub"] and not e.truth.callbacks else ""
 
 

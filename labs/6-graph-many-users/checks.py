@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from grading import graph_mistakes
 from grading.checks import all_of, lives, named, right_arguments, right_result
@@ -23,37 +23,41 @@ from grading.graph_mistakes import depth, entries_end
 from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
 from grading.returns import Span, calls_to
-from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
+from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Call, Told
 
 SESSION = GraphSession
 T = TypeVar("T", Record, Told)
 
 
-def _between(records: Sequence[T], span: Span, first: int, last: int) -> list[T]:
-    """What the span's context did between the two."""
-    found = []
-    for at in range(bisect_left(records, first, key=lambda r: r.seq), len(records)):
-        r = records[at]
-        if r.seq >= last:
-            break
-        if (r.thread, r.level, r.vcpu) == (span.call.thread, span.call.level, span.call.vcpu):
-            found.append(r)
-    return found
+class _ByContext(Generic[T]):
+    """Records by the context that made them, so that those of a call are found at once."""
+
+    def __init__(self, records: Sequence[T]) -> None:
+        self._records: dict[tuple[int, int, int], list[T]] = {}
+        for r in records:
+            self._records.setdefault((r.thread, r.level, r.vcpu), []).append(r)
+        self._seqs = {who: [r.seq for r in mine] for who, mine in self._records.items()}
+
+    def between(self, call: Call, first: int, last: int) -> list[T]:
+        """What the call's context did between the two."""
+        who = call.thread, call.level, call.vcpu
+        seqs = self._seqs.get(who, [])
+        return self._records.get(who, [])[bisect_left(seqs, first):bisect_left(seqs, last)]
 
 
-def handled(span: Span, patched: Framed, records: Sequence[T]) -> tuple[list[T], list[T]] | None:
+def handled(span: Span, patched: Framed, records: _ByContext[T]) -> tuple[list[T], list[T]] | None:
     """What the users' handlers did at a call's entry, and what at its return."""
     ends = at_return(span, patched)
     if not span.body or patched(span) and not ends:
         return None
-    return (_between(records, span, span.call.seq, span.body.seq),
-            _between(records, span, ends[0].seq, ends[1].seq) if ends else [])
+    return (records.between(span.call, span.call.seq, span.body.seq),
+            records.between(span.call, ends[0].seq, ends[1].seq) if ends else [])
 
 
 def _hand_calls(e: Evidence, phase: Phase) -> Iterator[tuple[Span, list[Told], list[Told]]]:
-    patched = framed(e, phase)
+    patched, told = framed(e, phase), _ByContext(e.truth.told)
     for span in e.spans(phase):
-        done = handled(span, patched, e.truth.told)
+        done = handled(span, patched, told)
         if done:
             yield span, done[0], done[1]
 
@@ -151,9 +155,9 @@ def reverse(e: Evidence) -> Finding | None:
 
 def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
     """The same of two function_graph tracers, known by what their handlers were given."""
-    patched = framed(e, phase)
+    patched, users = framed(e, phase), _ByContext(e.truth.users)
     for span in e.spans(phase):
-        done = handled(span, patched, e.truth.users)
+        done = handled(span, patched, users)
         want = sum(span.name in u.filter.names for u in phase.users)
         if not done or not patched(span):
             continue
