@@ -157,7 +157,8 @@ def return_taken(e: Evidence) -> Finding | None:
 
 def own_functions_kept(e: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
-    if all(not r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]):
+    answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
+    if e.smp > 1 or answers == [0]:
         return None
     return Finding("an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
                    "that an op had before (was) are its own already")

@@ -24,7 +24,7 @@ USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgr
 STAGES = {
     1: (*EVERY, *MCOUNT),
     2: (*EVERY, *MCOUNT, *RECORDS, "lookup_rec", "lookup_rec_range", "app_main_lookup"),
-    3: (*EVERY, *MCOUNT, *RECORDS, *PATCHING),
+    3: (*EVERY, *MCOUNT, *RECORDS, *PATCHING, "registers_no_batch", "ftrace_make_nop"),
     4: (*EVERY, *RECORDS, *PATCHING, *OPS),
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),

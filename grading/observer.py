@@ -136,7 +136,8 @@ def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
             raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {seq:,}")
         for n in range(1, more + 1):  # of an unfinished record too
             next(slots, None)
-            follow += WORDS.unpack_from(data, (seq - first + n) * SLOT.size) if kind else ()
+            at = (seq - first + n) * SLOT.size
+            follow += WORDS.unpack_from(data, at) if kind and at + SLOT.size <= len(data) else ()
         if kind:
             yield Record(seq, kind, vcpu, level, trap, size, word, thread, addr, insns, (v[0], v[1], v[2], v[3]), follow)
 

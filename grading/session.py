@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from grading import steps, trials, truth, workload
+from grading import registers, steps, trials, truth, workload
 from grading.elf import Kernel
 from grading.evidence import Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
@@ -150,15 +150,25 @@ class Session:
         machine.power_off()
 
     def _registers(self, machine: Run, seed: int) -> None:
-        """A caller with a pattern in every register, then the workload, are traced by a tracer that overwrites what it may."""
-        self._say(f"registers: workload {seed:016x}")
-        chosen = make_filter(self._kernel, "registers_call wl_*", "")
-        phase = self._evidence.overwritten = Phase("overwritten registers", seed, chosen)
-        if self._evidence.lab == 3:
-            self._quiet(machine, f"echo '{chosen.filter}' > set_ftrace_filter")
-        with self._recorded(machine, phase):
-            phase.output = machine.console.command(f"registers {seed:016x}", WORKLOAD_SECONDS)
-        if self._evidence.lab == 3:
+        """A caller with a pattern in every register, then the workload, are traced by a tracer that overwrites what it may.
+
+        The workload only if the first went well: a tracer that loses registers would take the kernel with it.
+        """
+        e, lab = self._evidence, self._evidence.lab
+        if lab == 3:
+            self._quiet(machine, "echo 'registers_call wl_*' > set_ftrace_filter")
+        if e.smp == 1:
+            pattern = Phase("registers", 0, None)
+            with self._recorded(machine, pattern):
+                self._quiet(machine, "registers")
+            assert machine.observer
+            e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
+        if e.smp > 1 or not registers.registers_kept(e):
+            self._say(f"registers: workload {seed:016x}")
+            phase = e.overwritten = Phase("overwritten registers", seed, make_filter(self._kernel, "registers_call wl_*", ""))
+            with self._recorded(machine, phase):
+                phase.output = machine.console.command(f"registers {seed:016x}", WORKLOAD_SECONDS)
+        if lab == 3:
             self._quiet(machine, "echo > set_ftrace_filter")
 
     @contextmanager

@@ -128,7 +128,7 @@ def changing(kernel: Kernel) -> frozenset[int]:
 @cache
 def _questions(kernel: Kernel) -> dict[int, str]:
     """The calls of functions that kern/apps/ asks, and where they return to: each is the name, then "answer"."""
-    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("app_main_registers", ("ftrace_make_nop",)),
+    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_no_batch", ("ftrace_make_nop",)),
              ("entry_own_filter", ("ftrace_set_filter",)))
     calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
     return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}

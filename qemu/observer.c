@@ -195,15 +195,15 @@ static bool frame_record(unsigned vcpu, uint64_t fp, uint64_t record[2])
 	return load(vcpu, isa == &riscv64 ? fp - 16 : fp, record, 2);
 }
 
-static void vcpu_begins(plugin_id id, unsigned vcpu)
+static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 {
 	GArray *all = qemu_plugin_get_registers();
 	struct cpu *c = &cpus[vcpu % VCPUS];
 
-	(void)id;
+	(void)unused;
 	c->bytes = g_byte_array_new();
 	for (unsigned i = 0; i < all->len; i++) {
-		struct register_descriptor *r = (struct register_descriptor *)all->data + i;
+		struct register_descriptor *r = (void *)(all->data + i * g_array_get_element_size(all));
 
 		for (unsigned n = 0; n < 32; n++)
 			if (!c->reg[n] && !strcmp(r->name, isa->names[n]))
@@ -648,11 +648,11 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
 }
 
-static void translated(plugin_id id, struct qemu_plugin_tb *tb)
+static void translated PLUGIN_CALLBACK(struct qemu_plugin_tb *, tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 
-	(void)id;
+	(void)unused;
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD_U64, since, n);
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, much_executed, CB_NO_REGS, COND_GE, since, OFTEN, NULL);
 	for (size_t i = 0; i < n; i++)
@@ -798,7 +798,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, con
 		return -1;
 	}
 	since.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));
-	qemu_plugin_register_vcpu_init_cb(id, vcpu_begins);
-	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+	PLUGIN_REGISTER(qemu_plugin_register_vcpu_init_cb, id, vcpu_begins);
+	PLUGIN_REGISTER(qemu_plugin_register_vcpu_tb_trans_cb, id, translated);
 	return 0;
 }

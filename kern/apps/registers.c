@@ -4,18 +4,23 @@
  *
  * A compiled function has moved its arguments away before it calls _mcount,
  * and a compiled tracer leaves many registers alone. `registers` makes the
- * call once while nobody traces and once while its tracer does;
- * `registers SEED` then runs the workload under that tracer. Labs 1 to 3
- * (-pg). In lab 3 set_ftrace_filter says which functions it traces.
+ * call once while nobody traces and once while its tracer does; with one CPU,
+ * since labs 1 and 2 have no filter. `registers SEED` runs the workload under
+ * that tracer. Labs 1 to 3 (-pg). In lab 3 set_ftrace_filter says which
+ * functions it traces.
  */
 #include "app.h"
+#include "arch.h"
 #include "errno.h"
-#include "ftrace/ftrace.h"
+#include "ftrace.h"
+#include "tracer.h"
 
 const char *const program_help[] = {"[seed]", "calls _mcount with a pattern in every register, for grading"};
 
 #ifdef HOOK_mcount
 void registers_call(void), registers_tracer(void);
+extern ftrace_func_t ftrace_trace_function;
+extern struct ftrace_ops *function_trace_op;
 int app_main_workload(int argc, char **argv);
 
 #ifdef __riscv
@@ -71,23 +76,65 @@ __asm__(
 "	.size registers_tracer, . - registers_tracer\n");
 #endif
 
+static struct ftrace_ops op = {(ftrace_func_t)registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
+
+#if STAGE == 3
+/* Whatever the site holds, nothing is written: no batch is open, and it is no call of address 0. */
+__attribute__((noipa)) static void registers_no_batch(void)
+{
+	ftrace_make_nop(&ftrace_records[0], 0);
+	barrier(); /* the call is not the last act: it returns to here */
+}
+
+static int call_traced(void)
+{
+	int err = register_ftrace_function(&op);
+
+	if (!err) {
+		registers_call();
+		unregister_ftrace_function(&op);
+	}
+	registers_no_batch();
+	return err;
+}
+#else
+/* Nothing but this call comes to the tracer: a stub that is wrong does no harm yet. */
+static int call_traced(void)
+{
+	struct ftrace_ops *was = function_trace_op;
+	unsigned long flags = irq_save();
+
+	function_trace_op = &op;
+	ftrace_trace_function = op.func;
+	registers_call();
+	ftrace_trace_function = ftrace_stub;
+	function_trace_op = was;
+	irq_restore(flags);
+	return 0;
+}
+#endif
+
+/* The workload, with every function of the kernel (lab 3: of the filter) traced. */
+static int workload_traced(int argc, char **argv)
+{
+	int err = register_ftrace_function(&op);
+
+	if (!err) {
+		err = app_main_workload(argc, argv);
+		unregister_ftrace_function(&op);
+	}
+	return err;
+}
+
 int main(int argc, char **argv)
 {
-	static struct ftrace_ops op = {(ftrace_func_t)registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
-	int status = 0, err;
+	int err;
 
-	registers_call();
-	err = register_ftrace_function(&op);
-	if (err)
-		return complain(argv[0], "register_ftrace_function", -err);
-	registers_call();
 	if (argc > 1)
-		status = app_main_workload(argc, argv);
-	unregister_ftrace_function(&op);
-	/* Outside of a batch; whatever the site holds, nothing is written: it is no call of address 0. */
-	if (STAGE == 3)
-		ftrace_make_nop(&ftrace_records[0], 0);
-	return status;
+		return workload_traced(argc, argv);
+	registers_call();
+	err = call_traced();
+	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }
 #else
 int main(int argc, char **argv)
