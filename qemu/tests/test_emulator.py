@@ -300,7 +300,7 @@ class Download(Machines):
     def apt(self, uris: str, binary: str = "echo QEMU emulator version 10.0.2") -> None:
         """An apt-get that knows such sources and a dpkg that unpacks such a QEMU; what apt-get was told is in a file."""
         self.script(self.path / "apt-get", f'[[ "$*" = *--print-uris ]] && echo "{uris}" && exit 0',
-                    f'cat "${{3%/*}}"/sources.list >{self.here}/told', '[[ "$*" = *download* ]] && touch one.deb', "exit 0")
+                    f'cat "${{3%/*}}"/sources.list >{self.here}/told', '[[ "$*" = *" download "* ]] && touch one.deb', "exit 0")
         make = [f'mkdir -p "$3/usr/bin"; printf "#!/bin/sh\\n{binary}\\n" >"$3/usr/bin/{name}"; chmod +x "$3/usr/bin/{name}"'
                 for name in NAMES.values()]
         self.script(self.path / "dpkg", *make)
