@@ -105,7 +105,8 @@ class Session:
                     self._collect(machine)
                     return stale.word(e)
         except Stopped as stopped:
-            e.verdict, e.why = stopped.verdict, stopped.why
+            if not e.why or stopped.verdict == Verdict.HARNESS:  # of a boot that ended early the evidence may be half
+                e.verdict, e.why = stopped.verdict, stopped.why
         finally:
             e.seconds = time.monotonic() - began
         return ""
