@@ -101,8 +101,7 @@ class Repeated(unittest.TestCase):
     def boots(self, *wrong: str) -> Evidence:
         kernel = SimpleNamespace(path=Path("build/riscv64/lab6/callsite.elf"), arch=ARCHES[0])
         boot = session.Session(kernel, 6, 4, 0, Path())  # type: ignore[arg-type]
-        with mock.patch.object(session.Session, "_boot"), \
-                mock.patch.object(stale, "word", side_effect=wrong):
+        with mock.patch.object(session.Session, "_boot", side_effect=wrong):
             return boot.run()
 
     def test_a_boot_that_is_no_evidence_is_repeated(self) -> None:
