@@ -88,7 +88,8 @@ class Session:
                 with e.judged():
                     self._collect(machine)
         except Stopped as stopped:
-            e.verdict, e.why = stopped.verdict, stopped.why
+            if not e.why or stopped.verdict == Verdict.HARNESS:  # of a boot that ended early the evidence may be half
+                e.verdict, e.why = stopped.verdict, stopped.why
         finally:
             e.seconds = time.monotonic() - began
         return e

@@ -67,6 +67,13 @@ class Blame(unittest.TestCase):
                     self.assertEqual(e.verdict, verdict, e.why)
                     self.assertIn(str(error), e.why)
 
+    def test_what_ended_the_boot_is_not_hidden_by_what_it_left(self) -> None:
+        left = mock.patch.object(truth, "read", side_effect=IndexError("half"))
+        for error, verdict in ((QemuError("no answer"), Verdict.HARNESS), (Stopped(Verdict.PANIC, "no answer"), Verdict.PANIC)):
+            with left, mock.patch.object(Run, "mapped", side_effect=error):
+                e = self.boot()
+            self.assertEqual((e.verdict, "no answer" in e.why), (verdict, True), e.why)
+
     def test_and_in_each_rung(self) -> None:
         e = Evidence("arm64", LAB, 1, 5, self.kernel("arm64"), Path())
         for error, harness in ((KeyError("wl_x"), None), (QemuError("no answer"), e)):
