@@ -124,17 +124,18 @@ static uint8_t *ram; /* where the host has physical address 0, if it had one */
 /* One architecture's registers, by QEMU's names: 32 that are kept, a bit each in a mask. */
 static const struct isa {
 	const char *names[32];
+	const char *cause, *from; /* of an exception: what it was, and the address of the instruction that it came before or in */
 	unsigned sp, fp, link, argument;
 	uint32_t per_cpu; /* those that change when a thread moves */
 	uint32_t nop, eret;
 } riscv64 = {
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
 	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"},
-	.sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
+	.cause = "scause", .from = "sepc", .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
 }, arm64 = {
 	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
 	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"},
-	.sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
+	.cause = "ESR_EL1", .from = "ELR_EL1", .sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
 }, *isa;
 
 static int by_address(const void *a, const void *b)
@@ -159,8 +160,9 @@ static bool inside(const struct range *r, uint64_t a)
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
 
+enum { CAUSE = 32, FROM, REGISTERS };
 static struct cpu {
-	struct qemu_plugin_register *reg[32];
+	struct qemu_plugin_register *reg[REGISTERS];
 	GByteArray *bytes;
 } cpus[VCPUS];
 
@@ -205,8 +207,8 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 	for (unsigned i = 0; i < all->len; i++) {
 		struct register_descriptor *r = (void *)(all->data + i * g_array_get_element_size(all));
 
-		for (unsigned n = 0; n < 32; n++)
-			if (!c->reg[n] && !strcmp(r->name, isa->names[n]))
+		for (unsigned n = 0; n < REGISTERS; n++)
+			if (!c->reg[n] && !strcmp(r->name, n == CAUSE ? isa->cause : n == FROM ? isa->from : isa->names[n]))
 				c->reg[n] = r->handle;
 	}
 }
@@ -492,7 +494,7 @@ static void executed(unsigned vcpu, void *arg)
 	if (roles & BIRTH)
 		born(t);
 	if (roles & VECTOR) {
-		simple(vcpu, w, t, K_VECTOR, 0, 0, 0, 0);
+		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), 0, 0);
 		enter_exception(t);
 	}
 	log_roles(vcpu, w, t, roles);

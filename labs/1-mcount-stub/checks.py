@@ -30,7 +30,7 @@ MISTAKES = {
 }
 ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the second
 
-MANY = 20  # more than interrupts can be
+MANY = 20  # of the exceptions that a stub takes when it calls the pointer
 
 
 # ---- between two instructions of the stub --------------------------------------
@@ -111,7 +111,7 @@ def ended(e: Evidence) -> str:
         return told.mistake
     if unfinished(e):
         return "return-address-lost"  # the callback ran, and nobody came back from the stub
-    if e.truth.faults_in_stub > MANY and not e.truth.callbacks and not e.truth.hits["ftrace_stub"]:
+    if e.truth.faults_in_tracer > MANY and not e.truth.callbacks and not e.truth.hits["ftrace_stub"]:
         return "pointer-taken-for-the-function"  # each call of the stub is an exception
     return ""
 
