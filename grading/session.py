@@ -115,10 +115,6 @@ class Session:
         machine.console.wait_ready(BOOT_SECONDS)
         e.text_at_boot = self._text(machine)
         self._phase(machine, Phase("before", rng.getrandbits(64), None))
-        if e.lab == 1 and e.smp == 1:
-            self._say("registers, step by step")
-            steps.watch(machine, self._kernel, e.steps)
-            machine.console.wait_ready(WORKLOAD_SECONDS)
         if e.lab <= 3:
             self._registers(machine, rng.getrandbits(64))
         if e.lab >= 3:
@@ -164,7 +160,12 @@ class Session:
                 self._quiet(machine, "registers")
             assert machine.observer
             e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
-        if e.smp > 1 or not registers.registers_kept(e):
+        kept = e.smp > 1 or not registers.registers_kept(e)
+        if kept and lab == 1 and e.smp == 1:
+            self._say("registers, step by step")
+            steps.watch(machine, self._kernel, e.steps)
+            machine.console.wait_ready(WORKLOAD_SECONDS)
+        if kept and not e.steps.why:
             self._say(f"registers: workload {seed:016x}")
             phase = e.overwritten = Phase("overwritten registers", seed, make_filter(self._kernel, "registers_call wl_*", ""))
             with self._recorded(machine, phase):
