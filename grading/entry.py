@@ -99,11 +99,15 @@ def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
 # ---- what the function finds --------------------------------------------------------------------
 
 def registers_found(e: Evidence) -> Finding | None:
-    """A traced function finds every register as its caller left it, and goes on after its site. Ops that change some have rungs of their own."""
-    windows = [(p.first, p.last) for p in e.on()]
-    for call in e.truth.calls:
-        if any(first <= call.seq < last for first, last in windows):
+    """A traced function finds every register as its caller left it, and goes on after its site; what ops change is left to other rungs."""
+    for phase in e.on():
+        for call in e.calls(phase):
             finding = kept(e, call) or went_on(e, call)
+            if finding:
+                return finding
+    for trial in e.trials:
+        for call in e.calls(trial):
+            finding = kept(e, call, sum(1 << n for n in ARGUMENTS[e.arch]) if trial.of(call.name, "add") else 0)
             if finding:
                 return finding
     seen = _entry_calls(e).get("seen")
