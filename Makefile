@@ -265,6 +265,7 @@ soak-grade: $(setup) ## [COUNT=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutio
 
 bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.json
 	@$(PYTHON) kern/ftrace/tests/bench.py
+	@$(PYTHON) -m grading.cost
 
 sizes: $(setup) ## lines of code by cloc, against the design
 	@$(PYTHON) .ci/sizes.py

@@ -1,0 +1,73 @@
+"""What a grade costs in processor time, and what its boots cost without the observer: part of `make bench`.
+
+The boots are a grade's, one architecture, one and four CPUs; then the same lines are typed at machines without an
+observer. Times depend on the host, and are right on a quiet one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+from grading import report, rubric
+from grading.elf import Kernel
+from grading.evidence import Evidence
+from grading.machine import Run, ended_by_signals
+from grading.session import WORKLOAD_SECONDS, machine_of
+from qemu.machine import ARCHES, ROOT
+
+SEED = 0x0123456789ABCDEF
+MUST = {lab: 5.0 if lab == 6 else 3.0 for lab in rubric.LABS}  # seconds for both boots and judging
+RATIO = 2.5
+
+
+def spent() -> float:
+    """Processor seconds of this process and of those that it waited for."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(u.ru_utime + u.ru_stime for u in used)
+
+
+def typed_again(e: Evidence, log: Path) -> None:
+    with Run(machine_of(e.kernel, e.lab, e.smp), log) as machine:
+        machine.console.wait_ready(WORKLOAD_SECONDS)
+        for _, line in e.typed[:-1]:
+            machine.console.command(line, WORKLOAD_SECONDS)
+        machine.power_off()
+
+
+def measure(lab: int, arch: str) -> tuple[float, float]:
+    """Seconds of a grade, and of its boots alone."""
+    out, began = ROOT / "build/bench", spent()
+    kernel = Kernel(ROOT / f"build/{arch}/lab{lab}/callsite.elf", arch)
+    session = rubric.lab(lab).session
+    boots = [session(kernel, lab, smp, SEED, out / f"{arch}-lab{lab}-{smp}cpu.log").run() for smp in (1, 4)]
+    graded = report.judge(arch, lab, SEED, boots)
+    whole = spent() - began
+    if graded.points != graded.possible:
+        sys.exit(f"lab {lab} on {arch}: {graded.points} of {graded.possible} points; a cost is measured of what is right")
+    began = spent()
+    for e in boots:
+        typed_again(e, out / f"{arch}-lab{lab}-{e.smp}cpu-plain.log")
+    return whole, spent() - began
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="grading.cost", description=__doc__)
+    parser.add_argument("--lab", type=int, nargs="+", default=sorted(rubric.LABS))
+    options = parser.parse_args()
+    print("a grade of one architecture, processor seconds (must); without the observer; ratio (must)")
+    for lab in options.lab:
+        images = [f"build/{arch}/lab{lab}/Image" for arch in ARCHES]
+        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", "build/initrd.cpio", *images], check=True)
+        for arch in ARCHES:
+            whole, plain = measure(lab, arch)
+            print(f"  lab {lab} {arch:8} {whole:5.2f} ({MUST[lab]:.0f})  {plain:5.2f}  {whole / plain:4.2f} ({RATIO})", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    ended_by_signals()
+    sys.exit(main())
