@@ -296,7 +296,7 @@ host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iqu
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).bin := build/host/$(basename $(notdir $(1)))
-$(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words)) $$($(1).staff_inc)
+$(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words))
 $(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
 $(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words))))
 $$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
