@@ -189,7 +189,7 @@ class Object:
 
     def _defines(self, name: str, everywhere: bool) -> None:
         if everywhere and name not in self.rule.defines:
-            raise Broken(f"it defines {name} for other files, which are to have of it: {', '.join(self.rule.defines)}. Make it local (in C: static)")
+            raise Broken(f"it defines {name} for other files, and none is to have it: make it local (in C: static)")
         if not everywhere and (name in self.taken or name in self.shared):
             whose = self.taken.get(name)
             raise Broken(f"{name} is a name of {whose.name if whose else 'another file of the labs'}: call yours something else")

@@ -69,16 +69,16 @@ def _walls(sees: Iterable[str], writes: str, processes: bool, seccomp: IO[bytes]
     """The command that runs another with nothing around it. As root it needs no user namespace."""
     words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
              "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
-    for path in sees:
-        words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
-    if writes:
-        words += ["--bind", writes, writes]
-    if processes:
+    if processes:  # first: what it sees may lie below /tmp
         words += ["--size", str(SCRATCH), "--tmpfs", "/tmp", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LC_ALL", "C"]
     elif platform.machine() in FORBIDDEN:
         seccomp.write(filter_program())
         seccomp.seek(0)
         words += ["--seccomp", str(seccomp.fileno())]
+    for path in sees:
+        words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
+    if writes:
+        words += ["--bind", writes, writes]
     if os.geteuid():
         words.append("--unshare-user")
     return [*_rooted(), *words, "--remount-ro", "/", "--chdir", os.getcwd() if processes else "/"]
