@@ -192,7 +192,12 @@ $$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py $(wildca
 $$($(1).out)/handed-in: $$($(1).obj) $(wildcard labs/*/rubric.toml grading/handed_in.py)
 	$(if $(handed_in),$$(Q)$(PYTHON) -m grading.handed_in $(1) $$($(1).out) $$($(1).obj))
 	@touch $$@
-$$($(1).out)/first.elf: $$($(1).obj) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds $$($(1).out)/handed-in
+# And its debugging information is for gdb alone: the first link, which the tables are made of, goes without.
+$(1).handed := $$(filter $$(patsubst %,$$($(1).out)/%.o,$$(basename $$(handed_in))),$$($(1).obj))
+$(1).bare := $$(foreach o,$$($(1).obj),$$(if $$(filter $$o,$$($(1).handed)),$$(o:$$($(1).out)/%=$$($(1).out)/bare/%),$$o))
+$$($(1).out)/bare/%.o: $$($(1).out)/%.o $$($(1).out)/handed-in
+	@mkdir -p $$(@D) && $($(1).cross)objcopy --strip-debug $$< $$@
+$$($(1).out)/first.elf: $$($(1).bare) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds $$($(1).out)/handed-in
 	@$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
 $$($(1).out)/tables.S: $$($(1).out)/first.elf
 	@{ $(PYTHON) kern/mksyms.py $$< $(if $(filter-out 1 2 3 4,$(stage)),--args) && $(if $(records),$(mkrecords) $(records) $$<,true); } > $$@

@@ -22,7 +22,8 @@ TOOLCHAIN = ("/bin", "/lib", "/lib64", "/usr/bin", "/usr/include", "/usr/lib", "
 # How the driver tells that one of its programs came to a limit.
 STOPPED = {r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.seconds} seconds",
            r"File size limit exceeded|[Ff]ile too (big|large)|No space left": f"what it writes is larger than {LIMITS.file >> 20} MiB",
-           r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory"}
+           r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory",
+           r"signal terminated program": "it died of what it read"}
 
 
 def within(command: list[str], seen: list[str], target: str, folder: str) -> Ended:

@@ -70,7 +70,7 @@ def _walls(sees: Iterable[str], writes: str, processes: bool, seccomp: IO[bytes]
     words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
              "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if processes:  # first: what it sees may lie below /tmp
-        words += ["--size", str(SCRATCH), "--tmpfs", "/tmp", "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LC_ALL", "C"]
+        words += ["--size", str(SCRATCH), "--tmpfs", "/tmp", "--dir", os.getcwd(), "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LC_ALL", "C"]
     elif platform.machine() in FORBIDDEN:
         seccomp.write(filter_program())
         seccomp.seek(0)
