@@ -9,6 +9,8 @@ import tomllib
 import unittest
 from pathlib import Path
 
+from elftools.elf.elffile import ELFFile  # type: ignore[import]
+
 from grading import handed_in, rubric
 from grading.elf import Kernel
 from grading.tests.mutants import build
@@ -55,6 +57,7 @@ RULES = {  # what is added to a good file, and what is said
     '\t.section .debug_gdb_scripts\n\t.byte 1\n': "it may not have a section '.debug_gdb_scripts'",
     '\t.section .text.mine, "axG", %progbits, mine, comdat\n\tnop\n': "it may not have a section '.group'",
     '\t.section .init_array, "aw"\n\t.8byte ftrace_stub\n': "it may not have a section '.init_array'",
+    '\t.section .rela.mine, "", %4\n\t.8byte 0, 0, 0\n': "it may not have a section '.rela.mine'",
     "\t.bss\n\t.zero 1 << 20\n": "bytes into the kernel, and may bring 262144",
     "\t.data\n\t.balign 1 << 20\n": "a page is the most",
     '\t.file "kern/sched.c"\n': "it calls itself 'kern/sched.c'",
@@ -104,6 +107,23 @@ class Rules(unittest.TestCase):
                 with self.subTest(kind=kind):
                     self.assertIn("wants something of the linker", self.said(arch, GOOD + f"\t.reloc 0, {kind}\n"))
 
+    def test_a_table_has_one_entry_of_it(self) -> None:
+        entry = '__asm__(".pushsection .table.unwind_hook, \\"a\\"; .8byte 1; .popsection");\n'
+        for arch in ARCHES:
+            for count, sentence in ((1, ""), (2, "kern/ftrace/graph.c: section .table.unwind_hook may have one entry")):
+                objects = [self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, "kern/ftrace/graph.c", count * entry)]
+                self.assertEqual(handed_in.refused(arch, self.folder, objects), sentence)
+
+    def test_a_relocation_stays_in_its_section(self) -> None:
+        for arch in ARCHES:
+            beside, made = self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, str(SOURCE), GOOD + "\t.data\n\t.8byte ftrace_stub\n")
+            self.assertEqual(handed_in.refused(arch, self.folder, [beside, made]), "")
+            with made.open("r+b") as file:
+                at = ELFFile(file).get_section_by_name(".rela.data")["sh_offset"]
+                file.seek(at)
+                file.write((0x100000).to_bytes(8, "little"))
+            self.assertIn(".rela.data reaches 0x100000, outside", handed_in.refused(arch, self.folder, [beside, made]))
+
     def test_what_is_no_object(self) -> None:
         for arch in ARCHES:
             made, beside = self.made(arch, str(SOURCE), GOOD), self.made(arch, "kern/sched.S", TRUSTED)
@@ -112,6 +132,9 @@ class Rules(unittest.TestCase):
                 made.write_bytes(text)
                 said = handed_in.refused(arch, self.folder, [beside, made])
                 self.assertRegex(said, rf"^kern/ftrace/{arch}/caller\.S: .*object")
+            made.write_bytes(whole)
+            subprocess.run([GCC[arch].replace("gcc", "strip"), made], check=True)
+            self.assertIn("not one table of symbols", handed_in.refused(arch, self.folder, [beside, made]))
             other = self.made(next(a for a in ARCHES if a != arch), "kern/other.S", GOOD)
             made.write_bytes(other.read_bytes())
             self.assertIn("not one that a compiler makes", handed_in.refused(arch, self.folder, [beside, made]))
