@@ -32,6 +32,7 @@ from qemu.machine import ROOT
 
 MACHINE = {"riscv64": "EM_RISCV", "arm64": "EM_AARCH64"}
 LARGEST = 256 << 10  # of what an object brings into the kernel; the largest solution has 6 KiB
+LONGEST = 1 << 20  # of its symbols, and of each section's relocations
 PAGE = 4096
 WRITE, ALLOC, EXECUTE, MERGE, STRINGS = 1, 2, 4, 0x10, 0x20
 # Sections that are laid into the kernel: their names, flags, type. What is not laid there may also be the rest.
@@ -46,7 +47,7 @@ BESIDE = {"SHT_NULL": re.compile(""), "SHT_PROGBITS": re.compile(r"\.debug_(?!gd
 RELOCATIONS = {"riscv64": {1, 2, *range(16, 20), *range(23, 29), *range(33, 41), 57},
                "arm64": {*range(257, 287), 299}}
 NAME = re.compile(r"[A-Za-z_$][\w.$]*|")
-MADE = re.compile(r"\.L.*|\$[dx].*|", re.S)  # by the assembler, for itself
+MADE = re.compile(r"\.L[\w.$]*( |[\1\2]\d+)?|\$[dx][\w.]*|")  # by the assembler, for itself
 PROGRAMS = "/kern/apps/"
 
 
@@ -137,6 +138,8 @@ class Object:
 
     def _section(self, section: Any) -> None:
         name, flags, kind = section.name, section["sh_flags"], str(section["sh_type"])
+        if kind == "SHT_SYMTAB" and section["sh_size"] > LONGEST:
+            raise Broken(f"it has {section['sh_size'] // 24} symbols")
         if kind == "SHT_RELA":
             return self._relocations(section)
         if name in self.rule.tables:
@@ -155,6 +158,8 @@ class Object:
         target = self.sections[section["sh_info"]]
         if section.name != f".rela{target.name}":
             raise Broken(f"it may not have a section {section.name!a}")
+        if target["sh_flags"] & ALLOC and section["sh_size"] > LONGEST:
+            raise Broken(f"{target.name} has {section['sh_size'] // 24} relocations")
         for entry in section.iter_relocations() if target["sh_flags"] & ALLOC else ():
             kind, at = entry["r_info_type"], entry["r_offset"]
             if kind not in RELOCATIONS[self.arch]:

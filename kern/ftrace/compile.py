@@ -55,6 +55,13 @@ def place(folder: str, name: str, target: str) -> None:
     os.replace(path, target)
 
 
+def check_depends(path: str) -> None:
+    """make reads it: names of files, a colon, and nothing that make would do."""
+    with open(path, encoding="ascii", errors="replace") as file:
+        if not re.fullmatch(r"([\w./+~: -]|\\?\n)*", file.read(MESSAGES), re.A):
+            raise Refused("what it includes has a name that no file of the kernel has")
+
+
 def build(seen: list[str], command: list[str]) -> None:
     target = command[command.index("-o") + 1]
     folder = tempfile.mkdtemp(prefix=".walls-", dir=os.path.abspath(os.path.dirname(target)))
@@ -64,6 +71,7 @@ def build(seen: list[str], command: list[str]) -> None:
         if ended.status:
             raise Refused(f"the compiler did not finish: {stopped}" if stopped else "it does not compile")
         if "-MMD" in command:
+            check_depends(f"{folder}/depends")
             place(folder, "depends", os.path.splitext(target)[0] + ".d")
         place(folder, "object", target)
     finally:
