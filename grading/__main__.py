@@ -135,12 +135,12 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
-    wrong = [why for a in options.arch if (why := broken(options.kernels / a / "callsite.elf", a))]
-    if wrong:
-        raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
     if options.gdb:
         replay.needs()
+    wrong = [why for a in options.arch if (why := broken(options.kernels / a / "callsite.elf", a))]
+    if wrong:
+        raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     return wanted_rung(options)
 
 
