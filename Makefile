@@ -5,7 +5,7 @@
 #   HOOK=entry|mcount    how functions call the tracer (labs 1 to 3: mcount)
 #   STAFF=3,4            in a student's tree: the staff's objects for labs that were not finished
 #   APP=path/to/prog.c   link your own program in, against kern/app.h
-#   SANDBOX=no           where bubblewrap may not work, and recordmcount.c is your own
+#   SANDBOX=no           where bubblewrap may not work, and the labs' files are your own
 #   QEMU_DIR=folder      another QEMU than the one that make doctor names
 #   TESTS=1 DEBUG=1      in-kernel tests; poisoned memory      V=1  whole commands
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
@@ -117,6 +117,7 @@ $(1).out := build/$(1)/$(variant)
 $(1).cc := $($(1).cross)gcc
 $(1).all := $(CFLAGS) $($(1).flags) -Ikern -Ikern/ftrace -Ikern/shell -Ibuild/$(1)/include -I$$($(1).out)
 $(1).traced := $($(1).$(hook))
+$(1).walled = $$(call walled,kern build/$(1)/include $$($(1).out)/include)
 $(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/shell/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
 	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
@@ -144,7 +145,7 @@ $$($(1).out)/kern/ftrace/tests/%.o: kern/ftrace/tests/%.c $$($(1).out)/flags $$(
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 # The tracer itself has no call sites: it must not trace itself.
 $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).walled) $$($(1).cc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 # An application sees kern/app.h alone; so does the library.
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
@@ -162,7 +163,7 @@ $$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
 $$($(1).out)/%.o: %.c $$($(1).out)/flags $$($(1).gen)
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 $$($(1).out)/%.o: %.S $$($(1).out)/flags $$($(1).gen)
-	$$(call say,AS,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
+	$$(call say,AS,$$@)mkdir -p $$(@D) && $$($(1).walled) $$($(1).cc) $$($(1).all) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 
 # The shell's applications: {name, main, help} of each program in kern/apps/, and of APP.
 $$($(1).out)/apps_table.c: $(wildcard kern/apps/*.c) $$($(1).out)/flags Makefile
@@ -191,7 +192,16 @@ $$($(1).out)/callsite.lds: boot/callsite.lds.S kern/memory.h $$($(1).out)/island
 $$($(1).out)/tables0.S: $$($(1).out)/flags
 	@{ $(PYTHON) kern/mksyms.py --empty && $(if $(records),$(mkrecords) --empty,true); } > $$@
 $$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py $(wildcard kern/ftrace/mkrecords.py)
-$$($(1).out)/first.elf: $$($(1).obj) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds
+# A handed-in file's object is linked when it is what it may be.
+$$($(1).out)/handed-in: $$($(1).obj) $(wildcard labs/*/rubric.toml grading/handed_in.py)
+	$(if $(handed_in),$$(Q)$(PYTHON) -m grading.handed_in $(1) $$($(1).out) $$($(1).obj))
+	@touch $$@
+# And its debugging information is for gdb alone: the first link, which the tables are made of, goes without.
+$(1).handed := $$(filter $$(patsubst %,$$($(1).out)/%.o,$$(basename $$(handed_in))),$$($(1).obj))
+$(1).bare := $$(foreach o,$$($(1).obj),$$(if $$(filter $$o,$$($(1).handed)),$$(o:$$($(1).out)/%=$$($(1).out)/bare/%),$$o))
+$$($(1).out)/bare/%.o: $$($(1).out)/%.o $$($(1).out)/handed-in
+	@mkdir -p $$(@D) && $($(1).cross)objcopy --strip-debug $$< $$@
+$$($(1).out)/first.elf: $$($(1).bare) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds $$($(1).out)/handed-in
 	@$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
 $$($(1).out)/tables.S: $$($(1).out)/first.elf
 	@{ $(PYTHON) kern/mksyms.py $$< $(if $(filter-out 1 2 3 4,$(stage)),--args) && $(if $(records),$(mkrecords) $(records) $$<,true); } > $$@
@@ -203,11 +213,12 @@ $$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/calls
 	$(if $(proof),$$(Q)$(PYTHON) $(proof) $(1) $$@.new)
 	$(if $(START)$(APP)$(if $(wildcard grading/names.py),,none),,@$(PYTHON) -m grading.names $(1) $(stage) $$@.new)
 	@mv $$@.new $$@
+$$($(1).out)/callsite.map: $$($(1).out)/callsite.elf
 $$($(1).out)/Image: $$($(1).out)/callsite.elf
 	@$($(1).cross)objcopy -O binary $$< $$@
 
 # build/<arch>/ holds what was asked for last.
-build/$(1)/callsite.elf build/$(1)/Image: build/$(1)/%: $$($(1).out)/% FORCE
+build/$(1)/callsite.elf build/$(1)/callsite.map build/$(1)/Image: build/$(1)/%: $$($(1).out)/% FORCE
 	@cmp -s $$< $$@ || cp $$< $$@
 	$(if $(records),@cp $(records) $$(@D)/recordmcount)
 -include $$(patsubst %.o,%.d,$$($(1).obj))
@@ -215,10 +226,10 @@ endef
 $(foreach a,$(WANTED),$(eval $(call kernel,$(a))))
 
 $(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/recordmcount%: kern/ftrace/recordmcount.c | $(setup)
-	$(call say,HOSTCC,$@)mkdir -p $(@D) && gcc -std=gnu11 -O2 -static -Wall -Wextra -Wno-unused-parameter $(if $(CI),-Werror) $(if $*,-DLAB_START=$(START)) -o $@ $<
+	$(call say,HOSTCC,$@)mkdir -p $(@D) && $(call walled,$<) gcc -std=gnu11 -O2 -static -Wall -Wextra -Wno-unused-parameter $(if $(CI),-Werror) $(if $*,-DLAB_START=$(START)) -o $@ $<
 
 .PHONY: all FORCE
-all: $(foreach a,$(WANTED),build/$(a)/callsite.elf build/$(a)/Image) build/initrd.cpio ## build the kernel: build/<arch>/callsite.elf and Image
+all: $(foreach a,$(WANTED),$(addprefix build/$(a)/callsite.,elf map) build/$(a)/Image) build/initrd.cpio ## build the kernel: build/<arch>/callsite.elf and Image
 FORCE:
 
 build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
@@ -301,11 +312,11 @@ host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iqu
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).bin := build/host/$(basename $(notdir $(1)))
-$(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words)) $$($(1).staff_inc)
+$(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words))
 $(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
 $(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words))))
 $$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
-	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
+	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(call walled,kern) gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
 $$($(1).bin): $(1) $$($(1).obj) Makefile | $(setup)
 	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
 	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread

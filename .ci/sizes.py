@@ -9,7 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-LABS = re.compile(r"kern/ftrace/(riscv64/|arm64/)?(mcount|recordmcount|records|patch|caller|mcount_caller|graph|graph_caller|fgraph)\.[cSh]$")
+LABS = re.compile(r"kern/ftrace/(riscv64/|arm64/)?(mcount|recordmcount|records|patch|caller|mcount_caller|graph|graph_caller|shadow_frame|fgraph)\.[cSh]$")
 PARTS = [
     ("what the labs build", 2000, lambda f: bool(LABS.match(f))),
     ("kern/ftrace/", 6500, lambda f: f.startswith("kern/ftrace/") and not f.endswith(".py")),

@@ -16,7 +16,7 @@ from grading import progress, replay, report, rubric, side_by_side, submit
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.handed_in import foreign_section
+from grading.handed_in import broken
 from grading.machine import ended_by_signals
 from grading.session import BUDGET
 from grading.verdict import Stopped, Verdict, blamed
@@ -137,15 +137,15 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
-    with blamed():
-        foreign = [why for a in options.arch if (why := foreign_section(Kernel(options.kernels / a / "callsite.elf", a), options.lab))]
-    if foreign:
-        raise Refused(f"{Verdict.BUILD.value}: {foreign[0]}")
     for arch in options.arch:
         plugin.build(arch)
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
     if options.gdb:
         replay.needs()
+    with blamed():
+        wrong = [why for a in options.arch if (why := broken(options.kernels / a / "callsite.elf", a))]
+    if wrong:
+        raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     return wanted_rung(options)
 
 

@@ -111,5 +111,7 @@ def _examine(found: Lab, checks: set[str]) -> None:
         raise BadRubric(f"lab {found.number}: its rungs and its checks are not the same")
     if not all(found.rungs[0].judges(smp) for smp in (1, 4)):
         raise BadRubric(f"lab {found.number}: all rungs stand on the first, so every boot must be judged by it")
+    if headers := [name for name in found.files if not name.endswith((".c", ".S"))]:
+        raise BadRubric(f"lab {found.number}: {headers[0]} would be included by files that are not the student's")
     if sum(rung.points for rung in found.rungs) != 100:
         raise BadRubric(f"lab {found.number}: its rungs are worth {sum(rung.points for rung in found.rungs)} points, not 100")

@@ -39,7 +39,6 @@ from rich.console import Console
 from grading import report, rubric, session, side_by_side
 from grading.elf import Kernel
 from grading.finding import Finding
-from grading.handed_in import foreign_section
 from grading.machine import ended_by_signals
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
@@ -48,7 +47,7 @@ SEED = 0x0123456789ABCDEF
 BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU, up to lab 4, and from lab 5 on, which waits by -icount; several times what a solution needs
 # Warnings are no errors there: a wrong solution may well have one.
 CLEAN = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))}
-TREE = ("boot", "kern", ".ci", "Makefile")
+TREE = ("boot", "kern", "labs", "grading", "qemu", ".ci", "Makefile")
 FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Arch", "CPUs"}
 
 
@@ -125,7 +124,7 @@ def fresh(lab: int, arch: str) -> Path:
         shutil.rmtree(tree / name, ignore_errors=True)
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tree / name, symlinks=True)
+            shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("wrong", "tests", "__pycache__"))
         else:
             shutil.copy2(ROOT / name, tree / name)
     for name in ("build/.setup", "build/recordmcount"):
@@ -181,11 +180,9 @@ def outcome(graded: report.Grade) -> Outcome:
 def outcome_of(wrong: Wrong, arch: str) -> Outcome:
     why = build(wrong, arch)
     elf = scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf"
-    why = why or foreign_section(kernel := Kernel(elf, arch), wrong.lab)
     if why:
-        finding = Finding(why)
-        return Outcome(Verdict.BUILD, [], set(), 0, [finding.why])
-    return outcome(grade(kernel, wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5]))
+        return Outcome(Verdict.BUILD, [], set(), 0, [Finding(why).why])
+    return outcome(grade(Kernel(elf, arch), wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5]))
 
 
 def differs(wrong: Wrong, got: Outcome) -> str:

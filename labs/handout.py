@@ -26,13 +26,10 @@ from qemu.machine import ARCHES  # noqa: E402
 
 # The shortcut for one user shows the way for many: it goes along as an object.
 DIRECT = "kern/ftrace/trace_graph_direct"
-INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/)|student\.mk$|begun\.py$)|grading/(tests/|wrong\.py$)|\.ci/run$|"
+INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|wrong\.py$)|\.ci/run$|"
                          rf"{DIRECT}\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
-# A header with what a student writes in it: its lab, and the functions that the staff's object has.
-OPENED = {"kern/ftrace/<arch>/insn.h": (3, ["int insn_call"]),
-          "kern/ftrace/shadow.h": (5, [r"struct shadow_frame \*shadow_push_into", "void shadow_pop"])}
 # The host test of lab 5 that is linked with earlier labs.
 GRAPH_TEST = "kern/ftrace/tests/graph_test.cc"
 HOST = "build/host/graph_test.d"
@@ -138,9 +135,6 @@ def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
         for arch in ARCHES:
             for name, lab in wanted[arch].items():
                 strip(arch, ROOT / f"build/{arch}/lab{stage}/{name}", folder / f"{arch}/lab{stage}/{lab}/{name}")
-            for header, (lab, functions) in OPENED.items():
-                if lab < stage:
-                    opened(folder, arch, stage, lab, header.replace("<arch>", arch), functions)
     for arch in ARCHES if last >= 6 else ():
         shortcut = f"build/{arch}/lab6/{DIRECT}.o"
         run("make", "-s", "LAB=6", shortcut)
@@ -157,28 +151,12 @@ def strip(arch: str, source: Path, target: Path) -> None:
     run(CROSS[arch] + "objcopy", "--strip-debug", source, target)
 
 
-def opened(folder: Path, arch: str, stage: int, lab: int, header: str, functions: list[str]) -> None:
-    """A header without those functions' code, and an object with the code."""
-    text, name = resolve(header, 0), Path(header).stem
-    code = re.compile(rf"^static inline ({'|'.join(functions)})(\([^{{]*\))\n(\{{.*?^\}})", re.M | re.S)
-    if len(code.findall(text)) != len(functions):
-        raise Refused(f"{header}: {', '.join(functions)}: not all are found")
-    (folder / arch / f"{name}.h").write_text(code.sub(r'#ifdef __cplusplus\nextern "C"\n#endif\n\1\2;', text))
-    build = ROOT / f"build/{arch}/lab{stage}"
-    source = build / f"{name}_code.c"
-    source.write_text(code.sub(r"\1\2;\n\1\2\n\3", text))
-    flags = [w for w in (build / "flags").read_text().split() if not w.startswith(("-fpatchable", "-pg", "-falign"))]
-    run(CROSS[arch] + "gcc", *flags, "-fno-jump-tables", f"-Ibuild/{arch}/lab{stage}/include", "-c", "-o", source.with_suffix(".o"), source)
-    strip(arch, source.with_suffix(".o"), folder / f"{arch}/lab{stage}/{lab}/kern/ftrace/{name}_code.o")
-
-
 def graph_test(folder: Path) -> None:
     """What lab 5's host test is linked with of labs 2 to 4."""
     run("make", "-s", "-j2", HOST.removesuffix(".d"))
-    run("gcc", "-O1", "-fno-pie", "-Ikern", "-Ikern/ftrace", "-c", "-o", f"{HOST}/kern/ftrace/insn_code.o", "build/riscv64/lab5/insn_code.c")
     for lab in range(2, 5):
         named = [str(Path(name).with_suffix(".o")) for name in rubric.lab(lab).files if name in _first_line(GRAPH_TEST).split()]
-        for name in [*named, *(["kern/ftrace/insn_code.o"] if lab == 3 else [])]:
+        for name in named:
             target = folder / platform.machine() / str(lab) / name
             target.parent.mkdir(parents=True, exist_ok=True)
             run("objcopy", "--strip-debug", ROOT / HOST / name, target)

@@ -29,17 +29,10 @@ $(error STAFF=$(STAFF): the staff's recordmcount is not made for this machine, $
 endif
 endif
 
-# insn.h and shadow.h have code in them: the staff's is an object, and a header without.
-staff_code := $(sort $(notdir $(wildcard $(foreach n,$(staffed),labs/staff/riscv64/lab$(stage)/$n/kern/ftrace/*_code.o))))
-ftrace_lab.$(stage) += $(staff_code:.o=.c)
-ftrace_cflags.riscv64 += $(foreach c,$(staff_code:_code.o=.h),-include labs/staff/riscv64/$c)
-ftrace_cflags.arm64 += $(foreach c,$(staff_code:_code.o=.h),-include labs/staff/arm64/$c)
-
 # Lab 5's host test is linked with labs 2 to 4.
 graph_test := kern/ftrace/tests/graph_test.cc
 $(graph_test).staff_obj := $(foreach n,$(staffed),$(wildcard $(addprefix labs/staff/$(shell uname -m)/$n/kern/ftrace/,*.o riscv64/*.o)))
 $(graph_test).staff_src := $(foreach o,$($(graph_test).staff_obj:.o=.c),kern/ftrace/$(lastword $(subst /kern/ftrace/, ,$o)))
-$(graph_test).staff_inc := $(if $(filter %/insn_code.o,$($(graph_test).staff_obj)),-D_GNU_SOURCE -include labs/staff/riscv64/insn.h)
 endif
 
 # What no student writes and none is to read: lab 6's shortcut for one user.

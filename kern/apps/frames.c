@@ -25,7 +25,7 @@ const char *const program_help[] = {"", "is interrupted at each of the tracer's 
 #include "fgraph.h"
 #include "irq.h"
 #include "ksyms.h"
-#include "shadow_layout.h"
+#include "shadow.h"
 #include "tracer.h"
 #include "unwind.h"
 

@@ -17,6 +17,7 @@
 #include "print.h"
 #include "shadow.h"
 #include "tracer.h"
+#include "unwind.h"
 
 /* A frame's users: stamp << 16 | bits. */
 #define STAMP_SHIFT FGRAPH_USERS
@@ -267,6 +268,28 @@ void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
 	return find_datum(f, idx, size);
 #endif
 }
+
+/*
+ * ---- For stack walks: where a function that is traced will really return to.
+ * The frame pointer that the walk has come to says which frame knows. ----
+ */
+
+/* Of a chain of tail calls, all with one fp, only the outermost knows its caller. */
+unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
+{
+#if LAB_START == 6
+	return ret;
+#else
+	struct shadow_stack *s = shadow_of(t);
+
+	if (ret == (unsigned long)return_to_handler && s)
+		for (struct shadow_frame *f = READ_ONCE(s->top); f; f = f->below)
+			if (f->fp == fp && f->ret != ret)
+				return f->ret;
+	return ret;
+#endif
+}
+UNWIND_HOOK(ftrace_graph_ret_addr);
 
 /* ---- Users come and go: ftrace_lock held. ---- */
 

@@ -122,7 +122,7 @@ void ftrace_free_filter(struct ftrace_ops *op);
 extern struct ftrace_ops global_ops;
 
 /*
- * Patching: <arch>/patch.c; the encodings: <arch>/insn.h. @addr: what the site
+ * Patching: <arch>/patch.c; what the words say: <arch>/insn.h. @addr: what the site
  * calls then, or called until now.
  *
  * The word at the site is read first and must be exactly what the name says is
@@ -143,6 +143,12 @@ int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, uns
  * be a call before; of whom does not matter. Return: as above.
  */
 int ftrace_update_ftrace_func(ftrace_func_t func);
+/*
+ * Pure: the instruction that calls @addr from @ip and leaves the return address
+ * in register number @link. Return: 0, and it is in *@insn; -ERANGE if @addr is
+ * out of reach (INSN_REACH), -EINVAL if @ip or @addr is misaligned.
+ */
+int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn);
 /*
  * Text is writable, through its alias and by this CPU, between these two; when
  * ftrace_batch_end() returns it is not any more, and every CPU executes what was

@@ -5,39 +5,24 @@
     mkrecords.py --empty            the same labels with nothing in them, for the first link
 
 recordmcount is a student's program, and it runs on the machine of whoever
-builds. So bubblewrap runs it where there is nothing but itself and the ELF
-file: no other file, no network, no second process, an end to its time, memory
-and output. What it prints is data: it has to be the table line for line, each
-number is held against the ELF, and the assembly is written here, out of the
-numbers. SANDBOX=no, for a machine where bubblewrap may not work, leaves out
-the walls, not the limits: only for a recordmcount.c of your own.
+builds. So it runs within walls (walls.py), where there is nothing but itself
+and the ELF file, and may not start a second process. What it prints is data:
+it has to be the table line for line, each number is compared with the ELF, and
+the assembly is written here, out of the numbers.
 """
 import os
-import platform
 import re
-import resource
 import signal
-import struct
-import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
-from typing import IO
 
 from elftools.elf.elffile import ELFFile
 
+import walls
+from walls import Refused, printable
+
 SECONDS, MEMORY = 5, 1 << 30
 DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
-
-# For seccomp: the host's name, and what makes a process, a connection or a namespace there.
-# (x86-64: socket, clone, fork, vfork, unshare, setns, clone3)
-FORBIDDEN = {"x86_64": (0xC000003E, (41, 56, 57, 58, 272, 308, 435)), "aarch64": (0xC00000B7, (198, 220, 97, 268, 435))}
-LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
-KILL, ALLOW = 0x80000000, 0x7FFF0000
-
-
-class Refused(Exception):
-    """There is no table; the message is for the person who builds."""
 
 
 @dataclass
@@ -66,73 +51,15 @@ def read_kernel(path: str) -> Kernel:
 
 # ---- run ------------------------------------------------------------------------
 
-def filter_program() -> bytes:
-    """For seccomp: what is forbidden ends the program with SIGSYS, and so does the host's other table of calls (x86-64: from 0x40000000)."""
-    audit, calls = FORBIDDEN[platform.machine()]
-    tests = [(JUMP_IF_EQUAL, call) for call in calls]
-    if audit == 0xC000003E:
-        tests.append((JUMP_IF_AT_LEAST, 0x40000000))
-    rules = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 1, 0, audit), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
-    rules += [(test, len(tests) - at, 0, value) for at, (test, value) in enumerate(tests)]  # over what follows and ALLOW
-    return b"".join(struct.pack("<HBBI", *rule) for rule in [*rules, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, KILL)])
-
-
-def sandbox(tool: str, kernel: str, seccomp: IO[bytes]) -> list[str]:
-    """The command that runs the tool with nothing around it. As root it needs no user namespace."""
-    words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
-             "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL",
-             "--ro-bind", tool, "/recordmcount", "--ro-bind", kernel, kernel, "--remount-ro", "/", "--chdir", "/"]
-    if os.geteuid():
-        words.append("--unshare-user")
-    if platform.machine() in FORBIDDEN:
-        seccomp.write(filter_program())
-        seccomp.seek(0)
-        words += ["--seccomp", str(seccomp.fileno())]
-    return [*rooted(), *words, "/recordmcount", kernel]
-
-
-def rooted() -> list[str]:
-    """bubblewrap wants / to be a mount, and in a chroot it is none: root can make it one, for this command."""
-    with open("/proc/self/mountinfo") as mounts:
-        if os.geteuid() or any(line.split()[4] == "/" for line in mounts):
-            return []
-    return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c",
-            'mount --rbind / /mnt && mount --make-rprivate /mnt && exec chroot /mnt "$@"', "sh"]
-
-
-def limit(size: int) -> None:
-    for what, most in ((resource.RLIMIT_CPU, SECONDS), (resource.RLIMIT_AS, MEMORY), (resource.RLIMIT_FSIZE, size),
-                       (resource.RLIMIT_CORE, 0)):
-        resource.setrlimit(what, (most, most))
-
-
 def run(tool: str, kernel: str, size: int) -> str:
     """What the tool prints, at most that many bytes. What it complains of is passed on."""
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as seccomp:
-        walls = os.environ.get("SANDBOX") != "no"
-        tool, kernel = os.path.abspath(tool), os.path.abspath(kernel)
-        command = sandbox(tool, kernel, seccomp) if walls else ["setpriv", "--pdeathsig", "KILL", tool, kernel]
-        try:
-            status = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=[seccomp.fileno()],
-                                    preexec_fn=lambda: limit(size), timeout=6 * SECONDS, check=False).returncode
-        except subprocess.TimeoutExpired:
-            status = 128 + signal.SIGXCPU
-        except FileNotFoundError as missing:
-            raise Refused(f"{missing.filename} is not there: type make setup") from None
-        errors.seek(0)
-        said = printable(errors.read(4000).decode(errors="replace"))
-        if walls and status and re.match(r"(bwrap|unshare|mount|chroot): ", said):
-            raise Refused(f"the sandbox cannot be made ({said.strip()}). A recordmcount.c that is not yours needs another machine, or root; "
-                          "if you wrote it yourself, type:  export SANDBOX=no")
-        sys.stderr.write(said and said.rstrip("\n") + "\n")
-        if status:
-            raise Refused(ending(status if status > 0 else 128 - status, size))
-        out.seek(0)
-        return out.read().decode(errors="replace")
-
-
-def printable(text: str) -> str:
-    return "".join(c if c in "\n\t" or c.isprintable() else "?" for c in text)
+    command = [os.path.abspath(tool), os.path.abspath(kernel)]
+    ended = walls.run(command, command, walls.Limits(SECONDS, 6 * SECONDS, MEMORY, size))
+    said = printable(ended.said[:4000])
+    sys.stderr.write(said and said.rstrip("\n") + "\n")
+    if ended.status:
+        raise Refused(ending(ended.status, size))
+    return ended.printed.decode(errors="replace")
 
 
 def ending(status: int, size: int) -> str:
@@ -168,7 +95,7 @@ class Lines:
 
     def refuse(self) -> None:
         raise Refused(f"line {self.at + 1} of what it prints belongs to no table of call sites: "
-                      + (repr(printable(self.lines[self.at])[:80]) if self.at < len(self.lines) - 1 else "the end"))
+                      + (repr(printable(self.lines[self.at].encode())[:80]) if self.at < len(self.lines) - 1 else "the end"))
 
     def title(self, lines: list[str]) -> None:
         for line in lines:

@@ -7,7 +7,7 @@
  * when nothing is on it and nothing can come: the thread is off its CPU, or no
  * site calls the tracer any more.
  */
-#include "shadow_layout.h"
+#include "shadow.h"
 
 #include "cpu.h"
 #include "errno.h"

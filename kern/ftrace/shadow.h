@@ -22,38 +22,87 @@
 #ifndef FTRACE_SHADOW_H
 #define FTRACE_SHADOW_H
 
-#include "shadow_layout.h"
+#include "asm-ftrace/regs.h"
+#include "thread.h"
+#include "types.h"
+
+struct shadow_frame {
+	unsigned long ret;  /* where the function really returns to */
+	unsigned long func; /* the call site */
+	unsigned long sp;   /* at the call: must be the same at the return */
+	unsigned long fp;   /* the caller's: by it a stack walk finds the frame */
+	u64 calltime;
+	struct shadow_frame *below;
+	u64 users; /* stamp << 16 | bit per user that said yes */
+	unsigned long *data_end; /* behind its last datum */
+};
+
+#define SHADOW_SIZE 4096
+#define SHADOW_VARS 16
+
+struct shadow_stack {
+	struct shadow_frame *top; /* the newest whole frame, or NULL */
+	unsigned long *free;	  /* the first free word */
+	unsigned long depth;	  /* frames out */
+	unsigned long overrun;	  /* pushes and reservations that found no room */
+	unsigned long *last;	  /* where the last frame could begin */
+	unsigned long var[SHADOW_VARS]; /* fgraph_get_task_var() */
+	u64 var_owner[SHADOW_VARS];     /* the birth of the user that var[] belongs to */
+	unsigned long words[SHADOW_SIZE / 8 - 5 - 2 * SHADOW_VARS];
+};
 
 /*
- * One frame more and one frame less; see above for the order. @now: the
- * calltime. shadow_push_into: there is room. shadow_push: NULL if there is
- * none, counted.
+ * Every store to a shadow stack. The tests put an interrupt before and after
+ * each: they define shadow_hook(). Stores keep their order only across a
+ * barrier().
  */
-static inline struct shadow_frame *shadow_push_into(struct shadow_stack *s, unsigned long ip,
-						   const struct ftrace_regs *regs, u64 now,
-						   u64 stamp)
-{
-#if LAB_START == 5
-	return NULL;
+#ifdef SHADOW_HOOK
+void shadow_hook(void);
 #else
-	struct shadow_frame *f = (struct shadow_frame *)s->free;
-
-	shadow_store(s->free, (unsigned long *)(f + 1));
-	barrier();
-	shadow_store(f->ret, regs->link);
-	shadow_store(f->func, ip);
-	shadow_store(f->sp, regs->sp);
-	shadow_store(f->fp, regs->fp);
-	shadow_store(f->calltime, now);
-	shadow_store(f->below, s->top);
-	shadow_store(f->users, stamp);
-	shadow_store(f->data_end, (unsigned long *)(f + 1));
-	barrier();
-	shadow_store(s->top, f);
-	shadow_store(s->depth, s->depth + 1);
-	return f;
+static inline void shadow_hook(void) {}
 #endif
+#define shadow_store(place, value)                                                            \
+	do {                                                                                  \
+		shadow_hook();                                                                \
+		(place) = (value);                                                            \
+		shadow_hook();                                                                \
+	} while (0)
+
+static inline struct shadow_stack *shadow_of(const struct thread *t)
+{
+	return (struct shadow_stack *)READ_ONCE(t->ftrace);
 }
+
+/* An empty one, of zeroed memory. */
+static inline void shadow_init(struct shadow_stack *s)
+{
+	s->free = s->words;
+	s->last = (unsigned long *)((char *)s + SHADOW_SIZE - sizeof(struct shadow_frame));
+}
+
+static inline bool shadow_is_full(const struct shadow_stack *s)
+{
+	return s->free > s->last;
+}
+
+/*
+ * Shadow stacks for all threads, present and to come: shadow_users_begin()
+ * before the first user's sites are patched (-ENOMEM: none is left behind),
+ * shadow_users_end() after the last user's sites are nops again and a grace
+ * period has passed. A thread that is still inside a traced function keeps
+ * its stack until it has left. Context: thread, ftrace_lock held.
+ */
+int shadow_users_begin(void);
+void shadow_users_end(void);
+
+/*
+ * One frame more and one frame less (shadow_frame.c); see above for the order.
+ * @now: the calltime. shadow_push_into: there is room. shadow_push: NULL if
+ * there is none, counted. @f is the newest frame.
+ */
+struct shadow_frame *shadow_push_into(struct shadow_stack *s, unsigned long ip,
+				      const struct ftrace_regs *regs, u64 now, u64 stamp);
+void shadow_pop(struct shadow_stack *s, struct shadow_frame *f);
 
 static inline struct shadow_frame *shadow_push(struct shadow_stack *s, unsigned long ip,
 					      const struct ftrace_regs *regs, u64 now, u64 stamp)
@@ -62,16 +111,6 @@ static inline struct shadow_frame *shadow_push(struct shadow_stack *s, unsigned 
 		return shadow_push_into(s, ip, regs, now, stamp);
 	__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED); /* an interrupt counts too */
 	return NULL;
-}
-
-static inline void shadow_pop(struct shadow_stack *s, struct shadow_frame *f)
-{
-#if LAB_START != 5
-	shadow_store(s->depth, s->depth - 1);
-	shadow_store(s->top, f->below);
-	barrier();
-	shadow_store(s->free, (unsigned long *)f);
-#endif
 }
 
 #endif

@@ -2,7 +2,7 @@
  * A word for each thread and user, on the shadow stack. It is 0 again when its
  * user is another one: the user's birth says so.
  */
-#include "shadow_layout.h"
+#include "shadow.h"
 
 #include "fgraph.h"
 

@@ -13,9 +13,9 @@ ftrace_lab.1 := mcount.S static.c norecords.c
 ftrace_lab.2 := mcount.S static.c records.c functions.c
 ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c functions.c patch.c dynamic.c single.c filter.c glob.c
 ftrace_lab.4 := caller.S islands.S records.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c op.c instances.c trace_stack.c
-ftrace_graph := graph.S shadow.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
+ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c
-ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c shadow_walk.c trace_graph_direct.c graph_op.c profile.c
+ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c graph_op.c profile.c
 
 ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
 ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S islands.S
@@ -44,7 +44,7 @@ ftrace_cflags.arm64 := -fno-jump-tables
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
 # The graph's handlers are called through a pointer and cost as much each. The frame
 # pointer stays the caller's in all of them, so that stack walks go on through it.
-ftrace_leaves := %/kern/ftrace/trace_function.o %/kern/ftrace/trace_graph_direct.o %/kern/ftrace/fgraph.o %/kern/ftrace/trace_graph.o
+ftrace_leaves := %/kern/ftrace/trace_function.o %/kern/ftrace/trace_graph_direct.o %/kern/ftrace/fgraph.o %/kern/ftrace/shadow_frame.o %/kern/ftrace/trace_graph.o
 $(ftrace_leaves): ftrace_cflags.riscv64 += -fomit-frame-pointer -ffixed-s0
 $(ftrace_leaves): ftrace_cflags.arm64 += -fomit-frame-pointer -ffixed-x29
 # Nor have the patchers one: as much a site.

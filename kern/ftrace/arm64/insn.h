@@ -16,23 +16,6 @@
 #define INSN_REACH	MiB(128)
 #define REG_X30		30u
 
-/* `bl addr` at @ip. -ERANGE: not in [-128 MiB, +128 MiB - 4]; -EINVAL: misaligned. */
-static inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
-{
-#if LAB_START == 3
-	return -ENOSYS;
-#else
-	unsigned long off = addr - ip;
-
-	if (off + INSN_REACH >= 2 * INSN_REACH)
-		return -ERANGE;
-	if ((off | ip) & 3)
-		return -EINVAL;
-	*insn = 0x94000000u | (off >> 2 & 0x03ffffff);
-	return 0;
-#endif
-}
-
 /* Where the call @insn at @ip goes; false: it is not BL. BL's link is always x30. */
 static inline bool insn_call_target(unsigned long ip, u32 insn, unsigned link,
 				    unsigned long *target)

@@ -49,6 +49,23 @@ static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
 #endif
 }
 
+/* `bl addr` at @ip. -ERANGE: not in [-128 MiB, +128 MiB - 4]; -EINVAL: misaligned. */
+inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
+{
+#if LAB_START == 3
+	return -ENOSYS;
+#else
+	unsigned long off = addr - ip;
+
+	if (off + INSN_REACH >= 2 * INSN_REACH)
+		return -ERANGE;
+	if ((off | ip) & 3)
+		return -EINVAL;
+	*insn = 0x94000000u | (off >> 2 & 0x03ffffff);
+	return 0;
+#endif
+}
+
 /* The word that calls @addr from @ip, or 0 if it is out of reach. */
 static inline u32 call_word(unsigned long ip, unsigned long addr)
 {

@@ -34,10 +34,10 @@ ftrace_stub_\slot:
 	.balign 64
 ftrace_stubs:
 	.altmacro
-	.set slot, 0
+	.set .Lslot, 0
 	.rept 33
-	stub %slot
-	.set slot, slot + 1
+	stub %.Lslot
+	.set .Lslot, .Lslot + 1
 	.endr
 	.noaltmacro
 

@@ -16,24 +16,6 @@
 #define REG_RA	   1u
 #define REG_T0	   5u
 
-/* `jal link, addr` at @ip. -ERANGE: not in [-1 MiB, +1 MiB - 2]; -EINVAL: odd or misaligned. */
-static inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
-{
-#if LAB_START == 3
-	return -ENOSYS;
-#else
-	unsigned long off = addr - ip;
-
-	if ((off + INSN_REACH) / 2 / INSN_REACH)
-		return -ERANGE;
-	if ((off | ip) & 3)
-		return -EINVAL;
-	*insn = off >> 63 << 31 | (off & 0x7fe) << 20 | (off & 0x800) << 9 | (off & 0xff000) |
-		link << 7 | 0x6f;
-	return 0;
-#endif
-}
-
 /* Where the call @insn at @ip goes; false: it is not `jal link`. */
 static inline bool insn_call_target(unsigned long ip, u32 insn, unsigned link,
 				    unsigned long *target)

@@ -49,6 +49,24 @@ static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
 #endif
 }
 
+/* `jal link, addr` at @ip. -ERANGE: not in [-1 MiB, +1 MiB - 2]; -EINVAL: odd or misaligned. */
+inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
+{
+#if LAB_START == 3
+	return -ENOSYS;
+#else
+	unsigned long off = addr - ip;
+
+	if ((off + INSN_REACH) / 2 / INSN_REACH)
+		return -ERANGE;
+	if ((off | ip) & 3)
+		return -EINVAL;
+	*insn = off >> 63 << 31 | (off & 0x7fe) << 20 | (off & 0x800) << 9 | (off & 0xff000) |
+		link << 7 | 0x6f;
+	return 0;
+#endif
+}
+
 /* The word that calls @addr from @ip, or 0 if it is out of reach. */
 static inline u32 call_word(unsigned long ip, unsigned long addr)
 {

@@ -1,0 +1,185 @@
+"""What the object of a handed-in file may be: each rule, by an object that keeps all others."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tempfile
+import tomllib
+import unittest
+from pathlib import Path
+
+from elftools.elf.elffile import ELFFile  # type: ignore[import]
+
+from grading import handed_in, rubric
+from grading.elf import Kernel
+from grading.tests.mutants import build
+from qemu.machine import ARCHES, ROOT
+
+GCC = {"riscv64": "riscv64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
+SOURCE = Path("kern/ftrace/<arch>/caller.S")
+GOOD = """
+	.text
+	.globl ftrace_stubs, ftrace_caller, ftrace_call, ftrace_stub
+	.type ftrace_stub_0, %function
+ftrace_stubs:
+ftrace_stub_0:
+	nop
+	.size ftrace_stub_0, . - ftrace_stub_0
+	.type ftrace_caller, %function
+ftrace_caller:
+	nop
+ftrace_call:
+	nop
+	.size ftrace_caller, . - ftrace_caller
+ftrace_stub:
+	nop
+"""
+TRUSTED = '\t.text\n\t.globl schedule, open\nschedule:\nopen:\nits_own:\n\tnop\n'
+RULES = {  # what is added to a good file, and what is said
+    "\t.set number, 5\n": "number is an absolute symbol",
+    "\t.globl ftrace_stub_9\n\t.set ftrace_stub_9, 0xffffffff80000000\n": "ftrace_stub_9 is an absolute symbol",
+    "\t.size ftrace_stub, 1 << 30\n": "ftrace_stub reaches out of its section",
+    "\t.type late, %object\nlate:\n\t.size late, 4\n": "late reaches out of its section",
+    "\t.globl mine\nmine:\n\tnop\n": "it defines mine for other files",
+    "\t.globl ftrace_make_call\nftrace_make_call:\n\tnop\n": "it defines ftrace_make_call for other files",
+    "\t.data\n\t.8byte wl_first\n": "it refers to wl_first, which no header of the kernel declares",
+    "\t.data\n\t.8byte app_table_of\n": "it refers to app_table_of",
+    "schedule:\n\tnop\n": "schedule is a name of sched.o",
+    "wl_leaf:\n\tnop\n": "wl_leaf is a name of workload.o",
+    "\t.weak ftrace_stub\n": "ftrace_stub is weak",
+    "\t.type ftrace_stub, %gnu_indirect_function\n": "ftrace_stub is global and of type",
+    "\t.comm ftrace_stub_7, 8\n": "ftrace_stub_7 has no place in a section",
+    '\t.section .tbss, "awT", %nobits\nmine: .zero 8\n': "it may not have a section '.tbss'",
+    '\t.section .table.initcall, "a"\n\t.8byte ftrace_stub\n': "it may not have a section '.table.initcall'",
+    '\t.section .text.irqentry, "ax"\n\tnop\n': "it may not have a section '.text.irqentry'",
+    '\t.section .text.mine, "awx"\n\tnop\n': "it may not have a section '.text.mine' with flags 0x7",
+    '\t.section .debug_gdb_scripts\n\t.byte 1\n': "it may not have a section '.debug_gdb_scripts'",
+    '\t.section .text.mine, "axG", %progbits, mine, comdat\n\tnop\n': "it may not have a section '.group'",
+    '\t.section .init_array, "aw"\n\t.8byte ftrace_stub\n': "it may not have a section '.init_array'",
+    '\t.section .rela.mine, "", %4\n\t.8byte 0, 0, 0\n': "it may not have a section '.rela.mine'",
+    '\t.altmacro\n\t.macro one n\nx\\n:\n\t.endm\n\t.set .Ln, 0\n\t.rept 50000\n\tone %.Ln\n\t.set .Ln, .Ln + 1\n\t.endr\n': "it has 500",
+    "\t.data\n\t.8byte 0\n\t.rept 50000\n\t.reloc 0, NONE, ftrace_stub\n\t.endr\n": ".data has 50000 relocations",
+    "\t.bss\n\t.zero 1 << 20\n": "bytes into the kernel, and may bring 262144",
+    "\t.data\n\t.balign 1 << 20\n": "a page is the most",
+    '\t.file "kern/sched.c"\n': "it calls itself 'kern/sched.c'",
+    '\t.type "a\\"b", %function\n"a\\"b":\n\tnop\n': "is no name",
+    "\t.data\n\t.type f, %function\nf:\n\t.8byte 0\n": "f is a function outside of text",
+    "\t.size ftrace_stub_0, 8\n": "ftrace_stub_0 and ftrace_caller lie over each other",
+}
+
+
+class Rules(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="callsite-")))
+
+    def made(self, arch: str, name: str, text: str) -> Path:
+        source = self.folder / name.replace("<arch>", arch)
+        source.parent.mkdir(parents=True, exist_ok=True)
+        source.write_text(text)
+        subprocess.run([GCC[arch], "-c", "-o", source.with_suffix(".o"), source], check=True, capture_output=True)
+        return source.with_suffix(".o")
+
+    def said(self, arch: str, text: str) -> str:
+        objects = [self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, "kern/apps/workload.S", "wl_leaf:\n\tnop\n")]
+        return handed_in.refused(arch, self.folder, [*objects, self.made(arch, str(SOURCE), text)])
+
+    def test_each_rule(self) -> None:
+        for arch in ARCHES:
+            self.assertEqual(self.said(arch, GOOD), "")
+            for text, sentence in RULES.items():
+                text = text.replace("NONE", {"riscv64": "R_RISCV_NONE", "arm64": "R_AARCH64_NONE"}[arch])
+                with self.subTest(arch=arch, added=text):
+                    said = self.said(arch, GOOD + text)
+                    self.assertIn(f"kern/ftrace/{arch}/caller.S: ", said)
+                    self.assertIn(sentence, said)
+
+    def test_what_is_patched_lies_in_its_function(self) -> None:
+        for arch in ARCHES:
+            for was, now in (("ftrace_call:\n\tnop\n", "\tnop\n"), ("ftrace_stubs:\n", "")):
+                name = was.split(":")[0]
+                self.assertIn(f"{name} must be an instruction of ", self.said(arch, GOOD.replace(was, now) + was))
+
+    def test_names_that_are_not_watched_may_be_had_twice(self) -> None:
+        for arch in ARCHES:
+            self.assertEqual(self.said(arch, GOOD + "its_own:\nopen:\n\tnop\n"), "")
+
+    def test_relocations(self) -> None:
+        for arch, kinds in {"riscv64": ("R_RISCV_ALIGN, 4", "R_RISCV_RELAX"), "arm64": ("R_AARCH64_IRELATIVE", "R_AARCH64_COPY")}.items():
+            for kind in kinds:
+                with self.subTest(kind=kind):
+                    self.assertIn("wants something of the linker", self.said(arch, GOOD + f"\t.reloc 0, {kind}\n"))
+
+    def test_a_table_has_one_entry_of_it(self) -> None:
+        entry = '__asm__(".pushsection .table.unwind_hook, \\"a\\"; .8byte 1; .popsection");\n'
+        for arch in ARCHES:
+            for count, sentence in ((1, ""), (2, "kern/ftrace/graph.c: section .table.unwind_hook may have one entry")):
+                objects = [self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, "kern/ftrace/graph.c", count * entry)]
+                self.assertEqual(handed_in.refused(arch, self.folder, objects), sentence)
+
+    def test_a_relocation_stays_in_its_section(self) -> None:
+        for arch in ARCHES:
+            beside, made = self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, str(SOURCE), GOOD + "\t.data\n\t.8byte ftrace_stub\n")
+            self.assertEqual(handed_in.refused(arch, self.folder, [beside, made]), "")
+            with made.open("r+b") as file:
+                at = ELFFile(file).get_section_by_name(".rela.data")["sh_offset"]
+                file.seek(at)
+                file.write((0x100000).to_bytes(8, "little"))
+            self.assertIn(".rela.data reaches 0x100000, outside", handed_in.refused(arch, self.folder, [beside, made]))
+
+    def test_what_is_no_object(self) -> None:
+        for arch in ARCHES:
+            made, beside = self.made(arch, str(SOURCE), GOOD), self.made(arch, "kern/sched.S", TRUSTED)
+            whole = made.read_bytes()
+            for text in (b"", b"\x7fELF", whole[:200], whole[:-300], whole[:40] + b"\xff" * 24 + whole[64:]):
+                made.write_bytes(text)
+                said = handed_in.refused(arch, self.folder, [beside, made])
+                self.assertRegex(said, rf"^kern/ftrace/{arch}/caller\.S: .*object")
+            made.write_bytes(whole)
+            subprocess.run([GCC[arch].replace("gcc", "strip"), made], check=True)
+            self.assertIn("not one table of symbols", handed_in.refused(arch, self.folder, [beside, made]))
+            other = self.made(next(a for a in ARCHES if a != arch), "kern/other.S", GOOD)
+            made.write_bytes(other.read_bytes())
+            self.assertIn("not one that a compiler makes", handed_in.refused(arch, self.folder, [beside, made]))
+
+
+class Labs(unittest.TestCase):
+    """The lists against the kernels of this tree."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        build(max(rubric.LABS))
+
+    def test_no_header_is_handed_in(self) -> None:
+        for lab in rubric.LABS:
+            for name in rubric.lab(lab).files:
+                self.assertIn(Path(name).suffix, (".c", ".S"), name)
+
+    def test_make_knows_what_is_handed_in(self) -> None:
+        """It reads the lists line by line."""
+        mk = (ROOT / "labs/handed_in.mk").read_text()
+        pattern = re.search(r"sed -n '(.*?)'", mk)
+        assert pattern
+        for path in ROOT.glob("labs/*/rubric.toml"):
+            line = subprocess.run(["sed", "-n", pattern[1].replace("$$", "$"), path], capture_output=True, text=True, check=True).stdout
+            self.assertEqual(re.sub(r'[",]', "", line).split(), tomllib.loads(path.read_text())["files"])
+
+    def test_nothing_trusted_is_made_of_what_is_handed_in(self) -> None:
+        for arch in ARCHES:
+            folder, objects = handed_in.linked(ROOT / f"build/{arch}/lab{max(rubric.LABS)}/callsite.elf")
+            handed = {rule.source: name for name, rule in handed_in.rules(arch).items()}
+            for made in (path for path in objects if path.with_suffix(".d").exists()):
+                used = {source for source in handed if re.search(rf"\s{re.escape(source)}[\s:]", made.with_suffix(".d").read_text())}
+                self.assertLessEqual({handed[source] for source in used}, {str(made.relative_to(folder))})
+
+    def test_the_kernel_keeps_the_rules(self) -> None:
+        for arch in ARCHES:
+            elf = ROOT / f"build/{arch}/lab{max(rubric.LABS)}/callsite.elf"
+            self.assertEqual(handed_in.broken(elf, arch), "")
+            kernel = Kernel(elf, arch)
+            for name, by in {"schedule": "kern/sched.o", "ftrace_call": f"kern/ftrace/{arch}/caller.o", "nothing_of_that_name": None}.items():
+                self.assertEqual(handed_in.defined_by(kernel, name), by and elf.parent / by)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,93 @@
+#!/usr/bin/python3
+"""Compile a file that is handed in, within walls.
+
+    compile.py SEEN ... -- gcc ... -o OBJECT FILE
+
+The compiler sees the toolchain and what is named, and writes into a folder of
+its own; from there the object, and what it depends on (-MMD), come to their
+places. What it says is made printable.
+"""
+import os
+import re
+import shutil
+import sys
+import tempfile
+
+from walls import Ended, Limits, Refused, printable, run
+
+LIMITS = Limits(seconds=20, patience=20, memory=1 << 30, file=16 << 20)
+MESSAGES = 1 << 20
+TOOLCHAIN = ("/bin", "/lib", "/lib64", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib64", "/usr/libexec",
+             "/usr/aarch64-linux-gnu", "/usr/riscv64-linux-gnu")
+# How the driver tells that one of its programs came to a limit.
+STOPPED = {r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.seconds} seconds",
+           r"File size limit exceeded|[Ff]ile too (big|large)|No space left": f"what it writes is larger than {LIMITS.file >> 20} MiB",
+           r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory",
+           r"signal terminated program": "it died of what it read"}
+
+
+def within(command: list[str], seen: list[str], target: str, folder: str) -> Ended:
+    """The command with its output in @folder."""
+    at = command.index("-o") + 1
+    words = [*command[:at], f"{folder}/object", *command[at + 1:]]
+    if "-MMD" in command:
+        words += ["-MF", f"{folder}/depends", "-MT", target]
+    sees = [path for path in (*TOOLCHAIN, *map(os.path.abspath, seen)) if os.path.exists(path)]
+    return run(words, sees, LIMITS, writes=folder, processes=True)
+
+
+def say(ended: Ended) -> str:
+    """What the compiler says, on our standard error. Why it was stopped, or ''."""
+    said = ended.printed + ended.said
+    text = printable(said[:MESSAGES])
+    sys.stderr.write(text + ("\n" if text and text[-1] != "\n" else ""))
+    if len(said) > MESSAGES:
+        print(f"(the compiler says {len(said)} bytes: cut after {MESSAGES})", file=sys.stderr)
+    if ended.status == 128 + 24:  # SIGXCPU: by the clock
+        return STOPPED[r"CPU time limit exceeded|Killed signal"]
+    return next((why for form, why in STOPPED.items() if re.search(form, text[-4000:])), "")
+
+
+def place(folder: str, name: str, target: str) -> None:
+    path = f"{folder}/{name}"
+    if os.path.islink(path) or not os.path.isfile(path):
+        raise Refused("the compiler left no object")
+    os.replace(path, target)
+
+
+def check_depends(path: str) -> None:
+    """make reads it: names of files, a colon, and nothing that make would do."""
+    with open(path, encoding="ascii", errors="replace") as file:
+        if not re.fullmatch(r"([\w./+~: -]|\\?\n)*", file.read(MESSAGES), re.A):
+            raise Refused("what it includes has a name that no file of the kernel has")
+
+
+def build(seen: list[str], command: list[str]) -> None:
+    target = command[command.index("-o") + 1]
+    folder = tempfile.mkdtemp(prefix=".walls-", dir=os.path.abspath(os.path.dirname(target)))
+    try:
+        ended = within(command, seen, target, folder)
+        stopped = say(ended)
+        if ended.status:
+            raise Refused(f"the compiler did not finish: {stopped}" if stopped else "it does not compile")
+        if "-MMD" in command:
+            check_depends(f"{folder}/depends")
+            place(folder, "depends", os.path.splitext(target)[0] + ".d")
+        place(folder, "object", target)
+    finally:
+        shutil.rmtree(folder)
+
+
+def main() -> int:
+    at = sys.argv.index("--")
+    seen, command = sys.argv[1:at], sys.argv[at + 1:]
+    try:
+        build(seen, command)
+    except Refused as why:
+        print(f"build failure: {command[-1]}: {why}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+"""A handed-in file is compiled within walls: what the compiler sees, what it writes, when it is stopped, and what is said."""
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+from qemu.machine import ROOT
+
+sys.path.insert(0, str(ROOT / "kern/ftrace"))
+import compile as compiler  # noqa: E402
+
+COMPILE = ROOT / "kern/ftrace/compile.py"
+
+
+class Compile(unittest.TestCase):
+    def setUp(self) -> None:
+        self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="callsite-")))
+        self.source = self.folder / "seen/file.c"
+        self.source.parent.mkdir()
+        self.object = self.folder / "file.o"
+
+    def compile(self, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+        self.source.write_text(text)
+        return subprocess.run([sys.executable, COMPILE, str(self.source.parent), "--", "gcc", *words, "-c", "-o", str(self.object), str(self.source)],
+                              capture_output=True, text=True, check=False, timeout=120)
+
+    def stopped(self, text: str, sentence: str, *words: str) -> None:
+        done = self.compile(text, *words)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn(f"build failure: {self.source}: ", done.stderr)
+        self.assertIn(sentence, done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        self.assertLessEqual({path.name for path in self.folder.iterdir()}, {"seen", "secret", "secret.h"}, "something is left behind")
+
+    def test_the_object_and_what_it_depends_on(self) -> None:
+        (self.source.parent / "other.h").write_text("#define ZERO 0\n")
+        done = self.compile('#include "other.h"\nint f(void) { return ZERO; }\n', "-MMD", "-MP")
+        self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "", ""))
+        self.assertTrue(self.object.read_bytes().startswith(b"\x7fELF"))
+        depends = self.object.with_suffix(".d").read_text().replace("\\\n", "")
+        self.assertEqual(depends.split()[:3], [f"{self.object}:", str(self.source), str(self.source.parent / "other.h")])
+
+    def test_it_sees_no_other_file(self) -> None:
+        (self.folder / "secret").write_text("secret\n")
+        for path in ("/etc/passwd", "/dev/zero", "/proc/self/environ", self.folder / "secret", ROOT / "Makefile", Path.home() / ".profile"):
+            with self.subTest(path=path):
+                self.stopped(f'__asm__(".incbin \\"{path}\\"");\n', "it does not compile")
+
+    def test_it_has_no_environment(self) -> None:
+        os.environ["CPATH"] = str(self.folder)
+        self.addCleanup(os.environ.pop, "CPATH")
+        (self.folder / "secret.h").write_text("\n")
+        self.stopped("#include <secret.h>\n", "No such file or directory")
+
+    def test_what_make_reads_does_nothing(self) -> None:
+        for name in ("$(shell touch x).h", "a;b.h", "a\tb.h", "a=b.h", "a#b.h"):
+            with self.subTest(name=name):
+                (self.source.parent / name).write_text("\n")
+                self.stopped(f'#include "{name}"\n', "has a name that no file of the kernel has", "-MMD", "-MP")
+
+    def test_its_memory_ends(self) -> None:
+        self.stopped('__asm__(".rept 100000000; .8byte 1, 2, 3, 4; .endr");\n', "it needs more than 1024 MiB of memory")
+
+    def test_its_output_ends(self) -> None:
+        self.stopped('__asm__(".fill 30000000");\n', "what it writes is larger than 16 MiB")
+
+    def test_its_time_ends(self) -> None:
+        limits = compiler.LIMITS
+        self.addCleanup(setattr, compiler, "LIMITS", limits)
+        compiler.LIMITS = compiler.Limits(1, 60, limits.memory, limits.file)
+        self.source.write_text('__asm__(".rept 1000000\\n.rept 1000\\n.endr\\n.endr");\n')
+        with self.assertRaisesRegex(compiler.Refused, "it was stopped after"):
+            compiler.build([str(self.source.parent)], ["gcc", "-O2", "-c", "-o", str(self.object), str(self.source)])
+
+    def test_what_it_says_is_printable_and_ends(self) -> None:
+        done = self.compile('#warning "\x1b]0;title\x07 \x1b[2J \u202e"\n')
+        self.assertEqual(done.returncode, 0)
+        self.assertIn('"?]0;title? ?[2J ?"', done.stderr)
+        self.assertTrue(all(c == "\n" or c.isprintable() for c in done.stderr))
+        done = self.compile("".join(f"#warning {'long ' * 100}\n" for _ in range(5000)))
+        self.assertLess(len(done.stderr), compiler.MESSAGES + 200)
+        self.assertRegex(done.stderr, r"\(the compiler says \d+ bytes: cut after 1048576\)\n$")
+
+    def test_without_bubblewrap_it_says_what_to_do(self) -> None:
+        bwrap = self.folder / "seen/bwrap"
+        bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
+        bwrap.chmod(0o755)
+        was = os.environ["PATH"]
+        self.addCleanup(os.environ.__setitem__, "PATH", was)
+        os.environ["PATH"] = f"{bwrap.parent}:{was}"
+        self.stopped("int x;\n", "the sandbox cannot be made (bwrap: No permissions")
+        os.environ["SANDBOX"] = "no"
+        self.addCleanup(os.environ.pop, "SANDBOX")
+        self.assertEqual(self.compile("int x;\n").returncode, 0)
+
+
+if __name__ == "__main__":
+    unittest.main()

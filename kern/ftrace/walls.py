@@ -1,0 +1,114 @@
+"""Run what is not ours where it can do no harm: a student's program, or a compiler with a student's file.
+
+bubblewrap gives it what it is to see, read-only, and at most one folder to
+write into: no other file, no network, none of the host's processes. Its time,
+memory and output have an end. SANDBOX=no, for a machine where bubblewrap may
+not work, leaves out the walls, not the limits: only for files of your own.
+"""
+import os
+import platform
+import re
+import resource
+import signal
+import struct
+import subprocess
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import IO
+
+# For seccomp: the host's name, and what makes a process, a connection or a namespace there.
+# (x86-64: socket, clone, fork, vfork, unshare, setns, clone3)
+FORBIDDEN = {"x86_64": (0xC000003E, (41, 56, 57, 58, 272, 308, 435)), "aarch64": (0xC00000B7, (198, 220, 97, 268, 435))}
+LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
+KILL, ALLOW = 0x80000000, 0x7FFF0000
+SCRATCH = 64 << 20  # of /tmp, for who may start processes
+
+
+class Refused(Exception):
+    """It was not run, or to no end; the message is for the person who builds."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    seconds: int  # of processor time, for each process
+    patience: int  # seconds by the clock
+    memory: int  # bytes, for each process
+    file: int  # bytes: of whatever it writes, what it prints too
+
+
+@dataclass(frozen=True)
+class Ended:
+    status: int  # as shells say it: 128 and the signal
+    printed: bytes
+    said: bytes  # on standard error
+
+
+def run(command: list[str], sees: Iterable[str], limits: Limits, writes: str = "", processes: bool = False) -> Ended:
+    """@sees: files and folders, there at their own paths; @writes: the one folder, if any; @processes: it may start others, and has a /tmp."""
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as seccomp:
+        walls = os.environ.get("SANDBOX") != "no"
+        words = [*_walls(sees, writes, processes, seccomp), *command] if walls else ["setpriv", "--pdeathsig", "KILL", *command]
+        try:
+            status = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, pass_fds=[seccomp.fileno()],
+                                    preexec_fn=lambda: _limit(limits), timeout=limits.patience, check=False).returncode
+        except subprocess.TimeoutExpired:
+            status = 128 + signal.SIGXCPU
+        except FileNotFoundError as missing:
+            raise Refused(f"{missing.filename} is not there: type make setup") from None
+        out.seek(0)
+        errors.seek(0)
+        ended = Ended(status if status >= 0 else 128 - status, out.read(), errors.read())
+    if walls and status and re.match(rb"(bwrap|unshare|mount|chroot): ", ended.said):
+        raise Refused(f"the sandbox cannot be made ({printable(ended.said[:500]).strip()}). What another wrote needs another machine, or root; "
+                      "if you wrote it yourself, type:  export SANDBOX=no")
+    return ended
+
+
+def _walls(sees: Iterable[str], writes: str, processes: bool, seccomp: IO[bytes]) -> list[str]:
+    """The command that runs another with nothing around it. As root it needs no user namespace."""
+    words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
+             "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
+    if processes:  # first: what it sees may lie below /tmp
+        words += ["--size", str(SCRATCH), "--tmpfs", "/tmp", "--dir", os.getcwd(), "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LC_ALL", "C"]
+    elif platform.machine() in FORBIDDEN:
+        seccomp.write(filter_program())
+        seccomp.seek(0)
+        words += ["--seccomp", str(seccomp.fileno())]
+    for path in sees:
+        words += ["--symlink", os.readlink(path), path] if os.path.islink(path) else ["--ro-bind", path, path]
+    if writes:
+        words += ["--bind", writes, writes]
+    if os.geteuid():
+        words.append("--unshare-user")
+    return [*_rooted(), *words, "--remount-ro", "/", "--chdir", os.getcwd() if processes else "/"]
+
+
+def _rooted() -> list[str]:
+    """bubblewrap wants / to be a mount, and in a chroot it is none: root can make it one, for this command."""
+    with open("/proc/self/mountinfo") as mounts:
+        if os.geteuid() or any(line.split()[4] == "/" for line in mounts):
+            return []
+    return ["unshare", "--mount", "--propagation", "unchanged", "sh", "-c",
+            'mount --rbind / /mnt && mount --make-rprivate /mnt && exec chroot /mnt "$@"', "sh"]
+
+
+def filter_program() -> bytes:
+    """For seccomp: what is forbidden ends the program with SIGSYS, and so does the host's other table of calls (x86-64: from 0x40000000)."""
+    audit, calls = FORBIDDEN[platform.machine()]
+    tests = [(JUMP_IF_EQUAL, call) for call in calls]
+    if audit == 0xC000003E:
+        tests.append((JUMP_IF_AT_LEAST, 0x40000000))
+    rules = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 1, 0, audit), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
+    rules += [(test, len(tests) - at, 0, value) for at, (test, value) in enumerate(tests)]  # over what follows and ALLOW
+    return b"".join(struct.pack("<HBBI", *rule) for rule in [*rules, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, KILL)])
+
+
+def _limit(limits: Limits) -> None:
+    for what, most in ((resource.RLIMIT_CPU, limits.seconds), (resource.RLIMIT_AS, limits.memory), (resource.RLIMIT_FSIZE, limits.file),
+                       (resource.RLIMIT_CORE, 0)):
+        resource.setrlimit(what, (most, most))
+
+
+def printable(data: bytes) -> str:
+    return "".join(c if c in "\n\t" or c.isprintable() else "?" for c in data.decode(errors="replace"))
