@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -27,7 +28,7 @@ from grading.console import PROMPT, cksum  # noqa: E402
 from grading.machine import Run, ended_by_signals  # noqa: E402
 from grading.verdict import Stopped  # noqa: E402
 from kern.tests import app_host  # noqa: E402
-from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
+from qemu.machine import ARCHES, FINISHED, QEMU, RAM_BASE, ROOT, Machine  # noqa: E402
 
 LOGS = ROOT / "build/tests/qemu"
 INITRD = ROOT / "build/initrd.cpio"
@@ -318,6 +319,13 @@ def board_cases(arch: str) -> list[Case]:
     return cases
 
 
+@cache
+def one_by_one(arch: str) -> list[str]:
+    """QEMU's option to end a block of instructions after each: an interrupt comes anywhere. QEMU 8.1 renamed it."""
+    known = subprocess.run([QEMU[arch], "-help"], capture_output=True, text=True, check=True).stdout
+    return ["-singlestep"] if "-singlestep" in known else ["-accel", "tcg,one-insn-per-tb=on"]
+
+
 def traced_cases(arch: str) -> list[Case]:
     """The tests inside the kernel (TESTS=1), and what must end in a panic."""
     return [
@@ -347,9 +355,9 @@ def traced_cases(arch: str) -> list[Case]:
         *(Case(f"unwinding from handlers on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-unwind-graph")])
           for n in (1, 4)),
         Case("unwinding from every instruction of the tracer", arch, f"{FINISHED}-tests", 2,
-             [promises("test-unwind all function function_graph", 240)], {"extra": ["-singlestep"]}),
+             [promises("test-unwind all function function_graph", 240)], {"extra": one_by_one(arch)}),
         Case("unwinding from every instruction of lab 5's tracer", arch, "lab5-tests", 2,
-             [promises("test-unwind all function_graph", 240)], {"extra": ["-singlestep"]}),
+             [promises("test-unwind all function_graph", 240)], {"extra": one_by_one(arch)}),
         Case("unwinding from interrupts, HOOK=mcount", arch, "lab3-tests", 2, [promises("test-unwind function")]),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")]) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 5 7")]),
