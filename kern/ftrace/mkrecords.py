@@ -16,6 +16,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -79,6 +80,8 @@ def filter_program() -> bytes:
 
 def sandbox(tool: str, kernel: str, seccomp: IO[bytes]) -> list[str]:
     """The command that runs the tool with nothing around it. As root it needs no user namespace."""
+    if not shutil.which("bwrap"):
+        raise Refused("bwrap is not there: type make setup")
     words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
              "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL",
              "--ro-bind", tool, "/recordmcount", "--ro-bind", kernel, kernel, "--remount-ro", "/", "--chdir", "/"]
