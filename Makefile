@@ -267,7 +267,7 @@ docs: build/.docs-setup ## the book: build/docs/index.html
 	@$(PYTHON) -m docs.book
 
 format: $(setup) ## clang-format, in place, the lines that you changed since the last commit
-	@git clang-format-14 --binary clang-format-14 --extensions c,h,cc --force HEAD
+	@git clang-format --extensions c,h,cc --force HEAD
 
 lint: $(setup) ## cppcheck, shellcheck, mypy
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
