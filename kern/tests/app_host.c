@@ -115,6 +115,8 @@ static void *start(void *arg)
 int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg)
 {
 	*t = malloc(sizeof(**t));
+	if (!*t)
+		return -ENOMEM;
 	**t = (struct thread){.fn = fn, .arg = arg, .cpu = cpu};
 	return -pthread_create(&(*t)->id, NULL, start, *t);
 }
