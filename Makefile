@@ -288,16 +288,20 @@ build/.docs-setup: $(packages)
 docs: build/.docs-setup ## the book: build/docs/index.html
 	@$(PYTHON) -m docs.book
 
+# A newer git clang-format ends with 1 when it has changed something, with 2 when it could not.
 format: $(setup) ## clang-format, in place, the lines that you changed since the last commit
-	@git clang-format-14 --binary clang-format-14 --extensions c,h,cc --force HEAD
+	@git clang-format --extensions c,h,cc --force HEAD || [ $$? = 1 ]
 
+# Newer packages have types that older ones did not have, so that neither a comment nor a call may depend on them.
+mypy := mypy --python-executable $(PYTHON) --strict --no-warn-unused-ignores --allow-untyped-calls
 lint: $(setup) ## cppcheck, shellcheck, mypy
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
 		--suppress=preprocessorErrorDirective --suppress=comparePointers --suppress=constStatement \
-		--suppress=selfAssignment -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
+		--suppress=selfAssignment --suppress=subtractPointers --suppress=normalCheckLevelMaxBranches \
+		'--suppress=syntaxError:kern/arch/*/firmware.c' -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
-	@mypy --python-executable $(PYTHON) --strict grading qemu docs $(if $(CI),,|| true)
-	@for f in labs/*.py labs/*/checks.py; do mypy --python-executable $(PYTHON) --strict $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
+	@$(mypy) grading qemu docs $(if $(CI),,|| true)
+	@for f in labs/*.py labs/*/checks.py; do $(mypy) $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/*.mk) | expand -t 20

@@ -97,8 +97,9 @@ def _rung(entry: dict[str, Any], checks: dict[str, Check]) -> Rung:
     name = entry.pop("name")
     if name not in checks:
         raise BadRubric(f"the rung '{name}' has no check")
-    return Rung(name, entry.pop("points"), entry.pop("promise"), checks[name],
-                **{key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()})
+    points, promise = entry.pop("points"), entry.pop("promise")
+    options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    return Rung(name, points, promise, checks[name], **options)
 
 
 def _examine(found: Lab, checks: set[str]) -> None:

@@ -65,6 +65,7 @@ static bool answer; /* of the user: does it want to hear of the return? */
 static volatile bool armed;
 static enum where where; /* the interrupt came */
 static bool returning;
+static bool searching; /* for where the sweep begins: the interrupt changes nothing */
 static struct shadow_frame *top; /* as they are when nothing is traced */
 static unsigned long *room, depth;
 
@@ -192,7 +193,8 @@ frames_interrupt(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 	returning = frames_now.link;
 	frames_show(WALK, where != NOWHERE);
 	frames_show(WHOLE, is_whole(s->top));
-	overwrite(s);
+	if (!searching)
+		overwrite(s);
 }
 
 /* ---- The calls ---- */
@@ -286,8 +288,10 @@ static notrace void sweep(bool says)
 	unsigned long wait = 0, inside = 0, outside = 0;
 
 	answer = says;
+	searching = true;
 	while (wait < MOST && call_interrupted(wait) != BEFORE)
 		wait += COARSE;
+	searching = false;
 	for (wait += COARSE; wait > 0 && outside < OUTSIDE && !ftrace_graph_dead; wait--) {
 		enum where at = call_interrupted(wait);
 

@@ -9,6 +9,7 @@ import os
 import platform
 import re
 import resource
+import shutil
 import signal
 import struct
 import subprocess
@@ -67,6 +68,8 @@ def run(command: list[str], sees: Iterable[str], limits: Limits, writes: str = "
 
 def _walls(sees: Iterable[str], writes: str, processes: bool, seccomp: IO[bytes]) -> list[str]:
     """The command that runs another with nothing around it. As root it needs no user namespace."""
+    if not shutil.which("bwrap"):
+        raise Refused("bwrap is not there: type make setup")
     words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
              "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if processes:  # first: what it sees may lie below /tmp

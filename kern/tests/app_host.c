@@ -47,15 +47,18 @@ void log_call(void *function, void *parent, unsigned long x, unsigned long room)
 	snprintf(e->context, sizeof(e->context), "%s", context);
 }
 
-/* At a function's first instruction: its caller's return address lies under ours. */
+/*
+ * At a function's first instruction: its caller's return address lies under ours.
+ * Eight registers are pushed, so that the stack is 16-byte aligned at the call.
+ */
 #ifdef __x86_64__
 __asm__(".globl __fentry__\n"
 	"__fentry__:\n"
-	"	push %rax; push %rdi; push %rsi; push %rdx; push %rcx; push %r8; push %r9\n"
-	"	mov 56(%rsp), %rdi\n"
-	"	mov %rsi, %r10; mov 64(%rsp), %rsi; mov %rdx, %rcx; mov %r10, %rdx\n"
+	"	push %rax; push %rdi; push %rsi; push %rdx; push %rcx; push %r8; push %r9; push %r10\n"
+	"	mov 64(%rsp), %rdi\n"
+	"	mov %rsi, %r10; mov 72(%rsp), %rsi; mov %rdx, %rcx; mov %r10, %rdx\n"
 	"	call log_call\n"
-	"	pop %r9; pop %r8; pop %rcx; pop %rdx; pop %rsi; pop %rdi; pop %rax\n"
+	"	pop %r10; pop %r9; pop %r8; pop %rcx; pop %rdx; pop %rsi; pop %rdi; pop %rax\n"
 	"	ret\n");
 #endif
 
@@ -112,6 +115,8 @@ static void *start(void *arg)
 int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg)
 {
 	*t = malloc(sizeof(**t));
+	if (!*t)
+		return -ENOMEM;
 	**t = (struct thread){.fn = fn, .arg = arg, .cpu = cpu};
 	return -pthread_create(&(*t)->id, NULL, start, *t);
 }

@@ -4,8 +4,8 @@
  * of calls, an interrupt walks it many thousand times, and each walk must name
  * each function of the chain once and in order, whatever traces it.
  *
- * QEMU takes interrupts where it ends a block of instructions. Started with
- * -singlestep that is everywhere, and `test-unwind all` goes on until each
+ * QEMU takes interrupts where it ends a block of instructions. With blocks of
+ * one instruction that is everywhere, and `test-unwind all` goes on until each
  * instruction of the assembly on both ways was interrupted.
  */
 #include "asm-ftrace/hook.h"
@@ -265,7 +265,7 @@ static void stop_chain(struct thread **t)
 
 /*
  * While each of the tracers is on; others that trace the chain may be on already.
- * With "all" the thread begins when the last tracer is on: QEMU 7.2 with -singlestep
+ * With "all" the thread begins when the last tracer is on: QEMU 7.2 with such blocks
  * goes on executing the words that a running CPU had before they were patched.
  */
 static int test_unwind(int argc, char **argv)

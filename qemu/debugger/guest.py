@@ -50,7 +50,7 @@ def offset_of(type_name: str, field: str) -> int:
 
 
 def read(at: int, size: int) -> bytes:
-    return bytes(gdb.selected_inferior().read_memory(at, size))
+    return bytes(gdb.selected_inferior().read_memory(at, size)) if size else b""  # gdb 16 reads no 0 bytes
 
 
 def word(at: int) -> int:

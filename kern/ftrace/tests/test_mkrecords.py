@@ -38,7 +38,9 @@ ftrace_regions:
 \t.long 0, 0
 \t.long 3, 0
 """
-HEAD = """#include <arpa/inet.h>
+HEAD = """#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -205,6 +207,7 @@ class Sandbox(unittest.TestCase):
         bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")
         bwrap.chmod(0o755)
         self.addCleanup(bwrap.unlink)
+        os.environ["PATH"] += f":{was}"  # in a chroot, unshare and others come before bwrap
         with self.assertRaisesRegex(mkrecords.Refused, r"the sandbox cannot be made \(bwrap: No permissions.*type:  export SANDBOX=no$"):
             mkrecords.run(str(tool), str(self.elf), 65536)
 

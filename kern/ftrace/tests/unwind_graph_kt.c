@@ -58,6 +58,7 @@ static notrace void walk_handler(const char *const *chain)
 {
 	unsigned long entries[8], flags = irq_save();
 	struct unwind u;
+	unsigned count;
 
 	walks++;
 	unwind_start_here(&u);
@@ -66,7 +67,8 @@ static notrace void walk_handler(const char *const *chain)
 		;
 	while (in_tracer(u.pc) && unwind_next(&u))
 		;
-	if (!names_chain(entries, unwind_save(&u, entries, ARRAY_SIZE(entries)), chain))
+	count = unwind_save(&u, entries, ARRAY_SIZE(entries));
+	if (!names_chain(entries, count, chain))
 		wrong++;
 	irq_restore(flags);
 }
