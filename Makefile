@@ -148,7 +148,7 @@ $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
 # An application sees kern/app.h alone; so does the library.
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
-# A grade's probes see the kernel too.
+# What makes calls for a grade sees the kernel too.
 $$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o): sees := -iquote kern/ftrace -iquote build/$(1)/include -iquote $$($(1).out)/include
 $$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o): $$($(1).gen)
 $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags

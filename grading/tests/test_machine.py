@@ -63,6 +63,9 @@ class Ends(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch=arch), run(arch, "LIVE", budget=100_000_000) as machine:
                 machine.console.wait_ready(30)
+                assert machine.observer
+                while not machine.observer.insns():  # which are counted by the million; it polls its console
+                    machine.console.drain(0.05)
                 machine.power_off()
                 machine.check_limits()
                 machine.budget = 1
