@@ -129,11 +129,14 @@ class Observer:
 
 
 def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
-    slots = enumerate(SLOT.iter_unpack(data[:len(data) // SLOT.size * SLOT.size]), first)
+    whole = len(data) // SLOT.size
+    slots = enumerate(SLOT.iter_unpack(data[:whole * SLOT.size]), first)
     for seq, (kind, more, vcpu, level, trap, size, word, thread, addr, insns, *v) in slots:
         follow: tuple[int, ...] = ()
         if kind >= len(Kind) + 1 or more > MOST:
             raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {seq:,}")
+        if more and seq - first + more >= whole:
+            return  # its words were cut off
         for n in range(1, more + 1):  # of an unfinished record too
             next(slots, None)
             at = (seq - first + n) * SLOT.size

@@ -20,7 +20,7 @@ from rich.markup import escape
 
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.observer import Kind, saved
+from grading.observer import MOST, Kind, saved
 from grading.registers import unfinished
 from grading.rubric import Rung
 from grading.session import machine_of
@@ -99,7 +99,7 @@ def _written(e: Evidence, address: int) -> int | None:
 def _of_record(e: Evidence, seq: int) -> Moment:
     index = _line_at(e, seq)
     first = e.typed[index][0] if index >= 0 else 0
-    records = list(saved(_log(e), first, seq + 1))
+    records = [r for r in saved(_log(e), first, seq + 1 + MOST) if r.seq <= seq]
     here = records[-1]
     cpus = [r.vcpu for r in records if r.kind == here.kind and r.addr == here.addr]
     # One that came there alone may be another one next time.

@@ -63,9 +63,7 @@ struct fdt;
 
 /*
  * Save prev's context, take next's, make next `current`, run on its stack.
- * Called with interrupts masked. The load from next->context that decides which thread runs carries
- * the label __switch_to_load in entry.S: the observer knows a thread by the
- * address that this instruction loads from.
+ * Called with interrupts masked.
  * Return: the thread that we came from.
  */
 struct thread *__switch_to(struct thread *prev, struct thread *next);

@@ -8,13 +8,16 @@ from __future__ import annotations
 import copy
 import dataclasses
 import unittest
+from typing import Any
 
-from grading import checks, rubric, truth
+from grading import checks, rubric
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.session import Session
 from grading.tests.mutants import SEED, build
 from grading.trace_text import Event
+from grading.trials import Trial
+from grading.truth import Call
 from qemu.machine import ROOT
 
 
@@ -123,23 +126,26 @@ class Forged(unittest.TestCase):
         phase.text = phase.text[:at] + bytes(4) + phase.text[at + 4:]
         self.sees(checks.only_selected, e, "outside of the filter")
 
-    def in_trial(self, e: Evidence, name: str, touches: list[truth.Touch]) -> int:
-        """The first of the touches that came in this trial."""
-        trial = next(t for t in e.trials if t.name == name)
-        return next(i for i, t in enumerate(touches) if trial.first <= t.seq < trial.last)
+    def trial(self, e: Evidence, name: str) -> Trial:
+        return next(t for t in e.trials if t.name == name)
+
+    def in_trial(self, e: Evidence, name: str) -> Call:
+        """The first call of this trial that came to an op and then to its function."""
+        return next(c for c in e.calls(self.trial(e, name)) if c.callbacks and c.arguments)
+
+    def replaced(self, e: Evidence, call: Call, **changes: Any) -> None:
+        e.truth.calls = [dataclasses.replace(c, **changes) if c is call else c for c in e.truth.calls]
 
     def test_a_changed_argument_that_does_not_arrive(self) -> None:
         e = self.forged()
-        e.truth.touches = list(e.truth.touches)
-        at = self.in_trial(e, "changed arguments", e.truth.touches)
-        touch = e.truth.touches[at]
-        e.truth.touches[at] = dataclasses.replace(touch, addr=touch.addr ^ 1)
+        call = self.in_trial(e, "changed arguments")
+        self.replaced(e, call, arguments=(call.arguments[0], call.arguments[1] ^ 1, *call.arguments[2:]))
         self.sees(rubric.checks_of(4).changed_arguments, e, "and must receive")
 
     def test_an_op_that_was_not_called(self) -> None:
         e = self.forged()
-        e.truth.op_touches = list(e.truth.op_touches)
-        del e.truth.op_touches[self.in_trial(e, "many ops", e.truth.op_touches)]
+        call = self.in_trial(e, "many ops")
+        self.replaced(e, call, callbacks=call.callbacks[1:])
         self.sees(rubric.checks_of(4).many_ops, e, "was not called")
 
     def test_an_op_that_is_called_after_it_was_unregistered(self) -> None:
@@ -150,17 +156,17 @@ class Forged(unittest.TestCase):
 
     def test_an_op_that_sees_another_value(self) -> None:
         e = self.forged()
-        e.truth.op_touches = list(e.truth.op_touches)
-        at = self.in_trial(e, "many ops", e.truth.op_touches)
-        touch = e.truth.op_touches[at]
-        e.truth.op_touches[at] = dataclasses.replace(touch, addr=touch.addr ^ 1)
+        call = self.in_trial(e, "many ops")
+        first, *others = call.callbacks
+        first = first._replace(more=(*first.more[:9], first.more[9] ^ 1, *first.more[10:]))
+        self.replaced(e, call, callbacks=[first, *others])
         self.sees(rubric.checks_of(4).many_ops, e, "in regs->arg[1]")
 
     def test_an_op_that_costs_more_beside_others(self) -> None:
         e = self.forged()
-        many = e.trials[2]
-        e.truth.op_touches = [dataclasses.replace(t, insns=t.insns + 1) if many.first <= t.seq < many.last else t
-                              for t in e.truth.op_touches]
+        many = self.trial(e, "many ops")
+        e.truth.calls = [dataclasses.replace(c, callbacks=[r._replace(insns=r.insns + 1) for r in c.callbacks])
+                         if many.first <= c.seq < many.last else c for c in e.truth.calls]
         self.sees(rubric.checks_of(4).many_ops, e, "an op costs nothing where it does not trace")
 
     def test_a_second_op_that_may_change_pc(self) -> None:
@@ -171,7 +177,7 @@ class Forged(unittest.TestCase):
     def test_a_trampoline_while_off(self) -> None:
         e = self.forged()
         hit = e.truth.trampolines[0]
-        e.truth.trampolines = [hit._replace(seq=e.off()[0].first)]
+        e.truth.hits = e.truth.hits | {"trampoline": [hit._replace(seq=e.off()[0].first)]}
         self.sees(checks.silent_trampolines, e, "ran 1 times")
 
 

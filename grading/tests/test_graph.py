@@ -15,9 +15,9 @@ from grading.graph_session import GraphSession
 from grading.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
 from grading.observer import Kind, Record
 from grading.returns import Places, Reader, Span
-from grading.truth import AT_ENTRY, AT_RETURN, Call, Told, Touch
+from grading.truth import AT_ENTRY, AT_RETURN, Call, Told
 
-HANDLER, RET, JUMP, NOWHERE = 0x100, 0x8067, 0x6F, 0x999
+HANDLER = 0x100
 NAMES = ["wl_a", "wl_b", "wl_c", "wl_i"]
 
 
@@ -25,12 +25,14 @@ def entry(name: str) -> int:
     return 0x1000 * (1 + NAMES.index(name))
 
 
-# Of each function: the site, the body, a call of each other function (0x10 apart), a return, a jump.
+# Of each function: the site, the body, a call of each other function (0x10 apart), a return.
 SITES = {n: Site(entry(n), Function(n, entry(n), entry(n) + 0x800), 0, 0) for n in NAMES}
 CALL = {(maker, n): (entry(maker) if maker else 0x9000) + 0x100 + 0x10 * i
         for maker in [*NAMES, ""] for i, n in enumerate(NAMES)}
-PLACES = Places(HANDLER, {s.address + 4: s for s in SITES.values()},
-                {s.address + o: s for s in SITES.values() for o in (0x400, 0x404)}, set(CALL.values()), RET)
+PLACES = Places(HANDLER, {s.address + 4: s for s in SITES.values()}, {s.address + 0x400: s for s in SITES.values()},
+                {a + 4 for a in CALL.values()})
+Context = tuple[int, int, int]  # thread, level, trap
+THREAD = (1, 0, 0)
 
 
 class Story:
@@ -39,35 +41,48 @@ class Story:
     def __init__(self) -> None:
         self.reader = Reader(PLACES)
         self.seq = 0
-        self.out: dict[tuple[int, int, int], list[tuple[str, int]]] = {}
-        self.touches: list[Touch] = []
+        self.out: dict[Context, list[tuple[str, int, int]]] = {}  # the function, where it returns to, sp
+        self.users: list[Record] = []
 
-    def record(self, addr: int, value: int = 0, vcpu: int = 0) -> Record:
+    def record(self, kind: Kind, addr: int, who: Context = THREAD, user: int = 0) -> Record:
         self.seq += 1
-        return Record(self.seq, addr, 10 * self.seq, value, Kind.POINT, vcpu, 0)
+        thread, level, trap = who
+        return Record(self.seq, kind, 0, level, trap, 0, 0, thread, addr, 10 * self.seq, (0, user, 0, 0))
 
-    def point(self, addr: int, who: tuple[int, int, int], value: int = 0) -> None:
-        self.reader.point(self.record(addr, value), who)
+    def body(self, name: str, who: Context = THREAD) -> None:
+        self.reader.body(self.record(Kind.BODY, entry(name) + 4, who))
 
-    def enter(self, name: str, who: tuple[int, int, int] = (1, 0, 0), tail: bool = False, body: bool = True) -> None:
+    def exit(self, name: str, who: Context = THREAD) -> None:
+        self.reader.exit(self.record(Kind.EXIT, entry(name) + 0x400, who))
+
+    def handler(self) -> None:
+        self.reader.handler(self.record(Kind.HIT, HANDLER))
+
+    def home(self, address: int, who: Context = THREAD) -> None:
+        self.reader.home(self.record(Kind.HOME, address, who))
+
+    def tell(self, *users: int) -> None:
+        self.users += [self.record(Kind.CALLBACK, 0x200, user=user) for user in users]
+
+    def enter(self, name: str, who: Context = THREAD, tail: bool = False, body: bool = True) -> None:
         out = self.out.setdefault(who, [])
-        maker = out[-1][0] if out else ""
-        home = out[-1][1] if tail else CALL[maker, name] + 4
-        self.point(entry(maker) + 0x404, who, JUMP) if tail else self.point(CALL[maker, name], who)
-        r = self.record(entry(name))
-        self.reader.site(r, Call(r.seq, 0, who[0], who[1], SITES[name], 0, who[2]))
-        out.append((name, home))
+        maker, home, sp = out[-1] if out else ("", 0, 0x8000)
+        if not tail:
+            home, sp = CALL[maker, name] + 4, sp - 16
+        r = self.record(Kind.SITE, entry(name), who)
+        self.reader.site(r, Call(r.seq, 0, who[0], who[1], SITES[name], 0, who[2], parent=HANDLER if tail else home, sp=sp))
+        out.append((name, home, sp))
         if body:
-            self.point(entry(name) + 4, who)
+            self.body(name, who)
 
-    def leave(self, hits: int = 1, who: tuple[int, int, int] = (1, 0, 0), home: int | None = None, tails: int = 0) -> None:
+    def leave(self, hits: int = 1, who: Context = THREAD, home: int | None = None, tails: int = 0) -> None:
         out = self.out[who]
-        name, address = out[-1]
+        name, address, _ = out[-1]
         del out[len(out) - 1 - tails:]
-        self.point(entry(name) + 0x400, who, RET)
+        self.exit(name, who)
         for _ in range(hits):
-            self.point(HANDLER, who)
-        self.point(address if home is None else home, who)
+            self.reader.handler(self.record(Kind.HIT, HANDLER, who))
+        self.home(address if home is None else home, who)
 
     @property
     def spans(self) -> list[Span]:
@@ -126,15 +141,6 @@ class Returning(unittest.TestCase):
         self.assertEqual([(s.kind, s.span.name) for s in found],
                          [(ENTRY, "wl_a"), (ENTRY, "wl_b"), (RETURN, "wl_b"), (RETURN, "wl_a")])
 
-    def test_a_jump_within_a_function_is_no_tail_call(self) -> None:
-        story = Story()
-        story.enter("wl_a")
-        story.point(entry("wl_a") + 0x404, (1, 0, 0), JUMP)
-        story.enter("wl_b")
-        story.leave()
-        story.leave()
-        self.assertFalse(story.spans[1].tail)
-
     def test_an_interrupt_has_calls_of_its_own_above_the_threads(self) -> None:
         story = Story()
         story.enter("wl_a")
@@ -147,7 +153,7 @@ class Returning(unittest.TestCase):
     def test_a_handler_that_nobody_waits_for_is_stray(self) -> None:
         story = Story()
         story.enter("wl_a")
-        story.point(HANDLER, (1, 0, 0))
+        story.handler()
         self.assertEqual(len(story.reader.returns.stray), 1)
 
 
@@ -233,7 +239,7 @@ class Aligning(unittest.TestCase):
         story.enter("wl_b", body=False)
         story.enter("wl_b", (1, 1, 1))
         story.leave(who=(1, 1, 1))
-        story.point(entry("wl_b") + 4, (1, 0, 0))
+        story.body("wl_b")
         story.enter("wl_c")
         story.leave()
         story.leave()
@@ -249,13 +255,13 @@ class Aligning(unittest.TestCase):
     def test_a_frame_that_is_leaving_may_count_for_all_that_an_interrupt_calls(self) -> None:
         story = Story()
         story.enter("wl_a")
-        story.point(entry("wl_a") + 0x400, (1, 0, 0), RET)
+        story.exit("wl_a")
         story.enter("wl_i", (1, 1, 1))
         story.enter("wl_b", (1, 1, 1))
         story.leave(who=(1, 1, 1))
         story.leave(who=(1, 1, 1))
-        story.point(HANDLER, (1, 0, 0))
-        story.point(story.spans[0].home, (1, 0, 0))
+        story.handler()
+        story.home(story.spans[0].home)
         for deep in (0, 1):
             said = [event(ENTRY, "wl_a"), event(ENTRY, "wl_i", deep), event(ENTRY, "wl_b", deep + 1),
                     event(RETURN, "wl_b", deep + 1), event(RETURN, "wl_i", deep), event(RETURN, "wl_a")]
@@ -288,7 +294,7 @@ class NoKernel(Kernel):
 def evidence(story: Story, smp: int = 1) -> Evidence:
     e = Evidence("riscv64", 6, smp, 0, NoKernel(), Path())
     e.truth.returns = story.reader.returns
-    e.truth.users = story.touches
+    e.truth.users = story.users
     everything = Filter("wl_*", "", frozenset(NAMES))
     e.phases = [Phase("trace", 0, everything, 0, story.seq + 1, users=[User("", everything)])]
     return e
@@ -337,8 +343,7 @@ class Checks(unittest.TestCase):
     def lasted(self, ns: int, smp: int = 1) -> str:
         story = Story()
         story.enter("wl_a")
-        for _ in range(60):
-            story.point(entry("wl_a") + 8, (1, 0, 0))
+        story.seq += 60
         story.leave()
         e = evidence(story, smp)
         e.phases[0].users[0].trace = GraphTrace("function_graph", [event(ENTRY, "wl_a"), event(RETURN, "wl_a", 0, ns)])
@@ -367,16 +372,12 @@ class Checks(unittest.TestCase):
         """Whose handlers run at the entry and at the return of a function that two users trace."""
         story = Story()
         story.enter("wl_a", body=False)
-        for user in entries:
-            story.seq += 1
-            story.touches.append(Touch(story.seq, 0, 1, 0, 0, user))
-        story.point(entry("wl_a") + 4, (1, 0, 0))
-        story.point(entry("wl_a") + 0x400, (1, 0, 0), RET)
-        story.point(HANDLER, (1, 0, 0))
-        for user in returns:
-            story.seq += 1
-            story.touches.append(Touch(story.seq, 0, 1, 0, 0, user))
-        story.point(story.spans[0].home, (1, 0, 0))
+        story.tell(*entries)
+        story.body("wl_a")
+        story.exit("wl_a")
+        story.handler()
+        story.tell(*returns)
+        story.home(story.spans[0].home)
         e = evidence(story)
         e.phases[0].users *= 2
         return self.why(rubric.checks_of(6).reverse, e)
@@ -397,7 +398,7 @@ class Slow(unittest.TestCase):
 
     def tries(self, *happened: list[Told]) -> int:
         session = GraphSession(NoKernel(), 6, 4, 0, Path())
-        machine = mock.Mock()
+        machine = mock.MagicMock()
         machine.observer.written.side_effect = range(100)
         with mock.patch("grading.graph_session.truth.read", side_effect=[mock.Mock(told=told) for told in happened]):
             session._slot_again(machine)

@@ -18,9 +18,11 @@ from unittest import mock
 import pexpect  # type: ignore[import]
 from rich.console import Console
 
-from grading import progress, report, rubric, side_by_side, submit, wrong
+from grading import progress, replay, report, rubric, side_by_side, submit, wrong
 from grading.elf import Kernel
+from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.observer import HEADER, SLOT, Kind
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
 from grading.tests.test_recordmcount import COMPARES
 from qemu.machine import ARCHES, ROOT
@@ -97,6 +99,18 @@ def graded(arch: str, lost: set[str], seed: int = 5) -> report.Grade:
     """A grade in which these rungs are lost with one CPU."""
     findings: report.Findings = [{1: Finding("so") if r.name in lost else None, 4: None} for r in rubric.lab(LAB).rungs]
     return report.grade_of(arch, LAB, seed, [], findings)
+
+
+class TestMoment(Folder):
+    def test_a_record_that_words_follow(self) -> None:
+        """At the third record the CPU was there for the second time since the line was typed."""
+        e = Evidence("arm64", LAB, 1, 0, mock.Mock(), self.out / "it.log", typed=[(1, "before"), (2, "workload")])
+        slots = b"".join(SLOT.pack(kind, more, 0, 0, 0, 0, 0, 0, addr, 0, 0, 0, 0, 0) + bytes(64 * more) for kind, more, addr in
+                         ((Kind.START, 0, 1), (Kind.CALLBACK, 0, 2), (Kind.CALLBACK, 2, 2), (Kind.CALLBACK, 2, 2), (Kind.HIT, 0, 3)))
+        (self.out / "it.observer").mkdir()
+        (self.out / "it.observer/observer.log").write_bytes(bytes(HEADER) + slots)
+        m = replay.moment(e, Finding("so", seq=5))
+        self.assertEqual((m.line, m.address, m.nth, m.vcpu), ("workload", 2, 2, None))
 
 
 class TestProgress(Folder):

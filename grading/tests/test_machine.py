@@ -18,9 +18,9 @@ from grading.console import FifoTransport
 from grading.elf import Kernel
 from grading.gdbstub import Stub
 from grading.machine import Run, _entry
-from grading.observer import KERNEL_BASE, Kind
+from grading.observer import Kind
 from grading.qmp import Qmp
-from grading.session import machine_of, text_alias
+from grading.session import KERNEL_BASE, machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
 from qemu.machine import ARCHES, ROOT
@@ -30,7 +30,7 @@ NOP = {"riscv64": 0x00000013, "arm64": 0xD503201F}
 
 
 def run(arch: str, part: str, budget: int = 0, cap: int = 32 << 20, observe: bool = True) -> Run:
-    config = tiny.config(arch, part) if observe else None
+    config = tiny.config(arch, part, "site traced_site", "point tracer") if observe else None
     return Run(tiny.machine(arch, part), LOGS / f"{arch}-{part}.log", config, budget, cap)
 
 
@@ -63,6 +63,9 @@ class Ends(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch=arch), run(arch, "LIVE", budget=100_000_000) as machine:
                 machine.console.wait_ready(30)
+                assert machine.observer
+                while not machine.observer.insns():  # which are counted by the million; it polls its console
+                    machine.console.drain(0.05)
                 machine.power_off()
                 machine.check_limits()
                 machine.budget = 1
@@ -164,14 +167,15 @@ class Observed(unittest.TestCase):
         """Words executed at the site before, during; entries of the tracer; stores; the printed trace."""
         with run(arch, part) as machine:
             machine.console.wait_ready(30)
-            machine.console.command("now")
-            machine.console.command("enable")
-            machine.console.command("now")
+            with machine.recording():
+                machine.console.command("now")
+                machine.console.command("enable")
+                machine.console.command("now")
             text = machine.console.command("cat")
             machine.power_off()
             assert machine.observer
             records = list(machine.observer.records())
-        words = [r.value for r in records if r.kind == Kind.SITE]
+        words = [r.word for r in records if r.kind == Kind.SITE]
         hits = sum(r.kind == Kind.POINT for r in records)
         stores = sum(r.kind == Kind.STORE for r in records)
         return words, hits, stores, text

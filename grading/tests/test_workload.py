@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 
 from grading import workload
-from grading.workload import Call, Run
+from grading.workload import Call, Changes, Run
 from kern.tests import app_host
 
 SEEDS = 1000
@@ -101,6 +101,38 @@ class EverySeed(unittest.TestCase):
         for run in self.runs:
             called = {c.function for calls in run.contexts.values() for c in calls}
             self.assertEqual(called, set(workload.FUNCTIONS), run.line)
+
+
+class Received(unittest.TestCase):
+    """What the host knows of the arguments that each function finds."""
+
+    def calls(self, changes: Changes = Changes()) -> list[tuple[Call, int]]:
+        """With what each returned."""
+        run = workload.expect(0x0123456789ABCDEF, 2, changes)
+        return [pair for name, values in run.values.items() for pair in zip(run.contexts[name], values)]
+
+    def test_every_function_of_the_tree_its_value(self) -> None:
+        for call, _ in self.calls():
+            if call.function != workload.WIDE:
+                self.assertEqual(call.received, (call.x,) if call.function in workload.TREE else (), call)
+
+    def test_the_wide_one_all_that_its_result_follows_from(self) -> None:
+        for added in (0, 5 << 60 | 3):
+            for call, value in self.calls(Changes({workload.WIDE: added})):
+                if call.function == workload.WIDE:
+                    x, *more = call.received
+                    v = workload.mix((x + workload.NUMBER[workload.WIDE] * workload.GOLDEN) & workload.MASK)
+                    self.assertEqual(x, (call.x + added) & workload.MASK)
+                    self.assertEqual(value, (v + call.room + sum(n * a for n, a in enumerate(more, 1))) & workload.MASK)
+
+    def test_what_ops_change(self) -> None:
+        changes = Changes({"wl_leaf_ash": 3, "wl_step_brook": 4}, {"wl_step_brook": "wl_leaf_ash"})
+        calls = [call for call, _ in self.calls(changes)]
+        for call, following in zip(calls, calls[1:]):
+            if call.function == "wl_leaf_ash":
+                self.assertEqual(call.received, ((call.x + 3) & workload.MASK,))
+            elif call.function == "wl_step_brook":
+                self.assertEqual((call.received, following.function, following.x), ((), "wl_leaf_ash", (call.x + 4) & workload.MASK))
 
 
 class Program:

@@ -38,6 +38,15 @@ def machine(arch: str, part: str) -> Machine:
     return Machine(arch, image=build(arch, part))
 
 
-def config(arch: str, part: str) -> Config:
+def config(arch: str, part: str, *lines: str) -> Config:
+    """The text may be executed, and the firmware; `lines` name roles and symbols: "body traced_site+4"."""
     s = symbols(arch, part)
-    return Config(s["_start"], s["_start"], s["_etext"], sites=[s["traced_site"]], points=[s["tracer"]])
+    start, size = s["_start"], s["_etext"] - s["_start"]
+    made = Config(image=build(arch, part).read_bytes()[:size])
+    made.add("start", start)
+    made.add("text", start, start, size)
+    made.add("firmware", RAM_BASE["riscv64"], start if arch == "riscv64" else RAM_BASE["riscv64"])
+    for role, *operands in map(str.split, lines):
+        places = [s[name] + int(offset or 0) for name, _, offset in (o.partition("+") for o in operands[:1])]
+        made.add(role, *places, *map(int, operands[1:]))
+    return made

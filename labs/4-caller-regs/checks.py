@@ -396,11 +396,11 @@ def _pc(e: Evidence, finding: Finding) -> str:
 
 def _argument(e: Evidence, finding: Finding) -> str:
     """Arguments are wrong in phases that trace, and in no other."""
-    wrong = {p.on for p in e.phases if _probes_differ(e, p)}
+    wrong = {p.on for p in e.phases if _arguments_differ(e, p)}
     return "argument-clobbered" if wrong == {True} else ""
 
 
-def _probes_differ(e: Evidence, phase: Phase) -> bool:
+def _arguments_differ(e: Evidence, phase: Phase) -> bool:
     executed = e.executed_contexts(phase)
     return any(first_wrong(want, call) is not None for name, calls in e.expected(phase).contexts.items()
                for want, call in zip(calls, executed.get(name, [])) if want.function == call.name)

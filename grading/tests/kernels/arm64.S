@@ -67,6 +67,10 @@ enter:
 	b.eq	work
 	cmp	w19, 'e'
 	b.eq	enable
+	cmp	w19, 's'
+	b.eq	registers
+	cmp	w19, 'y'
+	b.eq	copy
 	cmp	w19, 't'
 	b.ne	prompt
 	adr	x0, trace
@@ -89,6 +93,39 @@ enable:
 	isb
 #endif
 	b	prompt
+copy:
+	adr	x10, traced_site
+	ldr	w11, [x10, 4]
+	adr	x10, copied
+	str	w11, [x10]
+	dc	cvau, x10
+	dsb	ish
+	ic	ivau, x10
+	dsb	ish
+	isb
+	blr	x10
+	b	prompt
+registers:
+	adr	x10, vector - 0x200
+	msr	vbar_el1, x10
+	isb
+	mov	x20, 0x11
+changed_site:
+	bl	change
+	mov	x20, 0x11
+trapped_site:
+	bl	trap
+	bl	answer
+home:
+	bl	patched
+patched_home:
+	mov	x0, 1
+	mov	x1, 2
+	adr	x2, words
+	mov	x3, 4
+	adr	x29, records
+	bl	callback
+	b	prompt
 poweroff:
 	ldr	w0, =0x84000008
 	hvc	0
@@ -104,6 +141,45 @@ print:
 	str	w11, [x10]
 	b	1b
 2:	ret
+
+change:
+	mov	x20, 0x22
+	ret
+trap:
+	brk	0
+	ret
+answer:
+	mov	x0, 0x2a
+answer_exit:
+	ret
+patched:
+	adr	x30, handler
+	mov	x0, 0x2b
+patched_exit:
+	ret
+handler:
+	mov	x20, 0x33
+	b	patched_home
+callback:
+	ret
+	/* Two frame records: what is below, where to return to. And what the third argument points to. */
+	.balign	8
+records:
+	.quad	records + 16, 0x1111, 0, 0x2222
+words:
+	.quad	0x55, 0x66, 0x77
+	/* Of the vectors one is used: an exception at EL1, with sp_el1. */
+	.balign	2048
+	.skip	0x200
+vector:
+	stp	x30, x20, [sp, -16]!
+inner_site:
+	bl	change
+	mrs	x30, elr_el1
+	add	x30, x30, 4
+	msr	elr_el1, x30
+	ldp	x30, x20, [sp], 16
+	eret
 
 	/* `call`, moved to traced_site 8 bytes before it, jumps to tracer, 8 bytes before `image`. */
 traced:
@@ -131,6 +207,7 @@ trace:	.ascii	"# tracer: function\n"
 	.asciz	"            tiny-1       [000] .....     0.000001: traced <-work\n"
 	.balign	8
 _etext:
-	.skip	256
+copied:	.word	0
+	.skip	252
 	.balign	16
 stack_top:

@@ -6,7 +6,8 @@
  * 1. Say hello, and the prompt (PART_DEAD: nothing).
  * 2. Echo what is typed; at a carriage return do as the last letter says:
  *    `f` of poweroff ends the machine, `w` of a line runs the traced function,
- *    `e` patches its call site, `t` prints a trace of it.
+ *    `e` patches its call site, `t` prints a trace of it, `s` of registers changes some at every place that
+ *    the observer looks at, `y` of copy executes data.
  */
 	.option norvc
 	.equ	UART, 0x10000000
@@ -77,6 +78,10 @@ enter:
 	beq	s1, t2, work
 	li	t2, 'e'
 	beq	s1, t2, enable
+	li	t2, 's'
+	beq	s1, t2, registers
+	li	t2, 'y'
+	beq	s1, t2, copy
 	li	t2, 't'
 	bne	s1, t2, prompt
 	lla	a0, trace
@@ -95,6 +100,34 @@ enable:
 	fence.i
 #endif
 	j	prompt
+copy:
+	lla	t0, traced_site
+	lw	t1, 4(t0)
+	lla	t0, copied
+	sw	t1, 0(t0)
+	fence.i
+	jalr	ra, t0
+	j	prompt
+registers:
+	lla	t1, vector
+	csrw	stvec, t1
+	li	s2, 0x11
+changed_site:
+	jal	t0, change
+	li	s2, 0x11
+trapped_site:
+	jal	t0, trap
+	jal	ra, answer
+home:
+	jal	ra, patched
+patched_home:
+	li	a0, 1
+	li	a1, 2
+	lla	a2, words
+	li	a3, 4
+	lla	s0, records + 16
+	jal	ra, callback
+	j	prompt
 poweroff:
 	li	a0, 0
 reset:
@@ -112,6 +145,46 @@ print:
 	addi	a0, a0, 1
 	j	1b
 2:	ret
+
+change:
+	li	s2, 0x22
+	jr	t0
+trap:
+	ebreak
+	jr	t0
+vector:
+	addi	sp, sp, -16
+	sd	t0, 0(sp)
+	sd	s2, 8(sp)
+inner_site:
+	jal	t0, change
+	csrr	t0, sepc
+	addi	t0, t0, 4
+	csrw	sepc, t0
+	ld	t0, 0(sp)
+	ld	s2, 8(sp)
+	addi	sp, sp, 16
+	sret
+answer:
+	li	a0, 0x2a
+answer_exit:
+	ret
+patched:
+	lla	ra, handler
+	li	a0, 0x2b
+patched_exit:
+	ret
+handler:
+	li	s2, 0x33
+	j	patched_home
+callback:
+	ret
+	/* Two frame records: what is below, where to return to. And what the third argument points to. */
+	.balign	8
+records:
+	.dword	records + 32, 0x1111, 0, 0x2222
+words:
+	.dword	0x55, 0x66, 0x77
 
 	/* `call`, moved to traced_site 8 bytes before it, jumps to tracer, 8 bytes before `image`. */
 traced:
@@ -136,5 +209,6 @@ trace:	.ascii	"# tracer: function\n"
 	.asciz	"            tiny-1       [000] .....     0.000001: traced <-work\n"
 	.balign	8
 _etext:
-	.skip	256
+copied:	.word	0
+	.skip	252
 stack_top:

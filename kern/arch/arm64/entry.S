@@ -122,7 +122,7 @@ exception_vector_end:
  * makes next current, loads next's. x0 = prev stays the return value.
  */
 	.set	THREAD_X, THREAD_CONTEXT + CONTEXT_X - 8 * 19
-	.globl	__switch_to, __switch_to_load
+	.globl	__switch_to
 	.type	__switch_to, @function
 __switch_to:
 	mov	x9, sp
@@ -132,7 +132,6 @@ __switch_to:
 	mrs	x9, tpidr_el1
 	str	x1, [x9, #CPU_CURRENT]
 	msr	sp_el0, x1
-__switch_to_load:
 	ldr	x9, [x1, #THREAD_CONTEXT + CONTEXT_SP]
 	ldp	x29, x30, [x1, #THREAD_CONTEXT + CONTEXT_FP]
 	pairs	ldp, x1, THREAD_X, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28

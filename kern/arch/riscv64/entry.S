@@ -112,7 +112,7 @@ exception_vector_end:
  * Called with interrupts masked. Saves what a function keeps over a call,
  * makes next current, loads next's. a0 = prev stays the return value.
  */
-	.globl	__switch_to, __switch_to_load
+	.globl	__switch_to
 	.type	__switch_to, @function
 __switch_to:
 	sd	ra, THREAD_CONTEXT + CONTEXT_PC(a0)
@@ -121,7 +121,6 @@ __switch_to:
 	sd	s\n, THREAD_CONTEXT + CONTEXT_S + 8 * \n(a0)
 	.endr
 	sd	a1, CPU_CURRENT(tp)
-__switch_to_load:
 	ld	sp, THREAD_CONTEXT + CONTEXT_SP(a1)
 	ld	ra, THREAD_CONTEXT + CONTEXT_PC(a1)
 	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11

@@ -17,9 +17,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
+from grading import truth  # noqa: E402
 from grading.elf import Kernel  # noqa: E402
 from grading.machine import Run  # noqa: E402
-from grading.observer import Config, Kind  # noqa: E402
 from qemu.machine import ARCHES, Machine  # noqa: E402
 
 # Key: what it is; then per architecture Linux 6.12 (Debian's), must, aim. None: not a bar.
@@ -107,16 +107,16 @@ def event_on(arch: str, image: Path, cpus: int) -> list[float]:
     kernel = Kernel(image.with_suffix(".elf"), arch)
     begin, end = kernel.symbols["kt_bench_begin"], kernel.symbols["kt_bench_end"]
     base = Machine(arch, smp=cpus, image=image)
-    start = base.load_address()
-    low, high = kernel.text
-    config = Config(start, start, start + high - low, points=[begin, end], fences=False)
+    config = truth.config(kernel, base)
+    for mark in (begin, end):
+        config.add("point", mark)
     with Run(base, ROOT / "build/bench" / f"{arch}-{cpus}.log", config) as run:
         run.console.wait_ready(120)
         run.console.command("bench_cpus", 300)
         assert run.observer
         marks: dict[int, list[int]] = {}
         for record in run.observer.records():
-            if record.kind == Kind.POINT:
+            if record.addr in (begin, end):
                 marks.setdefault(record.vcpu, []).append(record.insns)
         run.power_off()
     if len(marks) != cpus or any(len(counts) != 4 for counts in marks.values()):

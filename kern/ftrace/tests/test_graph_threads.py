@@ -18,6 +18,7 @@ from grading.returns import Span
 from qemu.machine import FINISHED, ROOT, Machine
 
 LIVES = 24
+THREAD_SIZE = 16 << 10
 LEAST = {"kt_life_sleep": 100_000, "kt_life_spin": 12_000_000}  # ns that it lasts
 # The program's functions, and the scheduler's that it is inside of when it sleeps, moves, waits, is preempted and dies.
 PROGRAM = ("kt_life", "kt_life_sleep", "kt_life_move", "kt_life_turn", "kt_life_hold", "kt_life_spin", "kt_life_call",
@@ -41,7 +42,9 @@ class OnAMachine:
         cls.names = {s.function.name for s in cls.kernel.sites if s.function.name in FOLLOWED}
         machine = Machine(cls.arch, cls.cpus, image=directory / "Image", icount=cls.cpus == 1)
         log = ROOT / f"build/tests/graph-threads-{cls.arch}-{cls.cpus}.log"
-        with Run(machine, log, truth.config(cls.kernel, machine, FOLLOWED)) as run:
+        config = truth.config(cls.kernel, machine, FOLLOWED)
+        config.add("point", cls.kernel.symbol("__switch_to"))
+        with Run(machine, log, config) as run:
             run.console.wait_ready(60)
             cls.live(run)
 
@@ -53,10 +56,14 @@ class OnAMachine:
                                     *(f"echo 1 > options/{option}" for option in OPTIONS),
                                     "echo function_graph > current_tracer"]))
         first = observer.written()
-        cls.output = sh("echo 1 > tracing_on; kt_lives; echo 0 > tracing_on")
-        last = observer.written()
+        with run.recording():
+            cls.output = sh("echo 1 > tracing_on; kt_lives; echo 0 > tracing_on")
+        records = list(observer.records(first))
         cls.trace = graph_text.parse(sh("cat trace"))
-        cls.truth = truth.read(cls.kernel, observer.records(windows=[(first, last)]), FOLLOWED)
+        switch = cls.kernel.symbol("__switch_to")
+        cls.switches = [r.seq for r in records if r.addr == switch]
+        cls.truth = truth.read(cls.kernel, (r for r in records if r.addr != switch), FOLLOWED)
+        cls.traps = [r.seq for r in cls.truth.traps]
         run.power_off()
 
     # ---- what was executed, and what was printed of it ----
@@ -103,11 +110,11 @@ class OnAMachine:
         self.assertEqual(names, self.names - ({"join_queue"} if self.cpus == 1 else set()))
         threads = {s.call.thread for s in self.spans}
         self.assertEqual(len(threads), LIVES)
-        self.assertLess(len({t % truth.ANOTHER for t in threads}), LIVES, "no thread had the memory of a dead one")
+        self.assertLess(len({s.call.sp // THREAD_SIZE for s in self.spans}), LIVES, "no thread had the stack of a dead one")
         moved = [s for s in self.spans if s.leaving and s.leaving.left.vcpu != s.call.vcpu]
         self.assertEqual(bool(moved), self.cpus > 1)
         self.assertTrue([s for s in self.spans if s.call.level and s.name == "__schedule" and s.leaving
-                         and self.within(s, self.truth.switches)],
+                         and self.within(s, self.switches)],
                         "nobody was preempted")
 
     def test_printed_is_what_was_executed(self) -> None:
@@ -170,7 +177,7 @@ class OnAMachine:
         assert event.duration is not None
         if not limits:
             self.assertTrue(span.call.level, span.name)
-        if not limits or self.within(span, self.truth.switches) or self.within(span, self.truth.traps):
+        if not limits or self.within(span, self.switches) or self.within(span, self.traps):
             return False
         about = graph_checks.CLOCK_NS[self.arch] + event.unit
         self.assertTrue(limits[0] - about < event.duration < limits[1] + about, f"{limits}: {event.line}")

@@ -61,7 +61,7 @@ class FarProgram:
         cls.kernel = Kernel(out / "callsite.elf", cls.arch)
         machine = Machine(cls.arch, smp=CPUS, image=out / "Image", initrd=ROOT / "build/initrd.cpio")
         cls.machine = Run(machine, ROOT / f"build/tests/islands-{cls.arch}-lab{cls.lab}.log",
-                          truth.config(cls.kernel, machine))
+                          truth.config(cls.kernel, machine, ("far_", "beyond")))
         cls.machine.__enter__()
         cls.boot = cls.machine.console.wait_ready(90)
 
@@ -75,8 +75,9 @@ class FarProgram:
     def executed(self, line: str) -> list[Record]:
         """What the observer saw while the shell ran a line."""
         first = self.machine.observer.written()
-        self.assertIn(f"{CPUS} threads, {ROUNDS} rounds, 0 wrong sums", self.sh(line))
-        return list(self.machine.observer.records(first, self.machine.observer.written()))
+        with self.machine.recording():
+            self.assertIn(f"{CPUS} threads, {ROUNDS} rounds, 0 wrong sums", self.sh(line))
+        return list(self.machine.observer.records(first))
 
     def calls(self, records: list[Record], names: list[str]) -> dict[int, list[Record]]:
         """Executed call sites of these functions, by CPU."""
@@ -92,7 +93,7 @@ class FarProgram:
     def entered(self, records: list[Record], pattern: str) -> int:
         """How often stubs of that name were entered."""
         stubs = {a for n, a in self.kernel.symbols.items() if re.fullmatch(pattern, n)}
-        return sum(r.kind == Kind.POINT and r.addr in stubs for r in records)
+        return sum(r.kind == Kind.HIT and r.addr in stubs for r in records)
 
     def trace_on(self, functions: str) -> None:
         for line in ("echo nop > current_tracer", "echo > trace", f"echo {functions} > set_ftrace_filter",
@@ -119,7 +120,7 @@ class FarProgram:
         calls = self.calls(records, FAR)
         self.assertEqual([[self.name(r) for r in calls[cpu]] for cpu in sorted(calls)], [FAR * ROUNDS] * CPUS)
         for r in (r for cpu in calls.values() for r in cpu):
-            self.assertTrue(calls_tracer(self.kernel, r.addr, r.value), f"{self.name(r)} held {r.value:#010x}")
+            self.assertTrue(calls_tracer(self.kernel, r.addr, r.word), f"{self.name(r)} held {r.word:#010x}")
         self.assertEqual([[e.func for e in printed.events if e.cpu == cpu] for cpu in range(CPUS)], [FAR * ROUNDS] * CPUS)
         self.assertEqual(self.entered(records, r"ftrace_stub_1|ftrace_caller"), CPUS * ROUNDS * len(FAR) * (1 + (self.lab > 3)))
         islands = self.entered(records, r"ftrace_island_\d+_stub_\d+")
@@ -142,7 +143,7 @@ class FarProgram:
         self.trace_on("")
         calls = self.calls(self.executed(f"far-program {ROUNDS}"), ["beyond"])
         self.assertEqual(self.sh("echo nop > current_tracer"), "")
-        words = [calls_tracer(self.kernel, r.addr, r.value) for cpu in calls.values() for r in cpu]
+        words = [calls_tracer(self.kernel, r.addr, r.word) for cpu in calls.values() for r in cpu]
         self.assertEqual(words, [not self.islands] * CPUS * ROUNDS)
         refused = self.sh("echo beyond > set_ftrace_filter")
         self.assertEqual("no function matches 'beyond'" in refused, self.islands)

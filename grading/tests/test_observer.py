@@ -1,0 +1,221 @@
+"""What the observer writes down of one-page kernels, and what is made of a log that is not whole."""
+
+from __future__ import annotations
+
+import unittest
+from unittest import mock
+
+from grading import observer
+from grading.machine import Run
+from grading.observer import Kind, Record, decoded, saved
+from grading.registers import NAMES
+from grading.tests import tiny
+from grading.verdict import Stopped, Verdict
+from qemu.machine import ARCHES, ROOT
+
+LOGS = ROOT / "build/tests/observer"
+CHANGED, LINK = {"riscv64": "s2", "arm64": "x20"}, {"riscv64": "t0", "arm64": "x30"}  # by the kernels' `change`; of a call of it
+
+
+def boot(arch: str, *lines: str) -> Run:
+    return Run(tiny.machine(arch, "LIVE"), LOGS / f"{arch}.log", tiny.config(arch, "LIVE", *lines))
+
+
+def seen(arch: str, command: str, *lines: str) -> list[Record]:
+    """What is logged while the kernel does as the last letter says, and the harness records."""
+    with boot(arch, *lines) as machine:
+        machine.console.wait_ready(30)
+        assert machine.observer
+        first = machine.observer.written()
+        with machine.recording():
+            machine.console.command(command)
+        return list(machine.observer.records(first))
+
+
+class Observed(unittest.TestCase):
+    arch: str
+
+    def on_both(self, command: str, *lines: str) -> list[list[Record]]:
+        self.of: dict[str, list[Record]] = {arch: seen(arch, command, *lines) for arch in ARCHES}
+        return [*self.of.values()]
+
+    def at(self, arch: str, symbol: str, kind: Kind) -> Record:
+        """The one record of this kind there."""
+        name, _, offset = symbol.partition("+")
+        address = tiny.symbols(arch, "LIVE")[name] + int(offset or 0)
+        [found] = [r for r in self.of[arch] if (r.addr, r.kind) == (address, kind)]
+        return found
+
+    def names(self, arch: str, mask: int) -> set[str]:
+        return {name for n, name in enumerate(NAMES[arch]) if mask >> n & 1}
+
+
+class Registers(Observed):
+    def test_those_that_change_between_a_site_and_its_body_are_told(self) -> None:
+        self.on_both("registers", "site changed_site", "body changed_site+4")
+        for arch in ARCHES:
+            self.assertEqual(self.names(arch, self.at(arch, "changed_site+4", Kind.BODY).v[0]), {CHANGED[arch], LINK[arch]})
+
+    def test_what_an_exception_changes_and_gives_back_is_not_told(self) -> None:
+        """Its own call is compared with itself, a level above."""
+        self.on_both("registers", "vector vector", "fences", "site trapped_site", "body trapped_site+4", "site inner_site", "body inner_site+4")
+        for arch in ARCHES:
+            outer, inner = self.at(arch, "trapped_site+4", Kind.BODY), self.at(arch, "inner_site+4", Kind.BODY)
+            self.assertEqual(self.names(arch, outer.v[0]), {LINK[arch]})
+            self.assertEqual(self.names(arch, inner.v[0]), {CHANGED[arch], LINK[arch]})
+            self.assertEqual((outer.context, inner.context), ((outer.thread, 0, 0), (outer.thread, 1, 1)))
+
+    def test_where_a_call_really_comes_home_and_with_what(self) -> None:
+        """`patched` returns by way of a handler, which changes a register."""
+        self.on_both("registers", "exit answer_exit", "home home", "exit patched_exit", "home patched_home")
+        for arch in ARCHES:
+            symbols = tiny.symbols(arch, "LIVE")
+            left, back = self.at(arch, "answer_exit", Kind.EXIT), self.at(arch, "home", Kind.HOME)
+            self.assertEqual((left.v[:2], back.v[:2]), ((symbols["home"], 0x2A), (0, 0x2A)))
+            left, back = self.at(arch, "patched_exit", Kind.EXIT), self.at(arch, "patched_home", Kind.HOME)
+            self.assertEqual((left.v[:2], back.v[1]), ((symbols["handler"], 0x2B), 0x2B))
+            self.assertEqual(self.names(arch, back.v[0]), {CHANGED[arch]})
+
+    def test_a_callback_with_its_arguments_frame_records_and_memory(self) -> None:
+        self.on_both("registers", "callback callback 3 2")
+        for arch in ARCHES:
+            symbols, r = tiny.symbols(arch, "LIVE"), self.at(arch, "callback", Kind.CALLBACK)
+            below = symbols["records"] + (32 if arch == "riscv64" else 16)
+            self.assertEqual(r.v, (1, 2, symbols["words"], 4))
+            self.assertEqual(r.more, (below, 0x1111, 0, 0x2222, 0, 0, 0, 0, 0x55, 0x66, 0x77, 0, 0, 0, 0, 0))
+
+    def test_eight_arguments_of_a_function_that_is_asked_for_them(self) -> None:
+        self.on_both("registers", "arguments callback")
+        for arch in ARCHES:
+            r = self.at(arch, "callback", Kind.HIT)
+            self.assertEqual(r.more[:4], (1, 2, tiny.symbols(arch, "LIVE")["words"], 4))
+
+    def test_a_call_site_is_logged_while_the_harness_records_and_a_point_always(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), boot(arch, "site traced_site", "hit traced", "point traced") as machine:
+                machine.console.wait_ready(30)
+                machine.console.command("now")
+                with machine.recording():
+                    machine.console.command("now")
+                machine.console.command("now")
+                assert machine.observer
+                kinds = [r.kind for r in machine.observer.records()]
+                self.assertEqual([kinds.count(k) for k in (Kind.SITE, Kind.HIT, Kind.POINT)], [1, 1, 3])
+
+
+class Text(Observed):
+    """What is executed is what was linked, or it is told."""
+
+    def test_as_linked_nothing_is_told(self) -> None:
+        for records in self.on_both("registers", "fences", "vector vector"):
+            self.assertFalse({Kind.WORD, Kind.FOREIGN} & {r.kind for r in records})
+
+    def patched(self, *lines: str) -> list[list[Record]]:
+        found = []
+        for arch in ARCHES:
+            with boot(arch, *lines) as machine:
+                machine.console.wait_ready(30)
+                for command in ("now", "enable", "now"):
+                    machine.console.command(command)
+                call = machine.memory(tiny.symbols(arch, "LIVE")["traced_site"], 4)
+                assert machine.observer
+                found.append([r for r in machine.observer.records() if r.kind in (Kind.WORD, Kind.FOREIGN)])
+            self.assertEqual([(r.addr, r.word) for r in found[-1]],
+                             [(tiny.symbols(arch, "LIVE")["traced_site"], int.from_bytes(call, "little"))])
+        return found
+
+    def test_a_word_that_may_change_is_told_as_one(self) -> None:
+        for line in ("site traced_site", "word traced_site"):
+            for records in self.patched(line):
+                self.assertEqual([r.kind for r in records], [Kind.WORD], line)
+
+    def test_another_that_was_overwritten_is_foreign(self) -> None:
+        for records in self.patched("point traced_site"):
+            self.assertEqual([r.kind for r in records], [Kind.FOREIGN])
+
+    def test_data_that_is_executed_is_foreign(self) -> None:
+        self.on_both("copy")
+        for arch in ARCHES:
+            symbols = tiny.symbols(arch, "LIVE")
+            self.assertEqual(self.at(arch, "copied", Kind.FOREIGN).addr, symbols["_etext"])
+
+    def test_a_cache_operation_with_its_address(self) -> None:
+        self.on_both("enable", "fences")
+        site = tiny.symbols("arm64", "LIVE")["traced_site"]
+        fences = [(r.word & ~31, r.v[0]) for r in self.of["arm64"] if r.kind == Kind.FENCE]
+        self.assertEqual([v for word, v in fences if word in (0xD50B7B20, 0xD50B7520)], [site, site])
+        self.assertEqual(len(fences), 5)
+        self.assertEqual([r.word for r in self.of["riscv64"] if r.kind == Kind.FENCE], [0x0000100F])
+
+    def test_a_store_into_text_with_its_value(self) -> None:
+        for records in self.on_both("enable"):
+            [store] = [r for r in records if r.kind == Kind.STORE]
+            arch = "arm64" if records is self.of["arm64"] else "riscv64"
+            symbols = tiny.symbols(arch, "LIVE")
+            self.assertEqual((store.v[0], store.size), (symbols["traced_site"] - symbols["_start"], 4))
+            call = tiny.build(arch, "LIVE").read_bytes()[symbols["call"] - symbols["_start"]:][:4]
+            self.assertEqual(store.v[1] & 0xFFFFFFFF, int.from_bytes(call, "little"))
+
+
+def slot(kind: int, more: int = 0, addr: int = 0) -> bytes:
+    return observer.SLOT.pack(kind, more, 0, 0, 0, 0, 0, 0, addr, 0, 0, 0, 0, 0)
+
+
+WORDS = observer.WORDS.pack(*range(8))
+
+
+class Log(unittest.TestCase):
+    def addresses(self, *slots: bytes) -> list[int]:
+        return [r.addr for r in decoded(b"".join(slots))]
+
+    def test_words_follow_a_record(self) -> None:
+        [r] = decoded(slot(Kind.BODY, 2) + WORDS * 2)
+        self.assertEqual((r.seq, r.more), (0, (*range(8), *range(8))))
+
+    def test_an_unfinished_record_is_left_out_with_its_words(self) -> None:
+        self.assertEqual(self.addresses(slot(Kind.HIT, addr=1), slot(0, 1, 2), WORDS, slot(Kind.HIT, addr=3)), [1, 3])
+
+    def test_a_record_that_was_cut_off_is_left_out(self) -> None:
+        whole = [slot(Kind.HIT, addr=1), slot(Kind.BODY, 1, 2), WORDS]
+        for cut, addresses in ((1, [1]), (64, [1]), (65, [1]), (129, [])):
+            self.assertEqual(self.addresses(b"".join(whole)[:-cut]), addresses, f"{cut} bytes are missing")
+
+    def test_garbage_is_an_error_of_the_harness(self) -> None:
+        for bad in (slot(len(Kind) + 1), slot(255), slot(Kind.HIT, observer.MOST + 1)):
+            with self.assertRaises(Stopped) as caught:
+                self.addresses(slot(Kind.HIT), bad)
+            self.assertEqual(caught.exception.verdict, Verdict.HARNESS)
+            self.assertIn("garbage in slot 1", caught.exception.why)
+
+    def test_a_qemu_that_was_killed_leaves_what_it_wrote(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                with boot(arch, "point traced") as machine:
+                    machine.console.wait_ready(30)
+                    machine.console.command("now")
+                    assert machine._process and machine.observer
+                    machine._process.kill()
+                    machine._process.wait()
+                    whole = list(machine.observer.records())
+                self.assertEqual([r.kind for r in whole], [Kind.START, Kind.POINT])
+                self.assertEqual(list(saved(LOGS / f"{arch}.observer/observer.log")), whole)
+
+    def test_one_that_is_full_is_counted_on_and_read_to_its_end(self) -> None:
+        """After the kernel's start records of two slots: the last slot of the page has no room for one."""
+        for arch in ARCHES:
+            with self.subTest(arch=arch), mock.patch.object(observer, "CAPACITY", 64), boot(arch, "arguments print+4") as machine:
+                machine.console.wait_ready(30)
+                with machine.recording():
+                    machine.console.command("cat")
+                assert machine.observer
+                self.assertEqual(len(list(machine.observer.records())), 1 + 31)
+                self.assertEqual(machine.observer.lost(), machine.observer.written() - 64)
+                self.assertGreater(machine.observer.lost(), 0)
+                machine.budget = 1 << 40
+                with self.assertRaises(Stopped) as caught:
+                    machine.check_limits()
+                self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,321 @@
+"""What the tracer makes of registers, and which words may be executed: of calls and records made by hand."""
+
+from __future__ import annotations
+
+import unittest
+from pathlib import Path
+from typing import Any
+
+from grading import entry, integrity, registers
+from grading.elf import Function, Kernel, Site
+from grading.evidence import Evidence, Phase, Filter, Spoilt
+from grading.finding import Finding
+from grading.insn import ARM64, ISAS
+from grading.observer import Kind, Record
+from grading.registers import NAMES
+from grading.truth import KEPT_NOTHING, Call
+from qemu.machine import ARCHES
+
+TEXT, CALLER, OP = 0x10000, 0x10804, 0x9000
+NAMED = ("wl_a", "entry_traced", "text_alias_close", "caller", "entry_elsewhere", "entry_through", "ftrace_call", "ftrace_caller")
+FUNCTIONS = [Function(name, TEXT + 0x200 * n, TEXT + 0x200 * (n + 1)) for n, name in enumerate(NAMED)]
+SP, FP, PARENT = 0x8000, 0x8100, TEXT + 0x600 + 4  # in `caller`
+PATTERN = registers.PATTERN << 32
+
+
+class HandMade(Kernel):
+    """Eight functions, each with a call site at its second word, and no file."""
+
+    def __init__(self, arch: str, hook: str) -> None:  # pylint: disable=super-init-not-called
+        self.arch, self.path, self.isa = arch, Path("callsite.elf"), ISAS[arch]
+        self.functions, self._starts = FUNCTIONS, [f.start for f in FUNCTIONS]
+        self.symbols = {f.name: f.start for f in FUNCTIONS} | {"_text": TEXT, "_etext": FUNCTIONS[-1].end, "function_trace_op": OP}
+        self._several, self._entries, self._segments = set(), [1] * (hook == "entry"), [(TEXT, bytes(0x1000))]
+        self.sites = [Site(f.start + 4, f, self.isa.nop, self.isa.nop) for f in FUNCTIONS[:3]]
+
+
+def record(kind: Kind, addr: int, *v: int, seq: int = 1, more: tuple[int, ...] = (), word: int = 0) -> Record:
+    a, b, c, d = (*v, 0, 0, 0, 0)[:4]
+    return Record(seq, kind, 0, 0, 0, 0, word, 7, addr, 0, (a, b, c, d), more)
+
+
+class Calls(unittest.TestCase):
+    hook: str
+
+    def evidence(self, arch: str, *calls: Call) -> Evidence:
+        e = Evidence(arch, 4 if self.hook == "entry" else 1, 1, 0, HandMade(arch, self.hook), Path())
+        e.truth.calls = list(calls)
+        e.phases = [Phase("trace", 0, Filter("", "", frozenset()), 0, 100)]
+        return e
+
+    def call(self, name: str = "wl_a", mask: int | None = 0, at: int = 0, seq: int = 1, callbacks: list[Record] | None = None,
+             arguments: tuple[int, ...] = (), link: int = 0) -> Call:
+        """A call that went on after its site, or `at` an address; of these registers another was there. mask None: it did not."""
+        site = next(Site(f.start + 4, f, 0, 0) for f in FUNCTIONS if f.name == name)
+        landed = None if mask is None else record(Kind.BODY, at or site.address + 4, mask, 0, link)
+        return Call(seq, 0, 7, 0, site, 1, parent=PARENT, sp=SP, fp=FP, callbacks=callbacks or [], landed=landed, arguments=arguments)
+
+    def told(self, found: Finding | None, words: str, mistake: str = "") -> None:
+        self.assertIsNotNone(found, f"nothing was found: {words}")
+        assert found
+        self.assertIn(words, found.why)
+        self.assertEqual(found.mistake, mistake)
+
+
+class Kept(Calls):
+    hook = "entry"
+    free = {"riscv64": "t0 t1 t2 t3 t4 t5 t6".split(), "arm64": "x9 x10 x11 x12 x13 x14 x15 x16 x17".split()}
+    link = {"riscv64": "ra", "arm64": "x30"}
+
+    def test_each_register_that_must_survive_is_told_by_name(self) -> None:
+        for arch in ARCHES:
+            for self.hook in ("entry", "mcount"):
+                for n, name in enumerate(NAMES[arch]):
+                    found = registers.kept(self.evidence(arch), self.call(mask=1 << n))
+                    if name in self.free[arch] or self.hook == "mcount" and name == self.link[arch]:
+                        self.assertIsNone(found, f"{arch}, {self.hook}: {name}")
+                    else:
+                        self.told(found, f"its call site {name} was not what it had been", registers.mistake_of(arch, n))
+
+    def test_the_mistake_follows_from_the_register(self) -> None:
+        for arch, names in (("riscv64", "sp s0 gp ra a7 s1"), ("arm64", "sp x29 x18 x30 x8 x19")):
+            self.assertEqual([registers.mistake_of(arch, NAMES[arch].index(name)) for name in names.split()],
+                             ["stack-not-given-back", "frame-pointer-lost", "reserved-register-touched", "return-address-lost",
+                              "argument-clobbered", "saved-register-lost"])
+
+    def test_of_several_the_stack_or_frame_pointer_is_told(self) -> None:
+        for arch, name, mistake in (("riscv64", "sp", "stack-not-given-back"), ("arm64", "x29", "frame-pointer-lost")):
+            self.told(registers.kept(self.evidence(arch), self.call(mask=(1 << 32) - 1)), f"its call site {name} was", mistake)
+
+    def test_where_nothing_was_kept_nothing_is_told(self) -> None:
+        for mask in (KEPT_NOTHING, None):
+            self.assertIsNone(registers.kept(self.evidence("arm64"), self.call(mask=mask)))
+
+    def test_a_call_goes_on_after_its_site(self) -> None:
+        e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, 0)]))
+        self.assertIsNone(registers.registers_kept(e))
+        e.truth.calls.append(self.call(at=FUNCTIONS[3].start))
+        self.told(registers.registers_kept(e), "must go on at 0x10008 (wl_a+0x8), after its call site, and went on at 0x10600 (caller)")
+
+    def test_something_must_have_been_traced(self) -> None:
+        for traced in ([], [record(Kind.CALLBACK, 0)]):
+            self.told(registers.registers_kept(self.evidence("riscv64", self.call(mask=None, callbacks=traced), self.call())), "no traced call came back")
+
+    def test_the_last_traced_call_of_a_cpu_that_did_not_come_back(self) -> None:
+        traced = [record(Kind.CALLBACK, 0)]
+        lost = self.call(mask=None, callbacks=traced)
+        self.assertIs(registers.unfinished(self.evidence("arm64", self.call(callbacks=traced), lost)), lost)
+        self.assertIsNone(registers.unfinished(self.evidence("arm64", lost, self.call(callbacks=traced))))
+
+
+class Told(Calls):
+    """With HOOK=mcount."""
+
+    hook = "mcount"
+    BELOW = 0x8200
+
+    def traced(self, ip: int = TEXT + 4, parent: int = PARENT, op: int = 55, regs: int = 0, below: int = FP, home: int = TEXT + 8) -> Finding | None:
+        r = record(Kind.CALLBACK, 0, ip, parent, op, regs, seq=5, more=(below, home, self.BELOW, PARENT, 0, 0, 0, 0, 55, *[0] * 7))
+        found = registers.callbacks_told(self.evidence("riscv64", self.call(callbacks=[r])))
+        self.assertTrue(not found or found.seq == 5)
+        return found
+
+    def test_the_right_arguments_and_frame_record(self) -> None:
+        self.assertIsNone(self.traced())
+
+    def test_another_ip(self) -> None:
+        self.told(self.traced(ip=TEXT + 8), "ip was 0x10008 (wl_a+0x8), and not 0x10004 (wl_a+0x4)", "wrong-call-site-offset")
+
+    def test_another_parent_and_where_it_comes_from(self) -> None:
+        for parent, mistake in ((1, ""), (self.BELOW, "frame-pointer-for-parent"), (PATTERN + 3, "parent-from-argument"),
+                                (TEXT + 8, "parent-of-the-stub")):
+            self.told(self.traced(parent=parent), f"parent_ip was {parent:#x}", mistake)
+
+    def test_another_op(self) -> None:
+        self.told(self.traced(op=56), "op was 0x38, and not the value", "")
+        self.told(self.traced(op=OP), "op was 0x9000, and not the value", "address-taken-for-the-value")
+
+    def test_registers_that_nobody_keeps(self) -> None:
+        self.told(self.traced(regs=1), "regs was 0x1, and not 0")
+
+    def test_no_frame_record(self) -> None:
+        for wrong in ({"below": FP + 16}, {"home": PARENT}):
+            self.told(self.traced(**wrong), "caller has no frame record")
+
+    def test_no_callback(self) -> None:
+        self.told(registers.callbacks_told(self.evidence("riscv64", self.call())), "not one call site came to a callback")
+
+
+class Seen(Calls):
+    """With HOOK=entry: struct ftrace_regs, and what the op made of it."""
+
+    hook = "entry"
+    ARGUMENTS = tuple(range(100, 108))
+
+    def regs(self, arch: str, site: int = TEXT + 4, **changed: int) -> tuple[int, ...]:
+        words = [*self.ARGUMENTS, *[0] * 8]
+        for at, value in ((entry.SEEN_SP, SP), (entry.SEEN_PC, site + 4), (entry.SEEN_FP, FP), (entry.SEEN_LINK, PARENT)):
+            words[at[arch]] = value
+        for name, value in changed.items():
+            words[{"sp": entry.SEEN_SP, "pc": entry.SEEN_PC, "fp": entry.SEEN_FP, "link": entry.SEEN_LINK}[name][arch]] = value
+        return tuple(words)
+
+    def callback(self, arch: str, *v: int, walk: tuple[int, ...] = (), site: int = TEXT + 4, **changed: int) -> Record:
+        """The frame records: of the tracer, then the traced function's, then its caller's."""
+        walk = walk or (0x7F00, 1, 0x7F80, site + 4, FP, PARENT, 0, 0)
+        return record(Kind.CALLBACK, 0, *(v or (site, PARENT)), more=walk + self.regs(arch, site, **changed))
+
+    def seen(self, arch: str, mask: int = 0, arguments: tuple[int, ...] = ARGUMENTS, **changed: int) -> Finding | None:
+        call = self.call(mask=mask, callbacks=[self.callback(arch, **changed)], arguments=arguments)
+        return entry.registers_seen(self.evidence(arch, call))
+
+    def test_the_calls_registers(self) -> None:
+        for arch in ARCHES:
+            self.assertIsNone(self.seen(arch))
+            self.told(self.seen(arch, sp=SP - 32), "regs->sp was 0x7fe0, and not 0x8000", "sp-inside-the-frame")
+            self.told(self.seen(arch, pc=TEXT + 4), "regs->pc was 0x10004 (wl_a+0x4), and not 0x10008 (wl_a+0x8)")
+            self.told(self.seen(arch, fp=SP), "regs->fp was 0x8000, and not 0x8100", "sp-inside-the-frame")
+            self.told(self.seen(arch, link=TEXT + 8), "regs->link was 0x10008 (wl_a+0x8), and not 0x10604 (caller+0x4)")
+
+    def test_each_argument_that_no_callback_changed(self) -> None:
+        for arch in ARCHES:
+            for n in range(8):
+                received = tuple(value + (i == n) for i, value in enumerate(self.ARGUMENTS))
+                self.told(self.seen(arch, arguments=received), f"regs->arg[{n}] was {100 + n:#x}, and the caller had passed {101 + n:#x}")
+                self.assertIsNone(self.seen(arch, 1 << registers.ARGUMENTS[arch][n], received))
+
+    def caller(self, arch: str, *v: int, walk: tuple[int, ...] = (), second: bool = False) -> Finding | None:
+        callbacks = [self.callback(arch)] * second + [self.callback(arch, *v, walk=walk)]
+        return entry.callers_seen(self.evidence(arch, self.call(callbacks=callbacks)))
+
+    def test_ip_and_parent_of_each_callback(self) -> None:
+        for arch in ARCHES:
+            for second in (False, True):
+                self.assertIsNone(self.caller(arch, second=second))
+                self.told(self.caller(arch, TEXT + 8, PARENT, second=second), "ip was 0x10008", "ip-off-by-one-instruction")
+                self.told(self.caller(arch, TEXT + 4, TEXT + 8, second=second), "parent_ip was 0x10008")
+
+    def test_the_stack_can_be_walked_from_the_first_callback(self) -> None:
+        for arch in ARCHES:
+            for walk, words in (((0x7F00, 1, FP, PARENT, 0, 0, 0, 0), "none of the traced function"),
+                                ((0x7F80, TEXT + 8, FP + 16, PARENT, 0, 0, 0, 0), "none of the function's caller"),
+                                ((0x7F80, TEXT + 8, FP, PARENT + 4, 0, 0, 0, 0), "none of the function's caller")):
+                self.told(self.caller(arch, walk=walk), words, "one-frame-record")
+                self.assertIsNone(self.caller(arch, walk=walk, second=True), "an op before may have changed pc and link")
+
+    def entries(self, arch: str, **second: Any) -> Evidence:
+        """The three calls of entry_traced; the second found every argument changed."""
+        site, flipped = FUNCTIONS[1].start + 4, tuple(~value & entry.MASK for value in self.ARGUMENTS)
+        changed = {"mask": registers._mask(list(registers.ARGUMENTS[arch])[:8]), "arguments": flipped, "link": FUNCTIONS[4].start} | second
+        back = [self.callback(arch, site=site)]
+        e = self.evidence(arch, self.call("entry_traced", callbacks=back), self.call("entry_traced", callbacks=back, **changed),
+                          self.call("entry_traced", callbacks=back, at=FUNCTIONS[5].start))
+        e.phases = []
+        return e
+
+    def test_what_the_callback_changed_arrives_and_nothing_else_is_another(self) -> None:
+        for arch in ARCHES:
+            flipped = tuple(~value & entry.MASK for value in self.ARGUMENTS)
+            self.assertIsNone(entry.registers_changed(self.entries(arch)))
+            for value, mistake in ((1, "argument-clobbered"), (PATTERN + 1, "change-not-loaded-back")):
+                found = entry.registers_changed(self.entries(arch, arguments=(*flipped[:7], value)))
+                self.told(found, f"found {value:#x} as argument 7", mistake)
+            self.told(entry.registers_changed(self.entries(arch, link=PARENT)), "and not to the changed link", "change-not-loaded-back")
+            self.told(entry.registers_changed(self.entries(arch, link=1)), "and not to the changed link", "return-address-lost")
+            saved = "s1" if arch == "riscv64" else "x19"
+            found = entry.registers_changed(self.entries(arch, mask=1 << NAMES[arch].index(saved)))
+            self.told(found, f"found another {saved} than its caller had", "saved-register-lost")
+            self.told(entry.registers_changed(self.entries(arch, mask=None)), "did not run")
+
+    def test_every_register_is_found_by_who_is_only_looked_at(self) -> None:
+        for arch in ARCHES:
+            e = self.entries(arch)
+            self.assertIsNone(entry.registers_found(e))
+            e.truth.calls[0] = self.call("entry_traced", mask=1 << 18, callbacks=e.truth.calls[0].callbacks)
+            self.assertIsNotNone(entry.registers_found(e))
+            e = self.entries(arch)
+            e.truth.calls.append(self.call(mask=1 << 18, seq=50))
+            self.assertIsNone(entry.registers_found(e), "outside of the phases an op may have changed it")
+            e.phases = [Phase("trace", 0, Filter("", "", frozenset()), 50, 60)]
+            self.assertIsNotNone(entry.registers_found(e))
+
+    def test_with_one_cpu_it_must_have_run_and_with_four_it_was_not_tried(self) -> None:
+        for e in (self.entries("arm64", mask=None), self.evidence("arm64")):
+            e.truth.calls[:1] = [self.call("entry_traced", mask=None, callbacks=[self.callback("arm64")])]
+            for check in (entry.registers_found, entry.registers_changed):
+                e.smp = 1
+                self.told(check(e), "and did not run")
+                e.smp = 4
+                self.assertIsNone(check(e))
+
+    def test_who_is_skipped_returns_through_the_replacement(self) -> None:
+        e = self.entries("arm64")
+        self.assertIsNone(entry.return_taken(e))
+        e.truth.calls[2] = self.call("entry_traced", at=PARENT, callbacks=e.truth.calls[2].callbacks)
+        self.told(entry.return_taken(e), "must return at once, through the replacement")
+
+    def test_an_op_is_there_when_its_site_is_written(self) -> None:
+        for ran, late in ((1, 2), None), ((0, 2), "alone"), ((1, 1), "after another one"):
+            calls = [self.call("text_alias_close", callbacks=[self.callback("arm64")] * n) for n in ran]
+            found = entry.ready_before_sites(self.evidence("arm64", *calls))
+            self.told(found, f"traces text_alias_close, {late}, was registered", "published-too-late") if late else self.assertIsNone(found)
+
+    def test_an_op_does_not_clash_with_itself(self) -> None:
+        e = self.evidence("arm64")
+        e.truth.hits["answer"] = [record(Kind.HIT, 0, 1 << 32)]
+        self.assertIsNone(entry.own_functions_kept(e))  # an int: the upper half is anything
+        e.truth.hits["answer"].append(record(Kind.HIT, 0, 0xFFFFFFF0))
+        self.told(entry.own_functions_kept(e), "It was refused")
+
+
+class Integrity(Calls):
+    hook = "entry"
+
+    def found(self, arch: str, address: int, word: int, spoilt: Spoilt | None = None) -> Finding | None:
+        e = self.evidence(arch)
+        e.spoilt = spoilt
+        e.truth.words = [record(Kind.WORD, address, word=word)]
+        return integrity.as_linked(e)
+
+    def call_of(self, arch: str, address: int) -> int:
+        return ISAS[arch].call(address, FUNCTIONS[7].start, 5 if arch == "riscv64" else 30)
+
+    def test_a_call_site_holds_the_nop_or_a_call(self) -> None:
+        for arch in ARCHES:
+            site = TEXT + 4
+            for word in (ISAS[arch].nop, self.call_of(arch, site)):
+                self.assertIsNone(self.found(arch, site, word))
+            for word in (ISAS[arch].ret, ISAS[arch].nop ^ 1 << 20, 0):
+                self.told(self.found(arch, site, word), f"wl_a+0x4 held {word:08x}")
+
+    def test_ftrace_call_holds_a_call(self) -> None:
+        for arch in ARCHES:
+            at = FUNCTIONS[6].start
+            self.assertIsNone(self.found(arch, at, self.call_of(arch, at)))
+            self.told(self.found(arch, at, ISAS[arch].ret), "ftrace_call held")
+
+    def test_the_word_beside_a_site_is_what_is_written_there_at_boot(self) -> None:
+        self.assertIsNone(self.found("arm64", TEXT, ARM64.mov_x9_x30))
+        self.told(self.found("arm64", TEXT, ARM64.ret), "wl_a held")
+        self.told(self.found("riscv64", TEXT, ISAS["riscv64"].nop), "wl_a held")  # there is none
+        self.hook = "mcount"
+        self.assertIsNone(self.found("riscv64", TEXT, ISAS["riscv64"].nop))
+        self.told(self.found("riscv64", TEXT, ISAS["riscv64"].ret), "wl_a held")
+
+    def test_the_word_that_the_harness_wrote(self) -> None:
+        site = Site(TEXT + 4, FUNCTIONS[0], 0, 0)
+        self.assertIsNone(self.found("arm64", site.address, 0xD503251F, Spoilt(site, 0xD503251F, 0)))
+        self.told(self.found("arm64", site.address, 0xD503253F, Spoilt(site, 0xD503251F, 0)), "held d503253f")
+
+    def test_what_is_foreign_is_told_with_its_address(self) -> None:
+        for address, words in ((TEXT + 8, "at wl_a+0x8, where 00000000 was linked: that is no call site"),
+                               (0x70000, "executed an instruction at 0x70000, which is outside of the kernel's text")):
+            e = self.evidence("riscv64")
+            e.truth.foreign = [record(Kind.FOREIGN, address, word=0x13)]
+            self.told(integrity.as_linked(e), words)
+            e.truth.foreign = []
+            self.assertIsNone(integrity.as_linked(e))
+
+
+if __name__ == "__main__":
+    unittest.main()
