@@ -187,9 +187,16 @@ def align_cpu(cpu: int, executed: Sequence[Call], printed: Sequence[Event], whol
     return Alignment(search.pairs, _parted(cpu, search))
 
 
+def _meant(search: _Search, s: _State) -> int:
+    """Which of the calls that could be printed next the event was to be: one of its name, or else one that waits."""
+    waiting = [*s.pending[::-1], *([s.at] if s.at < len(search.executed) else [])]
+    name = search.printed[s.number].func if s.number < len(search.printed) else ""
+    return next((at for at in waiting if search.executed[at].name == name), waiting[0] if waiting else s.at)
+
+
 def _parted(cpu: int, search: _Search) -> Divergence:
     s, executed, printed = search.furthest, search.executed, search.printed
-    at = s.pending[-1] if s.pending else s.at
+    at = _meant(search, s)
     if s.number == len(printed):
         at = search.missing(s) or 0
         why = f"executed, but not printed: {executed[at].name}"
