@@ -211,6 +211,9 @@ class Sandbox(unittest.TestCase):
         with self.assertRaisesRegex(mkrecords.Refused, r"the sandbox cannot be made \(bwrap: No permissions.*type:  export SANDBOX=no$"):
             mkrecords.run(str(tool), str(self.elf), 65536)
 
+    def test_what_says_that_it_is_bubblewrap_is_not(self) -> None:
+        self.refused('fputs("bwrap: No permissions to create new namespace\\n", stderr); return 1;', "^it ended with status 1$")
+
     def test_without_walls_the_limits_stay(self) -> None:
         os.environ["SANDBOX"] = "no"
         self.addCleanup(os.environ.pop, "SANDBOX")
