@@ -1,11 +1,13 @@
 """The names of the kernel that the judge relies on: all of them, here, by the stage that has them.
 
 `make` asks for them whenever it links a kernel, so that a name that was changed is a sentence of the build and not a
-grade. Names from DENOTED are in a file that students hand in; all others are in trusted objects.
+grade. A handed-in file may define those of them that its lab's rubric.toml lists; all others come from trusted objects
+(grading/handed_in.py).
 """
 
 from __future__ import annotations
 
+import re
 import sys
 from pathlib import Path
 
@@ -29,6 +31,11 @@ STAGES = {
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
 }
+
+
+# What no handed-in file may call anything of its own, whether its stage has such a thing or not.
+WATCHED = frozenset(name for names in STAGES.values() for name in names)
+STUB = re.compile(r"ftrace_(island_\d+_)?stub_\d+")  # of the trampolines
 
 
 def missing(kernel: Kernel, stage: int) -> list[str]:

@@ -6,13 +6,12 @@ The observer says of each record which thread it was, at which interrupt level, 
 from __future__ import annotations
 
 import gc
-import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
 
-from grading import returns
+from grading import names, returns
 from grading.elf import Kernel, Site
 from grading.observer import Config, Kind, Record
 from qemu.machine import RAM_BASE, Machine
@@ -109,7 +108,7 @@ class Truth:
 @cache
 def stubs(kernel: Kernel) -> tuple[int, ...]:
     """Every address that a patched call site may call."""
-    named = [a for n, a in kernel.symbols.items() if re.match(r"ftrace_(island_\d+_)?stub_\d+$", n)]
+    named = [a for n, a in kernel.symbols.items() if names.STUB.fullmatch(n)]
     return tuple(sorted({*named, kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0}))
 
 

@@ -46,7 +46,7 @@ RULES = {  # what is added to a good file, and what is said
     "\t.data\n\t.8byte wl_first\n": "it refers to wl_first, which no header of the kernel declares",
     "\t.data\n\t.8byte app_table_of\n": "it refers to app_table_of",
     "schedule:\n\tnop\n": "schedule is a name of sched.o",
-    "graph_probe:\n\tnop\n": "graph_probe is a name that the harness asks for",
+    "hand_users:\n\tnop\n": "hand_users is a name that the harness asks for",
     "wl_other:\n\tnop\n": "wl_other is a name that the harness asks for",
     "wl_leaf:\n\tnop\n": "wl_leaf is a name of workload.o",
     "\t.weak ftrace_stub\n": "ftrace_stub is weak",
