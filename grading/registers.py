@@ -34,8 +34,8 @@ def free(e: Evidence) -> int:
 
 
 def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
-    """The registers that were not, where the function went on, what they had been at its site."""
-    if not call.landed or call.landed.v[0] in (0, KEPT_NOTHING):
+    """The registers that were not, after its site, what they had been at it."""
+    if not call.landed or call.landed.addr != call.site.address + 4 or call.landed.v[0] in (0, KEPT_NOTHING):
         return []
     mask = call.landed.v[0] & ~free(e) & ~but
     return [n for n in range(32) if mask >> n & 1] if mask else []
