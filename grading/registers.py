@@ -86,9 +86,9 @@ def went_on(e: Evidence, call: Call) -> Finding | None:
 
 
 def unfinished(e: Evidence) -> Call | None:
-    """The last call of a CPU whose callback ran, and that nobody saw come back."""
-    last: dict[int, Call] = {call.vcpu: call for call in e.truth.calls}
-    return next((call for call in last.values() if call.callbacks and not call.landed), None)
+    """The last call, of those made since the last line was typed, whose callback ran and that nobody saw come back."""
+    since = e.typed[-1][0] if e.typed else 0
+    return next((call for call in reversed(e.truth.calls) if call.seq >= since and call.callbacks and not call.landed), None)
 
 
 # ---- what a callback is given, with HOOK=mcount --------------------------------------------------

@@ -91,7 +91,6 @@ class Truth:
     users: list[Record] = field(default_factory=list)  # the function_graph tracer's two handlers, each with its user as second argument
     frames: dict[int, set[bool]] = field(default_factory=dict)  # what frames.c saw: item -> right, wrong, or now this, now that
     traps: list[Record] = field(default_factory=list)  # exceptions taken
-    faults_in_tracer: int = 0  # exceptions, interrupts not counted, that came from the tracer's text
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
 
@@ -201,12 +200,6 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     return c
 
 
-def _is_interrupt(kernel: Kernel, vector: Record) -> bool:
-    if kernel.arch == "riscv64":
-        return bool(vector.v[0] >> 63)
-    return (vector.addr - kernel.symbol("exception_vector")) % 0x200 != 0
-
-
 class _Reader:
     """Follows the machine record by record."""
 
@@ -225,7 +218,6 @@ class _Reader:
         self._into_sync = {a for a in kernel.exits("ftrace_batch_end") if kernel.jumps_to(a) == self._sync and self._sync}
         self._batches: dict[int, Batch] = {}
         self._online: set[int] = set()
-        self._tracer = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
         self._returns = returns.Reader(returns.places(kernel, followed))
         t.returns = self._returns.returns
         self._see: dict[int, Callable[[Record], None]] = {Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
@@ -297,7 +289,6 @@ class _Reader:
 
     def _vector(self, r: Record) -> None:
         self._online.add(r.vcpu)
-        self.truth.faults_in_tracer += self._tracer[0] <= r.v[1] < self._tracer[1] and not _is_interrupt(self._kernel, r)
         self.truth.traps.append(r)
 
     def _store(self, r: Record) -> None:

@@ -30,8 +30,6 @@ MISTAKES = {
 }
 ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the second
 
-MANY = 20  # of the exceptions that a stub takes when it calls the pointer
-
 
 # ---- between two instructions of the stub --------------------------------------
 
@@ -111,8 +109,9 @@ def ended(e: Evidence) -> str:
         return told.mistake
     if unfinished(e):
         return "return-address-lost"  # the callback ran, and nobody came back from the stub
-    if e.truth.faults_in_tracer > MANY and not e.truth.callbacks and not e.truth.hits["ftrace_stub"]:
-        return "pointer-taken-for-the-function"  # each call of the stub is an exception
+    variable = e.kernel.symbol("ftrace_trace_function")
+    if any(r.v[1] == variable for r in e.truth.traps):
+        return "pointer-taken-for-the-function"  # it was executed, and that is an exception
     return ""
 
 
