@@ -176,8 +176,7 @@ class Forged(unittest.TestCase):
 
     def test_a_trampoline_while_off(self) -> None:
         e = self.forged()
-        hit = e.truth.trampolines[0]
-        e.truth.hits = e.truth.hits | {"trampoline": [hit._replace(seq=e.off()[0].first)]}
+        e.truth.hits = e.truth.hits | {"trampoline": [e.truth.callbacks[0]._replace(seq=e.off()[0].first)]}
         self.sees(checks.silent_trampolines, e, "ran 1 times")
 
 

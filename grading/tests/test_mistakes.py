@@ -7,10 +7,14 @@ import io
 import re
 import tempfile
 import unittest
+from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 from docs.book.pages import Book, mistakes
-from grading import rubric, wrong
+from grading import report, rubric, wrong
+from grading.evidence import Evidence
+from grading.finding import Finding
 from grading.rubric import checks_of
 from grading.verdict import Verdict
 from qemu.machine import ROOT
@@ -39,6 +43,23 @@ class Named(unittest.TestCase):
         for lab, folder in rubric.LABS.items():
             said = set(re.findall(r'(?:mistake=|return )"([a-z]+(?:-[a-z]+)+)"', (folder / "checks.py").read_text()))
             self.assertLessEqual(said, set(rubric.lab(lab).mistakes), f"lab {lab}")
+
+    def test_a_slug_that_labs_share_is_one_of_some_lab(self) -> None:
+        known = {slug for lab in rubric.LABS for slug in rubric.lab(lab).mistakes}
+        for file in (ROOT / "grading").glob("*.py"):
+            said = set(re.findall(r'(?:mistake=|return )"([a-z]+(?:-[a-z]+)+)"', file.read_text()))
+            self.assertLessEqual(said, known, file.name)
+
+    def test_a_mistake_that_this_lab_has_no_page_for_is_not_named(self) -> None:
+        """A register that labs 1 and 4 look at has a page in lab 1."""
+        rung = rubric.Rung("so", 1, "so", lambda e: Finding("so", mistake="saved-register-lost"))
+        for lab, named in ((1, "saved-register-lost"), (4, "")):
+            for why in ("", "ended"):
+                e = Evidence("arm64", lab, 1, 0, mock.Mock(), Path(), why=why)
+                with mock.patch.object(rubric, "lab", return_value=replace(rubric.lab(lab), ended=lambda e: "saved-register-lost")):
+                    found = report._judge(rung, e, [])
+                assert found
+                self.assertEqual(found.mistake, named, f"lab {lab}, {why}")
 
 
 class Shelves(unittest.TestCase):

@@ -90,6 +90,28 @@ class Registers(Observed):
             r = self.at(arch, "callback", Kind.HIT)
             self.assertEqual(r.more[:4], (1, 2, tiny.symbols(arch, "LIVE")["words"], 4))
 
+    def test_the_parent_of_a_site_after_the_prologue_is_in_the_frame_record(self) -> None:
+        self.on_both("registers", "mcount", "site callback")
+        for arch in ARCHES:
+            self.assertEqual(self.at(arch, "callback", Kind.SITE).v[1], 0x1111)
+
+    def test_a_thread_that_begins_on_the_stack_of_another_is_another(self) -> None:
+        self.on_both("registers", "point answer", "point change", "birth patched", "point callback")
+        for arch, records in self.of.items():
+            before, after = self.at(arch, "answer", Kind.POINT), self.at(arch, "callback", Kind.POINT)
+            self.assertEqual({r.thread for r in records if r.seq < after.seq}, {before.thread})
+            self.assertNotEqual(after.thread, before.thread)
+
+    def test_a_site_that_nobody_follows_is_logged_unless_it_holds_the_nop(self) -> None:
+        for line, words in (("site traced_site 0", 2), ("site traced_site 1", 1)):
+            for arch in ARCHES:
+                with self.subTest(arch=arch), boot(arch, line) as machine, machine.recording():
+                    machine.console.wait_ready(30)
+                    for command in ("now", "enable", "now"):
+                        machine.console.command(command)
+                    assert machine.observer
+                    self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()), words, line)
+
     def test_a_call_site_is_logged_while_the_harness_records_and_a_point_always(self) -> None:
         for arch in ARCHES:
             with self.subTest(arch=arch), boot(arch, "site traced_site", "hit traced", "point traced") as machine:
@@ -146,6 +168,11 @@ class Text(Observed):
         self.assertEqual([v for word, v in fences if word in (0xD50B7B20, 0xD50B7520)], [site, site])
         self.assertEqual(len(fences), 5)
         self.assertEqual([r.word for r in self.of["riscv64"] if r.kind == Kind.FENCE], [0x0000100F])
+
+    def test_a_load_of_text_by_code_that_is_asked_about(self) -> None:
+        self.on_both("enable", "looks enable poweroff")
+        for arch in ARCHES:
+            self.assertEqual(self.at(arch, "call", Kind.LOOK).vcpu, 0)
 
     def test_a_store_into_text_with_its_value(self) -> None:
         for records in self.on_both("enable"):

@@ -98,7 +98,8 @@ class Kept(Calls):
         self.told(registers.registers_kept(e), "must go on at 0x10008 (wl_a+0x8), after its call site, and went on at 0x10600 (caller)")
 
     def test_something_must_have_been_traced(self) -> None:
-        for traced in ([], [record(Kind.CALLBACK, 0)]):
+        nothing: list[Record] = []
+        for traced in (nothing, [record(Kind.CALLBACK, 0)]):
             self.told(registers.registers_kept(self.evidence("riscv64", self.call(mask=None, callbacks=traced), self.call())), "no traced call came back")
 
     def test_the_last_traced_call_of_a_cpu_that_did_not_come_back(self) -> None:
@@ -165,7 +166,7 @@ class Seen(Calls):
         walk = walk or (0x7F00, 1, 0x7F80, site + 4, FP, PARENT, 0, 0)
         return record(Kind.CALLBACK, 0, *(v or (site, PARENT)), more=walk + self.regs(arch, site, **changed))
 
-    def seen(self, arch: str, mask: int = 0, arguments: tuple[int, ...] = ARGUMENTS, **changed: int) -> Finding | None:
+    def seen(self, arch: str, mask: int = 0, arguments: tuple[int, ...] = ARGUMENTS, **changed: Any) -> Finding | None:
         call = self.call(mask=mask, callbacks=[self.callback(arch, **changed)], arguments=arguments)
         return entry.registers_seen(self.evidence(arch, call))
 
@@ -206,7 +207,7 @@ class Seen(Calls):
     def entries(self, arch: str, **second: Any) -> Evidence:
         """The three calls of entry_traced; the second found every argument changed."""
         site, flipped = FUNCTIONS[1].start + 4, tuple(~value & entry.MASK for value in self.ARGUMENTS)
-        changed = {"mask": registers._mask(list(registers.ARGUMENTS[arch])[:8]), "arguments": flipped, "link": FUNCTIONS[4].start} | second
+        changed: dict[str, Any] = {"mask": registers._mask(list(registers.ARGUMENTS[arch])[:8]), "arguments": flipped, "link": FUNCTIONS[4].start} | second
         back = [self.callback(arch, site=site)]
         e = self.evidence(arch, self.call("entry_traced", callbacks=back), self.call("entry_traced", callbacks=back, **changed),
                           self.call("entry_traced", callbacks=back, at=FUNCTIONS[5].start))

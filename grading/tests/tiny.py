@@ -47,6 +47,6 @@ def config(arch: str, part: str, *lines: str) -> Config:
     made.add("text", start, start, size)
     made.add("firmware", RAM_BASE["riscv64"], start if arch == "riscv64" else RAM_BASE["riscv64"])
     for role, *operands in map(str.split, lines):
-        places = [s[name] + int(offset or 0) for name, _, offset in (o.partition("+") for o in operands[:1])]
-        made.add(role, *places, *map(int, operands[1:]))
+        places = (o.partition("+") for o in operands)
+        made.add(role, *(s[name] + int(offset or 0) if name in s else int(name) for name, _, offset in places))
     return made

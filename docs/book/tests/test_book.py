@@ -160,7 +160,7 @@ class Mistakes(Tree):
         self.assertNotIn("Next", text)
 
 
-SOURCES = [p for p in (ROOT / "kern").rglob("*.c") if "tests" not in p.parts]
+SOURCES = [p for p in (ROOT / "kern").rglob("*.c") if "tests" not in p.relative_to(ROOT).parts]
 FILE = re.compile(r'TRACEFS_(FILE|INSTANCE_FILE|CPU_FILE|ENTRY)\(\w+,\s*"([^"]+)"')
 
 

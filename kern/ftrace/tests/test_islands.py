@@ -60,8 +60,10 @@ class FarProgram:
                         str((out / "Image").relative_to(ROOT)), "build/initrd.cpio"], check=True)
         cls.kernel = Kernel(out / "callsite.elf", cls.arch)
         machine = Machine(cls.arch, smp=CPUS, image=out / "Image", initrd=ROOT / "build/initrd.cpio")
-        cls.machine = Run(machine, ROOT / f"build/tests/islands-{cls.arch}-lab{cls.lab}.log",
-                          truth.config(cls.kernel, machine, ("far_", "beyond")))
+        config = truth.config(cls.kernel, machine, ("far_", "beyond"))
+        for stub in truth.stubs(cls.kernel):
+            config.add("point", stub)
+        cls.machine = Run(machine, ROOT / f"build/tests/islands-{cls.arch}-lab{cls.lab}.log", config)
         cls.machine.__enter__()
         cls.boot = cls.machine.console.wait_ready(90)
 
@@ -93,7 +95,7 @@ class FarProgram:
     def entered(self, records: list[Record], pattern: str) -> int:
         """How often stubs of that name were entered."""
         stubs = {a for n, a in self.kernel.symbols.items() if re.fullmatch(pattern, n)}
-        return sum(r.kind == Kind.HIT and r.addr in stubs for r in records)
+        return sum(r.kind == Kind.POINT and r.addr in stubs for r in records)
 
     def trace_on(self, functions: str) -> None:
         for line in ("echo nop > current_tracer", "echo > trace", f"echo {functions} > set_ftrace_filter",
