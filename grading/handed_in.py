@@ -82,7 +82,7 @@ def rules(arch: str) -> dict[str, Rule]:
 @functools.cache
 def declared() -> frozenset[str]:
     """Every identifier in a header of the kernel; what programs see is not the kernel's."""
-    return identifiers(*(path for path in ROOT.glob("kern/**/*.h") if path.name != "app.h" and "tests" not in path.parts))
+    return identifiers(*(path for path in ROOT.glob("kern/**/*.h") if path.name != "app.h" and "tests" not in path.relative_to(ROOT).parts))
 
 
 def identifiers(*headers: Path) -> frozenset[str]:
