@@ -387,7 +387,10 @@ STEPS = ["dc cvau of it", "a dsb after dc cvau", "ic ivau of it", "a dsb after i
 
 
 def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
-    """Each line written goes through dc cvau, dsb, ic ivau, dsb; the place of the last of these."""
+    """Each line written goes through dc cvau, dsb, ic ivau, dsb; the place of the last of these.
+
+    A line can be cleaned by any address that leads to it; an instruction cache may know it by the address that is executed alone.
+    """
     assert batch.end is not None
     mine = [r for group in (batch.stores, e.truth.fences) for r in group
             if r.vcpu == batch.vcpu and batch.begin < r.seq < batch.end]
@@ -397,7 +400,9 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
         if r.kind == Kind.STORE:
             stage[r.v[0] // LINE] = 0
         else:
-            last = r.seq if _advance(stage, r.v[0] % ALIGN // LINE, r.word) else last
+            executed = e.kernel.text[0] <= r.v[0] < e.kernel.text[1]
+            line = r.v[0] % ALIGN // LINE if executed or not _invalidates(r.word) else -1
+            last = r.seq if _advance(stage, line, r.word) else last
     late = next((done for done in stage.values() if done < 4), None)
     if late is None:
         return None, last
