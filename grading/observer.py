@@ -32,7 +32,7 @@ class Kind(IntEnum):
     CALLBACK = 6  # its arguments; four times the frame below and where to return to; words of memory
     HIT = 7  # the first argument registers
     POINT = 8
-    VECTOR = 9
+    VECTOR = 9  # the instruction that was to come next
     FENCE = 10  # a cache operation's address
     STORE = 11  # offset in text, value
     LOOK = 12

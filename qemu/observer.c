@@ -120,19 +120,22 @@ static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* where the host has physical address 0, if it had one */
 
-/* One architecture's registers, by QEMU's names: 32 that are kept, a bit each in a mask. */
+enum { INTERRUPTED = 32 };
+
+/* One architecture's registers, by QEMU's names: 32 that are kept, a bit each in a mask; where an exception came. */
 static const struct isa {
-	const char *names[32];
+	const char *names[33];
 	unsigned sp, fp, link, argument;
 	uint32_t per_cpu; /* those that change when a thread moves */
 	uint32_t nop, eret;
 } riscv64 = {
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
-	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"},
+	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6", "sepc"},
 	.sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
 }, arm64 = {
 	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
-	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"},
+	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",
+	 "ELR_EL1"},
 	.sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
 }, *isa;
 
@@ -159,7 +162,7 @@ static bool inside(const struct range *r, uint64_t a)
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
 
 static struct cpu {
-	struct qemu_plugin_register *reg[32];
+	struct qemu_plugin_register *reg[33];
 	GByteArray *bytes;
 } cpus[VCPUS];
 
@@ -204,7 +207,7 @@ static void vcpu_begins(plugin_id id, unsigned vcpu)
 	for (unsigned i = 0; i < all->len; i++) {
 		struct register_descriptor *r = (struct register_descriptor *)all->data + i;
 
-		for (unsigned n = 0; n < 32; n++)
+		for (unsigned n = 0; n <= INTERRUPTED; n++)
 			if (!c->reg[n] && !strcmp(r->name, isa->names[n]))
 				c->reg[n] = r->handle;
 	}
@@ -484,7 +487,7 @@ static void executed(unsigned vcpu, void *arg)
 	if (roles & BIRTH)
 		born(t);
 	if (roles & VECTOR) {
-		simple(vcpu, w, t, K_VECTOR, 0, 0, 0, 0);
+		simple(vcpu, w, t, K_VECTOR, reg(vcpu, INTERRUPTED), 0, 0, 0);
 		enter_exception(t);
 	}
 	log_roles(vcpu, w, t, roles);

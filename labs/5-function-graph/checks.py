@@ -8,8 +8,9 @@ from grading import graph_mistakes
 from grading.checks import all_of, calls_tracer, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.frames import frames_kept, patched_if_wanted, registers_given_back
-from grading.graph_checks import at_rest, comes_home, durations, frames_out, something_returned, three_agree, through_handler, values
+from grading.frames import frames_kept, patched_if_wanted
+from grading.graph_checks import (at_rest, comes_home, durations, frames_out, registers_given_back, something_returned, three_agree,
+                                  through_handler, values)
 from grading.graph_mistakes import depth, entries_end, frames_fit
 from grading.graph_session import GraphSession
 
