@@ -38,11 +38,11 @@ ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_
 class Try:
     """One call of frames_traced."""
 
-    before: Record  # the shadow stack: top, free, depth; how the user answers
-    after: Record  # the shadow stack; is graph tracing off for good?
+    before: Record  # the call of frames_call(): the shadow stack (top, free, depth), how the user answers
+    after: Record  # frames_stack() after it: the shadow stack; is graph tracing off for good?
     span: Span
     interrupt: Record | None = None  # which instruction was to come next
-    within: Record | None = None  # in the interrupt the shadow stack, where a walk says that the caller goes on, and the frame at `top`
+    within: Record | None = None  # frames_stack() in the interrupt: the shadow stack, where a walk came to; the frame at `top`
 
     @property
     def answer(self) -> int:
@@ -68,10 +68,10 @@ def tries(e: Evidence) -> list[Try]:
     found: list[Try] = []
     before = within = None
     for r in e.truth.frames:
-        if r.addr == e.kernel.symbol("frames_before"):
+        if r.addr == e.kernel.symbol("frames_call"):
             before, within = r, None
-        elif r.addr == e.kernel.symbol("frames_within"):
-            within = r if r.level else None
+        elif r.level:
+            within = r
         elif before:
             at = bisect_left(starts, before.seq)
             if at < len(spans) and starts[at] < r.seq:
@@ -111,7 +111,7 @@ def _whole(e: Evidence, t: Try) -> Finding | None:
     top, call, frame = t.within.v[0], t.span.call, t.within.more[8:]
     if top == t.before.v[0] and (t.stage != "body" or t.answer != WANTED):
         return None
-    if t.stage in ("entry", "body", "return") and (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW]) == (
+    if t.stage != "before" and (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW]) == (
             t.span.home, call.site.address, call.sp, call.fp, t.before.v[0]):
         return None
     return Finding("an interrupt came, and the frame that `top` led to was not filled", mistake=ORDER if e.lab == 5 else "", seq=t.within.seq)
@@ -140,8 +140,8 @@ def _restored(e: Evidence, found: list[Try], answer: int) -> Finding | None:
 
 def position(t: Try) -> tuple[str, int]:
     """Where the interrupt came: so many instructions after the call site, or after the function's last one."""
-    since = t.span.leaving.left if t.stage == "return" and t.span.leaving else t.span.call
-    return t.stage, t.interrupt.insns - since.insns if t.interrupt else 0
+    left = t.span.leaving.left if t.stage == "return" and t.span.leaving else None
+    return t.stage, (t.interrupt.insns if t.interrupt else 0) - (left.insns if left else t.span.call.insns)
 
 
 def _covered(found: list[Try]) -> Finding | None:
@@ -183,9 +183,10 @@ def frames_kept(e: Evidence) -> Finding | None:
 
 def room_given_back(e: Evidence) -> Finding | None:
     """What a user keeps that says no is gone: the frame ends where its fixed words do, and there the room is free again."""
-    for r in e.truth.frames:
+    call, seen = e.kernel.symbol("frames_call"), [r for r in e.truth.frames if not r.level]
+    for last, r in zip(seen, seen[1:]):
         end = r.v[0] + 8 * WORDS
-        if r.addr == e.kernel.symbol("frames_within") and not r.level and (r.v[1], r.more[8 + DATA_END]) != (end, end):
+        if call not in (last.addr, r.addr) and (r.v[1], r.more[8 + DATA_END]) != (end, end):
             return Finding("a user kept something and then did not want to hear of the return: its room is not given back",
                            mistake=KEPT, seq=r.seq)
     return None

@@ -20,7 +20,7 @@ from qemu.machine import RAM_BASE, Machine
 TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
 CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
 HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
-FRAMES = {"frames_before": 0, "frames_within": 8, "frames_after": 0}  # of kern/apps/frames.c; words of the frame that is its argument
+FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 # Lab 3's writers of text, whose loads tell whether they looked before.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"

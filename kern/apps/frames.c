@@ -10,9 +10,9 @@
  * above `free`, which is the interrupt's to use: a function whose frame was
  * given back too early returns there.
  *
- * The program only makes this happen. What is on the stack at each moment it
- * hands to empty functions, in registers, for whoever watches the processor.
- * With one CPU; it runs once at a time, and not while others have shadow stacks.
+ * The program only makes this happen. It passes the shadow stack to frames_call()
+ * and frames_stack() in registers, for an observer of the processor. With one
+ * CPU; once at a time, and not while others have shadow stacks.
  */
 #include "app.h"
 
@@ -38,111 +38,85 @@ const char *const program_help[] = {"", "is interrupted at each of the tracer's 
 
 /* What the user of function_graph answers, and whether there is room for a frame. */
 enum answer { WANTED, REFUSED, FULL };
-enum progress { CALLS, CALLED, HOME };
-
-/* Written by the assembly below. */
-struct frames {
-	uint64_t sp; /* of frames_call, should the function come out at frames_lost */
-	uint64_t progress;
-};
-extern struct frames frames_now;
-struct frames frames_now;
 
 /*
  * Calls frames_traced, @wait instructions later than it could. The function
- * returns to @home by itself, or, if that is NULL, to where its link register
- * says. It leaves a value in each register that can carry a result.
+ * returns to @home, or, if that is NULL, to where its link register says, with a
+ * value in each register that can carry a result.
  */
-void frames_call(unsigned long wait, void (*home)(void));
-void frames_call_end(void), frames_home(void), frames_lost(void), frames_traced(void);
+void frames_call(struct shadow_frame *top, unsigned long *free, unsigned long depth, enum answer answer, unsigned long wait,
+		 void (*home)(void));
+void frames_home(void), frames_lost(void), frames_traced(void);
 
-/* Where a register's value can be seen: the shadow stack before the call, in an interrupt, and after the call. */
-void frames_before(struct shadow_frame *top, unsigned long *free, unsigned long depth, enum answer answer);
-void frames_within(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found);
-void frames_after(struct shadow_frame *top, unsigned long *free, unsigned long depth, bool dead);
+/* @found: in an interrupt, where a stack walk came to; after the call, whether graph tracing is off for good. */
+void frames_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found);
 
-/* Who watches the processor reads these words of a frame. */
-_Static_assert(offsetof(struct shadow_frame, func) == 8 && offsetof(struct shadow_frame, sp) == 16 && offsetof(struct shadow_frame, fp) == 24 &&
+/* The words of a frame that the observer reads. */
+_Static_assert(offsetof(struct shadow_frame, ret) == 0 && offsetof(struct shadow_frame, func) == 8 &&
+		       offsetof(struct shadow_frame, sp) == 16 && offsetof(struct shadow_frame, fp) == 24 &&
 		       offsetof(struct shadow_frame, below) == 40 && offsetof(struct shadow_frame, data_end) == 56 &&
 		       sizeof(struct shadow_frame) == 64,
-	       "struct shadow_frame has changed: so must RET to WORDS in grading/frames.py");
+	       "struct shadow_frame has changed: so must frames_lost below, and the first lines of grading/frames.py");
 
 static enum answer answer;
 static volatile bool armed;
-static volatile enum progress came; /* how far the call had come */
+enum { CALLS, CALLED, HOME };
+volatile uint64_t frames_progress; /* of frames_call */
+static volatile uint64_t came; /* the interrupt, when frames_call was so far */
 
+/* frames_lost read as a frame has no frame below it. */
 #ifdef __riscv
 __asm__(
-"	.text\n"
-"	.globl frames_call, frames_call_end, frames_home, frames_lost, frames_traced\n"
-"	.type frames_call, @function\n"
-"frames_call:\n"
+"	.text\n	.balign 8\n"
+"	.globl frames_call, frames_home, frames_lost, frames_traced\n"
+"	.type frames_call, @function\nframes_call:\n"
 "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
-"	lla t2, frames_now\n	sd sp, 0(t2)\n"
-"	andi t0, a0, 1\n	beqz t0, 1f\n	nop\n"
-"1:	srli a0, a0, 1\n	addi a0, a0, 1\n"
-"2:	addi a0, a0, -1\n	bnez a0, 2b\n"
-"	li t0, 1\n	sd t0, 8(t2)\n"
+"	andi t0, a4, 1\n	beqz t0, 1f\n	nop\n"
+"1:	srli a4, a4, 1\n	addi a4, a4, 1\n"
+"2:	addi a4, a4, -1\n	bnez a4, 2b\n"
+"	lla t2, frames_progress\n	li t0, 1\n	sd t0, 0(t2)\n"
 "	call frames_traced\n"
 "frames_home:\n"
-"	lla t2, frames_now\n	li t0, 2\n	sd t0, 8(t2)\n"
+"	lla t2, frames_progress\n	li t0, 2\n	sd t0, 0(t2)\n"
+"	.balign 8\n"
 "frames_lost:\n"
-"	lla t2, frames_now\n	ld sp, 0(t2)\n	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
-"frames_call_end:\n"
+"	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
+"	.org frames_lost + 40\n	.8byte 0\n"
 "	.size frames_call, . - frames_call\n"
-"	.type frames_traced, @function\n"
-"frames_traced:\n"
-"	.section __patchable_function_entries, \"awo\", @progbits, frames_traced\n"
-"	.balign 8\n	.8byte frames_traced\n"
-"	.text\n"
+"	.type frames_traced, @function\nframes_traced:\n"
+"	.section __patchable_function_entries, \"awo\", @progbits, frames_traced\n	.balign 8\n	.8byte frames_traced\n	.text\n"
 "	nop\n"
-"	beqz a1, 1f\n	mv ra, a1\n"
+"	beqz a5, 1f\n	mv ra, a5\n"
 "1:	addi a0, ra, 1\n	addi a1, ra, 2\n	ret\n"
 "	.size frames_traced, . - frames_traced\n");
 #else
 __asm__(
-"	.text\n"
-"	.globl frames_call, frames_call_end, frames_home, frames_lost, frames_traced\n"
-"	.type frames_call, %function\n"
-"frames_call:\n"
+"	.text\n	.balign 8\n"
+"	.globl frames_call, frames_home, frames_lost, frames_traced\n"
+"	.type frames_call, %function\nframes_call:\n"
 "	stp x29, x30, [sp, #-16]!\n	mov x29, sp\n"
-"	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	mov x9, sp\n	str x9, [x10]\n"
-"	tbz x0, #0, 1f\n	nop\n"
-"1:	lsr x0, x0, #1\n	add x0, x0, #1\n"
-"2:	subs x0, x0, #1\n	b.ne 2b\n"
-"	mov x9, #1\n	str x9, [x10, #8]\n"
+"	tbz x4, #0, 1f\n	nop\n"
+"1:	lsr x4, x4, #1\n	add x4, x4, #1\n"
+"2:	subs x4, x4, #1\n	b.ne 2b\n"
+"	adrp x10, frames_progress\n	mov x9, #1\n	str x9, [x10, #:lo12:frames_progress]\n"
 "	bl frames_traced\n"
 "frames_home:\n"
-"	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	mov x9, #2\n	str x9, [x10, #8]\n"
+"	adrp x10, frames_progress\n	mov x9, #2\n	str x9, [x10, #:lo12:frames_progress]\n"
+"	.balign 8\n"
 "frames_lost:\n"
-"	adrp x10, frames_now\n	ldr x9, [x10, #:lo12:frames_now]\n	mov sp, x9\n	ldp x29, x30, [sp], #16\n	ret\n"
-"frames_call_end:\n"
+"	ldp x29, x30, [sp], #16\n	ret\n"
+"	.org frames_lost + 40\n	.8byte 0\n"
 "	.size frames_call, . - frames_call\n"
-"	.type frames_traced, %function\n"
-"frames_traced:\n"
-"	.section __patchable_function_entries, \"awo\", %progbits, frames_traced\n"
-"	.balign 8\n	.8byte frames_traced\n"
-"	.text\n"
+"	.type frames_traced, %function\nframes_traced:\n"
+"	.section __patchable_function_entries, \"awo\", %progbits, frames_traced\n	.balign 8\n	.8byte frames_traced\n	.text\n"
 "	nop\n	nop\n"
-"	cbz x1, 1f\n	mov x30, x1\n"
+"	cbz x5, 1f\n	mov x30, x5\n"
 "1:	.irp reg, 0,1,2,3,4,5,6,7\n	add x\\reg, x30, #\\reg + 1\n	.endr\n	ret\n"
 "	.size frames_traced, . - frames_traced\n");
 #endif
 
 __attribute__((noipa)) notrace void
-frames_before(struct shadow_frame *top, unsigned long *free, unsigned long depth, enum answer answer)
-{
-	barrier();
-}
-
-__attribute__((noipa)) notrace void
-frames_within(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found)
-{
-	barrier();
-}
-
-__attribute__((noipa)) notrace void
-frames_after(struct shadow_frame *top, unsigned long *free, unsigned long depth, bool dead)
+frames_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found)
 {
 	barrier();
 }
@@ -154,19 +128,15 @@ static notrace void overwrite(struct shadow_stack *s)
 		*word = (uint64_t)frames_lost;
 }
 
-/* Where a stack walk says that frames_call goes on; 0: it does not find it. */
+/* As far as frames_home, if a walk finds that. */
 static notrace unsigned long walk(void)
 {
 	struct unwind u;
 
 	unwind_start_here(&u);
-	do {
-		unsigned long at = unwind_entry(&u);
-
-		if (at > (uint64_t)frames_call && at <= (uint64_t)frames_call_end)
-			return at;
-	} while (unwind_next(&u));
-	return 0;
+	while (unwind_entry(&u) != (uint64_t)frames_home && unwind_next(&u))
+		;
+	return unwind_entry(&u);
 }
 
 __attribute__((noipa)) static notrace void
@@ -177,8 +147,8 @@ frames_interrupt(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 	if (!armed)
 		return;
 	armed = false;
-	came = frames_now.progress;
-	frames_within(s->top, s->free, s->depth, walk());
+	came = frames_progress;
+	frames_stack(s->top, s->free, s->depth, walk());
 	overwrite(s);
 }
 
@@ -199,11 +169,12 @@ static notrace void call(enum answer says, unsigned long wait)
 	unsigned long *free = s->free, depth = s->depth;
 
 	answer = says;
-	frames_now.progress = CALLS;
+	frames_progress = CALLS;
+	if (says == FULL)
+		s->free = s->last + 1;
 	overwrite(s);
-	frames_before(top, free, depth, says);
-	frames_call(wait, says == WANTED ? NULL : frames_home);
-	frames_after(s->top, s->free, s->depth, ftrace_graph_dead);
+	frames_call(top, s->free, depth, says, wait, says == WANTED ? NULL : frames_home);
+	frames_stack(s->top, s->free, s->depth, ftrace_graph_dead);
 	s->top = top;
 	s->free = free;
 	s->depth = depth;
@@ -242,7 +213,7 @@ static inline uint64_t begun(unsigned long *wait)
 #endif
 
 /* How far the call had come when the interrupt came. */
-static notrace enum progress call_interrupted(enum answer says, unsigned long wait)
+static notrace uint64_t call_interrupted(enum answer says, unsigned long wait)
 {
 	uint64_t tick = begun(&wait);
 
@@ -265,19 +236,7 @@ static notrace void sweep(enum answer says)
 		before = call_interrupted(says, wait) == CALLS ? before + 1 : 0;
 }
 
-/* There is no room for a frame. */
-static notrace void full(void)
-{
-	struct shadow_stack *s = shadow_of(current);
-	unsigned long *free = s->free;
-
-	s->free = s->last + 1;
-	call(FULL, 0);
-	s->free = free;
-}
-
-static struct ftrace_ops interrupts;
-static struct ftrace_ops filters[2];
+static struct ftrace_ops filters[2], interrupts = {.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 static struct fgraph_ops users[2];
 
 static int begin(int user, trace_func_graph_ent_t entry, const char *name)
@@ -298,18 +257,14 @@ static void end(int user)
 
 static int calls(void)
 {
-	int err = begin(0, frames_entry, "frames_traced");
+	int err = begin(0, frames_entry, "frames_traced") ?: ftrace_set_filter(&interrupts, "sched_tick", 10, true, false)
+							 ?: register_ftrace_function(&interrupts);
 
-	interrupts = (struct ftrace_ops){.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
-	if (!err)
-		err = ftrace_set_filter(&interrupts, "sched_tick", 10, true, false);
-	if (!err)
-		err = register_ftrace_function(&interrupts);
 	if (!err) {
 		sweep(WANTED);
 		sweep(REFUSED);
 		if (!ftrace_graph_dead)
-			full();
+			call(FULL, 0);
 	}
 	unregister_ftrace_function(&interrupts);
 	ftrace_free_filter(&interrupts);
@@ -329,40 +284,30 @@ __attribute__((noipa)) static void frames_look(void)
 {
 	struct shadow_stack *s = shadow_of(current);
 
-	frames_within(s->top, s->free, s->depth, 0);
+	frames_stack(s->top, s->free, s->depth, 0);
 }
 
 static int keeps_and_refuses(void)
 {
-	int err = begin(0, frames_entry, "frames_look");
+	int err = begin(0, frames_entry, "frames_look") ?: begin(1, frames_keep, "frames_look");
 
 	answer = WANTED;
-	if (!err)
-		err = begin(1, frames_keep, "frames_look");
 	if (!err)
 		frames_look();
 	end(1);
 	end(0);
 	return err;
 }
-#else
-static int keeps_and_refuses(void)
-{
-	return 0;
-}
 #endif
 
 int main(int argc, char **argv)
 {
-	static struct mutex alone;
-	int err;
+	int err = shadow_of(current) ? -EBUSY : calls();
 
-	if (!mutex_trylock(&alone))
-		return complain(argv[0], "it runs already", EBUSY);
-	err = shadow_of(current) ? -EBUSY : calls();
+#if STAGE >= 6
 	if (!err)
 		err = keeps_and_refuses();
-	mutex_unlock(&alone);
+#endif
 	return err ? complain(argv[0], "register_ftrace_graph", -err) : 0;
 }
 #else
