@@ -105,16 +105,18 @@ def _returns(e: Evidence, t: Try) -> Finding | None:
 
 
 def _whole(e: Evidence, t: Try) -> Finding | None:
-    """What `top` leads to is the whole frame of this call, or what it was before; from the frame's push to its pop it is the frame."""
+    """`top` leads to the whole frame of this call, as long as the function runs that has it; else to that or to what it did before."""
     if not t.within or not t.interrupt:
         return None
-    top, call, frame = t.within.v[0], t.span.call, t.within.more[8:]
-    if top == t.before.v[0] and (t.stage != "body" or t.answer != WANTED):
-        return None
+    top, call, frame, mistake = t.within.v[0], t.span.call, t.within.more[8:], ORDER if e.lab == 5 else ""
+    if top == t.before.v[0]:
+        lost = t.stage == "body" and t.answer == WANTED
+        return Finding("an interrupt came while frames_traced ran, and `top` did not lead to its frame", mistake=mistake,
+                       seq=t.within.seq) if lost else None
     if t.stage != "before" and (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW]) == (
             t.span.home, call.site.address, call.sp, call.fp, t.before.v[0]):
         return None
-    return Finding("an interrupt came, and the frame that `top` led to was not filled", mistake=ORDER if e.lab == 5 else "", seq=t.within.seq)
+    return Finding("an interrupt came, and the frame that `top` led to was not filled", mistake=mistake, seq=t.within.seq)
 
 
 def _walked(e: Evidence, t: Try) -> Finding | None:
