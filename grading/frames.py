@@ -41,7 +41,7 @@ class Try:
     before: Record  # the call of frames_call(): the shadow stack (top, free, depth), how the user answers
     after: Record  # frames_stack() after it: the shadow stack; is graph tracing off for good?
     span: Span
-    interrupt: Record | None = None  # which instruction was to come next
+    interrupt: Record | None = None  # its cause, and which instruction was to come next
     within: Record | None = None  # frames_stack() in the interrupt: the shadow stack, where a walk came to; the frame at `top`
 
     @property
@@ -58,7 +58,7 @@ class Try:
             return "entry"
         if not leaving or at.seq < leaving.left.seq:
             return "body"
-        return "after" if at.v[0] == self.span.home or leaving.back and at.seq > leaving.back.seq else "return"
+        return "after" if at.v[1] == self.span.home or leaving.back and at.seq > leaving.back.seq else "return"
 
 
 def tries(e: Evidence) -> list[Try]:
@@ -123,7 +123,7 @@ def _walked(e: Evidence, t: Try) -> Finding | None:
     """A stack walk in the interrupt finds where frames_traced returns to: in regs->link or in a frame."""
     if not t.within or not t.interrupt or t.stage in ("before", "after") or t.within.v[3] == t.span.home:
         return None
-    if e.kernel.name_at(t.interrupt.v[0]).startswith(ASSEMBLY):
+    if e.kernel.name_at(t.interrupt.v[1]).startswith(ASSEMBLY):
         return None
     return Finding("an interrupt came while frames_traced was entered or returned, and a stack walk did not find where it returns to: "
                    "neither in regs->link nor in a frame", seq=t.within.seq)

@@ -32,7 +32,7 @@ class Kind(IntEnum):
     CALLBACK = 6  # its arguments; four times the frame below and where to return to; words of memory
     HIT = 7  # the first argument registers
     POINT = 8
-    VECTOR = 9  # the instruction that was to come next
+    VECTOR = 9  # the exception's cause, and the address that it came from
     FENCE = 10  # a cache operation's address
     STORE = 11  # offset in text, value
     LOOK = 12
@@ -129,14 +129,18 @@ class Observer:
 
 
 def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
-    slots = enumerate(SLOT.iter_unpack(data[:len(data) // SLOT.size * SLOT.size]), first)
+    whole = len(data) // SLOT.size
+    slots = enumerate(SLOT.iter_unpack(data[:whole * SLOT.size]), first)
     for seq, (kind, more, vcpu, level, trap, size, word, thread, addr, insns, *v) in slots:
         follow: tuple[int, ...] = ()
         if kind >= len(Kind) + 1 or more > MOST:
             raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {seq:,}")
+        if more and seq - first + more >= whole:
+            return  # its words were cut off
         for n in range(1, more + 1):  # of an unfinished record too
             next(slots, None)
-            follow += WORDS.unpack_from(data, (seq - first + n) * SLOT.size) if kind else ()
+            at = (seq - first + n) * SLOT.size
+            follow += WORDS.unpack_from(data, at) if kind and at + SLOT.size <= len(data) else ()
         if kind:
             yield Record(seq, kind, vcpu, level, trap, size, word, thread, addr, insns, (v[0], v[1], v[2], v[3]), follow)
 

@@ -26,6 +26,7 @@
  *	callback VA N AT	logged with its arguments, four frame records, and N words at AT
  *				(0 to 3: where this argument points)
  *	hit VA			logged while recording
+ *	stray VA		the same, if the thread has not just executed a site that is not a nop
  *	point VA		logged always
  *	deref VA		a hit, with the word to which the first argument register points
  *	looks LO HI		loads of words of the text by this code
@@ -89,8 +90,8 @@ static struct record *records;
 enum role {
 	START = 1 << 0, BIRTH = 1 << 1, VECTOR = 1 << 2, FENCE = 1 << 3, BODY = 1 << 4, HOME = 1 << 5,
 	CALLBACK = 1 << 6, HIT = 1 << 7, POINT = 1 << 8, DEREF = 1 << 9, EXIT = 1 << 10, SITE = 1 << 11,
-	ARGUMENTS = 1 << 12, WORD = 1 << 13,
-	GATED = BODY | HOME | CALLBACK | HIT | EXIT | SITE | DEREF | ARGUMENTS,
+	ARGUMENTS = 1 << 12, WORD = 1 << 13, STRAY = 1 << 14,
+	GATED = STRAY | BODY | HOME | CALLBACK | HIT | EXIT | SITE | DEREF | ARGUMENTS,
 	EXECUTED = GATED | START | BIRTH | VECTOR | POINT
 };
 
@@ -120,23 +121,21 @@ static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* where the host has physical address 0, if it had one */
 
-enum { INTERRUPTED = 32 };
-
-/* One architecture's registers, by QEMU's names: 32 that are kept, a bit each in a mask; where an exception came. */
+/* One architecture's registers, by QEMU's names: 32 that are kept, a bit each in a mask. */
 static const struct isa {
-	const char *names[33];
+	const char *names[32];
+	const char *cause, *from; /* of an exception: what it was, and the address of the instruction that it came before or in */
 	unsigned sp, fp, link, argument;
 	uint32_t per_cpu; /* those that change when a thread moves */
 	uint32_t nop, eret;
 } riscv64 = {
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
-	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6", "sepc"},
-	.sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
+	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"},
+	.cause = "scause", .from = "sepc", .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
 }, arm64 = {
 	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
-	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",
-	 "ELR_EL1"},
-	.sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
+	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"},
+	.cause = "ESR_EL1", .from = "ELR_EL1", .sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
 }, *isa;
 
 static int by_address(const void *a, const void *b)
@@ -161,8 +160,9 @@ static bool inside(const struct range *r, uint64_t a)
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
 
+enum { CAUSE = 32, FROM, REGISTERS };
 static struct cpu {
-	struct qemu_plugin_register *reg[33];
+	struct qemu_plugin_register *reg[REGISTERS];
 	GByteArray *bytes;
 } cpus[VCPUS];
 
@@ -197,18 +197,18 @@ static bool frame_record(unsigned vcpu, uint64_t fp, uint64_t record[2])
 	return load(vcpu, isa == &riscv64 ? fp - 16 : fp, record, 2);
 }
 
-static void vcpu_begins(plugin_id id, unsigned vcpu)
+static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 {
 	GArray *all = qemu_plugin_get_registers();
 	struct cpu *c = &cpus[vcpu % VCPUS];
 
-	(void)id;
+	(void)unused;
 	c->bytes = g_byte_array_new();
 	for (unsigned i = 0; i < all->len; i++) {
-		struct register_descriptor *r = (struct register_descriptor *)all->data + i;
+		struct register_descriptor *r = (void *)(all->data + i * g_array_get_element_size(all));
 
-		for (unsigned n = 0; n <= INTERRUPTED; n++)
-			if (!c->reg[n] && !strcmp(r->name, isa->names[n]))
+		for (unsigned n = 0; n < REGISTERS; n++)
+			if (!c->reg[n] && !strcmp(r->name, n == CAUSE ? isa->cause : n == FROM ? isa->from : isa->names[n]))
 				c->reg[n] = r->handle;
 	}
 }
@@ -299,13 +299,18 @@ static void keep(unsigned vcpu, struct thread *t)
 
 #define NOTHING_KEPT (~0ul)
 
+static bool is_open(const struct thread *t)
+{
+	return t->level < LEVELS && t->kept[t->level].open;
+}
+
 /* Which registers are no longer what they were. */
 static uint64_t changed(unsigned vcpu, struct thread *t)
 {
 	struct kept *k = &t->kept[t->level];
 	uint32_t mask = 0;
 
-	if (t->level >= LEVELS || !k->open)
+	if (!is_open(t))
 		return NOTHING_KEPT;
 	k->open = false;
 	for (unsigned n = 0; n < 32; n++)
@@ -461,6 +466,8 @@ static void log_roles(unsigned vcpu, const struct watch *w, struct thread *t, ui
 		log_arrival(vcpu, w, t, K_HIT);
 	if (roles & CALLBACK)
 		log_callback(vcpu, w, t);
+	if (roles & STRAY && !is_open(t))
+		log_hit(vcpu, w, t, K_HIT);
 	if (roles & (HIT | DEREF))
 		log_hit(vcpu, w, t, K_HIT);
 	if (roles & POINT)
@@ -487,7 +494,7 @@ static void executed(unsigned vcpu, void *arg)
 	if (roles & BIRTH)
 		born(t);
 	if (roles & VECTOR) {
-		simple(vcpu, w, t, K_VECTOR, reg(vcpu, INTERRUPTED), 0, 0, 0);
+		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), 0, 0);
 		enter_exception(t);
 	}
 	log_roles(vcpu, w, t, roles);
@@ -643,11 +650,11 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
 }
 
-static void translated(plugin_id id, struct qemu_plugin_tb *tb)
+static void translated PLUGIN_CALLBACK(struct qemu_plugin_tb *, tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 
-	(void)id;
+	(void)unused;
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD_U64, since, n);
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, much_executed, CB_NO_REGS, COND_GE, since, OFTEN, NULL);
 	for (size_t i = 0; i < n; i++)
@@ -688,7 +695,7 @@ static const struct {
 	uint32_t role;
 } roles[] = {
 	{"site", SITE}, {"exit", EXIT}, {"body", BODY}, {"home", HOME}, {"arguments", ARGUMENTS}, {"callback", CALLBACK},
-	{"hit", HIT}, {"point", POINT}, {"deref", DEREF}, {"vector", VECTOR}, {"birth", BIRTH}, {"word", WORD},
+	{"hit", HIT}, {"stray", STRAY}, {"point", POINT}, {"deref", DEREF}, {"vector", VECTOR}, {"birth", BIRTH}, {"word", WORD},
 };
 
 static bool config_role(const char *word, uint64_t a, uint64_t b, uint64_t c)
@@ -793,7 +800,7 @@ __attribute__((visibility("default"))) int qemu_plugin_install(plugin_id id, con
 		return -1;
 	}
 	since.score = qemu_plugin_scoreboard_new(sizeof(uint64_t));
-	qemu_plugin_register_vcpu_init_cb(id, vcpu_begins);
-	qemu_plugin_register_vcpu_tb_trans_cb(id, translated);
+	PLUGIN_REGISTER(qemu_plugin_register_vcpu_init_cb, id, vcpu_begins);
+	PLUGIN_REGISTER(qemu_plugin_register_vcpu_tb_trans_cb, id, translated);
 	return 0;
 }

@@ -1,6 +1,8 @@
 /*
  * QEMU's plugin interface, as much of it as the observer uses: Debian ships no
- * header. Written for version 4 (QEMU 9.2 to 10.0), and for what differs up to 7.
+ * header. Version 4 (QEMU 9.2 to 10.0), and what differs up to 7: from 6 on
+ * reading a register gives a bool, from 7 on callbacks get a pointer instead
+ * of the plugin's id, and a register's descriptor may have grown.
  */
 #ifndef QEMU_PLUGIN_H
 #define QEMU_PLUGIN_H
@@ -42,6 +44,7 @@ typedef struct {
 	char *data;
 	unsigned len;
 } GArray;
+unsigned g_array_get_element_size(GArray *);
 GByteArray *g_byte_array_new(void);
 GByteArray *g_byte_array_set_size(GByteArray *, unsigned);
 
@@ -62,13 +65,22 @@ struct mem_value {
 	} data;
 };
 
-typedef void (*vcpu_cb)(plugin_id, unsigned vcpu);
-typedef void (*trans_cb)(plugin_id, struct qemu_plugin_tb *);
+#if PLUGIN_VERSION >= 7
+#define PLUGIN_CALLBACK(type, argument) (type argument, void *unused)
+#define PLUGIN_REGISTER(what, id, callback) what(id, callback, NULL)
+#define PLUGIN_DATA , void *
+#else
+#define PLUGIN_CALLBACK(type, argument) (plugin_id unused, type argument)
+#define PLUGIN_REGISTER(what, id, callback) what(id, callback)
+#define PLUGIN_DATA
+#endif
+typedef void (*vcpu_cb)PLUGIN_CALLBACK(unsigned, vcpu);
+typedef void (*trans_cb)PLUGIN_CALLBACK(struct qemu_plugin_tb *, tb);
 typedef void (*exec_cb)(unsigned vcpu, void *);
 typedef void (*mem_cb)(unsigned vcpu, uint32_t info, uint64_t addr, void *);
 
-void qemu_plugin_register_vcpu_init_cb(plugin_id, vcpu_cb);
-void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, trans_cb);
+void qemu_plugin_register_vcpu_init_cb(plugin_id, vcpu_cb PLUGIN_DATA);
+void qemu_plugin_register_vcpu_tb_trans_cb(plugin_id, trans_cb PLUGIN_DATA);
 void qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(struct qemu_plugin_tb *, enum op, plugin_u64, uint64_t);
 void qemu_plugin_register_vcpu_tb_exec_cond_cb(struct qemu_plugin_tb *, exec_cb, enum cb_flags, enum cond,
 					       plugin_u64, uint64_t, void *);
@@ -95,7 +107,12 @@ struct qemu_plugin_scoreboard *qemu_plugin_scoreboard_new(size_t);
 uint64_t qemu_plugin_u64_get(plugin_u64, unsigned vcpu);
 void qemu_plugin_u64_set(plugin_u64, unsigned vcpu, uint64_t);
 GArray *qemu_plugin_get_registers(void);
-int qemu_plugin_read_register(struct qemu_plugin_register *, GByteArray *);
+#if PLUGIN_VERSION >= 6
+bool
+#else
+int
+#endif
+qemu_plugin_read_register(struct qemu_plugin_register *, GByteArray *);
 bool qemu_plugin_read_memory_vaddr(uint64_t, GByteArray *, size_t);
 
 #endif

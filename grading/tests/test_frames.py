@@ -121,7 +121,7 @@ class Swept(unittest.TestCase):
     def test_a_walk_that_goes_astray(self) -> None:
         e = self.forged()
         t = next(t for t in frames.tries(e) if t.within and t.interrupt and t.stage == "return"
-                 and e.kernel.name_at(t.interrupt.v[0]).startswith("ftrace_graph_return"))
+                 and e.kernel.name_at(t.interrupt.v[1]).startswith("ftrace_graph_return"))
         assert t.within
         self.put(e, t.within, v=(*t.within.v[:3], 0))
         self.sees(frames.frames_kept, e, "a stack walk did not find")

@@ -23,7 +23,7 @@ const char *const program_help[] = {"", "is interrupted at each of the tracer's 
 #include "errno.h"
 #include "fgraph.h"
 #include "irq.h"
-#include "shadow_layout.h"
+#include "shadow.h"
 #include "tracer.h"
 #include "unwind.h"
 
