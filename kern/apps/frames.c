@@ -48,9 +48,6 @@ void frames_call(struct shadow_frame *top, unsigned long *free, unsigned long de
 		 void (*home)(void));
 void frames_home(void), frames_lost(void), frames_traced(void);
 
-/* @found: in an interrupt, where a stack walk came to; after the call, whether graph tracing is off for good. */
-void frames_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found);
-
 /* The words of a frame that the observer reads. */
 _Static_assert(offsetof(struct shadow_frame, ret) == 0 && offsetof(struct shadow_frame, func) == 8 &&
 		       offsetof(struct shadow_frame, sp) == 16 && offsetof(struct shadow_frame, fp) == 24 &&
@@ -68,7 +65,6 @@ static volatile uint64_t came; /* the interrupt, when frames_call was so far */
 #ifdef __riscv
 __asm__(
 "	.text\n	.balign 8\n"
-"	.globl frames_call, frames_home, frames_lost, frames_traced\n"
 "	.type frames_call, @function\nframes_call:\n"
 "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
 "	andi t0, a4, 1\n	beqz t0, 1f\n	nop\n"
@@ -92,7 +88,6 @@ __asm__(
 #else
 __asm__(
 "	.text\n	.balign 8\n"
-"	.globl frames_call, frames_home, frames_lost, frames_traced\n"
 "	.type frames_call, %function\nframes_call:\n"
 "	stp x29, x30, [sp, #-16]!\n	mov x29, sp\n"
 "	tbz x4, #0, 1f\n	nop\n"
@@ -115,7 +110,8 @@ __asm__(
 "	.size frames_traced, . - frames_traced\n");
 #endif
 
-__attribute__((noipa)) notrace void
+/* @found: in an interrupt, where a stack walk came to; after the call, whether graph tracing is off for good. */
+__attribute__((noipa)) static notrace void
 frames_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found)
 {
 	barrier();
