@@ -17,7 +17,7 @@ from grading.returns import HANDLER, Span
 
 WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
 RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8  # words of struct shadow_frame: frames.c asserts them
-FEW = 8  # instructions: at more of them an interrupt must have come, on the way in and on the way out together
+FEW = 8  # instructions between the call site and the return: an interrupt must have come at more of them
 ORDER, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "shadow-frame-read-after-release", "frame-not-popped",
                                          "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
 STACK_DIFFERS = {
@@ -152,7 +152,8 @@ def _covered(found: list[Try]) -> Finding | None:
         return Finding("frames_traced was interrupted, and a frame did not fit: the kernel has switched graph tracing off for good")
     for answer in (WANTED, REFUSED):
         at = {position(t) for t in found if t.answer == answer and t.interrupt}
-        if not {"before", "after"} <= {stage for stage, _ in at} or len(at) <= FEW + 2:
+        inside = sum(stage not in ("before", "after") for stage, _ in at)
+        if inside <= FEW or not {"before", "after"} <= {stage for stage, _ in at}:
             return Finding("frames_traced was to be interrupted at each instruction, and the interrupts came elsewhere")
     return None
 

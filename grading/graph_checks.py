@@ -66,18 +66,13 @@ def stayed(phase: Phase) -> list[User]:
 # ---- the patched return --------------------------------------------------------
 
 def through_handler(e: Evidence) -> Finding | None:
-    """While traced, each call's return address is return_to_handler, and it returns through there, once; no other call's is."""
-    handler = e.kernel.symbol(HANDLER)
+    """While traced, each call returns through return_to_handler, once; nothing else comes there."""
     for phase in e.on():
-        patched, doubtful = framed(e, phase), unsure(e, phase)
+        patched = framed(e, phase)
         for span in e.spans(phase):
             if patched(span) and not span.leaving:
                 return Finding(f"{phase.name}, {who(span)}: {span.name} was entered and never returned", *stack(span),
                                seq=span.call.seq)
-            link = handler if patched(span) else span.call.parent
-            if span.body and span.body.v[2] != link and not doubtful(span):
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
-                               f"{e.kernel.name_at(link)}", *stack(span), seq=span.call.seq)
         for leaving in _leavings(e, phase):
             finding = _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
             if finding:
@@ -86,6 +81,19 @@ def through_handler(e: Evidence) -> Finding | None:
         if stray:
             return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
                            "had just returned", seq=stray[0].seq)
+    return None
+
+
+def link_replaced(e: Evidence) -> Finding | None:
+    """A function finds return_to_handler in its link register if a user wants to hear of its return; else what its caller left there."""
+    handler = e.kernel.symbol(HANDLER)
+    for phase in e.on():
+        patched, doubtful = framed(e, phase), unsure(e, phase)
+        for span in e.spans(phase):
+            link = handler if patched(span) else span.call.parent
+            if span.body and span.body.v[2] != link and not doubtful(span):
+                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
+                               f"{e.kernel.name_at(link)}", *stack(span), seq=span.call.seq)
     return None
 
 

@@ -17,7 +17,7 @@ from grading.tests.mutants import SEED, build
 from qemu.machine import ARCHES, ROOT
 
 CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back, graph_checks.registers_given_back,
-                             graph_checks.through_handler)
+                             graph_checks.link_replaced)
 
 
 class Swept(unittest.TestCase):
@@ -81,7 +81,7 @@ class Swept(unittest.TestCase):
             assert span.body
             self.change(span, body=span.body._replace(v=(0, 0, span.call.parent, 0)))
         self.sees(frames.patched_if_wanted, e, "was not return_to_handler")
-        self.sees(graph_checks.through_handler, e, "and the link register was")
+        self.sees(graph_checks.link_replaced, e, "and the link register was")
 
     def test_a_link_register_that_was_replaced_for_nobody(self) -> None:
         e = self.forged()

@@ -296,15 +296,27 @@ static int keeps_and_refuses(void)
 }
 #endif
 
-int main(int argc, char **argv)
+static int run(void)
 {
-	int err = shadow_of(current) ? -EBUSY : calls();
+	int err = calls();
 
 #if STAGE >= 6
 	if (!err)
 		err = keeps_and_refuses();
 #endif
-	return err ? complain(argv[0], "register_ftrace_graph", -err) : 0;
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static struct mutex alone;
+	int err;
+
+	if (!mutex_trylock(&alone))
+		return complain(argv[0], "it runs already", EBUSY);
+	err = shadow_of(current) ? -EBUSY : run();
+	mutex_unlock(&alone);
+	return err ? complain(argv[0], err == -EBUSY ? "function_graph is in use" : "register_ftrace_graph", -err) : 0;
 }
 #else
 int main(int argc, char **argv)
