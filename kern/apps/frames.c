@@ -251,23 +251,6 @@ static void end(int user)
 	ftrace_free_filter(&filters[user]);
 }
 
-static int calls(void)
-{
-	int err = begin(0, frames_entry, "frames_traced") ?: ftrace_set_filter(&interrupts, "sched_tick", 10, true, false)
-							 ?: register_ftrace_function(&interrupts);
-
-	if (!err) {
-		sweep(WANTED);
-		sweep(REFUSED);
-		if (!ftrace_graph_dead)
-			call(FULL, 0);
-	}
-	unregister_ftrace_function(&interrupts);
-	ftrace_free_filter(&interrupts);
-	end(0);
-	return err;
-}
-
 #if STAGE >= 6
 /* Of two users one keeps something and says no. */
 static notrace int frames_keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
@@ -296,15 +279,25 @@ static int keeps_and_refuses(void)
 }
 #endif
 
-static int run(void)
+static int calls(void)
 {
-	int err = calls();
+	int err = begin(0, frames_entry, "frames_traced") ?: ftrace_set_filter(&interrupts, "sched_tick", 10, true, false)
+							 ?: register_ftrace_function(&interrupts);
 
+	if (!err) {
+		sweep(WANTED);
+		sweep(REFUSED);
+		if (!ftrace_graph_dead)
+			call(FULL, 0);
+	}
+	unregister_ftrace_function(&interrupts);
+	ftrace_free_filter(&interrupts);
+	end(0);
 #if STAGE >= 6
-	if (!err)
-		err = keeps_and_refuses();
-#endif
+	return err ?: keeps_and_refuses();
+#else
 	return err;
+#endif
 }
 
 int main(int argc, char **argv)
@@ -314,7 +307,7 @@ int main(int argc, char **argv)
 
 	if (!mutex_trylock(&alone))
 		return complain(argv[0], "it runs already", EBUSY);
-	err = shadow_of(current) ? -EBUSY : run();
+	err = shadow_of(current) ? -EBUSY : calls();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], err == -EBUSY ? "function_graph is in use" : "register_ftrace_graph", -err) : 0;
 }
