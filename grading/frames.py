@@ -1,74 +1,195 @@
 """What a traced function meets whose tracer is interrupted at each instruction: kern/apps/frames.c, labs 5 and 6.
 
-It is trusted, and says what it saw by addresses that the observer sees.
+The program calls frames_traced again and again, and an interrupt comes at another instruction each time. Here is decided
+what must be true of each call; all that it is decided by are registers and memory as the observer read them.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.observer import Record
+from grading.returns import HANDLER, Span
 
-# What frames.c looks at, in its order.
-(HOME_ENTERED, HOME_RETURNING, WHOLE, WALK, PATCHED, NOT_ASKED_FOR, NO_ROOM, POPPED, POPPED_REFUSED, POPPED_FULL, ALIVE, SWEPT,
- GIVEN_BACK, RESULTS, CALLERS) = range(15)
+WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
+RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8  # words of struct shadow_frame: frames.c asserts them
+FEW = 8  # instructions between the call site and the return: an interrupt must have come at more of them
 ORDER, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "shadow-frame-read-after-release", "frame-not-popped",
                                          "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
-WRONG = {
-    HOME_ENTERED: "an interrupt came while frames_traced was entered, and wrote what it liked above `free`; the function then returned "
-                  "to what the interrupt had written",
-    HOME_RETURNING: "an interrupt came while frames_traced returned, and wrote what it liked above `free`; the function then returned "
-                    "to what the interrupt had written: its frame was read after it had been given back",
-    WHOLE: "an interrupt came, and the frame that `top` led to was not filled",
-    WALK: "an interrupt came while frames_traced was entered or returned, and a stack walk did not find where it returns to: neither in "
-          "regs->link nor in a frame",
-    PATCHED: "frames_traced was entered, the user wanted to hear of its return, and its return address was not return_to_handler",
-    NOT_ASKED_FOR: "frames_traced was entered, the user did not want to hear of its return, and its return address was replaced",
-    NO_ROOM: "frames_traced was entered, the shadow stack was full, and its return address was replaced",
-    POPPED: "frames_traced has returned, an interrupt came on the way, and the shadow stack is not as it was before the call",
-    POPPED_REFUSED: "the user did not want to hear of a return, and the shadow stack is not as it was before the call",
-    POPPED_FULL: "the shadow stack was full, a traced function was called, and the shadow stack is not as it was before the call",
-    RESULTS: "frames_traced returned a value in every register that can carry one, and one of them did not come back",
-    CALLERS: "frames_traced returned, and sp or the frame pointer is not its caller's",
-    GIVEN_BACK: "a user kept something and then did not want to hear of the return: its room is not given back",
+STACK_DIFFERS = {
+    WANTED: "frames_traced has returned, an interrupt came on the way, and the shadow stack is not as it was before the call",
+    REFUSED: "the user did not want to hear of a return, and the shadow stack is not as it was before the call",
+    FULL: "the shadow stack was full, a traced function was called, and the shadow stack is not as it was before the call",
 }
-NAMES = {
-    5: {HOME_ENTERED: ORDER, HOME_RETURNING: READ, WHOLE: ORDER, POPPED: ORDER, POPPED_REFUSED: ORDER, NOT_ASKED_FOR: BARE, NO_ROOM: BARE,
-        RESULTS: "result-clobbered"},
-    6: {HOME_RETURNING: READ, NOT_ASKED_FOR: NOBODY, GIVEN_BACK: KEPT},
+PATCHED = {
+    WANTED: "the user wanted to hear of its return, and its return address was not return_to_handler",
+    REFUSED: "the user did not want to hear of its return, and its return address was replaced",
+    FULL: "the shadow stack was full, and its return address was replaced",
 }
+# Here registers are saved and loaded in an order that is anybody's own: a stack walk may go wrong.
+ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_graph_stub", "ftrace_graph_caller")
 
 
-def _first(e: Evidence, items: tuple[int, ...]) -> Finding | None:
-    for item in items:
-        seen = e.truth.frames.get(item, set())
-        if False in seen:
-            always = item == POPPED_REFUSED and True not in seen
-            return Finding(WRONG[item], mistake=LEFT if always and e.lab == 5 else NAMES[e.lab].get(item, ""))
+@dataclass
+class Try:
+    """One call of frames_traced."""
+
+    before: Record  # the call of frames_call(): the shadow stack (top, free, depth), how the user answers
+    after: Record  # frames_stack() after it: the shadow stack; is graph tracing off for good?
+    span: Span
+    interrupt: Record | None = None  # its cause, and which instruction was to come next
+    within: Record | None = None  # frames_stack() in the interrupt: the shadow stack, where a walk came to; the frame at `top`
+
+    @property
+    def answer(self) -> int:
+        return self.before.v[3]
+
+    @property
+    def stage(self) -> str:
+        """Where the interrupt came."""
+        at, body, leaving = self.interrupt, self.span.body, self.span.leaving
+        if not at or at.seq < self.span.call.seq:
+            return "before"
+        if not body or at.seq < body.seq:
+            return "entry"
+        if not leaving or at.seq < leaving.left.seq:
+            return "body"
+        return "after" if at.v[1] == self.span.home or leaving.back and at.seq > leaving.back.seq else "return"
+
+
+def tries(e: Evidence) -> list[Try]:
+    """The calls that came to their end, each with its interrupt if that came meanwhile."""
+    spans = [s for s in e.truth.returns.spans if s.name == "frames_traced"]
+    starts, traps = [s.call.seq for s in spans], [r.seq for r in e.truth.traps]
+    found: list[Try] = []
+    before = within = None
+    for r in e.truth.frames:
+        if r.addr == e.kernel.symbol("frames_call"):
+            before, within = r, None
+        elif r.level:
+            within = r
+        elif before:
+            at = bisect_left(starts, before.seq)
+            if at < len(spans) and starts[at] < r.seq:
+                trap = e.truth.traps[bisect_left(traps, within.seq) - 1] if within else None
+                found.append(Try(before, r, spans[at], trap, within))
+            before = None
+    return found
+
+
+# ---- what each call must show -----------------------------------------------------------------
+
+def _patched(e: Evidence, t: Try) -> Finding | None:
+    """The return address is replaced if there is a frame and a user who wants to hear of the return; only then."""
+    link, wanted = t.span.body.v[2] if t.span.body else 0, t.answer == WANTED
+    if link == (e.kernel.symbol(HANDLER) if wanted else t.span.call.parent):
+        return None
+    mistake = "" if wanted else BARE if e.lab == 5 else NOBODY if t.answer == REFUSED else ""
+    return Finding(f"frames_traced was entered, {PATCHED[t.answer]}", mistake=mistake, seq=t.span.call.seq)
+
+
+def _returns(e: Evidence, t: Try) -> Finding | None:
+    """It returns to its caller, whatever the interrupt wrote above `free`."""
+    leaving = t.span.leaving
+    if leaving and leaving.back and leaving.back.addr == t.span.home:
+        return None
+    entered = t.stage in ("before", "entry")
+    released = "" if entered else ": its frame was read after it had been given back"
+    return Finding(f"an interrupt came while frames_traced {'was entered' if entered else 'returned'}, and wrote what it liked above "
+                   f"`free`; the function then returned to what the interrupt had written{released}",
+                   mistake=(ORDER if e.lab == 5 else "") if entered else READ, seq=t.span.call.seq)
+
+
+def _whole(e: Evidence, t: Try) -> Finding | None:
+    """`top` leads to the whole frame of this call, as long as the function runs that has it; else to that or to what it did before."""
+    if not t.within or not t.interrupt:
+        return None
+    top, call, frame, mistake = t.within.v[0], t.span.call, t.within.more[8:], ORDER if e.lab == 5 else ""
+    if top == t.before.v[0]:
+        lost = t.stage == "body" and t.answer == WANTED and not _patched(e, t)
+        return Finding("an interrupt came while frames_traced ran, and `top` did not lead to its frame", mistake=mistake,
+                       seq=t.within.seq) if lost else None
+    if t.stage != "before" and (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW]) == (
+            t.span.home, call.site.address, call.sp, call.fp, t.before.v[0]):
+        return None
+    return Finding("an interrupt came, and the frame that `top` led to was not filled", mistake=mistake, seq=t.within.seq)
+
+
+def _walked(e: Evidence, t: Try) -> Finding | None:
+    """A stack walk in the interrupt finds where frames_traced returns to: in regs->link or in a frame."""
+    if not t.within or not t.interrupt or t.stage in ("before", "after") or t.within.v[3] == t.span.home:
+        return None
+    if e.kernel.name_at(t.interrupt.v[1]).startswith(ASSEMBLY):
+        return None
+    return Finding("an interrupt came while frames_traced was entered or returned, and a stack walk did not find where it returns to: "
+                   "neither in regs->link nor in a frame", seq=t.within.seq)
+
+
+def _restored(e: Evidence, found: list[Try], answer: int) -> Finding | None:
+    """After the call the shadow stack is as it was before."""
+    asked = [t for t in found if t.answer == answer]
+    wrong = [t for t in asked if t.after.v[:3] != t.before.v[:3]]
+    if not wrong:
+        return None
+    always = answer == REFUSED and len(wrong) == len(asked)
+    mistake = "" if e.lab != 5 or answer == FULL else LEFT if always else ORDER
+    return Finding(STACK_DIFFERS[answer], mistake=mistake, seq=wrong[0].after.seq)
+
+
+def position(t: Try) -> tuple[str, int]:
+    """Where the interrupt came: so many instructions after the call site, or after the function's last one."""
+    left = t.span.leaving.left if t.stage == "return" and t.span.leaving else None
+    return t.stage, (t.interrupt.insns if t.interrupt else 0) - (left.insns if left else t.span.call.insns)
+
+
+def _covered(found: list[Try]) -> Finding | None:
+    """Interrupts came before the call, inside of the tracer, and after the call."""
+    if any(t.after.v[3] & 1 for t in found):
+        return Finding("frames_traced was interrupted, and a frame did not fit: the kernel has switched graph tracing off for good")
+    for answer in (WANTED, REFUSED):
+        at = {position(t) for t in found if t.answer == answer and t.interrupt}
+        inside = sum(stage not in ("before", "after") for stage, _ in at)
+        if inside <= FEW or not {"before", "after"} <= {stage for stage, _ in at}:
+            return Finding("frames_traced was to be interrupted at each instruction, and the interrupts came elsewhere")
     return None
 
+
+def _first(e: Evidence, found: list[Try], check: Callable[[Evidence, Try], Finding | None]) -> Finding | None:
+    return next((finding for t in found if (finding := check(e, t))), None)
+
+
+# ---- the checks of the rungs ---------------------------------------------------------------------
 
 def patched_if_wanted(e: Evidence) -> Finding | None:
     """A return address is replaced if there is a frame, and a user who wants to hear of the return; only then."""
     if e.smp > 1:
         return None
-    if SWEPT not in e.truth.frames:
+    found = tries(e)
+    if FULL not in {t.answer for t in found} and not any(t.after.v[3] & 1 for t in found):
         return Finding("frames_traced was not called to the end with an interrupt at each instruction")
-    return _first(e, (PATCHED, NOT_ASKED_FOR, NO_ROOM))
+    return _first(e, found, _patched)
 
 
 def frames_kept(e: Evidence) -> Finding | None:
     """Wherever an interrupt comes, frames are whole, the way home is known, and the stack is in the end as it was."""
-    finding = _first(e, (HOME_RETURNING, HOME_ENTERED, WHOLE, POPPED, POPPED_REFUSED, POPPED_FULL, WALK))
-    if finding or False not in e.truth.frames.get(SWEPT, set()) or False in e.truth.frames.get(ALIVE, set()):
-        return finding
-    return Finding("frames_traced was to be interrupted at each instruction, and the interrupts came elsewhere")
-
-
-def registers_given_back(e: Evidence) -> Finding | None:
-    """Behind the call all is as the function left it, not the first result alone."""
-    return _first(e, (RESULTS, CALLERS))
+    found = tries(e)
+    if not found:
+        return None
+    restored = (_restored(e, found, answer) for answer in (WANTED, REFUSED, FULL))
+    return (_first(e, found, _returns) or _first(e, found, _whole) or next(filter(None, restored), None) or _first(e, found, _walked)
+            or _covered(found))
 
 
 def room_given_back(e: Evidence) -> Finding | None:
-    """What a user keeps that says no is gone."""
-    return _first(e, (GIVEN_BACK,))
+    """What a user keeps that says no is gone: the frame ends where its fixed words do, and there the room is free again."""
+    call, seen = e.kernel.symbol("frames_call"), [r for r in e.truth.frames if not r.level]
+    for last, r in zip(seen, seen[1:]):
+        end = r.v[0] + 8 * WORDS
+        if call not in (last.addr, r.addr) and (r.v[1], r.more[8 + DATA_END]) != (end, end):
+            return Finding("a user kept something and then did not want to hear of the return: its room is not given back",
+                           mistake=KEPT, seq=r.seq)
+    return None

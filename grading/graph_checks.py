@@ -7,16 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading import checks, workload
+from grading import checks, registers, workload
 from grading.evidence import Evidence, Phase, User
 from grading.finding import Finding
 from grading.graph_align import Alignment, Divergence, Framed, Step, align, hit_of, nobody, steps
 from grading.graph_text import RETURN, GraphEvent
 from grading.observer import Record
-from grading.returns import Leaving, Span
+from grading.returns import HANDLER, Leaving, Span
+from grading.truth import KEPT_NOTHING
 
 # The clock's step: riscv64's timebase is 10 MHz, arm64's counter 62.5 MHz (QEMU's virt machines).
 CLOCK_NS = {"riscv64": 100, "arm64": 16}
+# Registers by number (grading/registers.py).
+RESULTS = {"riscv64": (10, 11), "arm64": range(8)}
+PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28)), "arm64": (*range(18, 30), 31)}
 
 
 def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:
@@ -82,6 +86,19 @@ def through_handler(e: Evidence) -> Finding | None:
     return None
 
 
+def link_replaced(e: Evidence) -> Finding | None:
+    """A function finds return_to_handler in its link register if a user wants to hear of its return; else what its caller left there."""
+    handler = e.kernel.symbol(HANDLER)
+    for phase in e.on():
+        patched, doubtful = framed(e, phase), unsure(e, phase)
+        for span in e.spans(phase):
+            link = handler if patched(span) else span.call.parent
+            if span.body and span.body.v[2] != link and not doubtful(span):
+                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
+                               f"{e.kernel.name_at(link)}", *stack(span), seq=span.call.seq)
+    return None
+
+
 def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
     gone = sum(not any(s.name in u.filter.names for u in stayed(phase)) for s in traced) if phase.users else 0
     if len(traced) - gone <= len(leaving.hits) <= len(traced):
@@ -124,6 +141,20 @@ def comes_home(e: Evidence) -> Finding | None:
             at = e.truth.returns.unmatched[0]
             return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
                            seq=at.seq)
+    return None
+
+
+def registers_given_back(e: Evidence) -> Finding | None:
+    """Where a call has returned to, each register with a result and each that a function must preserve is as the function left it."""
+    for span in e.truth.returns.spans:
+        back = span.leaving.back if span.leaving else None
+        if not back or back.addr != span.home or back.v[0] == KEPT_NOTHING:
+            continue
+        lost = [n for n in (*RESULTS[e.arch], *PRESERVED[e.arch]) if back.v[0] >> n & 1]
+        if lost:
+            clobbered = e.lab == 5 and lost[0] in RESULTS[e.arch]
+            return Finding(f"{who(span)}: {span.name} returned, and {registers.NAMES[e.arch][lost[0]]} was not as the function had left it",
+                           *stack(span), seq=back.seq, mistake="result-clobbered" if clobbered else "")
     return None
 
 

@@ -21,7 +21,8 @@ PATCHING = ("ftrace_batch_begin", "ftrace_batch_end", "text_alias_open", "text_a
             "ftrace_caller", "ftrace_call")
 OPS = ("hand_ops", "op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back",
        "entry_elsewhere", "entry_through", "entry_own_filter")
-GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "trace_graph_return")
+GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "trace_graph_return",
+         "frames_traced", "frames_lost", "frames_call", "frames_stack")
 USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data")
 STAGES = {
     1: (*EVERY, *MCOUNT),

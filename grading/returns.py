@@ -1,4 +1,4 @@
-"""How calls ended, the workload's or others that are followed: from the call site to the instruction behind the call.
+"""How calls ended, those of the workload and of kern/apps/frames.c: from the call site to the instruction behind the call.
 
 Everything is an address that was executed. The call instruction says where the
 call must come home to; between the function's last instruction and that place
@@ -20,7 +20,7 @@ from grading.observer import Record
 if TYPE_CHECKING:
     from grading.truth import Call
 
-WORKLOAD = ("wl_",)
+FOLLOWED = ("wl_", "frames_traced")
 HANDLER = "return_to_handler"
 HANDLERS = ("trace_graph_entry", "trace_graph_return")  # of the function_graph tracer, each with its user as second argument
 
@@ -96,7 +96,7 @@ class Places:
         return {"exit": [*self.exits], "home": [*self.homes]}
 
 
-def places(kernel: Kernel, followed: tuple[str, ...] = WORKLOAD) -> Places:
+def places(kernel: Kernel, followed: tuple[str, ...] = FOLLOWED) -> Places:
     """Of the functions whose names begin so; one that ends in a jump to another function must jump to another of them."""
     handler = kernel.symbol(HANDLER)
     sites = [s for s in kernel.sites if s.function.name.startswith(followed)] if handler else []

@@ -18,7 +18,8 @@ from qemu.machine import RAM_BASE, Machine
 
 TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
 CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
-ENTRY_HOMES = ("entry_back", "entry_elsewhere", "entry_through")  # where kern/apps/entry.c's function may go on
+HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
+FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 # Lab 3's writers of text, whose loads tell whether they looked before.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
@@ -89,7 +90,7 @@ class Truth:
     returns: returns.Returns = field(default_factory=returns.Returns)
     told: list[Told] = field(default_factory=list)
     users: list[Record] = field(default_factory=list)  # the function_graph tracer's two handlers, each with its user as second argument
-    frames: dict[int, set[bool]] = field(default_factory=dict)  # what frames.c saw: item -> right, wrong, or now this, now that
+    frames: list[Record] = field(default_factory=list)  # FRAMES: the shadow stack as kern/apps/frames.c handed it over
     traps: list[Record] = field(default_factory=list)  # exceptions taken
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
@@ -142,7 +143,7 @@ def _kept(kernel: Kernel) -> dict[int, int]:
 @cache
 def _named(kernel: Kernel) -> dict[int, str]:
     """What is logged while the harness records, by address."""
-    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK, "frames_show")}
+    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK)}
     return {a: n for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"), **_questions(kernel)}.items() if a}
 
 
@@ -161,10 +162,11 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
         return [(kernel.symbol(n), 1, op) for n in (*CALLBACKS, PATTERN_TRACER)]
     ops = ("op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper")
     found = [(kernel.symbol(n), regs, 3) for n in (*CALLBACKS, *ops)]
+    found += [(kernel.symbol(n), words, 0) for n, words in FRAMES.items()]
     return found + [(kernel.symbol("hand_entry"), 2, 2), *((kernel.symbol(n), 0, 3) for n in ("hand_return", *returns.HANDLERS))]
 
 
-def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.WORKLOAD) -> Config:
+def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED) -> Config:
     """What the observer is asked to look at in this kernel; `followed`: whose calls are known to their ends."""
     c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
     c.add("start", start)
@@ -184,7 +186,7 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     for role, addresses in {"point": [*_always(kernel)], "deref": [*_kept(kernel)], **returns.places(kernel, followed).roles()}.items():
         for address in addresses:
             c.add(role, address)
-    for name in ENTRY_HOMES:
+    for name in HOMES:
         if kernel.symbol(name):
             c.add("home", kernel.symbol(name))
     for address, words, source in _callbacks(kernel):
@@ -210,6 +212,7 @@ class _Reader:
         self._open: dict[tuple[int, int, int], Call] = {}  # a site was executed, and nothing after it yet
         self._entered: dict[tuple[int, int, int], Record] = {}  # HOOK=mcount: the function's first instruction
         self._telling: dict[tuple[int, int, int], int] = {}  # the user whose return handler runs
+        self._frames = {kernel.symbol(n) for n in FRAMES} - {0}
         self._handlers = {kernel.symbol(n) for n in returns.HANDLERS} - {0}
         self._users, self._kept = kernel.extent("hand_users"), _kept(kernel)
         self._user_size = (self._users[1] - self._users[0]) // 20 or 1
@@ -257,6 +260,9 @@ class _Reader:
         self._returns.home(r)
 
     def _callback(self, r: Record) -> None:
+        if r.addr in self._frames:
+            self.truth.frames.append(r)
+            return
         self.truth.callbacks.append(r)
         call = self._open.get(r.context)
         if call:
@@ -284,8 +290,6 @@ class _Reader:
             self.truth.hits[self._named[r.addr]].append(r)
             if r.addr == self._returns.places.handler:
                 self._returns.handler(r)
-            if self._named[r.addr] == "frames_show":
-                self.truth.frames.setdefault(r.v[0], set()).add(bool(r.v[1] & 1))
 
     def _vector(self, r: Record) -> None:
         self._online.add(r.vcpu)
@@ -315,7 +319,7 @@ class _Reader:
             self._batches.pop(r.vcpu).end = r.seq
 
 
-def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.WORKLOAD) -> Truth:
+def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.FOLLOWED) -> Truth:
     reader = _Reader(kernel, followed)
     gc.disable()  # a million objects that all stay: each round of it would look at all of them
     try:

@@ -1,19 +1,18 @@
 /*
- * frames: a traced function is entered and returns while an interrupt comes at
- * each instruction of the tracer's, one after the other.
+ * frames: a traced function is called again and again, and a timer interrupt
+ * comes at another instruction each time: before the call, at each instruction
+ * of the tracer's on the way in and on the way out, and after the call.
  *
  * Seldom does an interrupt meet one of the few instructions at which the order
- * of the shadow stack's stores shows. Here a timer is set, and then the call is
- * made one instruction later each time (-icount: an instruction is a time). The
- * interrupt writes the address of frames_lost all over what lies above `free`,
- * which is the interrupt's: there a function comes out whose frame was given
- * back too early. Nothing else is traced, so the stack must be as it was when
- * the call is over. An observer outside learns what was right from the
- * arguments of frames_show(). With one CPU.
+ * of the shadow stack's stores matters. Here the timer stays where it is and the
+ * call comes one instruction later each time (-icount: an instruction is a
+ * time). The interrupt writes the address of frames_lost into all that lies
+ * above `free`, which is the interrupt's to use: a function whose frame was
+ * given back too early returns there.
  *
- * What it takes for its own is there once: the ops, and the shadow stack. So
- * it runs once at a time, and not when others have frames on that stack. They
- * may come while it runs: what puts the stack back is not traced.
+ * The program only makes this happen. It passes the shadow stack to frames_call()
+ * and frames_stack() in registers, for an observer of the processor. With one
+ * CPU; once at a time, and not while others have shadow stacks.
  */
 #include "app.h"
 
@@ -24,154 +23,99 @@ const char *const program_help[] = {"", "is interrupted at each of the tracer's 
 #include "errno.h"
 #include "fgraph.h"
 #include "irq.h"
-#include "ksyms.h"
 #include "shadow.h"
 #include "tracer.h"
 #include "unwind.h"
 
 #ifdef __riscv
-#define SOON 20 /* ticks: some instructions more than a traced call has */
+#define SOON 20 /* ticks: more than it takes to set the timer and to make a traced call */
 #else
 #define SOON 120
 #endif
 #define COARSE 64 /* instructions */
-#define TIMES 2   /* where a tick is not seen at once, what the first sweep missed */
 #define MOST 4096
-#define OUTSIDE 8 /* so many in a row, and the call is behind us */
+#define OUTSIDE 8 /* calls in a row before which the interrupt came: the sweep is over */
 
-enum item {
-	HOME_ENTERED, HOME_RETURNING, /* after an interrupt before, behind the function's own code */
-	WHOLE, WALK, /* in an interrupt */
-	PATCHED, NOT_ASKED_FOR, NO_ROOM, /* the return address, in the function */
-	POPPED, POPPED_REFUSED, POPPED_FULL, /* afterwards */
-	ALIVE, SWEPT, GIVEN_BACK, RESULTS, CALLERS, ITEMS
-};
-enum where { BEFORE, INSIDE, AFTER, NOWHERE };
+/* What the user of function_graph answers, and whether there is room for a frame. */
+enum answer { WANTED, REFUSED, FULL };
 
-/* What the assembly below reads and writes. */
-struct frames {
-	uint64_t sp, fp; /* of the caller */
-	uint64_t link;	 /* what the function found */
-	uint64_t by_link; /* it may go there; else it goes home by a plain jump */
-	uint64_t home, out; /* it came home; the call is out */
-	uint64_t results, callers; /* 0: registers with a result, sp and the frame pointer are as they must be */
-};
-extern struct frames frames_now;
-struct frames frames_now;
-void frames_call(unsigned long wait), frames_call_end(void), frames_home(void), frames_lost(void);
-void frames_traced(void), frames_site(void);
+/*
+ * Calls frames_traced, @wait instructions later than it could. The function
+ * returns to @home, or, if that is NULL, to where its link register says, with a
+ * value in each register that can carry a result.
+ */
+void frames_call(struct shadow_frame *top, unsigned long *free, unsigned long depth, enum answer answer, unsigned long wait,
+		 void (*home)(void));
+void frames_home(void), frames_lost(void), frames_traced(void);
 
-static bool answer; /* of the user: does it want to hear of the return? */
+/* The words of a frame that the observer reads. */
+_Static_assert(offsetof(struct shadow_frame, ret) == 0 && offsetof(struct shadow_frame, func) == 8 &&
+		       offsetof(struct shadow_frame, sp) == 16 && offsetof(struct shadow_frame, fp) == 24 &&
+		       offsetof(struct shadow_frame, below) == 40 && offsetof(struct shadow_frame, data_end) == 56 &&
+		       sizeof(struct shadow_frame) == 64,
+	       "struct shadow_frame has changed: so must frames_lost below, and the first lines of grading/frames.py");
+
+static enum answer answer;
 static volatile bool armed;
-static enum where where; /* the interrupt came */
-static bool returning;
-static bool searching; /* for where the sweep begins: the interrupt changes nothing */
-static struct shadow_frame *top; /* as they are when nothing is traced */
-static unsigned long *room, depth;
+static bool searching; /* for where a sweep begins: the interrupt changes nothing */
+enum { CALLS, CALLED, HOME };
+volatile uint64_t frames_progress; /* of frames_call */
+static volatile uint64_t came; /* the interrupt, when frames_call was so far */
 
+/* frames_lost read as a frame has no frame below it. */
 #ifdef __riscv
 __asm__(
-"	.text\n"
-"	.globl frames_call, frames_call_end, frames_home, frames_lost, frames_traced, frames_site\n"
-"	.type frames_call, @function\n"
-"frames_call:\n"
+"	.text\n	.balign 8\n"
+"	.type frames_call, @function\nframes_call:\n"
 "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
-"	lla t2, frames_now\n	sd sp, 0(t2)\n	sd s0, 8(t2)\n	li t0, 1\n	sd t0, 40(t2)\n"
-"	andi t0, a0, 1\n	beqz t0, 1f\n	nop\n"
-"1:	srli a0, a0, 1\n	addi a0, a0, 1\n"
-"2:	addi a0, a0, -1\n	bnez a0, 2b\n"
+"	andi t0, a4, 1\n	beqz t0, 1f\n	nop\n"
+"1:	srli a4, a4, 1\n	addi a4, a4, 1\n"
+"2:	addi a4, a4, -1\n	bnez a4, 2b\n"
+"	lla t2, frames_progress\n	li t0, 1\n	sd t0, 0(t2)\n"
 "	call frames_traced\n"
 "frames_home:\n"
-"	lla t2, frames_now\n	li t0, 1\n	sd t0, 32(t2)\n"
-"	ld t0, 16(t2)\n	sub a0, a0, t0\n	addi a0, a0, -1\n	sub a1, a1, t0\n	addi a1, a1, -2\n	or a0, a0, a1\n	sd a0, 48(t2)\n"
-"	ld t0, 0(t2)\n	xor t0, t0, sp\n	ld t1, 8(t2)\n	xor t1, t1, s0\n	or t0, t0, t1\n	sd t0, 56(t2)\n"
+"	lla t2, frames_progress\n	li t0, 2\n	sd t0, 0(t2)\n"
+"	.balign 8\n"
 "frames_lost:\n"
-"	lla t2, frames_now\n	sd zero, 40(t2)\n	ld sp, 0(t2)\n	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
-"frames_call_end:\n"
+"	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
+"	.org frames_lost + 40\n	.8byte 0\n"
 "	.size frames_call, . - frames_call\n"
-"	.type frames_traced, @function\n"
-"frames_traced:\n"
-"	.section __patchable_function_entries, \"awo\", @progbits, frames_traced\n"
-"	.balign 8\n	.8byte frames_site\n"
-"	.text\n"
-"frames_site:\n	nop\n"
-"	lla t2, frames_now\n	sd ra, 16(t2)\n	addi a0, ra, 1\n	addi a1, ra, 2\n	ld t1, 24(t2)\n	beqz t1, 1f\n	ret\n"
-"1:	j frames_home\n"
+"	.type frames_traced, @function\nframes_traced:\n"
+"	.section __patchable_function_entries, \"awo\", @progbits, frames_traced\n	.balign 8\n	.8byte frames_traced\n	.text\n"
+"	nop\n"
+"	beqz a5, 1f\n	mv ra, a5\n"
+"1:	addi a0, ra, 1\n	addi a1, ra, 2\n	ret\n"
 "	.size frames_traced, . - frames_traced\n");
 #else
 __asm__(
-"	.text\n"
-"	.globl frames_call, frames_call_end, frames_home, frames_lost, frames_traced, frames_site\n"
-"	.type frames_call, %function\n"
-"frames_call:\n"
+"	.text\n	.balign 8\n"
+"	.type frames_call, %function\nframes_call:\n"
 "	stp x29, x30, [sp, #-16]!\n	mov x29, sp\n"
-"	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	mov x9, sp\n	stp x9, x29, [x10]\n	mov x9, #1\n	str x9, [x10, #40]\n"
-"	tbz x0, #0, 1f\n	nop\n"
-"1:	lsr x0, x0, #1\n	add x0, x0, #1\n"
-"2:	subs x0, x0, #1\n	b.ne 2b\n"
+"	tbz x4, #0, 1f\n	nop\n"
+"1:	lsr x4, x4, #1\n	add x4, x4, #1\n"
+"2:	subs x4, x4, #1\n	b.ne 2b\n"
+"	adrp x10, frames_progress\n	mov x9, #1\n	str x9, [x10, #:lo12:frames_progress]\n"
 "	bl frames_traced\n"
 "frames_home:\n"
-"	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	mov x9, #1\n	str x9, [x10, #32]\n"
-"	ldr x9, [x10, #16]\n	mov x11, #0\n	.irp reg, 0,1,2,3,4,5,6,7\n	sub x12, x\\reg, x9\n	sub x12, x12, #\\reg + 1\n	orr x11, x11, x12\n	.endr\n"
-"	str x11, [x10, #48]\n	ldp x11, x12, [x10]\n	mov x9, sp\n	eor x11, x11, x9\n	eor x12, x12, x29\n	orr x11, x11, x12\n	str x11, [x10, #56]\n"
+"	adrp x10, frames_progress\n	mov x9, #2\n	str x9, [x10, #:lo12:frames_progress]\n"
+"	.balign 8\n"
 "frames_lost:\n"
-"	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	str xzr, [x10, #40]\n	ldr x9, [x10]\n	mov sp, x9\n	ldp x29, x30, [sp], #16\n	ret\n"
-"frames_call_end:\n"
+"	ldp x29, x30, [sp], #16\n	ret\n"
+"	.org frames_lost + 40\n	.8byte 0\n"
 "	.size frames_call, . - frames_call\n"
-"	.type frames_traced, %function\n"
-"frames_traced:\n"
-"	.section __patchable_function_entries, \"awo\", %progbits, frames_traced\n"
-"	.balign 8\n	.8byte frames_traced\n"
-"	.text\n"
-"	nop\n"
-"frames_site:\n	nop\n"
-"	adrp x10, frames_now\n	add x10, x10, #:lo12:frames_now\n	str x30, [x10, #16]\n"
-"	.irp reg, 0,1,2,3,4,5,6,7\n	add x\\reg, x30, #\\reg + 1\n	.endr\n	ldr x9, [x10, #24]\n	cbz x9, 1f\n	ret\n"
-"1:	b frames_home\n"
+"	.type frames_traced, %function\nframes_traced:\n"
+"	.section __patchable_function_entries, \"awo\", %progbits, frames_traced\n	.balign 8\n	.8byte frames_traced\n	.text\n"
+"	nop\n	nop\n"
+"	cbz x5, 1f\n	mov x30, x5\n"
+"1:	.irp reg, 0,1,2,3,4,5,6,7\n	add x\\reg, x30, #\\reg + 1\n	.endr\n	ret\n"
 "	.size frames_traced, . - frames_traced\n");
 #endif
 
-/* One thing was as it must be, or was not: the observer reads the arguments. */
-__attribute__((noipa)) static notrace void frames_show(unsigned item, bool right)
+/* @found: in an interrupt, where a stack walk came to; after the call, whether graph tracing is off for good. */
+__attribute__((noipa)) static notrace void
+frames_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found)
 {
 	barrier();
-}
-
-/* ---- In the interrupt ---- */
-
-/* What is shown is a whole frame, of the only call that is out. */
-static notrace bool is_whole(const struct shadow_frame *f)
-{
-	return f == top || (f->ret == (uint64_t)frames_home && f->func == (uint64_t)frames_site && f->sp == frames_now.sp &&
-			    f->fp == frames_now.fp && f->below == top);
-}
-
-/* There a walk goes by the order in which registers are stored and loaded, which is anybody's own. */
-static notrace bool in_assembly(unsigned long pc)
-{
-	const char *name = ksym_lookup(pc, NULL, NULL);
-
-	return unwind_in_tracer_entry(name) || (name && (!strcmp(name, "return_to_handler") || !strcmp(name, "ftrace_graph_stub") ||
-							 !strcmp(name, "ftrace_graph_caller")));
-}
-
-/* A walk out of C finds where the call was made: in the link register, on the stack, or in a frame. */
-static notrace enum where walk(void)
-{
-	unsigned long at, interrupted_at = 0;
-	struct unwind u;
-
-	if (!frames_now.out)
-		return frames_now.link ? AFTER : BEFORE;
-	unwind_start_here(&u);
-	do {
-		at = unwind_entry(&u);
-		if (at > (uint64_t)frames_call && at <= (uint64_t)frames_call_end)
-			return at < (uint64_t)frames_home ? BEFORE : at == (uint64_t)frames_home ? INSIDE : AFTER;
-		if (u.regs && !u.link_pending)
-			interrupted_at = u.pc;
-	} while (unwind_next(&u));
-	return in_assembly(interrupted_at) ? INSIDE : NOWHERE;
 }
 
 /* All that is not the thread's. */
@@ -179,6 +123,17 @@ static notrace void overwrite(struct shadow_stack *s)
 {
 	for (unsigned long *word = s->free; word < s->free + 32 && word < (unsigned long *)(s + 1); word++)
 		*word = (uint64_t)frames_lost;
+}
+
+/* As far as frames_home, if a walk finds that. */
+static notrace unsigned long walk(void)
+{
+	struct unwind u;
+
+	unwind_start_here(&u);
+	while (unwind_entry(&u) != (uint64_t)frames_home && unwind_next(&u))
+		;
+	return unwind_entry(&u);
 }
 
 __attribute__((noipa)) static notrace void
@@ -189,57 +144,46 @@ frames_interrupt(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 	if (!armed)
 		return;
 	armed = false;
-	where = walk();
-	returning = frames_now.link;
-	frames_show(WALK, where != NOWHERE);
-	frames_show(WHOLE, is_whole(s->top));
+	came = frames_progress;
+	frames_stack(s->top, s->free, s->depth, walk());
 	if (!searching)
 		overwrite(s);
 }
 
-/* ---- The calls ---- */
-
 static notrace int frames_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
-	return answer;
+	return answer != REFUSED;
 }
 
 static notrace void frames_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 }
 
-/* The stack is as it was before the call; it is made so if it is not. */
-static notrace bool is_popped(struct shadow_stack *s)
+/* One call. The shadow stack is put back, so that what is wrong with one call does not add up. */
+static notrace void call(enum answer says, unsigned long wait)
 {
-	bool right = s->top == top && s->free == room && s->depth == depth;
+	struct shadow_stack *s = shadow_of(current);
+	struct shadow_frame *top = s->top;
+	unsigned long *free = s->free, depth = s->depth;
 
+	answer = says;
+	frames_progress = CALLS;
+	if (says == FULL)
+		s->free = s->last + 1;
+	overwrite(s);
+	frames_call(top, s->free, depth, says, wait, says == WANTED ? NULL : frames_home);
+	frames_stack(s->top, s->free, s->depth, ftrace_graph_dead);
 	s->top = top;
-	s->free = room;
+	s->free = free;
 	s->depth = depth;
-	return right;
 }
 
-/* One call, @wait instructions later than it could be: is it over as it must be? None, once tracing is off for good. */
-static notrace void call(unsigned long wait, enum item link, uint64_t must_be, enum item popped)
-{
-	if (ftrace_graph_dead)
-		return;
-	frames_now.home = frames_now.link = 0;
-	frames_now.by_link = must_be != (uint64_t)frames_home;
-	overwrite(shadow_of(current));
-	frames_call(wait);
-	frames_show(link, frames_now.link == must_be);
-	frames_show(returning ? HOME_RETURNING : HOME_ENTERED, frames_now.home);
-	if (frames_now.home) {
-		frames_show(RESULTS, !frames_now.results);
-		frames_show(CALLERS, !frames_now.callers);
-	}
-	frames_show(popped, is_popped(shadow_of(current)));
-	frames_show(ALIVE, !ftrace_graph_dead);
-}
-
-/* A tick has begun: which, and how many instructions ago, so that the call does not wait these. */
+/*
+ * Waits for a tick of the clock and returns it. The call must come as many instructions after the timer fires, whatever
+ * the tick's first instruction was: @wait grows by as many as have been executed since it.
+ */
 #ifdef __riscv
+/* QEMU's timer fires whole ticks after the instruction that sets it. */
 static inline uint64_t begun(unsigned long *wait)
 {
 	uint64_t now = arch_counter(), tick;
@@ -250,7 +194,7 @@ static inline uint64_t begun(unsigned long *wait)
 	return tick;
 }
 #else
-/* A tick is 16 instructions, and a loop would be in step with it. */
+/* It fires when a tick begins. A tick is 16 instructions: so many read the clock, and those that see the first value are counted. */
 static inline uint64_t begun(unsigned long *wait)
 {
 	uint64_t at[16], before = 0;
@@ -266,71 +210,33 @@ static inline uint64_t begun(unsigned long *wait)
 }
 #endif
 
-static notrace enum where call_interrupted(unsigned long wait)
+/* How far the call had come when the interrupt came. */
+static notrace uint64_t call_interrupted(enum answer says, unsigned long wait)
 {
 	uint64_t tick = begun(&wait);
 
-	where = NOWHERE;
 	armed = true;
 	timer_set(tick + SOON);
-	if (answer)
-		call(wait, PATCHED, (uint64_t)return_to_handler, POPPED);
-	else
-		call(wait, NOT_ASKED_FOR, (uint64_t)frames_home, POPPED_REFUSED);
+	call(says, wait);
 	while (armed && arch_counter() < tick + 100 * SOON)
 		;
-	return where;
+	return came;
 }
 
-/* First so late that the interrupt comes before the call; then earlier and earlier, until it comes after it. */
-static notrace void sweep(bool says)
+/* First the interrupt comes after the call; then the call comes later and later, until the interrupt comes before it. */
+static notrace void sweep(enum answer says)
 {
-	unsigned long wait = 0, inside = 0, outside = 0;
+	unsigned long wait = 0;
 
-	answer = says;
 	searching = true;
-	while (wait < MOST && call_interrupted(wait) != BEFORE)
+	while (wait < MOST && !ftrace_graph_dead && call_interrupted(says, wait + COARSE) == HOME)
 		wait += COARSE;
 	searching = false;
-	for (wait += COARSE; wait > 0 && outside < OUTSIDE && !ftrace_graph_dead; wait--) {
-		enum where at = call_interrupted(wait);
-
-		inside += at == INSIDE;
-		outside = at == AFTER ? outside + 1 : 0;
-	}
-	frames_show(SWEPT, inside > OUTSIDE && outside == OUTSIDE);
+	for (int before = 0; wait < MOST && before < OUTSIDE && !ftrace_graph_dead; wait++)
+		before = call_interrupted(says, wait) == CALLS ? before + 1 : 0;
 }
 
-/* No frame more: the return address stays where it is. */
-static notrace void full(void)
-{
-	struct shadow_stack *s = shadow_of(current);
-
-	answer = true;
-	s->free = room = s->last + 1;
-	call(0, NO_ROOM, (uint64_t)frames_home, POPPED_FULL);
-}
-
-#if STAGE >= 6
-/* Of two users one keeps something and says no: what the other one's frame needs is left. */
-static notrace int frames_keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
-{
-	fgraph_reserve_data(gops->idx, 8);
-	return 0;
-}
-
-__attribute__((noipa)) static void frames_look(void)
-{
-	struct shadow_stack *s = shadow_of(current);
-
-	frames_show(GIVEN_BACK, s->free == (unsigned long *)(s->top + 1) && s->top->data_end == s->free);
-}
-#endif
-
-/* ---- */
-
-static struct ftrace_ops interrupts;
-static struct ftrace_ops filters[2];
+static struct ftrace_ops filters[2], interrupts = {.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 static struct fgraph_ops users[2];
 
 static int begin(int user, trace_func_graph_ent_t entry, const char *name)
@@ -349,73 +255,65 @@ static void end(int user)
 	ftrace_free_filter(&filters[user]);
 }
 
-static int with_interrupts(void)
+#if STAGE >= 6
+/* Of two users one keeps something and says no. */
+static notrace int frames_keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
-	int err = ftrace_set_filter(&interrupts, "sched_tick", 10, true, false);
-
-	return err ? err : register_ftrace_function(&interrupts);
+	fgraph_reserve_data(gops->idx, 8);
+	return 0;
 }
 
-static notrace void as_they_are(void)
+__attribute__((noipa)) static void frames_look(void)
 {
 	struct shadow_stack *s = shadow_of(current);
 
-	top = s->top;
-	room = s->free;
-	depth = s->depth;
+	frames_stack(s->top, s->free, s->depth, 0);
 }
+
+static int keeps_and_refuses(void)
+{
+	int err = begin(0, frames_entry, "frames_look") ?: begin(1, frames_keep, "frames_look");
+
+	answer = WANTED;
+	if (!err)
+		frames_look();
+	end(1);
+	end(0);
+	return err;
+}
+#endif
 
 static int calls(void)
 {
-	unsigned long *free;
-	int err = begin(0, frames_entry, "frames_traced");
+	int err = begin(0, frames_entry, "frames_traced") ?: ftrace_set_filter(&interrupts, "sched_tick", 10, true, false)
+							 ?: register_ftrace_function(&interrupts);
 
-	if (!err)
-		err = with_interrupts();
 	if (!err) {
-		as_they_are();
-		for (int i = 0; i < TIMES; i++) {
-			sweep(true);
-			sweep(false);
-		}
-		free = room;
-		full();
-		shadow_of(current)->free = free;
+		sweep(WANTED);
+		sweep(REFUSED);
+		if (!ftrace_graph_dead)
+			call(FULL, 0);
 	}
 	unregister_ftrace_function(&interrupts);
 	ftrace_free_filter(&interrupts);
 	end(0);
-	return err;
-}
-
-static int run(const char *name)
-{
-	int err;
-
-	if (shadow_of(current))
-		return complain(name, "function_graph is in use", EBUSY);
-	interrupts = (struct ftrace_ops){.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
-	err = calls();
 #if STAGE >= 6
-	answer = true;
-	if (!err && !(err = begin(0, frames_entry, "frames_look")) && !(err = begin(1, frames_keep, "frames_look")))
-		frames_look();
-	end(1);
-	end(0);
+	return err ?: keeps_and_refuses();
+#else
+	return err;
 #endif
-	return err ? complain(name, "register_ftrace_graph", -err) : 0;
 }
 
 int main(int argc, char **argv)
 {
 	static struct mutex alone;
-	int status;
+	int err;
 
 	if (!mutex_trylock(&alone))
 		return complain(argv[0], "it runs already", EBUSY);
-	status = run(argv[0]);
+	err = shadow_of(current) ? -EBUSY : calls();
 	mutex_unlock(&alone);
-	return status;
+	return err ? complain(argv[0], err == -EBUSY ? "function_graph is in use" : "register_ftrace_graph", -err) : 0;
 }
 #else
 int main(int argc, char **argv)

@@ -8,8 +8,9 @@ from grading import graph_mistakes
 from grading.checks import all_of, calls_tracer, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.frames import frames_kept, patched_if_wanted, registers_given_back
-from grading.graph_checks import at_rest, comes_home, durations, frames_out, something_returned, three_agree, through_handler, values
+from grading.frames import frames_kept, patched_if_wanted
+from grading.graph_checks import (at_rest, comes_home, durations, frames_out, link_replaced, registers_given_back, something_returned,
+                                  three_agree, through_handler, values)
 from grading.graph_mistakes import depth, entries_end, frames_fit
 from grading.graph_session import GraphSession
 
@@ -78,7 +79,7 @@ CHECKS = {
     "off": named(at_rest, _call_left),
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result, registers_given_back), _result),
-    "handler": named(all_of(through_handler, patched_if_wanted), entries_end),
+    "handler": named(all_of(through_handler, link_replaced, patched_if_wanted), entries_end),
     "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
     "one CPU": named(three_agree, entries_end, depth),
     "four CPUs": named(three_agree, entries_end, depth),

@@ -17,8 +17,8 @@ from grading.evidence import Evidence, HandUser, Phase
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.graph_align import Framed
-from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, nested_as_printed, something_returned,
-                                  stack, stayed, three_agree, through_handler, values, who)
+from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, link_replaced, nested_as_printed,
+                                  registers_given_back, something_returned, stack, stayed, three_agree, through_handler, values, who)
 from grading.graph_mistakes import depth, entries_end
 from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
@@ -280,7 +280,7 @@ def walked(e: Evidence) -> Finding | None:
 
 def home(e: Evidence) -> Finding | None:
     """Of a boot that ended early, too: where a call returned to."""
-    return comes_home(e) or (None if e.why else through_handler(e) or walked(e) or frames_kept(e))
+    return comes_home(e) or (None if e.why else through_handler(e) or link_replaced(e) or walked(e) or frames_kept(e))
 
 
 def _last_forgotten(e: Evidence, finding: Finding) -> str:
@@ -321,7 +321,7 @@ CHECKS = {
     "returned": something_returned,
     "life": lives,
     "off": all_of(at_rest, frames_out),
-    "arguments": all_of(right_arguments, right_result),
+    "arguments": all_of(right_arguments, right_result, registers_given_back),
     "home": home,
     "one CPU": named(all_of(followed, three_agree), entries_end, depth),
     "four CPUs": named(all_of(followed, three_agree), entries_end, depth),

@@ -1,0 +1,162 @@
+"""kern/apps/frames.c meets each instruction of the tracer's; its evidence with one thing changed is seen to be wrong."""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import unittest
+from typing import Any
+
+from grading import frames, graph_checks, rubric
+from grading.checks import Check
+from grading.elf import Kernel
+from grading.evidence import Evidence
+from grading.frames import REFUSED, WANTED, Try
+from grading.returns import Span
+from grading.tests.mutants import SEED, build
+from qemu.machine import ARCHES, ROOT
+
+CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back, graph_checks.registers_given_back,
+                             graph_checks.link_replaced)
+
+
+class Swept(unittest.TestCase):
+    boots: dict[str, Evidence]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        build(6)
+        cls.boots = {arch: rubric.lab(6).session(Kernel(ROOT / f"build/{arch}/lab6/callsite.elf", arch), 6, 1, SEED,
+                                                 ROOT / f"build/tests/frames-{arch}.log").run() for arch in ARCHES}
+
+    def forged(self) -> Evidence:
+        e = copy.copy(self.boots["riscv64"])
+        e.truth = copy.copy(e.truth)
+        return e
+
+    def sees(self, check: Check, e: Evidence, words: str) -> None:
+        finding = check(e)
+        self.assertIsNotNone(finding, "nothing was found")
+        assert finding
+        self.assertIn(words, finding.why)
+
+    def try_(self, e: Evidence, answer: int, stage: str) -> Try:
+        return next(t for t in frames.tries(e) if (t.answer, t.stage) == (answer, stage) and t.interrupt)
+
+    def change(self, span: Span, **fields: Any) -> None:
+        for name, value in fields.items():
+            self.addCleanup(setattr, span, name, getattr(span, name))
+            setattr(span, name, value)
+
+    def test_nothing_is_found_in_the_right_one(self) -> None:
+        for arch, e in self.boots.items():
+            for check in CHECKS:
+                self.assertIsNone(check(e), arch)
+
+    def test_an_interrupt_comes_at_each_instruction(self) -> None:
+        for arch, e in self.boots.items():
+            for answer in (WANTED, REFUSED):
+                tries = [t for t in frames.tries(e) if t.answer == answer]
+                at = {frames.position(t) for t in tries if t.interrupt}
+                quiet = next(t.span for t in tries if not t.interrupt)
+                assert quiet.body and quiet.leaving and quiet.leaving.back
+                inside = quiet.body.insns - quiet.call.insns
+                home = quiet.leaving.back.insns - quiet.leaving.left.insns
+                wanted = {("entry", n) for n in range(1, inside + 1)} | {("return", n) for n in range(1, home)}
+                self.assertEqual(wanted - at, set(), f"{arch}: no interrupt came there")
+
+    def test_a_function_that_returns_elsewhere(self) -> None:
+        for stage, words in (("entry", "was entered, and wrote"), ("return", "read after it had been given back")):
+            e = self.forged()
+            span = self.try_(e, WANTED, stage).span
+            assert span.leaving and span.leaving.back
+            back = span.leaving.back._replace(addr=e.kernel.symbol("frames_lost"))
+            self.change(span, leaving=dataclasses.replace(span.leaving, back=back))
+            self.sees(frames.frames_kept, e, words)
+            self.doCleanups()
+
+    def test_a_link_register_that_nobody_replaced(self) -> None:
+        e = self.forged()
+        for span in (self.try_(e, WANTED, "entry").span, next(s for s in e.spans(e.on()[0]) if s.name in e.on()[0].returning)):
+            assert span.body
+            self.change(span, body=span.body._replace(v=(0, 0, span.call.parent, 0)))
+        self.sees(frames.patched_if_wanted, e, "was not return_to_handler")
+        self.sees(graph_checks.link_replaced, e, "and the link register was")
+
+    def test_a_link_register_that_was_replaced_for_nobody(self) -> None:
+        e = self.forged()
+        span = self.try_(e, REFUSED, "entry").span
+        assert span.body
+        self.change(span, body=span.body._replace(v=(0, 0, e.kernel.symbol("return_to_handler"), 0)))
+        self.sees(frames.patched_if_wanted, e, "did not want to hear of its return, and its return address was replaced")
+
+    def put(self, e: Evidence, old: Any, **fields: Any) -> None:
+        e.truth.frames = [r._replace(**fields) if r is old else r for r in e.truth.frames]
+
+    def test_a_frame_that_is_not_filled(self) -> None:
+        for word in (frames.RET, frames.FUNC, frames.SP, frames.FP, frames.BELOW):
+            e = self.forged()
+            shown = next(t.within for t in frames.tries(e) if t.within and t.stage == "body" and t.answer == WANTED)
+            more = list(shown.more)
+            more[8 + word] ^= 8
+            self.put(e, shown, more=tuple(more))
+            self.sees(frames.frames_kept, e, "was not filled")
+
+    def test_a_frame_that_is_not_shown_while_its_function_runs(self) -> None:
+        e = self.forged()
+        t = self.try_(e, WANTED, "body")
+        assert t.within
+        self.put(e, t.within, v=(t.before.v[0], *t.within.v[1:]))
+        self.sees(frames.frames_kept, e, "did not lead to its frame")
+
+    def test_a_stack_that_is_not_put_back(self) -> None:
+        for n in range(3):
+            e = self.forged()
+            after = self.try_(e, WANTED, "return").after
+            v = list(after.v)
+            v[n] += 8
+            self.put(e, after, v=tuple(v))
+            self.sees(frames.frames_kept, e, "is not as it was before the call")
+
+    def test_a_walk_that_goes_astray(self) -> None:
+        e = self.forged()
+        t = next(t for t in frames.tries(e) if t.within and t.interrupt and t.stage == "return"
+                 and e.kernel.name_at(t.interrupt.v[1]).startswith("ftrace_graph_return"))
+        assert t.within
+        self.put(e, t.within, v=(*t.within.v[:3], 0))
+        self.sees(frames.frames_kept, e, "a stack walk did not find")
+
+    def test_interrupts_that_come_elsewhere(self) -> None:
+        e = self.forged()
+        e.truth.frames = [r for r in e.truth.frames if not r.level]
+        self.sees(frames.frames_kept, e, "the interrupts came elsewhere")
+
+    def test_tracing_that_is_switched_off(self) -> None:
+        e = self.forged()
+        after = frames.tries(e)[-1].after
+        self.put(e, after, v=(*after.v[:3], 1))
+        self.sees(frames.frames_kept, e, "off for good")
+
+    def test_a_program_that_was_not_run(self) -> None:
+        e = self.forged()
+        e.truth.frames = []
+        self.sees(frames.patched_if_wanted, e, "was not called to the end")
+
+    def test_room_that_is_kept(self) -> None:
+        e = self.forged()
+        self.put(e, e.truth.frames[-1], v=(e.truth.frames[-1].v[0], e.truth.frames[-1].v[1] + 16, 0, 0))
+        self.sees(frames.room_given_back, e, "its room is not given back")
+
+    def test_a_register_that_a_return_loses(self) -> None:
+        for number, name in ((10, "a0"), (11, "a1"), (2, "sp"), (8, "s0"), (27, "s11"), (4, "tp")):
+            e = self.forged()
+            span = next(s for s in e.spans(e.on()[0]) if s.leaving and s.leaving.back and s.leaving.back.addr == s.home)
+            assert span.leaving and span.leaving.back
+            back = span.leaving.back._replace(v=(1 << number, 0, 0, 0))
+            self.change(span, leaving=dataclasses.replace(span.leaving, back=back))
+            self.sees(graph_checks.registers_given_back, e, f"{name} was not as the function had left it")
+            self.doCleanups()
+
+
+if __name__ == "__main__":
+    unittest.main()
