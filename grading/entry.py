@@ -26,8 +26,10 @@ def _calls(e: Evidence) -> Iterator[Call]:
 
 def _entry_calls(e: Evidence) -> dict[str, Call]:
     """The three calls of entry_traced: only looked at; with every argument and the return changed; skipped."""
-    calls = [call for call in _calls(e) if call.name == "entry_traced"]
-    return dict(zip(("seen", "changed", "skipped"), calls))
+    by = {name: [call for call in _calls(e) if call.name == "entry_traced" and call.callbacks[0].addr == e.kernel.symbol(name)]
+          for name in ("entry_tracer", "entry_skipper")}
+    looked = dict(zip(("seen", "changed"), by["entry_tracer"])) if len(by["entry_tracer"]) == 2 else {}
+    return {**looked, **dict(zip(("skipped",), by["entry_skipper"]))}
 
 
 # ---- what the callback is given ----------------------------------------------------------------
@@ -110,9 +112,9 @@ def registers_found(e: Evidence) -> Finding | None:
             finding = kept(e, call, sum(1 << n for n in ARGUMENTS[e.arch]) if trial.of(call.name, "add") else 0)
             if finding:
                 return finding
-    seen = _entry_calls(e).get("seen")
-    if e.smp == 1 and not (seen and seen.landed):
+    if e.smp == 1 and not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
         return Finding("entry_traced, traced, was called with a pattern in every register, and did not run")
+    seen = _entry_calls(e).get("seen")
     return kept(e, seen) if seen else None
 
 
