@@ -220,7 +220,7 @@ $$($(1).out)/Image: $$($(1).out)/callsite.elf
 # build/<arch>/ holds what was asked for last.
 build/$(1)/callsite.elf build/$(1)/callsite.map build/$(1)/Image: build/$(1)/%: $$($(1).out)/% FORCE
 	@cmp -s $$< $$@ || cp $$< $$@
-	$(if $(records),@cp $(records) $$(@D)/recordmcount)
+	$(if $(records),@cp $(records) $$@.recordmcount && mv $$@.recordmcount $$(@D)/recordmcount)
 -include $$(patsubst %.o,%.d,$$($(1).obj))
 endef
 $(foreach a,$(WANTED),$(eval $(call kernel,$(a))))

@@ -57,7 +57,6 @@ _Static_assert(offsetof(struct shadow_frame, ret) == 0 && offsetof(struct shadow
 
 static enum answer answer;
 static volatile bool armed;
-static bool searching; /* for where a sweep begins: the interrupt changes nothing */
 enum { CALLS, CALLED, HOME };
 volatile uint64_t frames_progress; /* of frames_call */
 static volatile uint64_t came; /* the interrupt, when frames_call was so far */
@@ -146,8 +145,7 @@ frames_interrupt(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 	armed = false;
 	came = frames_progress;
 	frames_stack(s->top, s->free, s->depth, walk());
-	if (!searching)
-		overwrite(s);
+	overwrite(s);
 }
 
 static notrace int frames_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
@@ -228,10 +226,8 @@ static notrace void sweep(enum answer says)
 {
 	unsigned long wait = 0;
 
-	searching = true;
 	while (wait < MOST && !ftrace_graph_dead && call_interrupted(says, wait + COARSE) == HOME)
 		wait += COARSE;
-	searching = false;
 	for (int before = 0; wait < MOST && before < OUTSIDE && !ftrace_graph_dead; wait++)
 		before = call_interrupted(says, wait) == CALLS ? before + 1 : 0;
 }
