@@ -170,6 +170,7 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
     c.add("start", start)
     c.add("text", lo, start, hi - lo)
+    c.add("head", kernel.symbol("__irqentry_text_start") - lo)
     if kernel.arch == "riscv64":
         c.add("firmware", RAM_BASE[kernel.arch], start)
     for address in changing(kernel):
