@@ -228,7 +228,8 @@ enum { LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
 
 /* The registers at a site or at an exit that the thread, at this level, has not come back from. */
 struct kept {
-	bool open;
+	uint64_t window; /* the harness's recording in which it was; 0: nothing is kept */
+	uint64_t at;
 	uint8_t vcpu;
 	uint64_t reg[32];
 };
@@ -283,7 +284,7 @@ static void born(struct thread *t)
 	t->level = 0;
 	t->traps = 0;
 	for (int i = 0; i < LEVELS; i++)
-		t->kept[i].open = false;
+		t->kept[i].window = 0;
 }
 
 static void enter_exception(struct thread *t)
@@ -291,10 +292,10 @@ static void enter_exception(struct thread *t)
 	t->traps += !t->level;
 	t->level += t->level < 255;
 	if (t->level < LEVELS)
-		t->kept[t->level].open = false;
+		t->kept[t->level].window = 0;
 }
 
-static void keep(unsigned vcpu, struct thread *t)
+static void keep(unsigned vcpu, const struct watch *w, struct thread *t)
 {
 	struct kept *k = &t->kept[t->level];
 
@@ -303,14 +304,21 @@ static void keep(unsigned vcpu, struct thread *t)
 	for (unsigned n = 0; n < 32; n++)
 		k->reg[n] = reg(vcpu, n);
 	k->vcpu = vcpu;
-	k->open = true;
+	k->at = w->p.at;
+	k->window = head->recording;
 }
 
 #define NOTHING_KEPT (~0ul)
 
 static bool is_open(const struct thread *t)
 {
-	return t->level < LEVELS && t->kept[t->level].open;
+	return t->level < LEVELS && t->kept[t->level].window && t->kept[t->level].window == head->recording;
+}
+
+/* Kept at this very place. */
+static bool is_open_from(const struct thread *t, uint64_t at)
+{
+	return is_open(t) && t->kept[t->level].at == at;
 }
 
 /* Which registers are no longer what they were. */
@@ -321,7 +329,7 @@ static uint64_t changed(unsigned vcpu, struct thread *t)
 
 	if (!is_open(t))
 		return NOTHING_KEPT;
-	k->open = false;
+	k->window = 0;
 	for (unsigned n = 0; n < 32; n++)
 		mask |= (uint32_t)(k->reg[n] != reg(vcpu, n)) << n;
 	return k->vcpu == vcpu ? mask : mask & ~isa->per_cpu;
@@ -380,21 +388,23 @@ static void log_site(unsigned vcpu, const struct watch *w, struct thread *t)
 	uint64_t fp = reg(vcpu, isa->fp), record[2] = {0, 0};
 
 	if (w->p.words && w->word == isa->nop) {
-		changed(vcpu, t);
+		if (is_open_from(t, w->p.at))
+			changed(vcpu, t);
 		return;
 	}
 	if (mcount)
 		frame_record(vcpu, fp, record);
 	simple(vcpu, w, t, K_SITE, changed(vcpu, t), mcount ? record[1] : reg(vcpu, isa->link), reg(vcpu, isa->sp), fp);
 	if (w->word != isa->nop)
-		keep(vcpu, t);
+		keep(vcpu, w, t);
 }
 
 /* v: the changed registers, the first argument register, link, sp; of arguments, eight of them follow. */
 static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, enum kind kind)
 {
 	bool arguments = w->p.roles & ARGUMENTS;
-	uint64_t mask = kind == K_HIT ? 0 : changed(vcpu, t), *follow;
+	bool elsewhere = kind == K_BODY && !is_open_from(t, w->p.at - 4); /* a function that the tracer calls */
+	uint64_t mask = kind == K_HIT ? 0 : elsewhere ? NOTHING_KEPT : changed(vcpu, t), *follow;
 	struct record *r;
 
 	if (kind == K_BODY && !arguments && mask == NOTHING_KEPT)
@@ -415,7 +425,7 @@ static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, 
 static void log_exit(unsigned vcpu, const struct watch *w, struct thread *t)
 {
 	simple(vcpu, w, t, K_EXIT, reg(vcpu, isa->link), reg(vcpu, isa->argument), reg(vcpu, isa->sp), reg(vcpu, isa->fp));
-	keep(vcpu, t);
+	keep(vcpu, w, t);
 }
 
 /* v: the arguments. Then the frame records from the frame pointer on: four times what is below, where to return to. */
