@@ -336,6 +336,17 @@ def only_selected(e: Evidence) -> Finding | None:
     return None
 
 
+def every_site(e: Evidence) -> Finding | None:
+    """Without a filter every function is traced, and not the workload's alone."""
+    lo, _ = e.kernel.text
+    for site in e.kernel.sites if e.text_traced else []:
+        word = int.from_bytes(e.text_traced[site.address - lo:site.address - lo + 4], "little")
+        if not calls_tracer(e.kernel, site.address, word):
+            return Finding(f"every function was traced, and the call site of {site.function.name} held no call of the tracer",
+                           site=site_lines(e.kernel, site, word, call=True))
+    return None if e.text_traced else Finding("the boot ended before every function could be traced")
+
+
 def silent_trampolines(e: Evidence) -> Finding | None:
     for phase in e.off():
         called = next((c for c in e.calls(phase) if calls_tracer(e.kernel, c.site.address, c.word)), None)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.observer import Record
-from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, kept, lost, mistake_of, went_on, where
+from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, kept, lost, mistake_of, strangers, went_on, where
 from grading.truth import Call
 
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
@@ -75,7 +75,7 @@ def callers_seen(e: Evidence) -> Finding | None:
             wrong = _caller_wrong(e, call, r)
             if wrong:
                 return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
-    return None if any(_calls(e)) else Finding("not one call site came to a callback")
+    return strangers(e) or (None if any(_calls(e)) else Finding("not one call site came to a callback"))
 
 
 def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:

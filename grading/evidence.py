@@ -132,6 +132,7 @@ class Evidence:
     truth: Truth = field(default_factory=Truth)
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
+    text_traced: bytes = b""  # while every function was, labs 3 and 4
     overwritten: Phase | None = None  # labs 1 to 3: the workload under a tracer that overwrites every register that it may
     spoilt: Spoilt | None = None
     steps: Steps = field(default_factory=Steps)  # lab 1
@@ -160,7 +161,7 @@ class Evidence:
 
     def told(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", overwritten=None, _contexts={})
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None, _contexts={})
 
     def ending(self) -> str:
         """How a boot that ended early did."""

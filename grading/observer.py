@@ -85,6 +85,7 @@ class Observer:
             log.truncate(HEADER + SLOT.size * CAPACITY)
         self._file = self._log.open("r+b")
         self._map = mmap.mmap(self._file.fileno(), 0)
+        self._recordings = 0
         self.plugin = ",".join([str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items())])
 
     def _word(self, offset: int) -> int:
@@ -106,7 +107,8 @@ class Observer:
     @contextmanager
     def recording(self) -> Iterator[None]:
         """Call sites, their callbacks and returns are logged meanwhile."""
-        struct.pack_into("<Q", self._map, RECORDING, 1)
+        self._recordings += 1  # what was kept in an earlier one is compared with nothing
+        struct.pack_into("<Q", self._map, RECORDING, self._recordings)
         try:
             yield
         finally:

@@ -103,7 +103,15 @@ def callbacks_told(e: Evidence) -> Finding | None:
             if finding:
                 finding.seq = r.seq
                 return finding
-    return None if told else Finding("not one call site came to a callback")
+    return strangers(e) or (None if told else Finding("not one call site came to a callback"))
+
+
+def strangers(e: Evidence) -> Finding | None:
+    """A callback runs on the stack of the call that it is told. (When the harness began to look, each CPU may have been between the two.)"""
+    if len(e.truth.lone) <= 4 * e.smp:
+        return None
+    return Finding(f"the tracer's callback ran {len(e.truth.lone)} times on a stack on which no call site had just been executed",
+                   seq=e.truth.lone[-1].seq)
 
 
 def _told(e: Evidence, call: Call, r: Record) -> Finding | None:

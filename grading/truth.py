@@ -83,6 +83,7 @@ class Truth:
     calls: list[Call] = field(default_factory=list)
     hits: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))  # of what config() gave a name
     callbacks: list[Record] = field(default_factory=list)  # of every tracer and op, in the order in which they ran
+    lone: list[Record] = field(default_factory=list)  # those of them that ran in a context that had not come from a call site
     stores: list[Record] = field(default_factory=list)  # into text
     looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
     fences: list[Record] = field(default_factory=list)
@@ -171,6 +172,7 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
     c.add("start", start)
     c.add("text", lo, start, hi - lo)
+    c.add("head", kernel.symbol("__irqentry_text_start") - lo)
     if kernel.arch == "riscv64":
         c.add("firmware", RAM_BASE[kernel.arch], start)
     for address in changing(kernel):
@@ -265,8 +267,7 @@ class _Reader:
             return
         self.truth.callbacks.append(r)
         call = self._open.get(r.context)
-        if call:
-            call.callbacks.append(r)
+        (call.callbacks if call else self.truth.lone).append(r)
         if r.addr in self._handlers:
             self.truth.users.append(r)
         if self._users[0] <= r.v[1] < self._users[1]:

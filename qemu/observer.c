@@ -17,7 +17,8 @@
  *	text VA PA SIZE		the kernel's text; every store into it is logged
  *	image FILE		the bytes of the text as linked: what may be executed
  *	word VA			a word of the text that the kernel changes: each other value is logged
- *	firmware PA END		what may be executed too: another, more privileged mode's memory
+ *	head SIZE		so much of it runs at its physical address too, before there are page tables
+	firmware PA END		what may be executed too, in another, more privileged mode
  *	site VA N		the registers are kept; N = 1: only if its word is not the nop, nor is
  *				it logged otherwise
  *	exit VA			the registers are kept
@@ -115,7 +116,7 @@ struct range {
 static struct place *places;
 static size_t n_places;
 static struct range looks, firmware, text /* virtual */;
-static uint64_t start_pa, text_pa;
+static uint64_t start_pa, text_pa, head_size;
 static uint8_t *image;
 static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
@@ -125,17 +126,18 @@ static uint8_t *ram; /* where the host has physical address 0, if it had one */
 static const struct isa {
 	const char *names[32];
 	const char *cause, *from; /* of an exception: what it was, and the address of the instruction that it came before or in */
+	const char *mode;	  /* where there is firmware: how privileged it is, MOST_PRIVILEGED or less */
 	unsigned sp, fp, link, argument;
 	uint32_t per_cpu; /* those that change when a thread moves */
 	uint32_t nop, eret;
 } riscv64 = {
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
 	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"},
-	.cause = "scause", .from = "sepc", .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
+	.cause = "scause", .from = "sepc", .mode = "priv", .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
 }, arm64 = {
 	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
 	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"},
-	.cause = "ESR_EL1", .from = "ELR_EL1", .sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
+	.cause = "ESR_EL1", .from = "ELR_EL1", .mode = "", .sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
 }, *isa;
 
 static int by_address(const void *a, const void *b)
@@ -160,7 +162,7 @@ static bool inside(const struct range *r, uint64_t a)
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
 
-enum { CAUSE = 32, FROM, REGISTERS };
+enum { CAUSE = 32, FROM, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
 static struct cpu {
 	struct qemu_plugin_register *reg[REGISTERS];
 	GByteArray *bytes;
@@ -197,6 +199,13 @@ static bool frame_record(unsigned vcpu, uint64_t fp, uint64_t record[2])
 	return load(vcpu, isa == &riscv64 ? fp - 16 : fp, record, 2);
 }
 
+static const char *name_of(unsigned number)
+{
+	const char *const beside[] = {isa->cause, isa->from, isa->mode};
+
+	return number < CAUSE ? isa->names[number] : beside[number - CAUSE];
+}
+
 static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 {
 	GArray *all = qemu_plugin_get_registers();
@@ -208,7 +217,7 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 		struct register_descriptor *r = (void *)(all->data + i * g_array_get_element_size(all));
 
 		for (unsigned n = 0; n < REGISTERS; n++)
-			if (!c->reg[n] && !strcmp(r->name, n == CAUSE ? isa->cause : n == FROM ? isa->from : isa->names[n]))
+			if (!c->reg[n] && !strcmp(r->name, name_of(n)))
 				c->reg[n] = r->handle;
 	}
 }
@@ -219,7 +228,8 @@ enum { LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
 
 /* The registers at a site or at an exit that the thread, at this level, has not come back from. */
 struct kept {
-	bool open;
+	uint64_t window; /* the harness's recording in which it was; 0: nothing is kept */
+	uint64_t at;
 	uint8_t vcpu;
 	uint64_t reg[32];
 };
@@ -274,7 +284,7 @@ static void born(struct thread *t)
 	t->level = 0;
 	t->traps = 0;
 	for (int i = 0; i < LEVELS; i++)
-		t->kept[i].open = false;
+		t->kept[i].window = 0;
 }
 
 static void enter_exception(struct thread *t)
@@ -282,10 +292,10 @@ static void enter_exception(struct thread *t)
 	t->traps += !t->level;
 	t->level += t->level < 255;
 	if (t->level < LEVELS)
-		t->kept[t->level].open = false;
+		t->kept[t->level].window = 0;
 }
 
-static void keep(unsigned vcpu, struct thread *t)
+static void keep(unsigned vcpu, const struct watch *w, struct thread *t)
 {
 	struct kept *k = &t->kept[t->level];
 
@@ -294,14 +304,21 @@ static void keep(unsigned vcpu, struct thread *t)
 	for (unsigned n = 0; n < 32; n++)
 		k->reg[n] = reg(vcpu, n);
 	k->vcpu = vcpu;
-	k->open = true;
+	k->at = w->p.at;
+	k->window = head->recording;
 }
 
 #define NOTHING_KEPT (~0ul)
 
 static bool is_open(const struct thread *t)
 {
-	return t->level < LEVELS && t->kept[t->level].open;
+	return t->level < LEVELS && t->kept[t->level].window && t->kept[t->level].window == head->recording;
+}
+
+/* Kept at this very place. */
+static bool is_open_from(const struct thread *t, uint64_t at)
+{
+	return is_open(t) && t->kept[t->level].at == at;
 }
 
 /* Which registers are no longer what they were. */
@@ -312,7 +329,7 @@ static uint64_t changed(unsigned vcpu, struct thread *t)
 
 	if (!is_open(t))
 		return NOTHING_KEPT;
-	k->open = false;
+	k->window = 0;
 	for (unsigned n = 0; n < 32; n++)
 		mask |= (uint32_t)(k->reg[n] != reg(vcpu, n)) << n;
 	return k->vcpu == vcpu ? mask : mask & ~isa->per_cpu;
@@ -371,21 +388,23 @@ static void log_site(unsigned vcpu, const struct watch *w, struct thread *t)
 	uint64_t fp = reg(vcpu, isa->fp), record[2] = {0, 0};
 
 	if (w->p.words && w->word == isa->nop) {
-		changed(vcpu, t);
+		if (is_open_from(t, w->p.at))
+			changed(vcpu, t);
 		return;
 	}
 	if (mcount)
 		frame_record(vcpu, fp, record);
 	simple(vcpu, w, t, K_SITE, changed(vcpu, t), mcount ? record[1] : reg(vcpu, isa->link), reg(vcpu, isa->sp), fp);
 	if (w->word != isa->nop)
-		keep(vcpu, t);
+		keep(vcpu, w, t);
 }
 
 /* v: the changed registers, the first argument register, link, sp; of arguments, eight of them follow. */
 static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, enum kind kind)
 {
 	bool arguments = w->p.roles & ARGUMENTS;
-	uint64_t mask = kind == K_HIT ? 0 : changed(vcpu, t), *follow;
+	bool elsewhere = kind == K_BODY && !is_open_from(t, w->p.at - 4); /* a function that the tracer calls */
+	uint64_t mask = kind == K_HIT ? 0 : elsewhere ? NOTHING_KEPT : changed(vcpu, t), *follow;
 	struct record *r;
 
 	if (kind == K_BODY && !arguments && mask == NOTHING_KEPT)
@@ -406,7 +425,7 @@ static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, 
 static void log_exit(unsigned vcpu, const struct watch *w, struct thread *t)
 {
 	simple(vcpu, w, t, K_EXIT, reg(vcpu, isa->link), reg(vcpu, isa->argument), reg(vcpu, isa->sp), reg(vcpu, isa->fp));
-	keep(vcpu, t);
+	keep(vcpu, w, t);
 }
 
 /* v: the arguments. Then the frame records from the frame pointer on: four times what is below, where to return to. */
@@ -520,6 +539,12 @@ static void unexpected(unsigned vcpu, void *arg)
 		simple(vcpu, arg, NULL, K_FOREIGN, reg(vcpu, isa->sp), 0, 0, 0);
 }
 
+static void in_firmware(unsigned vcpu, void *arg)
+{
+	if (reg(vcpu, MODE) != MOST_PRIVILEGED)
+		unexpected(vcpu, arg);
+}
+
 /* v: the offset in text, and what was stored. The physical address decides: a mapping of its own does not hide a writer. */
 static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
@@ -593,7 +618,7 @@ static uint32_t word_of(struct qemu_plugin_insn *insn)
 	return word;
 }
 
-/* May this be executed here: the text as linked, at its two addresses, or the firmware? */
+/* May this be executed here: the text as linked, its head at the physical address too, or the firmware? */
 static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint32_t word)
 {
 	uint64_t pa = (uint8_t *)qemu_plugin_insn_haddr(insn) - ram, at = pa - text_pa;
@@ -604,7 +629,7 @@ static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint32_t word)
 	if (at >= text.hi - text.lo || qemu_plugin_insn_size(insn) != 4)
 		return false;
 	memcpy(&linked, image + at, 4);
-	return word == linked && (pc == pa || pc - text.lo == at);
+	return word == linked && (pc - text.lo == at || (pc == pa && at < head_size));
 }
 
 static struct watch *new_watch(struct place p, uint32_t word, size_t ahead)
@@ -650,12 +675,21 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
 }
 
+static void watch_firmware(struct qemu_plugin_insn *insn, size_t ahead)
+{
+	uint64_t pc = qemu_plugin_insn_vaddr(insn);
+
+	qemu_plugin_register_vcpu_insn_exec_cb(insn, in_firmware, CB_R_REGS, new_watch(place_at(pc), word_of(insn), ahead));
+}
+
 static void translated PLUGIN_CALLBACK(struct qemu_plugin_tb *, tb)
 {
 	size_t n = qemu_plugin_tb_n_insns(tb);
 
 	(void)unused;
 	qemu_plugin_register_vcpu_tb_exec_inline_per_vcpu(tb, INLINE_ADD_U64, since, n);
+	if (inside(&firmware, qemu_plugin_insn_vaddr(qemu_plugin_tb_get_insn(tb, 0))))
+		watch_firmware(qemu_plugin_tb_get_insn(tb, 0), n);
 	qemu_plugin_register_vcpu_tb_exec_cond_cb(tb, much_executed, CB_NO_REGS, COND_GE, since, OFTEN, NULL);
 	for (size_t i = 0; i < n; i++)
 		watch_insn(qemu_plugin_tb_get_insn(tb, i), n - i);
@@ -714,6 +748,8 @@ static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 		start_pa = a;
 	else if (!strcmp(word, "text"))
 		text = (struct range){a, a + c}, text_pa = b;
+	else if (!strcmp(word, "head"))
+		head_size = a;
 	else if (!strcmp(word, "firmware"))
 		firmware = (struct range){a, b};
 	else if (!strcmp(word, "looks"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from grading.checks import (all_of, calls_tracer, calls_while_on, differing, foreign, link_register, lives, named, only_selected,
+from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, only_selected,
                             rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree)
 from grading.evidence import Evidence, untouched
@@ -220,7 +220,7 @@ CHECKS = {
     "life": lives,
     "rest": named(rest_at_boot, _half_a_pair, _restored),
     "calls": named(all_of(calls_while_on, registers_kept, callbacks_told), _call),
-    "filter": only_selected,
+    "filter": all_of(only_selected, every_site),
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),
     "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches),

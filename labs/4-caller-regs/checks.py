@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from grading import truth
-from grading.checks import (all_of, argument, calls_while_on, first_difference, first_wrong, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
+from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_wrong, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
 from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken
 from grading.evidence import Evidence, Phase
@@ -458,7 +458,7 @@ CHECKS = {
     "called": something_called,
     "life": lives_with_ops,
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
-    "filter": named(all_of(calls_while_on, only_selected, enabled_listed), _notrace),
+    "filter": named(all_of(calls_while_on, only_selected, every_site, enabled_listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, _lost_change),
     "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _pc),
