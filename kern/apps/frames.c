@@ -53,7 +53,7 @@ _Static_assert(offsetof(struct shadow_frame, ret) == 0 && offsetof(struct shadow
 		       offsetof(struct shadow_frame, sp) == 16 && offsetof(struct shadow_frame, fp) == 24 &&
 		       offsetof(struct shadow_frame, below) == 40 && offsetof(struct shadow_frame, data_end) == 56 &&
 		       sizeof(struct shadow_frame) == 64,
-	       "struct shadow_frame has changed: so must frames_lost below, and the first lines of grading/frames.py");
+	       "struct shadow_frame has changed: so must frames_lost below, and what the observer reads of it");
 
 static enum answer answer;
 static volatile bool armed;
