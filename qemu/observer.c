@@ -18,7 +18,7 @@
  *	image FILE		the bytes of the text as linked: what may be executed
  *	word VA			a word of the text that the kernel changes: each other value is logged
  *	head SIZE		so much of it runs at its physical address too, before there are page tables
-	firmware PA END		what may be executed too, in another, more privileged mode
+ *	firmware PA END		what may be executed too, in another, more privileged mode
  *	site VA N		the registers are kept; N = 1: only if its word is not the nop, nor is
  *				it logged otherwise
  *	exit VA			the registers are kept
