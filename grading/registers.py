@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from grading.evidence import Evidence
 from grading.finding import Finding
-from grading.observer import Record
+from grading.observer import Kind, Record
 from grading.truth import KEPT_NOTHING, PATTERN_TRACER, Call
 
 NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", *(f"a{n}" for n in range(8)),
@@ -20,6 +20,7 @@ SP, FP, LINK = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv
 FIRST = {"riscv64": 10, "arm64": 0}  # argument
 ARGUMENTS = {"riscv64": range(10, 18), "arm64": range(9)}
 RESERVED = {"riscv64": (3, 4), "arm64": (18,)}
+RESULTS = {"riscv64": range(10, 12), "arm64": range(8)}
 SCRATCH = {"riscv64": (5, 6, 7, 28, 29, 30, 31), "arm64": range(9, 18)}  # free between a call site and where it goes on
 PATTERN = 0x5CA1AB1E  # upper half of what kern/apps/registers.c and entry.c put into every register
 
@@ -83,6 +84,25 @@ def went_on(e: Evidence, call: Call) -> Finding | None:
         return None
     return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must go on at {where(e, call.site.address + 4)}, after its call site, "
                    f"and went on at {where(e, call.landed.addr)}", seq=call.seq)
+
+
+# ---- a return that is patched ----------------------------------------------------------------
+
+def given_back(e: Evidence) -> Finding | None:
+    """A function begins as its caller left it, but for where it returns to; its caller goes on as the function left it."""
+    for call in e.truth.calls:
+        wrong = lost(e, call, 1 << LINK[e.arch])
+        if wrong:
+            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {NAMES[e.arch][wrong[0]]} was not what it had been before",
+                           seq=call.seq)
+    loose = free(e) | 1 << LINK[e.arch] | _mask(n for n in ARGUMENTS[e.arch] if n not in RESULTS[e.arch])
+    for leaving in (span.leaving for span in e.truth.returns.spans if span.leaving):
+        mask = leaving.back.v[0] & ~loose if leaving.back and leaving.back.kind == Kind.HOME and leaving.back.v[0] != KEPT_NOTHING else 0
+        if mask:
+            name = NAMES[e.arch][(mask & -mask).bit_length() - 1]
+            return Finding(f"{leaving.spans[0].name} returned, on CPU {leaving.left.vcpu}, and where its caller went on {name} was not what "
+                           "it had been at its last instruction", seq=leaving.left.seq)
+    return None
 
 
 def unfinished(e: Evidence) -> Call | None:

@@ -12,6 +12,7 @@ from grading.frames import frames_kept, patched_if_wanted, registers_given_back
 from grading.graph_checks import at_rest, comes_home, durations, frames_out, something_returned, three_agree, through_handler, values
 from grading.graph_mistakes import depth, entries_end, frames_fit
 from grading.graph_session import GraphSession
+from grading.registers import given_back
 
 SESSION = GraphSession
 
@@ -77,7 +78,7 @@ CHECKS = {
     "life": all_of(frames_fit, lives),
     "off": named(at_rest, _call_left),
     "filter": only_selected,
-    "arguments": named(all_of(right_arguments, right_result, registers_given_back), _result),
+    "arguments": named(all_of(right_arguments, right_result, registers_given_back, given_back), _result),
     "handler": named(all_of(through_handler, patched_if_wanted), entries_end),
     "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
     "one CPU": named(three_agree, entries_end, depth),
