@@ -302,15 +302,12 @@ def three_agree(e: Evidence) -> Finding | None:
 
 
 def values(e: Evidence) -> Finding | None:
-    """What each call is printed to have returned is what it returned."""
+    """What each call is printed to have returned is what the result register held when it returned."""
     for phase in e.on():
-        expected = e.expected(phase).values
-        want = {span.call.seq: value for name, spans in _contexts(e, phase).items() if name in expected
-                for span, value in zip(spans, expected[name])}
         for user in stayed(phase):
             for alignment in aligned(e, phase, user).values():
                 for step, event, _ in _returns(alignment):
-                    value = want.get(step.span.call.seq)
+                    value = step.span.leaving.left.v[1] if step.span.leaving else None
                     if value is not None and _number(event.value) != value:
                         return Finding(f"{phase.name}, {who(step.span)}: {step.span.name} returned {value:#x}, and is "
                                        f"printed as '{event.line.strip()}'", seq=step.span.call.seq)

@@ -64,7 +64,7 @@ def registers_kept(e: Evidence) -> Finding | None:
         finding = kept(e, call) or went_on(e, call)
         if finding:
             return finding
-    return None if any(call.landed for call in e.truth.calls if call.callbacks) else Finding("no traced call came back from the tracer")
+    return None if any(call.landed for call in e.truth.calls if call.callbacks) else Finding("not one call site came to a callback and back")
 
 
 def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
@@ -83,6 +83,18 @@ def went_on(e: Evidence, call: Call) -> Finding | None:
         return None
     return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must go on at {where(e, call.site.address + 4)}, after its call site, "
                    f"and went on at {where(e, call.landed.addr)}", seq=call.seq)
+
+
+# ---- a return that is patched ----------------------------------------------------------------
+
+def found_as_left(e: Evidence) -> Finding | None:
+    """Labs 5 and 6: a function begins with every register as its caller left it, but for where it returns to."""
+    for call in e.truth.calls:
+        wrong = lost(e, call, 1 << LINK[e.arch])
+        if wrong:
+            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {NAMES[e.arch][wrong[0]]} was not what it had been before",
+                           seq=call.seq)
+    return None
 
 
 def unfinished(e: Evidence) -> Call | None:

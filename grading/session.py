@@ -141,7 +141,7 @@ class Session:
                 machine.console.command(f"lookup {rng.getrandbits(64):016x}")
         if e.lab == 3:
             self._alias(machine, "after the last tracer went")
-        if e.lab == 3 and e.smp == 1:
+        if e.lab == 3:
             e.spoilt = spoil(self._kernel, rng.getrandbits(64))
             self._refused(machine, e.spoilt)
         if e.lab >= 2 and e.smp == 1:
@@ -199,12 +199,17 @@ class Session:
         self._evidence.alias.append((when, sorted(machine.mapped(text_alias(self._kernel)))))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
-        """The last that is traced: a kernel that finds such a site starts no tracing any more."""
+        """The last that is traced: a kernel that finds such a site starts no tracing any more. With one CPU it finds it when it
+        begins to trace, with four when it ends."""
         console, name = machine.console, spoilt.site.function.name
         self._say(f"another word at the call site of {name}")
+        begin, end = [f"echo {name} > set_ftrace_filter", "echo function > current_tracer"], ["echo nop > current_tracer"]
+        if self._evidence.smp > 1:
+            for line in begin:
+                self._quiet(machine, line)
         machine.write(self._machine.load_address() + spoilt.site.address - KERNEL_BASE, spoilt.word.to_bytes(4, "little"))
         with self._recorded(machine, spoilt):
-            spoilt.said = console.command(f"echo {name} > set_ftrace_filter") + console.command("echo function > current_tracer")
+            spoilt.said = "".join(console.command(line) for line in (end if self._evidence.smp > 1 else begin))
             spoilt.text = self._text(machine)
             self._alias(machine, "after a site was refused")
             spoilt.output = console.command(f"workload {spoilt.seed:016x}", WORKLOAD_SECONDS)

@@ -510,8 +510,11 @@ static void executed(unsigned vcpu, void *arg)
 	if (!started || !(roles & ~(START | WORD)))
 		return;
 	t = thread_of(reg(vcpu, isa->sp));
-	if (roles & BIRTH)
+	if (roles & BIRTH) {
+		if (is_open(t)) /* inside of a call */
+			log_arrival(vcpu, w, t, K_HOME);
 		born(t);
+	}
 	if (roles & VECTOR) {
 		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), 0, 0);
 		enter_exception(t);

@@ -95,11 +95,12 @@ def refused(e: Evidence) -> Finding | None:
     site, name, lo = spoilt.site, spoilt.site.function.name, kernel.text[0]
     found = int.from_bytes(spoilt.text[site.address - lo:site.address - lo + 4], "little")
     if found != spoilt.word:
-        return Finding(f"{name} was to be traced, and its call site held another word than the nop. It was overwritten", site=[
+        wanted, before = ("traced no more", "call") if e.smp > 1 else ("traced", "nop")
+        return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. It was overwritten", site=[
             f"{name} at {site.address:#x}", f"was        {spoilt.word:08x}  {kernel.disassemble(site.address, spoilt.word)}",
             f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
     if f"refused to write the call site of {name} " not in spoilt.said:
-        return Finding(f"the call site of {name} held another word than the nop, and nobody said so")
+        return Finding(f"the call site of {name} held another word than the {'call' if e.smp > 1 else 'nop'}, and nobody said so")
     changed = foreign(kernel, differing(kernel, spoilt.text, rest_text(kernel, e.lab)), {site.address})
     if changed:
         return Finding(f"a site was refused, and text was changed elsewhere: {changed[0]}")

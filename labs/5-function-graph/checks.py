@@ -13,6 +13,7 @@ from grading.graph_checks import (at_rest, comes_home, durations, frames_out, li
                                   three_agree, through_handler, values)
 from grading.graph_mistakes import depth, entries_end, frames_fit
 from grading.graph_session import GraphSession
+from grading.registers import found_as_left
 
 SESSION = GraphSession
 
@@ -78,7 +79,7 @@ CHECKS = {
     "life": all_of(frames_fit, lives),
     "off": named(at_rest, _call_left),
     "filter": only_selected,
-    "arguments": named(all_of(right_arguments, right_result, registers_given_back), _result),
+    "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted), entries_end),
     "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
     "one CPU": named(three_agree, entries_end, depth),

@@ -22,6 +22,7 @@ from grading.graph_checks import (at_rest, at_return, comes_home, durations, fra
 from grading.graph_mistakes import depth, entries_end
 from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
+from grading.registers import found_as_left
 from grading.returns import Span, calls_to
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Call, Told
 
@@ -321,7 +322,7 @@ CHECKS = {
     "returned": something_returned,
     "life": lives,
     "off": all_of(at_rest, frames_out),
-    "arguments": all_of(right_arguments, right_result, registers_given_back),
+    "arguments": all_of(right_arguments, right_result, registers_given_back, found_as_left),
     "home": home,
     "one CPU": named(all_of(followed, three_agree), entries_end, depth),
     "four CPUs": named(all_of(followed, three_agree), entries_end, depth),
