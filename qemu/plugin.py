@@ -10,8 +10,8 @@ from pathlib import Path
 
 from qemu.emulator import ROOT, Emulator, Unfit, for_a_grade
 
-SOURCE = ROOT / "qemu/observer.c"
-FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC"]
+SOURCE, HEADER = ROOT / "qemu/observer.c", ROOT / "qemu/plugin.h"
+FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", f"-I{HEADER.parent}"]
 OLDEST = 4  # the first version of the plugin interface that reads registers and memory
 # A plugin that no QEMU loads: each refuses it, and says which version it has itself.
 FUTURE = "int qemu_plugin_version = 0x7fffffff; int qemu_plugin_install(void); int qemu_plugin_install(void) { return 1; }\n"
@@ -45,7 +45,7 @@ def interface(emulator: Emulator, scratch: Path) -> int:
 def build(arch: str) -> Path:
     """The observer for the QEMU that a grade uses; its name tells of what it was made. Raise Unfit if there can be none."""
     emulator = for_a_grade(arch)
-    made_of = "\n".join([emulator.told, *FLAGS, SOURCE.read_text(), SOURCE.with_name("plugin.h").read_text()]).encode()
+    made_of = "\n".join([emulator.told, *FLAGS, SOURCE.read_text(), HEADER.read_text()]).encode()
     plugin = ROOT / f"build/qemu/observer-{'.'.join(map(str, emulator.version))}-{hashlib.sha256(made_of).hexdigest()[:16]}.so"
     if plugin.exists():
         return plugin
