@@ -53,7 +53,8 @@ def ended(e: Evidence) -> str:
     """Of a boot that ended early: where the first traced function went, or that all came home, and something went wrong there."""
     finding = comes_home(e)
     if finding:
-        return _entered(e, finding)
+        through = "must return to" in finding.why and e.panic and e.truth.handlers
+        return _entered(e, finding) or ("return-to-wrong-place" if through else "")
     beyond = only_selected(e)
     return "result-clobbered" if e.truth.handlers and not (beyond and "outside of the filter" in beyond.why) else ""
 
