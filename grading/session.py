@@ -196,7 +196,7 @@ class Session:
             if physical != loaded:
                 where = f"{physical:#x}, and it lies at {loaded:#x}" if physical else "nowhere"
                 raise Stopped(Verdict.FAIL, f"{when}: the page tables of CPU {cpu} lead from text, {text:#x}, to {where}")
-        self._evidence.alias.append((when, sorted(machine.mapped(text_alias(self._kernel)))))
+        self._evidence.alias.append((when, machine.writable(loaded, loaded + self._kernel.text[1] - text)))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
         """The last that is traced: a kernel that finds such a site starts no tracing any more. With one CPU it finds it when it
