@@ -129,12 +129,12 @@ class Session:
             self._say("entry")
             with machine.recording():
                 self._quiet(machine, "entry")
+        self._phase(machine, Phase("after", rng.getrandbits(64), None))
+        e.text_at_end = self._text(machine)
         if e.lab >= 3:
             self._quiet(machine, "echo function > current_tracer")
             e.text_traced = self._text(machine)
             self._quiet(machine, "echo nop > current_tracer; echo > trace")
-        self._phase(machine, Phase("after", rng.getrandbits(64), None))
-        e.text_at_end = self._text(machine)
         if e.lab == 2 and e.smp == 1:
             self._say("looking records up")
             with machine.recording():
