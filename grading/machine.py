@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -32,6 +33,7 @@ LONGEST = 600  # seconds for a whole graded boot: each command may take a little
 # Page tables (kern/arch.h): where the root is, and what one level's entry covers.
 ROOT_REGISTER = {"riscv64": "satp", "arm64": "TTBR1_EL1"}
 LEVELS = (1 << 30, 1 << 21, 1 << 12)
+MOST_TABLES = 1000  # of one level; a right kernel has some dozens
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -57,6 +59,10 @@ def _entry(arch: str, entry: int, covers: int) -> tuple[bool, bool, int]:
     if arch == "riscv64":
         return bool(entry & 1), bool(entry & 14), entry >> 10 << 12 & (1 << 56) - 1
     return entry & 3 == 3 or entry & 3 == 1 and not last, last or not entry & 2, entry & 0xFFFFFFFFF000
+
+
+def _writes(arch: str, entry: int) -> bool:
+    return bool(entry & 4) if arch == "riscv64" else not entry & 0x80
 
 
 class Run:
@@ -248,6 +254,30 @@ class Run:
             if leaf:
                 return table + address % covers
         return None
+
+    def writable(self, lo: int, hi: int) -> list[int]:
+        """The CPUs whose page tables let the kernel write something of this physical memory, at whatever address."""
+        with self.held() as stub:
+            roots = [_root(self.machine.arch, stub.control_register(cpu, ROOT_REGISTER[self.machine.arch])) for cpu in range(self.machine.smp)]
+            found = {root: self._lets_write(stub, root, range(lo, hi)) for root in set(roots)}
+        return [cpu for cpu, root in enumerate(roots) if found[root]]
+
+    def _lets_write(self, stub: Stub, root: int, memory: range) -> bool:
+        ram = range(RAM_BASE[self.machine.arch], RAM_BASE[self.machine.arch] + self.machine.memory * MIB)
+        tables = {root}
+        for covers in LEVELS:
+            below: set[int] = set()
+            for table in tables:
+                data = b"".join(stub.read_physical(table + at, 512) for at in range(0, 4096, 512)) if table in ram else b""
+                for (entry,) in struct.iter_unpack("<Q", data):
+                    valid, leaf, at = _entry(self.machine.arch, entry, covers)
+                    if valid and leaf and at < memory.stop and at + covers > memory.start and _writes(self.machine.arch, entry):
+                        return True
+                    below |= {at} if valid and not leaf else set()
+            tables = below
+            if len(tables) > MOST_TABLES:
+                raise Stopped(Verdict.FAIL, f"the page tables lead to {len(tables)} others: who could say what is writable?")
+        return False
 
     @contextmanager
     def held(self) -> Iterator[Stub]:

@@ -129,12 +129,12 @@ class Session:
             self._say("entry")
             with machine.recording():
                 self._quiet(machine, "entry")
+        self._phase(machine, Phase("after", rng.getrandbits(64), None))
+        e.text_at_end = self._text(machine)
         if e.lab >= 3:
             self._quiet(machine, "echo function > current_tracer")
             e.text_traced = self._text(machine)
             self._quiet(machine, "echo nop > current_tracer; echo > trace")
-        self._phase(machine, Phase("after", rng.getrandbits(64), None))
-        e.text_at_end = self._text(machine)
         if e.lab == 2 and e.smp == 1:
             self._say("looking records up")
             with machine.recording():
@@ -196,7 +196,7 @@ class Session:
             if physical != loaded:
                 where = f"{physical:#x}, and it lies at {loaded:#x}" if physical else "nowhere"
                 raise Stopped(Verdict.FAIL, f"{when}: the page tables of CPU {cpu} lead from text, {text:#x}, to {where}")
-        self._evidence.alias.append((when, sorted(machine.mapped(text_alias(self._kernel)))))
+        self._evidence.alias.append((when, machine.writable(loaded, loaded + self._kernel.text[1] - text)))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
         """The last that is traced: a kernel that finds such a site starts no tracing any more. With one CPU it finds it when it

@@ -65,6 +65,11 @@ class Registers(Observed):
             self.assertEqual(self.names(arch, inner.v[0]), {CHANGED[arch], LINK[arch]})
             self.assertEqual((outer.context, inner.context), ((outer.thread, 0, 0), (outer.thread, 1, 1)))
 
+    def test_a_site_with_a_nop_on_the_way_is_no_end_of_the_comparison(self) -> None:
+        self.on_both("registers", "site changed_site", "site quiet_site 1", "body quiet_site+4", "body changed_site+4")
+        for arch in ARCHES:
+            self.assertEqual(self.names(arch, self.at(arch, "changed_site+4", Kind.BODY).v[0]), {CHANGED[arch], LINK[arch]})
+
     def test_where_a_call_really_comes_home_and_with_what(self) -> None:
         """`patched` returns by way of a handler, which changes a register."""
         self.on_both("registers", "exit answer_exit", "home home", "exit patched_exit", "home patched_home")
@@ -160,6 +165,11 @@ class Text(Observed):
         for arch in ARCHES:
             symbols = tiny.symbols(arch, "LIVE")
             self.assertEqual(self.at(arch, "copied", Kind.FOREIGN).addr, symbols["_etext"])
+
+    def test_memory_of_the_firmware_s_is_foreign_to_a_kernel(self) -> None:
+        at = tiny.symbols("riscv64", "LIVE")["_etext"]
+        records = seen("riscv64", "copy", f"firmware _etext {at + 4096}")
+        self.assertIn(at, [r.addr for r in records if r.kind == Kind.FOREIGN])
 
     def test_a_cache_operation_with_its_address(self) -> None:
         self.on_both("enable", "fences")

@@ -13,6 +13,7 @@ from grading.finding import Finding
 from grading.insn import ARM64, ISAS
 from grading.observer import Kind, Record
 from grading.registers import NAMES
+from grading.returns import Leaving, Span
 from grading.truth import KEPT_NOTHING, Call
 from qemu.machine import ARCHES
 
@@ -67,6 +68,22 @@ class Kept(Calls):
     hook = "entry"
     free = {"riscv64": "t0 t1 t2 t3 t4 t5 t6".split(), "arm64": "x9 x10 x11 x12 x13 x14 x15 x16 x17".split()}
     link = {"riscv64": "ra", "arm64": "x30"}
+
+    def test_of_a_patched_return_too(self) -> None:
+        for arch in ARCHES:
+            bits = {name: 1 << n for n, name in enumerate(registers.NAMES[arch])}
+            saved, second = ("s11", "a1") if arch == "riscv64" else ("x28", "x1")
+            self.assertIsNone(registers.given_back(self.evidence(arch, self.call(mask=bits[self.link[arch]]))))
+            self.told(registers.given_back(self.evidence(arch, self.call(mask=bits[saved]))), f"after its call site {saved}")
+            for mask, words in ((bits[saved], saved), (bits[second], second), (bits[self.link[arch]], ""), (KEPT_NOTHING, "")):
+                e = self.evidence(arch, call := self.call())
+                span = Span(call, 0, None, False, 0, None, ())
+                span.leaving = Leaving([span], record(Kind.EXIT, 1), [], record(Kind.HOME, 2, mask))
+                e.truth.returns.spans = [span]
+                if words:
+                    self.told(registers.given_back(e), f"where its caller went on {words} was not")
+                else:
+                    self.assertIsNone(registers.given_back(e))
 
     def test_each_register_that_must_survive_is_told_by_name(self) -> None:
         for arch in ARCHES:
@@ -148,6 +165,13 @@ class Told(Calls):
 
     def test_no_callback(self) -> None:
         self.told(registers.callbacks_told(self.evidence("riscv64", self.call())), "not one call site came to a callback")
+
+    def test_a_callback_on_a_stack_of_its_own(self) -> None:
+        e = self.evidence("riscv64", self.call())
+        e.truth.lone = [record(Kind.CALLBACK, 0x1000)] * 4
+        self.assertIsNone(registers.strangers(e))
+        e.truth.lone *= 2
+        self.told(registers.strangers(e), "the tracer's callback ran 8 times on a stack on which no call site")
 
 
 class Seen(Calls):

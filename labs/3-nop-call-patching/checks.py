@@ -56,10 +56,10 @@ def looked_before(e: Evidence) -> Finding | None:
 
 
 def alias_closed(e: Evidence) -> Finding | None:
-    """Between batches nothing of text is writable: no page table has the alias."""
+    """Between batches nothing of text is writable, by the alias or by another mapping."""
     for when, cpus in e.alias:
         if cpus:
-            return Finding(f"{when}: the writable alias of text is open, on CPU {cpus[0]}: a batch must close it",
+            return Finding(f"{when}: text is writable in the page tables of CPU {cpus[0]}, by its alias, say: a batch must close that",
                            mistake="alias-left-open")
     return None if e.alias else Finding("the alias of text was not looked at")
 
