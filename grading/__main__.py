@@ -143,7 +143,10 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     if options.gdb:
         replay.needs()
     with blamed():
-        wrong = [why for a in options.arch if (why := broken(options.kernels / a / "callsite.elf", a))]
+        elves = [(options.kernels / arch / "callsite.elf", arch) for arch in options.arch]
+        wrong = [why for elf, arch in elves if (why := broken(elf, arch))]
+        for elf, arch in elves:
+            Kernel(elf, arch)  # what is no kernel is said before anything is booted
     if wrong:
         raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     return wanted_rung(options)

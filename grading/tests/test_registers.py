@@ -10,6 +10,7 @@ from grading import entry, integrity, registers
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Phase, Filter, Spoilt
 from grading.finding import Finding
+from grading.graph_checks import registers_given_back
 from grading.insn import ARM64, ISAS
 from grading.observer import Kind, Record
 from grading.registers import NAMES
@@ -73,17 +74,18 @@ class Kept(Calls):
         for arch in ARCHES:
             bits = {name: 1 << n for n, name in enumerate(registers.NAMES[arch])}
             saved, second = ("s11", "a1") if arch == "riscv64" else ("x28", "x1")
-            self.assertIsNone(registers.given_back(self.evidence(arch, self.call(mask=bits[self.link[arch]]))))
-            self.told(registers.given_back(self.evidence(arch, self.call(mask=bits[saved]))), f"after its call site {saved}")
+            self.assertIsNone(registers.found_as_left(self.evidence(arch, self.call(mask=bits[self.link[arch]]))))
+            self.told(registers.found_as_left(self.evidence(arch, self.call(mask=bits[saved]))), f"after its call site {saved}")
             for mask, words in ((bits[saved], saved), (bits[second], second), (bits[self.link[arch]], ""), (KEPT_NOTHING, "")):
                 e = self.evidence(arch, call := self.call())
-                span = Span(call, 0, None, False, 0, None, ())
+                e.lab = 6
+                span = Span(call, 0, None, False, 2, None, ())
                 span.leaving = Leaving([span], record(Kind.EXIT, 1), [], record(Kind.HOME, 2, mask))
                 e.truth.returns.spans = [span]
                 if words:
-                    self.told(registers.given_back(e), f"where its caller went on {words} was not")
+                    self.told(registers_given_back(e), f"{words} was not as the function had left it")
                 else:
-                    self.assertIsNone(registers.given_back(e))
+                    self.assertIsNone(registers_given_back(e))
 
     def test_each_register_that_must_survive_is_told_by_name(self) -> None:
         for arch in ARCHES:
@@ -118,7 +120,7 @@ class Kept(Calls):
     def test_something_must_have_been_traced(self) -> None:
         nothing: list[Record] = []
         for traced in (nothing, [record(Kind.CALLBACK, 0)]):
-            self.told(registers.registers_kept(self.evidence("riscv64", self.call(mask=None, callbacks=traced), self.call())), "no traced call came back")
+            self.told(registers.registers_kept(self.evidence("riscv64", self.call(mask=None, callbacks=traced), self.call())), "not one call site came to a callback and back")
 
     def test_the_traced_call_that_did_not_come_back_since_a_line_was_typed(self) -> None:
         traced = [record(Kind.CALLBACK, 0)]

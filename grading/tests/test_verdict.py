@@ -70,7 +70,7 @@ class Blame(unittest.TestCase):
     def test_what_ended_the_boot_is_not_hidden_by_what_it_left(self) -> None:
         left = mock.patch.object(truth, "read", side_effect=IndexError("half"))
         for error, verdict in ((QemuError("no answer"), Verdict.HARNESS), (Stopped(Verdict.PANIC, "no answer"), Verdict.PANIC)):
-            with left, mock.patch.object(Run, "mapped", side_effect=error):
+            with left, mock.patch.object(Run, "memory", side_effect=error):
                 e = self.boot()
             self.assertEqual((e.verdict, "no answer" in e.why), (verdict, True), e.why)
 
