@@ -344,7 +344,7 @@ def every_site(e: Evidence) -> Finding | None:
         if not calls_tracer(e.kernel, site.address, word):
             return Finding(f"every function was traced, and the call site of {site.function.name} held no call of the tracer",
                            site=site_lines(e.kernel, site, word, call=True))
-    return None if e.text_traced else Finding("the boot ended before every function could be traced")
+    return None if e.text_traced or right_result(e) else Finding("the boot ended before every function could be traced")
 
 
 def silent_trampolines(e: Evidence) -> Finding | None:

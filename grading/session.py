@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
-from grading import registers, steps, trials, truth, workload
+from grading import checks, registers, steps, trials, truth, workload
 from grading.elf import Kernel
 from grading.evidence import Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
@@ -131,7 +131,7 @@ class Session:
                 self._quiet(machine, "entry")
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
-        if e.lab >= 3:
+        if e.lab >= 3 and not checks.right_result(e):  # a tracer that spoils the workload would spoil the shell
             self._quiet(machine, "echo function > current_tracer")
             e.text_traced = self._text(machine)
             self._quiet(machine, "echo nop > current_tracer; echo > trace")

@@ -210,7 +210,7 @@ class TestReplay(OnWrongKernels):
 
 class UnderGdb(OnWrongKernels):
     def stopped(self, arch: str, smp: int, *more: str) -> pexpect.spawn:
-        gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words(arch, smp, "--gdb", *more)], cwd=str(ROOT), encoding="utf-8",
+        gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words(arch, smp, "--gdb", *more)], cwd=str(ROOT), encoding="utf-8", codec_errors="replace",
                             timeout=SECONDS, echo=False, dimensions=(50, 250), env={**os.environ, "TERM": "dumb"})
         self.addCleanup(gdb.close, force=True)
         gdb.delaybeforesend = None
