@@ -83,9 +83,8 @@ def grade(one: Line, out: Path) -> str:
 def came(graded: Line) -> str:
     """In one line: full marks, or the first thing that is not."""
     boots = [f"{boot['verdict']}: {boot['why']}" for boot in graded["boots"] if boot["why"]]
-    again = [f"repeated boot: {why}" for boot in graded["boots"] for why in boot["repeated"]]
     lost = [f"{rung['name']}: {why}" for rung in graded["rungs"] for why in rung["boots"].values() if why]
-    return next((f"{graded['points']} of {graded['possible']} points: {why}" for why in boots + lost + again), FULL)
+    return next((f"{graded['points']} of {graded['possible']} points: {why}" for why in boots + lost), FULL)
 
 
 def summary(lines: list[Line]) -> int:

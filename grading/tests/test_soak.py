@@ -16,9 +16,9 @@ from grading import soak
 ABOUT: dict[str, Any] = {"seed": None, "lab": [1, 2, 3], "arch": ["riscv64", "arm64"], "made_of": "a"}
 
 
-def graded(points: int = 100, why: str | None = None, verdict: str = "pass", repeated: list[str] | None = None) -> dict[str, Any]:
+def graded(points: int = 100, why: str | None = None, verdict: str = "pass") -> dict[str, Any]:
     return {"verdict": verdict, "points": points, "possible": 100, "rungs": [{"name": "life", "boots": {"1": None, "4": why}}],
-            "boots": [{"verdict": verdict, "why": "" if verdict == "pass" else "because", "repeated": repeated or []}]}
+            "boots": [{"verdict": verdict, "why": "" if verdict == "pass" else "because"}]}
 
 
 class TestSoak(unittest.TestCase):
@@ -68,7 +68,6 @@ class TestSoak(unittest.TestCase):
         self.assertEqual(soak.came(graded()), soak.FULL)
         self.assertEqual(soak.came(graded(90, "no call")), "90 of 100 points: life: no call")
         self.assertIn("harness error: because", soak.came(graded(0, verdict="harness error")))
-        self.assertIn("repeated boot: old word", soak.came(graded(repeated=["old word"])))
         status, said = self.soak("--seed", "5", "--count", "3", came=lambda one, out: out.mkdir() or "90 of 100 points: life: no call")
         self.assertEqual(status, 1)
         self.assertEqual(said.count("make grade LAB=1 ARCH=riscv64 REPLAY="), 1)
