@@ -243,7 +243,7 @@ class Console:
         return text
 
     def keep_up(self) -> None:
-        """Read what is there, for who waits for something else: a guest whose line is full stands still."""
+        """Read what is there, while the caller waits for something else: a guest cannot go on when its line is full."""
         self._fill(0)
 
     def send(self, data: bytes) -> None:

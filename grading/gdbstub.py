@@ -12,11 +12,11 @@ PIECE = 1024  # bytes of memory in one packet, which holds less than 4096 charac
 
 
 class Stub:
-    """A connection; the machine stands still from the first moment on.
+    """A connection; the machine is stopped as soon as it is made.
 
     Addresses are virtual, and mean what the first CPU's page tables say in the mode that it is in: in riscv64's firmware,
-    or before its MMU is on, a kernel's address leads nowhere, and what is written there is lost without a word. So whoever
-    does not know where that CPU stands uses physical ones.
+    or before its MMU is on, a kernel's address is not mapped, and a write to it is dropped without an error. A caller that
+    does not know that CPU's mode uses physical addresses.
     """
 
     def __init__(self, line: Line) -> None:

@@ -35,14 +35,6 @@ class Isa:
         """Does a function in [lo, hi) end here: a return, or a jump out of it without a link?"""
         raise NotImplementedError
 
-    def move(self, word: int) -> tuple[int, int] | None:
-        """A copy of a register: (to, from), or None."""
-        raise NotImplementedError
-
-    def load(self, word: int) -> tuple[int, int] | None:
-        """A load of 8 bytes: (base register, offset), or None."""
-        raise NotImplementedError
-
 
 @dataclass(frozen=True)
 class Riscv64(Isa):
@@ -78,12 +70,6 @@ class Riscv64(Isa):
         jump = self.jump(address, word)
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
 
-    def move(self, word: int) -> tuple[int, int] | None:
-        return (word >> 7 & 31, word >> 15 & 31) if word & 0xFFF0707F == 0x13 else None
-
-    def load(self, word: int) -> tuple[int, int] | None:
-        return (word >> 15 & 31, _signed(word >> 20, 12)) if word & 0x707F == 0x3003 else None
-
 
 @dataclass(frozen=True)
 class Arm64(Isa):
@@ -110,12 +96,6 @@ class Arm64(Isa):
             return True
         jump = self.jump(address, word)
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
-
-    def move(self, word: int) -> tuple[int, int] | None:
-        return (word & 31, word >> 16 & 31) if word & 0xFFE0FFE0 == 0xAA0003E0 else None
-
-    def load(self, word: int) -> tuple[int, int] | None:
-        return (word >> 5 & 31, (word >> 10 & 0xFFF) * 8) if word & 0xFFC00000 == 0xF9400000 else None
 
 
 RISCV64, ARM64 = Riscv64(), Arm64()

@@ -21,7 +21,7 @@ CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
 HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
 FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
-# Lab 3's writers of text, whose loads tell whether they looked before.
+# Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
 REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
