@@ -39,15 +39,12 @@ static bool more;          /* the last interrupt left some; none need come for t
 
 static notrace void emit(const char *s, size_t n)
 {
-	for (size_t i = 0; i < n; i++) {
-		if (!uart_present()) {
-			if (early_len < EARLY_SIZE)
-				early[early_len++] = s[i];
-			continue;
-		}
-		if (s[i] == '\n')
-			uart_send('\r');
-		uart_send(s[i]);
+	if (uart_present()) {
+		uart_write(s, n);
+	} else {
+		n = MIN(n, EARLY_SIZE - early_len);
+		memcpy(early + early_len, s, n);
+		early_len += n;
 	}
 }
 

@@ -10,8 +10,10 @@
 #include "memory.h"
 #include "print.h"
 
+#define FIFO_SIZE 16 /* of a 16550 and of a pl011 alike, unless the device tree says more */
+
 struct uart_type {
-	bool (*can_send)(void);
+	bool (*sent)(void); /* the transmitter's FIFO is empty */
 	void (*send)(u8 c);
 	int (*receive)(void);
 	void (*enable)(void);
@@ -23,6 +25,7 @@ static struct {
 	char *base;
 	u32 shift, width;
 	int node;
+	u32 room; /* bytes that an empty transmitter takes */
 } uart;
 
 static notrace u32 reg_read(unsigned reg)
@@ -50,7 +53,7 @@ enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 
 #define NS_MCR_LINES 0x0b /* DTR, RTS, and the gate of the interrupt line */
 #define NS_IIR_BUSY 0x07
 
-static notrace bool ns_can_send(void)
+static notrace bool ns_sent(void)
 {
 	return reg_read(NS_LSR) & NS_LSR_EMPTY;
 }
@@ -78,14 +81,14 @@ static void ns_acknowledge(void)
 /* ARM DDI 0183, chapter 3; offsets in bytes, so the shift is 0. */
 enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_LINE = 0x2c, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
 #define PL_FLAGS_EMPTY (1 << 4)
-#define PL_FLAGS_FULL (1 << 5)
+#define PL_FLAGS_SENT (1 << 7)
 #define PL_RECEIVE (1 << 4 | 1 << 6) /* FIFO reached its level; or data waited for 32 bits' time */
 #define PL_LINE_FIFO (3 << 5 | 1 << 4) /* eight bits, both FIFOs: without them there is room for one byte */
 #define PL_CONTROL_ON 0x301
 
-static notrace bool pl_can_send(void)
+static notrace bool pl_sent(void)
 {
-	return !(reg_read(PL_FLAGS) & PL_FLAGS_FULL);
+	return reg_read(PL_FLAGS) & PL_FLAGS_SENT;
 }
 static notrace void pl_send(u8 c)
 {
@@ -106,8 +109,8 @@ static void pl_acknowledge(void)
 	reg_write(PL_RECEIVE, PL_CLEAR);
 }
 
-static const struct uart_type ns16550 = {ns_can_send, ns_send, ns_receive, ns_enable, ns_acknowledge};
-static const struct uart_type pl011 = {pl_can_send, pl_send, pl_receive, pl_enable, pl_acknowledge};
+static const struct uart_type ns16550 = {ns_sent, ns_send, ns_receive, ns_enable, ns_acknowledge};
+static const struct uart_type pl011 = {pl_sent, pl_send, pl_receive, pl_enable, pl_acknowledge};
 
 static int find_uart(const void *fdt)
 {
@@ -132,6 +135,7 @@ void uart_init(const void *fdt)
 	if (!uart.base)
 		return;
 	uart.node = node;
+	uart.room = 1;
 	uart.width = 1;
 	fdt_u32(fdt, node, "reg-io-width", &uart.width);
 	fdt_u32(fdt, node, "reg-shift", &uart.shift);
@@ -149,11 +153,27 @@ notrace bool uart_present(void)
 	return uart.type;
 }
 
-notrace void uart_send(u8 c)
+/* @room: bytes that the transmitter takes without another look. The same afterwards. */
+static notrace u32 send(u8 c, u32 room)
 {
-	while (!uart.type->can_send())
-		cpu_relax();
+	if (!room) {
+		while (!uart.type->sent())
+			cpu_relax();
+		room = uart.room;
+	}
 	uart.type->send(c);
+	return room - 1;
+}
+
+notrace void uart_write(const char *s, size_t n)
+{
+	u32 room = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		if (s[i] == '\n')
+			room = send('\r', room);
+		room = send(s[i], room);
+	}
 }
 
 int uart_receive(void)
@@ -178,5 +198,7 @@ int uart_enable_input(const void *fdt)
 	if (!err)
 		err = request_irq(irq, uart_interrupt);
 	uart.type->enable();
+	uart.room = FIFO_SIZE;
+	fdt_u32(fdt, uart.node, "fifo-size", &uart.room);
 	return err;
 }

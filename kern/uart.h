@@ -7,8 +7,8 @@
 #include "types.h"
 
 bool uart_present(void);
-void uart_send(u8 c);   /* polls until the wire takes it */
-int uart_receive(void); /* a byte, or -1 */
+void uart_write(const char *s, size_t n); /* polls until the wire takes it; a line's end is CR LF */
+int uart_receive(void);                   /* a byte, or -1 */
 /* Interrupts call console_input() from here on; -errno: the caller must poll. */
 int uart_enable_input(const void *fdt);
 
