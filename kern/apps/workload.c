@@ -280,7 +280,7 @@ static int workload_thread(void *arg)
 /* Budgets and generators of all contexts; the sum of the budgets. */
 static unsigned prepare(struct run *r, uint64_t seed)
 {
-	unsigned total = 1200 + next(&seed) % 1201, rest = total, calls = 0;
+	unsigned total = 600 + next(&seed) % 601, rest = r->cpus > 4 ? 2 * total : total, calls = 0;
 	unsigned weight[MAX_CPUS], weights = 0;
 
 	for (unsigned k = 0; k < r->cpus; k++) {
