@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import struct
+from collections.abc import Iterable
 
 from grading.qmp import PATIENCE, Line, QemuError, QemuGone
 
 PACKET = re.compile(rb"\$([^#]*)#..", re.S)
+PC = 32  # its number in the packets, on both architectures
 PIECE = 1024  # bytes of memory in one packet, which holds less than 4096 characters
 
 
@@ -67,6 +69,23 @@ class Stub:
 
     def go_on(self) -> None:
         self.send("c")
+
+    def go_on_with(self, cpus: Iterable[int]) -> None:
+        """These run; the others stand still until they are told."""
+        self.send("vCont" + "".join(f";c:{cpu + 1:x}" for cpu in cpus))
+
+    def step_one(self, cpu: int) -> None:
+        """One instruction of this CPU; no interrupt comes, and no other CPU runs."""
+        self.send(f"vCont;s:{cpu + 1:x}")
+        self.stopped()
+
+    def breakpoint(self, address: int, on: bool) -> None:
+        """It stops whichever CPU comes there; nothing is written into memory."""
+        self.do(f"{'Z' if on else 'z'}0,{address:x},4")
+
+    def pc(self, cpu: int) -> int:
+        self.do(f"Hg{cpu + 1:x}")
+        return int.from_bytes(bytes.fromhex(self.ask(f"p{PC:x}").decode()), "little")
 
     def interrupt(self) -> None:
         self._line.send(b"\x03")

@@ -114,6 +114,9 @@ class Observer:
         finally:
             struct.pack_into("<Q", self._map, RECORDING, 0)
 
+    def insns_of(self, cpus: int) -> list[int]:
+        return list(struct.unpack_from(f"<{cpus}Q", self._map, INSNS))
+
     def insns(self) -> list[int]:
         """Instructions executed by each vCPU, to the last million."""
         return [n for n in struct.unpack_from("<64Q", self._map, INSNS) if n]

@@ -1,0 +1,42 @@
+/*
+ * calls CPU: a thread on this CPU makes the same call again and again, until
+ * `calls off`. What other CPUs do between two instructions of it is the
+ * harness's choice (grading/schedules.py).
+ */
+#include "app.h"
+
+#define EINVAL 22
+
+const char *const program_help[] = {"cpu|off", "the same call again and again on one CPU, for grading"};
+
+static volatile bool on;
+
+__attribute__((noipa)) static uint64_t calls_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
+						    uint64_t f, uint64_t g, uint64_t h)
+{
+	return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h;
+}
+
+static int calls_thread(void *unused)
+{
+	uint64_t n = 0;
+
+	while (on)
+		n = calls_traced(n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	uint64_t cpu = argc == 2 && argv[1][0] >= '0' && argv[1][0] <= '9' ? strtoull(argv[1], NULL, 0) : 0;
+	thread_t thread;
+	int err;
+
+	if (argc != 2 || (strcmp(argv[1], "off") && cpu >= (uint64_t)cpu_count()))
+		return complain(argv[0], argc == 2 ? argv[1] : "usage: calls cpu|off", EINVAL);
+	on = strcmp(argv[1], "off");
+	if (!on)
+		return 0;
+	err = thread_create_on(&thread, cpu, calls_thread, NULL);
+	return err ? complain(argv[0], "thread_create_on", -err) : thread_join(thread);
+}
