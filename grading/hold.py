@@ -96,8 +96,9 @@ class Cpus:
         """Run for the time of a look, or until a CPU meets a breakpoint. Who serves an interrupt gets the time for it."""
         self._set_breakpoints(wanted | {self._serving[cpu] for cpu in self._away})
         for cpu in self.all - self._held:
-            if self._stub.pc(cpu) in self._breakpoints:
+            while (pc := self._stub.pc(cpu)) in self._breakpoints:
                 self._stub.step_one(cpu)
+                if self._stub.pc(cpu) == pc: print('STEP DID NOTHING', cpu)
         self._leaving = set()
         self._stub.go_on_with((self.all - self._held) | self._away)
         if self._stub.stopped(SERVICE if self._away else SLICE):
