@@ -17,7 +17,7 @@ from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the filter of two users, until they run
-TRIES = 3  # at what must happen while something else does, on a host that may be busy
+TRIES = 6  # at what must happen while something else does, on a host that may be busy
 PATIENCE = (0.1, 0.5, 2)  # seconds in which another thread is to come so far; more where it did not
 HANDS = 16
 KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes

@@ -15,87 +15,53 @@
 
 const char *const program_help[] = {"", "is traced with a pattern in every register, for grading"};
 
-#if STAGE >= 4
+#if STAGE == 4
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
 #include "errno.h"
+#include "lib/pattern.h"
 #include "overwrite.h"
 #include "tracer.h"
 
-/* sp and the frame pointer before the call. */
-extern uint64_t entry_kept[2];
-uint64_t entry_kept[2];
-void entry_traced(void), entry_back(void), entry_elsewhere(void), entry_through(void);
+void entry_elsewhere(void), entry_through(void);
 
 static bool changing, returned;
 
-/*
- * entry_traced() has a call site and then jumps to where its caller goes on:
- * it ends well whatever the tracer did to the return address.
- */
+/* sp and the frame pointer before the call. A tracer may lose them. */
+static uint64_t entry_kept[2] __used;
 #ifdef __riscv
-__asm__(
-"	.text\n"
-"	.globl entry_traced, entry_site, entry_through\n"
-"	.type entry_traced, @function\n"
-"entry_traced:\n"
-"	.section __patchable_function_entries, \"awo\", @progbits, entry_traced\n"
-"	.balign 8\n	.8byte entry_site\n"
-"	.text\n"
-"entry_site:\n	nop\n"
-"	j entry_back\n"
-"	.size entry_traced, . - entry_traced\n"
-"entry_through:\n	j entry_back\n");
-
-/* With a pattern in every register, and back from wherever it went. */
-__attribute__((noipa)) static void call_with_pattern(void)
-{
-	__asm__ volatile(
-	"	lla t2, entry_kept\n	sd sp, 0(t2)\n	sd s0, 8(t2)\n"
-	"	.set .Lvalue, 0x5ca1ab1e00010001\n"
-	"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11\n"
-	"	li \\reg, .Lvalue\n	.set .Lvalue, .Lvalue + 0x10001\n	.endr\n"
-	"	.globl entry_back, entry_elsewhere\n"
-	"	call entry_traced\n"
-	"entry_back:\n	nop\n"
-	"entry_elsewhere:\n"
-	"	lla t2, entry_kept\n	ld sp, 0(t2)\n	ld s0, 8(t2)\n"
-	: : : "memory", "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7",
-	  "s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11");
-}
+#define KEEP_STACK "	lla t2, entry_kept\n	sd sp, 0(t2)\n	sd s0, 8(t2)\n"
+#define TAKE_STACK "	lla t2, entry_kept\n	ld sp, 0(t2)\n	ld s0, 8(t2)\n"
 #else
+#define AT_KEPT "	adrp x10, entry_kept\n	add x10, x10, #:lo12:entry_kept\n"
+#define KEEP_STACK AT_KEPT "	mov x9, sp\n	stp x9, x29, [x10]\n"
+#define TAKE_STACK AT_KEPT "	ldp x9, x29, [x10]\n	mov sp, x9\n"
+#endif
+
+/* It jumps to where its caller goes on: it ends well whatever the tracer did to the return address. */
 __asm__(
 "	.text\n"
-"	.globl entry_traced, entry_site, entry_through\n"
-"	.type entry_traced, %function\n"
-"entry_traced:\n"
-"	.section __patchable_function_entries, \"awo\", %progbits, entry_traced\n"
-"	.balign 8\n	.8byte entry_traced\n"
-"	.text\n"
-"	nop\n"
-"entry_site:\n	nop\n"
-"	b entry_back\n"
+TRACED("entry_traced")
+JUMP "entry_back\n"
 "	.size entry_traced, . - entry_traced\n"
-"entry_through:\n	b entry_back\n");
+"entry_through:\n"
+JUMP "entry_back\n");
 
-/* With a pattern in every register, and back from wherever it went. */
-__attribute__((noipa)) static void call_with_pattern(void)
+/* And back from wherever it went. */
+__attribute__((noipa)) static void call_traced(void)
 {
+	unsigned long flags = irq_save();
+
 	__asm__ volatile(
-	"	adrp x10, entry_kept\n	add x10, x10, #:lo12:entry_kept\n	mov x9, sp\n	stp x9, x29, [x10]\n"
-	"	.set .Lvalue, 1\n"
-	"	.irp reg, x0,x1,x2,x3,x4,x5,x6,x7,x8,x19,x20,x21,x22,x23,x24,x25,x26,x27,x28\n"
-	"	movz \\reg, #.Lvalue\n	movk \\reg, #.Lvalue, lsl #16\n	movk \\reg, #0xab1e, lsl #32\n	movk \\reg, #0x5ca1, lsl #48\n"
-	"	.set .Lvalue, .Lvalue + 1\n	.endr\n"
-	"	.globl entry_back, entry_elsewhere\n"
-	"	bl entry_traced\n"
+	KEEP_STACK
+	SET_PATTERN
+	CALL "entry_traced\n"
 	"entry_back:\n	nop\n"
 	"entry_elsewhere:\n"
-	"	adrp x10, entry_kept\n	add x10, x10, #:lo12:entry_kept\n	ldp x9, x29, [x10]\n	mov sp, x9\n"
-	: : : "memory", "x30", "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
-	  "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28");
+	TAKE_STACK
+	: : : PATTERN_CLOBBERS);
+	irq_restore(flags);
 }
-#endif
 
 __attribute__((noipa)) static notrace void
 entry_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
@@ -124,23 +90,6 @@ entry_skipper(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, 
 	returned = true;
 }
 
-/* -EBUSY: function_graph would wait for a return that the callbacks take. Until the lock is free no user comes. */
-static int call_traced(void)
-{
-	unsigned long flags;
-	int err = -EBUSY;
-
-	mutex_lock(&ftrace_lock);
-	if (!current->ftrace) {
-		flags = irq_save();
-		call_with_pattern();
-		irq_restore(flags);
-		err = 0;
-	}
-	mutex_unlock(&ftrace_lock);
-	return err;
-}
-
 /* Only @op gets the function: 0, or -errno. */
 static int start(struct ftrace_ops *op, ftrace_func_t func, const char *name, uint32_t flags)
 {
@@ -162,12 +111,10 @@ static int with_pattern(void)
 	static struct ftrace_ops op;
 	int err = start(&op, entry_tracer, "entry_traced", 0);
 
-	changing = false;
-	if (!err)
-		err = call_traced();
-	changing = true;
-	if (!err)
-		err = call_traced();
+	for (int i = 0; i < 2 && !err; i++) {
+		changing = i;
+		call_traced();
+	}
 	end(&op);
 	return err;
 }
@@ -175,13 +122,11 @@ static int with_pattern(void)
 static int skipped(void)
 {
 	static struct ftrace_ops one, other;
-	int err = start(&one, entry_skipper, "entry_traced", 0);
+	int err = start(&one, entry_skipper, "entry_traced", 0) ?: start(&other, entry_skipper, "entry_traced", 0);
 
 	returned = false;
 	if (!err)
-		err = start(&other, entry_skipper, "entry_traced", 0);
-	if (!err)
-		err = call_traced();
+		call_traced();
 	end(&other);
 	end(&one);
 	return err;
@@ -209,25 +154,10 @@ static int own_filter(void)
 static int ready(void)
 {
 	static struct ftrace_ops first, second;
-	int err = start(&first, entry_counter, "text_alias_close", 0);
+	int err = start(&first, entry_counter, "text_alias_close", 0) ?: start(&second, entry_counter, "text_alias_close", 0);
 
-	if (!err)
-		err = start(&second, entry_counter, "text_alias_close", 0);
 	end(&second);
 	end(&first);
-	return err;
-}
-
-static int run(void)
-{
-	int err = with_pattern();
-
-	if (!err)
-		err = ready();
-	if (!err)
-		err = skipped();
-	if (!err)
-		err = own_filter();
 	return err;
 }
 
@@ -236,16 +166,15 @@ int main(int argc, char **argv)
 	static struct mutex alone;
 	int err;
 
-	if (!mutex_trylock(&alone))
-		return complain(argv[0], "it runs already", EBUSY);
-	err = run();
+	mutex_lock(&alone);
+	err = with_pattern() ?: ready() ?: skipped() ?: own_filter();
 	mutex_unlock(&alone);
-	return err ? complain(argv[0], err == -EBUSY ? "function_graph is in use" : "register_ftrace_function", -err) : 0;
+	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }
 #else
 int main(int argc, char **argv)
 {
-	printf("%s: this kernel's callbacks see no registers\n", argv[0]);
+	printf("%s: only lab 4's kernel has this\n", argv[0]);
 	return 1;
 }
 #endif

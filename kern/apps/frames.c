@@ -23,6 +23,7 @@ const char *const program_help[] = {"", "is interrupted at each of the tracer's 
 #include "errno.h"
 #include "fgraph.h"
 #include "irq.h"
+#include "lib/pattern.h"
 #include "shadow.h"
 #include "tracer.h"
 #include "unwind.h"
@@ -61,54 +62,49 @@ enum { CALLS, CALLED, HOME };
 volatile uint64_t frames_progress; /* of frames_call */
 static volatile uint64_t came; /* the interrupt, when frames_call was so far */
 
-/* frames_lost read as a frame has no frame below it. */
+/* ENTER and LEAVE: a frame record. WAIT: @wait instructions. BODY: what frames_traced does after its call site. */
 #ifdef __riscv
-__asm__(
-"	.text\n	.balign 8\n"
-"	.type frames_call, @function\nframes_call:\n"
-"	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
-"	andi t0, a4, 1\n	beqz t0, 1f\n	nop\n"
-"1:	srli a4, a4, 1\n	addi a4, a4, 1\n"
-"2:	addi a4, a4, -1\n	bnez a4, 2b\n"
-"	lla t2, frames_progress\n	li t0, 1\n	sd t0, 0(t2)\n"
-"	call frames_traced\n"
-"frames_home:\n"
-"	lla t2, frames_progress\n	li t0, 2\n	sd t0, 0(t2)\n"
-"	.balign 8\n"
-"frames_lost:\n"
-"	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
-"	.org frames_lost + 40\n	.8byte 0\n"
-"	.size frames_call, . - frames_call\n"
-"	.type frames_traced, @function\nframes_traced:\n"
-"	.section __patchable_function_entries, \"awo\", @progbits, frames_traced\n	.balign 8\n	.8byte frames_traced\n	.text\n"
-"	nop\n"
-"	beqz a5, 1f\n	mv ra, a5\n"
-"1:	addi a0, ra, 1\n	addi a1, ra, 2\n	ret\n"
-"	.size frames_traced, . - frames_traced\n");
+#define ENTER "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
+#define LEAVE "	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
+#define WAIT \
+	"	andi t0, a4, 1\n	beqz t0, 1f\n	nop\n" \
+	"1:	srli a4, a4, 1\n	addi a4, a4, 1\n" \
+	"2:	addi a4, a4, -1\n	bnez a4, 2b\n"
+#define PROGRESS(n) "	lla t2, frames_progress\n	li t0, " n "\n	sd t0, 0(t2)\n"
+#define BODY \
+	"	beqz a5, 1f\n	mv ra, a5\n" \
+	"1:	addi a0, ra, 1\n	addi a1, ra, 2\n	ret\n"
 #else
+#define ENTER "	stp x29, x30, [sp, #-16]!\n	mov x29, sp\n"
+#define LEAVE "	ldp x29, x30, [sp], #16\n	ret\n"
+#define WAIT \
+	"	tbz x4, #0, 1f\n	nop\n" \
+	"1:	lsr x4, x4, #1\n	add x4, x4, #1\n" \
+	"2:	subs x4, x4, #1\n	b.ne 2b\n"
+#define PROGRESS(n) "	adrp x10, frames_progress\n	mov x9, #" n "\n	str x9, [x10, #:lo12:frames_progress]\n"
+#define BODY \
+	"	cbz x5, 1f\n	mov x30, x5\n" \
+	"1:	.irp reg, 0,1,2,3,4,5,6,7\n	add x\\reg, x30, #\\reg + 1\n	.endr\n	ret\n"
+#endif
+
+/* frames_lost read as a frame has no frame below it. */
 __asm__(
 "	.text\n	.balign 8\n"
 "	.type frames_call, %function\nframes_call:\n"
-"	stp x29, x30, [sp, #-16]!\n	mov x29, sp\n"
-"	tbz x4, #0, 1f\n	nop\n"
-"1:	lsr x4, x4, #1\n	add x4, x4, #1\n"
-"2:	subs x4, x4, #1\n	b.ne 2b\n"
-"	adrp x10, frames_progress\n	mov x9, #1\n	str x9, [x10, #:lo12:frames_progress]\n"
-"	bl frames_traced\n"
+ENTER
+WAIT
+PROGRESS("1")
+CALL "frames_traced\n"
 "frames_home:\n"
-"	adrp x10, frames_progress\n	mov x9, #2\n	str x9, [x10, #:lo12:frames_progress]\n"
+PROGRESS("2")
 "	.balign 8\n"
 "frames_lost:\n"
-"	ldp x29, x30, [sp], #16\n	ret\n"
+LEAVE
 "	.org frames_lost + 40\n	.8byte 0\n"
 "	.size frames_call, . - frames_call\n"
-"	.type frames_traced, %function\nframes_traced:\n"
-"	.section __patchable_function_entries, \"awo\", %progbits, frames_traced\n	.balign 8\n	.8byte frames_traced\n	.text\n"
-"	nop\n	nop\n"
-"	cbz x5, 1f\n	mov x30, x5\n"
-"1:	.irp reg, 0,1,2,3,4,5,6,7\n	add x\\reg, x30, #\\reg + 1\n	.endr\n	ret\n"
+TRACED("frames_traced")
+BODY
 "	.size frames_traced, . - frames_traced\n");
-#endif
 
 /* @found: in an interrupt, where a stack walk came to; after the call, whether graph tracing is off for good. */
 __attribute__((noipa)) static notrace void
@@ -305,8 +301,7 @@ int main(int argc, char **argv)
 	static struct mutex alone;
 	int err;
 
-	if (!mutex_trylock(&alone))
-		return complain(argv[0], "it runs already", EBUSY);
+	mutex_lock(&alone);
 	err = shadow_of(current) ? -EBUSY : calls();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], err == -EBUSY ? "function_graph is in use" : "register_ftrace_graph", -err) : 0;

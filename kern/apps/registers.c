@@ -13,70 +13,35 @@
 #include "arch.h"
 #include "errno.h"
 #include "ftrace.h"
+#include "lib/pattern.h"
+#include "overwrite.h"
 #include "tracer.h"
 
 const char *const program_help[] = {"[seed]", "calls _mcount with a pattern in every register, for grading"};
 
 #ifdef HOOK_mcount
-void registers_call(void), registers_tracer(void);
 extern ftrace_func_t ftrace_trace_function;
 extern struct ftrace_ops *function_trace_op;
 int app_main_workload(int argc, char **argv);
 
-#ifdef __riscv
-__asm__(
-"	.text\n"
-"	.globl registers_call, registers_out, registers_back, registers_tracer\n"
-"	.type registers_call, @function\n"
-"registers_call:\n"
-"	addi sp, sp, -112\n"
-"	sd ra, 104(sp)\n	sd s0, 96(sp)\n	addi s0, sp, 112\n"
-"	.set .Lat, 0\n"
-"	.irp reg, s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11\n	sd \\reg, .Lat(sp)\n	.set .Lat, .Lat + 8\n	.endr\n"
-"	.set .Lvalue, 0x5ca1ab1e00010001\n"
-"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11\n"
-"	li \\reg, .Lvalue\n	.set .Lvalue, .Lvalue + 0x10001\n	.endr\n"
-"registers_out:\n"
-"	call _mcount\n"
-"registers_back:\n"
-"	.set .Lat, 0\n"
-"	.irp reg, s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11\n	ld \\reg, .Lat(sp)\n	.set .Lat, .Lat + 8\n	.endr\n"
-"	ld s0, 96(sp)\n	ld ra, 104(sp)\n	addi sp, sp, 112\n"
-"	ret\n"
-"	.size registers_call, . - registers_call\n"
-"	.type registers_tracer, @function\n"
-"registers_tracer:\n"
-"	.set .Lvalue, -1\n"
-"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,t0,t1,t2,t3,t4,t5,t6\n	li \\reg, .Lvalue\n	.set .Lvalue, .Lvalue - 1\n	.endr\n"
-"	ret\n"
-"	.size registers_tracer, . - registers_tracer\n");
-#else
-__asm__(
-"	.text\n"
-"	.globl registers_call, registers_out, registers_back, registers_tracer\n"
-"	.type registers_call, %function\n"
-"registers_call:\n"
-"	stp x29, x30, [sp, #-96]!\n	mov x29, sp\n"
-"	stp x19, x20, [sp, #16]\n	stp x21, x22, [sp, #32]\n	stp x23, x24, [sp, #48]\n	stp x25, x26, [sp, #64]\n	stp x27, x28, [sp, #80]\n"
-"	.set .Lvalue, 1\n"
-"	.irp reg, x0,x1,x2,x3,x4,x5,x6,x7,x8,x19,x20,x21,x22,x23,x24,x25,x26,x27,x28\n"
-"	movz \\reg, #.Lvalue\n	movk \\reg, #.Lvalue, lsl #16\n	movk \\reg, #0xab1e, lsl #32\n	movk \\reg, #0x5ca1, lsl #48\n"
-"	.set .Lvalue, .Lvalue + 1\n	.endr\n"
-"registers_out:\n"
-"	bl _mcount\n"
-"registers_back:\n"
-"	ldp x19, x20, [sp, #16]\n	ldp x21, x22, [sp, #32]\n	ldp x23, x24, [sp, #48]\n	ldp x25, x26, [sp, #64]\n	ldp x27, x28, [sp, #80]\n"
-"	ldp x29, x30, [sp], #96\n	ret\n"
-"	.size registers_call, . - registers_call\n"
-"	.type registers_tracer, %function\n"
-"registers_tracer:\n"
-"	.set .Lvalue, -1\n"
-"	.irp reg, x0,x1,x2,x3,x4,x5,x6,x7,x8,x9,x10,x11,x12,x13,x14,x15,x16,x17\n	mov \\reg, .Lvalue\n	.set .Lvalue, .Lvalue - 1\n	.endr\n"
-"	ret\n"
-"	.size registers_tracer, . - registers_tracer\n");
-#endif
+/* The compiler makes no call in it: this one is its call site. */
+__attribute__((noipa)) static notrace void registers_call(void)
+{
+	__asm__ volatile(
+	SET_PATTERN
+	"registers_out:\n"
+	CALL "_mcount\n"
+	"registers_back:\n"
+	: : : PATTERN_CLOBBERS);
+}
 
-static struct ftrace_ops op = {(ftrace_func_t)registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
+__attribute__((noipa)) static notrace void
+registers_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	OVERWRITE();
+}
+
+static struct ftrace_ops op = {registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
 
 #if STAGE == 3
 /* Whatever the site holds, nothing is written: no batch is open, and it is no call of address 0. */

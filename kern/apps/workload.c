@@ -68,390 +68,122 @@ INLINE unsigned byte(uint64_t v, unsigned i)
 
 /* The next call's result joins @r so that order counts, and so that the call is not the last act. */
 #define CALL(f, i) (r = r * 31 + (f)(w, v + (i), room - 1))
+#define CALL_ONE_OF(odd, even, b, i) (byte(v, b) & 1 ? CALL(odd, i) : CALL(even, i))
+#define CASE(n, f, i) case n: CALL(f, i); break
+#define EACH_CHILD(n) for (unsigned i = 1; i <= (n) && more(w, room); i++)
 #define ARGS struct workload *w, uint64_t x, unsigned room
 
-NODE wl_fan_amber(ARGS);
-NODE wl_fan_coral(ARGS);
-NODE wl_fan_topaz(ARGS);
-NODE wl_pick_north(ARGS);
-NODE wl_pick_east(ARGS);
-NODE wl_pick_south(ARGS);
-NODE wl_pick_west(ARGS);
-NODE wl_ring_moon(ARGS);
-NODE wl_ring_star(ARGS);
-NODE wl_pair_pepper(ARGS);
+/* What the shapes do. Each function is a line of the table below them. */
+#define LEAF(number, name) \
+	NODE name(ARGS) \
+	{ \
+		return enter(w, number, x) + room; \
+	}
 
-NODE wl_leaf_ash(ARGS)
-{
-	return enter(w, 1, x) + room;
-}
+/* The first always, before the other, so that the depth is there whatever happens to the budget later. */
+#define CHAIN(number, name, always, sometimes) \
+	NODE name(ARGS) \
+	{ \
+		uint64_t v = enter(w, number, x), r = v; \
+		if (more(w, room)) \
+			CALL(always, 0); \
+		if (more(w, room) && byte(v, 0) & 1) \
+			CALL(sometimes, 1); \
+		return r; \
+	}
 
-NODE wl_leaf_birch(ARGS)
-{
-	return enter(w, 2, x) + room;
-}
-
-NODE wl_leaf_cedar(ARGS)
-{
-	return enter(w, 3, x) + room;
-}
-
-NODE wl_leaf_elm(ARGS)
-{
-	return enter(w, 4, x) + room;
-}
-
-NODE wl_leaf_fir(ARGS)
-{
-	return enter(w, 5, x) + room;
-}
-
-NODE wl_leaf_holly(ARGS)
-{
-	return enter(w, 6, x) + room;
-}
-
-/* Themselves first, so that the depth is there whatever happens to the budget later. */
-NODE wl_self_drum(ARGS)
-{
-	uint64_t v = enter(w, 7, x), r = v;
-
-	if (more(w, room))
-		CALL(wl_self_drum, 0);
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_ash, 1);
-	return r;
-}
-
-NODE wl_self_flute(ARGS)
-{
-	uint64_t v = enter(w, 8, x), r = v;
-
-	if (more(w, room))
-		CALL(wl_self_flute, 0);
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_birch, 1);
-	return r;
-}
-
-NODE wl_pair_salt(ARGS)
-{
-	uint64_t v = enter(w, 9, x), r = v;
-
-	if (more(w, room))
-		CALL(wl_pair_pepper, 0);
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_cedar, 1);
-	return r;
-}
-
-NODE wl_pair_pepper(ARGS)
-{
-	uint64_t v = enter(w, 10, x), r = v;
-
-	if (more(w, room))
-		CALL(wl_pair_salt, 0);
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_elm, 1);
-	return r;
-}
-
-NODE wl_ring_sun(ARGS)
-{
-	uint64_t v = enter(w, 11, x), r = v;
-
-	if (more(w, room))
-		CALL(wl_ring_moon, 0);
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_fir, 1);
-	return r;
-}
-
-NODE wl_ring_moon(ARGS)
-{
-	uint64_t v = enter(w, 12, x), r = v;
-
-	if (more(w, room))
-		CALL(wl_ring_star, 0);
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_pick_north, 1);
-	return r;
-}
-
-NODE wl_ring_star(ARGS)
-{
-	uint64_t v = enter(w, 13, x), r = v;
-
-	if (more(w, room))
-		CALL(wl_ring_sun, 0);
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_holly, 1);
-	return r;
-}
-
-NODE wl_step_brook(ARGS)
-{
-	uint64_t v = enter(w, 14, x), r = v;
-
-	if (!more(w, room))
-		return r;
-	if (byte(v, 0) & 1)
-		CALL(wl_pick_south, 0);
-	else
-		CALL(wl_leaf_ash, 0);
-	return r;
-}
-
-NODE wl_step_creek(ARGS)
-{
-	uint64_t v = enter(w, 15, x), r = v;
-
-	if (!more(w, room))
-		return r;
-	if (byte(v, 0) & 1)
-		CALL(wl_fan_amber, 0);
-	else
-		CALL(wl_step_brook, 0);
-	return r;
-}
-
-NODE wl_step_delta(ARGS)
-{
-	uint64_t v = enter(w, 16, x), r = v;
-
-	if (!more(w, room))
-		return r;
-	if (byte(v, 0) & 1)
-		CALL(wl_pick_east, 0);
-	else
-		CALL(wl_step_creek, 0);
-	return r;
-}
-
-NODE wl_step_river(ARGS)
-{
-	uint64_t v = enter(w, 17, x), r = v;
-
-	if (!more(w, room))
-		return r;
-	if (byte(v, 0) & 1)
-		CALL(wl_ring_sun, 0);
-	else
-		CALL(wl_step_delta, 0);
-	return r;
-}
+#define STEP(number, name, odd, even) \
+	NODE name(ARGS) \
+	{ \
+		uint64_t v = enter(w, number, x), r = v; \
+		if (!more(w, room)) \
+			return r; \
+		CALL_ONE_OF(odd, even, 0, 0); \
+		return r; \
+	}
 
 /*
  * The last act is a call in tail position: a jump, so that the function that
  * is jumped to returns to our caller and has our caller as its parent.
  */
-NODE wl_tail_hawk(ARGS)
-{
-	uint64_t v = enter(w, 18, x);
-
-	if (!more(w, room))
-		return v;
-	if (byte(v, 1) & 1)
-		return wl_fan_coral(w, v + 1, room - 1);
-	return wl_leaf_birch(w, v + 1, room - 1);
-}
-
-NODE wl_tail_kite(ARGS)
-{
-	uint64_t v = enter(w, 19, x), r = v;
-
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_cedar, 0);
-	if (!more(w, room))
-		return r;
-	if (byte(v, 1) & 1)
-		return wl_leaf_fir(w, r + 1, room - 1);
-	return wl_tail_hawk(w, r + 1, room - 1);
-}
-
-NODE wl_tail_lark(ARGS)
-{
-	uint64_t v = enter(w, 20, x), r = v;
-
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_elm, 0);
-	if (!more(w, room))
-		return r;
-	if (byte(v, 1) & 1)
-		return wl_step_brook(w, r + 1, room - 1);
-	return wl_leaf_holly(w, r + 1, room - 1);
-}
-
-NODE wl_tail_swan(ARGS)
-{
-	uint64_t v = enter(w, 21, x), r = v;
-
-	if (more(w, room) && byte(v, 0) & 1)
-		CALL(wl_leaf_ash, 0);
-	if (!more(w, room))
-		return r;
-	if (byte(v, 1) & 1)
-		return wl_tail_kite(w, r + 1, room - 1);
-	return wl_tail_lark(w, r + 1, room - 1);
-}
+#define TAIL(number, name, before, odd, even) \
+	NODE name(ARGS) \
+	{ \
+		uint64_t v = enter(w, number, x), r = v; \
+		if (more(w, room) && byte(v, 0) & 1) \
+			before; \
+		if (!more(w, room)) \
+			return r; \
+		if (byte(v, 1) & 1) \
+			return odd(w, r + 1, room - 1); \
+		return even(w, r + 1, room - 1); \
+	}
+#define NOTHING ((void)0)
 
 /* Three or four children. */
-#define EACH_CHILD(n) for (unsigned i = 1; i <= (n) && more(w, room); i++)
-#define CHILDREN (3 + (byte(v, 0) & 1))
-
-NODE wl_fan_amber(ARGS)
-{
-	uint64_t v = enter(w, 22, x), r = v;
-
-	EACH_CHILD(CHILDREN) {
-		switch (byte(v, i) & 3) {
-		case 0: CALL(wl_leaf_ash, i); break;
-		case 1: CALL(wl_leaf_birch, i); break;
-		case 2: CALL(wl_tail_swan, i); break;
-		case 3: CALL(wl_pair_salt, i); break;
-		}
+#define FAN(number, name, a, b, c, d) \
+	NODE name(ARGS) \
+	{ \
+		uint64_t v = enter(w, number, x), r = v; \
+		EACH_CHILD(3 + (byte(v, 0) & 1)) { \
+			switch (byte(v, i) & 3) { \
+			CASE(0, a, i); CASE(1, b, i); CASE(2, c, i); CASE(3, d, i); \
+			} \
+		} \
+		return r; \
 	}
-	return r;
-}
-
-NODE wl_fan_coral(ARGS)
-{
-	uint64_t v = enter(w, 23, x), r = v;
-
-	EACH_CHILD(CHILDREN) {
-		switch (byte(v, i) & 3) {
-		case 0: CALL(wl_leaf_cedar, i); break;
-		case 1: CALL(wl_leaf_elm, i); break;
-		case 2: CALL(wl_tail_lark, i); break;
-		case 3: CALL(wl_step_delta, i); break;
-		}
-	}
-	return r;
-}
-
-NODE wl_fan_ivory(ARGS)
-{
-	uint64_t v = enter(w, 24, x), r = v;
-
-	EACH_CHILD(CHILDREN) {
-		switch (byte(v, i) & 3) {
-		case 0: CALL(wl_leaf_fir, i); break;
-		case 1: CALL(wl_leaf_holly, i); break;
-		case 2: CALL(wl_fan_coral, i); break;
-		case 3: CALL(wl_self_drum, i); break;
-		}
-	}
-	return r;
-}
-
-NODE wl_fan_pearl(ARGS)
-{
-	uint64_t v = enter(w, 25, x), r = v;
-
-	EACH_CHILD(CHILDREN) {
-		switch (byte(v, i) & 3) {
-		case 0: CALL(wl_leaf_ash, i); break;
-		case 1: CALL(wl_tail_hawk, i); break;
-		case 2: CALL(wl_step_river, i); break;
-		case 3: CALL(wl_fan_ivory, i); break;
-		}
-	}
-	return r;
-}
-
-NODE wl_fan_topaz(ARGS)
-{
-	uint64_t v = enter(w, 26, x), r = v;
-
-	EACH_CHILD(CHILDREN) {
-		switch (byte(v, i) & 3) {
-		case 0: CALL(wl_leaf_elm, i); break;
-		case 1: CALL(wl_tail_kite, i); break;
-		case 2: CALL(wl_pick_west, i); break;
-		case 3: CALL(wl_fan_pearl, i); break;
-		}
-	}
-	return r;
-}
 
 /* One or two children, of many. */
-#define PICKS (1 + (byte(v, 0) & 1))
-
-NODE wl_pick_north(ARGS)
-{
-	uint64_t v = enter(w, 27, x), r = v;
-
-	EACH_CHILD(PICKS) {
-		switch (byte(v, i) & 7) {
-		case 0: CALL(wl_leaf_ash, i); break;
-		case 1: CALL(wl_leaf_fir, i); break;
-		case 2: CALL(wl_step_brook, i); break;
-		case 3: CALL(wl_step_delta, i); break;
-		case 4: CALL(wl_tail_swan, i); break;
-		case 5: CALL(wl_pair_salt, i); break;
-		case 6: CALL(wl_fan_amber, i); break;
-		case 7: CALL(wl_pick_south, i); break;
-		}
+#define PICK(number, name, a, b, c, d, e, f, g, h) \
+	NODE name(ARGS) \
+	{ \
+		uint64_t v = enter(w, number, x), r = v; \
+		EACH_CHILD(1 + (byte(v, 0) & 1)) { \
+			switch (byte(v, i) & 7) { \
+			CASE(0, a, i); CASE(1, b, i); CASE(2, c, i); CASE(3, d, i); \
+			CASE(4, e, i); CASE(5, f, i); CASE(6, g, i); CASE(7, h, i); \
+			} \
+		} \
+		return r; \
 	}
-	return r;
-}
 
-NODE wl_pick_east(ARGS)
-{
-	uint64_t v = enter(w, 28, x), r = v;
+NODE wl_fan_amber(ARGS), wl_fan_coral(ARGS), wl_fan_topaz(ARGS), wl_pair_pepper(ARGS), wl_ring_moon(ARGS), wl_ring_star(ARGS),
+	wl_pick_north(ARGS), wl_pick_east(ARGS), wl_pick_south(ARGS), wl_pick_west(ARGS);
 
-	EACH_CHILD(PICKS) {
-		switch (byte(v, i) & 7) {
-		case 0: CALL(wl_leaf_birch, i); break;
-		case 1: CALL(wl_leaf_holly, i); break;
-		case 2: CALL(wl_self_flute, i); break;
-		case 3: CALL(wl_ring_star, i); break;
-		case 4: CALL(wl_tail_kite, i); break;
-		case 5: CALL(wl_pair_pepper, i); break;
-		case 6: CALL(wl_fan_coral, i); break;
-		case 7: CALL(wl_pick_west, i); break;
-		}
-	}
-	return r;
-}
-
-NODE wl_pick_south(ARGS)
-{
-	uint64_t v = enter(w, 29, x), r = v;
-
-	EACH_CHILD(PICKS) {
-		switch (byte(v, i) & 7) {
-		case 0: CALL(wl_leaf_cedar, i); break;
-		case 1: CALL(wl_step_creek, i); break;
-		case 2: CALL(wl_step_river, i); break;
-		case 3: CALL(wl_self_drum, i); break;
-		case 4: CALL(wl_tail_lark, i); break;
-		case 5: CALL(wl_ring_moon, i); break;
-		case 6: CALL(wl_fan_ivory, i); break;
-		case 7: CALL(wl_pick_east, i); break;
-		}
-	}
-	return r;
-}
-
-NODE wl_pick_west(ARGS)
-{
-	uint64_t v = enter(w, 30, x), r = v;
-
-	EACH_CHILD(PICKS) {
-		switch (byte(v, i) & 7) {
-		case 0: CALL(wl_leaf_elm, i); break;
-		case 1: CALL(wl_step_delta, i); break;
-		case 2: CALL(wl_self_flute, i); break;
-		case 3: CALL(wl_ring_sun, i); break;
-		case 4: CALL(wl_tail_hawk, i); break;
-		case 5: CALL(wl_tail_swan, i); break;
-		case 6: CALL(wl_fan_topaz, i); break;
-		case 7: CALL(wl_pick_north, i); break;
-		}
-	}
-	return r;
-}
+LEAF(1, wl_leaf_ash)
+LEAF(2, wl_leaf_birch)
+LEAF(3, wl_leaf_cedar)
+LEAF(4, wl_leaf_elm)
+LEAF(5, wl_leaf_fir)
+LEAF(6, wl_leaf_holly)
+CHAIN(7, wl_self_drum, wl_self_drum, wl_leaf_ash)
+CHAIN(8, wl_self_flute, wl_self_flute, wl_leaf_birch)
+CHAIN(9, wl_pair_salt, wl_pair_pepper, wl_leaf_cedar)
+CHAIN(10, wl_pair_pepper, wl_pair_salt, wl_leaf_elm)
+CHAIN(11, wl_ring_sun, wl_ring_moon, wl_leaf_fir)
+CHAIN(12, wl_ring_moon, wl_ring_star, wl_pick_north)
+CHAIN(13, wl_ring_star, wl_ring_sun, wl_leaf_holly)
+STEP(14, wl_step_brook, wl_pick_south, wl_leaf_ash)
+STEP(15, wl_step_creek, wl_fan_amber, wl_step_brook)
+STEP(16, wl_step_delta, wl_pick_east, wl_step_creek)
+STEP(17, wl_step_river, wl_ring_sun, wl_step_delta)
+TAIL(18, wl_tail_hawk, NOTHING, wl_fan_coral, wl_leaf_birch)
+TAIL(19, wl_tail_kite, CALL(wl_leaf_cedar, 0), wl_leaf_fir, wl_tail_hawk)
+TAIL(20, wl_tail_lark, CALL(wl_leaf_elm, 0), wl_step_brook, wl_leaf_holly)
+TAIL(21, wl_tail_swan, CALL(wl_leaf_ash, 0), wl_tail_kite, wl_tail_lark)
+FAN(22, wl_fan_amber, wl_leaf_ash, wl_leaf_birch, wl_tail_swan, wl_pair_salt)
+FAN(23, wl_fan_coral, wl_leaf_cedar, wl_leaf_elm, wl_tail_lark, wl_step_delta)
+FAN(24, wl_fan_ivory, wl_leaf_fir, wl_leaf_holly, wl_fan_coral, wl_self_drum)
+FAN(25, wl_fan_pearl, wl_leaf_ash, wl_tail_hawk, wl_step_river, wl_fan_ivory)
+FAN(26, wl_fan_topaz, wl_leaf_elm, wl_tail_kite, wl_pick_west, wl_fan_pearl)
+PICK(27, wl_pick_north, wl_leaf_ash, wl_leaf_fir, wl_step_brook, wl_step_delta,
+     wl_tail_swan, wl_pair_salt, wl_fan_amber, wl_pick_south)
+PICK(28, wl_pick_east, wl_leaf_birch, wl_leaf_holly, wl_self_flute, wl_ring_star,
+     wl_tail_kite, wl_pair_pepper, wl_fan_coral, wl_pick_west)
+PICK(29, wl_pick_south, wl_leaf_cedar, wl_step_creek, wl_step_river, wl_self_drum,
+     wl_tail_lark, wl_ring_moon, wl_fan_ivory, wl_pick_east)
+PICK(30, wl_pick_west, wl_leaf_elm, wl_step_delta, wl_self_flute, wl_ring_sun,
+     wl_tail_hawk, wl_tail_swan, wl_fan_topaz, wl_pick_north)
 
 /* As many arguments as there are argument registers; each but w and room is seen from outside. */
 NODE wl_wide_oak(ARGS, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
@@ -467,25 +199,13 @@ NODE wl_first(struct workload *w)
 	uint64_t v = enter(w, 31, next(&w->random)), r = v;
 	unsigned room = 9 + (byte(v, 1) & 3);
 
-	if (byte(v, 0) & 1)
-		CALL(wl_self_drum, 1);
-	else
-		CALL(wl_self_flute, 1);
+	CALL_ONE_OF(wl_self_drum, wl_self_flute, 0, 1);
 	room = 4;
-	if (byte(v, 2) & 1)
-		CALL(wl_pair_salt, 2);
-	else
-		CALL(wl_pair_pepper, 2);
+	CALL_ONE_OF(wl_pair_salt, wl_pair_pepper, 2, 2);
 	room = 2;
-	if (byte(v, 3) & 1)
-		CALL(wl_fan_amber, 3);
-	else
-		CALL(wl_fan_topaz, 3);
+	CALL_ONE_OF(wl_fan_amber, wl_fan_topaz, 3, 3);
 	room = 3;
-	if (byte(v, 4) & 1)
-		CALL(wl_tail_hawk, 4);
-	else
-		CALL(wl_tail_swan, 4);
+	CALL_ONE_OF(wl_tail_hawk, wl_tail_swan, 4, 4);
 	return r * 31 + wl_wide_oak(w, v + 5, byte(v, 5), v >> 12, v >> 24, v >> 36, v >> 48, r);
 }
 
@@ -499,22 +219,12 @@ NODE wl_rest(struct workload *w)
 		unsigned room = 3 + byte(v, 1) % 7;
 
 		switch (byte(v, 0) & 15) {
-		case 0: CALL(wl_leaf_holly, 0); break;
-		case 1: CALL(wl_self_drum, 0); break;
-		case 2: CALL(wl_self_flute, 0); break;
-		case 3: CALL(wl_pair_pepper, 0); break;
-		case 4: CALL(wl_ring_sun, 0); break;
-		case 5: CALL(wl_ring_star, 0); break;
-		case 6: CALL(wl_step_river, 0); break;
-		case 7: CALL(wl_tail_swan, 0); break;
-		case 8: CALL(wl_fan_coral, 0); break;
-		case 9: CALL(wl_fan_ivory, 0); break;
-		case 10: CALL(wl_fan_pearl, 0); break;
-		case 11: CALL(wl_fan_topaz, 0); break;
-		case 12: CALL(wl_pick_north, 0); break;
-		case 13: CALL(wl_pick_east, 0); break;
-		case 14: CALL(wl_pick_south, 0); break;
-		case 15: CALL(wl_pick_west, 0); break;
+		CASE(0, wl_leaf_holly, 0); CASE(1, wl_self_drum, 0); CASE(2, wl_self_flute, 0);
+		CASE(3, wl_pair_pepper, 0); CASE(4, wl_ring_sun, 0); CASE(5, wl_ring_star, 0);
+		CASE(6, wl_step_river, 0); CASE(7, wl_tail_swan, 0); CASE(8, wl_fan_coral, 0);
+		CASE(9, wl_fan_ivory, 0); CASE(10, wl_fan_pearl, 0); CASE(11, wl_fan_topaz, 0);
+		CASE(12, wl_pick_north, 0); CASE(13, wl_pick_east, 0); CASE(14, wl_pick_south, 0);
+		CASE(15, wl_pick_west, 0);
 		}
 	}
 	return r;
@@ -570,7 +280,7 @@ static int workload_thread(void *arg)
 /* Budgets and generators of all contexts; the sum of the budgets. */
 static unsigned prepare(struct run *r, uint64_t seed)
 {
-	unsigned total = 1200 + next(&seed) % 1201, rest = total, calls = 0;
+	unsigned total = 600 + next(&seed) % 601, rest = r->cpus > 4 ? 2 * total : total, calls = 0;
 	unsigned weight[MAX_CPUS], weights = 0;
 
 	for (unsigned k = 0; k < r->cpus; k++) {

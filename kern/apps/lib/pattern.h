@@ -1,0 +1,41 @@
+/*
+ * What the programs for grading need of assembly: a value of its own in each
+ * register, and a function that is nothing but a call site and a few instructions.
+ */
+#ifndef APPS_PATTERN_H
+#define APPS_PATTERN_H
+
+#ifdef __riscv
+#define CALL "	call "
+#define JUMP "	j "
+#define NOPS "	nop\n"
+/* In each argument and each register that a function must leave alone; not in sp and fp. */
+#define SET_PATTERN \
+	"	.set .Lvalue, 0x5ca1ab1e00010001\n" \
+	"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11\n" \
+	"	li \\reg, .Lvalue\n	.set .Lvalue, .Lvalue + 0x10001\n	.endr\n"
+#define PATTERN_CLOBBERS "memory", "ra", "t0", "t1", "t2", "t3", "t4", "t5", "t6", \
+	"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", \
+	"s1", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11"
+#else
+#define CALL "	bl "
+#define JUMP "	b "
+#define NOPS "	nop\n	nop\n"
+#define SET_PATTERN \
+	"	.set .Lvalue, 1\n" \
+	"	.irp reg, x0,x1,x2,x3,x4,x5,x6,x7,x8,x19,x20,x21,x22,x23,x24,x25,x26,x27,x28\n" \
+	"	movz \\reg, #.Lvalue\n	movk \\reg, #.Lvalue, lsl #16\n" \
+	"	movk \\reg, #0xab1e, lsl #32\n	movk \\reg, #0x5ca1, lsl #48\n" \
+	"	.set .Lvalue, .Lvalue + 1\n	.endr\n"
+#define PATTERN_CLOBBERS "memory", "x30", "x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", \
+	"x9", "x10", "x11", "x12", "x13", "x14", "x15", "x16", "x17", "x18", \
+	"x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28"
+#endif
+
+/* Begins a function, with a call site as the compiler lays it out (HOOK=entry). */
+#define TRACED(name) \
+	"	.type " name ", %function\n" name ":\n" \
+	"	.section __patchable_function_entries, \"awo\", %progbits, " name "\n" \
+	"	.balign 8\n	.8byte " name "\n	.text\n" NOPS
+
+#endif
