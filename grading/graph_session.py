@@ -87,7 +87,6 @@ class GraphSession(Session):
         e.text_at_end = self._text(machine)
         if e.smp == 1 and not rest_at_end(e):  # the last, as graph tracing may be off for good behind it
             self._say("an interrupt at each instruction")
-            assert machine.observer
             e.interrupted = machine.observer.written()
             with machine.recording():
                 machine.console.command("frames", WORKLOAD_SECONDS)
@@ -125,7 +124,6 @@ class GraphSession(Session):
         On one CPU a workload is shorter than a thread's turn: there the user leaves before or behind it.
         """
         leaver, observer = phase.users[-1].directory, machine.observer
-        assert observer
         for attempt in range(TRIES if self._evidence.smp > 1 else 1):
             if attempt:
                 self._quiet(machine, "echo > trace")
@@ -138,7 +136,6 @@ class GraphSession(Session):
 
     def _left_after(self, machine: Run, first: int) -> float:
         """What part of the workload's calls had been made when a user of function_graph had left."""
-        assert machine.observer
         leaves = set(self._kernel.exits("unregister_ftrace_graph"))
         sites = {s.address for s in self._kernel.sites if s.function.name.startswith("wl_")}
         before = after = 0
@@ -159,7 +156,7 @@ class GraphSession(Session):
             self._quiet(machine, f"echo 1 > {at}options/{option}")
 
     def _keep(self, machine: Run, user: User) -> None:
-        user.trace = graph_text.parse(machine.console.file(f"{user.directory}trace", WORKLOAD_SECONDS))
+        user.trace = graph_text.parse(machine.console.command(f"cat {user.directory}trace", WORKLOAD_SECONDS))
         for cpu in range(self._evidence.smp):
             user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
 
@@ -190,7 +187,6 @@ class GraphSession(Session):
     def _slot_again(self, machine: Run) -> None:
         """Lets a slot change hands under a sleeper; again, where that had not slept yet, or was awake before."""
         observer = machine.observer
-        assert observer
         self._say("a slot changes hands under a sleeper")
         self._evidence.sleepers = observer.written()
         for line in patient(SLOT_AGAIN):
@@ -213,7 +209,6 @@ class GraphSession(Session):
     def _frames_out(self, machine: Run, phase: Phase) -> None:
         """Every function is traced and at once no more: who switched it off is still inside of many."""
         observer = machine.observer
-        assert observer
         self._evidence.frames_out = (observer.written(), 0)
         with machine.recording():
             self._quiet(machine, "echo function_graph > current_tracer; echo nop > current_tracer")

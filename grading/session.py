@@ -95,7 +95,6 @@ class Session:
         return e
 
     def _collect(self, machine: Run) -> None:
-        assert machine.observer
         self._say("reading what was executed")
         if machine.observer.lost() and not self._evidence.why:
             raise Stopped(Verdict.HARNESS, f"the observer's log is too small by {machine.observer.lost()} records")
@@ -162,7 +161,6 @@ class Session:
             pattern = Phase("registers", 0, None)
             with self._recorded(machine, pattern):
                 self._quiet(machine, "registers")
-            assert machine.observer
             e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
         kept = e.smp > 1 or not registers.registers_kept(e)
         if kept and lab == 1 and e.smp == 1:
@@ -180,7 +178,6 @@ class Session:
     @contextmanager
     def _recorded(self, machine: Run, phase: Phase | Trial | Spoilt) -> Iterator[None]:
         """Its part of the observer's log, with call sites in it."""
-        assert machine.observer
         with machine.recording():
             phase.first = machine.observer.written()
             yield
@@ -232,7 +229,7 @@ class Session:
                 if phase.filter:
                     self._quiet(machine, "echo 0 > tracing_on")
         if phase.filter:
-            phase.trace = parse(console.file("trace", WORKLOAD_SECONDS))
+            phase.trace = parse(console.command("cat trace", WORKLOAD_SECONDS))
             self._stop_tracing(machine, phase.filter)
 
     def _trials(self, machine: Run, todo: list[Trial]) -> None:

@@ -58,8 +58,7 @@ class _Call:
         for _ in range(MOST):
             held = (not self._seen.why and self._own[0] <= now[PC] < self._own[1] and now[self._sp] <= self._top
                     and self._overwrite(now[self._sp]))
-            if not self._stub.step():
-                return False
+            self._stub.step()
             before, now = now, self._stub.registers()
             if held:
                 self._look(before, now)
@@ -118,10 +117,10 @@ def _both(machine: Run, kernel: Kernel, stub: Stub, seen: Steps) -> None:
         stub.do("Z" + breakpoint_at)
         stub.go_on()
         if not traced:
-            machine.begin("registers")
+            machine.console.begin("registers")
         came = stub.stopped(10)
         if not came:
-            stub.interrupt()
+            stub.hold()
         stub.ask("z" + breakpoint_at)
         if not came or not _Call(kernel, stub, seen, traced).run():
             return
