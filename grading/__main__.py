@@ -76,14 +76,9 @@ class Outcome:
 
 def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> Outcome:
     kernel = Kernel(options.kernels / arch / "callsite.elf", arch)
-    evidence = []
-    for smp in options.smp or [n for n in CPUS if not rung or rung.judges(n)]:
-        log = options.out / f"grade/{arch}-lab{options.lab}-{smp}cpu.log"
-        name = f"{smp} CPU{'s' if smp > 1 else ''}"
-        session = rubric.lab(options.lab).session
-        evidence.append(session(kernel, options.lab, smp, options.seed, log,
-                                lambda text, name=name: say(f"{name}: {text}"),  # type: ignore[misc]
-                                options.budget).run())
+    evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
+                            lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget)  # type: ignore[misc]
+                for smp in options.smp or [n for n in CPUS if not rung or rung.judges(n)]]
     say("judging")
     findings = report.held(options.lab, evidence)
     moments = {}

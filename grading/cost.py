@@ -42,8 +42,7 @@ def measure(lab: int, arch: str) -> tuple[float, float]:
     """Seconds of a grade, and of its boots alone."""
     out, began = ROOT / "build/bench", spent()
     kernel = Kernel(ROOT / f"build/{arch}/lab{lab}/callsite.elf", arch)
-    session = rubric.lab(lab).session
-    boots = [session(kernel, lab, smp, SEED, out / f"{arch}-lab{lab}-{smp}cpu.log").run() for smp in (1, 4)]
+    boots = [rubric.boot(kernel, lab, smp, SEED, out) for smp in (1, 4)]
     graded = report.judge(arch, lab, SEED, boots)
     whole = spent() - began
     if graded.points != graded.possible:

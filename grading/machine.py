@@ -180,12 +180,6 @@ class Run:
                 pass  # a thread that has just ended
         return time.monotonic() - self._waited
 
-    @contextmanager
-    def recording(self) -> Iterator[None]:
-        """Call sites and what follows them are logged meanwhile."""
-        with self.observer.recording():
-            yield
-
     def _said(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").strip()
@@ -218,14 +212,15 @@ class Run:
 
     def check_limits(self) -> None:
         """Raise Stopped if it did more than it may."""
+        if not self.budget:
+            return
+        verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
         used = max(self._observer.insns(), default=0) if self._observer else 0
-        if self.budget and used > self.budget:
-            verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
+        if used > self.budget:
             raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
-        if self.budget and self.clock() > self._latest:
+        if self.clock() > self._latest:
             raise Stopped(Verdict.TIMEOUT, f"the boot took more than {LONGEST} s in all")
-        if self.budget and self._observer and self._observer.lost():
-            verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
+        if self._observer and self._observer.lost():
             raise Stopped(verdict, f"{self._observer.written():,} calls, stores and exceptions were seen, several times what "
                           "a graded boot has: the kernel goes round in a circle, or each of its steps is an exception")
 

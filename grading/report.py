@@ -64,6 +64,10 @@ class Grade:
         return Verdict.PASS if self.points == self.possible else Verdict.FAIL
 
 
+def cpus(smp: int) -> str:
+    return "1 CPU" if smp == 1 else f"{smp} CPUs"
+
+
 LINES, WIDTH = 20, 200  # of what the guest said, at most
 
 
@@ -143,7 +147,7 @@ def show(grade: Grade, console: Console) -> None:
     table.add_column("rung")
     table.add_column("what must hold", max_width=58)
     for e in grade.evidence:
-        table.add_column("1 CPU" if e.smp == 1 else f"{e.smp} CPUs", justify="center")
+        table.add_column(cpus(e.smp), justify="center")
     table.add_column("points", justify="right")
     for result in grade.results:
         marks = [_mark(result, e.smp) for e in grade.evidence]
@@ -179,8 +183,7 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
         for smp, finding in result.findings.items():
             if finding and not finding.need and finding.why not in said:
                 said.add(finding.why)
-                cpus = "1 CPU" if smp == 1 else f"{smp} CPUs"
-                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus}): {escape(printable(finding.why))}")
+                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): {escape(printable(finding.why))}")
                 _show_finding(finding, console)
                 _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:

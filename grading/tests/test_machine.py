@@ -156,7 +156,7 @@ class Observed(unittest.TestCase):
         """Words executed at the site before, during; entries of the tracer; stores; the printed trace."""
         with run(arch, part) as machine:
             machine.console.wait_ready(30)
-            with machine.recording():
+            with machine.observer.recording():
                 machine.console.command("now")
                 machine.console.command("enable")
                 machine.console.command("now")
