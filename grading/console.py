@@ -110,14 +110,6 @@ class Console:
         echo, typed, said = text.partition(line)
         return (said if typed else echo).removesuffix(PROMPT).lstrip("\n")
 
-    def until(self, line: str, shown: str, seconds: float = 60) -> str:
-        """Type a line again and again, until what it prints has these words: that is returned."""
-        deadline = self._clock() + seconds
-        while shown not in (text := self.command(line)):
-            if self._clock() > deadline:
-                raise Stopped(Verdict.TIMEOUT, f"'{line}' does not show '{shown}' within {seconds:.0f} s, but:\n{text[-TAIL:]}")
-        return text
-
     def keep_up(self) -> None:
         """Read what is there, while the caller waits for something else: a guest cannot go on when its line is full."""
         self._fill(0)

@@ -6,7 +6,6 @@ import re
 import select
 import socket
 import struct
-import time
 from collections.abc import Callable
 
 PACKET = re.compile(rb"\$([^#]*)#..", re.S)
@@ -30,8 +29,7 @@ class Stub:
     does not know that CPU's mode uses physical addresses.
     """
 
-    def __init__(self, line: socket.socket, meanwhile: Callable[[], object] = lambda: None,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, line: socket.socket, meanwhile: Callable[[], object], clock: Callable[[], float]) -> None:
         self._line = line
         self._line.settimeout(PATIENCE)
         self._meanwhile = meanwhile  # reads the console: a QEMU whose console is full answers nobody

@@ -21,7 +21,6 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import ClassVar
 
 from grading.console import Console
 from grading.gdbstub import QemuGone, Stub
@@ -82,9 +81,6 @@ class Mapping:
 class Run:
     """One boot, from power-on to power-off; use as a context manager."""
 
-    _running: ClassVar[set[Run]] = set()
-    over: ClassVar[bool] = False  # this program ends: nothing is to begin
-
     console: Console
     _process: subprocess.Popen[bytes]
 
@@ -135,9 +131,6 @@ class Run:
                                          pass_fds=[ram, qemus.fileno(), self._reason.fileno()])
         opened.callback(self._end)
         qemus.close()
-        Run._running.add(self)
-        if Run.over:
-            raise Stopped(Verdict.HARNESS, "nothing is to run any more")
         self._latest = self.clock() + LONGEST
         self.console = opened.enter_context(closing(Console(self._process, self.log, self._cap, self.watch, self.clock)))
         self.console.on_begin = self._begins
@@ -148,21 +141,10 @@ class Run:
         except QemuGone as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
 
-    @classmethod
-    def end_all(cls) -> None:
-        """Of a program that ends: what its threads are waiting for ends now."""
-        cls.over = True
-        for run in list(cls._running):
-            run._kill()
-
-    def _kill(self) -> None:
+    def _end(self) -> None:
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
-
-    def _end(self) -> None:
-        self._kill()
         self._process.wait()
-        Run._running.discard(self)
 
     def _ended(self) -> bool:
         try:

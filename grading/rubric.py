@@ -80,12 +80,9 @@ def lab(number: int) -> Lab:
     checks = checks_of(number)
     first, *rungs = (_rung(r, checks.CHECKS) for r in rubric["rung"])
     first = replace(first, check=all_of(as_linked, first.check))
-    return Lab(number, LABS[number], tuple(_files(rubric["files"])), (first, *rungs),
+    files = tuple(name.replace("<arch>", arch) for name in rubric["files"] for arch in (ARCHES if "<arch>" in name else ARCHES[:1]))
+    return Lab(number, LABS[number], files, (first, *rungs),
                 getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""))
-
-
-def _files(names: list[str]) -> list[str]:
-    return [name.replace("<arch>", arch) for name in names for arch in (ARCHES if "<arch>" in name else ARCHES[:1])]
 
 
 def _rung(entry: dict[str, Any], checks: dict[str, Check]) -> Rung:

@@ -25,6 +25,8 @@ KERNEL_BASE = 0xFFFFFFFF80000000
 BOOT_SECONDS = 60
 WORKLOAD_SECONDS = 90
 
+FROM = re.compile(r"^(\w+: )*")  # before the shell's sentence: which command it speaks of
+
 GLOBS = ["wl_leaf_*", "wl_*_?a*", "*_pick_*", "wl_[fp]*", "wl_fan_?????", "wl_[!lt]*", "wl_*r*"]
 
 
@@ -245,7 +247,7 @@ class Session:
             for op in trial.ops:
                 if op not in running:
                     said[op] = self._quiet(machine, op.command)
-            trial.unmade = next((f"'{op.command}' was refused, {_answer(said[op])}" for op in trial.ops if said[op]), "")
+            trial.unmade = next((f"'{op.command}' was refused, {FROM.sub('', said[op].splitlines()[0])}" for op in trial.ops if said[op]), "")
             running = set(trial.ops)
             self._trial(machine, trial)
         self._stop_ops(machine, running)
@@ -286,11 +288,6 @@ class Session:
 
     def _workload(self, machine: Run, seed: int) -> str:
         return machine.console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
-
-
-def _answer(said: str) -> str:
-    """The shell's sentence, without the words that say which command it speaks of."""
-    return re.sub(r"^(\w+: )*", "", said.splitlines()[0])
 
 
 def _panic_of(text: str) -> str:

@@ -107,20 +107,16 @@ class _Call:
 
 def watch(machine: Run, kernel: Kernel, seen: Steps) -> None:
     """Type `registers` and take each step of what it calls; then the machine goes on alone."""
-    with machine.held() as stub:
-        _both(machine, kernel, stub, seen)
-
-
-def _both(machine: Run, kernel: Kernel, stub: Stub, seen: Steps) -> None:
     breakpoint_at = f"1,{kernel.symbol(PATTERN_CALL):x},4"
-    for traced in (False, True):
-        stub.do("Z" + breakpoint_at)
-        stub.go_on()
-        if not traced:
-            machine.console.begin("registers")
-        came = stub.stopped(10)
-        if not came:
-            stub.hold()
-        stub.ask("z" + breakpoint_at)
-        if not came or not _Call(kernel, stub, seen, traced).run():
-            return
+    with machine.held() as stub:
+        for traced in (False, True):
+            stub.do("Z" + breakpoint_at)
+            stub.go_on()
+            if not traced:
+                machine.console.begin("registers")
+            came = stub.stopped(10)
+            if not came:
+                stub.hold()
+            stub.do("z" + breakpoint_at)
+            if not came or not _Call(kernel, stub, seen, traced).run():
+                break

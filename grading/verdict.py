@@ -26,6 +26,10 @@ class Verdict(Enum):
     HARNESS = "harness error"
 
 
+class Refused(Exception):
+    """What was asked for cannot be done; the message says why."""
+
+
 class Stopped(Exception):
     """The run ended before its time: with which verdict, and what was seen."""
 

@@ -190,19 +190,18 @@ def differs(wrong: Wrong, got: Outcome) -> str:
 
 # ---- which, and what is said ---------------------------------------------------------
 
-def third(seed: int) -> Iterator[tuple[Wrong, str]]:
-    """Of each lab every third, on one architecture; in six days all on both."""
-    for lab in rubric.LABS:
+Todo = list[tuple[Wrong, str]]
+
+
+def chosen(options: argparse.Namespace) -> Todo:
+    """Each on all its architectures; or of each lab every third, on one: in six days all on both."""
+    todo = []
+    for lab in options.lab:
         for at, wrong in enumerate(shelf(lab)):
-            if (at + seed) % 3 == 0:
-                yield wrong, wrong.arches[(at // 3 + seed // 3) % len(wrong.arches)]
-
-
-def every(labs: list[int], arches: list[str], names: list[str]) -> Iterator[tuple[Wrong, str]]:
-    for lab in labs:
-        for wrong in shelf(lab):
-            if not names or wrong.name in names:
-                yield from ((wrong, arch) for arch in wrong.arches if arch in arches)
+            turn = wrong.arches[(at // 3 + options.seed // 3) % len(wrong.arches)] if (at + options.seed) % 3 == 0 else ""
+            todo += [(wrong, arch) for arch in wrong.arches if arch in options.arch and (arch == turn or not options.third)
+                     and (wrong.name in options.names or not options.names)]
+    return todo
 
 
 def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) -> str:
@@ -218,9 +217,6 @@ def end(told: list[str], seconds: float) -> int:
     failures = [what for what in told if what]
     print(*failures, f"{len(told) - len(failures)} passed, {len(failures)} failed, {seconds:.0f} s", sep="\n")
     return 1 if failures or not told else 0
-
-
-Todo = list[tuple[Wrong, str]]
 
 
 def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
@@ -271,10 +267,7 @@ def main() -> int:
     options, began = arguments(), time.monotonic()
     if options.third:
         print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
-        told = run(list(third(options.seed)), [], list(ARCHES))
-    else:
-        todo = every(options.lab, options.arch, options.names)
-        told = run(list(todo), [] if options.names else options.lab, options.arch)
+    told = run(chosen(options), [] if options.names or options.third else options.lab, options.arch)
     return end(told, time.monotonic() - began)
 
 
