@@ -109,8 +109,11 @@ class GraphSession(Session):
             for user in users:
                 self._quiet(machine, f"echo 0 > {user.directory}tracing_on")
         for user in users:
-            if not user.leaves:
-                self._keep(machine, user)
+            if user.leaves:
+                continue
+            user.trace = graph_text.parse(machine.console.command(f"cat {user.directory}trace", WORKLOAD_SECONDS))
+            for cpu in range(self._evidence.smp):
+                user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
         for user in users:
             self._end(machine, user.filter, user.directory)
 
@@ -145,11 +148,6 @@ class GraphSession(Session):
             if r.addr in sites:
                 before, after = before + (not left), after + left
         return before / (before + after) if before + after else 0.0
-
-    def _keep(self, machine: Run, user: User) -> None:
-        user.trace = graph_text.parse(machine.console.command(f"cat {user.directory}trace", WORKLOAD_SECONDS))
-        for cpu in range(self._evidence.smp):
-            user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
 
     def _by_hand(self, machine: Run, seed: int, users: list[HandUser]) -> None:
         """A workload with all the users that there is room for, and one who finds none."""

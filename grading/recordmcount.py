@@ -31,11 +31,6 @@ def entries(seed: int, count: int = 200) -> list[int]:
     return [8 * n for n in random.Random(seed).sample(range(1, 20 * count), count)]
 
 
-def _section(name: int, kind: int, flags: int, address: int, offset: int, size: int) -> bytes:
-    link, info, entry = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
-    return struct.pack("<IIQQQQIIQQ", name, kind, flags, address, offset, size, link, info, 8, entry)
-
-
 def entry_elf(arch: str, offsets: list[int]) -> bytes:
     """A linked kernel of HOOK=entry whose section of entries names these offsets of text, in this order."""
     return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets)
@@ -121,7 +116,8 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entri
     body, headers = b"", bytes(64)
     for title, kind, flags, address, data in sections:
         at = names.index(b"\0" + title.encode() + b"\0") + 1
-        headers += _section(at, kind, flags, address, 64 + len(body), len(data))
+        link, info, size = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
+        headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body), len(data), link, info, 8, size)
         body += data + bytes(-len(data) % 8)
     header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, MACHINE[arch], 1, BASE, 0, 64 + len(body), 0, 64, 56, 0,
                          64, 1 + len(sections), len(sections))

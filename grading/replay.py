@@ -22,6 +22,7 @@ from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.observer import MOST, Kind, saved
 from grading.registers import unfinished
+from grading.report import cpus
 from grading.rubric import Rung
 from grading.session import machine_of
 from grading.verdict import Refused, Verdict
@@ -120,7 +121,7 @@ def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Con
                       f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
         return 1
     stops = describe(e, m)
-    console.print(f"\nThe same boot again, {e.arch}, {e.smp} CPU{'s' if e.smp > 1 else ''}, under gdb. It stops {escape(stops)}.",
+    console.print(f"\nThe same boot again, {e.arch}, {cpus(e.smp)}, under gdb. It stops {escape(stops)}.",
                   highlight=False, soft_wrap=True)
     with tempfile.NamedTemporaryFile("w", prefix="callsite-moment-", suffix=".json") as file:
         json.dump({**asdict(m), "why": f"{rung.name}: {finding.why}", "where": stops}, file)

@@ -6,7 +6,6 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -217,25 +216,17 @@ def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
                       f"{lab.page(finding.mistake)}", highlight=False, soft_wrap=True)
 
 
-def _pages(lab: int, result: Result) -> dict[str, str]:
-    """The named mistakes that a rung was lost by, each with its page."""
-    return {f.mistake: rubric.lab(lab).page(f.mistake) for f in result.findings.values() if f and f.mistake}
-
-
-def as_json(grades: list[Grade]) -> dict[str, Any]:
-    return {"grades": [{
+def write_json(grades: list[Grade], path: Path) -> None:
+    told = {"grades": [{
         "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
         "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "observer",
         "replay": replay(g),
         "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.rung.points if r.reached else 0,
                    "possible": r.rung.points,
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
-                   "mistakes": _pages(g.lab, r)} for r in g.results],
+                   "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
         "boots": [{"smp": e.smp, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
                    "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
-
-
-def write_json(grades: list[Grade], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(as_json(grades), indent=1) + "\n")
+    path.write_text(json.dumps(told, indent=1) + "\n")

@@ -249,20 +249,17 @@ class Session:
                     said[op] = self._quiet(machine, op.command)
             trial.unmade = next((f"'{op.command}' was refused, {FROM.sub('', said[op].splitlines()[0])}" for op in trial.ops if said[op]), "")
             running = set(trial.ops)
-            self._trial(machine, trial)
+            if trial.refused:
+                trial.said = machine.console.command(trial.refused.command).strip()
+            with self._recorded(machine, trial):
+                trial.output = self._workload(machine, trial.seed)
+            if trial.refused and not trial.said:
+                self._stop_ops(machine, {trial.refused})
         self._stop_ops(machine, running)
 
     def _stop_ops(self, machine: Run, ops: set[trials.Op]) -> None:
         for op in sorted(ops, key=lambda op: op.number):
             self._quiet(machine, f"op {op.number} off")
-
-    def _trial(self, machine: Run, trial: Trial) -> None:
-        if trial.refused:
-            trial.said = machine.console.command(trial.refused.command).strip()
-        with self._recorded(machine, trial):
-            trial.output = self._workload(machine, trial.seed)
-        if trial.refused and not trial.said:
-            self._stop_ops(machine, {trial.refused})
 
     def _quiet(self, machine: Run, command: str) -> str:
         """A command that must print nothing; if it does, the run goes on and the first complaint is kept. What it printed."""
