@@ -19,17 +19,13 @@ from grading.finding import Finding
 from grading.handed_in import broken
 from grading.machine import ended_by_signals
 from grading.session import BUDGET
-from grading.verdict import Stopped, Verdict, blamed
+from grading.verdict import Refused, Stopped, Verdict, blamed
 from qemu import plugin
 from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
 CPUS = (1, 4)
-
-
-class Refused(Exception):
-    """What was asked for cannot be done; the message says why."""
 
 
 def seed_of(text: str) -> int:
@@ -76,14 +72,9 @@ class Outcome:
 
 def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> Outcome:
     kernel = Kernel(options.kernels / arch / "callsite.elf", arch)
-    evidence = []
-    for smp in options.smp or [n for n in CPUS if not rung or rung.judges(n)]:
-        log = options.out / f"grade/{arch}-lab{options.lab}-{smp}cpu.log"
-        name = f"{smp} CPU{'s' if smp > 1 else ''}"
-        session = rubric.lab(options.lab).session
-        evidence.append(session(kernel, options.lab, smp, options.seed, log,
-                                lambda text, name=name: say(f"{name}: {text}"),  # type: ignore[misc]
-                                options.budget).run())
+    evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
+                            lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget)  # type: ignore[misc]
+                for smp in options.smp or [n for n in CPUS if not rung or rung.judges(n)]]
     say("judging")
     findings = report.held(options.lab, evidence)
     moments = {}
@@ -157,7 +148,7 @@ def main() -> int:
     console = Console(width=None if sys.stdout.isatty() else 120)
     try:
         rung = refuse(options)
-    except (Refused, replay.Refused) as refused:
+    except Refused as refused:
         print(refused, file=sys.stderr)
         return EXIT_USAGE
     except Unfit as why:
@@ -178,7 +169,7 @@ def main() -> int:
         return EXIT_HARNESS
     try:
         status = verdict(grades, options, not rung and not options.smp, console)
-    except submit.Missing as missing:
+    except Refused as missing:
         console.print(f"Nothing was written: {missing}.", highlight=False)
         return EXIT_FAIL
     return under_gdb(grades, outcomes, rung, console) if options.gdb and status != EXIT_HARNESS else status

@@ -3,58 +3,88 @@
 from __future__ import annotations
 
 import re
+import select
+import socket
 import struct
-from collections.abc import Iterable
-
-from grading.qmp import PATIENCE, Line, QemuError, QemuGone
+from collections.abc import Callable, Iterable
 
 PACKET = re.compile(rb"\$([^#]*)#..", re.S)
 PC = 32  # its number in the packets, on both architectures
-PIECE = 1024  # bytes of memory in one packet, which holds less than 4096 characters
+PIECE = 1024  # bytes of a file in one packet, which holds less than 4096 characters
+PATIENCE = 60.0  # seconds for a QEMU that neither answers nor ends: a host may be busy
+
+
+class QemuError(OSError):
+    """QEMU refused a command, or does not answer."""
+
+
+class QemuGone(QemuError):
+    """Its socket closed: QEMU ends."""
 
 
 class Stub:
-    """A connection; the machine is stopped as soon as it is made.
+    """A connection for as long as QEMU runs; at first the machine stands still.
 
     Addresses are virtual, and mean what the first CPU's page tables say in the mode that it is in: in riscv64's firmware,
     or before its MMU is on, a kernel's address is not mapped, and a write to it is dropped without an error. A caller that
     does not know that CPU's mode uses physical addresses.
     """
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: socket.socket, meanwhile: Callable[[], object], clock: Callable[[], float]) -> None:
         self._line = line
+        self._line.settimeout(PATIENCE)
+        self._meanwhile = meanwhile  # reads the console: a QEMU whose console is full answers nobody
+        self._clock = clock
         self._data = b""
         self._numbers: dict[str, int] = {}
-        self.do("Qqemu.PhyMemMode:0")  # QEMU remembers it from one connection to the next
+        self._running = False
 
-    def let_go(self) -> None:
-        """The machine goes on alone."""
-        self.do("D")
+    def _send(self, data: bytes) -> None:
+        try:
+            self._line.sendall(data)
+        except OSError as error:
+            raise QemuGone(str(error)) from error
+
+    def _more(self, seconds: float) -> bytes:
+        """What comes next; b'': nothing in all this time."""
+        deadline = 0.0
+        while not select.select([self._line], [], [], min(seconds, 0.05))[0]:
+            deadline = deadline or self._clock() + seconds
+            if self._clock() >= deadline:
+                return b""
+            self._meanwhile()
+        try:
+            data = self._line.recv(65536)
+        except OSError as error:
+            raise QemuGone(str(error)) from error
+        if not data:
+            raise QemuGone("QEMU closed its debugger stub")
+        return data
 
     def send(self, packet: str) -> None:
-        self._line.send(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
+        self._send(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
 
     def receive(self, seconds: float = PATIENCE) -> bytes | None:
         """The next packet; None: none came."""
         while not (packet := PACKET.search(self._data)):
-            more = self._line.more(seconds)
+            more = self._more(seconds)
             if not more:
                 return None
             self._data += more
         self._data = self._data[packet.end():]
-        self._line.send(b"+")
+        if packet[1].startswith((b"W", b"X")):
+            raise QemuGone("QEMU's debugger stub says that the machine has ended")
+        self._send(b"+")
         return packet[1]
 
     def ask(self, packet: str) -> bytes:
-        """The answer; that the machine stopped it says when it likes."""
+        """The answer; that the machine stopped it may say once more."""
         self.send(packet)
         answer = self.receive()
         while answer and answer.startswith((b"T", b"S")):
             answer = self.receive()
         if answer is None:
             raise QemuError("QEMU's debugger stub does not answer")
-        if answer.startswith((b"W", b"X")):
-            raise QemuGone("QEMU's debugger stub says that the machine has ended")
         return answer
 
     def do(self, packet: str) -> None:
@@ -62,22 +92,33 @@ class Stub:
         if answer != b"OK":
             raise QemuError(f"QEMU's debugger stub answered {answer!r} to {packet[:20]}")
 
-    def step(self) -> bool:
-        """One instruction; no interrupt comes. False: the machine has ended."""
-        self.send("s")
-        return self.stopped()
-
     def go_on(self) -> None:
         self.send("c")
+        self._running = True
+
+    def stopped(self, seconds: float = PATIENCE) -> bool:
+        """Wait until it stands still again."""
+        self._running = self.receive(seconds) is None
+        return not self._running
+
+    def hold(self) -> None:
+        """The machine stands still, and it is the first CPU that is spoken of."""
+        if self._running:
+            self._send(b"\x03")
+            if not self.stopped():
+                raise QemuError("QEMU's debugger stub does not stop the machine")
+        self.do("Hg1")
 
     def go_on_with(self, cpus: Iterable[int]) -> None:
         """These run; the others stand still until they are told."""
         self.send("vCont" + "".join(f";c:{cpu + 1:x}" for cpu in cpus))
+        self._running = True
 
     def step_one(self, cpu: int) -> None:
-        """One instruction of this CPU; no interrupt comes, and no other CPU runs."""
+        """One instruction of this CPU, or none; no interrupt comes, and no other CPU runs."""
         self.send(f"vCont;s:{cpu + 1:x}")
-        self.stopped()
+        if not self.stopped():
+            raise QemuError("QEMU's debugger stub does not come to the end of a step")
 
     def breakpoint(self, address: int, on: bool) -> None:
         """It stops whichever CPU comes there; nothing is written into memory."""
@@ -87,13 +128,11 @@ class Stub:
         self.do(f"Hg{cpu + 1:x}")
         return int.from_bytes(bytes.fromhex(self.ask(f"p{PC:x}").decode()), "little")
 
-    def interrupt(self) -> None:
-        self._line.send(b"\x03")
-        self.stopped()
-
-    def stopped(self, seconds: float = PATIENCE) -> bool:
-        """Wait until it stands still again."""
-        return (self.receive(seconds) or b"").startswith((b"T", b"S"))
+    def step(self) -> None:
+        """One instruction; no interrupt comes."""
+        self.send("s")
+        if not self.stopped():
+            raise QemuError("QEMU's debugger stub does not come to the end of a step")
 
     def registers(self) -> list[int]:
         """riscv64: x0 to x31, pc. arm64: x0 to x30, sp, pc."""
@@ -132,17 +171,11 @@ class Stub:
     def write(self, address: int, data: bytes) -> None:
         self.do(f"M{address % (1 << 64):x},{len(data):x}:{data.hex()}")
 
-    def read_physical(self, address: int, size: int) -> bytes:
-        self.do("Qqemu.PhyMemMode:1")
-        data = self.read(address, size)
-        self.do("Qqemu.PhyMemMode:0")
-        return data
-
     def write_physical(self, address: int, data: bytes) -> None:
         """And look whether it is there then."""
         self.do("Qqemu.PhyMemMode:1")
         self.write(address, data)
+        held = self.read(address, len(data))
         self.do("Qqemu.PhyMemMode:0")
-        held = self.read_physical(address, len(data))
         if held != data:
             raise QemuError(f"QEMU was to write {data.hex()} into memory at {address:#x}, and it holds {held.hex()}")

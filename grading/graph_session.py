@@ -10,14 +10,14 @@ from grading.checks import rest_at_end
 from grading.elf import Kernel
 from grading.evidence import Filter, HandUser, Phase, User
 from grading.machine import Run
-from grading.session import BOOT_SECONDS, GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
+from grading.session import GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 
 # Each line says when, on which CPU and in which thread it was, and each end says of what and with which value.
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the filter of two users, until they run
-TRIES = 3  # at what must happen while something else does, on a host that may be busy
+TRIES = 6  # at what must happen while something else does, on a host that may be busy
 PATIENCE = (0.1, 0.5, 2)  # seconds in which another thread is to come so far; more where it did not
 HANDS = 16
 KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
@@ -63,11 +63,8 @@ def hands(kernel: Kernel, seed: int) -> list[HandUser]:
 class GraphSession(Session):
     """One boot with function_graph: one user of it, then two, then one that leaves; then with every function traced."""
 
-    def _talk(self, machine: Run) -> None:
-        e, rng = self._evidence, random.Random(self._evidence.seed)
-        self._say("booting")
-        machine.console.wait_ready(BOOT_SECONDS)
-        e.text_at_boot = self._text(machine)
+    def _talk(self, machine: Run, rng: random.Random) -> None:
+        e = self._evidence
         everything, chosen = filters(self._kernel, rng.getrandbits(64))
         other = filters(self._kernel, rng.getrandbits(64))[1]
         self._phase(machine, Phase("before", rng.getrandbits(64), None))
@@ -87,37 +84,42 @@ class GraphSession(Session):
         e.text_at_end = self._text(machine)
         if e.smp == 1 and not rest_at_end(e):  # the last, as graph tracing may be off for good behind it
             self._say("an interrupt at each instruction")
-            assert machine.observer
             e.interrupted = machine.observer.written()
-            with machine.recording():
+            with machine.observer.recording():
                 machine.console.command("frames", WORKLOAD_SECONDS)
-        self._say("powering off")
-        machine.power_off()
 
     def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:
         """A workload with these users; one that leaves does so while it runs. Their filters may be others at first."""
         phase = Phase(name, seed, together(users), users=users, rewritten=rewritten)
         self._evidence.phases.append(phase)
         self._say(f"{name}: workload {seed:016x}, {phase.filter.filter if phase.filter else ''}")
-        console = machine.console
         for user in users:
-            self._begin(machine, user, phase.rewritten)
-        for user in users if phase.rewritten else ():
+            first = Filter(rewritten or user.filter.filter, user.filter.notrace, frozenset())
+            self._begin(machine, first, "function_graph", user.directory)
+            for option in OPTIONS:
+                self._quiet(machine, f"echo 1 > {user.directory}options/{option}")
+        for user in users if rewritten else ():
             self._quiet(machine, f"echo '{user.filter.filter}' > {user.directory}set_ftrace_filter")
-        phase.text = self._text(machine)
-        phase.enabled = console.command("cat enabled_functions")
+        self._enabled(machine, phase)
         with self._recorded(machine, phase):
             if any(user.leaves for user in users):
                 self._leave_within(machine, phase)
             else:
-                phase.output = console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
+                phase.output = self._workload(machine, seed)
             for user in users:
                 self._quiet(machine, f"echo 0 > {user.directory}tracing_on")
         for user in users:
-            if not user.leaves:
-                self._keep(machine, user)
+            if user.leaves:
+                continue
+            user.trace = graph_text.parse(machine.console.command(f"cat {user.directory}trace", WORKLOAD_SECONDS))
+            for cpu in range(self._evidence.smp):
+                user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
         for user in users:
-            self._end(machine, user)
+            self._end(machine, user.filter, user.directory)
+
+    def _enabled(self, machine: Run, phase: Phase) -> None:
+        phase.text = self._text(machine)
+        phase.enabled = machine.console.command("cat enabled_functions")
 
     def _leave_within(self, machine: Run, phase: Phase) -> None:
         """Starts the workload and switches the last user off in its middle; tries again where that was missed.
@@ -125,7 +127,6 @@ class GraphSession(Session):
         On one CPU a workload is shorter than a thread's turn: there the user leaves before or behind it.
         """
         leaver, observer = phase.users[-1].directory, machine.observer
-        assert observer
         for attempt in range(TRIES if self._evidence.smp > 1 else 1):
             if attempt:
                 self._quiet(machine, "echo > trace")
@@ -138,7 +139,6 @@ class GraphSession(Session):
 
     def _left_after(self, machine: Run, first: int) -> float:
         """What part of the workload's calls had been made when a user of function_graph had left."""
-        assert machine.observer
         leaves = set(self._kernel.exits("unregister_ftrace_graph"))
         sites = {s.address for s in self._kernel.sites if s.function.name.startswith("wl_")}
         before = after = 0
@@ -149,28 +149,6 @@ class GraphSession(Session):
                 before, after = before + (not left), after + left
         return before / (before + after) if before + after else 0.0
 
-    def _begin(self, machine: Run, user: User, before: str = "") -> None:
-        at = user.directory
-        self._quiet(machine, f"echo '{before or user.filter.filter}' > {at}set_ftrace_filter")
-        if user.filter.notrace:
-            self._quiet(machine, f"echo '{user.filter.notrace}' > {at}set_ftrace_notrace")
-        self._quiet(machine, f"echo function_graph > {at}current_tracer")
-        for option in OPTIONS:
-            self._quiet(machine, f"echo 1 > {at}options/{option}")
-
-    def _keep(self, machine: Run, user: User) -> None:
-        user.trace = graph_text.parse(machine.console.file(f"{user.directory}trace", WORKLOAD_SECONDS))
-        for cpu in range(self._evidence.smp):
-            user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
-
-    def _end(self, machine: Run, user: User) -> None:
-        at = user.directory
-        self._quiet(machine, f"echo nop > {at}current_tracer")
-        self._quiet(machine, f"echo 1 > {at}tracing_on")
-        self._quiet(machine, f"echo > {at}set_ftrace_filter")
-        if user.filter.notrace:
-            self._quiet(machine, f"echo > {at}set_ftrace_notrace")
-
     def _by_hand(self, machine: Run, seed: int, users: list[HandUser]) -> None:
         """A workload with all the users that there is room for, and one who finds none."""
         names = frozenset(name for user in users for name in user.names)
@@ -180,22 +158,20 @@ class GraphSession(Session):
         for user in users:
             self._quiet(machine, f"graph {user.number} {user.kind} {user.filter}")
         phase.refused = machine.console.command(f"graph {HANDS} see wl_*")
-        phase.text = self._text(machine)
-        phase.enabled = machine.console.command("cat enabled_functions")
+        self._enabled(machine, phase)
         with self._recorded(machine, phase):
-            phase.output = machine.console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
+            phase.output = self._workload(machine, seed)
         for user in users:
             self._quiet(machine, f"graph {user.number} off")
 
     def _slot_again(self, machine: Run) -> None:
         """Lets a slot change hands under a sleeper; again, where that had not slept yet, or was awake before."""
         observer = machine.observer
-        assert observer
         self._say("a slot changes hands under a sleeper")
         self._evidence.sleepers = observer.written()
         for line in patient(SLOT_AGAIN):
             first = observer.written()
-            with machine.recording():
+            with machine.observer.recording():
                 machine.console.command(line, WORKLOAD_SECONDS)
             self._evidence.slot_again = (first, observer.written())
             told = truth.read(self._kernel, observer.records(*self._evidence.slot_again)).told
@@ -213,9 +189,8 @@ class GraphSession(Session):
     def _frames_out(self, machine: Run, phase: Phase) -> None:
         """Every function is traced and at once no more: who switched it off is still inside of many."""
         observer = machine.observer
-        assert observer
         self._evidence.frames_out = (observer.written(), 0)
-        with machine.recording():
+        with machine.observer.recording():
             self._quiet(machine, "echo function_graph > current_tracer; echo nop > current_tracer")
         self._evidence.frames_out = (self._evidence.frames_out[0], observer.written())
         self._phase(machine, phase)

@@ -43,8 +43,7 @@ class Cpus:
 
     def type(self, line: str) -> None:
         """For the shell to read when it runs. The rest of a long line waits outside of the port's FIFO."""
-        self._run.typed.append((self._written(), line))
-        self._run.console.send(line.encode() + b"\r")
+        self._run.console.begin(line)
 
     def hold(self, *cpus: int, serving: bool = False) -> None:
         self._held |= set(cpus)
@@ -96,15 +95,14 @@ class Cpus:
         """Run for the time of a look, or until a CPU meets a breakpoint. Who serves an interrupt gets the time for it."""
         self._set_breakpoints(wanted | {self._serving[cpu] for cpu in self._away})
         for cpu in self.all - self._held:
-            while (pc := self._stub.pc(cpu)) in self._breakpoints:
+            while self._stub.pc(cpu) in self._breakpoints:
                 self._stub.step_one(cpu)
-                if self._stub.pc(cpu) == pc: print('STEP DID NOTHING', cpu)
         self._leaving = set()
         self._stub.go_on_with((self.all - self._held) | self._away)
         if self._stub.stopped(SERVICE if self._away else SLICE):
             self._away -= {cpu for cpu in self._away if self._stub.pc(cpu) == self._serving[cpu]}
         else:
-            self._stub.interrupt()
+            self._stub.hold()
             self._away = set(self._serving)
 
     def _set_breakpoints(self, places: set[int]) -> None:
@@ -114,11 +112,7 @@ class Cpus:
             self._stub.breakpoint(place, True)
         self._breakpoints = places
 
-    def _written(self) -> int:
-        return self._run.observer.written() if self._run.observer else 0
-
     def _insns(self) -> list[int]:
-        assert self._run.observer
         return self._run.observer.insns_of(len(self.all))
 
     def end(self) -> None:

@@ -39,13 +39,10 @@ WATCHED = frozenset(name for names in STAGES.values() for name in names)
 STUB = re.compile(r"ftrace_(island_\d+_)?stub_\d+")  # of the trampolines
 
 
-def missing(kernel: Kernel, stage: int) -> list[str]:
-    return [name for name in STAGES[stage] if not kernel.symbol(name)]
-
-
 def main() -> int:
     arch, stage, elf = sys.argv[1:]
-    lost = missing(Kernel(Path(elf), arch), int(stage))
+    kernel = Kernel(Path(elf), arch)
+    lost = [name for name in STAGES[int(stage)] if not kernel.symbol(name)]
     if lost:
         print(f"{elf}: the grade of lab {stage} looks for {', '.join(lost)}, and this kernel has none: was it renamed, or made "
               "part of another function? (grading/names.py)", file=sys.stderr)

@@ -12,16 +12,16 @@ import shlex
 import struct
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from grading.insn import ARM64
+from grading.insn import ARM64, ISAS
 from qemu.machine import ROOT, WITH_US
 
 MKRECORDS = ROOT / "kern/ftrace/mkrecords.py"  # as in the build: in a sandbox, and believed nothing
 BASE = 0xFFFFFFFF80000000
 MACHINE = {"riscv64": 243, "arm64": 183}
-NOP = {"riscv64": 0x13, "arm64": 0xD503201F}
 TOGGLED = {"riscv64": 0, "arm64": 4}  # from an entry to the word that changes
 PROGBITS, SYMTAB, STRTAB = 1, 2, 3
 
@@ -31,15 +31,9 @@ def entries(seed: int, count: int = 200) -> list[int]:
     return [8 * n for n in random.Random(seed).sample(range(1, 20 * count), count)]
 
 
-def _section(name: int, kind: int, flags: int, address: int, offset: int, size: int) -> bytes:
-    link, info, entry = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
-    return struct.pack("<IIQQQQIIQQ", name, kind, flags, address, offset, size, link, info, 8, entry)
-
-
 def entry_elf(arch: str, offsets: list[int]) -> bytes:
     """A linked kernel of HOOK=entry whose section of entries names these offsets of text, in this order."""
-    text = struct.pack("<I", NOP[arch]) * (max(offsets) // 4 + 4)
-    return elf(arch, text, {}, b"".join(struct.pack("<Q", BASE + o) for o in offsets))
+    return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets)
 
 
 @dataclass
@@ -53,7 +47,7 @@ class Calls:
     beside: dict[int, int] = field(default_factory=dict)  # decoys that are calls: so many bytes beside _mcount
 
     def elf(self, arch: str) -> bytes:
-        return elf(arch, struct.pack(f"<{len(self.words)}I", *self.words), {"_mcount": self.mcount}, None)
+        return elf(arch, self.words, {"_mcount": self.mcount})
 
 
 def _call(arch: str, at: int, target: int) -> list[int]:
@@ -79,7 +73,7 @@ def _other_bits(arch: str) -> list[tuple[str, tuple[int, ...]]]:
 
 def calls(arch: str, seed: int, count: int = 60) -> Calls:
     rng, slot, slots = random.Random(seed), 4, 1 << 12
-    made = Calls([NOP[arch]] * (slot * slots), 4 * slot * rng.randrange(slots // 4, 3 * slots // 4))
+    made = Calls([ISAS[arch].nop] * (slot * slots), 4 * slot * rng.randrange(slots // 4, 3 * slots // 4))
     places = [4 * slot * n for n in rng.sample(range(1, slots - 1), count + 200) if 4 * slot * n != made.mcount]
 
     def put(at: int, words: list[int], decoy: str = "") -> int:
@@ -104,24 +98,26 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
         for start in (0, 4):  # what the offset is counted from
             at = places.pop()
             first, second = _call(arch, at + start, made.mcount)
-            put(at, [first, NOP[arch], second], "an auipc ra and a jalr ra, lo(ra), with an instruction between")
+            put(at, [first, ISAS[arch].nop, second], "an auipc ra and a jalr ra, lo(ra), with an instruction between")
     made.sites.sort()
     return made
 
 
-def elf(arch: str, text: bytes, others: dict[str, int], entries_section: bytes | None) -> bytes:
-    """A linked kernel: its text, with symbols at these offsets besides those that each has."""
+def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entries: Sequence[int] = ()) -> bytes:
+    """A linked kernel: its text, with symbols at these offsets besides those that each has, and entries of these."""
+    text = struct.pack(f"<{len(words)}I", *words)
     symbols, strings = bytes(24), b"\0"
-    for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text), **others}.items():
+    for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text), **(others or {})}.items():
         symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, BASE + value, 0)
         strings += name.encode() + b"\0"
     names = b"\0.text\0__patchable_function_entries\0.symtab\0.strtab\0.shstrtab\0"
-    sections = [(".text", PROGBITS, 6, BASE, text), ("__patchable_function_entries", PROGBITS, 2, 0, entries_section or b""),
+    sections = [(".text", PROGBITS, 6, BASE, text), ("__patchable_function_entries", PROGBITS, 2, 0, struct.pack(f"<{len(entries)}Q", *(BASE + at for at in entries))),
                 (".symtab", SYMTAB, 0, 0, symbols), (".strtab", STRTAB, 0, 0, strings), (".shstrtab", STRTAB, 0, 0, names)]
     body, headers = b"", bytes(64)
     for title, kind, flags, address, data in sections:
         at = names.index(b"\0" + title.encode() + b"\0") + 1
-        headers += _section(at, kind, flags, address, 64 + len(body), len(data))
+        link, info, size = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
+        headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body), len(data), link, info, 8, size)
         body += data + bytes(-len(data) % 8)
     header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, MACHINE[arch], 1, BASE, 0, 64 + len(body), 0, 64, 56, 0,
                          64, 1 + len(sections), len(sections))

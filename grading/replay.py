@@ -22,18 +22,15 @@ from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.observer import MOST, Kind, saved
 from grading.registers import unfinished
+from grading.report import cpus
 from grading.rubric import Rung
 from grading.session import machine_of
-from grading.verdict import Verdict
+from grading.verdict import Refused, Verdict
 from qemu import debug
 
 # They change nothing but the number of the next thread, and may print much.
 ONLY_READS, AS_MANY_THREADS = ("cat ", "cksum "), "cat current_tracer"
 PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds, then what runs is stopped where it is
-
-
-class Refused(Exception):
-    """Nobody can debug here; the message says why."""
 
 
 @dataclass
@@ -47,8 +44,7 @@ class Moment:
     vcpu: int | None = None  # by this CPU; None: by any
     again: bool = False  # the kernel starts again
     seconds: int = 0  # no longer than that; 0: as long as it takes
-    ends: bool = False  # the machine ends: hold it before
-    stay: bool = False  # before the line is typed
+    ends: bool = False  # the machine ends: hold it before; else, without an instruction, it is before the line is typed
 
 
 def needs() -> None:
@@ -61,23 +57,20 @@ def needs() -> None:
 def moment(e: Evidence, finding: Finding) -> Moment:
     if e.why and finding.seq is None:
         lost = unfinished(e)
-        return _of_record(e, lost.seq) if lost else _of_end(e)
+        return _of_record(e, lost.seq) if lost else _at(
+            e, len(e.typed) - 1, again=e.verdict == Verdict.REBOOT, seconds=PATIENCE.get(e.verdict, 0), ends=True)
     seq = finding.seq if finding.seq is not None else _written(e, finding.address)
     if seq is not None:
         return _of_record(e, seq)
     names = [(p.name, p.first) for p in e.phases] + [(t.name, t.first) for t in e.trials]
     began = next((first for name, first in names if finding.why.startswith(name)), None)
-    return _at(e, len(e.typed) if began is None else _line_at(e, began), stay=True)
+    return _at(e, len(e.typed) if began is None else _line_at(e, began))
 
 
 def _at(e: Evidence, index: int, **where: bool | int | None) -> Moment:
     before = [AS_MANY_THREADS if line.startswith(ONLY_READS) else line
               for _, line in e.typed[:max(index, 0)] if line != "poweroff"]
     return Moment(before, e.typed[index][1] if 0 <= index < len(e.typed) else None, **where)  # type: ignore[arg-type]
-
-
-def _of_end(e: Evidence) -> Moment:
-    return _at(e, len(e.typed) - 1, again=e.verdict == Verdict.REBOOT, seconds=PATIENCE.get(e.verdict, 0), ends=True)
 
 
 def _line_at(e: Evidence, seq: int) -> int:
@@ -116,7 +109,7 @@ def describe(e: Evidence, m: Moment) -> str:
         return f"{during}, when no prompt has come for {m.seconds} seconds"
     if m.ends:
         return f"{during}, before the machine ends"
-    if m.stay:
+    if not m.address:
         return f"before '{m.line}': `console {m.line}` types it" if m.line else "at the prompt, at the end of the run"
     cpu = f"CPU {m.vcpu} is" if m.vcpu is not None else "it is"
     return f"{during}, when {cpu} at {e.kernel.name_at(m.address)} ({m.address:#x}) for time {m.nth}"
@@ -128,7 +121,7 @@ def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Con
                       f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
         return 1
     stops = describe(e, m)
-    console.print(f"\nThe same boot again, {e.arch}, {e.smp} CPU{'s' if e.smp > 1 else ''}, under gdb. It stops {escape(stops)}.",
+    console.print(f"\nThe same boot again, {e.arch}, {cpus(e.smp)}, under gdb. It stops {escape(stops)}.",
                   highlight=False, soft_wrap=True)
     with tempfile.NamedTemporaryFile("w", prefix="callsite-moment-", suffix=".json") as file:
         json.dump({**asdict(m), "why": f"{rung.name}: {finding.why}", "where": stops}, file)

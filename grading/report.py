@@ -6,7 +6,6 @@ import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -62,6 +61,10 @@ class Grade:
         if worst:
             return Verdict.HARNESS if self.harness_error else worst[0]
         return Verdict.PASS if self.points == self.possible else Verdict.FAIL
+
+
+def cpus(smp: int) -> str:
+    return "1 CPU" if smp == 1 else f"{smp} CPUs"
 
 
 LINES, WIDTH = 20, 200  # of what the guest said, at most
@@ -143,7 +146,7 @@ def show(grade: Grade, console: Console) -> None:
     table.add_column("rung")
     table.add_column("what must hold", max_width=58)
     for e in grade.evidence:
-        table.add_column("1 CPU" if e.smp == 1 else f"{e.smp} CPUs", justify="center")
+        table.add_column(cpus(e.smp), justify="center")
     table.add_column("points", justify="right")
     for result in grade.results:
         marks = [_mark(result, e.smp) for e in grade.evidence]
@@ -179,8 +182,7 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
         for smp, finding in result.findings.items():
             if finding and not finding.need and finding.why not in said:
                 said.add(finding.why)
-                cpus = "1 CPU" if smp == 1 else f"{smp} CPUs"
-                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus}): {escape(printable(finding.why))}")
+                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): {escape(printable(finding.why))}")
                 _show_finding(finding, console)
                 _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
@@ -214,25 +216,17 @@ def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
                       f"{lab.page(finding.mistake)}", highlight=False, soft_wrap=True)
 
 
-def _pages(lab: int, result: Result) -> dict[str, str]:
-    """The named mistakes that a rung was lost by, each with its page."""
-    return {f.mistake: rubric.lab(lab).page(f.mistake) for f in result.findings.values() if f and f.mistake}
-
-
-def as_json(grades: list[Grade]) -> dict[str, Any]:
-    return {"grades": [{
+def write_json(grades: list[Grade], path: Path) -> None:
+    told = {"grades": [{
         "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
         "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "observer",
         "replay": replay(g),
         "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.rung.points if r.reached else 0,
                    "possible": r.rung.points,
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
-                   "mistakes": _pages(g.lab, r)} for r in g.results],
+                   "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
         "boots": [{"smp": e.smp, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
                    "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
-
-
-def write_json(grades: list[Grade], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(as_json(grades), indent=1) + "\n")
+    path.write_text(json.dumps(told, indent=1) + "\n")

@@ -159,7 +159,7 @@ class Player:
         self._cpus.type(change.line)
         for _ in range(int(times or 1)):
             at = self._a_comes_to({self._address(step)} | ends)
-        with self._machine.recording():
+        with self._machine.observer.recording():
             if schedule.inside and self._b_comes_to({self._address(schedule.inside), self._front}) != self._front:
                 at = self._a_goes_past(change, schedule.inside, ends)
             self._b_comes_to({self._front}, alone=True)
@@ -220,5 +220,4 @@ class Player:
         return "the CPUs are at " + ", ".join(self._kernel.name_at(self._cpus.pc(cpu)) for cpu in sorted(self._cpus.all))
 
     def _written(self) -> int:
-        assert self._machine.observer
         return self._machine.observer.written()

@@ -25,6 +25,8 @@ KERNEL_BASE = 0xFFFFFFFF80000000
 BOOT_SECONDS = 60
 WORKLOAD_SECONDS = 90
 
+FROM = re.compile(r"^(\w+: )*")  # before the shell's sentence: which command it speaks of
+
 GLOBS = ["wl_leaf_*", "wl_*_?a*", "*_pick_*", "wl_[fp]*", "wl_fan_?????", "wl_[!lt]*", "wl_*r*"]
 
 
@@ -80,7 +82,7 @@ class Session:
             with blamed(), Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
                 try:
                     with e.judged():
-                        self._talk(machine)
+                        self._boot_and_off(machine)
                         machine.check_limits()  # it may have passed them since they were looked at
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
@@ -95,7 +97,6 @@ class Session:
         return e
 
     def _collect(self, machine: Run) -> None:
-        assert machine.observer
         self._say("reading what was executed")
         if machine.observer.lost() and not self._evidence.why:
             raise Stopped(Verdict.HARNESS, f"the observer's log is too small by {machine.observer.lost()} records")
@@ -109,11 +110,16 @@ class Session:
         self._evidence.truth = truth.read(self._kernel, machine.observer.records(last=last))
         self._evidence.observed = len(self._evidence.truth.calls)
 
-    def _talk(self, machine: Run) -> None:
-        e, rng = self._evidence, random.Random(self._evidence.seed)
+    def _boot_and_off(self, machine: Run) -> None:
         self._say("booting")
         machine.console.wait_ready(BOOT_SECONDS)
-        e.text_at_boot = self._text(machine)
+        self._evidence.text_at_boot = self._text(machine)
+        self._talk(machine, random.Random(self._evidence.seed))
+        self._say("powering off")
+        machine.power_off()
+
+    def _talk(self, machine: Run, rng: random.Random) -> None:
+        e = self._evidence
         self._phase(machine, Phase("before", rng.getrandbits(64), None))
         if e.lab <= 3:
             self._registers(machine, rng.getrandbits(64))
@@ -127,7 +133,7 @@ class Session:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
         if e.lab == 4 and e.smp == 1:
             self._say("entry")
-            with machine.recording():
+            with machine.observer.recording():
                 self._quiet(machine, "entry")
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
@@ -137,18 +143,15 @@ class Session:
             self._quiet(machine, "echo nop > current_tracer; echo > trace")
         if e.lab == 2 and e.smp == 1:
             self._say("looking records up")
-            with machine.recording():
+            with machine.observer.recording():
                 machine.console.command(f"lookup {rng.getrandbits(64):016x}")
         if e.lab == 3:
             self._alias(machine, "after the last tracer went")
-        if e.lab == 3:
             e.spoilt = spoil(self._kernel, rng.getrandbits(64))
             self._refused(machine, e.spoilt)
         if e.lab >= 2 and e.smp == 1:
             for name in ("available_filter_functions", "available_filter_functions_addrs"):
                 e.files[name] = machine.console.command(f"cat {name}")
-        self._say("powering off")
-        machine.power_off()
 
     def _registers(self, machine: Run, seed: int) -> None:
         """A caller with a pattern in every register, then the workload, are traced by a tracer that overwrites what it may.
@@ -162,7 +165,6 @@ class Session:
             pattern = Phase("registers", 0, None)
             with self._recorded(machine, pattern):
                 self._quiet(machine, "registers")
-            assert machine.observer
             e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
         kept = e.smp > 1 or not registers.registers_kept(e)
         if kept and lab == 1 and e.smp == 1:
@@ -180,8 +182,7 @@ class Session:
     @contextmanager
     def _recorded(self, machine: Run, phase: Phase | Trial | Spoilt) -> Iterator[None]:
         """Its part of the observer's log, with call sites in it."""
-        assert machine.observer
-        with machine.recording():
+        with machine.observer.recording():
             phase.first = machine.observer.written()
             yield
             phase.last = machine.observer.written()
@@ -212,7 +213,7 @@ class Session:
             spoilt.said = "".join(console.command(line) for line in (end if self._evidence.smp > 1 else begin))
             spoilt.text = self._text(machine)
             self._alias(machine, "after a site was refused")
-            spoilt.output = console.command(f"workload {spoilt.seed:016x}", WORKLOAD_SECONDS)
+            spoilt.output = self._workload(machine, spoilt.seed)
 
     def _phase(self, machine: Run, phase: Phase) -> None:
         self._evidence.phases.append(phase)
@@ -221,19 +222,19 @@ class Session:
         console = machine.console
         with self._recorded(machine, phase) if self._evidence.lab < 3 else nullcontext():
             if phase.filter:  # in labs 1 and 2 everything is traced, from the command that says so
-                self._start_tracing(machine, phase.filter)
+                self._begin(machine, phase.filter)
                 phase.text = self._text(machine)
                 if self._evidence.lab == 3:
                     self._alias(machine, f"in {phase.name}")
                 if self._evidence.lab >= 4:
                     phase.enabled = console.command("cat enabled_functions")
             with self._recorded(machine, phase) if self._evidence.lab >= 3 else nullcontext():
-                phase.output = console.command(f"workload {phase.seed:016x}", WORKLOAD_SECONDS)
+                phase.output = self._workload(machine, phase.seed)
                 if phase.filter:
                     self._quiet(machine, "echo 0 > tracing_on")
         if phase.filter:
-            phase.trace = parse(console.file("trace", WORKLOAD_SECONDS))
-            self._stop_tracing(machine, phase.filter)
+            phase.trace = parse(console.command("cat trace", WORKLOAD_SECONDS))
+            self._end(machine, phase.filter)
 
     def _trials(self, machine: Run, todo: list[Trial]) -> None:
         """Each with the ops that it wants: those that stay are not touched."""
@@ -246,22 +247,19 @@ class Session:
             for op in trial.ops:
                 if op not in running:
                     said[op] = self._quiet(machine, op.command)
-            trial.unmade = next((f"'{op.command}' was refused, {_answer(said[op])}" for op in trial.ops if said[op]), "")
+            trial.unmade = next((f"'{op.command}' was refused, {FROM.sub('', said[op].splitlines()[0])}" for op in trial.ops if said[op]), "")
             running = set(trial.ops)
-            self._trial(machine, trial)
+            if trial.refused:
+                trial.said = machine.console.command(trial.refused.command).strip()
+            with self._recorded(machine, trial):
+                trial.output = self._workload(machine, trial.seed)
+            if trial.refused and not trial.said:
+                self._stop_ops(machine, {trial.refused})
         self._stop_ops(machine, running)
 
     def _stop_ops(self, machine: Run, ops: set[trials.Op]) -> None:
         for op in sorted(ops, key=lambda op: op.number):
             self._quiet(machine, f"op {op.number} off")
-
-    def _trial(self, machine: Run, trial: Trial) -> None:
-        if trial.refused:
-            trial.said = machine.console.command(trial.refused.command).strip()
-        with self._recorded(machine, trial):
-            trial.output = machine.console.command(f"workload {trial.seed:016x}", WORKLOAD_SECONDS)
-        if trial.refused and not trial.said:
-            self._stop_ops(machine, {trial.refused})
 
     def _quiet(self, machine: Run, command: str) -> str:
         """A command that must print nothing; if it does, the run goes on and the first complaint is kept. What it printed."""
@@ -271,25 +269,22 @@ class Session:
             self._evidence.complaint = f"'{command}' said: {'; '.join(lines[:2])}"
         return said
 
-    def _start_tracing(self, machine: Run, chosen: Filter) -> None:
-        if chosen.filter:
-            self._quiet(machine, f"echo '{chosen.filter}' > set_ftrace_filter")
-        if chosen.notrace:
-            self._quiet(machine, f"echo '{chosen.notrace}' > set_ftrace_notrace")
-        self._quiet(machine, "echo function > current_tracer")
+    def _begin(self, machine: Run, chosen: Filter, tracer: str = "function", at: str = "") -> None:
+        """A tracer with this filter, in the directory `at`."""
+        for file, functions in (("set_ftrace_filter", chosen.filter), ("set_ftrace_notrace", chosen.notrace)):
+            if functions:
+                self._quiet(machine, f"echo '{functions}' > {at}{file}")
+        self._quiet(machine, f"echo {tracer} > {at}current_tracer")
 
-    def _stop_tracing(self, machine: Run, chosen: Filter) -> None:
-        self._quiet(machine, "echo nop > current_tracer")
-        self._quiet(machine, "echo 1 > tracing_on")
-        if chosen.filter:
-            self._quiet(machine, "echo > set_ftrace_filter")
-        if chosen.notrace:
-            self._quiet(machine, "echo > set_ftrace_notrace")
+    def _end(self, machine: Run, chosen: Filter, at: str = "") -> None:
+        self._quiet(machine, f"echo nop > {at}current_tracer")
+        self._quiet(machine, f"echo 1 > {at}tracing_on")
+        for file, functions in (("set_ftrace_filter", chosen.filter), ("set_ftrace_notrace", chosen.notrace)):
+            if functions:
+                self._quiet(machine, f"echo > {at}{file}")
 
-
-def _answer(said: str) -> str:
-    """The shell's sentence, without the words that say which command it speaks of."""
-    return re.sub(r"^(\w+: )*", "", said.splitlines()[0])
+    def _workload(self, machine: Run, seed: int) -> str:
+        return machine.console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
 
 
 def _panic_of(text: str) -> str:

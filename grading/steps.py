@@ -58,8 +58,7 @@ class _Call:
         for _ in range(MOST):
             held = (not self._seen.why and self._own[0] <= now[PC] < self._own[1] and now[self._sp] <= self._top
                     and self._overwrite(now[self._sp]))
-            if not self._stub.step():
-                return False
+            self._stub.step()
             before, now = now, self._stub.registers()
             if held:
                 self._look(before, now)
@@ -108,20 +107,16 @@ class _Call:
 
 def watch(machine: Run, kernel: Kernel, seen: Steps) -> None:
     """Type `registers` and take each step of what it calls; then the machine goes on alone."""
-    with machine.held() as stub:
-        _both(machine, kernel, stub, seen)
-
-
-def _both(machine: Run, kernel: Kernel, stub: Stub, seen: Steps) -> None:
     breakpoint_at = f"1,{kernel.symbol(PATTERN_CALL):x},4"
-    for traced in (False, True):
-        stub.do("Z" + breakpoint_at)
-        stub.go_on()
-        if not traced:
-            machine.begin("registers")
-        came = stub.stopped(10)
-        if not came:
-            stub.interrupt()
-        stub.ask("z" + breakpoint_at)
-        if not came or not _Call(kernel, stub, seen, traced).run():
-            return
+    with machine.held() as stub:
+        for traced in (False, True):
+            stub.do("Z" + breakpoint_at)
+            stub.go_on()
+            if not traced:
+                machine.console.begin("registers")
+            came = stub.stopped(10)
+            if not came:
+                stub.hold()
+            stub.do("z" + breakpoint_at)
+            if not came or not _Call(kernel, stub, seen, traced).run():
+                break

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from types import FrameType
 
-HOST = (OSError, subprocess.SubprocessError)  # QEMU's errors are among them (grading/qmp.py)
+HOST = (OSError, subprocess.SubprocessError)  # QEMU's errors are among them (grading/gdbstub.py)
 
 
 class Verdict(Enum):
@@ -24,6 +24,10 @@ class Verdict(Enum):
     DEAD = "dead"
     BUILD = "build failure"
     HARNESS = "harness error"
+
+
+class Refused(Exception):
+    """What was asked for cannot be done; the message says why."""
 
 
 class Stopped(Exception):

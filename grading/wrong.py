@@ -30,7 +30,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
@@ -38,7 +38,6 @@ from rich.console import Console
 
 from grading import report, rubric, session, side_by_side
 from grading.elf import Kernel
-from grading.finding import Finding
 from grading.machine import ended_by_signals
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
@@ -120,16 +119,10 @@ def scratch(lab: int, arch: str) -> Path:
 def fresh(lab: int, arch: str) -> Path:
     """The scratch tree as the tree is: the sources, and what was built of them, as old as there."""
     tree = scratch(lab, arch)
-    for name in (*TREE, f"build/{arch}/include", f"build/{arch}/lab{lab}"):
-        shutil.rmtree(tree / name, ignore_errors=True)
-        (tree / name).parent.mkdir(parents=True, exist_ok=True)
-        if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, tree / name, symlinks=True, ignore=shutil.ignore_patterns("wrong", "tests", "__pycache__"))
-        else:
-            shutil.copy2(ROOT / name, tree / name)
-    for name in ("build/.setup", "build/recordmcount"):
-        if (ROOT / name).exists():
-            shutil.copy2(ROOT / name, tree / name)
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir(parents=True)
+    built = ("build/.setup", "build/recordmcount", f"build/{arch}/include", f"build/{arch}/lab{lab}")
+    subprocess.run(["cp", "-a", "--parents", *TREE, *(name for name in built if (ROOT / name).exists()), tree], cwd=ROOT, check=True)
     return tree
 
 
@@ -162,12 +155,9 @@ class Outcome:
 
 
 def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGET) -> report.Grade:
-    evidence = []
-    for smp in cpus:
-        log = ROOT / f"build/wrong/{kernel.arch}-lab{lab}-{smp}cpu.log"
-        may = budget if smp == 1 else session.BUDGET  # where a CPU waits for another, as long as the host lets that one stand
-        evidence.append(rubric.lab(lab).session(kernel, lab, smp, SEED, log, budget=may).run())
-    return report.judge(kernel.arch, lab, SEED, evidence)
+    """Where a CPU waits for another, it may do so as long as the host lets that one stand."""
+    out = ROOT / "build/wrong"
+    return report.judge(kernel.arch, lab, SEED, [rubric.boot(kernel, lab, smp, SEED, out, budget=budget if smp == 1 else session.BUDGET) for smp in cpus])
 
 
 def outcome(graded: report.Grade) -> Outcome:
@@ -181,7 +171,7 @@ def outcome_of(wrong: Wrong, arch: str) -> Outcome:
     why = build(wrong, arch)
     elf = scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf"
     if why:
-        return Outcome(Verdict.BUILD, [], set(), 0, [Finding(why).why])
+        return Outcome(Verdict.BUILD, [], set(), 0, [why])
     return outcome(grade(Kernel(elf, arch), wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5]))
 
 
@@ -200,60 +190,49 @@ def differs(wrong: Wrong, got: Outcome) -> str:
 
 # ---- which, and what is said ---------------------------------------------------------
 
-def third(seed: int) -> Iterator[tuple[Wrong, str]]:
-    """Of each lab every third, on one architecture; in six days all on both."""
-    for lab in rubric.LABS:
-        for at, wrong in enumerate(shelf(lab)):
-            if (at + seed) % 3 == 0:
-                yield wrong, wrong.arches[(at // 3 + seed // 3) % len(wrong.arches)]
-
-
-def every(labs: list[int], arches: list[str], names: list[str]) -> Iterator[tuple[Wrong, str]]:
-    for lab in labs:
-        for wrong in shelf(lab):
-            if not names or wrong.name in names:
-                yield from ((wrong, arch) for arch in wrong.arches if arch in arches)
-
-
-@dataclass
-class Tally:
-    passed: int = 0
-    failures: list[str] = field(default_factory=list)  # each as it was said
-
-    def say(self, lab: int, arch: str, name: str, got: str, bad: str, seconds: float) -> None:
-        told = f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {seconds:.1f} s" + (f"\n     {bad}" if bad else "")
-        self.passed += not bad
-        self.failures += [told] if bad else []
-        print(told, flush=True)
-
-    def add(self, other: Tally) -> None:
-        self.passed += other.passed
-        self.failures += other.failures
-
-    def end(self, seconds: float) -> None:
-        """What failed once more, as the last lines are those that are read."""
-        for told in self.failures:
-            print(told)
-        print(f"{self.passed} passed, {len(self.failures)} failed, {seconds:.0f} s")
-
-
 Todo = list[tuple[Wrong, str]]
 
 
-def run(todo: Todo, whole: list[int], arches: list[str], tally: Tally) -> None:
+def chosen(options: argparse.Namespace) -> Todo:
+    """Each on all its architectures; or of each lab every third, on one: in six days all on both."""
+    todo = []
+    for lab in options.lab:
+        for at, wrong in enumerate(shelf(lab)):
+            turn = wrong.arches[(at // 3 + options.seed // 3) % len(wrong.arches)] if (at + options.seed) % 3 == 0 else ""
+            todo += [(wrong, arch) for arch in wrong.arches if arch in options.arch and (arch == turn or not options.third)
+                     and (wrong.name in options.names or not options.names)]
+    return todo
+
+
+def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) -> str:
+    """What is said of one that is not as it must be; '' of one that is."""
+    told = f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {time.monotonic() - began:.1f} s"
+    told += "\n     ".join(["", bad, *got.why]) if bad else ""
+    print(told, flush=True)
+    return told if bad else ""
+
+
+def end(told: list[str], seconds: float) -> int:
+    """What failed once more, as the last lines are those that are read."""
+    failures = [what for what in told if what]
+    print(*failures, f"{len(told) - len(failures)} passed, {len(failures)} failed, {seconds:.0f} s", sep="\n")
+    return 1 if failures or not told else 0
+
+
+def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
     """Each architecture in a process of its own; of the labs in `whole` the solution and the start, too."""
-    for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
-        prepare(lab, whole=lab in whole)
-    done = side_by_side.run(lambda arch, _: on_one(todo, whole, arch), arches, Console(quiet=True))
-    for part in done.values():
-        tally.add(part)
-    tally.failures += [f"FAIL {arch}: it died, and has said why" for arch in arches if arch not in done]
+    try:
+        for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
+            prepare(lab, whole=lab in whole)
+    except BadPatch as why:
+        return [f"FAIL {why}"]
+    done = side_by_side.run(lambda arch, _: list(on_one(todo, whole, arch)), arches, Console(quiet=True))
+    return [told for arch in arches for told in done.get(arch, [f"FAIL {arch}: it died, and has said why"])]
 
 
-def on_one(todo: Todo, whole: list[int], arch: str) -> Tally:
-    tally = Tally()
+def on_one(todo: Todo, whole: list[int], arch: str) -> Iterator[str]:
     for lab in whole:
-        both_states(lab, arch, tally)
+        yield from (state(lab, arch, start) for start in (False, True))
     for wrong in (wrong for wrong, at in todo if at == arch):
         began = time.monotonic()
         try:
@@ -261,19 +240,17 @@ def on_one(todo: Todo, whole: list[int], arch: str) -> Tally:
             bad = differs(wrong, got)
         except BadPatch as why:
             got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "the patch is no good"
-        tally.say(wrong.lab, arch, wrong.name, str(got), "\n     ".join([bad, *got.why]) if bad else "", time.monotonic() - began)
-    return tally
+        yield say(wrong.lab, arch, wrong.name, got, bad, began)
 
 
-def both_states(lab: int, arch: str, tally: Tally) -> None:
+def state(lab: int, arch: str, start: bool) -> str:
     """The solution has full marks, the start none."""
-    for start in (False, True):
-        began = time.monotonic()
-        kernel = Kernel(ROOT / f"{images(lab, (arch,), start)[0].removesuffix('Image')}callsite.elf", arch)
-        got = outcome(graded := grade(kernel, lab, [1, 4]))
-        right = got.points == (0 if start else graded.possible) and got.verdict == (Verdict.FAIL if start else Verdict.PASS)
-        bad = "" if right and not got.mistakes else "\n     ".join([f"{got.points} of {graded.possible} points", *got.why])
-        tally.say(lab, arch, "start" if start else "solution", str(got), bad, time.monotonic() - began)
+    began = time.monotonic()
+    kernel = Kernel(ROOT / f"{images(lab, (arch,), start)[0].removesuffix('Image')}callsite.elf", arch)
+    got = outcome(graded := grade(kernel, lab, [1, 4]))
+    right = got.points == (0 if start else graded.possible) and got.verdict == (Verdict.FAIL if start else Verdict.PASS)
+    bad = "" if right and not got.mistakes else f"{got.points} of {graded.possible} points"
+    return say(lab, arch, "start" if start else "solution", got, bad, began)
 
 
 def arguments() -> argparse.Namespace:
@@ -287,18 +264,11 @@ def arguments() -> argparse.Namespace:
 
 
 def main() -> int:
-    options, tally = arguments(), Tally()
-    began = time.monotonic()
-    try:
-        if options.third:
-            print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
-            run(list(third(options.seed)), [], list(ARCHES), tally)
-        else:
-            run(list(every(options.lab, options.arch, options.names)), [] if options.names else options.lab, options.arch, tally)
-    except BadPatch as why:
-        tally.failures.append(f"FAIL {why}")
-    tally.end(time.monotonic() - began)
-    return 1 if tally.failures or not tally.passed else 0
+    options, began = arguments(), time.monotonic()
+    if options.third:
+        print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
+    told = run(chosen(options), [] if options.names or options.third else options.lab, options.arch)
+    return end(told, time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -91,12 +91,19 @@ class Machine:
             boot += ["-initrd", str(self.initrd)]
         return boot + (["-append", self.append] if self.append else [])
 
-    def command(self, serial: list[str], scratch: Path) -> list[str]:
-        """QEMU's command line; `serial` says where the console goes."""
-        memory = max(self.memory, 256) if self.uboot else self.memory  # its script lies 193 MiB up
-        line = [*find(self.arch).command(), *self._machine(), "-smp", str(self.smp), "-m", f"{memory}M",
+    def ram(self) -> range:
+        """Its physical addresses."""
+        size = max(self.memory, 256) if self.uboot else self.memory  # U-Boot's script lies 193 MiB up
+        return range(RAM_BASE[self.arch], RAM_BASE[self.arch] + size * MIB)
+
+    def command(self, serial: list[str], scratch: Path, memory: int | None = None) -> list[str]:
+        """QEMU's command line; `serial` says where the console goes, `memory` is a file of its own that the RAM is to be."""
+        size = f"{len(self.ram()) // MIB}M"
+        line = [*find(self.arch).command(), *self._machine(), "-smp", str(self.smp), "-m", size,
                 "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
                 "-no-reboot", *serial, *self._boot(scratch)]
+        if memory is not None:
+            line += ["-object", f"memory-backend-file,id=ram,mem-path=/proc/self/fd/{memory},share=on,size={size}", "-M", "memory-backend=ram"]
         if self.icount:
             line += ["-icount", "shift=0"]  # sleep=off starves the console while the guest idles
         if self.plugin:

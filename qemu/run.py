@@ -7,15 +7,13 @@ QEMU's exit status does not tell a power-off from a panic on every machine
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shlex
-import socket
 import subprocess
 import sys
 import tempfile
 import termios
-import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -23,41 +21,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from qemu.emulator import Unfit, find  # noqa: E402
 from qemu.machine import ARCHES, ROOT, WITH_US, Machine, extra_options  # noqa: E402
-
-
-class Reason(threading.Thread):
-    """Listens on the control socket for the reason that the machine ends with."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(daemon=True)
-        self.reason: str | None = None
-        self._server = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._server.bind(str(path))
-        self._server.listen(1)
-
-    def run(self) -> None:
-        try:
-            connection, _ = self._server.accept()
-        except OSError:
-            return  # QEMU ended before it came
-        with connection, connection.makefile("rw", encoding="utf-8") as stream:
-            stream.write('{"execute": "qmp_capabilities"}\n')
-            stream.flush()
-            try:
-                for line in stream:
-                    self._heard(json.loads(line))
-            except ConnectionError:
-                pass  # QEMU is gone
-
-    def end(self) -> str | None:
-        """The reason, when QEMU has ended: what it wrote is there, and is read first."""
-        self._server.shutdown(socket.SHUT_RDWR)
-        self.join()
-        return self.reason
-
-    def _heard(self, event: dict[str, Any]) -> None:
-        if event.get("event") == "SHUTDOWN":
-            self.reason = event.get("data", {}).get("reason")
+from qemu.reason import Reason  # noqa: E402
 
 
 def terminal_settings() -> list[Any] | None:
@@ -74,19 +38,14 @@ def restore_terminal(settings: list[Any] | None) -> None:
 
 def run(machine: Machine) -> int:
     settings = terminal_settings()
-    with tempfile.TemporaryDirectory(prefix="callsite-") as name:
-        scratch = Path(name)
-        disk = scratch / "disk"
-        disk.mkdir()
-        reason = Reason(scratch / "qmp")
-        reason.start()
+    with tempfile.TemporaryDirectory(prefix="callsite-") as name, closing(Reason()) as reason:
         serial = ["-chardev", "stdio,id=console,mux=on,signal=off", "-serial", "chardev:console"]
-        command = machine.command(serial, disk) + ["-qmp", f"unix:{scratch}/qmp"]
+        command = machine.command(serial, Path(name)) + reason.options()
         try:
-            status = subprocess.run(WITH_US + command, check=False).returncode
+            status = subprocess.run(WITH_US + command, pass_fds=[reason.fileno()], check=False).returncode
         finally:
             restore_terminal(settings)
-        why = reason.end()
+        why = reason.read()
     if status == 0 and why in ("guest-reset", "guest-panic"):
         status = 1
     if status:

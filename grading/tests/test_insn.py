@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-from grading.elf import disassemble
 from grading.insn import ARM64, RISCV64
+from grading.tests.test_registers import HandMade
 
 BASE = 0xFFFFFFFF80001000
 
@@ -15,13 +15,13 @@ class Calls(unittest.TestCase):
         for offset in (-(1 << 20), -2048, -4, 4, 2046, 4096, (1 << 20) - 2):
             word = RISCV64.call(BASE, BASE + offset, 5)
             self.assertEqual(RISCV64.jump(BASE, word), (BASE + offset, 5))
-            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", disassemble("riscv64", BASE, word.to_bytes(4, "little")))
+            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", HandMade("riscv64", "entry").disassemble(BASE, word))
 
     def test_arm64_calls_come_back(self) -> None:
         for offset in (-(1 << 27), -4, 4, 4096, (1 << 27) - 4):
             word = ARM64.call(BASE, BASE + offset, 30)
             self.assertEqual(ARM64.jump(BASE, word), (BASE + offset, 30))
-            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", disassemble("arm64", BASE, word.to_bytes(4, "little")))
+            self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", HandMade("arm64", "entry").disassemble(BASE, word))
 
     def test_out_of_reach_is_refused(self) -> None:
         for isa, far in ((RISCV64, 1 << 20), (RISCV64, -(1 << 20) - 2), (ARM64, 1 << 27), (ARM64, 2)):

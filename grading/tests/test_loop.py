@@ -22,6 +22,7 @@ from grading import progress, replay, report, rubric, side_by_side, submit, wron
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.finding import Finding
+from grading.verdict import Refused
 from grading.observer import HEADER, SLOT, Kind
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
 from grading.tests.test_recordmcount import COMPARES
@@ -153,7 +154,7 @@ class TestSubmit(Folder):
                     self.assertEqual((entry.mtime, entry.uid, entry.uname, entry.mode), (0, 0, "", 0o644))
 
     def test_a_file_that_is_missing_is_named(self) -> None:
-        with mock.patch.object(submit, "ROOT", self.out), self.assertRaises(submit.Missing) as raised:
+        with mock.patch.object(submit, "ROOT", self.out), self.assertRaises(Refused) as raised:
             submit.write(LAB, self.out)
         self.assertIn("kern/ftrace/arm64/caller.S", str(raised.exception))
         self.assertFalse((self.out / "lab4.tar").exists())

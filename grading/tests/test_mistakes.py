@@ -96,13 +96,10 @@ class Said(unittest.TestCase):
         self.assertIn("must begin with filter, and do with off", self.differs("Rung: filter", "off", "filter"))
 
     def test_what_failed_is_told_again_before_the_count(self) -> None:
-        tally, whole = wrong.Tally(), wrong.Tally()
         with contextlib.redirect_stdout(io.StringIO()) as out:
-            tally.say(1, "arm64", "a", "fail", "because\n     and", 1)
-            for _ in range(100):
-                tally.say(1, "arm64", "b", "fail", "", 1)
-            whole.add(tally)
-            whole.end(3)
+            told = [wrong.say(1, "arm64", name, wrong.Outcome(Verdict.FAIL, [], set(), 0, why), bad, 0)
+                    for name, bad, why in (("a", "because", ["and"]), *(("b", "", ["and"]) for _ in range(100)))]
+            self.assertEqual(wrong.end(told, 3), 1)
         last = out.getvalue().splitlines()[-4:]
         self.assertIn("FAIL lab 1 arm64   a", last[0])
         self.assertEqual(last[1:], ["     because", "     and", "100 passed, 1 failed, 3 s"])

@@ -27,7 +27,7 @@ def seen(arch: str, command: str, *lines: str) -> list[Record]:
         machine.console.wait_ready(30)
         assert machine.observer
         first = machine.observer.written()
-        with machine.recording():
+        with machine.observer.recording():
             machine.console.command(command)
         return list(machine.observer.records(first))
 
@@ -110,7 +110,7 @@ class Registers(Observed):
     def test_a_site_that_nobody_follows_is_logged_unless_it_holds_the_nop(self) -> None:
         for line, words in (("site traced_site 0", 2), ("site traced_site 1", 1)):
             for arch in ARCHES:
-                with self.subTest(arch=arch), boot(arch, line) as machine, machine.recording():
+                with self.subTest(arch=arch), boot(arch, line) as machine, machine.observer.recording():
                     machine.console.wait_ready(30)
                     for command in ("now", "enable", "now"):
                         machine.console.command(command)
@@ -122,7 +122,7 @@ class Registers(Observed):
             with self.subTest(arch=arch), boot(arch, "site traced_site", "hit traced", "point traced") as machine:
                 machine.console.wait_ready(30)
                 machine.console.command("now")
-                with machine.recording():
+                with machine.observer.recording():
                     machine.console.command("now")
                 machine.console.command("now")
                 assert machine.observer
@@ -242,7 +242,7 @@ class Log(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch=arch), mock.patch.object(observer, "CAPACITY", 64), boot(arch, "arguments print+4") as machine:
                 machine.console.wait_ready(30)
-                with machine.recording():
+                with machine.observer.recording():
                     machine.console.command("cat")
                 assert machine.observer
                 self.assertEqual(len(list(machine.observer.records())), 1 + 31)

@@ -1,10 +1,10 @@
-"""Linux's `trace`, read line by line; and the shell's cksum."""
+"""Linux's `trace`, read line by line."""
 
 from __future__ import annotations
 
 import unittest
 
-from grading.console import cksum, plain
+from grading.console import plain
 from grading.trace_text import parse
 
 TRACE = """\
@@ -48,10 +48,6 @@ class Parse(unittest.TestCase):
 
 
 class Bytes(unittest.TestCase):
-    def test_cksum_is_posix(self) -> None:
-        self.assertEqual(cksum(b""), 4294967295)
-        self.assertEqual(cksum(b"123456789"), 930766865)
-
     def test_escapes_do_not_reach_the_reader(self) -> None:
         self.assertEqual(plain(b"\x1b[2Ka\x1b[31mb\x00\x07\r\nc\x1b[0m"), "ab\nc")
 

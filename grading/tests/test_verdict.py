@@ -17,7 +17,7 @@ from grading import evidence, report, rubric, session, truth
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.machine import Run
-from grading.qmp import QemuError
+from grading.gdbstub import QemuError
 from grading.tests import mutants
 from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import ARCHES, ROOT

@@ -87,9 +87,10 @@ def watch(plan: dict[str, Any]) -> Moment | None:
 
 def play(plan: dict[str, Any]) -> bool:
     """Is the guest at the moment, as far as it can be told?"""
-    if (plan["line"] or plan["stay"]) and not type_before(plan["before"]):
+    stay = not plan["address"] and not plan["ends"]
+    if (plan["line"] or stay) and not type_before(plan["before"]):
         return False
-    if plan["stay"]:
+    if stay:
         return True
     moment = watch(plan)
     patience = Patience(plan["seconds"])

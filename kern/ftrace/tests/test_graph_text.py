@@ -10,6 +10,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from grading.machine import Run
+from kern.ftrace.tests.waiting import until
 from qemu.machine import ROOT, Machine
 
 from .test_tracefs import FINISHED
@@ -247,7 +248,7 @@ class GraphText:
         self.quiet("mkdir instances/other", "echo file_read > set_ftrace_filter", "echo file_read > set_graph_notrace",
                    "echo function_graph > current_tracer")
         self.sh("cat instances/other/trace_pipe > /tmp/out &")
-        self.machine.console.until("ps -s", "pipe_read")  # it has begun
+        until(self.machine.console, "ps -s", "pipe_read")  # it has begun
         self.quiet("echo > set_graph_notrace", "echo read this > instances/other/trace_marker",
                    "echo 0 > instances/other/tracing_on")
         self.sh("wait; rmdir instances/other")

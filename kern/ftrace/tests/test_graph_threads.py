@@ -56,7 +56,7 @@ class OnAMachine:
                                     *(f"echo 1 > options/{option}" for option in OPTIONS),
                                     "echo function_graph > current_tracer"]))
         first = observer.written()
-        with run.recording():
+        with run.observer.recording():
             cls.output = sh("echo 1 > tracing_on; kt_lives; echo 0 > tracing_on")
         records = list(observer.records(first))
         cls.trace = graph_text.parse(sh("cat trace"))

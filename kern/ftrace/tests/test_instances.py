@@ -11,6 +11,7 @@ from collections import Counter
 from pathlib import Path
 
 from grading.machine import Run
+from kern.ftrace.tests.waiting import until
 from grading.workload import expect
 from qemu.machine import FINISHED, ROOT, Machine
 
@@ -183,7 +184,7 @@ class OnAMachine:
     def test_in_use(self) -> None:
         self.make("a")
         self.sh("cat instances/a/per_cpu/cpu0/trace_pipe > /tmp/out &")
-        self.machine.console.until("ps -s", "pipe_read")  # it has begun
+        until(self.machine.console, "ps -s", "pipe_read")  # it has begun
         said = self.sh("rmdir instances/a")
         self.assertIn("instances/a: one of its files is open", said)
         self.assertIn("(EBUSY)", said)

@@ -77,7 +77,7 @@ class FarProgram:
     def executed(self, line: str) -> list[Record]:
         """What the observer saw while the shell ran a line."""
         first = self.machine.observer.written()
-        with self.machine.recording():
+        with self.machine.observer.recording():
             self.assertIn(f"{CPUS} threads, {ROUNDS} rounds, 0 wrong sums", self.sh(line))
         return list(self.machine.observer.records(first))
 

@@ -8,6 +8,7 @@ import subprocess
 import unittest
 
 from grading.machine import Run
+from kern.ftrace.tests.waiting import until
 from qemu.machine import ROOT, Machine
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
@@ -95,7 +96,7 @@ class Stacks:
 
     def sleeping_stack(self) -> None:
         self.sh("sleep 1000 &")
-        text = self.machine.console.until("ps -s", " sleep_ns+")
+        text = until(self.machine.console, "ps -s", " sleep_ns+")
         self.sh("kill 1; wait")
         self.has_chain(text, SLEEPER, r"^ {7}(\w+)")
         self.has_chain(text, SHELL, r"^ {7}(\w+)")

@@ -9,6 +9,7 @@ import unittest
 from pathlib import Path
 
 from grading.machine import Run
+from kern.ftrace.tests.waiting import until
 from qemu.machine import FINISHED, ROOT, Machine
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -165,7 +166,7 @@ class OnAMachine:
 
     def test_pipe_waits_and_has_one_reader(self) -> None:
         self.sh("cat trace_pipe > /tmp/pipe &")
-        self.machine.console.until("ps -s", "pipe_read")  # it has begun
+        until(self.machine.console, "ps -s", "pipe_read")  # it has begun
         self.assertIn("EBUSY", self.sh("cat per_cpu/cpu1/trace_pipe"))
         self.sh("echo one > trace_marker")
         self.sh("sleep 0.1")

@@ -1,0 +1,16 @@
+"""What a test waits for."""
+
+from __future__ import annotations
+
+import time
+
+from grading.console import Console
+
+
+def until(console: Console, line: str, shown: str, seconds: float = 60) -> str:
+    """Type a line again and again, until what it prints has these words: that is returned."""
+    deadline = time.monotonic() + seconds
+    while shown not in (text := console.command(line)):
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"'{line}' does not show '{shown}' within {seconds:.0f} s, but:\n{text[-400:]}")
+    return text
