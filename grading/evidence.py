@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from bisect import bisect_left
 from collections.abc import Iterator
@@ -153,10 +154,12 @@ class Evidence:
     def judged(self) -> Iterator[None]:
         """Whatever is raised inside becomes Stopped, with the right verdict; and a boot is not judged for ever."""
         began = time.process_time()
+        gc.disable()  # what is read of a boot stays: each round of it would look at all of that
         try:
             with blamed(), limited(JUDGING - self.judging):
                 yield
         finally:
+            gc.enable()
             self.judging += time.process_time() - began
 
     def told(self) -> Evidence:

@@ -5,7 +5,6 @@ The observer says of each record which thread it was, at which interrupt level, 
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -322,10 +321,6 @@ class _Reader:
 
 def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.FOLLOWED) -> Truth:
     reader = _Reader(kernel, followed)
-    gc.disable()  # a million objects that all stay: each round of it would look at all of them
-    try:
-        for record in records:
-            reader.see(record)
-    finally:
-        gc.enable()
+    for record in records:
+        reader.see(record)
     return reader.truth
