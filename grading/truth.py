@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import NamedTuple
 
 from grading import names, returns
 from grading.elf import Kernel, Site
@@ -45,14 +46,13 @@ class Call:
     callbacks: list[Record] = field(default_factory=list)
     landed: Record | None = None  # where the context went on, and the registers that were no longer what they were
     arguments: tuple[int, ...] = ()  # eight, as the function received them: of some functions
-    name: str = ""  # the function's
+    name: str = field(init=False)  # the function's
 
     def __post_init__(self) -> None:
         self.name = self.site.function.name
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """A user that the shell made (`graph`) is told something."""
 
     seq: int
@@ -224,13 +224,11 @@ class _Reader:
         self._online: set[int] = set()
         self._returns = returns.Reader(returns.places(kernel, followed))
         t.returns = self._returns.returns
-        self._see: dict[int, Callable[[Record], None]] = {Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
-                     Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
-                     Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
-                     Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.START: lambda r: None}
-
-    def see(self, r: Record) -> None:
-        self._see[r.kind](r)
+        self.see: dict[int, Callable[[Record], None]] = {
+            Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
+            Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
+            Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
+            Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.START: lambda r: None}
 
     def _site(self, r: Record) -> None:
         who = r.context
@@ -322,5 +320,5 @@ class _Reader:
 def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.FOLLOWED) -> Truth:
     reader = _Reader(kernel, followed)
     for record in records:
-        reader.see(record)
+        reader.see[record.kind](record)
     return reader.truth
