@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
-from grading.align import Divergence, align
+from grading.align import NEVER, Alignment, Divergence, Executed, Ran, Said, align, by_cpu, differ
 from grading.elf import Kernel, Site
-from grading.evidence import Evidence, Phase
+from grading.evidence import Evidence, Phase, during, once
 from grading.finding import Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
@@ -177,13 +178,14 @@ def _selected(e: Evidence, phase: Phase) -> list[Call]:
     return [c for c in e.calls(phase) if c.name in phase.filter.names]
 
 
-def _needed(e: Evidence, phase: Phase) -> Callable[[Call], bool]:
-    """Which calls the trace must have: where tracing goes on and off among others, the workload's."""
-    if e.lab >= 3:
-        return lambda call: True
+@once
+def _aligned(e: Evidence, phase: Phase) -> dict[int, Alignment[Executed, Event]]:
+    """Where tracing goes on and off among other calls, in labs 1 and 2, the trace must have the workload's."""
+    assert phase.trace
     brackets = [c.seq for c in e.calls(phase) if c.name in ("wl_begin", "wl_end")]
-    lo, hi = (brackets[0], brackets[-1]) if len(brackets) == 2 else (0, 1 << 62)
-    return lambda call: lo <= call.seq <= hi
+    lo, hi = (brackets[0], brackets[-1]) if e.lab < 3 and len(brackets) == 2 else (0, NEVER)
+    executed = by_cpu(Executed(c, c.seq, c.vcpu) for c in _selected(e, phase))
+    return align(executed, phase.trace.events, differ, whole=e.lab >= 3, needed=lambda ran: lo <= ran.seq <= hi)
 
 
 def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
@@ -194,40 +196,40 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
         return Finding(f"{phase.name}: the header says {trace.in_buffer} entries, {len(trace.events)} are printed")
     if trace.overrun:
         return Finding(f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
-    found = align(_selected(e, phase), trace.events, whole=e.lab >= 3, needed=_needed(e, phase))
-    for cpu, alignment in found.items():
+    found = _aligned(e, phase)
+    printed, ran = sum(len(a.pairs) for a in found.values()), len(during(phase, e.truth.callbacks))
+    wrong = parted(e, phase.name, found) or next(filter(None, (in_time(phase.name, a) for a in found.values())), None)
+    if wrong or ran >= printed:
+        return wrong
+    return Finding(f"{phase.name}: {printed} events are printed, the tracer's callback ran {ran} times")
+
+
+def parted(e: Evidence, where: str, found: dict[int, Alignment[Ran, Said]]) -> Finding | None:
+    """Where what is printed is not what was executed; then, what did not come from a call site that called the tracer."""
+    for alignment in found.values():
         if alignment.divergence:
-            return _diverged(e, phase, alignment.divergence)
-    pairs = [pair for a in found.values() for pair in a.pairs]
-    return _really_traced(e, phase, pairs) or _times(phase, trace.events)
+            return _diverged(e, where, alignment.divergence)
+    for alignment in found.values() if e.lab >= 3 else ():
+        for ran, event in alignment.pairs:
+            call = ran.call
+            if not calls_tracer(e.kernel, call.site.address, call.word):
+                return Finding(f"{where}: '{event.line.strip()}' is printed, and its call site held no call",
+                               site=site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
+    return None
 
 
-def _diverged(e: Evidence, phase: Phase, d: Divergence) -> Finding:
-    finding = Finding(f"{phase.name}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
+def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
+    finding = Finding(f"{where}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
     if d.executed_at < len(d.executed):
-        call = d.executed[d.executed_at]
+        call = d.executed[d.executed_at].call
         finding.site, finding.seq = site_lines(e.kernel, call.site, call.word, call=e.lab >= 3), call.seq
     return finding
 
 
-def _really_traced(e: Evidence, phase: Phase, pairs: list[tuple[Call, Event]]) -> Finding | None:
-    """A printed event came from a call that was there, through the tracer's callback."""
-    for call, event in pairs:
-        if e.lab >= 3 and not calls_tracer(e.kernel, call.site.address, call.word):
-            return Finding(f"{phase.name}: '{event.line.strip()}' is printed, and its call site held no call",
-                           site=site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
-    ran = sum(phase.first <= r.seq < phase.last for r in e.truth.callbacks)
-    if ran < len(pairs):
-        return Finding(f"{phase.name}: {len(pairs)} events are printed, the tracer's callback ran {ran} times")
-    return None
-
-
-def _times(phase: Phase, events: list[Event]) -> Finding | None:
-    last: dict[int, int] = {}
-    for event in events:
-        if event.usec < last.get(event.cpu, 0):
-            return Finding(f"{phase.name}: time goes back on CPU {event.cpu}: '{event.line.strip()}'")
-        last[event.cpu] = event.usec
+def in_time(where: str, alignment: Alignment[Ran, Said]) -> Finding | None:
+    for (_, before), (_, event) in pairwise(alignment.pairs):
+        if event.usec < before.usec:
+            return Finding(f"{where}: time goes back on CPU {event.cpu}: '{event.line.strip()}'")
     return None
 
 
@@ -237,8 +239,7 @@ def right_parents(e: Evidence) -> Finding | None:
         if phase.trace is None:
             continue
         executed = e.executed_contexts(phase)
-        found = align(_selected(e, phase), phase.trace.events, whole=e.lab >= 3, needed=_needed(e, phase))
-        event_of = {c.seq: event for a in found.values() for c, event in a.pairs}
+        event_of = {ran.seq: event for a in _aligned(e, phase).values() for ran, event in a.pairs}
         for name, calls in e.expected(phase).contexts.items():
             for want, call in zip(calls, executed.get(name, [])):
                 event = event_of.get(call.seq)
@@ -262,7 +263,7 @@ def three_agree(e: Evidence) -> Finding | None:
 
 def no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
     for phase in e.off():
-        hits = [r for r in points if phase.first <= r.seq < phase.last]
+        hits = during(phase, points)
         if hits:
             return Finding(f"{phase.name}: {what} ran {len(hits)} times, first {e.kernel.name_at(hits[0].addr)} "
                            f"on CPU {hits[0].vcpu}", seq=hits[0].seq)

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grading import checks, registers, workload
-from grading.evidence import Evidence, Phase, User
+from grading.evidence import Evidence, Phase, User, during, once
 from grading.finding import Finding
-from grading.graph_align import Alignment, Divergence, Framed, Step, align, hit_of, nobody, steps
+from grading.align import Alignment, align
+from grading.graph_align import Framed, Step, differ, hit_of, nobody, steps
 from grading.graph_text import RETURN, GraphEvent
 from grading.observer import Record
 from grading.returns import HANDLER, Leaving, Span
@@ -79,7 +80,7 @@ def through_handler(e: Evidence) -> Finding | None:
             finding = _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
             if finding:
                 return finding
-        stray = [r for r in e.truth.returns.stray if phase.first <= r.seq < phase.last]
+        stray = during(phase, e.truth.returns.stray)
         if stray:
             return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
                            "had just returned", seq=stray[0].seq)
@@ -137,8 +138,7 @@ def comes_home(e: Evidence) -> Finding | None:
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
                 return Finding(f"{phase.name}, {who(first)}: {first.name}{tail} must return to "
                                f"{e.kernel.name_at(last.home)}, and went to {went}", *stack(first), seq=leaving.left.seq)
-        if e.truth.returns.unmatched and phase.first <= e.truth.returns.unmatched[0].seq < phase.last:
-            at = e.truth.returns.unmatched[0]
+        for at in during(phase, e.truth.returns.unmatched):
             return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
                            seq=at.seq)
     return None
@@ -161,7 +161,7 @@ def registers_given_back(e: Evidence) -> Finding | None:
 def silent_handler(e: Evidence) -> Finding | None:
     """Off is off: no return goes through the tracer, but those of calls that were out when it went."""
     before = e.phases[0]
-    early = [r for r in e.truth.handlers if before.first <= r.seq < before.last]
+    early = during(before, e.truth.handlers)
     if early:
         return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces", seq=early[0].seq)
     for phase, following in zip(e.phases, e.phases[1:]):
@@ -219,9 +219,10 @@ def _place(want: workload.Call) -> str:
     return f"{want.depth} deep, called by {want.maker}" + (" by a jump" if want.tail else "")
 
 
-def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment]:
+@once
+def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment[Step, GraphEvent]]:
     executed = steps(e.spans(phase), user.filter.names, framed(e, phase), unsure(e, phase))
-    return align(executed, user.trace.events)
+    return align(executed, user.trace.events, differ)
 
 
 def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
@@ -234,13 +235,8 @@ def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
     finding = _counts(where, user)
     if finding:
         return finding
-    for alignment in aligned(e, phase, user).values():
-        if alignment.divergence:
-            return _diverged(e, where, alignment.divergence)
-        finding = _really_traced(e, where, alignment) or one_thread_each(where, alignment) or in_time(where, alignment)
-        if finding:
-            return finding
-    return None
+    found = aligned(e, phase, user)
+    return checks.parted(e, where, found) or next(filter(None, (checks.in_time(where, a) for a in found.values())), None)
 
 
 def _counts(where: str, user: User) -> Finding | None:
@@ -252,42 +248,6 @@ def _counts(where: str, user: User) -> Finding | None:
             return Finding(f"{where}, CPU {cpu}: {lost} events were lost in a buffer that has room for all")
         if counts.get("entries") != printed:
             return Finding(f"{where}, CPU {cpu}: stats says {counts.get('entries')} entries, {printed} are printed")
-    return None
-
-
-def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
-    finding = Finding(f"{where}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
-    if d.executed_at < len(d.executed):
-        call = d.executed[d.executed_at].span.call
-        finding.site, finding.seq = checks.site_lines(e.kernel, call.site, call.word, call=True), call.seq
-    return finding
-
-
-def _really_traced(e: Evidence, where: str, alignment: Alignment) -> Finding | None:
-    """What is printed came from a call site that called the tracer."""
-    for step, event in alignment.pairs:
-        call = step.span.call
-        if not checks.calls_tracer(e.kernel, call.site.address, call.word):
-            return Finding(f"{where}: '{event.line.strip()}' is printed, and its call site held no call",
-                           site=checks.site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
-    return None
-
-
-def one_thread_each(where: str, alignment: Alignment) -> Finding | None:
-    threads: dict[tuple[str, int], int] = {}
-    for step, event in alignment.pairs:
-        key = (event.comm if event.pid == 0 else "", event.pid)
-        if threads.setdefault(key, step.span.call.thread) != step.span.call.thread:
-            return Finding(f"{where}: {event.comm}-{event.pid} is printed for two threads: '{event.line.strip()}'")
-    return None
-
-
-def in_time(where: str, alignment: Alignment) -> Finding | None:
-    last = 0
-    for _, event in alignment.pairs:
-        if event.usec < last:
-            return Finding(f"{where}: time goes back: '{event.line.strip()}'")
-        last = event.usec
     return None
 
 
@@ -349,13 +309,13 @@ def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
     return (ends[0].insns - span.body.insns, ends[1].insns - span.insns) if ends and span.body else None
 
 
-def _returns(alignment: Alignment) -> Iterator[tuple[Step, GraphEvent, int]]:
+def _returns(alignment: Alignment[Step, GraphEvent]) -> Iterator[tuple[Step, GraphEvent, int]]:
     for step, event in alignment.pairs:
         if step.kind == RETURN:
             yield step, event, -1 if event.duration is None else event.duration
 
 
-def _lasted(e: Evidence, phase: Phase, alignment: Alignment) -> Finding | None:
+def _lasted(e: Evidence, phase: Phase, alignment: Alignment[Step, GraphEvent]) -> Finding | None:
     step_ns, patched = CLOCK_NS[e.arch], framed(e, phase)
     for step, event, ns in _returns(alignment):
         limits = bounds(step.span, patched)
@@ -368,7 +328,7 @@ def _lasted(e: Evidence, phase: Phase, alignment: Alignment) -> Finding | None:
     return None
 
 
-def sums(where: str, alignment: Alignment) -> Finding | None:
+def sums(where: str, alignment: Alignment[Step, GraphEvent]) -> Finding | None:
     """The calls that a call makes last no longer than itself, together."""
     inner: dict[Span, int] = {}
     printed = {step.span for step, _ in alignment.pairs}
@@ -388,6 +348,6 @@ def sums(where: str, alignment: Alignment) -> Finding | None:
 
 def something_returned(e: Evidence) -> Finding | None:
     """Once is enough: what is wrong in one phase and not in another, the other rungs say."""
-    if any(phase.first <= r.seq < phase.last for phase in e.on() for r in e.truth.handlers):
+    if any(during(phase, e.truth.handlers) for phase in e.on()):
         return None
     return checks.not_started(e) or Finding("return_to_handler never ran, and function_graph was on")

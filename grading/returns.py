@@ -39,12 +39,11 @@ class Span:
     transit: tuple[Span, ...]  # calls of the thread that were just being entered or left
     body: Record | None = None  # the instruction behind the site
     leaving: Leaving | None = None
-    name: str = ""
-    steady: bool = True  # neither it nor a call beneath was just being entered or left when it or another began
+    name: str = field(init=False)
+    seq: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.name = self.call.name
-        self.steady = not self.transit and (self.below is None or self.below.steady)
+        self.name, self.seq = self.call.name, self.call.seq
 
     @property
     def depth(self) -> int:

@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from grading import names, returns
 from grading.elf import Kernel, Site
@@ -94,6 +94,7 @@ class Truth:
     traps: list[Record] = field(default_factory=list)  # exceptions taken
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
+    known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
 
     @property
     def trampolines(self) -> list[Record]:
