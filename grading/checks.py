@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from grading.align import NEVER, Alignment, Divergence, Executed, Ran, Said, align, by_cpu, differ
 from grading.elf import Kernel, Site
-from grading.evidence import Evidence, Phase, during, once
+from grading.evidence import Evidence, Phase, between, during, once
 from grading.finding import Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
@@ -373,7 +373,7 @@ def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
     if batch.end is None:
         return Finding("a batch of patches did not end")
     after = batch.stores[-1].seq
-    fences = [f for f in e.truth.fences if batch.stores[0].seq < f.seq < batch.end]
+    fences = between(e.truth.fences, after, batch.end)
     if e.arch == "arm64":
         finding, after = _arm64_maintenance(e, batch)
         if finding:
@@ -404,18 +404,17 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     A line can be cleaned by any address that leads to it; an instruction cache may know it by the address that is executed alone.
     """
     assert batch.end is not None
-    mine = [r for group in (batch.stores, e.truth.fences) for r in group
-            if r.vcpu == batch.vcpu and batch.begin < r.seq < batch.end]
-    stage: dict[int, int] = {}  # line of text -> steps done
+    mine = [r for r in (*batch.stores, *between(e.truth.fences, batch.begin, batch.end)) if r.vcpu == batch.vcpu]
+    done: list[set[int]] = [set() for _ in range(len(STEPS) + 1)]  # the lines of text of which so many steps are done
     last = batch.begin
     for r in sorted(mine, key=lambda r: r.seq):
         if r.kind == Kind.STORE:
-            stage[r.v[0] // LINE] = 0
-        else:
-            executed = e.kernel.text[0] <= r.v[0] < e.kernel.text[1]
-            line = r.v[0] % ALIGN // LINE if executed or not _invalidates(r.word) else -1
-            last = r.seq if _advance(stage, line, r.word) else last
-    late = next((done for done in stage.values() if done < 4), None)
+            for lines in done:
+                lines.discard(r.v[0] // LINE)
+            done[0].add(r.v[0] // LINE)
+        elif _advance(e, done, r):
+            last = r.seq
+    late = next((steps for steps, lines in enumerate(done[:-1]) if lines), None)
     if late is None:
         return None, last
     does = {0: _cleans, 2: _invalidates}.get(late)
@@ -433,18 +432,22 @@ def _invalidates(word: int) -> bool:
     return word & 0xFFFFFFE0 == 0xD50B7520
 
 
-def _advance(stage: dict[int, int], line: int, word: int) -> bool:
+def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
     """One barrier or cache operation; True if some line went a step further."""
-    clean, one, every = _cleans(word), _invalidates(word), word & 0xFFFFF0FF == 0xD508701F
-    before = dict(stage)
-    for at, done in before.items():
-        if word & 0xFFFFF0FF == 0xD503309F and done in (1, 3):
-            stage[at] = done + 1
-        elif clean and at == line and done == 0:
-            stage[at] = 1
-        elif (every or one and at == line) and done == 2:
-            stage[at] = 3
-    return stage != before
+    line = {r.v[0] % ALIGN // LINE}
+    further: dict[int, set[int]] = {}  # by the steps that they had done
+    if r.word & 0xFFFFF0FF == 0xD503309F:
+        further = {1: set(done[1]), 3: set(done[3])}
+    elif _cleans(r.word):
+        further = {0: done[0] & line}
+    elif r.word & 0xFFFFF0FF == 0xD508701F:
+        further = {2: set(done[2])}
+    elif _invalidates(r.word) and e.kernel.text[0] <= r.v[0] < e.kernel.text[1]:
+        further = {2: done[2] & line}
+    for steps, lines in further.items():
+        done[steps] -= lines
+        done[steps + 1] |= lines
+    return any(further.values())
 
 
 def not_started(e: Evidence) -> Finding | None:

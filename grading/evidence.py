@@ -8,7 +8,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 from operator import attrgetter
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -40,10 +40,14 @@ Answer = TypeVar("Answer")
 Asked = ParamSpec("Asked")
 
 
-def during(window: Window, seen: list[Seen]) -> list[Seen]:
+def between(seen: list[Seen], first: int, last: int) -> list[Seen]:
     """Of what is in the order of the log, what came then."""
     seq = attrgetter("seq")
-    return seen[bisect_left(seen, window.first, key=seq):bisect_left(seen, window.last, key=seq)]
+    return seen[bisect_left(seen, first, key=seq):bisect_left(seen, last, key=seq)]
+
+
+def during(window: Window, seen: list[Seen]) -> list[Seen]:
+    return between(seen, window.first, window.last)
 
 
 def once(work: Callable[Concatenate[Evidence, Asked], Answer]) -> Callable[Concatenate[Evidence, Asked], Answer]:
@@ -89,7 +93,7 @@ class HandUser:
     filter: str
     names: frozenset[str]
 
-    @property
+    @cached_property
     def returning(self) -> bool:
         return self.kind != "skip"
 
@@ -116,7 +120,7 @@ class Phase:
     def on(self) -> bool:
         return self.filter is not None
 
-    @property
+    @cached_property
     def returning(self) -> frozenset[str]:
         """The functions whose return somebody wants to hear of."""
         if self.hands:

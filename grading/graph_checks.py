@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grading import checks, registers, workload
-from grading.evidence import Evidence, Phase, User, during, once
+from grading.evidence import Evidence, Phase, User, between, during, once
 from grading.finding import Finding
 from grading.align import Alignment, align
 from grading.graph_align import Framed, Step, differ, hit_of, nobody, steps
@@ -146,12 +146,12 @@ def comes_home(e: Evidence) -> Finding | None:
 
 def registers_given_back(e: Evidence) -> Finding | None:
     """Where a call has returned to, each register with a result and each that a function must preserve is as the function left it."""
+    kept = [*RESULTS[e.arch], *PRESERVED[e.arch]]
+    mask = sum(1 << n for n in kept)
     for span in e.truth.returns.spans:
         back = span.leaving.back if span.leaving else None
-        if not back or back.addr != span.home or back.v[0] == KEPT_NOTHING:
-            continue
-        lost = [n for n in (*RESULTS[e.arch], *PRESERVED[e.arch]) if back.v[0] >> n & 1]
-        if lost:
+        if back and back.v[0] & mask and back.addr == span.home and back.v[0] != KEPT_NOTHING:
+            lost = [n for n in kept if back.v[0] >> n & 1]
             clobbered = e.lab == 5 and lost[0] in RESULTS[e.arch]
             return Finding(f"{who(span)}: {span.name} returned, and {registers.NAMES[e.arch][lost[0]]} was not as the function had left it",
                            *stack(span), seq=back.seq, mistake="result-clobbered" if clobbered else "")
@@ -167,7 +167,7 @@ def silent_handler(e: Evidence) -> Finding | None:
     for phase, following in zip(e.phases, e.phases[1:]):
         if phase.on and not following.on:
             until = min(at for at in (following.first, e.frames_out[0], e.sleepers) if at > phase.last)
-            late = [r for r in e.truth.handlers if phase.last <= r.seq < until]
+            late = between(e.truth.handlers, phase.last, until)
             if late:
                 return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out", seq=late[0].seq)
     return checks.silent_trampolines(e)
@@ -180,16 +180,14 @@ def at_rest(e: Evidence) -> Finding | None:
 def frames_out(e: Evidence) -> Finding | None:
     """Switched off with calls out: text is at rest, each of them still comes home, and nobody else comes there."""
     begin, end = e.frames_out
-    calls = sum(begin <= c.seq < end and checks.calls_tracer(e.kernel, c.site.address, c.word) for c in e.truth.calls)
-    during = sum(begin <= r.seq < end for r in e.truth.handlers)
-    after = sum(end <= r.seq < e.interrupted for r in e.truth.handlers)
+    calls = sum(checks.calls_tracer(e.kernel, c.site.address, c.word) for c in between(e.truth.calls, begin, end))
+    hits = len(between(e.truth.handlers, begin, e.interrupted))
     if not calls:
         return Finding("every function was traced, and not one call site held a call")
-    if not during + after:
+    if not hits:
         return Finding(f"every function was traced, {calls} call sites called the tracer, return_to_handler never ran")
-    if during + after > calls:
-        return Finding(f"every function was traced: {calls} call sites called the tracer, return_to_handler ran "
-                       f"{during + after} times")
+    if hits > calls:
+        return Finding(f"every function was traced: {calls} call sites called the tracer, return_to_handler ran {hits} times")
     return checks.right_result(e)
 
 

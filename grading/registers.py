@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grading.evidence import Evidence
+from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.observer import Record
 from grading.truth import KEPT_NOTHING, PATTERN_TRACER, Call
@@ -28,6 +28,7 @@ def _mask(numbers: Iterable[int]) -> int:
     return sum(1 << n for n in numbers)
 
 
+@once
 def free(e: Evidence) -> int:
     """The registers that the tracer may change. After the prologue the link register is the compiler's to lose, too."""
     return _mask((*SCRATCH[e.arch], *((LINK[e.arch],) if e.kernel.hook == "mcount" else ())))
