@@ -98,11 +98,15 @@ def named(check: Check, *recognisers: Recogniser) -> Check:
     return and_named
 
 
+def first_of(findings: Iterable[Finding | None]) -> Finding | None:
+    return next((finding for finding in findings if finding), None)
+
+
 # ---- life -------------------------------------------------------------------
 
 def all_of(*checks: Check) -> Check:
     """One rung for several: the first that is not so is said."""
-    return lambda e: next((finding for finding in (check(e) for check in checks) if finding), None)
+    return lambda e: first_of(check(e) for check in checks)
 
 
 def lives(e: Evidence) -> Finding | None:
@@ -198,7 +202,7 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
         return Finding(f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
     found = _aligned(e, phase)
     printed, ran = sum(len(a.pairs) for a in found.values()), len(during(phase, e.truth.callbacks))
-    wrong = parted(e, phase.name, found) or next(filter(None, (in_time(phase.name, a) for a in found.values())), None)
+    wrong = parted(e, phase.name, found) or first_of(in_time(phase.name, a) for a in found.values())
     if wrong or ran >= printed:
         return wrong
     return Finding(f"{phase.name}: {printed} events are printed, the tracer's callback ran {ran} times")
@@ -250,13 +254,7 @@ def right_parents(e: Evidence) -> Finding | None:
 
 
 def three_agree(e: Evidence) -> Finding | None:
-    for phase in e.phases:
-        finding = executed_as_expected(e, phase)
-        if not finding and phase.on:
-            finding = printed_as_executed(e, phase)
-        if finding:
-            return finding
-    return None
+    return first_of(executed_as_expected(e, phase) or (printed_as_executed(e, phase) if phase.on else None) for phase in e.phases)
 
 
 # ---- while nobody traces ------------------------------------------------------
@@ -362,11 +360,7 @@ def synchronised(e: Evidence) -> Finding | None:
     batches = [b for b in e.truth.batches if b.stores]
     if not batches:
         return Finding("no call site was patched")
-    for batch in batches:
-        finding = _synchronised(e, batch)
-        if finding:
-            return finding
-    return None
+    return first_of(_synchronised(e, batch) for batch in batches)
 
 
 def _synchronised(e: Evidence, batch: Batch) -> Finding | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grading import checks, registers, workload
+from grading.checks import first_of, in_time
 from grading.evidence import Evidence, Phase, User, between, during, once
 from grading.finding import Finding
 from grading.align import Alignment, align
@@ -17,6 +18,7 @@ from grading.observer import Record
 from grading.returns import HANDLER, Leaving, Span
 from grading.truth import KEPT_NOTHING
 
+Aligned = Alignment[Step, GraphEvent]
 # The clock's step: riscv64's timebase is 10 MHz, arm64's counter 62.5 MHz (QEMU's virt machines).
 CLOCK_NS = {"riscv64": 100, "arm64": 16}
 # Registers by number (grading/registers.py).
@@ -218,7 +220,7 @@ def _place(want: workload.Call) -> str:
 
 
 @once
-def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment[Step, GraphEvent]]:
+def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Aligned]:
     executed = steps(e.spans(phase), user.filter.names, framed(e, phase), unsure(e, phase))
     return align(executed, user.trace.events, differ)
 
@@ -234,7 +236,7 @@ def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
     if finding:
         return finding
     found = aligned(e, phase, user)
-    return checks.parted(e, where, found) or next(filter(None, (checks.in_time(where, a) for a in found.values())), None)
+    return checks.parted(e, where, found) or first_of(in_time(where, a) for a in found.values())
 
 
 def _counts(where: str, user: User) -> Finding | None:
@@ -250,25 +252,23 @@ def _counts(where: str, user: User) -> Finding | None:
 
 
 def three_agree(e: Evidence) -> Finding | None:
-    for phase in e.phases:
-        finding = nested_as_expected(e, phase)
-        for user in stayed(phase):
-            finding = finding or nested_as_printed(e, phase, user)
-        if finding:
-            return finding
-    return None
+    return first_of(nested_as_expected(e, phase) or first_of(nested_as_printed(e, phase, user) for user in stayed(phase))
+                    for phase in e.phases)
+
+
+def _alignments(e: Evidence) -> Iterator[tuple[Phase, Aligned]]:
+    """Of each user who was there for the whole workload, CPU by CPU."""
+    return ((phase, alignment) for phase in e.on() for user in stayed(phase) for alignment in aligned(e, phase, user).values())
 
 
 def values(e: Evidence) -> Finding | None:
     """What each call is printed to have returned is what the result register held when it returned."""
-    for phase in e.on():
-        for user in stayed(phase):
-            for alignment in aligned(e, phase, user).values():
-                for step, event, _ in _returns(alignment):
-                    value = step.span.leaving.left.v[1] if step.span.leaving else None
-                    if value is not None and _number(event.value) != value:
-                        return Finding(f"{phase.name}, {who(step.span)}: {step.span.name} returned {value:#x}, and is "
-                                       f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
+    for phase, alignment in _alignments(e):
+        for step, event, _ in _returns(alignment):
+            value = step.span.leaving.left.v[1] if step.span.leaving else None
+            if value is not None and _number(event.value) != value:
+                return Finding(f"{phase.name}, {who(step.span)}: {step.span.name} returned {value:#x}, and is "
+                               f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
     return None
 
 
@@ -284,13 +284,8 @@ def _number(text: str) -> int | None:
 
 def durations(e: Evidence) -> Finding | None:
     """On one CPU an instruction is a nanosecond: a call lasts as long as what ran between its two ends."""
-    for phase in e.on():
-        for user in stayed(phase):
-            for alignment in aligned(e, phase, user).values():
-                finding = (_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment)
-                if finding:
-                    return finding
-    return None
+    return first_of((_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment)
+                    for phase, alignment in _alignments(e))
 
 
 def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
@@ -307,13 +302,13 @@ def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
     return (ends[0].insns - span.body.insns, ends[1].insns - span.insns) if ends and span.body else None
 
 
-def _returns(alignment: Alignment[Step, GraphEvent]) -> Iterator[tuple[Step, GraphEvent, int]]:
+def _returns(alignment: Aligned) -> Iterator[tuple[Step, GraphEvent, int]]:
     for step, event in alignment.pairs:
         if step.kind == RETURN:
             yield step, event, -1 if event.duration is None else event.duration
 
 
-def _lasted(e: Evidence, phase: Phase, alignment: Alignment[Step, GraphEvent]) -> Finding | None:
+def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
     step_ns, patched = CLOCK_NS[e.arch], framed(e, phase)
     for step, event, ns in _returns(alignment):
         limits = bounds(step.span, patched)
@@ -326,7 +321,7 @@ def _lasted(e: Evidence, phase: Phase, alignment: Alignment[Step, GraphEvent]) -
     return None
 
 
-def sums(where: str, alignment: Alignment[Step, GraphEvent]) -> Finding | None:
+def sums(where: str, alignment: Aligned) -> Finding | None:
     """The calls that a call makes last no longer than itself, together."""
     inner: dict[Span, int] = {}
     printed = {step.span for step, _ in alignment.pairs}
