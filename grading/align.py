@@ -10,28 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Generic, NamedTuple, TypeVar
 
+from grading.graph_text import GraphEvent
 from grading.trace_text import Event
 from grading.truth import Call
 
 NEVER = 1 << 62
-
-
-class Printed(Protocol):
-    """An event, of whatever tracer."""
-
-    @property
-    def cpu(self) -> int: ...
-    @property
-    def func(self) -> str: ...
-    @property
-    def usec(self) -> int: ...
-    @property
-    def line(self) -> str: ...
-    @property
-    def who(self) -> tuple[str, int]: ...
-    def text(self) -> str: ...
 
 
 @dataclass(eq=False)
@@ -51,7 +36,7 @@ class Executed:
 
 
 Ran = TypeVar("Ran", bound=Executed)
-Said = TypeVar("Said", bound=Printed)
+Said = TypeVar("Said", Event, GraphEvent)
 
 
 @dataclass
@@ -63,7 +48,7 @@ class Divergence:
     executed_at: int  # indices into the CPU's sequences
     printed_at: int
     executed: Sequence[Executed]
-    printed: Sequence[Printed]
+    printed: Sequence[Event | GraphEvent]
 
     def neighbours(self, around: int = 3) -> list[tuple[str, str, bool]]:
         """(executed, printed, here) lines about the place."""
@@ -100,7 +85,10 @@ class _Search(Generic[Ran, Said]):
 
     def __init__(self, executed: Sequence[Ran], printed: Sequence[Said], differ: Callable[[Ran, Said], str],
                  needed: Callable[[Ran], bool], first: int) -> None:
-        self.executed, self.printed, self.differ, self.needed = executed, printed, differ, needed
+        self.executed: Sequence[Ran] = executed
+        self.printed: Sequence[Said] = printed
+        self.differ: Callable[[Ran, Said], str] = differ
+        self.needed = needed
         self.first = first  # before this the trace goes on
         self.needed_end = next((i + 1 for i in reversed(range(len(executed))) if needed(executed[i])), 0)
         self.furthest = _State(0)

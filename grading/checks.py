@@ -52,35 +52,46 @@ def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
             f"should be  {'a call like' if call else site.rest.to_bytes(4, 'big').hex()}  {want}"]
 
 
+def at_site(e: Evidence, call: Call, why: str, called: bool) -> Finding:
+    """A call whose site is wrong; or was it to call the tracer?"""
+    return Finding(why, site=site_lines(e.kernel, call.site, call.word, called), seq=call.seq)
+
+
+def traced(e: Evidence, call: Call) -> bool:
+    """Did its site call the tracer?"""
+    return calls_tracer(e.kernel, call.site.address, call.word)
+
+
 def rest_text(kernel: Kernel, lab: int) -> bytes:
     """Text as it must be while nobody traces."""
     text = bytearray(kernel.text_bytes())
-    if lab < 3:
-        return bytes(text)
-    lo, _ = kernel.text
-    for site in kernel.sites:
-        at = site.address - lo
-        rest = kernel.isa.nop
+    nop = kernel.isa.nop.to_bytes(4, "little")
+    for site in kernel.sites if lab >= 3 else []:
+        at = site.address - kernel.text[0]
         if kernel.hook == "entry" and kernel.arch == "arm64":
             text[at - 4:at] = ARM64.mov_x9_x30.to_bytes(4, "little")
         elif kernel.hook == "mcount" and kernel.arch == "riscv64":
-            text[at - 4:at] = kernel.isa.nop.to_bytes(4, "little")
-        text[at:at + 4] = rest.to_bytes(4, "little")
+            text[at - 4:at] = nop
+        text[at:at + 4] = nop
     return bytes(text)
 
 
 def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
     """Addresses of the words in which two copies of text differ."""
     lo, _ = kernel.text
-    if a == b:
-        return []
-    return [lo + i for i in range(0, min(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
+    return [] if a == b else [lo + i for i in range(0, min(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
 
 
-def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[str]:
-    """Names of the places that are not allowed to differ."""
+def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[int]:
+    """The places that are not allowed to differ."""
     own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}  # where one tracer's own call is patched too
-    return [kernel.name_at(a) for a in addresses if a not in allowed | own]
+    return [a for a in addresses if a not in allowed | own]
+
+
+def word_in(kernel: Kernel, text: bytes, address: int) -> int:
+    """What stood there when the text was read out of memory."""
+    at = address - kernel.text[0]
+    return int.from_bytes(text[at:at + 4], "little")
 
 
 # ---- mistakes with a name ------------------------------------------------------
@@ -158,10 +169,6 @@ def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
 
 
-def _at(values: Sequence[int | None], i: int) -> str:
-    return f"{values[i]:#x}" if i < len(values) and values[i] is not None else "missing"
-
-
 # ---- expected = executed = printed -------------------------------------------
 
 def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
@@ -215,10 +222,8 @@ def parted(e: Evidence, where: str, found: dict[int, Alignment[Ran, Said]]) -> F
             return _diverged(e, where, alignment.divergence)
     for alignment in found.values() if e.lab >= 3 else ():
         for ran, event in alignment.pairs:
-            call = ran.call
-            if not calls_tracer(e.kernel, call.site.address, call.word):
-                return Finding(f"{where}: '{event.line.strip()}' is printed, and its call site held no call",
-                               site=site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
+            if not traced(e, ran.call):
+                return at_site(e, ran.call, f"{where}: '{event.line.strip()}' is printed, and its call site held no call", True)
     return None
 
 
@@ -239,9 +244,7 @@ def in_time(where: str, alignment: Alignment[Ran, Said]) -> Finding | None:
 
 def right_parents(e: Evidence) -> Finding | None:
     """Who called: the printed parent of each call, tail calls included."""
-    for phase in e.on():
-        if phase.trace is None:
-            continue
+    for phase in [phase for phase in e.on() if phase.trace]:
         executed = e.executed_contexts(phase)
         event_of = {ran.seq: event for a in _aligned(e, phase).values() for ran, event in a.pairs}
         for name, calls in e.expected(phase).contexts.items():
@@ -285,8 +288,7 @@ def _at_rest(e: Evidence, text: bytes, when: str) -> Finding | None:
     wrong = [a for a in differing(kernel, text, want) if a != kernel.symbol("ftrace_call")]
     if not wrong:
         return None
-    at = wrong[0] - kernel.text[0]
-    found, rest = (int.from_bytes(t[at:at + 4], "little") for t in (text, want))
+    found, rest = (word_in(kernel, t, wrong[0]) for t in (text, want))
     return Finding(f"{len(wrong)} words of text are wrong {when}, first at {kernel.name_at(wrong[0])}", site=[
         f"{kernel.name_at(wrong[0])} at {wrong[0]:#x}", f"was        {found:08x}  {kernel.disassemble(wrong[0], found)}",
         f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"], address=wrong[0])
@@ -296,8 +298,7 @@ def _rest_executed(e: Evidence) -> Finding | None:
     for phase in e.off():
         for call in e.calls(phase):
             if call.word != call.site.rest:
-                return Finding(f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces",
-                               site=site_lines(e.kernel, call.site, call.word, call=False), seq=call.seq)
+                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces", False)
     return None
 
 
@@ -305,9 +306,8 @@ def calls_while_on(e: Evidence) -> Finding | None:
     """Every execution of a selected site found a call there."""
     for phase in e.on():
         for call in _selected(e, phase):
-            if not calls_tracer(e.kernel, call.site.address, call.word):
-                return Finding(f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call",
-                               site=site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
+            if not traced(e, call):
+                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call", True)
         if phase.filter and not any(c.name in phase.filter.names for c in e.calls(phase)):
             return Finding(f"{phase.name}: not one traced function ran")
     return None
@@ -323,23 +323,21 @@ def only_selected(e: Evidence) -> Finding | None:
         wrong = foreign(kernel, changed, chosen)
         if wrong:
             return Finding(f"{phase.name}: {len(wrong)} words outside of the filter {phase.filter} "
-                           f"were changed, first {wrong[0]}", address=next(a for a in changed if foreign(kernel, [a], chosen)))
+                           f"were changed, first {kernel.name_at(wrong[0])}", address=wrong[0])
         missed = sorted(chosen - set(changed))
         if missed:
             return Finding(f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
                            f"call, first {kernel.name_at(missed[0])}", address=missed[0])
         for call in e.calls(phase):
             if call.name not in phase.filter.names and call.word != call.site.rest:
-                return Finding(f"{phase.name}: {call.name} is not in the filter and was called",
-                               site=site_lines(kernel, call.site, call.word, call=False), seq=call.seq)
+                return at_site(e, call, f"{phase.name}: {call.name} is not in the filter and was called", False)
     return None
 
 
 def every_site(e: Evidence) -> Finding | None:
     """Without a filter every function is traced, and not the workload's alone."""
-    lo, _ = e.kernel.text
     for site in e.kernel.sites if e.text_traced else []:
-        word = int.from_bytes(e.text_traced[site.address - lo:site.address - lo + 4], "little")
+        word = word_in(e.kernel, e.text_traced, site.address)
         if not calls_tracer(e.kernel, site.address, word):
             return Finding(f"every function was traced, and the call site of {site.function.name} held no call of the tracer",
                            site=site_lines(e.kernel, site, word, call=True))
@@ -348,10 +346,9 @@ def every_site(e: Evidence) -> Finding | None:
 
 def silent_trampolines(e: Evidence) -> Finding | None:
     for phase in e.off():
-        called = next((c for c in e.calls(phase) if calls_tracer(e.kernel, c.site.address, c.word)), None)
-        if called:
-            return Finding(f"{phase.name}: {called.name} called a trampoline on CPU {called.vcpu}, and nobody traces",
-                           site=site_lines(e.kernel, called.site, called.word, call=False), seq=called.seq)
+        for call in e.calls(phase):
+            if traced(e, call):
+                return at_site(e, call, f"{phase.name}: {call.name} called a trampoline on CPU {call.vcpu}, and nobody traces", False)
     return no_hits(e, e.truth.trampolines, "a trampoline")
 
 
@@ -451,7 +448,7 @@ def not_started(e: Evidence) -> Finding | None:
 
 def something_called(e: Evidence) -> Finding | None:
     """Once is enough: what is wrong in one phase and not in another, the other rungs say."""
-    if any(calls_tracer(e.kernel, c.site.address, c.word) for phase in e.on() for c in _selected(e, phase)):
+    if any(traced(e, call) for phase in e.on() for call in _selected(e, phase)):
         return None
     return not_started(e) or Finding("not one traced function found a call at its site")
 

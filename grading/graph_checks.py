@@ -47,7 +47,7 @@ def framed(e: Evidence, phase: Phase) -> Framed:
     """Whose return does somebody want to hear of? Of a user that leaves, as long as its sites hold calls."""
     leaver, returning = _leavers(phase), phase.returning
     return lambda s: s.name in returning and (
-        s.name not in leaver or checks.calls_tracer(e.kernel, s.call.site.address, s.call.word))
+        s.name not in leaver or checks.traced(e, s.call))
 
 
 def unsure(e: Evidence, phase: Phase) -> Framed:
@@ -182,7 +182,7 @@ def at_rest(e: Evidence) -> Finding | None:
 def frames_out(e: Evidence) -> Finding | None:
     """Switched off with calls out: text is at rest, each of them still comes home, and nobody else comes there."""
     begin, end = e.frames_out
-    calls = sum(checks.calls_tracer(e.kernel, c.site.address, c.word) for c in between(e.truth.calls, begin, end))
+    calls = sum(checks.traced(e, c) for c in between(e.truth.calls, begin, end))
     hits = len(between(e.truth.handlers, begin, e.interrupted))
     if not calls:
         return Finding("every function was traced, and not one call site held a call")
