@@ -76,12 +76,10 @@ def through_handler(e: Evidence) -> Finding | None:
         patched = framed(e, phase)
         for span in e.spans(phase):
             if patched(span) and not span.leaving:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered and never returned", *stack(span),
-                               seq=span.call.seq)
-        for leaving in _leavings(e, phase):
-            finding = _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
-            if finding:
-                return finding
+                return of_call(phase.name, span, f"{span.name} was entered and never returned")
+        wrong = first_of(_hits(phase, leaving, [s for s in leaving.spans if patched(s)]) for leaving in _leavings(e, phase))
+        if wrong:
+            return wrong
         stray = during(phase, e.truth.returns.stray)
         if stray:
             return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
@@ -97,8 +95,8 @@ def link_replaced(e: Evidence) -> Finding | None:
         for span in e.spans(phase):
             link = handler if patched(span) else span.call.parent
             if span.body and span.body.v[2] != link and not doubtful(span):
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
-                               f"{e.kernel.name_at(link)}", *stack(span), seq=span.call.seq)
+                return of_call(phase.name, span, f"{span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
+                               f"{e.kernel.name_at(link)}")
     return None
 
 
@@ -106,24 +104,21 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
     gone = sum(not any(s.name in u.filter.names for u in stayed(phase)) for s in traced) if phase.users else 0
     if len(traced) - gone <= len(leaving.hits) <= len(traced):
         return None  # a user that is leaving may have gone after the site was called
-    span = leaving.spans[0]
     chain = " <- ".join(s.name for s in leaving.spans)
-    if len(leaving.hits) < len(traced):
-        why = f"its call site was traced, and it returned past the tracer: return_to_handler ran {len(leaving.hits)} times"
-    else:
-        why = f"return_to_handler ran {len(leaving.hits)} times"
-    return Finding(f"{phase.name}, {who(span)}: when {chain} returned, {len(traced)} traced calls ended; {why}", *stack(span),
-                   seq=leaving.left.seq)
+    past = "its call site was traced, and it returned past the tracer: " if len(leaving.hits) < len(traced) else ""
+    return of_call(phase.name, leaving.spans[0], f"when {chain} returned, {len(traced)} traced calls ended; {past}"
+                   f"return_to_handler ran {len(leaving.hits)} times", leaving.left.seq)
 
 
-def stack(span: Span) -> tuple[list[tuple[str, str, bool]], tuple[str, str]]:
-    """The calls that were out: who made it, innermost first."""
+def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "") -> Finding:
+    """With the calls that were out: who made it, innermost first. `seq`: it is seen there, and not when it is called."""
     rows: list[tuple[str, str, bool]] = []
     at: Span | None = span
     while at and len(rows) < 8:
         rows.append((at.name, "by a jump" if at.tail else "", at is span))
         at = at.maker
-    return rows, ("calls that were out, the innermost first", "")
+    return Finding(f"{where}{', ' if where else ''}{who(span)}: {why}", rows, ("calls that were out, the innermost first", ""), seq=seq or span.seq,
+                   mistake=mistake)
 
 
 def comes_home(e: Evidence) -> Finding | None:
@@ -131,15 +126,14 @@ def comes_home(e: Evidence) -> Finding | None:
     for phase in e.phases:
         for span in e.spans(phase):
             if not span.body:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was called and did not go on behind its call site",
-                               *stack(span), seq=span.call.seq)
+                return of_call(phase.name, span, f"{span.name} was called and did not go on behind its call site")
         for leaving in _leavings(e, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):
                 went = e.kernel.name_at(leaving.back.addr) if leaving.back else "nowhere that is watched"
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
-                return Finding(f"{phase.name}, {who(first)}: {first.name}{tail} must return to "
-                               f"{e.kernel.name_at(last.home)}, and went to {went}", *stack(first), seq=leaving.left.seq)
+                return of_call(phase.name, first, f"{first.name}{tail} must return to {e.kernel.name_at(last.home)}, and went to {went}",
+                               leaving.left.seq)
         for at in during(phase, e.truth.returns.unmatched):
             return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
                            seq=at.seq)
@@ -155,8 +149,9 @@ def registers_given_back(e: Evidence) -> Finding | None:
         if back and back.v[0] & mask and back.addr == span.home and back.v[0] != KEPT_NOTHING:
             lost = [n for n in kept if back.v[0] >> n & 1]
             clobbered = e.lab == 5 and lost[0] in RESULTS[e.arch]
-            return Finding(f"{who(span)}: {span.name} returned, and {registers.NAMES[e.arch][lost[0]]} was not as the function had left it",
-                           *stack(span), seq=back.seq, mistake="result-clobbered" if clobbered else "")
+            name = registers.NAMES[e.arch][lost[0]]
+            return of_call("", span, f"{span.name} returned, and {name} was not as the function had left it", back.seq,
+                           "result-clobbered" if clobbered else "")
     return None
 
 
@@ -210,8 +205,8 @@ def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     for name, calls in e.expected(phase).contexts.items():
         for want, span in zip(calls, executed.get(name, [])):
             if name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
-                return Finding(f"{phase.name}, {name}: {want.function} was called {span.depth} deep"
-                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}", *stack(span), seq=span.call.seq)
+                return of_call(phase.name, span, f"{want.function} was called {span.depth} deep"
+                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}")
     return None
 
 

@@ -98,9 +98,6 @@ class Places:
     exits: dict[int, Site]
     homes: set[int]
 
-    def roles(self) -> dict[str, list[int]]:
-        return {"exit": [*self.exits], "home": [*self.homes]}
-
 
 @cache
 def places(kernel: Kernel, followed: tuple[str, ...] = FOLLOWED) -> Places:

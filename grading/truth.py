@@ -175,8 +175,12 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c.add("head", kernel.symbol("__irqentry_text_start") - lo)
     if kernel.arch == "riscv64":
         c.add("firmware", RAM_BASE[kernel.arch], start)
-    for address in changing(kernel):
-        c.add("word", address)
+    places = returns.places(kernel, followed)
+    watched = {"word": changing(kernel), "point": _always(kernel), "deref": _kept(kernel), "exit": places.exits, "vector": vectors(kernel),
+               "home": {*places.homes, *map(kernel.symbol, HOMES)} - {0}}
+    for role, addresses in watched.items():
+        for address in addresses:
+            c.add(role, address)
     for site in kernel.sites:
         c.add("site", site.address, int(not site.function.name.startswith(followed)))
         c.add("body", site.address + 4)
@@ -185,17 +189,9 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     patched = bool(kernel.symbol("ftrace_caller"))  # else, in labs 1 and 2, every site calls _mcount: it is counted
     for address, name in _named(kernel).items():
         c.add("stray" if patched and name == "trampoline" else "hit", address)
-    for role, addresses in {"point": [*_always(kernel)], "deref": [*_kept(kernel)], **returns.places(kernel, followed).roles()}.items():
-        for address in addresses:
-            c.add(role, address)
-    for name in HOMES:
-        if kernel.symbol(name):
-            c.add("home", kernel.symbol(name))
     for address, words, source in _callbacks(kernel):
         if address:
             c.add("callback", address, words, source)
-    for address in vectors(kernel):
-        c.add("vector", address)
     c.add("birth", kernel.symbol("thread_start_asm"))
     c.add("fences")
     if kernel.hook == "mcount":

@@ -152,15 +152,9 @@ class Context:
     def _first(self, body: str) -> int:
         me = Call("wl_first", body, self.random.next(), 0, 1, body, False, ())
         v = r = self._enter(me, me.x)
-        for i, (room, bit, odd, even) in enumerate(
-            [
-                (8 + byte(v, 1) % 4, 0, "wl_self_drum", "wl_self_flute"),
-                (3, 2, "wl_pair_salt", "wl_pair_pepper"),
-                (1, 3, "wl_fan_amber", "wl_fan_topaz"),
-                (2, 4, "wl_tail_hawk", "wl_tail_swan"),
-            ],
-            1,
-        ):
+        children = [(8 + byte(v, 1) % 4, 0, "wl_self_drum", "wl_self_flute"), (3, 2, "wl_pair_salt", "wl_pair_pepper"),
+                    (1, 3, "wl_fan_amber", "wl_fan_topaz"), (2, 4, "wl_tail_hawk", "wl_tail_swan")]
+        for i, (room, bit, odd, even) in enumerate(children, 1):
             r = self._join(r, me, odd if byte(v, bit) % 2 else even, v + i, room)
         wide = self._wide(me, v + 5, byte(v, 5), (v >> 12, v >> 24, v >> 36, v >> 48, r))
         return (r * 31 + wide) & MASK

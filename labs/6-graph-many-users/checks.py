@@ -17,7 +17,7 @@ from grading.evidence import Evidence, HandUser, Phase, between, during, once
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, link_replaced, nested_as_printed,
-                                  registers_given_back, something_returned, stack, stayed, three_agree, through_handler, values, who)
+                                  registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, who)
 from grading.graph_mistakes import depth, entries_end
 from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
@@ -99,13 +99,13 @@ def sixteen(e: Evidence) -> Finding | None:
             want = [h.number for h in phase.hands if span.name in h.names]
             got = [t.user for t in entered]
             if sorted(got) != want:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered; it is in the filters of users {want}, "
-                               f"and users {sorted(got)} were told", *stack(span), seq=span.call.seq, mistake=_more(got, want, "filter-not-asked"))
+                return of_call(phase.name, span, f"{span.name} was entered; it is in the filters of users {want}, and users {sorted(got)} "
+                               "were told", mistake=_more(got, want, "filter-not-asked"))
             want = [h.number for h in phase.hands if span.name in h.names and h.returning]
             got = [t.user for t in returned if t.what == AT_RETURN]
             if sorted(got) != want:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} returned; users {want} had asked for it, "
-                               f"and users {sorted(got)} were told", *stack(span), seq=_end_of(span), mistake=_more(got, want, "told-without-asking"))
+                return of_call(phase.name, span, f"{span.name} returned; users {want} had asked for it, and users {sorted(got)} were told",
+                               _end_of(span), _more(got, want, "told-without-asking"))
     return None if _by_hand(e) else Finding("sixteen users were not tried")
 
 
@@ -148,8 +148,8 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
             continue
         entered, returned = [r.v[1] for r in at_entry], [r.v[1] for r in at_end]
         if len(set(entered)) != want:
-            return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, {want} tracers have it in their filter, "
-                           f"the entry handler ran for {len(set(entered))} of them", *stack(span), seq=span.call.seq)
+            return of_call(phase.name, span, f"{span.name} was entered, {want} tracers have it in their filter, "
+                           f"the entry handler ran for {len(set(entered))} of them")
         if returned != entered[::-1]:
             numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
             rows = [numbers[a] for a in entered], [numbers[a] for a in returned]
@@ -171,9 +171,9 @@ def kept(e: Evidence) -> Finding | None:
                 if t.user in keepers and t.what == AT_RETURN:
                     seen += 1
                     if t.value != value.get((span, t.user)):
-                        return Finding(f"{phase.name}, {who(span)}: user {t.user} wanted to keep {value.get((span, t.user), 0):#x} when "
+                        return of_call(phase.name, span, f"user {t.user} wanted to keep {value.get((span, t.user), 0):#x} when "
                                        f"{span.name} was entered, and found {f'{t.value:#x}' if t.value else 'nothing'} when it returned",
-                                       *stack(span), seq=_end_of(span), mistake=_not_its_own(e, phase, (span, t.user) in value))
+                                       _end_of(span), _not_its_own(e, phase, (span, t.user) in value))
         wrong = first_of(_parents(phase, span, returned, keepers, value) for span, _, returned in _hand_calls(e, phase))
         if wrong:
             return wrong
@@ -199,8 +199,8 @@ def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[in
     want = {n: value.get((outer, n)) for n, h in keepers.items() if outer and outer.name in h.names and n in asked}
     if found == want:
         return None
-    return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, users found of what they had kept for "
-                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", *stack(span), seq=_end_of(span),
+    return of_call(phase.name, span, f"when {span.name} returned, users found of what they had kept for "
+                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", _end_of(span),
                    mistake="parent-off-by-one" if found and found == {n: value.get((span, n)) for n in found} else "")
 
 
