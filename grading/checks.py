@@ -139,21 +139,22 @@ def right_result(e: Evidence) -> Finding | None:
 
 def right_arguments(e: Evidence) -> Finding | None:
     """Each function of the workload received the arguments that its caller passed."""
-    for phase in e.phases:
-        executed = e.executed_contexts(phase)
-        for name, calls in e.expected(phase).contexts.items():
-            for number, (want, call) in enumerate(zip(calls, executed.get(name, []))):
-                if want.function != call.name:
-                    break  # the rungs that compare the calls say so
-                wrong = first_wrong(want, call)
-                if wrong is not None:
-                    register = PASSED.get(want.function, (1,))[wrong]
-                    return Finding(f"{phase.name}, {name}, call {number}: {call.name} received {call.arguments[register]:#x} as "
-                                   f"{argument(e.arch, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
+    return first_of(wrong_argument(e, phase) for phase in e.phases)
+
+
+def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
+    astray: set[str] = set()  # contexts in which another call came: the rungs that compare the calls say so
+    for name, want, call in e.asked(phase):
+        astray |= {name} if want.function != call.name else set()
+        wrong = _first_wrong(want, call) if name not in astray else None
+        if wrong is not None:
+            register = PASSED.get(want.function, (1,))[wrong]
+            return Finding(f"{phase.name}, {name}: {call.name} received {call.arguments[register]:#x} as "
+                           f"{argument(e.arch, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
     return None
 
 
-def first_wrong(want: Expected, call: Call) -> int | None:
+def _first_wrong(want: Expected, call: Call) -> int | None:
     """Which of the arguments that are known is another; of a call whose function never began: none."""
     if not call.arguments:
         return None
@@ -245,14 +246,12 @@ def in_time(where: str, alignment: Alignment[Ran, Said]) -> Finding | None:
 def right_parents(e: Evidence) -> Finding | None:
     """Who called: the printed parent of each call, tail calls included."""
     for phase in [phase for phase in e.on() if phase.trace]:
-        executed = e.executed_contexts(phase)
         event_of = {ran.seq: event for a in _aligned(e, phase).values() for ran, event in a.pairs}
-        for name, calls in e.expected(phase).contexts.items():
-            for want, call in zip(calls, executed.get(name, [])):
-                event = event_of.get(call.seq)
-                if event and event.parent != want.caller:
-                    return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
-                                   f"and is printed as '{event.line.strip()}'", seq=call.seq)
+        for name, want, call in e.asked(phase):
+            event = event_of.get(call.seq)
+            if event and event.parent != want.caller:
+                return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
+                               f"and is printed as '{event.line.strip()}'", seq=call.seq)
     return None
 
 

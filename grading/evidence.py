@@ -222,6 +222,12 @@ class Evidence:
                 contexts.setdefault(self._context(call, threads), []).append(call)
         return contexts
 
+    def asked(self, phase: Phase) -> Iterator[tuple[str, workload.Call, Call]]:
+        """Context by context, each call that the seed asks for with the one that was executed in its place."""
+        executed = self.executed_contexts(phase)
+        for name, calls in self.expected(phase).contexts.items():
+            yield from ((name, want, call) for want, call in zip(calls, executed.get(name, [])))
+
     @staticmethod
     def _context(call: Call, threads: dict[int, str]) -> str:
         if call.level:

@@ -5,6 +5,7 @@ As in checks.py a check takes the evidence of one boot and returns None, or what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from grading import checks, registers, workload
@@ -190,23 +191,17 @@ def frames_out(e: Evidence) -> Finding | None:
 
 # ---- expected = executed = printed ------------------------------------------------
 
-def _contexts(e: Evidence, phase: Phase) -> dict[str, list[Span]]:
-    """The workload's calls by context, as Evidence.executed_contexts names them."""
-    at = {s.call.seq: s for s in e.spans(phase)}
-    return {name: [at[c.seq] for c in calls if c.seq in at] for name, calls in e.executed_contexts(phase).items()}
-
-
 def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     """The workload's calls, and who made each, are those that its seed asks for."""
     finding = checks.executed_as_expected(e, phase)
     if finding:
         return finding
-    executed = _contexts(e, phase)
-    for name, calls in e.expected(phase).contexts.items():
-        for want, span in zip(calls, executed.get(name, [])):
-            if name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
-                return of_call(phase.name, span, f"{want.function} was called {span.depth} deep"
-                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}")
+    span_of = {span.seq: span for span in e.spans(phase)}
+    for name, want, call in e.asked(phase):
+        span = span_of.get(call.seq)
+        if span and name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
+            return of_call(phase.name, span, f"{want.function} was called {span.depth} deep"
+                           f"{' by a jump' if span.tail else ''}, and must be {_place(want)}")
     return None
 
 
@@ -339,3 +334,32 @@ def something_returned(e: Evidence) -> Finding | None:
     if any(during(phase, e.truth.handlers) for phase in e.on()):
         return None
     return checks.not_started(e) or Finding("return_to_handler never ran, and function_graph was on")
+
+
+# ---- mistakes that labs 5 and 6 both know by name: by what was executed and printed ----
+
+RECURSION, DEPTH = "recursion-not-put-back", "depth-counted-twice"
+MISTAKES = {RECURSION: "after the first entry no other is seen", DEPTH: "entry and return disagree on the depth"}
+
+
+def frames_fit(e: Evidence) -> Finding | None:
+    """If the frame check spoke, in its words."""
+    said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
+    return Finding(f"the kernel said: {said}", mistake="sp-does-not-fit") if said else None
+
+
+def entries_end(e: Evidence, finding: Finding) -> str:
+    """The first calls return through the handler, and then no others."""
+    if frames_fit(e):
+        return ""
+    for phase in e.on():
+        hits = len(during(phase, e.truth.handlers))
+        if 0 < 10 * hits < sum(span.name in phase.returning for span in e.spans(phase)):
+            return RECURSION
+    return ""
+
+
+def depth(e: Evidence, finding: Finding) -> str:
+    """Entries or returns are printed one deeper than they are."""
+    said = re.search(r"(entry|return) of .*: (\d+) traced calls are around it, (\d+) are printed", finding.why)
+    return DEPTH if said and int(said[3]) == int(said[2]) + 1 else ""

@@ -242,18 +242,22 @@ class _Reader:
         self._returns.site(r, call)
 
     def _body(self, r: Record) -> None:
-        call = self._open.pop(r.context, None)
-        if call and not call.landed:
-            call.landed = r
-            if call.site.address + 4 == r.addr and r.more:
-                call.arguments = r.more
+        call = self._land(r)
+        if call and call.site.address + 4 == r.addr and r.more:
+            call.arguments = r.more
         self._returns.body(r)
 
     def _home(self, r: Record) -> None:
-        call = self._open.pop(r.context, None)
-        if call and not call.landed:
-            call.landed = r
+        self._land(r)
         self._returns.home(r)
+
+    def _land(self, r: Record) -> Call | None:
+        """The call that goes on here, if that had not been seen."""
+        call = self._open.pop(r.context, None)
+        if not call or call.landed:
+            return None
+        call.landed = r
+        return call
 
     def _callback(self, r: Record) -> None:
         if r.addr in self._frames:

@@ -228,20 +228,15 @@ def expect(seed: int, cpus: int, changes: Changes = Changes()) -> Run:
     interrupt_budgets = [48 + random.next() % 17 for _ in range(cpus)]
     rest = total - sum(interrupt_budgets)
     weights = [2 + random.next() % 3 for _ in range(cpus)]
-    threads, interrupts = [], []
+    threads, interrupts = dict[str, Context](), dict[str, Context]()
     for k in range(cpus):
-        threads.append(Context(rest * weights[k] // sum(weights), Generator(random.next()), changes))
-        interrupts.append(Context(interrupt_budgets[k], Generator(random.next()), changes))
-    calls = 2 + sum(context.budget for context in [*threads, *interrupts])
-    for context in threads:
-        context.run("workload_thread")
-    for context in interrupts:
-        context.run("workload_interrupt")
-    result = 0
-    for context in [*threads, *interrupts]:
+        threads[f"thread {k}"] = Context(rest * weights[k] // sum(weights), Generator(random.next()), changes)
+        interrupts[f"interrupt {k}"] = Context(interrupt_budgets[k], Generator(random.next()), changes)
+    both = threads | interrupts
+    calls, result = 2 + sum(context.budget for context in both.values()), 0
+    for name, context in both.items():
+        context.run("workload_thread" if name in threads else "workload_interrupt")
         result = mix((result + context.sum) & MASK)
     main = "app_main_workload"
     contexts = {"main": [Call(name, main, x, 0, 1, main, False, ()) for name, x in (("wl_begin", seed), ("wl_end", result))]}
-    contexts |= {f"thread {k}": context.calls for k, context in enumerate(threads)}
-    contexts |= {f"interrupt {k}": context.calls for k, context in enumerate(interrupts)}
-    return Run(seed, cpus, contexts, calls, result)
+    return Run(seed, cpus, contexts | {name: context.calls for name, context in both.items()}, calls, result)

@@ -270,6 +270,16 @@ class Aligning(unittest.TestCase):
             found = align_cpu(0, steps(story.spans, NAMES, lambda s: True)[0], said, differ).divergence
             self.assertEqual(found.why if found else "", "")
 
+    def test_an_event_may_stand_between_two_interrupts(self) -> None:
+        story = Story()
+        story.enter("wl_a", body=False)
+        for trap in (1, 2):
+            story.enter("wl_i", (1, 1, trap))
+            story.leave(who=(1, 1, trap))
+        story.body("wl_a")
+        story.leave()
+        self.assertEqual(self.why(story, "i{ } a{ i{ } }"), "")
+
     def test_an_interrupt_may_not_print_after_the_thread_went_on(self) -> None:
         self.assertNotEqual(self.why(self.interrupted(), "a{ b{ c{ } b{ } } }"), "")
 

@@ -14,10 +14,11 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_wrong, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
-                            right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
+from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
+                            right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
+                            wrong_argument)
 from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken
-from grading.evidence import Evidence, Phase, once
+from grading.evidence import Evidence, once
 from grading.finding import Finding, seq_at, side_by_side
 from grading.trials import FUNCTIONS, MASK, Op, Trial
 from grading.truth import Call, stubs
@@ -373,14 +374,8 @@ def _pc(e: Evidence, finding: Finding) -> str:
 
 def _argument(e: Evidence, finding: Finding) -> str:
     """Arguments are wrong in phases that trace, and in no other."""
-    wrong = {p.on for p in e.phases if _arguments_differ(e, p)}
+    wrong = {phase.on for phase in e.phases if wrong_argument(e, phase)}
     return "argument-clobbered" if wrong == {True} else ""
-
-
-def _arguments_differ(e: Evidence, phase: Phase) -> bool:
-    executed = e.executed_contexts(phase)
-    return any(first_wrong(want, call) is not None for name, calls in e.expected(phase).contexts.items()
-               for want, call in zip(calls, executed.get(name, [])) if want.function == call.name)
 
 
 def _notrace(e: Evidence, finding: Finding) -> str:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 
-from grading import graph_mistakes
+from grading import graph_checks
 from grading.checks import all_of, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted
-from grading.graph_checks import (at_rest, comes_home, durations, frames_out, link_replaced, registers_given_back, something_returned,
+from grading.graph_checks import (at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
                                   three_agree, through_handler, values)
-from grading.graph_mistakes import depth, entries_end, frames_fit
 from grading.graph_session import GraphSession
 from grading.registers import found_as_left
 
@@ -70,7 +69,7 @@ MISTAKES = {
     "stores-out-of-order": "the shadow stack's stores are in an order in which an interrupt does harm",
     "sp-does-not-fit": "regs->sp is not the caller's",
     "call-left-behind": "the last user goes and the call in ftrace_graph_stub stays",
-    **graph_mistakes.MISTAKES,
+    **graph_checks.MISTAKES,
     "duration-not-measured": "the printed time is not the time between the call and its return",
 }
 ADVICE: set[str] = set()

@@ -11,14 +11,13 @@ from collections.abc import Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
-from grading import graph_mistakes
+from grading import graph_checks
 from grading.checks import all_of, first_of, lives, named, right_arguments, right_result
 from grading.evidence import Evidence, HandUser, Phase, between, during, once
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
-from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, link_replaced, nested_as_printed,
+from grading.graph_checks import (at_rest, at_return, comes_home, depth, durations, entries_end, framed, frames_out, link_replaced, nested_as_printed,
                                   registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, who)
-from grading.graph_mistakes import depth, entries_end
 from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
 from grading.registers import found_as_left
@@ -278,7 +277,7 @@ def ended(e: Evidence) -> str:
 
 
 MISTAKES = {
-    **graph_mistakes.MISTAKES,
+    **graph_checks.MISTAKES,
     "slot-not-cleared": "a user leaves, and its slot still points to it",
     "last-slot-forgotten": "the slots that are looked at end before the last user",
     "return-handlers-in-entry-order": "users are told of the return in the order of the entry",
