@@ -186,24 +186,21 @@ def _likeliest(executed: Sequence[Ran], printed: Sequence[Said], differ: Callabl
     return max(range(min(last + 1, len(executed))), key=score, default=0)
 
 
-def align_cpu(cpu: int, executed: Sequence[Ran], printed: Sequence[Said], differ: Callable[[Ran, Said], str], whole: bool = True,
-              needed: Callable[[Ran], bool] = lambda ran: True) -> Alignment[Ran, Said]:
-    """Match one CPU's printed events with what it executed; `differ` says why an event is not that of what was executed, or "".
+def align(executed: Mapping[int, Sequence[Ran]], printed: Sequence[Said], differ: Callable[[Ran, Said], str], whole: bool = True,
+          needed: Callable[[Ran], bool] = lambda ran: True) -> dict[int, Alignment[Ran, Said]]:
+    """By CPU. `differ` says why an event is not that of what was executed, or "".
 
     `needed` says which of the executed must be printed; others may be missing at the end, and
     unless it is `whole` at the start too (the trace was switched on and off among them).
     """
-    first = 0 if whole else next((i for i, ran in enumerate(executed) if needed(ran)), len(executed))
-    search = _Search(executed, printed, differ, needed, first)
-    begins = sorted({0, _likeliest(executed, printed, differ, first)}, reverse=True)
-    return Alignment(search.pairs, None if any(map(search.run, begins)) else search.parted(cpu))
-
-
-def align(executed: Mapping[int, Sequence[Ran]], printed: Sequence[Said], differ: Callable[[Ran, Said], str], whole: bool = True,
-          needed: Callable[[Ran], bool] = lambda ran: True) -> dict[int, Alignment[Ran, Said]]:
-    """By CPU. `whole`: the printed trace begins with the first that was executed."""
-    return {cpu: align_cpu(cpu, executed.get(cpu, ()), [e for e in printed if e.cpu == cpu], differ, whole, needed)
-            for cpu in sorted({*executed, *(e.cpu for e in printed)})}
+    found = {}
+    for cpu in sorted({*executed, *(e.cpu for e in printed)}):
+        mine, events = executed.get(cpu, ()), [e for e in printed if e.cpu == cpu]
+        first = 0 if whole else next((i for i, ran in enumerate(mine) if needed(ran)), len(mine))
+        search = _Search(mine, events, differ, needed, first)
+        begins = sorted({0, _likeliest(mine, events, differ, first)}, reverse=True)
+        found[cpu] = Alignment(search.pairs, None if any(map(search.run, begins)) else search.parted(cpu))
+    return found
 
 
 def by_cpu(executed: Iterable[Ran]) -> dict[int, list[Ran]]:

@@ -10,7 +10,7 @@ from grading import checks, graph_checks, rubric
 from grading.checks import Check
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Filter, Phase, User
-from grading.align import align, align_cpu
+from grading.align import align
 from grading.graph_align import differ, steps
 from grading.graph_session import GraphSession
 from grading.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
@@ -203,7 +203,7 @@ class Aligning(unittest.TestCase):
 
     def test_another_users_frames_may_count(self) -> None:
         said = [event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1)]
-        self.assertIsNone(align_cpu(0, steps(self.story().spans, {"wl_b"}, lambda s: True)[0], said, differ).divergence)
+        self.assertIsNone(align(steps(self.story().spans, {"wl_b"}, lambda s: True), said, differ)[0].divergence)
 
     def test_the_frames_of_who_is_leaving_may_count_or_not(self) -> None:
         story = Story()
@@ -214,7 +214,7 @@ class Aligning(unittest.TestCase):
         for depth, fits in ((0, True), (1, True), (2, True), (3, False)):
             said = [event(ENTRY, "wl_c", depth), event(RETURN, "wl_c", depth)]
             executed = steps(story.spans, {"wl_c"}, lambda s: True, lambda s: s.name in ("wl_a", "wl_b"))
-            self.assertEqual(align_cpu(0, executed[0], said, differ).divergence is None, fits, f"depth {depth}")
+            self.assertEqual(align(executed, said, differ)[0].divergence is None, fits, f"depth {depth}")
 
     def test_who_is_leaving_and_came_back_through_the_handler_had_a_frame(self) -> None:
         for hits, may_be in ((1, {0, 2}), (0, {0, 1, 2})):  # by the user's own frames, or by all
@@ -267,7 +267,7 @@ class Aligning(unittest.TestCase):
         for deep in (0, 1):
             said = [event(ENTRY, "wl_a"), event(ENTRY, "wl_i", deep), event(ENTRY, "wl_b", deep + 1),
                     event(RETURN, "wl_b", deep + 1), event(RETURN, "wl_i", deep), event(RETURN, "wl_a")]
-            found = align_cpu(0, steps(story.spans, NAMES, lambda s: True)[0], said, differ).divergence
+            found = align(steps(story.spans, NAMES, lambda s: True), said, differ)[0].divergence
             self.assertEqual(found.why if found else "", "")
 
     def test_an_event_may_stand_between_two_interrupts(self) -> None:

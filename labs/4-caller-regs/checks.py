@@ -109,6 +109,7 @@ def _unheard(h: Held, call: Call | None, ops: list[Op]) -> str:
 
 
 NOT_CALLED = "was not called: its stub, ftrace_caller or the list never came to the callback"
+GOES_ON = "a traced function goes on at regs->pc, wherever the callback left it"
 
 
 def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> str:
@@ -122,8 +123,7 @@ def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> str:
     if patch and _unheard(h, mine[at - 1] if at <= len(mine) else None, [patch]):
         return f"{patch} puts {patch.target} in the place of {before}, and {NOT_CALLED}"
     if patch:
-        return (f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and behind the call site of "
-                f"{before} came {ran}: a traced function goes on at regs->pc, wherever the callback left it")
+        return f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and behind the call site of {before} came {ran}: {GOES_ON}"
     return (f"{want.function if want else 'nothing'} must be called, and {ran} is: what a function calls follows from the "
             "arguments that it received")
 
@@ -134,8 +134,7 @@ def _why_values(h: Held, want: Expected, got: Call) -> str:
     if patch and _unheard(h, got, [patch]):
         return f"the body of {want.function} ran: {patch} puts {patch.target} in its place, and {NOT_CALLED}"
     if patch:
-        return (f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: a "
-                "traced function goes on at regs->pc, wherever the callback left it")
+        return f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: {GOES_ON}"
     if len(received) != len(want.received):
         return f"the body of {want.function} did not run after its call site"
     i = first_difference(received, want.received)

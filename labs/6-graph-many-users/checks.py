@@ -59,13 +59,12 @@ def _end_of(span: Span) -> int:
     return span.leaving.hits[0].seq if span.leaving and span.leaving.hits else span.call.seq
 
 
-def _rows(entered: Sequence[int], returned: Sequence[int]) -> list[tuple[str, str, bool]]:
-    """User by user: told of the entry, told of the return."""
-    return [(str(left), str(right), False) for left, right in zip_longest(entered, returned, fillvalue="-")]
-
-
-TOLD = ("told of the entry: user", "told of the return: user")
-WRONG_ORDER = "the tracers were told in a wrong order: it must be the reverse of that at the entry"
+def _wrong_order(e: Evidence, phase: Phase, span: Span, entered: Sequence[int], returned: Sequence[int]) -> Finding:
+    """Or one was told at one end alone. User by user: told of the entry, told of the return."""
+    wrong = _forgotten(entered, returned) or "the tracers were told in a wrong order: it must be the reverse of that at the entry"
+    return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}",
+                   [(str(left), str(right), False) for left, right in zip_longest(entered, returned, fillvalue="-")],
+                   ("told of the entry: user", "told of the return: user"), seq=_end_of(span), mistake=_order(e, entered, returned))
 
 
 def _more(got: list[int], want: list[int], slug: str) -> str:
@@ -132,9 +131,7 @@ def reverse(e: Evidence) -> Finding | None:
             first = [t.user for t in entered if t.user in asked]
             last = [t.user for t in returned if t.what == AT_RETURN]
             if last != first[::-1]:
-                order = _forgotten(first, last) or WRONG_ORDER
-                return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {order}", _rows(first, last), TOLD, seq=_end_of(span),
-                               mistake=_order(e, first, last))
+                return _wrong_order(e, phase, span, first, last)
     return None
 
 
@@ -151,10 +148,7 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
                            f"the entry handler ran for {len(set(entered))} of them")
         if returned != entered[::-1]:
             numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
-            rows = [numbers[a] for a in entered], [numbers[a] for a in returned]
-            wrong = _forgotten(*rows) or WRONG_ORDER
-            return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(*rows), TOLD, seq=_end_of(span),
-                           mistake=_order(e, *rows))
+            return _wrong_order(e, phase, span, [numbers[a] for a in entered], [numbers[a] for a in returned])
     return None
 
 
