@@ -19,7 +19,7 @@ from grading.insn import ARM64
 from grading.observer import Kind, Record
 from grading.trace_text import Event
 from grading.truth import Batch, Call, stubs
-from grading.workload import PASSED, Call as Expected
+from grading.workload import PASSED, Call as Expected, Run
 
 Check = Callable[[Evidence], Finding | None]
 
@@ -128,13 +128,15 @@ def lives(e: Evidence) -> Finding | None:
 
 def right_result(e: Evidence) -> Finding | None:
     """The program's own result, traced and not: arguments and return values came through."""
-    for phase in [*e.phases, *([e.overwritten] if e.overwritten else [])]:
-        want = e.expected(phase).line
-        if want not in phase.output:
-            said = phase.output.strip().splitlines()
-            return Finding(f"{phase.name}: the workload went wrong. It should print '{want}', "
-                           f"it printed '{said[-1] if said else ''}'")
-    return None
+    phases = [*e.phases, *([e.overwritten] if e.overwritten else [])]
+    return first_of(result_printed(phase.name, e.expected(phase), phase.output) for phase in phases)
+
+
+def result_printed(where: str, run: Run, output: str) -> Finding | None:
+    if run.line in output:
+        return None
+    said = output.strip().splitlines()
+    return Finding(f"{where}: the workload went wrong. It should print '{run.line}', it printed '{said[-1] if said else ''}'")
 
 
 def right_arguments(e: Evidence) -> Finding | None:

@@ -93,7 +93,7 @@ class HandUser:
     filter: str
     names: frozenset[str]
 
-    @cached_property
+    @property
     def returning(self) -> bool:
         return self.kind != "skip"
 
@@ -119,6 +119,11 @@ class Phase:
     @property
     def on(self) -> bool:
         return self.filter is not None
+
+    @property
+    def listed(self) -> list[str]:
+        """The functions that enabled_functions named."""
+        return [line.split()[0] for line in self.enabled.splitlines() if line.strip() and line[0] not in " \t"]
 
     @cached_property
     def returning(self) -> frozenset[str]:

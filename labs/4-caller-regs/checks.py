@@ -14,7 +14,7 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
+from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             wrong_argument)
 from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken
@@ -86,11 +86,8 @@ def _shown(arch: str, function: str, values: Sequence[int]) -> str:
 
 def _goes_as_changed(h: Held) -> Finding | None:
     """Calls, in order, and what their functions received; then the program's own result."""
-    for name, calls in h.run.contexts.items():
-        found = _context_goes(h, name, calls, _workload(h.calls.get(name, [])))
-        if found:
-            return found
-    return _result(h.trial, h.run)
+    return (first_of(_context_goes(h, name, calls, _workload(h.calls.get(name, []))) for name, calls in h.run.contexts.items())
+            or result_printed(h.trial.name, h.run, h.trial.output))
 
 
 def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Call]) -> Finding | None:
@@ -151,13 +148,6 @@ def _why_values(h: Held, want: Expected, got: Call) -> str:
         return f"{why}: the caller passed {passed:#x}, {who}; {unheard} {NOT_CALLED}"
     lost = ". It is what the caller passed: the changed register was not loaded back" if received[i] == passed else ""
     return f"{why}: the caller passed {passed:#x}, {who}{lost}"
-
-
-def _result(trial: Trial, run: Run) -> Finding | None:
-    if run.line in trial.output:
-        return None
-    said = trial.output.strip().splitlines()
-    return Finding(f"{trial.name}: the workload should print '{run.line}', it printed '{said[-1] if said else ''}'")
 
 
 # ---- each op is called for its own functions ------------------------------------
@@ -320,12 +310,10 @@ def enabled_listed(e: Evidence) -> Finding | None:
     """enabled_functions lists the selected functions, and none else."""
     for phase in e.on():
         assert phase.filter
-        listed = [line.split()[0] for line in phase.enabled.splitlines() if line.strip() and line[0] not in " \t"]
         want = [s.function.name for s in e.kernel.sites if s.function.name in phase.filter.names]
-        if listed != want:
-            at = first_difference(want, listed)
-            rows = side_by_side(listed, want, at)
-            return Finding(f"{phase.name}: enabled_functions lists {len(listed)} functions, {len(want)} are selected", rows,
+        if phase.listed != want:
+            rows = side_by_side(phase.listed, want, first_difference(want, phase.listed))
+            return Finding(f"{phase.name}: enabled_functions lists {len(phase.listed)} functions, {len(want)} are selected", rows,
                            ("printed", "selected"))
     return None
 
