@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from grading.evidence import Evidence
+from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.observer import Record
 from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, kept, lost, mistake_of, strangers, went_on, where
@@ -20,10 +18,12 @@ def _regs(r: Record) -> tuple[int, ...]:
     return r.more[8:]
 
 
-def _calls(e: Evidence) -> Iterator[Call]:
-    return (call for call in e.truth.calls if call.callbacks)
+@once
+def _calls(e: Evidence) -> list[Call]:
+    return [call for call in e.truth.calls if call.callbacks]
 
 
+@once
 def _entry_calls(e: Evidence) -> dict[str, Call]:
     """The three calls of entry_traced: only looked at; with every argument and the return changed; skipped."""
     by = {name: [call for call in _calls(e) if call.name == "entry_traced" and call.callbacks[0].addr == e.kernel.symbol(name)]
@@ -40,7 +40,7 @@ def registers_seen(e: Evidence) -> Finding | None:
         wrong = _seen_wrong(e, call, call.callbacks[0])
         if wrong:
             return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=call.callbacks[0].seq, mistake=wrong[1])
-    return None if any(_calls(e)) else Finding("not one call site came to a callback")
+    return None if _calls(e) else Finding("not one call site came to a callback")
 
 
 def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
@@ -59,7 +59,7 @@ def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
 
 def _argument_wrong(e: Evidence, call: Call, regs: tuple[int, ...]) -> tuple[str, str] | None:
     """What no callback changed is what the function then received."""
-    if not call.arguments or not call.landed:
+    if not call.landed or regs[:len(call.arguments)] == call.arguments:
         return None
     for n, value in enumerate(call.arguments):
         unchanged = not call.landed.v[0] >> ARGUMENTS[e.arch][n] & 1
@@ -75,7 +75,7 @@ def callers_seen(e: Evidence) -> Finding | None:
             wrong = _caller_wrong(e, call, r)
             if wrong:
                 return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
-    return strangers(e) or (None if any(_calls(e)) else Finding("not one call site came to a callback"))
+    return strangers(e) or (None if _calls(e) else Finding("not one call site came to a callback"))
 
 
 def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:

@@ -5,11 +5,11 @@ The observer says of each record which thread it was, at which interrupt level, 
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any, NamedTuple
 
 from grading import names, returns
 from grading.elf import Kernel, Site
@@ -46,14 +46,13 @@ class Call:
     callbacks: list[Record] = field(default_factory=list)
     landed: Record | None = None  # where the context went on, and the registers that were no longer what they were
     arguments: tuple[int, ...] = ()  # eight, as the function received them: of some functions
-    name: str = ""  # the function's
+    name: str = field(init=False)  # the function's
 
     def __post_init__(self) -> None:
         self.name = self.site.function.name
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """A user that the shell made (`graph`) is told something."""
 
     seq: int
@@ -95,6 +94,7 @@ class Truth:
     traps: list[Record] = field(default_factory=list)  # exceptions taken
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
+    known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
 
     @property
     def trampolines(self) -> list[Record]:
@@ -175,8 +175,12 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c.add("head", kernel.symbol("__irqentry_text_start") - lo)
     if kernel.arch == "riscv64":
         c.add("firmware", RAM_BASE[kernel.arch], start)
-    for address in changing(kernel):
-        c.add("word", address)
+    places = returns.places(kernel, followed)
+    watched = {"word": changing(kernel), "point": _always(kernel), "deref": _kept(kernel), "exit": places.exits, "vector": vectors(kernel),
+               "home": {*places.homes, *map(kernel.symbol, HOMES)} - {0}}
+    for role, addresses in watched.items():
+        for address in addresses:
+            c.add(role, address)
     for site in kernel.sites:
         c.add("site", site.address, int(not site.function.name.startswith(followed)))
         c.add("body", site.address + 4)
@@ -185,17 +189,9 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     patched = bool(kernel.symbol("ftrace_caller"))  # else, in labs 1 and 2, every site calls _mcount: it is counted
     for address, name in _named(kernel).items():
         c.add("stray" if patched and name == "trampoline" else "hit", address)
-    for role, addresses in {"point": [*_always(kernel)], "deref": [*_kept(kernel)], **returns.places(kernel, followed).roles()}.items():
-        for address in addresses:
-            c.add(role, address)
-    for name in HOMES:
-        if kernel.symbol(name):
-            c.add("home", kernel.symbol(name))
     for address, words, source in _callbacks(kernel):
         if address:
             c.add("callback", address, words, source)
-    for address in vectors(kernel):
-        c.add("vector", address)
     c.add("birth", kernel.symbol("thread_start_asm"))
     c.add("fences")
     if kernel.hook == "mcount":
@@ -225,13 +221,11 @@ class _Reader:
         self._online: set[int] = set()
         self._returns = returns.Reader(returns.places(kernel, followed))
         t.returns = self._returns.returns
-        self._see: dict[int, Callable[[Record], None]] = {Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
-                     Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
-                     Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
-                     Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.START: lambda r: None}
-
-    def see(self, r: Record) -> None:
-        self._see[r.kind](r)
+        self.see: dict[int, Callable[[Record], None]] = {
+            Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
+            Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
+            Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
+            Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.START: lambda r: None}
 
     def _site(self, r: Record) -> None:
         who = r.context
@@ -248,18 +242,22 @@ class _Reader:
         self._returns.site(r, call)
 
     def _body(self, r: Record) -> None:
-        call = self._open.pop(r.context, None)
-        if call and not call.landed:
-            call.landed = r
-            if call.site.address + 4 == r.addr and r.more:
-                call.arguments = r.more
+        call = self._land(r)
+        if call and call.site.address + 4 == r.addr and r.more:
+            call.arguments = r.more
         self._returns.body(r)
 
     def _home(self, r: Record) -> None:
-        call = self._open.pop(r.context, None)
-        if call and not call.landed:
-            call.landed = r
+        self._land(r)
         self._returns.home(r)
+
+    def _land(self, r: Record) -> Call | None:
+        """The call that goes on here, if that had not been seen."""
+        call = self._open.pop(r.context, None)
+        if not call or call.landed:
+            return None
+        call.landed = r
+        return call
 
     def _callback(self, r: Record) -> None:
         if r.addr in self._frames:
@@ -322,10 +320,6 @@ class _Reader:
 
 def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.FOLLOWED) -> Truth:
     reader = _Reader(kernel, followed)
-    gc.disable()  # a million objects that all stay: each round of it would look at all of them
-    try:
-        for record in records:
-            reader.see(record)
-    finally:
-        gc.enable()
+    for record in records:
+        reader.see[record.kind](record)
     return reader.truth

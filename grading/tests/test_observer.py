@@ -198,7 +198,7 @@ def slot(kind: int, more: int = 0, addr: int = 0) -> bytes:
     return observer.SLOT.pack(kind, more, 0, 0, 0, 0, 0, 0, addr, 0, 0, 0, 0, 0)
 
 
-WORDS = observer.WORDS.pack(*range(8))
+WORDS = observer.WORDS[1].pack(*range(8))
 
 
 class Log(unittest.TestCase):

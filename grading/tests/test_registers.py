@@ -261,6 +261,7 @@ class Seen(Calls):
         for arch in ARCHES:
             e = self.entries(arch)
             self.assertIsNone(entry.registers_found(e))
+            e.truth.known = {}
             e.truth.calls[0] = self.call("entry_traced", mask=1 << 18, callbacks=e.truth.calls[0].callbacks)
             self.assertIsNotNone(entry.registers_found(e))
             e = self.entries(arch)
@@ -281,6 +282,7 @@ class Seen(Calls):
     def test_who_is_skipped_returns_through_the_replacement(self) -> None:
         e = self.entries("arm64")
         self.assertIsNone(entry.return_taken(e))
+        e.truth.known = {}
         e.truth.calls[2] = self.call("entry_traced", at=PARENT, callbacks=e.truth.calls[2].callbacks)
         self.told(entry.return_taken(e), "must return at once, through the replacement")
 
