@@ -629,7 +629,7 @@ static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint32_t word)
 
 	if (pa - firmware.lo < firmware.hi - firmware.lo)
 		return pc == pa;
-	if (at >= text.hi - text.lo || qemu_plugin_insn_size(insn) != 4)
+	if (at >= text.hi - text.lo || at % 4 || qemu_plugin_insn_size(insn) != 4)
 		return false;
 	memcpy(&linked, image + at, 4);
 	return word == linked && (pc - text.lo == at || (pc == pa && at < head_size));
