@@ -1,4 +1,8 @@
-"""Code integrity: what was executed is the text as linked, or a word that the kernel may change."""
+"""Code integrity: what was executed is the text as linked, or a word that the kernel may change, where it was linked to be.
+
+No handed-in file has an instruction that sets the exception vector or the page tables. One that jumps to such an instruction
+of the kernel's makes it set what it sets at no other time.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,16 @@ def as_linked(e: Evidence) -> Finding | None:
         if not permitted(e, r.addr, r.word):
             return Finding(f"{e.kernel.name_at(r.addr)} held {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}), which is neither what "
                            "was linked there nor what a tracer writes", seq=r.seq)
+    return _set_once(e)
+
+
+def _set_once(e: Evidence) -> Finding | None:
+    """Whenever and wherever it is executed, an instruction sets a system register to the same value."""
+    values: dict[int, int] = {}
+    for r in e.truth.settings:
+        if values.setdefault(r.addr, r.v[0]) != r.v[0]:
+            return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) was executed with {r.v[0]:#x}, and before with "
+                           f"{values[r.addr]:#x}: where exceptions go and what is mapped is for the kernel to set, once", seq=r.seq)
     return None
 
 

@@ -38,6 +38,7 @@ class Kind(IntEnum):
     LOOK = 12
     WORD = 13
     FOREIGN = 14  # sp
+    SETTING = 15  # the value that a system register is set to
 
 
 class Record(NamedTuple):

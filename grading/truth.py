@@ -94,6 +94,7 @@ class Truth:
     frames: list[Record] = field(default_factory=list)  # FRAMES: the shadow stack as kern/apps/frames.c handed it over
     traps: list[Record] = field(default_factory=list)  # exceptions taken
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
+    settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
 
     @property
@@ -228,7 +229,7 @@ class _Reader:
         self._see: dict[int, Callable[[Record], None]] = {Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
                      Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
                      Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
-                     Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.START: lambda r: None}
+                     Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append, Kind.START: lambda r: None}
 
     def see(self, r: Record) -> None:
         self._see[r.kind](r)

@@ -33,7 +33,7 @@
  *	looks LO HI		loads of words of the text by this code
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
- *	fences			fence.i, sret / isb, dsb, dc, ic, eret
+ *	fences			fence.i, sret / isb, dsb, dc, ic, eret; what sets the vector or the page tables
  *	mcount			a site comes after the prologue: the parent is in the frame record
  *
  * Sites, exits, bodies, homes, callbacks and hits are logged only while the harness
@@ -56,7 +56,7 @@ __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 enum kind {
 	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
-	K_LOOK, K_WORD, K_FOREIGN
+	K_LOOK, K_WORD, K_FOREIGN, K_SETTING
 };
 
 /* A page, then the records in the order in which they were reserved. */
@@ -77,7 +77,7 @@ struct record {
 	uint16_t size;	/* K_STORE: bytes */
 	uint32_t word;	/* the instruction */
 	uint32_t thread;
-	uint64_t addr;	/* of the instruction; K_LOOK: the address that it loads from */
+	uint64_t addr;	/* of the instruction as linked; K_LOOK: the address that it loads from */
 	uint64_t insns; /* instructions that this vCPU had executed */
 	uint64_t v[4];
 };
@@ -536,6 +536,15 @@ static void fence(unsigned vcpu, void *arg)
 		t->level--;
 }
 
+/* v: the value that goes into the system register. */
+static void set(unsigned vcpu, void *arg)
+{
+	const struct watch *w = arg;
+
+	if (started)
+		simple(vcpu, w, NULL, K_SETTING, reg(vcpu, isa == &arm64 ? w->word & 31 : w->word >> 15 & 31), 0, 0, 0);
+}
+
 static void unexpected(unsigned vcpu, void *arg)
 {
 	if (started)
@@ -595,6 +604,17 @@ static bool is_fence(uint32_t word)
 	    || (word & 0xfffff0ff) == 0xd508701f;	/* ic iallu, ialluis */
 }
 
+/* Writes stvec, satp / sctlr_el1, ttbr0_el1, ttbr1_el1, tcr_el1, mair_el1, vbar_el1. */
+static bool is_setting(uint32_t word)
+{
+	uint32_t number = isa == &riscv64 ? word >> 20 : word >> 5;
+
+	if (isa == &riscv64)
+		return (word & 0x7f) == 0x73 && (word & 0x3000) && (number == 0x105 || number == 0x180) && (word & 0xfa000) != 0x2000;
+	return number == 0xd5181000 >> 5 || number == 0xd5182000 >> 5 || number == 0xd5182020 >> 5 || number == 0xd5182040 >> 5 ||
+	       number == 0xd518a200 >> 5 || number == 0xd518c000 >> 5;
+}
+
 /*
  * Tells apart what surely does not store, so that it runs at full speed.
  * arm64: loads of a general register by immediate, of a pair, of a literal;
@@ -622,9 +642,9 @@ static uint32_t word_of(struct qemu_plugin_insn *insn)
 }
 
 /* May this be executed here: the text as linked, its head at the physical address too, or the firmware? */
-static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint32_t word)
+static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uint32_t word)
 {
-	uint64_t pa = (uint8_t *)qemu_plugin_insn_haddr(insn) - ram, at = pa - text_pa;
+	uint64_t at = pa - text_pa;
 	uint32_t linked;
 
 	if (pa - firmware.lo < firmware.hi - firmware.lo)
@@ -645,36 +665,44 @@ static struct watch *new_watch(struct place p, uint32_t word, size_t ahead)
 	return w;
 }
 
-/* A word that the kernel changes is logged once for each value, when it is translated; another word, when it is executed. */
-static void watch_unexpected(struct qemu_plugin_insn *insn, const struct watch *w)
+/* A word that the kernel changes is logged once for each value, when it is translated; another word, and other text, when it is executed. */
+static void watch_unexpected(struct qemu_plugin_insn *insn, const struct watch *w, uint64_t pc)
 {
-	if (w->p.roles & (SITE | WORD))
+	if (w->p.roles & (SITE | WORD) && w->p.at == pc)
 		simple(0, w, NULL, K_WORD, 0, 0, 0, 0);
 	else
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, unexpected, CB_R_REGS, (void *)w);
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, unexpected, CB_R_REGS, new_watch((struct place){.at = pc}, w->word, w->ahead));
 }
 
+/* QEMU runs one translation at every virtual address of it: what is watched is the physical one, known by where it was linked. */
 static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 {
-	uint64_t pc = qemu_plugin_insn_vaddr(insn);
+	uint64_t pc = qemu_plugin_insn_vaddr(insn), pa = pc, linked;
+	uint8_t *host = qemu_plugin_insn_haddr(insn);
 	uint32_t word = word_of(insn);
-	struct place p = place_at(pc);
 	struct watch *w = NULL;
+	struct place p;
 #define WATCH (w ? w : (w = new_watch(p, word, ahead)))
 
-	if (pc == start_pa) { /* the first instruction that is the kernel's says where the host has the guest's memory */
-		ram = (uint8_t *)qemu_plugin_insn_haddr(insn) - start_pa;
+	if (pc == start_pa) /* the first instruction that is the kernel's says where the host has the guest's memory */
+		ram = host - start_pa;
+	if (ram)
+		pa = host - ram;
+	linked = pa - text_pa < text.hi - text.lo ? text.lo + (pa - text_pa) : pc;
+	p = place_at(linked);
+	if (pc == start_pa)
 		p.roles |= START;
-	}
-	if (ram && !is_ours(insn, pc, word))
-		watch_unexpected(insn, WATCH);
+	if (ram && !is_ours(insn, pc, pa, word))
+		watch_unexpected(insn, WATCH, pc);
 	if (p.roles & EXECUTED)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, CB_R_REGS, WATCH);
 	if (want_fences && is_fence(word))
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, fence, CB_R_REGS, WATCH);
+	if (want_fences && is_setting(word))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, set, CB_R_REGS, WATCH);
 	if (text.hi && may_store(word))
 		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, WATCH);
-	if (inside(&looks, pc))
+	if (inside(&looks, linked))
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
 }
 

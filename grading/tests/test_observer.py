@@ -171,6 +171,20 @@ class Text(Observed):
         records = seen("riscv64", "copy", f"firmware _etext {at + 4096}")
         self.assertIn(at, [r.addr for r in records if r.kind == Kind.FOREIGN])
 
+    def test_a_place_is_watched_at_every_address_that_it_is_mapped_at(self) -> None:
+        """And it is foreign at any but its own."""
+        self.on_both("item", "point answer", "fences")
+        for arch, records in self.of.items():
+            symbols = tiny.symbols(arch, "LIVE")
+            self.assertEqual([r.addr for r in records if r.kind == Kind.POINT], 2 * [symbols["answer"]])
+            self.assertEqual({r.addr - 0x40000000 for r in records if r.kind == Kind.FOREIGN} & {symbols["answer"], symbols["change"]}, {symbols["answer"]})
+
+    def test_what_the_page_tables_are_set_to(self) -> None:
+        for arch, records in zip(ARCHES, self.on_both("item", "fences")):
+            table, values = tiny.symbols(arch, "LIVE")["table"], [r.v[0] for r in records if r.kind == Kind.SETTING]
+            self.assertEqual(values[:3], [8 << 60 | table >> 12, 0] if arch == "riscv64" else [table, 0xFF, 0x803519])
+            self.assertEqual(len(values), 2 if arch == "riscv64" else 5)
+
     def test_a_cache_operation_with_its_address(self) -> None:
         self.on_both("enable", "fences")
         site = tiny.symbols("arm64", "LIVE")["traced_site"]

@@ -337,6 +337,14 @@ class Integrity(Calls):
         self.assertIsNone(self.found("arm64", site.address, 0xD503251F, Spoilt(site, 0xD503251F, 0)))
         self.told(self.found("arm64", site.address, 0xD503253F, Spoilt(site, 0xD503251F, 0)), "held d503253f")
 
+    def test_a_system_register_is_set_to_one_value_by_each_instruction(self) -> None:
+        for arch in ARCHES:
+            for values, words in (((1, 2, 1, 2), ""), ((1, 2, 3, 2), "was executed with 0x3, and before with 0x1")):
+                e = self.evidence(arch)
+                e.truth.settings = [record(Kind.SETTING, TEXT + 4 + 4 * (n % 2), value) for n, value in enumerate(values)]
+                finding = integrity.as_linked(e)
+                self.told(finding, words) if words else self.assertIsNone(finding)
+
     def test_what_is_foreign_is_told_with_its_address(self) -> None:
         for address, words in ((TEXT + 8, "at wl_a+0x8, where 00000000 was linked: that is no call site"),
                                (0x70000, "executed an instruction at 0x70000, which is outside of the kernel's text")):
