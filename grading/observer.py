@@ -39,6 +39,7 @@ class Kind(IntEnum):
     WORD = 13
     FOREIGN = 14  # sp
     SETTING = 15  # the value that a system register is set to
+    BEHIND = 16
 
 
 class Record(NamedTuple):

@@ -18,6 +18,7 @@ from qemu.machine import RAM_BASE, Machine
 
 TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
 CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
+REST_OF_CALLBACK = "function_trace_slow"  # where it may go on
 HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
 FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
@@ -95,6 +96,7 @@ class Truth:
     traps: list[Record] = field(default_factory=list)  # exceptions taken
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
+    behind: list[Record] = field(default_factory=list)  # ends of CALLBACKS that had not begun with their first instruction
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
 
     @property
@@ -195,6 +197,11 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     for address, words, source in _callbacks(kernel):
         if address:
             c.add("callback", address, words, source)
+    for name in CALLBACKS:
+        c.add("enter", kernel.symbol(name))
+        for address in (*kernel.exits(name), *kernel.exits(REST_OF_CALLBACK)):
+            if kernel.jumps_to(address) != kernel.symbol(REST_OF_CALLBACK):
+                c.add("leave", address)
     for address in vectors(kernel):
         c.add("vector", address)
     c.add("birth", kernel.symbol("thread_start_asm"))
@@ -229,7 +236,7 @@ class _Reader:
         self._see: dict[int, Callable[[Record], None]] = {Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
                      Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
                      Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
-                     Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append, Kind.START: lambda r: None}
+                     Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append, Kind.BEHIND: t.behind.append, Kind.START: lambda r: None}
 
     def see(self, r: Record) -> None:
         self._see[r.kind](r)

@@ -26,6 +26,7 @@
  *	arguments VA		a body, or an entry: logged with eight argument registers
  *	callback VA N AT	logged with its arguments, four frame records, and N words at AT
  *				(0 to 3: where this argument points)
+ *	enter VA, leave VA	the beginning of a function and its ends: logged when it ends and has not begun there
  *	hit VA			logged while recording
  *	stray VA		the same, if the thread has not just executed a site that is not a nop
  *	point VA		logged always
@@ -56,7 +57,7 @@ __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 enum kind {
 	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
-	K_LOOK, K_WORD, K_FOREIGN, K_SETTING
+	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_BEHIND
 };
 
 /* A page, then the records in the order in which they were reserved. */
@@ -91,9 +92,9 @@ static struct record *records;
 enum role {
 	START = 1 << 0, BIRTH = 1 << 1, VECTOR = 1 << 2, FENCE = 1 << 3, BODY = 1 << 4, HOME = 1 << 5,
 	CALLBACK = 1 << 6, HIT = 1 << 7, POINT = 1 << 8, DEREF = 1 << 9, EXIT = 1 << 10, SITE = 1 << 11,
-	ARGUMENTS = 1 << 12, WORD = 1 << 13, STRAY = 1 << 14,
+	ARGUMENTS = 1 << 12, WORD = 1 << 13, STRAY = 1 << 14, ENTER = 1 << 15, LEAVE = 1 << 16,
 	GATED = STRAY | BODY | HOME | CALLBACK | HIT | EXIT | SITE | DEREF | ARGUMENTS,
-	EXECUTED = GATED | START | BIRTH | VECTOR | POINT
+	EXECUTED = GATED | START | BIRTH | VECTOR | POINT | ENTER | LEAVE
 };
 
 struct place {
@@ -240,6 +241,7 @@ struct thread {
 	uint32_t id;
 	uint16_t traps;
 	uint8_t level;
+	uint32_t entered; /* a bit for each level */
 	struct kept kept[LEVELS];
 };
 
@@ -283,6 +285,7 @@ static void born(struct thread *t)
 	t->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
 	t->level = 0;
 	t->traps = 0;
+	t->entered = 0;
 	for (int i = 0; i < LEVELS; i++)
 		t->kept[i].window = 0;
 }
@@ -475,6 +478,19 @@ static void started_here(unsigned vcpu, const struct watch *w)
 	simple(vcpu, w, NULL, K_START, 0, 0, 0, 0);
 }
 
+static void pass(unsigned vcpu, const struct watch *w, struct thread *t)
+{
+	uint32_t here = 1u << (t->level & 31);
+
+	if (w->p.roles & ENTER) {
+		t->entered |= here;
+		return;
+	}
+	if (!(t->entered & here))
+		simple(vcpu, w, t, K_BEHIND, 0, 0, 0, 0);
+	t->entered &= ~here;
+}
+
 static void log_roles(unsigned vcpu, const struct watch *w, struct thread *t, uint32_t roles)
 {
 	if (roles & BODY)
@@ -519,6 +535,8 @@ static void executed(unsigned vcpu, void *arg)
 		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), 0, 0);
 		enter_exception(t);
 	}
+	if (roles & (ENTER | LEAVE))
+		pass(vcpu, w, t);
 	log_roles(vcpu, w, t, roles);
 }
 
@@ -761,6 +779,7 @@ static const struct {
 } roles[] = {
 	{"site", SITE}, {"exit", EXIT}, {"body", BODY}, {"home", HOME}, {"arguments", ARGUMENTS}, {"callback", CALLBACK},
 	{"hit", HIT}, {"stray", STRAY}, {"point", POINT}, {"deref", DEREF}, {"vector", VECTOR}, {"birth", BIRTH}, {"word", WORD},
+	{"enter", ENTER}, {"leave", LEAVE},
 };
 
 static bool config_role(const char *word, uint64_t a, uint64_t b, uint64_t c)

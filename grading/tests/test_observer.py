@@ -89,6 +89,11 @@ class Registers(Observed):
             self.assertEqual(r.v, (1, 2, symbols["words"], 4))
             self.assertEqual(r.more, (below, 0x1111, 0, 0x2222, 0, 0, 0, 0, 0x55, 0x66, 0x77, 0, 0, 0, 0, 0))
 
+    def test_the_end_of_a_function_that_was_entered_behind_its_beginning(self) -> None:
+        for begin, behind in (("answer", 0), ("callback", 1)):
+            for records in self.on_both("registers", f"enter {begin}", "leave answer_exit"):
+                self.assertEqual([r.kind for r in records], behind * [Kind.BEHIND])
+
     def test_eight_arguments_of_a_function_that_is_asked_for_them(self) -> None:
         self.on_both("registers", "arguments callback")
         for arch in ARCHES:

@@ -345,6 +345,11 @@ class Integrity(Calls):
                 finding = integrity.as_linked(e)
                 self.told(finding, words) if words else self.assertIsNone(finding)
 
+    def test_a_callback_begins_at_its_beginning(self) -> None:
+        e = self.evidence("arm64")
+        e.truth.behind = [record(Kind.BEHIND, TEXT + 8)]
+        self.told(integrity.as_linked(e), "CPU 0 came to wl_a+0x8 and had not come there by the first instruction")
+
     def test_what_is_foreign_is_told_with_its_address(self) -> None:
         for address, words in ((TEXT + 8, "at wl_a+0x8, where 00000000 was linked: that is no call site"),
                                (0x70000, "executed an instruction at 0x70000, which is outside of the kernel's text")):
