@@ -123,22 +123,26 @@ static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* where the host has physical address 0, if it had one */
 
-/* One architecture's registers, by QEMU's names: 32 that are kept, a bit each in a mask. */
+enum { MASKED = 32, CPU, THREAD, KEPT, CAUSE = KEPT, FROM, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
+
+/* One architecture's registers, by QEMU's names: those that are kept, a bit each in a mask; then how an exception is told. */
 static const struct isa {
-	const char *names[32];
-	const char *cause, *from; /* of an exception: what it was, and the address of the instruction that it came before or in */
-	const char *mode;	  /* where there is firmware: how privileged it is, MOST_PRIVILEGED or less */
+	const char *names[REGISTERS]; /* MASKED: has `masks` in it; CPU, THREAD: whose address it is, if that is in no general register */
+				      /* CAUSE, FROM: of an exception; MODE: how privileged it is, MOST_PRIVILEGED or less, where there is firmware */
+	uint64_t masks;		      /* of interrupts */
 	unsigned sp, fp, link, argument;
-	uint32_t per_cpu; /* those that change when a thread moves */
+	uint64_t per_cpu; /* those that change when a thread moves */
 	uint32_t nop, eret;
 } riscv64 = {
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
-	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"},
-	.cause = "scause", .from = "sepc", .mode = "priv", .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
+	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
+	 [MASKED] = "sstatus", [CPU] = "", [THREAD] = "", [CAUSE] = "scause", [FROM] = "sepc", [MODE] = "priv"},
+	.masks = 1 << 1, .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
 }, arm64 = {
 	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
-	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"},
-	.cause = "ESR_EL1", .from = "ELR_EL1", .mode = "", .sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
+	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",
+	 [MASKED] = "cpsr", [CPU] = "TPIDR_EL1", [THREAD] = "SP_EL0", [CAUSE] = "ESR_EL1", [FROM] = "ELR_EL1", [MODE] = ""},
+	.masks = 0xf << 6, .sp = 31, .fp = 29, .link = 30, .argument = 0, .per_cpu = 1ull << CPU, .nop = 0xd503201f, .eret = 0xd69f03e0,
 }, *isa;
 
 static int by_address(const void *a, const void *b)
@@ -163,7 +167,6 @@ static bool inside(const struct range *r, uint64_t a)
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
 
-enum { CAUSE = 32, FROM, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
 static struct cpu {
 	struct qemu_plugin_register *reg[REGISTERS];
 	GByteArray *bytes;
@@ -180,6 +183,12 @@ static uint64_t reg(unsigned vcpu, unsigned number)
 	qemu_plugin_read_register(c->reg[number], c->bytes);
 	memcpy(&value, c->bytes->data, c->bytes->len < 8 ? c->bytes->len : 8);
 	return value;
+}
+
+/* One of those that are kept. */
+static uint64_t kept_reg(unsigned vcpu, unsigned number)
+{
+	return reg(vcpu, number) & (number == MASKED ? isa->masks : ~0ull);
 }
 
 /* @count words at @at; those that cannot be read are 0. */
@@ -200,13 +209,6 @@ static bool frame_record(unsigned vcpu, uint64_t fp, uint64_t record[2])
 	return load(vcpu, isa == &riscv64 ? fp - 16 : fp, record, 2);
 }
 
-static const char *name_of(unsigned number)
-{
-	const char *const beside[] = {isa->cause, isa->from, isa->mode};
-
-	return number < CAUSE ? isa->names[number] : beside[number - CAUSE];
-}
-
 static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 {
 	GArray *all = qemu_plugin_get_registers();
@@ -218,7 +220,7 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 		struct register_descriptor *r = (void *)(all->data + i * g_array_get_element_size(all));
 
 		for (unsigned n = 0; n < REGISTERS; n++)
-			if (!c->reg[n] && !strcmp(r->name, name_of(n)))
+			if (!c->reg[n] && !strcmp(r->name, isa->names[n]))
 				c->reg[n] = r->handle;
 	}
 }
@@ -232,7 +234,7 @@ struct kept {
 	uint64_t window; /* the harness's recording in which it was; 0: nothing is kept */
 	uint64_t at;
 	uint8_t vcpu;
-	uint64_t reg[32];
+	uint64_t reg[KEPT];
 };
 
 /* Only the CPU that runs on this stack touches it. */
@@ -304,8 +306,8 @@ static void keep(unsigned vcpu, const struct watch *w, struct thread *t)
 
 	if (t->level >= LEVELS)
 		return;
-	for (unsigned n = 0; n < 32; n++)
-		k->reg[n] = reg(vcpu, n);
+	for (unsigned n = 0; n < KEPT; n++)
+		k->reg[n] = kept_reg(vcpu, n);
 	k->vcpu = vcpu;
 	k->at = w->p.at;
 	k->window = head->recording;
@@ -328,13 +330,13 @@ static bool is_open_from(const struct thread *t, uint64_t at)
 static uint64_t changed(unsigned vcpu, struct thread *t)
 {
 	struct kept *k = &t->kept[t->level];
-	uint32_t mask = 0;
+	uint64_t mask = 0;
 
 	if (!is_open(t))
 		return NOTHING_KEPT;
 	k->window = 0;
-	for (unsigned n = 0; n < 32; n++)
-		mask |= (uint32_t)(k->reg[n] != reg(vcpu, n)) << n;
+	for (unsigned n = 0; n < KEPT; n++)
+		mask |= (uint64_t)(k->reg[n] != kept_reg(vcpu, n)) << n;
 	return k->vcpu == vcpu ? mask : mask & ~isa->per_cpu;
 }
 

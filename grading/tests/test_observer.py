@@ -56,6 +56,11 @@ class Registers(Observed):
         for arch in ARCHES:
             self.assertEqual(self.names(arch, self.at(arch, "changed_site+4", Kind.BODY).v[0]), {CHANGED[arch], LINK[arch]})
 
+    def test_the_mask_of_interrupts_and_who_runs_where_are_registers_too(self) -> None:
+        self.on_both("registers", "site unmasked_site", "body unmasked_site+4")
+        for arch in ARCHES:
+            self.assertEqual(self.names(arch, self.at(arch, "unmasked_site+4", Kind.BODY).v[0]), {*NAMES[arch][32:], LINK[arch]})
+
     def test_what_an_exception_changes_and_gives_back_is_not_told(self) -> None:
         """Its own call is compared with itself, a level above."""
         self.on_both("registers", "vector vector", "fences", "site trapped_site", "body trapped_site+4", "site inner_site", "body inner_site+4")
