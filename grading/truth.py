@@ -22,6 +22,7 @@ REST_OF_CALLBACK = "function_trace_slow"  # where it may go on
 HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
 FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
+HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
@@ -167,7 +168,7 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
     ops = ("op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper")
     found = [(kernel.symbol(n), regs, 3) for n in (*CALLBACKS, *ops)]
     found += [(kernel.symbol(n), words, 0) for n, words in FRAMES.items()]
-    return found + [(kernel.symbol("hand_entry"), 2, 2), *((kernel.symbol(n), 0, 3) for n in ("hand_return", *returns.HANDLERS))]
+    return found + [(kernel.symbol(n), regs, 2) for n in (*HANDS, *returns.HANDLERS)]
 
 
 def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED) -> Config:
@@ -224,9 +225,10 @@ class _Reader:
         self._telling: dict[tuple[int, int, int], int] = {}  # the user whose return handler runs
         self._frames = {kernel.symbol(n) for n in FRAMES} - {0}
         self._handlers = {kernel.symbol(n) for n in returns.HANDLERS} - {0}
+        self._at_return = {kernel.symbol(n) for n in (HANDS[1], returns.HANDLERS[1])} - {0}
         self._users, self._kept = kernel.extent("hand_users"), _kept(kernel)
         self._user_size = (self._users[1] - self._users[0]) // 20 or 1
-        self._entry_of_user, self._return_of_user = kernel.symbol("hand_entry"), kernel.symbol("hand_return")
+        self._entry_of_user, self._return_of_user = map(kernel.symbol, HANDS)
         self._sync = kernel.symbol("arch_sync_all")
         self._into_sync = {a for a in kernel.exits("ftrace_batch_end") if kernel.jumps_to(a) == self._sync and self._sync}
         self._batches: dict[int, Batch] = {}
@@ -278,6 +280,8 @@ class _Reader:
         (call.callbacks if call else self.truth.lone).append(r)
         if r.addr in self._handlers:
             self.truth.users.append(r)
+        if r.addr in self._at_return:
+            self._returns.told(r)
         if self._users[0] <= r.v[1] < self._users[1]:
             user = (r.v[1] - self._users[0]) // self._user_size
             if r.addr == self._entry_of_user:

@@ -214,6 +214,17 @@ class Seen(Calls):
                 self.told(self.seen(arch, arguments=received), f"regs->arg[{n}] was {100 + n:#x}, and the caller had passed {101 + n:#x}")
                 self.assertIsNone(self.seen(arch, 1 << registers.ARGUMENTS[arch][n], received))
 
+    def test_what_handlers_of_entry_and_return_are_given(self) -> None:
+        for arch in ARCHES:
+            for link, value, words in ((PARENT, 100, ""), (TEXT + 8, 100, "entry handler's regs->link was 0x10008"),
+                                       (PARENT, 7, "returned 0x7, and its return handler's regs->arg[0] was 0x64")):
+                e = self.evidence(arch, call := self.call(callbacks=[self.callback(arch, link=link)]))
+                e.kernel.symbols["trace_graph_entry"], call.callbacks[0] = 0x5000, call.callbacks[0]._replace(addr=0x5000)
+                span = Span(call, 0, None, False, 2, None, ())
+                span.leaving = Leaving([span], record(Kind.EXIT, 1, 0, value), told=[self.callback(arch)])
+                e.truth.returns.spans = [span]
+                self.told(entry.handlers_told(e), words) if words else self.assertIsNone(entry.handlers_told(e))
+
     def caller(self, arch: str, *v: int, walk: tuple[int, ...] = (), second: bool = False) -> Finding | None:
         callbacks = [self.callback(arch)] * second + [self.callback(arch, *v, walk=walk)]
         return entry.callers_seen(self.evidence(arch, self.call(callbacks=callbacks)))
