@@ -50,7 +50,7 @@ class Record(NamedTuple):
     vcpu: int
     level: int
     trap: int
-    size: int
+    size: int  # of a store; else the recording in which it was
     word: int
     thread: int
     addr: int

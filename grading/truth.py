@@ -221,6 +221,7 @@ class _Reader:
         self._kernel = kernel
         self._named = {**_named(kernel), **_always(kernel)}
         self._open: dict[tuple[int, int, int], Call] = {}  # a site was executed, and nothing after it yet
+        self._levels: dict[int, tuple[int, int]] = {}  # by CPU: the last recording in which it came to a site, the lowest level there
         self._entered: dict[tuple[int, int, int], Record] = {}  # HOOK=mcount: the function's first instruction
         self._telling: dict[tuple[int, int, int], int] = {}  # the user whose return handler runs
         self._frames = {kernel.symbol(n) for n in FRAMES} - {0}
@@ -243,8 +244,15 @@ class _Reader:
     def see(self, r: Record) -> None:
         self._see[r.kind](r)
 
+    def _looked(self, r: Record) -> bool:
+        """Had the harness been recording when this CPU came, at this level or below, to its last call site or callback?"""
+        recording, level = self._levels.get(r.vcpu, (0, 0))
+        self._levels[r.vcpu] = r.size, min(level, r.level) if recording == r.size else r.level
+        return recording == r.size and level <= r.level
+
     def _site(self, r: Record) -> None:
         who = r.context
+        self._looked(r)
         before = self._open.get(who)
         if before and r.v[0] != KEPT_NOTHING:
             before.landed = r
@@ -276,8 +284,11 @@ class _Reader:
             self.truth.frames.append(r)
             return
         self.truth.callbacks.append(r)
-        call = self._open.get(r.context)
-        (call.callbacks if call else self.truth.lone).append(r)
+        looked, call = self._looked(r), self._open.get(r.context)
+        if call:
+            call.callbacks.append(r)
+        elif looked:
+            self.truth.lone.append(r)
         if r.addr in self._handlers:
             self.truth.users.append(r)
         if r.addr in self._at_return:

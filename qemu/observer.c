@@ -75,7 +75,7 @@ struct record {
 	uint8_t more;	/* so many slots of eight words follow */
 	uint8_t vcpu, level;
 	uint16_t trap;	/* level > 0: which of the thread's exceptions */
-	uint16_t size;	/* K_STORE: bytes */
+	uint16_t size;	/* K_STORE: bytes; else: the harness's recording, as a number; 0: none */
 	uint32_t word;	/* the instruction */
 	uint32_t thread;
 	uint64_t addr;	/* of the instruction as linked; K_LOOK: the address that it loads from */
@@ -363,6 +363,7 @@ static struct record *begin(unsigned vcpu, const struct watch *w, const struct t
 	r->word = w->word;
 	r->addr = w->p.at;
 	r->insns = insns_before(vcpu, w);
+	r->size = head->recording;
 	if (t) {
 		r->thread = t->id;
 		r->level = t->level;

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from grading import entry, integrity, registers
+from grading import entry, integrity, registers, truth
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Phase, Filter, Spoilt
 from grading.finding import Finding
@@ -34,6 +34,7 @@ class HandMade(Kernel):
         self.functions, self._starts = FUNCTIONS, [f.start for f in FUNCTIONS]
         self.symbols = {f.name: f.start for f in FUNCTIONS} | {"_text": TEXT, "_etext": FUNCTIONS[-1].end, "function_trace_op": OP}
         self._several, self._entries, self._segments = set(), [1] * (hook == "entry"), [(TEXT, bytes(0x2000))]
+        self._sizes: dict[str, int] = {}
         self.sites = [Site(f.start + 4, f, self.isa.nop, self.isa.nop) for f in FUNCTIONS[:3]]
 
 
@@ -170,10 +171,9 @@ class Told(Calls):
 
     def test_a_callback_on_a_stack_of_its_own(self) -> None:
         e = self.evidence("riscv64", self.call())
-        e.truth.lone = [record(Kind.CALLBACK, 0x1000)] * 4
         self.assertIsNone(registers.strangers(e))
-        e.truth.lone *= 2
-        self.told(registers.strangers(e), "the tracer's callback ran 8 times on a stack on which no call site")
+        e.truth.lone = [record(Kind.CALLBACK, 0x1000)]
+        self.told(registers.strangers(e), "the tracer's callback ran 1 times on a stack on which no call site")
 
 
 class Seen(Calls):
@@ -307,6 +307,44 @@ class Seen(Calls):
         self.assertIsNone(entry.own_functions_kept(e))  # an int: the upper half is anything
         e.truth.hits["answer"].append(record(Kind.HIT, 0, 0xFFFFFFF0))
         self.told(entry.own_functions_kept(e), "It was refused")
+
+
+class Read(Calls):
+    """What is made of records."""
+
+    hook = "mcount"
+    OP, SITE = 0x5000, TEXT + 4
+
+    def read(self, *records: Record) -> truth.Truth:
+        kernel = HandMade("riscv64", self.hook)
+        kernel.symbols["registers_tracer"] = self.OP
+        return truth.read(kernel, [r._replace(seq=seq) for seq, r in enumerate(records)])
+
+    def at(self, kind: Kind, thread: int = 1, level: int = 0, recording: int = 1, mask: int = 0) -> Record:
+        where = {Kind.SITE: self.SITE, Kind.BODY: self.SITE + 4, Kind.CALLBACK: self.OP, Kind.HOME: 2}[kind]
+        return record(kind, where, mask)._replace(thread=thread, level=level, size=recording)
+
+    def test_a_callback_is_its_call_site_s(self) -> None:
+        found = self.read(self.at(Kind.SITE), self.at(Kind.CALLBACK), self.at(Kind.BODY), self.at(Kind.CALLBACK))
+        self.assertEqual(([len(call.callbacks) for call in found.calls], [r.seq for r in found.lone]), ([1], [3]))
+
+    def test_a_cpu_may_have_been_between_the_two_when_the_harness_began_to_look(self) -> None:
+        """Once at each level in each recording, and before it came to anything else at that level."""
+        for records, lone in (([(0, 1), (0, 1)], [1]), ([(1, 1), (0, 1), (1, 1), (0, 1)], [2, 3]), ([(0, 1), (0, 2), (0, 2)], [2])):
+            found = self.read(*(self.at(Kind.CALLBACK, 10 + n, level, recording) for n, (level, recording) in enumerate(records)))
+            self.assertEqual([r.seq for r in found.lone], lone, records)
+        found = self.read(self.at(Kind.SITE), self.at(Kind.CALLBACK, 2))
+        self.assertEqual(len(found.lone), 1, "the CPU had come to a site")
+
+    def test_a_call_lands_at_what_is_seen_next_in_its_context(self) -> None:
+        for kind in (Kind.BODY, Kind.HOME, Kind.SITE):
+            found = self.read(self.at(Kind.SITE), self.at(kind, thread=2), self.at(kind, level=1), self.at(kind), self.at(kind))
+            landed = found.calls[0].landed
+            self.assertEqual(landed and landed.seq, 3, kind)
+
+    def test_with_a_site_whose_registers_were_not_kept_in_this_recording_nothing_is_compared(self) -> None:
+        found = self.read(self.at(Kind.SITE), self.at(Kind.SITE, recording=2, mask=KEPT_NOTHING))
+        self.assertEqual([call.landed for call in found.calls], [None, None])
 
 
 class Integrity(Calls):
