@@ -23,7 +23,23 @@ def as_linked(e: Evidence) -> Finding | None:
     for r in e.truth.behind:
         return Finding(f"CPU {r.vcpu} came to {e.kernel.name_at(r.addr)} and had not come there by the first instruction of the tracer's callback: "
                        "whoever calls it calls all of it", seq=r.seq)
-    return _set_once(e)
+    return _set_once(e) or _stored(e)
+
+
+def _stored(e: Evidence) -> Finding | None:
+    """Text is what was linked and what CPUs stored there since: no device writes it."""
+    text, stores = bytearray(e.kernel.text_bytes()), iter(e.truth.stores)
+    store = next(stores, None)
+    for seq, found in e.texts if not e.why else ():  # of a boot that ended early stores may be missing
+        while store and store.seq < seq:
+            at, low, high, _ = store.v
+            if at + store.size <= len(text):
+                text[at:at + store.size] = (high << 64 | low).to_bytes(16, "little")[:store.size]
+            store = next(stores, None)
+        if found != text:
+            at = e.kernel.text[0] + next(i for i, (was, now) in enumerate(zip(text, found)) if was != now)
+            return Finding(f"text at {e.kernel.name_at(at)} was changed, and no CPU stored there", address=at & ~3)
+    return None
 
 
 def _set_once(e: Evidence) -> Finding | None:

@@ -34,7 +34,7 @@ class Kind(IntEnum):
     POINT = 8
     VECTOR = 9  # the exception's cause, and the address that it came from
     FENCE = 10  # a cache operation's address
-    STORE = 11  # offset in text, value
+    STORE = 11  # offset in text, value, its upper half if it has 16 bytes
     LOOK = 12
     WORD = 13
     FOREIGN = 14  # sp

@@ -582,6 +582,7 @@ static void in_firmware(unsigned vcpu, void *arg)
 static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
 	struct qemu_plugin_hwaddr *hw;
+	struct mem_value value;
 	struct record *r;
 	uint64_t pa;
 
@@ -594,7 +595,9 @@ static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 		return;
 	r->size = 1u << qemu_plugin_mem_size_shift(info);
 	r->v[0] = pa - text_pa;
-	r->v[1] = qemu_plugin_mem_get_value(info).data.u64;
+	value = qemu_plugin_mem_get_value(info);
+	r->v[1] = value.data.u128.low;
+	r->v[2] = value.type == 4 ? value.data.u128.high : 0;
 	finish(r, K_STORE);
 }
 

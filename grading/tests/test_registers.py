@@ -399,6 +399,20 @@ class Integrity(Calls):
         e.truth.behind = [record(Kind.BEHIND, TEXT + 8)]
         self.told(integrity.as_linked(e), "CPU 0 came to wl_a+0x8 and had not come there by the first instruction")
 
+    def test_text_is_what_was_linked_and_stored(self) -> None:
+        stores = [record(Kind.STORE, 0, *v, seq=seq)._replace(size=size) for seq, size, v in
+                  ((1, 4, (8, 0xFFFF04030201)), (2, 16, (16, 5, 6)), (9, 1, (8, 7)))]
+        first = bytes(8) + bytes([1, 2, 3, 4]) + bytes(4) + bytes([5, *bytes(7), 6]) + bytes(0x2000 - 25)
+        last = first[:8] + bytes([7]) + first[9:]
+        for texts, words in (([(0, bytes(0x2000)), (5, first), (10, last)], ""), ([(5, first), (9, last)], "wl_a+0x8 was changed, and no CPU"),
+                             ([(1, bytes(0x2000)), (5, first[:16] + bytes(0x2000 - 16))], "wl_a+0x10 was changed"),
+                             ([(0, bytes(0x1FFF) + b"1")], "was changed")):
+            e = self.evidence("arm64")
+            e.kernel.symbols["_etext"], e.truth.stores, e.texts = TEXT + 0x2000, stores, texts
+            self.told(integrity.as_linked(e), words) if words else self.assertIsNone(integrity.as_linked(e))
+            e.why = "it ended early"
+            self.assertIsNone(integrity.as_linked(e))
+
     def test_what_is_foreign_is_told_with_its_address(self) -> None:
         for address, words in ((TEXT + 8, "at wl_a+0x8, where 00000000 was linked: that is no call site"),
                                (0x70000, "executed an instruction at 0x70000, which is outside of the kernel's text")):
