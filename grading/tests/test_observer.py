@@ -10,6 +10,7 @@ from grading.machine import Run
 from grading.observer import Kind, Record, decoded, saved
 from grading.registers import NAMES
 from grading.tests import tiny
+from grading.truth import KEPT_NOTHING
 from grading.verdict import Stopped, Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -116,6 +117,23 @@ class Registers(Observed):
             before, after = self.at(arch, "answer", Kind.POINT), self.at(arch, "callback", Kind.POINT)
             self.assertEqual({r.thread for r in records if r.seq < after.seq}, {before.thread})
             self.assertNotEqual(after.thread, before.thread)
+
+    def test_a_thread_that_begins_inside_of_a_call_is_where_the_call_went(self) -> None:
+        self.on_both("registers", "site changed_site", "birth change")
+        for arch in ARCHES:
+            self.assertEqual(self.names(arch, self.at(arch, "change", Kind.HOME).v[0]), {LINK[arch]})
+
+    def test_what_was_kept_in_one_recording_is_compared_with_nothing_in_the_next(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), boot(arch, "site changed_site") as machine:
+                machine.console.wait_ready(30)
+                for _ in range(2):
+                    with machine.recording():
+                        machine.console.command("registers")
+                        machine.console.command("registers")
+                assert machine.observer
+                sites = [r for r in machine.observer.records() if r.kind == Kind.SITE]
+                self.assertEqual([(r.size, r.v[0] == KEPT_NOTHING) for r in sites], [(1, True), (1, False), (2, True), (2, False)])
 
     def test_a_site_that_nobody_follows_is_logged_unless_it_holds_the_nop(self) -> None:
         for line, words in (("site traced_site 0", 2), ("site traced_site 1", 1)):

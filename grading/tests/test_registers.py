@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from grading import entry, integrity, registers, truth
+from grading import checks, entry, integrity, registers, truth
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Phase, Filter, Spoilt
 from grading.finding import Finding
@@ -398,6 +398,22 @@ class Integrity(Calls):
         e = self.evidence("arm64")
         e.truth.behind = [record(Kind.BEHIND, TEXT + 8)]
         self.told(integrity.as_linked(e), "CPU 0 came to wl_a+0x8 and had not come there by the first instruction")
+
+    def test_without_a_filter_every_site_calls_the_tracer(self) -> None:
+        for arch in ARCHES:
+            e = self.evidence(arch)
+            sites, text = [site.address for site in e.kernel.sites], bytearray(0x2000)
+            for at in sites:
+                text[at - TEXT:at - TEXT + 4] = self.call_of(arch, at).to_bytes(4, "little")
+            e.text_traced = bytes(text)
+            self.assertIsNone(checks.every_site(e))
+            for at in sites:
+                e.text_traced = bytes(text[:at - TEXT]) + e.kernel.isa.nop.to_bytes(4, "little") + bytes(text[at - TEXT + 4:])
+                self.told(checks.every_site(e), f"the call site of {e.kernel.name_at(at - 4)} held no call of the tracer")
+            e.text_traced, e.phases = b"", []
+            self.told(checks.every_site(e), "ended before every function could be traced")
+            e.phases = [Phase("trace", 0, None)]
+            self.assertIsNone(checks.every_site(e), "the result was wrong: that is another rung's")
 
     def test_text_is_what_was_linked_and_stored(self) -> None:
         stores = [record(Kind.STORE, 0, *v, seq=seq)._replace(size=size) for seq, size, v in
