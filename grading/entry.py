@@ -6,7 +6,8 @@ from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.observer import Record
 from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, kept, lost, mistake_of, strangers, went_on, where
-from grading.truth import Call
+from grading.returns import HANDLERS
+from grading.truth import HANDS, Call
 
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
 SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
@@ -41,6 +42,21 @@ def registers_seen(e: Evidence) -> Finding | None:
         if wrong:
             return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=call.callbacks[0].seq, mistake=wrong[1])
     return None if _calls(e) else Finding("not one call site came to a callback")
+
+
+def handlers_told(e: Evidence) -> Finding | None:
+    """Labs 5 and 6: the handler of an entry sees the registers of the call, that of a return the value."""
+    entries = {e.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
+    for call in e.truth.calls:
+        for r in call.callbacks:
+            wrong = _seen_wrong(e, call, r) if r.addr in entries else None
+            if wrong:
+                return Finding(f"{call.name} was traced, and its entry handler's {wrong[0]}", seq=r.seq)
+    for span in e.truth.returns.spans:
+        for r in span.leaving.told if span.leaving else ():
+            if span.leaving and _regs(r)[0] != span.leaving.left.v[1]:
+                return Finding(f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return handler's regs->arg[0] was {_regs(r)[0]:#x}", seq=r.seq)
+    return None
 
 
 def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:

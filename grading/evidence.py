@@ -163,6 +163,7 @@ class Evidence:
     trials: list[Trial] = field(default_factory=list)  # lab 4: with ops
     files: dict[str, str] = field(default_factory=dict)
     truth: Truth = field(default_factory=Truth)
+    texts: list[tuple[int, bytes]] = field(default_factory=list)  # each that was read, and the observer's records before it
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
     text_traced: bytes = b""  # while every function was, labs 3 and 4
@@ -195,7 +196,7 @@ class Evidence:
 
     def told(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None)
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None)
 
     def ending(self) -> str:
         """How a boot that ended early did."""

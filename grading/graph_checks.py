@@ -24,7 +24,7 @@ Aligned = Alignment[Step, GraphEvent]
 CLOCK_NS = {"riscv64": 100, "arm64": 16}
 # Registers by number (grading/registers.py).
 RESULTS = {"riscv64": (10, 11), "arm64": range(8)}
-PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28)), "arm64": (*range(18, 30), 31)}
+PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28), 32), "arm64": (*range(18, 30), *range(31, 35))}
 
 
 def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:

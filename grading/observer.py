@@ -34,10 +34,12 @@ class Kind(IntEnum):
     POINT = 8
     VECTOR = 9  # the exception's cause, and the address that it came from
     FENCE = 10  # a cache operation's address
-    STORE = 11  # offset in text, value
+    STORE = 11  # offset in text, value, its upper half if it has 16 bytes
     LOOK = 12
     WORD = 13
     FOREIGN = 14  # sp
+    SETTING = 15  # the value that a system register is set to
+    BEHIND = 16
 
 
 KINDS = len(Kind)
@@ -51,7 +53,7 @@ class Record(NamedTuple):
     vcpu: int
     level: int
     trap: int
-    size: int
+    size: int  # of a store; else the recording in which it was
     word: int
     thread: int
     addr: int

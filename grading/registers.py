@@ -14,8 +14,8 @@ from grading.observer import Record
 from grading.truth import KEPT_NOTHING, Call
 
 NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", *(f"a{n}" for n in range(8)),
-                     *(f"s{n}" for n in range(2, 12)), *(f"t{n}" for n in range(3, 7))],
-         "arm64": [*(f"x{n}" for n in range(31)), "sp"]}
+                     *(f"s{n}" for n in range(2, 12)), *(f"t{n}" for n in range(3, 7)), "sstatus.SIE (are interrupts masked?)"],
+         "arm64": [*(f"x{n}" for n in range(31)), "sp", "DAIF (are interrupts masked?)", "tpidr_el1", "sp_el0"]}
 SP, FP, LINK = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv64": 1, "arm64": 30}
 ARGUMENTS = {"riscv64": range(10, 18), "arm64": range(9)}
 RESERVED = {"riscv64": (3, 4), "arm64": (18,)}
@@ -38,7 +38,7 @@ def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
     if not call.landed or call.landed.addr != call.site.address + 4 or call.landed.v[0] in (0, KEPT_NOTHING):
         return []
     mask = call.landed.v[0] & ~free(e) & ~but
-    return [n for n in range(32) if mask >> n & 1] if mask else []
+    return [n for n in range(len(NAMES[e.arch])) if mask >> n & 1] if mask else []
 
 
 def mistake_of(arch: str, number: int) -> str:
@@ -50,7 +50,7 @@ def mistake_of(arch: str, number: int) -> str:
         return "reserved-register-touched"
     if number == LINK[arch]:
         return "return-address-lost"
-    return "argument-clobbered" if number in ARGUMENTS[arch] else "saved-register-lost"
+    return "argument-clobbered" if number in ARGUMENTS[arch] else "saved-register-lost" if number < 32 else ""
 
 
 def where(e: Evidence, address: int) -> str:
@@ -128,8 +128,8 @@ def callbacks_told(e: Evidence) -> Finding | None:
 
 
 def strangers(e: Evidence) -> Finding | None:
-    """A callback runs on the stack of the call that it is told. (When the harness began to look, each CPU may have been between the two.)"""
-    if len(e.truth.lone) <= 4 * e.smp:
+    """A callback runs on the stack of the call that it is told."""
+    if not e.truth.lone:
         return None
     return Finding(f"the tracer's callback ran {len(e.truth.lone)} times on a stack on which no call site had just been executed",
                    seq=e.truth.lone[-1].seq)

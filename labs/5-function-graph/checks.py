@@ -6,6 +6,7 @@ import re
 
 from grading import graph_checks
 from grading.checks import all_of, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
+from grading.entry import handlers_told
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted
@@ -79,7 +80,7 @@ CHECKS = {
     "life": all_of(frames_fit, lives),
     "off": named(at_rest, _call_left),
     "filter": only_selected,
-    "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left), _result),
+    "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted), entries_end),
     "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
     "one CPU": named(three_agree, entries_end, depth),

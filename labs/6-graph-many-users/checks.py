@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from grading import graph_checks
 from grading.checks import all_of, first_of, lives, named, right_arguments, right_result
+from grading.entry import handlers_told
 from grading.evidence import Evidence, HandUser, Phase, between, during, once
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
@@ -294,7 +295,7 @@ CHECKS = {
     "returned": something_returned,
     "life": lives,
     "off": all_of(at_rest, frames_out),
-    "arguments": all_of(right_arguments, right_result, registers_given_back, found_as_left),
+    "arguments": all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told),
     "home": home,
     "one CPU": named(all_of(followed, three_agree), entries_end, depth),
     "four CPUs": named(all_of(followed, three_agree), entries_end, depth),
