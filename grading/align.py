@@ -1,4 +1,4 @@
-"""Holds a printed trace against the calls that were executed, CPU by CPU, in order.
+"""Compares a printed trace with what was executed, CPU by CPU, in order.
 
 One inversion is legal: what comes between a call site and the reservation of
 its event, an interrupt or, after it, another thread, prints its own events
@@ -8,11 +8,35 @@ context goes on. Where an event can be that of two calls, both are tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Generic, NamedTuple, TypeVar
 
+from grading.graph_text import GraphEvent
 from grading.trace_text import Event
 from grading.truth import Call
+
+NEVER = 1 << 62
+
+
+@dataclass(eq=False)
+class Executed:
+    """What is to be printed: a call, or in graph_align.py an entry or a return."""
+
+    call: Call
+    seq: int
+    vcpu: int
+    done: int = NEVER  # when its context went on
+
+    def __str__(self) -> str:
+        return self.call.name
+
+    def text(self) -> str:
+        return f"{self.call.name}, level {self.call.level}"
+
+
+Ran = TypeVar("Ran", bound=Executed)
+Said = TypeVar("Said", Event, GraphEvent)
 
 
 @dataclass
@@ -23,98 +47,76 @@ class Divergence:
     why: str
     executed_at: int  # indices into the CPU's sequences
     printed_at: int
-    executed: Sequence[Call]
-    printed: Sequence[Event]
+    executed: Sequence[Executed]
+    printed: Sequence[Event | GraphEvent]
 
     def neighbours(self, around: int = 3) -> list[tuple[str, str, bool]]:
         """(executed, printed, here) lines about the place."""
         rows = []
         for step in range(-around, around + 1):
             e, p = self.executed_at + step, self.printed_at + step
-            call = self.executed[e] if 0 <= e < len(self.executed) else None
-            event = self.printed[p] if 0 <= p < len(self.printed) else None
-            if call or event:
-                rows.append((f"{call.name}, level {call.level}" if call else "-",
-                             f"{event.flags} {event.func} <-{event.parent}" if event else "-", step == 0))
+            left = self.executed[e].text() if 0 <= e < len(self.executed) else ""
+            right = self.printed[p].text() if 0 <= p < len(self.printed) else ""
+            if left or right:
+                rows.append((left or "-", right or "-", step == 0))
         return rows
 
 
 @dataclass
-class Alignment:
-    """Which printed event belongs to which executed call."""
+class Alignment(Generic[Ran, Said]):
+    """Which printed event belongs to what was executed."""
 
-    pairs: list[tuple[Call, Event]] = field(default_factory=list)
+    pairs: list[tuple[Ran, Said]] = field(default_factory=list)
     divergence: Divergence | None = None
 
 
-def belongs(call: Call, event: Event) -> bool:
-    """May the event be this call's? The workload tells its contexts apart by the printed 'h'.
-
-    Other functions may run in an interrupt before the kernel has noted that it is in one.
-    """
-    return call.name == event.func and (not call.name.startswith("wl_") or bool(call.level) == event.interrupt)
-
-
-def _difference(call: Call, event: Event) -> str:
-    if call.name != event.func:
-        return f"executed {call.name}, printed {event.func}"
-    if not belongs(call, event):
-        return f"{call.name} ran in {'an interrupt' if call.level else 'a thread'}, and is printed otherwise"
-    return f"pid {event.pid} is printed for two threads"
-
-
-@dataclass(frozen=True)
-class _State:
-    at: int  # executed calls that were taken
+class _State(NamedTuple):
+    at: int  # so many of the executed were taken
     number: int = 0  # printed events that were matched
-    pending: tuple[int, ...] = ()  # calls that wait while others print
+    pending: tuple[int, ...] = ()  # the executed that wait while others print
     pairs: int = 0
 
 
-Matched = tuple[_State, int | None]  # a state, and the call that its last event was matched with
+Matched = tuple[_State, int | None]  # a state, and which of the executed its last event was matched with
 
 
-class _Search:
-    """All ways of matching one CPU's events with its calls, the likeliest first."""
+class _Search(Generic[Ran, Said]):
+    """All ways of matching one CPU's events with what it executed, the likeliest first."""
 
-    def __init__(self, executed: Sequence[Call], printed: Sequence[Event], needed: Callable[[Call], bool],
-                 first: int) -> None:
-        self.executed, self.printed = executed, printed
-        self.first = first  # before this call the trace goes on
-        self.needed_end = max((i + 1 for i, call in enumerate(executed) if needed(call)), default=0)
+    def __init__(self, executed: Sequence[Ran], printed: Sequence[Said], differ: Callable[[Ran, Said], str],
+                 needed: Callable[[Ran], bool], first: int) -> None:
+        self.executed: Sequence[Ran] = executed
+        self.printed: Sequence[Said] = printed
+        self.differ: Callable[[Ran, Said], str] = differ
         self.needed = needed
+        self.first = first  # before this the trace goes on
+        self.needed_end = next((i + 1 for i in reversed(range(len(executed))) if needed(executed[i])), 0)
         self.furthest = _State(0)
-        self.pairs: list[tuple[Call, Event]] = []
+        self.pairs: list[tuple[Ran, Said]] = []
         self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}  # a pid stands for one thread; and since which pair
         self._tried: set[tuple[object, ...]] = set()
 
     def _fits(self, i: int, number: int) -> bool:
-        call, event = self.executed[i], self.printed[number]
-        known = self._thread_of.get(_who(event))
-        return belongs(call, event) and (known is None or known[0] == call.thread)
+        ran, event = self.executed[i], self.printed[number]
+        known = self._thread_of.get(event.who)
+        return (known is None or known[0] == ran.call.thread) and not self.differ(ran, event)
 
     def _over(self, at: int, waits: int) -> bool:
-        """May the call that waits be printed now? What came in its way has returned: another may follow at once."""
+        """May the one that waits be printed now? What came in its way has returned: another may follow at once."""
         if at >= self.needed_end or at == waits + 1:
             return True
-        call, before = self.executed[at], self.executed[at - 1]
-        mine = self.executed[waits]
-        return (call.thread != mine.thread or call.level <= mine.level
-                or before.thread != call.thread or call.trap != before.trap)
-
-    def _free(self, at: int, pending: tuple[int, ...]) -> bool:
-        """Has the call's own context nothing left to print?"""
-        call = self.executed[at]
-        return not any(self.executed[i].thread == call.thread and call.level <= self.executed[i].level for i in pending)
+        mine, before, following = (self.executed[i].call for i in (waits, at - 1, at))
+        return (following.thread != mine.thread or following.level <= mine.level or self.executed[at].seq >= self.executed[waits].done
+                or before.thread != following.thread or following.trap != before.trap)
 
     def _next(self, s: _State) -> Iterator[Matched]:
         """What may follow, likeliest last."""
         at, executed = s.at, self.executed
-        free = at < len(executed) and self._free(at, s.pending)
+        # Else a context would go on that has something left to print.
+        free = at < len(executed) and all(executed[i].done > executed[at].seq for i in s.pending)
         if free and at < self.first and not s.number:  # it was too early
             yield _State(at + 1, 0, s.pending), None
-        if free and at + 1 < len(executed) and (executed[at + 1].level > executed[at].level
-                                                or executed[at + 1].thread != executed[at].thread):
+        if free and at + 1 < len(executed) and executed[at + 1].seq < executed[at].done:
             yield _State(at + 1, s.number, (*s.pending, at), s.pairs), None
         if free and self._fits(at, s.number):
             yield _State(at + 1, s.number + 1, s.pending, s.pairs + 1), at
@@ -128,25 +130,25 @@ class _Search:
             del self.pairs[keep:]
             self._thread_of = {who: known for who, known in self._thread_of.items() if known[1] < keep}
         if matched is not None:
-            event = self.printed[s.number - 1]
-            self._thread_of.setdefault(_who(event), (self.executed[matched].thread, keep))
-            self.pairs.append((self.executed[matched], event))
+            ran, event = self.executed[matched], self.printed[s.number - 1]
+            self._thread_of.setdefault(event.who, (ran.call.thread, keep))
+            self.pairs.append((ran, event))
 
-    def missing(self, s: _State) -> int | None:
-        """The first call that should have been printed, when no more events come."""
+    def _missing(self, s: _State) -> int | None:
+        """The first that should have been printed, when no more events come."""
         left = [i for i in s.pending if self.needed(self.executed[i])]
         left += [i for i in range(s.at, self.needed_end) if self.needed(self.executed[i])][:1]
         return min(left, default=None)
 
-    def run(self, begin: _State) -> bool:
-        choices: list[Matched] = [(begin, None)]
+    def run(self, begin: int) -> bool:
+        choices: list[Matched] = [(_State(begin), None)]
         while choices:
             s, matched = choices.pop()
             self._take(s, matched)
             if (s.number, s.at) >= (self.furthest.number, self.furthest.at):
                 self.furthest = s
             if s.number == len(self.printed):
-                if self.missing(s) is None:
+                if self._missing(s) is None:
                     return True
                 continue
             follow = list(self._next(s))
@@ -158,58 +160,69 @@ class _Search:
             choices += follow
         return False
 
+    def _meant(self, s: _State) -> int:
+        """Which of those that could be printed next the event was to be: one of its name, or else one that waits."""
+        waiting = [*s.pending[::-1], *([s.at] if s.at < len(self.executed) else [])]
+        name = self.printed[s.number].func
+        return next((at for at in waiting if self.executed[at].call.name == name), waiting[0] if waiting else s.at)
 
-def _who(event: Event) -> tuple[str, int]:
-    return (event.comm if event.pid == 0 else "", event.pid)
+    def parted(self, cpu: int) -> Divergence:
+        s, executed, printed = self.furthest, self.executed, self.printed
+        if s.number == len(printed):
+            at = self._missing(s) or 0
+            why = f"executed, but not printed: {executed[at]}"
+        else:
+            at, event = self._meant(s), printed[s.number]
+            why = f"printed, but not executed: {event}" if at == len(executed) else (
+                self.differ(executed[at], event) or f"pid {event.who[1]} is printed for two threads")
+        return Divergence(cpu, why, at, s.number, executed, printed)
 
 
-def _likeliest(executed: Sequence[Call], printed: Sequence[Event], last: int, look: int = 24) -> int:
-    """Where in the executed calls, not behind `last`, the first few events stand as they are printed."""
+def _likeliest(executed: Sequence[Ran], printed: Sequence[Said], differ: Callable[[Ran, Said], str], last: int, look: int = 24) -> int:
+    """Where in the executed, not behind `last`, the first few events stand as they are printed."""
     def score(start: int) -> int:
-        return next((n for n, (call, event) in enumerate(zip(executed[start:start + look], printed))
-                     if not belongs(call, event)), look)
+        return next((n for n, (ran, event) in enumerate(zip(executed[start:start + look], printed)) if differ(ran, event)), look)
 
     return max(range(min(last + 1, len(executed))), key=score, default=0)
 
 
-def align_cpu(cpu: int, executed: Sequence[Call], printed: Sequence[Event], whole: bool = True,
-              needed: Callable[[Call], bool] = lambda call: True) -> Alignment:
-    """Match one CPU's printed events with its executed calls.
+def align(executed: Mapping[int, Sequence[Ran]], printed: Sequence[Said], differ: Callable[[Ran, Said], str], whole: bool = True,
+          needed: Callable[[Ran], bool] = lambda ran: True) -> dict[int, Alignment[Ran, Said]]:
+    """By CPU. `differ` says why an event is not that of what was executed, or "".
 
-    `needed` says which executed calls must be printed; others may be missing at the end, and
+    `needed` says which of the executed must be printed; others may be missing at the end, and
     unless it is `whole` at the start too (the trace was switched on and off among them).
     """
-    first = 0 if whole else next((i for i, call in enumerate(executed) if needed(call)), len(executed))
-    search = _Search(executed, printed, needed, first)
-    for begin in sorted({0, _likeliest(executed, printed, first)}, reverse=True):
-        if search.run(_State(begin)):
-            return Alignment(search.pairs)
-    return Alignment(search.pairs, _parted(cpu, search))
+    found = {}
+    for cpu in sorted({*executed, *(e.cpu for e in printed)}):
+        mine, events = executed.get(cpu, ()), [e for e in printed if e.cpu == cpu]
+        first = 0 if whole else next((i for i, ran in enumerate(mine) if needed(ran)), len(mine))
+        search = _Search(mine, events, differ, needed, first)
+        begins = sorted({0, _likeliest(mine, events, differ, first)}, reverse=True)
+        found[cpu] = Alignment(search.pairs, None if any(map(search.run, begins)) else search.parted(cpu))
+    return found
 
 
-def _meant(search: _Search, s: _State) -> int:
-    """Which of the calls that could be printed next the event was to be: one of its name, or else one that waits."""
-    waiting = [*s.pending[::-1], *([s.at] if s.at < len(search.executed) else [])]
-    name = search.printed[s.number].func if s.number < len(search.printed) else ""
-    return next((at for at in waiting if search.executed[at].name == name), waiting[0] if waiting else s.at)
+def by_cpu(executed: Iterable[Ran]) -> dict[int, list[Ran]]:
+    """In their order. A context has gone on when it is seen again there, or one that is further out."""
+    cpus: dict[int, list[Ran]] = {}
+    waiting: dict[tuple[int, int], list[Ran]] = {}  # of each thread on a CPU, one of each level
+    for ran in executed:
+        inner = waiting.setdefault((ran.vcpu, ran.call.thread), [])
+        while inner and inner[-1].call.level >= ran.call.level:
+            before = inner.pop()
+            before.done = min(before.done, ran.seq)
+        inner.append(ran)
+        cpus.setdefault(ran.vcpu, []).append(ran)
+    return cpus
 
 
-def _parted(cpu: int, search: _Search) -> Divergence:
-    s, executed, printed = search.furthest, search.executed, search.printed
-    at = _meant(search, s)
-    if s.number == len(printed):
-        at = search.missing(s) or 0
-        why = f"executed, but not printed: {executed[at].name}"
-    elif at == len(executed):
-        why = f"printed, but not executed: {printed[s.number].func}"
-    else:
-        why = _difference(executed[at], printed[s.number])
-    return Divergence(cpu, why, at, s.number, executed, printed)
-
-
-def align(executed: Sequence[Call], printed: Sequence[Event], whole: bool = True,
-          needed: Callable[[Call], bool] = lambda call: True) -> dict[int, Alignment]:
-    """By CPU. `whole`: the printed trace begins with the first executed call."""
-    cpus = sorted({c.vcpu for c in executed} | {e.cpu for e in printed})
-    return {cpu: align_cpu(cpu, [c for c in executed if c.vcpu == cpu], [e for e in printed if e.cpu == cpu], whole, needed)
-            for cpu in cpus}
+def differ(ran: Executed, event: Event) -> str:
+    """Of the function tracer. The workload tells its contexts apart by the printed 'h'; other functions may run in an interrupt before
+    the kernel has noted that it is in one."""
+    call = ran.call
+    if call.name != event.func:
+        return f"executed {call.name}, printed {event.func}"
+    if call.name.startswith("wl_") and bool(call.level) != event.interrupt:
+        return f"{call.name} ran in {'an interrupt' if call.level else 'a thread'}, and is printed otherwise"
+    return ""

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 
-from grading.align import Divergence, align
+from grading.align import NEVER, Alignment, Divergence, Executed, Ran, Said, align, by_cpu, differ
 from grading.elf import Kernel, Site
-from grading.evidence import Evidence, Phase
+from grading.evidence import Evidence, Phase, between, during, once
 from grading.finding import Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
 from grading.trace_text import Event
 from grading.truth import Batch, Call, stubs
-from grading.workload import PASSED, Call as Expected
+from grading.workload import PASSED, Call as Expected, Run
 
 Check = Callable[[Evidence], Finding | None]
 
@@ -51,35 +52,46 @@ def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
             f"should be  {'a call like' if call else site.rest.to_bytes(4, 'big').hex()}  {want}"]
 
 
+def at_site(e: Evidence, call: Call, why: str, called: bool) -> Finding:
+    """A call whose site is wrong; or was it to call the tracer?"""
+    return Finding(why, site=site_lines(e.kernel, call.site, call.word, called), seq=call.seq)
+
+
+def traced(e: Evidence, call: Call) -> bool:
+    """Did its site call the tracer?"""
+    return calls_tracer(e.kernel, call.site.address, call.word)
+
+
 def rest_text(kernel: Kernel, lab: int) -> bytes:
     """Text as it must be while nobody traces."""
     text = bytearray(kernel.text_bytes())
-    if lab < 3:
-        return bytes(text)
-    lo, _ = kernel.text
-    for site in kernel.sites:
-        at = site.address - lo
-        rest = kernel.isa.nop
+    nop = kernel.isa.nop.to_bytes(4, "little")
+    for site in kernel.sites if lab >= 3 else []:
+        at = site.address - kernel.text[0]
         if kernel.hook == "entry" and kernel.arch == "arm64":
             text[at - 4:at] = ARM64.mov_x9_x30.to_bytes(4, "little")
         elif kernel.hook == "mcount" and kernel.arch == "riscv64":
-            text[at - 4:at] = kernel.isa.nop.to_bytes(4, "little")
-        text[at:at + 4] = rest.to_bytes(4, "little")
+            text[at - 4:at] = nop
+        text[at:at + 4] = nop
     return bytes(text)
 
 
 def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
     """Addresses of the words in which two copies of text differ."""
     lo, _ = kernel.text
-    if a == b:
-        return []
-    return [lo + i for i in range(0, min(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
+    return [] if a == b else [lo + i for i in range(0, min(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
 
 
-def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[str]:
-    """Names of the places that are not allowed to differ."""
+def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[int]:
+    """The places that are not allowed to differ."""
     own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}  # where one tracer's own call is patched too
-    return [kernel.name_at(a) for a in addresses if a not in allowed | own]
+    return [a for a in addresses if a not in allowed | own]
+
+
+def word_in(kernel: Kernel, text: bytes, address: int) -> int:
+    """What stood there when the text was read out of memory."""
+    at = address - kernel.text[0]
+    return int.from_bytes(text[at:at + 4], "little")
 
 
 # ---- mistakes with a name ------------------------------------------------------
@@ -97,11 +109,15 @@ def named(check: Check, *recognisers: Recogniser) -> Check:
     return and_named
 
 
+def first_of(findings: Iterable[Finding | None]) -> Finding | None:
+    return next((finding for finding in findings if finding), None)
+
+
 # ---- life -------------------------------------------------------------------
 
 def all_of(*checks: Check) -> Check:
     """One rung for several: the first that is not so is said."""
-    return lambda e: next((finding for finding in (check(e) for check in checks) if finding), None)
+    return lambda e: first_of(check(e) for check in checks)
 
 
 def lives(e: Evidence) -> Finding | None:
@@ -112,32 +128,35 @@ def lives(e: Evidence) -> Finding | None:
 
 def right_result(e: Evidence) -> Finding | None:
     """The program's own result, traced and not: arguments and return values came through."""
-    for phase in [*e.phases, *([e.overwritten] if e.overwritten else [])]:
-        want = e.expected(phase).line
-        if want not in phase.output:
-            said = phase.output.strip().splitlines()
-            return Finding(f"{phase.name}: the workload went wrong. It should print '{want}', "
-                           f"it printed '{said[-1] if said else ''}'")
-    return None
+    phases = [*e.phases, *([e.overwritten] if e.overwritten else [])]
+    return first_of(result_printed(phase.name, e.expected(phase), phase.output) for phase in phases)
+
+
+def result_printed(where: str, run: Run, output: str) -> Finding | None:
+    if run.line in output:
+        return None
+    said = output.strip().splitlines()
+    return Finding(f"{where}: the workload went wrong. It should print '{run.line}', it printed '{said[-1] if said else ''}'")
 
 
 def right_arguments(e: Evidence) -> Finding | None:
     """Each function of the workload received the arguments that its caller passed."""
-    for phase in e.phases:
-        executed = e.executed_contexts(phase)
-        for name, calls in e.expected(phase).contexts.items():
-            for number, (want, call) in enumerate(zip(calls, executed.get(name, []))):
-                if want.function != call.name:
-                    break  # the rungs that compare the calls say so
-                wrong = first_wrong(want, call)
-                if wrong is not None:
-                    register = PASSED.get(want.function, (1,))[wrong]
-                    return Finding(f"{phase.name}, {name}, call {number}: {call.name} received {call.arguments[register]:#x} as "
-                                   f"{argument(e.arch, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
+    return first_of(wrong_argument(e, phase) for phase in e.phases)
+
+
+def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
+    astray: set[str] = set()  # contexts in which another call came: the rungs that compare the calls say so
+    for name, want, call in e.asked(phase):
+        astray |= {name} if want.function != call.name else set()
+        wrong = _first_wrong(want, call) if name not in astray else None
+        if wrong is not None:
+            register = PASSED.get(want.function, (1,))[wrong]
+            return Finding(f"{phase.name}, {name}: {call.name} received {call.arguments[register]:#x} as "
+                           f"{argument(e.arch, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
     return None
 
 
-def first_wrong(want: Expected, call: Call) -> int | None:
+def _first_wrong(want: Expected, call: Call) -> int | None:
     """Which of the arguments that are known is another; of a call whose function never began: none."""
     if not call.arguments:
         return None
@@ -151,10 +170,6 @@ def argument(arch: str, number: int) -> str:
 
 def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
     return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-
-
-def _at(values: Sequence[int | None], i: int) -> str:
-    return f"{values[i]:#x}" if i < len(values) and values[i] is not None else "missing"
 
 
 # ---- expected = executed = printed -------------------------------------------
@@ -177,13 +192,14 @@ def _selected(e: Evidence, phase: Phase) -> list[Call]:
     return [c for c in e.calls(phase) if c.name in phase.filter.names]
 
 
-def _needed(e: Evidence, phase: Phase) -> Callable[[Call], bool]:
-    """Which calls the trace must have: where tracing goes on and off among others, the workload's."""
-    if e.lab >= 3:
-        return lambda call: True
+@once
+def _aligned(e: Evidence, phase: Phase) -> dict[int, Alignment[Executed, Event]]:
+    """Where tracing goes on and off among other calls, in labs 1 and 2, the trace must have the workload's."""
+    assert phase.trace
     brackets = [c.seq for c in e.calls(phase) if c.name in ("wl_begin", "wl_end")]
-    lo, hi = (brackets[0], brackets[-1]) if len(brackets) == 2 else (0, 1 << 62)
-    return lambda call: lo <= call.seq <= hi
+    lo, hi = (brackets[0], brackets[-1]) if e.lab < 3 and len(brackets) == 2 else (0, NEVER)
+    executed = by_cpu(Executed(c, c.seq, c.vcpu) for c in _selected(e, phase))
+    return align(executed, phase.trace.events, differ, whole=e.lab >= 3, needed=lambda ran: lo <= ran.seq <= hi)
 
 
 def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
@@ -194,75 +210,62 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
         return Finding(f"{phase.name}: the header says {trace.in_buffer} entries, {len(trace.events)} are printed")
     if trace.overrun:
         return Finding(f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
-    found = align(_selected(e, phase), trace.events, whole=e.lab >= 3, needed=_needed(e, phase))
-    for cpu, alignment in found.items():
+    found = _aligned(e, phase)
+    printed, ran = sum(len(a.pairs) for a in found.values()), len(during(phase, e.truth.callbacks))
+    wrong = parted(e, phase.name, found) or first_of(in_time(phase.name, a) for a in found.values())
+    if wrong or ran >= printed:
+        return wrong
+    return Finding(f"{phase.name}: {printed} events are printed, the tracer's callback ran {ran} times")
+
+
+def parted(e: Evidence, where: str, found: dict[int, Alignment[Ran, Said]]) -> Finding | None:
+    """Where what is printed is not what was executed; then, what did not come from a call site that called the tracer."""
+    for alignment in found.values():
         if alignment.divergence:
-            return _diverged(e, phase, alignment.divergence)
-    pairs = [pair for a in found.values() for pair in a.pairs]
-    return _really_traced(e, phase, pairs) or _times(phase, trace.events)
+            return _diverged(e, where, alignment.divergence)
+    for alignment in found.values() if e.lab >= 3 else ():
+        for ran, event in alignment.pairs:
+            if not traced(e, ran.call):
+                return at_site(e, ran.call, f"{where}: '{event.line.strip()}' is printed, and its call site held no call", True)
+    return None
 
 
-def _diverged(e: Evidence, phase: Phase, d: Divergence) -> Finding:
-    finding = Finding(f"{phase.name}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
+def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
+    finding = Finding(f"{where}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
     if d.executed_at < len(d.executed):
-        call = d.executed[d.executed_at]
+        call = d.executed[d.executed_at].call
         finding.site, finding.seq = site_lines(e.kernel, call.site, call.word, call=e.lab >= 3), call.seq
     return finding
 
 
-def _really_traced(e: Evidence, phase: Phase, pairs: list[tuple[Call, Event]]) -> Finding | None:
-    """A printed event came from a call that was there, through the tracer's callback."""
-    for call, event in pairs:
-        if e.lab >= 3 and not calls_tracer(e.kernel, call.site.address, call.word):
-            return Finding(f"{phase.name}: '{event.line.strip()}' is printed, and its call site held no call",
-                           site=site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
-    ran = sum(phase.first <= r.seq < phase.last for r in e.truth.callbacks)
-    if ran < len(pairs):
-        return Finding(f"{phase.name}: {len(pairs)} events are printed, the tracer's callback ran {ran} times")
-    return None
-
-
-def _times(phase: Phase, events: list[Event]) -> Finding | None:
-    last: dict[int, int] = {}
-    for event in events:
-        if event.usec < last.get(event.cpu, 0):
-            return Finding(f"{phase.name}: time goes back on CPU {event.cpu}: '{event.line.strip()}'")
-        last[event.cpu] = event.usec
+def in_time(where: str, alignment: Alignment[Ran, Said]) -> Finding | None:
+    for (_, before), (_, event) in pairwise(alignment.pairs):
+        if event.usec < before.usec:
+            return Finding(f"{where}: time goes back on CPU {event.cpu}: '{event.line.strip()}'")
     return None
 
 
 def right_parents(e: Evidence) -> Finding | None:
     """Who called: the printed parent of each call, tail calls included."""
-    for phase in e.on():
-        if phase.trace is None:
-            continue
-        executed = e.executed_contexts(phase)
-        found = align(_selected(e, phase), phase.trace.events, whole=e.lab >= 3, needed=_needed(e, phase))
-        event_of = {c.seq: event for a in found.values() for c, event in a.pairs}
-        for name, calls in e.expected(phase).contexts.items():
-            for want, call in zip(calls, executed.get(name, [])):
-                event = event_of.get(call.seq)
-                if event and event.parent != want.caller:
-                    return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
-                                   f"and is printed as '{event.line.strip()}'", seq=call.seq)
+    for phase in [phase for phase in e.on() if phase.trace]:
+        event_of = {ran.seq: event for a in _aligned(e, phase).values() for ran, event in a.pairs}
+        for name, want, call in e.asked(phase):
+            event = event_of.get(call.seq)
+            if event and event.parent != want.caller:
+                return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
+                               f"and is printed as '{event.line.strip()}'", seq=call.seq)
     return None
 
 
 def three_agree(e: Evidence) -> Finding | None:
-    for phase in e.phases:
-        finding = executed_as_expected(e, phase)
-        if not finding and phase.on:
-            finding = printed_as_executed(e, phase)
-        if finding:
-            return finding
-    return None
+    return first_of(executed_as_expected(e, phase) or (printed_as_executed(e, phase) if phase.on else None) for phase in e.phases)
 
 
 # ---- while nobody traces ------------------------------------------------------
 
 def no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
     for phase in e.off():
-        hits = [r for r in points if phase.first <= r.seq < phase.last]
+        hits = during(phase, points)
         if hits:
             return Finding(f"{phase.name}: {what} ran {len(hits)} times, first {e.kernel.name_at(hits[0].addr)} "
                            f"on CPU {hits[0].vcpu}", seq=hits[0].seq)
@@ -286,8 +289,7 @@ def _at_rest(e: Evidence, text: bytes, when: str) -> Finding | None:
     wrong = [a for a in differing(kernel, text, want) if a != kernel.symbol("ftrace_call")]
     if not wrong:
         return None
-    at = wrong[0] - kernel.text[0]
-    found, rest = (int.from_bytes(t[at:at + 4], "little") for t in (text, want))
+    found, rest = (word_in(kernel, t, wrong[0]) for t in (text, want))
     return Finding(f"{len(wrong)} words of text are wrong {when}, first at {kernel.name_at(wrong[0])}", site=[
         f"{kernel.name_at(wrong[0])} at {wrong[0]:#x}", f"was        {found:08x}  {kernel.disassemble(wrong[0], found)}",
         f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"], address=wrong[0])
@@ -297,8 +299,7 @@ def _rest_executed(e: Evidence) -> Finding | None:
     for phase in e.off():
         for call in e.calls(phase):
             if call.word != call.site.rest:
-                return Finding(f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces",
-                               site=site_lines(e.kernel, call.site, call.word, call=False), seq=call.seq)
+                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces", False)
     return None
 
 
@@ -306,9 +307,8 @@ def calls_while_on(e: Evidence) -> Finding | None:
     """Every execution of a selected site found a call there."""
     for phase in e.on():
         for call in _selected(e, phase):
-            if not calls_tracer(e.kernel, call.site.address, call.word):
-                return Finding(f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call",
-                               site=site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
+            if not traced(e, call):
+                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call", True)
         if phase.filter and not any(c.name in phase.filter.names for c in e.calls(phase)):
             return Finding(f"{phase.name}: not one traced function ran")
     return None
@@ -324,23 +324,21 @@ def only_selected(e: Evidence) -> Finding | None:
         wrong = foreign(kernel, changed, chosen)
         if wrong:
             return Finding(f"{phase.name}: {len(wrong)} words outside of the filter {phase.filter} "
-                           f"were changed, first {wrong[0]}", address=next(a for a in changed if foreign(kernel, [a], chosen)))
+                           f"were changed, first {kernel.name_at(wrong[0])}", address=wrong[0])
         missed = sorted(chosen - set(changed))
         if missed:
             return Finding(f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
                            f"call, first {kernel.name_at(missed[0])}", address=missed[0])
         for call in e.calls(phase):
             if call.name not in phase.filter.names and call.word != call.site.rest:
-                return Finding(f"{phase.name}: {call.name} is not in the filter and was called",
-                               site=site_lines(kernel, call.site, call.word, call=False), seq=call.seq)
+                return at_site(e, call, f"{phase.name}: {call.name} is not in the filter and was called", False)
     return None
 
 
 def every_site(e: Evidence) -> Finding | None:
     """Without a filter every function is traced, and not the workload's alone."""
-    lo, _ = e.kernel.text
     for site in e.kernel.sites if e.text_traced else []:
-        word = int.from_bytes(e.text_traced[site.address - lo:site.address - lo + 4], "little")
+        word = word_in(e.kernel, e.text_traced, site.address)
         if not calls_tracer(e.kernel, site.address, word):
             return Finding(f"every function was traced, and the call site of {site.function.name} held no call of the tracer",
                            site=site_lines(e.kernel, site, word, call=True))
@@ -349,10 +347,9 @@ def every_site(e: Evidence) -> Finding | None:
 
 def silent_trampolines(e: Evidence) -> Finding | None:
     for phase in e.off():
-        called = next((c for c in e.calls(phase) if calls_tracer(e.kernel, c.site.address, c.word)), None)
-        if called:
-            return Finding(f"{phase.name}: {called.name} called a trampoline on CPU {called.vcpu}, and nobody traces",
-                           site=site_lines(e.kernel, called.site, called.word, call=False), seq=called.seq)
+        for call in e.calls(phase):
+            if traced(e, call):
+                return at_site(e, call, f"{phase.name}: {call.name} called a trampoline on CPU {call.vcpu}, and nobody traces", False)
     return no_hits(e, e.truth.trampolines, "a trampoline")
 
 
@@ -361,18 +358,14 @@ def synchronised(e: Evidence) -> Finding | None:
     batches = [b for b in e.truth.batches if b.stores]
     if not batches:
         return Finding("no call site was patched")
-    for batch in batches:
-        finding = _synchronised(e, batch)
-        if finding:
-            return finding
-    return None
+    return first_of(_synchronised(e, batch) for batch in batches)
 
 
 def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
     if batch.end is None:
         return Finding("a batch of patches did not end")
     after = batch.stores[-1].seq
-    fences = [f for f in e.truth.fences if batch.stores[0].seq < f.seq < batch.end]
+    fences = between(e.truth.fences, after, batch.end)
     if e.arch == "arm64":
         finding, after = _arm64_maintenance(e, batch)
         if finding:
@@ -403,18 +396,17 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     A line can be cleaned by any address that leads to it; an instruction cache may know it by the address that is executed alone.
     """
     assert batch.end is not None
-    mine = [r for group in (batch.stores, e.truth.fences) for r in group
-            if r.vcpu == batch.vcpu and batch.begin < r.seq < batch.end]
-    stage: dict[int, int] = {}  # line of text -> steps done
+    mine = [r for r in (*batch.stores, *between(e.truth.fences, batch.begin, batch.end)) if r.vcpu == batch.vcpu]
+    done: list[set[int]] = [set() for _ in range(len(STEPS) + 1)]  # the lines of text of which so many steps are done
     last = batch.begin
     for r in sorted(mine, key=lambda r: r.seq):
         if r.kind == Kind.STORE:
-            stage[r.v[0] // LINE] = 0
-        else:
-            executed = e.kernel.text[0] <= r.v[0] < e.kernel.text[1]
-            line = r.v[0] % ALIGN // LINE if executed or not _invalidates(r.word) else -1
-            last = r.seq if _advance(stage, line, r.word) else last
-    late = next((done for done in stage.values() if done < 4), None)
+            for lines in done:
+                lines.discard(r.v[0] // LINE)
+            done[0].add(r.v[0] // LINE)
+        elif _advance(e, done, r):
+            last = r.seq
+    late = next((steps for steps, lines in enumerate(done[:-1]) if lines), None)
     if late is None:
         return None, last
     does = {0: _cleans, 2: _invalidates}.get(late)
@@ -432,18 +424,22 @@ def _invalidates(word: int) -> bool:
     return word & 0xFFFFFFE0 == 0xD50B7520
 
 
-def _advance(stage: dict[int, int], line: int, word: int) -> bool:
+def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
     """One barrier or cache operation; True if some line went a step further."""
-    clean, one, every = _cleans(word), _invalidates(word), word & 0xFFFFF0FF == 0xD508701F
-    before = dict(stage)
-    for at, done in before.items():
-        if word & 0xFFFFF0FF == 0xD503309F and done in (1, 3):
-            stage[at] = done + 1
-        elif clean and at == line and done == 0:
-            stage[at] = 1
-        elif (every or one and at == line) and done == 2:
-            stage[at] = 3
-    return stage != before
+    line = {r.v[0] % ALIGN // LINE}
+    further: dict[int, set[int]] = {}  # by the steps that they had done
+    if r.word & 0xFFFFF0FF == 0xD503309F:
+        further = {1: set(done[1]), 3: set(done[3])}
+    elif _cleans(r.word):
+        further = {0: done[0] & line}
+    elif r.word & 0xFFFFF0FF == 0xD508701F:
+        further = {2: set(done[2])}
+    elif _invalidates(r.word) and e.kernel.text[0] <= r.v[0] < e.kernel.text[1]:
+        further = {2: done[2] & line}
+    for steps, lines in further.items():
+        done[steps] -= lines
+        done[steps + 1] |= lines
+    return any(further.values())
 
 
 def not_started(e: Evidence) -> Finding | None:
@@ -453,7 +449,7 @@ def not_started(e: Evidence) -> Finding | None:
 
 def something_called(e: Evidence) -> Finding | None:
     """Once is enough: what is wrong in one phase and not in another, the other rungs say."""
-    if any(calls_tracer(e.kernel, c.site.address, c.word) for phase in e.on() for c in _selected(e, phase)):
+    if any(traced(e, call) for phase in e.on() for call in _selected(e, phase)):
         return None
     return not_started(e) or Finding("not one traced function found a call at its site")
 

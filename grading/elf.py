@@ -175,15 +175,20 @@ class Kernel:
         return [(base + offset, rest) for offset, rest in struct.iter_unpack("<I4s", data)]
 
     def disassemble(self, address: int, word: int | None = None) -> str:
-        """One instruction as objdump writes it, as linked or `word` in its place, with the name of the function that it jumps to."""
+        """One instruction, as linked or `word` in its place, with the name of the function that it jumps to."""
         word = self.word(address) if word is None else word
-        machine = "riscv:rv64" if self.arch == "riscv64" else "aarch64"
-        with tempfile.NamedTemporaryFile(prefix="callsite-insn-") as scratch:
-            scratch.write(word.to_bytes(4, "little"))
-            scratch.flush()
-            out = subprocess.run([OBJDUMP[self.arch], "-D", "-b", "binary", "-m", machine, f"--adjust-vma={address:#x}",
-                                  scratch.name], capture_output=True, text=True, check=False).stdout
-        line = out.strip().splitlines()[-1] if out.strip() else ""
-        text = " ".join(line.split("\t")[2:]).strip() or f".word {word:#010x}"
         jump = self.isa.jump(address, word)
+        text = disassemble(self.arch, address, word)
         return f"{text}  <{self.name_at(jump[0])}>" if jump else text
+
+
+def disassemble(arch: str, address: int, word: int) -> str:
+    """As objdump writes it."""
+    machine = "riscv:rv64" if arch == "riscv64" else "aarch64"
+    with tempfile.NamedTemporaryFile(prefix="callsite-insn-") as scratch:
+        scratch.write(word.to_bytes(4, "little"))
+        scratch.flush()
+        out = subprocess.run([OBJDUMP[arch], "-D", "-b", "binary", "-m", machine, f"--adjust-vma={address:#x}",
+                              scratch.name], capture_output=True, text=True, check=False).stdout
+    line = out.strip().splitlines()[-1] if out.strip() else ""
+    return " ".join(line.split("\t")[2:]).strip() or f".word {word:#010x}"

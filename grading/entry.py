@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from grading.evidence import Evidence
+from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.observer import Record
 from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, kept, lost, mistake_of, strangers, went_on, where
-from grading.truth import Call
+from grading.returns import HANDLERS
+from grading.truth import HANDS, Call
 
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
 SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
@@ -20,10 +19,12 @@ def _regs(r: Record) -> tuple[int, ...]:
     return r.more[8:]
 
 
-def _calls(e: Evidence) -> Iterator[Call]:
-    return (call for call in e.truth.calls if call.callbacks)
+@once
+def _calls(e: Evidence) -> list[Call]:
+    return [call for call in e.truth.calls if call.callbacks]
 
 
+@once
 def _entry_calls(e: Evidence) -> dict[str, Call]:
     """The three calls of entry_traced: only looked at; with every argument and the return changed; skipped."""
     by = {name: [call for call in _calls(e) if call.name == "entry_traced" and call.callbacks[0].addr == e.kernel.symbol(name)]
@@ -40,7 +41,22 @@ def registers_seen(e: Evidence) -> Finding | None:
         wrong = _seen_wrong(e, call, call.callbacks[0])
         if wrong:
             return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=call.callbacks[0].seq, mistake=wrong[1])
-    return None if any(_calls(e)) else Finding("not one call site came to a callback")
+    return None if _calls(e) else Finding("not one call site came to a callback")
+
+
+def handlers_told(e: Evidence) -> Finding | None:
+    """Labs 5 and 6: the handler of an entry sees the registers of the call, that of a return the value."""
+    entries = {e.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
+    for call in e.truth.calls:
+        for r in call.callbacks:
+            wrong = _seen_wrong(e, call, r) if r.addr in entries else None
+            if wrong:
+                return Finding(f"{call.name} was traced, and its entry handler's {wrong[0]}", seq=r.seq)
+    for span in e.truth.returns.spans:
+        for r in span.leaving.told if span.leaving else ():
+            if span.leaving and _regs(r)[0] != span.leaving.left.v[1]:
+                return Finding(f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return handler's regs->arg[0] was {_regs(r)[0]:#x}", seq=r.seq)
+    return None
 
 
 def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
@@ -59,7 +75,7 @@ def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
 
 def _argument_wrong(e: Evidence, call: Call, regs: tuple[int, ...]) -> tuple[str, str] | None:
     """What no callback changed is what the function then received."""
-    if not call.arguments or not call.landed:
+    if not call.landed or regs[:len(call.arguments)] == call.arguments:
         return None
     for n, value in enumerate(call.arguments):
         unchanged = not call.landed.v[0] >> ARGUMENTS[e.arch][n] & 1
@@ -75,7 +91,7 @@ def callers_seen(e: Evidence) -> Finding | None:
             wrong = _caller_wrong(e, call, r)
             if wrong:
                 return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
-    return strangers(e) or (None if any(_calls(e)) else Finding("not one call site came to a callback"))
+    return strangers(e) or (None if _calls(e) else Finding("not one call site came to a callback"))
 
 
 def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
+from operator import attrgetter
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from grading import workload
 from grading.elf import Kernel, Site
@@ -25,12 +28,37 @@ JUDGING = 60.0  # seconds of processor time for one boot: its evidence gathered 
 untouched = lru_cache(64)(workload.expect)  # every check asks again
 
 
-def _seq(call: Call) -> int:
-    return call.seq
+class Window(Protocol):
+    """A part of the observer's log."""
+
+    first: int
+    last: int
 
 
-def _call_seq(span: Span) -> int:
-    return span.call.seq
+Seen = TypeVar("Seen")
+Answer = TypeVar("Answer")
+Asked = ParamSpec("Asked")
+
+
+def between(seen: list[Seen], first: int, last: int) -> list[Seen]:
+    """Of what is in the order of the log, what came then."""
+    seq = attrgetter("seq")
+    return seen[bisect_left(seen, first, key=seq):bisect_left(seen, last, key=seq)]
+
+
+def during(window: Window, seen: list[Seen]) -> list[Seen]:
+    return between(seen, window.first, window.last)
+
+
+def once(work: Callable[Concatenate[Evidence, Asked], Answer]) -> Callable[Concatenate[Evidence, Asked], Answer]:
+    """Several rungs ask this of a boot: it is worked out once, and kept with the truth that it follows from."""
+    def known(e: Evidence, /, *about: Asked.args, **named: Asked.kwargs) -> Answer:
+        key = (work, *about, *named.items())
+        if key not in e.truth.known:
+            e.truth.known[key] = work(e, *about, **named)
+        found: Answer = e.truth.known[key]
+        return found
+    return known
 
 
 @dataclass(frozen=True)
@@ -45,7 +73,7 @@ class Filter:
         return f"'{self.filter}'" + (f" without '{self.notrace}'" if self.notrace else "")
 
 
-@dataclass
+@dataclass(eq=False)
 class User:
     """One function_graph tracer: the top directory's, or an instance's."""
 
@@ -70,7 +98,7 @@ class HandUser:
         return self.kind != "skip"
 
 
-@dataclass
+@dataclass(eq=False)
 class Phase:
     """One workload, with the tracer off or on."""
 
@@ -93,6 +121,11 @@ class Phase:
         return self.filter is not None
 
     @property
+    def listed(self) -> list[str]:
+        """The functions that enabled_functions named."""
+        return [line.split()[0] for line in self.enabled.splitlines() if line.strip() and line[0] not in " \t"]
+
+    @cached_property
     def returning(self) -> frozenset[str]:
         """The functions whose return somebody wants to hear of."""
         if self.hands:
@@ -130,6 +163,7 @@ class Evidence:
     trials: list[Trial] = field(default_factory=list)  # lab 4: with ops
     files: dict[str, str] = field(default_factory=dict)
     truth: Truth = field(default_factory=Truth)
+    texts: list[tuple[int, bytes]] = field(default_factory=list)  # each that was read, and the observer's records before it
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
     text_traced: bytes = b""  # while every function was, labs 3 and 4
@@ -147,21 +181,22 @@ class Evidence:
     seconds: float = 0.0
     judging: float = 0.0  # seconds of processor time that went into it, of JUDGING
     insns: list[int] = field(default_factory=list)
-    _contexts: dict[tuple[int, int], dict[str, list[Call]]] = field(default_factory=dict)
 
     @contextmanager
     def judged(self) -> Iterator[None]:
         """Whatever is raised inside becomes Stopped, with the right verdict; and a boot is not judged for ever."""
         began = time.process_time()
+        gc.disable()  # what is read of a boot stays: each round of it would look at all of that
         try:
             with blamed(), limited(JUDGING - self.judging):
                 yield
         finally:
+            gc.enable()
             self.judging += time.process_time() - began
 
     def told(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None, _contexts={})
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None)
 
     def ending(self) -> str:
         """How a boot that ended early did."""
@@ -175,26 +210,29 @@ class Evidence:
         return [p for p in self.phases if not p.on]
 
     def calls(self, phase: Phase | Trial) -> list[Call]:
-        calls = self.truth.calls
-        return calls[bisect_left(calls, phase.first, key=_seq):bisect_left(calls, phase.last, key=_seq)]
+        return during(phase, self.truth.calls)
 
     def spans(self, phase: Phase) -> list[Span]:
-        spans = self.truth.returns.spans
-        return spans[bisect_left(spans, phase.first, key=_call_seq):bisect_left(spans, phase.last, key=_call_seq)]
+        return during(phase, self.truth.returns.spans)
 
     def expected(self, phase: Phase) -> workload.Run:
         return untouched(phase.seed, self.smp)
 
+    @once
     def executed_contexts(self, phase: Phase) -> dict[str, list[Call]]:
         """The workload's calls by context, under the names that the expectation gives them."""
-        key = (phase.first, phase.last)
-        if key not in self._contexts:
-            threads: dict[int, str] = {}
-            contexts = self._contexts[key] = {}
-            for call in self.calls(phase):
-                if call.name.startswith("wl_"):
-                    contexts.setdefault(self._context(call, threads), []).append(call)
-        return self._contexts[key]
+        threads: dict[int, str] = {}
+        contexts: dict[str, list[Call]] = {}
+        for call in self.calls(phase):
+            if call.name.startswith("wl_"):
+                contexts.setdefault(self._context(call, threads), []).append(call)
+        return contexts
+
+    def asked(self, phase: Phase) -> Iterator[tuple[str, workload.Call, Call]]:
+        """Context by context, each call that the seed asks for with the one that was executed in its place."""
+        executed = self.executed_contexts(phase)
+        for name, calls in self.expected(phase).contexts.items():
+            yield from ((name, want, call) for want, call in zip(calls, executed.get(name, [])))
 
     @staticmethod
     def _context(call: Call, threads: dict[int, str]) -> str:

@@ -5,22 +5,26 @@ As in checks.py a check takes the evidence of one boot and returns None, or what
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from grading import checks, registers, workload
-from grading.evidence import Evidence, Phase, User
+from grading.checks import first_of, in_time
+from grading.evidence import Evidence, Phase, User, between, during, once
 from grading.finding import Finding
-from grading.graph_align import Alignment, Divergence, Framed, Step, align, hit_of, nobody, steps
+from grading.align import Alignment, align
+from grading.graph_align import Framed, Step, differ, hit_of, nobody, steps
 from grading.graph_text import RETURN, GraphEvent
 from grading.observer import Record
 from grading.returns import HANDLER, Leaving, Span
 from grading.truth import KEPT_NOTHING
 
+Aligned = Alignment[Step, GraphEvent]
 # The clock's step: riscv64's timebase is 10 MHz, arm64's counter 62.5 MHz (QEMU's virt machines).
 CLOCK_NS = {"riscv64": 100, "arm64": 16}
 # Registers by number (grading/registers.py).
 RESULTS = {"riscv64": (10, 11), "arm64": range(8)}
-PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28)), "arm64": (*range(18, 30), 31)}
+PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28), 32), "arm64": (*range(18, 30), *range(31, 35))}
 
 
 def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:
@@ -44,7 +48,7 @@ def framed(e: Evidence, phase: Phase) -> Framed:
     """Whose return does somebody want to hear of? Of a user that leaves, as long as its sites hold calls."""
     leaver, returning = _leavers(phase), phase.returning
     return lambda s: s.name in returning and (
-        s.name not in leaver or checks.calls_tracer(e.kernel, s.call.site.address, s.call.word))
+        s.name not in leaver or checks.traced(e, s.call))
 
 
 def unsure(e: Evidence, phase: Phase) -> Framed:
@@ -73,13 +77,11 @@ def through_handler(e: Evidence) -> Finding | None:
         patched = framed(e, phase)
         for span in e.spans(phase):
             if patched(span) and not span.leaving:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered and never returned", *stack(span),
-                               seq=span.call.seq)
-        for leaving in _leavings(e, phase):
-            finding = _hits(phase, leaving, [s for s in leaving.spans if patched(s)])
-            if finding:
-                return finding
-        stray = [r for r in e.truth.returns.stray if phase.first <= r.seq < phase.last]
+                return of_call(phase.name, span, f"{span.name} was entered and never returned")
+        wrong = first_of(_hits(phase, leaving, [s for s in leaving.spans if patched(s)]) for leaving in _leavings(e, phase))
+        if wrong:
+            return wrong
+        stray = during(phase, e.truth.returns.stray)
         if stray:
             return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
                            "had just returned", seq=stray[0].seq)
@@ -94,8 +96,8 @@ def link_replaced(e: Evidence) -> Finding | None:
         for span in e.spans(phase):
             link = handler if patched(span) else span.call.parent
             if span.body and span.body.v[2] != link and not doubtful(span):
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
-                               f"{e.kernel.name_at(link)}", *stack(span), seq=span.call.seq)
+                return of_call(phase.name, span, f"{span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
+                               f"{e.kernel.name_at(link)}")
     return None
 
 
@@ -103,24 +105,21 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
     gone = sum(not any(s.name in u.filter.names for u in stayed(phase)) for s in traced) if phase.users else 0
     if len(traced) - gone <= len(leaving.hits) <= len(traced):
         return None  # a user that is leaving may have gone after the site was called
-    span = leaving.spans[0]
     chain = " <- ".join(s.name for s in leaving.spans)
-    if len(leaving.hits) < len(traced):
-        why = f"its call site was traced, and it returned past the tracer: return_to_handler ran {len(leaving.hits)} times"
-    else:
-        why = f"return_to_handler ran {len(leaving.hits)} times"
-    return Finding(f"{phase.name}, {who(span)}: when {chain} returned, {len(traced)} traced calls ended; {why}", *stack(span),
-                   seq=leaving.left.seq)
+    past = "its call site was traced, and it returned past the tracer: " if len(leaving.hits) < len(traced) else ""
+    return of_call(phase.name, leaving.spans[0], f"when {chain} returned, {len(traced)} traced calls ended; {past}"
+                   f"return_to_handler ran {len(leaving.hits)} times", leaving.left.seq)
 
 
-def stack(span: Span) -> tuple[list[tuple[str, str, bool]], tuple[str, str]]:
-    """The calls that were out: who made it, innermost first."""
+def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "") -> Finding:
+    """With the calls that were out: who made it, innermost first. `seq`: it is seen there, and not when it is called."""
     rows: list[tuple[str, str, bool]] = []
     at: Span | None = span
     while at and len(rows) < 8:
         rows.append((at.name, "by a jump" if at.tail else "", at is span))
         at = at.maker
-    return rows, ("calls that were out, the innermost first", "")
+    return Finding(f"{where}{', ' if where else ''}{who(span)}: {why}", rows, ("calls that were out, the innermost first", ""), seq=seq or span.seq,
+                   mistake=mistake)
 
 
 def comes_home(e: Evidence) -> Finding | None:
@@ -128,17 +127,15 @@ def comes_home(e: Evidence) -> Finding | None:
     for phase in e.phases:
         for span in e.spans(phase):
             if not span.body:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was called and did not go on behind its call site",
-                               *stack(span), seq=span.call.seq)
+                return of_call(phase.name, span, f"{span.name} was called and did not go on behind its call site")
         for leaving in _leavings(e, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):
                 went = e.kernel.name_at(leaving.back.addr) if leaving.back else "nowhere that is watched"
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
-                return Finding(f"{phase.name}, {who(first)}: {first.name}{tail} must return to "
-                               f"{e.kernel.name_at(last.home)}, and went to {went}", *stack(first), seq=leaving.left.seq)
-        if e.truth.returns.unmatched and phase.first <= e.truth.returns.unmatched[0].seq < phase.last:
-            at = e.truth.returns.unmatched[0]
+                return of_call(phase.name, first, f"{first.name}{tail} must return to {e.kernel.name_at(last.home)}, and went to {went}",
+                               leaving.left.seq)
+        for at in during(phase, e.truth.returns.unmatched):
             return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
                            seq=at.seq)
     return None
@@ -146,28 +143,29 @@ def comes_home(e: Evidence) -> Finding | None:
 
 def registers_given_back(e: Evidence) -> Finding | None:
     """Where a call has returned to, each register with a result and each that a function must preserve is as the function left it."""
+    kept = [*RESULTS[e.arch], *PRESERVED[e.arch]]
+    mask = sum(1 << n for n in kept)
     for span in e.truth.returns.spans:
         back = span.leaving.back if span.leaving else None
-        if not back or back.addr != span.home or back.v[0] == KEPT_NOTHING:
-            continue
-        lost = [n for n in (*RESULTS[e.arch], *PRESERVED[e.arch]) if back.v[0] >> n & 1]
-        if lost:
+        if back and back.v[0] & mask and back.addr == span.home and back.v[0] != KEPT_NOTHING:
+            lost = [n for n in kept if back.v[0] >> n & 1]
             clobbered = e.lab == 5 and lost[0] in RESULTS[e.arch]
-            return Finding(f"{who(span)}: {span.name} returned, and {registers.NAMES[e.arch][lost[0]]} was not as the function had left it",
-                           *stack(span), seq=back.seq, mistake="result-clobbered" if clobbered else "")
+            name = registers.NAMES[e.arch][lost[0]]
+            return of_call("", span, f"{span.name} returned, and {name} was not as the function had left it", back.seq,
+                           "result-clobbered" if clobbered else "")
     return None
 
 
 def silent_handler(e: Evidence) -> Finding | None:
     """Off is off: no return goes through the tracer, but those of calls that were out when it went."""
     before = e.phases[0]
-    early = [r for r in e.truth.handlers if before.first <= r.seq < before.last]
+    early = during(before, e.truth.handlers)
     if early:
         return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces", seq=early[0].seq)
     for phase, following in zip(e.phases, e.phases[1:]):
         if phase.on and not following.on:
             until = min(at for at in (following.first, e.frames_out[0], e.sleepers) if at > phase.last)
-            late = [r for r in e.truth.handlers if phase.last <= r.seq < until]
+            late = between(e.truth.handlers, phase.last, until)
             if late:
                 return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out", seq=late[0].seq)
     return checks.silent_trampolines(e)
@@ -180,38 +178,30 @@ def at_rest(e: Evidence) -> Finding | None:
 def frames_out(e: Evidence) -> Finding | None:
     """Switched off with calls out: text is at rest, each of them still comes home, and nobody else comes there."""
     begin, end = e.frames_out
-    calls = sum(begin <= c.seq < end and checks.calls_tracer(e.kernel, c.site.address, c.word) for c in e.truth.calls)
-    during = sum(begin <= r.seq < end for r in e.truth.handlers)
-    after = sum(end <= r.seq < e.interrupted for r in e.truth.handlers)
+    calls = sum(checks.traced(e, c) for c in between(e.truth.calls, begin, end))
+    hits = len(between(e.truth.handlers, begin, e.interrupted))
     if not calls:
         return Finding("every function was traced, and not one call site held a call")
-    if not during + after:
+    if not hits:
         return Finding(f"every function was traced, {calls} call sites called the tracer, return_to_handler never ran")
-    if during + after > calls:
-        return Finding(f"every function was traced: {calls} call sites called the tracer, return_to_handler ran "
-                       f"{during + after} times")
+    if hits > calls:
+        return Finding(f"every function was traced: {calls} call sites called the tracer, return_to_handler ran {hits} times")
     return checks.right_result(e)
 
 
 # ---- expected = executed = printed ------------------------------------------------
-
-def _contexts(e: Evidence, phase: Phase) -> dict[str, list[Span]]:
-    """The workload's calls by context, as Evidence.executed_contexts names them."""
-    at = {s.call.seq: s for s in e.spans(phase)}
-    return {name: [at[c.seq] for c in calls if c.seq in at] for name, calls in e.executed_contexts(phase).items()}
-
 
 def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     """The workload's calls, and who made each, are those that its seed asks for."""
     finding = checks.executed_as_expected(e, phase)
     if finding:
         return finding
-    executed = _contexts(e, phase)
-    for name, calls in e.expected(phase).contexts.items():
-        for want, span in zip(calls, executed.get(name, [])):
-            if name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
-                return Finding(f"{phase.name}, {name}: {want.function} was called {span.depth} deep"
-                               f"{' by a jump' if span.tail else ''}, and must be {_place(want)}", *stack(span), seq=span.call.seq)
+    span_of = {span.seq: span for span in e.spans(phase)}
+    for name, want, call in e.asked(phase):
+        span = span_of.get(call.seq)
+        if span and name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
+            return of_call(phase.name, span, f"{want.function} was called {span.depth} deep"
+                           f"{' by a jump' if span.tail else ''}, and must be {_place(want)}")
     return None
 
 
@@ -219,9 +209,10 @@ def _place(want: workload.Call) -> str:
     return f"{want.depth} deep, called by {want.maker}" + (" by a jump" if want.tail else "")
 
 
-def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Alignment]:
+@once
+def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Aligned]:
     executed = steps(e.spans(phase), user.filter.names, framed(e, phase), unsure(e, phase))
-    return align(executed, user.trace.events)
+    return align(executed, user.trace.events, differ)
 
 
 def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
@@ -234,13 +225,8 @@ def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
     finding = _counts(where, user)
     if finding:
         return finding
-    for alignment in aligned(e, phase, user).values():
-        if alignment.divergence:
-            return _diverged(e, where, alignment.divergence)
-        finding = _really_traced(e, where, alignment) or one_thread_each(where, alignment) or in_time(where, alignment)
-        if finding:
-            return finding
-    return None
+    found = aligned(e, phase, user)
+    return checks.parted(e, where, found) or first_of(in_time(where, a) for a in found.values())
 
 
 def _counts(where: str, user: User) -> Finding | None:
@@ -255,62 +241,24 @@ def _counts(where: str, user: User) -> Finding | None:
     return None
 
 
-def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
-    finding = Finding(f"{where}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
-    if d.executed_at < len(d.executed):
-        call = d.executed[d.executed_at].span.call
-        finding.site, finding.seq = checks.site_lines(e.kernel, call.site, call.word, call=True), call.seq
-    return finding
-
-
-def _really_traced(e: Evidence, where: str, alignment: Alignment) -> Finding | None:
-    """What is printed came from a call site that called the tracer."""
-    for step, event in alignment.pairs:
-        call = step.span.call
-        if not checks.calls_tracer(e.kernel, call.site.address, call.word):
-            return Finding(f"{where}: '{event.line.strip()}' is printed, and its call site held no call",
-                           site=checks.site_lines(e.kernel, call.site, call.word, call=True), seq=call.seq)
-    return None
-
-
-def one_thread_each(where: str, alignment: Alignment) -> Finding | None:
-    threads: dict[tuple[str, int], int] = {}
-    for step, event in alignment.pairs:
-        key = (event.comm if event.pid == 0 else "", event.pid)
-        if threads.setdefault(key, step.span.call.thread) != step.span.call.thread:
-            return Finding(f"{where}: {event.comm}-{event.pid} is printed for two threads: '{event.line.strip()}'")
-    return None
-
-
-def in_time(where: str, alignment: Alignment) -> Finding | None:
-    last = 0
-    for _, event in alignment.pairs:
-        if event.usec < last:
-            return Finding(f"{where}: time goes back: '{event.line.strip()}'")
-        last = event.usec
-    return None
-
-
 def three_agree(e: Evidence) -> Finding | None:
-    for phase in e.phases:
-        finding = nested_as_expected(e, phase)
-        for user in stayed(phase):
-            finding = finding or nested_as_printed(e, phase, user)
-        if finding:
-            return finding
-    return None
+    return first_of(nested_as_expected(e, phase) or first_of(nested_as_printed(e, phase, user) for user in stayed(phase))
+                    for phase in e.phases)
+
+
+def _alignments(e: Evidence) -> Iterator[tuple[Phase, Aligned]]:
+    """Of each user who was there for the whole workload, CPU by CPU."""
+    return ((phase, alignment) for phase in e.on() for user in stayed(phase) for alignment in aligned(e, phase, user).values())
 
 
 def values(e: Evidence) -> Finding | None:
     """What each call is printed to have returned is what the result register held when it returned."""
-    for phase in e.on():
-        for user in stayed(phase):
-            for alignment in aligned(e, phase, user).values():
-                for step, event, _ in _returns(alignment):
-                    value = step.span.leaving.left.v[1] if step.span.leaving else None
-                    if value is not None and _number(event.value) != value:
-                        return Finding(f"{phase.name}, {who(step.span)}: {step.span.name} returned {value:#x}, and is "
-                                       f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
+    for phase, alignment in _alignments(e):
+        for step, event, _ in _returns(alignment):
+            value = step.span.leaving.left.v[1] if step.span.leaving else None
+            if value is not None and _number(event.value) != value:
+                return Finding(f"{phase.name}, {who(step.span)}: {step.span.name} returned {value:#x}, and is "
+                               f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
     return None
 
 
@@ -326,13 +274,8 @@ def _number(text: str) -> int | None:
 
 def durations(e: Evidence) -> Finding | None:
     """On one CPU an instruction is a nanosecond: a call lasts as long as what ran between its two ends."""
-    for phase in e.on():
-        for user in stayed(phase):
-            for alignment in aligned(e, phase, user).values():
-                finding = (_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment)
-                if finding:
-                    return finding
-    return None
+    return first_of((_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment)
+                    for phase, alignment in _alignments(e))
 
 
 def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
@@ -349,13 +292,13 @@ def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
     return (ends[0].insns - span.body.insns, ends[1].insns - span.insns) if ends and span.body else None
 
 
-def _returns(alignment: Alignment) -> Iterator[tuple[Step, GraphEvent, int]]:
+def _returns(alignment: Aligned) -> Iterator[tuple[Step, GraphEvent, int]]:
     for step, event in alignment.pairs:
         if step.kind == RETURN:
             yield step, event, -1 if event.duration is None else event.duration
 
 
-def _lasted(e: Evidence, phase: Phase, alignment: Alignment) -> Finding | None:
+def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
     step_ns, patched = CLOCK_NS[e.arch], framed(e, phase)
     for step, event, ns in _returns(alignment):
         limits = bounds(step.span, patched)
@@ -368,7 +311,7 @@ def _lasted(e: Evidence, phase: Phase, alignment: Alignment) -> Finding | None:
     return None
 
 
-def sums(where: str, alignment: Alignment) -> Finding | None:
+def sums(where: str, alignment: Aligned) -> Finding | None:
     """The calls that a call makes last no longer than itself, together."""
     inner: dict[Span, int] = {}
     printed = {step.span for step, _ in alignment.pairs}
@@ -388,6 +331,35 @@ def sums(where: str, alignment: Alignment) -> Finding | None:
 
 def something_returned(e: Evidence) -> Finding | None:
     """Once is enough: what is wrong in one phase and not in another, the other rungs say."""
-    if any(phase.first <= r.seq < phase.last for phase in e.on() for r in e.truth.handlers):
+    if any(during(phase, e.truth.handlers) for phase in e.on()):
         return None
     return checks.not_started(e) or Finding("return_to_handler never ran, and function_graph was on")
+
+
+# ---- mistakes that labs 5 and 6 both know by name: by what was executed and printed ----
+
+RECURSION, DEPTH = "recursion-not-put-back", "depth-counted-twice"
+MISTAKES = {RECURSION: "after the first entry no other is seen", DEPTH: "entry and return disagree on the depth"}
+
+
+def frames_fit(e: Evidence) -> Finding | None:
+    """If the frame check spoke, in its words."""
+    said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
+    return Finding(f"the kernel said: {said}", mistake="sp-does-not-fit") if said else None
+
+
+def entries_end(e: Evidence, finding: Finding) -> str:
+    """The first calls return through the handler, and then no others."""
+    if frames_fit(e):
+        return ""
+    for phase in e.on():
+        hits = len(during(phase, e.truth.handlers))
+        if 0 < 10 * hits < sum(span.name in phase.returning for span in e.spans(phase)):
+            return RECURSION
+    return ""
+
+
+def depth(e: Evidence, finding: Finding) -> str:
+    """Entries or returns are printed one deeper than they are."""
+    said = re.search(r"(entry|return) of .*: (\d+) traced calls are around it, (\d+) are printed", finding.why)
+    return DEPTH if said and int(said[3]) == int(said[2]) + 1 else ""

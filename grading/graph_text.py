@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 PREFIX = re.compile(
     r"^ *(?P<sec>\d{1,19})\.(?P<usec>\d{6}) \|   *(?P<cpu>\d{1,19})\)  *(?P<comm>\S.*?)-(?P<pid>\d{1,19}) * \| (?P<rest>.*)$")
@@ -21,8 +22,7 @@ SWITCH = re.compile(r"^ *\d{1,19}\) .* => .*$")
 ENTRY, RETURN = "entry", "return"
 
 
-@dataclass(frozen=True)
-class GraphEvent:
+class GraphEvent(NamedTuple):
     """An entry or a return as printed; `f();` is one of each."""
 
     kind: str
@@ -36,6 +36,14 @@ class GraphEvent:
     duration: int | None = None  # ns; a return's
     unit: int = 1  # ns: how exactly the duration is printed
     value: str = ""
+
+    @property
+    def who(self) -> tuple[str, int]:
+        """A thread: those that idle have one pid together."""
+        return self.comm if self.pid == 0 else "", self.pid
+
+    def __str__(self) -> str:
+        return f"{self.kind} of {self.func or 'something'}"
 
     def text(self) -> str:
         said = f"{self.func}() {{" if self.kind == ENTRY else f"}} /* {self.func} */"

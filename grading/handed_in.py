@@ -3,8 +3,9 @@
 The linker makes of its objects whatever they say, and the harness finds in the
 kernel by name what it watches. So the object of a handed-in file defines the
 names that its lab's rubric.toml lists, refers to what a header of the kernel
-declares, and keeps to sections of its own. make asks before it links, and a
-grade asks again.
+declares, keeps to sections of its own, and has no instruction that only the
+kernel's own files need. make asks before it links, and a grade asks again, of
+the instructions as they were linked.
 
     python3 -m grading.handed_in ARCH FOLDER OBJECT ...
 
@@ -16,6 +17,7 @@ from __future__ import annotations
 
 import functools
 import re
+import struct
 import subprocess
 import sys
 import tomllib
@@ -27,7 +29,7 @@ from typing import Any
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading import names
-from grading.elf import OBJDUMP, Kernel
+from grading.elf import OBJDUMP, Kernel, disassemble
 from grading.verdict import Stopped, Verdict
 from qemu.machine import ROOT
 
@@ -47,6 +49,13 @@ BESIDE = {"SHT_NULL": re.compile(""), "SHT_PROGBITS": re.compile(r"\.debug_(?!gd
 # Relocations that put an address into a word or an instruction; none that moves code, and none by way of a table of the linker's.
 RELOCATIONS = {"riscv64": {1, 2, *range(16, 20), *range(23, 29), *range(33, 41), 57},
                "arm64": {*range(257, 287), 299}}
+# Instructions that do not only calculate, load, store and jump, as (mask, value); and those of them that a handed-in file may have:
+# fences and barriers, cache maintenance by address, reading a system register, masking interrupts, waiting, a breakpoint.
+SYSTEM = {"riscv64": [(0x7F, 0x73), (0x7F, 0x0F)],
+          "arm64": [(0xFE000000, 0xD4000000), (0xFFDFF000, 0xD69F0000)]}
+PERMITTED = {"riscv64": [(0x707F, 0x0F), (0x707F, 0x100F), (0xFF07F, 0x2073), (0xFFF0207F, 0x10002073), (0xFFFFFFFF, 0x10500073), (0xFFFFFFFF, 0x100073)],
+             "arm64": [(0xFFFFF01F, 0xD503301F), *((0xFFFFFFE0, 0xD50B7020 | n << 8) for n in (5, 10, 11, 14)), (0xFFFFFBFF, 0xD508711F),
+                       (0xFFF00000, 0xD5300000), (0xFFFFF0DF, 0xD50340DF), (0xFFFFFFC0, 0xD51B4200), (0xFFFFF01F, 0xD503201F), (0xFFE0001F, 0xD4200000)]}
 NAME = re.compile(r"[A-Za-z_$][\w.$]*|")
 MADE = re.compile(r"\.L[\w.$]*( |[\1\2]\d+)?|\$[dx][\w.]*|")  # by the assembler, for itself
 PROGRAMS = "/kern/apps/"
@@ -109,6 +118,14 @@ def taken(trusted: list[Definition]) -> dict[str, Path]:
     return {d.name: d.by for d in trusted if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))}
 
 
+def forbidden(arch: str, text: bytes, at: int) -> str:
+    """The first instruction of this text that a handed-in file may not have, as objdump writes it, or ''."""
+    for offset, (word,) in zip(range(0, len(text), 4), struct.iter_unpack("<I", text[:len(text) // 4 * 4])):
+        if any(word & mask == value for mask, value in SYSTEM[arch]) and not any(word & mask == value for mask, value in PERMITTED[arch]):
+            return f"'{' '.join(disassemble(arch, at + offset, word).split())}'"
+    return ""
+
+
 # ---- one object ----------------------------------------------------------------------
 
 @dataclass
@@ -153,6 +170,8 @@ class Object:
             raise Broken(f"it may not have a section {name!a}")
         if section["sh_addralign"] > PAGE:
             raise Broken(f"section {name} is aligned to {section['sh_addralign']} bytes: a page is the most")
+        if flags & EXECUTE and (found := forbidden(self.arch, section.data(), 0)):
+            raise Broken(f"it may not have the instruction {found}: that is for the kernel's own files")
         return None
 
     def _relocations(self, section: Any) -> None:
@@ -260,7 +279,16 @@ def linked(elf: Path) -> tuple[Path, list[Path]]:
 
 def broken(elf: Path, arch: str) -> str:
     """refused(), for what a kernel was linked of. One that was not built here has no map."""
-    return refused(arch, *linked(elf)) if elf.with_suffix(".map").exists() else ""
+    return refused(arch, *linked(elf)) or _made_by_the_linker(Kernel(elf, arch)) if elf.with_suffix(".map").exists() else ""
+
+
+def _made_by_the_linker(kernel: Kernel) -> str:
+    """An instruction that none of the objects has, but that a relocation has made of another."""
+    known = rules(kernel.arch)
+    for at, size, name in re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M):
+        if name in known and (found := forbidden(kernel.arch, kernel.read(int(at, 16), int(size, 16)), int(at, 16))):
+            return f"{known[name].source}: a relocation makes the instruction {found} of another"
+    return ""
 
 
 def defined_by(kernel: Kernel, name: str) -> Path | None:

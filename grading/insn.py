@@ -6,8 +6,6 @@ must not repeat here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 MASK64 = (1 << 64) - 1
 
 
@@ -15,35 +13,14 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) & 1 else value
 
 
-@dataclass(frozen=True)
-class Isa:
-    """One architecture; addresses are those of the instruction asked about."""
+class Riscv64:
+    """Addresses are those of the instruction asked about."""
 
-    name: str
-    nop: int
-    ret: int
-    arguments: int  # the register of the first
+    nop = 0x00000013
+    ret = 0x00008067
 
     def jump(self, address: int, word: int) -> tuple[int, int] | None:
         """A direct jump or call: (target, link register; 0: none), or None."""
-        raise NotImplementedError
-
-    def call(self, address: int, target: int, link: int) -> int:
-        raise NotImplementedError
-
-    def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
-        """Does a function in [lo, hi) end here: a return, or a jump out of it without a link?"""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True)
-class Riscv64(Isa):
-    name: str = "riscv64"
-    nop: int = 0x00000013
-    ret: int = 0x00008067
-    arguments: int = 10
-
-    def jump(self, address: int, word: int) -> tuple[int, int] | None:
         if word & 0x7F != 0x6F:
             return None
         imm = (word >> 31 << 20) | (word >> 12 & 0xFF) << 12 | (word >> 20 & 1) << 11 | (word >> 21 & 0x3FF) << 1
@@ -65,19 +42,19 @@ class Riscv64(Isa):
         return target & MASK64, second >> 7 & 31
 
     def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
+        """Does a function in [lo, hi) end here: a return, or a jump out of it without a link?"""
         if word & 0xFFF == 0x067:  # jalr x0: a return, or a far tail call
             return True
         jump = self.jump(address, word)
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
 
 
-@dataclass(frozen=True)
-class Arm64(Isa):
-    name: str = "arm64"
-    nop: int = 0xD503201F
-    ret: int = 0xD65F03C0
-    arguments: int = 0
-    mov_x9_x30: int = 0xAA1E03E9
+class Arm64:
+    """The same for the other architecture."""
+
+    nop = 0xD503201F
+    ret = 0xD65F03C0
+    mov_x9_x30 = 0xAA1E03E9
 
     def jump(self, address: int, word: int) -> tuple[int, int] | None:
         if word & 0x7C000000 != 0x14000000:
@@ -98,5 +75,6 @@ class Arm64(Isa):
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
 
 
+Isa = Riscv64 | Arm64
 RISCV64, ARM64 = Riscv64(), Arm64()
 ISAS: dict[str, Isa] = {"riscv64": RISCV64, "arm64": ARM64}

@@ -1,4 +1,8 @@
-"""Code integrity: what was executed is the text as linked, or a word that the kernel may change."""
+"""Code integrity: what was executed is the text as linked, or a word that the kernel may change, where it was linked to be.
+
+No handed-in file has an instruction that sets the exception vector or the page tables. One that jumps to such an instruction
+of the kernel's makes it set what it sets at no other time.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,35 @@ def as_linked(e: Evidence) -> Finding | None:
         if not permitted(e, r.addr, r.word):
             return Finding(f"{e.kernel.name_at(r.addr)} held {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}), which is neither what "
                            "was linked there nor what a tracer writes", seq=r.seq)
+    for r in e.truth.behind:
+        return Finding(f"CPU {r.vcpu} came to {e.kernel.name_at(r.addr)} and had not come there by the first instruction of the tracer's callback: "
+                       "whoever calls it calls all of it", seq=r.seq)
+    return _set_once(e) or _stored(e)
+
+
+def _stored(e: Evidence) -> Finding | None:
+    """Text is what was linked and what CPUs stored there since: no device writes it."""
+    text, stores = bytearray(e.kernel.text_bytes()), iter(e.truth.stores)
+    store = next(stores, None)
+    for seq, found in e.texts if not e.why else ():  # of a boot that ended early stores may be missing
+        while store and store.seq < seq:
+            at, low, high, _ = store.v
+            if at + store.size <= len(text):
+                text[at:at + store.size] = (high << 64 | low).to_bytes(16, "little")[:store.size]
+            store = next(stores, None)
+        if found != text:
+            at = e.kernel.text[0] + next(i for i, (was, now) in enumerate(zip(text, found)) if was != now)
+            return Finding(f"text at {e.kernel.name_at(at)} was changed, and no CPU stored there", address=at & ~3)
+    return None
+
+
+def _set_once(e: Evidence) -> Finding | None:
+    """Whenever and wherever it is executed, an instruction sets a system register to the same value."""
+    values: dict[int, int] = {}
+    for r in e.truth.settings:
+        if values.setdefault(r.addr, r.v[0]) != r.v[0]:
+            return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) was executed with {r.v[0]:#x}, and before with "
+                           f"{values[r.addr]:#x}: where exceptions go and what is mapped is for the kernel to set, once", seq=r.seq)
     return None
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from grading.elf import Kernel
 
 EVERY = ("_text", "_etext", "__irqentry_text_start", "__ftrace_text_start", "__ftrace_text_end", "exception_vector", "thread_start_asm",
-         "ftrace_stub", "function_trace_call", "wl_begin", "app_main_workload")
+         "ftrace_stub", "function_trace_call", "function_trace_slow", "wl_begin", "app_main_workload")
 MCOUNT = ("_mcount", "function_trace_op", "ftrace_trace_function", "registers_out", "registers_tracer", "registers_back")
 RECORDS = ("ftrace_records", "ftrace_record_count")
 PATCHING = ("ftrace_batch_begin", "ftrace_batch_end", "text_alias_open", "text_alias_close", "arch_sync_all", "ftrace_stubs",

@@ -16,10 +16,10 @@ from qemu import plugin
 
 HEADER = 4096
 SLOT = struct.Struct("<BBBBHHIIQQQQQQ")
-WORDS = struct.Struct("<8Q")
 MAGIC = 0x32736243
 CAPACITY = 4_000_000
 MOST = 4  # slots of words that follow a record
+WORDS = [struct.Struct(f"<{8 * slots}Q") for slots in range(MOST + 1)]
 RESERVED, STARTS, RECORDING, INSNS = 16, 24, 32, 40  # in the header
 
 
@@ -34,10 +34,15 @@ class Kind(IntEnum):
     POINT = 8
     VECTOR = 9  # the exception's cause, and the address that it came from
     FENCE = 10  # a cache operation's address
-    STORE = 11  # offset in text, value
+    STORE = 11  # offset in text, value, its upper half if it has 16 bytes
     LOOK = 12
     WORD = 13
     FOREIGN = 14  # sp
+    SETTING = 15  # the value that a system register is set to
+    BEHIND = 16
+
+
+KINDS = len(Kind)
 
 
 class Record(NamedTuple):
@@ -48,7 +53,7 @@ class Record(NamedTuple):
     vcpu: int
     level: int
     trap: int
-    size: int
+    size: int  # of a store; else the recording in which it was
     word: int
     thread: int
     addr: int
@@ -134,20 +139,17 @@ class Observer:
 
 
 def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
-    whole = len(data) // SLOT.size
-    slots = enumerate(SLOT.iter_unpack(data[:whole * SLOT.size]), first)
-    for seq, (kind, more, vcpu, level, trap, size, word, thread, addr, insns, *v) in slots:
-        follow: tuple[int, ...] = ()
-        if kind >= len(Kind) + 1 or more > MOST:
-            raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {seq:,}")
-        if more and seq - first + more >= whole:
+    at, end = 0, len(data) // SLOT.size
+    while at < end:
+        kind, more, vcpu, level, trap, size, word, thread, addr, insns, a, b, c, d = SLOT.unpack_from(data, at * SLOT.size)
+        if kind > KINDS or more > MOST:
+            raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {first + at:,}")
+        if at + more >= end:
             return  # its words were cut off
-        for n in range(1, more + 1):  # of an unfinished record too
-            next(slots, None)
-            at = (seq - first + n) * SLOT.size
-            follow += WORDS.unpack_from(data, at) if kind and at + SLOT.size <= len(data) else ()
-        if kind:
-            yield Record(seq, kind, vcpu, level, trap, size, word, thread, addr, insns, (v[0], v[1], v[2], v[3]), follow)
+        if kind:  # else it is unfinished, with its words
+            words = WORDS[more].unpack_from(data, (at + 1) * SLOT.size) if more else ()
+            yield Record(first + at, kind, vcpu, level, trap, size, word, thread, addr, insns, (a, b, c, d), words)
+        at += 1 + more
 
 
 def saved(log: Path, first: int = 0, last: int = CAPACITY) -> Iterator[Record]:

@@ -8,16 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from grading.evidence import Evidence
+from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.observer import Record
-from grading.truth import KEPT_NOTHING, PATTERN_TRACER, Call
+from grading.truth import KEPT_NOTHING, Call
 
 NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", *(f"a{n}" for n in range(8)),
-                     *(f"s{n}" for n in range(2, 12)), *(f"t{n}" for n in range(3, 7))],
-         "arm64": [*(f"x{n}" for n in range(31)), "sp"]}
+                     *(f"s{n}" for n in range(2, 12)), *(f"t{n}" for n in range(3, 7)), "sstatus.SIE (are interrupts masked?)"],
+         "arm64": [*(f"x{n}" for n in range(31)), "sp", "DAIF (are interrupts masked?)", "tpidr_el1", "sp_el0"]}
 SP, FP, LINK = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv64": 1, "arm64": 30}
-FIRST = {"riscv64": 10, "arm64": 0}  # argument
 ARGUMENTS = {"riscv64": range(10, 18), "arm64": range(9)}
 RESERVED = {"riscv64": (3, 4), "arm64": (18,)}
 SCRATCH = {"riscv64": (5, 6, 7, 28, 29, 30, 31), "arm64": range(9, 18)}  # free between a call site and where it goes on
@@ -28,6 +27,7 @@ def _mask(numbers: Iterable[int]) -> int:
     return sum(1 << n for n in numbers)
 
 
+@once
 def free(e: Evidence) -> int:
     """The registers that the tracer may change. After the prologue the link register is the compiler's to lose, too."""
     return _mask((*SCRATCH[e.arch], *((LINK[e.arch],) if e.kernel.hook == "mcount" else ())))
@@ -38,7 +38,7 @@ def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
     if not call.landed or call.landed.addr != call.site.address + 4 or call.landed.v[0] in (0, KEPT_NOTHING):
         return []
     mask = call.landed.v[0] & ~free(e) & ~but
-    return [n for n in range(32) if mask >> n & 1] if mask else []
+    return [n for n in range(len(NAMES[e.arch])) if mask >> n & 1] if mask else []
 
 
 def mistake_of(arch: str, number: int) -> str:
@@ -50,7 +50,7 @@ def mistake_of(arch: str, number: int) -> str:
         return "reserved-register-touched"
     if number == LINK[arch]:
         return "return-address-lost"
-    return "argument-clobbered" if number in ARGUMENTS[arch] else "saved-register-lost"
+    return "argument-clobbered" if number in ARGUMENTS[arch] else "saved-register-lost" if number < 32 else ""
 
 
 def where(e: Evidence, address: int) -> str:
@@ -103,6 +103,15 @@ def unfinished(e: Evidence) -> Call | None:
     return next((call for call in reversed(e.truth.calls) if call.seq >= since and call.callbacks and not call.landed), None)
 
 
+def spoilt(e: Evidence) -> str:
+    """Of a boot that ended early: the mistake by which the tracer could have spoilt it."""
+    wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
+    if wrong:
+        return mistake_of(e.arch, max(wrong))
+    told = callbacks_told(e)
+    return told.mistake if told and told.mistake == "address-taken-for-the-value" else ""
+
+
 # ---- what a callback is given, with HOOK=mcount --------------------------------------------------
 
 def callbacks_told(e: Evidence) -> Finding | None:
@@ -119,8 +128,8 @@ def callbacks_told(e: Evidence) -> Finding | None:
 
 
 def strangers(e: Evidence) -> Finding | None:
-    """A callback runs on the stack of the call that it is told. (When the harness began to look, each CPU may have been between the two.)"""
-    if len(e.truth.lone) <= 4 * e.smp:
+    """A callback runs on the stack of the call that it is told."""
+    if not e.truth.lone:
         return None
     return Finding(f"the tracer's callback ran {len(e.truth.lone)} times on a stack on which no call site had just been executed",
                    seq=e.truth.lone[-1].seq)
@@ -157,8 +166,3 @@ def _mistake_of_parent(call: Call, parent: int, callers: int) -> str:
 def pattern_calls(e: Evidence) -> list[Call]:
     """Of kern/apps/registers.c's function."""
     return [call for call in e.truth.calls if call.name == "registers_call"]
-
-
-def pattern_traced(e: Evidence) -> list[Call]:
-    tracer = e.kernel.symbol(PATTERN_TRACER)
-    return [call for call in pattern_calls(e) if any(r.addr == tracer for r in call.callbacks)]

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cache
 from typing import TYPE_CHECKING
 
 from grading.elf import Kernel, Site
@@ -38,12 +39,11 @@ class Span:
     transit: tuple[Span, ...]  # calls of the thread that were just being entered or left
     body: Record | None = None  # the instruction behind the site
     leaving: Leaving | None = None
-    name: str = ""
-    steady: bool = True  # neither it nor a call beneath was just being entered or left when it or another began
+    name: str = field(init=False)
+    seq: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.name = self.call.name
-        self.steady = not self.transit and (self.below is None or self.below.steady)
+        self.name, self.seq = self.call.name, self.call.seq
 
     @property
     def depth(self) -> int:
@@ -58,6 +58,7 @@ class Leaving:
     left: Record  # the return instruction
     hits: list[Record] = field(default_factory=list)  # return_to_handler
     back: Record | None = None  # what ran next in this context
+    told: list[Record] = field(default_factory=list)  # the users' handlers, each with struct ftrace_regs
 
 
 @dataclass
@@ -67,20 +68,26 @@ class Returns:
     unmatched: list[Record] = field(default_factory=list)  # the last instruction of a function that had not begun
 
 
+@cache
+def _calls(kernel: Kernel) -> dict[int, list[int]]:
+    """Each call instruction of the text, by the function that it calls; of two words, the second."""
+    lo, _ = kernel.text
+    found: dict[int, list[int]] = {f.start: [] for f in kernel.functions}
+    before = 0
+    for address, (word,) in enumerate(struct.iter_unpack("<I", kernel.text_bytes())):
+        address = lo + 4 * address
+        jump = kernel.isa.jump(address, word) or kernel.arch == "riscv64" and RISCV64.far_call(address - 4, before, word)
+        if jump and jump[1] and jump[0] in found:
+            found[jump[0]].append(address)
+        before = word
+    return found
+
+
 def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int] | None = None) -> list[int]:
     """Each call instruction whose target is this function, or one whose name begins so; in all of the text, or between these."""
     targets = {f.start for f in kernel.functions if (f.name == name if isinstance(name, str) else f.name.startswith(name))}
     lo, hi = extent or kernel.text
-    words = struct.unpack(f"<{(hi - lo) // 4}I", kernel.read(lo, hi - lo)) if hi > lo else ()
-    found = []
-    for i, word in enumerate(words):
-        address = lo + 4 * i
-        jump = kernel.isa.jump(address, word)
-        if not jump and kernel.arch == "riscv64" and i:
-            jump = RISCV64.far_call(address - 4, words[i - 1], word)
-        if jump and jump[1] and jump[0] in targets:
-            found.append(address)
-    return found
+    return [a for target in targets for a in _calls(kernel)[target] if lo <= a < hi]
 
 
 @dataclass(frozen=True)
@@ -92,10 +99,8 @@ class Places:
     exits: dict[int, Site]
     homes: set[int]
 
-    def roles(self) -> dict[str, list[int]]:
-        return {"exit": [*self.exits], "home": [*self.homes]}
 
-
+@cache
 def places(kernel: Kernel, followed: tuple[str, ...] = FOLLOWED) -> Places:
     """Of the functions whose names begin so; one that ends in a jump to another function must jump to another of them."""
     handler = kernel.symbol(HANDLER)
@@ -154,6 +159,11 @@ class Reader:
             context.leaving.hits.append(r)
         else:
             self.returns.stray.append(r)
+
+    def told(self, r: Record) -> None:
+        context = self._contexts[r.context]
+        if context.leaving:
+            context.leaving.told.append(r)
 
     def body(self, r: Record) -> None:
         context = self._contexts[r.context]

@@ -188,8 +188,12 @@ class Session:
             phase.last = machine.observer.written()
 
     def _text(self, machine: Run) -> bytes:
+        assert machine.observer
         lo, hi = self._kernel.text
-        return machine.memory(self._machine.load_address(), hi - lo)
+        text, before = machine.memory(self._machine.load_address(), hi - lo), machine.observer.written()
+        if not self._evidence.spoilt:  # by the harness itself
+            self._evidence.texts.append((before, text))
+        return text
 
     def _alias(self, machine: Run, when: str) -> None:
         text, loaded = self._kernel.text[0], self._machine.load_address()

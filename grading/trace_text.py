@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 LINE = re.compile(
     r"^(?P<comm>.{16})-(?P<pid>\d{1,19}) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) +(?P<sec>\d{1,19})\.(?P<usec>\d{6}): "
@@ -12,8 +13,7 @@ COUNTS = re.compile(r"^# entries-in-buffer/entries-written: (\d{1,19})/(\d{1,19}
 LOST = re.compile(r"^CPU:(\d{1,19}) \[LOST (\d{1,19} )?EVENTS\]$")
 
 
-@dataclass(frozen=True)
-class Event:
+class Event(NamedTuple):
     """One printed event."""
 
     comm: str
@@ -28,6 +28,17 @@ class Event:
     @property
     def interrupt(self) -> bool:
         return self.flags[2] in "hHzZ"
+
+    @property
+    def who(self) -> tuple[str, int]:
+        """A thread: those that idle have one pid together."""
+        return self.comm if self.pid == 0 else "", self.pid
+
+    def __str__(self) -> str:
+        return self.func
+
+    def text(self) -> str:
+        return f"{self.flags} {self.func} <-{self.parent}"
 
 
 @dataclass

@@ -5,11 +5,11 @@ The observer says of each record which thread it was, at which interrupt level, 
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
+from typing import Any, NamedTuple
 
 from grading import names, returns
 from grading.elf import Kernel, Site
@@ -18,9 +18,11 @@ from qemu.machine import RAM_BASE, Machine
 
 TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
 CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
+REST_OF_CALLBACK = "function_trace_slow"  # where it may go on
 HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
 FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
+HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
@@ -46,14 +48,13 @@ class Call:
     callbacks: list[Record] = field(default_factory=list)
     landed: Record | None = None  # where the context went on, and the registers that were no longer what they were
     arguments: tuple[int, ...] = ()  # eight, as the function received them: of some functions
-    name: str = ""  # the function's
+    name: str = field(init=False)  # the function's
 
     def __post_init__(self) -> None:
         self.name = self.site.function.name
 
 
-@dataclass(frozen=True)
-class Told:
+class Told(NamedTuple):
     """A user that the shell made (`graph`) is told something."""
 
     seq: int
@@ -94,7 +95,10 @@ class Truth:
     frames: list[Record] = field(default_factory=list)  # FRAMES: the shadow stack as kern/apps/frames.c handed it over
     traps: list[Record] = field(default_factory=list)  # exceptions taken
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
+    settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
+    behind: list[Record] = field(default_factory=list)  # ends of CALLBACKS that had not begun with their first instruction
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
+    known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
 
     @property
     def trampolines(self) -> list[Record]:
@@ -164,7 +168,7 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
     ops = ("op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper")
     found = [(kernel.symbol(n), regs, 3) for n in (*CALLBACKS, *ops)]
     found += [(kernel.symbol(n), words, 0) for n, words in FRAMES.items()]
-    return found + [(kernel.symbol("hand_entry"), 2, 2), *((kernel.symbol(n), 0, 3) for n in ("hand_return", *returns.HANDLERS))]
+    return found + [(kernel.symbol(n), regs, 2) for n in (*HANDS, *returns.HANDLERS)]
 
 
 def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED) -> Config:
@@ -175,8 +179,12 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c.add("head", kernel.symbol("__irqentry_text_start") - lo)
     if kernel.arch == "riscv64":
         c.add("firmware", RAM_BASE[kernel.arch], start)
-    for address in changing(kernel):
-        c.add("word", address)
+    places = returns.places(kernel, followed)
+    watched = {"word": changing(kernel), "point": _always(kernel), "deref": _kept(kernel), "exit": places.exits, "vector": vectors(kernel),
+               "home": {*places.homes, *map(kernel.symbol, HOMES)} - {0}}
+    for role, addresses in watched.items():
+        for address in addresses:
+            c.add(role, address)
     for site in kernel.sites:
         c.add("site", site.address, int(not site.function.name.startswith(followed)))
         c.add("body", site.address + 4)
@@ -185,15 +193,14 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     patched = bool(kernel.symbol("ftrace_caller"))  # else, in labs 1 and 2, every site calls _mcount: it is counted
     for address, name in _named(kernel).items():
         c.add("stray" if patched and name == "trampoline" else "hit", address)
-    for role, addresses in {"point": [*_always(kernel)], "deref": [*_kept(kernel)], **returns.places(kernel, followed).roles()}.items():
-        for address in addresses:
-            c.add(role, address)
-    for name in HOMES:
-        if kernel.symbol(name):
-            c.add("home", kernel.symbol(name))
     for address, words, source in _callbacks(kernel):
         if address:
             c.add("callback", address, words, source)
+    for name in CALLBACKS:
+        c.add("enter", kernel.symbol(name))
+        for address in (*kernel.exits(name), *kernel.exits(REST_OF_CALLBACK)):
+            if kernel.jumps_to(address) != kernel.symbol(REST_OF_CALLBACK):
+                c.add("leave", address)
     for address in vectors(kernel):
         c.add("vector", address)
     c.add("birth", kernel.symbol("thread_start_asm"))
@@ -212,29 +219,37 @@ class _Reader:
         self._kernel = kernel
         self._named = {**_named(kernel), **_always(kernel)}
         self._open: dict[tuple[int, int, int], Call] = {}  # a site was executed, and nothing after it yet
+        self._levels: dict[int, tuple[int, int]] = {}  # by CPU: the last recording in which it came to a site, the lowest level there
         self._entered: dict[tuple[int, int, int], Record] = {}  # HOOK=mcount: the function's first instruction
         self._telling: dict[tuple[int, int, int], int] = {}  # the user whose return handler runs
         self._frames = {kernel.symbol(n) for n in FRAMES} - {0}
         self._handlers = {kernel.symbol(n) for n in returns.HANDLERS} - {0}
+        self._at_return = {kernel.symbol(n) for n in (HANDS[1], returns.HANDLERS[1])} - {0}
         self._users, self._kept = kernel.extent("hand_users"), _kept(kernel)
         self._user_size = (self._users[1] - self._users[0]) // 20 or 1
-        self._entry_of_user, self._return_of_user = kernel.symbol("hand_entry"), kernel.symbol("hand_return")
+        self._entry_of_user, self._return_of_user = map(kernel.symbol, HANDS)
         self._sync = kernel.symbol("arch_sync_all")
         self._into_sync = {a for a in kernel.exits("ftrace_batch_end") if kernel.jumps_to(a) == self._sync and self._sync}
         self._batches: dict[int, Batch] = {}
         self._online: set[int] = set()
         self._returns = returns.Reader(returns.places(kernel, followed))
         t.returns = self._returns.returns
-        self._see: dict[int, Callable[[Record], None]] = {Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
-                     Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
-                     Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
-                     Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.START: lambda r: None}
+        self.see: dict[int, Callable[[Record], None]] = {
+            Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
+            Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
+            Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
+            Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append,
+            Kind.BEHIND: t.behind.append, Kind.START: lambda r: None}
 
-    def see(self, r: Record) -> None:
-        self._see[r.kind](r)
+    def _looked(self, r: Record) -> bool:
+        """Had the harness been recording when this CPU came, at this level or below, to its last call site or callback?"""
+        recording, level = self._levels.get(r.vcpu, (0, 0))
+        self._levels[r.vcpu] = r.size, min(level, r.level) if recording == r.size else r.level
+        return recording == r.size and level <= r.level
 
     def _site(self, r: Record) -> None:
         who = r.context
+        self._looked(r)
         before = self._open.get(who)
         if before and r.v[0] != KEPT_NOTHING:
             before.landed = r
@@ -248,28 +263,37 @@ class _Reader:
         self._returns.site(r, call)
 
     def _body(self, r: Record) -> None:
-        call = self._open.pop(r.context, None)
-        if call and not call.landed:
-            call.landed = r
-            if call.site.address + 4 == r.addr and r.more:
-                call.arguments = r.more
+        call = self._land(r)
+        if call and call.site.address + 4 == r.addr and r.more:
+            call.arguments = r.more
         self._returns.body(r)
 
     def _home(self, r: Record) -> None:
-        call = self._open.pop(r.context, None)
-        if call and not call.landed:
-            call.landed = r
+        self._land(r)
         self._returns.home(r)
+
+    def _land(self, r: Record) -> Call | None:
+        """The call that goes on here, if that had not been seen."""
+        call = self._open.pop(r.context, None)
+        if not call or call.landed:
+            return None
+        call.landed = r
+        return call
 
     def _callback(self, r: Record) -> None:
         if r.addr in self._frames:
             self.truth.frames.append(r)
             return
         self.truth.callbacks.append(r)
-        call = self._open.get(r.context)
-        (call.callbacks if call else self.truth.lone).append(r)
+        looked, call = self._looked(r), self._open.get(r.context)
+        if call:
+            call.callbacks.append(r)
+        elif looked:
+            self.truth.lone.append(r)
         if r.addr in self._handlers:
             self.truth.users.append(r)
+        if r.addr in self._at_return:
+            self._returns.told(r)
         if self._users[0] <= r.v[1] < self._users[1]:
             user = (r.v[1] - self._users[0]) // self._user_size
             if r.addr == self._entry_of_user:
@@ -322,10 +346,6 @@ class _Reader:
 
 def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.FOLLOWED) -> Truth:
     reader = _Reader(kernel, followed)
-    gc.disable()  # a million objects that all stay: each round of it would look at all of them
-    try:
-        for record in records:
-            reader.see(record)
-    finally:
-        gc.enable()
+    for record in records:
+        reader.see[record.kind](record)
     return reader.truth

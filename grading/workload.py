@@ -7,7 +7,7 @@ the program prints. Nothing here reads the kernel's sources or its trace.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Callable, NamedTuple
+from typing import NamedTuple
 
 MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
@@ -42,7 +42,6 @@ class Run(NamedTuple):
     contexts: dict[str, list[Call]]
     calls: int
     result: int
-    values: Mapping[str, list[int]] = {}  # by context, except "main": what each call returned
 
     @property
     def line(self) -> str:
@@ -137,18 +136,10 @@ class Context:
         self.budget, self.random, self.sum = budget, random, 0
         self.changes = changes
         self.calls: list[Call] = []
-        self.values: dict[int, int] = {}  # by place in calls: what it returned
 
     def run(self, body: str) -> None:
-        first = self._returns(lambda: self._first(body))
-        rest = self._returns(lambda: self._rest(body))
+        first, rest = self._first(body), self._rest(body)
         self.sum = mix((self.sum + first * 31 + rest) & MASK)
-
-    def _returns(self, call: Callable[[], int]) -> int:
-        """Makes the next call, and keeps what it returns."""
-        at = len(self.calls)
-        self.values[at] = call() & MASK
-        return self.values[at]
 
     def _enter(self, call: Call, x: int) -> int:
         """The function begins, with the value that arrived: what its caller passed, unless an op changed it."""
@@ -161,17 +152,11 @@ class Context:
     def _first(self, body: str) -> int:
         me = Call("wl_first", body, self.random.next(), 0, 1, body, False, ())
         v = r = self._enter(me, me.x)
-        for i, (room, bit, odd, even) in enumerate(
-            [
-                (8 + byte(v, 1) % 4, 0, "wl_self_drum", "wl_self_flute"),
-                (3, 2, "wl_pair_salt", "wl_pair_pepper"),
-                (1, 3, "wl_fan_amber", "wl_fan_topaz"),
-                (2, 4, "wl_tail_hawk", "wl_tail_swan"),
-            ],
-            1,
-        ):
+        children = [(8 + byte(v, 1) % 4, 0, "wl_self_drum", "wl_self_flute"), (3, 2, "wl_pair_salt", "wl_pair_pepper"),
+                    (1, 3, "wl_fan_amber", "wl_fan_topaz"), (2, 4, "wl_tail_hawk", "wl_tail_swan")]
+        for i, (room, bit, odd, even) in enumerate(children, 1):
             r = self._join(r, me, odd if byte(v, bit) % 2 else even, v + i, room)
-        wide = self._returns(lambda: self._wide(me, v + 5, byte(v, 5), (v >> 12, v >> 24, v >> 36, v >> 48, r)))
+        wide = self._wide(me, v + 5, byte(v, 5), (v >> 12, v >> 24, v >> 36, v >> 48, r))
         return (r * 31 + wide) & MASK
 
     def _rest(self, body: str) -> int:
@@ -183,7 +168,7 @@ class Context:
         return r
 
     def _join(self, r: int, me: Call, child: str, x: int, room: int) -> int:
-        return (r * 31 + self._returns(lambda: self._call(me, child, x, room, False))) & MASK
+        return (r * 31 + self._call(me, child, x, room, False)) & MASK
 
     def _call(self, me: Call, child: str, x: int, room: int, tail: bool) -> int:
         x &= MASK
@@ -192,7 +177,7 @@ class Context:
         call = Call(child, me.caller if tail else me.function, x, room, me.depth + 1, me.function, tail, () if patched else (arrived,))
         if patched:
             self.calls.append(call)
-            return self._returns(lambda: self._call(call, self.changes.patches[child], arrived, room, True))
+            return self._call(call, self.changes.patches[child], arrived, room, True)
         v = self._enter(call, arrived)
         if child in LEAVES:
             return (v + room) & MASK
@@ -232,7 +217,7 @@ class Context:
             r = self._join(r, me, child, v, me.room - 1)
         if not (me.room > 0 and self.budget > 0):
             return r
-        return self._returns(lambda: self._call(me, odd if byte(v, 1) % 2 else even, r + 1, me.room - 1, True))
+        return self._call(me, odd if byte(v, 1) % 2 else even, r + 1, me.room - 1, True)
 
 
 def expect(seed: int, cpus: int, changes: Changes = Changes()) -> Run:
@@ -243,24 +228,15 @@ def expect(seed: int, cpus: int, changes: Changes = Changes()) -> Run:
     interrupt_budgets = [48 + random.next() % 17 for _ in range(cpus)]
     rest = total - sum(interrupt_budgets)
     weights = [2 + random.next() % 3 for _ in range(cpus)]
-    threads, interrupts = [], []
+    threads, interrupts = dict[str, Context](), dict[str, Context]()
     for k in range(cpus):
-        threads.append(Context(rest * weights[k] // sum(weights), Generator(random.next()), changes))
-        interrupts.append(Context(interrupt_budgets[k], Generator(random.next()), changes))
-    calls = 2 + sum(context.budget for context in [*threads, *interrupts])
-    for context in threads:
-        context.run("workload_thread")
-    for context in interrupts:
-        context.run("workload_interrupt")
-    result = 0
-    for context in [*threads, *interrupts]:
+        threads[f"thread {k}"] = Context(rest * weights[k] // sum(weights), Generator(random.next()), changes)
+        interrupts[f"interrupt {k}"] = Context(interrupt_budgets[k], Generator(random.next()), changes)
+    both = threads | interrupts
+    calls, result = 2 + sum(context.budget for context in both.values()), 0
+    for name, context in both.items():
+        context.run("workload_thread" if name in threads else "workload_interrupt")
         result = mix((result + context.sum) & MASK)
-    bracket: Callable[[str, int], Call] = lambda name, x: Call(
-        name, "app_main_workload", x, 0, 1, "app_main_workload", False, ()
-    )
-    contexts = {"main": [bracket("wl_begin", seed), bracket("wl_end", result)]}
-    contexts |= {f"thread {k}": context.calls for k, context in enumerate(threads)}
-    contexts |= {f"interrupt {k}": context.calls for k, context in enumerate(interrupts)}
-    values = {f"{kind} {k}": [context.values[at] for at in range(len(context.calls))]
-              for kind, group in (("thread", threads), ("interrupt", interrupts)) for k, context in enumerate(group)}
-    return Run(seed, cpus, contexts, calls, result, values)
+    main = "app_main_workload"
+    contexts = {"main": [Call(name, main, x, 0, 1, main, False, ()) for name, x in (("wl_begin", seed), ("wl_end", result))]}
+    return Run(seed, cpus, contexts | {name: context.calls for name, context in both.items()}, calls, result)

@@ -49,7 +49,7 @@ static notrace void reg_write(u32 value, unsigned reg)
 enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 };
 #define NS_LSR_READY 0x01
 #define NS_LSR_EMPTY 0x20
-#define NS_FCR_FIFO 0x01
+#define NS_FCR_FIFO 0x81 /* on; an interrupt at eight bytes, or when four bytes' time passes without one */
 #define NS_MCR_LINES 0x0b /* DTR, RTS, and the gate of the interrupt line */
 #define NS_IIR_BUSY 0x07
 

@@ -26,6 +26,7 @@
  *	arguments VA		a body, or an entry: logged with eight argument registers
  *	callback VA N AT	logged with its arguments, four frame records, and N words at AT
  *				(0 to 3: where this argument points)
+ *	enter VA, leave VA	the beginning of a function and its ends: logged when it ends and has not begun there
  *	hit VA			logged while recording
  *	stray VA		the same, if the thread has not just executed a site that is not a nop
  *	point VA		logged always
@@ -33,7 +34,7 @@
  *	looks LO HI		loads of words of the text by this code
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
- *	fences			fence.i, sret / isb, dsb, dc, ic, eret
+ *	fences			fence.i, sret / isb, dsb, dc, ic, eret; what sets the vector or the page tables
  *	mcount			a site comes after the prologue: the parent is in the frame record
  *
  * Sites, exits, bodies, homes, callbacks and hits are logged only while the harness
@@ -56,7 +57,7 @@ __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 enum kind {
 	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
-	K_LOOK, K_WORD, K_FOREIGN
+	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_BEHIND
 };
 
 /* A page, then the records in the order in which they were reserved. */
@@ -74,10 +75,10 @@ struct record {
 	uint8_t more;	/* so many slots of eight words follow */
 	uint8_t vcpu, level;
 	uint16_t trap;	/* level > 0: which of the thread's exceptions */
-	uint16_t size;	/* K_STORE: bytes */
+	uint16_t size;	/* K_STORE: bytes; else: the harness's recording, as a number; 0: none */
 	uint32_t word;	/* the instruction */
 	uint32_t thread;
-	uint64_t addr;	/* of the instruction; K_LOOK: the address that it loads from */
+	uint64_t addr;	/* of the instruction as linked; K_LOOK: the address that it loads from */
 	uint64_t insns; /* instructions that this vCPU had executed */
 	uint64_t v[4];
 };
@@ -91,9 +92,9 @@ static struct record *records;
 enum role {
 	START = 1 << 0, BIRTH = 1 << 1, VECTOR = 1 << 2, FENCE = 1 << 3, BODY = 1 << 4, HOME = 1 << 5,
 	CALLBACK = 1 << 6, HIT = 1 << 7, POINT = 1 << 8, DEREF = 1 << 9, EXIT = 1 << 10, SITE = 1 << 11,
-	ARGUMENTS = 1 << 12, WORD = 1 << 13, STRAY = 1 << 14,
+	ARGUMENTS = 1 << 12, WORD = 1 << 13, STRAY = 1 << 14, ENTER = 1 << 15, LEAVE = 1 << 16,
 	GATED = STRAY | BODY | HOME | CALLBACK | HIT | EXIT | SITE | DEREF | ARGUMENTS,
-	EXECUTED = GATED | START | BIRTH | VECTOR | POINT
+	EXECUTED = GATED | START | BIRTH | VECTOR | POINT | ENTER | LEAVE
 };
 
 struct place {
@@ -122,22 +123,26 @@ static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* where the host has physical address 0, if it had one */
 
-/* One architecture's registers, by QEMU's names: 32 that are kept, a bit each in a mask. */
+enum { MASKED = 32, CPU, THREAD, KEPT, CAUSE = KEPT, FROM, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
+
+/* One architecture's registers, by QEMU's names: those that are kept, a bit each in a mask; then how an exception is told. */
 static const struct isa {
-	const char *names[32];
-	const char *cause, *from; /* of an exception: what it was, and the address of the instruction that it came before or in */
-	const char *mode;	  /* where there is firmware: how privileged it is, MOST_PRIVILEGED or less */
+	const char *names[REGISTERS]; /* MASKED: has `masks` in it; CPU, THREAD: whose address it is, if that is in no general register */
+				      /* CAUSE, FROM: of an exception; MODE: how privileged it is, MOST_PRIVILEGED or less, where there is firmware */
+	uint64_t masks;		      /* of interrupts */
 	unsigned sp, fp, link, argument;
-	uint32_t per_cpu; /* those that change when a thread moves */
+	uint64_t per_cpu; /* those that change when a thread moves */
 	uint32_t nop, eret;
 } riscv64 = {
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
-	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6"},
-	.cause = "scause", .from = "sepc", .mode = "priv", .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
+	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
+	 [MASKED] = "sstatus", [CPU] = "", [THREAD] = "", [CAUSE] = "scause", [FROM] = "sepc", [MODE] = "priv"},
+	.masks = 1 << 1, .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
 }, arm64 = {
 	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
-	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp"},
-	.cause = "ESR_EL1", .from = "ELR_EL1", .mode = "", .sp = 31, .fp = 29, .link = 30, .argument = 0, .nop = 0xd503201f, .eret = 0xd69f03e0,
+	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",
+	 [MASKED] = "cpsr", [CPU] = "TPIDR_EL1", [THREAD] = "SP_EL0", [CAUSE] = "ESR_EL1", [FROM] = "ELR_EL1", [MODE] = ""},
+	.masks = 0xf << 6, .sp = 31, .fp = 29, .link = 30, .argument = 0, .per_cpu = 1ull << CPU, .nop = 0xd503201f, .eret = 0xd69f03e0,
 }, *isa;
 
 static int by_address(const void *a, const void *b)
@@ -162,7 +167,6 @@ static bool inside(const struct range *r, uint64_t a)
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
 
-enum { CAUSE = 32, FROM, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
 static struct cpu {
 	struct qemu_plugin_register *reg[REGISTERS];
 	GByteArray *bytes;
@@ -179,6 +183,12 @@ static uint64_t reg(unsigned vcpu, unsigned number)
 	qemu_plugin_read_register(c->reg[number], c->bytes);
 	memcpy(&value, c->bytes->data, c->bytes->len < 8 ? c->bytes->len : 8);
 	return value;
+}
+
+/* One of those that are kept. */
+static uint64_t kept_reg(unsigned vcpu, unsigned number)
+{
+	return reg(vcpu, number) & (number == MASKED ? isa->masks : ~0ull);
 }
 
 /* @count words at @at; those that cannot be read are 0. */
@@ -199,13 +209,6 @@ static bool frame_record(unsigned vcpu, uint64_t fp, uint64_t record[2])
 	return load(vcpu, isa == &riscv64 ? fp - 16 : fp, record, 2);
 }
 
-static const char *name_of(unsigned number)
-{
-	const char *const beside[] = {isa->cause, isa->from, isa->mode};
-
-	return number < CAUSE ? isa->names[number] : beside[number - CAUSE];
-}
-
 static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 {
 	GArray *all = qemu_plugin_get_registers();
@@ -217,7 +220,7 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 		struct register_descriptor *r = (void *)(all->data + i * g_array_get_element_size(all));
 
 		for (unsigned n = 0; n < REGISTERS; n++)
-			if (!c->reg[n] && !strcmp(r->name, name_of(n)))
+			if (!c->reg[n] && !strcmp(r->name, isa->names[n]))
 				c->reg[n] = r->handle;
 	}
 }
@@ -231,7 +234,7 @@ struct kept {
 	uint64_t window; /* the harness's recording in which it was; 0: nothing is kept */
 	uint64_t at;
 	uint8_t vcpu;
-	uint64_t reg[32];
+	uint64_t reg[KEPT];
 };
 
 /* Only the CPU that runs on this stack touches it. */
@@ -240,6 +243,7 @@ struct thread {
 	uint32_t id;
 	uint16_t traps;
 	uint8_t level;
+	uint32_t entered; /* a bit for each level */
 	struct kept kept[LEVELS];
 };
 
@@ -283,6 +287,7 @@ static void born(struct thread *t)
 	t->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
 	t->level = 0;
 	t->traps = 0;
+	t->entered = 0;
 	for (int i = 0; i < LEVELS; i++)
 		t->kept[i].window = 0;
 }
@@ -301,8 +306,8 @@ static void keep(unsigned vcpu, const struct watch *w, struct thread *t)
 
 	if (t->level >= LEVELS)
 		return;
-	for (unsigned n = 0; n < 32; n++)
-		k->reg[n] = reg(vcpu, n);
+	for (unsigned n = 0; n < KEPT; n++)
+		k->reg[n] = kept_reg(vcpu, n);
 	k->vcpu = vcpu;
 	k->at = w->p.at;
 	k->window = head->recording;
@@ -325,13 +330,13 @@ static bool is_open_from(const struct thread *t, uint64_t at)
 static uint64_t changed(unsigned vcpu, struct thread *t)
 {
 	struct kept *k = &t->kept[t->level];
-	uint32_t mask = 0;
+	uint64_t mask = 0;
 
 	if (!is_open(t))
 		return NOTHING_KEPT;
 	k->window = 0;
-	for (unsigned n = 0; n < 32; n++)
-		mask |= (uint32_t)(k->reg[n] != reg(vcpu, n)) << n;
+	for (unsigned n = 0; n < KEPT; n++)
+		mask |= (uint64_t)(k->reg[n] != kept_reg(vcpu, n)) << n;
 	return k->vcpu == vcpu ? mask : mask & ~isa->per_cpu;
 }
 
@@ -358,6 +363,7 @@ static struct record *begin(unsigned vcpu, const struct watch *w, const struct t
 	r->word = w->word;
 	r->addr = w->p.at;
 	r->insns = insns_before(vcpu, w);
+	r->size = head->recording;
 	if (t) {
 		r->thread = t->id;
 		r->level = t->level;
@@ -475,6 +481,19 @@ static void started_here(unsigned vcpu, const struct watch *w)
 	simple(vcpu, w, NULL, K_START, 0, 0, 0, 0);
 }
 
+static void pass(unsigned vcpu, const struct watch *w, struct thread *t)
+{
+	uint32_t here = 1u << (t->level & 31);
+
+	if (w->p.roles & ENTER) {
+		t->entered |= here;
+		return;
+	}
+	if (!(t->entered & here))
+		simple(vcpu, w, t, K_BEHIND, 0, 0, 0, 0);
+	t->entered &= ~here;
+}
+
 static void log_roles(unsigned vcpu, const struct watch *w, struct thread *t, uint32_t roles)
 {
 	if (roles & BODY)
@@ -519,6 +538,8 @@ static void executed(unsigned vcpu, void *arg)
 		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), 0, 0);
 		enter_exception(t);
 	}
+	if (roles & (ENTER | LEAVE))
+		pass(vcpu, w, t);
 	log_roles(vcpu, w, t, roles);
 }
 
@@ -534,6 +555,15 @@ static void fence(unsigned vcpu, void *arg)
 	simple(vcpu, w, t, K_FENCE, isa == &arm64 ? reg(vcpu, w->word & 31) : 0, 0, 0, 0);
 	if (w->word == isa->eret && t->level)
 		t->level--;
+}
+
+/* v: the value that goes into the system register. */
+static void set(unsigned vcpu, void *arg)
+{
+	const struct watch *w = arg;
+
+	if (started)
+		simple(vcpu, w, NULL, K_SETTING, reg(vcpu, isa == &arm64 ? w->word & 31 : w->word >> 15 & 31), 0, 0, 0);
 }
 
 static void unexpected(unsigned vcpu, void *arg)
@@ -552,6 +582,7 @@ static void in_firmware(unsigned vcpu, void *arg)
 static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
 	struct qemu_plugin_hwaddr *hw;
+	struct mem_value value;
 	struct record *r;
 	uint64_t pa;
 
@@ -564,7 +595,9 @@ static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 		return;
 	r->size = 1u << qemu_plugin_mem_size_shift(info);
 	r->v[0] = pa - text_pa;
-	r->v[1] = qemu_plugin_mem_get_value(info).data.u64;
+	value = qemu_plugin_mem_get_value(info);
+	r->v[1] = value.data.u128.low;
+	r->v[2] = value.type == 4 ? value.data.u128.high : 0;
 	finish(r, K_STORE);
 }
 
@@ -595,6 +628,17 @@ static bool is_fence(uint32_t word)
 	    || (word & 0xfffff0ff) == 0xd508701f;	/* ic iallu, ialluis */
 }
 
+/* Writes stvec, satp / sctlr_el1, ttbr0_el1, ttbr1_el1, tcr_el1, mair_el1, vbar_el1. */
+static bool is_setting(uint32_t word)
+{
+	uint32_t number = isa == &riscv64 ? word >> 20 : word >> 5;
+
+	if (isa == &riscv64)
+		return (word & 0x7f) == 0x73 && (word & 0x3000) && (number == 0x105 || number == 0x180) && (word & 0xfa000) != 0x2000;
+	return number == 0xd5181000 >> 5 || number == 0xd5182000 >> 5 || number == 0xd5182020 >> 5 || number == 0xd5182040 >> 5 ||
+	       number == 0xd518a200 >> 5 || number == 0xd518c000 >> 5;
+}
+
 /*
  * Tells apart what surely does not store, so that it runs at full speed.
  * arm64: loads of a general register by immediate, of a pair, of a literal;
@@ -622,14 +666,14 @@ static uint32_t word_of(struct qemu_plugin_insn *insn)
 }
 
 /* May this be executed here: the text as linked, its head at the physical address too, or the firmware? */
-static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint32_t word)
+static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uint32_t word)
 {
-	uint64_t pa = (uint8_t *)qemu_plugin_insn_haddr(insn) - ram, at = pa - text_pa;
+	uint64_t at = pa - text_pa;
 	uint32_t linked;
 
 	if (pa - firmware.lo < firmware.hi - firmware.lo)
 		return pc == pa;
-	if (at >= text.hi - text.lo || qemu_plugin_insn_size(insn) != 4)
+	if (at >= text.hi - text.lo || at % 4 || qemu_plugin_insn_size(insn) != 4)
 		return false;
 	memcpy(&linked, image + at, 4);
 	return word == linked && (pc - text.lo == at || (pc == pa && at < head_size));
@@ -645,36 +689,44 @@ static struct watch *new_watch(struct place p, uint32_t word, size_t ahead)
 	return w;
 }
 
-/* A word that the kernel changes is logged once for each value, when it is translated; another word, when it is executed. */
-static void watch_unexpected(struct qemu_plugin_insn *insn, const struct watch *w)
+/* A word that the kernel changes is logged once for each value, when it is translated; another word, and other text, when it is executed. */
+static void watch_unexpected(struct qemu_plugin_insn *insn, const struct watch *w, uint64_t pc)
 {
-	if (w->p.roles & (SITE | WORD))
+	if (w->p.roles & (SITE | WORD) && w->p.at == pc)
 		simple(0, w, NULL, K_WORD, 0, 0, 0, 0);
 	else
-		qemu_plugin_register_vcpu_insn_exec_cb(insn, unexpected, CB_R_REGS, (void *)w);
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, unexpected, CB_R_REGS, new_watch((struct place){.at = pc}, w->word, w->ahead));
 }
 
+/* QEMU runs one translation at every virtual address of it: what is watched is the physical one, known by where it was linked. */
 static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 {
-	uint64_t pc = qemu_plugin_insn_vaddr(insn);
+	uint64_t pc = qemu_plugin_insn_vaddr(insn), pa = pc, linked;
+	uint8_t *host = qemu_plugin_insn_haddr(insn);
 	uint32_t word = word_of(insn);
-	struct place p = place_at(pc);
 	struct watch *w = NULL;
+	struct place p;
 #define WATCH (w ? w : (w = new_watch(p, word, ahead)))
 
-	if (pc == start_pa) { /* the first instruction that is the kernel's says where the host has the guest's memory */
-		ram = (uint8_t *)qemu_plugin_insn_haddr(insn) - start_pa;
+	if (pc == start_pa) /* the first instruction that is the kernel's says where the host has the guest's memory */
+		ram = host - start_pa;
+	if (ram)
+		pa = host - ram;
+	linked = pa - text_pa < text.hi - text.lo ? text.lo + (pa - text_pa) : pc;
+	p = place_at(linked);
+	if (pc == start_pa)
 		p.roles |= START;
-	}
-	if (ram && !is_ours(insn, pc, word))
-		watch_unexpected(insn, WATCH);
+	if (ram && !is_ours(insn, pc, pa, word))
+		watch_unexpected(insn, WATCH, pc);
 	if (p.roles & EXECUTED)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, executed, CB_R_REGS, WATCH);
 	if (want_fences && is_fence(word))
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, fence, CB_R_REGS, WATCH);
+	if (want_fences && is_setting(word))
+		qemu_plugin_register_vcpu_insn_exec_cb(insn, set, CB_R_REGS, WATCH);
 	if (text.hi && may_store(word))
 		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, WATCH);
-	if (inside(&looks, pc))
+	if (inside(&looks, linked))
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
 }
 
@@ -733,6 +785,7 @@ static const struct {
 } roles[] = {
 	{"site", SITE}, {"exit", EXIT}, {"body", BODY}, {"home", HOME}, {"arguments", ARGUMENTS}, {"callback", CALLBACK},
 	{"hit", HIT}, {"stray", STRAY}, {"point", POINT}, {"deref", DEREF}, {"vector", VECTOR}, {"birth", BIRTH}, {"word", WORD},
+	{"enter", ENTER}, {"leave", LEAVE},
 };
 
 static bool config_role(const char *word, uint64_t a, uint64_t b, uint64_t c)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import random
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from grading.align import align, align_cpu
+from grading import align as aligner
+from grading.align import Alignment, Executed, by_cpu, differ
 from grading.elf import Function, Site
 from grading.trace_text import Event
 from grading.truth import Call
@@ -21,6 +22,11 @@ def event(name: str, cpu: int = 0, pid: int = 7, flags: str = ".....") -> Event:
     return Event("shell", pid, cpu, flags, 0, name, "parent", name)
 
 
+def align(ran: list[Call], said: list[Event], whole: bool = True,
+          needed: Callable[[Executed], bool] = lambda ran: True) -> dict[int, Alignment[Executed, Event]]:
+    return aligner.align(by_cpu(Executed(c, c.seq, c.vcpu) for c in ran), said, differ, whole, needed)
+
+
 def executed(text: str) -> list[Call]:
     """'a b i1 c': a call each; a digit at the end is its interrupt level."""
     return [call(n, w.rstrip("12"), int(w[-1]) if w[-1] in "12" else 0) for n, w in enumerate(text.split())]
@@ -32,7 +38,7 @@ def printed(text: str) -> list[Event]:
 
 class Align(unittest.TestCase):
     def why(self, ran: str, said: str) -> str:
-        found = align_cpu(0, executed(ran), printed(said)).divergence
+        found = align(executed(ran), printed(said))[0].divergence
         return found.why if found else ""
 
     def test_the_same_sequence_agrees(self) -> None:
@@ -44,15 +50,15 @@ class Align(unittest.TestCase):
     def test_an_event_may_stand_between_two_interrupts(self) -> None:
         ran = [call(0, "a"), call(1, "i", 1, trap=1), call(2, "i", 1, trap=2), call(3, "b")]
         for said in ("i a i b", "i i a b", "a i i b"):
-            self.assertIsNone(align_cpu(0, ran, printed(said)).divergence, said)
+            self.assertIsNone(align(ran, printed(said))[0].divergence, said)
         ran = [call(0, "a"), call(1, "i", 1, trap=1), call(2, "j", 1, trap=1), call(3, "b")]
-        self.assertIsNotNone(align_cpu(0, ran, printed("i a j b")).divergence)
+        self.assertIsNotNone(align(ran, printed("i a j b"))[0].divergence)
 
     def test_the_same_function_in_a_thread_and_its_interrupt(self) -> None:
         ran = [call(0, "wl_first"), call(1, "wl_first", 1, trap=1), call(2, "wl_rest", 1, trap=1), call(3, "wl_rest")]
         said = [event("wl_first", flags="d.h.."), event("wl_rest", flags="d.h.."), event("wl_first"), event("wl_rest")]
-        self.assertIsNone(align_cpu(0, ran, said).divergence)
-        self.assertIn("otherwise", getattr(align_cpu(0, ran, [said[0], said[1], said[2], said[1]]).divergence, "why", ""))
+        self.assertIsNone(align(ran, said)[0].divergence)
+        self.assertIn("otherwise", getattr(align(ran, [said[0], said[1], said[2], said[1]])[0].divergence, "why", ""))
 
     def test_an_interrupt_in_an_interrupt_may_print_first(self) -> None:
         self.assertEqual(self.why("a i1 n2 j1 b", "n i j a b"), "")
@@ -84,7 +90,7 @@ class Align(unittest.TestCase):
 
     def test_of_places_where_it_may_begin_the_one_that_explains_all_is_taken(self) -> None:
         again = "u " * 30
-        found = align(executed(f"{again}x {again}y z {again}x"), printed(f"{again}y z"), whole=False, needed=lambda c: c.name in "yz")
+        found = align(executed(f"{again}x {again}y z {again}x"), printed(f"{again}y z"), whole=False, needed=lambda c: c.call.name in "yz")
         self.assertIsNone(found[0].divergence)
 
     def test_what_is_needed_may_not_be_missing_at_the_start(self) -> None:
@@ -102,7 +108,7 @@ class Align(unittest.TestCase):
         self.assertTrue(all(a.divergence is None for a in found.values()))
 
     def test_neighbours_show_the_place(self) -> None:
-        found = align_cpu(0, executed("a b c d"), printed("a b x d")).divergence
+        found = align(executed("a b c d"), printed("a b x d"))[0].divergence
         assert found
         here = [row for row in found.neighbours() if row[2]]
         self.assertEqual(here, [("c, level 0", "..... x <-parent", True)])
@@ -123,8 +129,8 @@ class Align(unittest.TestCase):
     def test_another_thread_may_print_first(self) -> None:
         ran = [call(0, "a"), call(1, "i", 1, trap=1), call(2, "b", thread=2), call(3, "c")]
         said = [event("i"), event("b", pid=8), event("a"), event("c")]
-        self.assertIsNone(align_cpu(0, ran, said).divergence)
-        self.assertIsNotNone(align_cpu(0, ran, [said[0], said[1], said[3], said[2]]).divergence)
+        self.assertIsNone(align(ran, said)[0].divergence)
+        self.assertIsNotNone(align(ran, [said[0], said[1], said[3], said[2]])[0].divergence)
 
     def test_nothing_that_is_legal_is_refused(self) -> None:
         for seed in range(400):

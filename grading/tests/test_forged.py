@@ -34,6 +34,7 @@ class Forged(unittest.TestCase):
         """A copy whose lists may be changed."""
         e = copy.copy(self.evidence)
         e.truth = copy.copy(e.truth)
+        e.truth.known = {}
         e.phases = [copy.copy(p) for p in e.phases]
         e.trials = [copy.copy(t) for t in e.trials]
         for phase in e.phases:
@@ -87,15 +88,15 @@ class Forged(unittest.TestCase):
         mine = [i for i, v in enumerate(events) if v.cpu == events[0].cpu]
         a, b = next((a, b) for a, b in zip(mine[100:], mine[101:])  # one context's, so that no inversion excuses it
                     if events[a].func != events[b].func and events[a].interrupt == events[b].interrupt)
-        events[a], events[b] = (dataclasses.replace(events[b], usec=events[a].usec),
-                                dataclasses.replace(events[a], usec=events[b].usec))
+        events[a], events[b] = (events[b]._replace(usec=events[a].usec),
+                                events[a]._replace(usec=events[b].usec))
         self.sees(checks.three_agree, e, "executed")
 
     def test_a_wrong_parent(self) -> None:
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if v.func.startswith("wl_"))
-        events[at] = dataclasses.replace(events[at], parent="nobody")
+        events[at] = events[at]._replace(parent="nobody")
         self.sees(checks.right_parents, e, "was called from")
 
     @staticmethod
@@ -107,7 +108,7 @@ class Forged(unittest.TestCase):
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if v.interrupt and self.next_of_thread(events, i) not in (v.func, ""))
-        events[at] = dataclasses.replace(events[at], flags="d....")
+        events[at] = events[at]._replace(flags="d....")
         self.sees(checks.three_agree, e, "ran in an interrupt")
 
     def test_a_store_by_somebody_else(self) -> None:

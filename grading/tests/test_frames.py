@@ -32,6 +32,7 @@ class Swept(unittest.TestCase):
     def forged(self) -> Evidence:
         e = copy.copy(self.boots["riscv64"])
         e.truth = copy.copy(e.truth)
+        e.truth.known = {}
         return e
 
     def sees(self, check: Check, e: Evidence, words: str) -> None:

@@ -10,7 +10,8 @@ from grading import checks, graph_checks, rubric
 from grading.checks import Check
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Filter, Phase, User
-from grading.graph_align import align, align_cpu, steps
+from grading.align import align
+from grading.graph_align import differ, steps
 from grading.graph_session import GraphSession
 from grading.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
 from grading.observer import Kind, Record
@@ -169,7 +170,7 @@ class Aligning(unittest.TestCase):
         return story
 
     def why(self, story: Story, text: str, names: set[str] = set(NAMES), traced: set[str] = set(NAMES)) -> str:
-        found = align(steps(story.spans, names, lambda s: s.name in traced), printed(text))[0].divergence
+        found = align(steps(story.spans, names, lambda s: s.name in traced), printed(text), differ)[0].divergence
         return found.why if found else ""
 
     def test_the_same_nesting_agrees(self) -> None:
@@ -181,19 +182,19 @@ class Aligning(unittest.TestCase):
     def test_a_wrong_depth_is_named(self) -> None:
         said = printed("a{ b{ } c{ } }")
         said[1] = event(ENTRY, "wl_b", 2)
-        found = align(steps(self.story().spans, NAMES, lambda s: True), said)[0].divergence
+        found = align(steps(self.story().spans, NAMES, lambda s: True), said, differ)[0].divergence
         self.assertIn("1 traced calls are around it, 2 are printed", found.why if found else "")
 
     def test_a_missing_return_is_named(self) -> None:
         said = printed("a{ b{ } c{ } }")[:-1]
-        found = align(steps(self.story().spans, NAMES, lambda s: True), said)[0].divergence
+        found = align(steps(self.story().spans, NAMES, lambda s: True), said, differ)[0].divergence
         self.assertIn("executed, but not printed: return of wl_a", found.why if found else "")
 
     def test_an_invented_call_is_named(self) -> None:
         self.assertIn("printed, but not executed", self.why(self.story(), "a{ b{ } c{ } } b{ }"))
 
     def test_neighbours_show_the_place(self) -> None:
-        found = align(steps(self.story().spans, NAMES, lambda s: True), printed("a{ b{ } b{ } }"))[0].divergence
+        found = align(steps(self.story().spans, NAMES, lambda s: True), printed("a{ b{ } b{ } }"), differ)[0].divergence
         assert found
         self.assertEqual([row for row in found.neighbours() if row[2]], [("  wl_c() {", "  wl_b() {", True)])
 
@@ -202,7 +203,7 @@ class Aligning(unittest.TestCase):
 
     def test_another_users_frames_may_count(self) -> None:
         said = [event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1)]
-        self.assertIsNone(align_cpu(0, steps(self.story().spans, {"wl_b"}, lambda s: True)[0], said).divergence)
+        self.assertIsNone(align(steps(self.story().spans, {"wl_b"}, lambda s: True), said, differ)[0].divergence)
 
     def test_the_frames_of_who_is_leaving_may_count_or_not(self) -> None:
         story = Story()
@@ -213,7 +214,7 @@ class Aligning(unittest.TestCase):
         for depth, fits in ((0, True), (1, True), (2, True), (3, False)):
             said = [event(ENTRY, "wl_c", depth), event(RETURN, "wl_c", depth)]
             executed = steps(story.spans, {"wl_c"}, lambda s: True, lambda s: s.name in ("wl_a", "wl_b"))
-            self.assertEqual(align_cpu(0, executed[0], said).divergence is None, fits, f"depth {depth}")
+            self.assertEqual(align(executed, said, differ)[0].divergence is None, fits, f"depth {depth}")
 
     def test_who_is_leaving_and_came_back_through_the_handler_had_a_frame(self) -> None:
         for hits, may_be in ((1, {0, 2}), (0, {0, 1, 2})):  # by the user's own frames, or by all
@@ -229,6 +230,7 @@ class Aligning(unittest.TestCase):
             with mock.patch.object(checks, "calls_tracer", return_value=True):
                 for depth in range(4):
                     phase.users[0].trace.events = [event(ENTRY, "wl_c", depth), event(RETURN, "wl_c", depth)]
+                    e.truth.known = {}
                     found = graph_checks.aligned(e, phase, phase.users[0])[0].divergence
                     self.assertEqual(found is None, depth in may_be, f"wl_a came back by {hits}, depth {depth}")
 
@@ -265,8 +267,18 @@ class Aligning(unittest.TestCase):
         for deep in (0, 1):
             said = [event(ENTRY, "wl_a"), event(ENTRY, "wl_i", deep), event(ENTRY, "wl_b", deep + 1),
                     event(RETURN, "wl_b", deep + 1), event(RETURN, "wl_i", deep), event(RETURN, "wl_a")]
-            found = align_cpu(0, steps(story.spans, NAMES, lambda s: True)[0], said).divergence
+            found = align(steps(story.spans, NAMES, lambda s: True), said, differ)[0].divergence
             self.assertEqual(found.why if found else "", "")
+
+    def test_an_event_may_stand_between_two_interrupts(self) -> None:
+        story = Story()
+        story.enter("wl_a", body=False)
+        for trap in (1, 2):
+            story.enter("wl_i", (1, 1, trap))
+            story.leave(who=(1, 1, trap))
+        story.body("wl_a")
+        story.leave()
+        self.assertEqual(self.why(story, "i{ } a{ i{ } }"), "")
 
     def test_an_interrupt_may_not_print_after_the_thread_went_on(self) -> None:
         self.assertNotEqual(self.why(self.interrupted(), "a{ b{ c{ } b{ } } }"), "")

@@ -29,6 +29,7 @@ class Forged(unittest.TestCase):
     def forged(self) -> Evidence:
         e = copy.copy(self.evidence)
         e.truth = copy.copy(e.truth)
+        e.truth.known = {}
         e.phases = [copy.copy(p) for p in e.phases]
         for phase in e.phases:
             phase.users = [copy.copy(u) for u in phase.users]
@@ -87,14 +88,14 @@ class Forged(unittest.TestCase):
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if v.kind == RETURN and v.depth > 2)
-        events[at] = dataclasses.replace(events[at], depth=events[at].depth + 1)
+        events[at] = events[at]._replace(depth=events[at].depth + 1)
         self.sees(graph_checks.three_agree, e, "traced calls are around it")
 
     def test_a_duration_longer_than_its_makers(self) -> None:
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if v.kind == RETURN and v.depth > 2)
-        events[at] = dataclasses.replace(events[at], duration=10 ** 12)
+        events[at] = events[at]._replace(duration=10 ** 12)
         self.sees(graph_checks.durations, e, "and the calls that it made")
 
     def test_a_value_that_was_not_returned(self) -> None:
@@ -102,7 +103,8 @@ class Forged(unittest.TestCase):
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if v.kind == RETURN and v.depth > 2)
         for value in ("0x1", "", "-12"):
-            events[at] = dataclasses.replace(events[at], value=value)
+            e.truth.known = {}
+            events[at] = events[at]._replace(value=value)
             self.sees(graph_checks.values, e, "and is printed as")
 
     def test_text_that_is_changed_elsewhere(self) -> None:
@@ -115,7 +117,7 @@ class Forged(unittest.TestCase):
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if i >= 50 and v.cpu in {before.cpu for before in events[:i]})
-        events[at] = dataclasses.replace(events[at], usec=0)
+        events[at] = events[at]._replace(usec=0)
         self.sees(graph_checks.three_agree, e, "time goes back")
 
     def handlers(self, e: Evidence) -> list[Record]:

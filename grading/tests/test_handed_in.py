@@ -17,6 +17,7 @@ from grading.tests.mutants import build
 from qemu.machine import ARCHES, ROOT
 
 GCC = {"riscv64": "riscv64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}
+PLAIN: dict[str, list[str]] = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-mabi=lp64"], "arm64": []}
 SOURCE = Path("kern/ftrace/<arch>/caller.S")
 GOOD = """
 	.text
@@ -69,6 +70,17 @@ RULES = {  # what is added to a good file, and what is said
     "\t.data\n\t.type f, %function\nf:\n\t.8byte 0\n": "f is a function outside of text",
     "\t.size ftrace_stub_0, 8\n": "ftrace_stub_0 and ftrace_caller lie over each other",
 }
+SYSTEM = {  # what no handed-in file may do, and what it may
+    "riscv64": (["csrw stvec, a0", "csrw satp, a0", "csrs sie, a0", "csrw sstatus, a0", "sfence.vma", "ecall", "sret", ".word 0x0045200f" "  # cbo.zero",
+                 ".word 0x6ec5c073  # hsv.d"],
+                ["csrr a0, satp", "csrrci a0, sstatus, 2", "csrs sstatus, a0", "fence w, w", "fence.i", "wfi", "ebreak", "rdtime a0", "sc.d a0, a1, (a2)"]),
+    "arm64": (["msr vbar_el1, x0", "msr ttbr0_el1, x0", "msr tcr_el1, x0", "msr sctlr_el1, x0", "msr sp_el0, x0", "msr tpidr_el1, x0", "msr spsel, #0",
+               "dc zva, x0", "dc ivac, x0", "tlbi vmalle1", "at s1e1r, x0", "hvc #0", "smc #0", "svc #0", "eret"],
+              ["mrs x0, vbar_el1", "msr daifset, #2", "msr daif, x0", "msr nzcv, x0", "dc cvau, x0", "dc cvac, x0", "dc civac, x0", "ic ivau, x0", "ic iallu",
+               "ic ialluis", "dsb ish", "isb", "dmb ishst", "clrex", "wfe", "yield", "brk #1000", "br x0", "stxr w0, x1, [x2]"])}
+# An instruction that does no harm, and a relocation that makes another of it.
+RELOCATED = {"riscv64": ("\t.set .Lupper, 0x10551000\n\t.reloc ., R_RISCV_HI20, .Lupper\n\t.word 0x00002073\n", "csrw stvec,a0"),
+             "arm64": ("\t.reloc ., R_AARCH64_ADR_PREL_LO21, . + 0x31802\n\t.word 0xb5000000\n", "msr vbar_el1, x0")}
 
 
 class Rules(unittest.TestCase):
@@ -79,7 +91,7 @@ class Rules(unittest.TestCase):
         source = self.folder / name.replace("<arch>", arch)
         source.parent.mkdir(parents=True, exist_ok=True)
         source.write_text(text)
-        subprocess.run([GCC[arch], "-c", "-o", source.with_suffix(".o"), source], check=True, capture_output=True)
+        subprocess.run([GCC[arch], *PLAIN[arch], "-c", "-o", source.with_suffix(".o"), source], check=True, capture_output=True)
         return source.with_suffix(".o")
 
     def said(self, arch: str, text: str) -> str:
@@ -95,6 +107,25 @@ class Rules(unittest.TestCase):
                     said = self.said(arch, GOOD + text)
                     self.assertIn(f"kern/ftrace/{arch}/caller.S: ", said)
                     self.assertIn(sentence, said)
+
+    def test_instructions(self) -> None:
+        for arch in ARCHES:
+            for instructions, sentence in zip(SYSTEM[arch], ("it may not have the instruction '", "")):
+                for instruction in instructions:
+                    with self.subTest(instruction=instruction):
+                        said = self.said(arch, f"{GOOD}\t{instruction}\n")
+                        self.assertIn(sentence, said) if sentence else self.assertEqual(said, "")
+
+    def test_instructions_that_the_linker_makes(self) -> None:
+        for arch in ARCHES:
+            made, instruction = RELOCATED[arch]
+            objects = [self.made(arch, f"build/{arch}/made/{name}", text) for name, text in (("kern/sched.S", TRUSTED), (str(SOURCE), GOOD + made))]
+            elf = self.folder / f"build/{arch}/made/callsite.elf"
+            names = [path.relative_to(self.folder) for path in objects]
+            self.assertEqual(handed_in.refused(arch, elf.parent, objects), "")
+            subprocess.run([GCC[arch].replace("gcc", "ld"), "-Ttext", "0x80000000", "-e", "0", "-Map", elf.with_suffix(".map"), "-o", elf, *names],
+                           cwd=self.folder, check=True)
+            self.assertEqual(handed_in.broken(elf, arch), f"{SOURCE}: a relocation makes the instruction '{instruction}' of another".replace("<arch>", arch))
 
     def test_what_is_patched_lies_in_its_function(self) -> None:
         for arch in ARCHES:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from grading.insn import ARM64, RISCV64
+from grading.insn import ARM64, RISCV64, Isa
 from grading.tests.test_registers import HandMade
 
 BASE = 0xFFFFFFFF80001000
@@ -24,7 +24,8 @@ class Calls(unittest.TestCase):
             self.assertIn(f"{(BASE + offset) & (1 << 64) - 1:x}", HandMade("arm64", "entry").disassemble(BASE, word))
 
     def test_out_of_reach_is_refused(self) -> None:
-        for isa, far in ((RISCV64, 1 << 20), (RISCV64, -(1 << 20) - 2), (ARM64, 1 << 27), (ARM64, 2)):
+        far_away: list[tuple[Isa, int]] = [(RISCV64, 1 << 20), (RISCV64, -(1 << 20) - 2), (ARM64, 1 << 27), (ARM64, 2)]
+        for isa, far in far_away:
             with self.assertRaises(ValueError):
                 isa.call(BASE, BASE + far, 1)
 

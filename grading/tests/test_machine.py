@@ -14,12 +14,12 @@ from unittest import mock
 from grading import report, rubric
 from grading.elf import Kernel
 from grading.gdbstub import Stub
-from grading.machine import Run, _entry
+from grading.machine import ADDRESSES, Run, _entry
 from grading.observer import Kind
 from grading.session import KERNEL_BASE, machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
-from qemu.machine import ARCHES, ROOT
+from qemu.machine import ARCHES, MIB, RAM_BASE, ROOT
 
 LOGS = ROOT / "build/tests/machine"
 NOP = {"riscv64": 0x00000013, "arm64": 0xD503201F}
@@ -304,6 +304,33 @@ class Anywhere(unittest.TestCase):
                         stub.write_physical(at, garbage.to_bytes(8, "little"))
                         self.assertNotEqual(machine.mapped(kernel.text[0]), {0: machine.machine.load_address()})
                         stub.write_physical(at, right)
+
+    def test_what_the_page_tables_let_the_kernel_write(self) -> None:
+        """One entry more, for a GiB of memory: text is in it, and it may be written by that or not."""
+        for arch in ARCHES:
+            base = RAM_BASE[arch]
+            leaves = {"riscv64": (base >> 2 | 0xCB, base >> 2 | 0xCF), "arm64": (base | 0x781, base | 0x701)}[arch]
+            with self.subTest(arch=arch), self.boot(arch) as machine:
+                machine.console.wait_ready(60)
+                kernel, loaded = self.kernel(arch), machine.machine.load_address()
+                text = loaded, loaded + kernel.text[1] - kernel.text[0]
+                at = loaded + kernel.symbol("_early_tables") - KERNEL_BASE + 8 * 100
+                self.assertEqual(machine.writable(*text), [])
+                self.assertEqual(machine.writable(text[1], base + MIB * 16), [0], "what is no text may be written")
+                for leaf, cpus in zip(leaves, ([], [0])):
+                    machine.write(at, leaf.to_bytes(8, "little"))
+                    self.assertEqual(machine.writable(*text), cpus)
+                machine.write(at, bytes(8))
+
+    def test_page_tables_without_end_are_a_fail(self) -> None:
+        base = RAM_BASE["riscv64"]
+
+        def table(at: int, size: int) -> bytes:
+            return b"".join((base + word % 30000 * 4096 >> 2 | 1).to_bytes(8, "little") for word in range(at // 8, (at + size) // 8))
+
+        with self.boot("riscv64") as machine, mock.patch.object(machine, "_read", table), \
+                self.assertRaisesRegex(Stopped, "lead to [0-9]+ others"):
+            list(machine._walk(base, range(ADDRESSES)))
 
     def test_what_was_written_and_is_not_there_is_no_ones_mistake_but_the_harness_s(self) -> None:
         for arch in ARCHES:

@@ -10,6 +10,7 @@ from grading.machine import Run
 from grading.observer import Kind, Record, decoded, saved
 from grading.registers import NAMES
 from grading.tests import tiny
+from grading.truth import KEPT_NOTHING
 from grading.verdict import Stopped, Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -56,6 +57,11 @@ class Registers(Observed):
         for arch in ARCHES:
             self.assertEqual(self.names(arch, self.at(arch, "changed_site+4", Kind.BODY).v[0]), {CHANGED[arch], LINK[arch]})
 
+    def test_the_mask_of_interrupts_and_who_runs_where_are_registers_too(self) -> None:
+        self.on_both("registers", "site unmasked_site", "body unmasked_site+4")
+        for arch in ARCHES:
+            self.assertEqual(self.names(arch, self.at(arch, "unmasked_site+4", Kind.BODY).v[0]), {*NAMES[arch][32:], LINK[arch]})
+
     def test_what_an_exception_changes_and_gives_back_is_not_told(self) -> None:
         """Its own call is compared with itself, a level above."""
         self.on_both("registers", "vector vector", "fences", "site trapped_site", "body trapped_site+4", "site inner_site", "body inner_site+4")
@@ -89,6 +95,11 @@ class Registers(Observed):
             self.assertEqual(r.v, (1, 2, symbols["words"], 4))
             self.assertEqual(r.more, (below, 0x1111, 0, 0x2222, 0, 0, 0, 0, 0x55, 0x66, 0x77, 0, 0, 0, 0, 0))
 
+    def test_the_end_of_a_function_that_was_entered_behind_its_beginning(self) -> None:
+        for begin, behind in (("answer", 0), ("callback", 1)):
+            for records in self.on_both("registers", f"enter {begin}", "leave answer_exit"):
+                self.assertEqual([r.kind for r in records], behind * [Kind.BEHIND])
+
     def test_eight_arguments_of_a_function_that_is_asked_for_them(self) -> None:
         self.on_both("registers", "arguments callback")
         for arch in ARCHES:
@@ -107,6 +118,22 @@ class Registers(Observed):
             self.assertEqual({r.thread for r in records if r.seq < after.seq}, {before.thread})
             self.assertNotEqual(after.thread, before.thread)
 
+    def test_a_thread_that_begins_inside_of_a_call_is_where_the_call_went(self) -> None:
+        self.on_both("registers", "site changed_site", "birth change")
+        for arch in ARCHES:
+            self.assertEqual(self.names(arch, self.at(arch, "change", Kind.HOME).v[0]), {LINK[arch]})
+
+    def test_what_was_kept_in_one_recording_is_compared_with_nothing_in_the_next(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch), boot(arch, "site changed_site") as machine:
+                machine.console.wait_ready(30)
+                for _ in range(2):
+                    with machine.observer.recording():
+                        machine.console.command("registers")
+                        machine.console.command("registers")
+                sites = [r for r in machine.observer.records() if r.kind == Kind.SITE]
+                self.assertEqual([(r.size, r.v[0] == KEPT_NOTHING) for r in sites], [(1, True), (1, False), (2, True), (2, False)])
+
     def test_a_site_that_nobody_follows_is_logged_unless_it_holds_the_nop(self) -> None:
         for line, words in (("site traced_site 0", 2), ("site traced_site 1", 1)):
             for arch in ARCHES:
@@ -114,8 +141,7 @@ class Registers(Observed):
                     machine.console.wait_ready(30)
                     for command in ("now", "enable", "now"):
                         machine.console.command(command)
-                    assert machine.observer
-                    self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()), words, line)
+                        self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()), words, line)
 
     def test_a_call_site_is_logged_while_the_harness_records_and_a_point_always(self) -> None:
         for arch in ARCHES:
@@ -125,7 +151,6 @@ class Registers(Observed):
                 with machine.observer.recording():
                     machine.console.command("now")
                 machine.console.command("now")
-                assert machine.observer
                 kinds = [r.kind for r in machine.observer.records()]
                 self.assertEqual([kinds.count(k) for k in (Kind.SITE, Kind.HIT, Kind.POINT)], [1, 1, 3])
 
@@ -145,7 +170,6 @@ class Text(Observed):
                 for command in ("now", "enable", "now"):
                     machine.console.command(command)
                 call = machine.memory(tiny.symbols(arch, "LIVE")["traced_site"], 4)
-                assert machine.observer
                 found.append([r for r in machine.observer.records() if r.kind in (Kind.WORD, Kind.FOREIGN)])
             self.assertEqual([(r.addr, r.word) for r in found[-1]],
                              [(tiny.symbols(arch, "LIVE")["traced_site"], int.from_bytes(call, "little"))])
@@ -170,6 +194,20 @@ class Text(Observed):
         at = tiny.symbols("riscv64", "LIVE")["_etext"]
         records = seen("riscv64", "copy", f"firmware _etext {at + 4096}")
         self.assertIn(at, [r.addr for r in records if r.kind == Kind.FOREIGN])
+
+    def test_a_place_is_watched_at_every_address_that_it_is_mapped_at(self) -> None:
+        """And it is foreign at any but its own."""
+        self.on_both("item", "point answer", "fences")
+        for arch, records in self.of.items():
+            symbols = tiny.symbols(arch, "LIVE")
+            self.assertEqual([r.addr for r in records if r.kind == Kind.POINT], 2 * [symbols["answer"]])
+            self.assertEqual({r.addr - 0x40000000 for r in records if r.kind == Kind.FOREIGN} & {symbols["answer"], symbols["change"]}, {symbols["answer"]})
+
+    def test_what_the_page_tables_are_set_to(self) -> None:
+        for arch, records in zip(ARCHES, self.on_both("item", "fences")):
+            table, values = tiny.symbols(arch, "LIVE")["table"], [r.v[0] for r in records if r.kind == Kind.SETTING]
+            self.assertEqual(values[:3], [8 << 60 | table >> 12, 0] if arch == "riscv64" else [table, 0xFF, 0x803519])
+            self.assertEqual(len(values), 2 if arch == "riscv64" else 5)
 
     def test_a_cache_operation_with_its_address(self) -> None:
         self.on_both("enable", "fences")
@@ -198,7 +236,7 @@ def slot(kind: int, more: int = 0, addr: int = 0) -> bytes:
     return observer.SLOT.pack(kind, more, 0, 0, 0, 0, 0, 0, addr, 0, 0, 0, 0, 0)
 
 
-WORDS = observer.WORDS.pack(*range(8))
+WORDS = observer.WORDS[1].pack(*range(8))
 
 
 class Log(unittest.TestCase):
@@ -244,7 +282,6 @@ class Log(unittest.TestCase):
                 machine.console.wait_ready(30)
                 with machine.observer.recording():
                     machine.console.command("cat")
-                assert machine.observer
                 self.assertEqual(len(list(machine.observer.records())), 1 + 31)
                 self.assertEqual(machine.observer.lost(), machine.observer.written() - 64)
                 self.assertGreater(machine.observer.lost(), 0)

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from grading import entry, integrity, registers
+from grading import checks, entry, integrity, registers, truth
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Phase, Filter, Spoilt
 from grading.finding import Finding
@@ -34,6 +34,7 @@ class HandMade(Kernel):
         self.functions, self._starts = FUNCTIONS, [f.start for f in FUNCTIONS]
         self.symbols = {f.name: f.start for f in FUNCTIONS} | {"_text": TEXT, "_etext": FUNCTIONS[-1].end, "function_trace_op": OP}
         self._several, self._entries, self._segments = set(), [1] * (hook == "entry"), [(TEXT, bytes(0x2000))]
+        self._sizes: dict[str, int] = {}
         self.sites = [Site(f.start + 4, f, self.isa.nop, self.isa.nop) for f in FUNCTIONS[:3]]
 
 
@@ -170,10 +171,9 @@ class Told(Calls):
 
     def test_a_callback_on_a_stack_of_its_own(self) -> None:
         e = self.evidence("riscv64", self.call())
-        e.truth.lone = [record(Kind.CALLBACK, 0x1000)] * 4
         self.assertIsNone(registers.strangers(e))
-        e.truth.lone *= 2
-        self.told(registers.strangers(e), "the tracer's callback ran 8 times on a stack on which no call site")
+        e.truth.lone = [record(Kind.CALLBACK, 0x1000)]
+        self.told(registers.strangers(e), "the tracer's callback ran 1 times on a stack on which no call site")
 
 
 class Seen(Calls):
@@ -213,6 +213,17 @@ class Seen(Calls):
                 received = tuple(value + (i == n) for i, value in enumerate(self.ARGUMENTS))
                 self.told(self.seen(arch, arguments=received), f"regs->arg[{n}] was {100 + n:#x}, and the caller had passed {101 + n:#x}")
                 self.assertIsNone(self.seen(arch, 1 << registers.ARGUMENTS[arch][n], received))
+
+    def test_what_handlers_of_entry_and_return_are_given(self) -> None:
+        for arch in ARCHES:
+            for link, value, words in ((PARENT, 100, ""), (TEXT + 8, 100, "entry handler's regs->link was 0x10008"),
+                                       (PARENT, 7, "returned 0x7, and its return handler's regs->arg[0] was 0x64")):
+                e = self.evidence(arch, call := self.call(callbacks=[self.callback(arch, link=link)]))
+                e.kernel.symbols["trace_graph_entry"], call.callbacks[0] = 0x5000, call.callbacks[0]._replace(addr=0x5000)
+                span = Span(call, 0, None, False, 2, None, ())
+                span.leaving = Leaving([span], record(Kind.EXIT, 1, 0, value), told=[self.callback(arch)])
+                e.truth.returns.spans = [span]
+                self.told(entry.handlers_told(e), words) if words else self.assertIsNone(entry.handlers_told(e))
 
     def caller(self, arch: str, *v: int, walk: tuple[int, ...] = (), second: bool = False) -> Finding | None:
         callbacks = [self.callback(arch)] * second + [self.callback(arch, *v, walk=walk)]
@@ -261,6 +272,7 @@ class Seen(Calls):
         for arch in ARCHES:
             e = self.entries(arch)
             self.assertIsNone(entry.registers_found(e))
+            e.truth.known = {}
             e.truth.calls[0] = self.call("entry_traced", mask=1 << 18, callbacks=e.truth.calls[0].callbacks)
             self.assertIsNotNone(entry.registers_found(e))
             e = self.entries(arch)
@@ -281,6 +293,7 @@ class Seen(Calls):
     def test_who_is_skipped_returns_through_the_replacement(self) -> None:
         e = self.entries("arm64")
         self.assertIsNone(entry.return_taken(e))
+        e.truth.known = {}
         e.truth.calls[2] = self.call("entry_traced", at=PARENT, callbacks=e.truth.calls[2].callbacks)
         self.told(entry.return_taken(e), "must return at once, through the replacement")
 
@@ -296,6 +309,44 @@ class Seen(Calls):
         self.assertIsNone(entry.own_functions_kept(e))  # an int: the upper half is anything
         e.truth.hits["answer"].append(record(Kind.HIT, 0, 0xFFFFFFF0))
         self.told(entry.own_functions_kept(e), "It was refused")
+
+
+class Read(Calls):
+    """What is made of records."""
+
+    hook = "mcount"
+    OP, SITE = 0x5000, TEXT + 4
+
+    def read(self, *records: Record) -> truth.Truth:
+        kernel = HandMade("riscv64", self.hook)
+        kernel.symbols["registers_tracer"] = self.OP
+        return truth.read(kernel, [r._replace(seq=seq) for seq, r in enumerate(records)])
+
+    def at(self, kind: Kind, thread: int = 1, level: int = 0, recording: int = 1, mask: int = 0) -> Record:
+        where = {Kind.SITE: self.SITE, Kind.BODY: self.SITE + 4, Kind.CALLBACK: self.OP, Kind.HOME: 2}[kind]
+        return record(kind, where, mask)._replace(thread=thread, level=level, size=recording)
+
+    def test_a_callback_is_its_call_site_s(self) -> None:
+        found = self.read(self.at(Kind.SITE), self.at(Kind.CALLBACK), self.at(Kind.BODY), self.at(Kind.CALLBACK))
+        self.assertEqual(([len(call.callbacks) for call in found.calls], [r.seq for r in found.lone]), ([1], [3]))
+
+    def test_a_cpu_may_have_been_between_the_two_when_the_harness_began_to_look(self) -> None:
+        """Once at each level in each recording, and before it came to anything else at that level."""
+        for records, lone in (([(0, 1), (0, 1)], [1]), ([(1, 1), (0, 1), (1, 1), (0, 1)], [2, 3]), ([(0, 1), (0, 2), (0, 2)], [2])):
+            found = self.read(*(self.at(Kind.CALLBACK, 10 + n, level, recording) for n, (level, recording) in enumerate(records)))
+            self.assertEqual([r.seq for r in found.lone], lone, records)
+        found = self.read(self.at(Kind.SITE), self.at(Kind.CALLBACK, 2))
+        self.assertEqual(len(found.lone), 1, "the CPU had come to a site")
+
+    def test_a_call_lands_at_what_is_seen_next_in_its_context(self) -> None:
+        for kind in (Kind.BODY, Kind.HOME, Kind.SITE):
+            found = self.read(self.at(Kind.SITE), self.at(kind, thread=2), self.at(kind, level=1), self.at(kind), self.at(kind))
+            landed = found.calls[0].landed
+            self.assertEqual(landed and landed.seq, 3, kind)
+
+    def test_with_a_site_whose_registers_were_not_kept_in_this_recording_nothing_is_compared(self) -> None:
+        found = self.read(self.at(Kind.SITE), self.at(Kind.SITE, recording=2, mask=KEPT_NOTHING))
+        self.assertEqual([call.landed for call in found.calls], [None, None])
 
 
 class Integrity(Calls):
@@ -336,6 +387,49 @@ class Integrity(Calls):
         site = Site(TEXT + 4, FUNCTIONS[0], 0, 0)
         self.assertIsNone(self.found("arm64", site.address, 0xD503251F, Spoilt(site, 0xD503251F, 0)))
         self.told(self.found("arm64", site.address, 0xD503253F, Spoilt(site, 0xD503251F, 0)), "held d503253f")
+
+    def test_a_system_register_is_set_to_one_value_by_each_instruction(self) -> None:
+        for arch in ARCHES:
+            for values, words in (((1, 2, 1, 2), ""), ((1, 2, 3, 2), "was executed with 0x3, and before with 0x1")):
+                e = self.evidence(arch)
+                e.truth.settings = [record(Kind.SETTING, TEXT + 4 + 4 * (n % 2), value) for n, value in enumerate(values)]
+                finding = integrity.as_linked(e)
+                self.told(finding, words) if words else self.assertIsNone(finding)
+
+    def test_a_callback_begins_at_its_beginning(self) -> None:
+        e = self.evidence("arm64")
+        e.truth.behind = [record(Kind.BEHIND, TEXT + 8)]
+        self.told(integrity.as_linked(e), "CPU 0 came to wl_a+0x8 and had not come there by the first instruction")
+
+    def test_without_a_filter_every_site_calls_the_tracer(self) -> None:
+        for arch in ARCHES:
+            e = self.evidence(arch)
+            sites, text = [site.address for site in e.kernel.sites], bytearray(0x2000)
+            for at in sites:
+                text[at - TEXT:at - TEXT + 4] = self.call_of(arch, at).to_bytes(4, "little")
+            e.text_traced = bytes(text)
+            self.assertIsNone(checks.every_site(e))
+            for at in sites:
+                e.text_traced = bytes(text[:at - TEXT]) + e.kernel.isa.nop.to_bytes(4, "little") + bytes(text[at - TEXT + 4:])
+                self.told(checks.every_site(e), f"the call site of {e.kernel.name_at(at - 4)} held no call of the tracer")
+            e.text_traced, e.phases = b"", []
+            self.told(checks.every_site(e), "ended before every function could be traced")
+            e.phases = [Phase("trace", 0, None)]
+            self.assertIsNone(checks.every_site(e), "the result was wrong: that is another rung's")
+
+    def test_text_is_what_was_linked_and_stored(self) -> None:
+        stores = [record(Kind.STORE, 0, *v, seq=seq)._replace(size=size) for seq, size, v in
+                  ((1, 4, (8, 0xFFFF04030201)), (2, 16, (16, 5, 6)), (9, 1, (8, 7)))]
+        first = bytes(8) + bytes([1, 2, 3, 4]) + bytes(4) + bytes([5, *bytes(7), 6]) + bytes(0x2000 - 25)
+        last = first[:8] + bytes([7]) + first[9:]
+        for texts, words in (([(0, bytes(0x2000)), (5, first), (10, last)], ""), ([(5, first), (9, last)], "wl_a+0x8 was changed, and no CPU"),
+                             ([(1, bytes(0x2000)), (5, first[:16] + bytes(0x2000 - 16))], "wl_a+0x10 was changed"),
+                             ([(0, bytes(0x1FFF) + b"1")], "was changed")):
+            e = self.evidence("arm64")
+            e.kernel.symbols["_etext"], e.truth.stores, e.texts = TEXT + 0x2000, stores, texts
+            self.told(integrity.as_linked(e), words) if words else self.assertIsNone(integrity.as_linked(e))
+            e.why = "it ended early"
+            self.assertIsNone(integrity.as_linked(e))
 
     def test_what_is_foreign_is_told_with_its_address(self) -> None:
         for address, words in ((TEXT + 8, "at wl_a+0x8, where 00000000 was linked: that is no call site"),

@@ -6,9 +6,9 @@ import sys
 from collections import Counter
 
 from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
-from grading.evidence import Evidence
+from grading.evidence import Evidence, between, during
 from grading.finding import Finding
-from grading.registers import callbacks_told, lost, mistake_of, pattern_calls, registers_kept, unfinished
+from grading.registers import callbacks_told, pattern_calls, registers_kept, spoilt, unfinished
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
@@ -46,7 +46,7 @@ def steps_right(e: Evidence) -> Finding | None:
 
 def something_traced(e: Evidence) -> Finding | None:
     for phase in e.on():
-        if not any(phase.first <= r.seq < phase.last for r in e.truth.callbacks):
+        if not during(phase, e.truth.callbacks):
             return Finding(f"{phase.name}: the tracer's callback never ran")
         if not phase.trace or not phase.trace.events:
             return Finding(f"{phase.name}: not one event is printed")
@@ -58,9 +58,9 @@ def stub_called(e: Evidence) -> Finding | None:
     stub = e.kernel.symbol("_mcount")
     seen = False
     windows = [(p.first, p.last) for p in [*e.phases, *([e.overwritten] if e.overwritten else [])]]
-    for first, last in [(0, sys.maxsize)] if e.why else windows:
-        sites = Counter(c.vcpu for c in e.truth.calls if first <= c.seq < last)
-        entered = Counter(r.vcpu for r in e.truth.trampolines if first <= r.seq < last and r.addr == stub)
+    for window in [(0, sys.maxsize)] if e.why else windows:
+        sites = Counter(c.vcpu for c in between(e.truth.calls, *window))
+        entered = Counter(r.vcpu for r in between(e.truth.trampolines, *window) if r.addr == stub)
         seen = seen or bool(sites)
         for cpu in sites | entered:
             if abs(sites[cpu] - entered[cpu]) > 1:  # one may be cut in its middle
@@ -69,12 +69,11 @@ def stub_called(e: Evidence) -> Finding | None:
 
 
 def silent_callback(e: Evidence) -> Finding | None:
-    return no_hits(e, e.truth.callbacks, "the tracer's callback") or _stub_called(e)
-
-
-def _stub_called(e: Evidence) -> Finding | None:
+    finding = no_hits(e, e.truth.callbacks, "the tracer's callback")
+    if finding:
+        return finding
     for phase in e.off():
-        hits = [r for r in e.truth.hits["ftrace_stub"] if phase.first <= r.seq < phase.last]
+        hits = during(phase, e.truth.hits["ftrace_stub"])
         if hits:
             return Finding(f"{phase.name}, while nobody traced: _mcount called ftrace_stub {len(hits)} times. When "
                            "ftrace_trace_function holds ftrace_stub, return, and do not call it", seq=hits[0].seq)
@@ -87,7 +86,7 @@ def _for_nobody(e: Evidence, finding: Finding) -> str:
 
 def _wrong_way_round(e: Evidence, finding: Finding) -> str:
     """The pointer was called while it held ftrace_stub, and not while it held a tracer."""
-    called = any(phase.first <= r.seq < phase.last for phase in e.on() for r in e.truth.callbacks)
+    called = any(during(phase, e.truth.callbacks) for phase in e.on())
     return "asked-the-wrong-way-round" if e.truth.hits["ftrace_stub"] and not called else ""
 
 
@@ -101,12 +100,8 @@ def _own_parents(e: Evidence, finding: Finding) -> str:
 def ended(e: Evidence) -> str:
     if e.steps.mistake:
         return e.steps.mistake
-    wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
-    if wrong:
-        return mistake_of(e.arch, max(wrong))
-    told = callbacks_told(e)
-    if told and told.mistake == "address-taken-for-the-value":
-        return told.mistake
+    if spoilt(e):
+        return spoilt(e)
     if unfinished(e):
         return "return-address-lost"  # the callback ran, and nobody came back from the stub
     variable = e.kernel.symbol("ftrace_trace_function")

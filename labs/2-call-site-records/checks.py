@@ -6,7 +6,7 @@ from bisect import bisect_left
 from pathlib import Path
 
 from grading import recordmcount
-from grading.checks import Check, all_of, first_difference, lives, named, three_agree
+from grading.checks import Check, all_of, first_difference, first_of, lives, named, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
 from grading.observer import Record
@@ -15,11 +15,12 @@ PAGE = "labs/2-call-site-records/handout.md"
 
 
 def something_recorded(e: Evidence) -> Finding | None:
-    table = [a for a, _ in e.kernel.records()]
-    wrong = [a for a in table if a not in e.kernel.site_at]
-    if wrong:
-        return Finding(f"{len(wrong)} entries of the table are no call sites, first {e.kernel.name_at(wrong[0])}")
-    return None if table else _empty(e)
+    return _no_sites(e) or (None if e.kernel.records() else _empty(e))
+
+
+def _no_sites(e: Evidence) -> Finding | None:
+    extra = sorted({a for a, _ in e.kernel.records()} - set(e.kernel.site_at))
+    return Finding(f"{len(extra)} entries of the table are no call sites, first {e.kernel.name_at(extra[0])}") if extra else None
 
 
 def of_the_build(check: Check) -> Check:
@@ -48,13 +49,11 @@ def _empty(e: Evidence) -> Finding:
 def table_complete(e: Evidence) -> Finding | None:
     """The table has exactly the call sites that the compiler left."""
     table, sites = {a for a, _ in e.kernel.records()}, set(e.kernel.site_at)
-    missing, extra = sorted(sites - table), sorted(table - sites)
+    missing = sorted(sites - table)
     if missing:
         return Finding(f"{len(missing)} of {len(sites)} call sites are not in the table, first {e.kernel.name_at(missing[0])}",
                        site=[f"{missing[0]:#x}: {e.kernel.disassemble(missing[0])}"])
-    if extra:
-        return Finding(f"{len(extra)} entries of the table are no call sites, first {e.kernel.name_at(extra[0])}")
-    return None
+    return _no_sites(e)
 
 
 def _tool(e: Evidence) -> Path | None:
@@ -117,19 +116,14 @@ def tool_sorts(e: Evidence) -> Finding | None:
 
 def list_complete(e: Evidence) -> Finding | None:
     """available_filter_functions and its addresses are the functions with call sites, by address."""
-    want = [s.function.name for s in e.kernel.sites]
-    got = e.files.get("available_filter_functions", "").split("\n")[:-1]
-    if want != got:
-        at = first_difference(want, got)
-        rows = side_by_side(got, want, at)
-        return Finding(f"available_filter_functions has {len(got)} lines, the kernel {len(want)} call sites; "
-                       f"line {at + 1} differs", rows, ("printed", "in the kernel"))
-    want = [f"{s.address:x} {s.function.name}" for s in e.kernel.sites]
-    got = e.files.get("available_filter_functions_addrs", "").split("\n")[:-1]
-    if want != got:
-        at = first_difference(want, got)
-        return Finding(f"available_filter_functions_addrs, line {at + 1}: printed '{(got + [''] * (at + 1))[at]}', "
-                       f"the site is '{(want + [''] * (at + 1))[at]}'")
+    names = [s.function.name for s in e.kernel.sites]
+    addresses = [f"{s.address:x} {s.function.name}" for s in e.kernel.sites]
+    for file, want in (("available_filter_functions", names), ("available_filter_functions_addrs", addresses)):
+        got = e.files.get(file, "").split("\n")[:-1]
+        if want != got:
+            at = first_difference(want, got)
+            return Finding(f"{file} has {len(got)} lines, the kernel {len(want)} call sites; line {at + 1} differs",
+                           side_by_side(got, want, at), ("printed", "in the kernel"))
     return None
 
 
@@ -144,10 +138,9 @@ def lookups(e: Evidence) -> Finding | None:
     table = [a for a, _ in e.kernel.records()]
     if pairs and all(not answer.v[0] for _, _, answer in pairs):
         return Finding("lookup_rec finds nothing: is first_at_or_after written?", seq=pairs[0][1].seq)
-    for name, question, answer in pairs:
-        finding = _wrong_answer(e, table, name, question, answer)
-        if finding:
-            return finding
+    wrong = first_of(_wrong_answer(e, table, *pair) for pair in pairs)
+    if wrong:
+        return wrong
     if len(asked) != 3 * len(table) + 4 or len(pairs) != len(asked) or not table:
         return Finding("not every question was answered: is the table empty, or did a search not end?")
     return _steps(e, pairs)

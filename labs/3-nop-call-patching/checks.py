@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, only_selected,
                             rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
-                            synchronised, three_agree)
-from grading.evidence import Evidence, untouched
+                            synchronised, three_agree, traced, word_in)
+from grading.evidence import Evidence, during, untouched
 from grading.finding import Finding
-from grading.registers import callbacks_told, lost, mistake_of, registers_kept, unfinished
+from grading.registers import callbacks_told, registers_kept, spoilt, unfinished
 from grading.session import text_alias
 from grading.truth import stubs
 from grading.verdict import Verdict
@@ -89,37 +89,35 @@ def once(e: Evidence) -> Finding | None:
 
 def refused(e: Evidence) -> Finding | None:
     """A site with another word than the record says is reported and left as it is, and nothing is traced."""
-    spoilt, kernel = e.spoilt, e.kernel
-    if not spoilt or not spoilt.text:
+    was, kernel = e.spoilt, e.kernel
+    if not was or not was.text:
         return Finding("the boot ended before a site with another word could be refused")
-    site, name, lo = spoilt.site, spoilt.site.function.name, kernel.text[0]
-    found = int.from_bytes(spoilt.text[site.address - lo:site.address - lo + 4], "little")
-    if found != spoilt.word:
+    site, name = was.site, was.site.function.name
+    found = word_in(kernel, was.text, site.address)
+    if found != was.word:
         wanted, before = ("traced no more", "call") if e.smp > 1 else ("traced", "nop")
         return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. It was overwritten", site=[
-            f"{name} at {site.address:#x}", f"was        {spoilt.word:08x}  {kernel.disassemble(site.address, spoilt.word)}",
+            f"{name} at {site.address:#x}", f"was        {was.word:08x}  {kernel.disassemble(site.address, was.word)}",
             f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
-    if f"refused to write the call site of {name} " not in spoilt.said:
+    if f"refused to write the call site of {name} " not in was.said:
         return Finding(f"the call site of {name} held another word than the {'call' if e.smp > 1 else 'nop'}, and nobody said so")
-    changed = foreign(kernel, differing(kernel, spoilt.text, rest_text(kernel, e.lab)), {site.address})
+    changed = foreign(kernel, differing(kernel, was.text, rest_text(kernel, e.lab)), {site.address})
     if changed:
-        return Finding(f"a site was refused, and text was changed elsewhere: {changed[0]}")
-    ran = [c for c in e.truth.calls if spoilt.first <= c.seq < spoilt.last and calls_tracer(kernel, c.site.address, c.word)]
+        return Finding(f"a site was refused, and text was changed elsewhere: {kernel.name_at(changed[0])}")
+    ran = [call for call in during(was, e.truth.calls) if traced(e, call)]
     if ran:
         return Finding(f"a site was refused, and {ran[0].name} called the tracer", seq=ran[0].seq)
-    want = untouched(spoilt.seed, e.smp).line
-    return None if want in spoilt.output else Finding(f"a site was refused, and then the workload did not print '{want}'")
+    want = untouched(was.seed, e.smp).line
+    return None if want in was.output else Finding(f"a site was refused, and then the workload did not print '{want}'")
 
 
 # ---- mistakes by name ---------------------------------------------------------------
 
 def _words(e: Evidence) -> Iterator[tuple[int, int]]:
     """What stood in call sites while somebody traced: read out of memory, and as it was executed."""
-    lo, _ = e.kernel.text
     for phase in e.on():
         for site in e.kernel.sites if phase.text else []:
-            at = site.address - lo
-            yield site.address, int.from_bytes(phase.text[at:at + 4], "little")
+            yield site.address, word_in(e.kernel, phase.text, site.address)
     for call in e.truth.calls:
         yield call.site.address, call.word
 
@@ -146,23 +144,19 @@ def _call(e: Evidence, finding: Finding) -> str:
 
 
 def _half_a_pair(e: Evidence, finding: Finding) -> str:
-    lo, _ = e.kernel.text
-    before = [e.text_at_boot[s.address - 4 - lo:s.address - lo] for s in e.kernel.sites]
-    linked = [e.kernel.word(s.address - 4).to_bytes(4, "little") for s in e.kernel.sites]
-    return "pair-half-rewritten" if e.arch == "riscv64" and before == linked else ""
+    stay = all(word_in(e.kernel, e.text_at_boot, s.address - 4) == e.kernel.word(s.address - 4) for s in e.kernel.sites)
+    return "pair-half-rewritten" if e.arch == "riscv64" and stay else ""
 
 
 def _restored(e: Evidence, finding: Finding) -> str:
     """Calls are left where somebody had traced."""
-    lo, _ = e.kernel.text
-    left = [s for s in e.kernel.sites
-            if calls_tracer(e.kernel, s.address, int.from_bytes(e.text_at_end[s.address - lo:s.address - lo + 4], "little"))]
+    left = any(calls_tracer(e.kernel, s.address, word_in(e.kernel, e.text_at_end, s.address)) for s in e.kernel.sites)
     return "never-restored" if left else ""
 
 
 def _unnamed(e: Evidence, finding: Finding) -> str:
     """ftrace_caller ran, and called ftrace_stub."""
-    caller = any(calls_tracer(e.kernel, c.site.address, c.word) for p in e.on() for c in e.calls(p))
+    caller = any(traced(e, call) for phase in e.on() for call in e.calls(phase))
     return "tracer-not-named" if caller and e.truth.hits["ftrace_stub"] and not e.truth.callbacks else ""
 
 
@@ -179,15 +173,10 @@ def ended(e: Evidence) -> str:
     missed = re.match(r"write to an unmapped address, 0x([0-9a-f]+)", e.why)
     if missed and 0 <= int(missed[1], 16) - text_alias(e.kernel) < e.kernel.text[1] - e.kernel.text[0]:
         return "alias-not-open"
-    wrong = _wrong_call(e)
-    if wrong:
-        return wrong
-    registers: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
-    if registers:
-        return mistake_of(e.arch, max(registers))
-    told = callbacks_told(e)
-    if told and told.mistake == "address-taken-for-the-value":
-        return told.mistake
+    if _wrong_call(e):
+        return _wrong_call(e)
+    if spoilt(e):
+        return spoilt(e)
     if unfinished(e) and (e.verdict == Verdict.TIMEOUT or ", at ftrace_caller+" in e.panic):
         return "return-address-lost"  # the tracer was called, and ftrace_caller did not come back
     return ""

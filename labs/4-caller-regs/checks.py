@@ -14,42 +14,19 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grading import truth
-from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_wrong, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, right_arguments,
-                            right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree)
+from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
+                            right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
+                            wrong_argument)
 from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken
-from grading.evidence import Evidence, Phase
+from grading.evidence import Evidence, once
 from grading.finding import Finding, seq_at, side_by_side
-from grading.observer import Record
 from grading.trials import FUNCTIONS, MASK, Op, Trial
+from grading.truth import Call, stubs
 from grading.workload import PASSED, Call as Expected, Run
 
 
 OPS = 8  # of the shell's
-
-
-@dataclass
-class Step:
-    """A call site that was executed, and what was seen before the next one of its context."""
-
-    call: truth.Call
-
-    @property
-    def ops(self) -> list[Record]:
-        return self.call.callbacks
-
-    @property
-    def name(self) -> str:
-        return self.call.name
-
-    @property
-    def received(self) -> list[int]:
-        """The arguments that are known, as the function's body found them; none if another function ran in its place."""
-        own = self.call.landed and self.call.landed.addr == self.call.site.address + 4
-        return [self.call.arguments[n] for n in PASSED.get(self.name, (1,))] if own and self.name in FUNCTIONS else []
-
-    def text(self, arch: str) -> str:
-        return _received(arch, self.name, self.received)
+VALUED = frozenset(FUNCTIONS)
 
 
 @dataclass
@@ -59,38 +36,48 @@ class Held:
     e: Evidence
     trial: Trial
     run: Run
-    steps: dict[str, list[Step]]  # by context, under the names that the expectation gives them
+    calls: dict[str, list[Call]]  # by context, under the names that the expectation gives them
+    ops: dict[str, list[Op]]  # by function: those whose filter has it
 
-    def all(self) -> Iterator[Step]:
-        for mine in self.steps.values():
-            yield from (s for s in mine if s.name in FUNCTIONS)
+    def all(self) -> Iterator[Call]:
+        return (call for mine in self.calls.values() for call in mine if call.name in VALUED)
 
-    def number(self, callback: Record) -> int:
-        """The op that was called, by its third argument; -1: none of the eight."""
+    def numbers(self, call: Call) -> list[int]:
+        """The ops that were called, by the third argument; -1: none of the eight."""
         lo, hi = self.e.kernel.extent("hand_ops")
-        return (callback.v[2] - lo) * OPS // (hi - lo) if lo <= callback.v[2] < hi else -1
+        return [(r.v[2] - lo) * OPS // (hi - lo) if lo <= r.v[2] < hi else -1 for r in call.callbacks]
+
+    def of(self, call: Call) -> list[int]:
+        """The ops that should have been."""
+        return [op.number for op in self.ops[call.name]]
 
 
+@once
 def hold(e: Evidence, trial: Trial) -> Held:
-    found = dict[tuple[int, int], list[Step]]()
+    found: dict[tuple[int, int], list[Call]] = {}
     for call in e.calls(trial):
-        found.setdefault((call.vcpu if call.level else call.thread, call.level), []).append(Step(call))
-    steps = {_name(mine): mine for mine in found.values() if any(s.name.startswith("wl_") for s in mine)}
-    return Held(e, trial, trial.expected(e.smp), steps)
+        found.setdefault((call.vcpu if call.level else call.thread, call.level), []).append(call)
+    calls = {_name(_workload(mine)[0]): mine for mine in found.values() if _workload(mine)}
+    return Held(e, trial, trial.expected(e.smp), calls, {s.function.name: trial.of(s.function.name) for s in e.kernel.sites})
 
 
-def _name(mine: list[Step]) -> str:
-    call = next(s.call for s in mine if s.name.startswith("wl_"))
+def _name(call: Call) -> str:
     if call.level:
         return f"interrupt {call.vcpu}"
     return "main" if call.name == "wl_begin" else f"thread {call.vcpu}"
 
 
-def _workload(mine: list[Step]) -> list[Step]:
-    return [s for s in mine if s.name.startswith("wl_")]
+def _workload(mine: list[Call]) -> list[Call]:
+    return [call for call in mine if call.name.startswith("wl_")]
 
 
-def _received(arch: str, function: str, values: Sequence[int]) -> str:
+def _received(call: Call) -> tuple[int, ...]:
+    """The arguments that are known, as the function's body found them; none if another function ran in its place."""
+    own = call.landed and call.landed.addr == call.site.address + 4
+    return tuple(call.arguments[n] for n in PASSED.get(call.name, (1,))) if own and call.name in VALUED else ()
+
+
+def _shown(arch: str, function: str, values: Sequence[int]) -> str:
     shown = " ".join(f"{'a' if arch == 'riscv64' else 'x'}{n}={v:#x}" for n, v in zip(PASSED.get(function, (1,)), values))
     return function + (f" received {shown}" if shown else "")
 
@@ -99,36 +86,30 @@ def _received(arch: str, function: str, values: Sequence[int]) -> str:
 
 def _goes_as_changed(h: Held) -> Finding | None:
     """Calls, in order, and what their functions received; then the program's own result."""
-    for name, calls in h.run.contexts.items():
-        found = _context_goes(h, name, calls, _workload(h.steps.get(name, [])))
-        if found:
-            return found
-    return _result(h.trial, h.run)
+    return (first_of(_context_goes(h, name, calls, _workload(h.calls.get(name, []))) for name, calls in h.run.contexts.items())
+            or result_printed(h.trial.name, h.run, h.trial.output))
 
 
-def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Step]) -> Finding | None:
-    trial, arch = h.trial, h.e.arch
-    for at in range(max(len(calls), len(mine))):
-        want = calls[at] if at < len(calls) else None
-        got = mine[at] if at < len(mine) else None
-        if want and got and want.function == got.name and list(want.received) == got.received:
-            continue
-        rows = side_by_side([s.text(arch) for s in mine], [_received(arch, c.function, c.received) for c in calls], at)
-        return Finding(f"{trial.name}, {name}, call {at}: " + _why(h, calls, at, mine), rows, ("executed", "expected"),
-                       seq=seq_at([s.call for s in mine], at))
-    return None
+def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Call]) -> Finding | None:
+    at = first_difference([(c.function, c.received) for c in calls], [(c.name, _received(c)) for c in mine])
+    if at == len(calls) == len(mine):
+        return None
+    arch = h.e.arch
+    rows = side_by_side([_shown(arch, c.name, _received(c)) for c in mine], [_shown(arch, c.function, c.received) for c in calls], at)
+    return Finding(f"{h.trial.name}, {name}, call {at}: " + _why(h, calls, at, mine), rows, ("executed", "expected"), seq=seq_at(mine, at))
 
 
-def _unheard(h: Held, step: Step | None, ops: list[Op]) -> str:
+def _unheard(h: Held, call: Call | None, ops: list[Op]) -> str:
     """Of the ops that trace the function, those that nobody called."""
-    called = {h.number(touch) for touch in step.ops} if step else set()
+    called = h.numbers(call) if call else []
     return " and ".join(str(op) for op in ops if op.number not in called)
 
 
 NOT_CALLED = "was not called: its stub, ftrace_caller or the list never came to the callback"
+GOES_ON = "a traced function goes on at regs->pc, wherever the callback left it"
 
 
-def _why(h: Held, calls: list[Expected], at: int, mine: list[Step]) -> str:
+def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> str:
     trial, want = h.trial, calls[at] if at < len(calls) else None
     got = mine[at] if at < len(mine) else None
     if want and got and want.function == got.name:
@@ -139,26 +120,24 @@ def _why(h: Held, calls: list[Expected], at: int, mine: list[Step]) -> str:
     if patch and _unheard(h, mine[at - 1] if at <= len(mine) else None, [patch]):
         return f"{patch} puts {patch.target} in the place of {before}, and {NOT_CALLED}"
     if patch:
-        return (f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and behind the call site of "
-                f"{before} came {ran}: a traced function goes on at regs->pc, wherever the callback left it")
+        return f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and behind the call site of {before} came {ran}: {GOES_ON}"
     return (f"{want.function if want else 'nothing'} must be called, and {ran} is: what a function calls follows from the "
             "arguments that it received")
 
 
-def _why_values(h: Held, want: Expected, got: Step) -> str:
-    trial = h.trial
+def _why_values(h: Held, want: Expected, got: Call) -> str:
+    trial, received = h.trial, _received(got)
     patch = next(iter(trial.of(want.function, "patch")), None)
     if patch and _unheard(h, got, [patch]):
         return f"the body of {want.function} ran: {patch} puts {patch.target} in its place, and {NOT_CALLED}"
     if patch:
-        return (f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: a "
-                "traced function goes on at regs->pc, wherever the callback left it")
-    if len(got.received) != len(want.received):
+        return f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: {GOES_ON}"
+    if len(received) != len(want.received):
         return f"the body of {want.function} did not run after its call site"
-    i = next(i for i, (a, b) in enumerate(zip(got.received, want.received)) if a != b)
+    i = first_difference(received, want.received)
     number = PASSED.get(want.function, (1,))[i]
     adds = trial.of(want.function, "add")
-    why = (f"{want.function} received {got.received[i]:#x} as {argument(h.e.arch, number)}, and must receive "
+    why = (f"{want.function} received {received[i]:#x} as {argument(h.e.arch, number)}, and must receive "
            f"{want.received[i]:#x}")
     passed = (want.received[i] - number * sum(op.value for op in adds)) & MASK
     if not adds:
@@ -167,32 +146,24 @@ def _why_values(h: Held, want: Expected, got: Step) -> str:
     unheard = _unheard(h, got, adds)
     if unheard:
         return f"{why}: the caller passed {passed:#x}, {who}; {unheard} {NOT_CALLED}"
-    lost = ". It is what the caller passed: the changed register was not loaded back" if got.received[i] == passed else ""
+    lost = ". It is what the caller passed: the changed register was not loaded back" if received[i] == passed else ""
     return f"{why}: the caller passed {passed:#x}, {who}{lost}"
-
-
-def _result(trial: Trial, run: Run) -> Finding | None:
-    if run.line in trial.output:
-        return None
-    said = trial.output.strip().splitlines()
-    return Finding(f"{trial.name}: the workload should print '{run.line}', it printed '{said[-1] if said else ''}'")
 
 
 # ---- each op is called for its own functions ------------------------------------
 
 def _right_ops(h: Held) -> Finding | None:
     """At each call site: exactly the ops whose filter has the function, each once, each seeing what those before left."""
-    for name, mine in h.steps.items():
+    for name, mine in h.calls.items():
         expected = iter(h.run.contexts.get(name, []))
-        for at, step in enumerate(mine):
-            want = next(expected, None) if step.name.startswith("wl_") else None
-            finding = _ops_of(h, step) or _values_of(h, step, want)
+        for at, call in enumerate(mine):
+            want = next(expected, None) if call.name.startswith("wl_") else None
+            finding = _ops_of(h, call) or _values_of(h, call, want)
             if finding:
                 near = mine[max(0, at - 3):at + 4]
-                finding.why = f"{h.trial.name}, {name}, {step.name}: {finding.why}"
-                finding.rows = side_by_side([f"{s.name}: {_listed([h.number(t) for t in s.ops])}" for s in near],
-                                            [f"{s.name}: {_listed([op.number for op in h.trial.of(s.name)])}" for s in near],
-                                            min(at, 3))
+                finding.why = f"{h.trial.name}, {name}, {call.name}: {finding.why}"
+                finding.rows = side_by_side([f"{c.name}: {_listed(h.numbers(c))}" for c in near],
+                                            [f"{c.name}: {_listed(h.of(c))}" for c in near], min(at, 3))
                 finding.columns = ("ops that were called", "ops that trace it")
                 return finding
     return None
@@ -202,8 +173,10 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(str(n) for n in numbers) or "none"
 
 
-def _ops_of(h: Held, step: Step) -> Finding | None:
-    ran, have = [h.number(t) for t in step.ops], h.trial.of(step.name)
+def _ops_of(h: Held, call: Call) -> Finding | None:
+    ran, have = h.numbers(call), h.ops[call.name]
+    if sorted(ran) == h.of(call):
+        return None
     by_number = {op.number: op for op in h.trial.ops}
     for number in ran:
         if number not in by_number:
@@ -213,17 +186,16 @@ def _ops_of(h: Held, step: Step) -> Finding | None:
             return Finding(f"op {number} was called, and its filter '{words}' does not have the function")
         if ran.count(number) > 1:
             return Finding(f"op {number} was called {ran.count(number)} times for one call")
-    missing = next((op for op in have if op.number not in ran), None)
-    return Finding(f"{missing} traces the function and was not called") if missing else None
+    missing = next(op for op in have if op.number not in ran)
+    return Finding(f"{missing} traces the function and was not called")
 
 
-def _values_of(h: Held, step: Step, want: Expected | None) -> Finding | None:
-    if want is None or want.function != step.name or step.name not in FUNCTIONS:
+def _values_of(h: Held, call: Call, want: Expected | None) -> Finding | None:
+    if want is None or want.function != call.name or call.name not in VALUED:
         return None
-    by_number = {op.number: op for op in h.trial.ops}
     now = want.x
-    for touch in step.ops:
-        op, saw = by_number[h.number(touch)], touch.more[9]
+    for number, r in zip(h.numbers(call), call.callbacks):
+        op, saw = next(op for op in h.ops[call.name] if op.number == number), r.more[9]
         if saw != now:
             return Finding(f"{op} saw {saw:#x} in regs->arg[1], and {now:#x} is there: what the "
                            "caller passed, and what the ops called before it added")
@@ -236,16 +208,16 @@ def _values_of(h: Held, step: Step, want: Expected | None) -> Finding | None:
 def _own_stubs(h: Held) -> Finding | None:
     """A site that one op traces calls that op's stub, no other's; one that nobody traces holds the nop."""
     stub_of: dict[int, int] = {}  # by op
-    kernel, stubs = h.e.kernel, set(truth.stubs(h.e.kernel))
-    for step in h.all():
-        have = h.trial.of(step.name)
-        jump = kernel.isa.jump(step.call.site.address, step.call.word)
-        if not have and step.call.word != step.call.site.rest:
-            return _site(h, step, "no op traces it, and its site does not hold the nop")
-        if have and (not jump or jump[0] not in stubs):
-            return _site(h, step, "an op traces it, and its site calls no stub")
+    kernel, known = h.e.kernel, set(stubs(h.e.kernel))
+    for call in h.all():
+        have = h.ops[call.name]
+        jump = kernel.isa.jump(call.site.address, call.word)
+        if not have and call.word != call.site.rest:
+            return _site(h, call, "no op traces it, and its site does not hold the nop")
+        if have and (not jump or jump[0] not in known):
+            return _site(h, call, "an op traces it, and its site calls no stub")
         if jump and len(have) == 1 and stub_of.setdefault(have[0].number, jump[0]) != jump[0]:
-            return _site(h, step, f"{have[0]} alone traces it, and another function that it alone traces calls "
+            return _site(h, call, f"{have[0]} alone traces it, and another function that it alone traces calls "
                          f"{kernel.name_at(stub_of[have[0].number])}")
     for a, b in itertools.combinations(sorted(stub_of), 2):
         if stub_of[a] == stub_of[b]:
@@ -254,16 +226,15 @@ def _own_stubs(h: Held) -> Finding | None:
     return None
 
 
-def _site(h: Held, step: Step, why: str) -> Finding:
-    call = step.call
-    return Finding(f"{h.trial.name}, {step.name}: {why}", site=[
-        f"{step.name} at {call.site.address:#x}, on CPU {call.vcpu}",
+def _site(h: Held, call: Call, why: str) -> Finding:
+    return Finding(f"{h.trial.name}, {call.name}: {why}", site=[
+        f"{call.name} at {call.site.address:#x}, on CPU {call.vcpu}",
         f"was  {call.word:08x}  {h.e.kernel.disassemble(call.site.address, call.word)}"], seq=call.seq)
 
 
 def _cost(h: Held, op: Op) -> tuple[int, str]:
     """Instructions from a site that the op alone traces to the op, and such a function: the usual number."""
-    costs = [(s.ops[0].insns - s.call.insns, s.name) for s in h.all() if h.trial.of(s.name) == [op] and s.ops]
+    costs = [(call.callbacks[0].insns - call.insns, call.name) for call in h.all() if h.ops[call.name] == [op] and call.callbacks]
     return statistics.mode(costs) if costs else (0, "")
 
 
@@ -339,12 +310,10 @@ def enabled_listed(e: Evidence) -> Finding | None:
     """enabled_functions lists the selected functions, and none else."""
     for phase in e.on():
         assert phase.filter
-        listed = [line.split()[0] for line in phase.enabled.splitlines() if line.strip() and line[0] not in " \t"]
         want = [s.function.name for s in e.kernel.sites if s.function.name in phase.filter.names]
-        if listed != want:
-            at = first_difference(want, listed)
-            rows = side_by_side(listed, want, at)
-            return Finding(f"{phase.name}: enabled_functions lists {len(listed)} functions, {len(want)} are selected", rows,
+        if phase.listed != want:
+            rows = side_by_side(phase.listed, want, first_difference(want, phase.listed))
+            return Finding(f"{phase.name}: enabled_functions lists {len(phase.listed)} functions, {len(want)} are selected", rows,
                            ("printed", "selected"))
     return None
 
@@ -357,24 +326,20 @@ def _trials(e: Evidence) -> list[Held]:
 
 def _shared(e: Evidence, finding: Finding) -> str:
     """Where several ops have a function none of them is called; where one has it alone, that one is."""
-    steps = [(len(h.trial.of(s.name)), len(s.ops)) for h in _trials(e) for s in h.all()]
+    steps = [(len(h.ops[call.name]), len(call.callbacks)) for h in _trials(e) for call in h.all()]
     several, alone = [ran for have, ran in steps if have > 1], [ran for have, ran in steps if have == 1]
     return "ip-off-by-one-instruction" if several and not any(several) and any(alone) else ""
 
 
 def _too_many(e: Evidence, finding: Finding) -> str:
     """Ops are called that do not have the function, and only where several have it."""
-    wrong = [(s, h) for h in _trials(e) for s in h.all() if {h.number(t) for t in s.ops} - {op.number for op in h.trial.of(s.name)}]
-    return "list-asks-no-filter" if wrong and all(len(h.trial.of(s.name)) > 1 for s, h in wrong) else ""
+    wrong = [h.of(call) for h in _trials(e) for call in h.all() if set(h.numbers(call)) - set(h.of(call))]
+    return "list-asks-no-filter" if wrong and all(len(have) > 1 for have in wrong) else ""
 
 
 def _gone(e: Evidence, finding: Finding) -> str:
     """Only when ops have left, the one that stays is not called."""
-    held = {h.trial.name: h for h in _trials(e)}
-    if "fewer ops" not in held:
-        return ""
-    bad = {name for name, h in held.items() for s in h.all()
-           if {op.number for op in h.trial.of(s.name)} - {h.number(t) for t in s.ops}}
+    bad = {h.trial.name for h in _trials(e) for call in h.all() if set(h.of(call)) - set(h.numbers(call))}
     return "last-op-not-found" if bad == {"fewer ops"} else ""
 
 
@@ -396,14 +361,8 @@ def _pc(e: Evidence, finding: Finding) -> str:
 
 def _argument(e: Evidence, finding: Finding) -> str:
     """Arguments are wrong in phases that trace, and in no other."""
-    wrong = {p.on for p in e.phases if _arguments_differ(e, p)}
+    wrong = {phase.on for phase in e.phases if wrong_argument(e, phase)}
     return "argument-clobbered" if wrong == {True} else ""
-
-
-def _arguments_differ(e: Evidence, phase: Phase) -> bool:
-    executed = e.executed_contexts(phase)
-    return any(first_wrong(want, call) is not None for name, calls in e.expected(phase).contexts.items()
-               for want, call in zip(calls, executed.get(name, [])) if want.function == call.name)
 
 
 def _notrace(e: Evidence, finding: Finding) -> str:

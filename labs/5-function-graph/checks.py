@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 
-from grading import graph_mistakes
-from grading.checks import all_of, calls_tracer, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised
+from grading import graph_checks
+from grading.checks import all_of, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
+from grading.entry import handlers_told
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted
-from grading.graph_checks import (at_rest, comes_home, durations, frames_out, link_replaced, registers_given_back, something_returned,
+from grading.graph_checks import (at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
                                   three_agree, through_handler, values)
-from grading.graph_mistakes import depth, entries_end, frames_fit
 from grading.graph_session import GraphSession
 from grading.registers import found_as_left
 
@@ -26,15 +26,15 @@ def _wrong_place(e: Evidence, finding: Finding) -> str:
 
 def _call_left(e: Evidence, finding: Finding) -> str:
     """At the end one word of text is not as it was: the call in ftrace_graph_stub."""
-    at, rest = e.kernel.symbol("ftrace_graph_call") - e.kernel.text[0], rest_text(e.kernel, e.lab)
-    return "call-left-behind" if e.text_at_end and e.text_at_end[at:at + 4] != rest[at:at + 4] else ""
+    at, rest = e.kernel.symbol("ftrace_graph_call"), rest_text(e.kernel, e.lab)
+    return "call-left-behind" if e.text_at_end and word_in(e.kernel, e.text_at_end, at) != word_in(e.kernel, rest, at) else ""
 
 
 def _entered(e: Evidence, finding: Finding) -> str:
     """The tracer heard of an entry, and the function did not begin: it went on elsewhere than behind the call site."""
-    traced = [s for phase in e.on() for s in e.spans(phase) if calls_tracer(e.kernel, s.call.site.address, s.call.word)]
-    lost = [s for s in traced if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in e.truth.users)]
-    if len(lost) < len(traced) and "execution of" not in e.why:
+    called = [s for phase in e.on() for s in e.spans(phase) if traced(e, s.call)]
+    lost = [s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in e.truth.users)]
+    if len(lost) < len(called) and "execution of" not in e.why:
         return ""  # an interrupt, or the end, came in between
     return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in e.truth.handlers) else "link-register-lost"
 
@@ -70,7 +70,7 @@ MISTAKES = {
     "stores-out-of-order": "the shadow stack's stores are in an order in which an interrupt does harm",
     "sp-does-not-fit": "regs->sp is not the caller's",
     "call-left-behind": "the last user goes and the call in ftrace_graph_stub stays",
-    **graph_mistakes.MISTAKES,
+    **graph_checks.MISTAKES,
     "duration-not-measured": "the printed time is not the time between the call and its return",
 }
 ADVICE: set[str] = set()
@@ -80,7 +80,7 @@ CHECKS = {
     "life": all_of(frames_fit, lives),
     "off": named(at_rest, _call_left),
     "filter": only_selected,
-    "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left), _result),
+    "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted), entries_end),
     "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
     "one CPU": named(three_agree, entries_end, depth),

@@ -7,60 +7,52 @@ from a place of its own, function_graph's tracers from what describes them.
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
+from typing import TypeVar
 
-from grading import graph_mistakes
-from grading.checks import all_of, lives, named, right_arguments, right_result
-from grading.evidence import Evidence, HandUser, Phase
+from grading import graph_checks
+from grading.checks import all_of, first_of, lives, named, right_arguments, right_result
+from grading.entry import handlers_told
+from grading.evidence import Evidence, HandUser, Phase, between, during, once
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
-from grading.graph_align import Framed
-from grading.graph_checks import (at_rest, at_return, comes_home, durations, framed, frames_out, link_replaced, nested_as_printed,
-                                  registers_given_back, something_returned, stack, stayed, three_agree, through_handler, values, who)
-from grading.graph_mistakes import depth, entries_end
+from grading.graph_checks import (at_rest, at_return, comes_home, depth, durations, entries_end, framed, frames_out, link_replaced, nested_as_printed,
+                                  registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, who)
 from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
 from grading.registers import found_as_left
 from grading.returns import Span, calls_to
-from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Call, Told
+from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 
 SESSION = GraphSession
 T = TypeVar("T", Record, Told)
 
 
-class _ByContext(Generic[T]):
-    """Records by the context that made them, so that those of a call are found at once."""
-
-    def __init__(self, records: Sequence[T]) -> None:
-        self._records: dict[tuple[int, int, int], list[T]] = {}
-        for r in records:
-            self._records.setdefault((r.thread, r.level, r.vcpu), []).append(r)
-        self._seqs = {who: [r.seq for r in mine] for who, mine in self._records.items()}
-
-    def between(self, call: Call, first: int, last: int) -> list[T]:
-        """What the call's context did between the two."""
-        who = call.thread, call.level, call.vcpu
-        seqs = self._seqs.get(who, [])
-        return self._records.get(who, [])[bisect_left(seqs, first):bisect_left(seqs, last)]
+Handled = list[tuple[Span, list[T], list[T]]]
 
 
-def handled(span: Span, patched: Framed, records: _ByContext[T]) -> tuple[list[T], list[T]] | None:
-    """What the users' handlers did at a call's entry, and what at its return."""
-    ends = at_return(span, patched)
-    if not span.body or patched(span) and not ends:
-        return None
-    return (records.between(span.call, span.call.seq, span.body.seq),
-            records.between(span.call, ends[0].seq, ends[1].seq) if ends else [])
-
-
-def _hand_calls(e: Evidence, phase: Phase) -> Iterator[tuple[Span, list[Told], list[Told]]]:
-    patched, told = framed(e, phase), _ByContext(e.truth.told)
+def _handled(e: Evidence, phase: Phase, records: list[T]) -> Handled[T]:
+    """Of each call, what the users' handlers did at its entry, and what at its return."""
+    patched, found = framed(e, phase), Handled[T]()
+    of: dict[tuple[int, int, int], list[T]] = {}
+    for r in during(phase, records):
+        of.setdefault((r.thread, r.level, r.vcpu), []).append(r)
     for span in e.spans(phase):
-        done = handled(span, patched, told)
-        if done:
-            yield span, done[0], done[1]
+        ends, call = at_return(span, patched), span.call
+        if span.body and (ends or not patched(span)):
+            mine = of.get((call.thread, call.level, call.vcpu), [])
+            found.append((span, between(mine, call.seq, span.body.seq), between(mine, ends[0].seq, ends[1].seq) if ends else []))
+    return found
+
+
+@once
+def _hand_calls(e: Evidence, phase: Phase) -> Handled[Told]:
+    return _handled(e, phase, e.truth.told)
+
+
+def _by_hand(e: Evidence) -> list[Phase]:
+    return [phase for phase in e.on() if phase.hands]
 
 
 def _end_of(span: Span) -> int:
@@ -68,18 +60,12 @@ def _end_of(span: Span) -> int:
     return span.leaving.hits[0].seq if span.leaving and span.leaving.hits else span.call.seq
 
 
-def _rows(entered: Sequence[int], returned: Sequence[int]) -> list[tuple[str, str, bool]]:
-    """User by user: told of the entry, told of the return."""
-    rows = []
-    for at in range(max(len(entered), len(returned))):
-        left = str(entered[at]) if at < len(entered) else "-"
-        right = str(returned[at]) if at < len(returned) else "-"
-        rows.append((left, right, False))
-    return rows
-
-
-TOLD = ("told of the entry: user", "told of the return: user")
-WRONG_ORDER = "the tracers were told in a wrong order: it must be the reverse of that at the entry"
+def _wrong_order(e: Evidence, phase: Phase, span: Span, entered: Sequence[int], returned: Sequence[int]) -> Finding:
+    """Or one was told at one end alone. User by user: told of the entry, told of the return."""
+    wrong = _forgotten(entered, returned) or "the tracers were told in a wrong order: it must be the reverse of that at the entry"
+    return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}",
+                   [(str(left), str(right), False) for left, right in zip_longest(entered, returned, fillvalue="-")],
+                   ("told of the entry: user", "told of the return: user"), seq=_end_of(span), mistake=_order(e, entered, returned))
 
 
 def _more(got: list[int], want: list[int], slug: str) -> str:
@@ -104,8 +90,7 @@ def _forgotten(entered: Sequence[int], returned: Sequence[int]) -> str:
 
 def sixteen(e: Evidence) -> Finding | None:
     """Each of sixteen users is told of its own functions and of no others; there is no seventeenth."""
-    phases = [p for p in e.on() if p.hands]
-    for phase in phases:
+    for phase in _by_hand(e):
         if "ENOSPC" not in phase.refused:
             return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
                            f"the shell said '{phase.refused.strip()}'", mistake="seventeenth-user")
@@ -113,20 +98,20 @@ def sixteen(e: Evidence) -> Finding | None:
             want = [h.number for h in phase.hands if span.name in h.names]
             got = [t.user for t in entered]
             if sorted(got) != want:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} was entered; it is in the filters of users {want}, "
-                               f"and users {sorted(got)} were told", *stack(span), seq=span.call.seq, mistake=_more(got, want, "filter-not-asked"))
+                return of_call(phase.name, span, f"{span.name} was entered; it is in the filters of users {want}, and users {sorted(got)} "
+                               "were told", mistake=_more(got, want, "filter-not-asked"))
             want = [h.number for h in phase.hands if span.name in h.names and h.returning]
             got = [t.user for t in returned if t.what == AT_RETURN]
             if sorted(got) != want:
-                return Finding(f"{phase.name}, {who(span)}: {span.name} returned; users {want} had asked for it, "
-                               f"and users {sorted(got)} were told", *stack(span), seq=_end_of(span), mistake=_more(got, want, "told-without-asking"))
-    return None if phases else Finding("sixteen users were not tried")
+                return of_call(phase.name, span, f"{span.name} returned; users {want} had asked for it, and users {sorted(got)} were told",
+                               _end_of(span), _more(got, want, "told-without-asking"))
+    return None if _by_hand(e) else Finding("sixteen users were not tried")
 
 
 def followed(e: Evidence) -> Finding | None:
     """A filter that was written while function_graph ran holds: the one op has the functions that its users now want."""
     for phase in e.on():
-        listed = {line.split()[0] for line in phase.enabled.splitlines() if line.strip() and line[0] not in " \t"}
+        listed = set(phase.listed)
         if phase.rewritten and phase.filter and listed != phase.filter.names:
             rows = [(name if name in phase.filter.names else "-", name if name in listed else "-", False)
                     for name in sorted(listed ^ phase.filter.names)[:12]]
@@ -138,69 +123,60 @@ def followed(e: Evidence) -> Finding | None:
 
 def reverse(e: Evidence) -> Finding | None:
     """Who was told first of the entry is told last of the return."""
-    for phase in e.on():
+    wrong = first_of(_reverse_tracers(e, phase) for phase in e.on() if len(stayed(phase)) > 1)
+    if wrong:
+        return wrong
+    for phase in _by_hand(e):
         asked = {h.number for h in phase.hands if h.returning}
         for span, entered, returned in _hand_calls(e, phase):
             first = [t.user for t in entered if t.user in asked]
             last = [t.user for t in returned if t.what == AT_RETURN]
             if last != first[::-1]:
-                wrong = _forgotten(first, last) or WRONG_ORDER
-                return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(first, last), TOLD, seq=_end_of(span),
-                               mistake=_order(e, first, last))
-        if len(stayed(phase)) > 1:
-            finding = _reverse_tracers(e, phase)
-            if finding:
-                return finding
+                return _wrong_order(e, phase, span, first, last)
     return None
 
 
 def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
     """The same of two function_graph tracers, known by what their handlers were given."""
-    patched, users = framed(e, phase), _ByContext(e.truth.users)
-    for span in e.spans(phase):
-        done = handled(span, patched, users)
+    patched = framed(e, phase)
+    for span, at_entry, at_end in _handled(e, phase, e.truth.users):
         want = sum(span.name in u.filter.names for u in phase.users)
-        if not done or not patched(span):
+        if not patched(span):
             continue
-        entered, returned = [r.v[1] for r in done[0]], [r.v[1] for r in done[1]]
+        entered, returned = [r.v[1] for r in at_entry], [r.v[1] for r in at_end]
         if len(set(entered)) != want:
-            return Finding(f"{phase.name}, {who(span)}: {span.name} was entered, {want} tracers have it in their filter, "
-                           f"the entry handler ran for {len(set(entered))} of them", *stack(span), seq=span.call.seq)
+            return of_call(phase.name, span, f"{span.name} was entered, {want} tracers have it in their filter, "
+                           f"the entry handler ran for {len(set(entered))} of them")
         if returned != entered[::-1]:
             numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
-            rows = [numbers[a] for a in entered], [numbers[a] for a in returned]
-            wrong = _forgotten(*rows) or WRONG_ORDER
-            return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}", _rows(*rows), TOLD, seq=_end_of(span),
-                           mistake=_order(e, *rows))
+            return _wrong_order(e, phase, span, [numbers[a] for a in entered], [numbers[a] for a in returned])
     return None
 
 
 def kept(e: Evidence) -> Finding | None:
     """What a user kept at the entry it finds at the return of the same call, and its caller's too."""
     seen = 0
-    for phase in e.on():
+    for phase in _by_hand(e):
         keepers = {h.number: h for h in phase.hands if h.kind == "keep"}
         value: dict[tuple[Span, int], int] = {}
-        calls = list(_hand_calls(e, phase))
-        for span, entered, returned in calls:
+        for span, entered, returned in _hand_calls(e, phase):
             value |= {(span, t.user): t.value for t in entered}
             for t in returned:
                 if t.user in keepers and t.what == AT_RETURN:
                     seen += 1
                     if t.value != value.get((span, t.user)):
-                        return Finding(f"{phase.name}, {who(span)}: user {t.user} wanted to keep {value.get((span, t.user), 0):#x} when "
+                        return of_call(phase.name, span, f"user {t.user} wanted to keep {value.get((span, t.user), 0):#x} when "
                                        f"{span.name} was entered, and found {f'{t.value:#x}' if t.value else 'nothing'} when it returned",
-                                       *stack(span), seq=_end_of(span), mistake=_not_its_own(e, phase, (span, t.user) in value))
-        for span, _, returned in calls:
-            finding = _parents(phase, span, returned, keepers, value)
-            if finding:
-                return finding
+                                       _end_of(span), _not_its_own(e, phase, (span, t.user) in value))
+        wrong = first_of(_parents(phase, span, returned, keepers, value) for span, _, returned in _hand_calls(e, phase))
+        if wrong:
+            return wrong
     return None if seen else Finding("no user that keeps something was told of a return")
 
 
 def _not_its_own(e: Evidence, phase: Phase, told: bool) -> str:
     """If anything is found at all, what is found is somebody's."""
-    found = any(t.value for t in e.truth.told if t.what == AT_RETURN and phase.first <= t.seq < phase.last)
+    found = any(t.value for t in during(phase, e.truth.told) if t.what == AT_RETURN)
     return "data-of-another-user" if told and found else ""
 
 
@@ -217,16 +193,15 @@ def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[in
     want = {n: value.get((outer, n)) for n, h in keepers.items() if outer and outer.name in h.names and n in asked}
     if found == want:
         return None
-    return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, users found of what they had kept for "
-                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", *stack(span), seq=_end_of(span),
+    return of_call(phase.name, span, f"when {span.name} returned, users found of what they had kept for "
+                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", _end_of(span),
                    mistake="parent-off-by-one" if found and found == {n: value.get((span, n)) for n in found} else "")
 
 
 def slot_again(e: Evidence) -> Finding | None:
     """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's. So is what lies in it."""
-    first, last = e.slot_again
     open_calls: dict[tuple[int, int, int], int] = {}
-    told = [t for t in e.truth.told if first <= t.seq < last]
+    told = between(e.truth.told, *e.slot_again)
     for t in told:
         key = (t.user, t.thread, t.level)
         if t.what == OF_PARENT and t.user == 1:
@@ -248,21 +223,19 @@ def leaver_left(e: Evidence) -> Finding | None:
     """A user who left is told nothing more, whatever was out; the other goes on as before."""
     for phase in e.on():
         gone = [u for u in phase.users if u.leaves]
-        left = [r.seq for r in e.truth.hits["end of unregister_ftrace_graph"] if phase.first <= r.seq < phase.last]
+        left = during(phase, e.truth.hits["end of unregister_ftrace_graph"])
         if not gone:
             continue
         if not left:
             return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned")
-        users = {t.v[1] for t in e.truth.users if phase.first <= t.seq < phase.last}
-        if not users:
+        if not during(phase, e.truth.users):
             return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users")
-        after = {t.v[1] for t in e.truth.users if left[0] <= t.seq < phase.last}
+        after = {t.v[1] for t in between(e.truth.users, left[0].seq, phase.last)}
         if len(after) > len(phase.users) - len(gone):
-            return Finding(f"{phase.name}: handlers ran for a user that had left", seq=left[0])
-        for user in stayed(phase):
-            finding = nested_as_printed(e, phase, user)
-            if finding:
-                return finding
+            return Finding(f"{phase.name}: handlers ran for a user that had left", seq=left[0].seq)
+        wrong = first_of(nested_as_printed(e, phase, user) for user in stayed(phase))
+        if wrong:
+            return wrong
     return None
 
 
@@ -286,7 +259,7 @@ def home(e: Evidence) -> Finding | None:
 
 def _last_forgotten(e: Evidence, finding: Finding) -> str:
     """Of sixteen users all are told of something but the last."""
-    told = {t.user for phase in e.on() if phase.hands for t in e.truth.told if phase.first <= t.seq < phase.last}
+    told = {t.user for phase in _by_hand(e) for t in during(phase, e.truth.told)}
     wanted = {h.number for phase in e.on() for h in phase.hands}
     return "last-slot-forgotten" if told and wanted - told == {max(wanted)} else ""
 
@@ -299,7 +272,7 @@ def ended(e: Evidence) -> str:
 
 
 MISTAKES = {
-    **graph_mistakes.MISTAKES,
+    **graph_checks.MISTAKES,
     "slot-not-cleared": "a user leaves, and its slot still points to it",
     "last-slot-forgotten": "the slots that are looked at end before the last user",
     "return-handlers-in-entry-order": "users are told of the return in the order of the entry",
@@ -322,7 +295,7 @@ CHECKS = {
     "returned": something_returned,
     "life": lives,
     "off": all_of(at_rest, frames_out),
-    "arguments": all_of(right_arguments, right_result, registers_given_back, found_as_left),
+    "arguments": all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told),
     "home": home,
     "one CPU": named(all_of(followed, three_agree), entries_end, depth),
     "four CPUs": named(all_of(followed, three_agree), entries_end, depth),

@@ -71,6 +71,8 @@ enter:
 	b.eq	registers
 	cmp	w19, 'y'
 	b.eq	copy
+	cmp	w19, 'm'
+	b.eq	item
 	cmp	w19, 't'
 	b.ne	prompt
 	adr	x0, trace
@@ -105,6 +107,27 @@ copy:
 	isb
 	blr	x10
 	b	prompt
+item:
+	adrp	x10, table
+	msr	ttbr0_el1, x10
+	mov	x10, 0xff
+	msr	mair_el1, x10
+	ldr	x10, =0x803519
+	msr	tcr_el1, x10
+	tlbi	vmalle1
+	dsb	sy
+	mrs	x11, sctlr_el1
+	orr	x10, x11, 1
+	msr	sctlr_el1, x10
+	isb
+	adr	x10, answer
+	mov	x12, 0x40000000
+	add	x10, x10, x12
+	blr	x10
+	bl	answer
+	msr	sctlr_el1, x11
+	isb
+	b	prompt
 registers:
 	adr	x10, vector - 0x200
 	msr	vbar_el1, x10
@@ -115,6 +138,8 @@ changed_site:
 	mov	x20, 0x11
 trapped_site:
 	bl	trap
+unmasked_site:
+	bl	unmask
 	bl	answer
 home:
 	bl	patched
@@ -146,6 +171,11 @@ change:
 quiet_site:
 	nop
 	mov	x20, 0x22
+	ret
+unmask:
+	msr	daifclr, 2
+	msr	tpidr_el1, x30
+	msr	sp_el0, x30
 	ret
 trap:
 	brk	0
@@ -213,3 +243,6 @@ copied:	.word	0
 	.skip	252
 	.balign	16
 stack_top:
+	/* Devices; memory, and the same memory a GiB above. */
+	.balign	4096
+table:	.quad	0x405, 0x40000701, 0x40000701

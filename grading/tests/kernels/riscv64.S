@@ -7,7 +7,7 @@
  * 2. Echo what is typed; at a carriage return do as the last letter says:
  *    `f` of poweroff ends the machine, `w` of a line runs the traced function,
  *    `e` patches its call site, `t` prints a trace of it, `s` of registers changes some at every place that
- *    the observer looks at, `y` of copy executes data.
+ *    the observer looks at, `y` of copy executes data, `m` of item calls `answer` by way of another mapping, then as ever.
  */
 	.option norvc
 	.equ	UART, 0x10000000
@@ -82,6 +82,8 @@ enter:
 	beq	s1, t2, registers
 	li	t2, 'y'
 	beq	s1, t2, copy
+	li	t2, 'm'
+	beq	s1, t2, item
 	li	t2, 't'
 	bne	s1, t2, prompt
 	lla	a0, trace
@@ -108,6 +110,21 @@ copy:
 	fence.i
 	jalr	ra, t0
 	j	prompt
+item:
+	lla	t0, table
+	srli	t0, t0, 12
+	li	t1, 8 << 60
+	or	t0, t0, t1
+	csrw	satp, t0
+	sfence.vma
+	lla	t0, answer
+	li	t1, 0x40000000
+	add	t0, t0, t1
+	jalr	ra, t0
+	jal	ra, answer
+	csrw	satp, zero
+	sfence.vma
+	j	prompt
 registers:
 	lla	t1, vector
 	csrw	stvec, t1
@@ -117,6 +134,8 @@ changed_site:
 	li	s2, 0x11
 trapped_site:
 	jal	t0, trap
+unmasked_site:
+	jal	t0, unmask
 	jal	ra, answer
 home:
 	jal	ra, patched
@@ -150,6 +169,9 @@ change:
 quiet_site:
 	nop
 	li	s2, 0x22
+	jr	t0
+unmask:
+	csrsi	sstatus, 2
 	jr	t0
 trap:
 	ebreak
@@ -214,3 +236,6 @@ _etext:
 copied:	.word	0
 	.skip	252
 stack_top:
+	/* Devices; memory, and the same memory a GiB above. */
+	.balign	4096
+table:	.dword	0xcf, 0, 0x200000cf, 0x200000cf
