@@ -21,11 +21,12 @@ from contextlib import contextmanager
 from grading.gdbstub import Stub
 from grading.machine import Run
 
-SLICE = 0.001  # seconds between two looks at what runs
+SLICE = 0.02  # seconds between two looks at what runs
+SERVED = 0.001  # the same, while somebody's interrupts are to be served
 SERVICE = 1.0  # seconds in which a CPU, on a busy host, is back from an interrupt
 PATIENCE = 10.0  # seconds, for CPUs that wait for an interrupt and execute nothing
 MOST = 1_000_000  # instructions of a look that count: a busy host may make it long
-INSNS = 5_000_000  # that one CPU may execute before a place counts as not reached
+INSNS = 2_000_000  # that one CPU may execute before a place counts as not reached
 
 
 class Cpus:
@@ -61,13 +62,16 @@ class Cpus:
         for cpu in cpus:
             self._serving.pop(cpu, None)
 
+    def write(self, physical: int, word: int) -> None:
+        self._stub.write_physical(physical, word.to_bytes(8, "little"))
+
     def pc(self, cpu: int) -> int:
         return self._stub.pc(cpu)
 
     def walk(self, cpu: int, end: int, most: int = 5000) -> list[int]:
         """One CPU alone, instruction by instruction, until it is there (again): where it was."""
         self._set_breakpoints(set())
-        passed = []
+        passed = list[int]()
         while len(passed) < most and (not passed or passed[-1] != end):
             self._stub.step_one(cpu)
             passed.append(self._stub.pc(cpu))
@@ -99,7 +103,7 @@ class Cpus:
                 self._stub.step_one(cpu)
         self._leaving = set()
         self._stub.go_on_with((self.all - self._held) | self._away)
-        if self._stub.stopped(SERVICE if self._away else SLICE):
+        if self._stub.stopped(SERVICE if self._away else SERVED if self._serving else SLICE):
             self._away -= {cpu for cpu in self._away if self._stub.pc(cpu) == self._serving[cpu]}
         else:
             self._stub.hold()

@@ -20,14 +20,15 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from elftools.elf.elffile import ELFFile
+from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.elf import OBJDUMP, Kernel
 from grading.hold import interleaved
 from grading.machine import Run
 from grading.verdict import Stopped, Verdict
 
-CALLER = 1  # the CPU that calls
+CHANGER, CALLER = 0, 1  # the CPUs of A and of B
+KERNEL_BASE = 0xFFFFFFFF80000000
 LINE_INSNS = 40_000_000  # for a line of the shell, from Enter to the next prompt
 STORES = {"riscv64": ("sb", "sh", "sw", "sd", "sc.", "amo", "fence"),
           "arm64": ("str", "stp", "stur", "stlr", "stx", "stlx", "dmb", "dsb", "ic", "dc", "cas", "swp")}
@@ -37,20 +38,20 @@ AGAIN = 2  # as often is the same instruction a step of its own: a loop's later 
 
 @dataclass(frozen=True)
 class Change:
-    """What A does: lines that make ready for it, the line, the function that is done then, lines that undo it.
+    """What A does: the line, the function that is done when it is; lines that make ready for it and undo it, each time and once.
 
-    waits: the function returns when no CPU is inside of what it took away.
-    stays: the ops that see every call, whatever A does; then: those that see a call afterwards.
+    stays, goes: the ops that see every call, whatever A does; that see none which begins when the function has returned.
     """
 
     name: str
-    before: tuple[str, ...]
     line: str
     ends: str
-    after: tuple[str, ...]
-    waits: bool
-    stays: frozenset[int]
-    then: frozenset[int]
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    stays: frozenset[int] = frozenset()
+    goes: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -64,16 +65,26 @@ class Schedule:
 
 
 @dataclass
+class Shown:
+    """A schedule that was played, in the observer's log: B's calls begin at `first`, A was done at `ended`."""
+
+    schedule: Schedule
+    first: int
+    ended: int = 0
+    last: int = 0
+
+
+@dataclass
 class Played:
-    """What was played of how many."""
+    """What was played of how many. One that has no end is the last: it stopped there."""
 
     change: Change
     possible: int = 0
-    schedules: list[tuple[Schedule, int, int]] = field(default_factory=list)  # with their parts of the observer's log
-    now: str = ""  # the one that is played; at the end: that went wrong
+    shown: list[Shown] = field(default_factory=list)
+    why: str = ""  # what was not reached
 
 
-def stepping(kernel: Kernel, sources: list[str]) -> dict[int, str]:
+def stepping(kernel: Kernel, sources: Iterable[str]) -> dict[int, str]:
     """Instructions of these files' objects that others can see, and the grace period; what to call them."""
     extents = [kernel.extent(name) for source in sources for name in _functions(kernel, source)]
     text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", str(kernel.path)],
@@ -102,14 +113,16 @@ def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Sched
 
 
 class Player:
-    """Plays the schedules of one change after the other. Between two of them B stands in front of its call, and A at the prompt."""
+    """Plays the schedules of one change after the other. Between two of them all CPUs run, and nothing is wanted of them."""
 
     def __init__(self, machine: Run, kernel: Kernel, sources: Iterable[str]) -> None:
         self.played: list[Played] = []
         self._machine = machine
         self._kernel = kernel
         self._steps = stepping(kernel, sources)
-        self._front = kernel.extent("calls_traced")[0]
+        self._front = kernel.symbol("calls_traced")
+        self._home = next(a + 4 for a in range(*kernel.extent("calls_thread"), 4) if kernel.jumps_to(a) == self._front)
+        self._wanted = machine.machine.load_address() + kernel.symbol("calls_wanted") - KERNEL_BASE
         self._prompt = kernel.symbol("line_begin")
         self._a = set[int]()  # the CPU that changes, where it is held
 
@@ -118,30 +131,31 @@ class Player:
         with interleaved(self._machine) as self._cpus:
             self._cpus.type(f"calls {CALLER} &")
             self._back_at_prompt()
-            self._b_comes_to({self._front})
             for change in changes:
-                self._all(change, most, rng, only)
-            self._cpus.go(CALLER)
+                self.played.append(Played(change))
+                try:
+                    self._all(self.played[-1], most, rng, only)
+                except Stopped as stopped:
+                    self.played[-1].why = stopped.why
+                    raise
             self._lines(["calls off"])
         self._machine.console.send(b"\r")
 
-    def _all(self, change: Change, most: int, rng: random.Random, only: str) -> None:
-        played = Played(change)
-        self.played.append(played)
+    def _all(self, played: Played, most: int, rng: random.Random, only: str) -> None:
+        change = played.change
+        self._lines(change.first)
         todo = self._dry(change)
         played.possible = len(todo)
         for schedule in [s for s in todo if str(s) == only] if only else some(todo, most, rng):
-            played.now = str(schedule)
-            first = self._written()
-            self._one(schedule)
-            played.schedules.append((schedule, first, self._written()))
-        played.now = ""
+            played.shown.append(Shown(schedule, self._machine.observer.written()))
+            self._one(schedule, played.shown[-1])
+        self._lines(change.last)
 
     def _dry(self, change: Change) -> list[Schedule]:
         """All schedules: A's steps are seen once, in the order in which they come, and B's path before and behind them."""
         self._lines(change.before)
         path, steps = self._path(), list[str]()
-        self._cpus.type(change.line)
+        self._cpus.type(f"taskset -c {CHANGER} {change.line}")
         ends = set(self._kernel.exits(change.ends))
         while (at := self._a_comes_to(set(self._steps) | ends)) not in ends:
             times = sum(step.partition("#")[0] == self._steps[at] for step in steps)
@@ -152,55 +166,69 @@ class Player:
         self._lines(change.after)
         return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(path))]
 
-    def _one(self, schedule: Schedule) -> None:
+    def _one(self, schedule: Schedule, shown: Shown) -> None:
         change, ends = schedule.change, set(self._kernel.exits(schedule.change.ends))
         step, _, times = schedule.step.partition("#")
+        observer = self._machine.observer
         self._lines(change.before)
-        self._cpus.type(change.line)
+        self._cpus.type(f"taskset -c {CHANGER} {change.line}")
         for _ in range(int(times or 1)):
             at = self._a_comes_to({self._address(step)} | ends)
-        with self._machine.observer.recording():
-            if schedule.inside and self._b_comes_to({self._address(schedule.inside), self._front}) != self._front:
-                at = self._a_goes_past(change, schedule.inside, ends)
-            self._b_comes_to({self._front}, alone=True)
+        with observer.recording():
+            self._b_calls()
+            if self._b_comes_to({self._address(schedule.inside), self._home}) != self._home:
+                at = self._a_goes_past(ends)
+                shown.ended = observer.written() if at else 0
+                self._b_comes_to({self._home})
+            self._cpus.go(*self._cpus.all - self._a)
             if at not in ends:
                 self._a_comes_to(ends)
-            self._b_comes_to({self._front})  # a call behind the change
+            shown.ended = shown.ended or observer.written()
+            self._b_calls()  # once more, behind the change
+            self._b_comes_to({self._home})
+            self._cpus.go(CALLER)
+            shown.last = observer.written()
         self._back_at_prompt()
         self._lines(change.after)
 
     def _address(self, name: str) -> int:
+        """Of a step; of none, B's home."""
         symbol, _, offset = name.partition("+")
-        return self._kernel.symbol(symbol) + int(offset or "0", 16)
+        return self._kernel.symbol(symbol) + int(offset or "0", 16) if name else self._home
 
     def _path(self) -> set[str]:
         """The functions that B's call goes through now."""
-        starts = {self._kernel.name_at(pc) for pc in self._cpus.walk(CALLER, self._front)}
-        return {name for name in starts if "+" not in name} - {self._kernel.name_at(self._front)}
+        self._b_calls()
+        self._b_comes_to({self._front})
+        starts = {self._kernel.name_at(pc) for pc in self._cpus.walk(CALLER, self._home)}
+        self._cpus.go(CALLER)
+        return {name for name in starts if "+" not in name}
 
-    def _a_goes_past(self, change: Change, inside: str, ends: set[int]) -> int:
-        """B is inside of the tracer: A must not come to its end, if it waits. Where it is; 0: it waits."""
+    def _a_goes_past(self, ends: set[int]) -> int:
+        """B stands inside of the tracer: where A comes to its end; 0: it does not, and stands where it waits."""
+        self._cpus.hold(CALLER, serving=True)
         self._cpus.go(*self._a)
-        self._a = set(cpu for cpu in [self._cpus.reach(ends, but={CALLER})] if cpu is not None)
-        return self._cpus.pc(*self._a) if self._a else 0
+        cpu = self._cpus.reach(ends, but={CALLER})
+        self._cpus.hold(*self._cpus.all - {CALLER})
+        self._a = set() if cpu is None else {cpu}
+        return 0 if cpu is None else self._cpus.pc(cpu)
 
     def _a_comes_to(self, places: set[int], insns: int = LINE_INSNS) -> int:
         self._cpus.go(*self._a)
-        cpu = self._cpus.reach(places, but={CALLER}, insns=insns)
+        cpu = self._cpus.reach(places, insns=insns)
         if cpu is None:
             raise Stopped(Verdict.FAIL, f"{self._named(places)} was not reached; {self._where()}")
         self._a = {cpu}
         return self._cpus.pc(cpu)
 
-    def _b_comes_to(self, places: set[int], alone: bool = False) -> int:
-        """`alone`: what A waits for may come, but it shall not go on before somebody looks."""
-        others = [cpu for cpu in self._cpus.all - {CALLER} if alone and not self._cpus.is_held(cpu)]
-        self._cpus.hold(*others)
+    def _b_calls(self) -> None:
+        self._cpus.write(self._wanted, 1)
+
+    def _b_comes_to(self, places: set[int]) -> int:
+        """It is held there."""
         self._cpus.go(CALLER)
-        if self._cpus.reach(places) is None:
+        if self._cpus.reach(places, but=self._cpus.all - {CALLER}) is None:
             raise Stopped(Verdict.FAIL, f"the call on CPU {CALLER} did not come to {self._named(places)}; {self._where()}")
-        self._cpus.hold(CALLER, serving=True)
-        self._cpus.go(*others)
         return self._cpus.pc(CALLER)
 
     def _lines(self, lines: Iterable[str]) -> None:
@@ -218,6 +246,3 @@ class Player:
 
     def _where(self) -> str:
         return "the CPUs are at " + ", ".join(self._kernel.name_at(self._cpus.pc(cpu)) for cpu in sorted(self._cpus.all))
-
-    def _written(self) -> int:
-        return self._machine.observer.written()

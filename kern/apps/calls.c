@@ -1,15 +1,18 @@
 /*
- * calls CPU: a thread on this CPU makes the same call again and again, until
- * `calls off`. What other CPUs do between two instructions of it is the
- * harness's choice (grading/schedules.py).
+ * calls CPU: a thread on this CPU makes a call whenever the harness, from
+ * outside, wants one; until `calls off`. What other CPUs do between two
+ * instructions of it is the harness's choice (grading/schedules.py).
  */
 #include "app.h"
 
 #define EINVAL 22
 
-const char *const program_help[] = {"cpu|off", "the same call again and again on one CPU, for grading"};
+const char *const program_help[] = {"cpu|off", "a call on one CPU whenever it is wanted, for grading"};
+
+#define LOOK 100000 /* ns */
 
 static volatile bool on;
+volatile uint64_t calls_wanted; /* so many more; set from outside */
 
 __attribute__((noipa)) static uint64_t calls_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
 						    uint64_t f, uint64_t g, uint64_t h)
@@ -21,8 +24,12 @@ static int calls_thread(void *unused)
 {
 	uint64_t n = 0;
 
-	while (on)
-		n = calls_traced(n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7);
+	for (; on; sleep_ns(LOOK)) {
+		while (calls_wanted) {
+			calls_wanted--; /* before the call: another may be wanted as soon as this one is back */
+			n = calls_traced(n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7);
+		}
+	}
 	return 0;
 }
 

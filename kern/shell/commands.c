@@ -218,6 +218,21 @@ static int time_main(int argc, char **argv)
 }
 SHELL_COMMAND("time", time_main, "command ...", "run it, and say how long it took");
 
+static int taskset_main(int argc, char **argv)
+{
+	u64 cpu;
+
+	if (argc < 4 || strcmp(argv[1], "-c") || kstrtou64(argv[2], 10, &cpu))
+		return usage("taskset -c cpu command ...");
+	if (cpu >= nr_cpus || !cpu_of(cpu)->online) {
+		printk("taskset: there is no CPU %s.\n", argv[2]);
+		return 1;
+	}
+	set_cpu_affinity(cpu);
+	return shell_run_words(argc - 3, argv + 3);
+}
+SHELL_COMMAND("taskset", taskset_main, "-c cpu command ...", "run it on this CPU");
+
 static int uptime_main(int argc, char **argv)
 {
 	u64 ms = clock_ns() / 1000000;
