@@ -141,7 +141,7 @@ class Registers(Observed):
                     machine.console.wait_ready(30)
                     for command in ("now", "enable", "now"):
                         machine.console.command(command)
-                        self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()), words, line)
+                    self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()), words, line)
 
     def test_a_call_site_is_logged_while_the_harness_records_and_a_point_always(self) -> None:
         for arch in ARCHES:
