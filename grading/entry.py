@@ -5,7 +5,7 @@ from __future__ import annotations
 from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.observer import Record
-from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, kept, lost, mistake_of, strangers, went_on, where
+from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, strangers, went_on, where
 from grading.returns import HANDLERS
 from grading.truth import HANDS, Call
 
@@ -118,6 +118,8 @@ def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
 
 def registers_found(e: Evidence) -> Finding | None:
     """A traced function finds every register as its caller left it, and goes on after its site; what ops change is left to other rungs."""
+    if e.truth.below:
+        return below_sp(e)
     for phase in e.on():
         for call in e.calls(phase):
             finding = kept(e, call) or went_on(e, call)

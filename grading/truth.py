@@ -97,6 +97,7 @@ class Truth:
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
     behind: list[Record] = field(default_factory=list)  # ends of CALLBACKS that had not begun with their first instruction
+    below: list[Record] = field(default_factory=list)  # loads and stores of the tracer's code below sp
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
     known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
 
@@ -205,9 +206,11 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
         c.add("vector", address)
     c.add("birth", kernel.symbol("thread_start_asm"))
     c.add("fences")
+    own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
+    c.add("tracer", *own)
     if kernel.hook == "mcount":
         c.add("mcount")
-        c.add("looks", kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))
+        c.add("looks", *own)
     return c
 
 
@@ -239,7 +242,7 @@ class _Reader:
             Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
             Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
             Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append,
-            Kind.BEHIND: t.behind.append, Kind.START: lambda r: None}
+            Kind.BEHIND: t.behind.append, Kind.BELOW: t.below.append, Kind.START: lambda r: None}
 
     def _looked(self, r: Record) -> bool:
         """Had the harness been recording when this CPU came, at this level or below, to its last call site or callback?"""

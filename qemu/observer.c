@@ -32,6 +32,7 @@
  *	point VA		logged always
  *	deref VA		a hit, with the word to which the first argument register points
  *	looks LO HI		loads of words of the text by this code
+ *	tracer LO HI		what this code loads or stores below sp, once for each instruction
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
  *	fences			fence.i, sret / isb, dsb, dc, ic, eret; what sets the vector or the page tables
@@ -57,7 +58,7 @@ __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 enum kind {
 	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
-	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_BEHIND
+	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_BEHIND, K_BELOW
 };
 
 /* A page, then the records in the order in which they were reserved. */
@@ -107,6 +108,7 @@ struct watch {
 	struct place p;
 	uint32_t word;
 	uint32_t ahead; /* instructions of its block from it to the end */
+	bool below;	/* it was logged */
 };
 
 /* A range, or what is at it in the guest's memory. */
@@ -116,7 +118,7 @@ struct range {
 
 static struct place *places;
 static size_t n_places;
-static struct range looks, firmware, text /* virtual */;
+static struct range looks, tracer, firmware, text /* virtual */;
 static uint64_t start_pa, text_pa, head_size;
 static uint8_t *image;
 static bool want_fences, mcount, started;
@@ -227,7 +229,7 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 
 /* ---- threads ------------------------------------------------------------------------ */
 
-enum { LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
+enum { BELOW_SP = 512 /* bytes */, LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
 
 /* The registers at a site or at an exit that the thread, at this level, has not come back from. */
 struct kept {
@@ -612,6 +614,25 @@ static void looked(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 	finish(r, K_LOOK);
 }
 
+/* arm64: str or stp to [sp, #-n]!, which lowers sp and stores in one. */
+static bool pushes(uint32_t word)
+{
+	return isa == &arm64 && ((word & 0x3bc003e0) == 0x298003e0 || (word & 0x3be00fe0) == 0x38000fe0);
+}
+
+/* v: sp. Whenever an interrupt comes, it writes there. */
+static void below(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
+{
+	uint64_t sp = reg(vcpu, isa->sp);
+	struct watch *w = arg;
+
+	(void)info;
+	if (!started || !head->recording || w->below || sp - addr - 1 >= BELOW_SP || pushes(w->word))
+		return;
+	w->below = true;
+	simple(vcpu, w, thread_of(sp), K_BELOW, sp, 0, 0, 0);
+}
+
 /* ---- translation: which instructions get a callback -------------------------------------- */
 
 static bool is_fence(uint32_t word)
@@ -728,6 +749,8 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, WATCH);
 	if (inside(&looks, linked))
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
+	if (inside(&tracer, linked))
+		qemu_plugin_register_vcpu_mem_cb(insn, below, CB_R_REGS, MEM_RW, WATCH);
 }
 
 static void watch_firmware(struct qemu_plugin_insn *insn, size_t ahead)
@@ -810,6 +833,8 @@ static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 		firmware = (struct range){a, b};
 	else if (!strcmp(word, "looks"))
 		looks = (struct range){a, b};
+	else if (!strcmp(word, "tracer"))
+		tracer = (struct range){a, b};
 	else if (!strcmp(word, "fences"))
 		want_fences = true;
 	else if (!strcmp(word, "mcount"))
