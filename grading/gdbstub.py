@@ -119,10 +119,6 @@ class Stub:
         """riscv64: x0 to x31, pc. arm64: x0 to x30, sp, pc."""
         return list(struct.unpack_from("<33Q", bytes.fromhex(self.ask("g").decode())))
 
-    def load_registers(self, registers: list[int]) -> None:
-        data = bytes.fromhex(self.ask("g").decode())
-        self.do("G" + (struct.pack("<33Q", *registers) + data[33 * 8:]).hex())
-
     def control_register(self, cpu: int, name: str) -> int:
         """One of those that rule a CPU, by its name in QEMU's description; whatever mode the CPU is in."""
         if not self._numbers:

@@ -72,8 +72,9 @@ def registers_kept(e: Evidence) -> Finding | None:
 def below_sp(e: Evidence) -> Finding | None:
     """At every call: an interrupt may come before any instruction, and after it."""
     for r in e.truth.below:
-        return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) uses what lies below sp, where an interrupt writes meanwhile: "
-                       "first lower sp, then store; first load, then raise it", seq=r.seq, mistake="stored-below-sp" if e.lab == 1 else "")
+        what, mistake = ("uses what lies below sp, where an interrupt writes meanwhile: first lower sp, then store; first load, then raise it",
+                         "stored-below-sp") if r.v[0] % 16 == 0 else (f"found sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
+        return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) {what}", seq=r.seq, mistake=mistake if e.lab == 1 else "")
     return None
 
 

@@ -97,7 +97,7 @@ class Truth:
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
     behind: list[Record] = field(default_factory=list)  # ends of CALLBACKS that had not begun with their first instruction
-    below: list[Record] = field(default_factory=list)  # loads and stores of the tracer's code below sp
+    below: list[Record] = field(default_factory=list)  # loads and stores of the tracer's code below sp, or while sp was not aligned
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
     known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
 

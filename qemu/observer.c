@@ -32,7 +32,7 @@
  *	point VA		logged always
  *	deref VA		a hit, with the word to which the first argument register points
  *	looks LO HI		loads of words of the text by this code
- *	tracer LO HI		what this code loads or stores below sp, once for each instruction
+ *	tracer LO HI		loads and stores of this code below sp, or while sp is not a multiple of 16; once for each instruction
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
  *	fences			fence.i, sret / isb, dsb, dc, ic, eret; what sets the vector or the page tables
@@ -620,14 +620,14 @@ static bool pushes(uint32_t word)
 	return isa == &arm64 && ((word & 0x3bc003e0) == 0x298003e0 || (word & 0x3be00fe0) == 0x38000fe0);
 }
 
-/* v: sp. Whenever an interrupt comes, it writes there. */
+/* v: sp. Whenever an interrupt comes, it writes below it. */
 static void below(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
 	uint64_t sp = reg(vcpu, isa->sp);
 	struct watch *w = arg;
 
 	(void)info;
-	if (!started || !head->recording || w->below || sp - addr - 1 >= BELOW_SP || pushes(w->word))
+	if (!started || !head->recording || w->below || pushes(w->word) || (sp % 16 == 0 && sp - addr - 1 >= BELOW_SP))
 		return;
 	w->below = true;
 	simple(vcpu, w, thread_of(sp), K_BELOW, sp, 0, 0, 0);

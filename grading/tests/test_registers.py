@@ -118,6 +118,15 @@ class Kept(Calls):
         e.truth.calls.append(self.call(at=FUNCTIONS[3].start))
         self.told(registers.registers_kept(e), "must go on at 0x10008 (wl_a+0x8), after its call site, and went on at 0x10600 (caller)")
 
+    def test_what_lies_below_sp_is_nobodys(self) -> None:
+        for sp, words in ((SP, "below sp"), (SP + 8, "not a multiple of 16")):
+            for check, hook in ((registers.registers_kept, "mcount"), (registers.found_as_left, "entry"), (entry.registers_found, "entry")):
+                self.hook = hook
+                e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, TEXT)]))
+                e.truth.below = [record(Kind.BELOW, TEXT, sp)]
+                with self.subTest(sp=sp, hook=hook):
+                    self.told(check(e), words, "" if hook == "entry" else "stored-below-sp" if sp == SP else "stack-not-aligned")
+
     def test_something_must_have_been_traced(self) -> None:
         nothing: list[Record] = []
         for traced in (nothing, [record(Kind.CALLBACK, 0)]):
