@@ -86,7 +86,7 @@ class Truth:
     callbacks: list[Record] = field(default_factory=list)  # of every tracer and op, in the order in which they ran
     lone: list[Record] = field(default_factory=list)  # those of them that ran in a context that had not come from a call site
     stores: list[Record] = field(default_factory=list)  # into text
-    looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
+    looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text, or of what copies and compares for it
     fences: list[Record] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     returns: returns.Returns = field(default_factory=returns.Returns)
@@ -210,7 +210,8 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c.add("tracer", *own)
     if kernel.hook == "mcount":
         c.add("mcount")
-        c.add("looks", *own)
+        for code in (own, *map(kernel.extent, ("memcpy", "memcmp"))):
+            c.add("looks", *code)
     return c
 
 

@@ -31,7 +31,7 @@
  *	stray VA		the same, if the thread has not just executed a site that is not a nop
  *	point VA		logged always
  *	deref VA		a hit, with the word to which the first argument register points
- *	looks LO HI		loads of words of the text by this code
+ *	looks LO HI		loads of words of the text by this code; there may be several
  *	tracer LO HI		loads and stores of this code below sp, or while sp is not a multiple of 16; once for each instruction
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
@@ -118,9 +118,10 @@ struct range {
 
 static struct place *places;
 static size_t n_places;
-static struct range looks, tracer, firmware, text /* virtual */;
+static struct range looks[8], tracer, firmware, text /* virtual */;
 static uint64_t start_pa, text_pa, head_size;
 static uint8_t *image;
+static unsigned n_looks;
 static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* where the host has physical address 0, if it had one */
@@ -165,6 +166,15 @@ static struct place place_at(uint64_t at)
 static bool inside(const struct range *r, uint64_t a)
 {
 	return a >= r->lo && a < r->hi;
+}
+
+static bool looks_at_text(uint64_t a)
+{
+	unsigned i = 0;
+
+	while (i < n_looks && !inside(&looks[i], a))
+		i++;
+	return i < n_looks;
 }
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
@@ -747,7 +757,7 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, set, CB_R_REGS, WATCH);
 	if (text.hi && may_store(word))
 		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, WATCH);
-	if (inside(&looks, linked))
+	if (looks_at_text(linked))
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
 	if (inside(&tracer, linked))
 		qemu_plugin_register_vcpu_mem_cb(insn, below, CB_R_REGS, MEM_RW, WATCH);
@@ -831,8 +841,8 @@ static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 		head_size = a;
 	else if (!strcmp(word, "firmware"))
 		firmware = (struct range){a, b};
-	else if (!strcmp(word, "looks"))
-		looks = (struct range){a, b};
+	else if (!strcmp(word, "looks") && n_looks < sizeof(looks) / sizeof(*looks))
+		looks[n_looks++] = (struct range){a, b};
 	else if (!strcmp(word, "tracer"))
 		tracer = (struct range){a, b};
 	else if (!strcmp(word, "fences"))
