@@ -26,6 +26,7 @@ HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
+GRACE = "synchronize_sched"  # returns when no CPU is inside of what was unpublished before
 REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
 KEPT_NOTHING = (1 << 64) - 1  # for changed registers: none had been kept to compare with
 
@@ -156,7 +157,7 @@ def _named(kernel: Kernel) -> dict[int, str]:
 @cache
 def _always(kernel: Kernel) -> dict[int, str]:
     """What is logged always, by address."""
-    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", *BATCH_STEPS)}
+    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, *BATCH_STEPS)}
     ends = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
     return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
 
