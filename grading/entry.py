@@ -132,7 +132,7 @@ def registers_found(e: Evidence) -> Finding | None:
             finding = kept(e, call, sum(1 << n for n in ARGUMENTS[e.arch]) if trial.of(call.name, "add") else 0)
             if finding:
                 return finding
-    if e.smp == 1 and not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
+    if not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
         return Finding("entry_traced, traced, was called with a pattern in every register, and did not run")
     seen = _entry_calls(e).get("seen")
     return kept(e, seen) if seen else None
@@ -141,8 +141,6 @@ def registers_found(e: Evidence) -> Finding | None:
 def registers_changed(e: Evidence) -> Finding | None:
     """And what the callback changed as the callback left it."""
     call = _entry_calls(e).get("changed")
-    if e.smp > 1:
-        return None
     if not call or not call.landed:
         return Finding("entry_traced, traced and changed, was called with a pattern in every register, and did not run")
     said = "entry_traced was called with a pattern in every register; the callback changed every regs->arg and regs->link. The function "
@@ -194,7 +192,7 @@ def return_taken(e: Evidence) -> Finding | None:
 def own_functions_kept(e: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
     answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
-    if e.smp > 1 or answers == [0]:
+    if answers == [0]:
         return None
     return Finding("an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
                    "that an op had before (was) are its own already")

@@ -134,7 +134,7 @@ class Session:
             self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
         if e.lab >= 4:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
-        if e.lab == 4 and e.smp == 1:
+        if e.lab == 4:
             self._say("entry")
             with machine.observer.recording():
                 self._quiet(machine, "entry")
@@ -164,12 +164,12 @@ class Session:
         e, lab = self._evidence, self._evidence.lab
         if lab == 3:
             self._quiet(machine, "echo 'registers_call wl_*' > set_ftrace_filter")
-        if e.smp == 1:
+        if lab == 3 or e.smp == 1:
             pattern = Phase("registers", 0, None)
             with self._recorded(machine, pattern):
                 self._quiet(machine, "registers")
             e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
-        kept = e.smp > 1 or not registers.registers_kept(e)
+        kept = lab < 3 and e.smp > 1 or not registers.registers_kept(e)
         if kept and lab == 1 and e.smp == 1:
             self._say("registers, step by step")
             steps.watch(machine, self._kernel, e.steps)
