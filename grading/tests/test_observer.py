@@ -222,6 +222,13 @@ class Text(Observed):
         for arch in ARCHES:
             self.assertEqual(self.at(arch, "call", Kind.LOOK).vcpu, 0)
 
+    def test_what_is_stored_below_sp_and_loaded_from_there(self) -> None:
+        """Not what lowers sp and stores in one, nor what loads and raises it."""
+        self.on_both("registers", "tracer unmask trap")
+        for arch in ARCHES:
+            places = [tiny.symbols(arch, "LIVE")[name] for name in ("unmask", "unmask_loads")]
+            self.assertEqual([r.addr for r in self.of[arch] if r.kind == Kind.BELOW], places)
+
     def test_a_store_into_text_with_its_value(self) -> None:
         for records in self.on_both("enable"):
             [store] = [r for r in records if r.kind == Kind.STORE]
