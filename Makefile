@@ -294,7 +294,7 @@ format: $(setup) ## clang-format, in place, the lines that you changed since the
 
 # Newer packages have types that older ones did not have, so that neither a comment nor a call may depend on them.
 mypy := mypy --python-executable $(PYTHON) --strict --no-warn-unused-ignores --allow-untyped-calls
-lint: $(setup) ## cppcheck, shellcheck, mypy
+lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
 		--suppress=preprocessorErrorDirective --suppress=comparePointers --suppress=constStatement \
 		--suppress=selfAssignment --suppress=subtractPointers --suppress=normalCheckLevelMaxBranches \

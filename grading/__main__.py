@@ -128,11 +128,11 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
-    for arch in options.arch:
-        plugin.build(arch)
-    options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
     if options.gdb:
         replay.needs()
+    options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
+    for arch in options.arch:
+        plugin.build(arch)
     with blamed():
         elves = [(options.kernels / arch / "callsite.elf", arch) for arch in options.arch]
         wrong = [why for elf, arch in elves if (why := broken(elf, arch))]

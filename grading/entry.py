@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from grading.evidence import Evidence, once
+from itertools import pairwise
+
+from grading.evidence import Evidence, between, once
 from grading.finding import Finding
 from grading.observer import Record
-from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, kept, lost, mistake_of, strangers, went_on, where
+from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, strangers, went_on, where
 from grading.returns import HANDLERS
-from grading.truth import HANDS, Call
+from grading.truth import GRACE, HANDS, Call
 
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
 SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
@@ -118,6 +120,8 @@ def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
 
 def registers_found(e: Evidence) -> Finding | None:
     """A traced function finds every register as its caller left it, and goes on after its site; what ops change is left to other rungs."""
+    if e.truth.below:
+        return below_sp(e)
     for phase in e.on():
         for call in e.calls(phase):
             finding = kept(e, call) or went_on(e, call)
@@ -128,7 +132,7 @@ def registers_found(e: Evidence) -> Finding | None:
             finding = kept(e, call, sum(1 << n for n in ARGUMENTS[e.arch]) if trial.of(call.name, "add") else 0)
             if finding:
                 return finding
-    if e.smp == 1 and not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
+    if not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
         return Finding("entry_traced, traced, was called with a pattern in every register, and did not run")
     seen = _entry_calls(e).get("seen")
     return kept(e, seen) if seen else None
@@ -137,8 +141,6 @@ def registers_found(e: Evidence) -> Finding | None:
 def registers_changed(e: Evidence) -> Finding | None:
     """And what the callback changed as the callback left it."""
     call = _entry_calls(e).get("changed")
-    if e.smp > 1:
-        return None
     if not call or not call.landed:
         return Finding("entry_traced, traced and changed, was called with a pattern in every register, and did not run")
     said = "entry_traced was called with a pattern in every register; the callback changed every regs->arg and regs->link. The function "
@@ -168,6 +170,16 @@ def ready_before_sites(e: Evidence) -> Finding | None:
     return None
 
 
+def waited_for(e: Evidence) -> Finding | None:
+    """An op that is unregistered may be freed when that returns: no CPU is inside of it then."""
+    for (first, line), (last, _) in pairwise(e.typed):
+        stores = between(e.truth.stores, first, last) if line.startswith("op ") and line.endswith(" off") else []
+        if stores and not between(e.truth.hits[GRACE], stores[-1].seq, last):
+            return Finding(f"'{line}' unregistered an op, and after its sites were written nobody called {GRACE}: another CPU may still be in "
+                           "the op's callback when its memory is given to somebody else", seq=stores[-1].seq)
+    return None
+
+
 def return_taken(e: Evidence) -> Finding | None:
     """An op returns at once, and one after it replaced the return: through the replacement."""
     call = _entry_calls(e).get("skipped")
@@ -180,7 +192,7 @@ def return_taken(e: Evidence) -> Finding | None:
 def own_functions_kept(e: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
     answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
-    if e.smp > 1 or answers == [0]:
+    if answers == [0]:
         return None
     return Finding("an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
                    "that an op had before (was) are its own already")

@@ -8,9 +8,12 @@ import socket
 import struct
 from collections.abc import Callable, Iterable
 
+from grading.verdict import Stopped, Verdict
+
 PACKET = re.compile(rb"\$([^#]*)#..", re.S)
 PC = 32  # its number in the packets, on both architectures
 PIECE = 1024  # bytes of a file in one packet, which holds less than 4096 characters
+STEP = 10.0  # seconds for one instruction
 PATIENCE = 60.0  # seconds for a QEMU that neither answers nor ends: a host may be busy
 
 
@@ -131,16 +134,13 @@ class Stub:
     def step(self) -> None:
         """One instruction; no interrupt comes."""
         self.send("s")
-        if not self.stopped():
-            raise QemuError("QEMU's debugger stub does not come to the end of a step")
+        if not self.stopped(STEP):
+            self.hold()  # QEMU is well
+            raise Stopped(Verdict.TIMEOUT, "an instruction that was taken alone waits for what does not come")
 
     def registers(self) -> list[int]:
         """riscv64: x0 to x31, pc. arm64: x0 to x30, sp, pc."""
         return list(struct.unpack_from("<33Q", bytes.fromhex(self.ask("g").decode())))
-
-    def load_registers(self, registers: list[int]) -> None:
-        data = bytes.fromhex(self.ask("g").decode())
-        self.do("G" + (struct.pack("<33Q", *registers) + data[33 * 8:]).hex())
 
     def control_register(self, cpu: int, name: str) -> int:
         """One of those that rule a CPU, by its name in QEMU's description; whatever mode the CPU is in."""

@@ -19,7 +19,7 @@ MCOUNT = ("_mcount", "function_trace_op", "ftrace_trace_function", "registers_ou
 RECORDS = ("ftrace_records", "ftrace_record_count")
 PATCHING = ("ftrace_batch_begin", "ftrace_batch_end", "text_alias_open", "text_alias_close", "arch_sync_all", "ftrace_stubs",
             "ftrace_caller", "ftrace_call")
-OPS = ("hand_ops", "op_see", "op_add", "op_patch")
+OPS = ("synchronize_sched", "hand_ops", "op_see", "op_add", "op_patch")
 ENTRY = ("entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back", "entry_elsewhere", "entry_through", "entry_own_filter")
 GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "trace_graph_return",
          "frames_traced", "frames_lost", "frames_call", "frames_stack")
@@ -27,7 +27,7 @@ USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgr
 STAGES = {
     1: (*EVERY, *MCOUNT),
     2: (*EVERY, *MCOUNT, *RECORDS, "lookup_rec", "lookup_rec_range", "app_main_lookup"),
-    3: (*EVERY, *MCOUNT, *RECORDS, *PATCHING, "registers_no_batch", "ftrace_make_nop"),
+    3: (*EVERY, *MCOUNT, *RECORDS, *PATCHING, "registers_no_batch", "ftrace_make_nop", "memcpy", "memcmp"),
     4: (*EVERY, *RECORDS, *PATCHING, *OPS, *ENTRY),
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),

@@ -40,6 +40,7 @@ class Kind(IntEnum):
     FOREIGN = 14  # sp
     SETTING = 15  # the value that a system register is set to
     BEHIND = 16
+    BELOW = 17  # sp
 
 
 KINDS = len(Kind)

@@ -60,11 +60,22 @@ def where(e: Evidence, address: int) -> str:
 
 def registers_kept(e: Evidence) -> Finding | None:
     """Every register that the contract names comes back, traced or not, and the call goes on after its site."""
+    if e.truth.below:
+        return below_sp(e)
     for call in e.truth.calls:
         finding = kept(e, call) or went_on(e, call)
         if finding:
             return finding
     return None if any(call.landed for call in e.truth.calls if call.callbacks) else Finding("not one call site came to a callback and back")
+
+
+def below_sp(e: Evidence) -> Finding | None:
+    """At every call: an interrupt may come before any instruction, and after it."""
+    for r in e.truth.below:
+        what, mistake = ("uses what lies below sp, where an interrupt writes meanwhile: first lower sp, then store; first load, then raise it",
+                         "stored-below-sp") if r.v[0] % 16 == 0 else (f"found sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
+        return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) {what}", seq=r.seq, mistake=mistake if e.lab == 1 else "")
+    return None
 
 
 def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
@@ -89,6 +100,8 @@ def went_on(e: Evidence, call: Call) -> Finding | None:
 
 def found_as_left(e: Evidence) -> Finding | None:
     """Labs 5 and 6: a function begins with every register as its caller left it, but for where it returns to."""
+    if e.truth.below:
+        return below_sp(e)
     for call in e.truth.calls:
         wrong = lost(e, call, 1 << LINK[e.arch])
         if wrong:

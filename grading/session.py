@@ -47,11 +47,14 @@ def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:
     return Filter(select, notrace, frozenset(chosen - refused))
 
 
-def spoil(kernel: Kernel, seed: int) -> Spoilt:
-    """Which site gets another word, and which: one that does nothing when it is executed, and is not the nop."""
+def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
+    """Which site gets another word, and which: one that does nothing when it is executed, and is neither the nop nor, with more
+    CPUs, when a call is there, the tracer's."""
     rng = random.Random(seed)
     site = rng.choice([s for s in kernel.sites if s.function.name in workload.FUNCTIONS])
     word = 0x13 | rng.randint(1, 2047) << 20 if kernel.arch == "riscv64" else 0xD503201F | rng.randint(40, 127) << 5
+    if smp > 1:
+        word = kernel.isa.call(site.address, kernel.symbol("ftrace_stub"), checks.link_register(kernel))
     return Spoilt(site, word, rng.getrandbits(64))
 
 
@@ -131,7 +134,7 @@ class Session:
             self._phase(machine, Phase("trace", rng.getrandbits(64), everything))
         if e.lab >= 4:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
-        if e.lab == 4 and e.smp == 1:
+        if e.lab == 4:
             self._say("entry")
             with machine.observer.recording():
                 self._quiet(machine, "entry")
@@ -147,7 +150,7 @@ class Session:
                 machine.console.command(f"lookup {rng.getrandbits(64):016x}")
         if e.lab == 3:
             self._alias(machine, "after the last tracer went")
-            e.spoilt = spoil(self._kernel, rng.getrandbits(64))
+            e.spoilt = spoil(self._kernel, rng.getrandbits(64), e.smp)
             self._refused(machine, e.spoilt)
         if e.lab >= 2 and e.smp == 1:
             for name in ("available_filter_functions", "available_filter_functions_addrs"):
@@ -161,12 +164,12 @@ class Session:
         e, lab = self._evidence, self._evidence.lab
         if lab == 3:
             self._quiet(machine, "echo 'registers_call wl_*' > set_ftrace_filter")
-        if e.smp == 1:
+        if lab == 3 or e.smp == 1:
             pattern = Phase("registers", 0, None)
             with self._recorded(machine, pattern):
                 self._quiet(machine, "registers")
             e.truth = truth.read(self._kernel, machine.observer.records(pattern.first, pattern.last))
-        kept = e.smp > 1 or not registers.registers_kept(e)
+        kept = lab < 3 and e.smp > 1 or not registers.registers_kept(e)
         if kept and lab == 1 and e.smp == 1:
             self._say("registers, step by step")
             steps.watch(machine, self._kernel, e.steps)

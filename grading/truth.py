@@ -26,6 +26,7 @@ HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
+GRACE = "synchronize_sched"  # returns when no CPU is inside of what was unpublished before
 REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
 KEPT_NOTHING = (1 << 64) - 1  # for changed registers: none had been kept to compare with
 
@@ -86,7 +87,7 @@ class Truth:
     callbacks: list[Record] = field(default_factory=list)  # of every tracer and op, in the order in which they ran
     lone: list[Record] = field(default_factory=list)  # those of them that ran in a context that had not come from a call site
     stores: list[Record] = field(default_factory=list)  # into text
-    looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text
+    looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text, or of what copies and compares for it
     fences: list[Record] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     returns: returns.Returns = field(default_factory=returns.Returns)
@@ -97,6 +98,7 @@ class Truth:
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
     behind: list[Record] = field(default_factory=list)  # ends of CALLBACKS that had not begun with their first instruction
+    below: list[Record] = field(default_factory=list)  # loads and stores of the tracer's code below sp, or while sp was not aligned
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
     known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
 
@@ -155,7 +157,7 @@ def _named(kernel: Kernel) -> dict[int, str]:
 @cache
 def _always(kernel: Kernel) -> dict[int, str]:
     """What is logged always, by address."""
-    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", *BATCH_STEPS)}
+    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, *BATCH_STEPS)}
     ends = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
     return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
 
@@ -205,9 +207,12 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
         c.add("vector", address)
     c.add("birth", kernel.symbol("thread_start_asm"))
     c.add("fences")
+    own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
+    c.add("tracer", *own)
     if kernel.hook == "mcount":
         c.add("mcount")
-        c.add("looks", kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))
+        for code in (own, *map(kernel.extent, ("memcpy", "memcmp"))):
+            c.add("looks", *code)
     return c
 
 
@@ -239,7 +244,7 @@ class _Reader:
             Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
             Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
             Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append,
-            Kind.BEHIND: t.behind.append, Kind.START: lambda r: None}
+            Kind.BEHIND: t.behind.append, Kind.BELOW: t.below.append, Kind.START: lambda r: None}
 
     def _looked(self, r: Record) -> bool:
         """Had the harness been recording when this CPU came, at this level or below, to its last call site or callback?"""

@@ -13,6 +13,7 @@
 #include "memory.h"
 #include "print.h"
 #include "string.h"
+#include "thread.h"
 
 #define ENTRIES		 512
 #define LEAF_SIZE(level) (1ul << (PAGE_SHIFT + 9 * (level)))
@@ -230,8 +231,11 @@ void *ioremap(unsigned long pa, unsigned long size)
 	return (void *)(va + offset);
 }
 
+/* Context: preemption off; elsewhere it would be another CPU's translations that go. */
 static void set_alias(pte_t entry)
 {
+	if (preemptible())
+		panic("the alias of text is opened or closed, and this thread may be moved to another CPU: preempt_disable() first");
 	WRITE_ONCE(table_at(kernel_pgd_pa)[INDEX(ALIAS_BASE, 2)], entry);
 }
 

@@ -31,7 +31,8 @@
  *	stray VA		the same, if the thread has not just executed a site that is not a nop
  *	point VA		logged always
  *	deref VA		a hit, with the word to which the first argument register points
- *	looks LO HI		loads of words of the text by this code
+ *	looks LO HI		loads of words of the text by this code; there may be several
+ *	tracer LO HI		loads and stores of this code below sp, or while sp is not a multiple of 16; once for each instruction
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
  *	fences			fence.i, sret / isb, dsb, dc, ic, eret; what sets the vector or the page tables
@@ -57,7 +58,7 @@ __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 enum kind {
 	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
-	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_BEHIND
+	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_BEHIND, K_BELOW
 };
 
 /* A page, then the records in the order in which they were reserved. */
@@ -107,6 +108,7 @@ struct watch {
 	struct place p;
 	uint32_t word;
 	uint32_t ahead; /* instructions of its block from it to the end */
+	bool below;	/* it was logged */
 };
 
 /* A range, or what is at it in the guest's memory. */
@@ -116,9 +118,10 @@ struct range {
 
 static struct place *places;
 static size_t n_places;
-static struct range looks, firmware, text /* virtual */;
+static struct range looks[8], tracer, firmware, text /* virtual */;
 static uint64_t start_pa, text_pa, head_size;
 static uint8_t *image;
+static unsigned n_looks;
 static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* where the host has physical address 0, if it had one */
@@ -163,6 +166,15 @@ static struct place place_at(uint64_t at)
 static bool inside(const struct range *r, uint64_t a)
 {
 	return a >= r->lo && a < r->hi;
+}
+
+static bool looks_at_text(uint64_t a)
+{
+	unsigned i = 0;
+
+	while (i < n_looks && !inside(&looks[i], a))
+		i++;
+	return i < n_looks;
 }
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
@@ -227,7 +239,7 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 
 /* ---- threads ------------------------------------------------------------------------ */
 
-enum { LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
+enum { BELOW_SP = 512 /* bytes */, LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
 
 /* The registers at a site or at an exit that the thread, at this level, has not come back from. */
 struct kept {
@@ -612,6 +624,25 @@ static void looked(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 	finish(r, K_LOOK);
 }
 
+/* arm64: str or stp to [sp, #-n]!, which lowers sp and stores in one. */
+static bool pushes(uint32_t word)
+{
+	return isa == &arm64 && ((word & 0x3bc003e0) == 0x298003e0 || (word & 0x3be00fe0) == 0x38000fe0);
+}
+
+/* v: sp. Whenever an interrupt comes, it writes below it. */
+static void below(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
+{
+	uint64_t sp = reg(vcpu, isa->sp);
+	struct watch *w = arg;
+
+	(void)info;
+	if (!started || !head->recording || w->below || pushes(w->word) || (sp % 16 == 0 && sp - addr - 1 >= BELOW_SP))
+		return;
+	w->below = true;
+	simple(vcpu, w, thread_of(sp), K_BELOW, sp, 0, 0, 0);
+}
+
 /* ---- translation: which instructions get a callback -------------------------------------- */
 
 static bool is_fence(uint32_t word)
@@ -726,8 +757,10 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, set, CB_R_REGS, WATCH);
 	if (text.hi && may_store(word))
 		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, WATCH);
-	if (inside(&looks, linked))
+	if (looks_at_text(linked))
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
+	if (inside(&tracer, linked))
+		qemu_plugin_register_vcpu_mem_cb(insn, below, CB_R_REGS, MEM_RW, WATCH);
 }
 
 static void watch_firmware(struct qemu_plugin_insn *insn, size_t ahead)
@@ -808,8 +841,10 @@ static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 		head_size = a;
 	else if (!strcmp(word, "firmware"))
 		firmware = (struct range){a, b};
-	else if (!strcmp(word, "looks"))
-		looks = (struct range){a, b};
+	else if (!strcmp(word, "looks") && n_looks < sizeof(looks) / sizeof(*looks))
+		looks[n_looks++] = (struct range){a, b};
+	else if (!strcmp(word, "tracer"))
+		tracer = (struct range){a, b};
 	else if (!strcmp(word, "fences"))
 		want_fences = true;
 	else if (!strcmp(word, "mcount"))

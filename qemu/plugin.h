@@ -26,7 +26,7 @@ struct qemu_info {
 	const char *target_name; /* there is more, that the observer does not need */
 };
 enum cb_flags { CB_NO_REGS, CB_R_REGS };
-enum mem_rw { MEM_R = 1, MEM_W = 2 };
+enum mem_rw { MEM_R = 1, MEM_W = 2, MEM_RW = 3 };
 enum op { INLINE_ADD_U64, INLINE_STORE_U64 };
 enum cond { COND_NEVER, COND_ALWAYS, COND_EQ, COND_NE, COND_LT, COND_LE, COND_GT, COND_GE };
 

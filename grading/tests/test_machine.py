@@ -87,17 +87,20 @@ class Ends(unittest.TestCase):
 
     def test_a_busy_host_makes_nobody_late(self) -> None:
         """Four programs want the processor that QEMU runs on: a second of its time is several of the wall's."""
-        hog = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nwhile True: pass"
+        hog = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nos.write(1, b'.')\nwhile True: pass"
         cpu = min(os.sched_getaffinity(0))
         for arch in ARCHES:
             with self.subTest(arch=arch), self.assertRaises(Stopped), run(arch, "LOOP") as machine:
                 assert machine._process
                 for thread in os.listdir(f"/proc/{machine._process.pid}/task"):
                     os.sched_setaffinity(int(thread), {cpu})
-                hogs = [subprocess.Popen([sys.executable, "-c", hog, str(cpu)], start_new_session=True) for _ in range(4)]
+                hogs = [subprocess.Popen([sys.executable, "-c", hog, str(cpu)], start_new_session=True, stdout=subprocess.PIPE) for _ in range(4)]
                 for process in hogs:
-                    self.addCleanup(process.wait)
+                    self.addCleanup(process.communicate)
                     self.addCleanup(process.kill)
+                for process in hogs:  # which take their time to begin
+                    assert process.stdout
+                    process.stdout.read(1)
                 began = time.monotonic()
                 try:
                     machine.console.wait_for(lambda text: False, 1, "what never comes")

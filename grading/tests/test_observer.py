@@ -141,7 +141,7 @@ class Registers(Observed):
                     machine.console.wait_ready(30)
                     for command in ("now", "enable", "now"):
                         machine.console.command(command)
-                        self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()), words, line)
+                    self.assertEqual(sum(r.kind == Kind.SITE for r in machine.observer.records()), words, line)
 
     def test_a_call_site_is_logged_while_the_harness_records_and_a_point_always(self) -> None:
         for arch in ARCHES:
@@ -221,6 +221,13 @@ class Text(Observed):
         self.on_both("enable", "looks enable poweroff")
         for arch in ARCHES:
             self.assertEqual(self.at(arch, "call", Kind.LOOK).vcpu, 0)
+
+    def test_what_is_stored_below_sp_and_loaded_from_there(self) -> None:
+        """Not what lowers sp and stores in one, nor what loads and raises it."""
+        self.on_both("registers", "tracer unmask trap")
+        for arch in ARCHES:
+            places = [tiny.symbols(arch, "LIVE")[name] for name in ("unmask", "unmask_loads")]
+            self.assertEqual([r.addr for r in self.of[arch] if r.kind == Kind.BELOW], places)
 
     def test_a_store_into_text_with_its_value(self) -> None:
         for records in self.on_both("enable"):

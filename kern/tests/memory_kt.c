@@ -151,10 +151,12 @@ static void test_alias(void)
 	unsigned prot;
 
 	kt_promise(mmu_lookup(alias, &pa, &prot) == -EFAULT, "text has no alias outside a batch");
+	preempt_disable();
 	text_alias_open();
 	kt_promise(mapped_as(alias, image_to_pa((void *)site), PROT_READ | PROT_WRITE), "inside it is writable there");
 	kt_promise(mapped_as(site, image_to_pa((void *)site), PROT_READ | PROT_EXEC), "and R-X where it runs");
 	text_alias_close();
+	preempt_enable();
 	kt_promise(mmu_lookup(alias, &pa, &prot) == -EFAULT, "and afterwards it is gone");
 }
 

@@ -72,7 +72,7 @@ def in_batches(e: Evidence) -> Finding | None:
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while its alias was "
                            "still there: text_alias_close comes first", seq=when["arch_sync_all"])
     answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
-    if e.smp == 1 and answers != [EFAULT]:
+    if answers != [EFAULT]:
         return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT")
     return None
 

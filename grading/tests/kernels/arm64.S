@@ -173,6 +173,11 @@ quiet_site:
 	mov	x20, 0x22
 	ret
 unmask:
+	stur	x30, [sp, #-8]
+	stp	x29, x30, [sp, #-16]!
+	ldp	x29, x30, [sp], #16
+unmask_loads:
+	ldur	x30, [sp, #-8]
 	msr	daifclr, 2
 	msr	tpidr_el1, x30
 	msr	sp_el0, x30

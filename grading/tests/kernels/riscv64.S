@@ -171,6 +171,13 @@ quiet_site:
 	li	s2, 0x22
 	jr	t0
 unmask:
+	sd	t0, -8(sp)
+	addi	sp, sp, -16
+	sd	t0, 8(sp)
+	ld	t0, 8(sp)
+	addi	sp, sp, 16
+unmask_loads:
+	ld	t0, -8(sp)
 	csrsi	sstatus, 2
 	jr	t0
 trap:
