@@ -179,7 +179,7 @@ class _Search(Generic[Ran, Said]):
 
 
 def _likeliest(executed: Sequence[Ran], printed: Sequence[Said], differ: Callable[[Ran, Said], str], last: int, look: int = 24) -> int:
-    """Where in the executed, not behind `last`, the first few events stand as they are printed."""
+    """The index in `executed`, at most `last`, at which the next `look` events agree best with the first printed ones."""
     def score(start: int) -> int:
         return next((n for n, (ran, event) in enumerate(zip(executed[start:start + look], printed)) if differ(ran, event)), look)
 

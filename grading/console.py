@@ -94,7 +94,7 @@ class Console:
         try:
             self._to.write(data)
         except BrokenPipeError:
-            pass  # the machine has ended: whoever reads is told
+            pass  # the machine has ended; the next read raises Stopped
 
     def begin(self, line: str) -> None:
         """Type a line and wait for nothing."""

@@ -175,8 +175,8 @@ def waited_for(e: Evidence) -> Finding | None:
     for (first, line), (last, _) in pairwise(e.typed):
         stores = between(e.truth.stores, first, last) if line.startswith("op ") and line.endswith(" off") else []
         if stores and not between(e.truth.hits[GRACE], stores[-1].seq, last):
-            return Finding(f"'{line}' unregistered an op, and after its sites were written nobody called {GRACE}: another CPU may still be in "
-                           "the op's callback when its memory is given to somebody else", seq=stores[-1].seq)
+            return Finding(f"'{line}' unregistered an op, and after its sites were written no call of {GRACE} followed: another CPU may still be in "
+                           "the op's callback when the op is freed", seq=stores[-1].seq)
     return None
 
 

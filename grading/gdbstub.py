@@ -26,7 +26,7 @@ class QemuGone(QemuError):
 
 
 class Stub:
-    """A connection for as long as QEMU runs; at first the machine stands still.
+    """One connection, made before QEMU starts. QEMU is started with -S, so the CPUs are stopped at first.
 
     Addresses are virtual, and mean what the first CPU's page tables say in the mode that it is in: in riscv64's firmware,
     or before its MMU is on, a kernel's address is not mapped, and a write to it is dropped without an error. A caller that
@@ -100,12 +100,13 @@ class Stub:
         self._running = True
 
     def stopped(self, seconds: float = PATIENCE) -> bool:
-        """Wait until it stands still again."""
+        """Wait until no CPU runs any more; False: they still run after so many seconds."""
         self._running = self.receive(seconds) is None
+        self._meanwhile()  # each stop has its message on the control socket
         return not self._running
 
     def hold(self) -> None:
-        """The machine stands still, and it is the first CPU that is spoken of."""
+        """Stop all CPUs. Registers are then those of the first CPU."""
         if self._running:
             self._send(b"\x03")
             if not self.stopped():

@@ -112,7 +112,7 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
 
 
 def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "") -> Finding:
-    """With the calls that were out: who made it, innermost first. `seq`: it is seen there, and not when it is called."""
+    """A finding about one call, with the calls that had not returned yet, innermost first. `seq`: the record that shows it, if not the call's own."""
     rows: list[tuple[str, str, bool]] = []
     at: Span | None = span
     while at and len(rows) < 8:
@@ -123,11 +123,11 @@ def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: s
 
 
 def comes_home(e: Evidence) -> Finding | None:
-    """After each call its caller goes on behind the call instruction: the real return address came back."""
+    """After each call its caller goes on after the call instruction: the real return address came back."""
     for phase in e.phases:
         for span in e.spans(phase):
             if not span.body:
-                return of_call(phase.name, span, f"{span.name} was called and did not go on behind its call site")
+                return of_call(phase.name, span, f"{span.name} was called and did not go on after its call site")
         for leaving in _leavings(e, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):

@@ -20,9 +20,9 @@ def as_linked(e: Evidence) -> Finding | None:
         if not permitted(e, r.addr, r.word):
             return Finding(f"{e.kernel.name_at(r.addr)} held {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}), which is neither what "
                            "was linked there nor what a tracer writes", seq=r.seq)
-    for r in e.truth.behind:
-        return Finding(f"CPU {r.vcpu} came to {e.kernel.name_at(r.addr)} and had not come there by the first instruction of the tracer's callback: "
-                       "whoever calls it calls all of it", seq=r.seq)
+    for r in e.truth.middle:
+        return Finding(f"CPU {r.vcpu} left the tracer's callback at {e.kernel.name_at(r.addr)} and had not entered it by its first instruction: "
+                       "a jump into the middle of it is no call", seq=r.seq)
     return _set_once(e) or _stored(e)
 
 

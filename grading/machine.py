@@ -134,12 +134,17 @@ class Run:
         self._latest = self.clock() + LONGEST
         self.console = opened.enter_context(closing(Console(self._process, self.log, self._cap, self.watch, self.clock)))
         self.console.on_begin = self._begins
-        self._stub = Stub(line, self.console.keep_up, self.clock)
+        self._stub = Stub(line, self._keep_up, self.clock)
         try:
             self._stub.hold()
             self._stub.go_on()
         except QemuGone as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
+
+    def _keep_up(self) -> None:
+        """QEMU must not wait until its console or its control socket is read."""
+        self.console.keep_up()
+        self._reason.drain()
 
     def _end(self) -> None:
         if self._process.poll() is None:

@@ -39,7 +39,7 @@ class Kind(IntEnum):
     WORD = 13
     FOREIGN = 14  # sp
     SETTING = 15  # the value that a system register is set to
-    BEHIND = 16
+    MIDDLE = 16
     BELOW = 17  # sp
 
 

@@ -97,7 +97,7 @@ class Truth:
     traps: list[Record] = field(default_factory=list)  # exceptions taken
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
-    behind: list[Record] = field(default_factory=list)  # ends of CALLBACKS that had not begun with their first instruction
+    middle: list[Record] = field(default_factory=list)  # exits of CALLBACKS that were not entered by their first instruction
     below: list[Record] = field(default_factory=list)  # loads and stores of the tracer's code below sp, or while sp was not aligned
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
     known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
@@ -244,7 +244,7 @@ class _Reader:
             Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
             Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
             Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append,
-            Kind.BEHIND: t.behind.append, Kind.BELOW: t.below.append, Kind.START: lambda r: None}
+            Kind.MIDDLE: t.middle.append, Kind.BELOW: t.below.append, Kind.START: lambda r: None}
 
     def _looked(self, r: Record) -> bool:
         """Had the harness been recording when this CPU came, at this level or below, to its last call site or callback?"""

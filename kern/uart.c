@@ -10,13 +10,13 @@
 #include "memory.h"
 #include "print.h"
 
-#define FIFO_SIZE 16 /* of a 16550 and of a pl011 alike, unless the device tree says more */
+#define FIFO_SIZE 16 /* bytes; a 16550 has so many, a pl011 so many or 32 */
 
 struct uart_type {
 	bool (*sent)(void); /* the transmitter's FIFO is empty */
 	void (*send)(u8 c);
 	int (*receive)(void);
-	void (*enable)(void);
+	u32 (*enable)(void); /* input; bytes that an empty transmitter takes from now on */
 	void (*acknowledge)(void);
 };
 
@@ -52,6 +52,7 @@ enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 
 #define NS_FCR_FIFO 0x81 /* on; an interrupt at eight bytes, or when four bytes' time passes without one */
 #define NS_MCR_LINES 0x0b /* DTR, RTS, and the gate of the interrupt line */
 #define NS_IIR_BUSY 0x07
+#define NS_IIR_FIFO 0xc0 /* both bits: there are FIFOs, and they work */
 
 static notrace bool ns_sent(void)
 {
@@ -65,11 +66,12 @@ static notrace int ns_receive(void)
 {
 	return reg_read(NS_LSR) & NS_LSR_READY ? (int)(reg_read(NS_DATA) & 0xff) : -1;
 }
-static void ns_enable(void)
+static u32 ns_enable(void)
 {
 	reg_write(NS_FCR_FIFO, NS_FCR);
 	reg_write(NS_MCR_LINES, NS_MCR);
 	reg_write(1, NS_IER);
+	return (reg_read(NS_IIR) & NS_IIR_FIFO) == NS_IIR_FIFO ? FIFO_SIZE : 1;
 }
 /* A DesignWare port says "busy" in a way of its own, and is told so by a read. */
 static void ns_acknowledge(void)
@@ -98,11 +100,12 @@ static notrace int pl_receive(void)
 {
 	return reg_read(PL_FLAGS) & PL_FLAGS_EMPTY ? -1 : (int)(reg_read(PL_DATA) & 0xff);
 }
-static void pl_enable(void)
+static u32 pl_enable(void)
 {
 	reg_write(PL_LINE_FIFO, PL_LINE);
 	reg_write(reg_read(PL_CONTROL) | PL_CONTROL_ON, PL_CONTROL);
 	reg_write(PL_RECEIVE, PL_MASK);
+	return FIFO_SIZE;
 }
 static void pl_acknowledge(void)
 {
@@ -153,7 +156,7 @@ notrace bool uart_present(void)
 	return uart.type;
 }
 
-/* @room: bytes that the transmitter takes without another look. The same afterwards. */
+/* Send one byte. @room: how many the transmitter takes without being asked. Return: how many it takes after this one. */
 static notrace u32 send(u8 c, u32 room)
 {
 	if (!room) {
@@ -197,8 +200,6 @@ int uart_enable_input(const void *fdt)
 	err = irqchip_map(fdt, uart.node, &irq);
 	if (!err)
 		err = request_irq(irq, uart_interrupt);
-	uart.type->enable();
-	uart.room = FIFO_SIZE;
-	fdt_u32(fdt, uart.node, "fifo-size", &uart.room);
+	uart.room = uart.type->enable();
 	return err;
 }

@@ -58,7 +58,7 @@ __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 enum kind {
 	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
-	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_BEHIND, K_BELOW
+	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_MIDDLE, K_BELOW
 };
 
 /* A page, then the records in the order in which they were reserved. */
@@ -502,7 +502,7 @@ static void pass(unsigned vcpu, const struct watch *w, struct thread *t)
 		return;
 	}
 	if (!(t->entered & here))
-		simple(vcpu, w, t, K_BEHIND, 0, 0, 0, 0);
+		simple(vcpu, w, t, K_MIDDLE, 0, 0, 0, 0);
 	t->entered &= ~here;
 }
 

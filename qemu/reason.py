@@ -11,6 +11,7 @@ class Reason:
 
     def __init__(self) -> None:
         self._ours, self._qemus = socket.socketpair()
+        self._said = b""
         self._ours.sendall(b'{"execute": "qmp_capabilities"}\n')
 
     def fileno(self) -> int:
@@ -20,16 +21,19 @@ class Reason:
     def options(self) -> list[str]:
         return ["-chardev", f"socket,id=control,fd={self.fileno()}", "-qmp", "chardev:control"]
 
-    def read(self) -> str | None:
-        """guest-shutdown, guest-reset, host-signal, ...; None: QEMU did not say."""
-        self._qemus.close()
-        said = b""
+    def drain(self, flags: int = socket.MSG_DONTWAIT) -> None:
+        """QEMU tells of every stop and start too. The socket holds some hundred of them, and the rest is lost when QEMU ends."""
         try:
-            while data := self._ours.recv(65536):
-                said += data
-        except ConnectionError:
-            pass  # it was killed
-        events = [json.loads(line) for line in said.splitlines()]
+            while data := self._ours.recv(65536, flags):
+                self._said += data
+        except (BlockingIOError, ConnectionError):
+            pass  # that was all; or QEMU was killed
+
+    def read(self) -> str | None:
+        """guest-shutdown, guest-reset, host-signal, ...; None: QEMU did not say. QEMU must have ended."""
+        self._qemus.close()
+        self.drain(flags=0)
+        events = [json.loads(line) for line in self._said.split(b"\n")[:-1]]  # a QEMU that was killed leaves half a line
         return next((str(e["data"]["reason"]) for e in events if e.get("event") == "SHUTDOWN"), None)
 
     def close(self) -> None:

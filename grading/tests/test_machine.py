@@ -250,6 +250,17 @@ class Anywhere(unittest.TestCase):
         self.assertEqual(machine.memory(physical, 4), b"here")
         machine.write(physical, before)
 
+    def test_why_it_ended_is_known_after_many_stops(self) -> None:
+        """QEMU tells of each stop on the same socket. (riscv64's gives no reason for a power-off.)"""
+        with self.boot("arm64") as machine:
+            machine.console.wait_ready(60)
+            with machine.held() as stub:
+                for _ in range(1000):
+                    stub.step()
+            machine.console.begin("poweroff")
+            self.assertTrue(machine.wait_end(60))
+            self.assertEqual(machine._reason.read(), "guest-shutdown")
+
     def test_in_firmware(self) -> None:
         with self.boot("riscv64") as machine:
             machine.console.wait_ready(60)

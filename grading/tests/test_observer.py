@@ -98,7 +98,7 @@ class Registers(Observed):
     def test_the_end_of_a_function_that_was_entered_behind_its_beginning(self) -> None:
         for begin, behind in (("answer", 0), ("callback", 1)):
             for records in self.on_both("registers", f"enter {begin}", "leave answer_exit"):
-                self.assertEqual([r.kind for r in records], behind * [Kind.BEHIND])
+                self.assertEqual([r.kind for r in records], behind * [Kind.MIDDLE])
 
     def test_eight_arguments_of_a_function_that_is_asked_for_them(self) -> None:
         self.on_both("registers", "arguments callback")

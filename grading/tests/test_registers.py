@@ -404,8 +404,8 @@ class Integrity(Calls):
 
     def test_a_callback_begins_at_its_beginning(self) -> None:
         e = self.evidence("arm64")
-        e.truth.behind = [record(Kind.BEHIND, TEXT + 8)]
-        self.told(integrity.as_linked(e), "CPU 0 came to wl_a+0x8 and had not come there by the first instruction")
+        e.truth.middle = [record(Kind.MIDDLE, TEXT + 8)]
+        self.told(integrity.as_linked(e), "CPU 0 left the tracer's callback at wl_a+0x8 and had not entered it by its first instruction")
 
     def test_without_a_filter_every_site_calls_the_tracer(self) -> None:
         for arch in ARCHES:

@@ -114,12 +114,13 @@ def refused(e: Evidence) -> Finding | None:
 # ---- mistakes by name ---------------------------------------------------------------
 
 def _words(e: Evidence) -> Iterator[tuple[int, int]]:
-    """What stood in call sites while somebody traced: read out of memory, and as it was executed."""
+    """What stood in call sites while somebody traced: read out of memory, and as it was executed. The harness's own word is none."""
     for phase in e.on():
         for site in e.kernel.sites if phase.text else []:
             yield site.address, word_in(e.kernel, phase.text, site.address)
     for call in e.truth.calls:
-        yield call.site.address, call.word
+        if not e.spoilt or call.word != e.spoilt.word:
+            yield call.site.address, call.word
 
 
 def _wrong_call(e: Evidence) -> str:

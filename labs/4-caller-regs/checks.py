@@ -120,7 +120,7 @@ def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> str:
     if patch and _unheard(h, mine[at - 1] if at <= len(mine) else None, [patch]):
         return f"{patch} puts {patch.target} in the place of {before}, and {NOT_CALLED}"
     if patch:
-        return f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and behind the call site of {before} came {ran}: {GOES_ON}"
+        return f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and after the call site of {before} came {ran}: {GOES_ON}"
     return (f"{want.function if want else 'nothing'} must be called, and {ran} is: what a function calls follows from the "
             "arguments that it received")
 

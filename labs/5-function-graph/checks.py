@@ -31,7 +31,7 @@ def _call_left(e: Evidence, finding: Finding) -> str:
 
 
 def _entered(e: Evidence, finding: Finding) -> str:
-    """The tracer heard of an entry, and the function did not begin: it went on elsewhere than behind the call site."""
+    """The tracer heard of an entry, and the function did not begin: it went on elsewhere than after the call site."""
     called = [s for phase in e.on() for s in e.spans(phase) if traced(e, s.call)]
     lost = [s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in e.truth.users)]
     if len(lost) < len(called) and "execution of" not in e.why:
@@ -62,8 +62,8 @@ def ended(e: Evidence) -> str:
 MISTAKES = {
     "result-clobbered": "a register with the result does not come back",
     "wrong-parent-slot": "not the return address was replaced: the functions' bodies are skipped",
-    "link-register-lost": "the tracer does not go on behind the call site",
-    "return-to-wrong-place": "a function does not go on behind the call that made it",
+    "link-register-lost": "the tracer does not go on after the call site",
+    "return-to-wrong-place": "a function does not go on after the call that made it",
     "frame-not-popped": "who says no at the entry leaves a frame",
     "patched-without-a-frame": "a return is patched, and no frame knows where it goes",
     "shadow-frame-read-after-release": "a frame is read that has been given back",
