@@ -25,8 +25,8 @@ SLICE = 0.02  # seconds between two looks at what runs
 SERVED = 0.001  # the same, while somebody's interrupts are to be served
 SERVICE = 1.0  # seconds in which a CPU, on a busy host, is back from an interrupt
 PATIENCE = 10.0  # seconds, for CPUs that wait for an interrupt and execute nothing
-MOST = 1_000_000  # instructions of a look that count: a busy host may make it long
-INSNS = 2_000_000  # that one CPU may execute before a place counts as not reached
+MOST = 200_000  # instructions of a look that count: a busy host may make it long
+INSNS = 300_000  # that one CPU may execute before a place counts as not reached
 
 
 class Cpus:
@@ -39,7 +39,6 @@ class Cpus:
         self._held: set[int] = set()
         self._serving: dict[int, int] = {}  # held CPUs whose interrupts are served, and where their threads are held
         self._away: set[int] = set()  # those of them that may be in an interrupt now
-        self._leaving: set[int] = set()  # let go where they stand: to be there is nothing new
         self._breakpoints: set[int] = set()
 
     def type(self, line: str) -> None:
@@ -55,12 +54,13 @@ class Cpus:
         return cpu in self._held
 
     def go(self, *cpus: int) -> None:
-        """They run with the others from now on."""
-        self._leaving |= set(cpus) & self._held
+        """They run with the others from now on. Where they stood they have left: to come there is new."""
+        for cpu in self._held & set(cpus):
+            if cpu not in self._away:
+                self._step(cpu)
+            self._serving.pop(cpu, None)
         self._held -= set(cpus)
         self._away -= set(cpus)
-        for cpu in cpus:
-            self._serving.pop(cpu, None)
 
     def write(self, physical: int, word: int) -> None:
         self._stub.write_physical(physical, word.to_bytes(8, "little"))
@@ -85,7 +85,7 @@ class Cpus:
         wanted, passing = set(places), set(but)
         executed, end = [0] * len(self.all), self._run.clock() + PATIENCE
         while max(executed) <= insns and self._run.clock() < end:
-            for cpu in self.all - self._held - passing - self._leaving:
+            for cpu in self.all - self._held - passing:
                 if self._stub.pc(cpu) in wanted:
                     self.hold(cpu)
                     return cpu
@@ -99,15 +99,20 @@ class Cpus:
         """Run for the time of a look, or until a CPU meets a breakpoint. Who serves an interrupt gets the time for it."""
         self._set_breakpoints(wanted | {self._serving[cpu] for cpu in self._away})
         for cpu in self.all - self._held:
-            while self._stub.pc(cpu) in self._breakpoints:
-                self._stub.step_one(cpu)
-        self._leaving = set()
+            if self._stub.pc(cpu) in self._breakpoints:
+                self._step(cpu)
         self._stub.go_on_with((self.all - self._held) | self._away)
         if self._stub.stopped(SERVICE if self._away else SERVED if self._serving else SLICE):
             self._away -= {cpu for cpu in self._away if self._stub.pc(cpu) == self._serving[cpu]}
         else:
             self._stub.hold()
             self._away = set(self._serving)
+
+    def _step(self, cpu: int) -> None:
+        """From this instruction to another one: what QEMU calls a step may be none."""
+        at, most = self._stub.pc(cpu), 100
+        while self._stub.pc(cpu) == at and (most := most - 1):
+            self._stub.step_one(cpu)
 
     def _set_breakpoints(self, places: set[int]) -> None:
         for place in self._breakpoints - places:

@@ -173,8 +173,9 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
     return found + [(kernel.symbol(n), regs, 2) for n in (*HANDS, *returns.HANDLERS)]
 
 
-def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED) -> Config:
-    """What the observer is asked to look at in this kernel; `followed`: whose calls are known to their ends."""
+def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED, sites: str = "") -> Config:
+    """What the observer is asked to look at in this kernel; `followed`: whose calls are known to their ends; `sites`: of functions
+    whose names begin so."""
     c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
     c.add("start", start)
     c.add("text", lo, start, hi - lo)
@@ -187,7 +188,7 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     for role, addresses in watched.items():
         for address in addresses:
             c.add(role, address)
-    for site in kernel.sites:
+    for site in (s for s in kernel.sites if s.function.name.startswith(sites)):
         c.add("site", site.address, int(not site.function.name.startswith(followed)))
         c.add("body", site.address + 4)
         if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER):

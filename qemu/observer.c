@@ -355,7 +355,7 @@ static uint64_t changed(unsigned vcpu, struct thread *t)
 /* ---- writing records ----------------------------------------------------------------- */
 
 static plugin_u64 since; /* instructions that are not in head->insns yet */
-enum { OFTEN = 1 << 20 };
+enum { OFTEN = 1 << 16 };
 
 static uint64_t insns_before(unsigned vcpu, const struct watch *w)
 {
