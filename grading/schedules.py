@@ -1,35 +1,39 @@
 """Schedules: every place at which one CPU's change of the tracer can meet another CPU's traced call, one after the other.
 
-CPU A types a line that changes something (registers an op, takes it away, exchanges a filter); CPU B makes a traced call. A's
-*steps* are the stores and fences of the handed-in files that it executes, and its grace periods; B's are the functions that
-its call goes through. A schedule says in front of which step A is stopped, and in front of which of B's steps B is stopped
-then, while A goes on to its end:
+CPU A types a line that changes something (registers an op, unregisters it, exchanges a filter); CPU B makes a traced call. A's
+*steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are the tracer's functions
+that its call goes through. Both are taken from the observer's log of one free run. A schedule stops A in front of a step, lets B
+make its call up to a place, and then lets A go on to its end, if it comes there; B; A; and B calls once more:
 
-    unregister:ftrace_shutdown+0x98:op_see      A up to this store; B up to op_see; A to its end, if it comes there; B; A
+    unregister:ftrace_shutdown+0x98:op_see      A up to this store; B up to op_see; A; B; A
     unregister:ftrace_shutdown+0x98             the same, and B's call is made as a whole while A stands there
 
-As long as B is inside of the tracer, A may not end: what it took away is still in use. A schedule that fails is played again
-by its name: SCHEDULE=...
+What each of B's calls did is in the observer's log, and what is right follows from when A was done. A schedule that fails is
+played again by its name: SCHEDULE=...
 """
 
 from __future__ import annotations
 
 import random
 import re
+import struct
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.elf import OBJDUMP, Kernel
-from grading.hold import interleaved
+from grading.hold import Cpus, interleaved
 from grading.machine import Run
+from grading.observer import Config, Kind, Record
 from grading.verdict import Stopped, Verdict
 
 CHANGER, CALLER = 0, 1  # the CPUs of A and of B
 KERNEL_BASE = 0xFFFFFFFF80000000
 LINE_INSNS = 40_000_000  # for a line of the shell, from Enter to the next prompt
+CALL_INSNS = 5_000_000  # for a call, and the sleep of the thread that makes it
 STORES = {"riscv64": ("sb", "sh", "sw", "sd", "sc.", "amo", "fence"),
           "arm64": ("str", "stp", "stur", "stlr", "stx", "stlx", "dmb", "dsb", "ic", "dc", "cas", "swp")}
 OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # nobody else looks there
@@ -38,9 +42,10 @@ AGAIN = 2  # as often is the same instruction a step of its own: a loop's later 
 
 @dataclass(frozen=True)
 class Change:
-    """What A does: the line, the function that is done when it is; lines that make ready for it and undo it, each time and once.
+    """What A does: a line, and the function that has done it when it returns; lines that make ready for it and undo it, each time.
 
-    stays, goes: the ops that see every call, whatever A does; that see none which begins when the function has returned.
+    stays, comes, goes: the ops that see every call, whatever A does; those that see each call which begins when A is done; those
+    that see none of these, and are in none which had begun.
     """
 
     name: str
@@ -48,9 +53,8 @@ class Change:
     ends: str
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
-    first: tuple[str, ...] = ()
-    last: tuple[str, ...] = ()
     stays: frozenset[int] = frozenset()
+    comes: frozenset[int] = frozenset()
     goes: frozenset[int] = frozenset()
 
 
@@ -66,22 +70,21 @@ class Schedule:
 
 @dataclass
 class Shown:
-    """A schedule that was played, in the observer's log: B's calls begin at `first`, A was done at `ended`."""
+    """A schedule that was played: its part of the observer's log."""
 
     schedule: Schedule
     first: int
-    ended: int = 0
     last: int = 0
+    met: bool = True  # the places were reached
 
 
 @dataclass
 class Played:
-    """What was played of how many. One that has no end is the last: it stopped there."""
+    """What was played of how many."""
 
     change: Change
     possible: int = 0
     shown: list[Shown] = field(default_factory=list)
-    why: str = ""  # what was not reached
 
 
 def stepping(kernel: Kernel, sources: Iterable[str]) -> dict[int, str]:
@@ -115,134 +118,152 @@ def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Sched
 class Player:
     """Plays the schedules of one change after the other. Between two of them all CPUs run, and nothing is wanted of them."""
 
-    def __init__(self, machine: Run, kernel: Kernel, sources: Iterable[str]) -> None:
+    def __init__(self, kernel: Kernel, sources: Iterable[str]) -> None:
         self.played: list[Played] = []
-        self._machine = machine
         self._kernel = kernel
         self._steps = stepping(kernel, sources)
-        self._front = kernel.symbol("calls_traced")
-        self._home = next(a + 4 for a in range(*kernel.extent("calls_thread"), 4) if kernel.jumps_to(a) == self._front)
-        self._wanted = machine.machine.load_address() + kernel.symbol("calls_wanted") - KERNEL_BASE
-        self._prompt = kernel.symbol("line_begin")
-        self._a = set[int]()  # the CPU that changes, where it is held
+        own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
+        self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
 
-    def play(self, changes: Iterable[Change], most: int, rng: random.Random, only: str = "") -> None:
-        """Of each change at most so many schedules; or the one with this name."""
-        with interleaved(self._machine) as self._cpus:
-            self._cpus.type(f"calls {CALLER} &")
-            self._back_at_prompt()
-            for change in changes:
-                self.played.append(Played(change))
-                try:
-                    self._all(self.played[-1], most, rng, only)
-                except Stopped as stopped:
-                    self.played[-1].why = stopped.why
-                    raise
-            self._lines(["calls off"])
-        self._machine.console.send(b"\r")
+    def config(self, config: Config, changes: Iterable[Change]) -> Config:
+        """What the observer is asked for besides."""
+        for address in {*self._steps, *self._places, *(a for change in changes for a in self._kernel.exits(change.ends))}:
+            config.add("hit", address)
+        return config
 
-    def _all(self, played: Played, most: int, rng: random.Random, only: str) -> None:
-        change = played.change
-        self._lines(change.first)
+    def begin(self, machine: Run) -> None:
+        self._machine = machine
+        base = machine.machine.load_address() - KERNEL_BASE
+        self._wanted, self._made = base + self._kernel.symbol("calls_wanted"), base + self._kernel.symbol("calls_made")
+        machine.console.command(f"calls {CALLER} &")
+
+    def play(self, change: Change, most: int, rng: random.Random, only: str = "") -> None:
+        """At most so many of its schedules; or the one with this name."""
+        played = Played(change)
+        self.played.append(played)
         todo = self._dry(change)
         played.possible = len(todo)
         for schedule in [s for s in todo if str(s) == only] if only else some(todo, most, rng):
             played.shown.append(Shown(schedule, self._machine.observer.written()))
-            self._one(schedule, played.shown[-1])
-        self._lines(change.last)
+            self._lines(change.before)
+            with self._machine.observer.recording(), interleaved(self._machine) as cpus:
+                _Play(self, cpus, played.shown[-1]).run()
+            played.shown[-1].last = self._machine.observer.written()
+            self._machine.console.wait_ready(60)
+            self._lines(change.after)
 
-    def _dry(self, change: Change) -> list[Schedule]:
-        """All schedules: A's steps are seen once, in the order in which they come, and B's path before and behind them."""
-        self._lines(change.before)
-        path, steps = self._path(), list[str]()
-        self._cpus.type(f"taskset -c {CHANGER} {change.line}")
-        ends = set(self._kernel.exits(change.ends))
-        while (at := self._a_comes_to(set(self._steps) | ends)) not in ends:
-            times = sum(step.partition("#")[0] == self._steps[at] for step in steps)
-            if times < AGAIN:
-                steps.append(self._steps[at] + (f"#{times + 1}" if times else ""))
-        self._back_at_prompt()
-        path |= self._path()
-        self._lines(change.after)
-        return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(path))]
-
-    def _one(self, schedule: Schedule, shown: Shown) -> None:
-        change, ends = schedule.change, set(self._kernel.exits(schedule.change.ends))
-        step, _, times = schedule.step.partition("#")
-        observer = self._machine.observer
-        self._lines(change.before)
-        self._cpus.type(f"taskset -c {CHANGER} {change.line}")
-        for _ in range(int(times or 1)):
-            at = self._a_comes_to({self._address(step)} | ends)
-        with observer.recording():
-            self._b_calls()
-            if self._b_comes_to({self._address(schedule.inside), self._home}) != self._home:
-                at = self._a_goes_past(ends)
-                shown.ended = observer.written() if at else 0
-                self._b_comes_to({self._home})
-            self._cpus.go(*self._cpus.all - self._a)
-            if at not in ends:
-                self._a_comes_to(ends)
-            shown.ended = shown.ended or observer.written()
-            self._b_calls()  # once more, behind the change
-            self._b_comes_to({self._home})
-            self._cpus.go(CALLER)
-            shown.last = observer.written()
-        self._back_at_prompt()
-        self._lines(change.after)
-
-    def _address(self, name: str) -> int:
-        """Of a step; of none, B's home."""
-        symbol, _, offset = name.partition("+")
-        return self._kernel.symbol(symbol) + int(offset or "0", 16) if name else self._home
-
-    def _path(self) -> set[str]:
-        """The functions that B's call goes through now."""
-        self._b_calls()
-        self._b_comes_to({self._front})
-        starts = {self._kernel.name_at(pc) for pc in self._cpus.walk(CALLER, self._home)}
-        self._cpus.go(CALLER)
-        return {name for name in starts if "+" not in name}
-
-    def _a_goes_past(self, ends: set[int]) -> int:
-        """B stands inside of the tracer: where A comes to its end; 0: it does not, and stands where it waits."""
-        self._cpus.hold(CALLER, serving=True)
-        self._cpus.go(*self._a)
-        cpu = self._cpus.reach(ends, but={CALLER})
-        self._cpus.hold(*self._cpus.all - {CALLER})
-        self._a = set() if cpu is None else {cpu}
-        return 0 if cpu is None else self._cpus.pc(cpu)
-
-    def _a_comes_to(self, places: set[int], insns: int = LINE_INSNS) -> int:
-        self._cpus.go(*self._a)
-        cpu = self._cpus.reach(places, insns=insns)
-        if cpu is None:
-            raise Stopped(Verdict.FAIL, f"{self._named(places)} was not reached; {self._where()}")
-        self._a = {cpu}
-        return self._cpus.pc(cpu)
-
-    def _b_calls(self) -> None:
-        self._cpus.write(self._wanted, 1)
-
-    def _b_comes_to(self, places: set[int]) -> int:
-        """It is held there."""
-        self._cpus.go(CALLER)
-        if self._cpus.reach(places, but=self._cpus.all - {CALLER}) is None:
-            raise Stopped(Verdict.FAIL, f"the call on CPU {CALLER} did not come to {self._named(places)}; {self._where()}")
-        return self._cpus.pc(CALLER)
+    def end(self) -> None:
+        self._machine.console.command("calls off")
 
     def _lines(self, lines: Iterable[str]) -> None:
         for line in lines:
-            self._cpus.type(line)
-            self._back_at_prompt()
+            said = self._machine.console.command(line)
+            if said:
+                raise Stopped(Verdict.FAIL, f"'{line}' said: {said.strip()}")
 
-    def _back_at_prompt(self) -> None:
-        self._a_comes_to({self._prompt})
-        self._cpus.go(*self._a)
-        self._a = set()
+    def _dry(self, change: Change) -> list[Schedule]:
+        """All schedules: A's steps in the order in which they come, and B's places before and after them."""
+        self._lines(change.before)
+        places = self._places_of_call()
+        counted, ends = dict[str, int](), set(self._kernel.exits(change.ends))
+        log = [r for r in self._log(lambda: self._lines([self._typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
+        for r in takewhile(lambda r: r.addr not in ends, log):
+            if r.addr in self._steps:
+                counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
+        steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items() for n in range(1, min(times, AGAIN) + 1)]
+        places |= self._places_of_call()
+        self._lines(change.after)
+        return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))]
 
-    def _named(self, places: set[int]) -> str:
-        return " or ".join(sorted(self._kernel.name_at(place) for place in places)[:3])
+    def _places_of_call(self) -> set[str]:
+        """Between the call site and the function's body."""
+        log = [r for r in self._log(self._call) if r.vcpu == CALLER and not r.level]
+        ends = [n for n, r in enumerate(log) if r.kind in (Kind.SITE, Kind.BODY)]
+        return {self._places[r.addr] for r in log[ends[0]:ends[-1]] if r.addr in self._places} if ends else set()
+
+    def _log(self, does: Callable[[], None]) -> list[Record]:
+        observer = self._machine.observer
+        with observer.recording():
+            first = observer.written()
+            does()
+            return list(observer.records(first))
+
+    def _call(self) -> None:
+        with interleaved(self._machine) as cpus:
+            self.want(cpus)
+            cpus.run(self.is_made, CALL_INSNS)
+
+    def _typed(self, change: Change) -> str:
+        return f"taskset -c {CHANGER} {change.line}"
+
+    def want(self, cpus: Cpus) -> None:
+        """One more call of B."""
+        cpus.write(self._wanted, self._word(self._wanted) + 1)
+
+    def is_made(self) -> bool:
+        return self._word(self._made) == self._word(self._wanted)
+
+    def _word(self, physical: int) -> int:
+        return int(struct.unpack("<Q", self._machine._read(physical, 8))[0])
+
+    def address(self, name: str) -> int:
+        symbol, _, offset = name.partition("+")
+        return self._kernel.symbol(symbol) + int(offset or "0", 16)
+
+    def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
+        """Has A come to its end? It looks at the log from where it looked last."""
+        ends, at = set(self._kernel.exits(change.ends)), first
+
+        def ended() -> bool:
+            nonlocal at
+            now = self._machine.observer.written()
+            found = any(r.kind == Kind.HIT and r.addr in ends for r in self._machine.observer.records(at, now))
+            at = at if found else now
+            return found
+        return ended
+
+
+class _Play:
+    """One schedule, from the line that A types until B has called once more."""
+
+    def __init__(self, player: Player, cpus: Cpus, shown: Shown) -> None:
+        self._player = player
+        self._cpus = cpus
+        self._shown = shown
+        self._ended = player.ended_since(shown.schedule.change, shown.first)
+
+    def run(self) -> None:
+        schedule, player, cpus = self._shown.schedule, self._player, self._cpus
+        cpus.begin(player._typed(schedule.change))
+        self._shown.met = self._to_step(schedule.step)
+        player.want(cpus)
+        if schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER:
+            cpus.serve(CALLER)
+            cpus.go(CHANGER)
+            cpus.run(self._ended)
+            cpus.hold(CHANGER)
+            cpus.go(CALLER)
+        self._made()
+        cpus.go(CHANGER)
+        if not cpus.run(self._ended, LINE_INSNS):
+            raise Stopped(Verdict.FAIL, f"{schedule}: {schedule.change.ends} does not return; {self._where()}")
+        player.want(cpus)
+        self._made()
+
+    def _to_step(self, step: str) -> bool:
+        step, _, times = step.partition("#")
+        for n in range(int(times or 1)):
+            if n:
+                self._cpus.step(CHANGER)
+                self._cpus.go(CHANGER)
+            if self._cpus.reach({self._player.address(step)}, but={CALLER}, until=self._ended, insns=LINE_INSNS) is None:
+                return False
+        return True
+
+    def _made(self) -> None:
+        if not self._cpus.run(self._player.is_made, CALL_INSNS):
+            raise Stopped(Verdict.FAIL, f"{self._shown.schedule}: the call on CPU {CALLER} does not return; {self._where()}")
 
     def _where(self) -> str:
-        return "the CPUs are at " + ", ".join(self._kernel.name_at(self._cpus.pc(cpu)) for cpu in sorted(self._cpus.all))
+        kernel = self._player._kernel
+        return "the CPUs are at " + ", ".join(kernel.name_at(self._cpus.pc(cpu)) for cpu in sorted(self._cpus.all))

@@ -318,7 +318,7 @@ class _Reader:
         elif r.more:
             self._entered[r.context] = r
         else:
-            self.truth.hits[self._named[r.addr]].append(r)
+            self.truth.hits[self._named.get(r.addr, "step")].append(r)
             if r.addr == self._returns.places.handler:
                 self._returns.handler(r)
 

@@ -12,7 +12,8 @@ const char *const program_help[] = {"cpu|off", "a call on one CPU whenever it is
 #define LOOK 100000 /* ns */
 
 static volatile bool on;
-volatile uint64_t calls_wanted; /* so many more; set from outside */
+volatile uint64_t calls_wanted; /* in all; written from outside */
+volatile uint64_t calls_made;
 
 __attribute__((noipa)) static uint64_t calls_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,
 						    uint64_t f, uint64_t g, uint64_t h)
@@ -22,12 +23,12 @@ __attribute__((noipa)) static uint64_t calls_traced(uint64_t a, uint64_t b, uint
 
 static int calls_thread(void *unused)
 {
-	uint64_t n = 0;
-
 	for (; on; sleep_ns(LOOK)) {
-		while (calls_wanted) {
-			calls_wanted--; /* before the call: another may be wanted as soon as this one is back */
-			n = calls_traced(n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7);
+		while (calls_made != calls_wanted) {
+			uint64_t n = calls_made;
+
+			calls_traced(n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7);
+			calls_made = n + 1;
 		}
 	}
 	return 0;
