@@ -271,8 +271,8 @@ test: $(setup) ## every test: host, harness, and the kernel under QEMU
 soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load
 	@$(PYTHON) kern/tests/run_qemu.py --soak
 
-soak-grade: $(setup) ## [COUNT=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutions n times; none may lose a point; goes on where it was ended
-	@$(PYTHON) -m grading.soak $(if $(COUNT),--count $(COUNT)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--seed '$(SEED)')
+soak-grade: $(setup) ## [COUNT=n] [JOBS=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutions n times; none may lose a point; goes on where it was ended
+	@$(PYTHON) -m grading.soak $(if $(COUNT),--count $(COUNT)) $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--seed '$(SEED)')
 
 bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.json
 	@$(PYTHON) kern/ftrace/tests/bench.py

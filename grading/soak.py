@@ -13,7 +13,11 @@ import secrets
 import shutil
 import subprocess
 import sys
+import threading
 from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +36,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, default=24, help="grades, with those that the log has")
     parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
+    parser.add_argument("--jobs", type=int, default=1, help="so many grades at the same time")
     parser.add_argument("--seed", help="the number that all seeds follow from; default: that of the log, or a new one")
     return parser.parse_args()
 
@@ -65,18 +70,40 @@ def wanted(about: Line, n: int) -> Line:
     return {"number": n, "lab": cells[nth][0], "arch": cells[nth][1], "seed": seed, "busy": (again + nth) % 3 == 2}
 
 
-def grade(one: Line, out: Path) -> str:
+class Busy:
+    """Processes that do nothing but work, while a grade wants them; several grades share them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._wanted = 0
+        self._processes: list[subprocess.Popen[bytes]] = []
+
+    @contextmanager
+    def beside(self, wanted: bool) -> Iterator[None]:
+        self._change(wanted)
+        try:
+            yield
+        finally:
+            self._change(-wanted)
+
+    def _change(self, by: int) -> None:
+        with self._lock:
+            self._wanted += by
+            if self._wanted and not self._processes:
+                self._processes = [subprocess.Popen([*WITH_US, sys.executable, "-c", "while True: pass"]) for _ in range(BUSY)]
+            while self._processes and not self._wanted:
+                self._processes[-1].kill()
+                self._processes.pop().wait()
+
+
+def grade(one: Line, out: Path, busy: Busy) -> str:
     """What came of it."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     command = [*WITH_US, sys.executable, "-m", "grading", "--lab", str(one["lab"]), "--arch", one["arch"], "--seed", one["seed"],
                "--kernels", str(FOLDER / f"lab{one['lab']}"), "--out", str(out)]
-    busy = [subprocess.Popen([*WITH_US, sys.executable, "-c", "while True: pass"]) for _ in range(BUSY if one["busy"] else 0)]
-    with (out / "said").open("w") as said:
+    with (out / "said").open("w") as said, busy.beside(one["busy"]):
         subprocess.run(command, stdout=said, stderr=said, cwd=ROOT, check=False)
-    for process in busy:  # which end with us, too
-        process.kill()
-        process.wait()
     return came(json.loads((out / "grade.json").read_text())["grades"][0]) if (out / "grade.json").exists() else "harness error: no grade"
 
 
@@ -102,15 +129,20 @@ def summary(lines: list[Line]) -> int:
 def main() -> int:
     options, log = arguments(), FOLDER / "log.jsonl"
     lines = begun(log, {"made_of": build(options.lab, options.arch), **{n: vars(options)[n] for n in ("seed", "lab", "arch")}})
-    for n in range(len(lines) - 1, options.count):
-        one, out = wanted(lines[0], n), FOLDER / str(n)
-        one["came"] = grade(one, out)
-        lines.append(one)
-        with log.open("a") as file:
-            print(json.dumps(one), file=file)
-        print(*(f"{name} {value}" for name, value in one.items()), sep=", ", flush=True)
-        if one["came"] == FULL:
-            shutil.rmtree(out)
+    busy = Busy()
+
+    def graded(n: int) -> Line:
+        one = wanted(lines[0], n)
+        return {**one, "came": grade(one, FOLDER / str(n), busy)}
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for one in pool.map(graded, range(len(lines) - 1, options.count)):  # in this order, so that the log has no gaps
+            lines.append(one)
+            with log.open("a") as file:
+                print(json.dumps(one), file=file)
+            print(*(f"{name} {value}" for name, value in one.items()), sep=", ", flush=True)
+            if one["came"] == FULL:
+                shutil.rmtree(FOLDER / str(one["number"]))
     return summary(lines[1:])
 
 

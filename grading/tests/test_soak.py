@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import tempfile
+import threading
 import unittest
 from contextlib import redirect_stdout
 from pathlib import Path
@@ -30,7 +31,7 @@ class TestSoak(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def soak(self, *words: str, came: Any = lambda one, out: out.mkdir() or soak.FULL) -> tuple[int, str]:
+    def soak(self, *words: str, came: Any = lambda one, out, busy: out.mkdir() or soak.FULL) -> tuple[int, str]:
         with mock.patch.object(soak, "grade", came), mock.patch("sys.argv", ["soak", *words]), redirect_stdout(io.StringIO()) as said:
             return soak.main(), said.getvalue()
 
@@ -42,7 +43,7 @@ class TestSoak(unittest.TestCase):
         self.soak(*words, "9")
         whole = self.log()
         (self.folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in whole[:4]) + '{"number": 3, "la')
-        again = mock.Mock(side_effect=lambda one, out: out.mkdir() or soak.FULL)
+        again = mock.Mock(side_effect=lambda one, out, busy: out.mkdir() or soak.FULL)
         self.assertEqual(self.soak(*words[2:], "9", came=again)[0], 0)  # the seed is the log's
         self.assertEqual([call.args[0]["number"] for call in again.call_args_list], [3, 4, 5, 6, 7, 8])
         self.assertEqual(self.log(), whole)
@@ -64,11 +65,30 @@ class TestSoak(unittest.TestCase):
                 self.assertEqual(sorted(busy), sorted((lab, arch) for lab in labs for arch in arches))
                 self.assertEqual(len({one["seed"] for one in all_of_them}), len(all_of_them))
 
+    def test_several_at_a_time_share_the_busy_processes(self) -> None:
+        running, most = list[int](), list[int]()
+        both = threading.Barrier(2, timeout=20)
+
+        def grade(one: dict[str, Any], out: Path, busy: soak.Busy) -> str:
+            out.mkdir()
+            with busy.beside(one["busy"]):
+                both.wait()
+                running.append(len(busy._processes))
+                both.wait()
+            most.append(len(busy._processes))
+            return soak.FULL
+
+        words = ("--seed", "5", "--lab", "1", "2", "--count", "8", "--jobs", "2")
+        self.assertEqual(self.soak(*words, came=grade)[0], 0)
+        wants = [any(soak.wanted(self.log()[0], n)["busy"] for n in (first, first + 1)) for first in range(0, 8, 2)]
+        self.assertEqual([n // soak.BUSY for n in running], [int(w) for w in wants for _ in range(2)])
+        self.assertEqual(most[-1], 0)
+
     def test_no_loss_is_hidden(self) -> None:
         self.assertEqual(soak.came(graded()), soak.FULL)
         self.assertEqual(soak.came(graded(90, "no call")), "90 of 100 points: life: no call")
         self.assertIn("harness error: because", soak.came(graded(0, verdict="harness error")))
-        status, said = self.soak("--seed", "5", "--count", "3", came=lambda one, out: out.mkdir() or "90 of 100 points: life: no call")
+        status, said = self.soak("--seed", "5", "--count", "3", came=lambda one, out, busy: out.mkdir() or "90 of 100 points: life: no call")
         self.assertEqual(status, 1)
         self.assertEqual(said.count("make grade LAB=1 ARCH=riscv64 REPLAY="), 1)
         self.assertIn("3 grades, 1 beside busy processes: 3 without full marks", said)
