@@ -258,8 +258,8 @@ gdb: $(if $(ARCH),$(gdb_kernel)/callsite.elf $(gdb_kernel)/Image build/initrd.cp
 
 grade submit: all
 grade submit: grading := $(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(or $(REPLAY),$(SEED)),--seed '$(or $(REPLAY),$(SEED))') \
-	$(if $(SMP),--smp $(SMP)) $(if $(RUNG),--rung '$(RUNG)')
-grade: ## [LAB=n] [ARCH=..] [SMP=1|4] [STAFF=..] [REPLAY=seed] [RUNG=n] [GDB=1]: judge the trace against what the processor executed
+	$(if $(SMP),--smp $(SMP)) $(if $(RUNG),--rung '$(RUNG)') $(if $(SCHEDULE),--schedule '$(SCHEDULE)')
+grade: ## [LAB=n] [ARCH=..] [SMP=1|4] [STAFF=..] [REPLAY=seed] [RUNG=n] [SCHEDULE=..] [GDB=1]: judge the trace against what the processor executed
 	@$(grading) $(if $(GDB),--gdb)
 submit: ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
 	$(if $(LAB),,$(error make submit needs LAB=n))

@@ -18,6 +18,7 @@ from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.handed_in import broken
 from grading.machine import ended_by_signals
+from grading.schedules import SCHEDULES
 from grading.session import BUDGET
 from grading.verdict import Refused, Stopped, Verdict, blamed
 from qemu import plugin
@@ -25,7 +26,6 @@ from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
-CPUS = (1, 4)
 
 
 def seed_of(text: str) -> int:
@@ -41,6 +41,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seed", help="16 hexadecimal digits; default: a new one")
     parser.add_argument("--smp", type=int, nargs="+", help="boots: with so many CPUs each")
     parser.add_argument("--rung", help="this one alone, by its number or name")
+    parser.add_argument("--schedule", default="", help="of the schedules, this one alone")
     parser.add_argument("--gdb", action="store_true", help="the same boot again, with gdb, up to where it goes wrong")
     parser.add_argument("--budget", type=int, default=BUDGET, help="instructions that one CPU may execute in a boot")
     parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
@@ -61,6 +62,13 @@ def wanted_rung(options: argparse.Namespace) -> rubric.Rung | None:
                   "\n".join(f"  {number:2} {rung.name}" for number, rung in enumerate(rungs, 1)))
 
 
+def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[int]:
+    """Those of --smp; or all that the rung is judged by; or that of the one schedule."""
+    if options.schedule:
+        return [SCHEDULES]
+    return options.smp or [boot for boot in rubric.boots(options.lab) if not rung or rung.judges(boot)]
+
+
 @dataclass
 class Outcome:
     """What the process of one architecture gives back."""
@@ -73,14 +81,14 @@ class Outcome:
 def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> Outcome:
     kernel = Kernel(options.kernels / arch / "callsite.elf", arch)
     evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
-                            lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget)  # type: ignore[misc]
-                for smp in options.smp or [n for n in CPUS if not rung or rung.judges(n)]]
+                            lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget, options.schedule)  # type: ignore[misc]
+                for smp in wanted_boots(options, rung)]
     say("judging")
     findings = report.held(options.lab, evidence)
     moments = {}
     if options.gdb:
-        moments = {(n, e.smp): replay.moment(e, found) for n, by_smp in enumerate(findings) for e in evidence
-                   if (found := by_smp.get(e.smp)) and not found.need}
+        moments = {(n, e.boot): replay.moment(e, found) for n, by_boot in enumerate(findings) for e in evidence
+                   if (found := by_boot.get(e.boot)) and not found.need}
     return Outcome([e.told() for e in evidence], findings, moments)
 
 
@@ -117,11 +125,11 @@ def under_gdb(grades: list[report.Grade], outcomes: dict[str, Outcome], rung: ru
         return 0
     graded, result = found
     number = report.number_of(graded.lab, result.rung) - 1
-    smp = next(smp for smp, f in result.findings.items() if f and not f.need)
-    evidence = next(e for e in graded.evidence if e.smp == smp)
-    finding = result.findings[smp]
+    boot = next(boot for boot, f in result.findings.items() if f and not f.need)
+    evidence = next(e for e in graded.evidence if e.boot == boot)
+    finding = result.findings[boot]
     assert finding
-    return replay.under_gdb(evidence, result.rung, finding, outcomes[graded.arch].moments[number, smp], console)
+    return replay.under_gdb(evidence, result.rung, finding, outcomes[graded.arch].moments[number, boot], console)
 
 
 def refuse(options: argparse.Namespace) -> rubric.Rung | None:
@@ -168,7 +176,7 @@ def main() -> int:
         console.print("The harness failed; this is no score.")
         return EXIT_HARNESS
     try:
-        status = verdict(grades, options, not rung and not options.smp, console)
+        status = verdict(grades, options, not rung and not options.smp and not options.schedule, console)
     except Refused as missing:
         console.print(f"Nothing was written: {missing}.", highlight=False)
         return EXIT_FAIL

@@ -17,6 +17,7 @@ from grading import workload
 from grading.elf import Kernel, Site
 from grading.graph_text import GraphTrace
 from grading.returns import Span
+from grading.schedules import Played
 from grading.steps import Steps
 from grading.trace_text import Trace
 from grading.trials import Trial
@@ -179,6 +180,8 @@ class Evidence:
     typed: list[tuple[int, str]] = field(default_factory=list)  # each line, and the observer's records before it
     observed: int = 0  # call sites that were executed and are judged
     seconds: float = 0.0
+    played: list[Played] = field(default_factory=list)  # in the boot of the schedules
+    boot: int = 0  # SCHEDULES, or as many CPUs as it had
     judging: float = 0.0  # seconds of processor time that went into it, of JUDGING
     insns: list[int] = field(default_factory=list)
 

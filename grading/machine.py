@@ -226,9 +226,10 @@ class Run:
     def memory(self, physical: int, size: int) -> bytes:
         """Guest memory while the machine stands still."""
         with self.held():
-            return self._read(physical, size)
+            return self.read(physical, size)
 
-    def _read(self, physical: int, size: int) -> bytes:
+    def read(self, physical: int, size: int) -> bytes:
+        """Guest memory now: what runs may change it meanwhile."""
         at = physical - self.machine.ram().start
         return self._ram[at:at + size]
 
@@ -256,7 +257,7 @@ class Run:
         for covers in LEVELS:
             below = []
             for start, table in tables:
-                data = self._read(table, 4096) if table in self.machine.ram() else b""
+                data = self.read(table, 4096) if table in self.machine.ram() else b""
                 for virtual, (entry,) in zip(range(start, ADDRESSES, covers), struct.iter_unpack("<Q", data)):
                     if entry and virtual < addresses.stop and virtual + covers > addresses.start:
                         valid, leaf, at = _entry(self.machine.arch, entry, covers)

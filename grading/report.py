@@ -15,6 +15,7 @@ from grading import rubric
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.rubric import Rung
+from grading.schedules import SCHEDULES
 from grading.verdict import Stopped, Verdict
 
 
@@ -63,8 +64,8 @@ class Grade:
         return Verdict.PASS if self.points == self.possible else Verdict.FAIL
 
 
-def cpus(smp: int) -> str:
-    return "1 CPU" if smp == 1 else f"{smp} CPUs"
+def cpus(boot: int) -> str:
+    return {SCHEDULES: "schedules", 1: "1 CPU"}.get(boot, f"{boot} CPUs")
 
 
 LINES, WIDTH = 20, 200  # of what the guest said, at most
@@ -85,7 +86,7 @@ def held(lab: int, evidence: list[Evidence]) -> Findings:
     """Every rung held against every boot that it speaks of. A boot that ended early reaches none but what is seen in the file."""
     results: list[Result] = []
     for rung in rubric.lab(lab).rungs:
-        results.append(Result(rung, {e.smp: _judge(rung, e, results) for e in evidence if rung.judges(e.smp)}))
+        results.append(Result(rung, {e.boot: _judge(rung, e, results) for e in evidence if rung.judges(e.boot)}))
     return [r.findings for r in results]
 
 
@@ -119,8 +120,9 @@ def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
 
 
 def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:
-    """The first of these rungs that the same boot did not reach."""
-    name = next((r.rung.name for r in above if r.rung.name in names and r.findings.get(e.smp)), "")
+    """The first of these rungs that the same boot did not reach; that of the schedules stands on all boots."""
+    name = next((r.rung.name for r in above if r.rung.name in names and (
+        r.findings.get(e.boot) or e.boot == SCHEDULES and not r.reached)), "")
     return Finding(f"needs: {name}", need=name) if name else None
 
 
@@ -146,10 +148,10 @@ def show(grade: Grade, console: Console) -> None:
     table.add_column("rung")
     table.add_column("what must hold", max_width=58)
     for e in grade.evidence:
-        table.add_column(cpus(e.smp), justify="center")
+        table.add_column(cpus(e.boot), justify="center")
     table.add_column("points", justify="right")
     for result in grade.results:
-        marks = [_mark(result, e.smp) for e in grade.evidence]
+        marks = [_mark(result, e.boot) for e in grade.evidence]
         points = f"{result.rung.points if result.reached else 0}/{result.rung.points}"
         table.add_row(result.rung.name, result.rung.promise, *marks, points, style="" if result.reached else "bold")
     table.add_section()
@@ -173,7 +175,9 @@ def _ran(grade: Grade) -> str:
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
     calls = sum(e.observed for e in grade.evidence)
-    return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer"
+    played = [f"{len(p.shown)} of {p.possible} ({p.change.name})" for e in grade.evidence for p in e.played]
+    return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer" + (
+        f"; schedules played: {', '.join(played)}" if played else "")
 
 
 def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None:
@@ -225,7 +229,7 @@ def write_json(grades: list[Grade], path: Path) -> None:
                    "possible": r.rung.points,
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
                    "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
-        "boots": [{"smp": e.smp, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
+        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.shown), p.possible] for p in e.played}, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
                    "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ says, under the rung's name, what the promise is held against. checks.py also ha
     MISTAKES    {slug: title}: the mistakes that its findings know by name
     ADVICE      slugs that no check recognises
     ended(e)    the slug of what made a boot end early, or ""
+    SCHEDULES   the changes that are made while another CPU calls (grading.schedules)
 
 Each slug is a section of the lab's handout.
 """
@@ -27,9 +28,12 @@ from grading.checks import Check, all_of
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.integrity import as_linked
+from grading.schedule_session import ScheduleSession
+from grading.schedules import SCHEDULES, Change
 from grading.session import BUDGET, Session
 from qemu.machine import ARCHES, ROOT
 
+CPUS = (1, 4)
 LABS = {int(p.parent.name.split("-")[0]): p.parent for p in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml"))}
 
 
@@ -39,14 +43,16 @@ class Rung:
     points: int
     promise: str
     check: Check
-    cpus: tuple[int, ...] = (1, 4)  # which boots it speaks of: those with one CPU, with more
+    cpus: tuple[int, ...] = (1, 4)  # which boots it speaks of: those with one CPU, with more; or SCHEDULES, that of the schedules
     needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
     follows: tuple[str, ...] = ()  # rungs above whose loss explains its own: it may hold without them, and is said to need them if not
     built: bool = False  # it is held against what was built, however the boot ends
     stopped: bool = False  # of a boot that ended early, too, it can say what was wrong
 
-    def judges(self, smp: int) -> bool:
-        return (smp > 1) in {cpus > 1 for cpus in self.cpus}
+    def judges(self, boot: int) -> bool:
+        if SCHEDULES in (boot, *self.cpus):
+            return boot in self.cpus
+        return (boot > 1) in {cpus > 1 for cpus in self.cpus}
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class Lab:
     session: type[Session]
     mistakes: dict[str, str]
     ended: Callable[[Evidence], str]
+    schedules: tuple[Change, ...]
 
     def page(self, slug: str) -> str:
         """Where the mistake is written about."""
@@ -82,7 +89,8 @@ def lab(number: int) -> Lab:
     first = replace(first, check=all_of(as_linked, first.check))
     files = tuple(name.replace("<arch>", arch) for name in rubric["files"] for arch in (ARCHES if "<arch>" in name else ARCHES[:1]))
     return Lab(number, LABS[number], files, (first, *rungs),
-                getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""))
+                getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""),
+                getattr(checks, "SCHEDULES", ()))
 
 
 def _rung(entry: dict[str, Any], checks: dict[str, Check]) -> Rung:
@@ -91,8 +99,16 @@ def _rung(entry: dict[str, Any], checks: dict[str, Check]) -> Rung:
     return Rung(name, points, promise, checks[name], **options)
 
 
-def boot(kernel: Kernel, number: int, smp: int, seed: int, out: Path, say: Callable[[str], None] = lambda text: None,
-         budget: int = BUDGET) -> Evidence:
-    """One boot as the lab's session drives it; its log is in the folder `out`."""
-    log = out / f"{kernel.arch}-lab{number}-{smp}cpu.log"
-    return lab(number).session(kernel, number, smp, seed, log, say, budget).run()
+def boots(number: int) -> tuple[int, ...]:
+    """The boots of a grade, by how many CPUs they have; and that of the schedules."""
+    return (*CPUS, *([SCHEDULES] if lab(number).schedules else []))
+
+
+def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path, say: Callable[[str], None] = lambda text: None,
+         budget: int = BUDGET, schedule: str = "") -> Evidence:
+    """One boot as the lab's session drives it; its log is in the folder `out`. `schedule`: of the schedules, this one alone."""
+    graded, name = lab(number), f"{which}cpu" if which else "schedules"
+    log = out / f"{kernel.arch}-lab{number}-{name}.log"
+    session = graded.session(kernel, number, which, seed, log, say, budget) if which else (
+        ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules, [f for f in graded.files if f.endswith((".c", ".S"))], schedule))
+    return session.run()

@@ -21,8 +21,7 @@ import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import takewhile
-
-from elftools.elf.elffile import ELFFile  # type: ignore[import]
+from pathlib import Path
 
 from grading.elf import OBJDUMP, Kernel
 from grading.hold import Cpus, interleaved
@@ -30,6 +29,7 @@ from grading.machine import Run
 from grading.observer import Config, Kind, Record
 from grading.verdict import Stopped, Verdict
 
+SCHEDULES = 0  # as the name of a boot, where the others have a number of CPUs
 CHANGER, CALLER = 0, 1  # the CPUs of A and of B
 KERNEL_BASE = 0xFFFFFFFF80000000
 LINE_INSNS = 40_000_000  # for a line of the shell, from Enter to the next prompt
@@ -42,7 +42,8 @@ AGAIN = 2  # as often is the same instruction a step of its own: a loop's later 
 
 @dataclass(frozen=True)
 class Change:
-    """What A does: a line, and the function that has done it when it returns; lines that make ready for it and undo it, each time.
+    """What A does: a line, and the function that has done it when it returns; lines that make ready for it and undo it, once and
+    each time.
 
     stays, comes, goes: the ops that see every call, whatever A does; those that see each call which begins when A is done; those
     that see none of these, and are in none which had begun.
@@ -51,6 +52,8 @@ class Change:
     name: str
     line: str
     ends: str
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
     before: tuple[str, ...] = ()
     after: tuple[str, ...] = ()
     stays: frozenset[int] = frozenset()
@@ -84,12 +87,13 @@ class Played:
 
     change: Change
     possible: int = 0
+    planned: int = 0
     shown: list[Shown] = field(default_factory=list)
 
 
 def stepping(kernel: Kernel, sources: Iterable[str]) -> dict[int, str]:
     """Instructions of these files' objects that others can see, and the grace period; what to call them."""
-    extents = [kernel.extent(name) for source in sources for name in _functions(kernel, source)]
+    extents = _extents(kernel, sources)
     text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", str(kernel.path)],
                           capture_output=True, text=True, check=True).stdout
     found = {}
@@ -101,18 +105,19 @@ def stepping(kernel: Kernel, sources: Iterable[str]) -> dict[int, str]:
     return {**found, grace: kernel.name_at(grace)}
 
 
-def _functions(kernel: Kernel, source: str) -> list[str]:
-    with (kernel.path.parent / source).with_suffix(".o").open("rb") as file:
-        symbols = ELFFile(file).get_section_by_name(".symtab").iter_symbols()
-        return [s.name for s in symbols if s["st_info"]["type"] == "STT_FUNC" and s["st_size"]]
+def _extents(kernel: Kernel, sources: Iterable[str]) -> list[tuple[int, int]]:
+    """What the linker placed of these files' objects, as its map says."""
+    objects = {str(Path(source).with_suffix(".o")) for source in sources}
+    lines = re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M)
+    return [(int(at, 16), int(at, 16) + int(size, 16)) for at, size, name in lines if name in objects]
 
 
 def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Schedule]:
-    """As many as there is time for: those with one switch first, then those with two, each in the order of A's steps."""
-    whole = [s for s in schedules if not s.inside]
+    """All in which B's call is made as a whole, and so many of the others, in the order of A's steps."""
+    whole = {s for s in schedules if not s.inside}
     halved = [s for s in schedules if s.inside]
-    halved = rng.sample(halved, max(0, min(len(halved), most - len(whole))))
-    return whole[:most] + sorted(halved, key=schedules.index)
+    chosen = whole | set(rng.sample(halved, min(most, len(halved))))
+    return [s for s in schedules if s in chosen]
 
 
 class Player:
@@ -120,30 +125,32 @@ class Player:
 
     def __init__(self, kernel: Kernel, sources: Iterable[str]) -> None:
         self.played: list[Played] = []
-        self._kernel = kernel
+        self.kernel = kernel
         self._steps = stepping(kernel, sources)
         own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
 
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
         """What the observer is asked for besides."""
-        for address in {*self._steps, *self._places, *(a for change in changes for a in self._kernel.exits(change.ends))}:
+        for address in {*self._steps, *self._places, *(a for change in changes for a in self.kernel.exits(change.ends))}:
             config.add("hit", address)
         return config
 
     def begin(self, machine: Run) -> None:
         self._machine = machine
         base = machine.machine.load_address() - KERNEL_BASE
-        self._wanted, self._made = base + self._kernel.symbol("calls_wanted"), base + self._kernel.symbol("calls_made")
+        self._wanted, self._made = base + self.kernel.symbol("calls_wanted"), base + self.kernel.symbol("calls_made")
         machine.console.command(f"calls {CALLER} &")
 
     def play(self, change: Change, most: int, rng: random.Random, only: str = "") -> None:
-        """At most so many of its schedules; or the one with this name."""
+        """Its schedules: with two switches at most so many; or the one with this name."""
         played = Played(change)
         self.played.append(played)
+        self._lines(change.first)
         todo = self._dry(change)
-        played.possible = len(todo)
-        for schedule in [s for s in todo if str(s) == only] if only else some(todo, most, rng):
+        chosen = [s for s in todo if str(s) == only] if only else some(todo, most, rng)
+        played.possible, played.planned = len(todo), len(chosen)
+        for schedule in chosen:
             played.shown.append(Shown(schedule, self._machine.observer.written()))
             self._lines(change.before)
             with self._machine.observer.recording(), interleaved(self._machine) as cpus:
@@ -151,6 +158,7 @@ class Player:
             played.shown[-1].last = self._machine.observer.written()
             self._machine.console.wait_ready(60)
             self._lines(change.after)
+        self._lines(change.last)
 
     def end(self) -> None:
         self._machine.console.command("calls off")
@@ -165,8 +173,8 @@ class Player:
         """All schedules: A's steps in the order in which they come, and B's places before and after them."""
         self._lines(change.before)
         places = self._places_of_call()
-        counted, ends = dict[str, int](), set(self._kernel.exits(change.ends))
-        log = [r for r in self._log(lambda: self._lines([self._typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
+        counted, ends = dict[str, int](), set(self.kernel.exits(change.ends))
+        log = [r for r in self._log(lambda: self._lines([self.typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
         for r in takewhile(lambda r: r.addr not in ends, log):
             if r.addr in self._steps:
                 counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
@@ -193,7 +201,7 @@ class Player:
             self.want(cpus)
             cpus.run(self.is_made, CALL_INSNS)
 
-    def _typed(self, change: Change) -> str:
+    def typed(self, change: Change) -> str:
         return f"taskset -c {CHANGER} {change.line}"
 
     def want(self, cpus: Cpus) -> None:
@@ -204,15 +212,15 @@ class Player:
         return self._word(self._made) == self._word(self._wanted)
 
     def _word(self, physical: int) -> int:
-        return int(struct.unpack("<Q", self._machine._read(physical, 8))[0])
+        return int(struct.unpack("<Q", self._machine.read(physical, 8))[0])
 
     def address(self, name: str) -> int:
         symbol, _, offset = name.partition("+")
-        return self._kernel.symbol(symbol) + int(offset or "0", 16)
+        return self.kernel.symbol(symbol) + int(offset or "0", 16)
 
     def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
         """Has A come to its end? It looks at the log from where it looked last."""
-        ends, at = set(self._kernel.exits(change.ends)), first
+        ends, at = set(self.kernel.exits(change.ends)), first
 
         def ended() -> bool:
             nonlocal at
@@ -234,7 +242,7 @@ class _Play:
 
     def run(self) -> None:
         schedule, player, cpus = self._shown.schedule, self._player, self._cpus
-        cpus.begin(player._typed(schedule.change))
+        cpus.begin(player.typed(schedule.change))
         self._shown.met = self._to_step(schedule.step)
         player.want(cpus)
         if schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER:
@@ -265,5 +273,5 @@ class _Play:
             raise Stopped(Verdict.FAIL, f"{self._shown.schedule}: the call on CPU {CALLER} does not return; {self._where()}")
 
     def _where(self) -> str:
-        kernel = self._player._kernel
+        kernel = self._player.kernel
         return "the CPUs are at " + ", ".join(kernel.name_at(self._cpus.pc(cpu)) for cpu in sorted(self._cpus.all))

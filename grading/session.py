@@ -14,6 +14,7 @@ from grading import checks, registers, steps, trials, truth, workload
 from grading.elf import Kernel
 from grading.evidence import Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
+from grading.observer import Config
 from grading.trace_text import parse
 from grading.trials import Trial
 from grading.verdict import Stopped, Verdict, blamed
@@ -72,7 +73,7 @@ class Session:
 
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
                  say: Callable[[str], None] = lambda text: None, budget: int = BUDGET) -> None:
-        self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
+        self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log, boot=smp)
         self._kernel = kernel
         self._machine = machine_of(kernel, lab, smp)
         self._say = say
@@ -82,7 +83,7 @@ class Session:
         """The evidence of one boot."""
         e, began = self._evidence, time.monotonic()
         try:
-            with blamed(), Run(self._machine, e.log, truth.config(self._kernel, self._machine), self._budget) as machine:
+            with blamed(), Run(self._machine, e.log, self._config(), self._budget) as machine:
                 try:
                     with e.judged():
                         self._boot_and_off(machine)
@@ -98,6 +99,9 @@ class Session:
         finally:
             e.seconds = time.monotonic() - began
         return e
+
+    def _config(self) -> Config:
+        return truth.config(self._kernel, self._machine)
 
     def _collect(self, machine: Run) -> None:
         self._say("reading what was executed")

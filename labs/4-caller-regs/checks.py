@@ -20,6 +20,9 @@ from grading.checks import (all_of, argument, calls_while_on, every_site, first_
 from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, waited_for
 from grading.evidence import Evidence, once
 from grading.finding import Finding, seq_at, side_by_side
+from grading.integrity import as_linked
+from grading.schedule_checks import TRACER, right_under_schedules
+from grading.schedules import Change
 from grading.trials import FUNCTIONS, MASK, Op, Trial
 from grading.truth import Call, stubs
 from grading.workload import PASSED, Call as Expected, Run
@@ -413,6 +416,20 @@ MISTAKES = {
     "two-change-pc": "two ops may change pc of one function",
 }
 
+# ---- schedules: one CPU changes, another one calls ---------------------------------
+
+SEE = "op 0 see calls_traced"
+ONLY, OTHER = ("echo calls_traced > set_ftrace_filter",), "echo wl_begin > set_ftrace_filter"
+SCHEDULES = (
+    Change("register", SEE, "register_ftrace_function", first=("op 1 see calls_traced",), last=("op 1 off",), after=("op 0 off",),
+           stays=frozenset({1}), comes=frozenset({0})),
+    Change("unregister", "op 0 off", "unregister_ftrace_function", first=("op 1 see calls_traced",), last=("op 1 off",), before=(SEE,),
+           stays=frozenset({1}), goes=frozenset({0})),
+    Change("unregister-last", "op 0 off", "unregister_ftrace_function", before=(SEE,), goes=frozenset({0})),
+    Change("filter", OTHER, "ftrace_filter_commit", first=(*ONLY, "echo function > current_tracer"), before=ONLY,
+           last=("echo nop > current_tracer", "echo > set_ftrace_filter"), goes=frozenset({TRACER})),
+)
+
 CHECKS = {
     "called": something_called,
     "life": lives_with_ops,
@@ -426,4 +443,5 @@ CHECKS = {
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
     "synchronised": synchronised,
+    "schedules": all_of(as_linked, right_under_schedules),
 }

@@ -1,0 +1,43 @@
+"""The boot in which CPUs are held: the schedules of a lab's changes are played, one after the other."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from grading import truth
+from grading.elf import Kernel
+from grading.machine import Run
+from grading.observer import Config
+from grading.schedules import SCHEDULES, Change, Player
+from grading.session import Session
+
+HALVED = 8  # of each change, besides those in which B's call is made as a whole
+PATCHER = "kern/ftrace/{arch}/patch.c"  # what changes text is seen by other CPUs in each lab
+
+
+class ScheduleSession(Session):
+    """Two CPUs: one changes, one calls."""
+
+    def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, say: Callable[[str], None], budget: int,
+                 changes: tuple[Change, ...], files: Sequence[str], only: str = "") -> None:
+        super().__init__(kernel, lab, 2, seed, log, say, budget)
+        self._evidence.boot = SCHEDULES
+        self._changes = changes
+        self._only = only
+        self._files = (*files, PATCHER.format(arch=kernel.arch))
+
+    def _config(self) -> Config:
+        self._player = Player(self._kernel, self._files)
+        return self._player.config(truth.config(self._kernel, self._machine, sites="calls_"), self._changes)
+
+    def _talk(self, machine: Run, rng: random.Random) -> None:
+        e, player = self._evidence, self._player
+        e.played = player.played
+        player.begin(machine)
+        for change in self._changes:
+            if self._only.partition(":")[0] in ("", change.name):
+                self._say(f"schedules: {change.name}")
+                player.play(change, HALVED, random.Random(rng.getrandbits(64)), self._only)
+        player.end()
