@@ -63,11 +63,11 @@ def begun(log: Path, about: Line) -> list[Line]:
 
 
 def wanted(about: Line, n: int) -> Line:
-    """The n-th grade: every lab and architecture in turn, each a third of the time beside busy processes."""
+    """The n-th grade: every lab and architecture in turn, two rounds of them and then one beside busy processes."""
     cells = [(lab, arch) for lab in about["lab"] for arch in about["arch"]]
     again, nth = divmod(n, len(cells))
     seed = hashlib.sha256(f"{about['seed']} {n}".encode()).hexdigest()[:16]
-    return {"number": n, "lab": cells[nth][0], "arch": cells[nth][1], "seed": seed, "busy": (again + nth) % 3 == 2}
+    return {"number": n, "lab": cells[nth][0], "arch": cells[nth][1], "seed": seed, "busy": again % 3 == 2}
 
 
 class Busy:
