@@ -77,9 +77,9 @@ def rest_text(kernel: Kernel, lab: int) -> bytes:
 
 
 def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
-    """Addresses of the words in which two copies of text differ."""
+    """Addresses of the words in which two copies of text differ; what one of them does not have is another."""
     lo, _ = kernel.text
-    return [] if a == b else [lo + i for i in range(0, min(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
+    return [] if a == b else [lo + i for i in range(0, max(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
 
 
 def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[int]:
@@ -176,8 +176,9 @@ def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
 
 def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     """The workload's calls are those that its seed asks for, per context, in order."""
-    executed = e.executed_contexts(phase)
-    for name, calls in e.expected(phase).contexts.items():
+    executed, expected = e.executed_contexts(phase), e.expected(phase).contexts
+    for name in dict.fromkeys([*expected, *executed]):
+        calls = expected.get(name, [])
         want, got = [c.function for c in calls], [c.name for c in executed.get(name, [])]
         if want != got:
             at = first_difference(want, got)
@@ -342,7 +343,7 @@ def every_site(e: Evidence) -> Finding | None:
         if not calls_tracer(e.kernel, site.address, word):
             return Finding(f"every function was traced, and the call site of {site.function.name} held no call of the tracer",
                            site=site_lines(e.kernel, site, word, call=True))
-    return None if e.text_traced or right_result(e) else Finding("the boot ended before every function could be traced")
+    return None
 
 
 def silent_trampolines(e: Evidence) -> Finding | None:

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Protocol
+
+
+class Defect(Enum):
+    """What a finding says, for those that ask further."""
+
+    OTHER = auto()
+    TOO_LITTLE = auto()  # nothing was wrong in what was seen, and that is not enough
 
 
 @dataclass
@@ -20,6 +28,7 @@ class Finding:
     by_hand: str = ""  # on the host, not in a kernel: the command that does it again
     need: str = ""  # the rung was not judged, for it stands on this one, which was lost
     mistake: str = ""  # its likely cause, where that has a name: a slug of the lab's MISTAKES
+    kind: Defect = Defect.OTHER
 
 
 class Seen(Protocol):

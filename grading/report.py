@@ -15,6 +15,7 @@ from grading import rubric
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.rubric import Rung
+from grading.seen import too_little
 from grading.verdict import Stopped, Verdict
 
 
@@ -114,7 +115,7 @@ def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
 def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
     if not e.why or rung.built:
         return _unmet(above, e, (above[0].rung.name, *rung.needs) if above else ()) or (
-            (found := rung.check(e)) and (_unmet(above, e, rung.follows) or found))
+            (found := rung.check(e) or too_little(e, rung.seen)) and (_unmet(above, e, rung.follows) or found))
     return rung.stopped and rung.check(e) or Finding(e.ending(), mistake=rubric.lab(e.lab).ended(e))
 
 

@@ -9,6 +9,7 @@ from grading.checks import all_of, lives, named, no_hits, right_arguments, right
 from grading.evidence import Evidence, between, during
 from grading.finding import Finding
 from grading.registers import callbacks_told, pattern_calls, registers_kept, spoilt, unfinished
+from grading.seen import OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed, ran, registers
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
@@ -120,4 +121,16 @@ CHECKS = {
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": named(all_of(callbacks_told, right_parents), _own_parents),
+}
+
+SEEN = {
+    "callback": (called_back(1), printed(1)),
+    "life": (POWERED_OFF, ran(1, 2)),
+    "stub-called": (ran(1, 2),),
+    "silent": (ran(0, 2),),
+    "result": (ran(1, 2),),
+    "arguments": (arguments(1, 2), registers(1, 2), STEPS, OVERWRITTEN),
+    "one CPU": (ran(1, 2), printed(1)),
+    "four CPUs": (ran(1, 2), printed(1)),
+    "parents": (called_back(1), printed(1)),
 }

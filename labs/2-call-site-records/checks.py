@@ -10,6 +10,8 @@ from grading.checks import Check, all_of, first_difference, first_of, lives, nam
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
 from grading.observer import Record
+from grading.seen import POWERED_OFF, SITES, answers, once, printed, ran
+from grading.workload import FUNCTIONS
 
 PAGE = "labs/2-call-site-records/handout.md"
 
@@ -218,6 +220,9 @@ MISTAKES = {
 }
 ADVICE = {"every-call-recorded", "stale-previous-word"}
 
+TOOL = once("recordmcount, beside the kernel that was built with it,", lambda e: bool(_tool(e)))
+LISTED = once("line of available_filter_functions", lambda e: e.files.get("available_filter_functions", "").count("\n"), len(FUNCTIONS))
+
 CHECKS = {
     "found": named(of_the_build(something_recorded), _first_word, _counted_from_jalr),
     "life": lives,
@@ -226,4 +231,14 @@ CHECKS = {
     "list": all_of(lookups, list_complete),
     "one CPU": three_agree,
     "four CPUs": three_agree,
+}
+
+SEEN = {
+    "found": (SITES,),
+    "life": (POWERED_OFF, ran(1, 2)),
+    "table": (SITES, TOOL),
+    "sorted": (SITES, TOOL),
+    "list": (SITES, LISTED, answers("answer of lookup_rec", 3 * len(FUNCTIONS))),
+    "one CPU": (ran(1, 2), printed(1)),
+    "four CPUs": (ran(1, 2), printed(1)),
 }

@@ -11,6 +11,8 @@ from grading.checks import (all_of, calls_tracer, calls_while_on, differing, eve
 from grading.evidence import Evidence, during, untouched
 from grading.finding import Finding
 from grading.registers import callbacks_told, registers_kept, spoilt, unfinished
+from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, batches, called, called_back, half_of_run,
+                          once as seen_once, printed, ran, registers, text_of, text_traced)
 from grading.session import text_alias
 from grading.truth import stubs
 from grading.verdict import Verdict
@@ -72,7 +74,7 @@ def in_batches(e: Evidence) -> Finding | None:
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while its alias was "
                            "still there: text_alias_close comes first", seq=when["arch_sync_all"])
     answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
-    if answers != [EFAULT]:
+    if answers not in ([], [EFAULT]):
         return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT")
     return None
 
@@ -206,6 +208,11 @@ MISTAKES = {
 }
 ADVICE = {"unsigned-offset"}
 
+LOOKS = seen_once("load of a word of text by the tracer", lambda e: len(e.truth.looks), 100)
+ALIAS = seen_once("look at what of text is writable", lambda e: len(e.alias), 4)
+REFUSED = Seen("call of the workload while a site held another word", lambda e: [
+    Amount("", len(during(e.spoilt, e.truth.calls)), half_of_run(e, e.spoilt.seed))] if e.spoilt else [])
+
 CHECKS = {
     "called": named(something_called, _call),
     "life": lives,
@@ -219,4 +226,19 @@ CHECKS = {
     "one CPU": named(all_of(three_agree, right_parents), _unnamed),
     "four CPUs": named(all_of(three_agree, right_parents), _unnamed),
     "synchronised": all_of(named(synchronised, _not_seen), once),
+}
+
+SEEN = {
+    "called": (ANYTHING_CALLED,),
+    "life": (POWERED_OFF, ran(2, 2)),
+    "rest": (TEXT_AT_BOOT, ran(0, 2)),
+    "calls": (called(2), called_back(2), registers(2), OVERWRITTEN),
+    "filter": (called(2), text_of(2), text_traced()),
+    "silent": (ran(0, 2),),
+    "restored": (TEXT_AT_END,),
+    "writer": (batches(4), LOOKS, ALIAS, answers("answer to ftrace_make_nop while no batch was open")),
+    "refused": (REFUSED,),
+    "one CPU": (ran(2, 2), printed(2)),
+    "four CPUs": (ran(2, 2), printed(2)),
+    "synchronised": (batches(4),),
 }

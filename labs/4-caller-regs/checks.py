@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             wrong_argument)
-from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, waited_for
+from grading.entry import callers_seen, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, waited_for, while_published
 from grading.evidence import Evidence, once
 from grading.finding import Finding, seq_at, side_by_side
+from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, arguments, batches, called, called_back, half_of_run, once as seen_once,
+                          printed, ran, registers, text_of, text_traced)
 from grading.trials import FUNCTIONS, MASK, Op, Trial
 from grading.truth import Call, stubs
 from grading.workload import PASSED, Call as Expected, Run
@@ -413,6 +415,31 @@ MISTAKES = {
     "two-change-pc": "two ops may change pc of one function",
 }
 
+ENTERED = seen_once("call of entry_traced with a tracer that sees and changes its registers", lambda e: len(entry_calls(e).keys() & {"seen", "changed"}), 2)
+SKIPPED = seen_once("call of entry_traced with two ops that return in its place", lambda e: len(entry_calls(e).keys() & {"skipped"}))
+READY = seen_once("call of text_alias_close whose site had just been written", lambda e: len(while_published(e)), 2)
+WAITED = seen_once("op that was switched off, and whose sites were written", lambda e: len(switched_off(e)), 7)
+
+
+def tried(name: str) -> Seen:
+    """The workload ran with the ops of this trial."""
+    def amounts(e: Evidence) -> Iterator[Amount]:
+        trial = _trial(e, name)
+        if trial:
+            yield Amount(name, sum(len(_workload(calls)) for calls in hold(e, trial).calls.values()), half_of_run(e, trial.seed))
+    return Seen("call of the workload with ops", amounts)
+
+
+def _costs(e: Evidence) -> Iterator[Amount]:
+    """Of the ops that stay each has functions of its own."""
+    few, many = (_trial(e, name) for name in ("fewer ops", "many ops"))
+    for op in few.ops if few and many else ():
+        alone = [f for f in op.names if len(few.of(f)) == len(many.of(f)) == 1]  # type: ignore[union-attr]
+        yield Amount(str(op), bool(_cost(hold(e, many), op)[0] and _cost(hold(e, few), op)[0]), bool(alone))  # type: ignore[arg-type]
+
+
+COSTS = Seen("pair of calls that one op alone traces, with more and with fewer ops beside it,", _costs)
+
 CHECKS = {
     "called": something_called,
     "life": lives_with_ops,
@@ -426,4 +453,19 @@ CHECKS = {
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
     "synchronised": synchronised,
+}
+
+SEEN = {
+    "called": (ANYTHING_CALLED,),
+    "life": (POWERED_OFF, ran(2, 2)),
+    "off": (TEXT_AT_BOOT, ran(0, 2), TEXT_AT_END),
+    "filter": (called(2), text_of(2), text_traced("arguments")),
+    "arguments": (arguments(2, 2), registers(2), ENTERED),
+    "changed arguments": (called_back(2), tried("changed arguments"), ENTERED),
+    "live patch": (tried("live patch"), answers("answer to an op that may change pc and wanted another function")),
+    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY),
+    "one CPU": (ran(2, 2), printed(2)),
+    "four CPUs": (ran(2, 2), printed(2)),
+    "parents": (called_back(2), printed(2)),
+    "synchronised": (batches(4),),
 }

@@ -14,6 +14,8 @@ from grading.graph_checks import (at_rest, comes_home, depth, durations, entries
                                   three_agree, through_handler, values)
 from grading.graph_session import GraphSession
 from grading.registers import found_as_left
+from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called, graph_printed,
+                          handlers_given, ran, registers, returned, returned_compared, text_of, timed, values_printed, went_home)
 
 SESSION = GraphSession
 
@@ -88,4 +90,19 @@ CHECKS = {
     "values": named(all_of(values, durations), _duration),
     "frames out": frames_out,
     "synchronised": synchronised,
+}
+
+SEEN = {
+    "returned": (ANYTHING_RETURNED,),
+    "life": (POWERED_OFF, ran(2, 3)),
+    "off": (TEXT_AT_BOOT, ran(0, 3), TEXT_AT_END),
+    "filter": (called(2), text_of(2)),
+    "arguments": (arguments(2, 3), registers(2), returned_compared(2), handlers_given(2)),
+    "handler": (returned(2), INTERRUPTED),
+    "home": (went_home(2, 3), INTERRUPTED),
+    "one CPU": (ran(2, 3), graph_printed(2)),
+    "four CPUs": (ran(2, 3), graph_printed(2)),
+    "values": (values_printed(2), timed(2)),
+    "frames out": (FRAMES_OUT,),
+    "synchronised": (batches(4),),
 }

@@ -7,7 +7,7 @@ from a place of its own, function_graph's tracers from what describes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -23,6 +23,8 @@ from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
 from grading.registers import found_as_left
 from grading.returns import Span, calls_to
+from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, arguments, graph_printed, half_of,
+                          once as seen_once, ran, registers, returned, returned_compared, timed, values_printed, went_home)
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 
 SESSION = GraphSession
@@ -291,6 +293,35 @@ MISTAKES = {
 }
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
 
+
+def _told_hands(e: Evidence) -> Iterator[Amount]:
+    """Each of them, of the entry of its functions and, if it wants to, of the return."""
+    for phase in _by_hand(e):
+        for hand in phase.hands:
+            mine = [t.what for t in during(phase, e.truth.told) if t.user == hand.number and t.what != OF_PARENT]
+            yield Amount(f"{phase.name}, user {hand.number}", len(mine), half_of(e, phase, hand.names))
+
+
+def _told_keepers(e: Evidence) -> Iterator[Amount]:
+    for phase in _by_hand(e):
+        for hand in phase.hands:
+            if hand.kind == "keep":
+                found = [t for t in during(phase, e.truth.told) if t.user == hand.number and t.what == AT_RETURN and t.value]
+                yield Amount(f"{phase.name}, user {hand.number}", len(found), half_of(e, phase, hand.names))
+
+
+def _told_two(e: Evidence) -> Iterator[Amount]:
+    for phase in e.on():
+        if len(stayed(phase)) > 1:
+            yield Amount(phase.name, len(during(phase, e.truth.users)), sum(half_of(e, phase, u.filter.names) for u in phase.users))
+
+
+HANDS_TOLD = Seen("call of which the user was told", _told_hands)
+KEEPERS_TOLD = Seen("return at which the user found what it had kept", _told_keepers)
+TWO_TOLD = Seen("call of which two tracers were told", _told_two)
+LEAVERS = seen_once("phase in which a user left", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
+SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.told, *e.slot_again)), 4)
+
 CHECKS = {
     "returned": something_returned,
     "life": lives,
@@ -304,4 +335,19 @@ CHECKS = {
     "reverse": reverse,
     "data": all_of(kept, room_given_back),
     "leaving": all_of(leaver_left, slot_again),
+}
+
+SEEN = {
+    "returned": (ANYTHING_RETURNED,),
+    "life": (POWERED_OFF, ran(4, 3)),
+    "off": (TEXT_AT_BOOT, ran(0, 3), TEXT_AT_END, FRAMES_OUT),
+    "arguments": (arguments(4, 3), registers(4), returned_compared(4), TWO_TOLD),
+    "home": (went_home(4, 3), returned(4), INTERRUPTED),
+    "one CPU": (ran(4, 3), graph_printed(4)),
+    "four CPUs": (ran(4, 3), graph_printed(4)),
+    "values": (values_printed(4), timed(4)),
+    "sixteen": (HANDS_TOLD, INTERRUPTED),
+    "reverse": (TWO_TOLD, HANDS_TOLD),
+    "data": (HANDS_TOLD, KEEPERS_TOLD, INTERRUPTED),
+    "leaving": (LEAVERS, SLOT_AGAIN),
 }
