@@ -7,14 +7,13 @@ must agree (expected from the seed, executed, printed).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from grading.align import NEVER, Alignment, Divergence, Executed, Ran, Said, align, by_cpu, differ
 from grading.elf import Kernel, Site
 from grading.evidence import Evidence, Phase, between, during, once
-from grading.finding import Finding, seq_at, side_by_side
+from grading.finding import Defect, Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
 from grading.trace_text import Event
@@ -109,6 +108,11 @@ def named(check: Check, *recognisers: Recogniser) -> Check:
     return and_named
 
 
+def of_kind(kind: Defect, slug: str) -> Recogniser:
+    """The name of what this kind of finding says."""
+    return lambda e, finding: slug if finding.kind == kind else ""
+
+
 def first_of(findings: Iterable[Finding | None]) -> Finding | None:
     return next((finding for finding in findings if finding), None)
 
@@ -123,7 +127,7 @@ def all_of(*checks: Check) -> Check:
 def lives(e: Evidence) -> Finding | None:
     if e.why:
         return Finding(e.ending())
-    return Finding(e.complaint) if e.complaint else None
+    return Finding(str(e.complaint)) if e.complaint else None
 
 
 def right_result(e: Evidence) -> Finding | None:
@@ -325,7 +329,7 @@ def only_selected(e: Evidence) -> Finding | None:
         wrong = foreign(kernel, changed, chosen)
         if wrong:
             return Finding(f"{phase.name}: {len(wrong)} words outside of the filter {phase.filter} "
-                           f"were changed, first {kernel.name_at(wrong[0])}", address=wrong[0])
+                           f"were changed, first {kernel.name_at(wrong[0])}", address=wrong[0], kind=Defect.BEYOND_FILTER)
         missed = sorted(chosen - set(changed))
         if missed:
             return Finding(f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
@@ -376,7 +380,7 @@ def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
             needs = "fence.i" if e.arch == "riscv64" else "isb or eret"
             site = e.kernel.name_at(e.kernel.text[0] + batch.stores[-1].v[0])
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at {site}) returned "
-                           f"before CPU {cpu} had executed {needs}", seq=batch.end)
+                           f"before CPU {cpu} had executed {needs}", seq=batch.end, kind=Defect.NOT_SYNCHRONISED)
     return None
 
 
@@ -414,7 +418,7 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     others = does is not None and any(does(r.word) for r in mine if r.kind == Kind.FENCE)
     elsewhere = " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)" if others else ""
     return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
-                   f"there was no {STEPS[late]}{elsewhere}"), last
+                   f"there was no {STEPS[late]}{elsewhere}", kind=Defect.NO_LINE_MAINTENANCE), last
 
 
 def _cleans(word: int) -> bool:
@@ -445,7 +449,8 @@ def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
 
 def not_started(e: Evidence) -> Finding | None:
     """The shell refused the tracer: nothing else is to be said of it."""
-    return Finding(e.complaint) if re.match(r"'(.* > current_tracer|registers)' said:", e.complaint) else None
+    begins = e.complaint and (e.complaint.line == "registers" or e.complaint.line.endswith("> current_tracer"))
+    return Finding(str(e.complaint)) if begins else None
 
 
 def something_called(e: Evidence) -> Finding | None:

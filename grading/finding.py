@@ -13,6 +13,17 @@ class Defect(Enum):
 
     OTHER = auto()
     TOO_LITTLE = auto()  # nothing was wrong in what was seen, and that is not enough
+    NOT_SYNCHRONISED = auto()
+    NO_LINE_MAINTENANCE = auto()
+    COSTS_MORE = auto()  # an op's price follows from how many others there are
+    NOT_LOADED_BACK = auto()  # what was changed is as the caller had passed it
+    PC_NOT_TAKEN = auto()  # it went on elsewhere than at regs->pc
+    NOT_REFUSED = auto()
+    WENT_ELSEWHERE = auto()  # it came to a place that is watched, and not to its own
+    WENT_NOWHERE = auto()
+    WRONG_DURATION = auto()
+    ONE_DEEPER = auto()  # printed one deeper than it was
+    BEYOND_FILTER = auto()  # text was changed that the filter does not select
 
 
 @dataclass

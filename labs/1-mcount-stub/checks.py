@@ -7,8 +7,9 @@ from collections import Counter
 
 from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
 from grading.evidence import Evidence, between, during
+from grading.faults import back_into
 from grading.finding import Finding
-from grading.registers import callbacks_told, pattern_calls, registers_kept, spoilt, unfinished
+from grading.registers import callbacks_told, pattern_calls, registers_kept, spoilt
 from grading.seen import OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed, ran, registers
 
 MISTAKES = {
@@ -103,8 +104,8 @@ def ended(e: Evidence) -> str:
         return e.steps.mistake
     if spoilt(e):
         return spoilt(e)
-    if unfinished(e):
-        return "return-address-lost"  # the callback ran, and nobody came back from the stub
+    if back_into(e, "_mcount"):
+        return "return-address-lost"
     variable = e.kernel.symbol("ftrace_trace_function")
     if any(r.v[1] == variable for r in e.truth.traps):
         return "pointer-taken-for-the-function"  # it was executed, and that is an exception

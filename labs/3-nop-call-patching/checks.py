@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, only_selected,
+from grading import faults
+from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, of_kind, only_selected,
                             rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree, traced, word_in)
 from grading.evidence import Evidence, during, untouched
-from grading.finding import Finding
-from grading.registers import callbacks_told, registers_kept, spoilt, unfinished
+from grading.faults import Access
+from grading.finding import Defect, Finding
+from grading.registers import callbacks_told, registers_kept, spoilt
 from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, batches, called, called_back, half_of_run,
                           once as seen_once, printed, ran, registers, text_of, text_traced)
 from grading.session import text_alias
@@ -163,26 +164,17 @@ def _unnamed(e: Evidence, finding: Finding) -> str:
     return "tracer-not-named" if caller and e.truth.hits["ftrace_stub"] and not e.truth.callbacks else ""
 
 
-def _not_seen(e: Evidence, finding: Finding) -> str:
-    """Which of the steps behind a batch nobody took at all."""
-    if "for a line that it wrote" in finding.why:
-        return "no-line-maintenance"
-    return "no-synchronisation" if "returned before CPU" in finding.why else ""
-
-
 def ended(e: Evidence) -> str:
-    if e.why.startswith("write to read-only kernel text"):
+    fault, (lo, hi) = faults.last(e), e.kernel.text
+    if e.verdict == Verdict.PANIC and fault and fault.access == Access.WRITE and lo <= fault.address < hi:
         return "wrote-through-text"
-    missed = re.match(r"write to an unmapped address, 0x([0-9a-f]+)", e.why)
-    if missed and 0 <= int(missed[1], 16) - text_alias(e.kernel) < e.kernel.text[1] - e.kernel.text[0]:
+    if e.verdict == Verdict.PANIC and fault and fault.access == Access.WRITE and 0 <= fault.address - text_alias(e.kernel) < hi - lo:
         return "alias-not-open"
     if _wrong_call(e):
         return _wrong_call(e)
     if spoilt(e):
         return spoilt(e)
-    if unfinished(e) and (e.verdict == Verdict.TIMEOUT or ", at ftrace_caller+" in e.panic):
-        return "return-address-lost"  # the tracer was called, and ftrace_caller did not come back
-    return ""
+    return "return-address-lost" if faults.back_into(e, "ftrace_caller") else ""
 
 
 MISTAKES = {
@@ -225,7 +217,7 @@ CHECKS = {
     "refused": refused,
     "one CPU": named(all_of(three_agree, right_parents), _unnamed),
     "four CPUs": named(all_of(three_agree, right_parents), _unnamed),
-    "synchronised": all_of(named(synchronised, _not_seen), once),
+    "synchronised": all_of(named(synchronised, of_kind(Defect.NO_LINE_MAINTENANCE, "no-line-maintenance"), of_kind(Defect.NOT_SYNCHRONISED, "no-synchronisation")), once),
 }
 
 SEEN = {

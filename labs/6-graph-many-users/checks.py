@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
-from grading import graph_checks
+from grading import faults, graph_checks
 from grading.checks import all_of, first_of, lives, named, right_arguments, right_result
 from grading.entry import handlers_told
 from grading.evidence import Evidence, HandUser, Phase, between, during, once
+from grading.faults import Access
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.graph_checks import (at_rest, at_return, comes_home, depth, durations, entries_end, framed, frames_out, link_replaced, nested_as_printed,
@@ -26,6 +27,7 @@ from grading.returns import Span, calls_to
 from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, arguments, graph_printed, half_of,
                           once as seen_once, ran, registers, returned, returned_compared, timed, values_printed, went_home)
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
+from grading.verdict import Verdict
 
 SESSION = GraphSession
 T = TypeVar("T", Record, Told)
@@ -267,10 +269,13 @@ def _last_forgotten(e: Evidence, finding: Finding) -> str:
 
 
 def ended(e: Evidence) -> str:
-    """Of a boot that ended early, by what the panic's trace begins with: a user's filter or its handler is no more."""
-    trace = re.findall(r"^ *\[<[0-9a-f]+>\] (\w+)", e.panic, re.M)
-    asked = "read from" in e.why and trace[:1] in (["update_graph_ops"], ["wanted"])
-    return "slot-not-cleared" if asked or "execution of" in e.why and trace[1:2] == ["ftrace_graph_func"] else ""
+    """Of a boot that ended early, by its last exception: a user has left, and its filter is read or its handler called."""
+    fault = faults.last(e) if e.verdict == Verdict.PANIC and e.truth.hits["end of unregister_ftrace_graph"] else None
+    if not fault:
+        return ""
+    of_pc, of_link = (e.kernel.name_at(a).partition("+")[0] for a in (fault.pc, fault.link))
+    asked = fault.access == Access.READ and of_pc in ("update_graph_ops", "wanted")
+    return "slot-not-cleared" if asked or fault.access == Access.EXECUTION and of_link == "ftrace_graph_func" else ""
 
 
 MISTAKES = {
