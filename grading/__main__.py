@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from grading import progress, replay, report, rubric, side_by_side, submit
+from grading.beneath import as_handed_out
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.finding import Finding
@@ -128,6 +129,9 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
+    unfinished = as_handed_out(options.lab, options.arch)
+    if unfinished:
+        raise Refused(unfinished)
     if options.gdb:
         replay.needs()
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
