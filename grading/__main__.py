@@ -27,6 +27,7 @@ from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
 CPUS = (1, 4)
+NARROWEST = 80  # columns, in which no word of a table is cut
 
 
 def seed_of(text: str) -> int:
@@ -88,7 +89,7 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say:
 def only(graded: report.Grade, rung: rubric.Rung) -> None:
     """Of a grade what is said about one rung, and about those that it stands on and that were lost."""
     names = {rung.name}
-    for result in reversed(graded.results):
+    for result in (*reversed(graded.results), *graded.results):  # most stand on rungs above, some on one below
         if result.rung.name in names:
             names |= {f.need for f in result.findings.values() if f and f.need}
     graded.results = [r for r in graded.results if r.rung.name in names]
@@ -149,7 +150,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
 
 def main() -> int:
     options = arguments()
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=max(NARROWEST, Console().width) if sys.stdout.isatty() else 120)
     try:
         rung = refuse(options)
     except Refused as refused:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 from grading.align import NEVER, Alignment, Divergence, Executed, Ran, Said, align, by_cpu, differ
 from grading.elf import Kernel, Site
-from grading.evidence import Evidence, Phase, between, during, once
+from grading.evidence import Evidence, Phase, Window, between, during, once
 from grading.finding import Defect, Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
@@ -113,6 +113,13 @@ def of_kind(kind: Defect, slug: str) -> Recogniser:
     return lambda e, finding: slug if finding.kind == kind else ""
 
 
+def within(part: Window, finding: Finding | None) -> Finding | None:
+    """What was found of this workload: where nothing else says when, it is looked at as that begins."""
+    if finding and finding.began is None:
+        finding.began = part.first
+    return finding
+
+
 def first_of(findings: Iterable[Finding | None]) -> Finding | None:
     return next((finding for finding in findings if finding), None)
 
@@ -133,7 +140,7 @@ def lives(e: Evidence) -> Finding | None:
 def right_result(e: Evidence) -> Finding | None:
     """The program's own result, traced and not: arguments and return values came through."""
     phases = [*e.phases, *([e.overwritten] if e.overwritten else [])]
-    return first_of(result_printed(phase.name, e.expected(phase), phase.output) for phase in phases)
+    return first_of(within(phase, result_printed(phase.name, e.expected(phase), phase.output)) for phase in phases)
 
 
 def result_printed(where: str, run: Run, output: str) -> Finding | None:
@@ -263,7 +270,7 @@ def right_parents(e: Evidence) -> Finding | None:
 
 
 def three_agree(e: Evidence) -> Finding | None:
-    return first_of(executed_as_expected(e, phase) or (printed_as_executed(e, phase) if phase.on else None) for phase in e.phases)
+    return first_of(within(phase, executed_as_expected(e, phase) or (printed_as_executed(e, phase) if phase.on else None)) for phase in e.phases)
 
 
 # ---- while nobody traces ------------------------------------------------------
@@ -315,7 +322,7 @@ def calls_while_on(e: Evidence) -> Finding | None:
             if not traced(e, call):
                 return at_site(e, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call", True)
         if phase.filter and not any(c.name in phase.filter.names for c in e.calls(phase)):
-            return Finding(f"{phase.name}: not one traced function ran")
+            return Finding(f"{phase.name}: not one traced function ran", began=phase.first)
     return None
 
 
@@ -418,7 +425,7 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     others = does is not None and any(does(r.word) for r in mine if r.kind == Kind.FENCE)
     elsewhere = " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)" if others else ""
     return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
-                   f"there was no {STEPS[late]}{elsewhere}", kind=Defect.NO_LINE_MAINTENANCE), last
+                   f"there was no {STEPS[late]}{elsewhere}", seq=batch.end, kind=Defect.NO_LINE_MAINTENANCE), last
 
 
 def _cleans(word: int) -> bool:

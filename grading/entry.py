@@ -204,5 +204,5 @@ def own_functions_kept(e: Evidence) -> Finding | None:
     answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
     if answers in ([], [0]):
         return None
-    return Finding("an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
+    return Finding(seq=e.truth.hits["answer"][0].seq, why="an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
                    "that an op had before (was) are its own already")

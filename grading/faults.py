@@ -6,8 +6,10 @@ from enum import Enum
 from typing import NamedTuple
 
 from grading.evidence import Evidence, once
+from grading.graph_checks import lost_at_return
 from grading.observer import Record
-from grading.registers import unfinished
+from grading.registers import LINK, NAMES, lost, unfinished
+from grading.returns import HANDLER
 
 
 class Access(Enum):
@@ -60,3 +62,17 @@ def back_into(e: Evidence, stub: str) -> bool:
     newest = next((r for r in reversed(e.truth.traps) if call and r.vcpu == call.vcpu and r.seq > call.seq), None)
     lo, hi = e.kernel.extent(stub)
     return bool(newest and all(lo <= address < hi for address in (newest.v[1], newest.v[3])))
+
+
+def register_lost(e: Evidence) -> str:
+    """Of the newest call at which a register was another: a panic may come much later, in code that is nobody's mistake. Or ''."""
+    but = 1 << LINK[e.arch] if e.kernel.symbol(HANDLER) else 0
+    found = [(call.landed.seq, call, f"after the call site of {call.name}", numbers) for call in e.truth.calls
+             if call.landed and (numbers := lost(e, call, but))]
+    found += [(span.leaving.back.seq, span.call, f"when {span.name} had returned", numbers) for span in e.truth.returns.spans
+              if span.leaving and span.leaving.back and (numbers := lost_at_return(e, span))]
+    if not found:
+        return ""
+    _, call, when, numbers = max(found, key=lambda each: each[0])
+    names = ", ".join(NAMES[e.arch][n] for n in numbers)
+    return f"Before that, {when}, on CPU {call.vcpu}, {names} {'was' if len(numbers) == 1 else 'were'} not as before the tracer ran"

@@ -36,6 +36,7 @@ class Finding:
     site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
     seq: int | None = None  # the observer's record at which it can be seen to happen
     address: int = 0  # or the word of text that is wrong
+    began: int | None = None  # or the first record of the workload in which it was
     by_hand: str = ""  # on the host, not in a kernel: the command that does it again
     need: str = ""  # the rung was not judged, for it stands on this one, which was lost
     mistake: str = ""  # its likely cause, where that has a name: a slug of the lab's MISTAKES

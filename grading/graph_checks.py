@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from grading import checks, registers, workload
-from grading.checks import first_of, in_time
+from grading.checks import first_of, in_time, within
 from grading.evidence import Evidence, Phase, User, between, during, once
 from grading.finding import Defect, Finding
 from grading.align import Alignment, Divergence, align
@@ -140,14 +140,19 @@ def comes_home(e: Evidence) -> Finding | None:
     return None
 
 
+def lost_at_return(e: Evidence, span: Span) -> list[int]:
+    """Registers with a result, and those that a function must preserve, that were not as the function had left them."""
+    back = span.leaving.back if span.leaving else None
+    if not back or not back.v[0] or back.addr != span.home or back.v[0] == KEPT_NOTHING:
+        return []
+    return [n for n in (*RESULTS[e.arch], *PRESERVED[e.arch]) if back.v[0] >> n & 1]
+
+
 def registers_given_back(e: Evidence) -> Finding | None:
     """Where a call has returned to, each register with a result and each that a function must preserve is as the function left it."""
-    kept = [*RESULTS[e.arch], *PRESERVED[e.arch]]
-    mask = sum(1 << n for n in kept)
     for span in e.truth.returns.spans:
-        back = span.leaving.back if span.leaving else None
-        if back and back.v[0] & mask and back.addr == span.home and back.v[0] != KEPT_NOTHING:
-            lost = [n for n in kept if back.v[0] >> n & 1]
+        back, lost = span.leaving.back if span.leaving else None, lost_at_return(e, span)
+        if back and lost:
             clobbered = e.lab == 5 and lost[0] in RESULTS[e.arch]
             name = registers.NAMES[e.arch][lost[0]]
             return of_call("", span, f"{span.name} returned, and {name} was not as the function had left it", back.seq,
@@ -255,7 +260,7 @@ def _counts(where: str, user: User) -> Finding | None:
 
 
 def three_agree(e: Evidence) -> Finding | None:
-    return first_of(nested_as_expected(e, phase) or first_of(nested_as_printed(e, phase, user) for user in stayed(phase))
+    return first_of(within(phase, nested_as_expected(e, phase) or first_of(nested_as_printed(e, phase, user) for user in stayed(phase)))
                     for phase in e.phases)
 
 
@@ -287,7 +292,7 @@ def _number(text: str) -> int | None:
 
 def durations(e: Evidence) -> Finding | None:
     """On one CPU an instruction is a nanosecond: a call lasts as long as what ran between its two ends."""
-    return first_of((_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment)
+    return first_of(within(phase, (_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment))
                     for phase, alignment in _alignments(e))
 
 

@@ -49,9 +49,9 @@ def steps_right(e: Evidence) -> Finding | None:
 def something_traced(e: Evidence) -> Finding | None:
     for phase in e.on():
         if not during(phase, e.truth.callbacks):
-            return Finding(f"{phase.name}: the tracer's callback never ran")
+            return Finding(f"{phase.name}: the tracer's callback never ran", began=phase.first)
         if not phase.trace or not phase.trace.events:
-            return Finding(f"{phase.name}: not one event is printed")
+            return Finding(f"{phase.name}: not one event is printed", began=phase.first)
     return None
 
 

@@ -54,7 +54,7 @@ def looked_before(e: Evidence) -> Finding | None:
             if address not in looked:
                 return Finding(f"{e.kernel.name_at(address)} was written, and nobody had read what stood at that address before. (A word is compared where it "
                                "is executed, not at its alias)",
-                               mistake="wrote-without-looking")
+                               mistake="wrote-without-looking", seq=store.seq)
     return None
 
 
@@ -76,7 +76,7 @@ def in_batches(e: Evidence) -> Finding | None:
                            "still there: text_alias_close comes first", seq=when["arch_sync_all"])
     answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
     if answers not in ([], [EFAULT]):
-        return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT")
+        return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT", seq=e.truth.hits["answer"][-1].seq)
     return None
 
 

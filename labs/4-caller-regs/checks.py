@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
-                            wrong_argument)
+                            within, wrong_argument)
 from grading.entry import callers_seen, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, waited_for, while_published
 from grading.evidence import Evidence, once
 from grading.faults import back_into
@@ -90,7 +90,7 @@ def _shown(arch: str, function: str, values: Sequence[int]) -> str:
 def _goes_as_changed(h: Held) -> Finding | None:
     """Calls, in order, and what their functions received; then the program's own result."""
     return (first_of(_context_goes(h, name, calls, _workload(h.calls.get(name, []))) for name, calls in h.run.contexts.items())
-            or result_printed(h.trial.name, h.run, h.trial.output))
+            or within(h.trial, result_printed(h.trial.name, h.run, h.trial.output)))
 
 
 def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Call]) -> Finding | None:
@@ -228,7 +228,7 @@ def _own_stubs(h: Held) -> Finding | None:
     for a, b in itertools.combinations(sorted(stub_of), 2):
         if stub_of[a] == stub_of[b]:
             return Finding(f"{h.trial.name}: sites that op {a} alone traces and sites that op {b} alone traces all call "
-                           f"{kernel.name_at(stub_of[a])}: each op has a stub of its own", kind=Defect.COSTS_MORE)
+                           f"{kernel.name_at(stub_of[a])}: each op has a stub of its own", began=h.trial.first, kind=Defect.COSTS_MORE)
     return None
 
 
@@ -263,7 +263,7 @@ def _trial(e: Evidence, name: str) -> Trial | None:
 
 def _made(trial: Trial) -> Finding | None:
     """With an op that the kernel refused nothing can be tried."""
-    return Finding(f"{trial.name}: {trial.unmade}. So nothing that it does was to be seen") if trial.unmade else None
+    return Finding(f"{trial.name}: {trial.unmade}. So nothing that it does was to be seen", began=trial.first) if trial.unmade else None
 
 
 def _as_the_ops_say(h: Held) -> Finding | None:
@@ -296,7 +296,7 @@ def patched(e: Evidence) -> Finding | None:
         both = sorted(trial.refused.names & {n for op in trial.ops if op.does == "patch" for n in op.names})
         return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
                        f"with EBUSY; '{trial.refused.command}' " + (f"said: {trial.said}" if trial.said else "was taken"),
-                       kind=Defect.OTHER if trial.said else Defect.NOT_REFUSED)
+                       began=trial.first, kind=Defect.OTHER if trial.said else Defect.NOT_REFUSED)
     return _as_the_ops_say(hold(e, trial))
 
 
@@ -321,7 +321,7 @@ def enabled_listed(e: Evidence) -> Finding | None:
         if phase.listed != want:
             rows = side_by_side(phase.listed, want, first_difference(want, phase.listed))
             return Finding(f"{phase.name}: enabled_functions lists {len(phase.listed)} functions, {len(want)} are selected", rows,
-                           ("printed", "selected"))
+                           ("printed", "selected"), began=phase.first)
     return None
 
 

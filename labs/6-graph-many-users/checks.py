@@ -12,7 +12,7 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from grading import faults, graph_checks
-from grading.checks import all_of, first_of, lives, named, right_arguments, right_result
+from grading.checks import all_of, first_of, lives, named, right_arguments, right_result, within
 from grading.entry import handlers_told
 from grading.evidence import Evidence, HandUser, Phase, between, during, once
 from grading.faults import Access
@@ -97,7 +97,7 @@ def sixteen(e: Evidence) -> Finding | None:
     for phase in _by_hand(e):
         if "ENOSPC" not in phase.refused:
             return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
-                           f"the shell said '{phase.refused.strip()}'", mistake="seventeenth-user")
+                           f"the shell said '{phase.refused.strip()}'", began=phase.first, mistake="seventeenth-user")
         for span, entered, returned in _hand_calls(e, phase):
             want = [h.number for h in phase.hands if span.name in h.names]
             got = [t.user for t in entered]
@@ -121,7 +121,7 @@ def followed(e: Evidence) -> Finding | None:
                     for name in sorted(listed ^ phase.filter.names)[:12]]
             return Finding(f"{phase.name}: set_ftrace_filter of both was '{phase.rewritten}' when they began and was written again while they "
                            "ran; enabled_functions does not list what they want now", rows, ("wanted", "listed"),
-                           mistake="filter-change-unheard" if listed == {phase.rewritten} else "")
+                           began=phase.first, mistake="filter-change-unheard" if listed == {phase.rewritten} else "")
     return None
 
 
@@ -231,13 +231,13 @@ def leaver_left(e: Evidence) -> Finding | None:
         if not gone:
             continue
         if not left:
-            return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned")
+            return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned", began=phase.first)
         if not during(phase, e.truth.users):
-            return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users")
+            return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users", began=phase.first)
         after = {t.v[1] for t in between(e.truth.users, left[0].seq, phase.last)}
         if len(after) > len(phase.users) - len(gone):
             return Finding(f"{phase.name}: handlers ran for a user that had left", seq=left[0].seq)
-        wrong = first_of(nested_as_printed(e, phase, user) for user in stayed(phase))
+        wrong = within(phase, first_of(nested_as_printed(e, phase, user) for user in stayed(phase)))
         if wrong:
             return wrong
     return None
