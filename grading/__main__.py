@@ -13,6 +13,7 @@ from pathlib import Path
 from rich.console import Console
 
 from grading import progress, replay, report, rubric, side_by_side, submit
+from grading.beneath import as_handed_out
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.finding import Finding
@@ -26,6 +27,7 @@ from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
+NARROWEST = 80  # columns, in which no word of a table is cut
 
 
 def seed_of(text: str) -> int:
@@ -95,7 +97,7 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say:
 def only(graded: report.Grade, rung: rubric.Rung) -> None:
     """Of a grade what is said about one rung, and about those that it stands on and that were lost."""
     names = {rung.name}
-    for result in reversed(graded.results):
+    for result in (*reversed(graded.results), *graded.results):  # most stand on rungs above, some on one below
         if result.rung.name in names:
             names |= {f.need for f in result.findings.values() if f and f.need}
     graded.results = [r for r in graded.results if r.rung.name in names]
@@ -136,6 +138,9 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
+    unfinished = as_handed_out(options.lab, options.arch)
+    if unfinished:
+        raise Refused(unfinished)
     if options.gdb:
         replay.needs()
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
@@ -153,7 +158,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
 
 def main() -> int:
     options = arguments()
-    console = Console(width=None if sys.stdout.isatty() else 120)
+    console = Console(width=max(NARROWEST, Console().width) if sys.stdout.isatty() else 120)
     try:
         rung = refuse(options)
     except Refused as refused:

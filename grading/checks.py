@@ -7,14 +7,13 @@ must agree (expected from the seed, executed, printed).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from grading.align import NEVER, Alignment, Divergence, Executed, Ran, Said, align, by_cpu, differ
 from grading.elf import Kernel, Site
-from grading.evidence import Evidence, Phase, between, during, once
-from grading.finding import Finding, seq_at, side_by_side
+from grading.evidence import Evidence, Phase, Window, between, during, once
+from grading.finding import Defect, Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
 from grading.trace_text import Event
@@ -77,9 +76,9 @@ def rest_text(kernel: Kernel, lab: int) -> bytes:
 
 
 def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
-    """Addresses of the words in which two copies of text differ."""
+    """Addresses of the words in which two copies of text differ; what one of them does not have is another."""
     lo, _ = kernel.text
-    return [] if a == b else [lo + i for i in range(0, min(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
+    return [] if a == b else [lo + i for i in range(0, max(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
 
 
 def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[int]:
@@ -109,6 +108,18 @@ def named(check: Check, *recognisers: Recogniser) -> Check:
     return and_named
 
 
+def of_kind(kind: Defect, slug: str) -> Recogniser:
+    """The name of what this kind of finding says."""
+    return lambda e, finding: slug if finding.kind == kind else ""
+
+
+def within(part: Window, finding: Finding | None) -> Finding | None:
+    """What was found of this workload: where nothing else says when, it is looked at as that begins."""
+    if finding and finding.began is None:
+        finding.began = part.first
+    return finding
+
+
 def first_of(findings: Iterable[Finding | None]) -> Finding | None:
     return next((finding for finding in findings if finding), None)
 
@@ -123,13 +134,13 @@ def all_of(*checks: Check) -> Check:
 def lives(e: Evidence) -> Finding | None:
     if e.why:
         return Finding(e.ending())
-    return Finding(e.complaint) if e.complaint else None
+    return Finding(str(e.complaint)) if e.complaint else None
 
 
 def right_result(e: Evidence) -> Finding | None:
     """The program's own result, traced and not: arguments and return values came through."""
     phases = [*e.phases, *([e.overwritten] if e.overwritten else [])]
-    return first_of(result_printed(phase.name, e.expected(phase), phase.output) for phase in phases)
+    return first_of(within(phase, result_printed(phase.name, e.expected(phase), phase.output)) for phase in phases)
 
 
 def result_printed(where: str, run: Run, output: str) -> Finding | None:
@@ -176,8 +187,9 @@ def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
 
 def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     """The workload's calls are those that its seed asks for, per context, in order."""
-    executed = e.executed_contexts(phase)
-    for name, calls in e.expected(phase).contexts.items():
+    executed, expected = e.executed_contexts(phase), e.expected(phase).contexts
+    for name in dict.fromkeys([*expected, *executed]):
+        calls = expected.get(name, [])
         want, got = [c.function for c in calls], [c.name for c in executed.get(name, [])]
         if want != got:
             at = first_difference(want, got)
@@ -258,7 +270,7 @@ def right_parents(e: Evidence) -> Finding | None:
 
 
 def three_agree(e: Evidence) -> Finding | None:
-    return first_of(executed_as_expected(e, phase) or (printed_as_executed(e, phase) if phase.on else None) for phase in e.phases)
+    return first_of(within(phase, executed_as_expected(e, phase) or (printed_as_executed(e, phase) if phase.on else None)) for phase in e.phases)
 
 
 # ---- while nobody traces ------------------------------------------------------
@@ -310,7 +322,7 @@ def calls_while_on(e: Evidence) -> Finding | None:
             if not traced(e, call):
                 return at_site(e, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call", True)
         if phase.filter and not any(c.name in phase.filter.names for c in e.calls(phase)):
-            return Finding(f"{phase.name}: not one traced function ran")
+            return Finding(f"{phase.name}: not one traced function ran", began=phase.first)
     return None
 
 
@@ -324,7 +336,7 @@ def only_selected(e: Evidence) -> Finding | None:
         wrong = foreign(kernel, changed, chosen)
         if wrong:
             return Finding(f"{phase.name}: {len(wrong)} words outside of the filter {phase.filter} "
-                           f"were changed, first {kernel.name_at(wrong[0])}", address=wrong[0])
+                           f"were changed, first {kernel.name_at(wrong[0])}", address=wrong[0], kind=Defect.BEYOND_FILTER)
         missed = sorted(chosen - set(changed))
         if missed:
             return Finding(f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
@@ -342,7 +354,7 @@ def every_site(e: Evidence) -> Finding | None:
         if not calls_tracer(e.kernel, site.address, word):
             return Finding(f"every function was traced, and the call site of {site.function.name} held no call of the tracer",
                            site=site_lines(e.kernel, site, word, call=True))
-    return None if e.text_traced or right_result(e) else Finding("the boot ended before every function could be traced")
+    return None
 
 
 def silent_trampolines(e: Evidence) -> Finding | None:
@@ -375,7 +387,7 @@ def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
             needs = "fence.i" if e.arch == "riscv64" else "isb or eret"
             site = e.kernel.name_at(e.kernel.text[0] + batch.stores[-1].v[0])
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at {site}) returned "
-                           f"before CPU {cpu} had executed {needs}", seq=batch.end)
+                           f"before CPU {cpu} had executed {needs}", seq=batch.end, kind=Defect.NOT_SYNCHRONISED)
     return None
 
 
@@ -413,7 +425,7 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     others = does is not None and any(does(r.word) for r in mine if r.kind == Kind.FENCE)
     elsewhere = " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)" if others else ""
     return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
-                   f"there was no {STEPS[late]}{elsewhere}"), last
+                   f"there was no {STEPS[late]}{elsewhere}", seq=batch.end, kind=Defect.NO_LINE_MAINTENANCE), last
 
 
 def _cleans(word: int) -> bool:
@@ -444,7 +456,8 @@ def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
 
 def not_started(e: Evidence) -> Finding | None:
     """The shell refused the tracer: nothing else is to be said of it."""
-    return Finding(e.complaint) if re.match(r"'(.* > current_tracer|registers)' said:", e.complaint) else None
+    begins = e.complaint and (e.complaint.line == "registers" or e.complaint.line.endswith("> current_tracer"))
+    return Finding(str(e.complaint)) if begins else None
 
 
 def something_called(e: Evidence) -> Finding | None:

@@ -18,6 +18,7 @@ from grading.verdict import Stopped, Verdict
 
 PROMPT = "callsite# "
 TAIL = 400
+LAST = 4000  # bytes in which the last line is looked for
 GATHER = 0.002, 0.016  # seconds from the first byte on: reading each of them alone would cost more than the guest does
 MUCH = 500  # bytes; while so many come at once, there is longer to wait for more
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
@@ -27,6 +28,14 @@ def plain(data: bytes) -> str:
     """What a person would see: escapes and control characters gone, lines ended by newlines."""
     text = ESCAPES.sub(b"", data.replace(b"\r\n", b"\n")).replace(b"\r", b"")
     return text.decode("utf-8", "replace")
+
+
+def last_line(text: str, cut: bool) -> str:
+    """`cut`: there was more before; what is left of a line begins with a whole word."""
+    lines = text.strip().splitlines()
+    if len(lines) == 1 and cut:
+        return "... " + lines[0].partition(" ")[2]
+    return lines[-1] if lines else ""
 
 
 class Console:
@@ -83,9 +92,8 @@ class Console:
     def _late(self, seconds: float, what: str) -> Stopped:
         if not self.received:
             return Stopped(Verdict.DEAD, f"not one byte on the console in {seconds:.0f} s")
-        tail = plain(self._unread[-TAIL:]).strip().splitlines()
-        last = f"; the last line was: {tail[-1]}" if tail else ""
-        return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s{last}")
+        last = last_line(plain(self._unread[-LAST:]), len(self._unread) > LAST)
+        return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s" + (f"; the last line was: {last}" if last else ""))
 
     def wait_ready(self, seconds: float) -> str:
         return self.wait_for(_at_prompt, seconds, "prompt")

@@ -27,7 +27,7 @@ def _calls(e: Evidence) -> list[Call]:
 
 
 @once
-def _entry_calls(e: Evidence) -> dict[str, Call]:
+def entry_calls(e: Evidence) -> dict[str, Call]:
     """The three calls of entry_traced: only looked at; with every argument and the return changed; skipped."""
     by = {name: [call for call in _calls(e) if call.name == "entry_traced" and call.callbacks[0].addr == e.kernel.symbol(name)]
           for name in ("entry_tracer", "entry_skipper")}
@@ -134,13 +134,13 @@ def registers_found(e: Evidence) -> Finding | None:
                 return finding
     if not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
         return Finding("entry_traced, traced, was called with a pattern in every register, and did not run")
-    seen = _entry_calls(e).get("seen")
+    seen = entry_calls(e).get("seen")
     return kept(e, seen) if seen else None
 
 
 def registers_changed(e: Evidence) -> Finding | None:
     """And what the callback changed as the callback left it."""
-    call = _entry_calls(e).get("changed")
+    call = entry_calls(e).get("changed")
     if not call or not call.landed:
         return Finding("entry_traced, traced and changed, was called with a pattern in every register, and did not run")
     said = "entry_traced was called with a pattern in every register; the callback changed every regs->arg and regs->link. The function "
@@ -159,10 +159,14 @@ def registers_changed(e: Evidence) -> Finding | None:
 
 # ---- what several ops do together --------------------------------------------------------------
 
+def while_published(e: Evidence) -> list[Call]:
+    """What a batch calls at its end, when its sites are written."""
+    return [call for call in e.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
+
+
 def ready_before_sites(e: Evidence) -> Finding | None:
     """An op that a site calls is there when the site is written."""
-    calls = [call for call in e.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
-    for which, call, ops in zip(("alone", "after another one"), calls, (1, 2)):
+    for which, call, ops in zip(("alone", "after another one"), while_published(e), (1, 2)):
         if len(call.callbacks) < ops:
             return Finding(f"an op that traces text_alias_close, {which}, was registered. Its site was written, ftrace_batch_end() called "
                            "text_alias_close, and the op was not called: it must be published before the sites are written",
@@ -170,19 +174,25 @@ def ready_before_sites(e: Evidence) -> Finding | None:
     return None
 
 
+def switched_off(e: Evidence) -> list[tuple[str, Record, int]]:
+    """The lines that unregistered an op whose sites were written, the last store to them, the line's end in the observer's log."""
+    lines = [(line, between(e.truth.stores, first, last), last) for (first, line), (last, _) in pairwise(e.typed)
+             if line.startswith("op ") and line.endswith(" off")]
+    return [(line, stores[-1], last) for line, stores, last in lines if stores]
+
+
 def waited_for(e: Evidence) -> Finding | None:
     """An op that is unregistered may be freed when that returns: no CPU is inside of it then."""
-    for (first, line), (last, _) in pairwise(e.typed):
-        stores = between(e.truth.stores, first, last) if line.startswith("op ") and line.endswith(" off") else []
-        if stores and not between(e.truth.hits[GRACE], stores[-1].seq, last):
+    for line, last_store, last in switched_off(e):
+        if not between(e.truth.hits[GRACE], last_store.seq, last):
             return Finding(f"'{line}' unregistered an op, and after its sites were written no call of {GRACE} followed: another CPU may still be in "
-                           "the op's callback when the op is freed", seq=stores[-1].seq)
+                           "the op's callback when the op is freed", seq=last_store.seq)
     return None
 
 
 def return_taken(e: Evidence) -> Finding | None:
     """An op returns at once, and one after it replaced the return: through the replacement."""
-    call = _entry_calls(e).get("skipped")
+    call = entry_calls(e).get("skipped")
     if not call or call.landed and call.landed.addr == e.kernel.symbol("entry_through"):
         return None
     return Finding("two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced regs->link. The function must "
@@ -192,7 +202,7 @@ def return_taken(e: Evidence) -> Finding | None:
 def own_functions_kept(e: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
     answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
-    if answers == [0]:
+    if answers in ([], [0]):
         return None
-    return Finding("an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
+    return Finding(seq=e.truth.hits["answer"][0].seq, why="an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
                    "that an op had before (was) are its own already")

@@ -148,6 +148,18 @@ class Spoilt:
     output: str = ""  # the workload's
 
 
+@dataclass(frozen=True)
+class Complaint:
+    """What the shell said, where it should have said nothing."""
+
+    line: str  # that was typed
+    said: list[str]
+    error: str  # its name, ENOSYS or the like, if it says one
+
+    def __str__(self) -> str:
+        return f"'{self.line}' said: {'; '.join(self.said)}"
+
+
 @dataclass
 class Evidence:
     arch: str
@@ -159,7 +171,7 @@ class Evidence:
     verdict: Verdict = Verdict.PASS
     why: str = ""
     panic: str = ""
-    complaint: str = ""  # what the shell said where it should have said nothing
+    complaint: Complaint | None = None
     phases: list[Phase] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)  # lab 4: with ops
     files: dict[str, str] = field(default_factory=dict)

@@ -4,7 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from typing import Protocol
+
+
+class Defect(Enum):
+    """What a finding says, for those that ask further."""
+
+    OTHER = auto()
+    TOO_LITTLE = auto()  # nothing was wrong in what was seen, and that is not enough
+    NOT_SYNCHRONISED = auto()
+    NO_LINE_MAINTENANCE = auto()
+    COSTS_MORE = auto()  # an op's price follows from how many others there are
+    NOT_LOADED_BACK = auto()  # what was changed is as the caller had passed it
+    PC_NOT_TAKEN = auto()  # it went on elsewhere than at regs->pc
+    NOT_REFUSED = auto()
+    WENT_ELSEWHERE = auto()  # it came to a place that is watched, and not to its own
+    WENT_NOWHERE = auto()
+    WRONG_DURATION = auto()
+    ONE_DEEPER = auto()  # printed one deeper than it was
+    BEYOND_FILTER = auto()  # text was changed that the filter does not select
 
 
 @dataclass
@@ -18,9 +37,11 @@ class Finding:
     seq: int | None = None  # the observer's record at which it can be seen to happen
     address: int = 0  # or the word of text that is wrong
     schedule: str = ""  # in which it is seen
+    began: int | None = None  # or the first record of the workload in which it was
     by_hand: str = ""  # on the host, not in a kernel: the command that does it again
     need: str = ""  # the rung was not judged, for it stands on this one, which was lost
     mistake: str = ""  # its likely cause, where that has a name: a slug of the lab's MISTAKES
+    kind: Defect = Defect.OTHER
 
 
 class Seen(Protocol):

@@ -5,14 +5,13 @@ As in checks.py a check takes the evidence of one boot and returns None, or what
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from grading import checks, registers, workload
-from grading.checks import first_of, in_time
+from grading.checks import first_of, in_time, within
 from grading.evidence import Evidence, Phase, User, between, during, once
-from grading.finding import Finding
-from grading.align import Alignment, align
+from grading.finding import Defect, Finding
+from grading.align import Alignment, Divergence, align
 from grading.graph_align import Framed, Step, differ, hit_of, nobody, steps
 from grading.graph_text import RETURN, GraphEvent
 from grading.observer import Record
@@ -111,7 +110,7 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
                    f"return_to_handler ran {len(leaving.hits)} times", leaving.left.seq)
 
 
-def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "") -> Finding:
+def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "", kind: Defect = Defect.OTHER) -> Finding:
     """A finding about one call, with the calls that had not returned yet, innermost first. `seq`: the record that shows it, if not the call's own."""
     rows: list[tuple[str, str, bool]] = []
     at: Span | None = span
@@ -119,7 +118,7 @@ def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: s
         rows.append((at.name, "by a jump" if at.tail else "", at is span))
         at = at.maker
     return Finding(f"{where}{', ' if where else ''}{who(span)}: {why}", rows, ("calls that were out, the innermost first", ""), seq=seq or span.seq,
-                   mistake=mistake)
+                   mistake=mistake, kind=kind)
 
 
 def comes_home(e: Evidence) -> Finding | None:
@@ -134,21 +133,26 @@ def comes_home(e: Evidence) -> Finding | None:
                 went = e.kernel.name_at(leaving.back.addr) if leaving.back else "nowhere that is watched"
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
                 return of_call(phase.name, first, f"{first.name}{tail} must return to {e.kernel.name_at(last.home)}, and went to {went}",
-                               leaving.left.seq)
+                               leaving.left.seq, kind=Defect.WENT_ELSEWHERE if leaving.back else Defect.WENT_NOWHERE)
         for at in during(phase, e.truth.returns.unmatched):
             return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
                            seq=at.seq)
     return None
 
 
+def lost_at_return(e: Evidence, span: Span) -> list[int]:
+    """Registers with a result, and those that a function must preserve, that were not as the function had left them."""
+    back = span.leaving.back if span.leaving else None
+    if not back or not back.v[0] or back.addr != span.home or back.v[0] == KEPT_NOTHING:
+        return []
+    return [n for n in (*RESULTS[e.arch], *PRESERVED[e.arch]) if back.v[0] >> n & 1]
+
+
 def registers_given_back(e: Evidence) -> Finding | None:
     """Where a call has returned to, each register with a result and each that a function must preserve is as the function left it."""
-    kept = [*RESULTS[e.arch], *PRESERVED[e.arch]]
-    mask = sum(1 << n for n in kept)
     for span in e.truth.returns.spans:
-        back = span.leaving.back if span.leaving else None
-        if back and back.v[0] & mask and back.addr == span.home and back.v[0] != KEPT_NOTHING:
-            lost = [n for n in kept if back.v[0] >> n & 1]
+        back, lost = span.leaving.back if span.leaving else None, lost_at_return(e, span)
+        if back and lost:
             clobbered = e.lab == 5 and lost[0] in RESULTS[e.arch]
             name = registers.NAMES[e.arch][lost[0]]
             return of_call("", span, f"{span.name} returned, and {name} was not as the function had left it", back.seq,
@@ -226,7 +230,21 @@ def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
     if finding:
         return finding
     found = aligned(e, phase, user)
-    return checks.parted(e, where, found) or first_of(in_time(where, a) for a in found.values())
+    finding = checks.parted(e, where, found)
+    diverged = next((a.divergence for a in found.values() if a.divergence), None)
+    if finding and diverged and one_deeper(diverged):
+        finding.kind = Defect.ONE_DEEPER
+    return finding or first_of(in_time(where, a) for a in found.values())
+
+
+def one_deeper(d: Divergence) -> bool:
+    """Is what is printed there right but for its depth, which is one more?"""
+    if d.executed_at >= len(d.executed) or d.printed_at >= len(d.printed):
+        return False
+    step, event = d.executed[d.executed_at], d.printed[d.printed_at]
+    if not isinstance(step, Step) or not isinstance(event, GraphEvent):
+        return False
+    return step.kind == event.kind and event.func in (step.span.name, "") and event.depth == min(step.depths) + 1
 
 
 def _counts(where: str, user: User) -> Finding | None:
@@ -242,7 +260,7 @@ def _counts(where: str, user: User) -> Finding | None:
 
 
 def three_agree(e: Evidence) -> Finding | None:
-    return first_of(nested_as_expected(e, phase) or first_of(nested_as_printed(e, phase, user) for user in stayed(phase))
+    return first_of(within(phase, nested_as_expected(e, phase) or first_of(nested_as_printed(e, phase, user) for user in stayed(phase)))
                     for phase in e.phases)
 
 
@@ -274,7 +292,7 @@ def _number(text: str) -> int | None:
 
 def durations(e: Evidence) -> Finding | None:
     """On one CPU an instruction is a nanosecond: a call lasts as long as what ran between its two ends."""
-    return first_of((_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment)
+    return first_of(within(phase, (_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment))
                     for phase, alignment in _alignments(e))
 
 
@@ -307,7 +325,7 @@ def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
         if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
             return Finding(f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} us; from its call site to its "
                            f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: '{event.line.strip()}'",
-                           seq=step.span.call.seq)
+                           seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
     return None
 
 
@@ -320,7 +338,7 @@ def sums(where: str, alignment: Aligned) -> Finding | None:
             return Finding(f"{where}: a return without a duration: '{event.line.strip()}'")
         if inner.get(step.span, 0) >= ns + event.unit:
             return Finding(f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
-                           f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq)
+                           f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
         maker = step.span.maker
         while maker and maker not in printed:
             maker = maker.maker
@@ -349,17 +367,14 @@ def frames_fit(e: Evidence) -> Finding | None:
 
 
 def entries_end(e: Evidence, finding: Finding) -> str:
-    """The first calls return through the handler, and then no others."""
+    """The first calls return through the handler, and of the others, which are most, none."""
     if frames_fit(e):
         return ""
     for phase in e.on():
-        hits = len(during(phase, e.truth.handlers))
-        if 0 < 10 * hits < sum(span.name in phase.returning for span in e.spans(phase)):
+        hits, traced = during(phase, e.truth.handlers), [s for s in e.spans(phase) if s.name in phase.returning]
+        if hits and 10 * sum(s.seq > hits[-1].seq for s in traced) > 9 * len(traced):
             return RECURSION
     return ""
 
 
-def depth(e: Evidence, finding: Finding) -> str:
-    """Entries or returns are printed one deeper than they are."""
-    said = re.search(r"(entry|return) of .*: (\d+) traced calls are around it, (\d+) are printed", finding.why)
-    return DEPTH if said and int(said[3]) == int(said[2]) + 1 else ""
+depth = checks.of_kind(Defect.ONE_DEEPER, DEPTH)

@@ -6,6 +6,7 @@ of the kernel's makes it set what it sets at no other time.
 
 from __future__ import annotations
 
+from grading.checks import first_difference
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.insn import ARM64
@@ -37,7 +38,7 @@ def _stored(e: Evidence) -> Finding | None:
                 text[at:at + store.size] = (high << 64 | low).to_bytes(16, "little")[:store.size]
             store = next(stores, None)
         if found != text:
-            at = e.kernel.text[0] + next(i for i, (was, now) in enumerate(zip(text, found)) if was != now)
+            at = e.kernel.text[0] + first_difference(text, found)
             return Finding(f"text at {e.kernel.name_at(at)} was changed, and no CPU stored there", address=at & ~3)
     return None
 

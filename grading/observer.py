@@ -32,7 +32,7 @@ class Kind(IntEnum):
     CALLBACK = 6  # its arguments; four times the frame below and where to return to; words of memory
     HIT = 7  # the first argument registers
     POINT = 8
-    VECTOR = 9  # the exception's cause, and the address that it came from
+    VECTOR = 9  # the exception's cause, the address that it came from, the one that was accessed in vain, the link register
     FENCE = 10  # a cache operation's address
     STORE = 11  # offset in text, value, its upper half if it has 16 bytes
     LOOK = 12

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from grading.evidence import Evidence
-from grading.finding import Finding
+from grading.finding import Defect, Finding
 from grading.observer import MOST, Kind, saved
 from grading.registers import unfinished
 from grading.report import cpus
@@ -62,9 +62,7 @@ def moment(e: Evidence, finding: Finding) -> Moment:
     seq = finding.seq if finding.seq is not None else _written(e, finding.address)
     if seq is not None:
         return _of_record(e, seq)
-    names = [(p.name, p.first) for p in e.phases] + [(t.name, t.first) for t in e.trials]
-    began = next((first for name, first in names if finding.why.startswith(name)), None)
-    return _at(e, len(e.typed) if began is None else _line_at(e, began))
+    return _at(e, len(e.typed) if finding.began is None else _line_at(e, finding.began))
 
 
 def _at(e: Evidence, index: int, **where: bool | int | None) -> Moment:
@@ -116,6 +114,10 @@ def describe(e: Evidence, m: Moment) -> str:
 
 
 def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Console) -> int:
+    if finding.kind == Defect.TOO_LITTLE:
+        console.print(f"\n{escape(rung.name)} was lost because something did not happen: there is no moment at which to stop under gdb.",
+                      highlight=False, soft_wrap=True)
+        return 1
     if finding.by_hand:
         console.print(f"\n{escape(rung.name)} was lost on this host, by a program of yours that no kernel runs: there is nothing to stop under gdb. "
                       f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)

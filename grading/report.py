@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,9 +14,11 @@ from rich.table import Table
 
 from grading import rubric
 from grading.evidence import Evidence
+from grading.faults import register_lost
 from grading.finding import Finding
 from grading.rubric import Rung
 from grading.schedules import SCHEDULES
+from grading.seen import too_little
 from grading.verdict import Stopped, Verdict
 
 
@@ -68,14 +71,19 @@ def cpus(boot: int) -> str:
     return {SCHEDULES: "schedules", 1: "1 CPU"}.get(boot, f"{boot} CPUs")
 
 
-LINES, WIDTH = 20, 200  # of what the guest said, at most
+LINES, WIDTH = 20, 1000  # of what the guest said, at most
+
+
+def whole_words(text: str) -> str:
+    """Without the last word, of which there may be more; one word alone is cut."""
+    return text.rpartition(" ")[0].rstrip() or text[:-1]
 
 
 def printable(text: str) -> str:
     """What came from the guest, for a terminal: control characters by their code, and no more than can be read."""
     rows = ["".join(c if c.isprintable() else c.expandtabs() if c == "\t" else f"\\x{ord(c):02x}" for c in row)
             for row in text.split("\n")]
-    rows = [row if len(row) <= WIDTH else row[:WIDTH] + " ..." for row in rows]
+    rows = [row if len(row) <= WIDTH else f"{whole_words(row[:WIDTH + 1])} ..." for row in rows]
     return "\n".join(rows if len(rows) <= LINES else [*rows[:LINES], "... (the rest is in the log)"])
 
 
@@ -115,8 +123,14 @@ def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
 def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
     if not e.why or rung.built:
         return _unmet(above, e, (above[0].rung.name, *rung.needs) if above else ()) or (
-            (found := rung.check(e)) and (_unmet(above, e, rung.follows) or found))
-    return rung.stopped and rung.check(e) or Finding(e.ending(), mistake=rubric.lab(e.lab).ended(e))
+            (found := rung.check(e) or too_little(e, rung.seen)) and (_unmet(above, e, rung.follows) or found))
+    return rung.stopped and rung.check(e) or Finding(_ending(e), mistake=rubric.lab(e.lab).ended(e))
+
+
+def _ending(e: Evidence) -> str:
+    """How it ended, and what was wrong with a register before: where it ended may be code that is right."""
+    lost = register_lost(e) if e.verdict != Verdict.HARNESS else ""
+    return f"{e.ending()}. {lost}" if lost else e.ending()
 
 
 def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:
@@ -143,10 +157,16 @@ def closer(grade: Grade, result: Result) -> str:
     return finding.by_hand or replay(grade, result.rung)
 
 
+def _longest_word(texts: Iterable[str]) -> int:
+    """A narrower column would cut it."""
+    return max((len(word) for text in texts for word in text.split()), default=1)
+
+
 def show(grade: Grade, console: Console) -> None:
     table = Table(title=f"Lab {grade.lab} on {grade.arch}, seed {grade.seed:016x}", title_justify="left")
-    table.add_column("rung")
-    table.add_column("what must hold", max_width=58)
+    rungs = [result.rung for result in grade.results]
+    table.add_column("rung", min_width=_longest_word(rung.name for rung in rungs))
+    table.add_column("what must hold", min_width=_longest_word(rung.promise for rung in rungs), max_width=58)
     for e in grade.evidence:
         table.add_column(cpus(e.boot), justify="center")
     table.add_column("points", justify="right")

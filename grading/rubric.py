@@ -5,6 +5,7 @@ says, under the rung's name, what the promise is held against. checks.py also ha
 
     SESSION     how its boots are driven, if not by grading.session
     MISTAKES    {slug: title}: the mistakes that its findings know by name
+    SEEN        {rung's name: what must have been observed before it is reached} (grading/seen.py)
     ADVICE      slugs that no check recognises
     ended(e)    the slug of what made a boot end early, or ""
     SCHEDULES   the changes that are made while another CPU calls (grading.schedules)
@@ -30,6 +31,7 @@ from grading.evidence import Evidence
 from grading.integrity import as_linked
 from grading.schedule_session import ScheduleSession
 from grading.schedules import SCHEDULES, Change
+from grading.seen import TEXTS, Seen
 from grading.session import BUDGET, Session
 from qemu.machine import ARCHES, ROOT
 
@@ -43,6 +45,7 @@ class Rung:
     points: int
     promise: str
     check: Check
+    seen: tuple[Seen, ...] = ()  # and what must have been observed besides
     cpus: tuple[int, ...] = (1, 4)  # which boots it speaks of: those with one CPU, with more; or SCHEDULES, that of the schedules
     needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
     follows: tuple[str, ...] = ()  # rungs above whose loss explains its own: it may hold without them, and is said to need them if not
@@ -85,18 +88,18 @@ def checks_of(number: int) -> ModuleType:
 def lab(number: int) -> Lab:
     rubric = tomllib.loads((LABS[number] / "rubric.toml").read_text())
     checks = checks_of(number)
-    first, *rungs = (_rung(r, checks.CHECKS) for r in rubric["rung"])
-    first = replace(first, check=all_of(as_linked, first.check))
+    first, *rungs = (_rung(r, checks.CHECKS, checks.SEEN) for r in rubric["rung"])
+    first = replace(first, check=all_of(as_linked, first.check), seen=(*first.seen, TEXTS))
     files = tuple(name.replace("<arch>", arch) for name in rubric["files"] for arch in (ARCHES if "<arch>" in name else ARCHES[:1]))
     return Lab(number, LABS[number], files, (first, *rungs),
                 getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""),
                 getattr(checks, "SCHEDULES", ()))
 
 
-def _rung(entry: dict[str, Any], checks: dict[str, Check]) -> Rung:
+def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Seen, ...]]) -> Rung:
     name, points, promise = (entry.pop(key) for key in ("name", "points", "promise"))
     options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-    return Rung(name, points, promise, checks[name], **options)
+    return Rung(name, points, promise, checks[name], seen[name], **options)
 
 
 def boots(number: int) -> tuple[int, ...]:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from grading.evidence import Evidence, during
 from grading.finding import Finding
 from grading.observer import Record
 from grading.registers import lost
 from grading.schedules import CALLER, Shown
+from grading.seen import Amount, Seen
 from grading.truth import Call
 
 TRACER = -1  # as the number of an op: the function tracer's own
@@ -19,10 +22,16 @@ def right_under_schedules(e: Evidence) -> Finding | None:
         for shown in played.shown:
             if found := _wrong(e, shown):
                 return Finding(f"{shown.schedule}: {found[0]}", seq=found[1], schedule=str(shown.schedule))
-    few = next((p for p in e.played if len(p.shown) < p.planned or p.possible < AT_LEAST), None)
-    if not e.played or few:
-        return Finding(f"'{few.change.line}': {few.possible} schedules were found and {len(few.shown)} played" if few else "no schedule was played")
     return None
+
+
+def _amounts(e: Evidence) -> Iterator[Amount]:
+    for p in e.played:
+        yield Amount(f"'{p.change.line}'", p.possible, AT_LEAST)
+        yield Amount(f"'{p.change.line}'", len(p.shown), p.planned)
+
+
+PLAYED = Seen("schedule", _amounts)
 
 
 def _wrong(e: Evidence, shown: Shown) -> tuple[str, int | None] | None:

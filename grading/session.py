@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grading import checks, registers, steps, trials, truth, workload
 from grading.elf import Kernel
-from grading.evidence import Evidence, Filter, Phase, Spoilt
+from grading.evidence import Complaint, Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
 from grading.observer import Config
 from grading.trace_text import parse
@@ -277,7 +277,8 @@ class Session:
         said = machine.console.command(command).strip()
         if said and not self._evidence.complaint:
             lines = [re.sub(r"^\w+: current_tracer: ", "", line) for line in said.splitlines()]
-            self._evidence.complaint = f"'{command}' said: {'; '.join(lines[:2])}"
+            error = re.search(r"\bE[A-Z]{3,}\b", said)
+            self._evidence.complaint = Complaint(command, lines[:2], error[0] if error else "")
         return said
 
     def _begin(self, machine: Run, chosen: Filter, tracer: str = "function", at: str = "") -> None:

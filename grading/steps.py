@@ -7,7 +7,7 @@ observer's: it sees each load and store, at every call.)
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from grading.elf import Kernel
 from grading.gdbstub import Stub
@@ -29,6 +29,7 @@ class Steps:
     why: str = ""  # the first that is wrong
     mistake: str = ""
     traced: bool = False  # then somebody was tracing
+    taken: list[int] = field(default_factory=lambda: [0, 0])  # of the stub's own instructions: while nobody traces, while somebody does
 
 
 class _Call:
@@ -47,6 +48,7 @@ class _Call:
             self._stub.step()
             before, now = now, self._stub.registers()
             if own and self._kernel.text[0] <= now[PC] < self._kernel.text[1]:  # else the machine was reset, or has an exception that nobody takes
+                self._seen.taken[self._traced] += 1
                 self._look(before, now)
             if now[PC] == self._kernel.symbol(PATTERN_BACK):
                 return True

@@ -126,12 +126,12 @@ static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* where the host has physical address 0, if it had one */
 
-enum { MASKED = 32, CPU, THREAD, KEPT, CAUSE = KEPT, FROM, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
+enum { MASKED = 32, CPU, THREAD, KEPT, CAUSE = KEPT, FROM, FAULT, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
 
 /* One architecture's registers, by QEMU's names: those that are kept, a bit each in a mask; then how an exception is told. */
 static const struct isa {
 	const char *names[REGISTERS]; /* MASKED: has `masks` in it; CPU, THREAD: whose address it is, if that is in no general register */
-				      /* CAUSE, FROM: of an exception; MODE: how privileged it is, MOST_PRIVILEGED or less, where there is firmware */
+				      /* CAUSE, FROM, FAULT: of an exception; MODE: how privileged it is, MOST_PRIVILEGED or less, where there is firmware */
 	uint64_t masks;		      /* of interrupts */
 	unsigned sp, fp, link, argument;
 	uint64_t per_cpu; /* those that change when a thread moves */
@@ -139,12 +139,12 @@ static const struct isa {
 } riscv64 = {
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
 	 "a6", "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6",
-	 [MASKED] = "sstatus", [CPU] = "", [THREAD] = "", [CAUSE] = "scause", [FROM] = "sepc", [MODE] = "priv"},
+	 [MASKED] = "sstatus", [CPU] = "", [THREAD] = "", [CAUSE] = "scause", [FROM] = "sepc", [FAULT] = "stval", [MODE] = "priv"},
 	.masks = 1 << 1, .sp = 2, .fp = 8, .link = 1, .argument = 10, .per_cpu = 1 << 4, .nop = 0x00000013, .eret = 0x10200073,
 }, arm64 = {
 	{"x0", "x1", "x2", "x3", "x4", "x5", "x6", "x7", "x8", "x9", "x10", "x11", "x12", "x13", "x14", "x15",
 	 "x16", "x17", "x18", "x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28", "x29", "x30", "sp",
-	 [MASKED] = "cpsr", [CPU] = "TPIDR_EL1", [THREAD] = "SP_EL0", [CAUSE] = "ESR_EL1", [FROM] = "ELR_EL1", [MODE] = ""},
+	 [MASKED] = "cpsr", [CPU] = "TPIDR_EL1", [THREAD] = "SP_EL0", [CAUSE] = "ESR_EL1", [FROM] = "ELR_EL1", [FAULT] = "FAR_EL1", [MODE] = ""},
 	.masks = 0xf << 6, .sp = 31, .fp = 29, .link = 30, .argument = 0, .per_cpu = 1ull << CPU, .nop = 0xd503201f, .eret = 0xd69f03e0,
 }, *isa;
 
@@ -547,7 +547,7 @@ static void executed(unsigned vcpu, void *arg)
 		born(t);
 	}
 	if (roles & VECTOR) {
-		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), 0, 0);
+		simple(vcpu, w, t, K_VECTOR, reg(vcpu, CAUSE), reg(vcpu, FROM), reg(vcpu, FAULT), reg(vcpu, isa->link));
 		enter_exception(t);
 	}
 	if (roles & (ENTER | LEAVE))

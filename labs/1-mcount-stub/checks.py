@@ -7,8 +7,10 @@ from collections import Counter
 
 from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
 from grading.evidence import Evidence, between, during
+from grading.faults import back_into
 from grading.finding import Finding
-from grading.registers import callbacks_told, pattern_calls, registers_kept, spoilt, unfinished
+from grading.registers import callbacks_told, pattern_calls, registers_kept, spoilt
+from grading.seen import OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed, ran, registers
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
@@ -47,9 +49,9 @@ def steps_right(e: Evidence) -> Finding | None:
 def something_traced(e: Evidence) -> Finding | None:
     for phase in e.on():
         if not during(phase, e.truth.callbacks):
-            return Finding(f"{phase.name}: the tracer's callback never ran")
+            return Finding(f"{phase.name}: the tracer's callback never ran", began=phase.first)
         if not phase.trace or not phase.trace.events:
-            return Finding(f"{phase.name}: not one event is printed")
+            return Finding(f"{phase.name}: not one event is printed", began=phase.first)
     return None
 
 
@@ -102,8 +104,8 @@ def ended(e: Evidence) -> str:
         return e.steps.mistake
     if spoilt(e):
         return spoilt(e)
-    if unfinished(e):
-        return "return-address-lost"  # the callback ran, and nobody came back from the stub
+    if back_into(e, "_mcount"):
+        return "return-address-lost"
     variable = e.kernel.symbol("ftrace_trace_function")
     if any(r.v[1] == variable for r in e.truth.traps):
         return "pointer-taken-for-the-function"  # it was executed, and that is an exception
@@ -120,4 +122,16 @@ CHECKS = {
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": named(all_of(callbacks_told, right_parents), _own_parents),
+}
+
+SEEN = {
+    "callback": (called_back(1), printed(1)),
+    "life": (POWERED_OFF, ran(1, 2)),
+    "stub-called": (ran(1, 2),),
+    "silent": (ran(0, 2),),
+    "result": (ran(1, 2),),
+    "arguments": (arguments(1, 2), registers(1, 2), STEPS, OVERWRITTEN),
+    "one CPU": (ran(1, 2), printed(1)),
+    "four CPUs": (ran(1, 2), printed(1)),
+    "parents": (called_back(1), printed(1)),
 }

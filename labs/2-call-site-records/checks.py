@@ -6,10 +6,12 @@ from bisect import bisect_left
 from pathlib import Path
 
 from grading import recordmcount
-from grading.checks import Check, all_of, first_difference, first_of, lives, named, three_agree
+from grading.checks import Check, all_of, first_difference, lives, named, three_agree
 from grading.evidence import Evidence
 from grading.finding import Finding, side_by_side
 from grading.observer import Record
+from grading.seen import POWERED_OFF, SITES, answers, once, printed, ran
+from grading.workload import FUNCTIONS
 
 PAGE = "labs/2-call-site-records/handout.md"
 
@@ -138,25 +140,33 @@ def lookups(e: Evidence) -> Finding | None:
     table = [a for a, _ in e.kernel.records()]
     if pairs and all(not answer.v[0] for _, _, answer in pairs):
         return Finding("lookup_rec finds nothing: is first_at_or_after written?", seq=pairs[0][1].seq)
-    wrong = first_of(_wrong_answer(e, table, *pair) for pair in pairs)
+    wrong = [pair for pair in pairs if pair[2].v[0] != _right_answer(e, table, *pair[:2])]
     if wrong:
-        return wrong
+        by_one = any(all(answer.v[0] == _right_answer(e, table, name, asked, off) for name, asked, answer in wrong) for off in (1, -1))
+        return _wrong_answer(e, table, *wrong[0], "search-off-by-one" if by_one else "")
     if len(asked) != 3 * len(table) + 4 or len(pairs) != len(asked) or not table:
         return Finding("not every question was answered: is the table empty, or did a search not end?")
     return _steps(e, pairs)
 
 
-def _wrong_answer(e: Evidence, table: list[int], name: str, question: Record, answer: Record) -> Finding | None:
-    start, end = question.v[0], question.v[1] if name == "lookup_rec_range" else question.v[0] + 1
+def _bounds(name: str, question: Record) -> tuple[int, int]:
+    return question.v[0], question.v[1] if name == "lookup_rec_range" else question.v[0] + 1
+
+
+def _right_answer(e: Evidence, table: list[int], name: str, question: Record, off: int = 0) -> int:
+    """The address of a record, or 0; or what is answered by who looks at one record further on or further back."""
+    start, end = _bounds(name, question)
+    at = bisect_left(table, start) + off
+    return e.kernel.symbol("ftrace_records") + RECORD_BYTES * at if 0 <= at < len(table) and table[at] < end else 0
+
+
+def _wrong_answer(e: Evidence, table: list[int], name: str, question: Record, answer: Record, mistake: str) -> Finding:
+    (start, end), found = _bounds(name, question), _right_answer(e, table, name, question)
     at = bisect_left(table, start)
-    found = at < len(table) and table[at] < end
-    want = e.kernel.symbol("ftrace_records") + RECORD_BYTES * at if found else 0
-    if answer.v[0] == want:
-        return None
     asked = f"{name}({start:#x}{f', {end:#x}' if name == 'lookup_rec_range' else ''})"
     gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
     return Finding(f"{asked} gave {gave}, " + (f"not record {at}, whose site is {table[at]:#x}" if found else "and there is none: NULL"),
-                   seq=question.seq, mistake="search-off-by-one")
+                   seq=question.seq, mistake=mistake)
 
 
 def _steps(e: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | None:
@@ -218,6 +228,9 @@ MISTAKES = {
 }
 ADVICE = {"every-call-recorded", "stale-previous-word"}
 
+TOOL = once("recordmcount, beside the kernel that was built with it,", lambda e: bool(_tool(e)))
+LISTED = once("line of available_filter_functions", lambda e: e.files.get("available_filter_functions", "").count("\n"), len(FUNCTIONS))
+
 CHECKS = {
     "found": named(of_the_build(something_recorded), _first_word, _counted_from_jalr),
     "life": lives,
@@ -226,4 +239,14 @@ CHECKS = {
     "list": all_of(lookups, list_complete),
     "one CPU": three_agree,
     "four CPUs": three_agree,
+}
+
+SEEN = {
+    "found": (SITES,),
+    "life": (POWERED_OFF, ran(1, 2)),
+    "table": (SITES, TOOL),
+    "sorted": (SITES, TOOL),
+    "list": (SITES, LISTED, answers("answer of lookup_rec", 3 * len(FUNCTIONS))),
+    "one CPU": (ran(1, 2), printed(1)),
+    "four CPUs": (ran(1, 2), printed(1)),
 }

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
-from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, only_selected,
+from grading import faults
+from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, of_kind, only_selected,
                             rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree, traced, word_in)
 from grading.evidence import Evidence, during, untouched
-from grading.finding import Finding
-from grading.registers import callbacks_told, registers_kept, spoilt, unfinished
+from grading.faults import Access
+from grading.finding import Defect, Finding
+from grading.registers import callbacks_told, registers_kept, spoilt
+from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, batches, called, called_back, half_of_run,
+                          once as seen_once, printed, ran, registers, text_of, text_traced)
 from grading.session import text_alias
 from grading.truth import stubs
 from grading.verdict import Verdict
@@ -51,7 +54,7 @@ def looked_before(e: Evidence) -> Finding | None:
             if address not in looked:
                 return Finding(f"{e.kernel.name_at(address)} was written, and nobody had read what stood at that address before. (A word is compared where it "
                                "is executed, not at its alias)",
-                               mistake="wrote-without-looking")
+                               mistake="wrote-without-looking", seq=store.seq)
     return None
 
 
@@ -72,8 +75,8 @@ def in_batches(e: Evidence) -> Finding | None:
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while its alias was "
                            "still there: text_alias_close comes first", seq=when["arch_sync_all"])
     answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
-    if answers != [EFAULT]:
-        return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT")
+    if answers not in ([], [EFAULT]):
+        return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT", seq=e.truth.hits["answer"][-1].seq)
     return None
 
 
@@ -161,26 +164,17 @@ def _unnamed(e: Evidence, finding: Finding) -> str:
     return "tracer-not-named" if caller and e.truth.hits["ftrace_stub"] and not e.truth.callbacks else ""
 
 
-def _not_seen(e: Evidence, finding: Finding) -> str:
-    """Which of the steps behind a batch nobody took at all."""
-    if "for a line that it wrote" in finding.why:
-        return "no-line-maintenance"
-    return "no-synchronisation" if "returned before CPU" in finding.why else ""
-
-
 def ended(e: Evidence) -> str:
-    if e.why.startswith("write to read-only kernel text"):
+    fault, (lo, hi) = faults.last(e), e.kernel.text
+    if e.verdict == Verdict.PANIC and fault and fault.access == Access.WRITE and lo <= fault.address < hi:
         return "wrote-through-text"
-    missed = re.match(r"write to an unmapped address, 0x([0-9a-f]+)", e.why)
-    if missed and 0 <= int(missed[1], 16) - text_alias(e.kernel) < e.kernel.text[1] - e.kernel.text[0]:
+    if e.verdict == Verdict.PANIC and fault and fault.access == Access.WRITE and 0 <= fault.address - text_alias(e.kernel) < hi - lo:
         return "alias-not-open"
     if _wrong_call(e):
         return _wrong_call(e)
     if spoilt(e):
         return spoilt(e)
-    if unfinished(e) and (e.verdict == Verdict.TIMEOUT or ", at ftrace_caller+" in e.panic):
-        return "return-address-lost"  # the tracer was called, and ftrace_caller did not come back
-    return ""
+    return "return-address-lost" if faults.back_into(e, "ftrace_caller") else ""
 
 
 MISTAKES = {
@@ -206,6 +200,11 @@ MISTAKES = {
 }
 ADVICE = {"unsigned-offset"}
 
+LOOKS = seen_once("load of a word of text by the tracer", lambda e: len(e.truth.looks), 100)
+ALIAS = seen_once("look at what of text is writable", lambda e: len(e.alias), 4)
+REFUSED = Seen("call of the workload while a site held another word", lambda e: [
+    Amount("", len(during(e.spoilt, e.truth.calls)), half_of_run(e, e.spoilt.seed))] if e.spoilt else [])
+
 CHECKS = {
     "called": named(something_called, _call),
     "life": lives,
@@ -218,5 +217,20 @@ CHECKS = {
     "refused": refused,
     "one CPU": named(all_of(three_agree, right_parents), _unnamed),
     "four CPUs": named(all_of(three_agree, right_parents), _unnamed),
-    "synchronised": all_of(named(synchronised, _not_seen), once),
+    "synchronised": all_of(named(synchronised, of_kind(Defect.NO_LINE_MAINTENANCE, "no-line-maintenance"), of_kind(Defect.NOT_SYNCHRONISED, "no-synchronisation")), once),
+}
+
+SEEN = {
+    "called": (ANYTHING_CALLED,),
+    "life": (POWERED_OFF, ran(2, 2)),
+    "rest": (TEXT_AT_BOOT, ran(0, 2)),
+    "calls": (called(2), called_back(2), registers(2), OVERWRITTEN),
+    "filter": (called(2), text_of(2), text_traced()),
+    "silent": (ran(0, 2),),
+    "restored": (TEXT_AT_END,),
+    "writer": (batches(4), LOOKS, ALIAS, answers("answer to ftrace_make_nop while no batch was open")),
+    "refused": (REFUSED,),
+    "one CPU": (ran(2, 2), printed(2)),
+    "four CPUs": (ran(2, 2), printed(2)),
+    "synchronised": (batches(4),),
 }

@@ -9,20 +9,23 @@ from __future__ import annotations
 
 import fnmatch
 import itertools
-import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
+from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
-                            wrong_argument)
-from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, waited_for
+                            within, wrong_argument)
+from grading.entry import callers_seen, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, waited_for, while_published
 from grading.evidence import Evidence, once
-from grading.finding import Finding, seq_at, side_by_side
 from grading.integrity import as_linked
-from grading.schedule_checks import TRACER, right_under_schedules
+from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.schedules import Change
+from grading.faults import back_into
+from grading.finding import Defect, Finding, seq_at, side_by_side
+from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, arguments, batches, called, called_back, half_of_run, once as seen_once,
+                          printed, ran, registers, text_of, text_traced)
+from grading.registers import spoilt
 from grading.trials import FUNCTIONS, MASK, Op, Trial
 from grading.truth import Call, stubs
 from grading.workload import PASSED, Call as Expected, Run
@@ -90,7 +93,7 @@ def _shown(arch: str, function: str, values: Sequence[int]) -> str:
 def _goes_as_changed(h: Held) -> Finding | None:
     """Calls, in order, and what their functions received; then the program's own result."""
     return (first_of(_context_goes(h, name, calls, _workload(h.calls.get(name, []))) for name, calls in h.run.contexts.items())
-            or result_printed(h.trial.name, h.run, h.trial.output))
+            or within(h.trial, result_printed(h.trial.name, h.run, h.trial.output)))
 
 
 def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Call]) -> Finding | None:
@@ -99,7 +102,8 @@ def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Call]) -
         return None
     arch = h.e.arch
     rows = side_by_side([_shown(arch, c.name, _received(c)) for c in mine], [_shown(arch, c.function, c.received) for c in calls], at)
-    return Finding(f"{h.trial.name}, {name}, call {at}: " + _why(h, calls, at, mine), rows, ("executed", "expected"), seq=seq_at(mine, at))
+    why, kind = _why(h, calls, at, mine)
+    return Finding(f"{h.trial.name}, {name}, call {at}: {why}", rows, ("executed", "expected"), seq=seq_at(mine, at), kind=kind)
 
 
 def _unheard(h: Held, call: Call | None, ops: list[Op]) -> str:
@@ -112,7 +116,7 @@ NOT_CALLED = "was not called: its stub, ftrace_caller or the list never came to 
 GOES_ON = "a traced function goes on at regs->pc, wherever the callback left it"
 
 
-def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> str:
+def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> tuple[str, Defect]:
     trial, want = h.trial, calls[at] if at < len(calls) else None
     got = mine[at] if at < len(mine) else None
     if want and got and want.function == got.name:
@@ -121,22 +125,22 @@ def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> str:
     patch = next(iter(trial.of(before, "patch")), None)
     ran = got.name if got else "nothing"
     if patch and _unheard(h, mine[at - 1] if at <= len(mine) else None, [patch]):
-        return f"{patch} puts {patch.target} in the place of {before}, and {NOT_CALLED}"
+        return f"{patch} puts {patch.target} in the place of {before}, and {NOT_CALLED}", Defect.OTHER
     if patch:
-        return f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and after the call site of {before} came {ran}: {GOES_ON}"
+        return f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and after the call site of {before} came {ran}: {GOES_ON}", Defect.PC_NOT_TAKEN
     return (f"{want.function if want else 'nothing'} must be called, and {ran} is: what a function calls follows from the "
-            "arguments that it received")
+            "arguments that it received"), Defect.OTHER
 
 
-def _why_values(h: Held, want: Expected, got: Call) -> str:
+def _why_values(h: Held, want: Expected, got: Call) -> tuple[str, Defect]:
     trial, received = h.trial, _received(got)
     patch = next(iter(trial.of(want.function, "patch")), None)
     if patch and _unheard(h, got, [patch]):
-        return f"the body of {want.function} ran: {patch} puts {patch.target} in its place, and {NOT_CALLED}"
+        return f"the body of {want.function} ran: {patch} puts {patch.target} in its place, and {NOT_CALLED}", Defect.OTHER
     if patch:
-        return f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: {GOES_ON}"
+        return f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: {GOES_ON}", Defect.PC_NOT_TAKEN
     if len(received) != len(want.received):
-        return f"the body of {want.function} did not run after its call site"
+        return f"the body of {want.function} did not run after its call site", Defect.OTHER
     i = first_difference(received, want.received)
     number = PASSED.get(want.function, (1,))[i]
     adds = trial.of(want.function, "add")
@@ -144,13 +148,15 @@ def _why_values(h: Held, want: Expected, got: Call) -> str:
            f"{want.received[i]:#x}")
     passed = (want.received[i] - number * sum(op.value for op in adds)) & MASK
     if not adds:
-        return why + ": no op changes it"
+        return why + ": no op changes it", Defect.OTHER
     who = " and ".join(f"{op} adds {number * op.value & MASK:#x}" for op in adds)
     unheard = _unheard(h, got, adds)
     if unheard:
-        return f"{why}: the caller passed {passed:#x}, {who}; {unheard} {NOT_CALLED}"
-    lost = ". It is what the caller passed: the changed register was not loaded back" if received[i] == passed else ""
-    return f"{why}: the caller passed {passed:#x}, {who}{lost}"
+        return f"{why}: the caller passed {passed:#x}, {who}; {unheard} {NOT_CALLED}", Defect.OTHER
+    why = f"{why}: the caller passed {passed:#x}, {who}"
+    if received[i] != passed:
+        return why, Defect.OTHER
+    return f"{why}. It is what the caller passed: the changed register was not loaded back", Defect.NOT_LOADED_BACK
 
 
 # ---- each op is called for its own functions ------------------------------------
@@ -225,7 +231,7 @@ def _own_stubs(h: Held) -> Finding | None:
     for a, b in itertools.combinations(sorted(stub_of), 2):
         if stub_of[a] == stub_of[b]:
             return Finding(f"{h.trial.name}: sites that op {a} alone traces and sites that op {b} alone traces all call "
-                           f"{kernel.name_at(stub_of[a])}: each op has a stub of its own")
+                           f"{kernel.name_at(stub_of[a])}: each op has a stub of its own", began=h.trial.first, kind=Defect.COSTS_MORE)
     return None
 
 
@@ -248,7 +254,7 @@ def _same_cost(many: Held, fewer: Held) -> Finding | None:
             return Finding(
                 f"{op} alone traces {name}. From the call site to the op were {before} instructions while "
                 f"{len(many.trial.ops)} ops were registered, and {after} (at {other}) while {len(fewer.trial.ops)} were: an op "
-                "costs nothing where it does not trace")
+                "costs nothing where it does not trace", kind=Defect.COSTS_MORE)
     return None
 
 
@@ -260,7 +266,7 @@ def _trial(e: Evidence, name: str) -> Trial | None:
 
 def _made(trial: Trial) -> Finding | None:
     """With an op that the kernel refused nothing can be tried."""
-    return Finding(f"{trial.name}: {trial.unmade}. So nothing that it does was to be seen") if trial.unmade else None
+    return Finding(f"{trial.name}: {trial.unmade}. So nothing that it does was to be seen", began=trial.first) if trial.unmade else None
 
 
 def _as_the_ops_say(h: Held) -> Finding | None:
@@ -270,9 +276,9 @@ def _as_the_ops_say(h: Held) -> Finding | None:
 def lives_with_ops(e: Evidence) -> Finding | None:
     """It boots, runs and powers off, and takes what it is told to do."""
     finding = lives(e)
-    if finding and "ENOSYS" in finding.why and not e.why and "current_tracer" not in finding.why:
-        finding.why = re.sub(r"' said: (\w+: )*", "' was refused: ", finding.why) + (
-            ": an op that traces what another one traces needs change_shared")
+    complaint = e.complaint
+    if finding and not e.why and complaint and complaint.error == "ENOSYS" and not not_started(e):
+        finding.why = f"'{complaint.line}' was refused with {complaint.error}: an op that traces what another one traces needs change_shared"
     return finding
 
 
@@ -292,7 +298,8 @@ def patched(e: Evidence) -> Finding | None:
     if "EBUSY" not in trial.said:
         both = sorted(trial.refused.names & {n for op in trial.ops if op.does == "patch" for n in op.names})
         return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
-                       f"with EBUSY; '{trial.refused.command}' " + (f"said: {trial.said}" if trial.said else "was taken"))
+                       f"with EBUSY; '{trial.refused.command}' " + (f"said: {trial.said}" if trial.said else "was taken"),
+                       began=trial.first, kind=Defect.OTHER if trial.said else Defect.NOT_REFUSED)
     return _as_the_ops_say(hold(e, trial))
 
 
@@ -317,7 +324,7 @@ def enabled_listed(e: Evidence) -> Finding | None:
         if phase.listed != want:
             rows = side_by_side(phase.listed, want, first_difference(want, phase.listed))
             return Finding(f"{phase.name}: enabled_functions lists {len(phase.listed)} functions, {len(want)} are selected", rows,
-                           ("printed", "selected"))
+                           ("printed", "selected"), began=phase.first)
     return None
 
 
@@ -346,22 +353,6 @@ def _gone(e: Evidence, finding: Finding) -> str:
     return "last-op-not-found" if bad == {"fewer ops"} else ""
 
 
-def _listed_alone(e: Evidence, finding: Finding) -> str:
-    """An op's price follows from how many others there are."""
-    costs = "instructions while" in finding.why or "all call" in finding.why or "of its own" in finding.why
-    return "every-op-through-the-list" if costs else ""
-
-
-def _lost_change(e: Evidence, finding: Finding) -> str:
-    return "change-not-loaded-back" if "the changed register was not loaded back" in finding.why else ""
-
-
-def _pc(e: Evidence, finding: Finding) -> str:
-    if "must be refused" in finding.why:
-        return "two-change-pc" if "was taken" in finding.why else ""
-    return "pc-ignored" if finding.why.find("sets regs->pc") > 0 else ""
-
-
 def _argument(e: Evidence, finding: Finding) -> str:
     """Arguments are wrong in phases that trace, and in no other."""
     wrong = {phase.on for phase in e.phases if wrong_argument(e, phase)}
@@ -381,23 +372,8 @@ def _notrace(e: Evidence, finding: Finding) -> str:
     return ""
 
 
-def _panicked(e: Evidence) -> str:
-    """By the registers that the panic shows."""
-    shown = {name: int(value, 16) for name, value in re.findall(r"\b(pc|ra|lr|t0|x9) +([0-9a-f]{16})\b", e.panic)}
-    link, jumped = shown.get("ra", shown.get("lr", 0)), shown.get("t0", shown.get("x9"))
-    if e.kernel.name_at(link).startswith("ftrace_caller"):
-        return "return-address-lost"
-    return "pc-ignored" if jumped is not None and shown.get("pc") == jumped else ""
-
-
 def ended(e: Evidence) -> str:
-    """The tracer was called, a few times, and the workload never went on."""
-    if e.panic:
-        return _panicked(e)
-    if len(e.truth.callbacks) > 2 * e.smp:
-        return ""
-    last = max((r.seq for r in e.truth.callbacks), default=0)
-    return "return-address-lost" if last and not any(c.seq > last and c.name.startswith("wl_") for c in e.truth.calls) else ""
+    return "return-address-lost" if back_into(e, "ftrace_caller") else spoilt(e)
 
 
 MISTAKES = {
@@ -429,6 +405,30 @@ SCHEDULES = (
     Change("filter", OTHER, "ftrace_filter_commit", first=(*ONLY, "echo function > current_tracer"), before=ONLY,
            last=("echo nop > current_tracer", "echo > set_ftrace_filter"), goes=frozenset({TRACER})),
 )
+ENTERED = seen_once("call of entry_traced with a tracer that sees and changes its registers", lambda e: len(entry_calls(e).keys() & {"seen", "changed"}), 2)
+SKIPPED = seen_once("call of entry_traced with two ops that return in its place", lambda e: len(entry_calls(e).keys() & {"skipped"}))
+READY = seen_once("call of text_alias_close whose site had just been written", lambda e: len(while_published(e)), 2)
+WAITED = seen_once("op that was switched off, and whose sites were written", lambda e: len(switched_off(e)), 7)
+
+
+def tried(name: str) -> Seen:
+    """The workload ran with the ops of this trial."""
+    def amounts(e: Evidence) -> Iterator[Amount]:
+        trial = _trial(e, name)
+        if trial:
+            yield Amount(name, sum(len(_workload(calls)) for calls in hold(e, trial).calls.values()), half_of_run(e, trial.seed))
+    return Seen("call of the workload with ops", amounts)
+
+
+def _costs(e: Evidence) -> Iterator[Amount]:
+    """Of the ops that stay each has functions of its own."""
+    few, many = (_trial(e, name) for name in ("fewer ops", "many ops"))
+    for op in few.ops if few and many else ():
+        alone = [f for f in op.names if len(few.of(f)) == len(many.of(f)) == 1]  # type: ignore[union-attr]
+        yield Amount(str(op), bool(_cost(hold(e, many), op)[0] and _cost(hold(e, few), op)[0]), bool(alone))  # type: ignore[arg-type]
+
+
+COSTS = Seen("pair of calls that one op alone traces, with more and with fewer ops beside it,", _costs)
 
 CHECKS = {
     "called": something_called,
@@ -436,12 +436,28 @@ CHECKS = {
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
     "filter": named(all_of(calls_while_on, only_selected, every_site, enabled_listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
-    "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, _lost_change),
-    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _pc),
-    "many ops": named(all_of(many_ops, waited_for, return_taken, ready_before_sites), _shared, _too_many, _gone, _listed_alone),
+    "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
+    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, of_kind(Defect.NOT_REFUSED, "two-change-pc"), of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
+    "many ops": named(all_of(many_ops, waited_for, return_taken, ready_before_sites), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
     "synchronised": synchronised,
     "schedules": all_of(as_linked, right_under_schedules),
+}
+
+SEEN = {
+    "called": (ANYTHING_CALLED,),
+    "life": (POWERED_OFF, ran(2, 2)),
+    "off": (TEXT_AT_BOOT, ran(0, 2), TEXT_AT_END),
+    "filter": (called(2), text_of(2), text_traced("arguments")),
+    "arguments": (arguments(2, 2), registers(2), ENTERED),
+    "changed arguments": (called_back(2), tried("changed arguments"), ENTERED),
+    "live patch": (tried("live patch"), answers("answer to an op that may change pc and wanted another function")),
+    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY),
+    "one CPU": (ran(2, 2), printed(2)),
+    "four CPUs": (ran(2, 2), printed(2)),
+    "parents": (called_back(2), printed(2)),
+    "synchronised": (batches(4),),
+    "schedules": (PLAYED,),
 }

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import re
-
-from grading import graph_checks
-from grading.checks import all_of, lives, named, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
+from grading import faults, graph_checks
+from grading.checks import all_of, lives, named, of_kind, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
 from grading.entry import handlers_told
 from grading.evidence import Evidence
-from grading.finding import Finding
+from grading.faults import Access
+from grading.finding import Defect, Finding
 from grading.frames import frames_kept, patched_if_wanted
 from grading.graph_checks import (at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
                                   three_agree, through_handler, values)
 from grading.graph_session import GraphSession
 from grading.registers import found_as_left
+from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called, graph_printed,
+                          handlers_given, ran, registers, returned, returned_compared, text_of, timed, values_printed, went_home)
+from grading.verdict import Verdict
 
 SESSION = GraphSession
 
 
 # ---- mistakes by name: by what was executed, where that can tell --------------------
-
-def _wrong_place(e: Evidence, finding: Finding) -> str:
-    return "return-to-wrong-place" if "must return to" in finding.why and "nowhere" not in finding.why else ""
-
 
 def _call_left(e: Evidence, finding: Finding) -> str:
     """At the end one word of text is not as it was: the call in ftrace_graph_stub."""
@@ -34,29 +32,25 @@ def _entered(e: Evidence, finding: Finding) -> str:
     """The tracer heard of an entry, and the function did not begin: it went on elsewhere than after the call site."""
     called = [s for phase in e.on() for s in e.spans(phase) if traced(e, s.call)]
     lost = [s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in e.truth.users)]
-    if len(lost) < len(called) and "execution of" not in e.why:
+    fault = faults.last(e) if e.verdict == Verdict.PANIC else None
+    if len(lost) < len(called) and not (fault and fault.access == Access.EXECUTION):
         return ""  # an interrupt, or the end, came in between
     return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in e.truth.handlers) else "link-register-lost"
 
 
-def _duration(e: Evidence, finding: Finding) -> str:
-    return "duration-not-measured" if re.search("instructions ran, of 1 ns each|lasted .* and the calls that it made", finding.why) else ""
-
-
 def _result(e: Evidence, finding: Finding) -> str:
-    """The result is wrong where somebody traces, and nowhere else, though every call comes home."""
-    wrong = {p.on for p in e.phases if p.output and e.expected(p).line not in p.output}
-    return "result-clobbered" if wrong == {True} and not comes_home(e) else ""
+    """The program's result is wrong, and a call's was not what its function had left."""
+    clobbered = registers_given_back(e)
+    return clobbered.mistake if clobbered else ""
 
 
 def ended(e: Evidence) -> str:
-    """Of a boot that ended early: where the first traced function went, or that all came home, and something went wrong there."""
+    """Of a boot that ended early: where the first traced function went, or that all came home, and something was lost there."""
     finding = comes_home(e)
-    if finding:
-        through = "must return to" in finding.why and e.panic and e.truth.handlers
-        return _entered(e, finding) or ("return-to-wrong-place" if through else "")
-    beyond = only_selected(e)
-    return "result-clobbered" if e.truth.handlers and not (beyond and "outside of the filter" in beyond.why) else ""
+    if not finding:
+        return _result(e, Finding(""))
+    through = finding.kind in (Defect.WENT_ELSEWHERE, Defect.WENT_NOWHERE) and e.verdict == Verdict.PANIC and e.truth.handlers
+    return _entered(e, finding) or ("return-to-wrong-place" if through else "")
 
 
 MISTAKES = {
@@ -82,10 +76,25 @@ CHECKS = {
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted), entries_end),
-    "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
+    "home": named(all_of(comes_home, frames_kept), _entered, of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
     "one CPU": named(three_agree, entries_end, depth),
     "four CPUs": named(three_agree, entries_end, depth),
-    "values": named(all_of(values, durations), _duration),
+    "values": named(all_of(values, durations), of_kind(Defect.WRONG_DURATION, "duration-not-measured")),
     "frames out": frames_out,
     "synchronised": synchronised,
+}
+
+SEEN = {
+    "returned": (ANYTHING_RETURNED,),
+    "life": (POWERED_OFF, ran(2, 3)),
+    "off": (TEXT_AT_BOOT, ran(0, 3), TEXT_AT_END),
+    "filter": (called(2), text_of(2)),
+    "arguments": (arguments(2, 3), registers(2), returned_compared(2), handlers_given(2)),
+    "handler": (returned(2), INTERRUPTED),
+    "home": (went_home(2, 3), INTERRUPTED),
+    "one CPU": (ran(2, 3), graph_printed(2)),
+    "four CPUs": (ran(2, 3), graph_printed(2)),
+    "values": (values_printed(2), timed(2)),
+    "frames out": (FRAMES_OUT,),
+    "synchronised": (batches(4),),
 }

@@ -7,14 +7,15 @@ from a place of its own, function_graph's tracers from what describes them.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
-from grading import graph_checks
-from grading.checks import all_of, first_of, lives, named, right_arguments, right_result
+from grading import faults, graph_checks
+from grading.checks import all_of, first_of, lives, named, right_arguments, right_result, within
 from grading.entry import handlers_told
 from grading.evidence import Evidence, HandUser, Phase, between, during, once
+from grading.faults import Access
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.graph_checks import (at_rest, at_return, comes_home, depth, durations, entries_end, framed, frames_out, link_replaced, nested_as_printed,
@@ -23,7 +24,10 @@ from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
 from grading.registers import found_as_left
 from grading.returns import Span, calls_to
+from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, arguments, graph_printed, half_of,
+                          once as seen_once, ran, registers, returned, returned_compared, timed, values_printed, went_home)
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
+from grading.verdict import Verdict
 
 SESSION = GraphSession
 T = TypeVar("T", Record, Told)
@@ -93,7 +97,7 @@ def sixteen(e: Evidence) -> Finding | None:
     for phase in _by_hand(e):
         if "ENOSPC" not in phase.refused:
             return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
-                           f"the shell said '{phase.refused.strip()}'", mistake="seventeenth-user")
+                           f"the shell said '{phase.refused.strip()}'", began=phase.first, mistake="seventeenth-user")
         for span, entered, returned in _hand_calls(e, phase):
             want = [h.number for h in phase.hands if span.name in h.names]
             got = [t.user for t in entered]
@@ -117,7 +121,7 @@ def followed(e: Evidence) -> Finding | None:
                     for name in sorted(listed ^ phase.filter.names)[:12]]
             return Finding(f"{phase.name}: set_ftrace_filter of both was '{phase.rewritten}' when they began and was written again while they "
                            "ran; enabled_functions does not list what they want now", rows, ("wanted", "listed"),
-                           mistake="filter-change-unheard" if listed == {phase.rewritten} else "")
+                           began=phase.first, mistake="filter-change-unheard" if listed == {phase.rewritten} else "")
     return None
 
 
@@ -227,13 +231,13 @@ def leaver_left(e: Evidence) -> Finding | None:
         if not gone:
             continue
         if not left:
-            return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned")
+            return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned", began=phase.first)
         if not during(phase, e.truth.users):
-            return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users")
+            return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users", began=phase.first)
         after = {t.v[1] for t in between(e.truth.users, left[0].seq, phase.last)}
         if len(after) > len(phase.users) - len(gone):
             return Finding(f"{phase.name}: handlers ran for a user that had left", seq=left[0].seq)
-        wrong = first_of(nested_as_printed(e, phase, user) for user in stayed(phase))
+        wrong = within(phase, first_of(nested_as_printed(e, phase, user) for user in stayed(phase)))
         if wrong:
             return wrong
     return None
@@ -265,10 +269,13 @@ def _last_forgotten(e: Evidence, finding: Finding) -> str:
 
 
 def ended(e: Evidence) -> str:
-    """Of a boot that ended early, by what the panic's trace begins with: a user's filter or its handler is no more."""
-    trace = re.findall(r"^ *\[<[0-9a-f]+>\] (\w+)", e.panic, re.M)
-    asked = "read from" in e.why and trace[:1] in (["update_graph_ops"], ["wanted"])
-    return "slot-not-cleared" if asked or "execution of" in e.why and trace[1:2] == ["ftrace_graph_func"] else ""
+    """Of a boot that ended early, by its last exception: a user has left, and its filter is read or its handler called."""
+    fault = faults.last(e) if e.verdict == Verdict.PANIC and e.truth.hits["end of unregister_ftrace_graph"] else None
+    if not fault:
+        return ""
+    of_pc, of_link = (e.kernel.name_at(a).partition("+")[0] for a in (fault.pc, fault.link))
+    asked = fault.access == Access.READ and of_pc in ("update_graph_ops", "wanted")
+    return "slot-not-cleared" if asked or fault.access == Access.EXECUTION and of_link == "ftrace_graph_func" else ""
 
 
 MISTAKES = {
@@ -291,6 +298,35 @@ MISTAKES = {
 }
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
 
+
+def _told_hands(e: Evidence) -> Iterator[Amount]:
+    """Each of them, of the entry of its functions and, if it wants to, of the return."""
+    for phase in _by_hand(e):
+        for hand in phase.hands:
+            mine = [t.what for t in during(phase, e.truth.told) if t.user == hand.number and t.what != OF_PARENT]
+            yield Amount(f"{phase.name}, user {hand.number}", len(mine), half_of(e, phase, hand.names))
+
+
+def _told_keepers(e: Evidence) -> Iterator[Amount]:
+    for phase in _by_hand(e):
+        for hand in phase.hands:
+            if hand.kind == "keep":
+                found = [t for t in during(phase, e.truth.told) if t.user == hand.number and t.what == AT_RETURN and t.value]
+                yield Amount(f"{phase.name}, user {hand.number}", len(found), half_of(e, phase, hand.names))
+
+
+def _told_two(e: Evidence) -> Iterator[Amount]:
+    for phase in e.on():
+        if len(stayed(phase)) > 1:
+            yield Amount(phase.name, len(during(phase, e.truth.users)), sum(half_of(e, phase, u.filter.names) for u in phase.users))
+
+
+HANDS_TOLD = Seen("call of which the user was told", _told_hands)
+KEEPERS_TOLD = Seen("return at which the user found what it had kept", _told_keepers)
+TWO_TOLD = Seen("call of which two tracers were told", _told_two)
+LEAVERS = seen_once("phase in which a user left", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
+SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.told, *e.slot_again)), 4)
+
 CHECKS = {
     "returned": something_returned,
     "life": lives,
@@ -304,4 +340,19 @@ CHECKS = {
     "reverse": reverse,
     "data": all_of(kept, room_given_back),
     "leaving": all_of(leaver_left, slot_again),
+}
+
+SEEN = {
+    "returned": (ANYTHING_RETURNED,),
+    "life": (POWERED_OFF, ran(4, 3)),
+    "off": (TEXT_AT_BOOT, ran(0, 3), TEXT_AT_END, FRAMES_OUT),
+    "arguments": (arguments(4, 3), registers(4), returned_compared(4), TWO_TOLD),
+    "home": (went_home(4, 3), returned(4), INTERRUPTED),
+    "one CPU": (ran(4, 3), graph_printed(4)),
+    "four CPUs": (ran(4, 3), graph_printed(4)),
+    "values": (values_printed(4), timed(4)),
+    "sixteen": (HANDS_TOLD, INTERRUPTED),
+    "reverse": (TWO_TOLD, HANDS_TOLD),
+    "data": (HANDS_TOLD, KEEPERS_TOLD, INTERRUPTED),
+    "leaving": (LEAVERS, SLOT_AGAIN),
 }

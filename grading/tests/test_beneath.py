@@ -1,0 +1,93 @@
+"""A lab that stands on one that is as handed out: said in one line, and not by a table."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from grading import __main__ as program
+from grading.beneath import as_handed_out, untouched
+
+FILES = {2: ["kern/ftrace/recordmcount.c", "kern/ftrace/records.c"], 3: ["kern/ftrace/<arch>/patch.c", "kern/ftrace/<arch>/mcount_caller.S"],
+         4: ["kern/ftrace/ops.c"]}
+LINKED = ["2/kern/ftrace/records.o", "3/kern/ftrace/{}/patch.o"]  # in lab 4's kernel
+
+
+class Tree(unittest.TestCase):
+    """A student's: one commit, and the staff's objects."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory(prefix="callsite-test-")
+        self.addCleanup(folder.cleanup)
+        self.addCleanup(os.chdir, os.getcwd())
+        os.chdir(folder.name)
+        for lab, files in FILES.items():
+            self.write(f"labs/{lab}-so/rubric.toml", f"files = {files}")
+            for file in files:
+                for arch in ("riscv64", "arm64"):
+                    self.write(file.replace("<arch>", arch), "start")
+        for arch in ("riscv64", "arm64"):
+            for name in LINKED:
+                self.write(f"labs/staff/{arch}/lab4/{name.format(arch)}", "object")
+        for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "a"]):
+            subprocess.run(["git", *words], check=True)
+
+    def write(self, name: str, text: str) -> None:
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+    def begin(self, *names: str) -> None:
+        for name in names:
+            self.write(name, "begun")
+
+    def said(self, *arches: str, staff: str = "") -> str:
+        with mock.patch.dict(os.environ, {"STAFF": staff}):
+            return as_handed_out(4, list(arches or ("riscv64", "arm64")))
+
+    def test_what_is_not_begun_is_named_with_what_to_type(self) -> None:
+        self.assertEqual(len(untouched()), 7)
+        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c")
+        self.assertEqual(self.said("arm64"), "Lab 4 stands on lab 3, of which kern/ftrace/arm64/patch.c is as handed out: write that first, or take "
+                         "the staff's objects, make grade LAB=4 STAFF=3.")
+
+    def test_an_architecture_that_is_done_can_be_graded(self) -> None:
+        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c", "kern/ftrace/arm64/patch.c")
+        self.assertIn("riscv64/patch.c is as handed out", self.said())
+        self.assertIn("; or grade ARCH=arm64 alone.", self.said())
+        self.assertEqual(self.said("arm64"), "")
+
+    def test_the_staffs_objects_are_as_good(self) -> None:
+        self.assertEqual(self.said(staff="2,3"), "")
+        self.assertIn("STAFF=2,3.", self.said(staff="2"))
+        self.assertIn("stands on lab 2 and lab 3", self.said())
+
+    def test_a_host_tool_counts(self) -> None:
+        self.begin("kern/ftrace/records.c", "kern/ftrace/arm64/patch.c")
+        self.assertIn("recordmcount.c is as handed out", self.said("arm64"))
+
+    def test_the_labs_own_files_do_not(self) -> None:
+        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c", "kern/ftrace/arm64/patch.c", "kern/ftrace/riscv64/patch.c")
+        self.assertEqual(self.said(), "")
+
+    def test_nor_does_a_tree_without_the_staffs_objects(self) -> None:
+        subprocess.run(["rm", "-r", "labs/staff"], check=True)
+        self.assertEqual(self.said(), "")
+
+    def test_the_grade_stops_there(self) -> None:
+        for arch in ("riscv64", "arm64"):
+            self.write(f"build/{arch}/callsite.elf", "")
+        with (mock.patch("sys.argv", ["grading", "--lab", "4", "--arch", "arm64", "--kernels", "build"]), mock.patch.dict(os.environ, {"STAFF": ""}),
+              contextlib.redirect_stderr(io.StringIO()) as said):
+            self.assertEqual(program.main(), program.EXIT_USAGE)
+        self.assertIn("Lab 4 stands on lab 2 and lab 3", said.getvalue())
+        self.assertEqual(said.getvalue().count("\n"), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
