@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from grading.evidence import Evidence, between, once
+from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.observer import Record
 from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, strangers, went_on, where
 from grading.returns import HANDLERS
-from grading.truth import GRACE, HANDS, Call
+from grading.truth import HANDS, Call
 
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
 SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
@@ -167,16 +165,6 @@ def ready_before_sites(e: Evidence) -> Finding | None:
             return Finding(f"an op that traces text_alias_close, {which}, was registered. Its site was written, ftrace_batch_end() called "
                            "text_alias_close, and the op was not called: it must be published before the sites are written",
                            seq=call.seq, mistake="published-too-late")
-    return None
-
-
-def waited_for(e: Evidence) -> Finding | None:
-    """An op that is unregistered may be freed when that returns: no CPU is inside of it then."""
-    for (first, line), (last, _) in pairwise(e.typed):
-        stores = between(e.truth.stores, first, last) if line.startswith("op ") and line.endswith(" off") else []
-        if stores and not between(e.truth.hits[GRACE], stores[-1].seq, last):
-            return Finding(f"'{line}' unregistered an op, and after its sites were written no call of {GRACE} followed: another CPU may still be in "
-                           "the op's callback when the op is freed", seq=stores[-1].seq)
     return None
 
 

@@ -17,9 +17,10 @@ from dataclasses import dataclass
 from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             wrong_argument)
-from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, waited_for
+from grading.entry import callers_seen, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken
 from grading.evidence import Evidence, once
 from grading.finding import Finding, seq_at, side_by_side
+from grading.order import filter_replaced, ops_published, ops_withdrawn
 from grading.trials import FUNCTIONS, MASK, Op, Trial
 from grading.truth import Call, stubs
 from grading.workload import PASSED, Call as Expected, Run
@@ -421,7 +422,7 @@ CHECKS = {
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, _lost_change),
     "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _pc),
-    "many ops": named(all_of(many_ops, waited_for, return_taken, ready_before_sites), _shared, _too_many, _gone, _listed_alone),
+    "many ops": named(all_of(many_ops, return_taken, ready_before_sites, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, _listed_alone),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
