@@ -70,13 +70,16 @@ class GraphSession(Session):
         self._phase(machine, Phase("before", rng.getrandbits(64), None))
         self._graph(machine, "trace 1", rng.getrandbits(64), [User("", everything)])
         if e.lab == 5:
-            self._graph(machine, "trace 2", rng.getrandbits(64), [User("", chosen)])
+            with machine.observer.ordering():
+                self._graph(machine, "trace 2", rng.getrandbits(64), [User("", chosen)])
         else:
             self._quiet(machine, f"mkdir {INSTANCE.rstrip('/')}")
-            self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)], BEFORE)
+            with machine.observer.ordering():
+                self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)], BEFORE)
             self._graph(machine, "one leaves", rng.getrandbits(64), [User("", chosen), User(INSTANCE, everything, leaves=True)])
             self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
-            self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))
+            with machine.observer.ordering():
+                self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))
             self._slot_again(machine)
             self._walk(machine)
         self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))

@@ -94,7 +94,7 @@ class Observer:
             log.truncate(HEADER + SLOT.size * CAPACITY)
         self._file = self._log.open("r+b")
         self._map = mmap.mmap(self._file.fileno(), 0)
-        self._recordings = 0
+        self._recordings = self._orderings = 0
         self.plugin = ",".join([str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items())])
 
     def _word(self, offset: int) -> int:
@@ -126,7 +126,8 @@ class Observer:
     @contextmanager
     def ordering(self) -> Iterator[None]:
         """What the code that is handed in stores, and its memory barriers, are logged meanwhile."""
-        struct.pack_into("<Q", self._map, ORDERING, 1)
+        self._orderings += 1
+        struct.pack_into("<Q", self._map, ORDERING, self._orderings)
         try:
             yield
         finally:

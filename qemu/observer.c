@@ -34,7 +34,7 @@
  *	looks LO HI		loads of words of the text by this code; there may be several
  *	tracer LO HI		loads and stores of this code below sp, or while sp is not a multiple of 16; once for each instruction
  *	order LO HI		while `ordering`: stores of this code outside of its own stack, and its memory barriers; several
- *	ordered LO HI		and its loads from here; several
+ *	ordered LO HI		and its loads from here, of each instruction the first 64 each time; several
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
  *	fences			fence.i, sret / isb, dsb, dc, ic, eret; what sets the vector or the page tables
@@ -113,6 +113,7 @@ struct watch {
 	uint32_t ahead; /* instructions of its block from it to the end */
 	bool below;	/* it was logged */
 	bool order;	/* its code is of `order` */
+	uint64_t window, loads; /* in this `ordering` it was logged so often */
 };
 
 /* A range, or what is at it in the guest's memory. */
@@ -658,14 +659,22 @@ static void below(unsigned vcpu, struct watch *w, uint64_t sp, uint64_t addr)
 	simple(vcpu, w, thread_of(sp), K_BELOW, sp, 0, 0, 0);
 }
 
+/* So many tell how it is done. */
+static bool looks_often(struct watch *w)
+{
+	if (w->window != head->ordering)
+		w->window = head->ordering, w->loads = 0;
+	return w->loads++ >= 64;
+}
+
 /* v: the address; of a store the value too. What lies on the thread's own stack is nobody else's. */
-static void in_order(unsigned vcpu, const struct watch *w, uint64_t sp, uint32_t info, uint64_t addr)
+static void in_order(unsigned vcpu, struct watch *w, uint64_t sp, uint32_t info, uint64_t addr)
 {
 	bool writes = qemu_plugin_mem_is_store(info);
 	struct mem_value value;
 	struct record *r;
 
-	if (stack_of(addr + 1) == stack_of(sp) || (!writes && !inside_any(&ordered, addr)))
+	if (stack_of(addr + 1) == stack_of(sp) || (!writes && (!inside_any(&ordered, addr) || looks_often(w))))
 		return;
 	if (!(r = begin(vcpu, w, thread_of(sp), 0)))
 		return;

@@ -13,7 +13,9 @@ from grading.frames import frames_kept, patched_if_wanted
 from grading.graph_checks import (at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
                                   three_agree, through_handler, values)
 from grading.graph_session import GraphSession
+from grading.order import stacks_in_time, user_in_time
 from grading.registers import found_as_left
+from grading.shadow import whole
 
 SESSION = GraphSession
 
@@ -82,10 +84,10 @@ CHECKS = {
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted), entries_end),
-    "home": named(all_of(comes_home, frames_kept), _entered, _wrong_place),
+    "home": named(all_of(comes_home, frames_kept, whole), _entered, _wrong_place),
     "one CPU": named(three_agree, entries_end, depth),
     "four CPUs": named(three_agree, entries_end, depth),
     "values": named(all_of(values, durations), _duration),
     "frames out": frames_out,
-    "synchronised": synchronised,
+    "synchronised": all_of(synchronised, user_in_time, stacks_in_time),
 }
