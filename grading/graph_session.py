@@ -72,6 +72,7 @@ class GraphSession(Session):
         if e.lab == 5:
             with machine.observer.ordering():
                 self._graph(machine, "trace 2", rng.getrandbits(64), [User("", chosen)])
+                self._kept(machine)
         else:
             self._quiet(machine, f"mkdir {INSTANCE.rstrip('/')}")
             with machine.observer.ordering():
@@ -119,6 +120,12 @@ class GraphSession(Session):
                 user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
         for user in users:
             self._end(machine, user.filter, user.directory)
+
+    def _kept(self, machine: Run) -> None:
+        """Lab 5: a user that keeps something between entry and return."""
+        for line in ("echo sleep_ns > set_ftrace_filter", "echo 0 > options/sleep-time", "echo function_graph > current_tracer", "sleep 0.001",
+                     "echo nop > current_tracer", "echo 1 > options/sleep-time", "echo > set_ftrace_filter"):
+            self._quiet(machine, line)
 
     def _enabled(self, machine: Run, phase: Phase) -> None:
         phase.text = self._text(machine)

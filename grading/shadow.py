@@ -27,6 +27,8 @@ class Stack:
     frame: Layout
     top: int = 0
     free: int = 0  # 0: not known yet
+    signed: bool = True  # lab 6: a datum's first word is the core's, and says whose it is
+    data: int = 0  # so often some were shown
     words: dict[int, int] = field(default_factory=dict)  # what was stored below `free` since that room was taken
 
     @property
@@ -74,8 +76,9 @@ class Stack:
         shown = self.top in self.words and at == self.top + self.frame["data_end"]
         if shown and value > self.free:
             return "data were shown (data_end) whose room had not been taken (free)"
-        if shown and value > self.end(self.top) and self.end(self.top) not in self.words:
+        if self.signed and shown and value > self.end(self.top) and self.end(self.top) not in self.words:
             return "data were shown (data_end) and their first word had not been stored"
+        self.data += shown and value > self.end(self.top)
         self.words[at] = value
         return ""
 
@@ -92,20 +95,22 @@ def whole(e: Evidence) -> Finding | None:
     stack, frame = (kernel.members(name, "shadow_pop") for name in ("shadow_stack", "shadow_frame"))
     lo, hi = kernel.extent("shadow_push_into")
     stacks: dict[int, Stack] = {}
-    frames, ends = 0, iter([*(r.seq for r in e.truth.hits["shadow_users_end"]), NEVER])
+    data, ends = 0, iter([*(r.seq for r in e.truth.hits["shadow_users_end"]), NEVER])
     end = next(ends)
     for r in (r for r in e.truth.writes if r.kind == Kind.WRITE):
         while r.seq > end:  # the pages are something else's now
+            data += sum(s.data for s in stacks.values())
             stacks.clear()
             end = next(ends)
         page = r.v[0] & -stack[""]
         mine = stacks.get(page)
         if lo <= r.addr < hi and not (mine and mine.thread == r.thread):
-            mine = stacks[page] = Stack(page, r.thread, stack, frame)
-            frames += 1
+            data += mine.data if mine else 0
+            mine = stacks[page] = Stack(page, r.thread, stack, frame, signed=e.lab >= 6)
         for at, value in _words(r) if mine and mine.thread == r.thread else ():
             wrong = mine.store(at, value) if mine else ""
             if wrong:
                 return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt that comes then, and calls traced functions, does harm", seq=r.seq,
                                mistake="stores-out-of-order" if e.lab == 5 else "")
-    return None if frames else Finding("no frame was pushed while the observer looked at what is stored")
+    data += sum(s.data for s in stacks.values())
+    return None if data else Finding("no user kept anything in a frame while the observer looked at what is stored")
