@@ -62,6 +62,13 @@ def releases(arch: str, word: int) -> bool:
     return word & 0x3FE08000 == 0x08808000 or word & 0x3FE08000 == 0x08008000 or word & 0x3F600C00 == 0x38600000
 
 
+def acquires(arch: str, word: int) -> bool:
+    """A load that nothing after it comes before."""
+    if arch == "riscv64":
+        return word & 0x7F == 0x2F and bool(word >> 26 & 1)
+    return word & 0x3FE08000 in (0x08C08000, 0x08408000) or word & 0x3FFFFC00 == 0x38BFC000
+
+
 def barrier(e: Evidence, who: Record, first: int, last: int, kind: int = STORES) -> bool:
     """Between two records, by the thread of `who`, in the code that is handed in."""
     code = ordered_code(e.kernel)
@@ -395,7 +402,8 @@ def stamp_first(e: Evidence) -> Finding | None:
             stamps[r.context] = r
         elif r.context in stamps and (r.v[0] == users.slots or inside(r, users.array)):
             seen += 1
-            if not barrier(e, r, stamps.pop(r.context).seq, r.seq, LOADS):
+            stamp = stamps.pop(r.context)
+            if not acquires(e.arch, stamp.word) and not barrier(e, r, stamp.seq, r.seq, LOADS):
                 return Finding("ftrace_graph_func read fgraph_stamp, then the slots, and no smp_rmb() was executed between: a user with that stamp may not be "
                                "seen yet", seq=r.seq)
     return None if seen else Finding("ftrace_graph_func was not seen to read fgraph_stamp, then the slots")
