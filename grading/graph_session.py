@@ -89,7 +89,7 @@ class GraphSession(Session):
         if e.smp == 1 and not rest_at_end(e):  # the last, as graph tracing may be off for good behind it
             self._say("an interrupt at each instruction")
             e.interrupted = machine.observer.written()
-            with machine.observer.recording():
+            with machine.observer.recording(), machine.observer.ordering():
                 machine.console.command("frames", WORKLOAD_SECONDS)
 
     def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:

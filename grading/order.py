@@ -33,11 +33,11 @@ class Step:
 
 @once
 def steps(e: Evidence) -> list[Step]:
-    """Those whose stores were looked at."""
+    """The commands that register one thing or unregister it, if their stores were looked at."""
     found = []
     for (first, line), (last, _) in pairwise(e.typed):
         writes = tuple(r for r in between(e.truth.writes, first, last) if r.kind == Kind.WRITE)
-        if writes:
+        if writes and re.match("(op|graph|echo) ", line):
             found.append(Step(line, first, last, writes))
     return found
 
