@@ -13,6 +13,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
@@ -50,6 +51,8 @@ class Kernel:
         self._sizes: dict[str, int] = {}
         self._several: set[str] = set()  # names that mean more than one thing
         self._segments: list[tuple[int, bytes]] = []
+        self._units: list[Any] | None = None  # the ranges of code of each compiled file
+        self._members: dict[tuple[str, str], dict[str, int]] = {}
         with path.open("rb") as file:
             self._read(ELFFile(file))
 
@@ -152,6 +155,39 @@ class Kernel:
     @cached_property
     def site_at(self) -> dict[int, Site]:
         return {s.address: s for s in self.sites}
+
+    def code_beside(self, name: str) -> tuple[int, int]:
+        """[start, end) of all the code that was compiled from the same file as this function; (0, 0) if there is none."""
+        entry = self._unit_of(name)
+        return (entry.begin_addr, entry.begin_addr + entry.length) if entry else (0, 0)
+
+    def members(self, structure: str, user: str) -> dict[str, int]:
+        """The offsets of a structure's members, as the file with the function `user` has it; "" is its size."""
+        if (structure, user) not in self._members:
+            self._members[structure, user] = self._read_members(structure, user)
+        return self._members[structure, user]
+
+    def _unit_of(self, name: str) -> Any:
+        address = self.symbol(name)
+        if not address:
+            return None
+        if self._units is None:
+            with self.path.open("rb") as file:
+                self._units = list(ELFFile(file).get_dwarf_info().get_aranges().entries)
+        return next((u for u in self._units if u.begin_addr <= address < u.begin_addr + u.length), None)
+
+    def _read_members(self, structure: str, user: str) -> dict[str, int]:
+        entry = self._unit_of(user)
+        with self.path.open("rb") as file:
+            unit = ELFFile(file).get_dwarf_info().get_CU_at(entry.info_offset)
+            for die in unit.iter_DIEs():
+                attributes = die.attributes
+                name = attributes.get("DW_AT_name")
+                if die.tag == "DW_TAG_structure_type" and name and name.value == structure.encode() and "DW_AT_byte_size" in attributes:
+                    found = {c.attributes["DW_AT_name"].value.decode(): int(c.attributes["DW_AT_data_member_location"].value)
+                             for c in die.iter_children() if "DW_AT_name" in c.attributes}
+                    return {"": int(attributes["DW_AT_byte_size"].value), **found}
+        raise ValueError(f"{self.path.name} does not say how struct {structure} is laid out")
 
     def exits(self, name: str) -> list[int]:
         """The instructions with which a function ends: returns and tail calls."""

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
-from grading.evidence import Evidence, between, once
+from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.observer import Record
 from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, strangers, went_on, where
 from grading.returns import HANDLERS
-from grading.truth import GRACE, HANDS, Call
+from grading.truth import HANDS, Call
 
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
 SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
@@ -179,15 +177,6 @@ def switched_off(e: Evidence) -> list[tuple[str, Record, int]]:
     lines = [(line, between(e.truth.stores, first, last), last) for (first, line), (last, _) in pairwise(e.typed)
              if line.startswith("op ") and line.endswith(" off")]
     return [(line, stores[-1], last) for line, stores, last in lines if stores]
-
-
-def waited_for(e: Evidence) -> Finding | None:
-    """An op that is unregistered may be freed when that returns: no CPU is inside of it then."""
-    for line, last_store, last in switched_off(e):
-        if not between(e.truth.hits[GRACE], last_store.seq, last):
-            return Finding(f"'{line}' unregistered an op, and after its sites were written no call of {GRACE} followed: another CPU may still be in "
-                           "the op's callback when the op is freed", seq=last_store.seq)
-    return None
 
 
 def return_taken(e: Evidence) -> Finding | None:

@@ -70,13 +70,17 @@ class GraphSession(Session):
         self._phase(machine, Phase("before", rng.getrandbits(64), None))
         self._graph(machine, "trace 1", rng.getrandbits(64), [User("", everything)])
         if e.lab == 5:
-            self._graph(machine, "trace 2", rng.getrandbits(64), [User("", chosen)])
+            with machine.observer.ordering():
+                self._graph(machine, "trace 2", rng.getrandbits(64), [User("", chosen)])
+                self._kept(machine)
         else:
             self._quiet(machine, f"mkdir {INSTANCE.rstrip('/')}")
-            self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)], BEFORE)
+            with machine.observer.ordering():
+                self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)], BEFORE)
             self._graph(machine, "one leaves", rng.getrandbits(64), [User("", chosen), User(INSTANCE, everything, leaves=True)])
             self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
-            self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))
+            with machine.observer.ordering():
+                self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))
             self._slot_again(machine)
             self._walk(machine)
         self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))
@@ -85,7 +89,7 @@ class GraphSession(Session):
         if e.smp == 1 and not rest_at_end(e):  # the last, as graph tracing may be off for good behind it
             self._say("an interrupt at each instruction")
             e.interrupted = machine.observer.written()
-            with machine.observer.recording():
+            with machine.observer.recording(), machine.observer.ordering():
                 machine.console.command("frames", WORKLOAD_SECONDS)
 
     def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:
@@ -116,6 +120,12 @@ class GraphSession(Session):
                 user.stats[cpu] = graph_text.stats(machine.console.command(f"cat {user.directory}per_cpu/cpu{cpu}/stats"))
         for user in users:
             self._end(machine, user.filter, user.directory)
+
+    def _kept(self, machine: Run) -> None:
+        """Lab 5: a user that keeps something between entry and return."""
+        for line in ("echo sleep_ns > set_ftrace_filter", "echo 0 > options/sleep-time", "echo function_graph > current_tracer", "sleep 0.001",
+                     "echo nop > current_tracer", "echo 1 > options/sleep-time", "echo > set_ftrace_filter"):
+            self._quiet(machine, line)
 
     def _enabled(self, machine: Run, phase: Phase) -> None:
         phase.text = self._text(machine)

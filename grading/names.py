@@ -19,10 +19,11 @@ MCOUNT = ("_mcount", "function_trace_op", "ftrace_trace_function", "registers_ou
 RECORDS = ("ftrace_records", "ftrace_record_count")
 PATCHING = ("ftrace_batch_begin", "ftrace_batch_end", "text_alias_open", "text_alias_close", "arch_sync_all", "ftrace_stubs",
             "ftrace_caller", "ftrace_call")
-OPS = ("synchronize_sched", "hand_ops", "op_see", "op_add", "op_patch")
+OPS = ("synchronize_sched", "hand_ops", "global_ops", "kfree", "op_see", "op_add", "op_patch")
 ENTRY = ("entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back", "entry_elsewhere", "entry_through", "entry_own_filter")
 GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "trace_graph_return",
-         "frames_traced", "frames_lost", "frames_call", "frames_stack")
+         "frames_traced", "frames_lost", "frames_call", "frames_stack", "shadow_users_begin", "shadow_users_end", "shadow_push_into", "shadow_pop",
+         "ftrace_graph_dead")
 USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data")
 STAGES = {
     1: (*EVERY, *MCOUNT),
@@ -31,6 +32,12 @@ STAGES = {
     4: (*EVERY, *RECORDS, *PATCHING, *OPS, *ENTRY),
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
+}
+# What a lab's files have of their own, and store into in an order that is judged (grading/order.py).
+STORED = {
+    4: ("ops_list", "ftrace_slots"),
+    5: ("graph_user",),
+    6: ("fgraph_array", "fgraph_slots", "fgraph_stamp", "fgraph_stub", "fgraph_direct_users", "fgraph_direct_private", "direct_return"),
 }
 
 
@@ -42,7 +49,7 @@ STUB = re.compile(r"ftrace_(island_\d+_)?stub_\d+")  # of the trampolines
 def main() -> int:
     arch, stage, elf = sys.argv[1:]
     kernel = Kernel(Path(elf), arch)
-    lost = [name for name in STAGES[int(stage)] if not kernel.symbol(name)]
+    lost = [name for name in (*STAGES[int(stage)], *STORED.get(int(stage), ())) if not kernel.symbol(name)]
     if lost:
         print(f"{elf}: the grade of lab {stage} looks for {', '.join(lost)}, and this kernel has none: was it renamed, or made "
               "part of another function? (grading/names.py)", file=sys.stderr)

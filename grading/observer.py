@@ -21,6 +21,7 @@ CAPACITY = 4_000_000
 MOST = 4  # slots of words that follow a record
 WORDS = [struct.Struct(f"<{8 * slots}Q") for slots in range(MOST + 1)]
 RESERVED, STARTS, RECORDING, INSNS = 16, 24, 32, 40  # in the header
+ORDERING = INSNS + 8 * 64
 
 
 class Kind(IntEnum):
@@ -41,6 +42,8 @@ class Kind(IntEnum):
     SETTING = 15  # the value that a system register is set to
     MIDDLE = 16
     BELOW = 17  # sp
+    WRITE = 18  # address, value, its upper half if it has 16 bytes
+    READ = 19  # the same
 
 
 KINDS = len(Kind)
@@ -54,7 +57,7 @@ class Record(NamedTuple):
     vcpu: int
     level: int
     trap: int
-    size: int  # of a store; else the recording in which it was
+    size: int  # of a store or a write; else the recording in which it was
     word: int
     thread: int
     addr: int
@@ -91,7 +94,7 @@ class Observer:
             log.truncate(HEADER + SLOT.size * CAPACITY)
         self._file = self._log.open("r+b")
         self._map = mmap.mmap(self._file.fileno(), 0)
-        self._recordings = 0
+        self._recordings = self._orderings = 0
         self.plugin = ",".join([str(plugin.build(arch)), *(f"{name}={path}" for name, path in files.items())])
 
     def _word(self, offset: int) -> int:
@@ -122,6 +125,16 @@ class Observer:
 
     def insns_of(self, cpus: int) -> list[int]:
         return list(struct.unpack_from(f"<{cpus}Q", self._map, INSNS))
+
+    @contextmanager
+    def ordering(self) -> Iterator[None]:
+        """What the code that is handed in stores, and its memory barriers, are logged meanwhile."""
+        self._orderings += 1
+        struct.pack_into("<Q", self._map, ORDERING, self._orderings)
+        try:
+            yield
+        finally:
+            struct.pack_into("<Q", self._map, ORDERING, 0)
 
     def insns(self) -> list[int]:
         """Instructions executed by each vCPU, to the last million."""

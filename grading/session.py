@@ -139,6 +139,7 @@ class Session:
         if e.lab >= 4:
             self._trials(machine, trials.choose(rng.getrandbits(64)))
         if e.lab == 4:
+            self._live_filter(machine)
             self._say("entry")
             with machine.observer.recording():
                 self._quiet(machine, "entry")
@@ -247,6 +248,16 @@ class Session:
             phase.trace = parse(console.command("cat trace", WORKLOAD_SECONDS))
             self._end(machine, phase.filter)
 
+    def _in_order(self, machine: Run, *commands: str) -> list[str]:
+        """Commands that must print nothing, while the observer looks at the order of what they store. What each printed."""
+        with machine.observer.ordering():
+            return [self._quiet(machine, command) for command in commands]
+
+    def _live_filter(self, machine: Run) -> None:
+        """The filter of an op is written while it traces."""
+        self._in_order(machine, "echo 'wl_leaf_*' > set_ftrace_filter", "echo function > current_tracer", "echo 'wl_pick_*' > set_ftrace_filter",
+                       "echo nop > current_tracer", "echo > set_ftrace_filter")
+
     def _trials(self, machine: Run, todo: list[Trial]) -> None:
         """Each with the ops that it wants: those that stay are not touched."""
         running: set[trials.Op] = set()
@@ -257,7 +268,7 @@ class Session:
             self._stop_ops(machine, running - set(trial.ops))
             for op in trial.ops:
                 if op not in running:
-                    said[op] = self._quiet(machine, op.command)
+                    [said[op]] = self._in_order(machine, op.command)
             trial.unmade = next((f"'{op.command}' was refused, {FROM.sub('', said[op].splitlines()[0])}" for op in trial.ops if said[op]), "")
             running = set(trial.ops)
             if trial.refused:
@@ -270,7 +281,7 @@ class Session:
 
     def _stop_ops(self, machine: Run, ops: set[trials.Op]) -> None:
         for op in sorted(ops, key=lambda op: op.number):
-            self._quiet(machine, f"op {op.number} off")
+            self._in_order(machine, f"op {op.number} off")
 
     def _quiet(self, machine: Run, command: str) -> str:
         """A command that must print nothing; if it does, the run goes on and the first complaint is kept. What it printed."""

@@ -26,7 +26,12 @@ HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
+ROOM = ("kfree", "shadow_users_begin", "shadow_users_end")
 GRACE = "synchronize_sched"  # returns when no CPU is inside of what was unpublished before
+# Of the newest of these that a kernel has: one function of each file whose stores and barriers are looked at; what else may store for it.
+ORDERED_CODE = ((("register_ftrace_graph", "shadow_pop"), ("memcpy", "memset")), (("ftrace_set_func", "ftrace_hash_add"), ()), (("ftrace_make_nop",), ()))
+# What events load while others store there.
+ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
 REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
 KEPT_NOTHING = (1 << 64) - 1  # for changed registers: none had been kept to compare with
 
@@ -99,6 +104,7 @@ class Truth:
     settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
     middle: list[Record] = field(default_factory=list)  # exits of CALLBACKS that were not entered by their first instruction
     below: list[Record] = field(default_factory=list)  # loads and stores of the tracer's code below sp, or while sp was not aligned
+    writes: list[Record] = field(default_factory=list)  # of the code that is handed in, and its READs, while the harness asked for that
     foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
     known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
 
@@ -157,9 +163,17 @@ def _named(kernel: Kernel) -> dict[int, str]:
 @cache
 def _always(kernel: Kernel) -> dict[int, str]:
     """What is logged always, by address."""
-    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, *BATCH_STEPS)}
+    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, *BATCH_STEPS, *ROOM)}
     ends = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
     return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
+
+
+@cache
+def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
+    """The code whose stores are looked at; in labs 1 and 2 none."""
+    files, helpers = next((c for c in ORDERED_CODE if kernel.symbol(c[0][0]) and kernel.symbol("ftrace_caller")), ((), ()))
+    own = [kernel.code_beside(name) for name in files]
+    return own + [kernel.extent(name) for name in helpers if any(returns.calls_to(kernel, name, code) for code in own)]
 
 
 def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
@@ -210,6 +224,11 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     c.add("fences")
     own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
     c.add("tracer", *own)
+    for code in ordered_code(kernel):
+        c.add("order", *code)
+    for name, size in ORDERED_DATA.items():
+        if kernel.symbol(name):
+            c.add("ordered", kernel.symbol(name), kernel.symbol(name) + size)
     if kernel.hook == "mcount":
         c.add("mcount")
         for code in (own, *map(kernel.extent, ("memcpy", "memcmp"))):
@@ -245,7 +264,8 @@ class _Reader:
             Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
             Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
             Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append,
-            Kind.MIDDLE: t.middle.append, Kind.BELOW: t.below.append, Kind.START: lambda r: None}
+            Kind.MIDDLE: t.middle.append, Kind.BELOW: t.below.append, Kind.WRITE: t.writes.append, Kind.READ: t.writes.append,
+            Kind.START: lambda r: None}
 
     def _looked(self, r: Record) -> bool:
         """Had the harness been recording when this CPU came, at this level or below, to its last call site or callback?"""

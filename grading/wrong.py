@@ -1,4 +1,4 @@
-"""The grader is graded: each wrong solution of a lab must get the verdict written at its head.
+"""The grader is graded: each wrong solution of a lab, and some right ones, must get the verdict written at its head.
 
     python3 -m grading.wrong                        every lab, both architectures, all of them; solution and start too
     python3 -m grading.wrong --third [--seed N]     a third of them, on one architecture each; another third tomorrow

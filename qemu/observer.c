@@ -33,13 +33,15 @@
  *	deref VA		a hit, with the word to which the first argument register points
  *	looks LO HI		loads of words of the text by this code; there may be several
  *	tracer LO HI		loads and stores of this code below sp, or while sp is not a multiple of 16; once for each instruction
+ *	order LO HI		while `ordering`: stores of this code outside of its own stack, and its memory barriers; several
+ *	ordered LO HI		and its loads from here, of each instruction the first 64 each time; several
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
  *	fences			fence.i, sret / isb, dsb, dc, ic, eret; what sets the vector or the page tables
  *	mcount			a site comes after the prologue: the parent is in the frame record
  *
  * Sites, exits, bodies, homes, callbacks and hits are logged only while the harness
- * has set `recording` in the log's header.
+ * has set `recording` in the log's header, what is of `order` only while it has set `ordering`.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -58,7 +60,7 @@ __attribute__((visibility("default"))) int qemu_plugin_version = PLUGIN_VERSION;
 enum { VCPUS = 64, HEADER = 4096, MAGIC = 0x32736243 /* "Cbs2" */ };
 enum kind {
 	K_START = 1, K_SITE, K_BODY, K_EXIT, K_HOME, K_CALLBACK, K_HIT, K_POINT, K_VECTOR, K_FENCE, K_STORE,
-	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_MIDDLE, K_BELOW
+	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_MIDDLE, K_BELOW, K_WRITE, K_READ
 };
 
 /* A page, then the records in the order in which they were reserved. */
@@ -69,6 +71,7 @@ struct header {
 	uint64_t starts;    /* times that the first CPU executed the kernel's first instruction */
 	uint64_t recording; /* written by the harness */
 	uint64_t insns[VCPUS];
+	uint64_t ordering;  /* written by the harness */
 };
 
 struct record {
@@ -76,7 +79,7 @@ struct record {
 	uint8_t more;	/* so many slots of eight words follow */
 	uint8_t vcpu, level;
 	uint16_t trap;	/* level > 0: which of the thread's exceptions */
-	uint16_t size;	/* K_STORE: bytes; else: the harness's recording, as a number; 0: none */
+	uint16_t size;	/* K_STORE, K_WRITE: bytes; else: the harness's recording, as a number; 0: none */
 	uint32_t word;	/* the instruction */
 	uint32_t thread;
 	uint64_t addr;	/* of the instruction as linked; K_LOOK: the address that it loads from */
@@ -109,6 +112,8 @@ struct watch {
 	uint32_t word;
 	uint32_t ahead; /* instructions of its block from it to the end */
 	bool below;	/* it was logged */
+	bool order;	/* its code is of `order` */
+	uint64_t window, loads; /* in this `ordering` it was logged so often */
 };
 
 /* A range, or what is at it in the guest's memory. */
@@ -116,12 +121,16 @@ struct range {
 	uint64_t lo, hi;
 };
 
+static struct ranges {
+	struct range r[16];
+	unsigned n;
+} looks, order, ordered;
+
 static struct place *places;
 static size_t n_places;
-static struct range looks[8], tracer, firmware, text /* virtual */;
+static struct range tracer, firmware, text /* virtual */;
 static uint64_t start_pa, text_pa, head_size;
 static uint8_t *image;
-static unsigned n_looks;
 static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* where the host has physical address 0, if it had one */
@@ -168,13 +177,13 @@ static bool inside(const struct range *r, uint64_t a)
 	return a >= r->lo && a < r->hi;
 }
 
-static bool looks_at_text(uint64_t a)
+static bool inside_any(const struct ranges *all, uint64_t a)
 {
 	unsigned i = 0;
 
-	while (i < n_looks && !inside(&looks[i], a))
+	while (i < all->n && !inside(&all->r[i], a))
 		i++;
-	return i < n_looks;
+	return i < all->n;
 }
 
 /* ---- registers and memory of the CPU that runs the callback ------------------------ */
@@ -280,9 +289,14 @@ static struct thread *new_thread(struct thread *t, uint64_t stack)
 	return t;
 }
 
+static uint64_t stack_of(uint64_t sp)
+{
+	return ((sp - 1) >> STACK_SHIFT) + 1;
+}
+
 static struct thread *thread_of(uint64_t sp)
 {
-	uint64_t stack = ((sp - 1) >> STACK_SHIFT) + 1, is;
+	uint64_t stack = stack_of(sp), is;
 	struct thread *t = threads + stack % THREADS;
 
 	while ((is = __atomic_load_n(&t->stack, __ATOMIC_ACQUIRE)) != stack) {
@@ -569,6 +583,12 @@ static void fence(unsigned vcpu, void *arg)
 		t->level--;
 }
 
+static void barrier(unsigned vcpu, void *arg)
+{
+	if (started && head->ordering)
+		simple(vcpu, arg, thread_of(reg(vcpu, isa->sp)), K_FENCE, 0, 0, 0, 0);
+}
+
 /* v: the value that goes into the system register. */
 static void set(unsigned vcpu, void *arg)
 {
@@ -631,16 +651,53 @@ static bool pushes(uint32_t word)
 }
 
 /* v: sp. Whenever an interrupt comes, it writes below it. */
-static void below(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
+static void below(unsigned vcpu, struct watch *w, uint64_t sp, uint64_t addr)
 {
-	uint64_t sp = reg(vcpu, isa->sp);
-	struct watch *w = arg;
-
-	(void)info;
-	if (!started || !head->recording || w->below || pushes(w->word) || (sp % 16 == 0 && sp - addr - 1 >= BELOW_SP))
+	if (w->below || pushes(w->word) || (sp % 16 == 0 && sp - addr - 1 >= BELOW_SP))
 		return;
 	w->below = true;
 	simple(vcpu, w, thread_of(sp), K_BELOW, sp, 0, 0, 0);
+}
+
+/* So many tell how it is done. */
+static bool looks_often(struct watch *w)
+{
+	if (w->window != head->ordering)
+		w->window = head->ordering, w->loads = 0;
+	return w->loads++ >= 64;
+}
+
+/* v: the address; of a store the value too. What lies on the thread's own stack is nobody else's. */
+static void in_order(unsigned vcpu, struct watch *w, uint64_t sp, uint32_t info, uint64_t addr)
+{
+	bool writes = qemu_plugin_mem_is_store(info);
+	struct mem_value value;
+	struct record *r;
+
+	if (stack_of(addr + 1) == stack_of(sp) || (!writes && (!inside_any(&ordered, addr) || looks_often(w))))
+		return;
+	if (!(r = begin(vcpu, w, thread_of(sp), 0)))
+		return;
+	value = qemu_plugin_mem_get_value(info);
+	r->size = 1u << qemu_plugin_mem_size_shift(info);
+	r->v[0] = addr;
+	r->v[1] = value.data.u128.low;
+	r->v[2] = value.type == 4 ? value.data.u128.high : 0;
+	finish(r, writes ? K_WRITE : K_READ);
+}
+
+static void touched(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
+{
+	struct watch *w = arg;
+	uint64_t sp;
+
+	if (!started || !(head->recording || (w->order && head->ordering)))
+		return;
+	sp = reg(vcpu, isa->sp);
+	if (head->recording)
+		below(vcpu, w, sp, addr);
+	if (w->order && head->ordering)
+		in_order(vcpu, w, sp, info, addr);
 }
 
 /* ---- translation: which instructions get a callback -------------------------------------- */
@@ -657,6 +714,12 @@ static bool is_fence(uint32_t word)
 	    || (word & 0xffffffe0) == 0xd50b7e20	/* dc civac */
 	    || (word & 0xffffff00) == 0xd50b7500	/* ic ivau */
 	    || (word & 0xfffff0ff) == 0xd508701f;	/* ic iallu, ialluis */
+}
+
+/* Of memory, between CPUs: fence / dmb. */
+static bool is_barrier(uint32_t word)
+{
+	return isa == &riscv64 ? (word & 0x707f) == 0x000f : (word & 0xfffff0ff) == 0xd50330bf;
 }
 
 /* Writes stvec, satp / sctlr_el1, ttbr0_el1, ttbr1_el1, tcr_el1, mair_el1, vbar_el1. */
@@ -757,10 +820,15 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, set, CB_R_REGS, WATCH);
 	if (text.hi && may_store(word))
 		qemu_plugin_register_vcpu_mem_cb(insn, stored, CB_NO_REGS, MEM_W, WATCH);
-	if (looks_at_text(linked))
+	if (inside_any(&looks, linked))
 		qemu_plugin_register_vcpu_mem_cb(insn, looked, CB_NO_REGS, MEM_R, WATCH);
-	if (inside(&tracer, linked))
-		qemu_plugin_register_vcpu_mem_cb(insn, below, CB_R_REGS, MEM_RW, WATCH);
+	if (inside_any(&order, linked)) {
+		WATCH->order = true;
+		if (is_barrier(word))
+			qemu_plugin_register_vcpu_insn_exec_cb(insn, barrier, CB_R_REGS, w);
+	}
+	if (inside(&tracer, linked) || inside_any(&order, linked))
+		qemu_plugin_register_vcpu_mem_cb(insn, touched, CB_R_REGS, MEM_RW, WATCH);
 }
 
 static void watch_firmware(struct qemu_plugin_insn *insn, size_t ahead)
@@ -831,6 +899,14 @@ static bool config_role(const char *word, uint64_t a, uint64_t b, uint64_t c)
 	return false;
 }
 
+static bool add_range(struct ranges *all, uint64_t lo, uint64_t hi)
+{
+	if (all->n == sizeof(all->r) / sizeof(*all->r))
+		return false;
+	all->r[all->n++] = (struct range){lo, hi};
+	return true;
+}
+
 static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 {
 	if (!strcmp(word, "start"))
@@ -841,8 +917,12 @@ static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 		head_size = a;
 	else if (!strcmp(word, "firmware"))
 		firmware = (struct range){a, b};
-	else if (!strcmp(word, "looks") && n_looks < sizeof(looks) / sizeof(*looks))
-		looks[n_looks++] = (struct range){a, b};
+	else if (!strcmp(word, "looks"))
+		return add_range(&looks, a, b);
+	else if (!strcmp(word, "order"))
+		return add_range(&order, a, b);
+	else if (!strcmp(word, "ordered"))
+		return add_range(&ordered, a, b);
 	else if (!strcmp(word, "tracer"))
 		tracer = (struct range){a, b};
 	else if (!strcmp(word, "fences"))

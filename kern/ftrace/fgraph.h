@@ -13,8 +13,10 @@
  *   that it takes, nobody else while it runs; of a thread that is off its
  *   CPU, whoever keeps it there may read.
  * - fgraph_array[]: written under ftrace_lock, read by events. A slot holds
- *   its owner or fgraph_stub, which was born after every frame. An owner's
- *   birth is written before the slot, the slot before the stamp.
+ *   its owner or fgraph_stub, which was born after every frame. Stored in this
+ *   order, with smp_wmb() between: (1) the owner's birth, (2) the slot and the
+ *   number of slots, (3) the stamp. An event reads the stamp, smp_rmb(), then
+ *   the slots.
  * - the handlers: after unregister_ftrace_graph() returned, no CPU is inside
  *   one, and no frame that is still out will call it: neither it nor whoever
  *   comes to its slot later (the stamp).

@@ -2,8 +2,9 @@
  * A set of functions that can be asked on the event path: open addressing,
  * at most half full, keyed by the record's offset (0 is nobody's).
  *
- * Never changed once published: an edit makes a new one, and the old one is
- * freed after a grace period.
+ * Never changed once published: an edit makes a new one, stores the pointer to
+ * it after smp_wmb() and before any site is written for it, and frees the old
+ * one after a grace period.
  */
 #ifndef FTRACE_HASH_H
 #define FTRACE_HASH_H

@@ -15,7 +15,7 @@
 #include "hash.h"
 #include "tracer.h"
 
-/* What a stub hands to ftrace_caller. Written while no site calls the stub. */
+/* What a stub hands to ftrace_caller. Written while no site calls the stub and no CPU is inside it. */
 struct ftrace_slot {
 	ftrace_func_t func;
 	struct ftrace_ops *op;

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             within, wrong_argument)
-from grading.entry import callers_seen, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, waited_for, while_published
+from grading.entry import callers_seen, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, while_published
 from grading.evidence import Evidence, once
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
@@ -26,6 +26,7 @@ from grading.finding import Defect, Finding, seq_at, side_by_side
 from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, arguments, batches, called, called_back, half_of_run, once as seen_once,
                           printed, ran, registers, text_of, text_traced)
 from grading.registers import spoilt
+from grading.order import filter_replaced, ops_published, ops_withdrawn
 from grading.trials import FUNCTIONS, MASK, Op, Trial
 from grading.truth import Call, stubs
 from grading.workload import PASSED, Call as Expected, Run
@@ -438,7 +439,7 @@ CHECKS = {
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
     "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, of_kind(Defect.NOT_REFUSED, "two-change-pc"), of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
-    "many ops": named(all_of(many_ops, waited_for, return_taken, ready_before_sites), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
+    "many ops": named(all_of(many_ops, return_taken, ready_before_sites, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),

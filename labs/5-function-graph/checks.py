@@ -12,10 +12,12 @@ from grading.frames import frames_kept, patched_if_wanted
 from grading.graph_checks import (at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
                                   three_agree, through_handler, values)
 from grading.graph_session import GraphSession
+from grading.order import stacks_in_time, user_in_time
 from grading.registers import found_as_left
 from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called, graph_printed,
                           handlers_given, ran, registers, returned, returned_compared, text_of, timed, values_printed, went_home)
 from grading.verdict import Verdict
+from grading.shadow import whole
 
 SESSION = GraphSession
 
@@ -76,12 +78,12 @@ CHECKS = {
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted), entries_end),
-    "home": named(all_of(comes_home, frames_kept), _entered, of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
+    "home": named(all_of(comes_home, frames_kept, whole), _entered, of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
     "one CPU": named(three_agree, entries_end, depth),
     "four CPUs": named(three_agree, entries_end, depth),
     "values": named(all_of(values, durations), of_kind(Defect.WRONG_DURATION, "duration-not-measured")),
     "frames out": frames_out,
-    "synchronised": synchronised,
+    "synchronised": all_of(synchronised, user_in_time, stacks_in_time),
 }
 
 SEEN = {

@@ -22,10 +22,12 @@ from grading.graph_checks import (at_rest, at_return, comes_home, depth, duratio
                                   registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, who)
 from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
+from grading.order import dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
 from grading.registers import found_as_left
 from grading.returns import Span, calls_to
 from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, arguments, graph_printed, half_of,
                           once as seen_once, ran, registers, returned, returned_compared, timed, values_printed, went_home)
+from grading.shadow import whole
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 from grading.verdict import Verdict
 
@@ -338,8 +340,8 @@ CHECKS = {
     "values": all_of(values, durations),
     "sixteen": named(all_of(sixteen, patched_if_wanted), _last_forgotten),
     "reverse": reverse,
-    "data": all_of(kept, room_given_back),
-    "leaving": all_of(leaver_left, slot_again),
+    "data": all_of(kept, room_given_back, whole),
+    "leaving": all_of(leaver_left, slot_again, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
 }
 
 SEEN = {

@@ -1,0 +1,116 @@
+"""The shadow stack after each store, labs 5 and 6: an interrupt may come behind any of them, and must find it whole.
+
+	push: take the room (free), fill the frame, show it (top);  pop: hide it, give the room back
+	data: take the room (free), fill the first word, show it (data_end); the other way round to give it back
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from grading.evidence import Evidence
+from grading.finding import Finding
+from grading.align import NEVER
+from grading.observer import Kind, Record
+
+Layout = dict[str, int]
+
+
+@dataclass
+class Stack:
+    """One thread's."""
+
+    page: int
+    thread: int
+    stack: Layout
+    frame: Layout
+    top: int = 0
+    free: int = 0  # 0: not known yet
+    signed: bool = True  # lab 6: a datum's first word is the core's, and says whose it is
+    data: int = 0  # so often some were shown
+    words: dict[int, int] = field(default_factory=dict)  # what was stored below `free` since that room was taken
+
+    @property
+    def room(self) -> int:
+        return self.page + self.stack["words"]
+
+    def end(self, frame: int) -> int:
+        """Of what a frame shows."""
+        return self.words.get(frame + self.frame["data_end"], frame + self.frame[""])
+
+    def store(self, at: int, value: int) -> str:
+        """What an interrupt behind this store would find wrong, or ''."""
+        if not self.free:
+            self.free = self.room
+        if at == self.page + self.stack["free"]:
+            return self._give(value) if value < self.free else self._take(value)
+        if at == self.page + self.stack["top"]:
+            return self._show(value)
+        return self._fill(at, value) if at >= self.room else ""
+
+    def _take(self, value: int) -> str:
+        self.free = value
+        return ""
+
+    def _give(self, value: int) -> str:
+        if self.top in self.words and value < self.end(self.top):
+            return "the room of what is still shown was given back (free before top, or before data_end)"
+        self.free = value
+        self.words = {at: word for at, word in self.words.items() if at < value}
+        return ""
+
+    def _show(self, value: int) -> str:
+        above = value > self.top
+        self.top = value
+        if not above:
+            return ""
+        if value + self.frame[""] > self.free:
+            return "a frame was shown (top) whose room had not been taken (free)"
+        missing = [name for name, offset in self.frame.items() if name and value + offset not in self.words]
+        return f"a frame was shown (top) and its {missing[0]} had not been stored" if missing else ""
+
+    def _fill(self, at: int, value: int) -> str:
+        if at + 8 > self.free:
+            return "a word was stored above free: that room had not been taken"
+        shown = self.top in self.words and at == self.top + self.frame["data_end"]
+        if shown and value > self.free:
+            return "data were shown (data_end) whose room had not been taken (free)"
+        if self.signed and shown and value > self.end(self.top) and self.end(self.top) not in self.words:
+            return "data were shown (data_end) and their first word had not been stored"
+        self.data += shown and value > self.end(self.top)
+        self.words[at] = value
+        return ""
+
+
+def _words(r: Record) -> Iterator[tuple[int, int]]:
+    """A store, in words of 8 bytes."""
+    for n in range(max(1, r.size // 8)):
+        yield r.v[0] + 8 * n, r.v[1 + n]
+
+
+def whole(e: Evidence) -> Finding | None:
+    """Of every thread, while the observer looked at what is stored: from before the first user came."""
+    kernel = e.kernel
+    stack, frame = (kernel.members(name, "shadow_pop") for name in ("shadow_stack", "shadow_frame"))
+    lo, hi = kernel.extent("shadow_push_into")
+    stacks: dict[int, Stack] = {}
+    data, ends = 0, iter([*(r.seq for r in e.truth.hits["shadow_users_end"]), NEVER])
+    end = next(ends)
+    for r in (r for r in e.truth.writes if r.kind == Kind.WRITE):
+        while r.seq > end:  # the pages are something else's now
+            data += sum(s.data for s in stacks.values())
+            stacks.clear()
+            end = next(ends)
+        page = r.v[0] & -stack[""]
+        mine = stacks.get(page)
+        if lo <= r.addr < hi and not (mine and mine.thread == r.thread):
+            data += mine.data if mine else 0
+            mine = stacks[page] = Stack(page, r.thread, stack, frame, signed=e.lab >= 6)
+        for at, value in _words(r) if mine and mine.thread == r.thread else ():
+            wrong = mine.store(at, value) if mine else ""
+            if wrong:
+                return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt that comes then, and calls traced functions, does harm", seq=r.seq,
+                               mistake="stores-out-of-order" if e.lab == 5 else "")
+    data += sum(s.data for s in stacks.values())
+    return None if data else Finding("no user kept anything in a frame while the observer looked at what is stored")
