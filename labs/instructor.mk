@@ -4,6 +4,9 @@
 # of the functions that are the lesson; which files those are, the lab's
 # rubric.toml says. START=n builds the start of lab n here; `make handout`
 # resolves the conditions for good.
+#
+#   START=n              the start of lab n, as its students get it
+#   OUT=dir LABS=0-4     make handout: where to, and which labs
 ifdef START
 ifeq ($(filter $(START),$(STAGES)),)
 $(error START=$(START) is not one of: $(STAGES))

@@ -117,7 +117,9 @@ class Handout(unittest.TestCase):
         self.assertIn("kern/ftrace/riscv64/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|^grading/(tests/|wrong)|instructor\.mk|handout\.py|trace_graph_direct\.c")
+            self.assertNotRegex(name, r"/wrong/|^grading/(tests/|wrong)|instructor\.mk|handout\.py|trace_graph_direct\.c|instructors\.md|^\.ci/run")
+        for name in ("docs/index.md", "docs/mkdocs.yml"):
+            self.assertNotIn("instructors.md", (self.out / name).read_text(), name)
         self.assertIn("labs/staff/arm64/always/kern/ftrace/trace_graph_direct.o", files)
         self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
 
