@@ -233,7 +233,7 @@ build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
 	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
 	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-.PHONY: setup doctor run gdb grade submit test soak soak-grade bench sizes docs format lint help clean
+.PHONY: setup doctor run gdb grade submit test test-busy soak soak-grade bench sizes docs format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how), and QEMU 10 in build/
 	@$(PYTHON) qemu/download.py
 	@echo "Everything is installed."
@@ -261,8 +261,11 @@ submit: ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
 	$(if $(LAB),,$(error make submit needs LAB=n))
 	@$(grading) --submit
 
-test: $(setup) ## every test: host, harness, and the kernel under QEMU
+test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and make soak take longer
 	@$(PYTHON) kern/tests/run_all.py
+
+test-busy: $(setup) ## [COUNT=5]: make test so often in a row, beside eight busy processes
+	@$(PYTHON) kern/tests/run_all.py --busy 8 --times $(or $(COUNT),5)
 
 soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load
 	@$(PYTHON) kern/tests/run_qemu.py --soak
