@@ -11,7 +11,7 @@
 #   APPEND='words'       make run, gdb: the kernel's boot arguments
 #   QEMU_EXTRA='words'   more options of QEMU's
 #   QEMU_DIR=folder      another QEMU than the one that make doctor names
-#   SEED=n               make grade: this seed, not a new one (REPLAY=n is the same); make test: which wrong solutions
+#   SEED=n               make grade: this seed, not a new one (REPLAY=n is the same); .ci/run, test-labs: which wrong solutions
 #   RUNG=n|name          make grade: this rung alone
 #   GDB=1                make grade: stop the boot under gdb where it goes wrong
 #   COUNT=n              how often: make soak-grade, make test-busy

@@ -23,5 +23,5 @@ handout: build/.setup ## OUT=dir [LABS=0-4]: the tree that students get: starts,
 	@$(PYTHON) labs/handout.py '$(OUT)' --labs '$(or $(LABS),0-$(LAST_LAB))' $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
 
 .PHONY: test-labs
-test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must (half an hour); SEED: what make test took
+test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must (half an hour); SEED: what .ci/run took
 	@$(PYTHON) -m grading.wrong $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--third --seed $(SEED))
