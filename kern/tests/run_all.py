@@ -97,7 +97,7 @@ def rows(with_slice: bool) -> list[list[Suite]]:
     wrong = [*units.pop("grading/tests/test_loop"), *units.pop("grading/tests/test_signals")]  # in build/wrong/
     if with_slice:
         wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.wrong", "--third", *seed()]))
-    in_build = [*((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
+    in_build = [*units.pop("docs/book/tests/test_transcripts"), *((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
     return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build"])],
             in_build, [("lint", [*MAKE, "lint"])], [("the book", [*MAKE, "docs"])], *units.values()]
 
