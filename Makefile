@@ -1,13 +1,24 @@
-# Callsite: every command that a person types. `make help` lists them.
+# Callsite: every command that a person types. `make help` lists them, and these variables.
 #
 #   ARCH=riscv64|arm64   one architecture; without it, both
 #   LAB=n                the kernel as it stands at the end of lab n
 #   HOOK=entry|mcount    how functions call the tracer (labs 1 to 3: mcount)
-#   STAFF=3,4            in a student's tree: the staff's objects for labs that were not finished
 #   APP=path/to/prog.c   link your own program in, against kern/app.h
-#   SANDBOX=no           where bubblewrap may not work, and the labs' files are your own
+#   SMP=n                make run, gdb: so many CPUs; make grade: only the boot with so many (1 or 4)
+#   BOOT=uboot           make run, gdb: through U-Boot
+#   GIC=3                make run, gdb: arm64 with a GICv3, not a GICv2
+#   EL=2                 make run, gdb: arm64 is entered at exception level 2, not 1
+#   APPEND='words'       make run, gdb: the kernel's boot arguments
+#   QEMU_EXTRA='words'   more options of QEMU's
 #   QEMU_DIR=folder      another QEMU than the one that make doctor names
-#   TESTS=1 DEBUG=1      in-kernel tests; poisoned memory      V=1  whole commands
+#   SEED=n               make grade: this seed, not a new one (REPLAY=n is the same); .ci/run, test-labs: which wrong solutions
+#   RUNG=n|name          make grade: this rung alone
+#   GDB=1                make grade: stop the boot under gdb where it goes wrong
+#   COUNT=n              how often: make soak-grade, make test-busy
+#   SANDBOX=no           where bubblewrap may not work, and the labs' files are your own
+#   TESTS=1              the tests inside the kernel are linked in
+#   DEBUG=1              freed memory is poisoned, and looked at
+#   V=1                  whole commands
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 .SUFFIXES:
 .DELETE_ON_ERROR:
@@ -64,25 +75,10 @@ packages := .ci/packages
 package_names = $(shell sed -e '$1' -e 's/\#.*//' $(packages) | awk 'NF {print $$1}')
 needed := $(call package_names,/^\# Only make docs/$(comma)$$d)
 docs_needed := $(call package_names,1$(comma)/^\# Only make docs/d)
-# $(call install,packages): those that are not there yet, or the one command to type.
-define install
-	@mkdir -p build; missing="$$(for p in $1; do \
-		[ "$$(dpkg-query -W -f '$${db:Status-Status}' $$p 2>/dev/null)" = installed ] || echo $$p; done)"; \
-	if [ -n "$$missing" ]; then \
-		as=; [ "$$(id -u)" = 0 ] || as="sudo -n"; \
-		echo "Missing:" $$missing; \
-		if [ -z "$$as" ] || sudo -n true 2>/dev/null; then \
-			$$as apt-get update -qq && \
-			$$as env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $$missing >build/setup.log 2>&1 || \
-			{ tail -5 build/setup.log; echo "apt-get could not install them: see build/setup.log."; exit 1; }; \
-		else echo "Not allowed to install. Please type:"; \
-			echo "  sudo apt-get install --no-install-recommends" $$missing; exit 1; fi; \
-	fi
-endef
 # Without QEMU 10 all but a grade works, so only make setup fails.
 setup := build/.setup
-$(setup): $(packages) $(wildcard qemu/download.py)
-	$(call install,$(needed))
+$(setup): $(packages) .ci/install $(wildcard qemu/download.py)
+	@.ci/install $(needed)
 	$(if $(filter setup,$(MAKECMDGOALS)),,@$(PYTHON) qemu/download.py || true)
 	@touch $@
 
@@ -237,7 +233,7 @@ build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
 	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
 	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-.PHONY: setup doctor run gdb grade submit test soak soak-grade bench sizes docs format lint help clean
+.PHONY: setup doctor run gdb grade submit test test-busy soak soak-grade bench sizes docs format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how), and QEMU 10 in build/
 	@$(PYTHON) qemu/download.py
 	@echo "Everything is installed."
@@ -245,15 +241,15 @@ setup: $(setup) ## install the Debian packages that the project names (or say ho
 doctor: ## each tool's version, found and wanted, and what to do
 	@if [ -x $(PYTHON) ]; then $(PYTHON) qemu/doctor.py $(needed); else echo "No python3: type make setup, or sudo apt-get install python3."; exit 1; fi
 
-run: $(if $(ARCH),build/$(ARCH)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [APPEND='..'] [BOOT=uboot]: a kernel on this terminal
+made := build/$(ARCH)/$(variant)
+run: $(if $(ARCH),$(made)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [APPEND='..'] [BOOT=uboot]: a kernel on this terminal
 	$(if $(ARCH),,$(error make run needs ARCH=riscv64 or ARCH=arm64))
-	@$(PYTHON) qemu/run.py --arch $(ARCH) $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
+	@$(PYTHON) qemu/run.py --arch $(ARCH) --image $(made)/Image $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
 	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL))
 
-gdb_kernel := build/$(ARCH)/$(variant)
-gdb: $(if $(ARCH),$(gdb_kernel)/callsite.elf $(gdb_kernel)/Image build/initrd.cpio,) ## ARCH=.. [LAB=n] [SMP=n]: a machine that waits, gdb attached, with commands of our own
+gdb: $(if $(ARCH),$(made)/callsite.elf $(made)/Image build/initrd.cpio,) ## ARCH=.. [LAB=n] [SMP=n]: a machine that waits, gdb attached, with commands of our own
 	$(if $(ARCH),,$(error make gdb needs ARCH=riscv64 or ARCH=arm64))
-	@$(PYTHON) qemu/debug.py --arch $(ARCH) --elf $(gdb_kernel)/callsite.elf $(if $(SMP),--smp $(SMP)) \
+	@$(PYTHON) qemu/debug.py --arch $(ARCH) --elf $(made)/callsite.elf $(if $(SMP),--smp $(SMP)) \
 	$(if $(BOOT),--boot $(BOOT)) $(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL))
 
 grade submit: all
@@ -265,8 +261,11 @@ submit: ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
 	$(if $(LAB),,$(error make submit needs LAB=n))
 	@$(grading) --submit
 
-test: $(setup) ## every test: host, harness, and the kernel under QEMU
+test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and make soak take longer
 	@$(PYTHON) kern/tests/run_all.py
+
+test-busy: $(setup) ## [COUNT=5]: make test so often in a row, beside eight busy processes
+	@$(PYTHON) kern/tests/run_all.py --busy 8 --times $(or $(COUNT),5)
 
 soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load
 	@$(PYTHON) kern/tests/run_qemu.py --soak
@@ -281,8 +280,8 @@ bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.jso
 sizes: $(setup) ## lines of code by cloc, against the design
 	@$(PYTHON) .ci/sizes.py
 
-build/.docs-setup: $(packages)
-	$(call install,$(docs_needed))
+build/.docs-setup: $(packages) .ci/install
+	@.ci/install $(docs_needed)
 	@touch $@
 
 docs: build/.docs-setup ## the book: build/docs/index.html
@@ -303,8 +302,9 @@ lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy
 	@$(mypy) grading qemu docs $(if $(CI),,|| true)
 	@for f in labs/*.py labs/*/checks.py; do $(mypy) $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
 
-help: ## this list
+help: ## this list of commands and variables
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/*.mk) | expand -t 20
+	@echo; sed -n 's/^#   \([A-Z]\)/  \1/p' Makefile $(wildcard labs/*.mk)
 
 clean: ## remove what was built; the QEMU that make setup fetched stays in build/
 	rm -rf $(filter-out build/. build/.. build/qemu-10,$(wildcard build/* build/.*))

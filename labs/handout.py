@@ -26,7 +26,8 @@ from qemu.machine import ARCHES  # noqa: E402
 
 # The shortcut for one user shows the way for many: it goes along as an object.
 DIRECT = "kern/ftrace/trace_graph_direct"
-INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|wrong\.py$)|\.ci/run$|"
+CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
+INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|wrong\.py$)|\.ci/run$|docs/instructors\.md$|"
                          rf"{DIRECT}\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
@@ -178,6 +179,8 @@ def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
     start = {file: lab for lab in rubric.LABS for file in rubric.lab(lab).files}
     for name in files(later_names(stages, last), last):
         write(out, name, start.get(name, 0))
+    for name in CONTENTS:
+        (out / name).write_text("".join(line for line in (ROOT / name).open() if "instructors.md" not in line))
     (out / "README.md").write_text(readme(last))
     mk = out / "kern/ftrace/stages.mk"
     mk.write_text(STAGES.sub("STAGES := " + " ".join(map(str, range(1, last + 1))), mk.read_text()))

@@ -4,6 +4,9 @@
 # of the functions that are the lesson; which files those are, the lab's
 # rubric.toml says. START=n builds the start of lab n here; `make handout`
 # resolves the conditions for good.
+#
+#   START=n              the start of lab n, as its students get it
+#   OUT=dir LABS=0-4     make handout: where to, and which labs
 ifdef START
 ifeq ($(filter $(START),$(STAGES)),)
 $(error START=$(START) is not one of: $(STAGES))
@@ -20,5 +23,5 @@ handout: build/.setup ## OUT=dir [LABS=0-4]: the tree that students get: starts,
 	@$(PYTHON) labs/handout.py '$(OUT)' --labs '$(or $(LABS),0-$(LAST_LAB))' $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
 
 .PHONY: test-labs
-test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must (half an hour); SEED: what make test took
+test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must (half an hour); SEED: what .ci/run took
 	@$(PYTHON) -m grading.wrong $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--third --seed $(SEED))

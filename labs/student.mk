@@ -3,6 +3,8 @@
 #
 # `make handout` put the objects into labs/staff/<arch>/lab<stage>/<lab>/, under
 # the names that they have in build/; what the build makes itself lies beside.
+#
+#   STAFF=3,4            the staff's objects in the place of labs that were not finished
 ifdef STAFF
 staffed := $(subst $(comma), ,$(STAFF))
 staff_labs := $(sort $(notdir $(wildcard labs/staff/riscv64/lab$(stage)/*)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 import unittest
 
 import pexpect  # type: ignore[import]
@@ -48,7 +47,6 @@ class Terminal(unittest.TestCase):
                 child.expect("callsite# ")
                 child.send("sleep 1000\r")
                 child.expect("sleep 1000\\s+")
-                time.sleep(0.5)  # it sleeps
                 child.sendcontrol("c")
                 child.expect("callsite# ")
                 child.send("poweroff\r")

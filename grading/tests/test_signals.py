@@ -124,8 +124,9 @@ class Ended(unittest.TestCase):
         for end in (signal.SIGTERM, signal.SIGINT, signal.SIGKILL):
             with self.subTest(signal=end.name):
                 self.setUp()
-                self.ends(self.program("kern/tests/run_qemu.py", "hostile minute"), end,
-                          lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
+                with patch.dict(os.environ, LOGS=str(self.scratch / "qemu")):
+                    self.ends(self.program("kern/tests/run_qemu.py", "hostile, four"), end,
+                              lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
 
     def test_so_do_the_wrong_solutions(self) -> None:
         for end in (signal.SIGTERM, signal.SIGKILL):

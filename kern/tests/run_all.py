@@ -1,21 +1,20 @@
-"""Every test of the project: `make test`.
+"""Every test of the project that fits into a quarter of an hour: `make test`; --slice: and a third of the wrong solutions, as .ci/run does.
 
 Each suite is one command whose output says how many of its tests passed; a
-suite that ends badly without saying so counts as one failure. The last line
-is the sum: `N passed, N failed`.
-
-Much of this waits for machines on a host that may be busy. Up to three failed
-tests of a suite are run again, each by itself, and must pass twice in a row;
-then they count as passed, their first failure is told all the same, and the
-last line but one names them: a test that needs this is a defect still.
+suite that ends badly without saying so counts as one failure. What is built is
+built first. Then as many suites run side by side as there are processors; those
+of one row, which use the same files, one after the other. The last line is the
+sum: `N passed, N failed`.
 """
 import argparse
 import os
 import re
-import shlex
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
@@ -25,7 +24,7 @@ PYTHON = "/usr/bin/python3"
 LOGS = Path("build/tests")
 LABS = range(1, LAST_LAB + 1)
 MAKE = ["make", "--no-print-directory", "-j2"]
-FEW, TWICE = 3, 2  # failed tests of a suite that are run again, and how often each
+Suite = tuple[str, list[str]]  # its name and its command
 
 # What a suite's own last words look like: (pattern, what the groups are).
 COUNTS = [
@@ -61,31 +60,6 @@ def counts(text: str, status: int) -> tuple[int, int]:
     return (passed, failed) if failed or status == 0 else (passed, 1)
 
 
-# A failed test as its suite names it: (pattern, the command that runs it alone).
-ALONE = [
-    (re.compile(r"^(?:FAIL|ERROR): \S+ \(([\w.]+)\).*", re.M), [PYTHON, "-m", "unittest", "{0}"]),
-    (re.compile(r"^FAILED ((?:riscv64|arm64) .+)", re.M), [PYTHON, "kern/tests/run_qemu.py", "--no-build", "{0}"]),
-    (re.compile(r"^FAIL lab (\d) +(\S+) +(\S+).*", re.M), [PYTHON, "-m", "grading.wrong", "--lab", "{0}", "--arch", "{1}", "{2}"]),
-]
-
-
-def alone(text: str, command: list[str]) -> list[list[str]]:
-    """The commands that run a suite's failed tests again; none where it says of a failure only that there is one."""
-    if command[0] == MAKE[0] and "grade" in command:
-        return [command]
-    failures = {match[0]: [word.format(*match.groups()) for word in words] for pattern, words in ALONE for match in pattern.finditer(text)}
-    return list(failures.values())  # grading.wrong says each twice
-
-
-def passes_alone(command: list[str], log: Path) -> bool:
-    with log.open("a") as out:
-        for _ in range(TWICE):
-            print(f"\nagain: {shlex.join(command)}", file=out, flush=True)
-            if subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode:
-                return False
-    return True
-
-
 def telling(text: str) -> list[str]:
     """What a failed suite said about it: its tests' failures, which may stand far from its end, or its last lines, a
     grade of both architectures among them."""
@@ -104,56 +78,89 @@ def shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= 40 else [*lines[:20], "...", *lines[-20:]]
 
 
-def suites() -> list[tuple[str, list[str]]]:
-    """Name and command of each suite, the quick ones first."""
-    host = [("host tests", [*MAKE, "host-tests"])]
-    units = [(f"{d} in Python", [PYTHON, "-m", "unittest", "discover", "-t", ".", "-s", d])
-             for d in ("docs/book/tests", "qemu/tests", "grading/tests", "kern/ftrace/tests", "kern/tests")
-             if list(Path(d).glob("test_*.py"))]
-    builds = [(f"build of lab {n}", [*MAKE, f"LAB={n}", "all"]) for n in LABS]
+def builds() -> list[Suite]:
+    """What all others need, one after the other."""
+    host = ("host tests", [*MAKE, "host-tests"])
+    labs = [(f"build of lab {n}", [*MAKE, f"LAB={n}", "all"]) for n in LABS]
     if Path("labs/staff").exists():  # a student's tree: what is not written yet fails in all others
-        return [*host, *builds]
-    kernel = [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py"])]
-    seed = ["--seed", os.environ["SEED"]] if os.environ.get("SEED") else []
-    grades = [(f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS]
-    return [("lint", [*MAKE, "lint"]), ("the book", [*MAKE, "docs"]), *host, *builds, *units, *kernel, *grades,
-            ("a third of the wrong solutions", [PYTHON, "-m", "grading.wrong", "--third", *seed]), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
+        return [host, *labs]
+    return [host, *labs, ("build of the kernels with tests", [PYTHON, "kern/tests/run_qemu.py", "--only-build"])]
 
 
-def run(name: str, command: list[str], late: list[str]) -> tuple[int, int]:
-    """How many tests of a suite passed and failed; to @late, those that passed only when they were run again."""
+def rows(with_slice: bool) -> list[list[Suite]]:
+    """The suites, those that take longest first; in a row are those that use the same files."""
+    if Path("labs/staff").exists():
+        return []
+    units = {name: [(name, [PYTHON, "-m", "unittest", name.replace("/", ".")])]
+             for folder in ("grading", "kern/ftrace", "qemu", "docs/book", "kern")
+             for name in (str(path.with_suffix("")) for path in sorted(Path(folder, "tests").glob("test_*.py")))}
+    wrong = [*units.pop("grading/tests/test_loop"), *units.pop("grading/tests/test_signals")]  # in build/wrong/
+    if with_slice:
+        wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.wrong", "--third", *seed()]))
+    in_build = [*units.pop("docs/book/tests/test_transcripts"), *((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
+    return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build"])],
+            in_build, [("lint", [*MAKE, "lint"])], [("the book", [*MAKE, "docs"])], *units.values()]
+
+
+def seed() -> list[str]:
+    return ["--seed", os.environ["SEED"]] if os.environ.get("SEED") else []
+
+
+def run(suite: Suite) -> tuple[int, int]:
+    """How many tests of a suite passed and failed."""
+    name, command = suite
     began = time.monotonic()
-    note = " (some minutes: they are compiled with sanitizers)" if name == "host tests" else ""
-    print(f"...  {name}{note}", end="\r" if sys.stdout.isatty() else "\n", flush=True)
     log = LOGS / (name.replace(" ", "-").replace("/", "-") + ".log")
     with log.open("w") as out:
-        status = subprocess.run(command, stdout=out, stderr=subprocess.STDOUT, check=False).returncode
+        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
     text = log.read_text(errors="replace")
-    passed, failed = counts(text, status)
-    told = telling(text) if failed else []
-    again = alone(text, command)
-    if 0 < failed == len(again) <= FEW and all(passes_alone(words, log) for words in again):
-        late += [shlex.join(words) for words in again]
-        passed, failed = passed + failed, 0
-        told = [f"passed {TWICE} times alone: {shlex.join(words)}" for words in again] + told
-    print(f"{'ok  ' if not failed else 'FAIL'} {name:32} {passed:4} passed, {failed} failed, {time.monotonic() - began:.0f} s", flush=True)
-    if told:
-        print("\n".join("     " + line for line in told) + f"\n     log: {log}", flush=True)
+    passed, failed = counts(text, process.returncode)
+    lines = [f"{'ok  ' if not failed else 'FAIL'} {name:38} {passed:4} passed, {failed} failed, {time.monotonic() - began:4.0f} s, "
+             f"{used.ru_utime + used.ru_stime:4.0f} s of a processor"]
+    if failed:
+        lines += ["     " + line for line in telling(text)] + [f"     log: {log}"]
+    print("\n".join(lines), flush=True)
     return passed, failed
+
+
+def run_all(wanted: Callable[[str], bool], with_slice: bool) -> tuple[int, int]:
+    def run_row(row: list[Suite]) -> list[tuple[int, int]]:
+        return [run(suite) for suite in row if wanted(suite[0])]
+
+    results = run_row(builds())
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+        for row in pool.map(run_row, rows(with_slice)):
+            results += row
+    return sum(passed for passed, _ in results), sum(failed for _, failed in results)
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that want a processor, always."""
+    with ExitStack() as stack:
+        for _ in range(count):
+            process = stack.enter_context(subprocess.Popen(["setpriv", "--pdeathsig", "KILL", PYTHON, "-c", "while True: pass"]))
+            stack.callback(process.kill)
+        yield
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("only", nargs="*", help="run the suites whose name contains one of these words")
-    words = parser.parse_args().only
+    parser.add_argument("--slice", action="store_true", help="a third of the wrong solutions, too")
+    parser.add_argument("--busy", type=int, default=0, help="beside so many busy processes")
+    parser.add_argument("--times", type=int, default=1, help="so often, or until something fails")
+    options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
-    late: list[str] = []
-    results = [run(name, command, late) for name, command in suites() if not words or any(w in name for w in words)]
-    passed, failed = (sum(numbers) for numbers in zip(*results)) if results else (0, 0)
-    if late:
-        print(f"{len(late)} passed only when run again: {'; '.join(late)}")
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed or not passed else 0
+    with busy(options.busy):
+        for _ in range(options.times):
+            passed, failed = run_all(lambda name: not options.only or any(word in name for word in options.only), options.slice)
+            print(f"{passed} passed, {failed} failed", flush=True)
+            if failed or not passed:
+                return 1
+    return 0
 
 
 if __name__ == "__main__":

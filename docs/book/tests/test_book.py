@@ -207,6 +207,14 @@ class Handouts(unittest.TestCase):
                 self.assertIn((str(handout.relative_to(ROOT)), slug), there)
 
 
+    def test_a_handout_asks_for_no_later_lab(self) -> None:
+        """The tree that a student has ends with his lab; that of lab 0 has lab 1."""
+        for handout in sorted(ROOT.glob("labs/*/handout.md")):
+            number = max(1, int(handout.parent.name[0]))
+            asked = {int(n) for n in re.findall(r"(?:LAB=|/lab)(\d)\b", handout.read_text())}
+            self.assertLessEqual(max(asked), number, handout)
+
+
 class ThisBook(unittest.TestCase):
     def test_every_name_and_link_of_this_book_is_there(self) -> None:
         with tempfile.TemporaryDirectory() as out:

@@ -1,5 +1,5 @@
 /*
- * The hostile minute for function_graph: users, tracers and instances come
+ * Hostile to function_graph: users, tracers and instances come
  * and go at random, while threads call, recurse, sleep, move, die and are
  * interrupted inside traced functions.
  *

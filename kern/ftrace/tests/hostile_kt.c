@@ -1,5 +1,5 @@
 /*
- * The hostile minute: one thread changes tracers and filters at random while
+ * Hostile: one thread changes tracers and filters at random while
  * threads on the other CPUs run traced functions as fast as they can.
  *
  * Afterwards: no wrong result, every event accounted for, text as it was.

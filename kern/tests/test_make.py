@@ -1,0 +1,60 @@
+"""What a person sees of make: the variables that may be set are in `make help`, and an installation waits for its turn."""
+import os
+import re
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from qemu.machine import ROOT
+
+OURS = {"CI", "BENCH_SITES", "MAKEFLAGS", "MAKECMDGOALS"}  # .ci/run's, make bench's, make's
+FRAGMENTS = [ROOT / "Makefile", *ROOT.glob("labs/*.mk"), ROOT / "kern/ftrace/stages.mk"]
+
+
+def may_be_set() -> set[str]:
+    """The names that a makefile uses and none sets, and what programs take from the environment."""
+    text = "\n".join(re.sub(r"^#.*", "", file.read_text(), flags=re.M) for file in FRAGMENTS)
+    used = set(re.findall(r"\$\(([A-Z][A-Z_]*)\)|ifdef ([A-Z_]+)", text)) | {(name, "") for line in re.findall(r"^export (.*)", text, re.M) for name in line.split()}
+    read = {name for file in [*ROOT.glob("qemu/*.py"), *ROOT.glob("kern/ftrace/*.py")] for name in re.findall(r'environ\.get\("([A-Z_]+)"', file.read_text())}
+    return {a or b for a, b in used} - set(re.findall(r"^([A-Z_]+) :?=", text, re.M)) | read
+
+
+class Help(unittest.TestCase):
+    def test_every_variable_is_in_the_help(self) -> None:
+        said = subprocess.run(["make", "-s", "help"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        told = set(re.findall(r"\b([A-Z_]+)=", said.partition("\n\n")[2]))
+        names = may_be_set()
+        self.assertLessEqual({"GIC", "EL", "QEMU_EXTRA", "SANDBOX", "STAFF"}, names)
+        self.assertEqual(set(), names - told - OURS)
+
+
+class Install(unittest.TestCase):
+    """.ci/install with an apt-get that writes down what it was told."""
+
+    def installed(self, apt_get: str) -> tuple[subprocess.CompletedProcess[str], str]:
+        with tempfile.TemporaryDirectory() as name:
+            bin_folder = Path(name, "bin")
+            bin_folder.mkdir()
+            for program, body in (("apt-get", f'echo "$*" >>{name}/told\n{apt_get}'), ("dpkg-query", "echo not-installed"), ("id", "echo 0"), ("sleep", "")):
+                (bin_folder / program).write_text(f"#!/bin/sh\n{body}\n")
+                (bin_folder / program).chmod(0o755)
+            done = subprocess.run([ROOT / ".ci/install", "one", "two"], cwd=name, capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PATH": f"{bin_folder}:{os.environ['PATH']}"})
+            return done, Path(name, "told").read_text()
+
+    def test_it_waits_for_the_package_managers_locks(self) -> None:
+        locked = '[ "$(wc -l <../told)" -gt 3 ] || { echo "E: Could not get lock /var/lib/apt/lists/lock."; exit 100; }'
+        done, told = self.installed(f'cd "$(dirname "$0")"\n{locked}')
+        self.assertEqual((0, 4), (done.returncode, told.count("update")), done.stdout)
+        self.assertEqual(1, done.stdout.count("waiting for it"))
+        self.assertRegex(told.splitlines()[-1], r"-o DPkg::Lock::Timeout=\d+ install .* one two$")
+
+    def test_what_fails_is_said(self) -> None:
+        done, told = self.installed('echo "E: no network"; exit 100')
+        self.assertEqual((1, "update -qq\n"), (done.returncode, told))
+        self.assertIn("E: no network\napt-get could not install them", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
