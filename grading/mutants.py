@@ -17,6 +17,7 @@ import argparse
 import hashlib
 import json
 import random
+import re
 import subprocess
 import sys
 from collections import Counter, defaultdict
@@ -118,7 +119,7 @@ class Tree:
             if not code or code in {right, *seen}:
                 return {"came": SAME if code else INVALID, "said": "", "code": code}
             built = self.make(*wrong.images(self.lab, (self.arch,)))
-            came, why = (BY_BUILD, first_line(built.stderr or built.stdout)) if built.returncode else self._graded(seed)
+            came, why = refused(built.stderr or built.stdout) if built.returncode else self._graded(seed)
             return {"came": came, "said": why, "code": code}
         finally:
             place.write_bytes((ROOT / mutant.file).read_bytes())
@@ -135,6 +136,11 @@ class Tree:
         return came
 
 
+def refused(text: str) -> tuple[str, str]:
+    """By the build: what the linker does not take is no mutant, as what the compiler does not."""
+    return (INVALID, "") if re.search(r"-ld: ", text) else (BY_BUILD, first_line(text))
+
+
 def first_line(text: str) -> str:
     return report.printable(next((line for line in text.splitlines() if line.strip()), ""))
 
@@ -147,7 +153,7 @@ def said(graded: report.Grade) -> tuple[str, str]:
     ends = {e.ending() for e in graded.evidence if e.verdict != Verdict.PASS}
     for name, finding in lost:
         if finding.mistake or finding.why not in ends:
-            return BY_RUNG, first_line(f"{name}: {finding.why}")
+            return BY_RUNG, first_line(f"{name}: {finding.why}") + (f" ({finding.mistake})" if finding.mistake else "")
     return (BY_END, first_line(lost[0][1].why)) if lost else (SURVIVED, "")
 
 

@@ -67,7 +67,7 @@ def functions(lines: list[str]) -> list[str]:
     """In which function each line is: the last name that began one."""
     name, names = "", []
     for line in lines:
-        begins = re.match(r"\s*\.type (\w+),|(?=\w)[^=;]*?(\w+)\([^;]*$", line)
+        begins = re.match(r"\s*\.type (\w+),|(?=[A-Za-z_])[^=;]*?(\w+)\([^;]*$", line)
         name = begins[1] or begins[2] if begins else name
         names.append(name)
     return names

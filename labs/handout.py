@@ -26,7 +26,7 @@ from qemu.machine import ARCHES  # noqa: E402
 
 # The shortcut for one user shows the way for many: it goes along as an object.
 DIRECT = "kern/ftrace/trace_graph_direct"
-INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|wrong\.py$)|\.ci/run$|"
+INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|(wrong|mutants|mutations)\.py$)|\.ci/run$|"
                          rf"{DIRECT}\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)

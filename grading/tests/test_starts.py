@@ -117,7 +117,7 @@ class Handout(unittest.TestCase):
         self.assertIn("kern/ftrace/riscv64/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|^grading/(tests/|wrong)|instructor\.mk|handout\.py|trace_graph_direct\.c")
+            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|wrong|muta)|instructor\.mk|handout\.py|trace_graph_direct\.c")
         self.assertIn("labs/staff/arm64/always/kern/ftrace/trace_graph_direct.o", files)
         self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
 
