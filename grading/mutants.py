@@ -8,6 +8,7 @@ compile, or whose object is the solution's, is dropped. The others are caught, o
 build/mutants/ARCH-labN.jsonl: the same command goes on where it was ended, as long as nothing was changed meanwhile.
 
 A survivor that computes the same as the solution is listed in labs/N/equivalent, a line each: its id, " because ", the reason.
+What computes the same on one architecture alone begins with "on ARCH: ".
 Ends with 1 if fewer than 95 % of the others are caught, or fewer than 80 % of the caught ones by a rung that says what is wrong.
 """
 
@@ -64,23 +65,26 @@ def spread(found: list[Mutant], seed: str) -> list[Mutant]:
     return [mutant for turn in zip_longest(*(groups[key] for key in sorted(groups))) for mutant in turn if mutant]
 
 
-def equivalent(listed: str, known: set[str]) -> dict[str, str]:
-    """Ids and reasons. A line that is no longer about a mutant is refused."""
-    reasons = dict[str, str]()
+def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
+    """Ids. A line that is no longer about a mutant is refused."""
+    found = set[str]()
     for line in filter(None, listed.splitlines()):
-        name, because, reason = line.partition(" because ")
-        if not because or not reason.strip():
+        name, _, reason = line.partition(" because ")
+        where = re.match(r"on (\w+): ", name)
+        name = name[where.end():] if where else name
+        if not reason.strip():
             raise wrong.BadPatch(f"no reason is given for: {line}")
         if name not in known:
             raise wrong.BadPatch(f"there is no such mutant any more: {name}")
-        reasons[name] = reason
-    return reasons
+        if not where or where[1] == arch:
+            found.add(name)
+    return found
 
 
-def equivalents(lab: int) -> dict[str, str]:
+def equivalents(lab: int, arch: str) -> set[str]:
     path = rubric.LABS[lab] / "equivalent"
     try:
-        return equivalent(path.read_text() if path.exists() else "", {mutant.id for mutant in of_files(lab, *ARCHES)})
+        return equivalent(path.read_text() if path.exists() else "", {mutant.id for mutant in of_files(lab, *ARCHES)}, arch)
     except wrong.BadPatch as why:
         raise wrong.BadPatch(f"{path.relative_to(ROOT)}: {why}") from why
 
@@ -138,7 +142,7 @@ class Tree:
 
 def refused(text: str) -> tuple[str, str]:
     """By the build: what the linker does not take is no mutant, as what the compiler does not."""
-    return (INVALID, "") if re.search(r"-ld: ", text) else (BY_BUILD, first_line(text))
+    return (INVALID, "") if re.search(r"-ld: |: in function `", text) else (BY_BUILD, first_line(text))
 
 
 def first_line(text: str) -> str:
@@ -173,7 +177,7 @@ def kept(lines: list[Line]) -> list[Line]:
 class Cell:
     def __init__(self, lab: int, arch: str, options: argparse.Namespace) -> None:
         self.lab, self.arch, self.count = lab, arch, options.count
-        self.listed = equivalents(lab)
+        self.listed = equivalents(lab, arch)
         wrong.prepare(lab)
         FOLDER.mkdir(parents=True, exist_ok=True)
         self.log = FOLDER / f"{arch}-lab{lab}{'-some' if options.names else ''}.jsonl"

@@ -153,14 +153,18 @@ class TestWhich(unittest.TestCase):
         self.assertEqual(len([m for m in first[:9] if m.kind == "order"]), 3)
 
     def test_a_line_that_is_about_no_mutant_or_gives_no_reason_is_refused(self) -> None:
-        self.assertEqual(mutants.equivalent("a.c f: x => y because z is 0\n\n", {"a.c f: x => y"}), {"a.c f: x => y": "z is 0"})
+        self.assertEqual(mutants.equivalent("a.c f: x => y because z is 0\n\n", {"a.c f: x => y"}, "arm64"), {"a.c f: x => y"})
         for line, why in (("a.c f: x => z because it is\n", "no such mutant any more: a.c f: x => z"), ("a.c f: x => y\n", "no reason"), ("a.c f: x => y because \n", "no reason")):
             with self.assertRaisesRegex(wrong.BadPatch, why):
-                mutants.equivalent(line, {"a.c f: x => y"})
+                mutants.equivalent(line, {"a.c f: x => y"}, "arm64")
+
+    def test_a_line_may_be_about_one_architecture(self) -> None:
+        for arch, want in (("arm64", {"b"}), ("riscv64", {"a", "b"})):
+            self.assertEqual(mutants.equivalent("on riscv64: a because x\nb because y\n", {"a", "b"}, arch), want)
 
     def test_those_that_are_listed_are_there(self) -> None:
         for lab in rubric.LABS:
-            mutants.equivalents(lab)
+            mutants.equivalents(lab, "arm64")
 
 
 class TestBuilt(unittest.TestCase):
@@ -196,7 +200,7 @@ class TestBuilt(unittest.TestCase):
     def test_what_the_build_refuses_is_caught_by_its_sentence(self) -> None:
         self.made = mock.Mock(returncode=2, stderr="\nit \x1b has an odd entry\nmake: ***", stdout="")
         self.assertEqual(self.came("x"), (mutants.BY_BUILD, "it \\x1b has an odd entry"))
-        self.made.stderr = "riscv64-linux-gnu-ld: in function `f': undefined reference to `g'"
+        self.made.stderr = "build/arm64/a.o: in function `f': undefined reference to `g'"
         self.assertEqual(self.came("x"), (mutants.INVALID, ""))
 
     def test_the_copy_is_as_it_was_after_an_interruption(self) -> None:
@@ -242,7 +246,7 @@ class TestRun(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name)
         found = [*some(30), *some(30, kind="order")]
-        patches: dict[str, Any] = {"FOLDER": self.folder, "of_files": lambda *_: found, "made_of": lambda *_: "a", "equivalents": lambda _: {found[0].id: "because"}}
+        patches: dict[str, Any] = {"FOLDER": self.folder, "of_files": lambda *_: found, "made_of": lambda *_: "a", "equivalents": lambda *_: {found[0].id}}
         for patch in (mock.patch.multiple(mutants, **patches), mock.patch.object(wrong, "prepare"), mock.patch.object(wrong, "fresh")):
             patch.start()
             self.addCleanup(patch.stop)
@@ -279,7 +283,7 @@ class TestRun(unittest.TestCase):
         self.assertEqual([line["came"] for line in self.run_cell(9, names=["r: 7 =>"], came=mutants.SURVIVED)], [mutants.SURVIVED, mutants.SURVIVED])
 
     def test_a_stale_line_ends_it_with_its_name(self) -> None:
-        def stale(_: int) -> dict[str, str]:
+        def stale(_: int, __: str) -> set[str]:
             raise wrong.BadPatch("labs/4/equivalent: there is no such mutant any more: x")
         with mock.patch.object(mutants, "equivalents", stale), mock.patch("sys.argv", ["mutants", "--lab", "4"]), redirect_stderr(io.StringIO()) as said:
             self.assertEqual(mutants.main(), 2)
