@@ -178,7 +178,7 @@ class Cell:
     def __init__(self, lab: int, arch: str, options: argparse.Namespace) -> None:
         self.lab, self.arch, self.count = lab, arch, options.count
         self.listed = equivalents(lab, arch)
-        wrong.prepare(lab)
+        wrong.prepare(lab, arches=(arch,))
         FOLDER.mkdir(parents=True, exist_ok=True)
         self.log = FOLDER / f"{arch}-lab{lab}{'-some' if options.names else ''}.jsonl"
         if options.names:

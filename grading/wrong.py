@@ -105,9 +105,9 @@ def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
     return [f"build/{arch}/lab{lab}{'-start' if start else ''}/Image" for arch in arches]
 
 
-def prepare(lab: int, whole: bool = False) -> None:
+def prepare(lab: int, whole: bool = False, arches: tuple[str, ...] = ARCHES) -> None:
     for start in (False, True) if whole else (False,):
-        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, ARCHES, start))
+        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, arches, start))
         if done.returncode:
             raise BadPatch(f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
 
