@@ -8,7 +8,7 @@ compile, or whose object is the solution's, is dropped. The others are caught, o
 build/mutants/ARCH-labN.jsonl: the same command goes on where it was ended, as long as nothing was changed meanwhile.
 
 A survivor that computes the same as the solution is listed in labs/N/equivalent, a line each: its id, " because ", the reason.
-What computes the same on one architecture alone begins with "on ARCH: ".
+What computes the same on one architecture alone begins with "on ARCH: "; "=> *" is every change of that line.
 Ends with 1 if fewer than 95 % of the others are caught, or fewer than 80 % of the caught ones by a rung that says what is wrong.
 """
 
@@ -72,12 +72,13 @@ def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
         name, _, reason = line.partition(" because ")
         where = re.match(r"on (\w+): ", name)
         name = name[where.end():] if where else name
+        meant = {other for other in known if other == name or name.endswith("*") and other.startswith(name[:-1])}
         if not reason.strip():
             raise wrong.BadPatch(f"no reason is given for: {line}")
-        if name not in known:
+        if not meant:
             raise wrong.BadPatch(f"there is no such mutant any more: {name}")
         if not where or where[1] == arch:
-            found.add(name)
+            found |= meant
     return found
 
 

@@ -158,6 +158,12 @@ class TestWhich(unittest.TestCase):
             with self.assertRaisesRegex(wrong.BadPatch, why):
                 mutants.equivalent(line, {"a.c f: x => y"}, "arm64")
 
+    def test_a_line_may_be_about_every_change_of_one(self) -> None:
+        known = {"a.c f: x => y", "a.c f: x => z", "a.c f: xx => y"}
+        self.assertEqual(mutants.equivalent("a.c f: x => * because it is not run\n", known, "arm64"), {"a.c f: x => y", "a.c f: x => z"})
+        with self.assertRaisesRegex(wrong.BadPatch, "no such mutant"):
+            mutants.equivalent("a.c f: q => * because it is not run\n", known, "arm64")
+
     def test_a_line_may_be_about_one_architecture(self) -> None:
         for arch, want in (("arm64", {"b"}), ("riscv64", {"a", "b"})):
             self.assertEqual(mutants.equivalent("on riscv64: a because x\nb because y\n", {"a", "b"}, arch), want)
