@@ -1,6 +1,6 @@
 """`make test-mutants`: how much wrong code each lab's grade catches.
 
-    python3 -m grading.mutants --lab 4 --arch arm64 [--count 60] [--seed N] [--jobs 1] [PART-OF-AN-ID ...]
+    python3 -m grading.mutants --lab 4 --arch arm64 [--count 60] [--seed N] [--jobs 1] [KIND-OR-PART-OF-AN-ID ...]
 
 A mutant is the solution with one small change to the lines that a student writes (grading/mutations.py). Each is built in a copy of
 the tree, where only what it changes is compiled, and graded as labs/N/wrong is (grading/wrong.py). A mutant that does not
@@ -186,9 +186,10 @@ class Cell:
             self.log.unlink(missing_ok=True)
         about, *before = soak.begun(self.log, {"made_of": made_of(lab, arch), "seed": options.seed})
         self.seed, self.before = about["seed"], {line["id"]: line for line in before}
-        chosen = [m for m in of_files(lab, arch) if not options.names or any(part in m.id for part in options.names)]
+        chosen = [m for m in of_files(lab, arch) if not options.names or any(part == m.kind or part in m.id for part in options.names)]
         self.todo = spread(chosen, self.seed)
         self.trees = [Tree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)]
+        self.stale = [*self.trees]  # a killed run leaves its mutant in its copy
 
     def run(self) -> list[Line]:
         """As many as are wanted, each once; what the log has is not done again."""
@@ -203,6 +204,8 @@ class Cell:
 
     def _several(self, batch: list[Mutant]) -> list[Line]:
         new = {str(n): mutant for n, mutant in enumerate(batch) if mutant.id not in self.before}
+        while new and self.stale:
+            wrong.fresh(self.stale.pop().path, self.lab, self.arch)
         came = side_by_side.run(lambda n, _: self._one(self.trees[int(n)], new[n]), list(new), Console(quiet=True))
         for n, mutant in new.items():
             got = came.get(n, {"came": HARNESS, "said": "its process died, and has said why", "code": ""})
@@ -212,8 +215,6 @@ class Cell:
         return [self.before[mutant.id] for mutant in batch]
 
     def _one(self, tree: Tree, mutant: Mutant) -> Line:
-        if not tree.path.exists():
-            wrong.fresh(tree.path, self.lab, self.arch)
         seed = hashlib.sha256(f"{self.seed} {mutant.id}".encode()).hexdigest()[:16]
         return tree.came(mutant, int(seed, 16), {line["code"] for line in self.before.values()})
 
@@ -233,7 +234,7 @@ def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="grading.mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="PART-OF-AN-ID", help="these alone, and anew")
+    parser.add_argument("names", nargs="*", metavar="KIND-OR-PART-OF-AN-ID", help="these alone, and anew")
     parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--count", type=int, default=60, help="mutants of each lab, on each architecture")

@@ -253,7 +253,8 @@ class TestRun(unittest.TestCase):
         self.folder = Path(folder.name)
         found = [*some(30), *some(30, kind="order")]
         patches: dict[str, Any] = {"FOLDER": self.folder, "of_files": lambda *_: found, "made_of": lambda *_: "a", "equivalents": lambda *_: {found[0].id}}
-        for patch in (mock.patch.multiple(mutants, **patches), mock.patch.object(wrong, "prepare"), mock.patch.object(wrong, "fresh")):
+        self.fresh = mock.Mock()
+        for patch in (mock.patch.multiple(mutants, **patches), mock.patch.multiple(wrong, prepare=mock.DEFAULT, fresh=self.fresh)):
             patch.start()
             self.addCleanup(patch.stop)
 
@@ -272,6 +273,15 @@ class TestRun(unittest.TestCase):
         self.assertEqual(self.run_cell(9, came=mutants.SURVIVED)[:5], first)
         self.assertEqual([line["came"] for line in self.run_cell(9)].count(mutants.SURVIVED), 4)
 
+    def test_each_copy_is_made_anew_and_once(self) -> None:
+        """One that was killed left its mutant in the copy; and the tree may be another by now."""
+        for jobs, count in ((1, 3), (2, 9)):
+            self.run_cell(count, jobs)
+            self.assertEqual([call.args[0].name for call in self.fresh.call_args_list], [f"arm64-lab4-{n}" for n in reversed(range(jobs))])
+            self.fresh.reset_mock()
+        self.run_cell(9)
+        self.fresh.assert_not_called()  # all of them are in the log
+
     def test_several_at_a_time_are_the_same_ones(self) -> None:
         one = self.run_cell(8)
         (self.folder / "arm64-lab4.jsonl").unlink()
@@ -287,6 +297,7 @@ class TestRun(unittest.TestCase):
     def test_those_that_are_named_are_done_anew(self) -> None:
         self.run_cell(9, names=["r: 7 =>"])
         self.assertEqual([line["came"] for line in self.run_cell(9, names=["r: 7 =>"], came=mutants.SURVIVED)], [mutants.SURVIVED, mutants.SURVIVED])
+        self.assertEqual({line["kind"] for line in self.run_cell(9, names=["order"])}, {"order"})
 
     def test_a_stale_line_ends_it_with_its_name(self) -> None:
         def stale(_: int, __: str) -> set[str]:
