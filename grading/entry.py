@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from grading.evidence import Evidence, once
+from itertools import pairwise
+
+from grading.evidence import Evidence, between, once
 from grading.finding import Finding
 from grading.observer import Record
 from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, strangers, went_on, where

@@ -105,9 +105,9 @@ def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
     return [f"build/{arch}/lab{lab}{'-start' if start else ''}/Image" for arch in arches]
 
 
-def prepare(lab: int, whole: bool = False) -> None:
+def prepare(lab: int, whole: bool = False, arches: tuple[str, ...] = ARCHES) -> None:
     for start in (False, True) if whole else (False,):
-        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, ARCHES, start))
+        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, arches, start))
         if done.returncode:
             raise BadPatch(f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
 
@@ -116,9 +116,8 @@ def scratch(lab: int, arch: str) -> Path:
     return ROOT / f"build/wrong/{arch}-lab{lab}"
 
 
-def fresh(lab: int, arch: str) -> Path:
+def fresh(tree: Path, lab: int, arch: str) -> Path:
     """The scratch tree as the tree is: the sources, and what was built of them, as old as there."""
-    tree = scratch(lab, arch)
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     built = ("build/.setup", "build/recordmcount", f"build/{arch}/include", f"build/{arch}/lab{lab}")
@@ -128,7 +127,7 @@ def fresh(lab: int, arch: str) -> Path:
 
 def build(wrong: Wrong, arch: str) -> str:
     """Why it cannot be built, or ''. A patch that does not fit is an error of ours."""
-    tree = fresh(wrong.lab, arch)
+    tree = fresh(scratch(wrong.lab, arch), wrong.lab, arch)
     done = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
                           capture_output=True, text=True, check=False)
     if done.returncode:
@@ -154,10 +153,9 @@ class Outcome:
         return self.verdict.value + (f": {', '.join(self.lost[:3])}" if self.lost and self.verdict == Verdict.FAIL else "") + named
 
 
-def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGET) -> report.Grade:
+def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGET, seed: int = SEED, out: Path = ROOT / "build/wrong") -> report.Grade:
     """Where a CPU waits for another, it may do so as long as the host lets that one stand."""
-    out = ROOT / "build/wrong"
-    return report.judge(kernel.arch, lab, SEED, [rubric.boot(kernel, lab, smp, SEED, out, budget=budget if smp == 1 else session.BUDGET) for smp in cpus])
+    return report.judge(kernel.arch, lab, seed, [rubric.boot(kernel, lab, smp, seed, out, budget=budget if smp == 1 else session.BUDGET) for smp in cpus])
 
 
 def outcome(graded: report.Grade) -> Outcome:

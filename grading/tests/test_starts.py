@@ -81,7 +81,7 @@ class Handout(unittest.TestCase):
         self.assertIn("kern/ftrace/riscv64/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|^grading/(tests/|wrong)|instructor\.mk|handout\.py|trace_graph_direct\.c|instructors\.md|^\.ci/run")
+            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|wrong|muta)|instructor\.mk|handout\.py|trace_graph_direct\.c|instructors\.md|^\.ci/run")
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotIn("instructors.md", (self.out / name).read_text(), name)
         self.assertIn("labs/staff/arm64/always/kern/ftrace/trace_graph_direct.o", files)

@@ -1,0 +1,261 @@
+"""`make test-mutants`: how much wrong code each lab's grade catches.
+
+    python3 -m grading.mutants --lab 4 --arch arm64 [--count 60] [--seed N] [--jobs 1] [KIND-OR-PART-OF-AN-ID ...]
+
+A mutant is the solution with one small change to the lines that a student writes (grading/mutations.py). Each is built in a copy of
+the tree, where only what it changes is compiled, and graded as labs/N/wrong is (grading/wrong.py). A mutant that does not
+compile, or whose object is the solution's, is dropped. The others are caught, or survive with full marks. What came of each is in
+build/mutants/ARCH-labN.jsonl: the same command goes on where it was ended, as long as nothing was changed meanwhile.
+
+A survivor that computes the same as the solution is listed in labs/N/equivalent, a line each: its id, " because ", the reason.
+What computes the same on one architecture alone begins with "on ARCH: "; "=> *" is every change of that line.
+Ends with 1 if fewer than 95 % of the others are caught, or fewer than 80 % of the caught ones by a rung that says what is wrong.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import random
+import re
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import islice, zip_longest
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from grading import report, rubric, session, side_by_side, soak, wrong
+from grading.elf import OBJDUMP, Kernel
+from grading.machine import ended_by_signals
+from grading.mutations import Mutant, mutants
+from grading.verdict import Verdict
+from qemu.machine import ARCHES, ROOT
+
+FOLDER = ROOT / "build/mutants"
+CAUGHT, NAMED = 95, 80  # percent, at least: of all; of those that were caught
+SURVIVED, BY_RUNG, BY_END, BY_BUILD, HARNESS = "SURVIVED", "caught", "only ended", "not built", "harness error"
+INVALID, SAME = "does not compile", "same code"  # no mutants
+Line = dict[str, Any]
+
+
+# ---- which -------------------------------------------------------------------
+
+def files(lab: int, *arches: str) -> list[str]:
+    """The student's files that one of these architectures is built of."""
+    others = [f"/{arch}/" for arch in ARCHES if arch not in arches]
+    return [name for name in rubric.lab(lab).files if not any(other in name for other in others)]
+
+
+def of_files(lab: int, *arches: str) -> list[Mutant]:
+    return [mutant for name in files(lab, *arches) for mutant in mutants(name, (ROOT / name).read_text(), lab)]
+
+
+def spread(found: list[Mutant], seed: str) -> list[Mutant]:
+    """In an order that follows from the seed, in which each file and kind has its turn."""
+    groups, rng = defaultdict[tuple[str, str], list[Mutant]](list), random.Random(seed)
+    for mutant in found:
+        groups[mutant.file, mutant.kind].append(mutant)
+    for key in sorted(groups):
+        rng.shuffle(groups[key])
+    return [mutant for turn in zip_longest(*(groups[key] for key in sorted(groups))) for mutant in turn if mutant]
+
+
+def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
+    """Ids. A line that is no longer about a mutant is refused."""
+    found = set[str]()
+    for line in filter(None, listed.splitlines()):
+        name, _, reason = line.partition(" because ")
+        where = re.match(r"on (\w+): ", name)
+        name = name[where.end():] if where else name
+        meant = {other for other in known if other == name or name.endswith("*") and other.startswith(name[:-1])}
+        if not reason.strip():
+            raise wrong.BadPatch(f"no reason is given for: {line}")
+        if not meant:
+            raise wrong.BadPatch(f"there is no such mutant any more: {name}")
+        if not where or where[1] == arch:
+            found |= meant
+    return found
+
+
+def equivalents(lab: int, arch: str) -> set[str]:
+    path = rubric.LABS[lab] / "equivalent"
+    try:
+        return equivalent(path.read_text() if path.exists() else "", {mutant.id for mutant in of_files(lab, *ARCHES)}, arch)
+    except wrong.BadPatch as why:
+        raise wrong.BadPatch(f"{path.relative_to(ROOT)}: {why}") from why
+
+
+# ---- built and graded ----------------------------------------------------------
+
+@dataclass
+class Tree:
+    """A copy of the tree, in which one file is another for a while."""
+
+    path: Path
+    lab: int
+    arch: str
+
+    def make(self, *targets: str) -> subprocess.CompletedProcess[str]:
+        return wrong.make(self.path, f"LAB={self.lab}", f"ARCH={self.arch}", *targets)
+
+    def code(self, file: str) -> str:
+        """The object, or the program of the host, that the file is compiled to, by its digest; "" if it is not."""
+        host = file.endswith("/recordmcount.c")
+        target = "build/recordmcount" if host else str(Path(f"build/{self.arch}/lab{self.lab}", file).with_suffix(".o"))
+        if self.make(target).returncode:
+            return ""
+        stripped = self.path / "build/stripped"
+        tool = "objcopy" if host else OBJDUMP[self.arch].replace("objdump", "objcopy")
+        subprocess.run([tool, "--strip-debug", self.path / target, stripped], check=True)
+        return hashlib.sha256(stripped.read_bytes()).hexdigest()
+
+    def came(self, mutant: Mutant, seed: int, seen: set[str]) -> Line:
+        """What came of it, and what was said. One whose code was seen before is none."""
+        place = self.path / mutant.file
+        right = self.code(mutant.file)
+        try:
+            place.write_text(mutant.text)
+            code = self.code(mutant.file)
+            if not code or code in {right, *seen}:
+                return {"came": SAME if code else INVALID, "said": "", "code": code}
+            built = self.make(*wrong.images(self.lab, (self.arch,)))
+            came, why = refused(built.stderr or built.stdout) if built.returncode else self._graded(seed)
+            return {"came": came, "said": why, "code": code}
+        finally:
+            place.write_bytes((ROOT / mutant.file).read_bytes())
+
+    def _graded(self, seed: int) -> tuple[str, str]:
+        """With four CPUs only if one of them does not tell what is wrong."""
+        kernel = Kernel(self.path / f"build/{self.arch}/lab{self.lab}/callsite.elf", self.arch)
+        came = SURVIVED, ""
+        for cpus in (1, 4):
+            got = said(wrong.grade(kernel, self.lab, [cpus], wrong.BUDGET[self.lab >= 5], seed, self.path / "build/grade"))
+            came = got if got[0] != SURVIVED else came
+            if came[0] in (BY_RUNG, HARNESS):
+                break
+        return came
+
+
+def refused(text: str) -> tuple[str, str]:
+    """By the build: what the linker does not take is no mutant, as what the compiler does not."""
+    return (INVALID, "") if re.search(r"-ld: |: in function `", text) else (BY_BUILD, first_line(text))
+
+
+def first_line(text: str) -> str:
+    return report.printable(next((line for line in text.splitlines() if line.strip()), ""))
+
+
+def said(graded: report.Grade) -> tuple[str, str]:
+    """By the first rung that says more than how the boot ended, if there is one."""
+    if graded.harness_error:
+        return HARNESS, graded.harness_error.why
+    lost = [(result.rung.name, f) for result in graded.results for f in result.findings.values() if f and not f.need]
+    ends = {e.ending() for e in graded.evidence if e.verdict != Verdict.PASS}
+    for name, finding in lost:
+        if finding.mistake or finding.why not in ends:
+            return BY_RUNG, first_line(f"{name}: {finding.why}") + (f" ({finding.mistake})" if finding.mistake else "")
+    return (BY_END, first_line(lost[0][1].why)) if lost else (SURVIVED, "")
+
+
+# ---- one lab on one architecture ------------------------------------------------
+
+def made_of(lab: int, arch: str) -> str:
+    """What a result stands on; the next run may go on with it only if all of it is the same."""
+    of = [*ROOT.glob("grading/*.py"), *ROOT.glob("qemu/*.[cp]*"), *ROOT.glob("labs/*/*.py"), ROOT / wrong.images(lab, (arch,))[0],
+          rubric.LABS[lab] / "rubric.toml", *(ROOT / name for name in files(lab, arch))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(of) if path.is_file())).hexdigest()
+
+
+def kept(lines: list[Line]) -> list[Line]:
+    return [line for line in lines if line["came"] not in (INVALID, SAME)]
+
+
+class Cell:
+    def __init__(self, lab: int, arch: str, options: argparse.Namespace) -> None:
+        self.lab, self.arch, self.count = lab, arch, options.count
+        self.listed = equivalents(lab, arch)
+        wrong.prepare(lab, arches=(arch,))
+        FOLDER.mkdir(parents=True, exist_ok=True)
+        self.log = FOLDER / f"{arch}-lab{lab}{'-some' if options.names else ''}.jsonl"
+        if options.names:
+            self.log.unlink(missing_ok=True)
+        about, *before = soak.begun(self.log, {"made_of": made_of(lab, arch), "seed": options.seed})
+        self.seed, self.before = about["seed"], {line["id"]: line for line in before}
+        chosen = [m for m in of_files(lab, arch) if not options.names or any(part == m.kind or part in m.id for part in options.names)]
+        self.todo = spread(chosen, self.seed)
+        self.trees = [Tree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)]
+        self.stale = [*self.trees]  # a killed run leaves its mutant in its copy
+
+    def run(self) -> list[Line]:
+        """As many as are wanted, each once; what the log has is not done again."""
+        todo, lines = iter([m for m in self.todo if m.id not in self.listed]), list[Line]()
+        while batch := list(islice(todo, min(len(self.trees), self.count - len(kept(lines))))):
+            for line in self._several(batch):
+                lines.append(line)
+                if line["came"] not in (INVALID, SAME):
+                    print(f"{len(kept(lines)):3} lab {self.lab} {self.arch} {line['id'].replace(' ', ':' + str(line['line']) + ' ', 1)}\n"
+                          f"      {line['kind']}: {line['came']}  {line['said']}", flush=True)
+        return kept(lines)
+
+    def _several(self, batch: list[Mutant]) -> list[Line]:
+        new = {str(n): mutant for n, mutant in enumerate(batch) if mutant.id not in self.before}
+        while new and self.stale:
+            wrong.fresh(self.stale.pop().path, self.lab, self.arch)
+        came = side_by_side.run(lambda n, _: self._one(self.trees[int(n)], new[n]), list(new), Console(quiet=True))
+        for n, mutant in new.items():
+            got = came.get(n, {"came": HARNESS, "said": "its process died, and has said why", "code": ""})
+            self.before[mutant.id] = {"id": mutant.id, "line": mutant.line, "kind": mutant.kind, **got}
+            with self.log.open("a") as log:
+                print(json.dumps(self.before[mutant.id]), file=log)
+        return [self.before[mutant.id] for mutant in batch]
+
+    def _one(self, tree: Tree, mutant: Mutant) -> Line:
+        seed = hashlib.sha256(f"{self.seed} {mutant.id}".encode()).hexdigest()[:16]
+        return tree.came(mutant, int(seed, 16), {line["code"] for line in self.before.values()})
+
+
+def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
+    """Says how the grade did; is it good enough?"""
+    counts = Counter(line["came"] for line in lines)
+    total, named = len(lines), counts[BY_RUNG] + counts[BY_BUILD]
+    caught = named + counts[BY_END]
+    print(f"lab {lab} {arch}: {total} mutants, {listed} more are listed as equivalent; {caught} caught, "
+          f"{100 * caught / max(total, 1):.1f} %; {named} of these by a rung that says what is wrong, {100 * named / max(caught, 1):.1f} %")
+    for line in lines:
+        if line["came"] in (SURVIVED, HARNESS):
+            print(f"  {line['came']}: {line['id']}  {line['said']}")
+    return total > 0 and 100 * caught >= CAUGHT * total and 100 * named >= NAMED * caught
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="grading.mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="KIND-OR-PART-OF-AN-ID", help="these alone, and anew")
+    parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
+    parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
+    parser.add_argument("--count", type=int, default=60, help="mutants of each lab, on each architecture")
+    parser.add_argument("--seed", help="what the choice follows from; default: that of the log, or a new one")
+    parser.add_argument("--jobs", type=int, default=1, help="so many at a time")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options, good = arguments(), True
+    try:
+        cells = [Cell(lab, arch, options) for lab in options.lab for arch in options.arch]
+    except wrong.BadPatch as why:
+        print(why, file=sys.stderr)
+        return 2
+    done = [(cell, cell.run()) for cell in cells]
+    for cell, lines in done:
+        good &= summary(cell.lab, cell.arch, lines, len(cell.listed))
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    ended_by_signals()
+    sys.exit(main())

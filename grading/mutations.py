@@ -1,0 +1,203 @@
+"""Small changes of meaning to C and assembly, a line or two each.
+
+A change is made to the lines that a student writes: those of the solution, between `#if LAB_START ..` and `#endif`. What orders
+stores, waits for other CPUs or excludes them is left out wherever it is in the file, and so are two stores exchanged that such a
+line stands between.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+LEFT_OUT = "(left out)"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    file: str
+    line: int
+    function: str
+    kind: str
+    old: str
+    new: str
+    text: str = field(repr=False)  # the whole file's
+    nth: int = 1  # of those that are called the same
+
+    @property
+    def id(self) -> str:
+        """Stays when lines come and go around it."""
+        return f"{self.file} {self.function}: {self.old} => {self.new}" + (f" #{self.nth}" if self.nth > 1 else "")
+
+
+@dataclass(frozen=True)
+class Change:
+    kind: str
+    first: int  # line, from 0
+    lines: list[str]  # in the place of as many
+    anywhere: bool = False  # outside of the solution's branch, too
+
+
+# ---- what is code ------------------------------------------------------------
+
+def blanked(text: str) -> str:
+    """The same without comments and what is in quotes: each character of these is a space."""
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
+
+
+def solution(lines: list[str], lab: int) -> list[bool]:
+    """Which lines are the solution's alone."""
+    inside, marks = list[bool | None](), list[bool]()  # None: a condition that is not about labs
+    for line in lines:
+        word = "".join(re.findall(r"^#\s*(if|else|endif)", line))
+        if word == "if":
+            inside.append("!=" in line if re.match(rf"#if LAB_START [!=]= {lab}\b", line) else None)
+        elif word == "else":
+            inside[-1] = None if inside[-1] is None else not inside[-1]
+        elif word == "endif":
+            inside.pop()
+        marks.append(not word and True in inside and False not in inside)
+    return marks
+
+
+def functions(lines: list[str]) -> list[str]:
+    """In which function each line is: the last name that began one."""
+    name, names = "", []
+    for line in lines:
+        begins = re.match(r"\s*\.type (\w+),|(?=[A-Za-z_])[^=;]*?(\w+)\([^;]*$", line)
+        name = begins[1] or begins[2] if begins else name
+        names.append(name)
+    return names
+
+
+# ---- C -------------------------------------------------------------------------
+
+EXCHANGED = {"<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==", "+": "-", "-": "+", "&&": "||", "||": "&&", "&": "|",
+             "|": "&", "^": "|", "<<": ">>", ">>": "<<", "+=": "-=", "-=": "+=", "|=": "&=", "&=": "|=", "^=": "|=", "++": "--", "--": "++"}
+OPERATOR = re.compile(r"(?<= )(?:[<>=!]=|&&|\|\||<<|>>|[-+|&^]=?|[<>])(?= |$)|\+\+|--")
+CONDITION = re.compile(r"\b(?:if|while) \(")
+NUMBER = re.compile(r"(?<![\w.])(0x[0-9a-fA-F]+|\d+)(?=[uUlL]*\b)")
+BARRIER = re.compile(r"\s*(?:smp_\w*mb|barrier)\(\);")
+WAITS = re.compile(r"\s*(?:synchronize_\w+|arch_sync\w*|preempt_\w+|mutex_\w+|text_alias_(?:open|close)|shadow_users_\w+)\(.*\);")
+STORE = re.compile(r"\s*(?:(?:WRITE_ONCE|shadow_store)\(.*\)|[^=]* = .*);$")
+NO_STATEMENT = re.compile(r"\s*(?:if|for|while|else|switch|case|do|[{}#;]|(?:const|struct|unsigned|long|int|u8|u16|u32|u64|bool|char|u?int\d+_t|static|extern)\b)")
+
+
+def in_c(lines: list[str], code: list[str]) -> Iterator[Change]:
+    for at, line in enumerate(lines):
+        for kind, begin, end, new in words_of_c(code[at]):
+            yield Change(kind, at, [line[:begin] + new + line[end:]])
+    yield from statements(code)
+
+
+def words_of_c(code: str) -> Iterator[tuple[str, int, int, str]]:
+    """Kind, from where to where, what is there instead."""
+    for m in OPERATOR.finditer(code):
+        yield "operator", m.start(), m.end(), EXCHANGED[m[0]]
+    for m in CONDITION.finditer(code):
+        if end := closing(code, m.end()):
+            yield "condition", m.end(), end, f"!({code[m.end():end]})"
+    for m in re.finditer(r"!(?=[\w(])", code):
+        yield "condition", m.start(), m.end(), ""
+    for m in re.finditer(r"\b(?:true|false)\b", code):
+        yield "constant", m.start(), m.end(), "false" if m[0] == "true" else "true"
+    for m in NUMBER.finditer(code):
+        for value in sorted({int(m[1], 0) + 1, abs(int(m[1], 0) - 1)}):
+            yield "constant", m.start(), m.end(), hex(value) if "x" in m[1] else str(value)
+
+
+def closing(code: str, at: int) -> int:
+    """Where the parenthesis before @at is closed; 0: on another line."""
+    depth = 1
+    for n, letter in enumerate(code[at:], at):
+        depth += (letter == "(") - (letter == ")")
+        if not depth:
+            return n
+    return 0
+
+
+def statements(code: list[str]) -> Iterator[Change]:
+    before = ""  # the line of code before this one
+    for at, line in enumerate(code):
+        if not line.strip():
+            continue
+        starts = not before or before.startswith("#") or before[-1] in ";{}):" or before.endswith("else")
+        before = line.rstrip()
+        if not starts or NO_STATEMENT.match(line) or not line.startswith("\t") or line.startswith("\treturn "):
+            continue
+        end = next((n for n in range(at, len(code)) if code[n].rstrip().endswith(";")), at)
+        orders = bool(BARRIER.match(line) or WAITS.match(line))
+        yield Change("order" if orders else "statement", at, [indent(line) + ";", *[""] * (end - at)], orders)
+        yield from exchanged(code, at)
+
+
+def indent(line: str) -> str:
+    return line[:len(line) - len(line.lstrip())]
+
+
+def exchanged(code: list[str], at: int) -> Iterator[Change]:
+    """What is done on this line and on the next, at the same depth; a barrier between them stays there."""
+    end = next((n for n in range(at + 1, len(code)) if not BARRIER.match(code[n])), at)
+    pair = [code[at].rstrip(), code[end].rstrip()]
+    if all((STORE.match(line) or WAITS.match(line)) and not NO_STATEMENT.match(line) and indent(line) == indent(code[at]) for line in pair):
+        orders = end > at + 1 or any(WAITS.match(line) for line in pair)
+        yield Change("order" if orders else "exchanged stores", at, [code[end], *code[at + 1:end], code[at]], orders)
+
+
+# ---- assembly -------------------------------------------------------------------
+
+INSTRUCTION = re.compile(r"(?:\w+:)?\s+([a-z][\w.]*)(?:\s+(\S.*?))?\s*$")
+REGISTER = re.compile(r"\b(?:a[0-7]|t[0-6]|s0|ra|x\d+|sp)\b(?!\()")
+OTHER = {"ra": "t0", "s0": "sp", "sp": "s0", "a7": "a6", "t6": "t5", "x17": "x16", "x29": "x30", "x30": "x29"}
+OFFSET = re.compile(r"(?<=#)[^:,\]\s][^,\]]*|(?<=, )[^,%()]*(?=\(\w+\)$)|(?<=, )-?(?:\d+|[A-Z_]+)(?=$)")
+OPPOSITE = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt", "bltu": "bgeu", "bgeu": "bltu", "beqz": "bnez", "bnez": "beqz",
+            "b.eq": "b.ne", "b.ne": "b.eq", "cbz": "cbnz", "cbnz": "cbz", "b.lo": "b.hs", "b.hs": "b.lo"}
+
+
+def in_assembly(lines: list[str], code: list[str]) -> Iterator[Change]:
+    for at, (line, bare) in enumerate(zip(lines, code)):
+        m = INSTRUCTION.match(bare)
+        if m:
+            for kind, begin, end, new in words_of_assembly(m):
+                yield Change(kind, at, [line[:begin] + new + line[end:]])
+
+
+def words_of_assembly(m: re.Match[str]) -> Iterator[tuple[str, int, int, str]]:
+    yield "instruction", m.start(1), m.end(), ""
+    if m[1] in OPPOSITE:
+        yield "condition", m.start(1), m.end(1), OPPOSITE[m[1]]
+    if m[2]:
+        for word in REGISTER.finditer(m[2]):
+            yield "register", m.start(2) + word.start(), m.start(2) + word.end(), neighbour(word[0])
+        for word in OFFSET.finditer(m[2]):
+            yield "offset", m.start(2) + word.start(), m.start(2) + word.end(), f"{word[0]} + 8"
+
+
+def neighbour(register: str) -> str:
+    bank = "x29" if register == "sp" else f"{register[0]}{int(register[1:]) + 1}" if register[1:].isdigit() else ""
+    return OTHER.get(register) or bank
+
+
+# ---- all of a file's -----------------------------------------------------------
+
+def mutants(file: str, text: str, lab: int) -> list[Mutant]:
+    lines, code = text.split("\n"), blanked(text).split("\n")
+    ours, names = solution(lines, lab), functions(code)
+    found, seen = list[Mutant](), Counter[str]()
+    for change in (in_assembly if Path(file).suffix == ".S" else in_c)(lines, code):
+        at, end = change.first, change.first + len(change.lines)
+        if not (change.anywhere or all(ours[at:end])):
+            continue
+        mutant = Mutant(file, at + 1, names[at], change.kind, shown(code[at:end]), shown(change.lines),
+                        "\n".join([*lines[:at], *change.lines, *lines[end:]]))
+        seen[mutant.id] += 1
+        found.append(replace(mutant, nth=seen[mutant.id]))
+    return found
+
+
+def shown(lines: list[str]) -> str:
+    """On one line."""
+    return re.sub(r"^;?$", LEFT_OUT, " / ".join(filter(None, (" ".join(blanked(line).split()) for line in lines))))
