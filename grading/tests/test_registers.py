@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 from typing import Any
 
-from grading import checks, entry, integrity, registers, truth
+from grading import checks, entry, integrity, registers, seen, truth
 from grading.elf import Function, Kernel, Site
 from grading.evidence import Evidence, Phase, Filter, Spoilt
 from grading.finding import Finding
@@ -419,9 +419,11 @@ class Integrity(Calls):
                 e.text_traced = bytes(text[:at - TEXT]) + e.kernel.isa.nop.to_bytes(4, "little") + bytes(text[at - TEXT + 4:])
                 self.told(checks.every_site(e), f"the call site of {e.kernel.name_at(at - 4)} held no call of the tracer")
             e.text_traced, e.phases = b"", []
-            self.told(checks.every_site(e), "ended before every function could be traced")
+            needed = (seen.text_traced("arguments"),)
+            self.told(seen.too_little(e, needed), "no byte of text, while every function was traced")
             e.phases = [Phase("trace", 0, None)]
-            self.assertIsNone(checks.every_site(e), "the result was wrong: that is another rung's")
+            found = seen.too_little(e, needed)
+            self.assertEqual(found and found.need, "arguments", "the result was wrong: it is not tried then")
 
     def test_text_is_what_was_linked_and_stored(self) -> None:
         stores = [record(Kind.STORE, 0, *v, seq=seq)._replace(size=size) for seq, size, v in

@@ -6,6 +6,7 @@ import copy
 import unittest
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 from grading import checks, integrity, report, rubric, seen
 from grading.elf import Kernel
@@ -89,6 +90,20 @@ class Amounts(unittest.TestCase):
         self.assertEqual(checks.differing(kernel, text[:-8], text), [TEXT + 56, TEXT + 60])
         self.e.texts = [(0, bytes(60))]
         self.assertIsNotNone(integrity.as_linked(self.e))
+
+
+class Contexts(unittest.TestCase):
+    def test_one_that_the_seed_does_not_ask_for(self) -> None:
+        e, phase = Evidence("arm64", 4, 1, SEED, Nothing("arm64", 4), Path()), Phase("trace", 1, None)
+        asked = {name: [mock.Mock(seq=1) for _ in calls] for name, calls in e.expected(phase).contexts.items()}
+        for name, calls in e.expected(phase).contexts.items():
+            for call, want in zip(asked[name], calls):
+                call.name = want.function
+        more = {**asked, "thread 7": asked["main"]}
+        for executed, words in ((asked, ""), (more, "trace, thread 7: call 0 is not the one that the seed asks for")):
+            with mock.patch.object(Evidence, "executed_contexts", return_value=executed):
+                found = checks.executed_as_expected(e, phase)
+            self.assertEqual(found.why if found else "", words)
 
 
 class OfARightBoot(unittest.TestCase):

@@ -120,6 +120,12 @@ class Handout(unittest.TestCase):
         self.solve(1)
         self.assertIn("\n85 of 85 points.", self.make("grade", *SEED_WORDS, "LAB=1"))
 
+    def test_a_lab_beneath_that_is_as_handed_out_is_said_first(self) -> None:
+        said = self.make("grade", *SEED_WORDS, "LAB=3")
+        self.assertIn("\nLab 3 stands on lab 2, of which kern/ftrace/recordmcount.c, kern/ftrace/records.c are as handed out: ", said)
+        self.assertNotIn("what must hold", said)
+        self.assertIn("\n0 of 85 points.", self.make("grade", *SEED_WORDS, "LAB=3", "STAFF=2"))
+
     def test_lab_6_can_be_done_with_the_staffs_labs_2_to_5(self) -> None:
         self.solve(6)
         self.assertIn("\n90 of 90 points.", self.make("grade", *SEED_WORDS, "LAB=6", "STAFF=2,3,4,5"))

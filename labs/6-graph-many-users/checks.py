@@ -275,7 +275,7 @@ def ended(e: Evidence) -> str:
     fault = faults.last(e) if e.verdict == Verdict.PANIC and e.truth.hits["end of unregister_ftrace_graph"] else None
     if not fault:
         return ""
-    of_pc, of_link = (e.kernel.name_at(a).partition("+")[0] for a in (fault.pc, fault.link))
+    of_pc, of_link = (re.split("[+.]", e.kernel.name_at(a))[0] for a in (fault.pc, fault.link))  # GCC splits a function into name.part.0
     asked = fault.access == Access.READ and of_pc in ("update_graph_ops", "wanted")
     return "slot-not-cleared" if asked or fault.access == Access.EXECUTION and of_link == "ftrace_graph_func" else ""
 

@@ -1,0 +1,187 @@
+"""What a finding is known by: its kind, and what the processor did. Nothing reads a sentence, and none is cut in a word."""
+
+from __future__ import annotations
+
+import io
+import re
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from rich.console import Console
+
+from grading import checks, entry, faults, graph_checks, replay, report, rubric
+from grading.align import Divergence
+from grading.console import last_line
+from grading.evidence import Complaint, Evidence, Phase
+from grading.faults import Access
+from grading.finding import Defect, Finding
+from grading.graph_align import Step
+from grading.graph_text import ENTRY, GraphEvent
+from grading.observer import Kind, Record
+from grading.replay import Moment
+from grading.returns import Leaving, Span
+from grading.tests.test_registers import CALLER, FUNCTIONS, TEXT, Calls, record
+from grading.truth import Call
+from grading.verdict import Verdict
+from qemu.machine import ARCHES, ROOT
+
+CAUSES = {"riscv64": {13: Access.READ, 15: Access.WRITE, 12: Access.EXECUTION, 2: Access.NONE},
+          "arm64": {0x25 << 26: Access.READ, 0x25 << 26 | 1 << 6: Access.WRITE, 0x21 << 26: Access.EXECUTION, 0x3C << 26: Access.NONE}}
+VECTOR = TEXT + 0x800
+
+
+def trap(cause: int, pc: int, address: int = 0, link: int = 0, seq: int = 1, at: int = VECTOR) -> Record:
+    return record(Kind.VECTOR, at, cause, pc, address, link, seq=seq)
+
+
+class NoProse(unittest.TestCase):
+    def test_no_code_reads_a_sentence(self) -> None:
+        reads = re.compile(r"""["'] (not )?in \w+(\.\w+)*\.(why|panic|complaint)\b|\.(why|panic|complaint)\.(startswith|endswith|find|index|count|partition)|"""
+                           r"""re\.\w+\(.*\.(why|panic|complaint)\b""")
+        for seen in ('if "so" in finding.why:', 'e.why.startswith("so")', 're.search("so (\\d)", finding.why)', '"so" not in e.why'):
+            self.assertRegex(seen, reads)
+        for file in (*ROOT.glob("grading/*.py"), *ROOT.glob("labs/*/checks.py")):
+            self.assertNotRegex(file.read_text(), reads, str(file))
+
+    def test_a_kind_has_its_name_and_no_other(self) -> None:
+        recognised = checks.of_kind(Defect.NOT_REFUSED, "two-change-pc")
+        e = Evidence("arm64", 4, 1, 0, None, Path())  # type: ignore[arg-type]
+        self.assertEqual([recognised(e, Finding("must be refused, and was taken", kind=kind)) for kind in (Defect.NOT_REFUSED, Defect.OTHER)], ["two-change-pc", ""])
+
+    def test_the_shells_refusal(self) -> None:
+        e = Evidence("arm64", 4, 1, 0, None, Path())  # type: ignore[arg-type]
+        for line, refused in (("echo function > current_tracer", True), ("registers", True), ("op 1 see wl_*", False)):
+            e.complaint = Complaint(line, ["so: ENOSYS"], "ENOSYS")
+            self.assertEqual(bool(checks.not_started(e)), refused)
+            self.assertEqual(str(e.complaint), f"'{line}' said: so: ENOSYS")
+
+
+class Faults(Calls):
+    hook = "entry"
+
+    def ended(self, arch: str, *traps: Record) -> Evidence:
+        e = self.evidence(arch)
+        e.kernel.symbols["exception_vector"] = VECTOR
+        e.truth.traps = list(traps)
+        return e
+
+    def test_what_was_accessed(self) -> None:
+        for arch in ARCHES:
+            for cause, access in CAUSES[arch].items():
+                self.assertEqual(faults.last(self.ended(arch, trap(cause, 8, 16, 24))), faults.Fault(access, 8, 16, 24))
+
+    def test_an_interrupt_is_none(self) -> None:
+        for arch, later in (("riscv64", trap(1 << 63 | 5, 99, seq=2)), ("arm64", trap(0x25 << 26, 99, seq=2, at=VECTOR + 0x280))):
+            found = faults.last(self.ended(arch, trap(next(iter(CAUSES[arch])), 8), later))
+            assert found
+            self.assertEqual(found.pc, 8)
+            self.assertIsNone(faults.last(self.ended(arch, later)))
+
+    def test_back_into_the_stub(self) -> None:
+        stub = next(f for f in FUNCTIONS if f.name == "ftrace_caller")
+        inside, outside = stub.start + 8, stub.end + 8
+        for pc, link, so in ((inside, inside, True), (outside, inside, False), (inside, outside, False)):
+            e = self.ended("arm64", trap(0, pc, link=link, seq=5))
+            e.truth.calls = [self.call(mask=None, callbacks=[record(Kind.CALLBACK, 1)])]
+            with mock.patch.object(e.kernel, "extent", return_value=(stub.start, stub.end)):
+                self.assertEqual(faults.back_into(e, "ftrace_caller"), so)
+                e.truth.calls[0].landed = record(Kind.BODY, 1)
+                self.assertFalse(faults.back_into(e, "ftrace_caller"), "it came back")
+
+
+class RegisterLost(Calls):
+    hook = "entry"
+
+    def test_the_newest_call_at_which_one_differed(self) -> None:
+        for arch, saved in (("riscv64", "s11"), ("arm64", "x28")):
+            bit = 1 << (27 if arch == "riscv64" else 28)
+            calls = [self.call(mask=bit), self.call("entry_traced", bit), self.call()]
+            for n, call in enumerate(calls):
+                assert call.landed
+                call.landed = call.landed._replace(seq=10 + n)
+            e = self.evidence(arch, *calls)
+            e.verdict, e.why = Verdict.PANIC, "read from a NULL pointer"
+            self.assertEqual(report._ending(e), f"panic: read from a NULL pointer. Before that, after the call site of entry_traced, on CPU 0, {saved} "
+                             "was not as before the tracer ran")
+
+    def test_or_return(self) -> None:
+        e = self.evidence("riscv64", call := self.call())
+        e.kernel.symbols["return_to_handler"] = CALLER
+        span = Span(call, 0, None, False, 2, None, ())
+        span.leaving = Leaving([span], record(Kind.EXIT, 1), [], record(Kind.HOME, 2, 1 << 27, seq=5))
+        e.truth.returns.spans = [span]
+        self.assertEqual(faults.register_lost(e), "Before that, when wl_a had returned, on CPU 0, s11 was not as before the tracer ran")
+
+    def test_nothing_where_none_did(self) -> None:
+        e = self.evidence("arm64", self.call(), self.call(mask=None))
+        e.verdict, e.why = Verdict.PANIC, "so"
+        self.assertEqual(report._ending(e), "panic: so")
+
+    def test_the_rung_says_it(self) -> None:
+        e = self.evidence("riscv64", self.call(mask=1 << 27))
+        e.verdict, e.why = Verdict.PANIC, "so"
+        found = report._judged(rubric.lab(4).rungs[0], e, [])
+        assert found
+        self.assertIn("s11 was not as before", found.why)
+
+
+class Deeper(unittest.TestCase):
+    def test_one_more_is_printed_than_there_are(self) -> None:
+        site = Calls().call("wl_a").site
+        call = Call(1, 0, 7, 0, site, 1)
+        span = Span(call, 0, None, False, 2, None, ())
+        for depth, name, so in ((2, "wl_a", True), (1, "wl_a", False), (3, "wl_a", False), (2, "wl_b", False)):
+            step = Step(call, 1, 0, kind=ENTRY, span=span, depths=frozenset({1}))
+            event = GraphEvent(ENTRY, 0, "so", 7, depth, name, 0, "")
+            self.assertEqual(graph_checks.one_deeper(Divergence(0, "so", 0, 0, [step], [event])), so)
+            self.assertFalse(graph_checks.one_deeper(Divergence(0, "so", 1, 0, [step], [event])))
+
+
+class Words(unittest.TestCase):
+    def test_no_sentence_is_cut_in_a_word(self) -> None:
+        text = " ".join(f"word{n}" for n in range(400))
+        shown = report.printable(text)
+        self.assertLessEqual(len(shown), report.WIDTH + 4)
+        self.assertEqual(text.split()[:len(shown.split()) - 1], shown.removesuffix(" ...").split())
+        exact = "x" * (report.WIDTH - 4) + " word more"
+        self.assertEqual(report.printable(exact), "x" * (report.WIDTH - 4) + " ...")
+        self.assertEqual(report.printable("y" * (report.WIDTH + 9)), "y" * report.WIDTH + " ...")
+
+    def test_the_last_line_begins_with_a_whole_word(self) -> None:
+        self.assertEqual(last_line("alf a line\n", True), "... a line")
+        self.assertEqual(last_line("alf a line\nthe last\n", True), "the last")
+        self.assertEqual(last_line("", False), "")
+
+    def test_no_column_is_narrower_than_a_word(self) -> None:
+        for lab in rubric.LABS:
+            results = [report.Result(rung, {n: Finding("so") for n in (1, 4) if rung.judges(n)}) for rung in rubric.lab(lab).rungs]
+            evidence = [Evidence("arm64", lab, n, 1, None, Path()) for n in (1, 4)]  # type: ignore[arg-type]
+            report.show(report.Grade("arm64", lab, 1, results, evidence), Console(width=80, file=(said := io.StringIO())))
+            self.assertNotIn("…", said.getvalue(), f"lab {lab}")
+
+
+class Moments(unittest.TestCase):
+    def evidence(self) -> Evidence:
+        e = Evidence("arm64", 4, 1, 0, None, Path(), typed=[(0, "a"), (5, "b"), (9, "c")])  # type: ignore[arg-type]
+        e.phases = [Phase("trace", 1, None, 5, 8)]
+        return e
+
+    def test_what_was_seen_of_a_workload_is_looked_at_as_it_begins(self) -> None:
+        e = self.evidence()
+        found = checks.within(e.phases[0], Finding("another name than the workload's"))
+        assert found
+        with mock.patch.object(replay, "_written", return_value=None):
+            self.assertEqual([replay.moment(e, f).line for f in (found, Finding("trace: so"))], ["b", None])
+
+    def test_what_did_not_happen_has_no_moment(self) -> None:
+        e, said = self.evidence(), io.StringIO()
+        self.assertEqual(replay.under_gdb(e, rubric.lab(4).rungs[0], Finding("so", kind=Defect.TOO_LITTLE), Moment(), Console(width=200, file=said)), 1)
+        self.assertEqual(said.getvalue(), "\ncalled was lost because something did not happen: there is no moment at which to stop under gdb.\n")
+
+    def test_an_answer_that_nobody_gave_is_not_a_wrong_one(self) -> None:
+        self.assertIsNone(entry.own_functions_kept(self.evidence()))
+
+
+if __name__ == "__main__":
+    unittest.main()
