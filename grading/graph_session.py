@@ -171,6 +171,8 @@ class GraphSession(Session):
         self._enabled(machine, phase)
         with self._recorded(machine, phase):
             phase.output = self._workload(machine, seed)
+        self._quiet(machine, "graph 0 off")
+        self._quiet(machine, f"graph 0 see {BEFORE}")  # in a slot that is not behind all others
         for user in users:
             self._quiet(machine, f"graph {user.number} off")
 

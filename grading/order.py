@@ -31,12 +31,17 @@ class Step:
     writes: tuple[Record, ...]
 
 
+def words(r: Record) -> list[Record]:
+    """A store, as stores of at most 8 bytes."""
+    return [r] if r.size <= 8 else [r._replace(size=8, v=(r.v[0] + 8 * n, r.v[1 + n], 0, 0)) for n in range(2)]
+
+
 @once
 def steps(e: Evidence) -> list[Step]:
     """The commands that register one thing or unregister it, if their stores were looked at."""
     found = []
     for (first, line), (last, _) in pairwise(e.typed):
-        writes = tuple(r for r in between(e.truth.writes, first, last) if r.kind == Kind.WRITE)
+        writes = tuple(word for r in between(e.truth.writes, first, last) if r.kind == Kind.WRITE for word in words(r))
         if writes and re.match("(op|graph|echo) ", line):
             found.append(Step(line, first, last, writes))
     return found

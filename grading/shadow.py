@@ -6,13 +6,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from grading.evidence import Evidence
 from grading.finding import Finding
 from grading.align import NEVER
-from grading.observer import Kind, Record
+from grading.observer import Kind
+from grading.order import words
 
 Layout = dict[str, int]
 
@@ -83,12 +83,6 @@ class Stack:
         return ""
 
 
-def _words(r: Record) -> Iterator[tuple[int, int]]:
-    """A store, in words of 8 bytes."""
-    for n in range(max(1, r.size // 8)):
-        yield r.v[0] + 8 * n, r.v[1 + n]
-
-
 def whole(e: Evidence) -> Finding | None:
     """Of every thread, while the observer looked at what is stored: from before the first user came."""
     kernel = e.kernel
@@ -107,8 +101,8 @@ def whole(e: Evidence) -> Finding | None:
         if lo <= r.addr < hi and not (mine and mine.thread == r.thread):
             data += mine.data if mine else 0
             mine = stacks[page] = Stack(page, r.thread, stack, frame, signed=e.lab >= 6)
-        for at, value in _words(r) if mine and mine.thread == r.thread else ():
-            wrong = mine.store(at, value) if mine else ""
+        for word in words(r) if mine and mine.thread == r.thread else ():
+            wrong = mine.store(*word.v[:2]) if mine else ""
             if wrong:
                 return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt that comes then, and calls traced functions, does harm", seq=r.seq,
                                mistake="stores-out-of-order" if e.lab == 5 else "")

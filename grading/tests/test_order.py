@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
+import collections
+import copy
+import dataclasses
 import unittest
+from typing import Any
 
+from grading import order, rubric, truth
+from grading.checks import Check
+from grading.elf import Kernel
+from grading.evidence import Evidence
 from grading.order import LOADS, STORES, acquires, orders, releases
-from grading.shadow import Stack
+from grading.shadow import Stack, whole
+from grading.tests import mutants
+from qemu.machine import ARCHES, ROOT
 
 BOTH = STORES | LOADS
 BARRIERS = {
@@ -77,6 +87,46 @@ class Stores(unittest.TestCase):
 
     def test_lab_5_has_no_first_word(self) -> None:
         self.assertEqual(self.stack(*self.push(FIRST), (FREE, FIRST + 48), (FIRST + 24, FIRST + 48), signed=False), "")
+
+
+CHECKS: dict[int, tuple[Check, ...]] = {
+    4: (order.ops_published, order.ops_withdrawn, order.filter_replaced),
+    6: (order.users_in_time, order.stamp_first, order.shortcut_in_time, order.dead_or_unused, order.stacks_in_time, whole)}
+NOT_EXECUTED = ("find_frame",)  # its barrier, as no frame is bad
+
+
+class Barriers(unittest.TestCase):
+    """A solution's evidence in which one barrier was never executed, for each that it has."""
+
+    def barriers(self, kernel: Kernel) -> list[int]:
+        found = [a for lo, hi in truth.ordered_code(kernel) for a in range(lo, hi, 4)
+                 if any(orders(kernel.arch, kernel.word(a), kind) for kind in (STORES, LOADS))]
+        return [a for a in found if not kernel.name_at(a).startswith(NOT_EXECUTED)]
+
+    def without(self, e: Evidence, **left: Any) -> Evidence:
+        forged = copy.copy(e)
+        forged.truth = dataclasses.replace(e.truth, known={}, **left)
+        return forged
+
+    def finds(self, e: Evidence) -> list[str]:
+        return [f.why for f in (check(e) for check in CHECKS[e.lab]) if f]
+
+    def test_none_can_be_left_out(self) -> None:
+        for lab in CHECKS:
+            mutants.build(lab)
+            for arch in ARCHES:
+                kernel = Kernel(ROOT / f"build/{arch}/lab{lab}/callsite.elf", arch)
+                e = rubric.lab(lab).session(kernel, lab, 1, mutants.SEED, ROOT / f"build/tests/order-{arch}.log").run()
+                self.assertEqual(self.finds(e), [], f"lab {lab}, {arch}")
+                for at in self.barriers(kernel):
+                    with self.subTest(lab=lab, arch=arch, at=kernel.name_at(at)):
+                        self.assertTrue(self.finds(self.without(e, fences=[f for f in e.truth.fences if f.addr != at])))
+                self._others(e)
+
+    def _others(self, e: Evidence) -> None:
+        hits = {name: r for name, r in e.truth.hits.items() if name != truth.GRACE}
+        self.assertTrue(self.finds(self.without(e, hits=collections.defaultdict(list, hits))), "nobody waited, and nothing was found")
+        self.assertTrue(self.finds(self.without(e, writes=[])), "nothing was looked at, and nothing was found")
 
 
 if __name__ == "__main__":
