@@ -185,7 +185,7 @@ class Cell:
         if options.names:
             self.log.unlink(missing_ok=True)
         about, *before = soak.begun(self.log, {"made_of": made_of(lab, arch), "seed": options.seed})
-        self.seed, self.before = about["seed"], {line["id"]: line for line in before}
+        self.seed, self.before = about["seed"], {line["id"]: line for line in before if line["came"] != HARNESS}
         chosen = [m for m in of_files(lab, arch) if not options.names or any(part == m.kind or part in m.id for part in options.names)]
         self.todo = spread(chosen, self.seed)
         self.trees = [Tree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)]

@@ -273,6 +273,10 @@ class TestRun(unittest.TestCase):
         self.assertEqual(self.run_cell(9, came=mutants.SURVIVED)[:5], first)
         self.assertEqual([line["came"] for line in self.run_cell(9)].count(mutants.SURVIVED), 4)
 
+    def test_what_the_harness_failed_at_is_done_again(self) -> None:
+        self.assertEqual({line["came"] for line in self.run_cell(4, came=mutants.HARNESS)}, {mutants.HARNESS})
+        self.assertEqual({line["came"] for line in self.run_cell(4)}, {mutants.BY_RUNG})
+
     def test_each_copy_is_made_anew_and_once(self) -> None:
         """One that was killed left its mutant in the copy; and the tree may be another by now."""
         for jobs, count in ((1, 3), (2, 9)):
