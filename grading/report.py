@@ -195,7 +195,7 @@ def _ran(grade: Grade) -> str:
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
     calls = sum(e.observed for e in grade.evidence)
-    played = [f"{len(p.shown)} of {p.possible} ({p.change.name})" for e in grade.evidence for p in e.played]
+    played = [f"{len(p.shown)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence for p in e.played]
     return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer" + (
         f"; schedules played: {', '.join(played)}" if played else "")
 
@@ -208,6 +208,8 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
                 said.add(finding.why)
                 console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): {escape(printable(finding.why))}")
                 _show_finding(finding, console)
+                if finding.schedule:
+                    console.print(f"    again: make grade LAB={grade.lab} ARCH={grade.arch} SCHEDULE={finding.schedule}", highlight=False, soft_wrap=True)
                 _show_mistake(rubric.lab(grade.lab), finding, console)
     for e in grade.evidence:
         if e.panic and e.panic not in said:
@@ -249,7 +251,7 @@ def write_json(grades: list[Grade], path: Path) -> None:
                    "possible": r.rung.points,
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
                    "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
-        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.shown), p.possible] for p in e.played}, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
+        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.shown), len(p.todo)] for p in e.played}, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
                    "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -27,7 +27,7 @@ def right_under_schedules(e: Evidence) -> Finding | None:
 
 def _amounts(e: Evidence) -> Iterator[Amount]:
     for p in e.played:
-        yield Amount(f"'{p.change.line}'", p.possible, AT_LEAST)
+        yield Amount(f"'{p.change.line}'", len(p.todo), AT_LEAST)
         yield Amount(f"'{p.change.line}'", len(p.shown), p.planned)
 
 

@@ -12,6 +12,7 @@ from grading.machine import Run
 from grading.observer import Config
 from grading.schedules import SCHEDULES, Change, Player
 from grading.session import Session
+from grading.verdict import Stopped, Verdict
 
 HALVED = 8  # of each change, besides those in which B's call is made as a whole
 PATCHER = "kern/ftrace/{arch}/patch.c"  # what changes text is seen by other CPUs in each lab
@@ -41,3 +42,7 @@ class ScheduleSession(Session):
                 self._say(f"schedules: {change.name}")
                 player.play(change, HALVED, random.Random(rng.getrandbits(64)), self._only)
         player.end()
+        if self._only and not any(p.shown for p in e.played):
+            names = [str(s) for p in e.played for s in p.todo]
+            raise Stopped(Verdict.FAIL, f"SCHEDULE={self._only} is none of this kernel's, which are, of the changes "
+                          f"{', '.join(c.name for c in self._changes)}, of the form {names[-1] if names else 'change:step:place'}")

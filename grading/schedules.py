@@ -86,7 +86,7 @@ class Played:
     """What was played of how many."""
 
     change: Change
-    possible: int = 0
+    todo: list[Schedule] = field(default_factory=list)  # all
     planned: int = 0
     shown: list[Shown] = field(default_factory=list)
 
@@ -149,7 +149,7 @@ class Player:
         self._lines(change.first)
         todo = self._dry(change)
         chosen = [s for s in todo if str(s) == only] if only else some(todo, most, rng)
-        played.possible, played.planned = len(todo), len(chosen)
+        played.todo, played.planned = todo, len(chosen)
         for schedule in chosen:
             played.shown.append(Shown(schedule, self._machine.observer.written()))
             self._lines(change.before)
