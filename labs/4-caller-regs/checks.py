@@ -424,9 +424,11 @@ def tried(name: str) -> Seen:
 def _costs(e: Evidence) -> Iterator[Amount]:
     """Of the ops that stay each has functions of its own."""
     few, many = (_trial(e, name) for name in ("fewer ops", "many ops"))
-    for op in few.ops if few and many else ():
-        alone = [f for f in op.names if len(few.of(f)) == len(many.of(f)) == 1]  # type: ignore[union-attr]
-        yield Amount(str(op), bool(_cost(hold(e, many), op)[0] and _cost(hold(e, few), op)[0]), bool(alone))  # type: ignore[arg-type]
+    if not few or not many:
+        return
+    for op in few.ops:
+        alone = any(len(few.of(name)) == len(many.of(name)) == 1 for name in op.names)
+        yield Amount(str(op), bool(_cost(hold(e, many), op)[0] and _cost(hold(e, few), op)[0]), alone)
 
 
 COSTS = Seen("pair of calls that one op alone traces, with more and with fewer ops beside it,", _costs)
