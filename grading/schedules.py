@@ -113,10 +113,10 @@ def _extents(kernel: Kernel, sources: Iterable[str]) -> list[tuple[int, int]]:
 
 
 def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Schedule]:
-    """All in which B's call is made as a whole, and so many of the others, in the order of A's steps."""
-    whole = {s for s in schedules if not s.inside}
-    halved = [s for s in schedules if s.inside]
-    chosen = whole | set(rng.sample(halved, min(most, len(halved))))
+    """All in which B's call is made as a whole; all in which B is inside before A has begun; and so many of the others."""
+    always = {s for s in schedules if not s.inside or s.step == schedules[0].step}
+    others = [s for s in schedules if s not in always]
+    chosen = always | set(rng.sample(others, min(most, len(others))))
     return [s for s in schedules if s in chosen]
 
 
@@ -143,7 +143,7 @@ class Player:
         machine.console.command(f"calls {CALLER} &")
 
     def play(self, change: Change, most: int, rng: random.Random, only: str = "") -> None:
-        """Its schedules: with two switches at most so many; or the one with this name."""
+        """Its schedules, so many of them by chance; or the one with this name."""
         played = Played(change)
         self.played.append(played)
         self._lines(change.first)
