@@ -93,7 +93,7 @@ CHECKS: dict[int, tuple[Check, ...]] = {
     4: (order.ops_published, order.ops_withdrawn, order.filter_replaced),
     6: (order.users_in_time, order.stamp_first, order.shortcut_in_time, order.dead_or_unused, order.stacks_in_time, whole)}
 NOT_EXECUTED = ("find_frame",)  # its barrier, as no frame is bad
-COPIED = ("ftrace_set_hash",)  # the compiler makes a copy of its barrier for a filter without functions, where there is nothing to order
+COPIED = ("ftrace_set_hash",)  # a copy of its barrier is for an op that is not registered: publish_op orders that
 
 
 class Barriers(unittest.TestCase):
