@@ -368,7 +368,7 @@ def shortcut_in_time(e: Evidence) -> Finding | None:
         for r in (r for r in step.writes if r.v[0] == users.direct):
             if r.v[1]:
                 seen, on = seen + 1, step
-                data = before((w for w in shared if w.v[0] in users.direct_data), r.seq, 0)
+                data = before((w for w in shared if w.v[0] in users.direct_data), step.last, 0)
                 if data and not waits(e, data, r.seq):
                     return Finding(f"'{step.line}' stored what the only user's shortcut needs, and then fgraph_direct_users, without a call of {GRACE} "
                                    "between: another CPU may go there and load what was there before", seq=r.seq)

@@ -93,15 +93,17 @@ CHECKS: dict[int, tuple[Check, ...]] = {
     4: (order.ops_published, order.ops_withdrawn, order.filter_replaced),
     6: (order.users_in_time, order.stamp_first, order.shortcut_in_time, order.dead_or_unused, order.stacks_in_time, whole)}
 NOT_EXECUTED = ("find_frame",)  # its barrier, as no frame is bad
+COPIED = ("ftrace_set_hash",)  # a copy of its barrier is for an op that is not registered: publish_op orders that
 
 
 class Barriers(unittest.TestCase):
     """A solution's evidence in which one barrier was never executed, for each that it has."""
 
-    def barriers(self, kernel: Kernel) -> list[int]:
+    def barriers(self, kernel: Kernel) -> list[list[int]]:
         found = [a for lo, hi in truth.ordered_code(kernel) for a in range(lo, hi, 4)
                  if any(orders(kernel.arch, kernel.word(a), kind) for kind in (STORES, LOADS))]
-        return [a for a in found if not kernel.name_at(a).startswith(NOT_EXECUTED)]
+        copies = [a for a in found if kernel.name_at(a).startswith(COPIED)]
+        return [[a] for a in found if not kernel.name_at(a).startswith((*NOT_EXECUTED, *COPIED))] + [copies] * bool(copies)
 
     def without(self, e: Evidence, **left: Any) -> Evidence:
         forged = copy.copy(e)
@@ -119,8 +121,8 @@ class Barriers(unittest.TestCase):
                 e = rubric.lab(lab).session(kernel, lab, 1, mutants.SEED, ROOT / f"build/tests/order-{arch}.log").run()
                 self.assertEqual(self.finds(e), [], f"lab {lab}, {arch}")
                 for at in self.barriers(kernel):
-                    with self.subTest(lab=lab, arch=arch, at=kernel.name_at(at)):
-                        self.assertTrue(self.finds(self.without(e, fences=[f for f in e.truth.fences if f.addr != at])))
+                    with self.subTest(lab=lab, arch=arch, at=kernel.name_at(at[0])):
+                        self.assertTrue(self.finds(self.without(e, fences=[f for f in e.truth.fences if f.addr not in at])))
                 self._others(e)
 
     def _others(self, e: Evidence) -> None:
