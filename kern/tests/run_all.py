@@ -39,7 +39,7 @@ def unittest_counts(text: str) -> tuple[int, int] | None:
     if not ran:
         return None
     bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", text))
-    return int(ran[1]) - bad, bad
+    return max(0, int(ran[1]) - bad), bad  # a test may fail several times: once for each of its subtests
 
 
 def counts(text: str, status: int) -> tuple[int, int]:
