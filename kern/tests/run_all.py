@@ -129,6 +129,7 @@ def run_all(wanted: Callable[[str], bool], with_slice: bool) -> tuple[int, int]:
     def run_row(row: list[Suite]) -> list[tuple[int, int]]:
         return [run(suite) for suite in row if wanted(suite[0])]
 
+    print("What is built is built first, which takes some minutes. A line when a suite has ended:", flush=True)
     results = run_row(builds())
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for row in pool.map(run_row, rows(with_slice)):
