@@ -310,6 +310,7 @@ clean: ## remove what was built; the QEMU that make setup fetched stays in build
 	rm -rf $(filter-out build/. build/.. build/qemu-10,$(wildcard build/* build/.*))
 
 # ---- tests on the host: the kernel's own files under ASan and UBSan -------
+# Only they are optimised: googletest's headers take the compiler several times as long then, and show nothing.
 # A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
 host_tests := $(call begun,$(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc))
 host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell -iquote kern/ftrace -iquote kern/tests -DHOST_TEST=1
@@ -322,7 +323,7 @@ $(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$
 $$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(call walled,kern) gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
 $$($(1).bin): $(1) $$($(1).obj) Makefile | $(setup)
-	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
+	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) -O0 $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
 	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread
 host-tests: $$($(1).bin)
 endef

@@ -16,7 +16,7 @@ from unittest.mock import patch
 from grading.tests.mutants import build
 from qemu.machine import ARCHES, FINISHED, LAST_LAB, ROOT
 
-BUILD_SECONDS = 180  # until what is to be ended runs: some build a kernel first
+BUILD_SECONDS = 600  # until what is to be ended runs: some build a kernel first
 SLEEPS = "#include <unistd.h>\nint main(void) { return sleep(1000); }\n"
 TABLE = """
 from pathlib import Path
@@ -47,7 +47,7 @@ def below(pid: int) -> dict[int, str]:
     return {p: name for p, name in found.items() if p != pid}
 
 
-def until(what: Callable[[], bool], seconds: float = 30) -> bool:
+def until(what: Callable[[], bool], seconds: float = 300) -> bool:
     deadline = time.monotonic() + seconds
     while not what():
         if time.monotonic() > deadline:

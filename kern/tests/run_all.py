@@ -39,7 +39,7 @@ def unittest_counts(text: str) -> tuple[int, int] | None:
     if not ran:
         return None
     bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", text))
-    return int(ran[1]) - bad, bad
+    return max(0, int(ran[1]) - bad), bad  # a test may fail several times: once for each of its subtests
 
 
 def counts(text: str, status: int) -> tuple[int, int]:
@@ -129,6 +129,7 @@ def run_all(wanted: Callable[[str], bool], with_slice: bool) -> tuple[int, int]:
     def run_row(row: list[Suite]) -> list[tuple[int, int]]:
         return [run(suite) for suite in row if wanted(suite[0])]
 
+    print("What is built is built first, which takes some minutes. A line when a suite has ended:", flush=True)
     results = run_row(builds())
     with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for row in pool.map(run_row, rows(with_slice)):

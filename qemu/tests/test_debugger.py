@@ -104,7 +104,7 @@ class OnAMachine(Shared):
         """Job 1 sleeps; its thread's number."""
         pid = re.search(r"thread (\d+)", self.gdb.sh("sleep 1000 &"))
         assert pid
-        asleep, deadline = re.compile(rf"^ *{pid[1]} .* sleeps ", re.M), time.monotonic() + 60
+        asleep, deadline = re.compile(rf"^ *{pid[1]} .* sleeps ", re.M), time.monotonic() + 600
         while not asleep.search(said := self.gdb.sh("ps")):
             self.assertLess(time.monotonic(), deadline, f"it does not fall asleep: {said}")
         return pid[1]

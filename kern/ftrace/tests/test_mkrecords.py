@@ -91,7 +91,7 @@ class Sandbox(unittest.TestCase):
 
     def gone(self, words: str) -> None:
         """Killed, a process may be in the list a moment longer."""
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 600
         while words in subprocess.check_output(["ps", "-eo", "args"], text=True):
             self.assertLess(time.monotonic(), deadline, f"{words} still runs")
 

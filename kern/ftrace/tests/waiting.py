@@ -7,7 +7,7 @@ import time
 from grading.console import Console
 
 
-def until(console: Console, line: str, shown: str, seconds: float = 60) -> str:
+def until(console: Console, line: str, shown: str, seconds: float = 600) -> str:
     """Type a line again and again, until what it prints has these words: that is returned."""
     deadline = time.monotonic() + seconds
     while shown not in (text := console.command(line)):
