@@ -22,6 +22,7 @@ from qemu.machine import LAST_LAB  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
 LOGS = Path("build/tests")
+LONGEST = "40m"  # for a suite: one that hangs is a failure with a name
 LABS = range(1, LAST_LAB + 1)
 MAKE = ["make", "--no-print-directory", "-j2"]
 Suite = tuple[str, list[str]]  # its name and its command
@@ -112,7 +113,7 @@ def run(suite: Suite) -> tuple[int, int]:
     began = time.monotonic()
     log = LOGS / (name.replace(" ", "-").replace("/", "-") + ".log")
     with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(["timeout", "--kill-after=30", LONGEST, *command], stdout=out, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     text = log.read_text(errors="replace")
