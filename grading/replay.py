@@ -118,6 +118,10 @@ def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Con
         console.print(f"\n{escape(rung.name)} was lost because something did not happen: there is no moment at which to stop under gdb.",
                       highlight=False, soft_wrap=True)
         return 1
+    if finding.schedule:
+        console.print(f"\n{escape(rung.name)} was lost in a schedule, which needs QEMU's debugger stub for itself: gdb cannot play it. This plays it "
+                      f"again:\nmake grade LAB={e.lab} ARCH={e.arch} SCHEDULE={finding.schedule}", highlight=False, soft_wrap=True)
+        return 1
     if finding.by_hand:
         console.print(f"\n{escape(rung.name)} was lost on this host, by a program of yours that no kernel runs: there is nothing to stop under gdb. "
                       f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)

@@ -1,0 +1,113 @@
+"""Which schedules are played, and what is right of the calls in one: of calls made by hand. That CPUs are held is in labs/4-*/wrong."""
+
+from __future__ import annotations
+
+import random
+import unittest
+from unittest import mock
+
+from grading.elf import Kernel
+from grading.evidence import Evidence
+from grading.observer import Kind, Record
+from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
+from grading.schedules import CALLER, Change, Played, Schedule, Shown, some
+from grading.seen import too_little
+from grading.tests.test_registers import Calls, record
+from grading.truth import Call
+
+ENDS, ENDED = 0x5000, 50
+OPS = 0x7000
+REGISTER = Change("register", "op 0 see calls_traced", "register_ftrace_function", stays=frozenset({1}), comes=frozenset({0}))
+UNREGISTER = Change("unregister", "op 0 off", "unregister_ftrace_function", stays=frozenset({1}), goes=frozenset({0}))
+FILTER = Change("filter", "echo wl_begin > set_ftrace_filter", "ftrace_filter_commit", goes=frozenset({TRACER}))
+
+
+def callback(op: int, seq: int) -> Record:
+    return record(Kind.CALLBACK, 1, 0, 0, 0x123 if op == TRACER else OPS + 0x10 * op, seq=seq)
+
+
+class Judged(Calls):
+    hook = "entry"
+
+    def setUp(self) -> None:
+        for name, value in (("extent", (OPS, OPS + 0x80)), ("exits", [ENDS])):
+            patch = mock.patch.object(Kernel, name, return_value=value)
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def traced(self, seq: int, *ops: int, landed: int = 0, mask: int = 0) -> Call:
+        call = self.call(mask=mask, seq=seq, callbacks=[callback(op, seq + 1) for op in ops])
+        call.name, call.vcpu = "calls_traced", CALLER
+        assert call.landed
+        call.landed = call.landed._replace(seq=landed or seq + 2)
+        return call
+
+    def played(self, change: Change, *calls: Call, done: bool = True) -> Evidence:
+        e = self.evidence("arm64", *calls)
+        schedule = Schedule(change, "ftrace_startup+0x98", "op_see")
+        e.played = [Played(change, [schedule] * 10, 1, [Shown(schedule, 0, 100)])]
+        e.truth.hits["step"] = [record(Kind.HIT, ENDS, seq=ENDED)] if done else []
+        return e
+
+    def right(self, change: Change, *calls: Call) -> None:
+        self.assertIsNone(right_under_schedules(self.played(change, *calls)))
+
+    def wrong(self, words: str, change: Change, *calls: Call, done: bool = True) -> None:
+        self.told(right_under_schedules(self.played(change, *calls, done=done)), words)
+
+    def test_an_op_that_comes_may_be_called_before_and_must_be_after(self) -> None:
+        self.right(REGISTER, self.traced(10, 1), self.traced(60, 0, 1))
+        self.right(REGISTER, self.traced(10, 0, 1), self.traced(60, 0, 1))
+        self.wrong("op 0 was called 0 times for one call", REGISTER, self.traced(10, 1), self.traced(60, 1))
+
+    def test_an_op_that_stays_is_called_once_whenever_it_is(self) -> None:
+        for before, after in (((), (0, 1)), ((1,), (0,)), ((0, 1, 1), (0, 1))):
+            self.wrong("op 1 was called", REGISTER, self.traced(10, *before), self.traced(60, *after))
+
+    def test_an_op_that_went_is_called_no_more(self) -> None:
+        self.right(UNREGISTER, self.traced(10, 0, 1), self.traced(60, 1))
+        self.right(UNREGISTER, self.traced(10, 1), self.traced(60, 1))
+        self.wrong("op 0 was called for a call that began after unregister_ftrace_function had returned", UNREGISTER,
+                   self.traced(10, 1), self.traced(60, 0, 1))
+
+    def test_nobody_returns_while_a_call_of_what_went_is_under_way(self) -> None:
+        self.wrong("unregister_ftrace_function returned while another CPU was still in a call that op 0 traces", UNREGISTER,
+                   self.traced(10, 0, 1, landed=55), self.traced(60, 1))
+        self.right(UNREGISTER, self.traced(10, 1, landed=55), self.traced(60, 1))
+        self.wrong("still in a call that the function tracer traces", FILTER, self.traced(10, TRACER, landed=55), self.traced(60))
+
+    def test_a_call_has_its_registers_and_comes_to_its_function(self) -> None:
+        self.wrong("did not get the registers", REGISTER, self.traced(10, 1, mask=1 << 3), self.traced(60, 0, 1))
+        lost = self.traced(10, 1)
+        lost.landed = None
+        self.wrong("did not go on after its call site", REGISTER, lost, self.traced(60, 0, 1))
+
+    def test_what_was_not_seen_is_not_right(self) -> None:
+        self.wrong("1 calls of calls_traced were seen", REGISTER, self.traced(10, 1))
+        self.wrong("calls of calls_traced were seen", REGISTER, self.traced(10, 1), self.traced(60, 0, 1), done=False)
+        e = self.played(REGISTER, self.traced(10, 1), self.traced(60, 0, 1))
+        self.assertIsNone(too_little(e, [PLAYED]))
+        for todo, shown in ((9, 1), (10, 0)):
+            e.played[0].todo, e.played[0].shown = e.played[0].todo[:todo], e.played[0].shown[:shown]
+            self.assertIsNotNone(too_little(e, [PLAYED]))
+        e.played = []
+        self.assertIsNotNone(too_little(e, [PLAYED]))
+
+
+class Chosen(unittest.TestCase):
+    def test_every_step_and_every_place_before_the_first_are_played(self) -> None:
+        all_of_them = [Schedule(REGISTER, step, place) for step in ("a", "b", "c", "c#2") for place in ("", "x", "y", "z")]
+        for seed in range(20):
+            chosen = some(all_of_them, 2, random.Random(seed))
+            self.assertEqual([s for s in all_of_them if s in chosen], chosen)
+            self.assertLessEqual({(s.step, s.inside) for s in all_of_them if not s.inside or s.step == "a"}, {(s.step, s.inside) for s in chosen})
+            self.assertEqual(len(chosen), 4 + 3 + 2)
+        self.assertEqual(some(all_of_them, 99, random.Random(1)), all_of_them)
+
+    def test_a_schedule_has_a_name(self) -> None:
+        self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98", "op_see")), "register:ftrace_startup+0x98:op_see")
+        self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98#2", "")), "register:ftrace_startup+0x98#2")
+
+
+if __name__ == "__main__":
+    unittest.main()
