@@ -202,7 +202,10 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
     for role, addresses in watched.items():
         for address in addresses:
             c.add(role, address)
-    for site in (s for s in kernel.sites if s.function.name.startswith(sites)):
+    for site in kernel.sites:
+        if not site.function.name.startswith(sites):
+            c.add("word", site.address)
+            continue
         c.add("site", site.address, int(not site.function.name.startswith(followed)))
         c.add("body", site.address + 4)
         if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER):

@@ -11,7 +11,10 @@ from grading.checks import (all_of, calls_tracer, calls_while_on, differing, eve
 from grading.evidence import Evidence, during, untouched
 from grading.faults import Access
 from grading.finding import Defect, Finding
+from grading.integrity import as_linked
 from grading.registers import callbacks_told, registers_kept, spoilt
+from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
+from grading.schedules import Change
 from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, batches, called, called_back, half_of_run,
                           once as seen_once, printed, ran, registers, text_of, text_traced)
 from grading.session import text_alias
@@ -218,7 +221,16 @@ CHECKS = {
     "one CPU": named(all_of(three_agree, right_parents), _unnamed),
     "four CPUs": named(all_of(three_agree, right_parents), _unnamed),
     "synchronised": all_of(named(synchronised, of_kind(Defect.NO_LINE_MAINTENANCE, "no-line-maintenance"), of_kind(Defect.NOT_SYNCHRONISED, "no-synchronisation")), once),
+    "schedules": all_of(as_linked, right_under_schedules),
 }
+
+ON, OFF = "echo function > current_tracer", "echo nop > current_tracer"
+SCHEDULES = (
+    Change("on", ON, "register_ftrace_function", first=("echo calls_traced > set_ftrace_filter",), last=("echo > set_ftrace_filter",),
+           after=(OFF,), comes=frozenset({TRACER})),
+    Change("off", OFF, "unregister_ftrace_function", first=("echo calls_traced > set_ftrace_filter",), last=("echo > set_ftrace_filter",),
+           before=(ON,), goes=frozenset({TRACER})),
+)
 
 SEEN = {
     "called": (ANYTHING_CALLED,),
@@ -233,4 +245,5 @@ SEEN = {
     "one CPU": (ran(2, 2), printed(2)),
     "four CPUs": (ran(2, 2), printed(2)),
     "synchronised": (batches(4),),
+    "schedules": (PLAYED,),
 }
