@@ -27,7 +27,7 @@ SLICE = 0.05  # seconds that the CPUs run at most between two stops
 SERVED = 0.005  # the same, while somebody's interrupts are to be answered
 SERVICE = 1.0  # seconds in which a CPU, on a busy host, is back from an interrupt
 PATIENCE = 10.0  # seconds, for CPUs that wait for an interrupt and execute nothing
-MOST = 200_000  # instructions of a slice that count: a busy host may make it long
+MOST = 1_000_000  # instructions of a slice that count: a busy host may make it long
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
 STEPS = 100  # of QEMU's for one instruction: each may be none
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from grading import truth
 from grading.elf import Kernel
 from grading.machine import Run
-from grading.observer import Config
+from grading.observer import Config, Record
 from grading.schedules import SCHEDULES, Change, Player
 from grading.session import Session
 from grading.verdict import Stopped, Verdict
 
+FOLLOWED = ("calls_",)
 CHOSEN = 4  # schedules of each change by the seed, besides those that are always played
 PATCHER = "kern/ftrace/{arch}/patch.c"  # what changes text is seen by other CPUs in each lab
 
@@ -31,7 +32,10 @@ class ScheduleSession(Session):
 
     def _config(self) -> Config:
         self._player = Player(self._kernel, self._files)
-        return self._player.config(truth.config(self._kernel, self._machine, sites="calls_"), self._changes)
+        return self._player.config(truth.config(self._kernel, self._machine, FOLLOWED, "calls_"), self._changes)
+
+    def _truth(self, records: Iterable[Record]) -> truth.Truth:
+        return truth.read(self._kernel, records, FOLLOWED)
 
     def _talk(self, machine: Run, rng: random.Random) -> None:
         e, player = self._evidence, self._player

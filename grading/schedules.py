@@ -24,15 +24,17 @@ from itertools import takewhile
 from pathlib import Path
 
 from grading.elf import OBJDUMP, Kernel
-from grading.hold import Cpus, interleaved
+from grading.hold import INSNS, Cpus, interleaved
 from grading.machine import Run
 from grading.observer import Config, Kind, Record
+from grading.returns import HANDLER
 from grading.verdict import Stopped, Verdict
 
 SCHEDULES = 0  # as the name of a boot, where the others have a number of CPUs
+CALLED = "calls_traced"
 CHANGER, CALLER = 0, 1  # the CPUs of A and of B
 KERNEL_BASE = 0xFFFFFFFF80000000
-LINE_INSNS = 40_000_000  # for a line of the shell, from Enter to the next prompt
+LINE_INSNS = 400_000_000  # for a line of the shell, from Enter to the next prompt
 CALL_INSNS = 5_000_000  # for a call, and the sleep of the thread that makes it
 STORES = {"riscv64": ("sb", "sh", "sw", "sd", "sc.", "amo", "fence"),
           "arm64": ("str", "stp", "stur", "stlr", "stx", "stlx", "dmb", "dsb", "ic", "dc", "cas", "swp")}
@@ -45,7 +47,7 @@ class Change:
     """What A does: a line, and the function that has done it when it returns; lines that make ready for it and undo it, once and
     each time.
 
-    stays, comes, goes: the ops that see every call, whatever A does; those that see each call which begins when A is done; those
+    stays, comes, goes: the ops, or users of function_graph, that see every call, whatever A does; those that see each call which begins when A is done; those
     that see none of these, and are in none which had begun.
     """
 
@@ -88,6 +90,7 @@ class Played:
     change: Change
     todo: list[Schedule] = field(default_factory=list)  # all
     planned: int = 0
+    insns: int = 0  # that A executed from its first step to its end, when nobody held anything
     shown: list[Shown] = field(default_factory=list)
 
 
@@ -129,6 +132,9 @@ class Player:
         self._steps = stepping(kernel, sources)
         own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
+        if kernel.symbol(HANDLER):  # inside of the function, too, while its return is patched
+            body = next(s.address + 4 for s in kernel.sites if s.function.name == CALLED)
+            self._places[body] = kernel.name_at(body)
 
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
         """What the observer is asked for besides."""
@@ -147,14 +153,14 @@ class Player:
         played = Played(change)
         self.played.append(played)
         self._lines(change.first)
-        todo = self._dry(change)
+        todo, played.insns = self._dry(change)
         chosen = [s for s in todo if str(s) == only] if only else some(todo, most, rng)
         played.todo, played.planned = todo, len(chosen)
         for schedule in chosen:
             played.shown.append(Shown(schedule, self._machine.observer.written()))
             self._lines(change.before)
             with self._machine.observer.recording(), interleaved(self._machine) as cpus:
-                _Play(self, cpus, played.shown[-1]).run()
+                _Play(self, cpus, played.shown[-1], 2 * played.insns + INSNS).run()
             played.shown[-1].last = self._machine.observer.written()
             self._machine.console.wait_ready(60)
             self._lines(change.after)
@@ -169,24 +175,25 @@ class Player:
             if said:
                 raise Stopped(Verdict.FAIL, f"'{line}' said: {said.strip()}")
 
-    def _dry(self, change: Change) -> list[Schedule]:
-        """All schedules: A's steps in the order in which they come, and B's places before and after them."""
+    def _dry(self, change: Change) -> tuple[list[Schedule], int]:
+        """All schedules: A's steps in the order in which they come, and B's places before and after them; what A executed."""
         self._lines(change.before)
         places = self._places_of_call()
         counted, ends = dict[str, int](), set(self.kernel.exits(change.ends))
         log = [r for r in self._log(lambda: self._lines([self.typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
+        insns = next((r.insns for r in log if r.addr in ends), 0) - next((r.insns for r in log if r.addr in self._steps), 0)
         for r in takewhile(lambda r: r.addr not in ends, log):
             if r.addr in self._steps:
                 counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
         steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items() for n in range(1, min(times, AGAIN) + 1)]
         places |= self._places_of_call()
         self._lines(change.after)
-        return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))]
+        return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))], insns
 
     def _places_of_call(self) -> set[str]:
-        """Between the call site and the function's body."""
+        """Between the call site and the function's body; its return, where that may be patched."""
         log = [r for r in self._log(self._call) if r.vcpu == CALLER and not r.level]
-        ends = [n for n, r in enumerate(log) if r.kind in (Kind.SITE, Kind.BODY)]
+        ends = [n for n, r in enumerate(log) if r.kind in (Kind.SITE, Kind.BODY, Kind.HOME)]
         return {self._places[r.addr] for r in log[ends[0]:ends[-1]] if r.addr in self._places} if ends else set()
 
     def _log(self, does: Callable[[], None]) -> list[Record]:
@@ -234,10 +241,11 @@ class Player:
 class _Play:
     """One schedule, from the line that A types until B has called once more."""
 
-    def __init__(self, player: Player, cpus: Cpus, shown: Shown) -> None:
+    def __init__(self, player: Player, cpus: Cpus, shown: Shown, insns: int) -> None:
         self._player = player
         self._cpus = cpus
         self._shown = shown
+        self._insns = insns  # as many has A to come to its end while B is held
         self._ended = player.ended_since(shown.schedule.change, shown.first)
 
     def run(self) -> None:
@@ -248,7 +256,7 @@ class _Play:
         if schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER:
             cpus.serve(CALLER)
             cpus.go(CHANGER)
-            cpus.run(self._ended)
+            cpus.run(self._ended, self._insns)
             cpus.hold(CHANGER)
             cpus.go(CALLER)
         self._made()

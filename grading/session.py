@@ -6,7 +6,7 @@ import fnmatch
 import random
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from grading import checks, registers, steps, trials, truth, workload
 from grading.elf import Kernel
 from grading.evidence import Complaint, Evidence, Filter, Phase, Spoilt
 from grading.machine import Run
-from grading.observer import Config
+from grading.observer import Config, Record
 from grading.trace_text import parse
 from grading.trials import Trial
 from grading.verdict import Stopped, Verdict, blamed
@@ -103,6 +103,9 @@ class Session:
     def _config(self) -> Config:
         return truth.config(self._kernel, self._machine)
 
+    def _truth(self, records: Iterable[Record]) -> truth.Truth:
+        return truth.read(self._kernel, records)
+
     def _collect(self, machine: Run) -> None:
         self._say("reading what was executed")
         if machine.observer.lost() and not self._evidence.why:
@@ -114,7 +117,7 @@ class Session:
         self._evidence.typed = machine.typed
         self._evidence.insns = machine.observer.insns()
         last = BEGINNING if machine.observer.lost() else None
-        self._evidence.truth = truth.read(self._kernel, machine.observer.records(last=last))
+        self._evidence.truth = self._truth(machine.observer.records(last=last))
         self._evidence.observed = len(self._evidence.truth.calls)
 
     def _boot_and_off(self, machine: Run) -> None:

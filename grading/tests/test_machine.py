@@ -349,7 +349,7 @@ class Anywhere(unittest.TestCase):
         def table(at: int, size: int) -> bytes:
             return b"".join((base + word % 30000 * 4096 >> 2 | 1).to_bytes(8, "little") for word in range(at // 8, (at + size) // 8))
 
-        with self.boot("riscv64") as machine, mock.patch.object(machine, "_read", table), \
+        with self.boot("riscv64") as machine, mock.patch.object(machine, "read", table), \
                 self.assertRaisesRegex(Stopped, "lead to [0-9]+ others"):
             list(machine._walk(base, range(ADDRESSES)))
 

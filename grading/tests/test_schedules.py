@@ -45,7 +45,7 @@ class Judged(Calls):
     def played(self, change: Change, *calls: Call, done: bool = True) -> Evidence:
         e = self.evidence("arm64", *calls)
         schedule = Schedule(change, "ftrace_startup+0x98", "op_see")
-        e.played = [Played(change, [schedule] * 10, 1, [Shown(schedule, 0, 100)])]
+        e.played = [Played(change, [schedule] * 10, planned=1, shown=[Shown(schedule, 0, 100)])]
         e.truth.hits["step"] = [record(Kind.HIT, ENDS, seq=ENDED)] if done else []
         return e
 
@@ -83,8 +83,8 @@ class Judged(Calls):
         self.wrong("did not go on after its call site", REGISTER, lost, self.traced(60, 0, 1))
 
     def test_what_was_not_seen_is_not_right(self) -> None:
-        self.wrong("1 calls of calls_traced were seen", REGISTER, self.traced(10, 1))
-        self.wrong("calls of calls_traced were seen", REGISTER, self.traced(10, 1), self.traced(60, 0, 1), done=False)
+        self.wrong("had returned, 1 went to the tracer", REGISTER, self.traced(10, 1))
+        self.wrong("was not seen to return", REGISTER, self.traced(10, 1), self.traced(60, 0, 1), done=False)
         e = self.played(REGISTER, self.traced(10, 1), self.traced(60, 0, 1))
         self.assertIsNone(too_little(e, [PLAYED]))
         for todo, shown in ((9, 1), (10, 0)):

@@ -19,7 +19,6 @@ import sys
 import textwrap
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing import get_context
@@ -540,8 +539,8 @@ def main() -> int:
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
     make_broken()
-    with ProcessPoolExecutor(options.jobs, get_context("fork"), end_with_parent) as pool:  # which says it when a process of it is lost
-        passed = list(pool.map(reported, [c.full_name for c in wanted]))
+    with get_context("fork").Pool(options.jobs, end_with_parent) as pool:
+        passed = pool.map(reported, [c.full_name for c in wanted], chunksize=1)
     print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
     return 0 if passed and all(passed) else 1
 

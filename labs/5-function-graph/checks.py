@@ -14,6 +14,9 @@ from grading.graph_checks import (at_rest, comes_home, depth, durations, entries
 from grading.graph_session import GraphSession
 from grading.order import stacks_in_time, user_in_time
 from grading.registers import found_as_left
+from grading.integrity import as_linked
+from grading.schedule_checks import PLAYED, TRACER, returns_under_schedules
+from grading.schedules import Change
 from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called, graph_printed,
                           handlers_given, ran, registers, returned, returned_compared, text_of, timed, values_printed, went_home)
 from grading.verdict import Verdict
@@ -71,6 +74,12 @@ MISTAKES = {
 }
 ADVICE: set[str] = set()
 
+ONLY, ON, OFF = "echo calls_traced > set_ftrace_filter", "echo function_graph > current_tracer", "echo nop > current_tracer"
+SCHEDULES = (
+    Change("on", ON, "register_ftrace_graph", first=(ONLY,), last=("echo > set_ftrace_filter",), after=(OFF,), comes=frozenset({TRACER})),
+    Change("off", OFF, "unregister_ftrace_graph", first=(ONLY,), last=("echo > set_ftrace_filter",), before=(ON,), goes=frozenset({TRACER})),
+)
+
 CHECKS = {
     "returned": something_returned,
     "life": all_of(frames_fit, lives),
@@ -84,6 +93,7 @@ CHECKS = {
     "values": named(all_of(values, durations), of_kind(Defect.WRONG_DURATION, "duration-not-measured")),
     "frames out": frames_out,
     "synchronised": all_of(synchronised, user_in_time, stacks_in_time),
+    "schedules": all_of(as_linked, returns_under_schedules),
 }
 
 SEEN = {
@@ -99,4 +109,5 @@ SEEN = {
     "values": (values_printed(2), timed(2)),
     "frames out": (FRAMES_OUT,),
     "synchronised": (batches(4),),
+    "schedules": (PLAYED,),
 }

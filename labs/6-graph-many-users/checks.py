@@ -25,6 +25,9 @@ from grading.observer import Record
 from grading.order import dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
 from grading.registers import found_as_left
 from grading.returns import Span, calls_to
+from grading.integrity import as_linked
+from grading.schedule_checks import PLAYED, returns_under_schedules
+from grading.schedules import Change
 from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, arguments, graph_printed, half_of,
                           once as seen_once, ran, registers, returned, returned_compared, timed, values_printed, went_home)
 from grading.shadow import whole
@@ -329,6 +332,16 @@ TWO_TOLD = Seen("call of which two tracers were told", _told_two)
 LEAVERS = seen_once("phase in which a user left", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
 SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.told, *e.slot_again)), 4)
 
+# User 1 stays; what user 0 leaves, its slot among it, user 2 may take.
+COMES, GOES, STAYS = ("graph 1 see calls_traced",), ("graph 1 off",), frozenset({1})
+SCHEDULES = (
+    Change("register", "graph 0 see calls_traced", "register_ftrace_graph", after=("graph 0 off",), comes=frozenset({0}), first=COMES, last=GOES, stays=STAYS),
+    Change("unregister", "graph 0 off", "unregister_ftrace_graph", before=("graph 0 see calls_traced",), goes=frozenset({0}), first=COMES, last=GOES, stays=STAYS),
+    Change("unregister-last", "graph 0 off", "unregister_ftrace_graph", before=("graph 0 see calls_traced",), goes=frozenset({0})),
+    Change("slot-again", "graph 0 off; graph 2 see calls_traced", "register_ftrace_graph", before=("graph 0 see calls_traced",),
+           after=("graph 2 off",), goes=frozenset({0}), comes=frozenset({2}), first=COMES, last=GOES, stays=STAYS),
+)
+
 CHECKS = {
     "returned": something_returned,
     "life": lives,
@@ -342,6 +355,7 @@ CHECKS = {
     "reverse": reverse,
     "data": all_of(kept, room_given_back, whole),
     "leaving": all_of(leaver_left, slot_again, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
+    "schedules": all_of(as_linked, returns_under_schedules),
 }
 
 SEEN = {
@@ -357,4 +371,5 @@ SEEN = {
     "reverse": (TWO_TOLD, HANDS_TOLD),
     "data": (HANDS_TOLD, KEEPERS_TOLD, INTERRUPTED),
     "leaving": (LEAVERS, SLOT_AGAIN),
+    "schedules": (PLAYED,),
 }
