@@ -193,9 +193,13 @@ class Evidence:
     observed: int = 0  # call sites that were executed and are judged
     seconds: float = 0.0
     played: list[Played] = field(default_factory=list)  # in the boot of the schedules
-    boot: int = 0  # SCHEDULES, or as many CPUs as it had
+    boot: int = -1  # SCHEDULES, or (-1) it is known by its CPUs
     judging: float = 0.0  # seconds of processor time that went into it, of JUDGING
     insns: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.boot < 0:
+            self.boot = self.smp
 
     @contextmanager
     def judged(self) -> Iterator[None]:

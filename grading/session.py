@@ -73,7 +73,7 @@ class Session:
 
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
                  say: Callable[[str], None] = lambda text: None, budget: int = BUDGET) -> None:
-        self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log, boot=smp)
+        self._evidence = Evidence(kernel.arch, lab, smp, seed, kernel, log)
         self._kernel = kernel
         self._machine = machine_of(kernel, lab, smp)
         self._say = say

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import unittest
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 from unittest import mock
@@ -29,6 +30,9 @@ class Nothing(Kernel):
         self.functions, self._starts, self.sites, self._segments = [], [], [], [(TEXT, bytes(64))]
         self.symbols = {"_text": TEXT, "_etext": TEXT + 64}
         self._several, self._entries, self._sizes = set(), [1] * (lab > 3), {}
+
+    def members(self, structure: str, user: str) -> dict[str, int]:
+        return defaultdict(int)
 
 
 def judged(rung: rubric.Rung, e: Evidence) -> Finding | None:
