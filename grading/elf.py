@@ -179,8 +179,9 @@ class Kernel:
     def _read_members(self, structure: str, user: str) -> dict[str, int]:
         entry = self._unit_of(user)
         with self.path.open("rb") as file:
-            unit = ELFFile(file).get_dwarf_info().get_CU_at(entry.info_offset)
-            for die in unit.iter_DIEs():
+            dwarf = ELFFile(file).get_dwarf_info()
+            units = [dwarf.get_CU_at(entry.info_offset)] if entry else dwarf.iter_CUs()  # the staff's objects say nothing themselves
+            for die in (die for unit in units for die in unit.iter_DIEs()):
                 attributes = die.attributes
                 name = attributes.get("DW_AT_name")
                 if die.tag == "DW_TAG_structure_type" and name and name.value == structure.encode() and "DW_AT_byte_size" in attributes:
