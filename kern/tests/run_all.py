@@ -99,7 +99,7 @@ def rows(with_slice: bool) -> list[list[Suite]]:
     if with_slice:
         wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.wrong", "--third", *seed()]))
     in_build = [*units.pop("docs/book/tests/test_transcripts"), *((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
-    return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build"])],
+    return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", "--jobs=1"])],
             in_build, [("lint", [*MAKE, "lint"])], [("the book", [*MAKE, "docs"])], *units.values()]
 
 

@@ -14,7 +14,8 @@ import gdb  # type: ignore[import]
 from qemu.debugger.console import CONSOLE, aside
 from qemu.debugger.guest import cpus, name_of, vcpu_of
 
-PATIENCE = 2  # seconds in which an interrupt is over
+PATIENCE = 10  # seconds in which an interrupt is over
+TRIES = 5  # at being in none: another one may come at once
 
 
 class Moment(gdb.Breakpoint):
@@ -59,6 +60,21 @@ class Patience(threading.Timer):
         return bool(self._seconds) and time.monotonic() - self._began >= self._seconds
 
 
+def out_of_interrupt() -> bool:
+    """Go on until what was interrupted runs again. False: nothing was."""
+    frame = gdb.newest_frame()
+    while frame and name_of(frame.pc()) != "exception_vector":
+        frame = frame.older()
+    if not frame or not frame.older():
+        return False
+    gdb.execute(f"thbreak *{frame.older().pc() & ~1:#x}", to_string=True)
+    patience = Patience(PATIENCE)
+    with aside():
+        gdb.execute("continue")
+    patience.ended()
+    return True
+
+
 def to_what_runs() -> None:
     """A guest that was stopped anywhere: to a CPU that is not idle, and out of an interrupt that has come."""
     stopped = gdb.selected_thread(), gdb.newest_frame().pc()
@@ -66,15 +82,9 @@ def to_what_runs() -> None:
     vcpu = vcpu_of(busy[0]) if busy else None
     if vcpu:
         vcpu.switch()
-    frame = gdb.newest_frame()
-    while frame and name_of(frame.pc()) != "exception_vector":
-        frame = frame.older()
-    if frame and frame.older():
-        gdb.execute(f"thbreak *{frame.older().pc() & ~1:#x}", to_string=True)
-        patience = Patience(PATIENCE)
-        with aside():
-            gdb.execute("continue")
-        patience.ended()
+    for _ in range(TRIES):
+        if not out_of_interrupt():
+            break
     if stopped != (gdb.selected_thread(), gdb.newest_frame().pc()):
         gdb.execute("frame")
 
