@@ -27,7 +27,7 @@ SLICE = 0.05  # seconds that the CPUs run at most between two stops
 SERVED = 0.005  # the same, while somebody's interrupts are to be answered
 SERVICE = 1.0  # seconds in which a CPU, on a busy host, is back from an interrupt
 PATIENCE = 10.0  # seconds, for CPUs that wait for an interrupt and execute nothing
-MOST = 1_000_000  # instructions of a slice that count: a busy host may make it long
+SLICES = 4  # at least, before a place counts as not reached: a CPU that waits for a held one's answer may spin all through one
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
 STEPS = 100  # of QEMU's for one instruction: each may be none
 
@@ -98,7 +98,7 @@ class Cpus:
                     self.hold(cpu)
                     return cpu
             if not answered:  # else they may have waited for an answer all the time
-                executed = [n + min(after - b, MOST) for n, after, b in zip(executed, self._insns(), before)]
+                executed = [n + min(after - b, insns // SLICES) for n, after, b in zip(executed, self._insns(), before)]
         return None
 
     def _slice(self, wanted: set[int], until: Callable[[], bool]) -> None:
