@@ -13,8 +13,10 @@
 #   QEMU_DIR=folder      another QEMU than the one that make doctor names
 #   SEED=n               make grade: this seed, not a new one (REPLAY=n is the same); .ci/run, test-labs: which wrong solutions
 #   RUNG=n|name          make grade: this rung alone
+#   SCHEDULE=name        make grade: this schedule alone, as a failed grade prints it
 #   GDB=1                make grade: stop the boot under gdb where it goes wrong
-#   COUNT=n              how often: make soak-grade, make test-busy
+#   COUNT=n              how often: make soak-grade, make test-busy, make test-mutants
+#   JOBS=n               so many at a time: make soak-grade, make test-mutants
 #   SANDBOX=no           where bubblewrap may not work, and the labs' files are your own
 #   TESTS=1              the tests inside the kernel are linked in
 #   DEBUG=1              freed memory is poisoned, and looked at
