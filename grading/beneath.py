@@ -1,4 +1,4 @@
-"""Which labs are as they were handed out, and whether the one that is graded stands on them.
+"""Which earlier labs the student has not changed yet, and whether the graded lab needs them.
 
 In a student's tree alone, which has the staff's objects: labs/staff/<arch>/lab<n>/<m>/ holds those of lab m that lab n's kernel links.
 """

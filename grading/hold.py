@@ -7,8 +7,8 @@
         cpus.run(lambda: left(), insns=500_000)  # the others run until that is so, or for so many instructions
         cpus.go(1)
 
-A held CPU is in front of the instruction, as a thread that a hypervisor has put aside. One that is served is held as a thread
-only: whatever interrupts it is answered, which a CPU that waits for every other one's answer needs. What nobody holds runs.
+A held CPU has not executed the instruction that it is held at. Of a CPU that is served only the thread is held: its interrupts are
+handled, because another CPU may wait for its answer. All other CPUs run.
 
 QEMU's debugger stub resumes the CPUs that it is told of (vCont); all stop when one of them meets a breakpoint. Each such stop
 costs QEMU all that it has translated, about 10 ms: what can be seen in memory or in the observer's log is looked for there.

@@ -1,4 +1,4 @@
-"""Schedules: every place at which one CPU's change of the tracer can meet another CPU's traced call, one after the other.
+"""Schedules: the points at which one CPU's change of the tracer can meet another CPU's traced call, tried one after the other.
 
 CPU A types a line that changes something (registers an op, unregisters it, exchanges a filter); CPU B makes a traced call. A's
 *steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are the tracer's functions

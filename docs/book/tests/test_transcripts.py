@@ -1,8 +1,8 @@
-"""What README, the pages and the handouts show, typed as it stands there, from the top of each document to its end.
+"""The commands that README, the pages and the handouts show are typed as written, from the top of each document to its end.
 
 A document is one sitting at a terminal: `make run` and `make gdb` are typed as they are, with a kernel like the document's
 own where it names none, and each kernel goes on until the document starts another. All that a command is shown to print must
-be printed, in this order and with nothing between; figures, addresses and durations may be others, and `...` stands for any
+be printed, in this order and with nothing between. Figures, addresses and durations may differ, and `...` means any number of
 lines. A command that is shown without output must not fail.
 """
 import os
@@ -44,7 +44,7 @@ class Step:
 
 
 def blocks(text: str) -> Iterator[list[Step]]:
-    """What a document types: a block is what stands together."""
+    """The commands of a document, in blocks: a block is a run of lines without prose between them."""
     block: list[Step] = []
     for _, line, is_prose in pages.prose(text):
         line = line.removeprefix("    ")
@@ -109,7 +109,7 @@ def gdb_says(shown: list[str], printed: str) -> str:
 
 
 class Terminal:
-    """One person at one terminal, who knows what to type for a kernel where the document does not say it."""
+    """A terminal session: it starts a kernel where the document does not say how."""
 
     def __init__(self, lab: int, log: Path) -> None:
         log.parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +131,7 @@ class Terminal:
         return self._line(step.line, {"run": SHELL, "gdb": GDB}[starts[1]] if starts else step.prompt)
 
     def _line(self, line: str, prompt: str) -> str:
-        """Type it and wait for the prompt that comes then. Under gdb time is the guest's own: no interrupt comes while it stands still."""
+        """Type a line and wait for the next prompt. Under gdb the guest's clock counts instructions: a stopped guest gets no interrupt."""
         line += " QEMU_EXTRA='-icount shift=0'" if line.startswith("make gdb") else ""
         self._tty.sendline(line.replace("my/", f"{MY.relative_to(ROOT)}/"))
         self._at = (prompt, HOST)[self._tty.expect_exact([prompt, "\n" + HOST])]
