@@ -343,9 +343,10 @@ def _shared(e: Evidence, finding: Finding) -> str:
 
 
 def _too_many(e: Evidence, finding: Finding) -> str:
-    """Ops are called that do not have the function, and only where several have it."""
-    wrong = [h.of(call) for h in _trials(e) for call in h.all() if set(h.numbers(call)) - set(h.of(call))]
-    return "list-asks-no-filter" if wrong and all(len(have) > 1 for have in wrong) else ""
+    """Where several ops have the function all are called, those too that do not have it; where one has it, that one alone is."""
+    wrong = [(h, call) for h in _trials(e) for call in h.all() if set(h.numbers(call)) - set(h.of(call))]
+    everyone = all(len(h.of(call)) > 1 and set(h.numbers(call)) == {op.number for op in h.trial.ops} for h, call in wrong)
+    return "list-asks-no-filter" if wrong and everyone else ""
 
 
 def _gone(e: Evidence, finding: Finding) -> str:
@@ -371,6 +372,11 @@ def _notrace(e: Evidence, finding: Finding) -> str:
             if refused and all(phase.text[a:a + 4] != rest[a:a + 4] for a in refused):
                 return "notrace-ignored"
     return ""
+
+
+def _two(e: Evidence, finding: Finding) -> str:
+    """Of a filter that has not the right functions nobody can say why it was not refused."""
+    return "two-change-pc" if finding.kind == Defect.NOT_REFUSED and not CHECKS["filter"](e) else ""
 
 
 def ended(e: Evidence) -> str:
@@ -440,7 +446,7 @@ CHECKS = {
     "filter": named(all_of(calls_while_on, only_selected, every_site, enabled_listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
-    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, of_kind(Defect.NOT_REFUSED, "two-change-pc"), of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
+    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _two, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
     "many ops": named(all_of(many_ops, return_taken, ready_before_sites, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
@@ -454,7 +460,7 @@ SEEN = {
     "life": (POWERED_OFF, ran(2, 2)),
     "off": (TEXT_AT_BOOT, ran(0, 2), TEXT_AT_END),
     "filter": (called(2), text_of(2), text_traced("arguments")),
-    "arguments": (arguments(2, 2), registers(2), ENTERED),
+    "arguments": (arguments(2, 2), registers(2), called_back(2), ENTERED),
     "changed arguments": (called_back(2), tried("changed arguments"), ENTERED),
     "live patch": (tried("live patch"), answers("answer to an op that may change pc and wanted another function")),
     "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY),
