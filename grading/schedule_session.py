@@ -15,6 +15,7 @@ from grading.session import Session
 from grading.verdict import Stopped, Verdict
 
 FOLLOWED = ("calls_",)
+CAPACITY = 4_000_000  # of the observer's log: calls are watched at each step, again and again
 CHOSEN = 4  # schedules of each change by the seed, besides those that are always played
 PATCHER = "kern/ftrace/{arch}/patch.c"  # what changes text is seen by other CPUs in each lab
 
@@ -32,7 +33,9 @@ class ScheduleSession(Session):
 
     def _config(self) -> Config:
         self._player = Player(self._kernel, self._files)
-        return self._player.config(truth.config(self._kernel, self._machine, FOLLOWED, "calls_"), self._changes)
+        config = truth.config(self._kernel, self._machine, FOLLOWED, "calls_")
+        config.capacity = CAPACITY
+        return self._player.config(config, self._changes)
 
     def _truth(self, records: Iterable[Record]) -> truth.Truth:
         return truth.read(self._kernel, records, FOLLOWED)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import unittest
-from unittest import mock
 
-from grading import observer
 from grading.machine import Run
 from grading.observer import Kind, Record, decoded, saved
 from grading.registers import NAMES
@@ -285,7 +283,10 @@ class Log(unittest.TestCase):
     def test_one_that_is_full_is_counted_on_and_read_to_its_end(self) -> None:
         """After the kernel's start records of two slots: the last slot of the page has no room for one."""
         for arch in ARCHES:
-            with self.subTest(arch=arch), mock.patch.object(observer, "CAPACITY", 64), boot(arch, "arguments print+4") as machine:
+            full = boot(arch, "arguments print+4")
+            assert full.config
+            full.config.capacity = 64
+            with self.subTest(arch=arch), full as machine:
                 machine.console.wait_ready(30)
                 with machine.observer.recording():
                     machine.console.command("cat")
