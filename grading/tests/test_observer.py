@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import unittest
 
+from grading import observer
 from grading.machine import Run
 from grading.observer import Kind, Record, decoded, saved
 from grading.registers import NAMES
