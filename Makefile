@@ -16,7 +16,7 @@
 #   SCHEDULE=name        make grade: this schedule alone, as a failed grade prints it
 #   GDB=1                make grade: stop the boot under gdb where it goes wrong
 #   COUNT=n              how often: make soak-grade, make test-busy, make test-mutants
-#   JOBS=n               so many at a time: make soak-grade, make test-mutants
+#   JOBS=n               so many at a time: make soak, make soak-grade, make test-mutants
 #   SANDBOX=no           where bubblewrap may not work, and the labs' files are your own
 #   TESTS=1              the tests inside the kernel are linked in
 #   DEBUG=1              freed memory is poisoned, and looked at
@@ -269,8 +269,9 @@ test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and m
 test-busy: $(setup) ## [COUNT=5]: make test so often in a row, beside eight busy processes
 	@$(PYTHON) kern/tests/run_all.py --busy 8 --times $(or $(COUNT),5)
 
-soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load
+soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every schedule of the solutions
 	@$(PYTHON) kern/tests/run_qemu.py --soak
+	@$(PYTHON) -m grading.soak --schedules $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
 
 soak-grade: $(setup) ## [COUNT=n] [JOBS=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutions n times; none may lose a point; goes on where it was ended
 	@$(PYTHON) -m grading.soak $(if $(COUNT),--count $(COUNT)) $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--seed '$(SEED)')

@@ -14,6 +14,7 @@ played again by its name: SCHEDULE=...
 
 from __future__ import annotations
 
+import fnmatch
 import random
 import re
 import struct
@@ -149,12 +150,12 @@ class Player:
         machine.console.command(f"calls {CALLER} &")
 
     def play(self, change: Change, most: int, rng: random.Random, only: str = "") -> None:
-        """Its schedules, so many of them by chance; or the one with this name."""
+        """Its schedules, so many of them by chance; or those with such a name."""
         played = Played(change)
         self.played.append(played)
         self._lines(change.first)
         todo, played.insns = self._dry(change)
-        chosen = [s for s in todo if str(s) == only] if only else some(todo, most, rng)
+        chosen = [s for s in todo if fnmatch.fnmatchcase(str(s), only)] if only else some(todo, most, rng)
         played.todo, played.planned = todo, len(chosen)
         for schedule in chosen:
             played.shown.append(Shown(schedule, self._machine.observer.written()))

@@ -2,6 +2,8 @@
 
 A third of the grades runs beside eight busy processes. All seeds follow from one number, which is printed. What came of each
 grade is in build/soak-grade/log.jsonl: the same command goes on where it was ended, as long as nothing was changed meanwhile.
+
+--schedules, which is part of `make soak`: every schedule of every change is played instead, and none may fail.
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--jobs", type=int, default=1, help="so many grades at the same time")
     parser.add_argument("--seed", help="the number that all seeds follow from; default: that of the log, or a new one")
+    parser.add_argument("--schedules", action="store_true", help="play every schedule of these labs once")
     return parser.parse_args()
 
 
@@ -101,7 +104,7 @@ def grade(one: Line, out: Path, busy: Busy) -> str:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     command = [*WITH_US, sys.executable, "-m", "grading", "--lab", str(one["lab"]), "--arch", one["arch"], "--seed", one["seed"],
-               "--kernels", str(FOLDER / f"lab{one['lab']}"), "--out", str(out)]
+               "--kernels", str(FOLDER / f"lab{one['lab']}"), "--out", str(out), "--schedule", one.get("schedule", "")]
     with (out / "said").open("w") as said, busy.beside(one["busy"]):
         subprocess.run(command, stdout=said, stderr=said, cwd=ROOT, check=False)
     return came(json.loads((out / "grade.json").read_text())["grades"][0]) if (out / "grade.json").exists() else "harness error: no grade"
@@ -126,8 +129,31 @@ def summary(lines: list[Line]) -> int:
     return 1 if wrong else 0
 
 
+def play(options: argparse.Namespace) -> int:
+    """A boot for each change: as many schedules were played as there are, and which of them failed."""
+    build(options.lab, options.arch)
+    ones = [{"lab": lab, "arch": arch, "change": change.name, "schedule": f"{change.name}:*", "seed": "0", "busy": False}
+            for lab in options.lab for arch in options.arch for change in rubric.lab(lab).schedules]
+
+    def played(one: Line) -> Line:
+        out = FOLDER / f"{one['lab']}-{one['arch']}-{one['change']}"
+        one["came"] = grade(one, out, Busy())
+        boots = json.loads((out / "grade.json").read_text())["grades"][0]["boots"] if (out / "grade.json").exists() else []
+        one["played"], one["all"] = boots[0]["schedules"].get(one["change"], [0, 0]) if boots else (0, 0)
+        return one
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        for one in pool.map(played, ones):
+            print(f"lab {one['lab']} {one['arch']:8} {one['change']:16} {one['played']:4} of {one['all']:4} schedules: {one['came']}", flush=True)
+    wrong = [one for one in ones if one["came"] != FULL or one["played"] != one["all"]]
+    print(f"{sum(one['played'] for one in ones)} schedules of {len(ones)} changes were played: {len(wrong)} changes without full marks")
+    return 1 if wrong or not ones else 0
+
+
 def main() -> int:
     options, log = arguments(), FOLDER / "log.jsonl"
+    if options.schedules:
+        return play(options)
     lines = begun(log, {"made_of": build(options.lab, options.arch), **{n: vars(options)[n] for n in ("seed", "lab", "arch")}})
     busy = Busy()
 
