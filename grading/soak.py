@@ -25,10 +25,12 @@ from typing import Any
 
 from grading import rubric
 from grading.machine import ended_by_signals
+from grading.session import BUDGET
 from qemu.machine import ARCHES, ROOT, WITH_US
 
 FOLDER = ROOT / "build/soak-grade"
 BUSY = 8
+MANY = 10  # times as many instructions as in a grade may a boot with every schedule execute
 FULL = "full marks"
 Line = dict[str, Any]
 
@@ -104,7 +106,9 @@ def grade(one: Line, out: Path, busy: Busy) -> str:
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     command = [*WITH_US, sys.executable, "-m", "grading", "--lab", str(one["lab"]), "--arch", one["arch"], "--seed", one["seed"],
-               "--kernels", str(FOLDER / f"lab{one['lab']}"), "--out", str(out), "--schedule", one.get("schedule", "")]
+               "--kernels", str(FOLDER / f"lab{one['lab']}"), "--out", str(out)]
+    if "schedule" in one:
+        command += ["--schedule", one["schedule"], "--budget", str(MANY * BUDGET)]
     with (out / "said").open("w") as said, busy.beside(one["busy"]):
         subprocess.run(command, stdout=said, stderr=said, cwd=ROOT, check=False)
     return came(json.loads((out / "grade.json").read_text())["grades"][0]) if (out / "grade.json").exists() else "harness error: no grade"
@@ -145,7 +149,7 @@ def play(options: argparse.Namespace) -> int:
     with ThreadPoolExecutor(options.jobs) as pool:
         for one in pool.map(played, ones):
             print(f"lab {one['lab']} {one['arch']:8} {one['change']:16} {one['played']:4} of {one['all']:4} schedules: {one['came']}", flush=True)
-    wrong = [one for one in ones if one["came"] != FULL or one["played"] != one["all"]]
+    wrong = [one for one in ones if one["came"] != FULL or not one["played"] == one["all"] > 0]
     print(f"{sum(one['played'] for one in ones)} schedules of {len(ones)} changes were played: {len(wrong)} changes without full marks")
     return 1 if wrong or not ones else 0
 

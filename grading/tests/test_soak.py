@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import tempfile
@@ -64,6 +65,20 @@ class TestSoak(unittest.TestCase):
                 busy = [(one["lab"], one["arch"]) for one in all_of_them if one["busy"]]
                 self.assertEqual(sorted(busy), sorted((lab, arch) for lab in labs for arch in arches))
                 self.assertEqual(len({one["seed"] for one in all_of_them}), len(all_of_them))
+
+    def test_every_schedule_of_a_change_is_played(self) -> None:
+        def grade(one: dict[str, Any], out: Path, busy: soak.Busy, played: int = 20, came: str = soak.FULL) -> str:
+            out.mkdir(exist_ok=True)
+            boots = [{"schedules": {one["change"]: [played, 20]}}] if played else []
+            (out / "grade.json").write_text(json.dumps({"grades": [{"boots": boots}]}))
+            return came
+
+        words = ("--schedules", "--lab", "4", "--arch", "arm64")
+        status, said = self.soak(*words, came=grade)
+        self.assertEqual(status, 0, said)
+        self.assertRegex(said, r"lab 4 arm64 +register +20 of +20 schedules: full marks\n[\s\S]*\n80 schedules of 4 changes were played: 0 changes")
+        for wrong in (functools.partial(grade, played=19), functools.partial(grade, played=0), functools.partial(grade, came="0 of 10 points")):
+            self.assertEqual(self.soak(*words, came=wrong)[0], 1, wrong)
 
     def test_several_at_a_time_share_the_busy_processes(self) -> None:
         running, most = list[int](), list[int]()
