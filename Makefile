@@ -269,8 +269,9 @@ test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and m
 test-busy: $(setup) ## [COUNT=5]: make test so often in a row, beside eight busy processes
 	@$(PYTHON) kern/tests/run_all.py --busy 8 --times $(or $(COUNT),5)
 
-soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every schedule of the solutions
+soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every order of a ring buffer's reader and writer; every schedule of the solutions
 	@$(PYTHON) kern/tests/run_qemu.py --soak
+	@EVERY=1 $(PYTHON) -m unittest kern.ftrace.tests.test_ring_steps
 	@$(PYTHON) -m grading.soak --schedules $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
 
 soak-grade: $(setup) ## [COUNT=n] [JOBS=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutions n times; none may lose a point; goes on where it was ended

@@ -95,15 +95,15 @@ class Played:
     shown: list[Shown] = field(default_factory=list)
 
 
-def stepping(kernel: Kernel, sources: Iterable[str]) -> dict[int, str]:
-    """Instructions of these files' objects that others can see, and the grace period; what to call them."""
+def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ()) -> dict[int, str]:
+    """Instructions of these files' objects that others can see, those that are called so too, and the grace period; what to call them."""
     extents = _extents(kernel, sources)
     text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", str(kernel.path)],
                           capture_output=True, text=True, check=True).stdout
     found = {}
     for line in re.finditer(r"^ *([0-9a-f]{16}):\s+(\S+)(.*)$", text, re.M):
         address = int(line[1], 16)
-        if line[2].startswith(STORES[kernel.arch]) and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in extents):
+        if line[2].startswith((*STORES[kernel.arch], *also)) and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in extents):
             found[address] = kernel.name_at(address)
     grace = kernel.symbol("synchronize_sched")
     return {**found, grace: kernel.name_at(grace)}
