@@ -111,7 +111,7 @@ class Phase:
     output: str = ""
     trace: Trace | None = None
     text: bytes = b""  # the kernel's text while it was so
-    enabled: str = ""  # enabled_functions
+    files: dict[str, str] = field(default_factory=dict)  # lab 4: the lists of functions
     users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then all of theirs together
     hands: list[HandUser] = field(default_factory=list)  # the same, by hand
     refused: str = ""  # what was said to one user too many
@@ -121,10 +121,9 @@ class Phase:
     def on(self) -> bool:
         return self.filter is not None
 
-    @property
-    def listed(self) -> list[str]:
-        """The functions that enabled_functions named."""
-        return [line.split()[0] for line in self.enabled.splitlines() if line.strip() and line[0] not in " \t"]
+    def listed(self, file: str) -> list[str]:
+        """The functions that the file named, or its only line, a comment."""
+        return [line if line[0] == "#" else line.split()[0] for line in self.files.get(file, "").splitlines() if line.strip() and line[0] not in " \t"]
 
     @cached_property
     def returning(self) -> frozenset[str]:
@@ -171,6 +170,7 @@ class Evidence:
     verdict: Verdict = Verdict.PASS
     why: str = ""
     panic: str = ""
+    whereabouts: list[list[int]] = field(default_factory=list)  # when its time was over: a few times, the instruction that each CPU was at
     complaint: Complaint | None = None
     phases: list[Phase] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)  # lab 4: with ops
@@ -220,7 +220,12 @@ class Evidence:
     def ending(self) -> str:
         """How a boot that ended early did."""
         during = f" during '{self.typed[-1][1]}'" if self.verdict == Verdict.TIMEOUT and self.typed else ""
-        return f"{self.verdict.value}{during}: {self.why}"
+        return f"{self.verdict.value}{during}: {self.why}" + "".join(f". CPU {cpu} was in {name}" for cpu, name in self.stuck().items())
+
+    def stuck(self) -> dict[int, str]:
+        """By CPU, the function in which it was each time that one looked, when the time was over."""
+        names = {cpu: {self.kernel.name_at(pc).partition("+")[0] for pc in seen} for cpu, seen in enumerate(zip(*self.whereabouts))}
+        return {cpu: found.pop() for cpu, found in names.items() if len(found) == 1}
 
     def on(self) -> list[Phase]:
         return [p for p in self.phases if p.on]

@@ -8,8 +8,9 @@ from typing import NamedTuple
 from grading.evidence import Evidence, once
 from grading.graph_checks import lost_at_return
 from grading.observer import Record
-from grading.registers import LINK, NAMES, lost, unfinished
+from grading.registers import LINK, NAMES, callbacks_told, lost, unfinished
 from grading.returns import HANDLER
+from grading.truth import Call
 
 
 class Access(Enum):
@@ -55,17 +56,42 @@ def _access(e: Evidence, cause: int) -> Access:
     return Access.WRITE if cause & WRITES else Access.READ
 
 
+def panicked(e: Evidence) -> tuple[str, int]:
+    """The function that ended the boot by a call of panic(), and the first number that it had to say; or ''."""
+    calls = e.truth.hits["panic"]
+    return (e.kernel.name_at(calls[-1].v[3] - 4).partition("+")[0].partition(".")[0], calls[-1].v[1]) if calls else ("", 0)
+
+
 def back_into(e: Evidence, stub: str) -> bool:
     """The last traced call's callback had run, and nobody came back from the stub: the exception or interrupt that its CPU took last
     found it in the stub, with an address in the stub to return to."""
+    (lo, hi), trap = e.kernel.extent(stub), _last_of(e, unfinished(e))
+    return bool(trap and all(lo <= address < hi for address in (trap.v[1], trap.v[3])))
+
+
+def _last_of(e: Evidence, call: Call | None) -> Record | None:
+    """The last exception or interrupt that the CPU of this call took after it."""
+    return next((r for r in reversed(e.truth.traps) if call and r.vcpu == call.vcpu and r.seq > call.seq), None)
+
+
+def astray(e: Evidence) -> str:
+    """The last traced call's callback had run, and its CPU went where no code is: where that was, or ''."""
     call = unfinished(e)
-    newest = next((r for r in reversed(e.truth.traps) if call and r.vcpu == call.vcpu and r.seq > call.seq), None)
-    lo, hi = e.kernel.extent(stub)
-    return bool(newest and all(lo <= address < hi for address in (newest.v[1], newest.v[3])))
+    trap = _last_of(e, call)
+    if not call or not trap or not _by_an_instruction(e, trap) or _access(e, trap.v[0]) != Access.EXECUTION:
+        return ""
+    held = {call.fp: "what the frame pointer had been at the call site", call.sp: "what the stack pointer had been there"}.get(trap.v[1], "and there is no code")
+    return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and nobody came back from there: the CPU went on at {trap.v[1]:#x}, {held}"
+
+
+def went_before(e: Evidence) -> str:
+    """What was wrong before a boot ended: a panic may come much later, in code that is nobody's mistake. Or ''."""
+    told = callbacks_told(e) if e.kernel.hook == "mcount" else None
+    return astray(e) or register_lost(e) or (f"Before that, {told.why}" if told and told.seq is not None else "")
 
 
 def register_lost(e: Evidence) -> str:
-    """Of the newest call at which a register was another: a panic may come much later, in code that is nobody's mistake. Or ''."""
+    """Of the newest call at which a register was another, or ''."""
     but = 1 << LINK[e.arch] if e.kernel.symbol(HANDLER) else 0
     found = [(call.landed.seq, call, f"after the call site of {call.name}", numbers) for call in e.truth.calls
              if call.landed and (numbers := lost(e, call, but))]

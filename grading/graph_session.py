@@ -129,7 +129,7 @@ class GraphSession(Session):
 
     def _enabled(self, machine: Run, phase: Phase) -> None:
         phase.text = self._text(machine)
-        phase.enabled = machine.console.command("cat enabled_functions")
+        phase.files = {"enabled_functions": machine.console.command("cat enabled_functions")}
 
     def _leave_within(self, machine: Run, phase: Phase) -> None:
         """Starts the workload and switches the last user off in its middle; tries again where that was missed.

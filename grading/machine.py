@@ -25,7 +25,7 @@ from types import FrameType, TracebackType
 from grading.console import Console
 from grading.gdbstub import QemuGone, Stub
 from grading.observer import Config, Observer
-from grading.verdict import Stopped, Verdict
+from grading.verdict import HOST, Stopped, Verdict
 from qemu.emulator import Unfit
 from qemu.machine import BOUNDED, WITH_US, Machine
 from qemu.reason import Reason
@@ -268,6 +268,14 @@ class Run:
             tables = below
             if len(tables) > MOST_TABLES:
                 raise Stopped(Verdict.FAIL, f"the page tables lead to {len(tables)} others: who could say what is writable?")
+
+    def whereabouts(self) -> list[int]:
+        """The instruction that each CPU is at; none of a machine that has ended."""
+        try:
+            with self.held() as stub:
+                return [stub.pc(cpu) for cpu in range(self.machine.smp)]
+        except (Stopped, *HOST):
+            return []
 
     def write(self, physical: int, data: bytes) -> None:
         """Write guest memory: no page table forbids it, and no CPU's mode changes where it goes."""

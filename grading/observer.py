@@ -30,8 +30,8 @@ class Kind(IntEnum):
     EXIT = 4  # where it returns to, the value, sp, frame pointer
     HOME = 5  # as BODY
     CALLBACK = 6  # its arguments; four times the frame below and where to return to; words of memory
-    HIT = 7  # the first argument registers
-    POINT = 8
+    HIT = 7  # the first three argument registers, and the link register
+    POINT = 8  # the same
     VECTOR = 9  # the exception's cause, the address that it came from, the one that was accessed in vain, the link register
     FENCE = 10  # a cache operation's address
     STORE = 11  # offset in text, value, its upper half if it has 16 bytes

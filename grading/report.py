@@ -14,7 +14,7 @@ from rich.table import Table
 
 from grading import rubric
 from grading.evidence import Evidence
-from grading.faults import register_lost
+from grading.faults import went_before
 from grading.finding import Finding
 from grading.rubric import Rung
 from grading.schedules import SCHEDULES
@@ -128,9 +128,9 @@ def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
 
 
 def _ending(e: Evidence) -> str:
-    """How it ended, and what was wrong with a register before: where it ended may be code that is right."""
-    lost = register_lost(e) if e.verdict != Verdict.HARNESS else ""
-    return f"{e.ending()}. {lost}" if lost else e.ending()
+    """How it ended, and what was wrong before: where it ended may be code that is right."""
+    before = went_before(e) if e.verdict != Verdict.HARNESS else ""
+    return f"{e.ending()}. {before}" if before else e.ending()
 
 
 def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:

@@ -24,6 +24,7 @@ BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
 BEGINNING = 1_000_000  # of the observer's records: so many are read of a kernel that ran wild
 KERNEL_BASE = 0xFFFFFFFF80000000
 BOOT_SECONDS = 60
+LOOKS = 3  # at where a CPU is: by chance it is in an interrupt once
 WORKLOAD_SECONDS = 90
 
 FROM = re.compile(r"^(\w+: )*")  # before the shell's sentence: which command it speaks of
@@ -91,6 +92,7 @@ class Session:
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
                     e.panic = _panic_of(machine.console.transcript())
+                    e.whereabouts = [machine.whereabouts() for _ in range(LOOKS)] if e.verdict == Verdict.TIMEOUT else []
                 with e.judged():
                     self._collect(machine)
         except Stopped as stopped:
@@ -242,7 +244,7 @@ class Session:
                 if self._evidence.lab == 3:
                     self._alias(machine, f"in {phase.name}")
                 if self._evidence.lab >= 4:
-                    phase.enabled = console.command("cat enabled_functions")
+                    phase.files = {file: console.command(f"cat {file}") for file in ("enabled_functions", "set_ftrace_filter", "set_ftrace_notrace")}
             with self._recorded(machine, phase) if self._evidence.lab >= 3 else nullcontext():
                 phase.output = self._workload(machine, phase.seed)
                 if phase.filter:
@@ -272,7 +274,8 @@ class Session:
             for op in trial.ops:
                 if op not in running:
                     [said[op]] = self._in_order(machine, op.command)
-            trial.unmade = next((f"'{op.command}' was refused, {FROM.sub('', said[op].splitlines()[0])}" for op in trial.ops if said[op]), "")
+            trial.lacks = next((op for op in trial.ops if said[op]), None)
+            trial.unmade = f"'{trial.lacks.command}' was refused, {FROM.sub('', said[trial.lacks].splitlines()[0])}" if trial.lacks else ""
             running = set(trial.ops)
             if trial.refused:
                 trial.said = machine.console.command(trial.refused.command).strip()

@@ -54,7 +54,8 @@ class Trial:
     last: int = 0
     output: str = ""
     said: str = ""  # when the refused one was tried
-    unmade: str = ""  # which op of `ops` could not be made, and why
+    lacks: Op | None = None  # the first of `ops` that could not be made
+    unmade: str = ""  # and why
 
     @property
     def changes(self) -> Changes:
@@ -104,7 +105,8 @@ def _patches(rng: random.Random) -> Trial:
     two = _some(rng, 1, 3, frozenset([*one, *LEAVES, WIDE]))
     refused = (*_some(rng, 1, 2, frozenset([*one, *two, *targets, WIDE])), rng.choice(one))
     return Trial("live patch", rng.getrandbits(64), [
-        Op(0, "see", ("wl_*_*",)), Op(3, "patch", one, target=targets[0]), Op(4, "patch", two, target=targets[1])],
+        Op(0, "see", ("wl_*_*",)), Op(3, "patch", one, target=targets[0]), Op(4, "patch", two, target=targets[1]),
+        Op(6, "see", one)],
         refused=Op(5, "patch", refused, target=targets[1]))
 
 

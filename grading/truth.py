@@ -26,6 +26,7 @@ HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
+PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop")
 ROOM = ("kfree", "shadow_users_begin", "shadow_users_end")
 GRACE = "synchronize_sched"  # returns when no CPU is inside of what was unpublished before
 # Of the newest of these that a kernel has: one function of each file whose stores and barriers are looked at; what else may store for it.
@@ -140,7 +141,7 @@ def changing(kernel: Kernel) -> frozenset[int]:
 @cache
 def _questions(kernel: Kernel) -> dict[int, str]:
     """The calls of functions that kern/apps/ asks, and where they return to: each is the name, then "answer"."""
-    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_no_batch", ("ftrace_make_nop",)),
+    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused", PATCHERS),
              ("entry_own_filter", ("ftrace_set_filter",)))
     calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
     return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}
@@ -163,7 +164,7 @@ def _named(kernel: Kernel) -> dict[int, str]:
 @cache
 def _always(kernel: Kernel) -> dict[int, str]:
     """What is logged always, by address."""
-    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, *BATCH_STEPS, *ROOM)}
+    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, "panic", *BATCH_STEPS, *ROOM)}
     ends = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
     return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
 

@@ -64,13 +64,14 @@ void mutex_lock(struct mutex *m)
 {
 	if (likely(mutex_trylock(m)))
 		return;
-	BUG_ON(m->owner == current);
+	if (m->owner == current)
+		panic("mutex_lock: this thread has the mutex at %p already, and never gave it back", m);
 	wait_event(&m->waiters, mutex_trylock(m));
 }
 
 void mutex_unlock(struct mutex *m)
 {
-	BUG_ON(m->owner != current);
+	mutex_assert_held(m);
 	__atomic_store_n(&m->owner, NULL, __ATOMIC_RELEASE);
 	smp_mb(); /* a waiter either finds the mutex free or is found in the queue */
 	if (READ_ONCE(m->waiters.waiters))

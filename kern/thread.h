@@ -15,6 +15,7 @@
 #include "arch.h"
 #include "lock.h"
 #include "memory.h"
+#include "print.h"
 
 /*
  * current->ctx: what a trace event records of the context, in its place in
@@ -175,5 +176,11 @@ struct mutex {
 void mutex_lock(struct mutex *m);
 bool mutex_trylock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
+/* For who changes what @m protects. In its callers, so that a panic's first line of the stack is theirs. */
+#define mutex_assert_held(m)                                                                  \
+	do {                                                                                  \
+		if (unlikely((m)->owner != current))                                          \
+			panic("this thread does not hold the mutex: mutex_lock(%s) first", #m); \
+	} while (0)
 
 #endif

@@ -477,7 +477,7 @@ static void log_callback(unsigned vcpu, const struct watch *w, const struct thre
 	finish(r, K_CALLBACK);
 }
 
-/* v: the first four argument registers, or the first and the word that it points to. */
+/* v: the first three argument registers and the link register, or the first and the word that it points to. */
 static void log_hit(unsigned vcpu, const struct watch *w, const struct thread *t, enum kind kind)
 {
 	uint64_t a0 = reg(vcpu, isa->argument), to = 0;
@@ -486,7 +486,7 @@ static void log_hit(unsigned vcpu, const struct watch *w, const struct thread *t
 		load(vcpu, a0, &to, 1);
 	else
 		to = reg(vcpu, isa->argument + 1);
-	simple(vcpu, w, t, kind, a0, to, reg(vcpu, isa->argument + 2), reg(vcpu, isa->argument + 3));
+	simple(vcpu, w, t, kind, a0, to, reg(vcpu, isa->argument + 2), reg(vcpu, isa->link));
 }
 
 /* ---- callbacks ------------------------------------------------------------------------ */

@@ -44,11 +44,27 @@ registers_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 static struct ftrace_ops op = {registers_tracer, FTRACE_OPS_FL_RECURSION, .slot = -1};
 
 #if STAGE == 3
-/* Whatever the site holds, nothing is written: no batch is open, and it is no call of address 0. */
-__attribute__((noipa)) static void registers_no_batch(void)
+/*
+ * Nothing is written: no batch is open, then the site would be the first word
+ * behind text, then it is the last word in text, which calls nobody.
+ */
+__attribute__((noipa)) static void registers_refused(void)
 {
+	struct dyn_ftrace behind = {.offset = _etext - _text}, last = {.offset = behind.offset - 4};
+	unsigned long stub = (unsigned long)ftrace_stubs;
+
 	ftrace_make_nop(&ftrace_records[0], 0);
-	barrier(); /* the call is not the last act: it returns to here */
+	mutex_lock(&ftrace_lock);
+	ftrace_batch_begin();
+	ftrace_make_call(&behind, stub);
+	ftrace_make_nop(&behind, stub);
+	ftrace_modify_call(&behind, stub, stub);
+	ftrace_init_nop(&behind);
+	ftrace_make_nop(&last, stub);
+	ftrace_modify_call(&last, stub, stub);
+	ftrace_init_nop(&last);
+	ftrace_batch_end();
+	mutex_unlock(&ftrace_lock);
 }
 
 static int call_traced(void)
@@ -59,7 +75,7 @@ static int call_traced(void)
 		registers_call();
 		unregister_ftrace_function(&op);
 	}
-	registers_no_batch();
+	registers_refused();
 	return err;
 }
 #else

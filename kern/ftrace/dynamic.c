@@ -75,6 +75,7 @@ void ftrace_init(void)
 	ftrace_check_records();
 	if (!HOOK_REWRITES)
 		return;
+	mutex_lock(&ftrace_lock);
 	ftrace_batch_begin();
 	for (u32 i = 0; i < ftrace_record_count && err != -ENOSYS; i++) {
 		struct dyn_ftrace *rec = &ftrace_records[i];
@@ -86,6 +87,7 @@ void ftrace_init(void)
 			ftrace_bug(-EINVAL, rec, INSN_NOP);
 	}
 	ftrace_batch_end();
+	mutex_unlock(&ftrace_lock);
 	if (err == -ENOSYS)
 		printk("ftrace: ftrace_init_nop() is not written yet: the call sites stay as the compiler left them\n");
 }

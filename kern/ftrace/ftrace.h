@@ -152,7 +152,8 @@ int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn);
 /*
  * Text is writable, through its alias and by this CPU, between these two; when
  * ftrace_batch_end() returns it is not any more, and every CPU executes what was
- * written: one synchronisation (arch_sync_all()), however many sites.
+ * written: one synchronisation (arch_sync_all()), however many sites. Context:
+ * thread, ftrace_lock held; without it the kernel ends in a panic.
  */
 void ftrace_batch_begin(void);
 void ftrace_batch_end(void);

@@ -18,11 +18,12 @@ from grading.schedules import Change
 from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, batches, called, called_back, half_of_run,
                           once as seen_once, printed, ran, registers, text_of, text_traced)
 from grading.session import text_alias
-from grading.truth import stubs
+from grading.truth import PATCHERS, stubs
 from grading.verdict import Verdict
 
 
 EFAULT = (1 << 32) - 14  # as an int
+PREEMPTED = 0xFF << 24  # of current->ctx (kern/thread.h): how often preempt_disable() was called
 
 
 def written_by_patcher(e: Evidence) -> Finding | None:
@@ -77,9 +78,17 @@ def in_batches(e: Evidence) -> Finding | None:
         if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get("text_alias_close", 0):
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while its alias was "
                            "still there: text_alias_close comes first", seq=when["arch_sync_all"])
-    answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
-    if answers not in ([], [EFAULT]):
-        return Finding("ftrace_make_nop was called while no batch was open, and did not return -EFAULT", seq=e.truth.hits["answer"][-1].seq)
+    return None
+
+
+def text_alone(e: Evidence) -> Finding | None:
+    """What kern/apps/registers.c asks for: outside of a batch nothing is written, nor behind text; to text's end everything may be."""
+    asked = sorted((r.seq, name) for name in PATCHERS for r in e.truth.hits[name])
+    for n, ((seq, name), answer) in enumerate(zip(asked, e.truth.hits["answer"])):
+        refused, must = answer.v[0] & 0xFFFFFFFF == EFAULT, n <= len(PATCHERS)
+        if refused != must:
+            site = "while no batch was open" if n == 0 else "in a batch, for a site at " + ("_etext, where text has ended" if must else "the last word of text")
+            return Finding(f"{name} was called {site}, and {'did not return' if must else 'returned'} -EFAULT", seq=seq, mistake="end-of-text-missed" if n else "")
     return None
 
 
@@ -173,11 +182,16 @@ def ended(e: Evidence) -> str:
         return "wrote-through-text"
     if e.verdict == Verdict.PANIC and fault and fault.access == Access.WRITE and 0 <= fault.address - text_alias(e.kernel) < hi - lo:
         return "alias-not-open"
+    caller, context = faults.panicked(e)
+    if caller in ("set_alias", "text_alias_open", "text_alias_close") or caller in ("schedule", "yield", "do_idle") and context & PREEMPTED:
+        return "preemption-unpaired"
     if _wrong_call(e):
         return _wrong_call(e)
     if spoilt(e):
         return spoilt(e)
-    return "return-address-lost" if faults.back_into(e, "ftrace_caller") else ""
+    if faults.back_into(e, "ftrace_caller"):
+        return "return-address-lost"
+    return "went-astray" if faults.astray(e) else ""
 
 
 MISTAKES = {
@@ -189,6 +203,7 @@ MISTAKES = {
     "offset-in-bytes": "bl counts words",
     "wrong-link": "a site's call links with another register than ftrace_caller returns by",
     "return-address-lost": "ftrace_caller returns by what its own call left in the link register",
+    "went-astray": "ftrace_caller goes where no code is, and not back to the call site",
     "argument-clobbered": "an argument register does not come back as it was",
     "frame-pointer-lost": "the frame pointer does not come back as it was",
     "stack-not-given-back": "the stack pointer does not come back as it was",
@@ -200,6 +215,8 @@ MISTAKES = {
     "alias-not-open": "text is written where there is no alias yet",
     "alias-left-open": "text stays writable when the batch is over",
     "never-restored": "the sites do not become nops again",
+    "end-of-text-missed": "where text ends is taken for text, or the other way round",
+    "preemption-unpaired": "a batch lacks its preempt_disable() or its preempt_enable()",
 }
 ADVICE = {"unsigned-offset"}
 
@@ -216,7 +233,7 @@ CHECKS = {
     "filter": all_of(only_selected, every_site),
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),
-    "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches),
+    "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches, text_alone),
     "refused": refused,
     "one CPU": named(all_of(three_agree, right_parents), _unnamed),
     "four CPUs": named(all_of(three_agree, right_parents), _unnamed),
@@ -240,7 +257,7 @@ SEEN = {
     "filter": (called(2), text_of(2), text_traced()),
     "silent": (ran(0, 2),),
     "restored": (TEXT_AT_END,),
-    "writer": (batches(4), LOOKS, ALIAS, answers("answer to ftrace_make_nop while no batch was open")),
+    "writer": (batches(4), LOOKS, ALIAS, answers("answer of a function that was asked to write nothing", 2 * len(PATCHERS))),
     "refused": (REFUSED,),
     "one CPU": (ran(2, 2), printed(2)),
     "four CPUs": (ran(2, 2), printed(2)),

@@ -21,14 +21,14 @@ from grading.evidence import Evidence, once
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.schedules import Change
-from grading.faults import back_into
+from grading.faults import astray, back_into, panicked
 from grading.finding import Defect, Finding, seq_at, side_by_side
 from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, arguments, batches, called, called_back, half_of_run, once as seen_once,
                           printed, ran, registers, text_of, text_traced)
 from grading.registers import spoilt
 from grading.order import filter_replaced, ops_published, ops_withdrawn
 from grading.trials import FUNCTIONS, MASK, Op, Trial
-from grading.truth import Call, stubs
+from grading.truth import Call, ordered_code, stubs
 from grading.workload import PASSED, Call as Expected, Run
 
 
@@ -317,16 +317,24 @@ def many_ops(e: Evidence) -> Finding | None:
     return _same_cost(many, fewer)
 
 
-def enabled_listed(e: Evidence) -> Finding | None:
-    """enabled_functions lists the selected functions, and none else."""
+def listed(e: Evidence) -> Finding | None:
+    """enabled_functions lists the selected functions, and none else; the filters' files those that were written there."""
     for phase in e.on():
         assert phase.filter
-        want = [s.function.name for s in e.kernel.sites if s.function.name in phase.filter.names]
-        if phase.listed != want:
-            rows = side_by_side(phase.listed, want, first_difference(want, phase.listed))
-            return Finding(f"{phase.name}: enabled_functions lists {len(phase.listed)} functions, {len(want)} are selected", rows,
-                           ("printed", "selected"), began=phase.first)
+        names = [s.function.name for s in e.kernel.sites]
+        files = {"enabled_functions": [n for n in names if n in phase.filter.names], "set_ftrace_filter": _written(names, phase.filter.filter, "all functions enabled"),
+                 "set_ftrace_notrace": _written(names, phase.filter.notrace, "no functions disabled")}
+        for file, want in files.items():
+            got = phase.listed(file)
+            if got != want:
+                rows = side_by_side(got, want, first_difference(want, got))
+                return Finding(f"{phase.name}: {file} has {len(got)} lines, and must have {len(want)}", rows, ("printed", "selected"),
+                               began=phase.first, mistake="filter-not-read-back" if file != "enabled_functions" else "")
     return None
+
+
+def _written(names: list[str], globs: str, none: str) -> list[str]:
+    return [n for n in names if any(fnmatch.fnmatchcase(n, glob) for glob in globs.split())] or [f"#### {none} ####"]
 
 
 # ---- mistakes by name ---------------------------------------------------------------
@@ -347,6 +355,12 @@ def _too_many(e: Evidence, finding: Finding) -> str:
     wrong = [(h, call) for h in _trials(e) for call in h.all() if set(h.numbers(call)) - set(h.of(call))]
     everyone = all(len(h.of(call)) > 1 and set(h.numbers(call)) == {op.number for op in h.trial.ops} for h, call in wrong)
     return "list-asks-no-filter" if wrong and everyone else ""
+
+
+def _looks_on(e: Evidence, finding: Finding) -> str:
+    """An op that changes nothing was refused, as if it could clash with one that does."""
+    trial = _trial(e, "live patch")
+    return "refused-without-a-clash" if trial and trial.lacks and trial.lacks.does == "see" and "EBUSY" in trial.unmade else ""
 
 
 def _gone(e: Evidence, finding: Finding) -> str:
@@ -380,13 +394,24 @@ def _two(e: Evidence, finding: Finding) -> str:
 
 
 def ended(e: Evidence) -> str:
-    return "return-address-lost" if back_into(e, "ftrace_caller") else spoilt(e)
+    caller, mutex = panicked(e)
+    if caller in ("ftrace_batch_begin", "mutex_unlock"):
+        return "lock-not-held"
+    if caller == "mutex_lock" and mutex == e.kernel.symbol("ftrace_lock"):
+        return "lock-not-given-back"
+    if any(lo <= e.kernel.symbol(name) < hi for name in e.stuck().values() for lo, hi in ordered_code(e.kernel)):
+        return "loop-without-end"
+    if back_into(e, "ftrace_caller"):
+        return "return-address-lost"
+    return spoilt(e) or ("went-astray" if astray(e) else "")
 
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",
     "change-not-loaded-back": "what the callback changed does not come back",
     "return-address-lost": "the link register is not loaded back",
+    "stack-not-given-back": "the stack pointer does not come back as it was",
+    "went-astray": "ftrace_caller goes where no code is, and not on at regs->pc",
     "sp-inside-the-frame": "regs->sp is not the caller's",
     "one-frame-record": "a stack walk from the callback does not find the function, or not its caller",
     "pc-ignored": "the function goes on where it was, and not at regs->pc",
@@ -397,6 +422,11 @@ MISTAKES = {
     "notrace-ignored": "what must not be traced is traced",
     "published-too-late": "a site calls an op that is not there yet",
     "two-change-pc": "two ops may change pc of one function",
+    "filter-not-read-back": "a filter's file does not print what was written there",
+    "refused-without-a-clash": "an op that leaves pc alone is refused",
+    "lock-not-held": "sites change while nobody holds ftrace_lock",
+    "lock-not-given-back": "ftrace_lock is taken and never given back",
+    "loop-without-end": "a loop of ops.c or hash.c does not come to its end",
 }
 
 # ---- schedules: one CPU changes, another one calls ---------------------------------
@@ -443,10 +473,10 @@ CHECKS = {
     "called": something_called,
     "life": lives_with_ops,
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
-    "filter": named(all_of(calls_while_on, only_selected, every_site, enabled_listed), _notrace),
+    "filter": named(all_of(calls_while_on, only_selected, every_site, listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
-    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _two, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
+    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _two, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
     "many ops": named(all_of(many_ops, return_taken, ready_before_sites, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,

@@ -120,7 +120,7 @@ def sixteen(e: Evidence) -> Finding | None:
 def followed(e: Evidence) -> Finding | None:
     """A filter that was written while function_graph ran holds: the one op has the functions that its users now want."""
     for phase in e.on():
-        listed = set(phase.listed)
+        listed = set(phase.listed("enabled_functions"))
         if phase.rewritten and phase.filter and listed != phase.filter.names:
             rows = [(name if name in phase.filter.names else "-", name if name in listed else "-", False)
                     for name in sorted(listed ^ phase.filter.names)[:12]]

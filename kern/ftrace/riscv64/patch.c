@@ -17,6 +17,7 @@ static u64 open; /* how much of text may be written: all of it while a batch is 
 
 void ftrace_batch_begin(void)
 {
+	mutex_assert_held(&ftrace_lock); /* records and sites change under it */
 	preempt_disable(); /* the alias is this CPU's: no migration */
 #if LAB_START != 3
 	text_alias_open();
