@@ -223,8 +223,8 @@ build/$(1)/callsite.elf build/$(1)/callsite.map build/$(1)/Image: build/$(1)/%: 
 endef
 $(foreach a,$(WANTED),$(eval $(call kernel,$(a))))
 
-$(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/recordmcount%: kern/ftrace/recordmcount.c | $(setup)
-	$(call say,HOSTCC,$@)mkdir -p $(@D) && $(call walled,$<) gcc -std=gnu11 -O2 -static -Wall -Wextra -Wno-unused-parameter $(if $(CI),-Werror) $(if $*,-DLAB_START=$(START)) -o $@ $<
+$(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/recordmcount%: kern/ftrace/recordmcount.c kern/ftrace/qsort.c | $(setup)
+	$(call say,HOSTCC,$@)mkdir -p $(@D) && $(call walled,$^) gcc -std=gnu11 -O2 -static -Wl,--wrap=qsort -Wall -Wextra -Wno-unused-parameter $(if $(CI),-Werror) $(if $*,-DLAB_START=$(START)) -o $@ $^
 
 .PHONY: all FORCE
 all: $(foreach a,$(WANTED),$(addprefix build/$(a)/callsite.,elf map) build/$(a)/Image) build/initrd.cpio ## build the kernel: build/<arch>/callsite.elf and Image

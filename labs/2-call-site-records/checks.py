@@ -8,9 +8,11 @@ from pathlib import Path
 from grading import recordmcount
 from grading.checks import Check, all_of, first_difference, lives, named, three_agree
 from grading.evidence import Evidence
+from grading.faults import Access, last
 from grading.finding import Finding, side_by_side
 from grading.observer import Record
 from grading.seen import POWERED_OFF, SITES, answers, once, printed, ran
+from grading.verdict import Verdict
 from grading.workload import FUNCTIONS
 
 PAGE = "labs/2-call-site-records/handout.md"
@@ -117,7 +119,9 @@ def tool_sorts(e: Evidence) -> Finding | None:
 
 
 def list_complete(e: Evidence) -> Finding | None:
-    """available_filter_functions and its addresses are the functions with call sites, by address."""
+    """available_filter_functions and its addresses are the functions with call sites, by address. Nobody reads them of a boot that ended early."""
+    if e.why:
+        return None
     names = [s.function.name for s in e.kernel.sites]
     addresses = [f"{s.address:x} {s.function.name}" for s in e.kernel.sites]
     for file, want in (("available_filter_functions", names), ("available_filter_functions_addrs", addresses)):
@@ -138,12 +142,14 @@ def lookups(e: Evidence) -> Finding | None:
     asked = sorted((r.seq, name, r) for name in ("lookup_rec", "lookup_rec_range") for r in e.truth.hits[name])
     pairs = [(name, question, answer) for (_, name, question), answer in zip(asked, e.truth.hits["answer"])]
     table = [a for a, _ in e.kernel.records()]
-    if pairs and all(not answer.v[0] for _, _, answer in pairs):
+    if not e.why and pairs and all(not answer.v[0] for _, _, answer in pairs):
         return Finding("lookup_rec finds nothing: is first_at_or_after written?", seq=pairs[0][1].seq)
     wrong = [pair for pair in pairs if pair[2].v[0] != _right_answer(e, table, *pair[:2])]
     if wrong:
         by_one = any(all(answer.v[0] == _right_answer(e, table, name, asked, off) for name, asked, answer in wrong) for off in (1, -1))
         return _wrong_answer(e, table, *wrong[0], "search-off-by-one" if by_one else "")
+    if e.why:
+        return _unanswered(e, *asked[-1][1:]) if len(asked) > len(pairs) else None
     if len(asked) != 3 * len(table) + 4 or len(pairs) != len(asked) or not table:
         return Finding("not every question was answered: is the table empty, or did a search not end?")
     return _steps(e, pairs)
@@ -160,10 +166,25 @@ def _right_answer(e: Evidence, table: list[int], name: str, question: Record, of
     return e.kernel.symbol("ftrace_records") + RECORD_BYTES * at if 0 <= at < len(table) and table[at] < end else 0
 
 
+def _asked(name: str, question: Record) -> str:
+    return f"{name}({', '.join(f'{v:#x}' for v in question.v[:1 + (name == 'lookup_rec_range')])})"
+
+
+def _unanswered(e: Evidence, name: str, question: Record) -> Finding | None:
+    """The boot ended before this question was answered: the search did not come back, or it read what is no record."""
+    fault = last(e) if e.verdict == Verdict.PANIC else None
+    if e.verdict == Verdict.TIMEOUT:
+        executed = e.insns[question.vcpu] - question.insns
+        return Finding(f"{_asked(name, question)} did not return: {executed:,} instructions later its time was over", seq=question.seq,
+                       mistake="search-without-end")
+    if fault and fault.access == Access.READ:
+        return Finding(f"{_asked(name, question)} read {fault.address:#x}, which is outside of the table", seq=question.seq, mistake="search-outside-the-table")
+    return None
+
+
 def _wrong_answer(e: Evidence, table: list[int], name: str, question: Record, answer: Record, mistake: str) -> Finding:
-    (start, end), found = _bounds(name, question), _right_answer(e, table, name, question)
-    at = bisect_left(table, start)
-    asked = f"{name}({start:#x}{f', {end:#x}' if name == 'lookup_rec_range' else ''})"
+    (start, _), found = _bounds(name, question), _right_answer(e, table, name, question)
+    at, asked = bisect_left(table, start), _asked(name, question)
     gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
     return Finding(f"{asked} gave {gave}, " + (f"not record {at}, whose site is {table[at]:#x}" if found else "and there is none: NULL"),
                    seq=question.seq, mistake=mistake)
@@ -224,6 +245,8 @@ MISTAKES = {
     "opcode-not-checked": "a word is taken for a bl by less than its six bits",
     "table-unsorted": "the right sites, not in order",
     "search-off-by-one": "the search finds another record than the one at the address",
+    "search-without-end": "the search does not come to its end",
+    "search-outside-the-table": "the search looks at what is no record",
     "search-linear": "the search looks at one record after the other",
 }
 ADVICE = {"every-call-recorded", "stale-previous-word"}
