@@ -223,7 +223,7 @@ build/$(1)/callsite.elf build/$(1)/callsite.map build/$(1)/Image: build/$(1)/%: 
 endef
 $(foreach a,$(WANTED),$(eval $(call kernel,$(a))))
 
-$(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/recordmcount%: kern/ftrace/recordmcount.c kern/ftrace/qsort.c | $(setup)
+$(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/recordmcount%: kern/ftrace/recordmcount.c kern/ftrace/tests/checked_qsort.c | $(setup)
 	$(call say,HOSTCC,$@)mkdir -p $(@D) && $(call walled,$^) gcc -std=gnu11 -O2 -static -Wl,--wrap=qsort -Wall -Wextra -Wno-unused-parameter $(if $(CI),-Werror) $(if $*,-DLAB_START=$(START)) -o $@ $^
 
 .PHONY: all FORCE

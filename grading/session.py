@@ -24,6 +24,7 @@ BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
 BEGINNING = 1_000_000  # of the observer's records: so many are read of a kernel that ran wild
 KERNEL_BASE = 0xFFFFFFFF80000000
 BOOT_SECONDS = 60
+FILTERS = "set_ftrace_filter", "set_ftrace_notrace"
 LOOKS = 3  # at where a CPU is: by chance it is in an interrupt once
 WORKLOAD_SECONDS = 90
 
@@ -239,12 +240,12 @@ class Session:
         console = machine.console
         with self._recorded(machine, phase) if self._evidence.lab < 3 else nullcontext():
             if phase.filter:  # in labs 1 and 2 everything is traced, from the command that says so
-                self._begin(machine, phase.filter)
+                phase.files = self._begin(machine, phase.filter)
                 phase.text = self._text(machine)
                 if self._evidence.lab == 3:
                     self._alias(machine, f"in {phase.name}")
                 if self._evidence.lab >= 4:
-                    phase.files = {file: console.command(f"cat {file}") for file in ("enabled_functions", "set_ftrace_filter", "set_ftrace_notrace")}
+                    phase.files["enabled_functions"] = console.command("cat enabled_functions")
             with self._recorded(machine, phase) if self._evidence.lab >= 3 else nullcontext():
                 phase.output = self._workload(machine, phase.seed)
                 if phase.filter:
@@ -298,17 +299,19 @@ class Session:
             self._evidence.complaint = Complaint(command, lines[:2], error[0] if error else "")
         return said
 
-    def _begin(self, machine: Run, chosen: Filter, tracer: str = "function", at: str = "") -> None:
-        """A tracer with this filter, in the directory `at`."""
-        for file, functions in (("set_ftrace_filter", chosen.filter), ("set_ftrace_notrace", chosen.notrace)):
+    def _begin(self, machine: Run, chosen: Filter, tracer: str = "function", at: str = "") -> dict[str, str]:
+        """A tracer with this filter, in the directory `at`. What the filter's files print, in lab 4."""
+        for file, functions in zip(FILTERS, (chosen.filter, chosen.notrace)):
             if functions:
                 self._quiet(machine, f"echo '{functions}' > {at}{file}")
+        printed = {file: machine.console.command(f"cat {file}") for file in FILTERS} if self._evidence.lab == 4 else {}
         self._quiet(machine, f"echo {tracer} > {at}current_tracer")
+        return printed
 
     def _end(self, machine: Run, chosen: Filter, at: str = "") -> None:
         self._quiet(machine, f"echo nop > {at}current_tracer")
         self._quiet(machine, f"echo 1 > {at}tracing_on")
-        for file, functions in (("set_ftrace_filter", chosen.filter), ("set_ftrace_notrace", chosen.notrace)):
+        for file, functions in zip(FILTERS, (chosen.filter, chosen.notrace)):
             if functions:
                 self._quiet(machine, f"echo > {at}{file}")
 

@@ -90,6 +90,38 @@ class Faults(Calls):
                 self.assertFalse(faults.back_into(e, "ftrace_caller"), "it came back")
 
 
+    def test_who_panicked_is_known_by_where_the_call_returns_to(self) -> None:
+        """The last function has no code behind that call: the link register may name the next one."""
+        e = self.evidence("arm64")
+        self.assertEqual(faults.panicked(e), ("", 0))
+        stub = next(f for f in FUNCTIONS if f.name == "ftrace_caller")
+        e.truth.hits["panic"] = [record(Kind.POINT, 1, 8, 77, 0, stub.end)]
+        self.assertEqual(faults.panicked(e), ("ftrace_caller", 77))
+
+    def test_where_it_went_instead_of_back(self) -> None:
+        for arch in ARCHES:
+            execution = next(cause for cause, access in CAUSES[arch].items() if access == Access.EXECUTION)
+            read = next(cause for cause, access in CAUSES[arch].items() if access == Access.READ)
+            e = self.ended(arch, trap(execution, 0x5000, 0x5000, seq=5))
+            e.truth.calls = [call := self.call(mask=None, callbacks=[record(Kind.CALLBACK, 1)])]
+            self.assertIn("0x5000, and there is no code", faults.astray(e))
+            call.fp = 0x5000
+            self.assertIn("0x5000, what the frame pointer had been at the call site", faults.astray(e))
+            e.truth.traps = [trap(read, 0x5000, 0x5000, seq=5)]
+            self.assertEqual(faults.astray(e), "", "that is no jump")
+            e.truth.traps, call.landed = [trap(execution, 0x5000, 0x5000, seq=5)], record(Kind.BODY, 1)
+            self.assertEqual(faults.astray(e), "", "it came back")
+
+    def test_a_cpu_is_where_it_was_each_time(self) -> None:
+        e = self.evidence("arm64")
+        stub, other = (next(f for f in FUNCTIONS if (f.name == "ftrace_caller") == so) for so in (True, False))
+        e.verdict, e.why = Verdict.TIMEOUT, "so"
+        e.whereabouts = [[stub.start, stub.start], [stub.start + 4, other.start]]
+        self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller")
+        e.whereabouts = [[], []]
+        self.assertEqual(e.ending(), "time-out: so")
+
+
 class RegisterLost(Calls):
     hook = "entry"
 

@@ -20,7 +20,7 @@ ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c gr
 ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
 ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S islands.S
 # What no stage names is in all of them: the buffers, the tracers, their files.
-ftrace_common := $(filter-out recordmcount.c qsort.c $(ftrace_staged),$(notdir $(wildcard kern/ftrace/*.c)))
+ftrace_common := $(filter-out recordmcount.c $(ftrace_staged),$(notdir $(wildcard kern/ftrace/*.c)))
 # $(call ftrace_files,arch,lab)
 ftrace_files = $(addprefix kern/ftrace/,$(ftrace_common) $(filter-out $(ftrace_per_arch),$(ftrace_lab.$2)) \
 	$(addprefix $1/,$(filter $(ftrace_per_arch),$(ftrace_lab.$2))))

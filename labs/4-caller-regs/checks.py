@@ -350,11 +350,22 @@ def _shared(e: Evidence, finding: Finding) -> str:
     return "ip-off-by-one-instruction" if several and not any(several) and any(alone) else ""
 
 
+def _ran(h: Held, call: Call) -> list[Op]:
+    """The trial's ops that were called, and the one that had to be refused."""
+    ops = [*h.trial.ops, *([h.trial.refused] if h.trial.refused else [])]
+    return [op for op in ops if op.number in h.numbers(call)]
+
+
+def _both_patch(e: Evidence, finding: Finding) -> str:
+    """What had to be refused was taken, and two ops that change pc ran for one call."""
+    both = any(sum(op.does == "patch" for op in _ran(h, call)) > 1 for h in _trials(e) for call in h.all())
+    return "two-change-pc" if finding.kind == Defect.NOT_REFUSED and both else ""
+
+
 def _too_many(e: Evidence, finding: Finding) -> str:
-    """Where several ops have the function all are called, those too that do not have it; where one has it, that one alone is."""
-    wrong = [(h, call) for h in _trials(e) for call in h.all() if set(h.numbers(call)) - set(h.of(call))]
-    everyone = all(len(h.of(call)) > 1 and set(h.numbers(call)) == {op.number for op in h.trial.ops} for h, call in wrong)
-    return "list-asks-no-filter" if wrong and everyone else ""
+    """Ops are called that do not have the function, and only where several have it."""
+    wrong = [h.of(call) for h in _trials(e) for call in h.all() if any(call.name not in op.names for op in _ran(h, call))]
+    return "list-asks-no-filter" if wrong and all(len(have) > 1 for have in wrong) else ""
 
 
 def _looks_on(e: Evidence, finding: Finding) -> str:
@@ -386,11 +397,6 @@ def _notrace(e: Evidence, finding: Finding) -> str:
             if refused and all(phase.text[a:a + 4] != rest[a:a + 4] for a in refused):
                 return "notrace-ignored"
     return ""
-
-
-def _two(e: Evidence, finding: Finding) -> str:
-    """Of a filter that has not the right functions nobody can say why it was not refused."""
-    return "two-change-pc" if finding.kind == Defect.NOT_REFUSED and not CHECKS["filter"](e) else ""
 
 
 def ended(e: Evidence) -> str:
@@ -476,7 +482,7 @@ CHECKS = {
     "filter": named(all_of(calls_while_on, only_selected, every_site, listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
-    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _two, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
+    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _both_patch, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
     "many ops": named(all_of(many_ops, return_taken, ready_before_sites, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
