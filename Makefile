@@ -148,8 +148,8 @@ $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
 # What a grade runs sees the kernel too.
-$$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o registers.o): sees := -iquote kern/ftrace -iquote build/$(1)/include -iquote $$($(1).out)/include
-$$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o registers.o): $$($(1).gen)
+$$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o rare.o registers.o): sees := -iquote kern/ftrace -iquote build/$(1)/include -iquote $$($(1).out)/include
+$$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o rare.o registers.o): $$($(1).gen)
 $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern $$(sees) \
 	-Dmain=app_main_$$* -Dprogram_help=app_help_$$* -MMD -MP -c -o $$@ $$<

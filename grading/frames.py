@@ -18,7 +18,7 @@ from grading.returns import HANDLER, Span
 WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
 RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8  # words of struct shadow_frame: frames.c asserts them
 FEW = 8  # instructions between the call site and the return: an interrupt must have come at more of them
-ORDER, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "shadow-frame-read-after-release", "frame-not-popped",
+ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "frame-not-filled", "shadow-frame-read-after-release", "frame-not-popped",
                                          "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
 STACK_DIFFERS = {
     WANTED: "frames_traced has returned, an interrupt came on the way, and the shadow stack is not as it was before the call",
@@ -104,19 +104,28 @@ def _returns(e: Evidence, t: Try) -> Finding | None:
                    mistake=(ORDER if e.lab == 5 else "") if entered else READ, seq=t.span.call.seq)
 
 
+def _filled(t: Try) -> bool:
+    """Does `top` lead to the whole frame of this call, while it is out? There are no data in it."""
+    if not t.within or t.stage == "before":
+        return False
+    frame, call = t.within.more[8:], t.span.call
+    return (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW], frame[DATA_END]) == (
+        t.span.home, call.site.address, call.sp, call.fp, t.before.v[0], t.within.v[0] + 8 * WORDS)
+
+
 def _whole(e: Evidence, t: Try) -> Finding | None:
     """`top` leads to the whole frame of this call, as long as the function runs that has it; else to that or to what it did before."""
     if not t.within or not t.interrupt:
         return None
-    top, call, frame, mistake = t.within.v[0], t.span.call, t.within.more[8:], ORDER if e.lab == 5 else ""
-    if top == t.before.v[0]:
+    mistake = ORDER if e.lab == 5 else ""
+    if t.within.v[0] == t.before.v[0]:
         lost = t.stage == "body" and t.answer == WANTED and not _patched(e, t)
         return Finding("an interrupt came while frames_traced ran, and `top` did not lead to its frame", mistake=mistake,
                        seq=t.within.seq) if lost else None
-    if t.stage != "before" and (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW]) == (
-            t.span.home, call.site.address, call.sp, call.fp, t.before.v[0]):
+    if _filled(t):
         return None
-    return Finding("an interrupt came, and the frame that `top` led to was not filled", mistake=mistake, seq=t.within.seq)
+    never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u) for u in tries(e))
+    return Finding("an interrupt came, and the frame that `top` led to was not filled", mistake=NOT_FILLED if mistake and never else mistake, seq=t.within.seq)
 
 
 def _walked(e: Evidence, t: Try) -> Finding | None:

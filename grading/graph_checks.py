@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from grading import checks, registers, workload
+from grading import checks, rare, registers, workload
 from grading.checks import first_of, in_time, within
 from grading.evidence import Evidence, Phase, User, between, during, once
 from grading.finding import Defect, Finding
@@ -357,7 +357,7 @@ def something_returned(e: Evidence) -> Finding | None:
 # ---- mistakes that labs 5 and 6 both know by name: by what was executed and printed ----
 
 RECURSION, DEPTH = "recursion-not-put-back", "depth-counted-twice"
-MISTAKES = {RECURSION: "after the first entry no other is seen", DEPTH: "entry and return disagree on the depth"}
+MISTAKES = {**rare.MISTAKES, RECURSION: "after the first entry no other is seen", DEPTH: "entry and return disagree on the depth"}
 
 
 def frames_fit(e: Evidence) -> Finding | None:

@@ -91,6 +91,7 @@ class GraphSession(Session):
             e.interrupted = machine.observer.written()
             with machine.observer.recording(), machine.observer.ordering():
                 machine.console.command("frames", WORKLOAD_SECONDS)
+                machine.console.command("rare", WORKLOAD_SECONDS)
 
     def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:
         """A workload with these users; one that leaves does so while it runs. Their filters may be others at first."""

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
+from grading.align import NEVER
 from grading.evidence import Evidence, between, once
 from grading.finding import Finding
 from grading.observer import Kind, Record
@@ -19,6 +20,7 @@ from grading.truth import GRACE, ordered_code
 
 STORES, LOADS = 1, 2  # what a barrier orders: before it and after it
 OPS = 8  # of the shell's
+SLOTS = "wrong-number-of-slots"
 
 
 @dataclass(frozen=True)
@@ -330,7 +332,24 @@ def users_in_time(e: Evidence) -> Finding | None:
                 wrong = _birth(e, step, r, users.birth, "its slot") or _stamped(e, step, r, users)
             if wrong:
                 return wrong
-    return None if came and left else Finding("no user came, or none left, while the observer looked at what is stored in fgraph_array")
+    if not (came and left):
+        return Finding("no user came, or none left, while the observer looked at what is stored in fgraph_array")
+    return _slots_fit(e, users)
+
+
+def _slots_fit(e: Evidence, users: Users) -> Finding | None:
+    """When a user has left, fgraph_slots ends behind the last slot that is taken."""
+    taken, slots = dict[int, bool](), 0
+    for step in steps(e):
+        for r in step.writes:
+            slots = r.v[1] if r.v[0] == users.slots else slots
+            if inside(r, users.array):
+                taken[(r.v[0] - users.array[0]) // 8] = r.v[1] != users.nobody
+        last = max((1 + n for n, is_taken in taken.items() if is_taken), default=0)
+        if slots != last and any(inside(r, users.array) and r.v[1] == users.nobody for r in step.writes):
+            return Finding(f"'{step.line}' took a user out of its slot. fgraph_slots is {slots} then, and the last slot that is taken is " +
+                           (f"{last - 1}: it must be {last}" if last else "none: it must be 0"), mistake=SLOTS, seq=step.last)
+    return None
 
 
 def _stamped(e: Evidence, step: Step, slot: Record, users: Users) -> Finding | None:
@@ -384,6 +403,9 @@ def dead_or_unused(e: Evidence) -> Finding | None:
     """Who lets users be found looks afterwards whether graph tracing has been given up, and find_frame the other way round: one of the
     two sees the other, if each has a full barrier between."""
     users, dead = _users(e), e.kernel.symbol("ftrace_graph_dead")
+    wrong = _given_up(e, users)
+    if wrong:
+        return wrong
     looks = [r for r in e.truth.writes if r.kind == Kind.READ and r.v[0] == dead]
     seen = 0
     for step in steps(e):
@@ -395,6 +417,18 @@ def dead_or_unused(e: Evidence) -> Finding | None:
                 return Finding(f"'{step.line}' stored {name} and did not look at ftrace_graph_dead after an smp_mb(): a CPU that gives up at the same time "
                                "may not be seen", seq=r.seq)
     return None if seen else Finding("no user came while the observer looked at what is stored in fgraph_slots")
+
+
+def _given_up(e: Evidence, users: Users) -> Finding | None:
+    """find_frame lets nobody be found, before the next call returns."""
+    for stop in e.truth.hits["ftrace_graph_stop"][:1]:
+        until = next((r.seq for r in e.truth.handlers if r.seq > stop.seq), NEVER)
+        for name, at in (("fgraph_direct_users", users.direct), ("fgraph_slots", users.slots)):
+            store = next((r for r in between(e.truth.writes, stop.seq, until) if r.kind == Kind.WRITE and r.v[:2] == (at, 0) and r.context == stop.context), None)
+            if not store or not barrier(e, store, stop.seq, store.seq, STORES | LOADS):
+                return Finding(f"a frame was bad, and after ftrace_graph_stop {name} was not set to 0 after an smp_mb(): a user that comes at the same time is told "
+                               "of calls", seq=stop.seq)
+    return None
 
 
 def stamp_first(e: Evidence) -> Finding | None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from grading import checks, frames, workload
+from grading import checks, frames, rare, workload
 from grading.evidence import Evidence, Phase, between, during, untouched
 from grading.finding import Finding, Defect
 from grading.graph_checks import bounds, framed, stayed
@@ -257,12 +257,14 @@ def timed(on: int) -> Seen:
 
 
 def _interrupted(e: Evidence) -> Iterator[Amount]:
-    tries = frames.tries(e)
+    tries, called = frames.tries(e), rare.calls(e)
     for answer, least, who in ((frames.WANTED, frames.FEW, "who wants to hear of the return"), (frames.REFUSED, frames.FEW, "who does not"),
                                (frames.FULL, 1, "for whom there is no room")):
         yield Amount(f"a user {who}", sum(t.answer == answer for t in tries), least)
+    for name in ("rare_outer", *rare.CHAIN):
+        yield Amount(name, int(name in called), 1)
 
 
-INTERRUPTED = with_one_cpu(Seen("call of frames_traced", _interrupted, lambda e: "off" if checks.rest_at_end(e) else ""))
+INTERRUPTED = with_one_cpu(Seen("call of a traced function of kern/apps/", _interrupted, lambda e: "off" if checks.rest_at_end(e) else ""))
 FRAMES_OUT = once("call site that called the tracer while every function was traced", lambda e: sum(
     checks.traced(e, c) for c in between(e.truth.calls, *e.frames_out)), 10)

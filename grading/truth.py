@@ -21,6 +21,8 @@ CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
 REST_OF_CALLBACK = "function_trace_slow"  # where it may go on
 HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
 FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
+RARE = {"rare_entry": 1, "rare_return": 1, "rare_data": 0, "rare_stack": 0}  # of kern/apps/rare.c; words of what a handler is told
+RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
@@ -100,6 +102,7 @@ class Truth:
     told: list[Told] = field(default_factory=list)
     users: list[Record] = field(default_factory=list)  # the function_graph tracer's two handlers, each with its user as second argument
     frames: list[Record] = field(default_factory=list)  # FRAMES: the shadow stack as kern/apps/frames.c handed it over
+    rare: list[Record] = field(default_factory=list)  # RARE
     traps: list[Record] = field(default_factory=list)  # exceptions taken
     words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
     settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
@@ -157,7 +160,7 @@ def _kept(kernel: Kernel) -> dict[int, int]:
 @cache
 def _named(kernel: Kernel) -> dict[int, str]:
     """What is logged while the harness records, by address."""
-    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK)}
+    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK, *RARE_PLACES)}
     return {a: n for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"), **_questions(kernel)}.items() if a}
 
 
@@ -184,7 +187,7 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
         return [(kernel.symbol(n), 1, op) for n in (*CALLBACKS, PATTERN_TRACER)]
     ops = ("op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper")
     found = [(kernel.symbol(n), regs, 3) for n in (*CALLBACKS, *ops)]
-    found += [(kernel.symbol(n), words, 0) for n, words in FRAMES.items()]
+    found += [(kernel.symbol(n), words, 0) for n, words in (FRAMES | RARE).items()]
     return found + [(kernel.symbol(n), regs, 2) for n in (*HANDS, *returns.HANDLERS)]
 
 
@@ -251,7 +254,7 @@ class _Reader:
         self._levels: dict[int, tuple[int, int]] = {}  # by CPU: the last recording in which it came to a site, the lowest level there
         self._entered: dict[tuple[int, int, int], Record] = {}  # HOOK=mcount: the function's first instruction
         self._telling: dict[tuple[int, int, int], int] = {}  # the user whose return handler runs
-        self._frames = {kernel.symbol(n) for n in FRAMES} - {0}
+        self._apart = {kernel.symbol(n): seen for names, seen in ((FRAMES, t.frames), (RARE, t.rare)) for n in names}
         self._handlers = {kernel.symbol(n) for n in returns.HANDLERS} - {0}
         self._at_return = {kernel.symbol(n) for n in (HANDS[1], returns.HANDLERS[1])} - {0}
         self._users, self._kept = kernel.extent("hand_users"), _kept(kernel)
@@ -311,8 +314,8 @@ class _Reader:
         return call
 
     def _callback(self, r: Record) -> None:
-        if r.addr in self._frames:
-            self.truth.frames.append(r)
+        if r.addr in self._apart:
+            self._apart[r.addr].append(r)
             return
         self.truth.callbacks.append(r)
         looked, call = self._looked(r), self._open.get(r.context)

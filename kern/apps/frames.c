@@ -62,10 +62,8 @@ enum { CALLS, CALLED, HOME };
 volatile uint64_t frames_progress; /* of frames_call */
 static volatile uint64_t came; /* the interrupt, when frames_call was so far */
 
-/* ENTER and LEAVE: a frame record. WAIT: @wait instructions. BODY: what frames_traced does after its call site. */
+/* WAIT: @wait instructions. BODY: what frames_traced does after its call site. */
 #ifdef __riscv
-#define ENTER "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
-#define LEAVE "	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
 #define WAIT \
 	"	andi t0, a4, 1\n	beqz t0, 1f\n	nop\n" \
 	"1:	srli a4, a4, 1\n	addi a4, a4, 1\n" \
@@ -75,8 +73,6 @@ static volatile uint64_t came; /* the interrupt, when frames_call was so far */
 	"	beqz a5, 1f\n	mv ra, a5\n" \
 	"1:	addi a0, ra, 1\n	addi a1, ra, 2\n	ret\n"
 #else
-#define ENTER "	stp x29, x30, [sp, #-16]!\n	mov x29, sp\n"
-#define LEAVE "	ldp x29, x30, [sp], #16\n	ret\n"
 #define WAIT \
 	"	tbz x4, #0, 1f\n	nop\n" \
 	"1:	lsr x4, x4, #1\n	add x4, x4, #1\n" \

@@ -22,9 +22,10 @@ from grading.graph_checks import (at_rest, at_return, comes_home, depth, duratio
                                   registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, who)
 from grading.graph_session import GraphSession, out_beneath
 from grading.observer import Record
-from grading.order import dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
+from grading.order import SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
 from grading.registers import found_as_left
 from grading.returns import Span, calls_to
+from grading.rare import WRONG_SIZE, left, own_calls, sizes
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, returns_under_schedules
 from grading.schedules import Change
@@ -263,7 +264,7 @@ def walked(e: Evidence) -> Finding | None:
 
 def home(e: Evidence) -> Finding | None:
     """Of a boot that ended early, too: where a call returned to."""
-    return comes_home(e) or (None if e.why else through_handler(e) or link_replaced(e) or walked(e) or frames_kept(e))
+    return comes_home(e) or left(e) or (None if e.why else through_handler(e) or link_replaced(e) or walked(e) or frames_kept(e))
 
 
 def _last_forgotten(e: Evidence, finding: Finding) -> str:
@@ -299,6 +300,8 @@ MISTAKES = {
     "data-not-given-back": "what a user keeps stays, though it said no",
     "patched-for-nobody": "a return is patched that nobody wants to hear of",
     "shadow-frame-read-after-release": "a frame is read that has been given back",
+    WRONG_SIZE: "what a user keeps has another size than it asked for",
+    SLOTS: "a user leaves, and fgraph_slots does not end behind the last slot that is taken",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
@@ -351,9 +354,9 @@ CHECKS = {
     "one CPU": named(all_of(followed, three_agree), entries_end, depth),
     "four CPUs": named(all_of(followed, three_agree), entries_end, depth),
     "values": all_of(values, durations),
-    "sixteen": named(all_of(sixteen, patched_if_wanted), _last_forgotten),
+    "sixteen": named(all_of(sixteen, patched_if_wanted, own_calls), _last_forgotten),
     "reverse": reverse,
-    "data": all_of(kept, room_given_back, whole),
+    "data": all_of(kept, room_given_back, sizes, whole),
     "leaving": all_of(leaver_left, slot_again, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
     "schedules": all_of(as_linked, returns_under_schedules),
 }

@@ -8,6 +8,9 @@
 #ifdef __riscv
 #define CALL "	call "
 #define JUMP "	j "
+/* A frame record: made, and taken down with a return. */
+#define ENTER "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
+#define LEAVE "	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
 #define NOPS "	nop\n"
 /* In each argument and each register that a function must leave alone; not in sp and fp. */
 #define SET_PATTERN \
@@ -20,6 +23,8 @@
 #else
 #define CALL "	bl "
 #define JUMP "	b "
+#define ENTER "	stp x29, x30, [sp, #-16]!\n	mov x29, sp\n"
+#define LEAVE "	ldp x29, x30, [sp], #16\n	ret\n"
 #define NOPS "	nop\n	nop\n"
 #define SET_PATTERN \
 	"	.set .Lvalue, 1\n" \

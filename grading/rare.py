@@ -1,0 +1,103 @@
+"""What handlers and traced functions may do and the workload never does: kern/apps/rare.c, labs 5 and 6, with one CPU.
+
+All that it is judged by are call sites, handlers and shadow stacks as the observer saw them.
+"""
+
+from __future__ import annotations
+
+from grading.evidence import Evidence
+from grading.finding import Finding
+from grading.frames import WORDS
+from grading.observer import Record
+from grading.truth import Call
+
+OWN_CALLS, WRONG_FRAME, AFTER_THE_END, WRONG_SIZE = "recursion-not-guarded", "wrong-frame-taken", "told-after-the-end", "wrong-size"
+MISTAKES = {
+    OWN_CALLS: "a handler is told of the functions that it calls itself",
+    WRONG_FRAME: "a function was left without its return, and the frame whose sp fits is not the one that is taken",
+    AFTER_THE_END: "a frame was bad, and users are told of calls after that",
+}
+CHAIN = [f"rare_{letter}" for letter in "abcdef"]  # each calls the next one
+OFF = 16  # so far is sp lower when rare_f returns than it was at its call
+# In this order: who returns, where to, with which value, how many of CHAIN are out then; the call whose frame is the newest; sp is as it was at the call of whom.
+RETURNS = (("rare_f", "rare_home_f", 6, 5, "rare_f", ""), ("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
+MOST_DATA = 256  # bytes that a user may keep
+
+
+def calls(e: Evidence) -> dict[str, Call]:
+    """Those of the program, by name: the last of each."""
+    return {call.name: call for call in e.truth.calls if call.name.startswith("rare_")}
+
+
+def _bad_since(e: Evidence) -> int:
+    """When the first of CHAIN was called."""
+    call = calls(e).get(CHAIN[0])
+    return call.seq if call else 1 << 62
+
+
+def own_calls(e: Evidence) -> Finding | None:
+    """Of what a handler calls nobody is told."""
+    begin = _bad_since(e)
+    handlers = {e.kernel.symbol(name): name for name in ("rare_entry", "rare_return")}
+    told = [(handlers[r.addr], site.function.name, r.seq) for r in e.truth.rare
+            if r.addr in handlers and r.seq < begin and (site := e.kernel.site_at.get(r.more[8]))]
+    inner = next((seq for _, name, seq in told if name == "rare_inner"), None)
+    if inner is not None:
+        return Finding("a handler of function_graph called a traced function, rare_inner, and was told of that: a CPU that is in the tracer already, in the "
+                       "same context, must leave the call alone", mistake=OWN_CALLS, seq=inner)
+    if "rare_outer" in calls(e) and [t[:2] for t in told] != [("rare_entry", "rare_outer"), ("rare_return", "rare_outer")]:
+        return Finding("rare_outer was called once, whose user calls a traced function in both handlers; the user must be told of one entry and one return")
+    return None
+
+
+def left(e: Evidence) -> Finding | None:
+    """Functions are left without a return, as longjmp() leaves them: each call that does return finds its own frame."""
+    of = calls(e)
+    if not of.keys() >= set(CHAIN):
+        return None
+    stops, handlers = ([r for r in e.truth.hits[name] if r.seq > _bad_since(e)] for name in ("ftrace_graph_stop", "return_to_handler"))
+    went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))
+    for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
+        found = of[fits].sp if fits else of[newest].sp - OFF
+        said = stops[n].v[:3] if n < len(stops) else ()
+        who = f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, with sp {of[newest].sp:#x}"
+        if n < len(handlers) and said != (of[newest].site.address, of[newest].sp, found):
+            return Finding(f"{who}: ftrace_graph_stop must be told that, and was " + (f"told {', '.join(map(hex, said))}" if said else "not called"),
+                           mistake=WRONG_FRAME, seq=handlers[n].seq)
+        if n >= len(went) or went[n][1:] != (place, value):
+            where = f"went to {went[n][1]} with {went[n][2]:#x}" if n < len(went) else "went nowhere that is watched"
+            return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if none fits, by the newest, and {where}",
+                           mistake=WRONG_FRAME, seq=of[function].seq)
+    return _popped(e) or _nobody_told(e, stops[0])
+
+
+def _popped(e: Evidence) -> Finding | None:
+    """With each such return the frames above its own are gone, too."""
+    stacks = [r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_stack")]
+    top, free, depth = stacks[0].v[:3]
+    for r, (function, _, _, out, *_) in zip(stacks[1:], RETURNS):
+        want = (free + 8 * WORDS * (out - 1) if out else top, free + 8 * WORDS * out, depth + out)
+        if r.v[:3] != want:
+            return Finding(f"{function} had returned, past functions that were left without a return. Then top, free and depth of the shadow stack were "
+                           f"{', '.join(map(hex, r.v[:3]))}, and must be {', '.join(map(hex, want))}: the frames above go with it", mistake=WRONG_FRAME, seq=r.seq)
+    return None
+
+
+def _nobody_told(e: Evidence, stop: Record) -> Finding | None:
+    late = next((r for r in e.truth.rare if r.seq > stop.seq and r.addr in map(e.kernel.symbol, ("rare_entry", "rare_return"))), None)
+    return Finding(f"ftrace_graph_stop was called, as a frame was bad; then {e.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
+                   seq=late.seq) if late else None
+
+
+def sizes(e: Evidence) -> Finding | None:
+    """Lab 6: data have the size that was asked for, in whole words; or there are none."""
+    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_data")):
+        asked, reserved, found, size = r.v
+        asked -= (asked >> 63) << 64
+        want = -(-asked // 8) * 8 if 0 < asked <= MOST_DATA else 0
+        if not want and (reserved or found):
+            return Finding(f"a user asked for {asked} bytes to keep, and got room: only 1 to {MOST_DATA} can be had", mistake=WRONG_SIZE, seq=r.seq)
+        if want and (not reserved or reserved != found or size != want):
+            return Finding(f"a user kept {asked} bytes at {reserved:#x}; at the return it found {size} bytes at {found:#x}, and must find {want} there, whole words",
+                           mistake=WRONG_SIZE, seq=r.seq)
+    return None

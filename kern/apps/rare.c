@@ -1,0 +1,258 @@
+/*
+ * rare: what a user of function_graph may do, or traced functions, and the workload never does.
+ *
+ * 1. A handler calls a traced function itself.
+ * 2. A user keeps data of all sizes (lab 6).
+ * 3. Functions are left without a return, as longjmp() leaves them. Graph tracing is off for good then.
+ *
+ * The program only makes this happen. What it hands to rare_data() and
+ * rare_stack() in registers is for an observer of the processor.
+ */
+#include "app.h"
+
+const char *const program_help[] = {"", "leaves traced functions without a return, for grading: graph tracing is off for good then"};
+
+#if STAGE >= 5
+#include "cpu.h"
+#include "errno.h"
+#include "fgraph.h"
+#include "lib/pattern.h"
+#include "shadow.h"
+#include "tracer.h"
+
+static struct ftrace_ops filter;
+static struct fgraph_ops user;
+
+static int begin(trace_func_graph_ent_t entry, trace_func_graph_ret_t ret, const char *names)
+{
+	int err;
+
+	filter = (struct ftrace_ops){.func = ftrace_stub, .slot = -1};
+	user = (struct fgraph_ops){.entryfunc = entry, .retfunc = ret, .filter = &filter, .idx = -1};
+	err = ftrace_set_filter(&filter, names, strlen(names), true, false);
+	return err ? err : register_ftrace_graph(&user);
+}
+
+static void end(void)
+{
+	unregister_ftrace_graph(&user);
+	ftrace_free_filter(&filter);
+}
+
+/* ---- 1. Both handlers call a traced function: of that nobody must be told. ---- */
+
+static bool calls; /* once each: a tracer that tells a handler of its own calls must come to an end */
+
+__attribute__((noipa)) static void rare_inner(void)
+{
+	barrier();
+}
+
+__attribute__((noipa)) static void rare_outer(void)
+{
+	barrier();
+}
+
+static notrace void call_inner(void)
+{
+	if (!calls)
+		return;
+	calls = false;
+	rare_inner();
+	calls = true;
+}
+
+__attribute__((noipa)) static notrace int rare_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	call_inner();
+	return 1;
+}
+
+__attribute__((noipa)) static notrace void rare_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	call_inner();
+}
+
+static int handlers_call(void)
+{
+	int err = begin(rare_entry, rare_return, "rare_[io]*");
+
+	calls = true;
+	if (!err)
+		rare_outer();
+	calls = false;
+	end();
+	return err;
+}
+
+/* ---- 2. ---- */
+
+#if STAGE >= 6
+static int asked;
+static void *reserved;
+
+__attribute__((noipa)) static notrace void rare_data(long asked, void *reserved, void *found, long size)
+{
+	barrier();
+}
+
+static notrace int keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	reserved = fgraph_reserve_data(gops->idx, asked);
+	return 1;
+}
+
+static notrace void find(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	int size = 0;
+	void *found = fgraph_retrieve_data(gops->idx, &size);
+
+	rare_data(asked, reserved, found, size);
+}
+
+static int data_of_all_sizes(void)
+{
+	static const int sizes[] = {1, 7, 8, 9, 100, 255, 256, 257, 0, -1};
+	int err = begin(keep, find, "rare_outer");
+
+	for (unsigned i = 0; i < ARRAY_SIZE(sizes) && !err; i++) {
+		asked = sizes[i];
+		rare_outer();
+	}
+	end();
+	return err;
+}
+#else
+static int data_of_all_sizes(void)
+{
+	return 0;
+}
+#endif
+
+/* ---- 3. ---- */
+
+/*
+ * rare_a calls rare_b, and so on to rare_f. Then
+ *	rare_f returns with an sp that is nobody's, to rare_home_f;
+ *	rare_e goes on in rare_c: rare_e and rare_d are left. rare_c returns, to rare_home_c;
+ *	rare_b goes on in rare_a: rare_b is left. rare_a returns, to rare_home_a.
+ * Wherever else a return goes, it ends up at rare_lost. The values that they return are 6, 3 and 1.
+ */
+unsigned long rare_sp[3] __used; /* of rare_chain, rare_a and rare_c */
+void rare_chain(void), rare_look(void);
+
+/* KEEP and BACK: sp to and from rare_sp[n]. OFF: sp becomes one that no function had. */
+#ifdef __riscv
+#define KEEP(n) "	lla t2, rare_sp + 8 * " n "\n	sd sp, 0(t2)\n"
+#define BACK(n) "	lla t2, rare_sp + 8 * " n "\n	ld sp, 0(t2)\n"
+#define OFF "	addi sp, sp, -16\n"
+#define VALUE(n) "	li a0, " n "\n"
+#else
+#define KEEP(n) "	adrp x10, rare_sp\n	mov x9, sp\n	str x9, [x10, #:lo12:rare_sp + 8 * " n "]\n"
+#define BACK(n) "	adrp x10, rare_sp\n	ldr x9, [x10, #:lo12:rare_sp + 8 * " n "]\n	mov sp, x9\n"
+#define OFF "	sub sp, sp, #16\n"
+#define VALUE(n) "	mov x0, #" n "\n"
+#endif
+#define END(name) "	.size " name ", . - " name "\n"
+
+__asm__(
+"	.text\n	.balign 8\n"
+"	.type rare_chain, %function\nrare_chain:\n"
+ENTER KEEP("0")
+CALL "rare_a\n"
+"rare_home_a:\n"
+CALL "rare_look\n"
+"rare_lost:\n"
+BACK("0") LEAVE
+END("rare_chain")
+TRACED("rare_a")
+ENTER KEEP("1")
+CALL "rare_b\n"
+JUMP "rare_lost\n"
+"rare_on_a:\n"
+BACK("1") VALUE("1") LEAVE
+END("rare_a")
+TRACED("rare_b")
+ENTER
+CALL "rare_c\n"
+"rare_home_c:\n"
+CALL "rare_look\n"
+JUMP "rare_on_a\n"
+END("rare_b")
+TRACED("rare_c")
+ENTER KEEP("2")
+CALL "rare_d\n"
+JUMP "rare_lost\n"
+"rare_on_c:\n"
+BACK("2") VALUE("3") LEAVE
+END("rare_c")
+TRACED("rare_d")
+ENTER
+CALL "rare_e\n"
+JUMP "rare_lost\n"
+END("rare_d")
+TRACED("rare_e")
+ENTER
+CALL "rare_f\n"
+"rare_home_f:\n"
+CALL "rare_look\n"
+JUMP "rare_on_c\n"
+END("rare_e")
+TRACED("rare_f")
+VALUE("6") OFF
+"	ret\n"
+END("rare_f"));
+
+__attribute__((noipa)) static notrace void rare_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth)
+{
+	barrier();
+}
+
+notrace void rare_look(void)
+{
+	struct shadow_stack *s = shadow_of(current);
+
+	rare_stack(s->top, s->free, s->depth);
+}
+
+/* The shadow stack is put back: what is wrong here harms nobody else. */
+static notrace void left_without_return(void)
+{
+	struct shadow_stack *s = shadow_of(current);
+	struct shadow_frame *top = s->top;
+	unsigned long *free = s->free, depth = s->depth;
+
+	rare_look();
+	rare_chain();
+	s->top = top;
+	s->free = free;
+	s->depth = depth;
+}
+
+static int leave(void)
+{
+	int err = begin(rare_entry, rare_return, "rare_?");
+
+	if (!err)
+		left_without_return();
+	end();
+	return err;
+}
+
+int main(int argc, char **argv)
+{
+	static struct mutex alone;
+	int err;
+
+	mutex_lock(&alone);
+	err = handlers_call() ?: data_of_all_sizes() ?: leave();
+	mutex_unlock(&alone);
+	return err ? complain(argv[0], "register_ftrace_graph", -err) : 0;
+}
+#else
+int main(int argc, char **argv)
+{
+	printf("%s: this kernel patches no returns\n", argv[0]);
+	return 1;
+}
+#endif
