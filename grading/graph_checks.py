@@ -23,6 +23,7 @@ Aligned = Alignment[Step, GraphEvent]
 CLOCK_NS = {"riscv64": 100, "arm64": 16}
 # Registers by number (grading/registers.py).
 RESULTS = {"riscv64": (10, 11), "arm64": range(8)}
+RESULT, STACK = "result-clobbered", "stack-not-given-back"
 PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28), 32), "arm64": (*range(18, 30), *range(31, 35))}
 
 
@@ -153,10 +154,9 @@ def registers_given_back(e: Evidence) -> Finding | None:
     for span in e.truth.returns.spans:
         back, lost = span.leaving.back if span.leaving else None, lost_at_return(e, span)
         if back and lost:
-            clobbered = e.lab == 5 and lost[0] in RESULTS[e.arch]
-            name = registers.NAMES[e.arch][lost[0]]
-            return of_call("", span, f"{span.name} returned, and {name} was not as the function had left it", back.seq,
-                           "result-clobbered" if clobbered else "")
+            number = min(lost, key=lambda n: n != registers.SP[e.arch])  # with another sp all that is loaded from the stack is another
+            mistake = STACK if number == registers.SP[e.arch] else RESULT if number in RESULTS[e.arch] else ""
+            return of_call("", span, f"{span.name} returned, and {registers.NAMES[e.arch][number]} was not as the function had left it", back.seq, mistake)
     return None
 
 

@@ -1,4 +1,4 @@
-"""kern/apps/frames.c meets each instruction of the tracer's; its evidence with one thing changed is seen to be wrong."""
+"""kern/apps/frames.c meets each instruction of the tracer's, rare.c does what is rare; their evidence with one thing changed is seen to be wrong."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ import dataclasses
 import unittest
 from typing import Any
 
-from grading import frames, graph_checks, rubric
+from grading import frames, graph_checks, order, rare, rubric
 from grading.checks import Check
 from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.frames import REFUSED, WANTED, Try
+from grading.observer import Record
 from grading.returns import Span
 from grading.tests.mutants import SEED, build
 from qemu.machine import ARCHES, ROOT
 
 CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back, graph_checks.registers_given_back,
-                             graph_checks.link_replaced)
+                             graph_checks.link_replaced, rare.own_calls, rare.left, rare.sizes)
 
 
 class Swept(unittest.TestCase):
@@ -147,6 +148,79 @@ class Swept(unittest.TestCase):
         e = self.forged()
         self.put(e, e.truth.frames[-1], v=(e.truth.frames[-1].v[0], e.truth.frames[-1].v[1] + 16, 0, 0))
         self.sees(frames.room_given_back, e, "its room is not given back")
+
+    # ---- rare.c ----
+
+    def rare(self, e: Evidence, name: str) -> list[Record]:
+        return [r for r in e.truth.rare if r.addr == e.kernel.symbol(name)]
+
+    def put_rare(self, e: Evidence, old: Record, **fields: Any) -> None:
+        e.truth.rare = [r._replace(**fields) if r is old else r for r in e.truth.rare]
+
+    def without(self, e: Evidence, name: str, at: int) -> None:
+        hits = list(e.truth.hits[name])
+        del hits[at]
+        e.truth.hits = e.truth.hits | {name: hits}
+
+    def test_a_handler_that_is_told_of_its_own_calls(self) -> None:
+        e = self.forged()
+        inner = next(s.address for s in e.kernel.sites if s.function.name == "rare_inner")
+        told = self.rare(e, "rare_return")[0]
+        self.put_rare(e, told, more=(*told.more[:8], inner, *told.more[9:]))
+        self.sees(rare.own_calls, e, "was told of that")
+        e = self.forged()
+        e.truth.rare = [r for r in e.truth.rare if r is not told]
+        self.sees(rare.own_calls, e, "one entry and one return")
+
+    def test_a_frame_that_is_not_said_to_be_bad(self) -> None:
+        for at in range(3):
+            e = self.forged()
+            self.without(e, "ftrace_graph_stop", at)
+            self.sees(rare.left, e, "ftrace_graph_stop must be told that")
+
+    def test_a_return_past_frames_that_goes_astray(self) -> None:
+        for place in ("rare_home_f", "rare_home_c", "rare_home_a"):
+            e = self.forged()
+            self.without(e, place, 0)
+            self.sees(rare.left, e, f"It must go to {place}")
+
+    def test_frames_that_stay(self) -> None:
+        for n, word in ((1, 0), (2, 1), (3, 2)):
+            e = self.forged()
+            stack = self.rare(e, "rare_stack")[n]
+            v = list(stack.v)
+            v[word] += 1
+            self.put_rare(e, stack, v=tuple(v))
+            self.sees(rare.left, e, "the frames above go with it")
+
+    def test_a_handler_after_the_end(self) -> None:
+        for name in ("rare_entry", "rare_return"):
+            e = self.forged()
+            e.truth.rare = [*e.truth.rare, self.rare(e, name)[0]._replace(seq=self.rare(e, "rare_stack")[-1].seq)]
+            self.sees(rare.left, e, "then rare_")
+
+    def test_data_of_another_size(self) -> None:
+        for asked, word, words in ((9, 3, "must find 16"), (256, 2, "must find 256"), (257, 1, "got room"), (0, 2, "got room"), (2**64 - 1, 1, "-1 bytes")):
+            e = self.forged()
+            data = next(r for r in self.rare(e, "rare_data") if r.v[0] == asked)
+            v = list(data.v)
+            v[word] += 8
+            self.put_rare(e, data, v=tuple(v))
+            self.sees(rare.sizes, e, words)
+
+    def test_a_bad_frame_after_which_users_are_found(self) -> None:
+        for name in ("fgraph_slots", "fgraph_direct_users"):
+            e = self.forged()
+            stop = e.truth.hits["ftrace_graph_stop"][0].seq
+            e.truth.writes = [r for r in e.truth.writes if r.seq < stop or r.v[0] != e.kernel.symbol(name)]
+            self.sees(order.dead_or_unused, e, f"{name} was not set to 0")
+
+    def test_slots_that_do_not_end_behind_the_last_one(self) -> None:
+        e = self.forged()
+        left = next(s for s in order.steps(e) if s.line == "graph 0 off")
+        e.truth.known = {}
+        e.truth.writes = sorted([*e.truth.writes, left.writes[-1]._replace(v=(e.kernel.symbol("fgraph_slots"), 3, 0, 0))])
+        self.sees(order.users_in_time, e, "fgraph_slots is 3 then, and the last slot that is taken is 15")
 
     def test_a_register_that_a_return_loses(self) -> None:
         for number, name in ((10, "a0"), (11, "a1"), (2, "sp"), (8, "s0"), (27, "s11"), (4, "tp")):

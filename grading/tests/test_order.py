@@ -92,7 +92,6 @@ class Stores(unittest.TestCase):
 CHECKS: dict[int, tuple[Check, ...]] = {
     4: (order.ops_published, order.ops_withdrawn, order.filter_replaced),
     6: (order.users_in_time, order.stamp_first, order.shortcut_in_time, order.dead_or_unused, order.stacks_in_time, whole)}
-NOT_EXECUTED = ("find_frame",)  # its barrier, as no frame is bad
 COPIED = ("ftrace_set_hash",)  # a copy of its barrier is for an op that is not registered: publish_op orders that
 
 
@@ -103,7 +102,7 @@ class Barriers(unittest.TestCase):
         found = [a for lo, hi in truth.ordered_code(kernel) for a in range(lo, hi, 4)
                  if any(orders(kernel.arch, kernel.word(a), kind) for kind in (STORES, LOADS))]
         copies = [a for a in found if kernel.name_at(a).startswith(COPIED)]
-        return [[a] for a in found if not kernel.name_at(a).startswith((*NOT_EXECUTED, *COPIED))] + [copies] * bool(copies)
+        return [[a] for a in found if not kernel.name_at(a).startswith(COPIED)] + [copies] * bool(copies)
 
     def without(self, e: Evidence, **left: Any) -> Evidence:
         forged = copy.copy(e)

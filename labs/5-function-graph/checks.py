@@ -9,7 +9,7 @@ from grading.evidence import Evidence
 from grading.faults import Access
 from grading.finding import Defect, Finding
 from grading.frames import frames_kept, patched_if_wanted
-from grading.graph_checks import (at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
+from grading.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
                                   three_agree, through_handler, values)
 from grading.graph_session import GraphSession
 from grading.order import stacks_in_time, user_in_time
@@ -52,15 +52,17 @@ def _result(e: Evidence, finding: Finding) -> str:
 
 def ended(e: Evidence) -> str:
     """Of a boot that ended early: where the first traced function went, or that all came home, and something was lost there."""
-    finding = comes_home(e)
-    if not finding:
-        return _result(e, Finding(""))
-    through = finding.kind in (Defect.WENT_ELSEWHERE, Defect.WENT_NOWHERE) and e.verdict == Verdict.PANIC and e.truth.handlers
-    return _entered(e, finding) or ("return-to-wrong-place" if through else "")
+    finding, lost, fault = comes_home(e), _result(e, Finding("")), faults.last(e)
+    if not finding or lost == STACK:
+        return lost
+    lo, hi = e.kernel.symbol("__ftrace_text_start"), e.kernel.symbol("__ftrace_text_end")
+    astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault and not lo <= fault.pc < hi  # else the tracer ended it
+    return _entered(e, finding) or ("return-to-wrong-place" if astray and e.verdict == Verdict.PANIC and e.truth.handlers else "")
 
 
 MISTAKES = {
-    "result-clobbered": "a register with the result does not come back",
+    RESULT: "a register with the result does not come back",
+    STACK: "return_to_handler does not put sp back to where it was",
     "wrong-parent-slot": "not the return address was replaced: the functions' bodies are skipped",
     "link-register-lost": "the tracer does not go on after the call site",
     "return-to-wrong-place": "a function does not go on after the call that made it",
