@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from grading import truth
@@ -45,7 +46,7 @@ class ScheduleSession(Session):
         e.played = player.played
         player.begin(machine)
         for change in self._changes:
-            if self._only.partition(":")[0] in ("", change.name):
+            if fnmatchcase(change.name, self._only.partition(":")[0] or "*"):
                 self._say(f"schedules: {change.name}")
                 player.play(change, CHOSEN, random.Random(rng.getrandbits(64)), self._only)
         player.end()

@@ -1,9 +1,10 @@
 """Schedules: the points at which one CPU's change of the tracer can meet another CPU's traced call, tried one after the other.
 
 CPU A types a line that changes something (registers an op, unregisters it, exchanges a filter); CPU B makes a traced call. A's
-*steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are the tracer's functions
-that its call goes through. Both are taken from the observer's log of one free run. A schedule stops A in front of a step, lets B
-make its call up to a place, and then lets A go on to its end, if it comes there; B; A; and B calls once more:
+*steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are its call site
+and the tracer's functions that its call goes through. Both are taken from the observer's log of one free run. A schedule stops A
+in front of a step, lets B make its call up to a place, and then lets A go on to its end, if it comes there; B; A; and B calls once
+more:
 
     unregister:ftrace_shutdown+0x98:op_see      A up to this store; B up to op_see; A; B; A
     unregister:ftrace_shutdown+0x98             the same, and B's call is made as a whole while A stands there
@@ -14,13 +15,13 @@ played again by its name: SCHEDULE=...
 
 from __future__ import annotations
 
-import fnmatch
 import random
 import re
 import struct
 import subprocess
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import takewhile
 from pathlib import Path
 
@@ -133,9 +134,10 @@ class Player:
         self._steps = stepping(kernel, sources)
         own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
+        site = next(s.address for s in kernel.sites if s.function.name == CALLED)
+        self._site = kernel.name_at(site)
         if kernel.symbol(HANDLER):  # inside of the function, too, while its return is patched
-            body = next(s.address + 4 for s in kernel.sites if s.function.name == CALLED)
-            self._places[body] = kernel.name_at(body)
+            self._places[site + 4] = kernel.name_at(site + 4)
 
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
         """What the observer is asked for besides."""
@@ -155,7 +157,7 @@ class Player:
         self.played.append(played)
         self._lines(change.first)
         todo, played.insns = self._dry(change)
-        chosen = [s for s in todo if fnmatch.fnmatchcase(str(s), only)] if only else some(todo, most, rng)
+        chosen = [s for s in todo if fnmatchcase(str(s), only)] if only else some(todo, most, rng)
         played.todo, played.planned = todo, len(chosen)
         for schedule in chosen:
             played.shown.append(Shown(schedule, self._machine.observer.written()))
@@ -179,7 +181,7 @@ class Player:
     def _dry(self, change: Change) -> tuple[list[Schedule], int]:
         """All schedules: A's steps in the order in which they come, and B's places before and after them; what A executed."""
         self._lines(change.before)
-        places = self._places_of_call()
+        places = self._places_of_call() | {self._site}
         counted, ends = dict[str, int](), set(self.kernel.exits(change.ends))
         log = [r for r in self._log(lambda: self._lines([self.typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
         insns = next((r.insns for r in log if r.addr in ends), 0) - next((r.insns for r in log if r.addr in self._steps), 0)
