@@ -141,6 +141,8 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     unfinished = as_handed_out(options.lab, options.arch)
     if unfinished:
         raise Refused(unfinished)
+    if options.gdb and options.schedule and len(options.arch) > 1:
+        raise Refused("SCHEDULE= with GDB=1 needs ARCH=riscv64 or ARCH=arm64")
     if options.gdb:
         replay.needs()
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
@@ -170,6 +172,10 @@ def main() -> int:
     except Stopped as stopped:
         print(report.printable(str(stopped)), file=sys.stderr)
         return EXIT_HARNESS if stopped.verdict == Verdict.HARNESS else EXIT_FAIL
+    if options.gdb and options.schedule:
+        arch = options.arch[0]
+        return replay.schedule_under_gdb(Kernel(options.kernels / arch / "callsite.elf", arch), options.lab, options.schedule,
+                                         options.out / "grade", console)
     outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
     grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings)
               for a in options.arch if a in outcomes]

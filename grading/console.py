@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import select
+import socket
 import subprocess
 import time
 from collections.abc import Callable
@@ -121,6 +122,18 @@ class Console:
     def keep_up(self) -> None:
         """Read what is there, while the caller waits for something else: a guest cannot go on when its line is full."""
         self._fill(0)
+
+    def join(self, line: socket.socket) -> None:
+        """What is printed goes there, and what comes from there is typed, until one of the two ends."""
+        while True:
+            for ready in select.select([self._from, line], [], [])[0]:
+                data = os.read(ready.fileno(), 1 << 16)
+                if not data:
+                    return
+                if ready is line:
+                    self.send(data)
+                else:
+                    line.sendall(data)
 
     def drain(self, seconds: float) -> str:
         """What is there, and what still comes until the line closes or the time is over."""

@@ -15,6 +15,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing, contextmanager
@@ -222,6 +223,19 @@ class Run:
             self.wait_end(5)
             self.watch()
             raise
+
+    @contextmanager
+    def handed_over(self, folder: Path) -> Iterator[None]:
+        """The machine, which stands still, is somebody else's: its debugger stub is at folder/gdb, its console at folder/console."""
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(f"{folder}/console")
+            listener.listen()
+            threading.Thread(target=lambda: self.console.join(listener.accept()[0]), daemon=True).start()
+            self._reason.monitor(f"gdbserver unix:{folder}/gdb,server=on,wait=off")
+            while not (folder / "gdb").exists():
+                self.watch()
+                time.sleep(0.01)
+            yield
 
     def memory(self, physical: int, size: int) -> bytes:
         """Guest memory while the machine stands still."""

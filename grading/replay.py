@@ -18,18 +18,23 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.finding import Defect, Finding
+from grading.hold import Cpus
+from grading.machine import Run
 from grading.observer import MOST, Kind, saved
 from grading.registers import unfinished
 from grading.report import cpus
-from grading.rubric import Rung
+from grading.rubric import Rung, boot
+from grading.schedules import CALLED, CALLER, CHANGER, SCHEDULES, Schedule
 from grading.session import machine_of
-from grading.verdict import Refused, Verdict
+from grading.verdict import Refused, Stopped, Verdict
 from qemu import debug
 
 # They change nothing but the number of the next thread, and may print much.
 ONLY_READS, AS_MANY_THREADS = ("cat ", "cksum "), "cat current_tracer"
+ENDED = "gdb has ended"
 PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds, then what runs is stopped where it is
 
 
@@ -119,9 +124,7 @@ def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Con
                       highlight=False, soft_wrap=True)
         return 1
     if finding.schedule:
-        console.print(f"\n{escape(rung.name)} was lost in a schedule, which needs QEMU's debugger stub for itself: gdb cannot play it. This plays it "
-                      f"again:\nmake grade LAB={e.lab} ARCH={e.arch} SCHEDULE={finding.schedule}", highlight=False, soft_wrap=True)
-        return 1
+        return schedule_under_gdb(e.kernel, e.lab, finding.schedule, e.log.parent, console)
     if finding.by_hand:
         console.print(f"\n{escape(rung.name)} was lost on this host, by a program of yours that no kernel runs: there is nothing to stop under gdb. "
                       f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
@@ -133,3 +136,29 @@ def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Con
         json.dump({**asdict(m), "why": f"{rung.name}: {finding.why}", "where": stops}, file)
         file.flush()
         return debug.debug(machine_of(e.kernel, e.lab, e.smp), e.kernel.path, [], file.name)
+
+
+def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: Console) -> int:
+    """It is played up to where its CPUs are held; from there on the machine is gdb's."""
+    def stands(machine: Run, schedule: Schedule, cpus: Cpus) -> None:
+        said = _of_schedule(schedule, [kernel.name_at(cpus.pc(cpu)) for cpu in sorted(cpus.all)])
+        cpus.end()
+        with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as folder, machine.handed_over(Path(folder)):
+            debug.run_gdb(Path(folder), kernel.arch, kernel.path, [], {"CALLSITE_STANDS": said})
+        raise Stopped(Verdict.FAIL, ENDED)
+
+    console.print(f"\n{name}, {kernel.arch}: a boot up to where its CPUs are held, then gdb.", highlight=False, soft_wrap=True)
+    e = boot(kernel, lab, SCHEDULES, 0, out, schedule=name, stands=stands)
+    if e.why != ENDED:
+        console.print(escape(e.why), highlight=False, soft_wrap=True)
+    return int(e.why != ENDED)
+
+
+def _of_schedule(schedule: Schedule, at: list[str]) -> str:
+    """Who stands where, and what comes next."""
+    change = schedule.change
+    goes = f"CPU {CHANGER} goes on until {change.ends} returns, or as far as it comes; then " if schedule.inside else ""
+    return (f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread {CHANGER + 1}); "
+            f"CPU {CALLER} calls {CALLED} and is at {at[CALLER]} (thread {CALLER + 1}).\n"
+            f"Next in the schedule: {goes}CPU {CALLER}, until its call has returned; then CPU {CHANGER}, to its end.\n"
+            f"One alone: set scheduler-locking on, thread {CALLER + 1}, continue. All of them, up to the prompt: console.\n")

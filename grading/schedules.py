@@ -125,10 +125,14 @@ def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Sched
     return [s for s in schedules if s in chosen]
 
 
+Stands = Callable[[Run, Schedule, Cpus], None]  # what is done with a machine in which a schedule's CPUs are held
+
+
 class Player:
     """Plays the schedules of one change after the other. Between two of them all CPUs run, and nothing is wanted of them."""
 
-    def __init__(self, kernel: Kernel, sources: Iterable[str]) -> None:
+    def __init__(self, kernel: Kernel, sources: Iterable[str], stands: Stands | None = None) -> None:
+        self.stands = stands
         self.played: list[Played] = []
         self.kernel = kernel
         self._steps = stepping(kernel, sources)
@@ -146,7 +150,7 @@ class Player:
         return config
 
     def begin(self, machine: Run) -> None:
-        self._machine = machine
+        self.machine = machine
         base = machine.machine.load_address() - KERNEL_BASE
         self._wanted, self._made = base + self.kernel.symbol("calls_wanted"), base + self.kernel.symbol("calls_made")
         machine.console.command(f"calls {CALLER} &")
@@ -160,21 +164,21 @@ class Player:
         chosen = [s for s in todo if fnmatchcase(str(s), only)] if only else some(todo, most, rng)
         played.todo, played.planned = todo, len(chosen)
         for schedule in chosen:
-            played.shown.append(Shown(schedule, self._machine.observer.written()))
+            played.shown.append(Shown(schedule, self.machine.observer.written()))
             self._lines(change.before)
-            with self._machine.observer.recording(), interleaved(self._machine) as cpus:
+            with self.machine.observer.recording(), interleaved(self.machine) as cpus:
                 _Play(self, cpus, played.shown[-1], 2 * played.insns + INSNS).run()
-            played.shown[-1].last = self._machine.observer.written()
-            self._machine.console.wait_ready(60)
+            played.shown[-1].last = self.machine.observer.written()
+            self.machine.console.wait_ready(60)
             self._lines(change.after)
         self._lines(change.last)
 
     def end(self) -> None:
-        self._machine.console.command("calls off")
+        self.machine.console.command("calls off")
 
     def _lines(self, lines: Iterable[str]) -> None:
         for line in lines:
-            said = self._machine.console.command(line)
+            said = self.machine.console.command(line)
             if said:
                 raise Stopped(Verdict.FAIL, f"'{line}' said: {said.strip()}")
 
@@ -200,14 +204,14 @@ class Player:
         return {self._places[r.addr] for r in log[ends[0]:ends[-1]] if r.addr in self._places} if ends else set()
 
     def _log(self, does: Callable[[], None]) -> list[Record]:
-        observer = self._machine.observer
+        observer = self.machine.observer
         with observer.recording():
             first = observer.written()
             does()
             return list(observer.records(first))
 
     def _call(self) -> None:
-        with interleaved(self._machine) as cpus:
+        with interleaved(self.machine) as cpus:
             self.want(cpus)
             cpus.run(self.is_made, CALL_INSNS)
 
@@ -222,7 +226,7 @@ class Player:
         return self._word(self._made) == self._word(self._wanted)
 
     def _word(self, physical: int) -> int:
-        return int(struct.unpack("<Q", self._machine.read(physical, 8))[0])
+        return int(struct.unpack("<Q", self.machine.read(physical, 8))[0])
 
     def address(self, name: str) -> int:
         symbol, _, offset = name.partition("+")
@@ -234,8 +238,8 @@ class Player:
 
         def ended() -> bool:
             nonlocal at
-            now = self._machine.observer.written()
-            found = any(r.kind == Kind.HIT and r.addr in ends for r in self._machine.observer.records(at, now))
+            now = self.machine.observer.written()
+            found = any(r.kind == Kind.HIT and r.addr in ends for r in self.machine.observer.records(at, now))
             at = at if found else now
             return found
         return ended
@@ -256,7 +260,10 @@ class _Play:
         cpus.begin(player.typed(schedule.change))
         self._shown.met = self._to_step(schedule.step)
         player.want(cpus)
-        if schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER:
+        inside = schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER
+        if player.stands:
+            player.stands(player.machine, schedule, cpus)
+        if inside:
             cpus.serve(CALLER)
             cpus.go(CHANGER)
             cpus.run(self._ended, self._insns)

@@ -49,28 +49,34 @@ def gdb_command(elf: Path, extra: list[str]) -> list[str]:
     return [GDB, "-q", *extra, "-ex", f"source {ROOT}/qemu/debugger/start.py", str(elf)]
 
 
+def run_gdb(scratch: Path, arch: str, elf: Path, extra: list[str], about: dict[str, str]) -> int:
+    """Until its user ends it. `about`: what our script in it is told besides."""
+    settings = terminal_settings()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for end in (signal.SIGTERM, signal.SIGHUP):  # the terminal went away: take QEMU along
+        signal.signal(end, lambda *_: sys.exit(1))
+    try:
+        return subprocess.run(gdb_command(elf, extra), check=False,
+                              env={**os.environ, "CALLSITE_GDB": str(scratch), "CALLSITE_ARCH": arch, **about},
+                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)).returncode
+    finally:
+        restore_terminal(settings)
+
+
 def debug(machine: Machine, elf: Path, extra: list[str], moment: str = "") -> int:
     """`moment`: a file that says up to where a graded boot is repeated first."""
     with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as name:
         scratch = Path(name)
         # Its own process group: Ctrl-C is gdb's.
         qemu = subprocess.Popen(WITH_US + qemu_command(machine, scratch), stdin=subprocess.DEVNULL, start_new_session=True)
-        settings = terminal_settings()
         try:
             if not wait_for_sockets(qemu, scratch):
                 print("QEMU did not start.", file=sys.stderr)
                 return 2
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            for end in (signal.SIGTERM, signal.SIGHUP):  # the terminal went away: take QEMU along
-                signal.signal(end, lambda *_: sys.exit(1))
-            return subprocess.run(gdb_command(elf, extra), check=False, env={
-                **os.environ, "CALLSITE_GDB": name, "CALLSITE_ARCH": machine.arch,
-                **({"CALLSITE_MOMENT": moment} if moment else {})},
-                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)).returncode
+            return run_gdb(scratch, machine.arch, elf, extra, {"CALLSITE_MOMENT": moment} if moment else {})
         finally:
             qemu.kill()
             qemu.wait()
-            restore_terminal(settings)
 
 
 def main() -> int:

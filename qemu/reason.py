@@ -21,6 +21,10 @@ class Reason:
     def options(self) -> list[str]:
         return ["-chardev", f"socket,id=control,fd={self.fileno()}", "-qmp", "chardev:control"]
 
+    def monitor(self, line: str) -> None:
+        """A command of QEMU's monitor."""
+        self._ours.sendall(json.dumps({"execute": "human-monitor-command", "arguments": {"command-line": line}}).encode() + b"\n")
+
     def drain(self, flags: int = socket.MSG_DONTWAIT) -> None:
         """QEMU tells of every stop and start too. The socket holds some hundred of them, and the rest is lost when QEMU ends."""
         try:

@@ -89,6 +89,9 @@ class TestMistyped(Folder):
     def test_a_terminal_that_is_none(self) -> None:
         self.refused("GDB=1 needs a terminal", "--gdb")
 
+    def test_a_schedule_of_two_machines(self) -> None:
+        self.refused("SCHEDULE= with GDB=1 needs ARCH=riscv64 or ARCH=arm64", "--gdb", "--schedule=register:*")
+
     def test_no_gdb(self) -> None:
         self.refused("sudo apt-get install gdb-multiarch", "--gdb", PATH="/nowhere")
 
@@ -281,6 +284,22 @@ class TestUnderGdb(UnderGdb):
                 gdb = self.stopped(arch, smp, "--budget=200000000")
                 self.assertRegex(self.said, r"This is during 'workload \w+', when no prompt has come for \d+ seconds\.")
                 self.assertRegex(self.ask(gdb, "bt 3"), r"^#0 .*wl_leaf_elm \(.*\n#1 .*wl_")
+
+    def test_a_schedule_is_played_up_to_where_its_cpus_are_held(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch=arch):
+                (self.out / arch).symlink_to(ROOT / f"build/{arch}/lab{LAB}")
+                kernel = Kernel(self.out / arch / "callsite.elf", arch)
+                gdb = self.stopped(arch, 4, "--schedule=unregister:*:op_see")
+                found = re.search(r"CPU 0 runs 'op 0 off' and is at (\S+) \(gdb's thread 1\); CPU 1 calls calls_traced and is at op_see \(thread 2\)\.\n"
+                                  r"Next in the schedule: CPU 0 goes on until unregister_ftrace_function returns", self.said)
+                assert found, self.said
+                name, _, offset = found[1].partition("+")
+                for cpu, address in ((0, kernel.symbol(name) + int(offset, 16)), (1, kernel.symbol("op_see"))):
+                    self.ask(gdb, f"thread {cpu + 1}")
+                    self.assertIn(f"{address:#x}", self.ask(gdb, "p/x $pc"))
+                self.ask(gdb, "console")
+                self.assertIn("\nalive", self.ask(gdb, "console echo alive").replace("\r", ""))
 
     def test_a_rung_that_is_reached_has_no_moment(self) -> None:
         self.kernel("arm64", "right", lambda kernel: (kernel.text[0], []))

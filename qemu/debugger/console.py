@@ -43,7 +43,7 @@ class Console:
         self._out = os.dup(1)
         self._lock = threading.Lock()  # who holds it reads; all that follows is under it
         self._ended = False
-        self._seen = b""  # since the last line was typed
+        self._seen = b"\n"  # since the last line was typed; that one's end may have come before us
         self._waited_for = False
         self.at_prompt = False
         self.stopped = False  # the guest, by us
