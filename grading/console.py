@@ -96,6 +96,10 @@ class Console:
         last = last_line(plain(self._unread[-LAST:]), len(self._unread) > LAST)
         return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s" + (f"; the last line was: {last}" if last else ""))
 
+    def at_prompt(self) -> bool:
+        """Of what was read: the line that was typed last has come to its end."""
+        return _at_prompt(plain(self._unread[-TAIL:]))
+
     def wait_ready(self, seconds: float) -> str:
         return self.wait_for(_at_prompt, seconds, "prompt")
 

@@ -91,14 +91,14 @@ class Cpus:
         wanted, passing = set(places), set(but)
         executed, end = [0] * len(self.all), self._run.clock() + PATIENCE
         while not until() and max(executed) <= insns and self._run.clock() < end:
-            answered, before = bool(self._away), self._insns()
+            answered, before = bool(self._away), self._run.insns()
             self._slice(wanted, until)
             for cpu in self.all - self._held - passing if wanted else ():
                 if self._stub.pc(cpu) in wanted:
                     self.hold(cpu)
                     return cpu
             if not answered:  # else they may have waited for an answer all the time
-                executed = [n + min(after - b, insns // SLICES) for n, after, b in zip(executed, self._insns(), before)]
+                executed = [n + min(after - b, insns // SLICES) for n, after, b in zip(executed, self._run.insns(), before)]
         return None
 
     def _slice(self, wanted: set[int], until: Callable[[], bool]) -> None:
@@ -123,9 +123,6 @@ class Cpus:
         for place in places - self._breakpoints:
             self._stub.breakpoint(place, True)
         self._breakpoints = places
-
-    def _insns(self) -> list[int]:
-        return self._run.observer.insns_of(len(self.all))
 
     def end(self) -> None:
         """All of them go on."""

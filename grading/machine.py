@@ -180,6 +180,10 @@ class Run:
         assert self._observer
         return self._observer
 
+    def insns(self) -> list[int]:
+        """That each CPU has executed; 0 where nobody counts."""
+        return self._observer.insns_of(self.machine.smp) if self._observer else [0] * self.machine.smp
+
     def watch(self) -> None:
         """Raise Stopped if the machine ended, restarted, or used up its instructions."""
         self.check_limits()

@@ -18,7 +18,8 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing import get_context
@@ -28,9 +29,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from grading import workload  # noqa: E402
 from grading.console import PROMPT  # noqa: E402
+from grading.elf import Kernel  # noqa: E402
+from grading.hold import Cpus, interleaved  # noqa: E402
 from grading.machine import Run, ended_by_signals  # noqa: E402
+from grading.returns import calls_to  # noqa: E402
 from grading.side_by_side import PR_SET_PDEATHSIG  # noqa: E402
-from grading.verdict import Stopped  # noqa: E402
+from grading.verdict import Stopped, Verdict  # noqa: E402
 from kern.tests import app_host  # noqa: E402
 from qemu.emulator import find  # noqa: E402
 from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
@@ -210,12 +214,47 @@ def stack_among(threads: int) -> Step:
     return step
 
 
-def twice(program: str) -> Step:
-    """In the background and at the prompt: one waits for the other, and neither says a word."""
+@contextmanager
+def held(run: Run, program: str, place: str) -> Iterator[Cpus]:
+    """The program runs in the background, and is held where it calls this function, on CPU 1. The shell is at its prompt."""
+    kernel = kernel_of(run)
+    with interleaved(run) as cpus:
+        cpus.begin(f"taskset -c 1 {program} &")
+        if cpus.reach(calls_to(kernel, place, kernel.code_beside(f"app_main_{program}")), but={0}) != 1:
+            raise Stopped(Verdict.FAIL, f"{program} does not come to {place}")
+        cpus.serve(1)
+        cpus.run(run.console.at_prompt)
+        yield cpus
+
+
+def twice(program: str, place: str) -> Step:
+    """While one is held there another one comes: it waits, and neither says a word."""
     def step(run: Run) -> str:
-        said = re.sub(r"^\[\d+\] .*\n", "", run.console.command(f"{program} & ; {program}; wait"), flags=re.M)
-        return f"'{program} & ; {program}' says:\n{said}" if said else ""
+        kernel = kernel_of(run)
+        waits = calls_to(kernel, "prepare_to_wait", kernel.extent("mutex_lock"))
+        with held(run, program, place) as cpus:
+            cpus.begin(f"taskset -c 0 {program}; wait")
+            if cpus.reach(waits, but={1}) != 0:
+                return f"{program} does not wait for one that is in front of {place}"
+        said = re.sub(r"^\[1\] done, exit status 0: .*\n", "", run.console.wait_ready(60).partition("wait\n")[2])
+        return "" if said == PROMPT else f"{program}, while another one was in front of {place}, says:\n{said}"
     return step
+
+
+def meanwhile(program: str, place: str, line: str) -> Step:
+    """The line comes to its end while the program is held there."""
+    def step(run: Run) -> str:
+        with held(run, program, place) as cpus:
+            cpus.begin(line)
+            if not cpus.run(run.console.at_prompt):
+                return f"'{line}' does not come to its end while {program} is in front of {place}"
+        return shows("wait; echo alive", "^alive$")(run)
+    return step
+
+
+@cache
+def kernel_of(run: Run) -> Kernel:
+    return Kernel(run.machine.image_path().with_name("callsite.elf"), run.machine.arch)
 
 
 def compressed() -> Step:
@@ -303,15 +342,17 @@ def shell_cases(arch: str) -> list[Case]:
     return [Case("shell", arch, smp=2, steps=steps),
             *(Case(f"frames under {name}", arch, variant, 2, [
                 shows(f"{begin}; frames; {end}", r"^frames: function_graph is in use: Device or resource busy \(EBUSY\)$"),
-                prints("frames", ""), twice("frames"),
-                *(shows(f"frames & ; {begin}; {end}; wait; echo alive", "^alive$") for _ in range(3)),
+                prints("frames", ""),
+                *(meanwhile("frames", place, f"{begin}; {end}") for place in ("ftrace_set_filter", "frames_call", "unregister_ftrace_graph")),
                 works(), prints("cat current_tracer", "nop\n")])
               for name, variant, begin, end in (
                 ("function_graph", FINISHED, graph, "echo nop > current_tracer"),
                 ("lab 5's function_graph", "lab5-tests", graph, "echo nop > current_tracer"),
                 ("the profiler", FINISHED, "echo 1 > function_profile_enabled", "echo 0 > function_profile_enabled"))),
-            *(Case(f"{program}, twice at once", arch, variant, 4, [*(twice(program) for _ in range(5)), works()])
-              for program, variant in (("frames", FINISHED), ("entry", "lab4-tests")))]
+            *(Case(f"{program}, twice at once", arch, variant, 2, [*(twice(program, place) for place in places), works()])
+              for program, variant, *places in (
+                ("frames", FINISHED, "ftrace_set_filter", "frames_call", "unregister_ftrace_graph"),
+                ("entry", "lab4-tests", "ftrace_set_filter", "call_traced", "unregister_ftrace_function")))]
 
 
 def board_cases(arch: str) -> list[Case]:
