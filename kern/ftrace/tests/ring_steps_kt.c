@@ -114,8 +114,9 @@ static bool consume_page(void)
 		memcpy(&lost, page->data + size, sizeof(lost));
 	for (u64 i = 0; i < n && !wrong; i++, lost = 0) {
 		const u32 *e = (const u32 *)(page->data + offset);
-		struct rb_event ev = {.ts = ts += *e >> 5, .data = e + 1, .len = 4 * (*e & 31)};
+		struct rb_event ev = {.ts = ts + (*e >> 5), .data = e + 1, .len = 4 * (*e & 31)};
 
+		ts = ev.ts;
 		if (!i && (page->commit & (RB_MISSED_EVENTS | RB_MISSED_STORED)) == RB_MISSED_EVENTS)
 			lost = get_address(((struct function_entry *)ev.data)->ip) - last - 1;
 		last = check(&ev, last, lost);
