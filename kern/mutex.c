@@ -65,7 +65,8 @@ void mutex_lock(struct mutex *m)
 	if (likely(mutex_trylock(m)))
 		return;
 	if (m->owner == current)
-		panic("mutex_lock: this thread has the mutex at %p already, and never gave it back", m);
+		panic("mutex_lock: this thread has the mutex at %p already, and never gave it back",
+		      m);
 	wait_event(&m->waiters, mutex_trylock(m));
 }
 

@@ -177,10 +177,10 @@ void mutex_lock(struct mutex *m);
 bool mutex_trylock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
 /* For who changes what @m protects. In its callers, so that a panic's first line of the stack is theirs. */
-#define mutex_assert_held(m)                                                                  \
-	do {                                                                                  \
-		if (unlikely((m)->owner != current))                                          \
-			panic("this thread does not hold the mutex: mutex_lock(%s) first", #m); \
+#define mutex_assert_held(m)                                                                       \
+	do {                                                                                       \
+		if (unlikely((m)->owner != current))                                               \
+			panic("this thread does not hold the mutex: mutex_lock(%s) first", #m);    \
 	} while (0)
 
 #endif
