@@ -46,7 +46,7 @@ static struct ftrace_ops op = {registers_tracer, FTRACE_OPS_FL_RECURSION, .slot 
 #if STAGE == 3
 /*
  * Nothing is written: no batch is open, then the site would be the first word
- * behind text, then it is the last word in text, which calls nobody.
+ * behind text, then what the last word in text is to call is out of reach.
  */
 __attribute__((noipa)) static void registers_refused(void)
 {
@@ -60,9 +60,8 @@ __attribute__((noipa)) static void registers_refused(void)
 	ftrace_make_nop(&behind, stub);
 	ftrace_modify_call(&behind, stub, stub);
 	ftrace_init_nop(&behind);
-	ftrace_make_nop(&last, stub);
-	ftrace_modify_call(&last, stub, stub);
-	ftrace_init_nop(&last);
+	ftrace_make_call(&last, 0);
+	ftrace_modify_call(&last, 0, 0);
 	ftrace_batch_end();
 	mutex_unlock(&ftrace_lock);
 }

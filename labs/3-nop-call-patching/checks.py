@@ -257,7 +257,7 @@ SEEN = {
     "filter": (called(2), text_of(2), text_traced()),
     "silent": (ran(0, 2),),
     "restored": (TEXT_AT_END,),
-    "writer": (batches(4), LOOKS, ALIAS, answers("answer of a function that was asked to write nothing", 2 * len(PATCHERS))),
+    "writer": (batches(4), LOOKS, ALIAS, answers("answer of a function that was asked to write nothing", 3 + len(PATCHERS))),
     "refused": (REFUSED,),
     "one CPU": (ran(2, 2), printed(2)),
     "four CPUs": (ran(2, 2), printed(2)),
