@@ -25,7 +25,7 @@ GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "t
          "frames_traced", "frames_lost", "frames_call", "frames_stack", "shadow_users_begin", "shadow_users_end", "shadow_push_into", "shadow_pop",
          "ftrace_graph_dead", "ftrace_graph_stop", "rare_entry", "rare_return", "rare_stack", "rare_inner", "rare_outer", "rare_a", "rare_f", "rare_home_f",
          "rare_home_c", "rare_home_a", "rare_lost")
-USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data", "rare_data")
+USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data", "rare_data", "rare_shared")
 STAGES = {
     1: (*EVERY, *MCOUNT),
     2: (*EVERY, *MCOUNT, *RECORDS, "lookup_rec", "lookup_rec_range", "app_main_lookup"),

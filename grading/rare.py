@@ -35,12 +35,16 @@ def _bad_since(e: Evidence) -> int:
     return call.seq if call else 1 << 62
 
 
+def _told(e: Evidence) -> list[tuple[str, str, int]]:
+    """Which handler, of which function, and when."""
+    handlers = {e.kernel.symbol(name): name for name in ("rare_entry", "rare_return")}
+    return [(handlers[r.addr], site.function.name, r.seq) for r in e.truth.rare if r.addr in handlers and (site := e.kernel.site_at.get(r.more[8]))]
+
+
 def own_calls(e: Evidence) -> Finding | None:
     """Of what a handler calls nobody is told."""
     begin = _bad_since(e)
-    handlers = {e.kernel.symbol(name): name for name in ("rare_entry", "rare_return")}
-    told = [(handlers[r.addr], site.function.name, r.seq) for r in e.truth.rare
-            if r.addr in handlers and r.seq < begin and (site := e.kernel.site_at.get(r.more[8]))]
+    told = [t for t in _told(e) if t[1] in ("rare_inner", "rare_outer") and t[2] < begin]
     inner = next((seq for _, name, seq in told if name == "rare_inner"), None)
     if inner is not None:
         return Finding("a handler of function_graph called a traced function, rare_inner, and was told of that: a CPU that is in the tracer already, in the "
@@ -87,6 +91,14 @@ def _nobody_told(e: Evidence, stop: Record) -> Finding | None:
     late = next((r for r in e.truth.rare if r.seq > stop.seq and r.addr in map(e.kernel.symbol, ("rare_entry", "rare_return"))), None)
     return Finding(f"ftrace_graph_stop was called, as a frame was bad; then {e.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
                    seq=late.seq) if late else None
+
+
+def filter_of_two(e: Evidence) -> Finding | None:
+    """Lab 6: a filter that two users had, and is written when one of them has left, reaches the one that stays."""
+    if "rare_outer" not in calls(e) or [handler for handler, name, _ in _told(e) if name == "rare_shared"] == ["rare_entry", "rare_return"]:
+        return None
+    return Finding("two users had one filter, and one of them left. Then rare_shared was written to the filter and called; the user that stayed must be told of its "
+                   "entry and of its return, once each", mistake="filter-change-unheard")
 
 
 def sizes(e: Evidence) -> Finding | None:

@@ -18,7 +18,7 @@ from grading.tests.mutants import SEED, build
 from qemu.machine import ARCHES, ROOT
 
 CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back, graph_checks.registers_given_back,
-                             graph_checks.link_replaced, rare.own_calls, rare.left, rare.sizes)
+                             graph_checks.link_replaced, rare.own_calls, rare.filter_of_two, rare.left, rare.sizes)
 
 
 class Swept(unittest.TestCase):
@@ -171,6 +171,12 @@ class Swept(unittest.TestCase):
         e = self.forged()
         e.truth.rare = [r for r in e.truth.rare if r is not told]
         self.sees(rare.own_calls, e, "one entry and one return")
+
+    def test_a_filter_that_the_one_that_left_took_with_it(self) -> None:
+        e = self.forged()
+        shared = next(s.address for s in e.kernel.sites if s.function.name == "rare_shared")
+        e.truth.rare = [r for r in e.truth.rare if not r.more[8:] or r.more[8] != shared]
+        self.sees(rare.filter_of_two, e, "two users had one filter")
 
     def test_a_frame_that_is_not_said_to_be_bad(self) -> None:
         for at in range(3):

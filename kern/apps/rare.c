@@ -2,7 +2,7 @@
  * rare: what a user of function_graph may do, or traced functions, and the workload never does.
  *
  * 1. A handler calls a traced function itself.
- * 2. A user keeps data of all sizes (lab 6).
+ * 2. A user keeps data of all sizes; two users go by one filter (lab 6).
  * 3. Functions are left without a return, as longjmp() leaves them. Graph tracing is off for good then.
  *
  * The program only makes this happen. What it hands to rare_data() and
@@ -122,10 +122,27 @@ static int data_of_all_sizes(void)
 	end();
 	return err;
 }
-#else
-static int data_of_all_sizes(void)
+
+__attribute__((noipa)) static void rare_shared(void)
 {
-	return 0;
+	barrier();
+}
+
+/* The second one leaves; then the filter gets another function. */
+static int filter_of_two(void)
+{
+	static struct fgraph_ops second;
+	int err = begin(rare_entry, rare_return, "rare_outer");
+
+	second = user;
+	second.idx = -1;
+	err = err ?: register_ftrace_graph(&second) ?: unregister_ftrace_graph(&second);
+	if (!err) {
+		ftrace_set_filter(&filter, "rare_shared", 11, true, false);
+		rare_shared();
+	}
+	end();
+	return err;
 }
 #endif
 
@@ -245,7 +262,11 @@ int main(int argc, char **argv)
 	int err;
 
 	mutex_lock(&alone);
-	err = handlers_call() ?: data_of_all_sizes() ?: leave();
+	err = handlers_call();
+#if STAGE >= 6
+	err = err ?: data_of_all_sizes() ?: filter_of_two();
+#endif
+	err = err ?: leave();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_graph", -err) : 0;
 }

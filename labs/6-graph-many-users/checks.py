@@ -25,7 +25,7 @@ from grading.observer import Record
 from grading.order import SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
 from grading.registers import found_as_left
 from grading.returns import Span, calls_to
-from grading.rare import WRONG_SIZE, left, own_calls, sizes
+from grading.rare import WRONG_SIZE, filter_of_two, left, own_calls, sizes
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, returns_under_schedules
 from grading.schedules import Change
@@ -357,7 +357,7 @@ CHECKS = {
     "sixteen": named(all_of(sixteen, patched_if_wanted, own_calls), _last_forgotten),
     "reverse": reverse,
     "data": all_of(kept, room_given_back, sizes, whole),
-    "leaving": all_of(leaver_left, slot_again, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
+    "leaving": all_of(leaver_left, slot_again, filter_of_two, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
     "schedules": all_of(as_linked, returns_under_schedules),
 }
 
@@ -373,6 +373,6 @@ SEEN = {
     "sixteen": (HANDS_TOLD, INTERRUPTED),
     "reverse": (TWO_TOLD, HANDS_TOLD),
     "data": (HANDS_TOLD, KEEPERS_TOLD, INTERRUPTED),
-    "leaving": (LEAVERS, SLOT_AGAIN),
+    "leaving": (LEAVERS, SLOT_AGAIN, INTERRUPTED),
     "schedules": (PLAYED,),
 }
