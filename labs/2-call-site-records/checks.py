@@ -174,9 +174,10 @@ def _unanswered(e: Evidence, name: str, question: Record) -> Finding | None:
     """The boot ended before this question was answered: the search did not come back, or it read what is no record."""
     fault = last(e) if e.verdict == Verdict.PANIC else None
     if e.verdict == Verdict.TIMEOUT:
-        executed = e.insns[question.vcpu] - question.insns
+        executed, (lo, hi) = e.insns[question.vcpu] - question.insns, e.kernel.code_beside("lookup_rec")
+        searching = lo <= e.kernel.symbol(e.stuck().get(question.vcpu, "")) < hi
         return Finding(f"{_asked(name, question)} did not return: {executed:,} instructions later its time was over", seq=question.seq,
-                       mistake="search-without-end")
+                       mistake="search-without-end" if searching else "")
     if fault and fault.access == Access.READ:
         return Finding(f"{_asked(name, question)} read {fault.address:#x}, which is outside of the table", seq=question.seq, mistake="search-outside-the-table")
     return None
