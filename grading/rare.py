@@ -60,6 +60,8 @@ def left(e: Evidence) -> Finding | None:
     if not of.keys() >= set(CHAIN):
         return None
     stops, handlers = ([r for r in e.truth.hits[name] if r.seq > _bad_since(e)] for name in ("ftrace_graph_stop", "return_to_handler"))
+    if not handlers:
+        return Finding("six functions called each other, rare_a to rare_f, a user wants to hear of their returns, and none came to return_to_handler", seq=_bad_since(e))
     went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))
     for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
         found = of[fits].sp if fits else of[newest].sp - OFF

@@ -178,6 +178,12 @@ class Swept(unittest.TestCase):
         e.truth.rare = [r for r in e.truth.rare if not r.more[8:] or r.more[8] != shared]
         self.sees(rare.filter_of_two, e, "two users had one filter")
 
+    def test_functions_whose_returns_are_not_patched(self) -> None:
+        e = self.forged()
+        began = rare.calls(e)["rare_a"].seq
+        e.truth.hits = e.truth.hits | {"return_to_handler": [r for r in e.truth.handlers if r.seq < began]}
+        self.sees(rare.left, e, "none came to return_to_handler")
+
     def test_a_frame_that_is_not_said_to_be_bad(self) -> None:
         for at in range(3):
             e = self.forged()

@@ -55,8 +55,7 @@ def ended(e: Evidence) -> str:
     finding, lost, fault = comes_home(e), _result(e, Finding("")), faults.last(e)
     if not finding or lost == STACK:
         return lost
-    lo, hi = e.kernel.symbol("__ftrace_text_start"), e.kernel.symbol("__ftrace_text_end")
-    astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault and not lo <= fault.pc < hi  # else the tracer ended it
+    astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault  # else the tracer itself said what was wrong
     return _entered(e, finding) or ("return-to-wrong-place" if astray and e.verdict == Verdict.PANIC and e.truth.handlers else "")
 
 
