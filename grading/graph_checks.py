@@ -155,7 +155,7 @@ def registers_given_back(e: Evidence) -> Finding | None:
         back, lost = span.leaving.back if span.leaving else None, lost_at_return(e, span)
         if back and lost:
             number = min(lost, key=lambda n: n != registers.SP[e.arch])  # with another sp all that is loaded from the stack is another
-            mistake = STACK if number == registers.SP[e.arch] else RESULT if number in RESULTS[e.arch] else ""
+            mistake = "" if e.lab != 5 else STACK if number == registers.SP[e.arch] else RESULT if number in RESULTS[e.arch] else ""
             return of_call("", span, f"{span.name} returned, and {registers.NAMES[e.arch][number]} was not as the function had left it", back.seq, mistake)
     return None
 

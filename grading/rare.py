@@ -62,6 +62,9 @@ def left(e: Evidence) -> Finding | None:
     stops, handlers = ([r for r in e.truth.hits[name] if r.seq > _bad_since(e)] for name in ("ftrace_graph_stop", "return_to_handler"))
     if not handlers:
         return Finding("six functions called each other, rare_a to rare_f, a user wants to hear of their returns, and none came to return_to_handler", seq=_bad_since(e))
+    past = next((of[name] for name in CHAIN if (body := of[name].landed) and body.v[2] != e.kernel.symbol("return_to_handler")), None)
+    if past:
+        return Finding(f"{past.name} was called, a user wants to hear of its return, and the return was not patched", seq=past.seq)
     went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))
     for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
         found = of[fits].sp if fits else of[newest].sp - OFF
