@@ -17,7 +17,7 @@ from grading.schedules import stepping
 from qemu.machine import FINISHED, ROOT, Machine
 
 LOADS = {"riscv64": ("ld", "lw", "lbu", "lhu", "lr."), "arm64": ("ld",)}
-EVERY = int(os.environ.get("EVERY", "5"))  # so many of their steps is one in front of which they are stopped; make soak: 1
+EVERY = int(os.environ.get("EVERY", "12"))  # so many of their steps is one in front of which they are stopped; make soak: 1
 AGAIN = 3  # so many times is one instruction a step of its own
 # Who reads, what a full buffer does, who writes; events written before, those of them that are read before, those that are written
 # meanwhile. A page has 145, the buffer two pages.
