@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -223,9 +224,10 @@ class Evidence:
         return f"{self.verdict.value}{during}: {self.why}" + "".join(f". CPU {cpu} was in {name}" for cpu, name in self.stuck().items())
 
     def stuck(self) -> dict[int, str]:
-        """By CPU, the function in which it was each time that one looked, when the time was over."""
-        names = {cpu: {self.kernel.name_at(pc).partition("+")[0] for pc in seen} for cpu, seen in enumerate(zip(*self.whereabouts))}
-        return {cpu: found.pop() for cpu, found in names.items() if len(found) == 1}
+        """By CPU, the function in which it was when the time was over: at most of the looks at it, as any may find it in an interrupt."""
+        names = [Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen) for seen in zip(*self.whereabouts)]
+        most = {cpu: found.most_common(1)[0] for cpu, found in enumerate(names)}
+        return {cpu: name for cpu, (name, times) in most.items() if 2 * times > len(self.whereabouts)}
 
     def on(self) -> list[Phase]:
         return [p for p in self.phases if p.on]

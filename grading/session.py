@@ -25,7 +25,6 @@ BEGINNING = 1_000_000  # of the observer's records: so many are read of a kernel
 KERNEL_BASE = 0xFFFFFFFF80000000
 BOOT_SECONDS = 60
 FILTERS = "set_ftrace_filter", "set_ftrace_notrace"
-LOOKS = 3  # at where a CPU is: by chance it is in an interrupt once
 WORKLOAD_SECONDS = 90
 
 FROM = re.compile(r"^(\w+: )*")  # before the shell's sentence: which command it speaks of
@@ -93,7 +92,7 @@ class Session:
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
                     e.panic = _panic_of(machine.console.transcript())
-                    e.whereabouts = [machine.whereabouts() for _ in range(LOOKS)] if e.verdict == Verdict.TIMEOUT else []
+                    e.whereabouts = machine.whereabouts() if e.verdict == Verdict.TIMEOUT else []
                 with e.judged():
                     self._collect(machine)
         except Stopped as stopped:
