@@ -249,9 +249,8 @@ class GraphText:
                    "echo function_graph > current_tracer")
         self.sh("cat instances/other/trace_pipe > /tmp/out &")
         until(self.machine.console, "ps -s", "pipe_read")  # it has begun
-        self.quiet("echo > set_graph_notrace", "echo read this > instances/other/trace_marker",
-                   "echo 0 > instances/other/tracing_on")
-        self.sh("wait; rmdir instances/other")
+        self.quiet("echo > set_graph_notrace", "echo read this > instances/other/trace_marker")
+        self.sh("echo 0 > instances/other/tracing_on; wait; rmdir instances/other")  # whichever of them says that cat is done
         self.quiet("echo 0 > tracing_on")
         lines = parse(self, self.sh("cat trace")[len(HEADER):])
         self.assertIn([line.kind for line in lines], (["("], ["{", "}"]), lines)
