@@ -213,11 +213,12 @@ class KernelUnwinder(Unwinder):
     def __init__(self) -> None:
         super().__init__("callsite")
         self.instead: Registers | None = None  # another thread's context, shown in the place of the CPU's
+        self.level = 0  # of the CPU's own frame; functions that are inlined where it stands have those before
 
     def __call__(self, pending: Any) -> Any:
         try:
             f = Frame(pending)
-            if self.instead and pending.level() == 0:
+            if self.instead and pending.level() == self.level:
                 return self._info(pending, f, self.instead, FrameId(0, f.pc), ())
             found = step(f)
         except (gdb.error, AttributeError):
@@ -259,7 +260,7 @@ class KernelFrames:
         handler = address("return_to_handler")
         for decorated in to_the_end(frames):
             frame = decorated.inferior_frame()
-            if frame.pc() == handler or (UNWINDER.instead and frame.level() == 0):
+            if frame.pc() == handler or (UNWINDER.instead and frame.level() <= UNWINDER.level):
                 continue
             yield Interrupted(decorated) if frame.pc() & 1 else decorated
 
@@ -294,6 +295,14 @@ def saved_context(thread: Value) -> Registers:
     return found | {LINK: found["pc"]}
 
 
+def own_level() -> int:
+    """Of the frame that the CPU stands in, and not of a function that is inlined there."""
+    frame = gdb.newest_frame()
+    while frame.type() == gdb.INLINE_FRAME:
+        frame = frame.older()
+    return int(frame.level())
+
+
 class Shown:
     """While it lasts, gdb's frames are those of @thread."""
 
@@ -305,7 +314,7 @@ class Shown:
         self._selected = gdb.selected_thread()
         if self._vcpu:
             self._vcpu.switch()
-        UNWINDER.instead = self._context
+        UNWINDER.instead, UNWINDER.level = self._context, own_level()
         gdb.invalidate_cached_frames()
 
     def __exit__(self, *_: Any) -> None:
@@ -322,7 +331,7 @@ def where(thread: Value) -> str:
     handler = address("return_to_handler")
     with Shown(thread):
         frame = gdb.newest_frame()
-        if UNWINDER.instead:
+        while UNWINDER.instead and frame is not None and frame.level() <= UNWINDER.level:
             frame = frame.older()
         names: list[str] = []
         while frame is not None and frame.pc() and len(names) < 4:

@@ -199,6 +199,17 @@ class OnAMachine(Shared):
         self.assertTrue(all(name in rest for name in kernel), (kernel, ours))
         self.assertEqual(ours[-1], "thread_start_asm")
 
+    def test_bt_thread_while_the_cpu_stands_in_an_inlined_function(self) -> None:
+        pid = self.sleeper()
+        self.assertIn("context_switch", self.gdb("thbreak context_switch") + self.gdb(f"console {SEED}"))
+        self.assertIn("True", self.gdb("python print(gdb.newest_frame().type() == gdb.INLINE_FRAME)"))
+        ours, threads = self.gdb.functions(f"bt-thread {pid}"), self.gdb("threads")
+        self.gdb("console")
+        self.gdb.sh("kill 1; wait")
+        self.assertIn("sleep_ns", ours)
+        self.assertEqual(ours.count("__schedule"), 1)
+        self.assertRegex(threads, rf"(?m)^ *{pid} .* sleep_ns ")
+
     def test_threads_shows_what_ps_shows(self) -> None:
         self.sleeper()
         shell = {(row[0], row[1]) for row in re.findall(r"^ +(\d+) .* (\S+)$", self.gdb.sh("ps"), re.M)}
