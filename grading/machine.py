@@ -232,7 +232,7 @@ class Run:
 
     @contextmanager
     def handed_over(self, folder: Path) -> Iterator[None]:
-        """The machine, which stands still, is somebody else's: its debugger stub is at folder/gdb, its console at folder/console."""
+        """Another program uses the stopped machine: QEMU's debugger stub at the socket folder/gdb, the console at folder/console."""
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"{folder}/console")
             listener.listen()
@@ -290,7 +290,7 @@ class Run:
                 raise Stopped(Verdict.FAIL, f"the page tables lead to {len(tables)} others: who could say what is writable?")
 
     def whereabouts(self) -> list[list[int]]:
-        """The instruction that each CPU is at, time and again; nothing of a machine that has ended."""
+        """The pc of each CPU, LOOKS times; an empty list if the machine has ended."""
         found = list[list[int]]()
         try:
             for _ in range(LOOKS):

@@ -338,7 +338,7 @@ def users_in_time(e: Evidence) -> Finding | None:
 
 
 def _slots_fit(e: Evidence, users: Users) -> Finding | None:
-    """When a user has left, fgraph_slots ends behind the last slot that is taken."""
+    """After a user has left, fgraph_slots is one more than the number of the last slot in use."""
     taken, slots = dict[int, bool](), 0
     for step in steps(e):
         for r in step.writes:

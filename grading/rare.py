@@ -19,7 +19,8 @@ MISTAKES = {
 }
 CHAIN = [f"rare_{letter}" for letter in "abcdef"]  # each calls the next one
 OFF = 16  # so far is sp lower when rare_f returns than it was at its call
-# In this order: who returns, where to, with which value, how many of CHAIN are out then; the call whose frame is the newest; sp is as it was at the call of whom.
+# Each return, in order: the function, the place it must return to, its value, how many functions of CHAIN have not returned yet,
+# the function whose frame is the newest, and the function at whose call sp was the same ("": none).
 RETURNS = (("rare_f", "rare_home_f", 6, 5, "rare_f", ""), ("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
 MOST_DATA = 256  # bytes that a user may keep
 

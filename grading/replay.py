@@ -139,23 +139,23 @@ def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Con
 
 
 def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: Console) -> int:
-    """It is played up to where its CPUs are held; from there on the machine is gdb's."""
-    def stands(machine: Run, schedule: Schedule, cpus: Cpus) -> None:
+    """Play it until its CPUs are held, then give the machine to gdb."""
+    def give_to_gdb(machine: Run, schedule: Schedule, cpus: Cpus) -> None:
         said = _of_schedule(schedule, [kernel.name_at(cpus.pc(cpu)) for cpu in sorted(cpus.all)])
         cpus.end()
         with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as folder, machine.handed_over(Path(folder)):
-            debug.run_gdb(Path(folder), kernel.arch, kernel.path, [], {"CALLSITE_STANDS": said})
+            debug.run_gdb(Path(folder), kernel.arch, kernel.path, [], {"CALLSITE_HELD": said})
         raise Stopped(Verdict.FAIL, ENDED)
 
     console.print(f"\n{name}, {kernel.arch}: a boot up to where its CPUs are held, then gdb.", highlight=False, soft_wrap=True)
-    e = boot(kernel, lab, SCHEDULES, 0, out, schedule=name, stands=stands)
+    e = boot(kernel, lab, SCHEDULES, 0, out, schedule=name, when_held=give_to_gdb)
     if e.why != ENDED:
         console.print(escape(e.why), highlight=False, soft_wrap=True)
     return int(e.why != ENDED)
 
 
 def _of_schedule(schedule: Schedule, at: list[str]) -> str:
-    """Who stands where, and what comes next."""
+    """What gdb's user is told: where each CPU is, and what the schedule does next."""
     change = schedule.change
     goes = f"CPU {CHANGER} goes on until {change.ends} returns, or as far as it comes; then " if schedule.inside else ""
     return (f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread {CHANGER + 1}); "

@@ -30,7 +30,7 @@ from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.integrity import as_linked
 from grading.schedule_session import ScheduleSession
-from grading.schedules import SCHEDULES, Change, Stands
+from grading.schedules import SCHEDULES, Change, WhenHeld
 from grading.seen import TEXTS, Seen
 from grading.session import BUDGET, Session
 from qemu.machine import ARCHES, ROOT
@@ -108,11 +108,11 @@ def boots(number: int) -> tuple[int, ...]:
 
 
 def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path, say: Callable[[str], None] = lambda text: None,
-         budget: int = BUDGET, schedule: str = "", stands: Stands | None = None) -> Evidence:
-    """One boot as the lab's session drives it; its log is in the folder `out`. `schedule`: of the schedules, this one alone; `stands`:
+         budget: int = BUDGET, schedule: str = "", when_held: WhenHeld | None = None) -> Evidence:
+    """One boot as the lab's session drives it; its log is in the folder `out`. `schedule`: of the schedules, this one alone; `when_held`:
     what is done with the machine where its CPUs are held."""
     graded, name = lab(number), f"{which}cpu" if which else "schedules"
     log = out / f"{kernel.arch}-lab{number}-{name}.log"
     session = graded.session(kernel, number, which, seed, log, say, budget) if which else (
-        ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules, [f for f in graded.files if f.endswith((".c", ".S"))], schedule, stands))
+        ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules, [f for f in graded.files if f.endswith((".c", ".S"))], schedule, when_held))
     return session.run()

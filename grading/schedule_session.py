@@ -11,7 +11,7 @@ from grading import truth
 from grading.elf import Kernel
 from grading.machine import Run
 from grading.observer import Config, Record
-from grading.schedules import SCHEDULES, Change, Player, Stands
+from grading.schedules import SCHEDULES, Change, Player, WhenHeld
 from grading.session import Session
 from grading.verdict import Stopped, Verdict
 
@@ -25,16 +25,16 @@ class ScheduleSession(Session):
     """Two CPUs: one changes, one calls."""
 
     def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, say: Callable[[str], None], budget: int,
-                 changes: tuple[Change, ...], files: Sequence[str], only: str = "", stands: Stands | None = None) -> None:
+                 changes: tuple[Change, ...], files: Sequence[str], only: str = "", when_held: WhenHeld | None = None) -> None:
         super().__init__(kernel, lab, 2, seed, log, say, budget)
         self._evidence.boot = SCHEDULES
         self._changes = changes
         self._only = only
-        self._stands = stands
+        self._when_held = when_held
         self._files = (*files, PATCHER.format(arch=kernel.arch))
 
     def _config(self) -> Config:
-        self._player = Player(self._kernel, self._files, self._stands)
+        self._player = Player(self._kernel, self._files, self._when_held)
         config = truth.config(self._kernel, self._machine, FOLLOWED, "calls_")
         config.capacity = CAPACITY
         return self._player.config(config, self._changes)

@@ -125,14 +125,14 @@ def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Sched
     return [s for s in schedules if s in chosen]
 
 
-Stands = Callable[[Run, Schedule, Cpus], None]  # what is done with a machine in which a schedule's CPUs are held
+WhenHeld = Callable[[Run, Schedule, Cpus], None]  # is called when the CPUs of a schedule are held
 
 
 class Player:
     """Plays the schedules of one change after the other. Between two of them all CPUs run, and nothing is wanted of them."""
 
-    def __init__(self, kernel: Kernel, sources: Iterable[str], stands: Stands | None = None) -> None:
-        self.stands = stands
+    def __init__(self, kernel: Kernel, sources: Iterable[str], when_held: WhenHeld | None = None) -> None:
+        self.when_held = when_held
         self.played: list[Played] = []
         self.kernel = kernel
         self._steps = stepping(kernel, sources)
@@ -261,8 +261,8 @@ class _Play:
         self._shown.met = self._to_step(schedule.step)
         player.want(cpus)
         inside = schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER
-        if player.stands:
-            player.stands(player.machine, schedule, cpus)
+        if player.when_held:
+            player.when_held(player.machine, schedule, cpus)
         if inside:
             cpus.serve(CALLER)
             cpus.go(CHANGER)

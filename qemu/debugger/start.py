@@ -41,16 +41,16 @@ def main() -> None:
                     stacks.Threads, stacks.BtThread):
         command()
     stacks.install()
-    stands = os.environ.get("CALLSITE_STANDS", "")
-    if not stands:
+    held = os.environ.get("CALLSITE_HELD", "")
+    if not held:
         # Until head.S has turned paging on, no address is what the symbols say: so a
         # hardware breakpoint, for which nothing has to be read or written there.
         gdb.execute("thbreak *kernel_main", to_string=True)
         with console.aside():
             gdb.execute("continue")
     PowerOff()
-    gdb.write(f"{guest.ARCH}, {'in a schedule' if stands else 'stopped at the first line of C'}. Ours: callsites [glob], threads, bt-thread PID,\n"
-              f"trace [n], who-patches FUNCTION|ADDR, console [LINE]; `help NAME` says more.\n{stands}")
+    gdb.write(f"{guest.ARCH}, {'in a schedule' if held else 'stopped at the first line of C'}. Ours: callsites [glob], threads, bt-thread PID,\n"
+              f"trace [n], who-patches FUNCTION|ADDR, console [LINE]; `help NAME` says more.\n{held}")
     if "CALLSITE_MOMENT" in os.environ:
         replay.replay(Path(os.environ["CALLSITE_MOMENT"]))
 
