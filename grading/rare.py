@@ -5,7 +5,7 @@ All that it is judged by are call sites, handlers and shadow stacks as the obser
 
 from __future__ import annotations
 
-from grading.evidence import Evidence
+from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.frames import WORDS
 from grading.observer import Record
@@ -25,6 +25,7 @@ RETURNS = (("rare_f", "rare_home_f", 6, 5, "rare_f", ""), ("rare_c", "rare_home_
 MOST_DATA = 256  # bytes that a user may keep
 
 
+@once
 def calls(e: Evidence) -> dict[str, Call]:
     """Those of the program, by name: the last of each."""
     return {call.name: call for call in e.truth.calls if call.name.startswith("rare_")}
