@@ -7,6 +7,7 @@ the thread that started it ends without a word, the kernel of the host does it.
 
 from __future__ import annotations
 
+import glob
 import mmap
 import os
 import signal
@@ -18,7 +19,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -161,13 +162,15 @@ class Run:
             return False
         return True
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def clock(self) -> float:
         """Seconds, less those in which a thread of QEMU was ready and had no processor: a busy host makes nobody late."""
-        for file in Path(f"/proc/{self._process.pid}/task").glob("*/schedstat"):
-            try:
-                self._waited = max(self._waited, int(file.read_text().split()[1]) / 1e9)
-            except (OSError, IndexError):
-                pass  # a thread that has just ended
+        for name in glob.glob(f"/proc/{self._process.pid}/task/*/schedstat"):
+            with suppress(OSError, IndexError), open(name, encoding="ascii") as file:  # the thread may have just ended
+                self._waited = max(self._waited, int(file.read().split()[1]) / 1e9)
         return time.monotonic() - self._waited
 
     def _said(self) -> str:

@@ -35,7 +35,7 @@ void timer_init_cpu(void)
 	irqchip_enable(timer_irq);
 }
 
-/* The end of time would be a deadline too: QEMU's -icount sleep=off jumps to it when all CPUs are idle. */
+/* Without a deadline it is off: a time near the end of all time would be a deadline, too (riscv64/timer.c). */
 void timer_set(u64 deadline)
 {
 	sysreg_write(cntv_cval_el0, deadline);

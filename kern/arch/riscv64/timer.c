@@ -22,15 +22,17 @@ void timer_init_cpu(void)
 }
 
 /*
- * There is no way to disarm the timer, and a deadline at the end of time would
- * be a deadline: QEMU's -icount sleep=off jumps to it when all CPUs are idle.
- * So the last one passes at once, masked.
+ * There is no way to disarm the timer. Without a deadline it is masked, and set
+ * to hours from now: under -icount, QEMU is busy for as long as all CPUs are
+ * idle behind a deadline that has passed, or one near the end of time.
  */
+#define TIMER_FAR (1ull << 40) /* ticks */
+
 void timer_set(u64 deadline)
 {
 	if (deadline == TIMER_NEVER) {
 		csr_clear(sie, SIE_TIMER);
-		deadline = arch_counter() + 10;
+		deadline = arch_counter() + TIMER_FAR;
 	} else {
 		csr_set(sie, SIE_TIMER);
 	}
