@@ -211,6 +211,8 @@ class Evidence:
             with blamed(), limited(JUDGING - self.judging):
                 yield
         finally:
+            gc.freeze()
+            gc.unfreeze()  # all is old now, and looked at seldom
             gc.enable()
             self.judging += time.process_time() - began
 

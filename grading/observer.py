@@ -154,7 +154,7 @@ class Observer:
 
 
 def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
-    at, end = 0, len(data) // SLOT.size
+    at, end, new = 0, len(data) // SLOT.size, tuple.__new__
     while at < end:
         kind, more, vcpu, level, trap, size, word, thread, addr, insns, a, b, c, d = SLOT.unpack_from(data, at * SLOT.size)
         if kind > KINDS or more > MOST:
@@ -163,7 +163,7 @@ def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
             return  # its words were cut off
         if kind:  # else it is unfinished, with its words
             words = WORDS[more].unpack_from(data, (at + 1) * SLOT.size) if more else ()
-            yield Record(first + at, kind, vcpu, level, trap, size, word, thread, addr, insns, (a, b, c, d), words)
+            yield new(Record, (first + at, kind, vcpu, level, trap, size, word, thread, addr, insns, (a, b, c, d), words))
         at += 1 + more
 
 

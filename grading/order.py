@@ -43,9 +43,9 @@ def steps(e: Evidence) -> list[Step]:
     """The commands that register one thing or unregister it, if their stores were looked at."""
     found = []
     for (first, line), (last, _) in pairwise(e.typed):
-        writes = tuple(word for r in between(e.truth.writes, first, last) if r.kind == Kind.WRITE for word in words(r))
-        if writes and re.match("(op|graph|echo) ", line):
-            found.append(Step(line, first, last, writes))
+        if re.match("(op|graph|echo) ", line):
+            writes = tuple(word for r in between(e.truth.writes, first, last) if r.kind == Kind.WRITE for word in words(r))
+            found += [Step(line, first, last, writes)] if writes else []
     return found
 
 

@@ -103,8 +103,10 @@ def whole(e: Evidence) -> Finding | None:
         if lo <= r.addr < hi and not (mine and mine.thread == r.thread):
             data += mine.data if mine else 0
             mine = stacks[page] = Stack(page, r.thread, stack, frame, signed=e.lab >= 6)
-        for word in words(r) if mine and mine.thread == r.thread else ():
-            wrong = mine.store(*word.v[:2]) if mine else ""
+        if not mine or mine.thread != r.thread:
+            continue
+        for word in words(r):
+            wrong = mine.store(*word.v[:2])
             if wrong:
                 return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt that comes then, and calls traced functions, does harm", seq=r.seq,
                                mistake="stores-out-of-order" if e.lab == 5 else "")

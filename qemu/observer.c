@@ -32,7 +32,8 @@
  *	point VA		logged always
  *	deref VA		a hit, with the word to which the first argument register points
  *	looks LO HI		loads of words of the text by this code; there may be several
- *	tracer LO HI		loads and stores of this code below sp, or while sp is not a multiple of 16; once for each instruction
+ *	tracer LO HI		loads and stores of this code below sp, or while sp is not a multiple of 16: of each instruction the first 64
+ *				of each recording are looked at, and one is logged
  *	order LO HI		while `ordering`: stores of this code outside of its own stack, and its memory barriers; several
  *	ordered LO HI		and its loads from here, of each instruction the first 64 each time; several
  *	vector VA		entry of an exception
@@ -106,14 +107,19 @@ struct place {
 	uint32_t roles, words;
 };
 
+/* How often something was done in one recording, or one ordering. */
+struct often {
+	uint64_t window, times;
+};
+
 /* One instruction that is watched, the argument of its callbacks. Never freed. */
 struct watch {
 	struct place p;
 	uint32_t word;
 	uint32_t ahead; /* instructions of its block from it to the end */
-	bool below;	/* it was logged */
+	bool privileged; /* it is the firmware's, and ran in its mode */
 	bool order;	/* its code is of `order` */
-	uint64_t window, loads; /* in this `ordering` it was logged so often */
+	struct often looked, loaded; /* at its address, while recording; at what it loads, while ordering */
 };
 
 /* A range, or what is at it in the guest's memory. */
@@ -604,9 +610,14 @@ static void unexpected(unsigned vcpu, void *arg)
 		simple(vcpu, arg, NULL, K_FOREIGN, reg(vcpu, isa->sp), 0, 0, 0);
 }
 
+/* QEMU translates a block again for another mode: so it is looked at once. */
 static void in_firmware(unsigned vcpu, void *arg)
 {
-	if (reg(vcpu, MODE) != MOST_PRIVILEGED)
+	struct watch *w = arg;
+
+	if (!w->privileged)
+		w->privileged = reg(vcpu, MODE) == MOST_PRIVILEGED;
+	if (!w->privileged)
 		unexpected(vcpu, arg);
 }
 
@@ -650,21 +661,21 @@ static bool pushes(uint32_t word)
 	return isa == &arm64 && ((word & 0x3bc003e0) == 0x298003e0 || (word & 0x3be00fe0) == 0x38000fe0);
 }
 
+/* So many in a window tell how it is done. */
+static bool enough(struct often *o, uint64_t window)
+{
+	if (o->window != window)
+		*o = (struct often){window, 0};
+	return o->times++ >= 64;
+}
+
 /* v: sp. Whenever an interrupt comes, it writes below it. */
 static void below(unsigned vcpu, struct watch *w, uint64_t sp, uint64_t addr)
 {
-	if (w->below || pushes(w->word) || (sp % 16 == 0 && sp - addr - 1 >= BELOW_SP))
+	if (pushes(w->word) || (sp % 16 == 0 && sp - addr - 1 >= BELOW_SP))
 		return;
-	w->below = true;
+	w->looked.times = ~0ull / 2; /* once is enough */
 	simple(vcpu, w, thread_of(sp), K_BELOW, sp, 0, 0, 0);
-}
-
-/* So many tell how it is done. */
-static bool looks_often(struct watch *w)
-{
-	if (w->window != head->ordering)
-		w->window = head->ordering, w->loads = 0;
-	return w->loads++ >= 64;
 }
 
 /* v: the address; of a store the value too. What lies on the thread's own stack is nobody else's. */
@@ -674,7 +685,7 @@ static void in_order(unsigned vcpu, struct watch *w, uint64_t sp, uint32_t info,
 	struct mem_value value;
 	struct record *r;
 
-	if (stack_of(addr + 1) == stack_of(sp) || (!writes && (!inside_any(&ordered, addr) || looks_often(w))))
+	if (stack_of(addr + 1) == stack_of(sp) || (!writes && (!inside_any(&ordered, addr) || enough(&w->loaded, head->ordering))))
 		return;
 	if (!(r = begin(vcpu, w, thread_of(sp), 0)))
 		return;
@@ -689,14 +700,16 @@ static void in_order(unsigned vcpu, struct watch *w, uint64_t sp, uint32_t info,
 static void touched(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
 	struct watch *w = arg;
+	bool ordering = started && w->order && head->ordering;
+	bool recording = started && head->recording && !enough(&w->looked, head->recording);
 	uint64_t sp;
 
-	if (!started || !(head->recording || (w->order && head->ordering)))
+	if (!ordering && !recording)
 		return;
 	sp = reg(vcpu, isa->sp);
-	if (head->recording)
+	if (recording)
 		below(vcpu, w, sp, addr);
-	if (w->order && head->ordering)
+	if (ordering)
 		in_order(vcpu, w, sp, info, addr);
 }
 

@@ -7,6 +7,7 @@ from a place of its own, function_graph's tracers from what describes them.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
@@ -310,17 +311,17 @@ ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-sl
 def _told_hands(e: Evidence) -> Iterator[Amount]:
     """Each of them, of the entry of its functions and, if it wants to, of the return."""
     for phase in _by_hand(e):
+        told = Counter(t.user for t in during(phase, e.truth.told) if t.what != OF_PARENT)
         for hand in phase.hands:
-            mine = [t.what for t in during(phase, e.truth.told) if t.user == hand.number and t.what != OF_PARENT]
-            yield Amount(f"{phase.name}, user {hand.number}", len(mine), half_of(e, phase, hand.names))
+            yield Amount(f"{phase.name}, user {hand.number}", told[hand.number], half_of(e, phase, hand.names))
 
 
 def _told_keepers(e: Evidence) -> Iterator[Amount]:
     for phase in _by_hand(e):
+        found = Counter(t.user for t in during(phase, e.truth.told) if t.what == AT_RETURN and t.value)
         for hand in phase.hands:
             if hand.kind == "keep":
-                found = [t for t in during(phase, e.truth.told) if t.user == hand.number and t.what == AT_RETURN and t.value]
-                yield Amount(f"{phase.name}, user {hand.number}", len(found), half_of(e, phase, hand.names))
+                yield Amount(f"{phase.name}, user {hand.number}", found[hand.number], half_of(e, phase, hand.names))
 
 
 def _told_two(e: Evidence) -> Iterator[Amount]:
