@@ -85,6 +85,9 @@ $(setup): $(packages) .ci/install $(wildcard qemu/download.py)
 	@touch $@
 
 # ---- the kernel -----------------------------------------------------------
+# Most files are compiled alike for every lab. Nothing that is handed in comes near the cache.
+export CCACHE_DIR := $(CURDIR)/build/ccache
+ccache := $(shell command -v ccache)
 riscv64.cross := riscv64-linux-gnu-
 arm64.cross := aarch64-linux-gnu-
 riscv64.flags := -march=rv64ima_zicsr_zifencei -mabi=lp64 -mcmodel=medany -mno-relax -msmall-data-limit=0
@@ -112,7 +115,8 @@ proof := $(wildcard kern/ftrace/proof.py)
 # $(call kernel,arch): the rules that build one architecture's kernel.
 define kernel
 $(1).out := build/$(1)/$(variant)
-$(1).cc := $($(1).cross)gcc
+$(1).gcc := $($(1).cross)gcc
+$(1).cc := $$(ccache) $$($(1).gcc)
 $(1).all := $(CFLAGS) $($(1).flags) -Ikern -Ikern/ftrace -Ikern/shell -Ibuild/$(1)/include -I$$($(1).out)
 $(1).traced := $($(1).$(hook))
 $(1).walled = $$(call walled,kern build/$(1)/include $$($(1).out)/include)
@@ -143,7 +147,7 @@ $$($(1).out)/kern/ftrace/tests/%.o: kern/ftrace/tests/%.c $$($(1).out)/flags $$(
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 # The tracer itself has no call sites: it must not trace itself.
 $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).walled) $$($(1).cc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
+	$$(call say,CC,$$@)mkdir -p $$(@D) && $$(or $$($(1).walled),$$(ccache)) $$($(1).gcc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 # An application sees kern/app.h alone; so does the library.
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
@@ -161,7 +165,7 @@ $$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
 $$($(1).out)/%.o: %.c $$($(1).out)/flags $$($(1).gen)
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 $$($(1).out)/%.o: %.S $$($(1).out)/flags $$($(1).gen)
-	$$(call say,AS,$$@)mkdir -p $$(@D) && $$($(1).walled) $$($(1).cc) $$($(1).all) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
+	$$(call say,AS,$$@)mkdir -p $$(@D) && $$(or $$($(1).walled),$$(ccache)) $$($(1).gcc) $$($(1).all) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 
 # The shell's applications: {name, main, help} of each program in kern/apps/, and of APP.
 $$($(1).out)/apps_table.c: $(wildcard kern/apps/*.c) $$($(1).out)/flags Makefile
@@ -325,7 +329,7 @@ $(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words))
 $(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
 $(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words))))
 $$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
-	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(call walled,kern) gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
+	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(or $$(call walled,kern),$$(ccache)) gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
 $$($(1).bin): $(1) $$($(1).obj) Makefile | $(setup)
 	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) -O0 $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
 	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread

@@ -100,6 +100,10 @@ class Console:
         """Of what was read: the line that was typed last has come to its end."""
         return _at_prompt(plain(self._unread[-TAIL:]))
 
+    def has(self, words: str) -> bool:
+        """Of what was read: are they in its last lines?"""
+        return words in plain(self._unread[-TAIL:])
+
     def wait_ready(self, seconds: float) -> str:
         return self.wait_for(_at_prompt, seconds, "prompt")
 

@@ -4,9 +4,9 @@
  * of calls, an interrupt walks it many thousand times, and each walk must name
  * each function of the chain once and in order, whatever traces it.
  *
- * QEMU takes interrupts where it ends a block of instructions. With blocks of
- * one instruction that is everywhere, and `test-unwind all` goes on until each
- * instruction of the assembly on both ways was interrupted.
+ * `test-unwind all` goes on until each instruction of the assembly on both ways
+ * was interrupted: a debugger holds the CPU at one after the other, and lets its
+ * interrupts come (run_qemu.py, which reads unwind_hits[]).
  */
 #include "asm-ftrace/hook.h"
 #include "cpu.h"
@@ -171,10 +171,9 @@ static const char *fault_of(const struct walk *w)
 	return deep == w->level || deep == w->level + 1 ? NULL : "not as many chain_deep as are out";
 }
 
-/* Which instructions of the tracer's way in and out were interrupted. */
+/* The tracer's way in and out. */
 static struct {
 	const char *name;
-	u64 hit;
 	unsigned size; /* instructions; 0: not seen yet */
 } ways[] = {
 	{"ftrace_caller"},
@@ -183,6 +182,7 @@ static struct {
 	{"ftrace_graph_caller"},
 #endif
 };
+static volatile u64 unwind_hits[ARRAY_SIZE(ways)]; /* which of its instructions were interrupted, a bit each */
 
 static unsigned long without_padding(unsigned long start, unsigned long size)
 {
@@ -200,14 +200,14 @@ static void note_hit(const struct walk *w)
 
 	for (unsigned i = 0; name && i < ARRAY_SIZE(ways); i++)
 		if (!strcmp(ways[i].name, name)) {
-			ways[i].hit |= 1ull << offset / 4;
+			unwind_hits[i] |= 1ull << offset / 4;
 			ways[i].size = without_padding(w->pc[w->interrupted] - offset, size) / 4;
 		}
 }
 
 static bool is_hit(unsigned way)
 {
-	return ways[way].size && ways[way].hit + 1 == 1ull << ways[way].size;
+	return ways[way].size && unwind_hits[way] + 1 == 1ull << ways[way].size;
 }
 
 static bool all_hit(void)
@@ -231,7 +231,7 @@ static bool walk_many(unsigned cpu, unsigned walks, bool all, const char *tracer
 	const char *fault = NULL;
 	unsigned i;
 
-	for (i = 0; (i < walks || (all && !all_hit() && i < 20000)) && !fault; i++) {
+	for (i = 0; (i < walks || (all && !all_hit())) && !fault; i++) {
 		smp_call(cpu, walk_here, &w);
 		fault = nr_cpus > 1 ? fault_of(&w) : NULL;
 		note_hit(&w);
@@ -263,11 +263,7 @@ static void stop_chain(struct thread **t)
 	*t = NULL;
 }
 
-/*
- * While each of the tracers is on; others that trace the chain may be on already.
- * With "all" the thread begins when the last tracer is on: QEMU 7.2 with such blocks
- * goes on executing the words that a running CPU had before they were patched.
- */
+/* While each of the tracers is on; others that trace the chain may be on already. */
 static int test_unwind(int argc, char **argv)
 {
 	bool all = argc > 1 && !strcmp(argv[1], "all");
@@ -279,18 +275,12 @@ static int test_unwind(int argc, char **argv)
 	if (!t)
 		return kt_end();
 	for (unsigned i = 0; i < ARRAY_SIZE(ways); i++)
-		ways[i].hit = ways[i].size = 0;
+		unwind_hits[i] = ways[i].size = 0;
 	walk_many(nr_cpus - 1, 600, false, NULL);
 	for (int i = 1 + all; i < argc; i++) {
-		if (all)
-			stop_chain(&t);
-		if (all && i == argc - 1) /* sooner there, when the interrupt itself is not traced */
+		if (all && i == argc - 1) /* who is held there is the thread, and not the interrupt */
 			kt_echo("chain_*", "set_ftrace_filter", false);
 		if (!kt_promise(!kt_echo(argv[i], "current_tracer", false), "%s starts", argv[i]))
-			break;
-		if (all)
-			t = start_chain();
-		if (!t)
 			break;
 		walk_many(nr_cpus - 1, 1000, all && i == argc - 1, argv[i]);
 		kt_echo("nop", "current_tracer", false);
@@ -300,7 +290,7 @@ static int test_unwind(int argc, char **argv)
 	kt_echo("", "set_ftrace_filter", false);
 	for (unsigned i = 0; all && i < ARRAY_SIZE(ways); i++)
 		kt_promise(is_hit(i), "each instruction of %s was interrupted (%lx)", ways[i].name,
-			   (unsigned long)ways[i].hit);
+			   (unsigned long)unwind_hits[i]);
 	return kt_end();
 }
 SHELL_COMMAND("test-unwind", test_unwind, "[all] [tracer ...]", "walk a chain of calls from interrupts");
