@@ -86,7 +86,8 @@ $(setup): $(packages) .ci/install $(wildcard qemu/download.py)
 
 # ---- the kernel -----------------------------------------------------------
 # Most files are compiled alike for every lab. Nothing that is handed in comes near the cache.
-export CCACHE_DIR := $(CURDIR)/build/ccache
+CCACHE_DIR := $(CURDIR)/build/ccache
+export CCACHE_DIR
 ccache := $(shell command -v ccache)
 riscv64.cross := riscv64-linux-gnu-
 arm64.cross := aarch64-linux-gnu-

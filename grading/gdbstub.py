@@ -129,8 +129,11 @@ class Stub:
         self.do(f"{'Z' if on else 'z'}0,{address:x},4")
 
     def pc(self, cpu: int) -> int:
+        return self.register(cpu, PC)
+
+    def register(self, cpu: int, number: int) -> int:
         self.do(f"Hg{cpu + 1:x}")
-        return int.from_bytes(bytes.fromhex(self.ask(f"p{PC:x}").decode()), "little")
+        return int.from_bytes(bytes.fromhex(self.ask(f"p{number:x}").decode()), "little")
 
     def step(self) -> None:
         """One instruction; no interrupt comes."""
@@ -149,8 +152,7 @@ class Stub:
             self._numbers = self._described()
         if name not in self._numbers:
             raise QemuError(f"QEMU's debugger stub does not know {name}")
-        self.do(f"Hg{cpu + 1:x}")
-        return int.from_bytes(bytes.fromhex(self.ask(f"p{self._numbers[name]:x}").decode()), "little")
+        return self.register(cpu, self._numbers[name])
 
     def _described(self) -> dict[str, int]:
         files = re.findall(rb'href="([^"]+)"', self._file("target.xml"))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
-from grading import graph_text, truth
+from grading import graph_text, truth, workload
 from grading.checks import rest_at_end
 from grading.elf import Kernel
 from grading.evidence import Filter, HandUser, Phase, User
+from grading.hold import interleaved
 from grading.machine import Run
 from grading.session import GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
 from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
@@ -17,7 +18,7 @@ from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the filter of two users, until they run
-TRIES = 6  # at what must happen while something else does, on a host that may be busy
+MANY = 200_000_000  # instructions: in so many a line has run, though one CPU waits for the answer of another that is held
 PATIENCE = (0.1, 0.5, 2)  # seconds in which another thread is to come so far; more where it did not
 HANDS = 16
 KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
@@ -133,32 +134,24 @@ class GraphSession(Session):
         phase.files = {"enabled_functions": machine.console.command("cat enabled_functions")}
 
     def _leave_within(self, machine: Run, phase: Phase) -> None:
-        """Starts the workload and switches the last user off in its middle; tries again where that was missed.
+        """Starts the workload, and switches the last user off while a thread is held inside of traced calls.
 
-        On one CPU a workload is shorter than a thread's turn: there the user leaves before or behind it.
+        With one CPU nobody is held: a workload is shorter than a thread's turn, and the user leaves before or behind it.
         """
-        leaver, observer = phase.users[-1].directory, machine.observer
-        for attempt in range(TRIES if self._evidence.smp > 1 else 1):
-            if attempt:
-                self._quiet(machine, "echo > trace")
-                self._quiet(machine, f"echo function_graph > {leaver}current_tracer")
-            phase.first = observer.written()
-            phase.output = machine.console.command(
-                f"workload {phase.seed:016x} & ; echo nop > {leaver}current_tracer; wait", WORKLOAD_SECONDS)
-            if 0.05 < self._left_after(machine, phase.first) < 0.95:
-                return
-
-    def _left_after(self, machine: Run, first: int) -> float:
-        """What part of the workload's calls had been made when a user of function_graph had left."""
-        leaves = set(self._kernel.exits("unregister_ftrace_graph"))
-        sites = {s.address for s in self._kernel.sites if s.function.name.startswith("wl_")}
-        before = after = 0
-        left = False
-        for r in machine.observer.records(first):
-            left = left or r.addr in leaves
-            if r.addr in sites:
-                before, after = before + (not left), after + left
-        return before / (before + after) if before + after else 0.0
+        begin, leave = f"workload {phase.seed:016x} &", f"echo nop > {phase.users[-1].directory}current_tracer"
+        if self._evidence.smp == 1:
+            phase.output = machine.console.command(f"{begin} ; {leave}; wait", WORKLOAD_SECONDS)
+            return
+        console, inside = machine.console, {s.address for s in self._kernel.sites if s.function.name == workload.WIDE}
+        with interleaved(machine) as cpus:
+            cpus.begin(begin)
+            held = cpus.reach(inside, insns=MANY) or 0  # a thread: no interrupt comes before one has been there
+            cpus.serve(held)
+            cpus.run(console.at_prompt, MANY)
+            cpus.begin(f"taskset -c {(held + 1) % self._evidence.smp} {leave}")
+            cpus.run(console.at_prompt, MANY)
+            cpus.begin("wait")
+        phase.output = console.wait_ready(WORKLOAD_SECONDS)
 
     def _by_hand(self, machine: Run, seed: int, users: list[HandUser]) -> None:
         """A workload with all the users that there is room for, and one who finds none."""

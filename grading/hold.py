@@ -29,6 +29,7 @@ SERVICE = 1.0  # seconds in which a CPU, on a busy host, is back from an interru
 PATIENCE = 10.0  # seconds, for CPUs that wait for an interrupt and execute nothing
 SLICES = 4  # at least, before a place counts as not reached: a CPU that waits for a held one's answer may spin all through one
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
+SP = {"riscv64": 2, "arm64": 31}  # its number in the stub's packets
 STEPS = 100  # of QEMU's for one instruction: each may be none
 
 
@@ -44,7 +45,7 @@ class Cpus:
         self._run = run
         self._stub = stub
         self._held: set[int] = set()
-        self._served: dict[int, int] = {}  # held CPUs whose interrupts are answered, and where their threads are held
+        self._served: dict[int, tuple[int, int]] = {}  # held CPUs whose interrupts are answered, and where their threads are held: pc, sp
         self._away: set[int] = set()  # those of them that may be in an interrupt now
         self._breakpoints: set[int] = set()
 
@@ -57,7 +58,7 @@ class Cpus:
 
     def serve(self, cpu: int) -> None:
         self._held.add(cpu)
-        self._served[cpu] = self._stub.pc(cpu)
+        self._served[cpu] = self._at(cpu)
 
     def go(self, *cpus: int) -> None:
         """They run with the others from now on."""
@@ -71,6 +72,13 @@ class Cpus:
 
     def pc(self, cpu: int) -> int:
         return self._stub.pc(cpu)
+
+    def _at(self, cpu: int) -> tuple[int, int]:
+        return self._stub.pc(cpu), self._stub.register(cpu, SP[self._run.machine.arch])
+
+    def _is_back(self, cpu: int) -> bool:
+        """From an interrupt, which may execute the same code: on another part of the stack."""
+        return self._at(cpu) == self._served[cpu]
 
     def step(self, cpu: int) -> None:
         """From this instruction to another one; no other CPU runs."""
@@ -103,16 +111,16 @@ class Cpus:
 
     def _slice(self, wanted: set[int], until: Callable[[], bool]) -> None:
         """Run for a while, or until a CPU meets a breakpoint. Who answers an interrupt gets the time for it."""
-        self._set_breakpoints(wanted | {self._served[cpu] for cpu in self._away})
-        for cpu in self.all - self._held if self._breakpoints else ():
-            if self._stub.pc(cpu) in self._breakpoints:
+        self._set_breakpoints(wanted | {self._served[cpu][0] for cpu in self._away})
+        for cpu in (self.all - self._held) | self._away if self._breakpoints else ():
+            if self._stub.pc(cpu) in self._breakpoints and not (cpu in self._away and self._is_back(cpu)):
                 self.step(cpu)
         self._stub.go_on_with((self.all - self._held) | self._away)
         end = self._run.clock() + (SERVICE if self._away else SERVED if self._served else SLICE)
         while not (stopped := self._stub.stopped(POLL)) and self._run.clock() < end and (self._away or not until()):
             pass
         if stopped:
-            self._away -= {cpu for cpu in self._away if self._stub.pc(cpu) == self._served[cpu]}
+            self._away -= {cpu for cpu in self._away if self._is_back(cpu)}
         else:
             self._stub.hold()
             self._away = set(self._served)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qemu.machine import ROOT
 
-OURS = {"CI", "BENCH_SITES", "MAKEFLAGS", "MAKECMDGOALS"}  # .ci/run's, make bench's, make's
+OURS = {"CI", "BENCH_SITES", "CURDIR", "MAKEFLAGS", "MAKECMDGOALS"}  # .ci/run's, make bench's, make's
 FRAGMENTS = [ROOT / "Makefile", *ROOT.glob("labs/*.mk"), ROOT / "kern/ftrace/stages.mk"]
 
 

@@ -324,6 +324,14 @@ def _told_keepers(e: Evidence) -> Iterator[Amount]:
                 yield Amount(f"{phase.name}, user {hand.number}", found[hand.number], half_of(e, phase, hand.names))
 
 
+def _calls_after(e: Evidence) -> Iterator[Amount]:
+    """With one CPU the workload may have ended."""
+    for phase in e.on():
+        if any(u.leaves for u in phase.users):
+            left = during(phase, e.truth.hits["end of unregister_ftrace_graph"])
+            yield Amount(phase.name, sum(bool(left) and call.seq > left[0].seq for call in e.calls(phase)), int(e.smp > 1))
+
+
 def _told_two(e: Evidence) -> Iterator[Amount]:
     for phase in e.on():
         if len(stayed(phase)) > 1:
@@ -333,6 +341,7 @@ def _told_two(e: Evidence) -> Iterator[Amount]:
 HANDS_TOLD = Seen("call of which the user was told", _told_hands)
 KEEPERS_TOLD = Seen("return at which the user found what it had kept", _told_keepers)
 TWO_TOLD = Seen("call of which two tracers were told", _told_two)
+AFTERWARDS = Seen("call after a user had left", _calls_after)
 LEAVERS = seen_once("phase in which a user left", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
 SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.told, *e.slot_again)), 4)
 
@@ -374,6 +383,6 @@ SEEN = {
     "sixteen": (HANDS_TOLD, INTERRUPTED),
     "reverse": (TWO_TOLD, HANDS_TOLD),
     "data": (HANDS_TOLD, KEEPERS_TOLD, INTERRUPTED),
-    "leaving": (LEAVERS, SLOT_AGAIN, INTERRUPTED),
+    "leaving": (LEAVERS, AFTERWARDS, SLOT_AGAIN, INTERRUPTED),
     "schedules": (PLAYED,),
 }
