@@ -192,8 +192,20 @@ def return_taken(e: Evidence) -> Finding | None:
 
 def own_functions_kept(e: Evidence) -> Finding | None:
     """An op that may change pc does not clash with itself."""
-    answers = [r.v[0] & 0xFFFFFFFF for r in e.truth.hits["answer"]]
-    if answers in ([], [0]):
+    refused = [question for _, question, answer in e.truth.asked("ftrace_set_filter") if answer.v[0] & 0xFFFFFFFF]
+    if not refused:
         return None
-    return Finding(seq=e.truth.hits["answer"][0].seq, why="an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
+    return Finding(seq=refused[0].seq, why="an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
                    "that an op had before (was) are its own already")
+
+
+def disabled_left_alone(e: Evidence) -> Finding | None:
+    """An op gets a function whose site is never to be written again: it is registered, and the site stays as it is."""
+    site = next(s.address for s in e.kernel.sites if s.function.name == "entry_traced") - e.kernel.text[0]
+    for _, question, answer in e.truth.asked("register_ftrace_function"):
+        said = "an op got entry_traced, whose record had FTRACE_FL_DISABLED: "
+        if any(r.v[0] == site for r in between(e.truth.stores, question.seq, answer.seq)):
+            return Finding(said + "its call site was written", seq=question.seq, mistake="disabled-site-written")
+        if answer.v[0] & 0xFFFFFFFF:
+            return Finding(said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and not 0: the op goes without", seq=question.seq)
+    return None

@@ -111,7 +111,7 @@ class Tree:
             return ""
         stripped = self.path / "build/stripped"
         tool = "objcopy" if host else OBJDUMP[self.arch].replace("objdump", "objcopy")
-        subprocess.run([tool, "--strip-debug", self.path / target, stripped], check=True)
+        subprocess.run([tool, "--strip-debug", "--discard-locals", self.path / target, stripped], check=True)
         return hashlib.sha256(stripped.read_bytes()).hexdigest()
 
     def came(self, mutant: Mutant, seed: int, seen: set[str]) -> Line:

@@ -20,7 +20,7 @@ RECORDS = ("ftrace_records", "ftrace_record_count")
 PATCHING = ("ftrace_batch_begin", "ftrace_batch_end", "text_alias_open", "text_alias_close", "arch_sync_all", "ftrace_stubs",
             "ftrace_caller", "ftrace_call")
 OPS = ("ftrace_lock", "synchronize_sched", "hand_ops", "global_ops", "kfree", "op_see", "op_add", "op_patch")
-ENTRY = ("entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back", "entry_elsewhere", "entry_through", "entry_own_filter")
+ENTRY = ("entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back", "entry_elsewhere", "entry_through", "entry_own_filter", "entry_disabled")
 GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "trace_graph_return",
          "frames_traced", "frames_lost", "frames_call", "frames_stack", "shadow_users_begin", "shadow_users_end", "shadow_push_into", "shadow_pop",
          "ftrace_graph_dead", "ftrace_graph_stop", "rare_entry", "rare_return", "rare_stack", "rare_inner", "rare_outer", "rare_a", "rare_f", "rare_home_f",
@@ -29,7 +29,8 @@ USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgr
 STAGES = {
     1: (*EVERY, *MCOUNT),
     2: (*EVERY, *MCOUNT, *RECORDS, "lookup_rec", "lookup_rec_range", "app_main_lookup"),
-    3: (*EVERY, *MCOUNT, *RECORDS, *PATCHING, "registers_refused", "ftrace_make_nop", "ftrace_make_call", "ftrace_modify_call", "ftrace_init_nop", "memcpy", "memcmp"),
+    3: (*EVERY, *MCOUNT, *RECORDS, *PATCHING, "registers_refused", "registers_encoded", "registers_word", "insn_call", "ftrace_make_nop",
+        "ftrace_make_call", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func", "memcpy", "memcmp"),
     4: (*EVERY, *RECORDS, *PATCHING, *OPS, *ENTRY),
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),

@@ -28,7 +28,8 @@ HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
-PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop")
+PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func")
+ENCODER = ("insn_call", "registers_word")
 ROOM = ("kfree", "shadow_users_begin", "shadow_users_end")
 GRACE = "synchronize_sched"  # returns when no CPU is inside of what was unpublished before
 # Of the newest of these that a kernel has: one function of each file whose stores and barriers are looked at; what else may store for it.
@@ -117,6 +118,14 @@ class Truth:
         """From lab 3 on, those that no call site had just called."""
         return self.hits["trampoline"]
 
+    def asked(self, *names: str) -> list[tuple[str, Record, Record]]:
+        """Of these functions, by kern/apps/: which, its arguments, what it returned (see _questions); in order."""
+        found = []
+        for seq, name, question in sorted((r.seq, name, r) for name in names for r in self.hits[name]):
+            answer = next((r for r in self.hits["answer"] if r.seq > seq), None)
+            found += [(name, question, answer)] if answer else []
+        return found
+
     @property
     def handlers(self) -> list[Record]:
         return self.hits[returns.HANDLER]
@@ -144,8 +153,8 @@ def changing(kernel: Kernel) -> frozenset[int]:
 @cache
 def _questions(kernel: Kernel) -> dict[int, str]:
     """The calls of functions that kern/apps/ asks, and where they return to: each is the name, then "answer"."""
-    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused", PATCHERS),
-             ("entry_own_filter", ("ftrace_set_filter",)))
+    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused", PATCHERS), ("registers_encoded", ENCODER),
+             ("entry_own_filter", ("ftrace_set_filter",)), ("entry_disabled", ("register_ftrace_function",)))
     calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
     return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}
 

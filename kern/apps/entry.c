@@ -7,7 +7,8 @@
  * Then two ops trace the function together: the one that is called first lets
  * it return at once, the other one takes the return. Then two ops trace what
  * every batch calls at its end, when the sites that it wrote are there
- * already. Then an op that may change pc gets another function in its filter.
+ * already. Then an op that may change pc gets another function in its filter,
+ * and an op gets a function whose site is never to be written again.
  *
  * One run at a time: the ops are there once.
  */
@@ -37,6 +38,8 @@ static uint64_t entry_kept[2] __used;
 #define KEEP_STACK AT_KEPT "	mov x9, sp\n	stp x9, x29, [x10]\n"
 #define TAKE_STACK AT_KEPT "	ldp x9, x29, [x10]\n	mov sp, x9\n"
 #endif
+
+void entry_traced(void);
 
 /* It jumps to where its caller goes on: it ends well whatever the tracer did to the return address. */
 __asm__(
@@ -150,6 +153,29 @@ static int own_filter(void)
 	return err;
 }
 
+/* The site of its only function is never to be written again: the op goes without. */
+__attribute__((noipa)) static int entry_disabled(struct ftrace_ops *op)
+{
+	int err = register_ftrace_function(op);
+
+	barrier(); /* as above */
+	return err;
+}
+
+static int disabled(void)
+{
+	static struct ftrace_ops op = {entry_counter, FTRACE_OPS_FL_RECURSION, .slot = -1};
+	unsigned long start = (unsigned long)entry_traced;
+	struct dyn_ftrace *rec = lookup_rec_range(start, start + 8);
+	int err = ftrace_set_filter(&op, "entry_traced", 12, true, false);
+
+	rec->flags |= FTRACE_FL_DISABLED;
+	err = err ?: entry_disabled(&op);
+	end(&op);
+	rec->flags &= ~FTRACE_FL_DISABLED;
+	return err;
+}
+
 /* One op, then another one too, on a function that runs between the store to its site and the end of the batch. */
 static int ready(void)
 {
@@ -167,7 +193,7 @@ int main(int argc, char **argv)
 	int err;
 
 	mutex_lock(&alone);
-	err = with_pattern() ?: ready() ?: skipped() ?: own_filter();
+	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: disabled();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }

@@ -10,6 +10,7 @@
  * functions it traces.
  */
 #include "app.h"
+#include "asm-ftrace/hook.h"
 #include "arch.h"
 #include "errno.h"
 #include "ftrace.h"
@@ -46,7 +47,7 @@ static struct ftrace_ops op = {registers_tracer, FTRACE_OPS_FL_RECURSION, .slot 
 #if STAGE == 3
 /*
  * Nothing is written: no batch is open, then the site would be the first word
- * behind text, then what the last word in text is to call is out of reach.
+ * after text, then address 0, which is to be called, is out of reach.
  */
 __attribute__((noipa)) static void registers_refused(void)
 {
@@ -54,6 +55,7 @@ __attribute__((noipa)) static void registers_refused(void)
 	unsigned long stub = (unsigned long)ftrace_stubs;
 
 	ftrace_make_nop(&ftrace_records[0], 0);
+	ftrace_update_ftrace_func(registers_tracer);
 	mutex_lock(&ftrace_lock);
 	ftrace_batch_begin();
 	ftrace_make_call(&behind, stub);
@@ -62,8 +64,32 @@ __attribute__((noipa)) static void registers_refused(void)
 	ftrace_init_nop(&behind);
 	ftrace_make_call(&last, 0);
 	ftrace_modify_call(&last, 0, 0);
+	ftrace_update_ftrace_func(NULL);
 	ftrace_batch_end();
 	mutex_unlock(&ftrace_lock);
+}
+
+__attribute__((noipa)) static notrace void registers_word(u32 insn)
+{
+	__asm__ volatile("" : : "r"(insn));
+}
+
+/* Instructions that no call site here has: at the ends of the reach and one word beyond, with every bit of the offset, misaligned. */
+__attribute__((noipa)) static void registers_encoded(void)
+{
+	const long reach = INSN_REACH;
+	const struct { long ip, off; } asked[] = {
+		{0, reach - 4}, {0, -reach}, {0, reach}, {0, -reach - 4}, {0, 2 * reach},
+		{0, reach / 3 & ~3}, {0, -(reach / 3) & ~3}, {0, 2}, {0, 1}, {2, 0}, {1, 0},
+	};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(asked); i++) {
+		unsigned long ip = ftrace_ip(&ftrace_records[0]) + asked[i].ip;
+		u32 insn = 0;
+
+		insn_call(ip, ip + asked[i].off, HOOK_LINK, &insn);
+		registers_word(insn);
+	}
 }
 
 static int call_traced(void)
@@ -75,6 +101,7 @@ static int call_traced(void)
 		unregister_ftrace_function(&op);
 	}
 	registers_refused();
+	registers_encoded();
 	return err;
 }
 #else

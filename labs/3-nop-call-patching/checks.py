@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from errno import EFAULT, EINVAL, ERANGE, errorcode
 
 from grading import faults
 from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, of_kind, only_selected,
@@ -15,14 +16,22 @@ from grading.integrity import as_linked
 from grading.registers import callbacks_told, registers_kept, spoilt
 from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.schedules import Change
-from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, batches, called, called_back, half_of_run,
+from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, batches, called, called_back, half_of_run,
                           once as seen_once, printed, ran, registers, text_of, text_traced)
 from grading.session import text_alias
-from grading.truth import PATCHERS, stubs
+from grading.truth import ENCODER, PATCHERS, stubs
 from grading.verdict import Verdict
 
 
-EFAULT = (1 << 32) - 14  # as an int
+REACH = {"riscv64": 1 << 20, "arm64": 1 << 27}  # bytes of jal, of bl
+NO_BATCH, AFTER_TEXT = "while no batch was open", "in a batch, for a site at _etext, where text has ended"
+FAR = "in a batch, for the last word of text, and was to make it call address 0, which is out of reach"
+REFUSALS = (  # what kern/apps/registers.c asks for, in its order: of whom, when, which errors are right
+    ("ftrace_make_nop", NO_BATCH, (EFAULT,)), ("ftrace_update_ftrace_func", NO_BATCH, (EFAULT,)),
+    *((name, AFTER_TEXT, (EFAULT,)) for name in ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop")),
+    *((name, FAR, (ERANGE, EINVAL)) for name in ("ftrace_make_call", "ftrace_modify_call")),  # nor is that word a nop, or a call
+    ("ftrace_update_ftrace_func", "in a batch, with a tracer at address 0, which is out of reach", (ERANGE,)),
+)
 PREEMPTED = 0xFF << 24  # of current->ctx (kern/thread.h): how often preempt_disable() was called
 
 
@@ -81,14 +90,39 @@ def in_batches(e: Evidence) -> Finding | None:
     return None
 
 
+def _error(value: int) -> int:
+    """Of a function that returns an int: the errno, or 0."""
+    return -value % (1 << 32)
+
+
+def _returned(value: int) -> str:
+    return f"-{errorcode[_error(value)]}" if _error(value) in errorcode else str(value % (1 << 32))
+
+
 def text_alone(e: Evidence) -> Finding | None:
-    """What kern/apps/registers.c asks for: outside of a batch nothing is written, nor behind text; to text's end everything may be."""
-    asked = sorted((r.seq, name) for name in PATCHERS for r in e.truth.hits[name])
-    for n, ((seq, name), answer) in enumerate(zip(asked, e.truth.hits["answer"])):
-        refused, must = answer.v[0] & 0xFFFFFFFF == EFAULT, n <= len(PATCHERS)
-        if refused != must:
-            site = "while no batch was open" if n == 0 else "in a batch, for a site at " + ("_etext, where text has ended" if must else "the last word of text")
-            return Finding(f"{name} was called {site}, and {'did not return' if must else 'returned'} -EFAULT", seq=seq, mistake="end-of-text-missed" if n else "")
+    """Outside of a batch nothing is written, nor after text; to text's end everything may be; and nothing that is out of reach."""
+    for (name, question, answer), (_, when, right) in zip(e.truth.asked(*PATCHERS), REFUSALS):
+        if _error(answer.v[0]) not in right:
+            ends = EFAULT in right and "batch," in when or _error(answer.v[0]) == EFAULT
+            return Finding(f"{name} was called {when}, and returned {_returned(answer.v[0])}: it must be -{errorcode[right[0]]}", seq=question.seq,
+                           mistake="end-of-text-missed" if ends else "")
+    return None
+
+
+def encoded(e: Evidence) -> Finding | None:
+    """insn_call() at the ends of the reach and beyond, and of what is misaligned."""
+    asked = e.truth.asked(*ENCODER)
+    for (_, question, answer), (_, word, _) in zip(asked[::2], asked[1::2]):
+        ip, addr, link = question.v[:3]
+        off = (addr - ip + (1 << 63)) % (1 << 64) - (1 << 63)
+        right = EINVAL if (addr | ip) & 3 else 0 if -REACH[e.arch] <= off < REACH[e.arch] else ERANGE
+        said = f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
+        if _error(answer.v[0]) != right:
+            must = f"-{errorcode[right]}" if right else "0"
+            return Finding(said + f"returned {_returned(answer.v[0])}: it must be {must}", seq=question.seq, mistake="wrong-reach")
+        if not right and word.v[0] & 0xFFFFFFFF != (want := e.kernel.isa.call(ip, addr, link)):
+            return Finding(said + f"made the instruction {word.v[0] & 0xFFFFFFFF:08x}, {e.kernel.disassemble(ip, word.v[0] & 0xFFFFFFFF)}: it must be {want:08x}",
+                           seq=question.seq)
     return None
 
 
@@ -215,6 +249,7 @@ MISTAKES = {
     "alias-not-open": "text is written where there is no alias yet",
     "alias-left-open": "text stays writable when the batch is over",
     "never-restored": "the sites do not become nops again",
+    "wrong-reach": "insn_call takes what is out of reach or misaligned, or refuses what is not",
     "end-of-text-missed": "where text ends is taken for text, or the other way round",
     "preemption-unpaired": "a batch lacks its preempt_disable() or its preempt_enable()",
 }
@@ -222,6 +257,8 @@ ADVICE = {"unsigned-offset"}
 
 LOOKS = seen_once("load of a word of text by the tracer", lambda e: len(e.truth.looks), 100)
 ALIAS = seen_once("look at what of text is writable", lambda e: len(e.alias), 4)
+REFUSED_ALL = seen_once("answer of a function that was asked to write nothing", lambda e: len(e.truth.asked(*PATCHERS)), len(REFUSALS))
+ENCODED = seen_once("instruction that insn_call was asked for", lambda e: len(e.truth.asked(ENCODER[1])), 11)
 REFUSED = Seen("call of the workload while a site held another word", lambda e: [
     Amount("", len(during(e.spoilt, e.truth.calls)), half_of_run(e, e.spoilt.seed))] if e.spoilt else [])
 
@@ -233,7 +270,7 @@ CHECKS = {
     "filter": all_of(only_selected, every_site),
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),
-    "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches, text_alone),
+    "writer": all_of(written_by_patcher, alias_closed, looked_before, in_batches, text_alone, encoded),
     "refused": refused,
     "one CPU": named(all_of(three_agree, right_parents), _unnamed),
     "four CPUs": named(all_of(three_agree, right_parents), _unnamed),
@@ -257,7 +294,7 @@ SEEN = {
     "filter": (called(2), text_of(2), text_traced()),
     "silent": (ran(0, 2),),
     "restored": (TEXT_AT_END,),
-    "writer": (batches(4), LOOKS, ALIAS, answers("answer of a function that was asked to write nothing", 3 + len(PATCHERS))),
+    "writer": (batches(4), LOOKS, ALIAS, REFUSED_ALL, ENCODED),
     "refused": (REFUSED,),
     "one CPU": (ran(2, 2), printed(2)),
     "four CPUs": (ran(2, 2), printed(2)),

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             within, wrong_argument)
-from grading.entry import callers_seen, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, while_published
+from grading.entry import callers_seen, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, while_published
 from grading.evidence import Evidence, once
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.schedules import Change
 from grading.faults import astray, back_into, panicked
 from grading.finding import Defect, Finding, seq_at, side_by_side
-from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, answers, arguments, batches, called, called_back, half_of_run, once as seen_once,
+from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, arguments, batches, called, called_back, half_of_run, once as seen_once,
                           printed, ran, registers, text_of, text_traced)
 from grading.registers import spoilt
 from grading.order import filter_replaced, ops_published, ops_withdrawn
@@ -413,6 +413,7 @@ def ended(e: Evidence) -> str:
 
 
 MISTAKES = {
+    "disabled-site-written": "a site is written whose record says that it never will be again",
     "argument-clobbered": "an argument register does not come back as it was",
     "change-not-loaded-back": "what the callback changed does not come back",
     "return-address-lost": "the link register is not loaded back",
@@ -483,13 +484,16 @@ CHECKS = {
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
     "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _both_patch, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
-    "many ops": named(all_of(many_ops, return_taken, ready_before_sites, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
+    "many ops": named(all_of(many_ops, return_taken, ready_before_sites, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
     "synchronised": synchronised,
     "schedules": all_of(as_linked, right_under_schedules),
 }
+
+OWN_FILTER = seen_once("answer to an op that may change pc and wanted another function", lambda e: len(e.truth.asked("ftrace_set_filter")))
+DISABLED = seen_once("op that got a function whose site is disabled", lambda e: len(e.truth.asked("register_ftrace_function")))
 
 SEEN = {
     "called": (ANYTHING_CALLED,),
@@ -498,8 +502,8 @@ SEEN = {
     "filter": (called(2), text_of(2), text_traced("arguments")),
     "arguments": (arguments(2, 2), registers(2), called_back(2), ENTERED),
     "changed arguments": (called_back(2), tried("changed arguments"), ENTERED),
-    "live patch": (tried("live patch"), answers("answer to an op that may change pc and wanted another function")),
-    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY),
+    "live patch": (tried("live patch"), OWN_FILTER),
+    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY, DISABLED),
     "one CPU": (ran(2, 2), printed(2)),
     "four CPUs": (ran(2, 2), printed(2)),
     "parents": (called_back(2), printed(2)),

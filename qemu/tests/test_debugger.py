@@ -111,8 +111,9 @@ class OnAMachine(Shared):
 
     def rows(self, glob: str = "") -> dict[str, re.Match[str]]:
         said = self.gdb(f"callsites {glob}")
-        found = re.finditer(r"^([0-9a-f]{16}) (\S+) +([0-9a-f]{8})  (\S.*?)(?:  -> (.*))?$", said, re.M)
-        return {row[1]: row for row in found}
+        found = {row[1]: row for row in re.finditer(r"^([0-9a-f]{16}) (\S+) +([0-9a-f]{8})  (\S.*?)(?:  -> (.*))?$", said, re.M)}
+        self.assertTrue(found, f"callsites {glob} says: {said!r}")
+        return found
 
     # ---- callsites ----
 
