@@ -15,7 +15,7 @@ from pathlib import Path
 
 import gdb  # type: ignore[import]
 
-from qemu.debugger.guest import Command
+from qemu.debugger.guest import Command, in_firmware
 
 PROMPT = b"callsite# "
 
@@ -106,7 +106,19 @@ class Console:
         self._waited_for = False
         if not self.stopped:
             gdb.write(told)
+        elif in_firmware():
+            leave_firmware()
         return self.stopped
+
+
+def leave_firmware() -> None:
+    """At the prompt a hart may be setting its timer: it goes on to where it came from, the `ecall` or what follows it."""
+    back = int(gdb.parse_and_eval("$mepc"))
+    places = [gdb.Breakpoint(f"*{at:#x}", gdb.BP_HARDWARE_BREAKPOINT, internal=True) for at in (back, back + 4)]
+    with aside():
+        gdb.execute("continue")
+    for place in places:
+        place.delete()
 
 
 CONSOLE = Console()

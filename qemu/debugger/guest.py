@@ -162,6 +162,11 @@ def running_on(thread: Value) -> Any:
     return None
 
 
+def in_firmware() -> bool:
+    """Is this hart in M-mode, which has no page tables? The kernel's addresses lead nowhere then."""
+    return ARCH == "riscv64" and int(gdb.parse_and_eval("$priv")) == 3
+
+
 class Command(gdb.Command):
     """A command named by its class's `name`; its docstring is its help."""
 
@@ -172,7 +177,12 @@ class Command(gdb.Command):
 
     def invoke(self, argument: str, from_tty: bool) -> None:
         self.dont_repeat()
-        self.run(gdb.string_to_argv(argument))
+        try:
+            self.run(gdb.string_to_argv(argument))
+        except gdb.MemoryError as error:
+            if in_firmware():
+                raise gdb.GdbError("This hart is in the firmware, where the kernel's addresses lead nowhere. `console` runs on to the prompt.") from error
+            raise
 
     def run(self, words: list[str]) -> None:
         raise NotImplementedError

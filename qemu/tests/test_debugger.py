@@ -154,6 +154,16 @@ class OnAMachine(Shared):
         self.assertRegex(told.pop("wl_leaf_elm"), r"^list: global_ops \(function_trace_call\), op 0x[0-9a-f]+ \(function_trace_call\)$")
         self.assertEqual(set(told.values()), {"stub 2: global_ops (function_trace_call)"})
 
+    def test_at_the_prompt_no_hart_is_in_the_firmware(self) -> None:
+        """The guest is stopped where it prints its prompt, or soon after: a hart may be setting its timer then."""
+        if self.arch != "riscv64":
+            return
+        self.gdb("thbreak *($mtvec & ~3)")
+        self.assertIn("reakpoint", self.gdb("console sleep 0.001"))
+        self.assertIn("in the firmware", self.gdb("callsites"))
+        self.gdb("python from qemu.debugger import console; console.leave_firmware()")
+        self.assertGreater(len(self.rows()), 200)
+
     # ---- trace ----
 
     def same_as_cat_trace(self) -> None:
