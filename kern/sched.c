@@ -458,7 +458,7 @@ void set_cpu_affinity(int cpu)
 
 void synchronize_sched(void)
 {
-	u64 seen[NR_CPUS] = {0};
+	u64 seen[NR_CPUS] = {0}, limit = WATCHDOG_LIMIT;
 
 	smp_mb(); /* what was unpublished is unpublished before any pass is counted */
 	for (unsigned i = 0; i < nr_cpus; i++) {
@@ -468,8 +468,10 @@ void synchronize_sched(void)
 	}
 	yield();
 	for (unsigned i = 0; i < nr_cpus; i++)
-		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i])
+		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i]) {
+			watchdog(i, &limit);
 			yield();
+		}
 	smp_mb();
 }
 

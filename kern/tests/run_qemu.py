@@ -513,6 +513,7 @@ def panic_cases(arch: str) -> list[Case]:
         "null": r"panic: read from a NULL pointer \(address 0x8\)",
         "unmapped": r"panic: read from an unmapped address, 0xffffffff7ffff000",
         "execute": r"panic: execution of non-executable kernel data at 0xffffffff8[\s\S]*test_fault\+0x",
+        "far": r"panic: execution of an unmapped address, 0xfffffeff8",
         "illegal": r"panic: (illegal|undefined) instruction[\s\S]*illegal_instruction\+0x",
         "break": r"panic: (ebreak|brk)[\s\S]*break_point\+0x",
         "overflow": r"panic: the stack of thread \d+ \(shell\) overflowed",
@@ -533,6 +534,9 @@ def panic_cases(arch: str) -> list[Case]:
     walk = "Call trace:\n" + "".join(rf".*\] {name}\+0x[1-9a-f].*\n" for name in callers) + "end of panic"
     return [*(Case(f"panic: {kind}", arch, f"{FINISHED}-tests", 2, [types(kind)], end=patterns)
               for kind, patterns in kinds.items()),
+            *(Case(f"a CPU that is {kind}", arch, f"{FINISHED}-tests", 2, [
+                shows(f"test-fault {kind}", rf"^watchdog: CPU 1 is stuck for 8 s, in {function}\+0x0/\w+ \[{thread}\]$"), works()])
+              for kind, function, thread in (("stuck", "spin", "[/a-z0-9]+:0"), ("stuck-thread", "spin_unpreemptible", r"spinner:\d+"))),
             *(Case(f"panic: its callers under graph tracing, {n} CPUs", arch, FINISHED, n, [panics],
                    end=rf"panic: under graph tracing\n[\s\S]*{walk}") for n in (1, 4))]
 
