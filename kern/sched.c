@@ -281,14 +281,6 @@ notrace void irq_enter(void)
 	current->ctx |= CTX_HARDIRQ;
 }
 
-notrace bool in_tracer(unsigned long pc)
-{
-	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
-		if (pc >= r->start && pc < r->end)
-			return true;
-	return false;
-}
-
 /*
  * The tracer does not look for a switch that was put off (that would cost every event), and a thread that calls
  * little but traced functions is in the tracer at most of its ticks: without this it kept its CPU for a second.
