@@ -115,10 +115,7 @@ struct thread *alloc_thread(const char *name)
 {
 	struct thread *t = kzalloc(sizeof(*t));
 
-	if (!t)
-		return NULL;
-	t->stack = alloc_stack();
-	if (!t->stack) {
+	if (!t || !(t->stack = alloc_stack())) {
 		kfree(t);
 		return NULL;
 	}

@@ -379,6 +379,8 @@ def shell_cases(arch: str) -> list[Case]:
              shows("nosuchcommand", "nosuchcommand"), prints("echo still here", "still here\n"),
              prints("echo one > /tmp/f", ""), prints("echo two >> /tmp/f", ""), prints("cat /tmp/f", "one\ntwo\n"),
              shows("cksum /tmp/f", r"^\d+ 8 "), shows("cat /nosuchfile", "nosuchfile"),
+             shows("gzip /nosuch /tmp/g", r"^gzip: /nosuch: No such file or directory \(ENOENT\)$"),
+             shows("cat /data/noise.bin > set_ftrace_filter", r"no function matches '[ -~]+'$"),
              frees_all("gzip /data/prose.txt /tmp/g", "/tmp/g"), shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
              too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), flood(),
              *(shows(f"{line} & ; wait", rf"^{line.split()[0]}: the shell alone does that") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
