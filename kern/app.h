@@ -83,6 +83,7 @@ int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
 unsigned long long strtoull(const char *s, char **end, int base);
 
+/* -EAGAIN: memory ran out, or 4,095 threads are there. */
 typedef struct thread *thread_t;
 int thread_create(thread_t *t, int (*fn)(void *), void *arg);
 int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg);
@@ -98,7 +99,11 @@ void mutex_release(mutex_t *m);
 void cond_wait(cond_t *c, mutex_t *m);
 void cond_broadcast(cond_t *c);
 
-/* Run fn(arg) in interrupt context on @cpu and wait for it. */
+/*
+ * Run fn(arg) in interrupt context on @cpu and wait for it. It must come to its
+ * end soon, and may not allocate or free memory, use a file, make or join a
+ * thread, take a mutex or sleep. printf is allowed to the console only.
+ */
 void interrupt_call(int cpu, void (*fn)(void *), void *arg);
 
 /* Nanoseconds since boot. */

@@ -89,6 +89,9 @@ int printk(const char *fmt, ...)
 	va_start(args, fmt);
 	n = vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
+	for (u8 *c = (u8 *)line; *c; c++) /* a terminal would obey some of them */
+		if ((*c < ' ' && *c != '\n' && *c != '\t') || *c > '~')
+			*c = '?';
 	emit(line, MIN(n, (int)sizeof(line) - 1));
 	unlock_output(flags);
 	return n;

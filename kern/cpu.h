@@ -33,6 +33,7 @@ struct cpu {
 	u64 switched_at;        /* when current began to run */
 	u64 ipi_work;           /* bits 1 << IPI_*, atomically set by the sender */
 	struct smp_call *calls; /* pushed by senders, taken as a whole by IPI_CALL */
+	void (*called)(void *); /* of these calls, the one that runs; NULL */
 	unsigned long switches;
 	void *boot_stack; /* top of the idle thread's stack: where secondary_start puts sp */
 };
@@ -64,5 +65,13 @@ unsigned long other_cpus(void); /* those online but the running one, bits: index
 void smp_call(unsigned index, void (*fn)(void *), void *arg);
 void smp_call_others(void (*fn)(void *), void *arg);
 void smp_run_calls(void); /* IPI_CALL */
+
+/*
+ * Whoever waits for CPU @index sets a u64 to WATCHDOG_LIMIT and gives it to
+ * watchdog() again and again. When the wait is that long, the CPU is named, once.
+ */
+#define WATCHDOG_S 8
+#define WATCHDOG_LIMIT (clock_ns() + WATCHDOG_S * 1000000000ul)
+void watchdog(unsigned index, u64 *limit);
 
 #endif

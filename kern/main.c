@@ -72,12 +72,6 @@ static int main_thread(void *unused)
 	return shell_main(NULL);
 }
 
-static void init_memory(void)
-{
-	if (memory_init(boot_fdt) || mmu_init() || page_init())
-		stop("there is no memory to work with");
-}
-
 void kernel_main(void)
 {
 	boot_fdt = mmu_map_fdt(boot_fdt_pa);
@@ -87,7 +81,8 @@ void kernel_main(void)
 	clock_init(boot_fdt);
 	uart_init(boot_fdt);
 	firmware_init(boot_fdt);
-	init_memory();
+	if (memory_init(boot_fdt) || mmu_init() || page_init())
+		stop("there is no memory to work with");
 	if (irqchip_init(boot_fdt))
 		stop("there is no interrupt controller that Callsite knows");
 	init_idle(&boot_thread, this_cpu());

@@ -129,7 +129,7 @@ int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot)
 	for (int level = 2; level >= 0; level--) {
 		pte_t e = READ_ONCE(table[INDEX(va, level)]);
 
-		if (!pte_valid(e))
+		if (va < LINEAR_BASE || !pte_valid(e)) /* the index has no upper bits */
 			return -EFAULT;
 		if (pte_is_leaf(e, level)) {
 			*pa = pte_pa(e) + (va & (LEAF_SIZE(level) - 1));

@@ -281,14 +281,6 @@ notrace void irq_enter(void)
 	current->ctx |= CTX_HARDIRQ;
 }
 
-notrace bool in_tracer(unsigned long pc)
-{
-	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
-		if (pc >= r->start && pc < r->end)
-			return true;
-	return false;
-}
-
 /*
  * The tracer does not look for a switch that was put off (that would cost every event), and a thread that calls
  * little but traced functions is in the tracer at most of its ticks: without this it kept its CPU for a second.
@@ -458,7 +450,7 @@ void set_cpu_affinity(int cpu)
 
 void synchronize_sched(void)
 {
-	u64 seen[NR_CPUS] = {0};
+	u64 seen[NR_CPUS] = {0}, limit = WATCHDOG_LIMIT;
 
 	smp_mb(); /* what was unpublished is unpublished before any pass is counted */
 	for (unsigned i = 0; i < nr_cpus; i++) {
@@ -468,8 +460,10 @@ void synchronize_sched(void)
 	}
 	yield();
 	for (unsigned i = 0; i < nr_cpus; i++)
-		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i])
+		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i]) {
+			watchdog(i, &limit);
 			yield();
+		}
 	smp_mb();
 }
 

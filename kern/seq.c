@@ -8,13 +8,11 @@
 
 int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg)
 {
-	struct seq *s = kzalloc(sizeof(*s));
+	struct seq *s = kmalloc(sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
-	s->show = show;
-	s->arg = arg;
-	s->file = f;
+	*s = (struct seq){.show = show, .arg = arg, .file = f};
 	f->private = s;
 	return 0;
 }

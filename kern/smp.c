@@ -211,43 +211,54 @@ void smp_run_calls(void)
 	while (call) {
 		struct smp_call *next = call->next;
 
+		WRITE_ONCE(this_cpu()->called, call->fn);
 		call->fn(call->arg);
 		__atomic_store_n(&call->done, 1, __ATOMIC_RELEASE);
 		call = next;
 	}
+	WRITE_ONCE(this_cpu()->called, NULL);
 }
 
-static void wait_for_call(struct smp_call *call)
+/* No call site: it is called all the time. A CPU that masks interrupts cannot be asked where it is, only what it began. */
+notrace void watchdog(unsigned index, u64 *limit)
 {
-	while (!__atomic_load_n(&call->done, __ATOMIC_ACQUIRE))
-		cpu_relax();
+	const struct thread *t = READ_ONCE(cpu_of(index)->running);
+	void *called = (void *)READ_ONCE(cpu_of(index)->called);
+
+	if (clock_ns() < *limit)
+		return;
+	*limit = -1ul;
+	printk("\nwatchdog: CPU %u is stuck for %u s, in %pS [%s:%d]\n", index, WATCHDOG_S,
+	       called ?: (void *)t->fn, t->comm, t->pid);
 }
 
-void smp_call(unsigned index, void (*fn)(void *), void *arg)
-{
-	struct smp_call call = {fn, arg};
-
-	preempt_disable();
-	if (index < nr_cpus && cpu_of(index)->online) {
-		push_call(cpu_of(index), &call);
-		wait_for_call(&call);
-	}
-	preempt_enable();
-}
-
-void smp_call_others(void (*fn)(void *), void *arg)
+/* Context: preemption off. */
+static void call_each(unsigned long mask, void (*fn)(void *), void *arg)
 {
 	struct smp_call calls[NR_CPUS];
-	unsigned long mask;
+	u64 limit = WATCHDOG_LIMIT;
 
-	preempt_disable();
-	mask = other_cpus();
 	for (unsigned i = 0; i < NR_CPUS; i++) {
 		calls[i] = (struct smp_call){fn, arg, .done = !(mask >> i & 1)};
 		if (!calls[i].done)
 			push_call(cpu_of(i), &calls[i]);
 	}
 	for (unsigned i = 0; i < NR_CPUS; i++)
-		wait_for_call(&calls[i]);
+		while (!__atomic_load_n(&calls[i].done, __ATOMIC_ACQUIRE))
+			watchdog(i, &limit);
+}
+
+void smp_call(unsigned index, void (*fn)(void *), void *arg)
+{
+	preempt_disable();
+	if (index < nr_cpus && cpu_of(index)->online)
+		call_each(1ul << index, fn, arg);
+	preempt_enable();
+}
+
+void smp_call_others(void (*fn)(void *), void *arg)
+{
+	preempt_disable();
+	call_each(other_cpus(), fn, arg);
 	preempt_enable();
 }

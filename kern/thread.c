@@ -115,10 +115,7 @@ struct thread *alloc_thread(const char *name)
 {
 	struct thread *t = kzalloc(sizeof(*t));
 
-	if (!t)
-		return NULL;
-	t->stack = alloc_stack();
-	if (!t->stack) {
+	if (!t || !(t->stack = alloc_stack())) {
 		kfree(t);
 		return NULL;
 	}
@@ -135,7 +132,7 @@ static void free_thread(struct thread *t)
 	kfree(t);
 }
 
-static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const char *name)
+struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name)
 {
 	struct thread *t;
 
@@ -158,11 +155,6 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 	run_thread_hooks(THREAD_BORN, current, t);
 	wake_up_new_task(t);
 	return t;
-}
-
-struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name)
-{
-	return kernel_clone(fn, arg, cpu, name);
 }
 
 void thread_exit(int code)

@@ -143,7 +143,13 @@ void irq_exit(struct trap_frame *regs);
 struct text_range {
 	unsigned long start, end;
 };
-bool in_tracer(unsigned long pc);
+static inline __attribute__((always_inline)) bool in_tracer(unsigned long pc)
+{
+	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
+		if (pc >= r->start && pc < r->end)
+			return true;
+	return false;
+}
 
 /* A thread waits in one queue at a time. */
 struct wait_queue {

@@ -9,8 +9,8 @@
 #include "ksyms.h"
 #include "string.h"
 
-static notrace void start(struct unwind *u, struct thread *t, unsigned long pc, unsigned long fp,
-			  unsigned long sp)
+notrace void unwind_start_at(struct unwind *u, struct thread *t, unsigned long pc, unsigned long fp,
+			     unsigned long sp)
 {
 	unsigned long low = (unsigned long)t->stack;
 
@@ -27,7 +27,7 @@ __noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned l
 /* Where the records say that a trap interrupted something: what its frame says. */
 static notrace bool step_to_interrupted(struct unwind *u)
 {
-	unsigned long frame = unwind_trap_frame(u->fp);
+	unsigned long frame = u->fp - TRAP_RECORD;
 
 	if (frame < u->low || frame > u->high - sizeof(struct trap_frame) || frame % 16)
 		return false;
@@ -71,20 +71,15 @@ __noinline notrace void unwind_start_here(struct unwind *u)
 {
 	unsigned long fp = (unsigned long)__builtin_frame_address(0);
 
-	start(u, current, (unsigned long)unwind_start_here, fp, fp);
+	unwind_start_at(u, current, (unsigned long)unwind_start_here, fp, fp);
 	to_caller(u);
 	barrier(); /* no tail call: the step reads our own frame */
 }
 
 notrace void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
 {
-	start(u, current, regs_pc(regs), regs_fp(regs), regs_sp(regs));
+	unwind_start_at(u, current, regs_pc(regs), regs_fp(regs), regs_sp(regs));
 	u->regs = regs;
-}
-
-notrace void unwind_start_thread(struct unwind *u, struct thread *t)
-{
-	start(u, t, t->context.pc, t->context.fp, t->context.sp);
 }
 
 /* A step goes up the stack, except out of a leaf that an interrupt met. */
@@ -96,13 +91,39 @@ notrace bool unwind_next(struct unwind *u)
 	return to_caller(u) && (u->sp > sp || (exact && u->sp == sp));
 }
 
+static inline notrace bool is_plain(unsigned long pc)
+{
+	return in_text(pc) && !unwind_in_vector(pc) && !in_tracer(pc);
+}
+
+/* Most frames: neither the caller nor the callee is of another kind, and the record says all. */
+static notrace unsigned save_plain(struct unwind *u, unsigned long *entries, unsigned max)
+{
+	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD);
+	unsigned count = 0;
+
+	if (u->regs || !is_plain(u->pc))
+		return 0;
+	while (count < max && u->fp >= least && u->fp <= u->high - 16 + FRAME_RECORD && u->fp % 8 == 0) {
+		const unsigned long *record = (void *)(u->fp - FRAME_RECORD);
+
+		if (!is_plain(record[1]))
+			break;
+		least = (u->sp = u->fp) + 1;
+		u->fp = record[0];
+		entries[count++] = u->pc = record[1];
+	}
+	return count;
+}
+
 notrace unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned max)
 {
 	unsigned count = 0;
 
-	do
+	do {
 		entries[count++] = unwind_entry(u);
-	while (count < max && unwind_next(u));
+		count += save_plain(u, entries + count, max - count);
+	} while (count < max && unwind_next(u));
 	return count;
 }
 
@@ -210,7 +231,7 @@ static void save_off_cpu(struct thread *t, void *arg)
 	r->cpu = t->cpu;
 	if (r->running)
 		return;
-	unwind_start_thread(&u, t);
+	unwind_start_at(&u, t, t->context.pc, t->context.fp, t->context.sp);
 	r->count = unwind_save(&u, r->entries, r->max);
 }
 

@@ -26,8 +26,9 @@ struct unwind {
 };
 void unwind_start_here(struct unwind *u);                        /* the caller of this function */
 void unwind_start_regs(struct unwind *u, struct trap_frame *regs);
-/* @t is off its CPU and kept there. */
-void unwind_start_thread(struct unwind *u, struct thread *t);
+/* @pc is true (unwind_true_caller()). @t is the running thread, or off its CPU and kept there. */
+void unwind_start_at(struct unwind *u, struct thread *t, unsigned long pc, unsigned long fp,
+		     unsigned long sp);
 bool unwind_next(struct unwind *u);                              /* false at the end */
 
 /* The address behind an instruction: a call's, so a return address, or the interrupted one's. */
@@ -65,8 +66,6 @@ unsigned long unwind_true_caller(struct thread *t, unsigned long pc, unsigned lo
  */
 bool unwind_record(struct unwind *u);
 bool unwind_from_regs(struct unwind *u);
-/* Where the trap frame begins, in which fp points to the record. */
-unsigned long unwind_trap_frame(unsigned long fp);
 
 /* ---- For <arch>/unwind.c ---- */
 

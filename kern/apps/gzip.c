@@ -530,8 +530,7 @@ int main(int argc, char **argv)
 	}
 	n = compress_file(argv[1], argv[2], &size);
 	if (n < 0)
-		printf("gzip: %s to %s: %s\n", argv[1], argv[2], strerror(-n));
-	else
-		printf("%s: %lu bytes, %s: %ld bytes\n", argv[1], (unsigned long)size, argv[2], n);
-	return n < 0;
+		return complain("gzip", argv[1], n);
+	printf("%s: %lu bytes, %s: %ld bytes\n", argv[1], (unsigned long)size, argv[2], n);
+	return 0;
 }

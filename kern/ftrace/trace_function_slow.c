@@ -13,34 +13,36 @@
 #define STACK_MAX 64
 static unsigned long stacks[NR_CPUS][STACK_MAX]; /* interrupts masked */
 
-/* From the traced function on: what stands above it is the tracer's. */
-static unsigned save_stack(unsigned long ip, unsigned long *entries)
+/* From the traced function on. With HOOK=mcount what the tracer has on the stack comes before it. */
+static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
+			   const struct ftrace_regs *regs, unsigned long *entries)
 {
+	bool at_caller = regs != NULL;
 	struct unwind u;
-	unsigned count;
 
-	unwind_start_here(&u);
-	while (in_tracer(u.pc))
+	if (at_caller)
+		unwind_start_at(&u, current, parent_ip, regs->fp, regs->sp);
+	else
+		unwind_start_here(&u);
+	while (!at_caller && in_tracer(u.pc))
 		if (!unwind_next(&u))
 			return 0;
-	count = unwind_save(&u, entries, STACK_MAX);
 	entries[0] = ip + 4;
-	return count;
+	return at_caller + unwind_save(&u, entries + at_caller, STACK_MAX - at_caller);
 }
 
 /* The event behind one that began as @ent. */
-static void write_stack(struct trace_array *tr, struct trace_entry ent, unsigned long ip)
+static void write_stack(struct trace_array *tr, struct trace_entry ent, unsigned long ip,
+			unsigned long parent_ip, const struct ftrace_regs *regs)
 {
 	unsigned long *entries = stacks[this_cpu()->index];
-	unsigned count = save_stack(ip, entries);
+	unsigned count = save_stack(ip, parent_ip, regs, entries);
 	struct trace_write w;
 	struct stack_entry *e = trace_reserve(tr, TRACE_STACK, sizeof(*e) + 8 * count, &w);
 
 	if (e) {
 		ent.type = TRACE_STACK;
-		e->ent = ent;
-		e->size = count;
-		e->unused = 0;
+		*e = (struct stack_entry){ent, count};
 		for (unsigned i = 0; i < count; i++)
 			put_address(e->caller[i], entries[i]);
 	}
@@ -62,7 +64,7 @@ void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long 
 	}
 	if (e && tr->options & TRACE_ITER_FUNC_STACK) {
 		rb_commit(w.rb, &w.reserved);
-		write_stack(tr, e->ent, ip);
+		write_stack(tr, e->ent, ip, parent_ip, regs);
 		e = NULL;
 	}
 	trace_end(&w, e);

@@ -24,21 +24,19 @@ static struct {
 static struct spinlock stack_lock; /* interrupts masked */
 static bool enabled;		   /* under trace_lock */
 
-/* From the traced function on: what stands above it is the tracer's. */
-static __noinline void record_stack(unsigned long ip, const struct ftrace_regs *regs)
+/* From the traced function on, which has nothing on the stack yet. */
+static __noinline void record_stack(unsigned long ip, unsigned long parent_ip, const struct ftrace_regs *regs)
 {
-	unsigned n = 0;
 	struct unwind u;
+	unsigned n;
 
-	unwind_start_here(&u);
-	while (in_tracer(u.pc))
-		if (!unwind_next(&u))
-			return;
-	do {
-		deepest.caller[n] = n ? unwind_entry(&u) : ip + 4;
-		deepest.depth[n] = u.high - (n ? u.sp : regs->sp);
-		n++;
-	} while (n < STACK_ENTRIES && unwind_next(&u));
+	unwind_start_at(&u, current, unwind_true_caller(current, parent_ip, regs->fp), regs->fp, regs->sp);
+	deepest.caller[0] = ip + 4;
+	deepest.depth[0] = u.high - regs->sp;
+	for (n = 1; n < STACK_ENTRIES && (n == 1 || unwind_next(&u)); n++) {
+		deepest.caller[n] = unwind_entry(&u);
+		deepest.depth[n] = u.high - u.sp;
+	}
 	deepest.count = n;
 	deepest.max_size = deepest.depth[0];
 }
@@ -55,7 +53,7 @@ static void stack_trace_call(unsigned long ip, unsigned long parent_ip, struct f
 	if (this_cpu()->context_bit != 4) {
 		spin_lock(&stack_lock);
 		if (depth > deepest.max_size)
-			record_stack(ip, regs);
+			record_stack(ip, parent_ip, regs);
 		spin_unlock(&stack_lock);
 	}
 	irq_restore(flags);

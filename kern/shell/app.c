@@ -35,6 +35,14 @@ struct start {
 _Static_assert(sizeof(mutex_t) == sizeof(struct mutex), "app.h's mutex_t is struct mutex");
 _Static_assert(sizeof(cond_t) == sizeof(struct wait_queue), "app.h's cond_t is a wait queue");
 
+/* An interrupt runs in whatever thread it met. */
+static inline __attribute__((always_inline)) struct process *this_process(void)
+{
+	if (unlikely(current->ctx & CTX_HARDIRQ))
+		panic("interrupt_call: the function allocates, frees, uses a file or makes a thread, in an interrupt");
+	return current->process;
+}
+
 /* ---- processes and threads ---- */
 
 static void process_put(struct process *p)
@@ -125,8 +133,8 @@ int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg)
 {
 	if (cpu < -1 || cpu >= (int)nr_cpus)
 		return -EINVAL;
-	*t = process_thread(current->process, fn, arg, cpu, current->comm);
-	return *t ? 0 : -ENOMEM;
+	*t = process_thread(this_process(), fn, arg, cpu, current->comm);
+	return *t ? 0 : -EAGAIN;
 }
 
 int thread_create(thread_t *t, int (*fn)(void *), void *arg)
@@ -186,7 +194,7 @@ uint64_t clock(void)
 
 static struct file *file_of(int fd)
 {
-	struct process *p = current->process;
+	struct process *p = this_process();
 
 	return fd >= FIRST_FD && fd < MAX_FDS ? READ_ONCE(p->files[fd]) : NULL;
 }
@@ -318,7 +326,7 @@ int mkdir(const char *path)
 
 static inline __attribute__((always_inline)) void *own(struct list_node *c)
 {
-	struct process *p = current->process;
+	struct process *p = this_process();
 	unsigned long flags;
 
 	if (!c)
@@ -331,13 +339,15 @@ static inline __attribute__((always_inline)) void *own(struct list_node *c)
 
 static inline __attribute__((always_inline)) struct list_node *disown(void *object)
 {
-	struct process *p = current->process;
+	struct process *p = this_process();
 	unsigned long flags;
 	struct list_node *c;
 
 	if (!object)
 		return NULL;
 	c = (struct list_node *)object - 1;
+	if ((unsigned long)c - LINEAR_BASE >= MMIO_BASE - LINEAR_BASE || (unsigned long)c % 16)
+		panic("free: malloc() did not return %p", object);
 	flags = spin_lock_irqsave(&p->chunk_lock);
 	if (!c->link)
 		panic("free: the object at %p was already freed", object);

@@ -89,12 +89,12 @@ static const struct shell_command *command_find(const char *name)
 	return NULL;
 }
 
-static int job_main(void *arg);
+static int run_parsed(void *arg);
 
 /* 0, or the exit status of a command that is not run like this. */
 static int refused(const struct shell_command *c, int argc)
 {
-	if (c->alone && current->fn == job_main) {
+	if (c->alone && current->fn == run_parsed) {
 		printk("%s: the shell alone does that, neither a job nor `time`.\n", c->name);
 		return 1;
 	}
@@ -153,8 +153,10 @@ static int run_redirected(struct job *job)
 	return end_output(job, current->out_error) ?: status;
 }
 
-static int run_parsed(struct job *job)
+static int run_parsed(void *arg)
 {
+	struct job *job = arg;
+
 	if (job->line.out)
 		return run_redirected(job);
 	return job->line.argc ? shell_run_words(job->line.argc, job->line.argv) : 0;
@@ -178,11 +180,6 @@ static struct job *job_new(const char *text)
 		text++;
 	strlcpy(job->title, text, sizeof(job->title));
 	return job;
-}
-
-static int job_main(void *arg)
-{
-	return run_parsed(arg);
 }
 
 static void job_keep(struct job *job)
@@ -223,8 +220,8 @@ static int job_start(struct job *job)
 {
 	const char *name = job->line.argc ? job->line.argv[0] : "shell";
 
-	job->thread = kthread_run(job_main, job, -1, name);
-	return job->thread ? 0 : -ENOMEM;
+	job->thread = kthread_run(run_parsed, job, -1, name);
+	return job->thread ? 0 : -EAGAIN;
 }
 
 /* The rest of the screen's line is the interrupted command's; what follows begins below. */

@@ -12,9 +12,11 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
+int complain(const char *program, const char *what, int err);
 int app_main(int argc, char **argv);
 
 typedef struct thread *thread_t;
@@ -183,6 +185,12 @@ void interrupt_call(int cpu, void (*fn)(void *), void *arg)
 	snprintf(context, sizeof(context), "interrupt %d", cpu);
 	fn(arg);
 	snprintf(context, sizeof(context), "%s", outer);
+}
+
+int complain(const char *program, const char *what, int err)
+{
+	printf("%s: %s: %s\n", program, what, strerror(abs(err)));
+	return 1;
 }
 
 static void write_log(const char *path)

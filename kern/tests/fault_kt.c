@@ -3,6 +3,7 @@
  * and reads what the panic says.
  */
 #include "cpu.h"
+#include "irq.h"
 #include "memory.h"
 #include "print.h"
 #include "shell.h"
@@ -99,6 +100,42 @@ static void interrupted_leaf(void)
 	smp_call(cpu, panic_here, NULL);
 }
 
+/* An image address but for the upper bits, which the page tables' indices leave out. */
+static void execute_far(void)
+{
+	((void (*)(void))((unsigned long)execute_far & ~(1ul << 40)))();
+}
+
+/* Longer than the watchdog waits. */
+static void spin(void *unused)
+{
+	u64 end = clock_ns() + (WATCHDOG_S + 2) * 1000000000ul;
+
+	while (clock_ns() < end)
+		cpu_relax();
+}
+static void stuck_call(void)
+{
+	smp_call(nr_cpus - 1, spin, NULL);
+}
+static int spin_unpreemptible(void *unused)
+{
+	preempt_disable();
+	in_leaf = true;
+	spin(NULL);
+	preempt_enable();
+	return 0;
+}
+static void stuck_thread(void)
+{
+	struct thread *t = kthread_run(spin_unpreemptible, NULL, nr_cpus - 1, "spinner");
+
+	while (!READ_ONCE(in_leaf))
+		sleep_ns(1000000);
+	synchronize_sched();
+	thread_join(t);
+}
+
 static void yield_unpreemptible(void)
 {
 	preempt_disable();
@@ -122,6 +159,9 @@ static const struct {
 	{"null", read_null},
 	{"unmapped", read_unmapped},
 	{"execute", execute_data},
+	{"far", execute_far},
+	{"stuck", stuck_call},
+	{"stuck-thread", stuck_thread},
 	{"illegal", illegal_instruction},
 	{"break", break_point},
 	{"overflow", stack_overflow},

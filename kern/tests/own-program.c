@@ -162,8 +162,50 @@ static void numbers(void)
 	promise(clock() >= before && before > 0, "the clock goes on");
 }
 
+static void allocate(void *unused)
+{
+	free(malloc(16));
+}
+
+static int sleep_long(void *unused)
+{
+	sleep_ns(1000000000000);
+	return 0;
+}
+
+/* Each must be named, in a panic or by an error. */
+static int mistake(const char *kind)
+{
+	static long words[4];
+	thread_t t;
+	int err = 0;
+
+	if (!strcmp(kind, "inside"))
+		free((char *)malloc(32) + 8);
+	if (!strcmp(kind, "static"))
+		free(words);
+	if (!strcmp(kind, "nowhere"))
+		free((void *)0x1234);
+	if (!strcmp(kind, "twice")) {
+		void *p = malloc(32);
+
+		free(p);
+		free(p);
+	}
+	if (!strcmp(kind, "interrupt"))
+		interrupt_call(cpu_count() - 1, allocate, NULL);
+	if (!strcmp(kind, "odd"))
+		((void (*)(void))((char *)main + 2))();
+	while (!strcmp(kind, "threads") && !err)
+		err = thread_create(&t, sleep_long, NULL);
+	printf("%s: %s\n", kind, strerror(-err));
+	return 1;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 3 && !strcmp(argv[1], "mistake"))
+		return mistake(argv[2]);
 	/* What is static is as the last run left it. */
 	passed = failed = count = turn = 0;
 	promise(argc == 3 && !strcmp(argv[1], "two words") && !argv[3], "the arguments arrive");

@@ -379,6 +379,8 @@ def shell_cases(arch: str) -> list[Case]:
              shows("nosuchcommand", "nosuchcommand"), prints("echo still here", "still here\n"),
              prints("echo one > /tmp/f", ""), prints("echo two >> /tmp/f", ""), prints("cat /tmp/f", "one\ntwo\n"),
              shows("cksum /tmp/f", r"^\d+ 8 "), shows("cat /nosuchfile", "nosuchfile"),
+             shows("gzip /nosuch /tmp/g", r"^gzip: /nosuch: No such file or directory \(ENOENT\)$"),
+             shows("cat /data/noise.bin > set_ftrace_filter", r"no function matches '[ -~]+'$"),
              frees_all("gzip /data/prose.txt /tmp/g", "/tmp/g"), shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
              too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), flood(),
              *(shows(f"{line} & ; wait", rf"^{line.split()[0]}: the shell alone does that") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
@@ -513,6 +515,7 @@ def panic_cases(arch: str) -> list[Case]:
         "null": r"panic: read from a NULL pointer \(address 0x8\)",
         "unmapped": r"panic: read from an unmapped address, 0xffffffff7ffff000",
         "execute": r"panic: execution of non-executable kernel data at 0xffffffff8[\s\S]*test_fault\+0x",
+        "far": r"panic: execution of an unmapped address, 0xfffffeff8",
         "illegal": r"panic: (illegal|undefined) instruction[\s\S]*illegal_instruction\+0x",
         "break": r"panic: (ebreak|brk)[\s\S]*break_point\+0x",
         "overflow": r"panic: the stack of thread \d+ \(shell\) overflowed",
@@ -521,8 +524,17 @@ def panic_cases(arch: str) -> list[Case]:
         "move": r"panic: schedule\(\) in a context that may not sleep[\s\S]*move_unpreemptible\+0x",
     }
 
-    def types(kind: str) -> Step:
-        return lambda run: run.console.command(f"test-fault {kind}", 30) and f"test-fault {kind} returned"
+    programs = {
+        "inside": r"panic: free: malloc\(\) did not return ffffffc0\w+8$",
+        "static": r"panic: free: malloc\(\) did not return ffffffff8\w+$",
+        "nowhere": r"panic: free: malloc\(\) did not return 0{12}1234$",
+        "twice": r"panic: free: the object at ffffffc0\w+ was already freed$",
+        "interrupt": r"panic: interrupt_call: the function allocates[^\n]*\nCPU 1, ",
+        "odd": r"panic: (illegal instruction|misaligned instruction address) at 0xffffffff8\w+( \(0x0\))?$",
+    }
+
+    def types(kind: str, program: str = "test-fault") -> Step:
+        return lambda run: run.console.command(f"{program} {kind}", 30) and f"{program} {kind} returned"
 
     def panics(run: Run) -> str:
         run.console.command("echo function_graph > current_tracer; mkdir instances/g; "
@@ -533,6 +545,14 @@ def panic_cases(arch: str) -> list[Case]:
     walk = "Call trace:\n" + "".join(rf".*\] {name}\+0x[1-9a-f].*\n" for name in callers) + "end of panic"
     return [*(Case(f"panic: {kind}", arch, f"{FINISHED}-tests", 2, [types(kind)], end=patterns)
               for kind, patterns in kinds.items()),
+            *(Case(f"a program's mistake: {kind}", arch, f"{FINISHED}-own-program", 2, [types(kind, "own-program mistake")], end=rf"(?m){pattern}")
+              for kind, pattern in programs.items()),
+            Case("a program's mistake: threads", arch, f"{FINISHED}-own-program", 2, options={"memory": 256}, steps=[
+                shows("own-program mistake threads", "^threads: Resource temporarily unavailable$"),
+                shows("sleep 1 & ; echo alive &", r"^echo: not started: Resource temporarily unavailable \(EAGAIN\)$")]),
+            *(Case(f"a CPU that is {kind}", arch, f"{FINISHED}-tests", 2, [
+                shows(f"test-fault {kind}", rf"^watchdog: CPU 1 is stuck for 8 s, in {function}\+0x0/\w+ \[{thread}\]$"), works()])
+              for kind, function, thread in (("stuck", "spin", "[/a-z0-9]+:0"), ("stuck-thread", "spin_unpreemptible", r"spinner:\d+"))),
             *(Case(f"panic: its callers under graph tracing, {n} CPUs", arch, FINISHED, n, [panics],
                    end=rf"panic: under graph tracing\n[\s\S]*{walk}") for n in (1, 4))]
 

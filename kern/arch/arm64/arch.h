@@ -198,6 +198,10 @@ struct context {
 	unsigned long fp, pc, sp;
 };
 
+/* Bytes from a frame's record, and from the trap frame, up to where fp points. */
+#define FRAME_RECORD 0
+#define TRAP_RECORD offsetof(struct trap_frame, record_fp)
+
 /*
  * An interrupted context. The last two words are a frame record, so that a
  * walk along frame pointers passes through: x29 points at it.

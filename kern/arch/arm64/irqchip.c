@@ -195,12 +195,10 @@ static void init_cpu_v3(struct cpu *cpu)
 
 void irqchip_init_cpu(void)
 {
-	struct cpu *cpu = this_cpu();
-
 	if (version == 3)
-		init_cpu_v3(cpu);
+		init_cpu_v3(this_cpu());
 	else
-		init_cpu_v2(cpu);
+		init_cpu_v2(this_cpu());
 }
 
 /* <kind number flags>, kind 0 a device's, 1 a CPU's own. */

@@ -60,7 +60,7 @@ notrace void panic_exception(struct trap_frame *regs)
 	if (class == CLASS_UNKNOWN || class == CLASS_BREAK)
 		panic_regs(regs, "%s 0x%x at 0x%lx", class_names[class], *(u32 *)regs->pc, regs->pc);
 	if (class_names[class])
-		panic_regs(regs, "%s at 0x%lx (0x%lx)", class_names[class], regs->pc, regs->far);
+		panic_regs(regs, "%s at 0x%lx", class_names[class], regs->pc);
 	panic_regs(regs, "exception of class 0x%lx at 0x%lx (0x%lx)", class, regs->pc, regs->far);
 }
 

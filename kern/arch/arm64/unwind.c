@@ -99,11 +99,6 @@ static notrace bool follows_entry(unsigned long pc)
 	return in_text(pc - 8) && *(u32 *)(pc - 8) == MOV_X9_X30 && IS_BL(*(u32 *)(pc - 4));
 }
 
-notrace unsigned long unwind_trap_frame(unsigned long fp)
-{
-	return fp - offsetof(struct trap_frame, record_fp);
-}
-
 /*
  * The caller's record is where its frame begins, nearly always; code of the
  * tracer may have none, and then needs to know where exactly sp was.
@@ -118,7 +113,7 @@ notrace bool unwind_record(struct unwind *u)
 		return false;
 	u->sp = u->fp ?: fp + 16;
 	if (unwind_in_vector(u->pc))
-		u->sp = unwind_trap_frame(u->sp);
+		u->sp -= TRAP_RECORD;
 	if (in_tracer(unwind_true_caller(u->thread, u->pc, u->fp))) {
 		s = unwind_state(pc, &name);
 		u->sp = s.fp_set ? fp - s.fp_is : fp + 16; /* the record that ftrace_caller made for it */

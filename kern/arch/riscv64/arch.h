@@ -177,6 +177,10 @@ struct context {
 	unsigned long pc, sp, fp, s[11]; /* fp is s0; s1 to s11 */
 };
 
+/* Bytes from a frame's record, and from the trap frame, up to where fp points. */
+#define FRAME_RECORD 16
+#define TRAP_RECORD sizeof(struct trap_frame)
+
 /*
  * An interrupted context. The last two words are a frame record, so that a
  * walk along frame pointers passes through: s0 points behind it.

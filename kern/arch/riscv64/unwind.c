@@ -64,11 +64,6 @@ static notrace bool in_entry(const char *name, const struct frame_state *s, unsi
 	       !(s->fp_set && s->fp_from_sp == offsetof(struct ftrace_regs, fp));
 }
 
-notrace unsigned long unwind_trap_frame(unsigned long fp)
-{
-	return fp - sizeof(struct trap_frame);
-}
-
 notrace bool unwind_record(struct unwind *u)
 {
 	unsigned long fp = u->fp;

@@ -80,12 +80,15 @@ static void bench_events(void)
 {
 	static struct ftrace_ops other = {
 		.func = other_callback, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
-	u64 bare = cost_of(kt_bench_untraced), nop, on, off, beside;
+	u64 bare = cost_of(kt_bench_untraced), nop, on, stack, off, beside;
 
 	kt_echo("kt_bench_traced", "set_ftrace_filter", false);
 	nop = cost_of(kt_bench_traced);
 	kt_echo("function", "current_tracer", false);
 	on = bench_cost_of_events();
+	kt_echo("1", "options/func_stack_trace", false);
+	stack = bench_cost_of_events();
+	kt_echo("0", "options/func_stack_trace", false);
 	kt_echo("0", "tracing_on", false);
 	off = cost_of(kt_bench_traced);
 	kt_echo("1", "tracing_on", false);
@@ -96,6 +99,7 @@ static void bench_events(void)
 	kt_echo("nop", "current_tracer", false);
 	report("untraced_call", nop - bare, BENCH_CALLS);
 	report("function", on - nop, BENCH_CALLS);
+	report("function_stack", stack - on, BENCH_CALLS);
 	report("function_off", off - nop, BENCH_CALLS);
 	report("function_other_op", beside > on ? beside - on : 0, BENCH_CALLS);
 	bench_graph(nop);
