@@ -55,7 +55,8 @@ class Case:
     smp: int = 1
     steps: list[Step] = field(default_factory=list)
     options: dict[str, object] = field(default_factory=dict)  # of Machine
-    boot: list[str] = field(default_factory=list)  # patterns that the boot's output must show
+    replace: tuple[bytes, bytes] | None = None  # in a copy of the image: this expression by that
+    boot: list[str] = field(default_factory=list)  # what the boot's output must show
     end: str = "poweroff"  # or a pattern of the last words; "": the machine stays on
 
     @property
@@ -364,6 +365,12 @@ def kernel_cases(arch: str) -> list[Case]:
         tree = LOGS / "three-harts.dtb"
         cases.append(Case("boots on harts 0, 2 and 3", arch, f"{FINISHED}-tests", 4, options={"extra": ["-dtb", str(tree)]},
                           boot=["3 CPUs"], steps=[shows("ps", "swapper/2"), promises("test-smp")]))
+        cases += [Case(f"boots without SBI {name}", arch, smp=4, replace=(asked.to_bytes(8, "little"), bytes(7) + b"?"),
+                       boot=[f"no SBI {name}: only one CPU is used", " 1 CPU, "], steps=[works(cpus=1)])
+                  for name, asked in (("RFENCE", 0x52464E43), ("IPI", 0x735049))]
+        cases.append(Case("a fence that the firmware refuses", arch, smp=2, replace=(rb"([\x37\xb7][\x50-\x5f])FR", rb"\1VR"),  # lui: RFENCE's number
+                          steps=[shows("echo function > current_tracer", "it did not end")],
+                          end="panic: the firmware refuses a fence on other CPUs"))
     if arch == "arm64":
         cases += [Case("boots with GICv3", arch, smp=4, steps=[works()], options={"gic": 3}),
                   Case("boots with GICv3 on 8 CPUs", arch, smp=8, steps=[works()], options={"gic": 3}),
@@ -563,12 +570,22 @@ def build(wanted: list[Case]) -> str:
     return ""
 
 
+def image_of(case: Case, log: Path) -> Path:
+    image = ROOT / "build" / case.arch / case.variant / "Image"
+    if not case.replace:
+        return image
+    data, found = re.subn(*case.replace, image.read_bytes())
+    if not found:
+        raise Stopped(Verdict.FAIL, f"{case.replace[0]!r} is not in {image}")
+    log.with_suffix(".Image").write_bytes(data)
+    return log.with_suffix(".Image")
+
+
 def run_case(case: Case) -> str:
     """"" or what is wrong."""
-    image = ROOT / "build" / case.arch / case.variant / "Image"
-    machine = Machine(case.arch, case.smp, image=image, **{"initrd": INITRD, **case.options})  # type: ignore[arg-type]
     log = LOGS / (case.full_name.replace(" ", "-").replace(",", "").replace("/", "-") + ".log")
     try:
+        machine = Machine(case.arch, case.smp, image=image_of(case, log), **{"initrd": INITRD, **case.options})  # type: ignore[arg-type]
         with Run(machine, log) as run:
             text = run.console.wait_ready(90)
             missing = [p for p in case.boot if p not in text]
