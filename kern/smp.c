@@ -227,11 +227,11 @@ void smp_call(unsigned index, void (*fn)(void *), void *arg)
 {
 	struct smp_call call = {fn, arg};
 
+	if (index >= nr_cpus || !cpu_of(index)->online)
+		panic("smp_call(): CPU %u is not online", index);
 	preempt_disable();
-	if (index < nr_cpus && cpu_of(index)->online) {
-		push_call(cpu_of(index), &call);
-		wait_for_call(&call);
-	}
+	push_call(cpu_of(index), &call);
+	wait_for_call(&call);
 	preempt_enable();
 }
 

@@ -171,7 +171,7 @@ void cond_broadcast(cond_t *c)
 
 void interrupt_call(int cpu, void (*fn)(void *), void *arg)
 {
-	if (cpu < 0 || cpu >= (int)nr_cpus)
+	if (cpu < 0 || cpu >= (int)nr_cpus || !cpu_of(cpu)->online)
 		printk("interrupt_call: there is no CPU %d.\n", cpu);
 	else
 		smp_call(cpu, fn, arg);

@@ -526,6 +526,7 @@ def panic_cases(arch: str) -> list[Case]:
         "leaf": r"panic: in an interrupt[\s\S]*spinning_leaf\+0x.*\n.*spinning_thread\+0x.*\n.*thread_start\+0x",
         "yield": r"panic: schedule\(\) in a context that may not sleep[\s\S]*yield_unpreemptible\+0x",
         "move": r"panic: schedule\(\) in a context that may not sleep[\s\S]*move_unpreemptible\+0x",
+        "call": r"panic: smp_call\(\): CPU 2 is not online[\s\S]*smp_call\+0x",
     }
 
     def types(kind: str) -> Step:
