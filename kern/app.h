@@ -101,7 +101,7 @@ void cond_broadcast(cond_t *c);
 /* Run fn(arg) in interrupt context on @cpu and wait for it. */
 void interrupt_call(int cpu, void (*fn)(void *), void *arg);
 
-/* Nanoseconds since boot. */
+/* Nanoseconds since the machine's counter started. */
 uint64_t clock(void);
 void sleep_ns(uint64_t ns); /* Ctrl-C ends it early */
 
