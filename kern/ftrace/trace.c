@@ -257,16 +257,11 @@ void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_wr
 	void *ent = NULL;
 
 	w->irq = irq_save();
-	c = this_cpu();
+	w->cpu = c = this_cpu();
 	recursion = c->recursion;
 	c->recursion = recursion | c->context_bit;
-	if (!(recursion & c->context_bit)) {
+	if (!(recursion & c->context_bit))
 		ent = reserve_entry(tr, type, size, w);
-	} else {
-		w->cpu = c;
-		if (!(READ_ONCE(tr->cpu[c->index].slow) & (RB_OFF | RB_STOPPED)))
-			tr->cpu[c->index].recursed++;
-	}
 	w->recursion = recursion;
 	return ent;
 }

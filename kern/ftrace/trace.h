@@ -32,10 +32,7 @@ struct trace_entry {
 #define TRACE_FLAG_IRQS_OFF 0x01
 #define TRACE_FLAG_NEED_RESCHED 0x04
 #define TRACE_FLAG_HARDIRQ 0x08
-#define TRACE_FLAG_SOFTIRQ 0x10
 #define TRACE_FLAG_PREEMPT_RESCHED 0x20
-#define TRACE_FLAG_NMI 0x40
-#define TRACE_FLAG_BH_OFF 0x80
 
 /* Addresses are two words: in a page they stand at any multiple of 4. */
 struct function_entry {
