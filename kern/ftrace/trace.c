@@ -200,7 +200,7 @@ int tracing_set_clock(struct trace_array *tr, const char *name)
 	return -EINVAL;
 }
 
-int tracing_set_option(struct trace_array *tr, int option, bool on)
+void tracing_set_option(struct trace_array *tr, int option, bool on)
 {
 	u32 bit = 1u << option;
 
@@ -210,7 +210,6 @@ int tracing_set_option(struct trace_array *tr, int option, bool on)
 			WRITE_ONCE(tr->cpu[i].overwrite, on);
 	if (tr->tracer->options_changed)
 		tr->tracer->options_changed(tr);
-	return 0;
 }
 
 /* ---- The way in for an event that is in no hurry ---- */

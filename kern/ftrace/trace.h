@@ -224,7 +224,7 @@ void trace_array_free(struct trace_array *tr);
 #define TRACE_BUFFER_SIZE KiB(1408) /* of each CPU, once tracing is used */
 int tracing_set_tracer(struct trace_array *tr, const char *name);
 int tracing_set_clock(struct trace_array *tr, const char *name);
-int tracing_set_option(struct trace_array *tr, int option, bool on);
+void tracing_set_option(struct trace_array *tr, int option, bool on);
 int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu);
 void tracing_reset(struct trace_array *tr, int cpu);
 
