@@ -135,7 +135,7 @@ static void free_thread(struct thread *t)
 	kfree(t);
 }
 
-static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const char *name)
+struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name)
 {
 	struct thread *t;
 
@@ -158,11 +158,6 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 	run_thread_hooks(THREAD_BORN, current, t);
 	wake_up_new_task(t);
 	return t;
-}
-
-struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name)
-{
-	return kernel_clone(fn, arg, cpu, name);
 }
 
 void thread_exit(int code)
