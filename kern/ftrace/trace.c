@@ -1,7 +1,7 @@
 /*
  * The trace array: per-CPU buffers, one tracer at a time, a clock, options.
  * Whatever changes a buffer under a writer first stops recording and waits
- * until no CPU is inside a callback.
+ * until no CPU is inside a callback; and waits again before recording goes on.
  */
 #include "trace.h"
 #include "errno.h"
@@ -84,8 +84,10 @@ static void stop_recording(struct trace_array *tr)
 	synchronize_sched();
 }
 
+/* Who loaded what the buffer was, before it saw that recording was stopped, has left by then. */
 static void go_on(struct trace_array *tr)
 {
+	synchronize_sched();
 	clear_slow(tr, RB_STOPPED);
 }
 
