@@ -48,13 +48,6 @@ static inline u64 add(u64 *to, u64 n)
 	return __atomic_add_fetch(to, n, __ATOMIC_RELAXED);
 }
 
-static void add_squared(struct profile *p, unsigned __int128 square)
-{
-	u64 low = square, carry = add(&p->squared, low) < low;
-
-	add(&p->squared_high, (u64)(square >> 64) + carry);
-}
-
 static int profile_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 			 struct ftrace_regs *regs)
 {
@@ -77,7 +70,8 @@ static void profile_return(struct ftrace_graph_ret *trace, struct fgraph_ops *go
 	const struct call *call = fgraph_retrieve_data(gops->idx, NULL);
 	u32 options = READ_ONCE(global_trace.options);
 	u64 *inner = fgraph_get_task_var(gops), made = READ_ONCE(*inner);
-	u64 time = trace->rettime - trace->calltime, taken = clock_ns() - call->time;
+	u64 time = trace->rettime - trace->calltime, taken = clock_ns() - call->time, carry;
+	unsigned __int128 square;
 
 	if (!(options & TRACE_ITER_SLEEP_TIME)) {
 		taken = ticks_to_ns(ticks_on_cpu() - call->ticks);
@@ -86,8 +80,10 @@ static void profile_return(struct ftrace_graph_ret *trace, struct fgraph_ops *go
 	add(inner, call->before + taken - made);
 	if (!(options & TRACE_ITER_GRAPH_TIME))
 		time = taken - MIN(taken, made);
+	square = (unsigned __int128)time * time;
 	add(&call->profile->time, time);
-	add_squared(call->profile, (unsigned __int128)time * time);
+	carry = add(&call->profile->squared, square) < (u64)square;
+	add(&call->profile->squared_high, (u64)(square >> 64) + carry);
 }
 
 static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops, .idx = -1};
