@@ -106,7 +106,7 @@ void cond_broadcast(cond_t *c);
  */
 void interrupt_call(int cpu, void (*fn)(void *), void *arg);
 
-/* Nanoseconds since boot. */
+/* Nanoseconds since the machine's counter started. */
 uint64_t clock(void);
 void sleep_ns(uint64_t ns); /* Ctrl-C ends it early */
 

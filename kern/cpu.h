@@ -58,7 +58,7 @@ void secondary_main(void);
 unsigned long other_cpus(void); /* those online but the running one, bits: index; preemption off */
 
 /*
- * Run fn(arg) on CPU @index in interrupt context and wait for it.
+ * Run fn(arg) on CPU @index, which is online, in interrupt context and wait for it.
  * So it does on the calling CPU too: by an IPI to itself. smp_call_others runs
  * it on all others. Context: thread, interrupts on, no spinlock held.
  */

@@ -552,8 +552,11 @@ ssize_t file_write(struct file *f, const void *buf, size_t n)
 int file_close(struct file *f)
 {
 	const struct file_ops *ops = f->node->ops;
-	int err = ops && ops->release ? ops->release(f) : 0;
+	int err;
 
+	if (__atomic_fetch_sub(&f->more, 1, __ATOMIC_ACQ_REL))
+		return 0;
+	err = ops && ops->release ? ops->release(f) : 0;
 	put_file(f);
 	return err;
 }

@@ -78,7 +78,8 @@ static int make_entry(unsigned long va, int level, pte_t **entry)
 
 			if (!below)
 				return -ENOMEM;
-			*e = pte_table(virt_to_phys(below));
+			smp_wmb(); /* empty, then seen: another CPU's walker may come by */
+			WRITE_ONCE(*e, pte_table(virt_to_phys(below)));
 		}
 		table = table_at(pte_pa(*e));
 	}

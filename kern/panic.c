@@ -18,9 +18,10 @@ static char text[256]; /* what the one reporting CPU says */
 /* One CPU reports; another that fails meanwhile waits for the end. */
 static void enter_panic(void)
 {
-	int none = -1, self = this_cpu()->index;
+	int none = -1, self;
 
-	irq_disable();
+	irq_disable(); /* from here on it is this CPU */
+	self = this_cpu()->index;
 	if (__atomic_compare_exchange_n(&panic_cpu, &none, self, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE)) {
 		ipi_stop_others();

@@ -412,8 +412,10 @@ static struct cpu *select_task_rq(const struct thread *t)
 void wake_up_new_task(struct thread *t)
 {
 	unsigned long flags = irq_save();
+	struct cpu *cpu = task_rq_lock(t);
 
-	t->cpu = select_task_rq(t)->index;
+	give_to_cpu(t, select_task_rq(t)->index);
+	spin_unlock(&cpu->rq_lock);
 	join_queue(t);
 	irq_restore(flags);
 }

@@ -250,9 +250,10 @@ static void call_each(unsigned long mask, void (*fn)(void *), void *arg)
 
 void smp_call(unsigned index, void (*fn)(void *), void *arg)
 {
+	if (index >= nr_cpus || !cpu_of(index)->online)
+		panic("smp_call(): CPU %u is not online", index);
 	preempt_disable();
-	if (index < nr_cpus && cpu_of(index)->online)
-		call_each(1ul << index, fn, arg);
+	call_each(1ul << index, fn, arg);
 	preempt_enable();
 }
 

@@ -45,8 +45,8 @@ _image_header:
 
 boot_start:
 	mov	x21, x0			/* the device tree */
-	mrs	x22, cntvct_el0
 	bl	drop_to_el1
+	mrs	x22, cntvct_el0		/* its offset is 0 now */
 	adrp	x19, _image_header
 	adrp	x20, _early_tables
 	bl	map_image

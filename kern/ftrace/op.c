@@ -77,18 +77,27 @@ static int forget(struct ftrace_ops *op, int err)
 	return err;
 }
 
+/* Do calls of @target come back to a function of @op, by what ops patch? Without @op no calls go round. */
+static bool is_circle(const struct ftrace_ops *op, const void *target)
+{
+	const struct dyn_ftrace *rec = lookup_rec_range((unsigned long)target, (unsigned long)target + 8);
+
+	for (const struct ftrace_ops *o = hand_ops; o < hand_ops + OPS; o++)
+		if (o->func == op_patch && ftrace_filter_has(o, rec, false))
+			return o == op || is_circle(op, o->private);
+	return false;
+}
+
 /* The op's filter becomes @words and it starts; on an error it stays unused. */
 static int start(struct ftrace_ops *op, int count, char **words)
 {
-	unsigned long target = (unsigned long)op->private;
 	int err = 0;
 
 	for (int i = 0; i < count && !err; i++)
 		err = is_workload(words[i]) ? ftrace_set_filter(op, words[i], strlen(words[i]), !i, false)
 					    : -EINVAL;
-	if (!err && op->func == op_patch &&
-	    ftrace_filter_has(op, lookup_rec_range(target, target + 8), false))
-		err = -EINVAL; /* its calls would go round in a circle */
+	if (!err && op->func == op_patch && is_circle(op, op->private))
+		err = -EINVAL;
 	if (!err)
 		err = register_ftrace_function(op);
 	return err ? forget(op, err) : 0;

@@ -3,9 +3,9 @@
  * took. function_profile_enabled, trace_stat/function<cpu>.
  *
  * A user of function_graph like any other, with set_ftrace_filter as its
- * filter and no events. Each CPU has an entry for each record, written by that
- * CPU alone; but an interrupt may come between a load and a store, so what is
- * added is added in one piece.
+ * filter and no events. Each CPU has an entry for each record, with the calls
+ * that began there. They may end on another CPU, and an interrupt may come
+ * between a load and a store, so what is added is added in one piece.
  */
 #include "errno.h"
 #include "irq.h"
@@ -16,7 +16,7 @@
 #include "tracer.h"
 
 struct profile {
-	u64 hits, time, squared; /* ns, ns^2 */
+	u64 hits, time, squared, squared_high; /* ns; ns^2, 128 bits */
 };
 static struct profile *profiles[NR_CPUS]; /* by record; made when first enabled, and kept */
 static bool profile_enabled;
@@ -32,6 +32,7 @@ static struct mutex profile_lock = MUTEX_INIT;
  * on the same side of both.
  */
 struct call {
+	struct profile *profile; /* of the CPU where it began */
 	u64 before;
 	u64 time;  /* clock_ns() */
 	u64 ticks; /* the thread's on a CPU */
@@ -42,19 +43,21 @@ static struct profile *profile_of(unsigned long func)
 	return &profiles[this_cpu()->index][lookup_rec(func) - ftrace_records];
 }
 
-static inline void add(u64 *to, u64 n)
+static inline u64 add(u64 *to, u64 n)
 {
-	__atomic_fetch_add(to, n, __ATOMIC_RELAXED);
+	return __atomic_add_fetch(to, n, __ATOMIC_RELAXED);
 }
 
 static int profile_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 			 struct ftrace_regs *regs)
 {
 	struct call *call = fgraph_reserve_data(gops->idx, sizeof(*call));
+	struct profile *p = profile_of(trace->func);
 
-	add(&profile_of(trace->func)->hits, 1);
+	add(&p->hits, 1);
 	if (!call)
 		return 0;
+	call->profile = p;
 	call->ticks = ticks_on_cpu();
 	call->time = clock_ns();
 	call->before = __atomic_exchange_n(fgraph_get_task_var(gops), 0, __ATOMIC_RELAXED);
@@ -65,10 +68,10 @@ static void profile_return(struct ftrace_graph_ret *trace, struct fgraph_ops *go
 			   struct ftrace_regs *regs)
 {
 	const struct call *call = fgraph_retrieve_data(gops->idx, NULL);
-	struct profile *p = profile_of(trace->func);
 	u32 options = READ_ONCE(global_trace.options);
 	u64 *inner = fgraph_get_task_var(gops), made = READ_ONCE(*inner);
-	u64 time = trace->rettime - trace->calltime, taken = clock_ns() - call->time;
+	u64 time = trace->rettime - trace->calltime, taken = clock_ns() - call->time, carry;
+	unsigned __int128 square;
 
 	if (!(options & TRACE_ITER_SLEEP_TIME)) {
 		taken = ticks_to_ns(ticks_on_cpu() - call->ticks);
@@ -77,8 +80,10 @@ static void profile_return(struct ftrace_graph_ret *trace, struct fgraph_ops *go
 	add(inner, call->before + taken - made);
 	if (!(options & TRACE_ITER_GRAPH_TIME))
 		time = taken - MIN(taken, made);
-	add(&p->time, time);
-	add(&p->squared, time * time);
+	square = (unsigned __int128)time * time;
+	add(&call->profile->time, time);
+	carry = add(&call->profile->squared, square) < (u64)square;
+	add(&call->profile->squared_high, (u64)(square >> 64) + carry);
 }
 
 static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops, .idx = -1};
@@ -153,15 +158,29 @@ static struct row *sorted_rows(const struct profile *p)
 	return rows;
 }
 
+/* Bit by bit: the kernel has no library that does it. */
+static unsigned __int128 divide(unsigned __int128 a, u64 by)
+{
+	u64 rest = 0;
+
+	for (int i = 0; i < 128; i++) {
+		rest = rest << 1 | (u64)(a >> 127);
+		a = a << 1 | (rest >= by);
+		rest -= rest >= by ? by : 0;
+	}
+	return a;
+}
+
 /* s^2 = (sum of squares - (sum)^2 / n) / (n - 1), rounded down once; in us^2, printed as ns are. */
 static u64 variance(const struct profile *p)
 {
-	u64 rest = p->time % p->hits * p->time;
+	unsigned __int128 squares = (unsigned __int128)p->squared_high << 64 | p->squared;
+	unsigned __int128 square = (unsigned __int128)p->time * p->time;
 
 	if (p->hits < 2)
 		return 0;
-	return (p->squared - p->time / p->hits * p->time - (rest + p->hits - 1) / p->hits) /
-	       ((p->hits - 1) * 1000);
+	square = divide(square + p->hits - 1, p->hits);
+	return divide(squares - MIN(square, squares), (p->hits - 1) * 1000);
 }
 
 static int stat_show(struct seq *s, u64 item)

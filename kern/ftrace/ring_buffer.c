@@ -159,7 +159,7 @@ void rb_reset(struct ring_buffer_cpu *rb)
 	rb->holds_events = false;
 	rb->position = rb->slot = 0;
 	rb->next_position = rb->offset = 0;
-	rb->accepted = rb->dropped = rb->overrun = rb->recursed = 0;
+	rb->accepted = rb->dropped = rb->overrun = 0;
 	/* So far from any time that the first event takes the long path, and dates its page. */
 	rb->last_ts = 1ull << 63;
 	rb->closed_bytes = rb->overrun_bytes = rb->read_bytes = 0;

@@ -81,7 +81,6 @@ struct ring_buffer_cpu {
 	u64 closed_bytes, overrun_bytes;
 	u32 slot, desc;
 	bool overwrite;
-	u64 recursed; /* calls not recorded: the tracer was called from inside itself */
 
 	/* Changed only by resize and reset. */
 	u64 *slots;

@@ -9,11 +9,12 @@
 unsigned long *fgraph_get_task_var(struct fgraph_ops *gops)
 {
 	struct shadow_stack *s = shadow_of(current);
+	unsigned long flags = irq_save(); /* an interrupt's first use comes before or after ours */
 
 	if (s->var_owner[gops->idx] != gops->birth) {
 		shadow_store(s->var[gops->idx], 0);
-		barrier();
 		shadow_store(s->var_owner[gops->idx], gops->birth);
 	}
+	irq_restore(flags);
 	return &s->var[gops->idx];
 }

@@ -21,7 +21,7 @@ static bool selected(const struct dyn_ftrace *rec)
 	return !filtered || rec->flags & FTRACE_FL_FILTER;
 }
 
-/* Bring each site to what the flags say, in one batch. 0, or the first error. */
+/* Bring each site to what the flags say, in one batch. 0, or the last error. */
 static int update_sites(bool on)
 {
 	int err = 0;
@@ -34,7 +34,7 @@ static int update_sites(bool on)
 		if (rec->calls == calls || rec->flags & FTRACE_FL_DISABLED)
 			continue;
 		rec->count = calls;
-		err |= ftrace_switch(rec, calls);
+		err = ftrace_switch(rec, calls) ?: err;
 	}
 	ftrace_batch_end();
 	return err;

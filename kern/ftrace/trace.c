@@ -1,7 +1,7 @@
 /*
  * The trace array: per-CPU buffers, one tracer at a time, a clock, options.
  * Whatever changes a buffer under a writer first stops recording and waits
- * until no CPU is inside a callback.
+ * until no CPU is inside a callback; and waits again before recording goes on.
  */
 #include "trace.h"
 #include "errno.h"
@@ -84,8 +84,10 @@ static void stop_recording(struct trace_array *tr)
 	synchronize_sched();
 }
 
+/* Who loaded what the buffer was, before it saw that recording was stopped, has left by then. */
 static void go_on(struct trace_array *tr)
 {
+	synchronize_sched();
 	clear_slow(tr, RB_STOPPED);
 }
 
@@ -200,7 +202,7 @@ int tracing_set_clock(struct trace_array *tr, const char *name)
 	return -EINVAL;
 }
 
-int tracing_set_option(struct trace_array *tr, int option, bool on)
+void tracing_set_option(struct trace_array *tr, int option, bool on)
 {
 	u32 bit = 1u << option;
 
@@ -210,7 +212,6 @@ int tracing_set_option(struct trace_array *tr, int option, bool on)
 			WRITE_ONCE(tr->cpu[i].overwrite, on);
 	if (tr->tracer->options_changed)
 		tr->tracer->options_changed(tr);
-	return 0;
 }
 
 /* ---- The way in for an event that is in no hurry ---- */
@@ -257,16 +258,11 @@ void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_wr
 	void *ent = NULL;
 
 	w->irq = irq_save();
-	c = this_cpu();
+	w->cpu = c = this_cpu();
 	recursion = c->recursion;
 	c->recursion = recursion | c->context_bit;
-	if (!(recursion & c->context_bit)) {
+	if (!(recursion & c->context_bit))
 		ent = reserve_entry(tr, type, size, w);
-	} else {
-		w->cpu = c;
-		if (!(READ_ONCE(tr->cpu[c->index].slow) & (RB_OFF | RB_STOPPED)))
-			tr->cpu[c->index].recursed++;
-	}
 	w->recursion = recursion;
 	return ent;
 }

@@ -32,10 +32,7 @@ struct trace_entry {
 #define TRACE_FLAG_IRQS_OFF 0x01
 #define TRACE_FLAG_NEED_RESCHED 0x04
 #define TRACE_FLAG_HARDIRQ 0x08
-#define TRACE_FLAG_SOFTIRQ 0x10
 #define TRACE_FLAG_PREEMPT_RESCHED 0x20
-#define TRACE_FLAG_NMI 0x40
-#define TRACE_FLAG_BH_OFF 0x80
 
 /* Addresses are two words: in a page they stand at any multiple of 4. */
 struct function_entry {
@@ -227,7 +224,7 @@ void trace_array_free(struct trace_array *tr);
 #define TRACE_BUFFER_SIZE KiB(1408) /* of each CPU, once tracing is used */
 int tracing_set_tracer(struct trace_array *tr, const char *name);
 int tracing_set_clock(struct trace_array *tr, const char *name);
-int tracing_set_option(struct trace_array *tr, int option, bool on);
+void tracing_set_option(struct trace_array *tr, int option, bool on);
 int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu);
 void tracing_reset(struct trace_array *tr, int cpu);
 

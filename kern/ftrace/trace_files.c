@@ -199,29 +199,25 @@ static int trace_options_show(struct seq *s, u64 item)
 	return 0;
 }
 
-static int set_option(struct file *f, int option, bool on)
-{
-	int err;
-
-	mutex_lock(&trace_lock);
-	err = tracing_set_option(trace_array_of(f), option, on);
-	mutex_unlock(&trace_lock);
-	return err;
-}
-
 static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
+	struct trace_array *tr = trace_array_of(f);
+	const char *tracer;
 	char name[64];
 	int option;
 	bool no;
 
 	tracefs_word(buf, n, name, sizeof(name));
 	no = !strncmp(name, "no", 2);
-	option = option_find(trace_array_of(f), name + (no ? 2 : 0));
+	mutex_lock(&trace_lock);
+	tracer = tr->tracer->name;
+	option = option_find(tr, name + (no ? 2 : 0));
+	if (option >= 0)
+		tracing_set_option(tr, option, !no);
+	mutex_unlock(&trace_lock);
 	if (option < 0)
-		return tracefs_refuse(f, option, "'%s' is no option while %s is the tracer", name,
-				      trace_array_of(f)->tracer->name);
-	return set_option(f, option, !no) ?: (ssize_t)n;
+		return tracefs_refuse(f, option, "'%s' is no option while %s is the tracer", name, tracer);
+	return n;
 }
 TRACEFS_CONTROL_OPS(trace_options, trace_options_show, trace_options_write);
 TRACEFS_INSTANCE_FILE(trace_options, "trace_options", 0644, &trace_options, NULL);
@@ -242,7 +238,10 @@ static ssize_t option_write(struct file *f, const char *buf, size_t n, u64 *pos)
 		return err;
 	if (on > 1)
 		return tracefs_refuse(f, -EINVAL, "neither 0 nor 1");
-	return set_option(f, (long)f->node->data, on) ?: (ssize_t)n;
+	mutex_lock(&trace_lock);
+	tracing_set_option(trace_array_of(f), (long)f->node->data, on);
+	mutex_unlock(&trace_lock);
+	return n;
 }
 
 static int option_open(struct file *f)

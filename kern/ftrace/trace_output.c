@@ -80,29 +80,6 @@ void trace_print_header(struct seq *s, struct trace_array *tr)
 
 /* ---- The columns of a line ---- */
 
-static char irqs_char(u8 flags)
-{
-	bool irqs = flags & TRACE_FLAG_IRQS_OFF, bh = flags & TRACE_FLAG_BH_OFF;
-
-	return irqs && bh ? 'D' : irqs ? 'd' : bh ? 'b' : '.';
-}
-
-static char resched_char(u8 flags)
-{
-	bool need = flags & TRACE_FLAG_NEED_RESCHED, preempt = flags & TRACE_FLAG_PREEMPT_RESCHED;
-
-	return need && preempt ? 'N' : need ? 'n' : preempt ? 'p' : '.';
-}
-
-static char context_char(u8 flags)
-{
-	bool hard = flags & TRACE_FLAG_HARDIRQ, soft = flags & TRACE_FLAG_SOFTIRQ;
-
-	if (flags & TRACE_FLAG_NMI)
-		return hard ? 'Z' : 'z';
-	return hard && soft ? 'H' : hard ? 'h' : soft ? 's' : '.';
-}
-
 static char depth_char(unsigned depth)
 {
 	return depth ? "0123456789abcdef"[depth & 15] : '.';
@@ -110,8 +87,9 @@ static char depth_char(unsigned depth)
 
 void trace_print_flags(struct seq *s, const struct trace_entry *e)
 {
-	seq_printf(s, "%c%c%c%c%c", irqs_char(e->flags), resched_char(e->flags),
-		   context_char(e->flags), depth_char(e->preempt_count & 15),
+	seq_printf(s, "%c%c%c%c%c", e->flags & TRACE_FLAG_IRQS_OFF ? 'd' : '.',
+		   e->flags & TRACE_FLAG_NEED_RESCHED ? 'N' : '.',
+		   e->flags & TRACE_FLAG_HARDIRQ ? 'h' : '.', depth_char(e->preempt_count & 15),
 		   depth_char(e->preempt_count >> 4));
 }
 

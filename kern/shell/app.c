@@ -19,8 +19,9 @@
 #define MAX_FDS 16
 
 struct process {
-	struct mutex lock; /* guards files */
+	struct mutex lock; /* guards files[] */
 	struct file *files[MAX_FDS];
+	struct file *out; /* standard output, for threads that outlive main(); NULL: the console */
 	struct spinlock chunk_lock; /* guards chunks */
 	struct list_node *chunks; /* one before each object of malloc(); its link: NULL once freed */
 	u32 threads; /* the last one to end closes the files and frees the chunks */
@@ -45,6 +46,14 @@ static inline __attribute__((always_inline)) struct process *this_process(void)
 
 /* ---- processes and threads ---- */
 
+/* Its file_close() is the caller's. */
+static struct file *file_get(struct file *f)
+{
+	if (f)
+		__atomic_fetch_add(&f->more, 1, __ATOMIC_RELAXED);
+	return f;
+}
+
 static void process_put(struct process *p)
 {
 	if (__atomic_sub_fetch(&p->threads, 1, __ATOMIC_ACQ_REL))
@@ -52,6 +61,8 @@ static void process_put(struct process *p)
 	for (int fd = FIRST_FD; fd < MAX_FDS; fd++)
 		if (p->files[fd])
 			file_close(p->files[fd]);
+	if (p->out)
+		file_close(p->out);
 	while (p->chunks) {
 		struct list_node *c = p->chunks;
 
@@ -108,6 +119,7 @@ int app_run(const struct app *app, int argc, char **argv)
 	if (!p)
 		return -ENOMEM;
 	p->threads = 1;
+	p->out = file_get(current->out);
 	current->process = p;
 	status = app->main(argc, argv) & 0xff;
 	current->process = before;
@@ -179,7 +191,7 @@ void cond_broadcast(cond_t *c)
 
 void interrupt_call(int cpu, void (*fn)(void *), void *arg)
 {
-	if (cpu < 0 || cpu >= (int)nr_cpus)
+	if (cpu < 0 || cpu >= (int)nr_cpus || !cpu_of(cpu)->online)
 		printk("interrupt_call: there is no CPU %d.\n", cpu);
 	else
 		smp_call(cpu, fn, arg);
@@ -192,11 +204,32 @@ uint64_t clock(void)
 
 /* ---- files ---- */
 
+/* The lock is held, or another thread may close it. */
 static struct file *file_of(int fd)
 {
 	struct process *p = this_process();
 
-	return fd >= FIRST_FD && fd < MAX_FDS ? READ_ONCE(p->files[fd]) : NULL;
+	return fd >= FIRST_FD && fd < MAX_FDS ? p->files[fd] : NULL;
+}
+
+/* For one use, whoever closes the descriptor meanwhile: then done_with(). NULL: it is not open. */
+static struct file *use(int fd)
+{
+	struct process *p = current->process;
+	struct file *f;
+
+	mutex_lock(&p->lock);
+	f = file_get(file_of(fd));
+	mutex_unlock(&p->lock);
+	return f;
+}
+
+static long done_with(struct file *f, long result)
+{
+	if (!f)
+		return -EBADF;
+	file_close(f);
+	return result;
 }
 
 static int fd_install(struct process *p, struct file *f)
@@ -260,21 +293,23 @@ static long read_console(char *buf, size_t n)
 
 long read(int fd, void *buf, size_t n)
 {
-	struct file *f = file_of(fd);
+	struct file *f;
 	long got;
 
 	exit_when_interrupted();
-	if (fd == 0)
+	if (fd == 0) {
 		got = read_console(buf, n);
-	else
-		got = f ? file_read(f, buf, n) : -EBADF;
+	} else {
+		f = use(fd);
+		got = done_with(f, f ? file_read(f, buf, n) : 0);
+	}
 	exit_when_interrupted();
 	return got;
 }
 
 long write(int fd, const void *buf, size_t n)
 {
-	struct file *f = file_of(fd);
+	struct file *f;
 
 	exit_when_interrupted();
 	if (fd == 1)
@@ -283,7 +318,8 @@ long write(int fd, const void *buf, size_t n)
 		console_write(buf, n);
 		return n;
 	}
-	return f ? file_write(f, buf, n) : -EBADF;
+	f = use(fd);
+	return done_with(f, f ? file_write(f, buf, n) : 0);
 }
 
 static void fill_stat(struct stat *st, const struct node *n)
@@ -303,9 +339,9 @@ int stat(const char *path, struct stat *st)
 
 int readdir(int fd, struct dirent *entry)
 {
-	struct file *f = file_of(fd);
+	struct file *f = use(fd);
 	struct node n;
-	int found = f ? file_entry(f, &n, entry->name, sizeof(entry->name)) : -EBADF;
+	int found = done_with(f, f ? file_entry(f, &n, entry->name, sizeof(entry->name)) : 0);
 
 	if (found > 0)
 		fill_stat(&entry->stat, &n);

@@ -149,6 +149,14 @@ static void move_unpreemptible(void)
 	preempt_enable();
 }
 
+static void serve_nothing(void *unused)
+{
+}
+static void call_nobody(void)
+{
+	smp_call(nr_cpus, serve_nothing, NULL);
+}
+
 static const struct {
 	const char *name;
 	void (*fn)(void);
@@ -168,6 +176,7 @@ static const struct {
 	{"leaf", interrupted_leaf},
 	{"yield", yield_unpreemptible},
 	{"move", move_unpreemptible},
+	{"call", call_nobody},
 };
 
 static int test_fault(int argc, char **argv)

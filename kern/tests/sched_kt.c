@@ -238,6 +238,61 @@ static void going_idle(void)
 	kt_promise(taken, "a CPU on its way to idle takes what came meanwhile");
 }
 
+/*
+ * Whoever holds the lock of a thread's CPU sees it stay there. The thread is
+ * just born, and its creator waits until somebody has the lock.
+ */
+static struct thread *newborn;
+static u32 creating, looks, stayed;
+
+static void look_at_cpu(struct thread *t, void *unused)
+{
+	u64 end = clock_ns() + 50 * MS;
+	u8 cpu = t->cpu;
+
+	WRITE_ONCE(looks, 1);
+	while (READ_ONCE(t->cpu) == cpu && clock_ns() < end)
+		cpu_relax();
+	stayed = t->cpu == cpu;
+}
+
+static int look(void *unused)
+{
+	while (!READ_ONCE(newborn))
+		yield();
+	task_call_func(newborn, look_at_cpu, NULL);
+	return 0;
+}
+
+static notrace void wait_for_look(enum thread_event event, struct thread *prev, struct thread *next)
+{
+	if (event != THREAD_BORN || !READ_ONCE(creating))
+		return;
+	WRITE_ONCE(newborn, next);
+	while (!READ_ONCE(looks))
+		cpu_relax();
+}
+THREAD_HOOK(wait_for_look);
+
+static void new_threads_cpu(void)
+{
+	struct thread *looker, *t;
+
+	if (nr_cpus < 2)
+		return;
+	newborn = NULL;
+	looks = stayed = 0;
+	set_cpu_affinity(0);
+	looker = kthread_run(look, NULL, 1, "looks");
+	WRITE_ONCE(creating, 1);
+	t = kthread_run(arrive, NULL, 1, "newborn");
+	WRITE_ONCE(creating, 0);
+	thread_join(looker);
+	thread_join(t);
+	set_cpu_affinity(-1);
+	kt_promise(stayed, "a new thread's CPU stays while its lock is held");
+}
+
 static struct mutex lock;
 static u64 guarded;
 
@@ -483,7 +538,7 @@ static void births(void)
 static int test_sched(int argc, char **argv)
 {
 	static void (*const tests[])(void) = {
-		preemption, affinity, runtimes, stealing, going_idle, mutexes, wait_queues, sleeping,
+		preemption, affinity, runtimes, stealing, going_idle, new_threads_cpu, mutexes, wait_queues, sleeping,
 		interruption, calls, grace, tracer_is_not_preempted, births,
 	};
 

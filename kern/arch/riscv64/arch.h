@@ -216,7 +216,7 @@ struct sbi_result {
 struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a0,
 			   unsigned long a1, unsigned long a2, unsigned long a3);
 /* The same call for the harts of @mask (bits: cpu->index), in as few calls as their ids allow. */
-void sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
+long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
 
 void handle_external(void); /* irqchip.c: claim and handle all that pends */
 #endif

@@ -35,9 +35,11 @@ notrace struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigne
 	return (struct sbi_result){(long)a0, a1};
 }
 
-/* SBI names harts by 64 bits that begin at a base: sparse ids need several calls. */
-notrace void sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask)
+/* SBI names harts by 64 bits that begin at a base: sparse ids need several calls. Return: 0, or the last SBI error. */
+notrace long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask)
 {
+	long error = 0;
+
 	while (mask) {
 		u64 base = cpus[__builtin_ctzl(mask)].hwid & ~63ul;
 		unsigned long harts = 0;
@@ -48,8 +50,9 @@ notrace void sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long 
 			harts |= 1ul << (cpus[i].hwid & 63);
 			mask &= ~(1ul << i);
 		}
-		sbi_call(ext, fid, harts, base, 0, 0);
+		error = sbi_call(ext, fid, harts, base, 0, 0).error ?: error;
 	}
+	return error;
 }
 
 static bool sbi_has(unsigned long ext)
@@ -57,30 +60,34 @@ static bool sbi_has(unsigned long ext)
 	return sbi_call(SBI_BASE, BASE_PROBE, ext, 0, 0, 0).value != 0;
 }
 
+static bool only_one; /* what several CPUs need is missing */
+
 void firmware_init(const void *fdt)
 {
+	static const char one_cpu[] = "only one CPU is used";
 	static const struct {
 		unsigned long ext;
 		const char *name, *without;
 	} wanted[] = {
 		{SBI_TIME, "TIME", "there is no timer"},
-		{SBI_IPI, "IPI", "CPUs cannot interrupt each other"},
-		{SBI_RFENCE, "RFENCE", "only one CPU is safe"},
-		{SBI_HSM, "HSM", "only one CPU runs"},
+		{SBI_IPI, "IPI", one_cpu},
+		{SBI_RFENCE, "RFENCE", one_cpu},
+		{SBI_HSM, "HSM", one_cpu},
 		{SBI_RESET, "SRST", "the machine cannot be turned off"},
 	};
 
-	for (unsigned i = 0; i < ARRAY_SIZE(wanted); i++)
-		if (!sbi_has(wanted[i].ext))
-			printk("The firmware has no SBI %s: %s.\n", wanted[i].name, wanted[i].without);
+	for (unsigned i = 0; i < ARRAY_SIZE(wanted); i++) {
+		if (sbi_has(wanted[i].ext))
+			continue;
+		printk("The firmware has no SBI %s: %s.\n", wanted[i].name, wanted[i].without);
+		only_one |= wanted[i].without == one_cpu;
+	}
 }
 
 int firmware_cpu_start(struct cpu *cpu)
 {
-	struct sbi_result r = sbi_call(SBI_HSM, HSM_START, cpu->hwid, image_to_pa(secondary_start),
-				       image_to_pa(cpu), 0);
-
-	return r.error ? -ENODEV : 0;
+	return only_one || sbi_call(SBI_HSM, HSM_START, cpu->hwid, image_to_pa(secondary_start),
+				    image_to_pa(cpu), 0).error ? -ENODEV : 0;
 }
 
 notrace void firmware_poweroff(bool failure)
@@ -98,8 +105,8 @@ static notrace void fence_others(unsigned long fid)
 	unsigned long mask = other_cpus();
 
 	io_mb();
-	if (mask)
-		sbi_call_harts(SBI_RFENCE, fid, mask);
+	if (mask && sbi_call_harts(SBI_RFENCE, fid, mask))
+		panic("the firmware refuses a fence on other CPUs");
 }
 
 notrace void arch_sync_all(void)

@@ -721,6 +721,27 @@ TEST_F(fgraph, a_threads_variable_begins_at_0_for_each_user)
 	unregister_ftrace_graph(&b.ops);
 }
 
+/* An interrupt uses the variable first, where one may come in the thread's own first use. */
+TEST_F(fgraph, an_interrupts_first_use_of_the_variable_stays)
+{
+	for (int k = 0; k < 4; k++) {
+		user a(1);
+		int now = 0;
+		bool used = false;
+		register_ftrace_graph(&a.ops);
+		at_store = [&] {
+			if (host_irqs_masked || used || now++ != k)
+				return;
+			used = true;
+			*fgraph_get_task_var(&a.ops) += 5;
+		};
+		unsigned long *var = fgraph_get_task_var(&a.ops);
+		at_store = nullptr;
+		EXPECT_EQ(*var, used ? 5u : 0u) << "in front of store " << k;
+		unregister_ftrace_graph(&a.ops);
+	}
+}
+
 /* ---- Interrupts ---- */
 
 /* How many stores @work makes. */

@@ -175,6 +175,15 @@ class OpsByHand(OnAMachine):
             self.assertIn(f"({why})", self.sh(f"op {words}"), words)
         self.assertEqual(self.sh("cat enabled_functions"), "")
 
+    def test_op_refuses_what_would_go_round_in_a_circle(self) -> None:
+        for words in ("0 patch wl_leaf_elm wl_leaf_fir", "1 patch wl_leaf_ash wl_leaf_elm"):
+            self.assertEqual(self.sh(f"op {words}"), "")
+        for words in ("2 patch wl_leaf_fir wl_leaf_ash", "2 patch wl_leaf_fir wl_leaf_birch wl_leaf_ash"):
+            self.assertIn("(EINVAL)", self.sh(f"op {words}"), words)
+        self.assertEqual(self.sh("op 2 patch wl_leaf_fir wl_leaf_birch"), "")
+        self.assertEqual("".join(self.sh(f"op {number} off") for number in range(3)), "")
+        self.assertEqual(self.sh("cat enabled_functions"), "")
+
     def test_op_is_busy_when_its_number_or_pc_is_taken(self) -> None:
         self.assertEqual(self.sh("op 0 patch wl_leaf_elm wl_leaf_fir"), "")
         for words in ("0 see wl_leaf_ash", "1 patch wl_leaf_ash 'wl_leaf_f*'"):

@@ -203,6 +203,30 @@ class OnAMachine:
             time = sum(self.profile(cpu).get("app_main_sleep", (0, 0))[1] for cpu in range(self.cpus))
             self.assertTrue(1000000 <= time if sleeps else 0 < time < 500000, f"{time} us")
 
+    def test_a_call_counts_where_it_began(self) -> None:
+        """All of it, wherever it ends: no CPU has times without hits."""
+        if self.cpus == 1:
+            return
+        self.quiet("taskset -c 0 echo -n")
+        self.start("set_cpu_affinity")
+        self.quiet("taskset -c 1 echo -n")
+        hits, time = self.profile(0)["set_cpu_affinity"]
+        self.assertEqual((hits, self.profile(1)), (1, {}))
+        self.assertGreater(time, 0)
+
+    def test_long_calls(self) -> None:
+        """The sum of the squares of seven seconds and of almost none has more than 64 bits."""
+        self.start("app_main_sleep")
+        self.quiet("taskset -c 0 echo -n")
+        self.sh("taskset -c 0 sleep 0 & ; taskset -c 0 sleep 7 & ; wait")
+        rows = [ROW.fullmatch(line) for cpu in range(self.cpus) for line in self.profile(cpu).rows]
+        self.assertEqual(len(rows), 1)
+        assert rows[0]
+        self.assertEqual((rows[0][1].rstrip(), int(rows[0][2])), ("app_main_sleep", 2))
+        total, spread = float(rows[0][3]), float(rows[0][5])
+        self.assertTrue(7e6 <= total < 14e6, total)
+        self.assertAlmostEqual(spread / (total * total / 2), 1, delta=0.1)
+
     # ---- on and off, and what it follows
 
     def test_on_resets_and_off_keeps(self) -> None:

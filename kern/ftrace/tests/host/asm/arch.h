@@ -1,6 +1,6 @@
 /*
- * The arch.h contract for the tracer's host tests: one CPU a pthread, no
- * interrupts, full barriers.
+ * The arch.h contract for the tracer's host tests: one CPU a pthread, full
+ * barriers. Interrupts are what a test makes of a hook, while they are not masked.
  */
 #include "types.h"
 
@@ -12,12 +12,17 @@ struct thread;
 extern __thread struct cpu *host_cpu;
 extern __thread struct thread *host_current;
 
+__attribute__((weak)) bool host_irqs_masked;
 static inline unsigned long irq_save(void)
 {
-	return 0;
+	bool masked = host_irqs_masked;
+
+	host_irqs_masked = true;
+	return masked;
 }
 static inline void irq_restore(unsigned long flags)
 {
+	host_irqs_masked = flags;
 }
 static inline bool irqs_off(unsigned long flags)
 {
