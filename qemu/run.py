@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import select
 import shlex
 import subprocess
 import sys
 import tempfile
 import termios
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -36,13 +38,24 @@ def restore_terminal(settings: list[Any] | None) -> None:
         termios.tcsetattr(0, termios.TCSADRAIN, settings)
 
 
+def end_with_terminal(qemu: subprocess.Popen[bytes]) -> None:
+    """A closed terminal tells its session's leader: a make, which then waits for us."""
+    hangup = select.poll()
+    hangup.register(0, 0)
+    hangup.poll()
+    qemu.kill()
+
+
 def run(machine: Machine) -> int:
     settings = terminal_settings()
     with tempfile.TemporaryDirectory(prefix="callsite-") as name, closing(Reason()) as reason:
         serial = ["-chardev", "stdio,id=console,mux=on,signal=off", "-serial", "chardev:console"]
         command = machine.command(serial, Path(name)) + reason.options()
         try:
-            status = subprocess.run(WITH_US + command, pass_fds=[reason.fileno()], check=False).returncode
+            qemu = subprocess.Popen(WITH_US + command, pass_fds=[reason.fileno()])
+            if settings:
+                threading.Thread(target=end_with_terminal, args=[qemu], daemon=True).start()
+            status = qemu.wait()
         finally:
             restore_terminal(settings)
         why = reason.read()
