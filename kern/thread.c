@@ -132,7 +132,7 @@ static void free_thread(struct thread *t)
 	kfree(t);
 }
 
-struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name)
+static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const char *name)
 {
 	struct thread *t;
 
@@ -155,6 +155,11 @@ struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *na
 	run_thread_hooks(THREAD_BORN, current, t);
 	wake_up_new_task(t);
 	return t;
+}
+
+struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name)
+{
+	return kernel_clone(fn, arg, cpu, name);
 }
 
 void thread_exit(int code)
