@@ -201,10 +201,10 @@ def own_functions_kept(e: Evidence) -> Finding | None:
 
 def disabled_left_alone(e: Evidence) -> Finding | None:
     """An op gets a function whose site is never to be written again: it is registered, and the site stays as it is."""
-    site = next(s.address for s in e.kernel.sites if s.function.name == "entry_traced") - e.kernel.text[0]
+    sites = {s.address - e.kernel.text[0] for s in e.kernel.sites if s.function.name == "entry_traced"}
     for _, question, answer in e.truth.asked("register_ftrace_function"):
         said = "an op got entry_traced, whose record had FTRACE_FL_DISABLED: "
-        if any(r.v[0] == site for r in between(e.truth.stores, question.seq, answer.seq)):
+        if any(r.v[0] in sites for r in between(e.truth.stores, question.seq, answer.seq)):
             return Finding(said + "its call site was written", seq=question.seq, mistake="disabled-site-written")
         if answer.v[0] & 0xFFFFFFFF:
             return Finding(said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and not 0: the op goes without", seq=question.seq)
