@@ -85,9 +85,10 @@ void *ioremap(unsigned long pa, unsigned long size);
 
 /*
  * The writable alias of [_text, _etext), for one batch of patches.
- * Between open and close, text_alias(va) is writable, by the calling CPU
- * only (text lock held, preemption may happen, migration may not).
- * close removes it and flushes it from every TLB.
+ * Between open and close text_alias(va) is writable. The entry is in the root
+ * that all CPUs share: that only the calling one writes is ftrace_lock's doing.
+ * Preemption is off from open to close: open flushes this CPU's TLB alone.
+ * close removes the alias and flushes it from every TLB.
  */
 void text_alias_open(void);
 static inline __attribute__((always_inline)) void *text_alias(unsigned long text_va)

@@ -150,7 +150,7 @@ int ftrace_update_ftrace_func(ftrace_func_t func);
  */
 int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn);
 /*
- * Text is writable, through its alias and by this CPU, between these two; when
+ * Text is writable through its alias (memory.h) between these two, preemption off; when
  * ftrace_batch_end() returns it is not any more, and every CPU executes what was
  * written: one synchronisation (arch_sync_all()), however many sites. Context:
  * thread, ftrace_lock held; without it the kernel ends in a panic.

@@ -136,10 +136,12 @@ static void say_bad_frame(void)
 
 static void shadow_thread(enum thread_event event, struct thread *prev, struct thread *next)
 {
-	bool failed;
+	bool failed = false;
 
 	if (event == THREAD_BORN && READ_ONCE(shadow_on))
 		give(next, &failed);
+	if (failed)
+		printk("function_graph: no memory for thread %d's calls: they are not traced\n", next->pid);
 	if (event == THREAD_FREED && prev->ftrace)
 		page_free(prev->ftrace, 0);
 	if (event != THREAD_SWITCH)

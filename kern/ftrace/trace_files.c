@@ -202,7 +202,6 @@ static int trace_options_show(struct seq *s, u64 item)
 static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	struct trace_array *tr = trace_array_of(f);
-	const char *tracer;
 	char name[64];
 	int option;
 	bool no;
@@ -210,13 +209,13 @@ static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u6
 	tracefs_word(buf, n, name, sizeof(name));
 	no = !strncmp(name, "no", 2);
 	mutex_lock(&trace_lock);
-	tracer = tr->tracer->name;
 	option = option_find(tr, name + (no ? 2 : 0));
 	if (option >= 0)
 		tracing_set_option(tr, option, !no);
 	mutex_unlock(&trace_lock);
 	if (option < 0)
-		return tracefs_refuse(f, option, "'%s' is no option while %s is the tracer", name, tracer);
+		return tracefs_refuse(f, option, "'%s' is no option while %s is the tracer", name,
+				      tr->tracer->name);
 	return n;
 }
 TRACEFS_CONTROL_OPS(trace_options, trace_options_show, trace_options_write);

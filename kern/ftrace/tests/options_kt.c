@@ -6,6 +6,7 @@
 #include "errno.h"
 #include "file.h"
 #include "kt.h"
+#include "string.h"
 #include "trace.h"
 
 static int set_option(void *name)

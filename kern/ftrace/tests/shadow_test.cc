@@ -141,6 +141,22 @@ TEST_F(shadow, no_memory_for_all_and_none_is_left)
 	EXPECT_TRUE(pages.empty());
 }
 
+TEST_F(shadow, no_memory_for_a_thread_that_is_born_is_said)
+{
+	struct thread born = {};
+	ASSERT_EQ(shadow_users_begin(), 0);
+	said.clear();
+	event(THREAD_BORN, &a, &born);
+	EXPECT_EQ(said, "");
+	event(THREAD_FREED, &born, nullptr);
+	born = {};
+	pages_most = pages.size();
+	event(THREAD_BORN, &a, &born);
+	EXPECT_EQ(shadow_of(&born), nullptr);
+	EXPECT_NE(said.find("no memory for thread"), std::string::npos);
+	shadow_users_end();
+}
+
 /* The popping CPU stands still at a store; the other takes all stacks; the pop ends in the grace period. */
 TEST_F(shadow, a_stack_is_taken_at_any_store_of_its_last_pop)
 {
