@@ -310,11 +310,20 @@ class Seen(Calls):
             self.told(found, f"traces text_alias_close, {late}, was registered", "published-too-late") if late else self.assertIsNone(found)
 
     def test_an_op_does_not_clash_with_itself(self) -> None:
-        e = self.evidence("arm64")
-        e.truth.hits["answer"] = [record(Kind.HIT, 0, 1 << 32)]
-        self.assertIsNone(entry.own_functions_kept(e))  # an int: the upper half is anything
-        e.truth.hits["answer"].append(record(Kind.HIT, 0, 0xFFFFFFF0))
-        self.told(entry.own_functions_kept(e), "It was refused")
+        for value, refused in (1 << 32, False), (0xFFFFFFF0, True):  # an int: the upper half is anything
+            e = self.evidence("arm64")
+            e.truth.hits["ftrace_set_filter"] = [record(Kind.HIT, 0)._replace(seq=1)]
+            e.truth.hits["answer"] = [record(Kind.HIT, 0, value)._replace(seq=2)]
+            found = entry.own_functions_kept(e)
+            self.told(found, "It was refused") if refused else self.assertIsNone(found)
+
+    def test_a_disabled_site_is_left_alone(self) -> None:
+        e = self.evidence("arm64", self.call("entry_traced"))
+        e.truth.hits["register_ftrace_function"] = [record(Kind.HIT, 0)._replace(seq=1)]
+        for value, words in (0, ""), (1, "register_ftrace_function returned 0x1"):
+            e.truth.hits["answer"] = [record(Kind.HIT, 0, value)._replace(seq=3)]
+            found = entry.disabled_left_alone(e)
+            self.told(found, words) if words else self.assertIsNone(found)
 
 
 class Read(Calls):
