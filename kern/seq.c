@@ -8,11 +8,13 @@
 
 int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg)
 {
-	struct seq *s = kmalloc(sizeof(*s));
+	struct seq *s = kzalloc(sizeof(*s));
 
 	if (!s)
 		return -ENOMEM;
-	*s = (struct seq){.show = show, .arg = arg, .file = f};
+	s->show = show;
+	s->arg = arg;
+	s->file = f;
 	f->private = s;
 	return 0;
 }
