@@ -212,7 +212,7 @@ class Evidence:
                 yield
         finally:
             gc.freeze()
-            gc.unfreeze()  # all is old now, and looked at seldom
+            gc.unfreeze()  # both together put every object into the oldest generation, without a look at it
             gc.enable()
             self.judging += time.process_time() - began
 

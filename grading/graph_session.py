@@ -136,7 +136,7 @@ class GraphSession(Session):
     def _leave_within(self, machine: Run, phase: Phase) -> None:
         """Starts the workload, and switches the last user off while a thread is held inside of traced calls.
 
-        With one CPU nobody is held: a workload is shorter than a thread's turn, and the user leaves before or behind it.
+        With one CPU no thread is held. A workload is shorter than a time slice, so the user leaves before it or after it.
         """
         begin, leave = f"workload {phase.seed:016x} &", f"echo nop > {phase.users[-1].directory}current_tracer"
         if self._evidence.smp == 1:

@@ -55,7 +55,7 @@ struct file {
 	int flags;
 	u64 pos;
 	void *private;
-	u32 more; /* who has it besides the first: the last one's file_close() closes it */
+	u32 more; /* references beyond the first; file_close() drops one, and releases the file at the last */
 };
 
 /* Each returns an errno negated on failure. Paths: absolute, or relative to @cwd. */

@@ -199,11 +199,16 @@ static const char *put_conversion(struct out *o, struct spec *s, const char *fmt
 		put_signed(o, s, argument(args, s, true));
 		return fmt;
 	case 'u':
+		s->flags &= ~ALT;
+		put_number(o, s, argument(args, s, false), 10, 0);
+		return fmt;
 	case 'X':
+		s->upper = true; /* fall through */
 	case 'x':
+		put_number(o, s, argument(args, s, false), 16, 0);
+		return fmt;
 	case 'o':
-		s->upper = c == 'X';
-		put_number(o, s, argument(args, s, false), c == 'u' ? 10 : c == 'o' ? 8 : 16, 0);
+		put_number(o, s, argument(args, s, false), 8, 0);
 		return fmt;
 	case 'c':
 		c = va_arg(*args, int);

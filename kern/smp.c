@@ -244,8 +244,10 @@ static void call_each(unsigned long mask, void (*fn)(void *), void *arg)
 			push_call(cpu_of(i), &calls[i]);
 	}
 	for (unsigned i = 0; i < NR_CPUS; i++)
-		while (!__atomic_load_n(&calls[i].done, __ATOMIC_ACQUIRE))
+		while (!__atomic_load_n(&calls[i].done, __ATOMIC_ACQUIRE)) {
 			watchdog(i, &limit);
+			cpu_relax();
+		}
 }
 
 void smp_call(unsigned index, void (*fn)(void *), void *arg)

@@ -115,7 +115,10 @@ struct thread *alloc_thread(const char *name)
 {
 	struct thread *t = kzalloc(sizeof(*t));
 
-	if (!t || !(t->stack = alloc_stack())) {
+	if (!t)
+		return NULL;
+	t->stack = alloc_stack();
+	if (!t->stack) {
 		kfree(t);
 		return NULL;
 	}

@@ -9,9 +9,12 @@
 unsigned long *fgraph_get_task_var(struct fgraph_ops *gops)
 {
 	struct shadow_stack *s = shadow_of(current);
-	unsigned long flags = irq_save(); /* an interrupt's first use comes before or after ours */
+	unsigned long flags;
 
-	if (s->var_owner[gops->idx] != gops->birth) {
+	if (READ_ONCE(s->var_owner[gops->idx]) == gops->birth)
+		return &s->var[gops->idx];
+	flags = irq_save(); /* an interrupt may have set it up since, and used it */
+	if (READ_ONCE(s->var_owner[gops->idx]) != gops->birth) {
 		shadow_store(s->var[gops->idx], 0);
 		shadow_store(s->var_owner[gops->idx], gops->birth);
 	}

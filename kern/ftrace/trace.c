@@ -84,7 +84,7 @@ static void stop_recording(struct trace_array *tr)
 	synchronize_sched();
 }
 
-/* Who loaded what the buffer was, before it saw that recording was stopped, has left by then. */
+/* A callback that read the buffer's old fields before it saw RB_STOPPED must return before RB_STOPPED is cleared. */
 static void go_on(struct trace_array *tr)
 {
 	synchronize_sched();

@@ -13,22 +13,25 @@
 #define STACK_MAX 64
 static unsigned long stacks[NR_CPUS][STACK_MAX]; /* interrupts masked */
 
-/* From the traced function on. With HOOK=mcount what the tracer has on the stack comes before it. */
+/* The traced function and its callers. HOOK=mcount has no registers of the call site: the walk first leaves the tracer's own frames. */
 static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 			   const struct ftrace_regs *regs, unsigned long *entries)
 {
-	bool at_caller = regs != NULL;
 	struct unwind u;
+	unsigned count;
 
-	if (at_caller)
+	if (regs) {
+		entries[0] = ip + 4;
 		unwind_start_at(&u, current, parent_ip, regs->fp, regs->sp);
-	else
-		unwind_start_here(&u);
-	while (!at_caller && in_tracer(u.pc))
+		return 1 + unwind_save(&u, entries + 1, STACK_MAX - 1);
+	}
+	unwind_start_here(&u);
+	while (in_tracer(u.pc))
 		if (!unwind_next(&u))
 			return 0;
+	count = unwind_save(&u, entries, STACK_MAX);
 	entries[0] = ip + 4;
-	return at_caller + unwind_save(&u, entries + at_caller, STACK_MAX - at_caller);
+	return count;
 }
 
 /* The event behind one that began as @ent. */

@@ -36,7 +36,7 @@ struct start {
 _Static_assert(sizeof(mutex_t) == sizeof(struct mutex), "app.h's mutex_t is struct mutex");
 _Static_assert(sizeof(cond_t) == sizeof(struct wait_queue), "app.h's cond_t is a wait queue");
 
-/* An interrupt runs in whatever thread it met. */
+/* Panics in an interrupt: current is then an unrelated thread. */
 static inline __attribute__((always_inline)) struct process *this_process(void)
 {
 	if (unlikely(current->ctx & CTX_HARDIRQ))
@@ -46,7 +46,7 @@ static inline __attribute__((always_inline)) struct process *this_process(void)
 
 /* ---- processes and threads ---- */
 
-/* Its file_close() is the caller's. */
+/* Another reference to @f, which the caller drops with file_close(). */
 static struct file *file_get(struct file *f)
 {
 	if (f)
@@ -204,7 +204,7 @@ uint64_t clock(void)
 
 /* ---- files ---- */
 
-/* The lock is held, or another thread may close it. */
+/* Context: process lock held, else another thread may close the file. */
 static struct file *file_of(int fd)
 {
 	struct process *p = this_process();
@@ -212,7 +212,7 @@ static struct file *file_of(int fd)
 	return fd >= FIRST_FD && fd < MAX_FDS ? p->files[fd] : NULL;
 }
 
-/* For one use, whoever closes the descriptor meanwhile: then done_with(). NULL: it is not open. */
+/* The open file @fd with a reference, so that another thread's close() does not free it; done_with() drops it. NULL: @fd is not open. */
 static struct file *use(int fd)
 {
 	struct process *p = current->process;

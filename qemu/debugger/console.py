@@ -107,18 +107,27 @@ class Console:
         if not self.stopped:
             gdb.write(told)
         elif in_firmware():
-            leave_firmware()
+            self.stopped = leave_firmware()
         return self.stopped
 
 
-def leave_firmware() -> None:
-    """At the prompt a hart may be setting its timer: it goes on to where it came from, the `ecall` or what follows it."""
+def leave_firmware() -> bool:
+    """At the prompt a hart may be setting its timer: it goes on to where it came from, the `ecall` or what follows it.
+    False: a breakpoint of the user's stopped the guest, and was told."""
     back = int(gdb.parse_and_eval("$mepc"))
+    users = {breakpoint: breakpoint.hit_count for breakpoint in gdb.breakpoints() if breakpoint.number > 0}
     places = [gdb.Breakpoint(f"*{at:#x}", gdb.BP_HARDWARE_BREAKPOINT, internal=True) for at in (back, back + 4)]
-    with aside():
+    with aside() as said:
         gdb.execute("continue")
+        gdb.flush()
+        told = said()
+    left = any(place.hit_count for place in places)
     for place in places:
         place.delete()
+    if left and all(breakpoint.is_valid() and breakpoint.hit_count == count for breakpoint, count in users.items()):
+        return True
+    gdb.write(told)
+    return False
 
 
 CONSOLE = Console()

@@ -164,6 +164,16 @@ class OnAMachine(Shared):
         self.gdb("python from qemu.debugger import console; console.leave_firmware()")
         self.assertGreater(len(self.rows()), 200)
 
+    def test_a_breakpoint_on_the_way_out_of_the_firmware_is_told(self) -> None:
+        if self.arch != "riscv64":
+            return
+        self.gdb("thbreak *($mtvec & ~3)")
+        self.assertIn("reakpoint", self.gdb("console sleep 0.001"))
+        self.gdb("thbreak *$mepc")
+        self.gdb("thbreak *($mepc + 4)")
+        said = self.gdb("python from qemu.debugger import console; print(console.leave_firmware())")
+        self.assertRegex(said, r"(?s)Temporary breakpoint .*False$")
+
     # ---- trace ----
 
     def same_as_cat_trace(self) -> None:

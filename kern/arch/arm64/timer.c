@@ -35,7 +35,7 @@ void timer_init_cpu(void)
 	irqchip_enable(timer_irq);
 }
 
-/* Without a deadline it is off: a time near the end of all time would be a deadline, too (riscv64/timer.c). */
+/* TIMER_NEVER turns the timer off: the largest number would be a deadline too (riscv64/timer.c). */
 void timer_set(u64 deadline)
 {
 	sysreg_write(cntv_cval_el0, deadline);

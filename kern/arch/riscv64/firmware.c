@@ -64,15 +64,15 @@ static bool only_one; /* what several CPUs need is missing */
 
 void firmware_init(const void *fdt)
 {
-	static const char one_cpu[] = "only one CPU is used";
 	static const struct {
 		unsigned long ext;
 		const char *name, *without;
+		bool for_several;
 	} wanted[] = {
 		{SBI_TIME, "TIME", "there is no timer"},
-		{SBI_IPI, "IPI", one_cpu},
-		{SBI_RFENCE, "RFENCE", one_cpu},
-		{SBI_HSM, "HSM", one_cpu},
+		{SBI_IPI, "IPI", "only one CPU is used", true},
+		{SBI_RFENCE, "RFENCE", "only one CPU is used", true},
+		{SBI_HSM, "HSM", "only one CPU is used", true},
 		{SBI_RESET, "SRST", "the machine cannot be turned off"},
 	};
 
@@ -80,14 +80,18 @@ void firmware_init(const void *fdt)
 		if (sbi_has(wanted[i].ext))
 			continue;
 		printk("The firmware has no SBI %s: %s.\n", wanted[i].name, wanted[i].without);
-		only_one |= wanted[i].without == one_cpu;
+		only_one |= wanted[i].for_several;
 	}
 }
 
 int firmware_cpu_start(struct cpu *cpu)
 {
-	return only_one || sbi_call(SBI_HSM, HSM_START, cpu->hwid, image_to_pa(secondary_start),
-				    image_to_pa(cpu), 0).error ? -ENODEV : 0;
+	struct sbi_result r;
+
+	if (only_one)
+		return -ENODEV;
+	r = sbi_call(SBI_HSM, HSM_START, cpu->hwid, image_to_pa(secondary_start), image_to_pa(cpu), 0);
+	return r.error ? -ENODEV : 0;
 }
 
 notrace void firmware_poweroff(bool failure)

@@ -22,9 +22,9 @@ void timer_init_cpu(void)
 }
 
 /*
- * There is no way to disarm the timer. Without a deadline it is masked, and set
- * to hours from now: under -icount, QEMU is busy for as long as all CPUs are
- * idle behind a deadline that has passed, or one near the end of time.
+ * The timer cannot be disarmed. TIMER_NEVER masks its interrupt and sets it to
+ * many hours from now. Neither a deadline in the past nor the largest number
+ * would do: with either, QEMU -icount uses a whole host CPU while the guest is idle.
  */
 #define TIMER_FAR (1ull << 40) /* ticks */
 

@@ -26,7 +26,7 @@ from qemu.machine import ARCHES, Machine  # noqa: E402
 KEYS: dict[str, tuple[str, dict[str, tuple[float | None, float | None, float | None]]]] = {
     "untraced_call": ("untraced call", {"riscv64": (2, 1, 1), "arm64": (2, 2, 2)}),
     "function": ("function event", {"riscv64": (658, 110, 85), "arm64": (606, 90, 70)}),
-    "function_stack": ("a stack of 10 frames behind it (func_stack_trace), adds", {"riscv64": (None, 800, None), "arm64": (None, 800, None)}),
+    "function_stack": ("func_stack_trace of 10 frames, adds", {"riscv64": (None, 800, None), "arm64": (None, 800, None)}),
     "function_off": ("the same, tracing_on = 0", {"riscv64": (210, 50, 41), "arm64": (167, 40, 33)}),
     "function_other_op": ("a second op on another function, adds", {"riscv64": (186, 0, 0), "arm64": (0, 0, 0)}),
     "graph": ("function_graph, entry and return, one user", {"riscv64": (2006, 330, 200), "arm64": (1690, 275, 170)}),

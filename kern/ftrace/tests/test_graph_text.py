@@ -191,7 +191,7 @@ class GraphText:
     def test_a_full_buffer_loses_whole_events_only(self) -> None:
         self.quiet("echo 4 > buffer_size_kb")
         try:
-            text = self.trace(work="cksum README; echo 0 > tracing_on")  # not so much behind cksum's return that it is overwritten, too
+            text = self.trace(work="cksum README; echo 0 > tracing_on")  # few events follow cksum's return, so they do not overwrite it
             lines = parse(self, text[len(HEADER):])
             self.assertEqual(events_of(lines), sum(self.stats("entries")))
             lost = sum(self.stats("overrun"))
