@@ -116,6 +116,7 @@ static void spin(void *unused)
 }
 static void stuck_call(void)
 {
+	set_cpu_affinity(0); /* a CPU that serves its own call does not wait */
 	smp_call(nr_cpus - 1, spin, NULL);
 }
 static int spin_unpreemptible(void *unused)
@@ -128,8 +129,10 @@ static int spin_unpreemptible(void *unused)
 }
 static void stuck_thread(void)
 {
-	struct thread *t = kthread_run(spin_unpreemptible, NULL, nr_cpus - 1, "spinner");
+	struct thread *t;
 
+	set_cpu_affinity(0);
+	t = kthread_run(spin_unpreemptible, NULL, nr_cpus - 1, "spinner");
 	while (!READ_ONCE(in_leaf))
 		sleep_ns(1000000);
 	synchronize_sched();
@@ -186,8 +189,9 @@ static int test_fault(int argc, char **argv)
 			faults[i].fn();
 			return 0;
 		}
-		out_printf("%s\n", faults[i].name);
 	}
+	for (unsigned i = 0; i < ARRAY_SIZE(faults); i++)
+		out_printf("%s\n", faults[i].name);
 	return 1;
 }
 SHELL_COMMAND("test-fault", test_fault, "KIND", "a mistake that must end in a panic");

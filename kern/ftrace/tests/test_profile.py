@@ -22,6 +22,8 @@ HEADER = ("  Function                               Hit    Time            Avg  
           "  --------                               ---    ----            ---             ---\n")
 US = r"(\d+(?:\.\d+)?) us {1,7}"
 ROW = re.compile(rf"  (\S.{{29}})  ([ \d]{{10}})    {US}    {US}    {US}\n")
+OF_THE_TRACER = 500  # ns of a call: up to 333 were seen
+AN_INTERRUPT = 20_000  # ns: one may come while the tracer has begun a call and the profiler has not
 EVENT = re.compile(r"^ (\d)\) (?:. (\S+) us +)? *\|  ( *)(?:(\w+)\(\)(;| \{)|\})$")
 
 
@@ -113,11 +115,11 @@ class OnAMachine:
     def start(self, functions: str) -> None:
         self.quiet(f"echo '{functions}' > set_ftrace_filter", "echo 1 > function_profile_enabled")
 
-    def events(self) -> tuple[dict[int, dict[str, list[int]]], dict[int, int], set[str]]:
-        """By CPU and function the durations that the tracer has; by CPU those of outermost calls in
-        sum; which functions have one that is not printed to the nanosecond."""
+    def events(self) -> tuple[dict[int, dict[str, list[int]]], dict[int, list[int]], set[str]]:
+        """By CPU and function the durations that the tracer has; by CPU those of outermost calls;
+        which functions have one that is not printed to the nanosecond."""
         times: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        outermost: dict[int, int] = defaultdict(int)
+        outermost: dict[int, list[int]] = defaultdict(list)
         rounded: set[str] = set()
         stack: dict[int, list[str]] = defaultdict(list)
         for line in self.sh("cat trace").splitlines():
@@ -130,7 +132,8 @@ class OnAMachine:
                 continue
             name = name or stack[cpu].pop()
             times[cpu][name].append(int(Fraction(match[2]) * 1000))
-            outermost[cpu] += 0 if match[3] else times[cpu][name][-1]
+            if not match[3]:
+                outermost[cpu].append(times[cpu][name][-1])
             if not re.search(r"\.\d{3}$", match[2]):
                 rounded.add(name)
         return times, outermost, rounded
@@ -190,7 +193,9 @@ class OnAMachine:
             self.assertLess(own, with_callees)
             if self.cpus > 1:
                 continue  # the host may stop a CPU for long anywhere
-            self.assertAlmostEqual(own / (outermost[cpu] / 1000), 1, delta=0.002)
+            missing = sum(outermost[cpu]) - 1000 * own
+            self.assertGreaterEqual(missing, 0)
+            self.assertLess(missing, OF_THE_TRACER * len(outermost[cpu]) + AN_INTERRUPT)
             for name, (_, us) in profile.items():
                 self.assertLess(us, 1.01 * sum(times[cpu][name]) / 1000, name)
         self.assertEqual(self.hits(), self.truth("wl_", SEEDS[0]))
