@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from itertools import pairwise
 
 from grading.evidence import Evidence, between, once
@@ -199,10 +200,26 @@ def own_functions_kept(e: Evidence) -> Finding | None:
                    "that an op had before (was) are its own already")
 
 
+def _registered(e: Evidence, program: str) -> list[tuple[Record, Record]]:
+    """Each op that this function of kern/apps/entry.c registered, and the answer."""
+    lo, hi = e.kernel.extent(program)
+    return [(question, answer) for _, question, answer in e.truth.asked("register_ftrace_function") if lo <= question.addr < hi]
+
+
+def clashes(e: Evidence) -> Finding | None:
+    """Of two ops that may change pc and have the same function the second one is refused, whichever function it is."""
+    for which, (question, answer) in zip(("first", "last"), _registered(e, "entry_clash")):
+        got = answer.v[0] & 0xFFFFFFFF
+        if got != -errno.EBUSY & 0xFFFFFFFF:
+            return Finding(f"an op that may change pc had the {which} function of available_filter_functions; another such op for the same function must be refused with "
+                           f"-EBUSY, and register_ftrace_function returned {got:#x}", seq=question.seq)
+    return None
+
+
 def disabled_left_alone(e: Evidence) -> Finding | None:
     """An op gets a function whose site is never to be written again: it is registered, and the site stays as it is."""
     sites = {s.address - e.kernel.text[0] for s in e.kernel.sites if s.function.name == "entry_traced"}
-    for _, question, answer in e.truth.asked("register_ftrace_function"):
+    for question, answer in _registered(e, "entry_disabled"):
         said = "an op got entry_traced, whose record had FTRACE_FL_DISABLED: "
         if any(r.v[0] in sites for r in between(e.truth.stores, question.seq, answer.seq)):
             return Finding(said + "its call site was written", seq=question.seq, mistake="disabled-site-written")

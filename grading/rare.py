@@ -5,6 +5,8 @@ All that it is judged by are call sites, handlers and shadow stacks as the obser
 
 from __future__ import annotations
 
+import errno
+
 from grading.evidence import Evidence, once
 from grading.finding import Finding
 from grading.frames import WORDS
@@ -22,7 +24,17 @@ OFF = 16  # so far is sp lower when rare_f returns than it was at its call
 # Each return, in order: the function, the place it must return to, its value, how many functions of CHAIN have not returned yet,
 # the function whose frame is the newest, and the function at whose call sp was the same ("": none).
 RETURNS = (("rare_f", "rare_home_f", 6, 5, "rare_f", ""), ("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
+ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}  # and so often at least: what each check of this file goes by
 MOST_DATA = 256  # bytes that a user may keep
+# Who walks the stack, the function of the tracer that it must find, and how: by the frame records alone, or as the kernel does,
+# who knows where a traced function returns to. An op that is called after the entry handler finds that the return was patched.
+ENTRY, LINK = 1, 2
+WALKS = (("the entry handler of a user", "ftrace_caller", LINK, ""), ("an op that is called after function_graph's", "ftrace_caller", LINK, "return_to_handler"),
+         ("the return handler of a user", "return_to_handler", ENTRY, ""))
+# What is refused: the error, what it is, and the mistake's name if it has one.
+REFUSED = ((errno.ENOSPC, "a user registered while ops had all stubs", ""),
+           (errno.EBUSY, "a user that was registered already registered again", ""),
+           (errno.ENODEV, "a user registered after a bad frame had ended graph tracing", AFTER_THE_END))
 
 
 @once
@@ -54,6 +66,62 @@ def own_calls(e: Evidence) -> Finding | None:
     if "rare_outer" in calls(e) and [t[:2] for t in told] != [("rare_entry", "rare_outer"), ("rare_return", "rare_outer")]:
         return Finding("rare_outer was called once, whose user calls a traced function in both handlers; the user must be told of one entry and one return")
     return None
+
+
+def refused(e: Evidence) -> Finding | None:
+    """A registration that must fail fails with its error, and leaves nothing behind."""
+    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_refused")):
+        error, what, mistake = REFUSED[r.v[0]]
+        got = r.v[1] - (r.v[1] >> 63 << 64)
+        if got != -error:
+            said = errno.errorcode.get(-got, str(got)) if got else "0"
+            return Finding(f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, and returned {'-' if got < 0 else ''}{said}",
+                           mistake=mistake, seq=r.seq)
+        if error == errno.ENOSPC and r.v[2]:
+            return Finding(f"{what}: it was refused, and threads still have a shadow stack, without a user of function_graph", mistake=mistake, seq=r.seq)
+    return None
+
+
+def _walks(e: Evidence) -> list[list[Record]]:
+    """Each walk, entry by entry."""
+    found = list[list[Record]]()
+    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_walk")):
+        if not r.v[0]:
+            found.append([])
+        found[-1].append(r)
+    return found
+
+
+def walks(e: Evidence) -> Finding | None:
+    """A stack walk from a handler, and from an op that is called after the entry handler, leads by way of the tracer to the function and its caller."""
+    found = _walks(e)
+    if "rare_outer" not in calls(e) or e.why and len(found) < len(WALKS):
+        return None
+    if len(found) != len(WALKS):
+        return Finding(f"the handlers of a user, and an op of the same function, walk the stack at one call: {len(found)} of them did, of {len(WALKS)}")
+    call = [c for c in e.truth.calls if c.name == "rare_outer" and c.seq < found[0][0].seq][-1]
+    for (who, gate, by, patched), walk in zip(WALKS, found):
+        stack = [r.v[by] for r in walk if r.v[by]]
+        names = [e.kernel.name_at(address - 4).split("+")[0] for address in stack]  # of the calls
+        at = names.index(gate) if gate in names else -1
+        home, caller = at + (2 if by == LINK else 1), e.kernel.symbol(patched) or call.parent
+        if at < 0 or home >= len(stack) or stack[home] != caller or by == LINK and names[at + 1] != "rare_outer":
+            seen = " < ".join(map(e.kernel.name_at, stack))
+            return Finding(f"rare_outer was called by {e.kernel.name_at(call.parent)}, and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
+                           f"The walk must come to {gate}, {'to rare_outer, ' if by == LINK else ''}and to {patched or 'that caller'}; it found {seen}", seq=walk[0].seq)
+    return _assembly_between(e, found) if e.kernel.symbol("ftrace_graph_caller") else None
+
+
+def _assembly_between(e: Evidence, found: list[list[Record]]) -> Finding | None:
+    """Lab 5: the record that ftrace_graph_caller makes leads to its caller, and so to the one that ftrace_caller called for both tracers."""
+    callers = list[str]()
+    for walk in found[:2]:
+        names = [e.kernel.name_at(r.v[LINK] - 4).split("+")[0] for r in walk]
+        callers.append(names[names.index("ftrace_caller") - 1])
+    if callers[0] == callers[1]:
+        return None
+    return Finding(f"rare_outer was called, and ftrace_caller called {callers[1]} for both tracers of it. A stack walk by the frame records from the entry handler "
+                   f"of function_graph's user found {callers[0]} in its place", seq=found[0][0].seq)
 
 
 def left(e: Evidence) -> Finding | None:
@@ -119,4 +187,16 @@ def sizes(e: Evidence) -> Finding | None:
         if want and (not reserved or reserved != found or size != want):
             return Finding(f"a user kept {asked} bytes at {reserved:#x}; at the return it found {size} bytes at {found:#x}, and must find {want} there, whole words",
                            mistake=WRONG_SIZE, seq=r.seq)
+    return None
+
+
+def room(e: Evidence) -> Finding | None:
+    """Lab 6: data are given as long as they fit, to the last word; what does not fit is counted."""
+    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_room")):
+        asked, left, reserved, counted = r.v
+        fits, what = asked + 8 <= left, f"a user asked for {asked} bytes to keep, which take {asked + 8}, and the shadow stack had {left} left"
+        if bool(reserved) != fits:
+            return Finding(f"{what}: it {'was refused' if fits else 'got them'}", seq=r.seq)
+        if counted != (not fits):
+            return Finding(f"{what}: overrun must {'stay' if fits else 'be one more'} and grew by {counted}", seq=r.seq)
     return None

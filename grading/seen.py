@@ -263,6 +263,9 @@ def _interrupted(e: Evidence) -> Iterator[Amount]:
         yield Amount(f"a user {who}", sum(t.answer == answer for t in tries), least)
     for name in ("rare_outer", *rare.CHAIN):
         yield Amount(name, int(name in called), 1)
+    for name, least in rare.ASKED.items():
+        if e.kernel.symbol(name):
+            yield Amount(name, sum(r.addr == e.kernel.symbol(name) for r in e.truth.rare), least)
 
 
 INTERRUPTED = with_one_cpu(Seen("call of a traced function of kern/apps/", _interrupted, lambda e: "off" if checks.rest_at_end(e) else ""))

@@ -21,7 +21,7 @@ CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
 REST_OF_CALLBACK = "function_trace_slow"  # where it may go on
 HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
 FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
-RARE = {"rare_entry": 1, "rare_return": 1, "rare_data": 0, "rare_stack": 0}  # of kern/apps/rare.c; words of what a handler is told
+RARE = {"rare_entry": 1, "rare_return": 1, "rare_walk": 0, "rare_refused": 0, "rare_data": 0, "rare_room": 0, "rare_stack": 0}  # of kern/apps/rare.c; words of what a handler is told
 RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
@@ -154,7 +154,7 @@ def changing(kernel: Kernel) -> frozenset[int]:
 def _questions(kernel: Kernel) -> dict[int, str]:
     """The calls of functions that kern/apps/ asks, and where they return to: each is the name, then "answer"."""
     asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused", PATCHERS), ("registers_encoded", ENCODER),
-             ("entry_own_filter", ("ftrace_set_filter",)), ("entry_disabled", ("register_ftrace_function",)))
+             ("entry_own_filter", ("ftrace_set_filter",)), ("entry_clash", ("register_ftrace_function",)), ("entry_disabled", ("register_ftrace_function",)))
     calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
     return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}
 

@@ -18,7 +18,8 @@ from grading.tests.mutants import SEED, build
 from qemu.machine import ARCHES, ROOT
 
 CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back, graph_checks.registers_given_back,
-                             graph_checks.link_replaced, rare.own_calls, rare.filter_of_two, rare.left, rare.sizes)
+                             graph_checks.link_replaced, rare.own_calls, rare.walks, rare.refused,
+                             rare.filter_of_two, rare.left, rare.sizes, rare.room)
 
 
 class Swept(unittest.TestCase):
@@ -171,6 +172,56 @@ class Swept(unittest.TestCase):
         e = self.forged()
         e.truth.rare = [r for r in e.truth.rare if r is not told]
         self.sees(rare.own_calls, e, "one entry and one return")
+
+    def word(self, e: Evidence, r: Record, n: int, value: int) -> None:
+        self.put_rare(e, r, v=(*r.v[:n], value, *r.v[n + 1:]))
+
+    def test_a_walk_that_ends_elsewhere(self) -> None:
+        """At each entry from the tracer on; where the walk of one tracer has another caller than that of the other."""
+        for (_, gate, by, _), who in zip(rare.WALKS, range(3)):
+            for further in range(3 if by == rare.LINK else 2):
+                e = self.forged()
+                walk, at = self.walk(e, who)
+                self.word(e, walk[at + further], by, e.kernel.symbol("panic") + 8)
+                self.sees(rare.walks, e, f"The walk must come to {gate}")
+    def test_a_record_of_the_assembly_s_that_leads_past_its_caller(self) -> None:
+        e = self.forged()
+        walk, at = self.walk(e, 0)
+        self.word(e, walk[at - 1], rare.LINK, self.walk(e, 1)[0][at - 1].v[rare.LINK])
+        self.assertIsNone(rare._assembly_between(e, rare._walks(e)))
+        self.word(e, rare._walks(e)[0][at - 1], rare.LINK, e.kernel.symbol("panic") + 8)
+        finding = rare._assembly_between(e, rare._walks(e))
+        assert finding
+        self.assertIn("found panic in its place", finding.why)
+
+    def walk(self, e: Evidence, who: int) -> tuple[list[Record], int]:
+        """Its records, and which of them is in the tracer's assembly."""
+        _, gate, by, _ = rare.WALKS[who]
+        walk = rare._walks(e)[who]
+        return walk, next(n for n, r in enumerate(walk) if e.kernel.name_at(r.v[by] - 4).startswith(f"{gate}+"))
+
+    def test_handlers_that_walk_no_stack(self) -> None:
+        e = self.forged()
+        e.truth.rare = [r for r in e.truth.rare if r.addr != e.kernel.symbol("rare_walk")]
+        self.sees(rare.walks, e, "0 of them did, of 3")
+
+    def test_a_registration_that_is_not_refused(self) -> None:
+        for n, words in enumerate(("-ENOSPC, and returned 0", "-EBUSY, and returned 0", "-ENODEV, and returned 0")):
+            e = self.forged()
+            self.word(e, self.rare(e, "rare_refused")[n], 1, 0)
+            self.sees(rare.refused, e, words)
+        e = self.forged()
+        self.word(e, self.rare(e, "rare_refused")[0], 2, 0x1000)
+        self.sees(rare.refused, e, "threads still have a shadow stack")
+
+    def test_room_that_is_not_there(self) -> None:
+        rooms = self.rare(self.forged(), "rare_room")
+        self.assertEqual([(r.v[0] + 8 > r.v[1], bool(r.v[2]), r.v[3]) for r in rooms[-4:]],
+                         [(False, True, 0), (True, False, 1), (False, True, 0), (True, False, 1)])
+        for at, word, value, words in ((-3, 2, 0x1000, "it got them"), (-2, 2, 0, "it was refused"), (-3, 3, 0, "must be one more"), (-2, 3, 1, "must stay")):
+            e = self.forged()
+            self.word(e, self.rare(e, "rare_room")[at], word, value)
+            self.sees(rare.room, e, words)
 
     def test_a_filter_that_the_one_that_left_took_with_it(self) -> None:
         e = self.forged()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import unittest
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from grading import checks, entry, integrity, registers, seen, truth
 from grading.elf import Function, Kernel, Site
@@ -318,12 +321,25 @@ class Seen(Calls):
             self.told(found, "It was refused") if refused else self.assertIsNone(found)
 
     def test_a_disabled_site_is_left_alone(self) -> None:
-        e = self.evidence("arm64", self.call("entry_traced"))
-        e.truth.hits["register_ftrace_function"] = [record(Kind.HIT, 0)._replace(seq=1)]
         for value, words in (0, ""), (1, "register_ftrace_function returned 0x1"):
-            e.truth.hits["answer"] = [record(Kind.HIT, 0, value)._replace(seq=3)]
-            found = entry.disabled_left_alone(e)
-            self.told(found, words) if words else self.assertIsNone(found)
+            with self.registered(value) as e:
+                found = entry.disabled_left_alone(e)
+                self.told(found, words) if words else self.assertIsNone(found)
+
+    @contextmanager
+    def registered(self, value: int) -> Iterator[Evidence]:
+        """An op of kern/apps/entry.c's was, and this was returned."""
+        e = self.evidence("arm64", self.call("entry_traced"))
+        e.truth.hits["register_ftrace_function"] = [record(Kind.HIT, 0x40)._replace(seq=1)]
+        e.truth.hits["answer"] = [record(Kind.HIT, 0x44, value)._replace(seq=3)]
+        with mock.patch.object(e.kernel, "extent", return_value=(0x40, 0x80)):
+            yield e
+
+    def test_two_ops_that_may_change_pc_have_no_function_together(self) -> None:
+        for value, words in (0xFFFFFFF0, ""), (0, "register_ftrace_function returned 0x0"), (0xFFFFFFEA, "returned 0xffffffea"):
+            with self.registered(value) as e:
+                found = entry.clashes(e)
+                self.told(found, words) if words else self.assertIsNone(found)
 
 
 class Read(Calls):

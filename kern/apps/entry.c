@@ -7,8 +7,9 @@
  * Then two ops trace the function together: the one that is called first lets
  * it return at once, the other one takes the return. Then two ops trace what
  * every batch calls at its end, when the sites that it wrote are there
- * already. Then an op that may change pc gets another function in its filter,
- * and an op gets a function whose site is never to be written again.
+ * already. Then an op that may change pc gets another function in its filter;
+ * two of them get the same function, the first and the last that there is; and
+ * an op gets a function whose site is never to be written again.
  *
  * One run at a time: the ops are there once.
  */
@@ -153,6 +154,33 @@ static int own_filter(void)
 	return err;
 }
 
+/* Only one op that may change pc can have a function. */
+__attribute__((noipa)) static void entry_clash(struct ftrace_ops *op)
+{
+	register_ftrace_function(op);
+	barrier(); /* as above */
+}
+
+static int clash(void)
+{
+	static struct ftrace_ops first, second = {entry_counter, FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY, .slot = -1};
+	const uint32_t numbers[] = {1, ftrace_record_count}; /* lines of available_filter_functions */
+	int err = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(numbers) && !err; i++) {
+		char number[12];
+
+		snprintf(number, sizeof(number), "%u", numbers[i]);
+		err = start(&first, entry_counter, number, FTRACE_OPS_FL_IPMODIFY) ?:
+		      ftrace_set_filter(&second, number, strlen(number), true, false);
+		if (!err)
+			entry_clash(&second);
+		end(&second);
+		end(&first);
+	}
+	return err;
+}
+
 /* The site of its only function is never to be written again: the op goes without. */
 __attribute__((noipa)) static int entry_disabled(struct ftrace_ops *op)
 {
@@ -193,7 +221,7 @@ int main(int argc, char **argv)
 	int err;
 
 	mutex_lock(&alone);
-	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: disabled();
+	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: clash() ?: disabled();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }

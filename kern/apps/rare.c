@@ -2,11 +2,13 @@
  * rare: what a user of function_graph may do, or traced functions, and the workload never does.
  *
  * 1. A handler calls a traced function itself.
- * 2. A user keeps data of all sizes; two users go by one filter (lab 6).
- * 3. Functions are left without a return, as longjmp() leaves them. Graph tracing is off for good then.
+ * 2. The handlers walk the stack, and so does another op of the same function.
+ * 3. A user keeps data of all sizes, and all that there is room for; two users go by one filter (lab 6).
+ * 4. A registration is refused.
+ * 5. Functions are left without a return, as longjmp() leaves them. Graph tracing is off for good then.
  *
- * The program only makes this happen. What it hands to rare_data() and
- * rare_stack() in registers is for an observer of the processor.
+ * The program only makes this happen. What it hands to rare_walk(), rare_data(),
+ * rare_room(), rare_refused() and rare_stack() in registers is for an observer of the processor.
  */
 #include "app.h"
 
@@ -16,9 +18,11 @@ const char *const program_help[] = {"", "leaves traced functions without a retur
 #include "cpu.h"
 #include "errno.h"
 #include "fgraph.h"
+#include "irq.h"
 #include "lib/pattern.h"
 #include "shadow.h"
 #include "tracer.h"
+#include "unwind.h"
 
 static struct ftrace_ops filter;
 static struct fgraph_ops user;
@@ -87,6 +91,62 @@ static int handlers_call(void)
 
 /* ---- 2. ---- */
 
+/* @entry: of the kernel's own stack walk. @link: the nth return address by the frame records alone. 0: there is none. */
+__attribute__((noipa)) static notrace void rare_walk(long n, unsigned long entry, unsigned long link)
+{
+	barrier();
+}
+
+static notrace void walk_stack(void)
+{
+	unsigned long entries[12] = {0}, fp = (unsigned long)__builtin_frame_address(0), flags = irq_save();
+	struct unwind u;
+
+	unwind_start_here(&u);
+	unwind_save(&u, entries, ARRAY_SIZE(entries));
+	for (long n = 0; n < ARRAY_SIZE(entries); n++) {
+		const unsigned long *record = (void *)(fp - FRAME_RECORD);
+		bool inside = fp % 8 == 0 && fp >= u.low + FRAME_RECORD && fp <= u.high - 16 + FRAME_RECORD;
+
+		rare_walk(n, entries[n], inside ? record[1] : 0);
+		fp = inside ? record[0] : 0;
+	}
+	irq_restore(flags);
+}
+
+static notrace int walk_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	walk_stack();
+	return 1;
+}
+
+static notrace void walk_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	walk_stack();
+}
+
+static notrace void walk_op(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	walk_stack();
+}
+
+/* The op is older, so it is called after function_graph's. */
+static int handlers_walk(void)
+{
+	static struct ftrace_ops older = {.func = walk_op, .slot = -1};
+	int err = ftrace_set_filter(&older, "rare_outer", 10, true, false) ?: register_ftrace_function(&older);
+
+	err = err ?: begin(walk_entry, walk_return, "rare_outer");
+	if (!err)
+		rare_outer();
+	end();
+	unregister_ftrace_function(&older);
+	ftrace_free_filter(&older);
+	return err;
+}
+
+/* ---- 3. ---- */
+
 #if STAGE >= 6
 static int asked;
 static void *reserved;
@@ -123,6 +183,49 @@ static int data_of_all_sizes(void)
 	return err;
 }
 
+/* @left: bytes of the shadow stack. @counted: calls and data that found no room, by this one. */
+__attribute__((noipa)) static notrace void rare_room(long asked, unsigned long left, void *reserved, unsigned long counted)
+{
+	barrier();
+}
+
+static notrace unsigned long ask(struct fgraph_ops *gops, long asked)
+{
+	struct shadow_stack *s = shadow_of(current);
+	unsigned long left = (char *)s + SHADOW_SIZE - (char *)s->free, overrun = s->overrun;
+	void *got = fgraph_reserve_data(gops->idx, asked);
+
+	rare_room(asked, left, got, s->overrun - overrun);
+	return (char *)s + SHADOW_SIZE - (char *)s->free;
+}
+
+/* To the last word: what does not fit by one word, what just fits, and one more. */
+static notrace int fill(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	unsigned long left = ask(gops, 128);
+
+	for (int tries = 0; left > 256 && tries < SHADOW_SIZE / 128; tries++)
+		left = ask(gops, 128);
+	left = ask(gops, left);
+	ask(gops, left - 8);
+	ask(gops, 8);
+	return 1;
+}
+
+static notrace void filled(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+}
+
+static int all_there_is_room_for(void)
+{
+	int err = begin(fill, filled, "rare_outer");
+
+	if (!err)
+		rare_outer();
+	end();
+	return err;
+}
+
 __attribute__((noipa)) static void rare_shared(void)
 {
 	barrier();
@@ -146,7 +249,46 @@ static int filter_of_two(void)
 }
 #endif
 
-/* ---- 3. ---- */
+/* ---- 4. ---- */
+
+enum refused { WITHOUT_A_STUB, TWICE, AFTER_THE_END };
+
+__attribute__((noipa)) static notrace void rare_refused(enum refused what, long err, struct shadow_stack *mine)
+{
+	barrier();
+}
+
+/* As many ops as there are stubs, and one more: function_graph's. */
+static int no_stub_left(void)
+{
+	static struct ftrace_ops ops[FTRACE_OPS_MAX];
+	unsigned count = 0;
+
+	for (; count < ARRAY_SIZE(ops); count++) {
+		ops[count] = (struct ftrace_ops){.func = ftrace_stub, .slot = -1};
+		if (ftrace_set_filter(&ops[count], "rare_inner", 10, true, false) || register_ftrace_function(&ops[count]))
+			break;
+	}
+	rare_refused(WITHOUT_A_STUB, begin(rare_entry, rare_return, "rare_outer"), shadow_of(current));
+	end();
+	while (count-- > 0) {
+		unregister_ftrace_function(&ops[count]);
+		ftrace_free_filter(&ops[count]);
+	}
+	return 0;
+}
+
+static int registered_twice(void)
+{
+	int err = begin(rare_entry, rare_return, "rare_outer");
+
+	if (!err)
+		rare_refused(TWICE, register_ftrace_graph(&user), NULL);
+	end();
+	return err;
+}
+
+/* ---- 5. ---- */
 
 /*
  * rare_a calls rare_b, and so on to rare_f. Then
@@ -253,6 +395,10 @@ static int leave(void)
 	if (!err)
 		left_without_return();
 	end();
+	if (!err) {
+		rare_refused(AFTER_THE_END, begin(rare_entry, rare_return, "rare_outer"), NULL);
+		end();
+	}
 	return err;
 }
 
@@ -262,11 +408,11 @@ int main(int argc, char **argv)
 	int err;
 
 	mutex_lock(&alone);
-	err = handlers_call();
+	err = handlers_call() ?: handlers_walk();
 #if STAGE >= 6
-	err = err ?: data_of_all_sizes() ?: filter_of_two();
+	err = err ?: data_of_all_sizes() ?: all_there_is_room_for() ?: filter_of_two();
 #endif
-	err = err ?: leave();
+	err = err ?: no_stub_left() ?: registered_twice() ?: leave();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_graph", -err) : 0;
 }

@@ -115,7 +115,7 @@ static __noinline int direction(const struct change *c, const struct dyn_ftrace 
 	return selects(c->is, rec->offset) - selects(c->was, rec->offset);
 }
 
-/* Other ops have the function too, or the site is disabled. */
+/* Other ops have the function too, so one is left at least; or the site is disabled. */
 static __noinline int change_shared(struct dyn_ftrace *rec, const struct change *c, int by)
 {
 #if LAB_START == 4
@@ -127,10 +127,8 @@ static __noinline int change_shared(struct dyn_ftrace *rec, const struct change 
 		return 0;
 	rec->flags ^= c->ipmodify;
 	rec->count += by;
-	if (rec->count == 0)
-		calls = FTRACE_CALLS_NOTHING;
-	else if (rec->count == 1)
-		calls = by > 0 ? c->own : own_stub(ftrace_only_op(rec));
+	if (rec->count == 1)
+		calls = own_stub(ftrace_only_op(rec));
 	return rec->calls == calls ? 0 : ftrace_switch(rec, calls);
 #endif
 }

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             within, wrong_argument)
-from grading.entry import callers_seen, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, while_published
+from grading.entry import callers_seen, clashes, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, while_published
 from grading.evidence import Evidence, once
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
@@ -483,7 +483,7 @@ CHECKS = {
     "filter": named(all_of(calls_while_on, only_selected, every_site, listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
-    "live patch": named(all_of(patched, own_functions_kept), _shared, _too_many, _both_patch, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
+    "live patch": named(all_of(patched, own_functions_kept, clashes), _shared, _too_many, _both_patch, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
     "many ops": named(all_of(many_ops, return_taken, ready_before_sites, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
@@ -493,7 +493,7 @@ CHECKS = {
 }
 
 OWN_FILTER = seen_once("answer to an op that may change pc and wanted another function", lambda e: len(e.truth.asked("ftrace_set_filter")))
-DISABLED = seen_once("op that got a function whose site is disabled", lambda e: len(e.truth.asked("register_ftrace_function")))
+REGISTERED = seen_once("op that kern/apps/entry.c registered, to be refused or with a site that is disabled", lambda e: len(e.truth.asked("register_ftrace_function")), 3)
 
 SEEN = {
     "called": (ANYTHING_CALLED,),
@@ -502,8 +502,8 @@ SEEN = {
     "filter": (called(2), text_of(2), text_traced("arguments")),
     "arguments": (arguments(2, 2), registers(2), called_back(2), ENTERED),
     "changed arguments": (called_back(2), tried("changed arguments"), ENTERED),
-    "live patch": (tried("live patch"), OWN_FILTER),
-    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY, DISABLED),
+    "live patch": (tried("live patch"), OWN_FILTER, REGISTERED),
+    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY, REGISTERED),
     "one CPU": (ran(2, 2), printed(2)),
     "four CPUs": (ran(2, 2), printed(2)),
     "parents": (called_back(2), printed(2)),

@@ -14,7 +14,7 @@ from grading.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, dur
 from grading.graph_session import GraphSession
 from grading.order import stacks_in_time, user_in_time
 from grading.registers import found_as_left
-from grading.rare import left, own_calls
+from grading.rare import left, own_calls, refused, walks
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, TRACER, returns_under_schedules
 from grading.schedules import Change
@@ -89,8 +89,8 @@ CHECKS = {
     "off": named(at_rest, _call_left),
     "filter": only_selected,
     "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told), _result),
-    "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls), entries_end),
-    "home": named(all_of(comes_home, left, frames_kept, whole), _entered, of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
+    "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused), entries_end),
+    "home": named(all_of(comes_home, left, walks, frames_kept, whole), _entered, of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
     "one CPU": named(three_agree, entries_end, depth),
     "four CPUs": named(three_agree, entries_end, depth),
     "values": named(all_of(values, durations), of_kind(Defect.WRONG_DURATION, "duration-not-measured")),

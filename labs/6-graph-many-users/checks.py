@@ -26,7 +26,7 @@ from grading.observer import Record
 from grading.order import SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
 from grading.registers import found_as_left
 from grading.returns import Span, calls_to
-from grading.rare import WRONG_SIZE, filter_of_two, left, own_calls, sizes
+from grading.rare import WRONG_SIZE, filter_of_two, left, own_calls, refused, room, sizes, walks
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, returns_under_schedules
 from grading.schedules import Change
@@ -265,7 +265,7 @@ def walked(e: Evidence) -> Finding | None:
 
 def home(e: Evidence) -> Finding | None:
     """Of a boot that ended early, too: where a call returned to."""
-    return comes_home(e) or left(e) or (None if e.why else through_handler(e) or link_replaced(e) or walked(e) or frames_kept(e))
+    return comes_home(e) or left(e) or (None if e.why else through_handler(e) or link_replaced(e) or walked(e) or walks(e) or frames_kept(e))
 
 
 def _last_forgotten(e: Evidence, finding: Finding) -> str:
@@ -364,9 +364,9 @@ CHECKS = {
     "one CPU": named(all_of(followed, three_agree), entries_end, depth),
     "four CPUs": named(all_of(followed, three_agree), entries_end, depth),
     "values": all_of(values, durations),
-    "sixteen": named(all_of(sixteen, patched_if_wanted, own_calls), _last_forgotten),
+    "sixteen": named(all_of(sixteen, patched_if_wanted, own_calls, refused), _last_forgotten),
     "reverse": reverse,
-    "data": all_of(kept, room_given_back, sizes, whole),
+    "data": all_of(kept, room_given_back, sizes, room, whole),
     "leaving": all_of(leaver_left, slot_again, filter_of_two, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
     "schedules": all_of(as_linked, returns_under_schedules),
 }
