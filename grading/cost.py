@@ -29,10 +29,16 @@ def spent() -> float:
     return sum(os.times()[:4])
 
 
+def lines(e: Evidence) -> list[str]:
+    """What was typed; a program behind a prompt, in one line with what was typed until it had been waited for: it would print where the next prompt is."""
+    typed = "\n".join(line for _, line in e.typed[:-1])
+    return typed.replace(" &\n", " & ; ").replace("\nwait\n", " ; wait\n").split("\n")
+
+
 def typed_again(e: Evidence, log: Path) -> None:
     with Run(machine_of(e.kernel, e.lab, e.smp), log) as machine:
         machine.console.wait_ready(WORKLOAD_SECONDS)
-        for _, line in e.typed[:-1]:
+        for line in lines(e):
             machine.console.command(line, WORKLOAD_SECONDS)
         machine.power_off()
 
