@@ -187,7 +187,6 @@ class Evidence:
     alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when, and the CPUs that text's alias was open to
     walk: str = ""  # the threads' stacks, while one of them sleeps in a call whose return is patched
     slot_again: tuple[int, int] = (0, 0)  # the records of the time in which a slot changed hands under a sleeper
-    sleepers: int = 0  # the first of the records in which that was tried, however often
     frames_out: tuple[int, int] = (0, 0)  # the records of the time in which function_graph had every function
     interrupted: int = 1 << 62  # frames_traced is called from this record on: the last that is tried
     typed: list[tuple[int, str]] = field(default_factory=list)  # each line, and the observer's records before it

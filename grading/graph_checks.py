@@ -168,7 +168,7 @@ def silent_handler(e: Evidence) -> Finding | None:
         return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces", seq=early[0].seq)
     for phase, following in zip(e.phases, e.phases[1:]):
         if phase.on and not following.on:
-            until = min(at for at in (following.first, e.frames_out[0], e.sleepers) if at > phase.last)
+            until = min(at for at in (following.first, e.frames_out[0], e.slot_again[0]) if at > phase.last)
             late = between(e.truth.handlers, phase.last, until)
             if late:
                 return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out", seq=late[0].seq)

@@ -3,48 +3,25 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+import re
 
-from grading import graph_text, truth, workload
+from grading import graph_text, workload
 from grading.checks import rest_at_end
 from grading.elf import Kernel
 from grading.evidence import Filter, HandUser, Phase, User
 from grading.hold import interleaved
 from grading.machine import Run
 from grading.session import GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
-from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
 
 # Each line says when, on which CPU and in which thread it was, and each end says of what and with which value.
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the filter of two users, until they run
 MANY = 200_000_000  # instructions: in so many a line has run, though one CPU waits for the answer of another that is held
-PATIENCE = (0.1, 0.5, 2)  # seconds in which another thread is to come so far; more where it did not
 HANDS = 16
 KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
-# The slot of the first is the second's before the sleeper wakes; `time` goes on to printk then, inside of the first's frame, with what it kept.
-SLOT_AGAIN = ("graph 0 keep sleep_ns time_main; time sleep {long} & ; sleep {soon}; graph 0 off;"
-              " graph 1 see sleep_ns printk; sleep {soon}; wait; graph 1 off")
-
-# The stack of a thread that sleeps in a call whose return is patched.
-WALK = "graph 0 see sleep_ns; sleep {long} & ; sleep {soon}; ps -s; graph 0 off; wait"
-
-
-def patient(line: str) -> list[str]:
-    return [line.format(soon=soon, long=f"{6 * soon:g}") for soon in PATIENCE]
-
-
-def out_beneath(told: Iterable[Told]) -> tuple[bool, bool]:
-    """Was a call still out when user 0, who had been told of it, left? Was user 1 told of a return in that thread, meanwhile?"""
-    out: dict[tuple[int, int], int] = {}
-    inside = False
-    for t in told:
-        key = (t.thread, t.level)
-        if t.user == 0 and t.what != OF_PARENT:
-            out[key] = out.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
-        elif t.user == 1 and t.what == AT_RETURN and out.get(key, 0) > 0:
-            inside = True
-    return any(calls > 0 for calls in out.values()), inside
+FOR_EVER = 1_000_000  # seconds: a program that sleeps so long is killed when it has slept
+LOOKS = 100  # until then
 
 
 def together(users: list[User]) -> Filter:
@@ -171,26 +148,33 @@ class GraphSession(Session):
             self._quiet(machine, f"graph {user.number} off")
 
     def _slot_again(self, machine: Run) -> None:
-        """Lets a slot change hands under a sleeper; again, where that had not slept yet, or was awake before."""
+        """A slot changes hands under a sleeper: it is the second user's before the sleeper wakes, and `time` goes on to printk then,
+        inside of the first one's frame, with what that one had kept."""
         observer = machine.observer
         self._say("a slot changes hands under a sleeper")
-        self._evidence.sleepers = observer.written()
-        for line in patient(SLOT_AGAIN):
-            first = observer.written()
-            with machine.observer.recording():
-                machine.console.command(line, WORKLOAD_SECONDS)
-            self._evidence.slot_again = (first, observer.written())
-            told = truth.read(self._kernel, observer.records(*self._evidence.slot_again)).told
-            if all(out_beneath(told)) or not told:
-                return
+        first = observer.written()
+        with observer.recording():
+            self._quiet(machine, "graph 0 keep sleep_ns time_main")
+            job = self._asleep(machine, f"time sleep {FOR_EVER}")
+            machine.console.command(f"graph 0 off; graph 1 see sleep_ns printk; kill {job}; wait; graph 1 off", WORKLOAD_SECONDS)
+        self._evidence.slot_again = (first, observer.written())
 
     def _walk(self, machine: Run) -> None:
-        """Asks for the stacks; again, where none is the sleeper's."""
+        """The stack of a thread that sleeps in a call whose return is patched."""
         self._say("a stack with a patched return in it")
-        for line in patient(WALK):
-            self._evidence.walk = machine.console.command(line, WORKLOAD_SECONDS)
+        self._quiet(machine, "graph 0 see sleep_ns")
+        job = self._asleep(machine, f"sleep {FOR_EVER}")
+        self._quiet(machine, "graph 0 off")
+        machine.console.command(f"kill {job}; wait", WORKLOAD_SECONDS)
+
+    def _asleep(self, machine: Run, program: str) -> str:
+        """Begins it, and looks at the stacks until one is that of a thread that sleeps. The number of its job."""
+        job = re.search(r"^\[(\d+)\]", machine.console.command(f"{program} &"), re.M)
+        for _ in range(LOOKS):
+            self._evidence.walk = machine.console.command("ps -s", WORKLOAD_SECONDS)
             if "sleep_ns+" in self._evidence.walk:
-                return
+                break
+        return job[1] if job else "1"
 
     def _frames_out(self, machine: Run, phase: Phase) -> None:
         """Every function is traced and at once no more: who switched it off is still inside of many."""

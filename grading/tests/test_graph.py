@@ -405,24 +405,21 @@ class Checks(unittest.TestCase):
         self.assertIn("ran for 1 of them", self.told([1], [1]))
 
 
-class Slow(unittest.TestCase):
-    """On a host that is busy a sleeper may not have slept yet, or be awake, when others do what they must do while it sleeps."""
+class Asleep(unittest.TestCase):
+    """On a host that is busy a thread may need long until it sleeps: the next step waits for that, and for no time."""
 
-    def tries(self, *happened: list[Told]) -> int:
-        session = GraphSession(NoKernel(), 6, 4, 0, Path())
-        machine = mock.MagicMock()
-        machine.observer.written.side_effect = range(100)
-        with mock.patch("grading.graph_session.truth.read", side_effect=[mock.Mock(told=told) for told in happened]):
-            session._slot_again(machine)
-        self.assertEqual(session._evidence.sleepers, 0, "all tries are to be known, not the last alone")
-        return int(machine.console.command.call_count)
+    def typed(self, *walks: str) -> list[str]:
+        session, machine = GraphSession(NoKernel(), 6, 4, 0, Path()), mock.MagicMock()
+        said = {"sleep 1000000 &": iter(["[3] thread 9\n"]), "ps -s": iter(walks)}
+        machine.console.command.side_effect = lambda line, *_: next(said.get(line, iter([""])), "none")
+        session._walk(machine)
+        return [call.args[0] for call in machine.console.command.call_args_list]
 
-    def test_it_is_done_again(self) -> None:
-        entered, left = Told(1, 0, 7, 0, 0, AT_ENTRY, 0), Told(2, 0, 7, 0, 0, AT_RETURN, 0)
-        inside = Told(3, 0, 7, 0, 1, AT_RETURN, 0)
-        right, early, late = [entered, inside], [entered, left, inside], [entered]
-        self.assertEqual([self.tries(right), self.tries(early, right), self.tries(late, late, late, right)], [1, 2, 3])
-        self.assertEqual(self.tries([], right), 1, "who is told of nothing is so however long one waits")
+    def test_the_stacks_are_looked_at_until_it_sleeps(self) -> None:
+        begin, end = ["graph 0 see sleep_ns", "sleep 1000000 &"], ["graph 0 off", "kill 3; wait"]
+        self.assertEqual(self.typed("       sleep_ns+0x4/0x8\n"), [*begin, "ps -s", *end])
+        self.assertEqual(self.typed("ready", "running", "       sleep_ns+0x4/0x8\n"), [*begin, *["ps -s"] * 3, *end])
+        self.assertEqual(self.typed("ready").count("ps -s"), 100, "one that never sleeps does not hold up the grade for ever")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
@@ -21,7 +21,7 @@ from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.graph_checks import (at_rest, at_return, comes_home, depth, durations, entries_end, framed, frames_out, link_replaced, nested_as_printed,
                                   registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, who)
-from grading.graph_session import GraphSession, out_beneath
+from grading.graph_session import GraphSession
 from grading.observer import Record
 from grading.order import SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
 from grading.registers import found_as_left
@@ -209,6 +209,19 @@ def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[in
                    mistake="parent-off-by-one" if found and found == {n: value.get((span, n)) for n in found} else "")
 
 
+def _out_beneath(told: Iterable[Told]) -> tuple[bool, bool]:
+    """Was a call still out when user 0, who had been told of it, left? Was user 1 told of a return in that thread, meanwhile?"""
+    out: dict[tuple[int, int], int] = {}
+    inside = False
+    for t in told:
+        key = (t.thread, t.level)
+        if t.user == 0 and t.what != OF_PARENT:
+            out[key] = out.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
+        elif t.user == 1 and t.what == AT_RETURN and out.get(key, 0) > 0:
+            inside = True
+    return any(calls > 0 for calls in out.values()), inside
+
+
 def slot_again(e: Evidence) -> Finding | None:
     """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's. So is what lies in it."""
     open_calls: dict[tuple[int, int, int], int] = {}
@@ -224,7 +237,7 @@ def slot_again(e: Evidence) -> Finding | None:
         if open_calls[key] < 0:
             return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
                            "user, and belonged to one that had left", seq=t.seq, mistake="stale-handler-called")
-    slept, inside = out_beneath(told)
+    slept, inside = _out_beneath(told)
     if not slept:
         return Finding("nobody slept in a traced function while its user left")
     return None if inside else Finding("the user that came later was told of no return beneath which the first one's frame was out")
