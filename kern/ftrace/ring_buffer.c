@@ -128,13 +128,6 @@ drop:
 
 /* ---- Set-up ---- */
 
-static void free_fresh(struct rb_page **fresh)
-{
-	for (u32 i = 0; fresh && fresh[i]; i++)
-		page_free(fresh[i], 0);
-	kfree(fresh);
-}
-
 /* @n pages, and a NULL behind them; or NULL. */
 static struct rb_page **alloc_fresh(u32 n)
 {
@@ -142,10 +135,12 @@ static struct rb_page **alloc_fresh(u32 n)
 
 	for (u32 i = 0; fresh && i < n; i++) {
 		fresh[i] = page_alloc(0);
-		if (!fresh[i]) {
-			free_fresh(fresh);
-			return NULL;
-		}
+		if (fresh[i])
+			continue;
+		while (i--)
+			page_free(fresh[i], 0);
+		kfree(fresh);
+		return NULL;
 	}
 	return fresh;
 }
@@ -181,18 +176,12 @@ static u64 oldest(const struct ring_buffer_cpu *rb, u64 position)
 }
 
 /*
- * A new ring being filled from the old one: first the reader's page, then the
+ * The new ring is filled from the old one: first the reader's page, then the
  * newest of the ring. What does not fit is overrun; every old page that holds
  * nothing to keep goes to @spare.
  */
-struct move {
-	struct rb_desc *pages;
-	u64 *slots;
-	u32 nr_slots, used, nr_spare;
-	struct rb_page **spare;
-};
 
-static void move_held(struct ring_buffer_cpu *rb, struct move *m)
+static void move_held(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
 	bool shared = rb->held == rb->desc;
 
@@ -203,7 +192,7 @@ static void move_held(struct ring_buffer_cpu *rb, struct move *m)
 		rb->desc = 0;
 }
 
-static void move_one(struct ring_buffer_cpu *rb, struct move *m, u64 position)
+static void move_one(struct ring_buffer_cpu *rb, struct rb_resize *m, u64 position)
 {
 	u32 desc = PAGE(rb->slots[position % rb->nr_slots]);
 	u32 at = m->used++;
@@ -214,7 +203,7 @@ static void move_one(struct ring_buffer_cpu *rb, struct move *m, u64 position)
 		rb->desc = at;
 }
 
-static void move_pages(struct ring_buffer_cpu *rb, struct move *m)
+static void move_pages(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
 	u64 keep = rb->position >= m->nr_slots ? rb->position - m->nr_slots + 1 : 0;
 
@@ -236,8 +225,10 @@ static void move_pages(struct ring_buffer_cpu *rb, struct move *m)
 }
 
 /* Give each slot without a page a spare one, then a new one; return what is left over. */
-static void fill_slots(struct move *m, struct rb_page **fresh)
+static void fill_slots(struct rb_resize *m)
 {
+	struct rb_page **fresh = m->fresh;
+
 	for (u32 i = 0; i < m->nr_slots; i++) {
 		if (m->slots[i] != EMPTY)
 			continue;
@@ -248,7 +239,7 @@ static void fill_slots(struct move *m, struct rb_page **fresh)
 		page_free(m->spare[--m->nr_spare], 0);
 }
 
-static void install(struct ring_buffer_cpu *rb, struct move *m)
+static void install(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
 	kfree(rb->pages);
 	kfree(rb->slots);
@@ -259,58 +250,63 @@ static void install(struct ring_buffer_cpu *rb, struct move *m)
 	rb->page = rb->pages[rb->desc].page;
 }
 
-static int first_size(struct ring_buffer_cpu *rb, u32 nr_slots)
+int rb_resize_prepare(struct ring_buffer_cpu *rb, unsigned long nr_slots, struct rb_resize *m)
 {
-	struct rb_page **fresh = alloc_fresh(nr_slots + 1);
-
-	rb->pages = kzalloc((nr_slots + 1) * sizeof(*rb->pages));
-	rb->slots = kmalloc(nr_slots * sizeof(*rb->slots));
-	if (!fresh || !rb->pages || !rb->slots) {
-		free_fresh(fresh);
-		kfree(rb->pages);
-		kfree(rb->slots);
-		return -ENOMEM;
-	}
-	for (u32 i = 0; i <= nr_slots; i++)
-		rb->pages[i].page = fresh[i];
-	kfree(fresh);
-	rb->nr_slots = nr_slots;
-	rb_reset(rb);
-	return 0;
-}
-
-static int change_size(struct ring_buffer_cpu *rb, struct move *m)
-{
-	u32 more = m->nr_slots > rb->nr_slots ? m->nr_slots - rb->nr_slots : 0;
-	struct rb_page **fresh = alloc_fresh(more);
-
-	m->pages = kzalloc((m->nr_slots + 1) * sizeof(*m->pages));
-	m->slots = kmalloc(m->nr_slots * sizeof(*m->slots));
-	m->spare = kmalloc(rb->nr_slots * sizeof(*m->spare));
-	if (!fresh || !m->pages || !m->slots || !m->spare) {
-		free_fresh(fresh);
-		kfree(m->pages);
-		kfree(m->slots);
-		kfree(m->spare);
-		return -ENOMEM;
-	}
-	for (u32 i = 0; i < m->nr_slots; i++)
-		m->slots[i] = EMPTY;
-	move_pages(rb, m);
-	fill_slots(m, fresh);
-	install(rb, m);
-	kfree(m->spare);
-	kfree(fresh);
-	return 0;
-}
-
-int rb_resize(struct ring_buffer_cpu *rb, unsigned long nr_slots)
-{
-	struct move m = {.nr_slots = nr_slots};
+	bool first = !rb->nr_slots;
 
 	if (nr_slots < RB_MIN_PAGES || nr_slots >= MAX_PAGES)
 		return -EINVAL;
-	return rb->nr_slots ? change_size(rb, &m) : first_size(rb, nr_slots);
+	*m = (struct rb_resize){
+		.nr_slots = nr_slots,
+		.fresh = alloc_fresh(nr_slots > rb->nr_slots ? nr_slots - rb->nr_slots + first : 0),
+		.pages = kzalloc((nr_slots + 1) * sizeof(*m->pages)),
+		.slots = kmalloc(nr_slots * sizeof(*m->slots)),
+		.spare = kmalloc((rb->nr_slots + first) * sizeof(*m->spare)),
+	};
+	if (m->fresh && m->pages && m->slots && m->spare)
+		return 0;
+	rb_resize_cancel(m);
+	return -ENOMEM;
+}
+
+static void free_arrays(struct rb_resize *m)
+{
+	kfree(m->spare);
+	kfree(m->fresh);
+}
+
+void rb_resize_cancel(struct rb_resize *m)
+{
+	for (u32 i = 0; m->fresh && m->fresh[i]; i++)
+		page_free(m->fresh[i], 0);
+	kfree(m->pages);
+	kfree(m->slots);
+	free_arrays(m);
+}
+
+static void first_size(struct ring_buffer_cpu *rb, struct rb_resize *m)
+{
+	for (u32 i = 0; i <= m->nr_slots; i++)
+		m->pages[i].page = m->fresh[i];
+	rb->pages = m->pages;
+	rb->slots = m->slots;
+	rb->nr_slots = m->nr_slots;
+	rb_reset(rb);
+}
+
+static void change_size(struct ring_buffer_cpu *rb, struct rb_resize *m)
+{
+	for (u32 i = 0; i < m->nr_slots; i++)
+		m->slots[i] = EMPTY;
+	move_pages(rb, m);
+	fill_slots(m);
+	install(rb, m);
+}
+
+void rb_resize_apply(struct ring_buffer_cpu *rb, struct rb_resize *m)
+{
+	(rb->nr_slots ? change_size : first_size)(rb, m);
+	free_arrays(m);
 }
 
 void rb_free(struct ring_buffer_cpu *rb)

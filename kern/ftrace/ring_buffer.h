@@ -138,12 +138,26 @@ static inline unsigned long rb_pages_for(unsigned long bytes)
 	return n < RB_MIN_PAGES ? RB_MIN_PAGES : n;
 }
 /*
- * Make the buffer @nr_slots pages long. The newest events stay; those that
- * no longer fit are overrun. -ENOMEM leaves it as it was.
+ * Make the buffer @nr_slots pages long, in two steps, so that the buffers of
+ * several CPUs change together or not at all: rb_resize_prepare() for each
+ * takes all the memory that is needed and changes nothing; then, for each,
+ * rb_resize_apply(), which cannot fail, or rb_resize_cancel(). The newest
+ * events stay; those that no longer fit are overrun.
+ * Return: 0, -EINVAL for too few pages or too many, -ENOMEM.
  */
-int rb_resize(struct ring_buffer_cpu *rb, unsigned long nr_slots);
+struct rb_resize {
+	struct rb_desc *pages;
+	u64 *slots;
+	u32 nr_slots, used, nr_spare;
+	struct rb_page **spare; /* old pages that hold nothing to keep */
+	struct rb_page **fresh; /* new ones, and a NULL */
+};
+int rb_resize_prepare(struct ring_buffer_cpu *rb, unsigned long nr_slots, struct rb_resize *m);
+void rb_resize_apply(struct ring_buffer_cpu *rb, struct rb_resize *m);
+void rb_resize_cancel(struct rb_resize *m);
+
 void rb_reset(struct ring_buffer_cpu *rb); /* empty, all counters 0 */
-void rb_free(struct ring_buffer_cpu *rb);  /* no pages: as before the first rb_resize() */
+void rb_free(struct ring_buffer_cpu *rb);  /* no pages: as before the first rb_resize_apply() */
 
 /* ---- The consuming reader: rb->reader held. ---- */
 

@@ -104,29 +104,26 @@ void tracing_reset(struct trace_array *tr, int cpu)
 	go_on(tr);
 }
 
-static int resize_one(struct ring_buffer_cpu *rb, unsigned long pages)
+/* From CPU @first up to, and not with, @end: all of them or none. */
+static int resize(struct trace_array *tr, unsigned long pages, unsigned first, unsigned end)
 {
-	int err;
+	struct rb_resize to[NR_CPUS];
 
-	mutex_lock(&rb->reader);
-	err = rb_resize(rb, pages);
-	mutex_unlock(&rb->reader);
-	return err;
-}
+	for (unsigned i = first; i < end; i++) {
+		int err = rb_resize_prepare(&tr->cpu[i], pages, &to[i]);
 
-/* All CPUs or none: after a failure those already changed go back to @old. */
-static int resize_all(struct trace_array *tr, unsigned long pages)
-{
-	unsigned long old[NR_CPUS];
-	int i, err = 0;
-
-	for (i = 0; i < (int)nr_cpus && !err; i++) {
-		old[i] = tr->cpu[i].nr_slots;
-		err = resize_one(&tr->cpu[i], pages);
+		if (!err)
+			continue;
+		while (i-- > first)
+			rb_resize_cancel(&to[i]);
+		return err;
 	}
-	while (err && --i > 0)
-		resize_one(&tr->cpu[i - 1], old[i - 1]);
-	return err;
+	for (unsigned i = first; i < end; i++) {
+		mutex_lock(&tr->cpu[i].reader);
+		rb_resize_apply(&tr->cpu[i], &to[i]);
+		mutex_unlock(&tr->cpu[i].reader);
+	}
+	return 0;
 }
 
 int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu)
@@ -135,7 +132,7 @@ int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu)
 	int err;
 
 	stop_recording(tr);
-	err = cpu < 0 ? resize_all(tr, pages) : resize_one(&tr->cpu[cpu], pages);
+	err = cpu < 0 ? resize(tr, pages, 0, nr_cpus) : resize(tr, pages, cpu, cpu + 1);
 	tr->expanded |= !err;
 	go_on(tr);
 	return err;
@@ -279,14 +276,9 @@ int trace_array_init(struct trace_array *tr, unsigned long bytes)
 {
 	tr->tracer = &nop_tracer;
 	tr->clock = trace_clocks;
-	for (unsigned i = 0; i < nr_cpus; i++) {
+	for (unsigned i = 0; i < nr_cpus; i++)
 		tr->cpu[i].overwrite = tr->options & TRACE_ITER_OVERWRITE;
-		if (rb_resize(&tr->cpu[i], rb_pages_for(bytes))) {
-			trace_array_free(tr);
-			return -ENOMEM;
-		}
-	}
-	return 0;
+	return resize(tr, rb_pages_for(bytes), 0, nr_cpus);
 }
 
 void trace_array_free(struct trace_array *tr)

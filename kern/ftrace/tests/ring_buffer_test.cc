@@ -119,6 +119,16 @@ Page decode(const void *raw)
 	return page;
 }
 
+int resize(ring_buffer_cpu *rb, unsigned long pages)
+{
+	rb_resize to;
+	int err = rb_resize_prepare(rb, pages, &to);
+
+	if (!err)
+		rb_resize_apply(rb, &to);
+	return err;
+}
+
 class Ring : public ::testing::Test
 {
       protected:
@@ -132,7 +142,7 @@ class Ring : public ::testing::Test
 	void make(unsigned pages, bool overwrite = true)
 	{
 		rb.overwrite = overwrite;
-		ASSERT_EQ(rb_resize(&rb, pages), 0);
+		ASSERT_EQ(resize(&rb, pages), 0);
 	}
 	void TearDown() override
 	{
@@ -432,11 +442,11 @@ TEST_F(Ring, a_resize_keeps_the_newest_and_counts_the_rest)
 	make(8);
 	for (int i = 0; i < 1000; i++)
 		write();
-	ASSERT_EQ(rb_resize(&rb, 3), 0);
+	ASSERT_EQ(resize(&rb, 3), 0);
 	balance();
 	int64_t first = read_one();
 	EXPECT_EQ((uint64_t)first, rb.overrun);
-	ASSERT_EQ(rb_resize(&rb, 20), 0);
+	ASSERT_EQ(resize(&rb, 20), 0);
 	balance();
 	for (int i = 0; i < 1000; i++)
 		write();
@@ -454,12 +464,40 @@ TEST_F(Ring, a_resize_without_memory_changes_nothing)
 		write();
 	uint64_t overrun = rb.overrun;
 	pages_left = 3;
-	EXPECT_EQ(rb_resize(&rb, 100), -ENOMEM);
+	EXPECT_EQ(resize(&rb, 100), -ENOMEM);
 	EXPECT_EQ(rb.nr_slots, 4u);
 	EXPECT_EQ(rb.overrun, overrun);
 	balance();
 	EXPECT_EQ(read_one(), (int64_t)overrun);
-	EXPECT_EQ(rb_resize(&rb, 1), -EINVAL);
+	EXPECT_EQ(resize(&rb, 1), -EINVAL);
+}
+
+TEST_F(Ring, buffers_change_together_or_not_at_all)
+{
+	ring_buffer_cpu other{};
+	rb_resize to[2];
+
+	make(4);
+	ASSERT_EQ(resize(&other, 4), 0);
+	for (int i = 0; i < 1000; i++)
+		write();
+	uint64_t overrun = rb.overrun;
+	long out = pages_out, objects = objects_out;
+	for (unsigned size : {40u, 2u}) {
+		pages_left = 36;
+		ASSERT_EQ(rb_resize_prepare(&rb, size, &to[0]), 0);
+		if (size > 4) {
+			EXPECT_EQ(rb_resize_prepare(&other, size, &to[1]), -ENOMEM);
+		}
+		rb_resize_cancel(&to[0]);
+		EXPECT_EQ(pages_out, out);
+		EXPECT_EQ(objects_out, objects);
+		EXPECT_EQ(rb.nr_slots, 4u);
+		EXPECT_EQ(rb.overrun, overrun);
+		balance();
+	}
+	EXPECT_EQ(read_one(), (int64_t)overrun);
+	rb_free(&other);
 }
 
 TEST_F(Ring, the_accounts_balance_after_any_operations)
@@ -498,7 +536,7 @@ TEST_F(Ring, the_accounts_balance_after_any_operations)
 			break;
 		case 14:
 			if (random() % 8 == 0) {
-				ASSERT_EQ(rb_resize(&rb, 2 + random() % 30), 0);
+				ASSERT_EQ(resize(&rb, 2 + random() % 30), 0);
 			}
 			break;
 		case 15:
@@ -521,7 +559,7 @@ void stress(unsigned pages, bool overwrite, bool raw)
 	ring_buffer_cpu rb{};
 	std::atomic<bool> done{false};
 	rb.overwrite = overwrite;
-	ASSERT_EQ(rb_resize(&rb, pages), 0);
+	ASSERT_EQ(resize(&rb, pages), 0);
 	std::thread writer([&] {
 		for (uint32_t i = 0; i < count; i++) {
 			rb_reserved r;
