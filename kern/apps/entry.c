@@ -67,7 +67,10 @@ __attribute__((noipa)) static void call_traced(void)
 	irq_restore(flags);
 }
 
-__attribute__((noipa)) static notrace void
+/* Of ops that guard themselves (FTRACE_OPS_FL_RECURSION). */
+#define CALLBACK __attribute__((noipa, section(".ftrace.text"))) notrace
+
+CALLBACK static void
 entry_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	for (int i = 0; i < 8 && changing; i++)
@@ -77,14 +80,14 @@ entry_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, s
 	OVERWRITE();
 }
 
-__attribute__((noipa)) static notrace void
+CALLBACK static void
 entry_counter(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	OVERWRITE();
 }
 
 /* The one that is called first returns at once; the one after it takes the return. */
-__attribute__((noipa)) static notrace void
+CALLBACK static void
 entry_skipper(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	if (returned)

@@ -171,9 +171,9 @@ static int change_region(const struct ftrace_region *region, const struct change
 		if (!uniform)
 			by = direction(c, rec);
 		if (by > 0)
-			err |= win(rec, c);
+			err = win(rec, c) ?: err;
 		else if (by < 0)
-			err |= lose(rec, c);
+			err = lose(rec, c) ?: err;
 	}
 	return err;
 }
@@ -190,7 +190,7 @@ static int change_selection(struct ftrace_ops *op, struct selection was, struct 
 	ftrace_batch_begin();
 	for (const struct ftrace_region *r = ftrace_regions; r->first < ftrace_record_count; r++) {
 		c.stub = ftrace_stub_addr(KERNEL_BASE + r->stubs, c.own);
-		err |= change_region(r, &c);
+		err = change_region(r, &c) ?: err;
 	}
 	ftrace_batch_end();
 	return err;
