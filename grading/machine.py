@@ -89,8 +89,9 @@ class Run:
     _process: subprocess.Popen[bytes]
 
     def __init__(self, machine: Machine, log: Path, config: Config | None = None,
-                 budget: int = 0, cap: int = 32 << 20) -> None:
+                 budget: int = 0, cap: int = 32 << 20, stopped: bool = False) -> None:
         self.machine = machine
+        self._stopped = stopped  # at the first instruction, until it is held and let go
         self.log = log
         self.config = config
         self.budget = budget  # instructions that any vCPU may execute; 0: any number
@@ -141,7 +142,8 @@ class Run:
         self._stub = Stub(line, self._keep_up, self.clock)
         try:
             self._stub.hold()
-            self._stub.go_on()
+            if not self._stopped:
+                self._stub.go_on()
         except QemuGone as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
 

@@ -21,6 +21,7 @@ struct cpu {
 	u32 index;
 	u32 resched;            /* 0 or CTX_NEED_RESCHED; set by anyone, cleared by schedule() */
 	u64 hwid;               /* hartid, MPIDR affinity */
+	u32 claimed; /* set by the CPU when it arrives, or by smp_init() when it stops waiting; the second one to come gives way */
 	bool online;
 	struct thread *idle;
 	struct thread *runqueue;     /* under rq_lock, which is held across __switch_to() */

@@ -106,6 +106,11 @@ static bool comes_online(struct cpu *cpu)
 	return READ_ONCE(cpu->online);
 }
 
+static notrace bool claim(struct cpu *cpu)
+{
+	return !__atomic_exchange_n(&cpu->claimed, true, __ATOMIC_RELAXED);
+}
+
 /*
  * Asked more than once: OpenSBI 1.1 may let a hart go before it has noted
  * where to. It then arrives at the image's first instruction, which stops it.
@@ -126,7 +131,11 @@ static int start_cpu(struct cpu *cpu)
 		if (comes_online(cpu))
 			return 0;
 	}
-	return -ETIMEDOUT;
+	if (claim(cpu))
+		return -ETIMEDOUT;
+	while (!READ_ONCE(cpu->online))
+		cpu_relax();
+	return 0;
 }
 
 /*
@@ -161,24 +170,19 @@ void smp_init(void)
 }
 
 /*
- * Come too late: the numbers end before this CPU. It has no buffer, so it may
- * call nothing that is traced, and no grace period waits for it.
+ * A CPU that arrives after smp_init() has stopped waiting for it has no number
+ * and no ring buffer. It may call nothing that is traced, and no grace period
+ * waits for it: it does nothing for good.
  */
-static notrace void turn_away_late(const struct cpu *cpu)
-{
-	while (cpu->index >= READ_ONCE(nr_cpus))
-		cpu_idle_wait();
-}
-
 notrace void secondary_main(void)
 {
 	struct cpu *cpu = this_cpu();
 
-	turn_away_late(cpu);
+	while (!claim(cpu))
+		cpu_idle_wait();
 	arch_init_cpu();
 	irqchip_init_cpu();
 	timer_init_cpu();
-	turn_away_late(cpu); /* or while it did that */
 	__atomic_store_n(&cpu->online, true, __ATOMIC_RELEASE);
 	irq_enable();
 	do_idle();
