@@ -15,6 +15,7 @@ from grading.truth import HANDS, Call
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
 SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
 MASK = (1 << 64) - 1
+STUBS = 32  # FTRACE_OPS_MAX
 
 
 def _regs(r: Record) -> tuple[int, ...]:
@@ -213,6 +214,17 @@ def clashes(e: Evidence) -> Finding | None:
         if got != -errno.EBUSY & 0xFFFFFFFF:
             return Finding(f"an op that may change pc had the {which} function of available_filter_functions; another such op for the same function must be refused with "
                            f"-EBUSY, and register_ftrace_function returned {got:#x}", seq=question.seq)
+    return None
+
+
+def stubs_filled(e: Evidence) -> Finding | None:
+    """Each stub has an op, and then there is no other."""
+    for n, (question, answer) in enumerate(_registered(e, "entry_fill")):
+        want = (0, "0") if n < STUBS else (-errno.ENOSPC & 0xFFFFFFFF, "-ENOSPC")
+        got = answer.v[0] & 0xFFFFFFFF
+        if got != want[0]:
+            return Finding(f"{n} ops were registered, and there are {STUBS} stubs for ops. For one more register_ftrace_function must return {want[1]}, "
+                           f"and returned {got:#x}", seq=question.seq)
     return None
 
 

@@ -20,7 +20,7 @@ RECORDS = ("ftrace_records", "ftrace_record_count")
 PATCHING = ("ftrace_batch_begin", "ftrace_batch_end", "text_alias_open", "text_alias_close", "arch_sync_all", "ftrace_stubs",
             "ftrace_caller", "ftrace_call")
 OPS = ("ftrace_lock", "synchronize_sched", "hand_ops", "global_ops", "kfree", "op_see", "op_add", "op_patch")
-ENTRY = ("entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back", "entry_elsewhere", "entry_through", "entry_own_filter", "entry_clash", "entry_disabled")
+ENTRY = ("entry_tracer", "entry_counter", "entry_skipper", "entry_traced", "entry_back", "entry_elsewhere", "entry_through", "entry_own_filter", "entry_clash", "entry_fill", "entry_disabled")
 GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "trace_graph_return",
          "frames_traced", "frames_lost", "frames_call", "frames_stack", "shadow_users_begin", "shadow_users_end", "shadow_push_into", "shadow_pop",
          "ftrace_graph_dead", "ftrace_graph_stop", "rare_entry", "rare_return", "rare_stack", "rare_walk", "rare_refused", "rare_inner", "rare_outer", "rare_a", "rare_f", "rare_home_f",

@@ -154,7 +154,7 @@ def changing(kernel: Kernel) -> frozenset[int]:
 def _questions(kernel: Kernel) -> dict[int, str]:
     """The calls of functions that kern/apps/ asks, and where they return to: each is the name, then "answer"."""
     asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused", PATCHERS), ("registers_encoded", ENCODER),
-             ("entry_own_filter", ("ftrace_set_filter",)), ("entry_clash", ("register_ftrace_function",)), ("entry_disabled", ("register_ftrace_function",)))
+             ("entry_own_filter", ("ftrace_set_filter",)), *((app, ("register_ftrace_function",)) for app in ("entry_clash", "entry_fill", "entry_disabled")))
     calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
     return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}
 

@@ -335,6 +335,16 @@ class Seen(Calls):
         with mock.patch.object(e.kernel, "extent", return_value=(0x40, 0x80)):
             yield e
 
+    def test_there_are_as_many_ops_as_stubs(self) -> None:
+        answers = [0] * 32 + [0xFFFFFFE4]
+        for at, value, words in (0, 0, ""), (31, 0xFFFFFFE4, "31 ops were registered"), (32, 0, "must return -ENOSPC, and returned 0x0"):
+            with self.registered(0) as e:
+                said = [*answers[:at], value, *answers[at + 1:]]
+                e.truth.hits["register_ftrace_function"] = [record(Kind.HIT, 0x40)._replace(seq=2 * n + 1) for n in range(33)]
+                e.truth.hits["answer"] = [record(Kind.HIT, 0x44, v)._replace(seq=2 * n + 2) for n, v in enumerate(said)]
+                found = entry.stubs_filled(e)
+                self.told(found, words) if words else self.assertIsNone(found)
+
     def test_two_ops_that_may_change_pc_have_no_function_together(self) -> None:
         for value, words in (0xFFFFFFF0, ""), (0, "register_ftrace_function returned 0x0"), (0xFFFFFFEA, "returned 0xffffffea"):
             with self.registered(value) as e:

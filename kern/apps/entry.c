@@ -8,8 +8,9 @@
  * it return at once, the other one takes the return. Then two ops trace what
  * every batch calls at its end, when the sites that it wrote are there
  * already. Then an op that may change pc gets another function in its filter;
- * two of them get the same function, the first and the last that there is; and
- * an op gets a function whose site is never to be written again.
+ * two of them get the same function, the first and the last that there is; one
+ * op more is registered than there are stubs; and an op gets a function whose
+ * site is never to be written again.
  *
  * One run at a time: the ops are there once.
  */
@@ -184,6 +185,33 @@ static int clash(void)
 	return err;
 }
 
+/* An op for each stub, and one more. */
+__attribute__((noipa)) static int entry_fill(struct ftrace_ops *op)
+{
+	int err = register_ftrace_function(op);
+
+	barrier(); /* as above */
+	return err;
+}
+
+static int fill(void)
+{
+	static struct ftrace_ops ops[FTRACE_OPS_MAX + 1];
+	unsigned count = 0;
+	int err = 0;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(ops) && !err; i++) {
+		ops[i] = (struct ftrace_ops){.func = entry_counter, .slot = -1};
+		err = ftrace_set_filter(&ops[i], "entry_traced", 12, true, false);
+		count++;
+		if (!err && entry_fill(&ops[i]))
+			break;
+	}
+	while (count-- > 0)
+		end(&ops[count]);
+	return err;
+}
+
 /* The site of its only function is never to be written again: the op goes without. */
 __attribute__((noipa)) static int entry_disabled(struct ftrace_ops *op)
 {
@@ -224,7 +252,7 @@ int main(int argc, char **argv)
 	int err;
 
 	mutex_lock(&alone);
-	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: clash() ?: disabled();
+	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: clash() ?: fill() ?: disabled();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;
 }

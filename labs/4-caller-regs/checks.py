@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             within, wrong_argument)
-from grading.entry import callers_seen, clashes, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, switched_off, while_published
+from grading.entry import callers_seen, clashes, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, stubs_filled, switched_off, while_published
 from grading.evidence import Evidence, once
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
@@ -484,7 +484,7 @@ CHECKS = {
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
     "live patch": named(all_of(patched, own_functions_kept, clashes), _shared, _too_many, _both_patch, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
-    "many ops": named(all_of(many_ops, return_taken, ready_before_sites, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
+    "many ops": named(all_of(many_ops, return_taken, ready_before_sites, stubs_filled, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
@@ -493,7 +493,7 @@ CHECKS = {
 }
 
 OWN_FILTER = seen_once("answer to an op that may change pc and wanted another function", lambda e: len(e.truth.asked("ftrace_set_filter")))
-REGISTERED = seen_once("op that kern/apps/entry.c registered, to be refused or with a site that is disabled", lambda e: len(e.truth.asked("register_ftrace_function")), 3)
+REGISTERED = seen_once("op that kern/apps/entry.c registered, to be refused or with a site that is disabled", lambda e: len(e.truth.asked("register_ftrace_function")), 4)
 
 SEEN = {
     "called": (ANYTHING_CALLED,),
