@@ -1,22 +1,22 @@
 /*
- * Where everything lies, for both architectures: one image, linked at
- * KERNEL_BASE, in pages of one permission each.
+ * The layout of the image, for both architectures: it is linked at
+ * KERNEL_BASE, and no page holds sections of different permissions.
  *
  *	_start  text      R-X   header and head.S, kernel, the tracer's section, applications
  *	_rodata rodata    R--   constants, tables, symbols
  *	_data   data      RW-   call-site records too
- *	_bss    zeroed    RW-   then head.S's page tables, outside of the zeroing
+ *	_bss    zeroed    RW-   after _ebss: head.S's page tables
  *
- * The tracer's section stands between the kernel and the applications, so
- * that `jal` (1 MiB either way, riscv64) reaches it from both. In a text that
- * is larger, islands stand between what follows (kern/ftrace/islands.py).
+ * The tracer's section is between the kernel and the applications, so that
+ * `jal` (1 MiB either way, riscv64) reaches it from both. A larger text has
+ * islands between the object files that follow (kern/ftrace/islands.py).
  */
 #include "islands.h"
 #include "memory.h"
 
 ENTRY(_start)
 
-/* `?` stands for the slash: slash and star would begin a comment. */
+/* `?` matches the slash of a path: a slash before a star would begin a comment. */
 #define OTHERS EXCLUDE_FILE(*kern/ftrace?*.o *kern/apps?*.o *app?*.o *sites.o)
 #define TABLE(name)                                                                           \
 	. = ALIGN(8);                                                                         \
@@ -87,14 +87,14 @@ SECTIONS
 		*(.bss .bss.* .sbss .sbss.* COMMON)
 		. = ALIGN(4096);
 		_ebss = .;
-		/* Two roots, middle tables for the image and the identity, and a page table for each 2 MiB. */
+		/* Two roots, middle tables for the image and the identity map, and a last-level table for each 2 MiB. */
 		_early_tables = .;
 		. += 4096 * (8 + (_ebss - _text) / 0x200000);
 		_early_tables_end = .;
 		_end = .;
 	}
 
-	/* What the compiler left for recordmcount: in the file, not in the image. */
+	/* The compiler's list of call sites, for recordmcount: in the ELF file, not in the image. */
 	__patchable_function_entries 0 (INFO) : { KEEP(*(__patchable_function_entries)) }
 
 	/DISCARD/ : { *(.comment) *(.note .note.*) *(.eh_frame) *(.riscv.attributes) }

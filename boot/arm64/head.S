@@ -2,15 +2,16 @@
  * From firmware to kernel_main(), arm64. Entered as Linux's Image is: MMU off,
  * EL2 or EL1, x0 = physical address of the device tree, loaded at any 2 MiB-
  * aligned address. Until the MMU is on, every symbol is reached relative to pc
- * and is its physical address, and nothing but the page tables is written: what
- * a CPU without MMU writes goes past the caches.
+ * and is its physical address, and only the page tables are written: stores
+ * with the MMU off bypass the caches.
  *
- * 1. Down to EL1, if at EL2.
+ * 1. Drop to EL1, if at EL2.
  * 2. Map the image at KERNEL_BASE, each page with its final permission; and
- *    its first 2 MiB at their physical address, for the step in between.
- * 3. MMU and caches on; jump up; the lower half is closed for good.
- * 4. Zero .bss, remember what firmware told.
- * 5. A stack, a CPU, a thread: C.
+ *    its first 2 MiB at their physical address (the identity map), for step 3.
+ * 3. Turn on the MMU and the caches; jump to the virtual address; disable
+ *    translation of the lower half.
+ * 4. Zero .bss, store the address of the device tree and this CPU's MPIDR.
+ * 5. Set the stack, this CPU and its thread; go to kernel_main().
  */
 #include "memory.h"
 #include "asm-offsets.h"
@@ -21,7 +22,7 @@
 #define PAGE_R (PAGE | PTE_RDONLY | PTE_PXN)
 #define PAGE_RW (PAGE | PTE_PXN)
 #define ROOT_SLOT ((KERNEL_BASE >> 30) & 511)
-/* Behind the root of the upper half: the lower half's two tables, then the image's. */
+/* After the upper half's root: the lower half's two tables, then the image's. */
 #define LOW_ROOT 4096
 #define LOW_MIDDLE 8192
 #define MIDDLE 12288
@@ -46,7 +47,7 @@ _image_header:
 boot_start:
 	mov	x21, x0			/* the device tree */
 	bl	drop_to_el1
-	mrs	x22, cntvct_el0		/* its offset is 0 now */
+	mrs	x22, cntvct_el0		/* drop_to_el1 set its offset to 0 */
 	adrp	x19, _image_header
 	adrp	x20, _early_tables
 	bl	map_image
@@ -86,9 +87,9 @@ boot_start:
 	b	kernel_main
 
 /*
- * Tables at x20: both roots, the lower half's middle, the upper half's middle,
- * then one a 2 MiB of image. The last lie one behind the other, so page n of
- * the image at x19 has the n-th entry.
+ * Fill the tables at x20: both roots, the lower half's middle, the upper half's
+ * middle, then a last-level table for each 2 MiB of image. The last-level tables
+ * are contiguous: their n-th entry is page n of the image at x19.
  */
 map_image:
 	adrp	x9, _end
@@ -143,16 +144,15 @@ map_image:
 	ret
 
 /*
- * The tables' root is at x20; returns to the caller's virtual address. Lines of
- * the tables that a cache may hold from before are dropped: the walker reads
- * through it.
+ * The tables' root is at x20; returns to the caller's virtual address. Old cache
+ * lines of the tables are invalidated: the table walker reads through the cache.
  */
 enable_mmu:
 	dmb	sy
 	adrp	x0, _early_tables
 	adrp	x1, _early_tables_end
 1:	dc	ivac, x0
-	add	x0, x0, #16		/* the least that a line can have */
+	add	x0, x0, #16		/* the smallest cache line */
 	cmp	x0, x1
 	b.lo	1b
 	dsb	sy
@@ -162,7 +162,7 @@ enable_mmu_with_tables:
 	msr	mair_el1, x0
 	ldr	x0, =TCR
 	mrs	x1, id_aa64mmfr0_el1
-	ubfx	x1, x1, #0, #4		/* how wide physical addresses are */
+	ubfx	x1, x1, #0, #4		/* PARange: physical address bits */
 	mov	x2, #5			/* 48 bits: the most without larger pages */
 	cmp	x1, x2
 	csel	x1, x1, x2, lo
@@ -182,7 +182,7 @@ enable_mmu_with_tables:
 	ldr	x1, =mmu_is_on
 	br	x1
 mmu_is_on:
-	orr	x0, x0, #TCR_EPD0	/* the lower half: no address means anything */
+	orr	x0, x0, #TCR_EPD0	/* no translation of the lower half */
 	msr	tcr_el1, x0
 	isb
 	tlbi	vmalle1
@@ -197,8 +197,8 @@ mmu_is_on:
 	ret
 
 /*
- * A CPU that PSCI's CPU_ON started: x0 = physical address of its struct cpu.
- * It reads nothing of ours from memory but text before its caches are on.
+ * Entry of a CPU that PSCI's CPU_ON started: x0 = physical address of its struct
+ * cpu. Until its caches are on it reads text only, no data of the kernel.
  */
 	.globl	secondary_start
 secondary_start:
@@ -219,7 +219,7 @@ secondary_start:
 	mov	x30, xzr
 	b	secondary_main
 
-/* At EL2: let EL1 use the timers, the interrupt controller and memory as they are; go there. */
+/* At EL2: give EL1 the timers, the interrupt controller and untranslated memory; return in EL1. */
 drop_to_el1:
 	msr	daifset, #0xf
 	msr	spsel, #1
@@ -242,15 +242,15 @@ drop_to_el1:
 	msr	hstr_el2, xzr
 	msr	vttbr_el2, xzr
 	mrs	x0, id_aa64dfr0_el1
-	sbfx	x0, x0, #8, #4		/* PMUVer: 0 and -1 are none of Arm's */
+	sbfx	x0, x0, #8, #4		/* PMUVer: 0 and -1 mean no PMUv3 */
 	cmp	x0, #1
 	mov	x1, xzr
 	b.lt	1f
 	mrs	x1, pmcr_el0
-	ubfx	x1, x1, #11, #5		/* every counter is EL1's */
+	ubfx	x1, x1, #11, #5		/* HPMN: EL1 may use every counter */
 1:	msr	mdcr_el2, x1
 	mrs	x0, id_aa64pfr0_el1
-	ubfx	x0, x0, #24, #4		/* GIC: its CPU interface is in system registers */
+	ubfx	x0, x0, #24, #4		/* GIC: the CPU interface has system registers */
 	cbz	x0, 1f
 	mrs	x0, S3_4_C12_C9_5	/* icc_sre_el2 */
 	orr	x0, x0, #ICC_SRE_SRE

@@ -4,12 +4,12 @@
  * 2 MiB-aligned address. Until paging is on, every symbol is reached relative
  * to pc and is its physical address.
  *
- * 1. One hart boots; firmware without HSM sends all of them here at once.
- * 2. Zero .bss, remember what firmware told.
+ * 1. One hart boots; firmware without HSM starts all harts here at once.
+ * 2. Zero .bss, store the hart id and the address of the device tree.
  * 3. Map the image at KERNEL_BASE, each page with its final permission.
- * 4. Paging on: the fetch behind `csrw satp` faults, and the trap vector is
- *    the next instruction's virtual address. So no identity map is needed.
- * 5. A stack, a CPU, a thread: C.
+ * 4. Turn paging on: the fetch after `csrw satp` faults, and the trap vector
+ *    is the next instruction's virtual address. So no identity map is needed.
+ * 5. Set the stack, this CPU and its thread; go to kernel_main().
  */
 #include "memory.h"
 #include "asm-offsets.h"
@@ -80,8 +80,9 @@ boot_start:
 	tail	kernel_main
 
 /*
- * Tables at s2: root, middle, then one a 2 MiB of image. The last lie one
- * behind the other, so page n of the image at s1 has the n-th entry.
+ * Fill the tables at s2: root, middle, then a last-level table for each 2 MiB of
+ * image. The last-level tables are contiguous: their n-th entry is page n of the
+ * image at s1.
  */
 map_image:
 	li	t6, 4096
@@ -150,8 +151,8 @@ paging_is_on:
 	ret
 
 /*
- * A CPU that SBI's hart_start began: a0 = hart id, a1 = physical address of
- * its struct cpu.
+ * Entry of a CPU that SBI's hart_start started: a0 = hart id, a1 = physical
+ * address of its struct cpu.
  */
 	.globl	secondary_start
 secondary_start:
@@ -171,7 +172,7 @@ secondary_start:
 	li	ra, 0
 	tail	secondary_main
 
-/* With HSM the boot hart can start us properly later; without it we are not used. */
+/* With HSM the boot hart starts this hart again later; without HSM this hart is not used. */
 lost_lottery:
 	li	a7, SBI_HSM
 	li	a6, 1			/* hart_stop */

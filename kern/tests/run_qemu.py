@@ -154,7 +154,7 @@ def stands_still() -> Step:
     def step(run: Run) -> str:
         run.console.send(b"poweroff\r")
         try:
-            run.console.wait_for(lambda text: "it stands still" in text, 20, "last words")
+            run.console.wait_for(lambda text: "it is halted" in text, 20, "last words")
         except Stopped as stopped:
             return f"poweroff, on a machine that has none: {stopped}"
         return ""

@@ -2,8 +2,8 @@
  * arm64: the types, constants and inlines that kern/arch.h asks for.
  *
  * tpidr_el1 holds the running CPU's struct cpu and sp_el0 the running thread:
- * the kernel runs on sp_el1 and has no EL0, so sp_el0 is free, and `current`
- * is one instruction, right even when the thread migrates around it.
+ * the kernel runs on sp_el1 and has no EL0, so sp_el0 is free. `current` is one
+ * instruction, so a migration before or after it does not make it wrong.
  */
 #ifndef ASM_ARCH_H
 #define ASM_ARCH_H
@@ -14,20 +14,20 @@
 #define PTE_BLOCK 0x1
 #define PTE_TABLE 0x3
 #define PTE_PAGE 0x3
-#define PTE_DEVICE (1 << 2) /* MAIR's second kind */
+#define PTE_DEVICE (1 << 2) /* MAIR's attribute 1 */
 #define PTE_RDONLY (1 << 7)
 #define PTE_INNER (3 << 8)
 #define PTE_AF (1 << 10)
 #define PTE_PXN 0x20000000000000
 #define PTE_UXN 0x40000000000000
-/* Kinds of memory: 0 normal, write-back; 1 device, nGnRE. */
+/* Memory attributes: 0 normal, write-back; 1 device, nGnRE. */
 #define MAIR 0x04ff
 /* Both halves 39 bits, 4 KiB pages, walks cacheable and inner shareable. */
 #define TCR (25 | 1 << 8 | 1 << 10 | 3 << 12 | 25 << 16 | 1 << 24 | 1 << 26 | 3 << 28 | 2 << 30)
 #define TCR_EPD0 (1 << 7)
 #define TCR_IPS_SHIFT 32
 #define SCTLR_RES1 0x30d00800
-/* M, C, SA, I; WXN: what is writable is never executed, whatever its entry says. */
+/* M, C, SA, I; WXN: a writable page is never executable, whatever its entry says. */
 #define SCTLR (SCTLR_RES1 | 1 << 0 | 1 << 2 | 1 << 3 | 1 << 12 | 1 << 19)
 #define HCR_RW 0x80000000
 #define CPTR_RES1 0x33ff
@@ -41,7 +41,7 @@
 #ifndef __ASSEMBLER__
 #include "types.h"
 
-/* By name, or by a macro that holds its number. */
+/* @reg: a register's name, or a macro that expands to its number. */
 #define sysreg_read(reg) sysreg_read_(reg)
 #define sysreg_write(reg, v) sysreg_write_(reg, v)
 #define sysreg_read_(reg)                                                                      \
@@ -105,7 +105,7 @@ always_inline_ void set_this_cpu(struct cpu *cpu)
 {
 	sysreg_write(tpidr_el1, cpu);
 }
-/* Not volatile: a thread may keep what it read, it stays itself. */
+/* Not volatile: the compiler may reuse the value, which is always the same in one thread. */
 always_inline_ struct thread *get_current(void)
 {
 	struct thread *t;
@@ -137,9 +137,9 @@ always_inline_ void cpu_idle_wait(void)
 #define io_mb() dsb(sy)
 
 /*
- * Device registers: ordered among themselves by their kind of memory, and with
- * ordinary memory around them by the barriers. One plain load or store each,
- * as hypervisors want it.
+ * Device registers: the memory type orders accesses to them, and the barriers
+ * order these with accesses to normal memory. Each access is one plain load or
+ * store, which hypervisors can emulate.
  */
 #define MMIO(bits, suffix, reg)                                                               \
 	always_inline_ u##bits read##bits(const volatile void *addr)                          \
@@ -192,24 +192,24 @@ always_inline_ unsigned long pte_pa(pte_t pte)
 void arch_tlb_flush(void);
 void arch_tlb_flush_all(void);
 
-/* What the calling convention lets a function keep over a call. */
+/* The callee-saved registers. */
 struct context {
 	unsigned long x[10]; /* x19 to x28 */
 	unsigned long fp, pc, sp;
 };
 
-/* Bytes from a frame's record, and from the trap frame, up to where fp points. */
+/* fp points so many bytes after the start of a frame's record, and of the trap frame. */
 #define FRAME_RECORD 0
 #define TRAP_RECORD offsetof(struct trap_frame, record_fp)
 
 /*
  * An interrupted context. The last two words are a frame record, so that a
- * walk along frame pointers passes through: x29 points at it.
+ * walk along the frame pointers continues through it: x29 points at the record.
  */
 struct trap_frame {
 	unsigned long x[31];
 	unsigned long sp, pc, pstate;
-	unsigned long esr, far; /* of an exception, not of an interrupt */
+	unsigned long esr, far; /* set by an exception, not by an interrupt */
 	unsigned long record_fp, record_pc;
 };
 always_inline_ unsigned long regs_pc(const struct trap_frame *regs)
@@ -229,8 +229,8 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 	return regs->x[29];
 }
 
-/* The architecture's own: what its files say to each other. */
-void handle_external(void); /* irqchip.c: acknowledge and handle all that pends */
+/* Shared by this architecture's files only. */
+void handle_external(void); /* irqchip.c: acknowledge and handle all pending interrupts */
 extern unsigned timer_irq;  /* timer.c */
 void trap_unexpected(struct trap_frame *regs, unsigned vector);
 #endif

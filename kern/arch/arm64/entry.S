@@ -1,6 +1,6 @@
 /*
- * Into the kernel and between threads, arm64: the exception vectors, the
- * thread switch, a thread's first instruction. All exceptions come from EL1.
+ * Exception entry and thread switch, arm64: the exception vectors,
+ * __switch_to(), a thread's first instruction. All exceptions come from EL1.
  */
 #include "asm-offsets.h"
 #include "asm/arch.h"
@@ -18,14 +18,14 @@
 	.endif
 	.endm
 
-	/* x0 and x1 are saved already; x0 becomes what sp was before the frame. */
+	/* In: x0 and x1 are saved, x0 = sp before the frame. Out: x0 = the frame. */
 	.macro	save_registers
 	pairs	stp, sp, FRAME_X, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 	mrs	x2, elr_el1
 	mrs	x3, spsr_el1
 	stp	x30, x0, [sp, #X(30)]
 	stp	x2, x3, [sp, #FRAME_PC]
-	stp	x29, x2, [sp, #FRAME_RECORD]	/* who was interrupted, where */
+	stp	x29, x2, [sp, #FRAME_RECORD]	/* interrupted fp and pc */
 	add	x29, sp, #FRAME_RECORD
 	mov	x0, sp
 	.endm
@@ -38,7 +38,7 @@
 	ldr	x0, [x0, #THREAD_STACK]
 	sub	sp, sp, x0
 	mov	x0, sp
-	sub	x0, x0, #STACK_MARGIN	/* below 0 or past the top: as unsigned, large */
+	sub	x0, x0, #STACK_MARGIN	/* below 0 or past the top: a large unsigned value */
 	lsr	x0, x0, #14		/* log2 THREAD_SIZE */
 	cbnz	x0, stack_overflow
 	mrs	x0, sp_el0
@@ -54,11 +54,11 @@
 
 	.text
 /*
- * Where every exception arrives, interrupts masked, on the interrupted stack.
+ * Every exception enters here, interrupts masked, on the interrupted stack.
  *
- * 1. Is there stack left? If not, the overflow stack, and a panic.
+ * 1. If too little of the stack is left, take the overflow stack and panic.
  * 2. Save struct trap_frame; its last words are a frame record.
- * 3. trap_interrupt(regs) or trap_exception(regs).
+ * 3. Call trap_interrupt(regs) or trap_exception(regs).
  */
 	.globl	exception_vector, exception_vector_end
 	.type	exception_vector, @function
@@ -98,7 +98,7 @@ ret_from_exception:
 	add	sp, sp, #FRAME_SIZE
 	eret
 
-/* One stack for all: the first CPU to come here panics, and that stops the others. */
+/* One stack for all CPUs: the first CPU that comes here panics and stops the others. */
 stack_overflow:
 	mrs	x0, sp_el0
 	ldr	x0, [x0, #THREAD_STACK]
@@ -118,8 +118,8 @@ exception_vector_end:
 /*
  * struct thread *__switch_to(struct thread *prev, struct thread *next)
  *
- * Called with interrupts masked. Saves what a function keeps over a call,
- * makes next current, loads next's. x0 = prev stays the return value.
+ * Called with interrupts masked. Saves prev's callee-saved registers, makes next
+ * current, loads next's registers. x0 = prev is the return value.
  */
 	.set	THREAD_X, THREAD_CONTEXT + CONTEXT_X - 8 * 19
 	.globl	__switch_to
@@ -139,7 +139,7 @@ __switch_to:
 	ret
 	.size	__switch_to, . - __switch_to
 
-/* A new thread's first instructions; x0 = prev, from __switch_to(). x29 = 0 ends every walk. */
+/* A new thread's first instructions; x0 = prev, from __switch_to(). x29 = 0 ends a stack walk. */
 	.globl	thread_start_asm
 	.type	thread_start_asm, @function
 thread_start_asm:

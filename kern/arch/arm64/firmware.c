@@ -1,9 +1,9 @@
 /*
  * The firmware, arm64: PSCI calls (Arm Power State Coordination Interface,
- * DEN0022) by hvc or smc, and what is made of them: starting CPUs, ending the
- * machine. And what must happen on every CPU after page tables or text
- * changed, for which arm64 needs no firmware: TLB and cache maintenance are
- * broadcast, and a context synchronisation event is an IPI.
+ * DEN0022) by hvc or smc, to start CPUs and to end the machine. Also the
+ * synchronisation of all CPUs after page tables or text changed, for which
+ * arm64 needs no firmware: TLB and cache maintenance are broadcast, and an IPI
+ * is a context synchronisation event.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -65,7 +65,7 @@ notrace void firmware_poweroff(bool failure)
 	if (failure)
 		psci_call(PSCI_SYSTEM_RESET, 0, 0, 0);
 	psci_call(PSCI_SYSTEM_OFF, 0, 0, 0);
-	printk("The machine cannot be turned off: it stands still.\n");
+	printk("The machine cannot be turned off: it is halted.\n");
 	park_cpu();
 }
 

@@ -3,9 +3,9 @@
  * interrupts between CPUs (SGI; we use one), 16-31 each CPU's own (PPI; we use
  * the timer's), from 32 on the devices' (SPI; all go to the boot CPU).
  *
- * The distributor routes. A CPU's own part is the CPU interface in version 2;
- * in version 3 a redistributor, found by the CPU's affinity, and system
- * registers.
+ * The distributor routes interrupts to CPUs. In version 2 each CPU has a CPU
+ * interface; in version 3 a redistributor, found by the CPU's affinity, and
+ * system registers.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -17,7 +17,7 @@
 #define SGI_IPI 0
 #define PPI_BASE 16
 #define SPI_BASE 32
-#define IRQ_NONE 1020 /* from here on: nothing pends */
+#define IRQ_NONE 1020 /* this number or a larger one: no interrupt is pending */
 #define PRIORITY 0xa0
 #define PRIORITY_MASK 0xf0
 
@@ -120,7 +120,7 @@ int irqchip_init(const void *fdt)
 	return 0;
 }
 
-/* The redistributor regions are mapped once each, when the first CPU looks for its own. */
+/* Each redistributor region is mapped once, when the first CPU searches for its redistributor. */
 static char *redistributor_region(unsigned index)
 {
 	static char *regions[NR_CPUS];
@@ -164,7 +164,7 @@ static void init_private(char *base)
 
 static void init_cpu_v2(struct cpu *cpu)
 {
-	/* Each CPU reads its own bit; one CPU alone reads 0, and is the first. */
+	/* Each CPU reads its own bit. With one CPU the register reads 0: the CPU is bit 0. */
 	interface_bit[cpu->index] = read32(distributor + D_TARGET(0)) ?: 1;
 	init_private(distributor);
 	write32(PRIORITY_MASK, cpu_interface + C_PRIORITY_MASK);
@@ -185,7 +185,7 @@ static void init_cpu_v3(struct cpu *cpu)
 	sysreg_write(ICC_SRE_EL1, sysreg_read(ICC_SRE_EL1) | ICC_SRE_SRE);
 	isb();
 	if (!(sysreg_read(ICC_SRE_EL1) & ICC_SRE_SRE))
-		panic("The GIC's system registers are closed to EL1");
+		panic("EL1 cannot access the GIC's system registers");
 	sysreg_write(ICC_PMR_EL1, PRIORITY_MASK);
 	sysreg_write(ICC_BPR1_EL1, 0);
 	sysreg_write(ICC_CTLR_EL1, 0);
@@ -201,7 +201,7 @@ void irqchip_init_cpu(void)
 		init_cpu_v2(this_cpu());
 }
 
-/* <kind number flags>, kind 0 a device's, 1 a CPU's own. */
+/* <type number flags>: type 0 is an SPI, 1 a PPI. */
 int irqchip_map(const void *fdt, int node, unsigned *irq)
 {
 	int len;
@@ -213,7 +213,7 @@ int irqchip_map(const void *fdt, int node, unsigned *irq)
 	return 0;
 }
 
-/* A device's interrupt comes to the CPU that asked for it; 0-31 are the running CPU's own. */
+/* A device's interrupt is routed to the calling CPU; 0-31 are enabled on the calling CPU. */
 void irqchip_enable(unsigned irq)
 {
 	struct cpu *cpu = this_cpu();
@@ -228,7 +228,7 @@ void irqchip_enable(unsigned irq)
 	write32(1u << irq % 32, base + D_ENABLE(irq));
 }
 
-/* An isb between the acknowledgement and what it stands for. */
+/* With an isb between the acknowledgement and the handler. */
 static u32 acknowledge(void)
 {
 	u32 ack;
@@ -251,8 +251,8 @@ static void end_of_interrupt(u32 ack)
 }
 
 /*
- * An IPI is ended before it is handled: one that arrives meanwhile is a new
- * one. The timer is stopped first: its handler sets it again if it wants to.
+ * An IPI is ended before its handler runs: an IPI that arrives meanwhile is a
+ * new interrupt. The timer is stopped before its handler, which may set it again.
  */
 void handle_external(void)
 {

@@ -1,14 +1,14 @@
 /*
- * The per-CPU timer, arm64: the generic timer's virtual one, at EL1, whatever
- * the EL that we were entered at (head.S has set its offset to 0). The
- * interrupt pends as long as the time is past the deadline.
+ * The per-CPU timer, arm64: the generic timer's virtual timer, also when the
+ * kernel was entered at EL2 (head.S sets its offset to 0). The interrupt is
+ * pending while the counter is past the deadline.
  */
 #include "fdt.h"
 #include "irq.h"
 #include "print.h"
 
 #define CTL_ENABLE 1
-#define VIRTUAL_TIMER 2 /* interrupts of the binding: secure, physical, virtual, hypervisor */
+#define VIRTUAL_TIMER 2 /* index in `interrupts`: secure, physical, virtual, hypervisor */
 #define PPI_BASE 16
 
 unsigned timer_irq;
@@ -21,7 +21,7 @@ u64 timer_frequency(const void *fdt)
 	const char *cells = fdt_prop(fdt, node, "interrupts", &len);
 
 	if (!cells || len < 12 * (VIRTUAL_TIMER + 1))
-		panic("The device tree has no arm,armv8-timer: time cannot be told");
+		panic("The device tree has no arm,armv8-timer: time cannot be measured");
 	timer_irq = fdt_be32(cells + 12 * VIRTUAL_TIMER + 4) + PPI_BASE;
 	fdt_u32(fdt, node, "clock-frequency", &hz);
 	if (!hz)
@@ -35,7 +35,7 @@ void timer_init_cpu(void)
 	irqchip_enable(timer_irq);
 }
 
-/* TIMER_NEVER turns the timer off: the largest number would be a deadline too (riscv64/timer.c). */
+/* TIMER_NEVER turns the timer off: the largest value would be a deadline too (riscv64/timer.c). */
 void timer_set(u64 deadline)
 {
 	sysreg_write(cntv_cval_el0, deadline);

@@ -1,7 +1,7 @@
 /*
- * What an exception was, and who deals with it. Interrupts go to their chips'
- * handlers; every other exception is a bug of ours and ends in a panic that
- * says what happened, unless a test asked for it.
+ * Decodes exceptions. Interrupts go to the interrupt controller's handler; every
+ * other exception is a bug of the kernel and ends in a panic that describes it,
+ * unless a test handles it (exception_hook).
  */
 #include "cpu.h"
 #include "irq.h"
@@ -16,7 +16,7 @@ enum {
 	CLASS_BREAK = 0x3c,
 };
 #define ESR_WRITE (1 << 6)
-/* What an abort was, esr_el1 bits 5:0; the lowest two say at which level. */
+/* Fault status code, esr_el1 bits 5:0; the lowest two bits are the table level. */
 #define ABORT_KIND(esr) ((esr) >> 2 & 15)
 enum { ABORT_TRANSLATION = 1, ABORT_PERMISSION = 3, ABORT_EXTERNAL = 4, ABORT_ALIGNMENT = 8 };
 
@@ -42,7 +42,7 @@ static notrace __noreturn void panic_abort(struct trap_frame *regs, const char *
 	case ABORT_PERMISSION:
 		panic_fault(regs, regs->far, access);
 	case ABORT_EXTERNAL:
-		panic_regs(regs, "%s 0x%lx, where nothing answers", access, regs->far);
+		panic_regs(regs, "%s 0x%lx: external abort (no memory or device there)", access, regs->far);
 	case ABORT_ALIGNMENT:
 		panic_regs(regs, "misaligned: %s 0x%lx", access, regs->far);
 	}
@@ -96,5 +96,5 @@ void arch_init_cpu(void)
 	sysreg_write(vbar_el1, exception_vector);
 	sysreg_write(cpacr_el1, 0);
 	isb();
-	__asm__ volatile("msr daifclr, #4" : : : "memory"); /* system errors are said */
+	__asm__ volatile("msr daifclr, #4" : : : "memory"); /* report system errors */
 }

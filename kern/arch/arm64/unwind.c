@@ -4,8 +4,8 @@
  *
  * An interrupted function may not have made its record yet, have undone it,
  * or be a leaf that never makes one. Then its caller is in the link register,
- * and fp is the caller's. Which it is, the instructions from its start to the
- * interrupted one tell.
+ * and fp is the caller's. The function's instructions, up to the interrupted
+ * one, show which case it is.
  */
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
@@ -13,7 +13,7 @@
 
 #define MOV_X9_X30 0xaa1e03e9
 #define IS_BL(i) (((i) & 0xfc000000) == 0x94000000)
-/* @bits wide, from bit @low of @i, signed. */
+/* The signed field of @i that starts at bit @low and is @bits wide. */
 #define FIELD(i, low, bits) ((long)((u64)(i) << (64 - (low) - (bits))) >> (64 - (bits)))
 enum { FP = 29, LR = 30 };
 
@@ -36,11 +36,11 @@ static notrace enum flow flow_of(u32 i, long *to)
 	return (i & 0xfffffc1f) == 0xd65f0000 ? FLOW_RETURN : FLOW_ON;
 }
 
-/* stp, ldp, str, ldr of 8 bytes each, with sp as the base: registers, offset, and what sp becomes. */
+/* An stp, ldp, str or ldr of 8-byte registers with sp as the base. */
 struct access {
 	unsigned reg[2];
 	long at;
-	bool load, before, after; /* the offset is added to sp, and when */
+	bool load, before, after; /* before, after: the access adds the offset to sp, then or afterwards */
 };
 
 static notrace bool decode_access(u32 i, struct access *a)
@@ -83,7 +83,7 @@ notrace enum flow unwind_track(struct frame_state *s, u32 i, long *to)
 
 	if (decode_access(i, &a)) {
 		track_access(s, &a);
-	} else if ((i & 0xff8003ff) == 0x910003fd) { /* add x29, sp, #imm; `mov x29, sp` is it too */
+	} else if ((i & 0xff8003ff) == 0x910003fd) { /* add x29, sp, #imm; also `mov x29, sp` */
 		s->fp_set = true;
 		s->fp_from_sp = imm;
 		s->fp_is = imm - s->depth;
@@ -100,8 +100,8 @@ static notrace bool follows_entry(unsigned long pc)
 }
 
 /*
- * The caller's record is where its frame begins, nearly always; code of the
- * tracer may have none, and then needs to know where exactly sp was.
+ * The caller's sp is nearly always the address of its record. Code of the tracer
+ * may have no record: then the callee's instructions give the exact sp.
  */
 notrace bool unwind_record(struct unwind *u)
 {
@@ -122,9 +122,10 @@ notrace bool unwind_record(struct unwind *u)
 }
 
 /*
- * From an interrupted function to its caller. In the stub and in ftrace_caller,
- * while the traced function has no place among the records, it comes first: on
- * the way in it is in x30 and its caller in x9, on the way out the other way round.
+ * From an interrupted function to its caller. In a stub and in ftrace_caller,
+ * while the traced function has no frame record, the walk gives the traced
+ * function first: on the way in x30 holds its address and x9 its caller's, on
+ * the way out x9 its address and x30 its caller's.
  */
 notrace bool unwind_from_regs(struct unwind *u)
 {
@@ -144,5 +145,5 @@ notrace bool unwind_from_regs(struct unwind *u)
 	u->regs = NULL;
 	if (s.fp_set)
 		return unwind_record(u);
-	return unwind_by_code(u, &s, follows_entry(link) ? x9 : link); /* lab 5's ftrace_graph_stub is entered so, too */
+	return unwind_by_code(u, &s, follows_entry(link) ? x9 : link); /* lab 5's ftrace_graph_stub is also entered this way */
 }

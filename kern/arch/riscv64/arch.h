@@ -1,8 +1,8 @@
 /*
  * riscv64: the types, constants and inlines that kern/arch.h asks for.
  *
- * tp holds the running CPU's struct cpu, whose first word is `current`; so
- * `current` is one load, and right even when the thread migrates around it.
+ * tp holds the running CPU's struct cpu, whose first word is `current`. So
+ * `current` is one load, and a migration before or after it does not make it wrong.
  */
 #ifndef ASM_ARCH_H
 #define ASM_ARCH_H
@@ -26,7 +26,7 @@
 #define PTE_A (1 << 6)
 #define PTE_D (1 << 7)
 
-/* SBI's extensions, by the names that their numbers spell. */
+/* SBI extension ids: each is the extension's name in ASCII. */
 #define SBI_TIME 0x54494d45
 #define SBI_IPI 0x735049
 #define SBI_RFENCE 0x52464e43
@@ -89,7 +89,7 @@ always_inline_ void set_this_cpu(struct cpu *cpu)
 {
 	__asm__ volatile("mv tp, %0" : : "r"(cpu) : "memory");
 }
-/* Not volatile: a thread may keep what it read, it stays itself. */
+/* Not volatile: the compiler may reuse the value, which is always the same in one thread. */
 always_inline_ struct thread *get_current(void)
 {
 	struct thread *t;
@@ -98,7 +98,7 @@ always_inline_ struct thread *get_current(void)
 	return t;
 }
 
-/* Nothing for one word: arch_sync_all() is for all of them. */
+/* A single word needs nothing: arch_sync_all() synchronises all words of a batch. */
 always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
 {
 }
@@ -125,7 +125,7 @@ always_inline_ void cpu_idle_wait(void)
 #define smp_wmb() fence_(w, w)
 #define io_mb() fence_(iorw, iorw)
 
-/* Device registers: ordered among themselves and with memory around them. */
+/* Device registers: accesses are ordered among themselves and with accesses to memory. */
 #define MMIO(bits)                                                                            \
 	always_inline_ u##bits read##bits(const volatile void *addr)                          \
 	{                                                                                     \
@@ -142,13 +142,13 @@ always_inline_ void cpu_idle_wait(void)
 MMIO(8) MMIO(32)
 #undef MMIO
 
-/* Sv39. What memory a page is follows from its physical address, not from the entry. */
+/* Sv39. The physical address determines the memory type, not the entry. */
 typedef u64 pte_t;
 always_inline_ pte_t pte_table(unsigned long pa)
 {
 	return pa >> 12 << 10 | PTE_V;
 }
-/* prot: PROT_READ 1, _WRITE 2, _EXEC 4 stand in R, W and X's order. */
+/* PROT_READ 1, _WRITE 2, _EXEC 4 have the order of the bits R, W and X. */
 always_inline_ pte_t pte_leaf(unsigned long pa, unsigned prot, int level)
 {
 	return pa >> 12 << 10 | PTE_V | PTE_A | PTE_D | PTE_G | (prot & 7) << 1;
@@ -172,18 +172,18 @@ always_inline_ unsigned long pte_pa(pte_t pte)
 void arch_tlb_flush(void);
 void arch_tlb_flush_all(void);
 
-/* What the calling convention lets a function keep over a call. */
+/* The callee-saved registers. */
 struct context {
 	unsigned long pc, sp, fp, s[11]; /* fp is s0; s1 to s11 */
 };
 
-/* Bytes from a frame's record, and from the trap frame, up to where fp points. */
+/* fp points so many bytes after the start of a frame's record, and of the trap frame. */
 #define FRAME_RECORD 16
 #define TRAP_RECORD sizeof(struct trap_frame)
 
 /*
  * An interrupted context. The last two words are a frame record, so that a
- * walk along frame pointers passes through: s0 points behind it.
+ * walk along the frame pointers continues through it: s0 points to its end.
  */
 struct trap_frame {
 	unsigned long pc;
@@ -208,17 +208,17 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 	return regs->x[8];
 }
 
-/* The architecture's own: what its files say to each other. */
+/* Shared by this architecture's files only. */
 struct sbi_result {
 	long error;
 	unsigned long value;
 };
 struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a0,
 			   unsigned long a1, unsigned long a2, unsigned long a3);
-/* The same call for the harts of @mask (bits: cpu->index), in as few calls as their ids allow. */
+/* The same for all harts of @mask (bits: cpu->index), in as few calls as their ids allow. */
 long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
 
-void handle_external(void); /* irqchip.c: claim and handle all that pends */
+void handle_external(void); /* irqchip.c: claim and handle all pending interrupts */
 #endif
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Into the kernel and between threads, riscv64: the trap vector, the thread
- * switch, a thread's first instruction. All traps come from S-mode.
+ * Trap entry and thread switch, riscv64: the trap vector, __switch_to(), a
+ * thread's first instruction. All traps come from S-mode.
  */
 #include "asm-offsets.h"
 #include "asm/arch.h"
@@ -33,18 +33,18 @@
 	sd	a1, FRAME_CAUSE(sp)
 	csrr	t2, stval
 	sd	t2, FRAME_TVAL(sp)
-	sd	s0, FRAME_RECORD(sp)	/* the frame record: who was interrupted, where */
+	sd	s0, FRAME_RECORD(sp)	/* the frame record: interrupted fp and pc */
 	sd	t1, FRAME_RECORD + 8(sp)
 	mv	s0, t0
 	.endm
 
 	.text
 /*
- * Where every trap arrives, interrupts masked, on the interrupted stack.
+ * Every trap enters here, interrupts masked, on the interrupted stack.
  *
- * 1. Is there stack left? If not, the overflow stack, and a panic.
+ * 1. If too little of the stack is left, take the overflow stack and panic.
  * 2. Save struct trap_frame; its last words are a frame record.
- * 3. trap_interrupt(regs) or trap_exception(regs).
+ * 3. Call trap_interrupt(regs) or trap_exception(regs).
  */
 	.globl	exception_vector, exception_vector_end
 	.type	exception_vector, @function
@@ -54,7 +54,7 @@ exception_vector:
 	ld	t0, CPU_CURRENT(tp)
 	ld	t0, THREAD_STACK(t0)
 	sub	t0, sp, t0
-	addi	t0, t0, -STACK_MARGIN	/* below 0 or past the top: as unsigned, large */
+	addi	t0, t0, -STACK_MARGIN	/* below 0 or past the top: a large unsigned value */
 	srli	t0, t0, 14		/* log2 THREAD_SIZE */
 	bnez	t0, stack_overflow
 	csrr	t0, sscratch
@@ -67,8 +67,8 @@ exception_vector:
 1:	call	trap_interrupt
 
 /*
- * Everything back, except tp: the thread may have moved to another CPU. The
- * store-conditional ends a reservation that the trap's code may have left.
+ * Restore every register except tp: the thread may have moved to another CPU.
+ * The store-conditional clears a reservation that the trap handler may have left.
  */
 	.globl	ret_from_exception
 ret_from_exception:
@@ -87,7 +87,7 @@ ret_from_exception:
 	addi	sp, sp, FRAME_SIZE
 	sret
 
-/* One stack for all: the first CPU to come here panics, and that stops the others. */
+/* One stack for all CPUs: the first CPU that comes here panics and stops the others. */
 stack_overflow:
 	la	t0, overflow_stack + THREAD_SIZE - FRAME_SIZE
 	sd	sp, X(2)(t0)
@@ -109,8 +109,8 @@ exception_vector_end:
 /*
  * struct thread *__switch_to(struct thread *prev, struct thread *next)
  *
- * Called with interrupts masked. Saves what a function keeps over a call,
- * makes next current, loads next's. a0 = prev stays the return value.
+ * Called with interrupts masked. Saves prev's callee-saved registers, makes next
+ * current, loads next's registers. a0 = prev is the return value.
  */
 	.globl	__switch_to
 	.type	__switch_to, @function
@@ -129,13 +129,13 @@ __switch_to:
 	ret
 	.size	__switch_to, . - __switch_to
 
-/* A new thread's first instructions; a0 = prev, from __switch_to(). s0 = 0 ends every walk. */
+/* A new thread's first instructions; a0 = prev, from __switch_to(). s0 = 0 ends a stack walk. */
 	.globl	thread_start_asm
 	.type	thread_start_asm, @function
 thread_start_asm:
 	li	s0, 0
 	call	thread_start
-	ebreak				/* never: but a return address in here, for walks */
+	ebreak				/* not reached; gives stack walks a return address in here */
 	.size	thread_start_asm, . - thread_start_asm
 
 	.bss

@@ -1,8 +1,7 @@
 /*
  * The firmware, riscv64: SBI calls (RISC-V Supervisor Binary Interface
- * Specification 1.0), and what is made of them: starting harts, ending the
- * machine, and what must happen on the other harts after page tables or text
- * changed.
+ * Specification 1.0), to start harts, to end the machine, and to synchronise
+ * the other harts after page tables or text changed.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -35,7 +34,7 @@ notrace struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigne
 	return (struct sbi_result){(long)a0, a1};
 }
 
-/* SBI names harts by 64 bits that begin at a base: sparse ids need several calls. Return: 0, or the last SBI error. */
+/* SBI takes a mask of 64 harts from a base id on: sparse ids need several calls. Return: 0, or the last SBI error. */
 notrace long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask)
 {
 	long error = 0;
@@ -60,7 +59,7 @@ static bool sbi_has(unsigned long ext)
 	return sbi_call(SBI_BASE, BASE_PROBE, ext, 0, 0, 0).value != 0;
 }
 
-static bool only_one; /* what several CPUs need is missing */
+static bool only_one; /* an extension that several CPUs need is missing */
 
 void firmware_init(const void *fdt)
 {
@@ -99,11 +98,11 @@ notrace void firmware_poweroff(bool failure)
 	if (failure)
 		sbi_call(SBI_RESET, 0, RESET_COLD_REBOOT, RESET_SYSTEM_FAILURE, 0, 0);
 	sbi_call(SBI_RESET, 0, RESET_SHUTDOWN, RESET_NO_REASON, 0, 0);
-	printk("The machine cannot be turned off: it stands still.\n");
+	printk("The machine cannot be turned off: it is halted.\n");
 	park_cpu();
 }
 
-/* The stores before are made visible, then every hart forgets what it had fetched or translated. */
+/* Make earlier stores visible, then let the other harts discard fetched instructions or translations. */
 static notrace void fence_others(unsigned long fid)
 {
 	unsigned long mask = other_cpus();

@@ -1,8 +1,8 @@
 /*
  * The PLIC (RISC-V Platform-Level Interrupt Controller Specification): one
- * priority a source, one enable bit and one claim register a context. Which
- * context is which hart's S-mode, only the device tree tells: the n-th pair of
- * interrupts-extended is context n.
+ * priority for each source; for each context an enable bit for each source, and
+ * a claim register. The device tree says which context is a hart's S-mode: the
+ * n-th pair of interrupts-extended is context n.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -96,7 +96,7 @@ int irqchip_map(const void *fdt, int node, unsigned *irq)
 	return 0;
 }
 
-/* Every source comes to the CPU that asked for it. */
+/* A source is routed to the calling CPU. */
 void irqchip_enable(unsigned irq)
 {
 	int context = cpu_context[this_cpu()->index];

@@ -1,7 +1,7 @@
 /*
- * The per-CPU timer, riscv64: one compare register a hart, set through SBI.
- * The interrupt pends as long as the time is past the deadline; setting a new
- * deadline clears it.
+ * The per-CPU timer, riscv64: one compare register for each hart, set through
+ * SBI. The interrupt is pending while the time is past the deadline; setting a
+ * new deadline clears it.
  */
 #include "fdt.h"
 #include "irq.h"
@@ -12,7 +12,7 @@ u64 timer_frequency(const void *fdt)
 	u32 hz = 0;
 
 	if (fdt_u32(fdt, fdt_path(fdt, "/cpus"), "timebase-frequency", &hz) || !hz)
-		panic("The device tree has no /cpus/timebase-frequency: time cannot be told");
+		panic("The device tree has no /cpus/timebase-frequency: time cannot be measured");
 	return hz;
 }
 
@@ -23,8 +23,8 @@ void timer_init_cpu(void)
 
 /*
  * The timer cannot be disarmed. TIMER_NEVER masks its interrupt and sets it to
- * many hours from now. Neither a deadline in the past nor the largest number
- * would do: with either, QEMU -icount uses a whole host CPU while the guest is idle.
+ * many hours from now. With a deadline in the past, or with the largest number,
+ * QEMU -icount uses a whole host CPU while the guest is idle.
  */
 #define TIMER_FAR (1ull << 40) /* ticks */
 

@@ -1,7 +1,7 @@
 /*
- * What a trap was, and who deals with it. Interrupts go to their chips'
- * handlers; every exception is a bug of ours and ends in a panic that says
- * what happened, unless a test asked for it.
+ * Decodes traps. Interrupts go to the interrupt controller's handler; every
+ * exception is a bug of the kernel and ends in a panic that describes it, unless
+ * a test handles it (exception_hook).
  */
 #include "cpu.h"
 #include "irq.h"
@@ -20,13 +20,13 @@ enum {
 
 static const char *const exception_names[] = {
 	[0] = "misaligned instruction address",
-	[EXC_FETCH_ACCESS] = "instruction fetch where no memory is",
+	[EXC_FETCH_ACCESS] = "instruction access fault (no memory there)",
 	[2] = "illegal instruction",
 	[EXC_BREAKPOINT] = "ebreak",
 	[4] = "misaligned load",
-	[EXC_LOAD_ACCESS] = "load where nothing answers",
+	[EXC_LOAD_ACCESS] = "load access fault (no memory or device there)",
 	[6] = "misaligned store or atomic",
-	[EXC_STORE_ACCESS] = "store where nothing answers",
+	[EXC_STORE_ACCESS] = "store access fault (no memory or device there)",
 	[8] = "ecall from user mode",
 	[9] = "ecall from supervisor mode",
 };
@@ -47,7 +47,7 @@ __irq_entry void dispatch_interrupt(struct trap_frame *regs)
 		handle_external();
 		break;
 	default:
-		printk("Interrupt %lu, which nobody enabled, is ignored.\n", cause << 1 >> 1);
+		printk("Interrupt %lu was not enabled and is ignored.\n", cause << 1 >> 1);
 		csr_clear(sie, 1ul << (cause & 63));
 	}
 }

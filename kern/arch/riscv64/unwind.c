@@ -1,11 +1,11 @@
 /*
- * One step along the frame records, riscv64. A frame pointer points behind its
- * record: the return address is at fp-8, the caller's fp at fp-16.
+ * One step along the frame records, riscv64. A frame pointer points to the end of
+ * its record: the return address is at fp-8, the caller's fp at fp-16.
  *
  * An interrupted function may not have made its record yet, or have undone it,
- * and a leaf that GCC compiled never stores ra. So its instructions are read,
- * from its start to the interrupted one: what they stored is in memory, the
- * rest still in the registers.
+ * and a leaf that GCC compiled never stores ra. So the unwinder decodes the
+ * function's instructions up to the interrupted one: registers that they stored
+ * are read from memory, the others from the trap frame.
  */
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
@@ -55,7 +55,7 @@ notrace enum flow unwind_track(struct frame_state *s, u32 i, long *to)
 	return flow_of(i, to);
 }
 
-/* In an island, the stub or in ftrace_caller, while the traced function has no record there: t0 knows it. */
+/* In an island, a stub or ftrace_caller, while the traced function has no frame record: t0 holds its address. */
 static notrace bool in_entry(const char *name, const struct frame_state *s, unsigned long t0)
 {
 	if (!unwind_in_tracer_entry(name) || !in_text(t0 - 4))
@@ -74,7 +74,7 @@ notrace bool unwind_record(struct unwind *u)
 	return in_text(u->pc);
 }
 
-/* On the tracer's way in or out first to the traced function. */
+/* From the tracer's entry or exit code, the first step leads to the traced function. */
 notrace bool unwind_from_regs(struct unwind *u)
 {
 	struct trap_frame *regs = u->regs;
