@@ -1,12 +1,12 @@
 /*
- * All that an application sees of the kernel.
+ * The kernel's interface for applications.
  *
  * Write `int main(int argc, char **argv)` in a file of its own; the file's
  * name is the command's name in the shell (kern/apps/sha256.c: `sha256`), and
  * `make APP=path/to/prog.c` links yours. It is traced like the kernel.
- * Integers only: a float or a double is a compile error. The kernel is there
- * before and after the program: static variables are as the last run left
- * them, and two runs at once share them.
+ * Integers only: a float or a double is a compile error. A program is part of
+ * the kernel and is not loaded anew for each run: static variables keep their
+ * values from the last run, and two runs at the same time share them.
  */
 #ifndef KERN_APP_H
 #define KERN_APP_H
@@ -26,7 +26,7 @@
 #define S_DIR 0040000
 
 int main(int argc, char **argv);
-/* In kern/apps/ only: what `help` says of the program, its arguments and what it does. */
+/* In kern/apps/ only, for `help`: the program's arguments, and what it does. */
 extern const char *const program_help[2];
 
 int printf(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -34,16 +34,16 @@ int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Each returns -errno on failure; strerror(errno) is its sentence. 0, 1, 2 are
- * the console (1: the redirection). Ctrl-C ends a program in the next read,
- * write or printf, unless it has more threads.
+ * Each returns -errno on failure; strerror(errno) describes it. Descriptors 0, 1
+ * and 2 are the console (1: the redirection, if there is one). Ctrl-C ends a
+ * program in its next read, write or printf, unless it has several threads.
  */
 int open(const char *path, int flags, ...);
 long read(int fd, void *buf, size_t n);
 long write(int fd, const void *buf, size_t n);
 int close(int fd);
 const char *strerror(int err);
-/* "cat: foo: No such file or directory (ENOENT)", on the console. Return: 1, an exit status. */
+/* Print "cat: foo: No such file or directory (ENOENT)" on the console. Return: 1, an exit status. */
 int complain(const char *program, const char *what, int err);
 
 struct stat {
@@ -60,14 +60,15 @@ int remove(const char *path);              /* a file, or an empty directory */
 int mkdir(const char *path);
 
 /*
- * A whole file. read_file returns its length, and in *data memory that the
- * caller frees whatever was returned; write_file makes or overwrites it (NULL:
- * standard output) and returns 0. Each returns -errno on failure.
+ * Read or write a whole file. read_file() returns the file's length and its
+ * contents in *data, which the caller frees, after a failure too. write_file()
+ * creates or overwrites the file (NULL: standard output) and returns 0. Both
+ * return -errno on failure.
  */
 long read_file(const char *path, void **data);
 long write_file(const char *path, const void *data, size_t size);
 
-/* What a program did not free is freed when its last thread has ended. */
+/* Memory that a program did not free is freed when its last thread has ended. */
 void *malloc(size_t size);
 void *calloc(size_t n, size_t size);
 void *realloc(void *p, size_t size);
@@ -83,15 +84,15 @@ int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
 unsigned long long strtoull(const char *s, char **end, int base);
 
-/* -EAGAIN: memory ran out, or 4,095 threads are there. */
+/* -EAGAIN: no memory, or there are 4,095 threads already. */
 typedef struct thread *thread_t;
 int thread_create(thread_t *t, int (*fn)(void *), void *arg);
 int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg);
-int thread_join(thread_t t); /* its exit code */
+int thread_join(thread_t t); /* returns its exit code */
 int cpu_count(void);
 int cpu_self(void);
 
-/* A sleeping lock and a condition, for threads that wait for each other. */
+/* A sleeping lock and a condition variable. */
 typedef struct { void *owner; uint32_t lock; void *waiters; } mutex_t;
 typedef struct { uint32_t lock; void *waiters; } cond_t;
 void mutex_acquire(mutex_t *m);
@@ -100,9 +101,9 @@ void cond_wait(cond_t *c, mutex_t *m);
 void cond_broadcast(cond_t *c);
 
 /*
- * Run fn(arg) in interrupt context on @cpu and wait for it. It must come to its
- * end soon, and may not allocate or free memory, use a file, make or join a
- * thread, take a mutex or sleep. printf is allowed to the console only.
+ * Run fn(arg) in interrupt context on @cpu and wait for it. fn must return soon,
+ * and must not allocate or free memory, use a file, create or join a thread,
+ * take a mutex or sleep. It may call printf only if the output is the console.
  */
 void interrupt_call(int cpu, void (*fn)(void *), void *arg);
 

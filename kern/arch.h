@@ -1,7 +1,7 @@
 /*
- * The arch.h contract: everything that generic code may ask of the machine.
+ * The arch.h contract: everything that generic code needs from the machine.
  *
- * Each architecture answers it in kern/arch/<arch>/arch.h (types, constants
+ * Each architecture implements it in kern/arch/<arch>/arch.h (types, constants
  * and inlines) and in the files beside it, which have the same names and the
  * same functions in both: entry.S, trap.c, irqchip.c, timer.c, firmware.c,
  * unwind.c. Generic code never names an architecture.
@@ -14,7 +14,7 @@
  *     bool irqs_off(unsigned long flags);	flags as irq_save() returned them
  *     bool irqs_disabled(void);
  *
- *   Who am I:
+ *   The running CPU and thread:
  *     struct cpu *this_cpu(void);	stable only with preemption off
  *     void set_this_cpu(struct cpu *);
  *     struct thread *get_current(void);	safe at any time: one instruction
@@ -24,10 +24,10 @@
  *   Time and waiting:
  *     u64 arch_counter(void);		rdtime / cntvct_el0, no barrier
  *     void cpu_relax(void);		in spin loops (arm64: yield)
- *     void cpu_idle_wait(void);	wfi, interrupts masked; returns when one pends
+ *     void cpu_idle_wait(void);	wfi, interrupts masked; returns when one is pending
  *
- *   Memory order (between CPUs): smp_mb() smp_rmb() smp_wmb(); and towards
- *   devices: io_mb(). MMIO: read8/32(addr), write8/32(value, addr).
+ *   Memory barriers between CPUs: smp_mb() smp_rmb() smp_wmb(); for devices:
+ *   io_mb(). MMIO: read8/32(addr), write8/32(value, addr).
  *
  *   Page tables, both 4 KiB pages, three levels of 512 entries, 39 bits:
  *     typedef u64 pte_t;
@@ -38,12 +38,12 @@
  *     bool pte_valid(pte_t); bool pte_is_leaf(pte_t, int level);
  *     unsigned long pte_pa(pte_t);
  *     void arch_tlb_flush(void);		all of this CPU's entries
- *     void arch_tlb_flush_all(void);		and of every online CPU, waits
+ *     void arch_tlb_flush_all(void);		of every online CPU; waits
  *
  *   struct context: callee-saved registers, fp, sp and pc of a thread that is
- *   off the CPU, saved by __switch_to().
+ *   not running, saved by __switch_to().
  *   struct trap_frame: every general register and the exception state, on the
- *   stack of what was interrupted. regs_pc/regs_sp/regs_fp/regs_link(frame).
+ *   interrupted stack. regs_pc/regs_sp/regs_fp/regs_link(frame).
  *
  *   ARCH_NAME "riscv64" | "arm64".
  */
@@ -64,40 +64,41 @@ struct fdt;
 /*
  * Save prev's context, take next's, make next `current`, run on its stack.
  * Called with interrupts masked.
- * Return: the thread that we came from.
+ * Return, on next's stack: the thread that ran before on this CPU.
  */
 struct thread *__switch_to(struct thread *prev, struct thread *next);
 
-/* head.S: where another CPU begins. */
+/* head.S: the first instruction of a secondary CPU. */
 extern char secondary_start[];
-/* entry.S: a trap's way in and back; where a new thread begins, interrupts masked, towards thread_start(prev). */
+/* entry.S: trap entry and return; a new thread's first instruction (masks interrupts, calls thread_start(prev)). */
 extern char exception_vector[], exception_vector_end[], thread_start_asm[];
 void __noreturn thread_start(struct thread *prev); /* sched.c: finishes the switch, runs current->fn */
 
 /*
  * head.S jumps to kernel_main() on the boot CPU: interrupts masked, this_cpu()
  * = &cpus[0] (set_this_cpu() moves it to its own slot), current = &boot_thread,
- * stack = boot_stack. .data holds what it found:
+ * stack = boot_stack. head.S has stored in .data:
  */
 void __noreturn kernel_main(void);
 extern unsigned long boot_hwid;     /* this CPU's hardware id */
-extern unsigned long boot_fdt_pa;   /* the device tree as firmware gave it */
+extern unsigned long boot_fdt_pa;   /* the device tree's address, from firmware */
 extern unsigned long kernel_pgd_pa; /* root page table: _early_tables; secondary CPUs use it too */
 extern char boot_stack[];           /* THREAD_SIZE, aligned to it */
 
-/* Every general register of @regs on the console, for panics. */
+/* Print every general register of @regs, for panics. */
 void arch_show_regs(const struct trap_frame *regs);
 
 /*
- * fault.c: panic with a sentence about a bad access to @va. @access: "read from",
+ * fault.c: panic with a description of a bad access to @va. @access: "read from",
  * "write to", "execution of".
  */
 void __noreturn panic_fault(struct trap_frame *regs, unsigned long va, const char *access);
 /*
- * fault.c, from entry.S, interrupts masked: an interrupt; an exception; one
- * that found no stack. The architecture's trap.c decodes: who interrupted, the
- * address that an exception is about (and it reads what is not in @regs yet),
- * and what an exception was, in a panic.
+ * fault.c, called by entry.S with interrupts masked: for an interrupt, for an
+ * exception, for one without enough stack. The architecture's trap.c decodes
+ * them. dispatch_interrupt() calls the handler of the interrupt's source.
+ * exception_address() returns the address that an exception is about, and saves
+ * in @regs what entry.S did not. panic_exception() describes the exception.
  */
 void trap_interrupt(struct trap_frame *regs);
 void trap_exception(struct trap_frame *regs);
@@ -105,30 +106,31 @@ void trap_overflow(struct trap_frame *regs);
 void dispatch_interrupt(struct trap_frame *regs);
 unsigned long exception_address(struct trap_frame *regs);
 void __noreturn panic_exception(struct trap_frame *regs);
-/* Tests: asked first about an exception; true when it is dealt with (regs changed). */
+/* For tests: called first for an exception. Returns true if it has handled it (and changed @regs). */
 extern bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
 
-/* On every CPU when it comes up: vectors, interrupt enables, counters. */
+/* Called on every CPU when it starts: vectors, interrupt enables, counters. */
 void arch_init_cpu(void);
 
-/* From the device tree: firmware calls available, method (SBI; PSCI hvc/smc). */
+/* Find which firmware calls exist, and how they are made (SBI; PSCI by hvc or smc). */
 void firmware_init(const void *fdt);
 /* Start @cpu at the physical entry of head.S's secondary_start; 0 or -errno. */
 int firmware_cpu_start(struct cpu *cpu);
 /*
- * Does not return. A failure resets instead (SBI SRST cold reboot, not a shutdown
- * with reason system failure, which OpenSBI 1.1 ends with status 0; PSCI
- * SYSTEM_RESET): under -no-reboot QEMU ends, and qemu/run.py gives status 1.
+ * Turn the machine off; after a @failure, reset it instead: with -no-reboot QEMU
+ * then ends, and qemu/run.py gives status 1. (SBI: a cold reboot, because OpenSBI
+ * 1.1 ends a shutdown with reason "system failure" with status 0. PSCI:
+ * SYSTEM_RESET.) Does not return.
  */
 void __noreturn firmware_poweroff(bool failure);
 
 /* The interrupt controller (PLIC; GICv2 or GICv3), from the device tree. */
 int irqchip_init(const void *fdt);
 void irqchip_init_cpu(void);
-/* Translate the interrupt specifier of @node (first one) into our number. */
+/* The number, for irqchip_enable(), of @node's first interrupt specifier. Return: 0 or -errno. */
 int irqchip_map(const void *fdt, int node, unsigned *irq);
 void irqchip_enable(unsigned irq);
-/* Raise the IPI on every CPU of @mask (bits: cpu->index); irq.c fans out. */
+/* Raise the one IPI on every CPU of @mask (bits: cpu->index); irq.c knows its reasons. */
 void irqchip_send_ipi(unsigned long mask);
 
 /* The per-CPU timer: frequency in Hz; fire at @deadline in counter ticks. */
@@ -138,13 +140,13 @@ void timer_init_cpu(void);
 void timer_set(u64 deadline);
 
 /*
- * Instruction fetch after text was written through an alias.
+ * Instruction fetch after text was written through the text alias.
  *
- * arch_sync_line(text_va, alias_va): what one written word needs (arm64 dc cvau
- * and, after a dsb, ic ivau of the line's text address; riscv64 nothing); in
- * <arch>/arch.h, always inline.
- * arch_sync_all(): end of a batch: afterwards every online
- * CPU executes the new words. Context: thread, interrupts on.
+ * arch_sync_line(text_va, alias_va): after each written word (arm64: dc cvau,
+ * dsb, ic ivau of the line's text address; riscv64: nothing); in <arch>/arch.h,
+ * always inline.
+ * arch_sync_all(): at the end of a batch. When it returns, every online CPU
+ * executes the new words. Context: thread, interrupts on.
  */
 void arch_sync_all(void);
 

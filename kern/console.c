@@ -2,8 +2,9 @@
  * The console: printk, output in whole lines, and a ring of received bytes
  * that an interrupt fills and one thread reads.
  *
- * Nothing is lost unsaid: what the ring cannot take is counted and told to the
- * reader, and what is printed before there is a UART is kept until there is one.
+ * Losses are always reported: input that does not fit into the ring is counted,
+ * and the reader prints the count. Output from before the UART is known is kept
+ * and printed later.
  */
 #include "cpu.h"
 #include "fdt.h"
@@ -18,7 +19,7 @@
 #define LINE_SIZE 1024
 #define POLL_NS 5000000
 #define CTRL_C 3
-/* An interrupt takes this many bytes at most; the rest waits for a reader or a tick. */
+/* One interrupt reads at most this many bytes; a reader or the next tick reads the rest. */
 #define INPUT_BURST 1024
 
 static struct spinlock output_lock;
@@ -32,8 +33,8 @@ static unsigned long lost;    /* under input_lock */
 static struct spinlock input_lock;
 static struct wait_queue readers;
 static struct thread *foreground, *watcher; /* under input_lock */
-static bool polled = true; /* there is no interrupt to tell of input */
-static bool more;          /* the last interrupt left some; none need come for that */
+static bool polled = true; /* received bytes raise no interrupt */
+static bool more;          /* the last interrupt left bytes in the UART, which may raise no other interrupt */
 
 /* ---- output ---- */
 
@@ -64,7 +65,7 @@ static notrace void unlock_output(unsigned long flags)
 	irq_restore(flags);
 }
 
-/* A line at a time, so that interrupts are not masked for longer than that. */
+/* Line by line, so that interrupts are masked for one line at most. */
 void console_write(const char *s, size_t n)
 {
 	while (n) {
@@ -89,7 +90,7 @@ int printk(const char *fmt, ...)
 	va_start(args, fmt);
 	n = vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
-	for (u8 *c = (u8 *)line; *c; c++) /* a terminal would obey some of them */
+	for (u8 *c = (u8 *)line; *c; c++) /* a terminal would interpret control characters */
 		if ((*c < ' ' && *c != '\n' && *c != '\t') || *c > '~')
 			*c = '?';
 	emit(line, MIN(n, (int)sizeof(line) - 1));
@@ -121,7 +122,7 @@ static void put_byte(u8 c)
 		ring[ring_in++ % RING_SIZE] = c;
 }
 
-/* Ctrl-C also throws away what was typed ahead of it. */
+/* Ctrl-C also discards the bytes typed before it. */
 static void receive_byte(u8 c)
 {
 	if (c != CTRL_C || !foreground) {
@@ -155,7 +156,7 @@ void console_tick(void)
 		console_input();
 }
 
-static void tell_loss(void)
+static void report_loss(void)
 {
 	unsigned long flags = spin_lock_irqsave(&input_lock);
 	unsigned long n = lost;
@@ -163,7 +164,7 @@ static void tell_loss(void)
 	lost = 0;
 	spin_unlock_irqrestore(&input_lock, flags);
 	if (n)
-		printk("\n%lu bytes of input came faster than they were read and are lost.\n", n);
+		printk("\n%lu bytes of input were lost: they came faster than they were read.\n", n);
 }
 
 static bool input_waits(void)
@@ -173,7 +174,7 @@ static bool input_waits(void)
 	return READ_ONCE(ring_in) != READ_ONCE(ring_out);
 }
 
-/* A byte, or -1. */
+/* Return: a byte, or -1. */
 static int take_byte(void)
 {
 	unsigned long flags;
@@ -193,7 +194,7 @@ int console_getchar(void)
 	int c = take_byte();
 
 	if (c < 0)
-		tell_loss();
+		report_loss();
 	while (c < 0 && !interrupted()) {
 		if (polled)
 			sleep_ns(POLL_NS);
@@ -204,7 +205,7 @@ int console_getchar(void)
 	return c;
 }
 
-/* Ctrl-C that came right behind the command's line, before the command began. */
+/* Handle a Ctrl-C that was received after the command's line but before the command started. */
 static void interrupt_typed_ahead(struct thread *t)
 {
 	for (u32 at = ring_out; at != ring_in; at++) {

@@ -1,5 +1,5 @@
 /*
- * The initrd: a cpio archive in the newc format. Files are not copied, their
+ * The initrd: a cpio archive in the newc format. Files are not copied: their
  * nodes point into the archive.
  *
  *	| 110 bytes of header | name, NUL | pad to 4 | data | pad to 4 | header ...
@@ -43,7 +43,7 @@ static bool hex_field(const u8 *p, u32 *value)
 }
 
 /*
- * The entry at *@pos; moves *@pos behind it. Return: NULL, or what is wrong.
+ * Read the entry at *@pos and move *@pos past it. Return: NULL, or the error as text.
  */
 static const char *read_entry(const u8 *archive, size_t size, size_t *pos, struct entry *e)
 {
@@ -57,7 +57,7 @@ static const char *read_entry(const u8 *archive, size_t size, size_t *pos, struc
 		return "not a cpio archive (newc) here";
 	for (int i = 0; i < FIELDS; i++)
 		if (!hex_field(header + 6 + 8 * i, &field[i]))
-			return "a header with something else than digits";
+			return "a header field is not hexadecimal";
 	data = ALIGN_UP(HEADER_SIZE + (size_t)field[NAME_SIZE], 4);
 	if (!field[NAME_SIZE] || data > left || header[HEADER_SIZE + field[NAME_SIZE] - 1])
 		return "cut short inside a name";
@@ -101,7 +101,7 @@ int cpio_unpack(const void *archive, size_t size)
 		const char *wrong = read_entry(archive, size, &pos, &e);
 
 		if (wrong) {
-			printk("initrd: %s, at byte %zu of %zu; what came before is kept\n", wrong,
+			printk("initrd: %s, at byte %zu of %zu; the files before it are kept\n", wrong,
 			       at, size);
 			return -EINVAL;
 		}
@@ -110,8 +110,8 @@ int cpio_unpack(const void *archive, size_t size)
 		int err = make_node(&e);
 
 		if (err)
-			printk("initrd: '%s' left out, error %d\n", e.name, err);
+			printk("initrd: '%s' is skipped, error %d\n", e.name, err);
 	}
-	printk("initrd: it ends without a trailer; all %zu bytes were read\n", size);
+	printk("initrd: the trailer is missing; all %zu bytes were read\n", size);
 	return -EINVAL;
 }

@@ -1,8 +1,8 @@
 /*
- * One struct cpu per CPU that we use, indexed 0..nr_cpus-1 in the order of
- * the device tree; the hardware's id (hartid, MPIDR) is a field, never an
- * index. The boot CPU may have any index: it is cpus[0] until cpus_init() has
- * read the device tree, and may then move; nobody keeps a pointer before.
+ * One struct cpu for each CPU in use, indexed 0..nr_cpus-1 in the order of the
+ * device tree; the hardware's id (hartid, MPIDR) is a field, never an index.
+ * The boot CPU is cpus[0] until cpus_init() has read the device tree, which may
+ * give it another index: keep no pointer to it from before.
  */
 #ifndef KERN_CPU_H
 #define KERN_CPU_H
@@ -15,26 +15,26 @@
 
 struct cpu {
 	struct thread *running; /* first: `current`, which riscv64 reads through tp */
-	u64 recursion;          /* tracer: contexts that are inside a callback; own CPU, irqs masked */
+	u64 recursion;          /* tracer: context bits of the running callbacks; accessed by this CPU, irqs masked */
 	u64 context_bit;        /* 1 thread, 2 interrupt, 4 exception: set by trap entry and exit */
 	void *ftrace;           /* the tracer's own per-CPU data */
 	u32 index;
-	u32 resched;            /* 0 or CTX_NEED_RESCHED; set by anyone, cleared by schedule() */
+	u32 resched;            /* 0 or CTX_NEED_RESCHED; set by any CPU, cleared by schedule() */
 	u64 hwid;               /* hartid, MPIDR affinity */
-	u32 claimed; /* set by the CPU when it arrives, or by smp_init() when it stops waiting; the second one to come gives way */
+	u32 claimed; /* set by the CPU when it starts, or by smp_init() when it stops waiting: the first one decides */
 	bool online;
 	struct thread *idle;
 	struct thread *runqueue;     /* under rq_lock, which is held across __switch_to() */
-	struct thread **runqueue_end; /* the link behind the last one */
-	struct thread *sleepers;     /* under rq_lock: with a time-out, soonest first */
+	struct thread **runqueue_end; /* the last thread's link */
+	struct thread *sleepers;     /* under rq_lock: threads with a time-out, soonest first */
 	struct spinlock rq_lock;
-	u64 grace;              /* passes through schedule(); synchronize_sched() */
+	u64 grace;              /* counts passes through schedule(), for synchronize_sched() */
 	u64 next_tick;          /* counter value */
-	u64 timer;              /* what the timer is set to; ~0: nothing */
+	u64 timer;              /* counter value that the timer is set to; ~0: none */
 	u64 switched_at;        /* when current began to run */
 	u64 ipi_work;           /* bits 1 << IPI_*, atomically set by the sender */
-	struct smp_call *calls; /* pushed by senders, taken as a whole by IPI_CALL */
-	void (*called)(void *); /* of these calls, the one that runs; NULL */
+	struct smp_call *calls; /* pushed by senders; IPI_CALL takes the whole list */
+	void (*called)(void *); /* the function of the running call, or NULL */
 	unsigned long switches;
 	void *boot_stack; /* top of the idle thread's stack: where secondary_start puts sp */
 };
@@ -47,29 +47,30 @@ static inline struct cpu *cpu_of(unsigned index)
 	return &cpus[index];
 }
 
-/* Read /cpus of the device tree: indices, nr_cpus; before the interrupt controller. */
+/* Read /cpus of the device tree; sets indices and nr_cpus. Before irqchip_init(). */
 void cpus_init(const void *fdt);
-/* Make @t the thread that runs on @cpu when no other does; before the CPU's first interrupt. */
+/* Make @t the idle thread of @cpu; before the CPU's first interrupt. */
 void init_idle(struct thread *t, struct cpu *cpu);
-/* Start the others, name those that do not come; afterwards 0..nr_cpus-1 are online. */
+/* Start the other CPUs and print which do not start; afterwards 0..nr_cpus-1 are online. */
 void smp_init(void);
-/* Where head.S's secondary_start arrives, in C, on the new CPU's idle stack. */
+/* Called by head.S's secondary_start on the new CPU's idle stack. */
 void secondary_main(void);
 
-unsigned long other_cpus(void); /* those online but the running one, bits: index; preemption off */
+unsigned long other_cpus(void); /* all online CPUs except the running one, bits: index; preemption off */
 
 /*
- * Run fn(arg) on CPU @index, which is online, in interrupt context and wait for it.
- * So it does on the calling CPU too: by an IPI to itself. smp_call_others runs
- * it on all others. Context: thread, interrupts on, no spinlock held.
+ * Run fn(arg) in interrupt context on the online CPU @index and wait for it. The
+ * calling CPU may be @index: it sends the IPI to itself. smp_call_others() runs
+ * fn on all other CPUs. Context: thread, interrupts on, no spinlock held.
  */
 void smp_call(unsigned index, void (*fn)(void *), void *arg);
 void smp_call_others(void (*fn)(void *), void *arg);
 void smp_run_calls(void); /* IPI_CALL */
 
 /*
- * Whoever waits for CPU @index sets a u64 to WATCHDOG_LIMIT and gives it to
- * watchdog() again and again. When the wait is that long, the CPU is named, once.
+ * A loop that waits for CPU @index sets *@limit to WATCHDOG_LIMIT before it starts
+ * and calls watchdog() in each turn. After WATCHDOG_S seconds watchdog() reports,
+ * once, that the CPU is stuck.
  */
 #define WATCHDOG_S 8
 #define WATCHDOG_LIMIT (clock_ns() + WATCHDOG_S * 1000000000ul)

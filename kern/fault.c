@@ -1,7 +1,7 @@
 /*
- * Traps, as far as all processors have them alike. An exception is a bug of
- * ours and ends in a panic, unless a test asked for it; a bad memory access in
- * a sentence: what was done, to which address, what lies there.
+ * The part of trap handling that both architectures share. An exception is a bug
+ * of the kernel and ends in a panic, unless a test handles it. After a bad memory
+ * access the panic says what was accessed, at which address, and what is there.
  */
 #include "cpu.h"
 #include "memory.h"
@@ -37,8 +37,8 @@ notrace void panic_fault(struct trap_frame *regs, unsigned long va, const char *
 }
 
 /*
- * The tracer's context changes before the first call site and back before
- * irq_exit(), which may switch threads: it belongs to the interrupted one.
+ * The tracer's context bit is set before the first call site, and restored before
+ * irq_exit(): that may switch threads, and the bit belongs to the interrupted one.
  */
 notrace void trap_interrupt(struct trap_frame *regs)
 {

@@ -1,7 +1,7 @@
 /*
- * The device tree's reader; fdt.h has the contract. It needs no memory and
- * trusts nothing: the one function that reads the structure block, token(),
- * answers -EINVAL for whatever does not lie inside it whole.
+ * The device tree's reader; fdt.h has the contract. It allocates no memory and
+ * trusts no size: token(), the only function that reads the structure block,
+ * returns -EINVAL for a token that is not completely inside it.
  */
 #include "fdt.h"
 
@@ -16,7 +16,7 @@
 
 #define DEPTH_MAX 32
 
-/* The header, as it lies in memory: big-endian words. */
+/* Indices of the header's big-endian words. */
 enum { MAGIC, TOTAL_SIZE, OFF_STRUCT, OFF_STRINGS, OFF_RESERVED, VERSION, COMPATIBLE_VERSION };
 enum { SIZE_STRINGS = 8, SIZE_STRUCT, HEADER_WORDS };
 
@@ -42,7 +42,7 @@ static bool inside(const void *fdt, u32 offset, u32 size, size_t align)
 	return offset % align == 0 && offset <= fdt_size(fdt) && size <= fdt_size(fdt) - offset;
 }
 
-/* The token at @off and, returned, where the next one begins. */
+/* *tag: the token at @off. Return: the next token's offset. */
 static int token(const void *fdt, int off, u32 *tag)
 {
 	const char *block = (const char *)fdt + header(fdt, OFF_STRUCT);
@@ -67,7 +67,7 @@ static int token(const void *fdt, int off, u32 *tag)
 	return ALIGN_UP(next, 4);
 }
 
-/* Where the first token inside @node begins. */
+/* The offset of the first token inside @node. */
 static int node_body(const void *fdt, int node)
 {
 	u32 tag;
@@ -133,7 +133,7 @@ const char *fdt_name(const void *fdt, int node)
 	return (const char *)fdt + header(fdt, OFF_STRUCT) + node + 4;
 }
 
-/* "memory" names memory@80000000 too. */
+/* "memory" also matches memory@80000000. */
 static bool name_matches(const char *name, const char *want, size_t len)
 {
 	if (strncmp(name, want, len))
@@ -309,7 +309,7 @@ static u64 cells(const u8 *p, int count)
 	return count == 2 ? (u64)fdt_be32(p) << 32 | fdt_be32(p + 4) : count ? fdt_be32(p) : 0;
 }
 
-/* The cells that @node's children use; more than 64 bits is not for us. */
+/* The numbers of cells in the reg of @node's children; only up to two cells (64 bits) are supported. */
 static int cell_counts(const void *fdt, int node, u32 *address, u32 *size)
 {
 	*address = 2;
@@ -319,7 +319,7 @@ static int cell_counts(const void *fdt, int node, u32 *address, u32 *size)
 	return *address >= 1 && *address <= 2 && *size <= 2 ? 0 : -EINVAL;
 }
 
-/* From the addresses of @bus's children to those of @bus itself. */
+/* Translate *addr from the address space of @bus's children to that of @bus. */
 static int translate(const void *fdt, int bus, u64 *addr)
 {
 	int len, parent = fdt_parent(fdt, bus);
@@ -358,7 +358,7 @@ int fdt_reg(const void *fdt, int node, int index, u64 *addr, u64 *size)
 	reg += index * 4 * (ac + sc);
 	*addr = cells(reg, ac);
 	*size = cells(reg + 4 * ac, sc);
-	/* Without sizes they are numbers (CPUs), not addresses. */
+	/* Without a size, reg is a number (of a CPU), not an address. */
 	for (; sc && bus > 0 && !err; bus = fdt_parent(fdt, bus))
 		err = translate(fdt, bus, addr);
 	return err;

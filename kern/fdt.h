@@ -1,8 +1,8 @@
 /*
  * A read-only reader of the flattened device tree (Devicetree Specification
  * 0.4, chapter 5). Every access is bounds-checked against the header's sizes:
- * a broken tree gives -EINVAL, never a fault. Nodes are offsets into the
- * structure block; 0 is the root; negative is an errno.
+ * a broken tree gives -EINVAL, never a fault. A node is an offset into the
+ * structure block (0: the root), or a negative errno.
  */
 #ifndef KERN_FDT_H
 #define KERN_FDT_H
@@ -23,7 +23,7 @@ const char *fdt_string(const void *fdt, int node, const char *name); /* NULL unl
 bool fdt_compatible(const void *fdt, int node, const char *compatible);
 bool fdt_available(const void *fdt, int node); /* status absent, "okay" or "ok" */
 int fdt_find_compatible(const void *fdt, int after, const char *compatible); /* after: -1 to start */
-/* The first available node of the first of @names (NULL at the end) that there is. */
+/* The first available node that is compatible with one of @names (ends with NULL); earlier names are preferred. */
 int fdt_find_device(const void *fdt, const char *const *names);
 int fdt_by_phandle(const void *fdt, u32 phandle);
 /* The index-th (address, size) of reg, translated through every parent's ranges. */
@@ -36,8 +36,8 @@ extern const void *boot_fdt; /* mapped, checked; NULL when there is none */
 /* /chosen/bootargs, split by param_parse() over PARAM() entries. */
 
 /*
- * Boot arguments: "name" or "name=value". A name that nobody claims is said
- * on the console and ignored; so is a value that its handler refuses.
+ * Boot arguments: "name" or "name=value". An unknown name, or a value that the
+ * handler refuses, is reported on the console and ignored.
  */
 struct param {
 	const char *name;

@@ -1,5 +1,5 @@
 /*
- * The tree of names, and the files in memory behind them.
+ * The tree of names, and the contents of ordinary files.
  *
  * tree_lock guards names, `opens` and the contents of ordinary files; special
  * files are called without it.
@@ -35,7 +35,7 @@ static struct node *find_child(struct node *dir, const char *name, size_t len)
 	return NULL;
 }
 
-/* Split the next component off *path; 0 at the end. */
+/* Skip slashes. Return: the length of the component at *path; 0 at the end. */
 static size_t next_component(const char **path)
 {
 	size_t len = 0;
@@ -54,9 +54,9 @@ static bool is_last(const char *rest)
 	return !*rest;
 }
 
-/* Where a path leads: to a node, or, its last name missing, to the directory and the name. */
+/* The result of a path walk: the node, or, if only the last name is missing, its directory and that name. */
 struct place {
-	struct node *node, *dir; /* NULL: not there */
+	struct node *node, *dir; /* NULL: not found */
 	const char *name;
 	size_t len;
 };
@@ -225,7 +225,7 @@ struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, v
 	return file_make_at(&root, path, mode, ops, data);
 }
 
-/* Where a path leads nowhere, something new; its directory must be writable. */
+/* Create the missing last name of a path; its directory must be writable. */
 static int make_last(const struct place *at, u16 mode, struct node **n)
 {
 	if (!(at->dir->mode & 0200))
@@ -268,7 +268,7 @@ static void stands_in(struct thread *t, void *arg)
 	s->found |= t->cwd == s->node;
 }
 
-/* A file of it is open, or a thread stands in it. */
+/* A file at or below @n is open, or a directory there is a thread's cwd. */
 static bool in_use(struct node *n)
 {
 	struct search s = {n};
@@ -416,7 +416,7 @@ static void truncate(struct node *n)
 	n->owned = false;
 }
 
-/* Room for @size bytes in memory of our own: what the initrd gave is copied first. */
+/* Make room for @size bytes in allocated memory; contents in the initrd are copied first. */
 static int grow(struct node *n, size_t size)
 {
 	char *data;

@@ -1,6 +1,6 @@
 /*
- * Files: a tree of names in memory. The initrd's files lie at /, are read in
- * place and copied when written (up to 16 MiB each); /tmp exists; tracefs is
+ * Files: a tree of names in memory. The initrd's files are at /. They are read
+ * in place and copied when written (up to 16 MiB each). /tmp exists; tracefs is
  * a set of nodes with operations of their own at /sys/kernel/tracing.
  *
  * tree_lock (mutex) guards names; each open file has its own position and is
@@ -23,17 +23,17 @@
 struct file;
 
 /*
- * What a special file does. Any may be NULL: open and release then do
+ * The operations of a special file. Any may be NULL: open and release then do
  * nothing, read and write give -EINVAL. read and write return bytes or
  * -errno and move *pos themselves. open sees f->flags (O_TRUNC for `>`).
- * write gets what one write(2) carried: the shell's echo writes once.
+ * Each call of write gets the data of one write(2): the shell's echo writes once.
  */
 struct file_ops {
 	int (*open)(struct file *f);
 	ssize_t (*read)(struct file *f, char *buf, size_t n, u64 *pos);
 	ssize_t (*write)(struct file *f, const char *buf, size_t n, u64 *pos);
-	int (*release)(struct file *f); /* its errno is what close() returns */
-	/* A directory's: what mkdir and rmdir of a name in it do. */
+	int (*release)(struct file *f); /* close() returns its errno */
+	/* Of a directory: called for mkdir and rmdir of a name in it. */
 	int (*mkdir)(struct node *dir, const char *name);
 	int (*rmdir)(struct node *dir, const char *name);
 };
@@ -44,8 +44,8 @@ struct node {
 	const struct file_ops *ops;
 	void *data;  /* the file's contents, or ops' own argument */
 	u64 size;
-	bool owned;  /* data was allocated, not the initrd's */
-	u32 opens;   /* open files: it may not be removed */
+	bool owned;  /* data was allocated, it is not in the initrd */
+	u32 opens;   /* number of open files; while not 0, the node cannot be removed */
 	struct node *parent, *child, *sibling;
 };
 #define S_DIR 0040000
@@ -55,7 +55,7 @@ struct file {
 	int flags;
 	u64 pos;
 	void *private;
-	u32 more; /* references beyond the first; file_close() drops one, and releases the file at the last */
+	u32 more; /* references beyond the first; file_close() drops one, and releases the file with the last */
 };
 
 /* Each returns an errno negated on failure. Paths: absolute, or relative to @cwd. */
@@ -63,41 +63,42 @@ int file_open(struct node *cwd, const char *path, int flags, struct file **f);
 ssize_t file_read(struct file *f, void *buf, size_t n);
 ssize_t file_write(struct file *f, const void *buf, size_t n);
 int file_close(struct file *f);
-/* *cwd becomes that directory, which is not removed as long as a thread stands in it. */
+/* Set *cwd to the directory. A directory that is a thread's cwd cannot be removed. */
 int file_chdir(struct node **cwd, const char *path);
 struct node *file_lookup(struct node *cwd, const char *path);
 struct node *file_root(void);
 void file_path(struct node *n, char *buf, size_t size);
 
-/* Make /a/b/c with its parents; special when ops is not NULL. NULL: no memory or a clash. */
+/* Make /a/b/c with its parents; special when @ops is not NULL. NULL: no memory, or the name exists. */
 struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data);
-/* The same below @dir. */
+/* The same, with a path relative to @dir. */
 struct node *file_make_at(struct node *dir, const char *path, u16 mode, const struct file_ops *ops,
 			  void *data);
 int file_remove(struct node *cwd, const char *path); /* a file, or an empty directory */
 int file_mkdir(struct node *cwd, const char *path);
 int file_stat(struct node *cwd, const char *path, struct node *copy);
 /*
- * A directory in no tree, to be filled by file_make_at() and then shown whole:
- * file_attach() is -EEXIST when @dir has that name. file_detach() takes it out
- * again with all that is below: -EBUSY while one of its files is open or a
- * thread stands in it. Freed by whoever has it.
+ * file_tree_new() makes a directory outside of the tree. The caller fills it with
+ * file_make_at(); then file_attach() makes it visible in one step (-EEXIST: @dir
+ * has that name). file_detach() takes the directory and all below it out of the
+ * tree again (-EBUSY: one of its files is open, or a directory is a thread's cwd);
+ * the caller frees it with file_tree_free().
  */
 struct node *file_tree_new(const char *name, u16 mode); /* NULL: no memory */
 int file_attach(struct node *dir, struct node *tree);
 int file_detach(struct node *dir, const char *name, struct node **tree);
 void file_tree_free(struct node *tree);
-/* The open directory's next entry, copied: 1; 0 after the last, -ENOTDIR. Sorted by name. */
+/* Copy the open directory's next entry, in the order of names. Return: 1; 0 after the last; -ENOTDIR. */
 int file_entry(struct file *dir, struct node *copy, char *name, size_t size);
 
-/* Unpack a cpio newc archive into the tree; says what is wrong and keeps what was whole. */
+/* Unpack a cpio newc archive into the tree. Errors are printed; complete files before an error are kept. */
 int cpio_unpack(const void *archive, size_t size);
 
 /*
- * Text made line by line: for files whose contents are generated. open sets
- * f->private to a struct seq made by seq_open; show is called with item
- * 0, 1, 2, ... and returns 0 to go on, 1 when there is no such item, or
- * -errno. What a call printed comes out whole, however small the reads.
+ * Files whose text is generated item by item. A file's open calls seq_open(),
+ * which sets f->private to a struct seq. show is called with item 0, 1, 2, ...
+ * and returns 0 to go on, 1 when there is no such item, or -errno. The text of
+ * one call is buffered, so small reads do not split it.
  */
 struct seq {
 	char *buf;
@@ -105,13 +106,13 @@ struct seq {
 	u64 item;
 	int (*show)(struct seq *s, u64 item);
 	void *arg;
-	const struct file *file; /* whose text it is */
-	bool lost;               /* there was no memory for some of it: the read says so */
+	const struct file *file; /* the file of this text */
+	bool lost;               /* no memory for a part of the text: the read returns -ENOMEM */
 };
 int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg);
 ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos);
 int seq_release(struct file *f);
 int seq_printf(struct seq *s, const char *fmt, ...) __printf(2, 3);
-int seq_room(struct seq *s, size_t more); /* so much will fit: 0 or -ENOMEM */
+int seq_room(struct seq *s, size_t more); /* make room for @more bytes: 0 or -ENOMEM */
 
 #endif

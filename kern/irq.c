@@ -33,7 +33,7 @@ int request_irq(unsigned irq, void (*handler)(void))
 
 void handle_irq(unsigned irq)
 {
-	static bool told;
+	static bool reported;
 
 	for (unsigned i = 0; i < handler_count; i++) {
 		if (handlers[i].irq == irq) {
@@ -41,9 +41,9 @@ void handle_irq(unsigned irq)
 			return;
 		}
 	}
-	if (!told)
-		printk("Interrupt %u has no handler; this is said once.\n", irq);
-	told = true;
+	if (!reported)
+		printk("Interrupt %u has no handler (reported only once).\n", irq);
+	reported = true;
 }
 
 void handle_timer(void)
@@ -67,7 +67,7 @@ notrace void park_cpu(void)
 		cpu_idle_wait();
 }
 
-/* IPI_RESCHEDULE needs nothing: the sender set `resched`, and irq_exit() looks at it. */
+/* IPI_RESCHEDULE needs no work here: the sender has set `resched`, which irq_exit() reads. */
 void handle_ipi(void)
 {
 	u64 work = __atomic_exchange_n(&this_cpu()->ipi_work, 0, __ATOMIC_SEQ_CST);
@@ -89,7 +89,7 @@ notrace void ipi_stop_others(void)
 		irqchip_send_ipi(mask);
 }
 
-/* clock_mult = 2^54 * 10^9 / hz, 34 bits and then 20: there is no 128-bit division. */
+/* clock_mult = 2^54 * 10^9 / hz, divided in two steps (34 bits, then 20): there is no 128-bit division. */
 void clock_init(const void *fdt)
 {
 	u64 first = 1000000000ul << 34;

@@ -1,5 +1,5 @@
 /*
- * Interrupts: one handler a number, IPIs as work bits, the clock.
+ * Interrupts: one handler for each number, IPIs as work bits, the clock.
  */
 #ifndef KERN_IRQ_H
 #define KERN_IRQ_H
@@ -15,12 +15,12 @@ void handle_timer(void);
 
 enum { IPI_RESCHEDULE, IPI_CALL, IPI_STOP };
 void ipi_send(unsigned cpu_index, int what);
-void ipi_stop_others(void); /* panic: they park */
-void __noreturn park_cpu(void); /* interrupts masked, for good */
+void ipi_stop_others(void); /* for panics: the other CPUs call park_cpu() */
+void __noreturn park_cpu(void); /* wait forever, interrupts masked */
 
 /*
- * The clock: nanoseconds since the counter started, no call site, any
- * context, never goes back on one CPU. 2^64 ticks * mult never overflow:
+ * The clock: nanoseconds since the counter started. It never goes back on one
+ * CPU. No call site; any context. The product fits 128 bits:
  * ns = ((u128)(counter << 10) * clock_mult) >> 64.
  */
 extern u64 clock_mult;

@@ -4,8 +4,8 @@
  *
  *	| struct slab | object | object | ... |		16 KiB, aligned to it
  *
- * A slab begins with its header, so an object is never page-aligned unless
- * no allocated block begins at its page: that tells kfree() the two apart.
+ * A slab begins with its header. So a pointer at which an allocated block of
+ * pages begins is never an object of a slab: kfree() tells the two apart by this.
  */
 #include "list.h"
 #include "lock.h"
@@ -28,9 +28,9 @@ struct object {
 struct slab {
 	u32 magic;
 	u16 index, used;
-	struct object *free;	   /* were used before */
-	char *fresh;		   /* never used, up to the slab's end */
-	struct list_node room;	   /* in the class's slabs with room; link NULL: not in it */
+	struct object *free;	   /* freed objects */
+	char *fresh;		   /* from here to the slab's end: never used */
+	struct list_node room;	   /* entry in with_room[index]; link NULL: not in it */
 } __aligned(16);
 
 static struct list_node *with_room[CLASSES];
@@ -174,7 +174,7 @@ void *krealloc(void *p, size_t size)
 	return q;
 }
 
-/* An empty slab goes back unless it is the only one with room. */
+/* An empty slab's pages are freed, unless it is the only one with room. */
 static void slab_give(struct slab *s, struct object *o)
 {
 	poison(o, class_size[s->index]);

@@ -1,9 +1,9 @@
 /*
- * Symbols of text: the table that kern/mksyms.py makes of the first link.
+ * Symbols of text: the table that kern/mksyms.py makes from the first link.
  *
- * ksym_offsets[] is sorted: where each function begins, from KERNEL_BASE; one
- * entry more marks the end of the last. ksym_names[i] is where its name begins
- * in ksym_text. Panics and tracers come here: no call site.
+ * ksym_offsets[] holds each function's offset from KERNEL_BASE, sorted, and then
+ * the end of the last function. ksym_names[i] is the offset of function i's name
+ * in ksym_text. Panics and tracers use these functions: no call site.
  */
 #include "ksyms.h"
 

@@ -1,7 +1,7 @@
 /*
  * Symbols of text, sorted by address: a table that the build makes from the
- * first link and links into the second (kern/mksyms.py). No call site in any
- * of these: panics and tracers use them.
+ * first link and links into the second (kern/mksyms.py). No function here has
+ * a call site: panics and tracers use them.
  */
 #ifndef KERN_KSYMS_H
 #define KERN_KSYMS_H

@@ -1,9 +1,9 @@
-/* A list out of which an entry is taken without looking for it. The list: a pointer to its first. */
+/* A list whose entries are removed without a search. The list is a pointer to its first entry. */
 #ifndef KERN_LIST_H
 #define KERN_LIST_H
 
 struct list_node {
-	struct list_node *next, **link; /* link: what points here */
+	struct list_node *next, **link; /* link: the pointer that points to this entry */
 };
 
 static inline __attribute__((always_inline)) void list_add(struct list_node **list, struct list_node *n)

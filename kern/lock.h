@@ -1,7 +1,7 @@
 /*
- * Spinlocks. spin_lock_irqsave masks interrupts on this CPU first, so a lock
- * that an interrupt takes too is always taken this way. Interrupts off also
- * means: no preemption.
+ * Spinlocks. A lock that interrupt handlers also take is always taken with
+ * spin_lock_irqsave(), which first masks interrupts on this CPU. With interrupts
+ * masked there is no preemption either.
  */
 #ifndef KERN_LOCK_H
 #define KERN_LOCK_H

@@ -1,10 +1,10 @@
 /*
  * From head.S to the prompt.
  *
- * kernel_main() runs on the boot CPU with interrupts masked and brings up
- * what everything else stands on, in the order in which each needs the one
- * before; the rest of the boot is main_thread(), an ordinary thread with all
- * CPUs running, which becomes the shell.
+ * kernel_main() runs on the boot CPU with interrupts masked. It initialises what
+ * all other code needs, each step after the steps that it depends on. The rest
+ * of the boot is main_thread(), an ordinary thread, which starts the other CPUs
+ * and becomes the shell.
  */
 #include "cpu.h"
 #include "fdt.h"
@@ -36,7 +36,7 @@ static void banner(void)
 	int root = fdt_path(boot_fdt, "/");
 
 	printk("Callsite " ARCH_NAME " on %s: %u CPU%s, %lu MiB free\n",
-	       fdt_string(boot_fdt, root, "model") ?: "a nameless machine", nr_cpus,
+	       fdt_string(boot_fdt, root, "model") ?: "an unnamed machine", nr_cpus,
 	       nr_cpus == 1 ? "" : "s", pages_free_count() >> 8);
 	if (*bootargs())
 		printk("Command line: %s\n", bootargs());

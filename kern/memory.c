@@ -1,9 +1,9 @@
 /*
- * What memory the machine has, from the device tree, and what of it is taken.
+ * The machine's memory, from the device tree, and the reserved parts of it.
  *
- * Two sorted lists of physical ranges: `ram`, all that may be mapped, and
- * `taken`, what page.c must not give out: the image, the tree itself, the
- * initrd, and what firmware reserved.
+ * Two sorted lists of physical ranges: `ram`, which may be mapped, and `taken`,
+ * which page.c must not allocate: the image, the device tree, the initrd, and
+ * memory that firmware reserved.
  */
 #include "memory.h"
 
@@ -19,7 +19,7 @@ struct range initrd;
 static void insert(struct range_list *l, unsigned at, struct range r)
 {
 	if (l->count == RANGES_MAX) {
-		printk("memory: more than %d ranges, %#lx to %#lx is not used\n", RANGES_MAX,
+		printk("memory: more than %d ranges: %#lx to %#lx is not used\n", RANGES_MAX,
 		       r.start, r.end);
 		return;
 	}
@@ -41,7 +41,7 @@ void range_remove(struct range_list *l, unsigned long start, unsigned long end)
 	}
 }
 
-/* What the list has of it already is not there twice. */
+/* Ranges do not overlap: parts that the list has already are removed first. */
 static void add(struct range_list *l, unsigned long start, unsigned long end)
 {
 	unsigned at = 0;
@@ -74,7 +74,7 @@ static void add_memory_nodes(const void *fdt)
 	}
 }
 
-/* no-map memory is firmware's alone: not even a speculative read may reach it. */
+/* no-map memory belongs to firmware: it must not be mapped, because even a speculative read is forbidden. */
 static void take_reserved_nodes(const void *fdt)
 {
 	int parent = fdt_path(fdt, "/reserved-memory"), depth = 0;
@@ -124,7 +124,7 @@ static void find_initrd(const void *fdt)
 	if (is_ram(r.start, r.end))
 		initrd = r;
 	else
-		printk("initrd: %#lx to %#lx is not memory, ignored\n", r.start, r.end);
+		printk("initrd: %#lx to %#lx is not RAM: ignored\n", r.start, r.end);
 }
 
 int memory_init(const void *fdt)

@@ -3,12 +3,12 @@
  *
  *   0xffffffc000000000  LINEAR_BASE   all RAM, text and rodata in it R--
  *   0xfffffff000000000  MMIO_BASE     devices, mapped by ioremap()
- *   0xfffffff400000000  STACK_BASE    threads' stacks, each above as much that is not mapped
+ *   0xfffffff400000000  STACK_BASE    threads' stacks, each above an unmapped gap of its size
  *   0xfffffff800000000  ALIAS_BASE    the writable alias of text, only during a batch
  *   0xfffffffc00000000  FDT_BASE      the device tree, read-only
  *   0xffffffff80000000  KERNEL_BASE   the image: text R-X, rodata R--, data RW-
  *
- * All of it lies in the half that Sv39 and TTBR1 (39 bits) have in common.
+ * All of this is in the upper half, which Sv39 and TTBR1 (39 bits) have in common.
  * The image may lie at any 2 MiB-aligned physical address; head.S stores it
  * in kernel_pa. There are no user mappings; TTBR0 / the lower half is empty
  * once every CPU runs at its virtual address.
@@ -20,7 +20,7 @@
 #define MMIO_BASE 0xfffffff000000000
 #define STACK_BASE 0xfffffff400000000
 #define FDT_BASE 0xfffffffc00000000
-#ifndef KERNEL_BASE /* the host tests have theirs elsewhere */
+#ifndef KERNEL_BASE /* the host tests define their own */
 #define KERNEL_BASE 0xffffffff80000000
 #define ALIAS_BASE 0xfffffff800000000
 #endif
@@ -51,7 +51,7 @@ static inline unsigned long image_to_pa(const void *p)
 unsigned long virt_to_phys(const void *p); /* image or linear address */
 void *phys_to_virt(unsigned long pa);      /* linear address */
 
-/* What RAM there is, from the device tree; memory.c. Sorted, end exclusive, whole pages. */
+/* The device tree's RAM; memory.c. Ranges are sorted, of whole pages, their end exclusive. */
 #define RANGES_MAX 64
 struct range {
 	unsigned long start, end;
@@ -60,35 +60,35 @@ struct range_list {
 	unsigned count;
 	struct range range[RANGES_MAX];
 };
-extern struct range_list ram, taken; /* may be mapped; may not be given out */
+extern struct range_list ram, taken; /* RAM that may be mapped; RAM that must not be allocated */
 void range_remove(struct range_list *l, unsigned long start, unsigned long end);
-int memory_init(const void *fdt); /* -ENODEV when there is none where the kernel is */
-extern struct range initrd; /* where it lies, {0, 0} when there is none */
+int memory_init(const void *fdt); /* -ENODEV when no RAM range contains the kernel */
+extern struct range initrd; /* its physical addresses; {0, 0} when there is none */
 
 /*
- * Map [va, va+size) to pa with the largest leaves that fit; prot is PROT_*.
+ * Map [va, va+size) to pa with the largest leaf entries that fit; prot is PROT_*.
  * Tables come from a static pool until page_init(), then from the allocator.
  * Context: boot, or thread. Return: 0, -ENOMEM, -EEXIST when va is mapped.
  */
 int mmu_map(unsigned long va, unsigned long pa, unsigned long size, unsigned prot);
-/* Build the linear map of what is `ram` (W^X), tear down what head.S made. */
+/* Build the linear map of `ram` (W^X), remove head.S's identity map. */
 int mmu_init(void);
-/* Look va up: 0 and *pa, *prot, or -EFAULT. Used by tests and by panics. */
+/* Find the translation of @va: 0 and *pa, *prot, or -EFAULT. Used by tests and by panics. */
 int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot);
 /*
- * Map the device tree at @pa, read-only, at a window of its own; works before
- * mmu_init(). NULL when there is none, or its size is beyond belief.
+ * Map the device tree at @pa, read-only, at FDT_BASE; works before mmu_init().
+ * NULL when there is none, or when its size is not plausible.
  */
 const void *mmu_map_fdt(unsigned long pa);
-/* Map a device's registers; NULL when the window is full. Never unmapped. */
+/* Map a device's registers at MMIO_BASE; NULL when that range is full. Never unmapped. */
 void *ioremap(unsigned long pa, unsigned long size);
 
 /*
  * The writable alias of [_text, _etext), for one batch of patches.
- * Between open and close text_alias(va) is writable. The entry is in the root
- * that all CPUs share: that only the calling one writes is ftrace_lock's doing.
- * Preemption is off from open to close: open flushes this CPU's TLB alone.
- * close removes the alias and flushes it from every TLB.
+ * Between open and close, text_alias(va) is writable. All CPUs share the page
+ * tables, so the caller holds ftrace_lock: no other CPU may write. Preemption is
+ * off from open to close, because open flushes only this CPU's TLB. close removes
+ * the alias and flushes it from every TLB.
  */
 void text_alias_open(void);
 static inline __attribute__((always_inline)) void *text_alias(unsigned long text_va)
@@ -97,21 +97,21 @@ static inline __attribute__((always_inline)) void *text_alias(unsigned long text
 }
 void text_alias_close(void);
 
-/* Pages, 2^order, zeroed or not; NULL when there are none. Any context but irq. */
+/* 2^order pages, not zeroed; NULL when there are none. Not in interrupts. */
 int page_init(void);
 void *page_alloc(unsigned order);
 void page_free(void *p, unsigned order);
 unsigned long pages_free_count(void), pages_total_count(void);
-int page_order(const void *p); /* of the allocation that begins at @p; -1: none does */
+int page_order(const void *p); /* of the allocation that begins at @p; -1: none begins there */
 #define PAGE_ORDER_MAX 13      /* 32 MiB */
 
 /*
  * Objects. kmalloc returns 16-byte aligned memory or NULL; kzalloc zeroes.
- * kfree(NULL) is fine. DEBUG=1 builds poison on free, check on alloc, and
- * panic naming the object on a double free. Context: thread or irqs masked.
+ * kfree(NULL) does nothing. DEBUG=1 builds poison freed objects, check the poison
+ * on allocation, and panic on a double free. Context: thread or irqs masked.
  */
 void *kmalloc(size_t size);
-void *krealloc(void *p, size_t size); /* NULL: p stays */
+void *krealloc(void *p, size_t size); /* NULL: p is unchanged */
 void *kzalloc(size_t size);
 void kfree(void *p);
 #endif

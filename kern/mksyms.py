@@ -3,10 +3,11 @@
     mksyms.py ELF [--args]  assembly on standard output; kern/ksyms.c reads the table
     mksyms.py --empty       the same labels with nothing in them, for the first link
 
-Functions alone, by address; of several names for one address the first global.
---args: behind each name its parameters, from DWARF; kern/ftrace/trace_args.c
-says how they are written. A function that the compiler made out of another
-("name.isra.0") has none: its arguments are not those of the source.
+Functions only, sorted by address; of several names for one address the first
+global one. --args: each name is followed by the function's parameters, from
+DWARF; kern/ftrace/trace_args.c describes the format. A function that the
+compiler made from another ("name.isra.0") has no parameters in the table: its
+arguments are not those of the source.
 """
 import gc
 import struct
@@ -54,7 +55,7 @@ def symbols(elf: bytes) -> tuple[int, int, dict[int, str]]:
 
 
 def origin(die: DIE, attribute: str) -> DIE:
-    """Where the attribute stands: a function that was inlined elsewhere has it in its abstract form."""
+    """The DIE that has the attribute: for a function that was also inlined, its abstract instance."""
     while attribute not in die.attributes and "DW_AT_abstract_origin" in die.attributes:
         die = die.get_DIE_from_attribute("DW_AT_abstract_origin")
     return die
@@ -65,7 +66,7 @@ def type_of(die: DIE) -> DIE:
 
 
 def kind_of(die: DIE) -> str:
-    """What a parameter of this type is, in one letter; "." is one that may lie anywhere."""
+    """A parameter type as one letter; ".": one whose place is not known."""
     while die.tag in NAMELESS or die.tag == "DW_TAG_enumeration_type":
         die = type_of(die)
     size = die.attributes["DW_AT_byte_size"].value if "DW_AT_byte_size" in die.attributes else 0
@@ -98,11 +99,11 @@ def all_parameters(path: str) -> dict[int, str]:
                 if die.tag == "DW_TAG_subprogram" and "DW_AT_low_pc" in die.attributes}
 
 
-def with_parameters(names: dict[int, str], behind: dict[int, str], end: int) -> dict[int, str]:
-    """DWARF has a function begin behind the nops at its entry, two at most; but no shorter one's in the next."""
+def with_parameters(names: dict[int, str], found: dict[int, str], end: int) -> dict[int, str]:
+    """In DWARF a function may begin after its one or two entry nops, but always before the next function."""
     ends = dict(pairwise([*sorted(names), end]))
-    return {a: f"{n}\0" + ("" if "." in n else next((behind[i] for i in (a, a + 4, a + 8)
-                                                     if i in behind and i < ends[a]), ""))
+    return {a: f"{n}\0" + ("" if "." in n else next((found[i] for i in (a, a + 4, a + 8)
+                                                     if i in found and i < ends[a]), ""))
             for a, n in names.items()}
 
 
@@ -136,7 +137,7 @@ def main() -> None:
         with open(sys.argv[1], "rb") as f:
             base, end, names = symbols(f.read())
         if "--args" in sys.argv:
-            gc.disable()  # a third of the time, and nothing to collect
+            gc.disable()  # it would take a third of the time and free nothing
             names = with_parameters(names, all_parameters(sys.argv[1]), end)
         emit(base, end, names)
 

@@ -1,10 +1,10 @@
 /*
- * Page tables: one walker for both architectures, which differ in the bits
- * of an entry (pte_* of arch.h) and in nothing else.
+ * Page tables: one walker for both architectures, which differ only in the bits
+ * of an entry (pte_* of arch.h).
  *
  * Three levels of 512 entries: the root's cover 1 GiB each (level 2), then
- * 2 MiB, then 4 KiB. An entry of any level may be a leaf. The root is the one
- * that head.S made; what it holds of the image stays, with its permissions.
+ * 2 MiB, then 4 KiB. An entry of any level may be a leaf. The root is head.S's;
+ * its mapping of the image, with its permissions, is kept.
  */
 #include "arch.h"
 #include "errno.h"
@@ -21,7 +21,7 @@
 #define LINEAR_END	 MMIO_BASE
 #define FDT_MAX		 MiB(8)
 
-/* Tables until page_init(): the linear map's edges, the FDT window, devices. */
+/* The tables that are made before page_init(): for the linear map's edges, the device tree, devices. */
 #define POOL_TABLES 24
 static pte_t pool[POOL_TABLES][ENTRIES] __aligned(PAGE_SIZE);
 static unsigned pool_used;
@@ -43,7 +43,7 @@ void *phys_to_virt(unsigned long pa)
 	return (void *)(pa - linear_pa + LINEAR_BASE);
 }
 
-/* Tables in the image are reached through it: the linear map may not exist yet. */
+/* Tables in the image are accessed at image addresses: the linear map may not exist yet. */
 static pte_t *table_at(unsigned long pa)
 {
 	if (pa - kernel_pa < (unsigned long)(_end - _start))
@@ -63,7 +63,7 @@ static pte_t *new_table(void)
 	return table;
 }
 
-/* The entry for @va at @level, its tables made on the way. */
+/* Find the entry for @va at @level; missing tables are made. */
 static int make_entry(unsigned long va, int level, pte_t **entry)
 {
 	pte_t *table = table_at(kernel_pgd_pa);
@@ -78,7 +78,7 @@ static int make_entry(unsigned long va, int level, pte_t **entry)
 
 			if (!below)
 				return -ENOMEM;
-			smp_wmb(); /* empty, then seen: another CPU's walker may come by */
+			smp_wmb(); /* clear the table before it is linked: another CPU's table walker may read it */
 			WRITE_ONCE(*e, pte_table(virt_to_phys(below)));
 		}
 		table = table_at(pte_pa(*e));
@@ -160,7 +160,7 @@ const void *mmu_map_fdt(unsigned long pa)
 	return fdt_check(fdt, FDT_MAX) ? NULL : fdt;
 }
 
-/* Of [start, end) the part inside [low, high). */
+/* Map the part of @r inside [low, high). */
 static int map_linear_part(struct range r, unsigned long low, unsigned long high, unsigned prot)
 {
 	unsigned long start = MAX(r.start, low), end = MIN(r.end, high);
@@ -170,7 +170,7 @@ static int map_linear_part(struct range r, unsigned long low, unsigned long high
 		       : 0;
 }
 
-/* W^X holds for the memory, not for the address: text is R-- here too. */
+/* W^X holds for physical memory, at each of its addresses: text is R-- here as well. */
 static int map_linear(struct range r)
 {
 	unsigned long text = kernel_pa, data = image_to_pa(_data);
@@ -185,12 +185,12 @@ static void drop_beyond_the_map(void)
 	unsigned long end = linear_pa + (LINEAR_END - LINEAR_BASE);
 
 	if (ram.count && ram.range[ram.count - 1].end > end) {
-		printk("memory: what lies above %#lx is not used\n", end);
+		printk("memory: RAM above %#lx is not used\n", end);
 		range_remove(&ram, end, -1ul);
 	}
 }
 
-/* Make the alias's tables once; then one entry of the root opens and closes it. */
+/* Make the text alias's tables once; set_alias() then writes only their root entry. */
 static int prepare_text_alias(void)
 {
 	pte_t *root = table_at(kernel_pgd_pa) + INDEX(ALIAS_BASE, 2);
@@ -232,11 +232,11 @@ void *ioremap(unsigned long pa, unsigned long size)
 	return (void *)(va + offset);
 }
 
-/* Context: preemption off; elsewhere it would be another CPU's translations that go. */
+/* Context: preemption off: after a migration, the flush would be on the wrong CPU. */
 static void set_alias(pte_t entry)
 {
 	if (preemptible())
-		panic("the alias of text is opened or closed, and this thread may be moved to another CPU: preempt_disable() first");
+		panic("the text alias is opened or closed while this thread may move to another CPU: preempt_disable() first");
 	WRITE_ONCE(table_at(kernel_pgd_pa)[INDEX(ALIAS_BASE, 2)], entry);
 }
 

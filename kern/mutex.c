@@ -1,11 +1,11 @@
 /*
- * Wait queues, and the mutex made of one. A waiter is in the queue before it
- * tests its condition, so a wake-up between the test and the sleep finds it.
+ * Wait queues and the mutex. A waiter joins the queue before it tests its
+ * condition, so that a wake-up between the test and the sleep is not lost.
  */
 #include "print.h"
 #include "thread.h"
 
-/* The link to this thread, or the one behind the last waiter. */
+/* The link that points to this thread, or the last waiter's link (NULL). */
 static struct thread **place_in(struct wait_queue *wq)
 {
 	struct thread **at = &wq->waiters;
@@ -25,7 +25,7 @@ void prepare_to_wait(struct wait_queue *wq)
 		*at = current;
 	}
 	current->state = THREAD_SLEEPING;
-	smp_mb(); /* asleep before the condition is read; thread_interrupt() has the other half */
+	smp_mb(); /* store state before reading the condition; pairs with thread_interrupt() */
 	spin_unlock_irqrestore(&wq->lock, flags);
 }
 
@@ -65,7 +65,7 @@ void mutex_lock(struct mutex *m)
 	if (likely(mutex_trylock(m)))
 		return;
 	if (m->owner == current)
-		panic("mutex_lock: this thread has the mutex at %p already, and never gave it back",
+		panic("mutex_lock: this thread already holds the mutex at %p",
 		      m);
 	wait_event(&m->waiters, mutex_trylock(m));
 }
@@ -74,7 +74,7 @@ void mutex_unlock(struct mutex *m)
 {
 	mutex_assert_held(m);
 	__atomic_store_n(&m->owner, NULL, __ATOMIC_RELEASE);
-	smp_mb(); /* a waiter either finds the mutex free or is found in the queue */
+	smp_mb(); /* either the waiter sees the mutex free, or this thread sees the waiter in the queue */
 	if (READ_ONCE(m->waiters.waiters))
 		wake_up(&m->waiters);
 }

@@ -1,9 +1,9 @@
 /*
- * The page allocator: buddies, in each range of free memory on its own.
+ * The page allocator: a buddy allocator for each range of free memory.
  *
- * A byte a page, at the start of its range, says what begins there:
- * nothing (0), a free block (FREE | order) or an allocated one (USED | order).
- * A free block's first two words link it into its order's list.
+ * Each range starts with one state byte for each of its pages, which says what
+ * begins at the page: nothing (0), a free block (FREE | order) or an allocated
+ * one (USED | order). A free block's first two words are its list_node.
  */
 #include "errno.h"
 #include "list.h"
@@ -46,7 +46,7 @@ static void push(struct zone *z, unsigned long pa, unsigned order)
 	list_add(&free_list[order], phys_to_virt(pa));
 }
 
-/* Join with the free neighbour of the same size as long as there is one. */
+/* Merge the block with its free buddy as long as there is one. */
 static void free_block(struct zone *z, unsigned long pa, unsigned order)
 {
 	*state_of(z, pa) = 0;
@@ -128,7 +128,7 @@ unsigned long pages_total_count(void)
 	return total_pages;
 }
 
-/* A range of free memory: its state bytes first, the rest in the largest blocks that fit. */
+/* Add a range of free memory: state bytes first, then the largest blocks that fit. */
 static void add_zone(struct range r)
 {
 	unsigned long pages = (r.end - r.start) >> PAGE_SHIFT;

@@ -1,9 +1,9 @@
 /*
- * The end of the machine, said so that a person and a harness understand it:
- * what happened, where, the registers, how we came here, "end of panic", and
- * a power-off whose status is a failure.
+ * Panics. The report, for a person and for a harness: the cause, the CPU and
+ * thread, the registers, the call trace, "end of panic". Then the machine is
+ * turned off with the status of a failure.
  *
- * A panic inside a panic says so in one line and ends at once.
+ * A panic inside a panic prints one line and turns the machine off.
  */
 #include "cpu.h"
 #include "irq.h"
@@ -13,14 +13,14 @@
 #define TRACE_MAX 64
 
 static int panic_cpu = -1;
-static char text[256]; /* what the one reporting CPU says */
+static char text[256]; /* used by the reporting CPU only */
 
-/* One CPU reports; another that fails meanwhile waits for the end. */
+/* The first CPU reports; another CPU that panics meanwhile waits forever. */
 static void enter_panic(void)
 {
 	int none = -1, self;
 
-	irq_disable(); /* from here on it is this CPU */
+	irq_disable(); /* before this CPU's index is read: no migration after it */
 	self = this_cpu()->index;
 	if (__atomic_compare_exchange_n(&panic_cpu, &none, self, false, __ATOMIC_ACQ_REL,
 					__ATOMIC_ACQUIRE)) {
@@ -29,7 +29,7 @@ static void enter_panic(void)
 		return;
 	}
 	if (none == self) {
-		printk("\npanic: inside the panic\nend of panic\n");
+		printk("\npanic: recursive panic\nend of panic\n");
 		firmware_poweroff(true);
 	}
 	for (;;)

@@ -1,8 +1,8 @@
 /*
  * Boot arguments: the kernel's command line, split at blanks.
  *
- * `name` or `name=value`, where "..." keeps blanks together. Each goes to the
- * PARAM() of its name; what nobody claims or wants is said and ignored.
+ * `name` or `name=value`; a value in "..." may contain blanks. Each argument goes
+ * to the PARAM() of its name; an unknown or refused one is reported and ignored.
  */
 #include "errno.h"
 #include "fdt.h"

@@ -1,5 +1,5 @@
 /*
- * Formatted text: vsnprintf() and its kin; print.h says what they understand.
+ * Formatted text: vsnprintf() and related functions; print.h lists the conversions.
  *
  * Nothing here touches a device: printk() lives in console.c.
  */
@@ -11,7 +11,7 @@
 
 struct out {
 	char *buf;
-	size_t size, len; /* len goes on counting when the buffer is full */
+	size_t size, len; /* len counts on when the buffer is full */
 };
 
 static const char flag_letters[] = "-0+ #";
@@ -155,7 +155,7 @@ static const char *parse_length(const char *fmt, struct spec *s)
 	return fmt;
 }
 
-/* An integer argument, cut to the size that its length modifier gave. */
+/* An integer argument, truncated to the size of its length modifier. */
 static u64 argument(va_list *args, const struct spec *s, bool is_signed)
 {
 	u64 v = s->bytes == 8 ? va_arg(*args, u64) : (u64)va_arg(*args, int);
@@ -188,7 +188,7 @@ static void put_string(struct out *o, const struct spec *s, const char *text)
 	put_text(o, s, text, strnlen(text, s->precision < 0 ? SIZE_MAX : s->precision));
 }
 
-/* One conversion; returns what follows it. */
+/* Print one conversion. Return: the format after it. */
 static const char *put_conversion(struct out *o, struct spec *s, const char *fmt, va_list *args)
 {
 	char c = *fmt++;
@@ -223,7 +223,7 @@ static const char *put_conversion(struct out *o, struct spec *s, const char *fmt
 		put(o, '%');
 		return fmt;
 	}
-	put(o, '%'); /* not understood: shown as it stands */
+	put(o, '%'); /* unknown conversion: printed unchanged */
 	return fmt - 1;
 }
 

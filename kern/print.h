@@ -18,14 +18,13 @@ int snprintf(char *buf, size_t size, const char *fmt, ...) __printf(3, 4);
 int scnprintf(char *buf, size_t size, const char *fmt, ...) __printf(3, 4);
 
 /*
- * To the console, whole lines at a time, any context; a message of another
- * CPU never lands inside it. Before a UART is known it is kept and printed
- * when one is.
+ * Print to the console, in any context. Messages of different CPUs are never
+ * mixed. A message from before the UART is known is kept and printed later.
  */
 int printk(const char *fmt, ...) __printf(1, 2);
 void console_write(const char *s, size_t n); /* raw bytes, '\n' becomes "\r\n" */
-int console_getchar(void);                   /* sleeps until a byte is there; -1: interrupted */
-/* Polling, lock-free: for panic only. */
+int console_getchar(void);                   /* sleeps until a byte arrives; -1: interrupted */
+/* From now on print without the lock: for panic only. */
 void console_panic_mode(void);
 void uart_init(const void *fdt);  /* /chosen/stdout-path, else the first known UART */
 void console_init(void);          /* receive interrupt; needs threads */

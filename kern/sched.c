@@ -1,10 +1,10 @@
 /*
- * The scheduler: one run queue a CPU, round robin, idle CPUs steal.
+ * The scheduler: one run queue for each CPU, round robin, idle CPUs steal.
  *
- * The run-queue lock is held from the choice of the next thread until that
- * thread has left the switch behind (finish_task_switch), so whoever holds the
- * lock of a thread's CPU sees it queued, running, or off the CPU for good,
- * never in between: another CPU cannot run it while its stack is in use.
+ * The run-queue lock is held from the choice of the next thread until that thread
+ * runs finish_task_switch(). So a CPU that holds the lock of a thread's CPU never
+ * sees the thread in the middle of a switch: it is queued, running, or has left
+ * its stack. Two CPUs never use one stack.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -15,8 +15,8 @@
 
 #define TICK_NS 10000000
 #define SHORT_TURN_NS 1000000
-#define RETRY_NS 1000000 /* far more than an interrupt takes, even in a slow emulator: the thread must get on between two */
-#define SLEEP_NS_MAX (1ul << 60) /* 36 years: its end can be counted */
+#define RETRY_NS 1000000 /* far longer than an interrupt, even in a slow emulator: the thread must make progress between two */
+#define SLEEP_NS_MAX (1ul << 60) /* 36 years: the deadline does not overflow */
 
 struct thread boot_thread = {
 	.comm = "swapper/0",
@@ -44,7 +44,7 @@ static void enqueue_task(struct cpu *cpu, struct thread *t, bool first)
 	t->cpu = cpu->index;
 }
 
-/* The link to the first thread; for another CPU, to the first that may leave this one. */
+/* The link to the first thread of the queue; @steal: to the first that is not pinned. */
 static struct thread **first_task(struct cpu *cpu, bool steal)
 {
 	struct thread **at = &cpu->runqueue;
@@ -102,7 +102,7 @@ static u64 next_deadline(struct cpu *cpu, struct thread *runs, u64 now)
 	return deadline;
 }
 
-/* A deadline that came nearer is set; one that went away fires once, for nothing. */
+/* Only an earlier deadline is set. A deadline that is no longer needed still fires once, without effect. */
 static void update_timer(struct cpu *cpu, struct thread *next, u64 now)
 {
 	u64 deadline = next_deadline(cpu, next, now);
@@ -120,7 +120,7 @@ void resched_curr(struct cpu *cpu)
 		ipi_send(cpu->index, IPI_RESCHEDULE);
 }
 
-/* Some CPU must look at @cpu's queue: itself when idle, else an idle one that steals. */
+/* Wake a CPU for @cpu's queue: @cpu itself if it is idle, else an idle CPU that can steal. */
 static void kick_for(struct cpu *cpu)
 {
 	if (cpu->running == cpu->idle) {
@@ -129,7 +129,7 @@ static void kick_for(struct cpu *cpu)
 	}
 	if (!*first_task(cpu, true))
 		return;
-	smp_mb(); /* queued before we look who is idle; pull_task() has the other half */
+	smp_mb(); /* queue the thread before reading which CPUs are idle; pairs with pull_task() */
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		struct cpu *other = cpu_of(i);
 
@@ -140,7 +140,7 @@ static void kick_for(struct cpu *cpu)
 	}
 }
 
-/* Make a woken thread runnable; see thread.h for who runs at once. */
+/* Make a woken thread runnable; thread.h says which threads run at once. */
 static void activate_task(struct cpu *cpu, struct thread *t)
 {
 	t->state = THREAD_RUNNING;
@@ -155,14 +155,14 @@ static void activate_task(struct cpu *cpu, struct thread *t)
 
 /* ---- the switch ---- */
 
-/* Off its CPU's queue, the lock still held: who waits for the lock looks again where it is. */
+/* @t is not on a queue and the lock of its CPU is held: task_rq_lock() on another CPU reads t->cpu again. */
 static void give_to_cpu(struct thread *t, unsigned to)
 {
-	t->queued = true; /* nobody else may queue it on the way */
+	t->queued = true; /* until join_queue(): a wake-up must not queue it */
 	t->cpu = to;
 }
 
-/* On the queue of the CPU that it was given. */
+/* Queue @t on the CPU that give_to_cpu() chose. */
 static void join_queue(struct thread *t)
 {
 	struct cpu *cpu = cpu_of(t->cpu);
@@ -187,13 +187,13 @@ static void put_prev_task(struct cpu *cpu, struct thread *prev, bool preempted)
 	}
 }
 
-/* On the next thread's stack; prev's is free from here on. */
+/* Runs on the next thread's stack; prev's stack is no longer in use. */
 static void finish_task_switch(struct thread *prev)
 {
 	struct cpu *cpu = this_cpu();
 	bool leaves = prev->cpu != cpu->index;
 
-	/* Before the unlock: after it another CPU may run prev, and its `true` must stay. */
+	/* Before the unlock: after it another CPU may run prev and set on_cpu to true. */
 	__atomic_store_n(&prev->on_cpu, false, __ATOMIC_RELEASE);
 	spin_unlock(&cpu->rq_lock);
 	if (leaves)
@@ -214,7 +214,7 @@ static void context_switch(struct cpu *cpu, struct thread *prev, struct thread *
 	finish_task_switch(__switch_to(prev, next));
 }
 
-/* Interrupts masked. A preempted thread stays runnable, whatever it was about to do. */
+/* Interrupts masked. A preempted thread stays runnable, whatever its state is. */
 static void __schedule(bool preempted)
 {
 	struct cpu *cpu = this_cpu();
@@ -223,9 +223,9 @@ static void __schedule(bool preempted)
 
 	spin_lock(&cpu->rq_lock);
 	cpu->resched = 0;
-	smp_mb(); /* all that this CPU did before is seen before the pass is */
+	smp_mb(); /* other CPUs see this CPU's earlier accesses before they see the pass */
 	WRITE_ONCE(cpu->grace, cpu->grace + 1);
-	smp_mb(); /* the pass is seen before anything is loaded again: that is what was published last */
+	smp_mb(); /* later loads come after the pass: they read what was published before the grace period */
 	now = arch_counter();
 	put_prev_task(cpu, prev, preempted);
 	next = dequeue_task(cpu, false) ?: cpu->idle;
@@ -237,7 +237,7 @@ static void __schedule(bool preempted)
 	spin_unlock(&cpu->rq_lock);
 }
 
-/* In its callers, so that stacks show schedule() and yield() and nothing between them and theirs. */
+/* Inlined, so that stack traces show only schedule() or yield() above the caller. */
 static inline __attribute__((always_inline)) void leave_cpu(bool preempted)
 {
 	unsigned long flags = irq_save();
@@ -275,15 +275,15 @@ void thread_start(struct thread *prev)
 
 /* ---- interrupts ---- */
 
-/* No call site: the flag must stand before the handler's first event, and go after its last. */
+/* No call site: the flag must be set before the handler's first event. */
 notrace void irq_enter(void)
 {
 	current->ctx |= CTX_HARDIRQ;
 }
 
 /*
- * The tracer does not look for a switch that was put off (that would cost every event), and a thread that calls
- * little but traced functions is in the tracer at most of its ticks: without this it kept its CPU for a second.
+ * The tracer does not check for a deferred reschedule (each event would pay for the check). At most ticks, a thread
+ * that mainly calls traced functions is inside the tracer: without this early timer it kept its CPU for a second.
  */
 static void retry_soon(struct cpu *cpu)
 {
@@ -299,12 +299,12 @@ notrace void irq_exit(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();
 	bool due = READ_ONCE(cpu->resched); /* once: another CPU may set it at any moment */
-	bool put_off = due && (cpu->recursion || in_tracer(regs_pc(regs)));
+	bool deferred = due && (cpu->recursion || in_tracer(regs_pc(regs)));
 
-	if (put_off)
+	if (deferred)
 		retry_soon(cpu);
 	current->ctx &= ~CTX_HARDIRQ;
-	if (due && !put_off && preemptible())
+	if (due && !deferred && preemptible())
 		__schedule(true);
 }
 
@@ -336,7 +336,7 @@ void sched_tick(void)
 
 /* ---- waking and sleeping ---- */
 
-/* The lock of the thread's CPU; the thread may move while we wait for it. */
+/* Take the run-queue lock of @t's CPU; @t may move to another CPU during the wait for the lock. */
 static struct cpu *task_rq_lock(struct thread *t)
 {
 	for (;;) {
@@ -359,7 +359,7 @@ void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), v
 	irq_restore(flags);
 }
 
-/* Who is on the way to another CPU is said to be there, and does not run: what that CPU does is not its turn. */
+/* During a migration t->cpu is the new CPU, which runs another thread: t->runtime is complete then. */
 static void add_up(struct thread *t, void *ticks)
 {
 	const struct cpu *cpu = cpu_of(t->cpu);
@@ -426,7 +426,7 @@ void sleep_ns(u64 ns)
 
 	for (;;) {
 		current->state = THREAD_SLEEPING;
-		smp_mb(); /* asleep before the flag is read; thread_interrupt() has the other half */
+		smp_mb(); /* store state before reading the flag; pairs with thread_interrupt() */
 		if (interrupted() || arch_counter() >= end)
 			break;
 		current->wake_at = end;
@@ -454,7 +454,7 @@ void synchronize_sched(void)
 {
 	u64 seen[NR_CPUS] = {0}, limit = WATCHDOG_LIMIT;
 
-	smp_mb(); /* what was unpublished is unpublished before any pass is counted */
+	smp_mb(); /* the caller's earlier stores come before the first read of `grace` */
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		seen[i] = READ_ONCE(cpu_of(i)->grace);
 		if (cpu_of(i)->online)
@@ -498,8 +498,8 @@ static struct thread *steal_from(struct cpu *other, struct cpu *to)
 }
 
 /*
- * Bring a thread of another CPU that is busy. We are seen to be idle by now, so
- * whoever queues one after we looked kicks us.
+ * Steal a thread from another busy CPU. Other CPUs see this CPU as idle already:
+ * a CPU that queues a thread after the check here calls kick_for().
  */
 static void pull_task(struct cpu *cpu)
 {
@@ -516,7 +516,7 @@ static void pull_task(struct cpu *cpu)
 		join_queue(t);
 }
 
-/* Waits with interrupts masked, so that none can slip in between the test and the wait. */
+/* Waits with interrupts masked, so that no interrupt comes between the test and the wait. */
 void do_idle(void)
 {
 	for (;;) {

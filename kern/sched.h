@@ -1,5 +1,5 @@
 /*
- * Between sched.c (who runs) and thread.c (who lives); nobody else's business.
+ * Shared by sched.c (which thread runs) and thread.c (creation and exit) only.
  */
 #ifndef KERN_SCHED_H
 #define KERN_SCHED_H

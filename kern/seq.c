@@ -1,4 +1,4 @@
-/* Generated text, item by item, through a buffer that holds one item whole. */
+/* Text that is generated item by item, through a buffer that holds one complete item. */
 #include "errno.h"
 #include "file.h"
 #include "print.h"
@@ -19,7 +19,7 @@ int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg)
 	return 0;
 }
 
-/* The next item that prints something. 1: there is none. */
+/* Generate the next item that is not empty. Return: 0; 1: there is none; -errno. */
 static int fill(struct seq *s)
 {
 	int err = 0;
@@ -32,7 +32,7 @@ static int fill(struct seq *s)
 	if (s->lost)
 		err = -ENOMEM;
 	if (err)
-		s->item--; /* asked again, it says the same */
+		s->item--; /* so that the next call returns the same error */
 	return err;
 }
 

@@ -1,5 +1,5 @@
 /*
- * The shell: one on the console; its commands are collected by the linker.
+ * The shell on the console; the linker collects its commands.
  */
 #ifndef KERN_SHELL_H
 #define KERN_SHELL_H
@@ -9,35 +9,38 @@
 struct shell_command {
 	const char *name, *usage, *help;
 	int (*fn)(int argc, char **argv); /* exit status 0..255 */
-	bool alone; /* touches what is the shell's thread's: neither a job nor `time` runs it */
+	bool alone; /* uses state of the shell's own thread: not run as a job or under `time` */
 };
-/* An empty usage: it takes no words. */
+/* An empty usage: the command takes no arguments. */
 #define SHELL_COMMAND(n, f, u, h, ...)                                                        \
 	TABLE_ENTRY(const struct shell_command, shell_command, f##_command) = {n, u, h, f, ##__VA_ARGS__}
 
 /*
  * Split a line into words: quotes ('...' and "..."), backslash, '>' and '>>'
- * with their file, '&' at the end, '#' begins a comment. Pure: host tests.
+ * with their file, '&' at the end, '#' begins a comment. Uses nothing else of the
+ * kernel, so host tests can call it.
  */
 struct command_line {
 	int argc;
 	char *argv[64];
 	char *out;   /* file of > or >> */
 	bool append, background;
-	const char *error; /* a sentence, or NULL */
+	const char *error; /* a message, or NULL */
 };
 int shell_parse(char *line, struct command_line *c);
 /* End the first command of a `;` list with NUL. Return: what follows it, or NULL. */
 char *shell_split(char *line);
 
-/* Where this thread's standard output goes: the console or a redirection. */
-/* A failed write is told once, when the command ends: "echo: trace_clock: Invalid argument (EINVAL)". */
+/*
+ * Write to this thread's standard output: the console or a redirection. A failed
+ * write is reported once, when the command ends: "echo: trace_clock: Invalid argument (EINVAL)".
+ */
 int out_printf(const char *fmt, ...) __printf(1, 2);
 ssize_t out_write(const void *buf, size_t n);
 struct node *shell_cwd(void);
 int shell_main(void *unused);
 
-/* "cat: foo: No such file or directory (ENOENT)", on the console. Return: exit status 1. */
+/* Print "cat: foo: No such file or directory (ENOENT)" on the console. Return: exit status 1. */
 int complain(const char *command, const char *what, int err);
 const char *strerror(int err), *errno_name(int err);
 /* Run one command in this thread, without redirection. Return: its exit status. */

@@ -1,8 +1,8 @@
 /*
- * The CPUs: who they are, how the others start, and calling one another.
+ * The CPUs: finding them, starting the secondary ones, calls between CPUs.
  *
  * A call is a request on the caller's stack, pushed on the target's list. The
- * caller waits with interrupts on, so two CPUs that call each other both get served.
+ * caller waits with interrupts on, so two CPUs that call each other do not deadlock.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -13,7 +13,7 @@
 #include "string.h"
 
 #define START_TRIES 50
-#define START_TIMEOUT_NS 5000000000 /* an emulator's host may have no time for one CPU of many for a second */
+#define START_TIMEOUT_NS 5000000000 /* an emulator on a busy host may not run a CPU for a second */
 
 struct smp_call {
 	void (*fn)(void *);
@@ -38,7 +38,7 @@ static bool is_cpu(const void *fdt, int node)
 	return type && !strcmp(type, "cpu") && fdt_available(fdt, node);
 }
 
-/* The boot CPU goes where the device tree lists it. */
+/* Give the boot CPU its index in the device tree. */
 static void move_boot_cpu(unsigned index)
 {
 	struct cpu *to = cpu_of(index);
@@ -62,7 +62,7 @@ static unsigned list_cpus(const void *fdt, u64 *hwids, int *boot)
 
 		if (!is_cpu(fdt, node) || fdt_reg(fdt, node, 0, &hwid, &unused))
 			continue;
-		/* The last place is the boot CPU's until it is found. */
+		/* The last entry is reserved for the boot CPU until it is found. */
 		if (count == NR_CPUS || (count == NR_CPUS - 1 && *boot < 0 && hwid != boot_hwid)) {
 			more++;
 			continue;
@@ -72,7 +72,7 @@ static unsigned list_cpus(const void *fdt, u64 *hwids, int *boot)
 		hwids[count++] = hwid;
 	}
 	if (more)
-		printk("%u more CPUs are left off: Callsite uses %u.\n", more, NR_CPUS);
+		printk("%u more CPUs are not started: Callsite supports %u.\n", more, NR_CPUS);
 	return count;
 }
 
@@ -112,8 +112,9 @@ static notrace bool claim(struct cpu *cpu)
 }
 
 /*
- * Asked more than once: OpenSBI 1.1 may let a hart go before it has noted
- * where to. It then arrives at the image's first instruction, which stops it.
+ * The call is repeated, because OpenSBI 1.1 may start a hart before it has stored
+ * the entry address. The hart then enters at the image's first instruction, where
+ * head.S stops it again.
  */
 static int start_cpu(struct cpu *cpu)
 {
@@ -139,9 +140,9 @@ static int start_cpu(struct cpu *cpu)
 }
 
 /*
- * No hole may stay among the numbers. The place of a CPU that was refused goes
- * to the last one. One that was started and does not come may still come, so
- * its place stays its own, and the numbers end before it.
+ * Indices must be contiguous. The index of a CPU that firmware refused to start
+ * is given to the last CPU. A CPU that was started but is not online may still
+ * come, so it keeps its struct cpu, and nr_cpus is reduced to its index.
  */
 static bool close_gap(unsigned index, int err)
 {
@@ -170,9 +171,9 @@ void smp_init(void)
 }
 
 /*
- * A CPU that arrives after smp_init() has stopped waiting for it has no number
- * and no ring buffer. It may call nothing that is traced, and no grace period
- * waits for it: it does nothing for good.
+ * A CPU that comes after smp_init() has stopped waiting for it has no index and
+ * no ring buffer, and no grace period waits for it. It must not call a traced
+ * function: it waits forever.
  */
 notrace void secondary_main(void)
 {
@@ -207,7 +208,7 @@ static void push_call(struct cpu *cpu, struct smp_call *call)
 	ipi_send(cpu->index, IPI_CALL);
 }
 
-/* In interrupt context. A request is its caller's again as soon as it is done. */
+/* In interrupt context. A request must not be accessed after `done` is set: it is on its caller's stack. */
 void smp_run_calls(void)
 {
 	struct smp_call *call = __atomic_exchange_n(&this_cpu()->calls, NULL, __ATOMIC_ACQUIRE);
@@ -223,7 +224,7 @@ void smp_run_calls(void)
 	WRITE_ONCE(this_cpu()->called, NULL);
 }
 
-/* No call site: it is called all the time. A CPU that masks interrupts cannot be asked where it is, only what it began. */
+/* No call site: loops call it. A CPU with masked interrupts cannot report its pc, only what it runs. */
 notrace void watchdog(unsigned index, u64 *limit)
 {
 	const struct thread *t = READ_ONCE(cpu_of(index)->running);
@@ -232,7 +233,7 @@ notrace void watchdog(unsigned index, u64 *limit)
 	if (clock_ns() < *limit)
 		return;
 	*limit = -1ul;
-	printk("\nwatchdog: CPU %u is stuck for %u s, in %pS [%s:%d]\n", index, WATCHDOG_S,
+	printk("\nwatchdog: CPU %u has been stuck for %u s, in %pS [%s:%d]\n", index, WATCHDOG_S,
 	       called ?: (void *)t->fn, t->comm, t->pid);
 }
 

@@ -2,8 +2,8 @@
  * The C library's string functions that the kernel needs, and the arithmetic
  * that GCC leaves to libgcc.
  *
- * The compiler may call these from anywhere, a tracer's callback too: none
- * has a call site.
+ * The compiler may insert calls to these anywhere, also in a tracer's callback:
+ * none has a call site.
  */
 #include "string.h"
 
@@ -153,7 +153,7 @@ notrace int kstrtou64(const char *s, int base, u64 *value)
 }
 
 #ifndef HOST_TEST
-/* GCC calls these where the instruction set has no instruction for it. */
+/* GCC calls these where the instruction set has no such instruction. */
 int __clzdi2(u64 v);
 int __ctzdi2(u64 v);
 

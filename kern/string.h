@@ -16,7 +16,7 @@ int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
 /* Copies at most size-1 bytes and ends with NUL; returns strlen(s). */
 size_t strlcpy(char *d, const char *s, size_t size);
-/* Whole string as a number, base 0 = by prefix; 0, -EINVAL, -ERANGE. A trailing newline is allowed. */
+/* The whole string as a number; base 0: by its prefix. A trailing newline is allowed. Return: 0, -EINVAL, -ERANGE. */
 int kstrtou64(const char *s, int base, u64 *value);
 
 #endif

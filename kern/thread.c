@@ -1,5 +1,5 @@
 /*
- * Birth, death and names of threads. A thread's memory outlives it until it is joined.
+ * Creation, exit and pids of threads. A thread's memory is freed when it is joined.
  */
 #include "errno.h"
 #include "print.h"
@@ -16,9 +16,9 @@ static int last_pid;
 static struct wait_queue exits;
 
 /*
- * A stack lies above as much memory that is not mapped: the first word beyond
- * it faults, before anything else is overwritten. A mapped stack stays mapped;
- * those that nobody uses are linked through their lowest words.
+ * Below each stack is an unmapped gap of the same size: an overflow faults before
+ * it overwrites other memory. A stack is never unmapped; unused stacks are linked
+ * through their lowest words.
  */
 static void *free_stacks; /* under stacks_lock */
 static struct spinlock stacks_lock;
@@ -32,7 +32,7 @@ static bool pid_in_use(int pid)
 	return false;
 }
 
-/* Numbers rise until they wrap, so that a dead thread's name stays findable for long. */
+/* Pids increase until they wrap, so that a dead thread's pid is not reused soon. */
 static bool publish(struct thread *t)
 {
 	unsigned long flags = spin_lock_irqsave(&threads_lock);
@@ -82,7 +82,7 @@ static void *map_stack(void)
 		page_free(pages, STACK_ORDER);
 		return NULL;
 	}
-	arch_tlb_flush_all(); /* a CPU may remember that nothing was there */
+	arch_tlb_flush_all(); /* a CPU may have cached that the address was not mapped */
 	return (void *)va;
 }
 
@@ -173,7 +173,7 @@ void thread_exit(int code)
 	__atomic_store_n(&current->state, THREAD_DEAD, __ATOMIC_RELEASE);
 	wake_up(&exits);
 	schedule();
-	panic("a dead thread runs");
+	panic("a dead thread was scheduled");
 }
 
 bool thread_done(struct thread *t)
@@ -181,7 +181,6 @@ bool thread_done(struct thread *t)
 	return __atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == THREAD_DEAD;
 }
 
-/* Waits for its death, or for Ctrl-C: then false. */
 bool thread_wait(struct thread *t)
 {
 	wait_event(&exits, thread_done(t) || interrupted());

@@ -1,9 +1,9 @@
 /*
- * Preemptive kernel threads: at most 4,096 pids, one run queue a CPU,
- * round-robin with a 10 ms tick, wake-up on the thread's last CPU, idle CPUs
- * steal (unless the thread is pinned). A thread that an interrupt wakes, and
- * whose last turn was shorter than 1 ms, runs at once: so a prompt stays alive
- * among loops.
+ * Preemptive kernel threads: at most 4,096 pids, one run queue for each CPU,
+ * round robin with a 10 ms tick. A thread wakes up on its last CPU; an idle CPU
+ * steals threads that are not pinned. A thread that an interrupt wakes, and whose
+ * last turn was shorter than 1 ms, runs at once: so the shell's prompt responds
+ * while other threads loop.
  *
  * State is changed under the run-queue lock of the thread's CPU. A thread is
  * "on CPU" until __switch_to() has left its stack; only then may another CPU
@@ -18,10 +18,10 @@
 #include "print.h"
 
 /*
- * current->ctx: what a trace event records of the context, in its place in
- * the event's first word: flags in bits 16-23 (Linux's TRACE_FLAG_*), the
- * preemption depth in 24-31. Changed by the thread itself, and by interrupts
- * that put back what they found; so plain loads and stores are enough.
+ * current->ctx: the context bits of a trace event, in their place in the event's
+ * first word: flags in bits 16-23 (Linux's TRACE_FLAG_*), the preemption depth
+ * in 24-31. Changed only by the thread itself, and by interrupts, which restore
+ * its value before they return; so plain loads and stores are enough.
  */
 #define CTX_NEED_RESCHED (0x24u << 16) /* TRACE_FLAG_NEED_RESCHED | _PREEMPT_RESCHED: 'N' */
 #define CTX_HARDIRQ (0x08u << 16)      /* TRACE_FLAG_HARDIRQ: 'h' */
@@ -37,15 +37,15 @@ struct thread {
 	enum thread_state state;
 	bool on_cpu;
 	bool queued;      /* on the run queue of its CPU */
-	bool interrupted; /* Ctrl-C came: what sleeps, reads or loops gives up, -EINTR */
+	bool interrupted; /* after Ctrl-C: sleeps, reads and loops end early, with -EINTR */
 	s8 pinned; /* CPU index, or -1 */
-	u8 cpu;    /* last or present CPU */
+	u8 cpu;    /* current or last CPU */
 	int (*fn)(void *);
 	void *arg;
 	int exit_code;
 	void *stack; /* THREAD_SIZE, aligned to it; lowest word STACK_END_MAGIC */
 	u64 wake_at; /* sleeping with a time-out: counter value */
-	u64 runtime; /* counter ticks on a CPU, for ps and time */
+	u64 runtime; /* counter ticks on a CPU, for `ps` and `time` */
 	u64 turn;    /* counter ticks of its last turn on a CPU */
 	struct thread *next;      /* run queue */
 	struct thread *wait_next; /* wait queue */
@@ -59,12 +59,12 @@ struct thread {
 };
 #define STACK_END_MAGIC 0x57ac6e9d57ac6e9dul
 
-extern struct thread boot_thread; /* what head.S starts on boot_stack; sched.c */
+extern struct thread boot_thread; /* head.S starts it on boot_stack; sched.c */
 
 /*
- * Hooks that the tracer (or anyone) links in: called at a thread's birth (by
- * its creator), at each switch (on the CPU, irqs masked, prev leaving), at
- * death (by itself), and before its memory is freed (by whoever frees it; prev).
+ * Hooks, which the tracer links in. They are called when @prev creates @next; at
+ * each switch from @prev to @next (irqs masked, still on prev's stack); when @prev
+ * exits, by itself; and before @prev's memory is freed, by the thread that frees it.
  */
 enum thread_event { THREAD_BORN, THREAD_SWITCH, THREAD_DIES, THREAD_FREED };
 struct thread_hook {
@@ -74,11 +74,11 @@ struct thread_hook {
 
 /*
  * Create a thread that runs fn(arg) and make it runnable. @cpu: pin it there,
- * or -1. NULL when memory or pids ran out. Whoever creates it joins it, if it ends.
+ * or -1. NULL when there is no memory or no pid. The creator must join it, if it ends.
  */
 struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name);
-int thread_join(struct thread *t); /* waits, frees it, returns its exit code */
-bool thread_wait(struct thread *t); /* until it is dead (true) or Ctrl-C comes (false) */
+int thread_join(struct thread *t); /* waits for its exit, frees it, returns its exit code */
+bool thread_wait(struct thread *t); /* until it has exited (true) or Ctrl-C comes (false) */
 bool thread_done(struct thread *t);
 void __noreturn thread_exit(int code);
 
@@ -87,9 +87,9 @@ void __noreturn thread_exit(int code);
  * first instruction: boot_thread on boot_stack. kernel_main() ends in do_idle().
  */
 void __noreturn do_idle(void);
-void schedule(void);            /* give up the CPU; state decides whether we come back */
+void schedule(void);            /* give up the CPU; current->state decides whether it runs again */
 void yield(void);
-/* Any context but a tracer's callback: those may run under the run-queue lock. */
+/* Context: any except a tracer's callback, which may run under the run-queue lock. */
 void wake_up_process(struct thread *t);
 void sleep_ns(u64 ns); /* ends early when interrupted */
 void thread_interrupt(struct thread *t); /* Ctrl-C: flag it and wake it */
@@ -98,26 +98,25 @@ static inline bool interrupted(void)
 	return READ_ONCE(current->interrupted);
 }
 void sched_tick(void);          /* timer interrupt */
-void set_cpu_affinity(int cpu); /* the running thread: pin (and migrate), or -1; so is a CPU that is off */
+void set_cpu_affinity(int cpu); /* the running thread: pin and migrate it; unpin it if @cpu is -1 or not online */
 
-/* fn(t, arg) while @t can neither begin nor cease to run: its run-queue lock is held, interrupts masked. */
+/* Call fn(t, arg) while @t can neither start nor stop running: with its run-queue lock held, interrupts masked. */
 void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), void *arg);
-/* Counter ticks for which it has run, its present turn among them. Context: as of wake_up_process(). */
+/* Counter ticks for which @t has run, with its current turn. Context: as wake_up_process(). */
 u64 thread_runtime(struct thread *t);
-/* Call for_each with each thread, threads_lock held. */
+/* Call @fn for each thread, threads_lock held. */
 void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
 
 /*
- * A grace period: returns when every CPU has passed through schedule() since
- * the call, so that no CPU is still inside what was unpublished before it.
- * An idle CPU is not taken for one that has passed (it may be in a traced
- * interrupt handler): it gets a reschedule interrupt, and schedule() counts.
- * irq_exit() never schedules inside a callback, so one pass is enough.
- * Context: thread, may sleep.
+ * Wait for a grace period: until every CPU has passed through schedule() once. No
+ * CPU then still uses an op, a trampoline or data that the caller had unpublished
+ * before the call. An idle CPU may be in a traced interrupt handler, so it must
+ * pass as well: it gets a reschedule interrupt. One pass is enough, because
+ * irq_exit() never schedules inside a callback. Context: thread, may sleep.
  */
 void synchronize_sched(void);
 
-/* Stacks mapped since boot: those in use, and those kept for the next threads. */
+/* Number of stacks mapped since boot: in use, or free for new threads. */
 unsigned thread_stacks(void);
 
 static inline void preempt_disable(void)
@@ -125,7 +124,7 @@ static inline void preempt_disable(void)
 	current->ctx += CTX_PREEMPT;
 	barrier();
 }
-void preempt_enable(void); /* switches if that is due */
+void preempt_enable(void); /* reschedules if needed */
 static inline bool preemptible(void)
 {
 	return (current->ctx & ~0xffffu) == 0;
@@ -133,10 +132,10 @@ static inline bool preemptible(void)
 
 /*
  * Trap entry calls these around a hardware interrupt, interrupts masked.
- * irq_exit() switches threads if due, unless the interrupted pc lies in the
- * tracer's text (the table ftrace_text: its section and its islands) or the
- * interrupted context is inside a callback: an event belongs to the CPU whose
- * call site ran. in_tracer(): no call site, any context.
+ * irq_exit() reschedules if needed, unless the interrupted pc is in the tracer's
+ * text (the table ftrace_text: its section and its islands) or the interrupted
+ * context is inside a callback: an event must stay on the CPU that executed its
+ * call site. in_tracer(): no call site, any context.
  */
 void irq_enter(void);
 void irq_exit(struct trap_frame *regs);
@@ -154,11 +153,11 @@ static inline __attribute__((always_inline)) bool in_tracer(unsigned long pc)
 /* A thread waits in one queue at a time. */
 struct wait_queue {
 	struct spinlock lock;
-	struct thread *waiters; /* linked by wait_next, first come first */
+	struct thread *waiters; /* linked by wait_next, in the order of arrival */
 };
 /*
- * wait_event(wq, condition): sleep until the condition holds. Whoever makes
- * it true calls wake_up(wq) afterwards. Context: thread.
+ * wait_event(wq, condition): sleep until the condition holds. Code that makes
+ * the condition true must call wake_up(wq) afterwards. Context: thread.
  */
 void prepare_to_wait(struct wait_queue *wq);
 void finish_wait(struct wait_queue *wq);
@@ -182,7 +181,7 @@ struct mutex {
 void mutex_lock(struct mutex *m);
 bool mutex_trylock(struct mutex *m);
 void mutex_unlock(struct mutex *m);
-/* For who changes what @m protects. In its callers, so that a panic's first line of the stack is theirs. */
+/* For functions that need @m held. A macro, so that a panic's stack trace starts with that function. */
 #define mutex_assert_held(m)                                                                       \
 	do {                                                                                       \
 		if (unlikely((m)->owner != current))                                               \

@@ -52,7 +52,7 @@ typedef long ssize_t;
 
 /*
  * No call site, in either hook style: neither the nops of
- * -fpatchable-function-entry nor the call of -pg. For everything that the
+ * -fpatchable-function-entry nor the call of -pg. For every function that the
  * tracer's callbacks may reach; the build proves it (kern/ftrace/proof.py).
  */
 #if defined(__riscv) || defined(__aarch64__)
@@ -69,11 +69,11 @@ typedef long ssize_t;
 #endif
 
 /*
- * Linker-collected tables: an object joins by being linked, nobody lists it.
+ * Linker-collected tables: linking an object adds its entries; no file lists them.
  * TABLE_ENTRY(type, table) defines one entry; TABLE_FOR_EACH walks them, in
  * link order. The section is .table.<table>, gathered by boot/callsite.lds.S.
  */
-#ifdef HOST_TEST /* a test reaches an entry by its name */
+#ifdef HOST_TEST /* a test uses an entry by its name */
 #define TABLE_ENTRY(type, table, name)                                                        \
 	extern type name;                                                                     \
 	type name

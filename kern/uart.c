@@ -1,7 +1,7 @@
 /*
- * The serial ports we know: ns16550a with its DesignWare relatives, and pl011.
- * Output is polled, input interrupts; the divisor and the line's format stay
- * as the firmware left them.
+ * Drivers for serial ports: ns16550a, its DesignWare variants, and pl011. Output
+ * is polled, input raises interrupts; the divisor and the line's format are not
+ * changed: firmware has set them.
  */
 #include "uart.h"
 #include "errno.h"
@@ -10,13 +10,13 @@
 #include "memory.h"
 #include "print.h"
 
-#define FIFO_SIZE 16 /* bytes; a 16550 has so many, a pl011 so many or 32 */
+#define FIFO_SIZE 16 /* bytes: of a 16550; a pl011 has 16 or 32 */
 
 struct uart_type {
 	bool (*sent)(void); /* the transmitter's FIFO is empty */
 	void (*send)(u8 c);
 	int (*receive)(void);
-	u32 (*enable)(void); /* input; bytes that an empty transmitter takes from now on */
+	u32 (*enable)(void); /* enables input; returns the new `room` */
 	void (*acknowledge)(void);
 };
 
@@ -49,10 +49,10 @@ static notrace void reg_write(u32 value, unsigned reg)
 enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 };
 #define NS_LSR_READY 0x01
 #define NS_LSR_EMPTY 0x20
-#define NS_FCR_FIFO 0x81 /* on; an interrupt at eight bytes, or when four bytes' time passes without one */
-#define NS_MCR_LINES 0x0b /* DTR, RTS, and the gate of the interrupt line */
+#define NS_FCR_FIFO 0x81 /* on; interrupt at eight bytes, or when no byte came for the time of four */
+#define NS_MCR_LINES 0x0b /* DTR, RTS, OUT2 (enables the interrupt line) */
 #define NS_IIR_BUSY 0x07
-#define NS_IIR_FIFO 0xc0 /* both bits: there are FIFOs, and they work */
+#define NS_IIR_FIFO 0xc0 /* both bits set: the FIFOs exist and are usable */
 
 static notrace bool ns_sent(void)
 {
@@ -73,7 +73,7 @@ static u32 ns_enable(void)
 	reg_write(1, NS_IER);
 	return (reg_read(NS_IIR) & NS_IIR_FIFO) == NS_IIR_FIFO ? FIFO_SIZE : 1;
 }
-/* A DesignWare port says "busy" in a way of its own, and is told so by a read. */
+/* A DesignWare port has an extra "busy" interrupt, which a read of USR clears. */
 static void ns_acknowledge(void)
 {
 	if ((reg_read(NS_IIR) & 0xf) == NS_IIR_BUSY)
@@ -84,8 +84,8 @@ static void ns_acknowledge(void)
 enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_LINE = 0x2c, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
 #define PL_FLAGS_EMPTY (1 << 4)
 #define PL_FLAGS_SENT (1 << 7)
-#define PL_RECEIVE (1 << 4 | 1 << 6) /* FIFO reached its level; or data waited for 32 bits' time */
-#define PL_LINE_FIFO (3 << 5 | 1 << 4) /* eight bits, both FIFOs: without them there is room for one byte */
+#define PL_RECEIVE (1 << 4 | 1 << 6) /* FIFO reached its level; or data waited for the time of 32 bits */
+#define PL_LINE_FIFO (3 << 5 | 1 << 4) /* eight bits, FIFOs on: without FIFOs there is room for one byte */
 #define PL_CONTROL_ON 0x301
 
 static notrace bool pl_sent(void)
@@ -133,7 +133,7 @@ void uart_init(const void *fdt)
 	int node = find_uart(fdt);
 
 	if (node < 0 || fdt_reg(fdt, node, 0, &addr, &size))
-		return; /* nobody can be told */
+		return; /* without a UART no error can be printed */
 	uart.base = ioremap(addr, size);
 	if (!uart.base)
 		return;
@@ -156,7 +156,7 @@ notrace bool uart_present(void)
 	return uart.type;
 }
 
-/* Send one byte. @room: how many the transmitter takes without being asked. Return: how many it takes after this one. */
+/* Send one byte. @room: bytes that the transmitter accepts without a poll. Return: the same after this byte. */
 static notrace u32 send(u8 c, u32 room)
 {
 	if (!room) {

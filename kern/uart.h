@@ -1,5 +1,5 @@
 /*
- * Between console.c (bytes in and out, whole lines, Ctrl-C) and uart.c (the wire).
+ * Shared by console.c (lines of output, input bytes, Ctrl-C) and uart.c (the devices).
  */
 #ifndef KERN_UART_H
 #define KERN_UART_H
@@ -7,18 +7,18 @@
 #include "types.h"
 
 bool uart_present(void);
-void uart_write(const char *s, size_t n); /* polls until the wire takes it; a line's end is CR LF */
+void uart_write(const char *s, size_t n); /* polls until the UART accepts it; sends '\n' as CR LF */
 int uart_receive(void);                   /* a byte, or -1 */
-/* Interrupts call console_input() from here on; -errno: the caller must poll. */
+/* From now on received bytes interrupt and call console_input(). -errno: the caller must poll. */
 int uart_enable_input(const void *fdt);
 
 void console_uart_found(void);
-void console_input(void); /* interrupt context, or polling: take what the UART has */
+void console_input(void); /* interrupt context, or polling: take the bytes that the UART has received */
 void console_tick(void);  /* each timer interrupt */
 
 /*
- * Ctrl-C goes to this thread as an interruption, and from the second one on
- * to @watcher too; NULL: to the reader, as a byte.
+ * Ctrl-C calls thread_interrupt() for @t, and from the second Ctrl-C on for
+ * @watcher too. @t NULL: the reader gets Ctrl-C as a byte.
  */
 struct thread;
 void console_set_foreground(struct thread *t, struct thread *watcher);

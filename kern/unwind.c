@@ -1,7 +1,6 @@
 /*
- * Walking a stack: where a walk begins and that it ends, and what the code of
- * an interrupted function had done to its frame. What a frame looks like is the
- * architecture's.
+ * Stack walks: their start and end, and the analysis of an interrupted function's
+ * code. <arch>/unwind.c knows the layout of a frame.
  */
 #include "unwind.h"
 
@@ -24,7 +23,7 @@ __noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned l
 	return pc;
 }
 
-/* Where the records say that a trap interrupted something: what its frame says. */
+/* From the trap vector to the interrupted function, by the trap frame. */
 static notrace bool step_to_interrupted(struct unwind *u)
 {
 	unsigned long frame = u->fp - TRAP_RECORD;
@@ -47,7 +46,7 @@ static notrace bool step_in_tracer(struct unwind *u)
 	return s.fp_set ? unwind_record(u) : unwind_by_code(u, &s, 0);
 }
 
-/* To the caller. It reads only inside the stack and inside text. */
+/* Go to the caller; a replaced return address is not yet translated. Reads only inside the stack and text. */
 static notrace bool step(struct unwind *u)
 {
 	if (u->regs)
@@ -57,7 +56,7 @@ static notrace bool step(struct unwind *u)
 	return in_tracer(u->pc) ? step_in_tracer(u) : unwind_record(u);
 }
 
-/* A return address that a tracer took is replaced by what it was; an interrupted pc is exact. */
+/* Only a return address may be replaced by a tracer; an interrupted pc never is. */
 static __noinline notrace bool to_caller(struct unwind *u)
 {
 	if (!step(u))
@@ -82,7 +81,7 @@ notrace void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
 	u->regs = regs;
 }
 
-/* A step goes up the stack, except out of a leaf that an interrupt met. */
+/* Each step must go up the stack; only the step out of an interrupted leaf may keep sp. */
 notrace bool unwind_next(struct unwind *u)
 {
 	unsigned long sp = u->sp;
@@ -96,7 +95,7 @@ static inline notrace bool is_plain(unsigned long pc)
 	return in_text(pc) && !unwind_in_vector(pc) && !in_tracer(pc);
 }
 
-/* Most frames: neither the caller nor the callee is of another kind, and the record says all. */
+/* A fast path for most frames: neither traps nor the tracer are involved, so the frame records suffice. */
 static notrace unsigned save_plain(struct unwind *u, unsigned long *entries, unsigned max)
 {
 	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD);
@@ -157,9 +156,9 @@ notrace bool unwind_in_tracer_entry(const char *name)
 			!strcmp(name, "ftrace_caller"));
 }
 
-/* ---- Where in its life is a frame? ---- */
+/* ---- the state of a frame at an instruction ---- */
 
-/* A forward branch takes its state along to where it lands. */
+/* A forward branch's target starts with the state at the branch. */
 #define BRANCHES 64
 static struct branch {
 	unsigned long target;
@@ -167,10 +166,9 @@ static struct branch {
 } branches[NR_CPUS][BRANCHES];
 
 /*
- * The instructions from the function's start to pc are followed in the order
- * of addresses. Behind a jump a block's state is that of the branch that lands
- * there; if none from above does, that of the jump (a loop's body, a switch's
- * case).
+ * Track the instructions from the function's start to @pc in the order of
+ * addresses. A block after a jump starts with the state of a forward branch to
+ * it; without one (a loop's body, a switch's case), with the jump's state.
  */
 static notrace struct frame_state follow(unsigned long at, unsigned long pc)
 {
@@ -211,7 +209,7 @@ notrace struct frame_state unwind_state(unsigned long pc, const char **name)
 
 struct request {
 	int pid;
-	unsigned cpu; /* where it runs, or is the idle thread */
+	unsigned cpu; /* the CPU that runs the thread, or whose idle thread it is */
 	bool running;
 	unsigned long *entries;
 	unsigned max, count;
@@ -241,7 +239,7 @@ static void find_and_save(struct thread *t, void *arg)
 		task_call_func(t, save_off_cpu, arg);
 }
 
-/* In the interrupt that smp_call() makes: what it interrupted, without the tracer that may be on top. */
+/* In smp_call()'s interrupt: save the interrupted stack, without the tracer's frames at its top. */
 static void save_interrupted(void *arg)
 {
 	struct request *r = arg;
@@ -257,7 +255,7 @@ static void save_interrupted(void *arg)
 	r->count = unwind_save(&u, r->entries, r->max);
 }
 
-/* A running thread may leave its CPU before the interrupt arrives: then look again. */
+/* A running thread may leave its CPU before the interrupt arrives: then try again. */
 unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, unsigned max)
 {
 	struct request r = {.pid = pid, .cpu = cpu, .entries = entries, .max = max};

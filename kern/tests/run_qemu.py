@@ -561,7 +561,7 @@ def panic_cases(arch: str) -> list[Case]:
                 shows("own-program mistake threads", "^threads: Resource temporarily unavailable$"),
                 shows("sleep 1 & ; echo alive &", r"^echo: not started: Resource temporarily unavailable \(EAGAIN\)$")]),
             *(Case(f"a CPU that is {kind}", arch, f"{FINISHED}-tests", 2, [
-                shows(f"test-fault {kind}", rf"^watchdog: CPU 1 is stuck for 8 s, in {function}\+0x0/\w+ \[{thread}\]$"), works()])
+                shows(f"test-fault {kind}", rf"^watchdog: CPU 1 has been stuck for 8 s, in {function}\+0x0/\w+ \[{thread}\]$"), works()])
               for kind, function, thread in (("stuck", "spin", "[/a-z0-9]+:0"), ("stuck-thread", "spin_unpreemptible", r"spinner:\d+"))),
             *(Case(f"panic: its callers under graph tracing, {n} CPUs", arch, FINISHED, n, [panics],
                    end=rf"panic: under graph tracing\n[\s\S]*{walk}") for n in (1, 4))]
