@@ -1,7 +1,7 @@
 /*
- * What stands behind app.h. An application is a function called main and the
- * threads that it makes; they share a process: the table of open files, and
- * what was allocated, so that a program that Ctrl-C ends leaves nothing.
+ * The implementation of app.h. An application is a function named main and the
+ * threads that it creates; they share a process: the table of open files and the
+ * list of allocated memory. So both are freed when Ctrl-C ends a program.
  */
 #include "app.h"
 
@@ -19,11 +19,11 @@
 #define MAX_FDS 16
 
 struct process {
-	struct mutex lock; /* guards files[] */
+	struct mutex lock; /* protects files[] */
 	struct file *files[MAX_FDS];
 	struct file *out; /* standard output, for threads that outlive main(); NULL: the console */
-	struct spinlock chunk_lock; /* guards chunks */
-	struct list_node *chunks; /* one before each object of malloc(); its link: NULL once freed */
+	struct spinlock chunk_lock; /* protects chunks */
+	struct list_node *chunks; /* one node before each object of malloc(); its link is NULL after free() */
 	u32 threads; /* the last one to end closes the files and frees the chunks */
 };
 
@@ -40,7 +40,7 @@ _Static_assert(sizeof(cond_t) == sizeof(struct wait_queue), "app.h's cond_t is a
 static inline __attribute__((always_inline)) struct process *this_process(void)
 {
 	if (unlikely(current->ctx & CTX_HARDIRQ))
-		panic("interrupt_call: the function allocates, frees, uses a file or makes a thread, in an interrupt");
+		panic("interrupt_call: the function uses memory allocation, files or threads, which an interrupt must not");
 	return current->process;
 }
 
@@ -110,7 +110,7 @@ const struct app *app_find(const char *name)
 	return NULL;
 }
 
-/* In the calling thread, so that Ctrl-C finds it. */
+/* Runs in the calling thread, which Ctrl-C interrupts. */
 int app_run(const struct app *app, int argc, char **argv)
 {
 	struct process *before = current->process, *p = kzalloc(sizeof(*p));
@@ -128,8 +128,8 @@ int app_run(const struct app *app, int argc, char **argv)
 }
 
 /*
- * Ctrl-C ends a program where it reads or writes, unless it has more threads:
- * they may be using this one's stack.
+ * Ctrl-C ends a program in a read or write, unless it has several threads: the
+ * others may use this thread's stack.
  */
 static void exit_when_interrupted(void)
 {
@@ -174,7 +174,7 @@ void mutex_release(mutex_t *m)
 	mutex_unlock((struct mutex *)m);
 }
 
-/* In the queue before the mutex is free, so that no broadcast falls between. */
+/* Joins the queue before it releases the mutex, so that no broadcast is lost. */
 void cond_wait(cond_t *c, mutex_t *m)
 {
 	prepare_to_wait((struct wait_queue *)c);
@@ -204,7 +204,7 @@ uint64_t clock(void)
 
 /* ---- files ---- */
 
-/* Context: process lock held, else another thread may close the file. */
+/* Context: p->lock held, else another thread may close the file. */
 static struct file *file_of(int fd)
 {
 	struct process *p = this_process();
@@ -271,7 +271,7 @@ int close(int fd)
 	return f ? file_close(f) : -EBADF;
 }
 
-/* A line, or what fits of one; Ctrl-D ends it. */
+/* Read up to the end of a line, Ctrl-D, or @n bytes. */
 static long read_console(char *buf, size_t n)
 {
 	size_t i = 0;
@@ -408,7 +408,7 @@ void *calloc(size_t n, size_t size)
 	return size && n > SIZE_MAX / size ? NULL : own(kzalloc(with_chunk(n * size)));
 }
 
-/* Without room the object stays as it was. */
+/* Without memory the object is unchanged. */
 void *realloc(void *p, size_t size)
 {
 	struct list_node *c = disown(p), *moved = krealloc(c, with_chunk(size));

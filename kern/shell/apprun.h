@@ -1,6 +1,6 @@
 /*
- * Applications as the kernel sees them: a table of names and entry points,
- * made by the build from kern/apps/ and APP=, and how one is run.
+ * The kernel's interface to applications: a table of names and entry points,
+ * which the build makes from kern/apps/ and APP=, and a function to run one.
  */
 #ifndef KERN_APPRUN_H
 #define KERN_APPRUN_H
@@ -18,10 +18,10 @@ extern const unsigned app_count;
 const struct app *app_find(const char *name);
 
 /*
- * Run it in the calling thread, whose standard output it has. Files that it
- * left open are closed. Ctrl-C may end the thread instead of returning, so the
- * caller keeps what must be freed where its joiner finds it. Context: thread.
- * Return: its exit status (0 to 255), or -ENOMEM.
+ * Run @app in the calling thread, with that thread's standard output. Files that
+ * it left open are closed. Ctrl-C may end the thread, so that app_run() does not
+ * return: memory that must be freed must be reachable by the thread that joins it.
+ * Context: thread. Return: the exit status (0 to 255), or -ENOMEM.
  */
 int app_run(const struct app *app, int argc, char **argv);
 

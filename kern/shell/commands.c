@@ -1,4 +1,4 @@
-/* The commands that are the shell's own: where it stands, its jobs, and the machine. The others are programs. */
+/* The shell's built-in commands: directories, jobs, threads, and the machine. The other commands are programs. */
 #include "apprun.h"
 #include "cpu.h"
 #include "errno.h"
@@ -14,7 +14,7 @@ static int usage(const char *text)
 	return 2;
 }
 
-/* The command whose name comes next after @name. */
+/* The next command in alphabetical order. */
 static const struct shell_command *next_command(const char *name)
 {
 	const struct shell_command *next = NULL;
@@ -54,7 +54,7 @@ static int cd_main(int argc, char **argv)
 	err = file_chdir(&current->cwd, path);
 	return err ? complain("cd", path, err) : 0;
 }
-SHELL_COMMAND("cd", cd_main, "[directory]", "stand in another directory; without one, in /", .alone = true);
+SHELL_COMMAND("cd", cd_main, "[directory]", "change the current directory; without an argument, to /", .alone = true);
 
 static int pwd_main(int argc, char **argv)
 {
@@ -63,9 +63,9 @@ static int pwd_main(int argc, char **argv)
 	file_path(shell_cwd(), path, sizeof(path));
 	return out_printf("%s\n", path) < 0;
 }
-SHELL_COMMAND("pwd", pwd_main, "", "the directory we stand in");
+SHELL_COMMAND("pwd", pwd_main, "", "print the current directory");
 
-/* All words in one write: special files parse what one write carries. */
+/* Writes all words at once: a special file parses the data of each write separately. */
 static int echo_main(int argc, char **argv)
 {
 	int first = argc > 1 && !strcmp(argv[1], "-n") ? 2 : 1;
@@ -90,7 +90,7 @@ SHELL_COMMAND("echo", echo_main, "[-n] word ...", "write words");
 
 #define PS_MAX (256 + NR_CPUS)
 struct ps {
-	bool one; /* thread, pid's, is all that is asked for */
+	bool one; /* only the thread @pid */
 	u64 pid;
 	unsigned count, more;
 	struct thread rows[PS_MAX];
@@ -164,7 +164,7 @@ static int ps_main(int argc, char **argv)
 		printk("ps: there is no thread %s.\n", argv[2]);
 	return !found;
 }
-SHELL_COMMAND("ps", ps_main, "[-s [pid]]", "the threads: where, doing what, for how long; -s: their stacks");
+SHELL_COMMAND("ps", ps_main, "[-s [pid]]", "list the threads with their CPU, state and CPU time; -s: their stacks");
 
 static int jobs_main(int argc, char **argv)
 {
@@ -173,7 +173,7 @@ static int jobs_main(int argc, char **argv)
 			   thread_done(job->thread) ? "done" : "running", job->title);
 	return 0;
 }
-SHELL_COMMAND("jobs", jobs_main, "", "what runs in the background", .alone = true);
+SHELL_COMMAND("jobs", jobs_main, "", "list the background jobs", .alone = true);
 
 static int wait_main(int argc, char **argv)
 {
@@ -182,7 +182,7 @@ static int wait_main(int argc, char **argv)
 			break;
 	return 0;
 }
-SHELL_COMMAND("wait", wait_main, "", "until every background job has ended", .alone = true);
+SHELL_COMMAND("wait", wait_main, "", "wait until every background job has ended", .alone = true);
 
 static int kill_main(int argc, char **argv)
 {
@@ -198,7 +198,7 @@ static int kill_main(int argc, char **argv)
 	printk("kill: there is no job %lu; `jobs` lists them.\n", (unsigned long)id);
 	return 1;
 }
-SHELL_COMMAND("kill", kill_main, "job", "what Ctrl-C does, to a background job", .alone = true);
+SHELL_COMMAND("kill", kill_main, "job", "interrupt a background job, as Ctrl-C does", .alone = true);
 
 static u64 own_runtime(void)
 {
@@ -216,7 +216,7 @@ static int time_main(int argc, char **argv)
 	       (unsigned long)(cpu_us % 1000000));
 	return status;
 }
-SHELL_COMMAND("time", time_main, "command ...", "run it, and say how long it took");
+SHELL_COMMAND("time", time_main, "command ...", "run a command and print its time");
 
 static int taskset_main(int argc, char **argv)
 {
@@ -231,7 +231,7 @@ static int taskset_main(int argc, char **argv)
 	set_cpu_affinity(cpu);
 	return shell_run_words(argc - 3, argv + 3);
 }
-SHELL_COMMAND("taskset", taskset_main, "-c cpu command ...", "run it on this CPU");
+SHELL_COMMAND("taskset", taskset_main, "-c cpu command ...", "run a command on this CPU");
 
 static int uptime_main(int argc, char **argv)
 {
@@ -260,7 +260,7 @@ static int poweroff_main(int argc, char **argv)
 {
 	firmware_poweroff(false);
 }
-SHELL_COMMAND("poweroff", poweroff_main, "", "end the machine, exit status 0");
+SHELL_COMMAND("poweroff", poweroff_main, "", "turn the machine off, exit status 0");
 
 static int panic_main(int argc, char **argv)
 {
@@ -268,6 +268,6 @@ static int panic_main(int argc, char **argv)
 
 	for (int i = 1; i < argc; i++)
 		scnprintf(why + strlen(why), sizeof(why) - strlen(why), i > 1 ? " %s" : "%s", argv[i]);
-	panic("%s", *why ? why : "because the shell was told to");
+	panic("%s", *why ? why : "requested in the shell");
 }
-SHELL_COMMAND("panic", panic_main, "[why]", "see what a panic looks like");
+SHELL_COMMAND("panic", panic_main, "[why]", "cause a panic");

@@ -1,4 +1,4 @@
-/* Between shell.c (which runs jobs) and commands.c (which lists them and waits). */
+/* Shared by shell.c (which runs jobs) and commands.c (which lists them and waits). */
 #ifndef KERN_JOB_H
 #define KERN_JOB_H
 
@@ -8,8 +8,8 @@
 struct job {
 	int id;
 	struct thread *thread;
-	struct command_line line; /* its words lie in text */
-	struct file *out;         /* its redirection, while open: a program may end without us */
+	struct command_line line; /* its words are in text */
+	struct file *out;         /* its redirection, while open; here because Ctrl-C may end a program's thread */
 	char text[LINE_MAX];
 	char title[40];
 	struct job *next;

@@ -1,9 +1,9 @@
 /*
- * Line editing in the manner of Emacs and of every shell, with a history.
+ * Line editing with Emacs keys, as in other shells, with a history.
  *
- * The screen is never read: what stands right of the cursor is rewritten and
- * the cursor walked back over it, which any terminal understands while the
- * line fits its row.
+ * To change the screen, the editor rewrites the text right of the cursor and
+ * moves the cursor back with backspaces. This works on every terminal as long as
+ * the line fits its row.
  */
 #include "line.h"
 #include "string.h"
@@ -23,7 +23,7 @@ static void back(struct line *l, unsigned n)
 		l->write("\b", 1);
 }
 
-/* Everything from the cursor on was changed: draw it, with @blank more to wipe out. */
+/* Redraw the text from the cursor on, and erase @blank characters after it. */
 static void redraw_tail(struct line *l, unsigned blank)
 {
 	l->write(l->text + l->cursor, l->len - l->cursor);
@@ -56,7 +56,7 @@ static void insert(struct line *l, char c)
 		redraw_tail(l, 0);
 }
 
-/* Delete [from, to) and stand at from. */
+/* Delete [from, to) and move the cursor to @from. */
 static void delete(struct line *l, unsigned from, unsigned to)
 {
 	move_to(l, from);
@@ -64,7 +64,7 @@ static void delete(struct line *l, unsigned from, unsigned to)
 	l->len -= to - from;
 	redraw_tail(l, to - from);
 	if (!l->len)
-		l->refused = l->noise = 0; /* they were of a line that is no more */
+		l->refused = l->noise = 0; /* the counts were the deleted line's */
 }
 
 static unsigned word_start(const struct line *l)
@@ -96,7 +96,7 @@ static void look_back(struct line *l, int step)
 	if (!l->back) {
 		memcpy(l->draft, l->text, l->len + 1);
 		if (l->refused || l->noise)
-			l->draft[0] = 0; /* it is not whole, and would come back as if it were */
+			l->draft[0] = 0; /* the text is incomplete: do not offer it again */
 	}
 	l->back += step;
 	replace(l, l->back ? l->history[(l->lines - l->back) % LINE_HISTORY] : l->draft);

@@ -1,6 +1,6 @@
 /*
- * The line editor: a pure machine that is fed bytes and draws by writing.
- * Host tests feed it everything.
+ * The line editor: a state machine whose input is bytes and whose only output is
+ * write(), so that host tests can run it.
  */
 #ifndef KERN_LINE_H
 #define KERN_LINE_H
@@ -11,30 +11,30 @@
 #define LINE_HISTORY 32
 
 enum line_result {
-	LINE_MORE,      /* keep feeding */
+	LINE_MORE,      /* the line goes on */
 	LINE_DONE,      /* text holds the line */
 	LINE_CANCELLED, /* Ctrl-C */
 	LINE_TOO_LONG,  /* Enter, but the line did not fit */
-	LINE_NOISE,     /* Enter, but some bytes were no text */
+	LINE_NOISE,     /* Enter, but some bytes were not text */
 };
 
 struct line {
-	char text[LINE_MAX]; /* always ended by NUL */
+	char text[LINE_MAX]; /* ends with NUL */
 	unsigned len, cursor;
-	unsigned refused, noise; /* bytes of this line that did not fit; that are no text */
+	unsigned refused, noise; /* bytes of this line that did not fit; that are not text */
 	unsigned escape, number; /* inside an escape sequence: its state, its parameter */
 	bool after_return;       /* "\r\n" is one Enter */
 	char history[LINE_HISTORY][LINE_MAX];
-	unsigned lines, back;  /* ever remembered; how far back we look */
-	char draft[LINE_MAX];  /* what was being typed when we began to look back */
+	unsigned lines, back;  /* lines remembered so far; how many of them back the shown line is */
+	char draft[LINE_MAX];  /* the typed text, while an older line is shown */
 	const char *prompt;
 	void (*write)(const char *s, size_t n);
 };
 
-/* A new line: forget the last one's text, write the prompt. */
+/* Start a new, empty line: write the prompt. */
 void line_begin(struct line *l);
 enum line_result line_feed(struct line *l, int c);
-/* Remember text, unless it is empty or the same as the last. */
+/* Add text to the history, unless it is empty or the same as the last entry. */
 void line_remember(struct line *l);
 
 #endif

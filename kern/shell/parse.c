@@ -1,7 +1,7 @@
 /*
- * A line of text becomes words, in place: quotes and backslashes only ever
- * make it shorter. What other shells do and this one does not is refused in a
- * sentence, never taken literally by accident.
+ * Split a line into words, in place: without quotes and backslashes the text only
+ * gets shorter. Syntax of other shells that this one does not have is refused
+ * with a message; it is never taken as part of a word.
  */
 #include "errno.h"
 #include "shell.h"
@@ -17,7 +17,7 @@ static bool ends_word(char c)
 	return !c || is_blank(c) || c == '>' || c == '&' || c == '|' || c == '<' || c == ';';
 }
 
-/* Copy the quoted text at *in to *out; false when the quote never ends. */
+/* Copy the quoted text at *in to *out; false when the closing quote is missing. */
 static bool copy_quoted(char **in, char **out)
 {
 	char quote = *(*in)++;
@@ -34,8 +34,8 @@ static bool copy_quoted(char **in, char **out)
 }
 
 /*
- * Where we are. `at` is the character at `p`, which the NUL of the word that
- * ended there may have overwritten.
+ * The position in the line. `at` is the original character at `p`: the NUL that
+ * ends a word may have overwritten it.
  */
 struct cursor {
 	char *p;
@@ -60,7 +60,7 @@ static char *take_word(struct cursor *in, const char **error)
 	while (!ends_word(*p)) {
 		if (*p == '\'' || *p == '"') {
 			if (!copy_quoted(&p, &out)) {
-				*error = "a quote is opened and not closed";
+				*error = "a quote is not closed";
 				return NULL;
 			}
 			continue;
@@ -84,7 +84,7 @@ static int refuse(struct command_line *c, const char *why)
 static int take_redirection(struct cursor *in, struct command_line *c)
 {
 	if (c->out)
-		return refuse(c, "there are two redirections, and one is all that is possible");
+		return refuse(c, "only one redirection is possible");
 	advance(in);
 	if (in->at == '>') {
 		c->append = true;
@@ -104,7 +104,7 @@ static int take_operator(struct cursor *in, struct command_line *c)
 	if (in->at == '<')
 		return refuse(c, "input cannot be redirected: commands take the name of a file");
 	if (in->at == ';')
-		return refuse(c, "a ';' stands where a command should");
+		return refuse(c, "';' needs a command before it");
 	if (!c->argc)
 		return refuse(c, "'&' needs a command before it");
 	advance(in);
@@ -115,7 +115,7 @@ static int take_operator(struct cursor *in, struct command_line *c)
 	return 0;
 }
 
-/* The `2` of `2>`, unquoted: else the cursor is further on than the word is long. */
+/* Is @word the `2` of `2>`? Not if it was quoted: then the cursor is not at the word's end. */
 static bool is_descriptor(const char *word, const struct cursor *in)
 {
 	while (*word >= '0' && *word <= '9')
@@ -133,7 +133,7 @@ static int take_argument(struct cursor *in, struct command_line *c)
 	if (!word)
 		return -EINVAL;
 	if (is_descriptor(word, in))
-		return refuse(c, "only the output is redirected, by '>' without a number before it");
+		return refuse(c, "only the output can be redirected: write '>' without a number before it");
 	c->argv[c->argc++] = word;
 	return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * The shell: lines become jobs. A command of the kernel's own runs in the
- * shell's thread; an application, `time`, and whatever ends in '&' in a thread
- * of its own, so that the prompt can outlive it.
+ * The shell: it runs each command of a line as a job. A built-in command runs in
+ * the shell's thread. An application, `time`, and a command with '&' run in a
+ * thread of their own, so that the prompt can return before they end.
  */
 #include "shell.h"
 #include "apprun.h"
@@ -17,7 +17,7 @@
 #define INTERRUPTED 130
 
 static struct line line;
-static struct job *jobs; /* newest first; the shell's thread alone */
+static struct job *jobs; /* newest first; accessed by the shell's thread only */
 
 /* ---- standard output ---- */
 
@@ -91,11 +91,11 @@ static const struct shell_command *command_find(const char *name)
 
 static int run_parsed(void *arg);
 
-/* 0, or the exit status of a command that is not run like this. */
+/* 0, or an exit status if the command cannot be run in this way. */
 static int refused(const struct shell_command *c, int argc)
 {
 	if (c->alone && current->fn == run_parsed) {
-		printk("%s: the shell alone does that, neither a job nor `time`.\n", c->name);
+		printk("%s: only the shell itself can run this, not a job or `time`.\n", c->name);
 		return 1;
 	}
 	if (argc > 1 && !*c->usage) {
@@ -112,7 +112,7 @@ int shell_run_words(int argc, char **argv)
 	int status;
 
 	if (!command && !app) {
-		printk("%s: unknown command; `help` lists those there are.\n", argv[0]);
+		printk("%s: unknown command; `help` lists the commands.\n", argv[0]);
 		return UNKNOWN_COMMAND;
 	}
 	if (command)
@@ -124,7 +124,7 @@ int shell_run_words(int argc, char **argv)
 	return status < 0 ? complain(argv[0], "not started", status) : status;
 }
 
-/* Close the redirection and tell what went wrong with it, once. */
+/* Close the redirection and report its first error. */
 static int end_output(struct job *job, int error)
 {
 	const char *name = job->line.argc ? job->line.argv[0] : "shell";
@@ -198,7 +198,7 @@ static int job_end(struct job *job)
 	return status;
 }
 
-/* Those that ended are told and forgotten. */
+/* Report and free the jobs that have ended. */
 static void report_jobs(void)
 {
 	struct job **at = &jobs;
@@ -224,7 +224,7 @@ static int job_start(struct job *job)
 	return job->thread ? 0 : -EAGAIN;
 }
 
-/* The rest of the screen's line is the interrupted command's; what follows begins below. */
+/* After an interruption, the next output starts on a new line. */
 static bool was_interrupted(struct thread *t)
 {
 	if (t->interrupted)
@@ -233,8 +233,8 @@ static bool was_interrupted(struct thread *t)
 }
 
 /*
- * A second Ctrl-C leaves a command that does not listen to the first to itself.
- * Return: Ctrl-C came, the line's other commands do not run.
+ * Wait for a command. If it does not end after Ctrl-C, a second Ctrl-C moves it to
+ * the background. Return: true after Ctrl-C: the line's other commands do not run.
  */
 static bool wait_foreground(struct job *job)
 {
@@ -251,7 +251,7 @@ static bool wait_foreground(struct job *job)
 		return stopped;
 	}
 	job_keep(job);
-	printk("%s does not listen to Ctrl-C; it goes on in the background as job %d.\n",
+	printk("%s does not respond to Ctrl-C; it continues in the background as job %d.\n",
 	       job->line.argv[0], job->id);
 	return true;
 }
@@ -305,7 +305,7 @@ void shell_run_line(char *text)
 		rest = shell_split(text);
 		job = job_new(text);
 		if (!job) {
-			printk("shell: there is no memory to run this.\n");
+			printk("shell: there is no memory to run the command.\n");
 			return;
 		}
 		if (shell_parse(job->text, &job->line)) {
@@ -346,7 +346,7 @@ int shell_main(void *unused)
 			printk("shell: the line is %u characters too long (%d is the most); it was not run.\n",
 			       line.refused, LINE_MAX - 1);
 		else if (r == LINE_NOISE)
-			printk("shell: %u bytes of the line were no text; it was not run.\n", line.noise);
+			printk("shell: %u bytes of the line are not text; it was not run.\n", line.noise);
 		if (r != LINE_DONE)
 			continue;
 		line_remember(&line);

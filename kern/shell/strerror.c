@@ -1,4 +1,4 @@
-/* What an error number means, in Linux's words. */
+/* The text of each error number, as on Linux. */
 #include "errno.h"
 #include "shell.h"
 
