@@ -1,13 +1,14 @@
 /*
- * base64 FILE: a binary file as text (RFC 4648, lines of 76), for a console
- * that carries text alone. It takes what is there and waits for no more.
+ * base64 FILE: print a binary file as text (RFC 4648, lines of 76), for a console
+ * that carries only text. Of a file like trace_pipe it prints the available data
+ * and does not wait for more.
  */
 #include "app.h"
 
 #define EAGAIN 11
 #define COLUMNS 76
 
-const char *const program_help[] = {"file", "a binary file as text; takes what is there, waits for no more"};
+const char *const program_help[] = {"file", "print a binary file as text; does not wait for more data"};
 
 struct base64 {
 	uint8_t carry[3];

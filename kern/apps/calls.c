@@ -1,18 +1,19 @@
 /*
- * calls CPU: a thread on this CPU makes a call whenever the harness, from
- * outside, wants one; until `calls off`. What other CPUs do between two
- * instructions of it is the harness's choice (grading/schedules.py).
+ * calls CPU: a thread on this CPU makes a traced call whenever the harness has
+ * increased calls_wanted through the debugger; until `calls off`. The harness
+ * chooses what other CPUs do between two instructions of a call
+ * (grading/schedules.py).
  */
 #include "app.h"
 
 #define EINVAL 22
 
-const char *const program_help[] = {"cpu|off", "a call on one CPU whenever it is wanted, for grading"};
+const char *const program_help[] = {"cpu|off", "make traced calls on one CPU when the harness wants them, for grading"};
 
-#define LOOK 2000000 /* ns: each look is a timer interrupt, and all of them are logged */
+#define LOOK 2000000 /* ns between two reads of calls_wanted: each costs a timer interrupt, which is logged */
 
 static volatile bool on;
-volatile uint64_t calls_wanted; /* in all; written from outside */
+volatile uint64_t calls_wanted; /* total number; written by the harness */
 volatile uint64_t calls_made;
 
 __attribute__((noipa)) static uint64_t calls_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e,

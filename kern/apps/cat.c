@@ -1,4 +1,4 @@
-/* cat FILE...: files, one after the other, to the output. */
+/* cat FILE...: copy files, one after the other, to the output. */
 #include "app.h"
 
 const char *const program_help[] = {"file ...", "copy files to the output"};
@@ -11,7 +11,7 @@ static int cat(const char *path)
 
 	while (fd >= 0 && (n = read(fd, buf, sizeof(buf))) > 0)
 		if (write(1, buf, n) < 0)
-			break; /* the shell says why */
+			break; /* the shell prints the error */
 	if (fd >= 0) {
 		int err = close(fd);
 

@@ -1,10 +1,10 @@
 /*
- * cksum FILE...: POSIX's checksum, a CRC-32 by 0x04c11db7, highest bit first,
- * over the data and then the length; and the length.
+ * cksum FILE...: print POSIX's checksum (a CRC-32 with the polynomial 0x04c11db7,
+ * highest bit first, over the data and then the length) and the length.
  */
 #include "app.h"
 
-const char *const program_help[] = {"file ...", "the checksum and length that cksum prints"};
+const char *const program_help[] = {"file ...", "print a file's POSIX checksum and length"};
 
 static uint32_t crc_byte(uint32_t crc, uint8_t byte)
 {

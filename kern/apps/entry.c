@@ -1,22 +1,26 @@
 /*
- * entry: a traced function that is called with a pattern in every register.
+ * entry: calls a traced function with a pattern in every register, and registers
+ * ops in unusual ways.
  *
- * A compiled function has few arguments. This one is called with a value in
- * each register, first with an op that overwrites all that a callback may
- * overwrite; then that op also changes every argument and the return address.
- * Then two ops trace the function together: the one that is called first lets
- * it return at once, the other one takes the return. Then two ops trace what
- * every batch calls at its end, when the sites that it wrote are there
- * already. Then an op that may change pc gets another function in its filter;
- * two of them get the same function, the first and the last that there is; one
- * op more is registered than there are stubs; and an op gets a function whose
- * site is never to be written again.
+ * A compiled function has few arguments; entry_traced is called with a value in
+ * each register. In this order:
+ * 1. One op traces it and overwrites every register that a callback may overwrite.
+ * 2. The same op also changes every argument and the return address.
+ * 3. Two ops trace it: the first one called sets pc to return at once, the second
+ *    one replaces the link.
+ * 4. Two ops trace text_alias_close(), which every batch calls after it has written
+ *    its sites.
+ * 5. The filter of an op that may change pc gets another function.
+ * 6. Two ops that may change pc get the same function: the first record's, then the
+ *    last record's.
+ * 7. One op more is registered than there are stubs.
+ * 8. An op gets a function whose record has FTRACE_FL_DISABLED.
  *
- * One run at a time: the ops are there once.
+ * Only one run at a time: the ops are static.
  */
 #include "app.h"
 
-const char *const program_help[] = {"", "is traced with a pattern in every register, for grading"};
+const char *const program_help[] = {"", "call a traced function with a pattern in every register, for grading"};
 
 #if STAGE == 4
 #include "asm-ftrace/regs.h"
@@ -30,7 +34,7 @@ void entry_elsewhere(void), entry_through(void);
 
 static bool changing, returned;
 
-/* sp and the frame pointer before the call. A tracer may lose them. */
+/* sp and the frame pointer before the call: a wrong tracer may not restore them. */
 static uint64_t entry_kept[2] __used;
 #ifdef __riscv
 #define KEEP_STACK "	lla t2, entry_kept\n	sd sp, 0(t2)\n	sd s0, 8(t2)\n"
@@ -43,7 +47,7 @@ static uint64_t entry_kept[2] __used;
 
 void entry_traced(void);
 
-/* It jumps to where its caller goes on: it ends well whatever the tracer did to the return address. */
+/* It jumps to entry_back in its caller, so that a wrong return address does no harm. */
 __asm__(
 "	.text\n"
 TRACED("entry_traced")
@@ -52,7 +56,7 @@ JUMP "entry_back\n"
 "entry_through:\n"
 JUMP "entry_back\n");
 
-/* And back from wherever it went. */
+/* Call entry_traced; continue at entry_back, with sp and the frame pointer restored. */
 __attribute__((noipa)) static void call_traced(void)
 {
 	unsigned long flags = irq_save();
@@ -68,7 +72,7 @@ __attribute__((noipa)) static void call_traced(void)
 	irq_restore(flags);
 }
 
-/* Of ops that guard themselves (FTRACE_OPS_FL_RECURSION). */
+/* For callbacks of ops with their own recursion protection (FTRACE_OPS_FL_RECURSION). */
 #define CALLBACK __attribute__((noipa, section(".ftrace.text"))) notrace
 
 CALLBACK static void
@@ -87,7 +91,7 @@ entry_counter(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, 
 	OVERWRITE();
 }
 
-/* The one that is called first returns at once; the one after it takes the return. */
+/* Called first, it sets pc to return at once; called second, it replaces the link. */
 CALLBACK static void
 entry_skipper(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
@@ -98,7 +102,7 @@ entry_skipper(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, 
 	returned = true;
 }
 
-/* Only @op gets the function: 0, or -errno. */
+/* Register @op for the function @name only. Return: 0 or -errno. */
 static int start(struct ftrace_ops *op, ftrace_func_t func, const char *name, uint32_t flags)
 {
 	int err;
@@ -140,11 +144,11 @@ static int skipped(void)
 	return err;
 }
 
-/* An op that may change pc has the functions that it keeps already. */
+/* Add a function to the filter of a registered op that may change pc. */
 __attribute__((noipa)) static void entry_own_filter(struct ftrace_ops *op)
 {
 	ftrace_set_filter(op, "text_alias_close", 16, false, false);
-	barrier(); /* the call is not the last act: it returns to here */
+	barrier(); /* no tail call: the observer sees this function's return */
 }
 
 static int own_filter(void)
@@ -158,7 +162,7 @@ static int own_filter(void)
 	return err;
 }
 
-/* Only one op that may change pc can have a function. */
+/* Must fail: only one op that may change pc can have a function. */
 __attribute__((noipa)) static void entry_clash(struct ftrace_ops *op)
 {
 	register_ftrace_function(op);
@@ -185,7 +189,7 @@ static int clash(void)
 	return err;
 }
 
-/* An op for each stub, and one more. */
+/* Called for one op more than there are stubs. */
 __attribute__((noipa)) static int entry_fill(struct ftrace_ops *op)
 {
 	int err = register_ftrace_function(op);
@@ -212,7 +216,7 @@ static int fill(void)
 	return err;
 }
 
-/* The site of its only function is never to be written again: the op goes without. */
+/* The op's only function has FTRACE_FL_DISABLED: its site must not be written. */
 __attribute__((noipa)) static int entry_disabled(struct ftrace_ops *op)
 {
 	int err = register_ftrace_function(op);
@@ -235,7 +239,7 @@ static int disabled(void)
 	return err;
 }
 
-/* One op, then another one too, on a function that runs between the store to its site and the end of the batch. */
+/* Two ops for a function that runs after its site was written and before the batch ends. */
 static int ready(void)
 {
 	static struct ftrace_ops first, second;

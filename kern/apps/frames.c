@@ -1,22 +1,22 @@
 /*
- * frames: a traced function is called again and again, and a timer interrupt
- * comes at another instruction each time: before the call, at each instruction
- * of the tracer's on the way in and on the way out, and after the call.
+ * frames: calls a traced function repeatedly. A timer interrupt comes at a
+ * different instruction each time: before the call, at each instruction of the
+ * tracer's entry and exit code, and after the call.
  *
- * Seldom does an interrupt meet one of the few instructions at which the order
- * of the shadow stack's stores matters. Here the timer stays where it is and the
- * call comes one instruction later each time (-icount: an instruction is a
- * time). The interrupt writes the address of frames_lost into all that lies
- * above `free`, which is the interrupt's to use: a function whose frame was
- * given back too early returns there.
+ * The order of the shadow stack's stores matters only at a few instructions, which
+ * an interrupt rarely hits. Here the timer fires at a fixed time, and each call
+ * starts one instruction later than the one before (with -icount each instruction
+ * takes the same time). The interrupt overwrites the shadow stack above `free`,
+ * which an interrupt may use, with the address of frames_lost: a function whose
+ * frame was popped too early returns there.
  *
- * The program only makes this happen. It passes the shadow stack to frames_call()
- * and frames_stack() in registers, for an observer of the processor. With one
- * CPU; once at a time, and not while others have shadow stacks.
+ * The program checks nothing. It passes the shadow stack to frames_call() and
+ * frames_stack() in registers, for an observer of the processor. It needs one CPU,
+ * and runs once at a time, while no other thread has a shadow stack.
  */
 #include "app.h"
 
-const char *const program_help[] = {"", "is interrupted at each of the tracer's instructions, for grading"};
+const char *const program_help[] = {"", "interrupt a traced call at each of the tracer's instructions, for grading"};
 
 #if STAGE >= 5
 #include "cpu.h"
@@ -29,21 +29,20 @@ const char *const program_help[] = {"", "is interrupted at each of the tracer's 
 #include "unwind.h"
 
 #ifdef __riscv
-#define SOON 20 /* ticks: more than it takes to set the timer and to make a traced call */
+#define SOON 20 /* ticks: longer than setting the timer and making a traced call */
 #else
 #define SOON 120
 #endif
 #define COARSE 64 /* instructions */
 #define MOST 4096
-#define OUTSIDE 8 /* calls in a row before which the interrupt came: the sweep is over */
+#define OUTSIDE 8 /* the sweep ends when so many interrupts in a row came before the call */
 
-/* What the user of function_graph answers, and whether there is room for a frame. */
+/* The entry handler's answer, or that there is no room for a frame. */
 enum answer { WANTED, REFUSED, FULL };
 
 /*
- * Calls frames_traced, @wait instructions later than it could. The function
- * returns to @home, or, if that is NULL, to where its link register says, with a
- * value in each register that can carry a result.
+ * Wait for @wait instructions, then call frames_traced. It returns to @home, or, if
+ * @home is NULL, to its link register, with a value in each result register.
  */
 void frames_call(struct shadow_frame *top, unsigned long *free, unsigned long depth, enum answer answer, unsigned long wait,
 		 void (*home)(void));
@@ -54,15 +53,15 @@ _Static_assert(offsetof(struct shadow_frame, ret) == 0 && offsetof(struct shadow
 		       offsetof(struct shadow_frame, sp) == 16 && offsetof(struct shadow_frame, fp) == 24 &&
 		       offsetof(struct shadow_frame, below) == 40 && offsetof(struct shadow_frame, data_end) == 56 &&
 		       sizeof(struct shadow_frame) == 64,
-	       "struct shadow_frame has changed: so must frames_lost below, and what the observer reads of it");
+	       "struct shadow_frame has changed: change frames_lost below and the observer too");
 
 static enum answer answer;
 static volatile bool armed;
 enum { CALLS, CALLED, HOME };
 volatile uint64_t frames_progress; /* of frames_call */
-static volatile uint64_t came; /* the interrupt, when frames_call was so far */
+static volatile uint64_t came; /* frames_progress when the interrupt came */
 
-/* WAIT: @wait instructions. BODY: what frames_traced does after its call site. */
+/* WAIT: executes @wait instructions. BODY: the code of frames_traced after its call site. */
 #ifdef __riscv
 #define WAIT \
 	"	andi t0, a4, 1\n	beqz t0, 1f\n	nop\n" \
@@ -83,7 +82,7 @@ static volatile uint64_t came; /* the interrupt, when frames_call was so far */
 	"1:	.irp reg, 0,1,2,3,4,5,6,7\n	add x\\reg, x30, #\\reg + 1\n	.endr\n	ret\n"
 #endif
 
-/* frames_lost read as a frame has no frame below it. */
+/* The code at frames_lost, read as a frame, has below = 0: no frame below it. */
 __asm__(
 "	.text\n	.balign 8\n"
 "	.type frames_call, %function\nframes_call:\n"
@@ -102,21 +101,21 @@ TRACED("frames_traced")
 BODY
 "	.size frames_traced, . - frames_traced\n");
 
-/* @found: in an interrupt, where a stack walk came to; after the call, whether graph tracing is off for good. */
+/* @found: in an interrupt, the result of walk(); after the call, ftrace_graph_dead. */
 __attribute__((noipa)) static notrace void
 frames_stack(struct shadow_frame *top, unsigned long *free, unsigned long depth, unsigned long found)
 {
 	barrier();
 }
 
-/* All that is not the thread's. */
+/* Overwrite the free part of the shadow stack. */
 static notrace void overwrite(struct shadow_stack *s)
 {
 	for (unsigned long *word = s->free; word < s->free + 32 && word < (unsigned long *)(s + 1); word++)
 		*word = (uint64_t)frames_lost;
 }
 
-/* As far as frames_home, if a walk finds that. */
+/* Walk the stack up to frames_home, if the walk reaches it. */
 static notrace unsigned long walk(void)
 {
 	struct unwind u;
@@ -149,7 +148,7 @@ static notrace void frames_return(struct ftrace_graph_ret *trace, struct fgraph_
 {
 }
 
-/* One call. The shadow stack is put back, so that what is wrong with one call does not add up. */
+/* One call. The shadow stack is restored, so that an error in one call does not affect the next. */
 static notrace void call(enum answer says, unsigned long wait)
 {
 	struct shadow_stack *s = shadow_of(current);
@@ -169,8 +168,8 @@ static notrace void call(enum answer says, unsigned long wait)
 }
 
 /*
- * Waits for a tick of the clock and returns it. The call must come as many instructions after the timer fires, whatever
- * the tick's first instruction was: @wait grows by as many as have been executed since it.
+ * Wait for the start of a clock tick and return it. The time between the timer and the call must not depend on where in
+ * a tick this loop ends: *@wait is increased by the number of instructions executed since the tick began.
  */
 #ifdef __riscv
 /* QEMU's timer fires whole ticks after the instruction that sets it. */
@@ -184,7 +183,7 @@ static inline uint64_t begun(unsigned long *wait)
 	return tick;
 }
 #else
-/* It fires when a tick begins. A tick is 16 instructions: so many read the clock, and those that see the first value are counted. */
+/* The timer fires when a tick begins. A tick is 16 instructions: read the clock 16 times and count the reads of the first value. */
 static inline uint64_t begun(unsigned long *wait)
 {
 	uint64_t at[16], before = 0;
@@ -200,7 +199,7 @@ static inline uint64_t begun(unsigned long *wait)
 }
 #endif
 
-/* How far the call had come when the interrupt came. */
+/* Make one call and return its progress (CALLS, CALLED, HOME) when the interrupt came. */
 static notrace uint64_t call_interrupted(enum answer says, unsigned long wait)
 {
 	uint64_t tick = begun(&wait);
@@ -213,7 +212,7 @@ static notrace uint64_t call_interrupted(enum answer says, unsigned long wait)
 	return came;
 }
 
-/* First the interrupt comes after the call; then the call comes later and later, until the interrupt comes before it. */
+/* At first the interrupt comes after the call. Then each call starts later, until the interrupt comes before it. */
 static notrace void sweep(enum answer says)
 {
 	unsigned long wait = 0;
@@ -244,7 +243,7 @@ static void end(int user)
 }
 
 #if STAGE >= 6
-/* Of two users one keeps something and says no. */
+/* A second user that reserves entry data and then returns 0 (not wanted). */
 static notrace int frames_keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	fgraph_reserve_data(gops->idx, 8);
@@ -305,7 +304,7 @@ int main(int argc, char **argv)
 #else
 int main(int argc, char **argv)
 {
-	printf("%s: this kernel patches no returns\n", argv[0]);
+	printf("%s: this kernel has no function_graph\n", argv[0]);
 	return 1;
 }
 #endif

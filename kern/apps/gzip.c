@@ -3,8 +3,8 @@
  *
  * RFC 1951 (DEFLATE) inside RFC 1952 (gzip). LZ77 turns the input into tokens,
  * a literal byte or a match (length, distance); a block of tokens is written
- * stored, with the fixed Huffman code or with a code of its own, whichever is
- * the shortest. A stored block is always possible, which bounds the output.
+ * stored, with the fixed Huffman code or with a code of its own: the shortest of
+ * the three. A stored block is always possible, which bounds the output.
  */
 #include "app.h"
 
@@ -14,7 +14,7 @@ const char *const program_help[] = {"in out", "compress a file; gunzip on any ma
 #define HASH_SIZE 8192u
 #define MIN_MATCH 3u
 #define MAX_MATCH 258u
-#define CHAIN 32 /* candidates looked at for a match */
+#define CHAIN 32 /* candidates tried for a match */
 #define MAX_TOKENS 16384
 #define MAX_SPAN (65535u - MAX_MATCH) /* bytes of a block: it may have to be stored */
 #define END_OF_BLOCK 256
@@ -94,7 +94,7 @@ static unsigned distance_symbol(unsigned distance)
 	return s;
 }
 
-/* ---- bits out ---- */
+/* ---- writing bits ---- */
 
 static void put_bits(struct gzip *z, uint32_t value, unsigned count)
 {
@@ -145,7 +145,7 @@ static unsigned common_length(const uint8_t *a, const uint8_t *b, unsigned max)
 	return n;
 }
 
-/* The longest match for what stands at pos: its token, or the literal. */
+/* The token of the longest match for the text at pos, or else the literal. */
 static __attribute__((noinline)) uint32_t find_match(struct gzip *z)
 {
 	size_t left = z->size - z->pos;
@@ -212,7 +212,7 @@ static int lightest(const uint32_t *weight, const int16_t *parent, int nodes, in
 	return best;
 }
 
-/* Join the two lightest until one is left; the longest code that this gives. */
+/* Join the two lightest nodes until one is left. Return: the longest code's length. */
 static __attribute__((noinline)) unsigned huffman_lengths(struct code *c, const uint32_t *count)
 {
 	uint32_t weight[2 * MAX_SYMBOLS];
@@ -235,7 +235,7 @@ static __attribute__((noinline)) unsigned huffman_lengths(struct code *c, const 
 	return longest;
 }
 
-/* Codes of one length count upwards, shorter ones first; sent from their top bit. */
+/* Codes of one length are consecutive, after the shorter ones; a code's highest bit is sent first. */
 static __attribute__((noinline)) void assign_bits(struct code *c)
 {
 	unsigned code = 0;
@@ -252,7 +252,7 @@ static __attribute__((noinline)) void assign_bits(struct code *c)
 	}
 }
 
-/* A code has two symbols at least: decoders refuse an incomplete one. */
+/* A code has at least two symbols: decoders refuse an incomplete code. */
 static __attribute__((noinline)) void build_code(struct code *c)
 {
 	uint32_t count[MAX_SYMBOLS];
@@ -290,7 +290,7 @@ static void add_run(struct gzip *z, unsigned symbol, unsigned extra)
 	z->lengths.count[symbol]++;
 }
 
-/* n times the same length, as the runs that RFC 1951 has for it. */
+/* Encode n equal lengths as runs (RFC 1951). */
 static void add_lengths(struct gzip *z, unsigned length, unsigned n)
 {
 	while (length == 0 && n >= 3) {
@@ -380,7 +380,7 @@ static uint64_t header_bits(const struct gzip *z)
 
 /* ---- blocks ---- */
 
-/* The bits of all tokens with the codes as they are. */
+/* The number of bits of all tokens with the current codes. */
 static __attribute__((noinline)) uint64_t token_bits(const struct gzip *z)
 {
 	uint64_t bits = 0;
@@ -483,7 +483,7 @@ static __attribute__((noinline)) void deflate(struct gzip *z)
 	align_to_byte(z);
 }
 
-/* in[0, size) as a gzip file in out, which has room for the worst case; its length. */
+/* Compress in[0, size) into out, which has room for the worst case. Return: the gzip file's length. */
 static size_t gzip(struct gzip *z, const uint8_t *in, size_t size, uint8_t *out)
 {
 	static const uint8_t header[10] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff};
@@ -499,7 +499,7 @@ static size_t gzip(struct gzip *z, const uint8_t *in, size_t size, uint8_t *out)
 	return z->written;
 }
 
-/* The bytes written, or -errno. */
+/* Return: the bytes written, or -errno. */
 static long compress_file(const char *from, const char *to, size_t *size)
 {
 	struct gzip *z = calloc(1, sizeof(*z));

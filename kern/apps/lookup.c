@@ -1,13 +1,13 @@
 /*
- * lookup SEED: looks records up, in the order that the seed chooses: by the
- * address of a call site, by addresses beside one, and by ranges that have
- * none, one or many. Nothing else in lab 2 searches the table.
+ * lookup SEED: searches the table of records, in an order that the seed chooses:
+ * for addresses of call sites, for addresses next to one, and for ranges with no,
+ * one or many call sites. Nothing else in lab 2 searches the table.
  */
 #include "app.h"
 #include "errno.h"
 #include "ftrace.h"
 
-const char *const program_help[] = {"seed", "looks call sites' records up, for grading"};
+const char *const program_help[] = {"seed", "search the table of records, for grading"};
 
 #if STAGE == 2
 #define INLINE static inline __attribute__((always_inline)) /* so that each call returns into main() */
@@ -23,7 +23,7 @@ INLINE unsigned long site(uint64_t *random)
 	return ftrace_ip(&ftrace_records[next(random) % ftrace_record_count]);
 }
 
-/* Of a range of the table or of the addresses; either end may be in front of it or after it. */
+/* Look up a range; each end may be below the first record or above the last one. */
 INLINE void look_up_range(uint64_t *random)
 {
 	unsigned long from = site(random), far = next(random) % 4 ? next(random) % 512 : next(random) % 65536;

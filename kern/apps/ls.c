@@ -1,4 +1,4 @@
-/* ls [-l] [PATH...]: the names in a directory, in their order; -l: with permissions and size. */
+/* ls [-l] [PATH...]: list the names in a directory, sorted; -l: with permissions and size. */
 #include "app.h"
 
 const char *const program_help[] = {"[-l] [path ...]", "list directories"};

@@ -3,8 +3,8 @@
  *
  *	producer (CPU 0) ->| chunks |-> workers (every CPU) ->| counts |-> consumer (the caller)
  *
- * The queues are bounded, so that a fast stage sleeps until a slow one wakes
- * it. One pass over the whole file at the end must give the same.
+ * The queues are bounded, so that a fast stage sleeps until a slow one wakes it.
+ * At the end one pass over the whole file must give the same counts.
  */
 #include "app.h"
 
@@ -16,7 +16,7 @@ const char *const program_help[] = {"file", "count lines, words and bytes, with 
 
 struct counts {
 	uint64_t lines, words, bytes;
-	uint64_t hash; /* sum of each word's, so that order does not matter */
+	uint64_t hash; /* sum of the words' hashes, so that their order does not matter */
 };
 
 struct item {
@@ -30,7 +30,7 @@ struct queue {
 	cond_t changed;
 	struct item slots[SLOTS];
 	unsigned first, used;
-	unsigned writers; /* 0: nothing more will come */
+	unsigned writers; /* 0: no more items will come */
 };
 
 struct pipeline {
@@ -51,7 +51,7 @@ static __attribute__((noinline)) void queue_put(struct queue *q, const struct it
 	mutex_release(&q->lock);
 }
 
-/* False: the queue is empty and will stay so. */
+/* Return: false if the queue is empty and has no writers. */
 static __attribute__((noinline)) bool queue_take(struct queue *q, struct item *item)
 {
 	bool got;
@@ -117,7 +117,7 @@ static void add_counts(struct counts *total, const struct counts *c)
 	total->hash += c->hash;
 }
 
-/* A chunk ends behind a space, so that no word is cut. */
+/* A chunk ends after a space, so that no word is cut. */
 static __attribute__((noinline)) size_t chunk_size(const char *text, size_t left)
 {
 	size_t n = left < CHUNK ? left : CHUNK;
@@ -167,7 +167,7 @@ static int consume(void *arg)
 	return 0;
 }
 
-/* Fewer threads than asked for still finish: who does not start leaves its queue. */
+/* If a thread cannot be started, its queue loses a writer, so that the others still finish. */
 static unsigned run(struct pipeline *p, unsigned cpus, unsigned workers)
 {
 	thread_t threads[MAX_WORKERS + 1];

@@ -1,18 +1,18 @@
 /*
- * rare: what a user of function_graph may do, or traced functions, and the workload never does.
+ * rare: actions of function_graph users and of traced functions that the workload never performs.
  *
  * 1. A handler calls a traced function itself.
  * 2. The handlers walk the stack, and so does another op of the same function.
- * 3. A user keeps data of all sizes, and all that there is room for; two users go by one filter (lab 6).
+ * 3. A user reserves entry data of all sizes, until the shadow stack is full; two users share one filter (lab 6).
  * 4. A registration is refused.
- * 5. Functions are left without a return, as longjmp() leaves them. Graph tracing is off for good then.
+ * 5. Functions are left without a return, as by longjmp(). Graph tracing is off for good after that.
  *
- * The program only makes this happen. What it hands to rare_walk(), rare_data(),
- * rare_room(), rare_refused() and rare_stack() in registers is for an observer of the processor.
+ * The program checks nothing. It passes data to rare_walk(), rare_data(), rare_room(),
+ * rare_refused() and rare_stack() in registers, for an observer of the processor.
  */
 #include "app.h"
 
-const char *const program_help[] = {"", "leaves traced functions without a return, for grading: graph tracing is off for good then"};
+const char *const program_help[] = {"", "rare uses of function_graph, for grading; graph tracing is off for good afterwards"};
 
 #if STAGE >= 5
 #include "cpu.h"
@@ -43,9 +43,9 @@ static void end(void)
 	ftrace_free_filter(&filter);
 }
 
-/* ---- 1. Both handlers call a traced function: of that nobody must be told. ---- */
+/* ---- 1. Both handlers call a traced function: that call must not be reported to any handler. ---- */
 
-static bool calls; /* once each: a tracer that tells a handler of its own calls must come to an end */
+static bool calls; /* only one nested call each, so that a tracer without recursion protection also ends */
 
 __attribute__((noipa)) static void rare_inner(void)
 {
@@ -91,7 +91,7 @@ static int handlers_call(void)
 
 /* ---- 2. ---- */
 
-/* @entry: of the kernel's own stack walk. @link: the nth return address by the frame records alone. 0: there is none. */
+/* @entry: the kernel's stack walk, entry n. @link: return address n in the frame records. 0: there is none. */
 __attribute__((noipa)) static notrace void rare_walk(long n, unsigned long entry, unsigned long link)
 {
 	barrier();
@@ -183,7 +183,7 @@ static int data_of_all_sizes(void)
 	return err;
 }
 
-/* @left: bytes of the shadow stack. @counted: calls and data that found no room, by this one. */
+/* @left: free bytes of the shadow stack. @counted: by how much this request increased `overrun`. */
 __attribute__((noipa)) static notrace void rare_room(long asked, unsigned long left, void *reserved, unsigned long counted)
 {
 	barrier();
@@ -199,7 +199,7 @@ static notrace unsigned long ask(struct fgraph_ops *gops, long asked)
 	return (char *)s + SHADOW_SIZE - (char *)s->free;
 }
 
-/* To the last word: what does not fit by one word, what just fits, and one more. */
+/* Fill the shadow stack: request one word too many, then exactly the rest, then one more word. */
 static notrace int fill(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	unsigned long left = ask(gops, 128);
@@ -231,7 +231,7 @@ __attribute__((noipa)) static void rare_shared(void)
 	barrier();
 }
 
-/* The second one leaves; then the filter gets another function. */
+/* Two users with one filter: the second user unregisters, then the filter gets another function. */
 static int filter_of_two(void)
 {
 	static struct fgraph_ops second;
@@ -258,7 +258,7 @@ __attribute__((noipa)) static notrace void rare_refused(enum refused what, long 
 	barrier();
 }
 
-/* As many ops as there are stubs, and one more: function_graph's. */
+/* Ops take all stubs, then function_graph is registered, which needs one more. */
 static int no_stub_left(void)
 {
 	static struct ftrace_ops ops[FTRACE_OPS_MAX];
@@ -292,15 +292,15 @@ static int registered_twice(void)
 
 /*
  * rare_a calls rare_b, and so on to rare_f. Then
- *	rare_f returns with an sp that is nobody's, to rare_home_f;
- *	rare_e goes on in rare_c: rare_e and rare_d are left. rare_c returns, to rare_home_c;
- *	rare_b goes on in rare_a: rare_b is left. rare_a returns, to rare_home_a.
- * Wherever else a return goes, it ends up at rare_lost. The values that they return are 6, 3 and 1.
+ *	rare_f returns to rare_home_f, with an sp that belongs to no frame;
+ *	rare_e continues in rare_c, so rare_e and rare_d never return. rare_c returns to rare_home_c;
+ *	rare_b continues in rare_a, so rare_b never returns. rare_a returns to rare_home_a.
+ * A return to any other place ends at rare_lost. The return values are 6, 3 and 1.
  */
 unsigned long rare_sp[3] __used; /* of rare_chain, rare_a and rare_c */
 void rare_chain(void), rare_look(void);
 
-/* KEEP and BACK: sp to and from rare_sp[n]. OFF: sp becomes one that no function had. */
+/* KEEP and BACK: sp to and from rare_sp[n]. OFF: change sp to a value that no frame has. */
 #ifdef __riscv
 #define KEEP(n) "	lla t2, rare_sp + 8 * " n "\n	sd sp, 0(t2)\n"
 #define BACK(n) "	lla t2, rare_sp + 8 * " n "\n	ld sp, 0(t2)\n"
@@ -374,7 +374,7 @@ notrace void rare_look(void)
 	rare_stack(s->top, s->free, s->depth);
 }
 
-/* The shadow stack is put back: what is wrong here harms nobody else. */
+/* The shadow stack is restored afterwards, so that errors here affect no other code. */
 static notrace void left_without_return(void)
 {
 	struct shadow_stack *s = shadow_of(current);
@@ -419,7 +419,7 @@ int main(int argc, char **argv)
 #else
 int main(int argc, char **argv)
 {
-	printf("%s: this kernel patches no returns\n", argv[0]);
+	printf("%s: this kernel has no function_graph\n", argv[0]);
 	return 1;
 }
 #endif

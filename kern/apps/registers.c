@@ -1,13 +1,12 @@
 /*
- * registers: a caller of _mcount with a pattern in every register, and a
- * tracer that overwrites every register that a callback may overwrite.
+ * registers: calls _mcount with a pattern in every register; its tracer
+ * overwrites every register that a callback may overwrite.
  *
- * A compiled function has moved its arguments away before it calls _mcount,
- * and a compiled tracer leaves many registers alone. `registers` makes the
- * call once while nobody traces and once while its tracer does; with one CPU,
- * since labs 1 and 2 have no filter. `registers SEED` runs the workload under
- * that tracer. Labs 1 to 3 (-pg). In lab 3 set_ftrace_filter says which
- * functions it traces.
+ * A compiled function has already moved its arguments to other registers when it
+ * calls _mcount, and a compiled tracer changes few registers. `registers` makes
+ * the call once without a tracer and once with its own; with one CPU, since labs
+ * 1 and 2 have no filter. `registers SEED` runs the workload with that tracer.
+ * For labs 1 to 3 (-pg). In lab 3 set_ftrace_filter selects the traced functions.
  */
 #include "app.h"
 #include "asm-ftrace/hook.h"
@@ -18,14 +17,14 @@
 #include "overwrite.h"
 #include "tracer.h"
 
-const char *const program_help[] = {"[seed]", "calls _mcount with a pattern in every register, for grading"};
+const char *const program_help[] = {"[seed]", "call _mcount with a pattern in every register, for grading"};
 
 #ifdef HOOK_mcount
 extern ftrace_func_t ftrace_trace_function;
 extern struct ftrace_ops *function_trace_op;
 int app_main_workload(int argc, char **argv);
 
-/* The compiler makes no call in it: this one is its call site. */
+/* notrace: its only call of _mcount is this one. */
 __attribute__((noipa)) static notrace void registers_call(void)
 {
 	__asm__ volatile(
@@ -46,22 +45,22 @@ static struct ftrace_ops op = {registers_tracer, FTRACE_OPS_FL_RECURSION, .slot 
 
 #if STAGE == 3
 /*
- * Nothing is written: no batch is open, then the site would be the first word
- * after text, then address 0, which is to be called, is out of reach.
+ * None of these may write: at first no batch is open; then the site is the first
+ * word after text; then the target, address 0, is out of reach.
  */
 __attribute__((noipa)) static void registers_refused(void)
 {
-	struct dyn_ftrace behind = {.offset = _etext - _text}, last = {.offset = behind.offset - 4};
+	struct dyn_ftrace after = {.offset = _etext - _text}, last = {.offset = after.offset - 4};
 	unsigned long stub = (unsigned long)ftrace_stubs;
 
 	ftrace_make_nop(&ftrace_records[0], 0);
 	ftrace_update_ftrace_func(registers_tracer);
 	mutex_lock(&ftrace_lock);
 	ftrace_batch_begin();
-	ftrace_make_call(&behind, stub);
-	ftrace_make_nop(&behind, stub);
-	ftrace_modify_call(&behind, stub, stub);
-	ftrace_init_nop(&behind);
+	ftrace_make_call(&after, stub);
+	ftrace_make_nop(&after, stub);
+	ftrace_modify_call(&after, stub, stub);
+	ftrace_init_nop(&after);
 	ftrace_make_call(&last, 0);
 	ftrace_modify_call(&last, 0, 0);
 	ftrace_update_ftrace_func(NULL);
@@ -74,7 +73,7 @@ __attribute__((noipa)) static notrace void registers_word(u32 insn)
 	__asm__ volatile("" : : "r"(insn));
 }
 
-/* Instructions that no call site here has: at the ends of the reach and one word beyond, with every bit of the offset, misaligned. */
+/* Encodings that this kernel's call sites do not use: both ends of the reach, one word further, all offset bits, misaligned. */
 __attribute__((noipa)) static void registers_encoded(void)
 {
 	const long reach = INSN_REACH;
@@ -105,7 +104,7 @@ static int call_traced(void)
 	return err;
 }
 #else
-/* Nothing but this call comes to the tracer: a stub that is wrong does no harm yet. */
+/* Interrupts are masked: only this one call reaches the tracer, so a wrong stub does little harm. */
 static int call_traced(void)
 {
 	struct ftrace_ops *was = function_trace_op;

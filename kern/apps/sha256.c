@@ -1,13 +1,13 @@
 /*
- * sha256 FILE...: each file's SHA-256 (FIPS 180-4), as sha256sum prints it.
+ * sha256 FILE...: print each file's SHA-256 (FIPS 180-4), as sha256sum does.
  */
 #include "app.h"
 
-const char *const program_help[] = {"file ...", "each file's SHA-256, as sha256sum prints it"};
+const char *const program_help[] = {"file ...", "print each file's SHA-256, as sha256sum does"};
 
 struct sha256 {
 	uint32_t state[8];
-	uint64_t length; /* bytes so far; length % 64 of them wait in block */
+	uint64_t length; /* bytes so far; the last length % 64 of them are in block */
 	uint8_t block[64];
 };
 

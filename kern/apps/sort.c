@@ -1,11 +1,11 @@
 /*
- * sort FILE [-o OUT]: the lines of a file in the order of their bytes, as
- * `LC_ALL=C sort` does it. A merge sort, so that equal lines keep their order
+ * sort FILE [-o OUT]: sort the lines of a file by their bytes, as `LC_ALL=C sort`
+ * does. A merge sort, so that equal lines keep their order
  * and the number of comparisons is bounded.
  */
 #include "app.h"
 
-const char *const program_help[] = {"file [-o out]", "a file's lines in the order of their bytes"};
+const char *const program_help[] = {"file [-o out]", "sort a file's lines by their bytes"};
 
 struct line {
 	const char *text;
@@ -68,7 +68,7 @@ static __attribute__((noinline)) void merge_sort(struct line *lines, struct line
 	memcpy(lines, scratch, n * sizeof(*lines));
 }
 
-/* The lines, each with a newline, in one piece. */
+/* Copy the lines, each with a newline, to @out. */
 static __attribute__((noinline)) size_t join_lines(const struct line *lines, size_t n, char *out)
 {
 	char *p = out;

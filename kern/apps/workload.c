@@ -1,24 +1,23 @@
 /*
- * workload SEED: a tree of calls that nobody can predict before the seed is
- * known and everybody can afterwards. docs/workload.md is the description;
- * the grader's own generator is written from it, not from this file.
+ * workload SEED: a tree of calls that depends on the seed only, so that it can be
+ * predicted with the seed and not without it. docs/workload.md describes it; the
+ * grader's own generator is written from that description, not from this file.
  *
- * Every function whose name begins with wl_ is part of the predicted trace,
- * and its name says its shape: leaf, step, fan, pick, tail, self, pair, ring,
- * wide.
+ * Every function whose name begins with wl_ is part of the predicted trace. Its
+ * name contains its shape: leaf, step, fan, pick, tail, self, pair, ring, wide.
  */
 #include "app.h"
 
-const char *const program_help[] = {"seed", "the tree of calls that follows from the seed, for grading"};
+const char *const program_help[] = {"seed", "make a tree of calls that depends on the seed, for grading"};
 
 #define MAX_CPUS 8
 #define GOLDEN 0x9e3779b97f4a7c15
 
-/* noipa: each keeps its name, its arguments and its calls, whatever the compiler knows of it. */
+/* noipa: the compiler keeps each function with its name, arguments and calls. */
 #define NODE __attribute__((noipa)) static uint64_t
 #define INLINE static inline __attribute__((always_inline))
 
-/* One context: the thread on a CPU, or the interrupt on it. Nobody else touches it. */
+/* One context: the thread on a CPU, or the interrupt on it. No other context accesses it. */
 struct workload {
 	uint64_t random;
 	uint64_t sum;  /* over every value, in call order */
@@ -26,7 +25,7 @@ struct workload {
 	struct run *run;
 };
 
-/* All contexts of one run, and the line at which its threads start. */
+/* All contexts of one run, and the barrier at which its threads start. */
 struct run {
 	struct workload threads[MAX_CPUS], interrupts[MAX_CPUS];
 	unsigned cpus, waiting;
@@ -46,7 +45,7 @@ INLINE uint64_t next(uint64_t *random)
 	return mix(*random += GOLDEN);
 }
 
-/* A call has begun: take it from the budget; its value decides everything below. */
+/* Every call begins with this: count it in the budget and compute the value that determines its children. */
 INLINE uint64_t enter(struct workload *w, unsigned number, uint64_t x)
 {
 	uint64_t v = mix(x + number * GOLDEN);
@@ -66,21 +65,21 @@ INLINE unsigned byte(uint64_t v, unsigned i)
 	return v >> (8 * i) & 0xff;
 }
 
-/* The next call's result joins @r so that order counts, and so that the call is not the last act. */
+/* The result goes into r, so that the order of calls matters and no call is a tail call. */
 #define CALL(f, i) (r = r * 31 + (f)(w, v + (i), room - 1))
 #define CALL_ONE_OF(odd, even, b, i) (byte(v, b) & 1 ? CALL(odd, i) : CALL(even, i))
 #define CASE(n, f, i) case n: CALL(f, i); break
 #define EACH_CHILD(n) for (unsigned i = 1; i <= (n) && more(w, room); i++)
 #define ARGS struct workload *w, uint64_t x, unsigned room
 
-/* What the shapes do. Each function is a line of the table below them. */
+/* The shapes. The table below them defines one function in each line. */
 #define LEAF(number, name) \
 	NODE name(ARGS) \
 	{ \
 		return enter(w, number, x) + room; \
 	}
 
-/* The first always, before the other, so that the depth is there whatever happens to the budget later. */
+/* @always is called first, so that the depth is reached before the budget is used up. */
 #define CHAIN(number, name, always, sometimes) \
 	NODE name(ARGS) \
 	{ \
@@ -103,8 +102,8 @@ INLINE unsigned byte(uint64_t v, unsigned i)
 	}
 
 /*
- * The last act is a call in tail position: a jump, so that the function that
- * is jumped to returns to our caller and has our caller as its parent.
+ * Ends with a tail call, which is a jump: the callee returns to this function's
+ * caller, and that caller is the callee's parent.
  */
 #define TAIL(number, name, before, odd, even) \
 	NODE name(ARGS) \
@@ -185,7 +184,7 @@ PICK(29, wl_pick_south, wl_leaf_cedar, wl_step_creek, wl_step_river, wl_self_dru
 PICK(30, wl_pick_west, wl_leaf_elm, wl_step_delta, wl_self_flute, wl_ring_sun,
      wl_tail_hawk, wl_tail_swan, wl_fan_topaz, wl_pick_north)
 
-/* As many arguments as there are argument registers; each but w and room is seen from outside. */
+/* An argument in each argument register; the observer reads each of them except w and room. */
 NODE wl_wide_oak(ARGS, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
 {
 	uint64_t v = enter(w, 33, x);
@@ -193,7 +192,7 @@ NODE wl_wide_oak(ARGS, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t 
 	return v + room + d + 2 * e + 3 * f + 4 * g + 5 * h;
 }
 
-/* What every context has, whatever its seed: depth, both recursions, a fan, a tail call, all arguments. */
+/* The calls of every context, with any seed: depth, both recursions, a fan, a tail call, all arguments. */
 NODE wl_first(struct workload *w)
 {
 	uint64_t v = enter(w, 31, next(&w->random)), r = v;
@@ -209,7 +208,7 @@ NODE wl_first(struct workload *w)
 	return r * 31 + wl_wide_oak(w, v + 5, byte(v, 5), v >> 12, v >> 24, v >> 36, v >> 48, r);
 }
 
-/* Tree after tree until the budget is used up, to the call. */
+/* Make trees until exactly the budget's number of calls has been made. */
 NODE wl_rest(struct workload *w)
 {
 	uint64_t r = enter(w, 32, w->random);
@@ -230,7 +229,7 @@ NODE wl_rest(struct workload *w)
 	return r;
 }
 
-/* The brackets: an observer counts from one to the other. */
+/* Markers: an observer counts the calls between them. */
 __attribute__((noipa)) static void wl_begin(uint64_t seed, unsigned n)
 {
 	__asm__ volatile("" : : "r"(seed), "r"(n));
@@ -241,7 +240,7 @@ __attribute__((noipa)) static void wl_end(uint64_t result)
 	__asm__ volatile("" : : "r"(result));
 }
 
-/* Nobody runs before everybody can: the CPUs shall meet inside the tracer. */
+/* A barrier: all threads start together, so that the CPUs are inside the tracer at the same time. */
 static void wait_for_all(struct run *r)
 {
 	mutex_acquire(&r->lock);
@@ -261,7 +260,7 @@ static void workload_interrupt(void *arg)
 	w->sum = mix(w->sum + r);
 }
 
-/* The thread on CPU k, and in its middle the interrupt on the next CPU. */
+/* The thread on CPU k; halfway it calls the interrupt on the next CPU. */
 static int workload_thread(void *arg)
 {
 	struct workload *w = arg;
@@ -277,7 +276,7 @@ static int workload_thread(void *arg)
 	return 0;
 }
 
-/* Budgets and generators of all contexts; the sum of the budgets. */
+/* Set the budgets and generators of all contexts. Return: the sum of the budgets. */
 static unsigned prepare(struct run *r, uint64_t seed)
 {
 	unsigned total = 600 + next(&seed) % 601, rest = r->cpus > 4 ? 2 * total : total, calls = 0;
@@ -310,7 +309,7 @@ static uint64_t result(const struct run *r)
 	return sum;
 }
 
-/* One that does not start must not be waited for. */
+/* If a thread cannot be created, the others must not wait for it. */
 static int run_threads(struct run *r)
 {
 	thread_t thread[MAX_CPUS];

@@ -1,7 +1,7 @@
 """Write the files of the initrd: make.py OUTPUT_FOLDER.
 
-Everything is our own or made here from a fixed seed, so that every build
-carries the same bytes and the host can work out what an application must say.
+Everything is from this repository or made here from a fixed seed, so that every
+build has the same bytes and the host can compute an application's output.
 """
 
 import random
@@ -13,7 +13,7 @@ SYLLABLES = "ba ce di fo gu ka le mi no pu ra se ti vo zu an el in or un".split(
 
 
 def words(rng: random.Random, count: int) -> list[str]:
-    """A made-up vocabulary: no two words alike."""
+    """An invented vocabulary of different words."""
     seen: dict[str, None] = {}
     while len(seen) < count:
         seen["".join(rng.choices(SYLLABLES, k=rng.randint(1, 4)))] = None
@@ -21,7 +21,7 @@ def words(rng: random.Random, count: int) -> list[str]:
 
 
 def prose(rng: random.Random, vocabulary: list[str], sentences: int) -> str:
-    """Sentences whose words follow Zipf's law, as a language's do: it compresses."""
+    """Sentences whose words follow Zipf's law, as in a natural language, so that the text compresses."""
     weights = [1 / (rank + 1) for rank in range(len(vocabulary))]
     lines = []
     for _ in range(sentences):

@@ -1,6 +1,6 @@
 /*
- * The part of app.h that is made of the rest of app.h: printf, whole files, numbers;
- * and the arithmetic that GCC leaves to libgcc, as far as the kernel needs none of it.
+ * The functions of app.h that use only other functions of app.h: printf, whole
+ * files, numbers; and those functions of libgcc that only applications need.
  */
 #include "app.h"
 

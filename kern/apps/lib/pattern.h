@@ -1,6 +1,6 @@
 /*
- * What the programs for grading need of assembly: a value of its own in each
- * register, and a function that is nothing but a call site and a few instructions.
+ * Assembly for the programs for grading: a different value in each register, and
+ * functions that consist of a call site and a few instructions.
  */
 #ifndef APPS_PATTERN_H
 #define APPS_PATTERN_H
@@ -8,11 +8,11 @@
 #ifdef __riscv
 #define CALL "	call "
 #define JUMP "	j "
-/* A frame record: made, and taken down with a return. */
+/* Make a frame record; remove it and return. */
 #define ENTER "	addi sp, sp, -16\n	sd ra, 8(sp)\n	sd s0, 0(sp)\n	addi s0, sp, 16\n"
 #define LEAVE "	ld ra, 8(sp)\n	ld s0, 0(sp)\n	addi sp, sp, 16\n	ret\n"
 #define NOPS "	nop\n"
-/* In each argument and each register that a function must leave alone; not in sp and fp. */
+/* Set each argument register and each callee-saved register, except sp and fp. */
 #define SET_PATTERN \
 	"	.set .Lvalue, 0x5ca1ab1e00010001\n" \
 	"	.irp reg, a0,a1,a2,a3,a4,a5,a6,a7,s1,s2,s3,s4,s5,s6,s7,s8,s9,s10,s11\n" \
@@ -37,7 +37,7 @@
 	"x19", "x20", "x21", "x22", "x23", "x24", "x25", "x26", "x27", "x28"
 #endif
 
-/* Begins a function, with a call site as the compiler lays it out (HOOK=entry). */
+/* The start of a function, with a call site as the compiler makes it (HOOK=entry). */
 #define TRACED(name) \
 	"	.type " name ", %function\n" name ":\n" \
 	"	.section __patchable_function_entries, \"awo\", %progbits, " name "\n" \
