@@ -228,7 +228,7 @@ void irqchip_enable(unsigned irq)
 	write32(1u << irq % 32, base + D_ENABLE(irq));
 }
 
-/* With an isb between the acknowledgement and the handler. */
+/* The dsb completes the acknowledgement before the handler runs. */
 static u32 acknowledge(void)
 {
 	u32 ack;

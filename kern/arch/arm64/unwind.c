@@ -40,7 +40,7 @@ static notrace enum flow flow_of(u32 i, long *to)
 struct access {
 	unsigned reg[2];
 	long at;
-	bool load, before, after; /* before, after: the access adds the offset to sp, then or afterwards */
+	bool load, before, after; /* the offset is added to sp before or after the access */
 };
 
 static notrace bool decode_access(u32 i, struct access *a)
