@@ -5,8 +5,8 @@
  * name is the command's name in the shell (kern/apps/sha256.c: `sha256`), and
  * `make APP=path/to/prog.c` links yours. It is traced like the kernel.
  * Integers only: a float or a double is a compile error. A program is part of
- * the kernel and is not loaded anew for each run: static variables keep their
- * values from the last run, and two runs at the same time share them.
+ * the kernel: static variables keep their values from one run to the next, and
+ * two runs at the same time share them.
  */
 #ifndef KERN_APP_H
 #define KERN_APP_H
@@ -34,9 +34,9 @@ int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * Each returns -errno on failure; strerror(errno) describes it. Descriptors 0, 1
- * and 2 are the console (1: the redirection, if there is one). Ctrl-C ends a
- * program in its next read, write or printf, unless it has several threads.
+ * Each returns -errno on failure; strerror(errno) describes it. Descriptors 0 to 2
+ * are the console (1: or the redirection). Ctrl-C ends a program in its next read,
+ * write or printf, unless it has several threads.
  */
 int open(const char *path, int flags, ...);
 long read(int fd, void *buf, size_t n);

@@ -70,7 +70,7 @@ struct thread *__switch_to(struct thread *prev, struct thread *next);
 
 /* head.S: the first instruction of a secondary CPU. */
 extern char secondary_start[];
-/* entry.S: trap entry and return; a new thread's first instruction (masks interrupts, calls thread_start(prev)). */
+/* entry.S: trap entry and return; a new thread's first instruction (interrupts masked; calls thread_start(prev)). */
 extern char exception_vector[], exception_vector_end[], thread_start_asm[];
 void __noreturn thread_start(struct thread *prev); /* sched.c: finishes the switch, runs current->fn */
 
@@ -85,7 +85,6 @@ extern unsigned long boot_fdt_pa;   /* the device tree's address, from firmware 
 extern unsigned long kernel_pgd_pa; /* root page table: _early_tables; secondary CPUs use it too */
 extern char boot_stack[];           /* THREAD_SIZE, aligned to it */
 
-/* Print every general register of @regs, for panics. */
 void arch_show_regs(const struct trap_frame *regs);
 
 /*
@@ -95,10 +94,10 @@ void arch_show_regs(const struct trap_frame *regs);
 void __noreturn panic_fault(struct trap_frame *regs, unsigned long va, const char *access);
 /*
  * fault.c, called by entry.S with interrupts masked: for an interrupt, for an
- * exception, for one without enough stack. The architecture's trap.c decodes
- * them. dispatch_interrupt() calls the handler of the interrupt's source.
- * exception_address() returns the address that an exception is about, and saves
- * in @regs what entry.S did not. panic_exception() describes the exception.
+ * exception, for one without enough stack. The architecture's trap.c has the rest:
+ * dispatch_interrupt() calls the source's handler; exception_address() returns the
+ * faulting address, and saves in @regs what entry.S did not; panic_exception()
+ * describes the exception.
  */
 void trap_interrupt(struct trap_frame *regs);
 void trap_exception(struct trap_frame *regs);
@@ -117,10 +116,9 @@ void firmware_init(const void *fdt);
 /* Start @cpu at the physical entry of head.S's secondary_start; 0 or -errno. */
 int firmware_cpu_start(struct cpu *cpu);
 /*
- * Turn the machine off; after a @failure, reset it instead: with -no-reboot QEMU
- * then ends, and qemu/run.py gives status 1. (SBI: a cold reboot, because OpenSBI
- * 1.1 ends a shutdown with reason "system failure" with status 0. PSCI:
- * SYSTEM_RESET.) Does not return.
+ * Turn the machine off, or reset it after a @failure: under -no-reboot QEMU then
+ * ends, and qemu/run.py gives status 1. (OpenSBI 1.1 ends a shutdown with reason
+ * "system failure" with status 0.) Does not return.
  */
 void __noreturn firmware_poweroff(bool failure);
 
@@ -149,7 +147,5 @@ void timer_set(u64 deadline);
  * executes the new words. Context: thread, interrupts on.
  */
 void arch_sync_all(void);
-
-/* Unwind: see unwind.h. */
 
 #endif

@@ -174,7 +174,6 @@ static bool input_waits(void)
 	return READ_ONCE(ring_in) != READ_ONCE(ring_out);
 }
 
-/* Return: a byte, or -1. */
 static int take_byte(void)
 {
 	unsigned long flags;

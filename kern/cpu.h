@@ -68,9 +68,9 @@ void smp_call_others(void (*fn)(void *), void *arg);
 void smp_run_calls(void); /* IPI_CALL */
 
 /*
- * A loop that waits for CPU @index sets *@limit to WATCHDOG_LIMIT before it starts
- * and calls watchdog() in each turn. After WATCHDOG_S seconds watchdog() reports,
- * once, that the CPU is stuck.
+ * A loop that waits for CPU @index first sets *@limit to WATCHDOG_LIMIT, then calls
+ * watchdog() in each turn, which reports once, after WATCHDOG_S seconds, that the
+ * CPU is stuck.
  */
 #define WATCHDOG_S 8
 #define WATCHDOG_LIMIT (clock_ns() + WATCHDOG_S * 1000000000ul)

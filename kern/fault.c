@@ -1,7 +1,7 @@
 /*
- * The part of trap handling that both architectures share. An exception is a bug
- * of the kernel and ends in a panic, unless a test handles it. After a bad memory
- * access the panic says what was accessed, at which address, and what is there.
+ * The generic part of trap handling. An exception is a kernel bug and panics,
+ * unless a test handles it. After a bad memory access the panic says which access
+ * it was, at which address, and what is there.
  */
 #include "cpu.h"
 #include "memory.h"

@@ -67,7 +67,6 @@ static int token(const void *fdt, int off, u32 *tag)
 	return ALIGN_UP(next, 4);
 }
 
-/* The offset of the first token inside @node. */
 static int node_body(const void *fdt, int node)
 {
 	u32 tag;

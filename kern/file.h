@@ -45,7 +45,7 @@ struct node {
 	void *data;  /* the file's contents, or ops' own argument */
 	u64 size;
 	bool owned;  /* data was allocated, it is not in the initrd */
-	u32 opens;   /* number of open files; while not 0, the node cannot be removed */
+	u32 opens;   /* open files; while not 0, it cannot be removed */
 	struct node *parent, *child, *sibling;
 };
 #define S_DIR 0040000
@@ -98,7 +98,7 @@ int cpio_unpack(const void *archive, size_t size);
  * Files whose text is generated item by item. A file's open calls seq_open(),
  * which sets f->private to a struct seq. show is called with item 0, 1, 2, ...
  * and returns 0 to go on, 1 when there is no such item, or -errno. The text of
- * one call is buffered, so small reads do not split it.
+ * an item is buffered, so that reads may be small.
  */
 struct seq {
 	char *buf;

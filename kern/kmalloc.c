@@ -4,8 +4,8 @@
  *
  *	| struct slab | object | object | ... |		16 KiB, aligned to it
  *
- * A slab begins with its header. So a pointer at which an allocated block of
- * pages begins is never an object of a slab: kfree() tells the two apart by this.
+ * A slab begins with its header, so none of its objects lies where an allocated
+ * block of pages begins: this is how kfree() tells the two apart.
  */
 #include "list.h"
 #include "lock.h"

@@ -2,9 +2,8 @@
  * From head.S to the prompt.
  *
  * kernel_main() runs on the boot CPU with interrupts masked. It initialises what
- * all other code needs, each step after the steps that it depends on. The rest
- * of the boot is main_thread(), an ordinary thread, which starts the other CPUs
- * and becomes the shell.
+ * all other code needs; each step depends on the ones before. The rest of the boot
+ * is main_thread(), an ordinary thread, which becomes the shell.
  */
 #include "cpu.h"
 #include "fdt.h"

@@ -74,7 +74,7 @@ static void add_memory_nodes(const void *fdt)
 	}
 }
 
-/* no-map memory belongs to firmware: it must not be mapped, because even a speculative read is forbidden. */
+/* no-map memory must not even be read speculatively: it is not mapped. */
 static void take_reserved_nodes(const void *fdt)
 {
 	int parent = fdt_path(fdt, "/reserved-memory"), depth = 0;

@@ -160,7 +160,6 @@ const void *mmu_map_fdt(unsigned long pa)
 	return fdt_check(fdt, FDT_MAX) ? NULL : fdt;
 }
 
-/* Map the part of @r inside [low, high). */
 static int map_linear_part(struct range r, unsigned long low, unsigned long high, unsigned prot)
 {
 	unsigned long start = MAX(r.start, low), end = MIN(r.end, high);

@@ -1,7 +1,7 @@
 /*
- * Panics. The report, for a person and for a harness: the cause, the CPU and
- * thread, the registers, the call trace, "end of panic". Then the machine is
- * turned off with the status of a failure.
+ * Panics. A person and a harness read the report: the cause, the CPU and thread,
+ * the registers, the call trace, "end of panic". Then the machine is turned off
+ * with the status of a failure.
  *
  * A panic inside a panic prints one line and turns the machine off.
  */

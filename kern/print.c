@@ -37,7 +37,6 @@ static void put_many(struct out *o, char c, int n)
 		put(o, c);
 }
 
-/* @len bytes of text, padded to the width. */
 static void put_text(struct out *o, const struct spec *s, const char *text, int len)
 {
 	if (!(s->flags & MINUS))

@@ -14,7 +14,7 @@ struct trap_frame;
 
 int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
 int snprintf(char *buf, size_t size, const char *fmt, ...) __printf(3, 4);
-/* As snprintf, but returns what was stored (without the NUL): for appending. */
+/* As snprintf, but returns the length that was stored (without the NUL), for appending. */
 int scnprintf(char *buf, size_t size, const char *fmt, ...) __printf(3, 4);
 
 /*

@@ -28,7 +28,7 @@ struct command_line {
 	const char *error; /* a message, or NULL */
 };
 int shell_parse(char *line, struct command_line *c);
-/* End the first command of a `;` list with NUL. Return: what follows it, or NULL. */
+/* End the first command of a `;` list with NUL. Return: the rest of the list, or NULL. */
 char *shell_split(char *line);
 
 /*

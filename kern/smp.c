@@ -113,8 +113,8 @@ static notrace bool claim(struct cpu *cpu)
 
 /*
  * The call is repeated, because OpenSBI 1.1 may start a hart before it has stored
- * the entry address. The hart then enters at the image's first instruction, where
- * head.S stops it again.
+ * the entry address. The hart then enters at the image's first instruction, and
+ * head.S stops it.
  */
 static int start_cpu(struct cpu *cpu)
 {

@@ -21,7 +21,7 @@
  * current->ctx: the context bits of a trace event, in their place in the event's
  * first word: flags in bits 16-23 (Linux's TRACE_FLAG_*), the preemption depth
  * in 24-31. Changed only by the thread itself, and by interrupts, which restore
- * its value before they return; so plain loads and stores are enough.
+ * it: plain loads and stores are enough.
  */
 #define CTX_NEED_RESCHED (0x24u << 16) /* TRACE_FLAG_NEED_RESCHED | _PREEMPT_RESCHED: 'N' */
 #define CTX_HARDIRQ (0x08u << 16)      /* TRACE_FLAG_HARDIRQ: 'h' */
@@ -98,7 +98,7 @@ static inline bool interrupted(void)
 	return READ_ONCE(current->interrupted);
 }
 void sched_tick(void);          /* timer interrupt */
-void set_cpu_affinity(int cpu); /* the running thread: pin and migrate it; unpin it if @cpu is -1 or not online */
+void set_cpu_affinity(int cpu); /* pin the running thread; unpin it if @cpu is -1 or offline */
 
 /* Call fn(t, arg) while @t can neither start nor stop running: with its run-queue lock held, interrupts masked. */
 void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), void *arg);

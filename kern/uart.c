@@ -1,7 +1,7 @@
 /*
  * Drivers for serial ports: ns16550a, its DesignWare variants, and pl011. Output
- * is polled, input raises interrupts; the divisor and the line's format are not
- * changed: firmware has set them.
+ * is polled, input raises interrupts; firmware has set the baud rate and the
+ * line's format.
  */
 #include "uart.h"
 #include "errno.h"

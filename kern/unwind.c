@@ -46,7 +46,7 @@ static notrace bool step_in_tracer(struct unwind *u)
 	return s.fp_set ? unwind_record(u) : unwind_by_code(u, &s, 0);
 }
 
-/* Go to the caller; a replaced return address is not yet translated. Reads only inside the stack and text. */
+/* Go to the caller, without the hooks. Reads only inside the stack and text. */
 static notrace bool step(struct unwind *u)
 {
 	if (u->regs)
@@ -95,7 +95,7 @@ static inline notrace bool is_plain(unsigned long pc)
 	return in_text(pc) && !unwind_in_vector(pc) && !in_tracer(pc);
 }
 
-/* A fast path for most frames: neither traps nor the tracer are involved, so the frame records suffice. */
+/* A fast path for frames outside of traps and the tracer: the frame records suffice. */
 static notrace unsigned save_plain(struct unwind *u, unsigned long *entries, unsigned max)
 {
 	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD);

@@ -20,7 +20,7 @@ struct unwind {
 	unsigned long pc, fp, sp; /* sp: of the function at pc, where it made its last call */
 	struct thread *thread;
 	unsigned long low, high; /* the thread's stack */
-	struct trap_frame *regs; /* not NULL: pc is the interrupted pc of this trap frame, not a return address */
+	struct trap_frame *regs; /* not NULL: pc is its interrupted pc, not a return address */
 	bool link_pending;       /* pc was the traced function; its caller is still in regs */
 };
 void unwind_start_here(struct unwind *u);                        /* the caller of this function */

@@ -1,15 +1,13 @@
 /*
- * entry: calls a traced function with a pattern in every register, and registers
- * ops in unusual ways.
+ * entry: calls a traced function, entry_traced, with a pattern in every register (a
+ * compiled function has few arguments), and registers ops in unusual ways:
  *
- * A compiled function has few arguments; entry_traced is called with a value in
- * each register. In this order:
- * 1. One op traces it and overwrites every register that a callback may overwrite.
+ * 1. One op overwrites every register that a callback may overwrite.
  * 2. The same op also changes every argument and the return address.
- * 3. Two ops trace it: the first one called sets pc to return at once, the second
- *    one replaces the link.
- * 4. Two ops trace text_alias_close(), which every batch calls after it has written
- *    its sites.
+ * 3. Two ops: the first one called sets pc to return at once, the second one
+ *    replaces the link.
+ * 4. Two ops trace text_alias_close(), which a batch calls after it has written its
+ *    sites.
  * 5. The filter of an op that may change pc gets another function.
  * 6. Two ops that may change pc get the same function: the first record's, then the
  *    last record's.
@@ -148,7 +146,7 @@ static int skipped(void)
 __attribute__((noipa)) static void entry_own_filter(struct ftrace_ops *op)
 {
 	ftrace_set_filter(op, "text_alias_close", 16, false, false);
-	barrier(); /* no tail call: the observer sees this function's return */
+	barrier(); /* no tail call: the call returns to here */
 }
 
 static int own_filter(void)

@@ -194,7 +194,7 @@ static inline uint64_t begun(unsigned long *wait)
 	  "=&r"(at[8]), "=&r"(at[9]), "=&r"(at[10]), "=&r"(at[11]), "=&r"(at[12]), "=&r"(at[13]), "=&r"(at[14]), "=&r"(at[15]));
 	for (unsigned i = 0; i < ARRAY_SIZE(at); i++)
 		before += at[i] == at[0];
-	*wait += before % 16; /* 16: at[0] was the tick's first instruction */
+	*wait += before % 16; /* if all 16 are equal, at[0] was the tick's first instruction */
 	return at[15];
 }
 #endif

@@ -380,7 +380,6 @@ static uint64_t header_bits(const struct gzip *z)
 
 /* ---- blocks ---- */
 
-/* The number of bits of all tokens with the current codes. */
 static __attribute__((noinline)) uint64_t token_bits(const struct gzip *z)
 {
 	uint64_t bits = 0;
@@ -499,7 +498,6 @@ static size_t gzip(struct gzip *z, const uint8_t *in, size_t size, uint8_t *out)
 	return z->written;
 }
 
-/* Return: the bytes written, or -errno. */
 static long compress_file(const char *from, const char *to, size_t *size)
 {
 	struct gzip *z = calloc(1, sizeof(*z));

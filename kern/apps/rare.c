@@ -130,7 +130,7 @@ static notrace void walk_op(unsigned long ip, unsigned long parent_ip, struct ft
 	walk_stack();
 }
 
-/* The op is older, so it is called after function_graph's. */
+/* This op is registered first, so it is called after function_graph's op. */
 static int handlers_walk(void)
 {
 	static struct ftrace_ops older = {.func = walk_op, .slot = -1};

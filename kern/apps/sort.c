@@ -68,7 +68,6 @@ static __attribute__((noinline)) void merge_sort(struct line *lines, struct line
 	memcpy(lines, scratch, n * sizeof(*lines));
 }
 
-/* Copy the lines, each with a newline, to @out. */
 static __attribute__((noinline)) size_t join_lines(const struct line *lines, size_t n, char *out)
 {
 	char *p = out;

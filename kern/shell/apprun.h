@@ -19,9 +19,9 @@ const struct app *app_find(const char *name);
 
 /*
  * Run @app in the calling thread, with that thread's standard output. Files that
- * it left open are closed. Ctrl-C may end the thread, so that app_run() does not
- * return: memory that must be freed must be reachable by the thread that joins it.
- * Context: thread. Return: the exit status (0 to 255), or -ENOMEM.
+ * it left open are closed. After Ctrl-C app_run() may not return: memory that must
+ * be freed then must be known to the thread that joins this one. Context: thread.
+ * Return: the exit status (0 to 255), or -ENOMEM.
  */
 int app_run(const struct app *app, int argc, char **argv);
 

@@ -65,7 +65,7 @@ static int pwd_main(int argc, char **argv)
 }
 SHELL_COMMAND("pwd", pwd_main, "", "print the current directory");
 
-/* Writes all words at once: a special file parses the data of each write separately. */
+/* One write for all words: special files parse each write separately. */
 static int echo_main(int argc, char **argv)
 {
 	int first = argc > 1 && !strcmp(argv[1], "-n") ? 2 : 1;

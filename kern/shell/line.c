@@ -56,7 +56,6 @@ static void insert(struct line *l, char c)
 		redraw_tail(l, 0);
 }
 
-/* Delete [from, to) and move the cursor to @from. */
 static void delete(struct line *l, unsigned from, unsigned to)
 {
 	move_to(l, from);

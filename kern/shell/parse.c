@@ -1,7 +1,7 @@
 /*
- * Split a line into words, in place: without quotes and backslashes the text only
- * gets shorter. Syntax of other shells that this one does not have is refused
- * with a message; it is never taken as part of a word.
+ * Split a line into words, in place: removing quotes and backslashes makes the text
+ * shorter. Unsupported syntax of other shells is refused with a message; it is never
+ * taken as part of a word.
  */
 #include "errno.h"
 #include "shell.h"

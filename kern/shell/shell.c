@@ -198,7 +198,6 @@ static int job_end(struct job *job)
 	return status;
 }
 
-/* Report and free the jobs that have ended. */
 static void report_jobs(void)
 {
 	struct job **at = &jobs;

@@ -137,9 +137,9 @@ always_inline_ void cpu_idle_wait(void)
 #define io_mb() dsb(sy)
 
 /*
- * Device registers: the memory type orders accesses to them, and the barriers
- * order these with accesses to normal memory. Each access is one plain load or
- * store, which hypervisors can emulate.
+ * Device registers: accesses are ordered among themselves by the memory type, with
+ * accesses to normal memory by the barriers. Each is one plain load or store, which
+ * hypervisors can emulate.
  */
 #define MMIO(bits, suffix, reg)                                                               \
 	always_inline_ u##bits read##bits(const volatile void *addr)                          \
@@ -198,7 +198,7 @@ struct context {
 	unsigned long fp, pc, sp;
 };
 
-/* fp points so many bytes after the start of a frame's record, and of the trap frame. */
+/* fp - FRAME_RECORD is the frame's record, fp - TRAP_RECORD the trap frame. */
 #define FRAME_RECORD 0
 #define TRAP_RECORD offsetof(struct trap_frame, record_fp)
 

@@ -177,7 +177,7 @@ struct context {
 	unsigned long pc, sp, fp, s[11]; /* fp is s0; s1 to s11 */
 };
 
-/* fp points so many bytes after the start of a frame's record, and of the trap frame. */
+/* fp - FRAME_RECORD is the frame's record, fp - TRAP_RECORD the trap frame. */
 #define FRAME_RECORD 16
 #define TRAP_RECORD sizeof(struct trap_frame)
 

@@ -1,7 +1,6 @@
 /*
- * Decodes traps. Interrupts go to the interrupt controller's handler; every
- * exception is a bug of the kernel and ends in a panic that describes it, unless
- * a test handles it (exception_hook).
+ * Decodes traps. Interrupts go to their handlers; every exception is a kernel bug
+ * and panics, unless a test handles it.
  */
 #include "cpu.h"
 #include "irq.h"
