@@ -40,7 +40,7 @@ _Static_assert(sizeof(cond_t) == sizeof(struct wait_queue), "app.h's cond_t is a
 static inline __attribute__((always_inline)) struct process *this_process(void)
 {
 	if (unlikely(current->ctx & CTX_HARDIRQ))
-		panic("interrupt_call: the function uses memory allocation, files or threads, which an interrupt must not");
+		panic("interrupt_call: the function allocates or frees memory, uses a file or creates a thread: not allowed in an interrupt");
 	return current->process;
 }
 
