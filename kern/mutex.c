@@ -54,9 +54,9 @@ void wake_up(struct wait_queue *wq)
 
 bool mutex_trylock(struct mutex *m)
 {
-	struct thread *nobody = NULL;
+	struct thread *none = NULL;
 
-	return __atomic_compare_exchange_n(&m->owner, &nobody, current, false, __ATOMIC_ACQUIRE,
+	return __atomic_compare_exchange_n(&m->owner, &none, current, false, __ATOMIC_ACQUIRE,
 					   __ATOMIC_RELAXED);
 }
 

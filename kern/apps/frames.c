@@ -59,7 +59,7 @@ static enum answer answer;
 static volatile bool armed;
 enum { CALLS, CALLED, HOME };
 volatile uint64_t frames_progress; /* of frames_call */
-static volatile uint64_t came; /* frames_progress when the interrupt came */
+static volatile uint64_t interrupted_at; /* frames_progress when the interrupt came */
 
 /* WAIT: executes @wait instructions. BODY: the code of frames_traced after its call site. */
 #ifdef __riscv
@@ -134,7 +134,7 @@ frames_interrupt(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 	if (!armed)
 		return;
 	armed = false;
-	came = frames_progress;
+	interrupted_at = frames_progress;
 	frames_stack(s->top, s->free, s->depth, walk());
 	overwrite(s);
 }
@@ -173,7 +173,7 @@ static notrace void call(enum answer says, unsigned long wait)
  */
 #ifdef __riscv
 /* QEMU's timer fires whole ticks after the instruction that sets it. */
-static inline uint64_t begun(unsigned long *wait)
+static inline uint64_t wait_for_tick(unsigned long *wait)
 {
 	uint64_t now = arch_counter(), tick;
 
@@ -184,7 +184,7 @@ static inline uint64_t begun(unsigned long *wait)
 }
 #else
 /* The timer fires when a tick begins. A tick is 16 instructions: read the clock 16 times and count the reads of the first value. */
-static inline uint64_t begun(unsigned long *wait)
+static inline uint64_t wait_for_tick(unsigned long *wait)
 {
 	uint64_t at[16], before = 0;
 
@@ -202,14 +202,14 @@ static inline uint64_t begun(unsigned long *wait)
 /* Make one call and return its progress (CALLS, CALLED, HOME) when the interrupt came. */
 static notrace uint64_t call_interrupted(enum answer says, unsigned long wait)
 {
-	uint64_t tick = begun(&wait);
+	uint64_t tick = wait_for_tick(&wait);
 
 	armed = true;
 	timer_set(tick + SOON);
 	call(says, wait);
 	while (armed && arch_counter() < tick + 100 * SOON)
 		;
-	return came;
+	return interrupted_at;
 }
 
 /* At first the interrupt comes after the call. Then each call starts later, until the interrupt comes before it. */

@@ -148,17 +148,17 @@ static int handlers_walk(void)
 /* ---- 3. ---- */
 
 #if STAGE >= 6
-static int asked;
+static int requested;
 static void *reserved;
 
-__attribute__((noipa)) static notrace void rare_data(long asked, void *reserved, void *found, long size)
+__attribute__((noipa)) static notrace void rare_data(long requested, void *reserved, void *found, long size)
 {
 	barrier();
 }
 
 static notrace int keep(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
-	reserved = fgraph_reserve_data(gops->idx, asked);
+	reserved = fgraph_reserve_data(gops->idx, requested);
 	return 1;
 }
 
@@ -167,7 +167,7 @@ static notrace void find(struct ftrace_graph_ret *trace, struct fgraph_ops *gops
 	int size = 0;
 	void *found = fgraph_retrieve_data(gops->idx, &size);
 
-	rare_data(asked, reserved, found, size);
+	rare_data(requested, reserved, found, size);
 }
 
 static int data_of_all_sizes(void)
@@ -176,7 +176,7 @@ static int data_of_all_sizes(void)
 	int err = begin(keep, find, "rare_outer");
 
 	for (unsigned i = 0; i < ARRAY_SIZE(sizes) && !err; i++) {
-		asked = sizes[i];
+		requested = sizes[i];
 		rare_outer();
 	}
 	end();
@@ -184,31 +184,31 @@ static int data_of_all_sizes(void)
 }
 
 /* @left: free bytes of the shadow stack. @counted: by how much this request increased `overrun`. */
-__attribute__((noipa)) static notrace void rare_room(long asked, unsigned long left, void *reserved, unsigned long counted)
+__attribute__((noipa)) static notrace void rare_room(long requested, unsigned long left, void *reserved, unsigned long counted)
 {
 	barrier();
 }
 
-static notrace unsigned long ask(struct fgraph_ops *gops, long asked)
+static notrace unsigned long reserve(struct fgraph_ops *gops, long requested)
 {
 	struct shadow_stack *s = shadow_of(current);
 	unsigned long left = (char *)s + SHADOW_SIZE - (char *)s->free, overrun = s->overrun;
-	void *got = fgraph_reserve_data(gops->idx, asked);
+	void *got = fgraph_reserve_data(gops->idx, requested);
 
-	rare_room(asked, left, got, s->overrun - overrun);
+	rare_room(requested, left, got, s->overrun - overrun);
 	return (char *)s + SHADOW_SIZE - (char *)s->free;
 }
 
 /* Fill the shadow stack: request one word too many, then exactly the rest, then one more word. */
 static notrace int fill(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
-	unsigned long left = ask(gops, 128);
+	unsigned long left = reserve(gops, 128);
 
 	for (int tries = 0; left > 256 && tries < SHADOW_SIZE / 128; tries++)
-		left = ask(gops, 128);
-	left = ask(gops, left);
-	ask(gops, left - 8);
-	ask(gops, 8);
+		left = reserve(gops, 128);
+	left = reserve(gops, left);
+	reserve(gops, left - 8);
+	reserve(gops, 8);
 	return 1;
 }
 

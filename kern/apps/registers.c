@@ -77,16 +77,16 @@ __attribute__((noipa)) static notrace void registers_word(u32 insn)
 __attribute__((noipa)) static void registers_encoded(void)
 {
 	const long reach = INSN_REACH;
-	const struct { long ip, off; } asked[] = {
+	const struct { long ip, off; } calls[] = {
 		{0, reach - 4}, {0, -reach}, {0, reach}, {0, -reach - 4}, {0, 2 * reach},
 		{0, reach / 3 & ~3}, {0, -(reach / 3) & ~3}, {0, 2}, {0, 1}, {2, 0}, {1, 0},
 	};
 
-	for (unsigned i = 0; i < ARRAY_SIZE(asked); i++) {
-		unsigned long ip = ftrace_ip(&ftrace_records[0]) + asked[i].ip;
+	for (unsigned i = 0; i < ARRAY_SIZE(calls); i++) {
+		unsigned long ip = ftrace_ip(&ftrace_records[0]) + calls[i].ip;
 		u32 insn = 0;
 
-		insn_call(ip, ip + asked[i].off, HOOK_LINK, &insn);
+		insn_call(ip, ip + calls[i].off, HOOK_LINK, &insn);
 		registers_word(insn);
 	}
 }
