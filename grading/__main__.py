@@ -72,7 +72,7 @@ def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[
 
 
 @dataclass
-class Outcome:
+class ArchResult:
     """What the process of one architecture gives back."""
 
     evidence: list[Evidence]
@@ -80,18 +80,18 @@ class Outcome:
     moments: dict[tuple[int, int], replay.Moment]  # by rung and number of CPUs: where a finding can be seen to happen
 
 
-def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> Outcome:
+def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> ArchResult:
     kernel = Kernel(options.kernels / arch / "callsite.elf", arch)
     evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
                             lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget, options.schedule)  # type: ignore[misc]
                 for smp in wanted_boots(options, rung)]
     say("judging")
-    findings = report.held(options.lab, evidence)
+    findings = report.findings_of(options.lab, evidence)
     moments = {}
     if options.gdb:
         moments = {(n, e.boot): replay.moment(e, found) for n, by_boot in enumerate(findings) for e in evidence
                    if (found := by_boot.get(e.boot)) and not found.need}
-    return Outcome([e.told() for e in evidence], findings, moments)
+    return ArchResult([e.summary() for e in evidence], findings, moments)
 
 
 def only(graded: report.Grade, rung: rubric.Rung) -> None:
@@ -119,7 +119,7 @@ def verdict(grades: list[report.Grade], options: argparse.Namespace, whole: bool
     return 0 if full else EXIT_FAIL
 
 
-def under_gdb(grades: list[report.Grade], outcomes: dict[str, Outcome], rung: rubric.Rung | None, console: Console) -> int:
+def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung: rubric.Rung | None, console: Console) -> int:
     """The lowest rung that was lost (of the one that was asked for, or of those that it stands on)."""
     found = progress.next_rung(grades)
     if not found:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 from grading.graph_text import GraphEvent
-from grading.trace_text import Event
+from grading.trace_text import FunctionEvent
 from grading.truth import Call
 
 NEVER = 1 << 62
@@ -35,8 +35,8 @@ class Executed:
         return f"{self.call.name}, level {self.call.level}"
 
 
-Ran = TypeVar("Ran", bound=Executed)
-Said = TypeVar("Said", Event, GraphEvent)
+AnyExecuted = TypeVar("AnyExecuted", bound=Executed)
+AnyEvent = TypeVar("AnyEvent", FunctionEvent, GraphEvent)
 
 
 @dataclass
@@ -48,7 +48,7 @@ class Divergence:
     executed_at: int  # indices into the CPU's sequences
     printed_at: int
     executed: Sequence[Executed]
-    printed: Sequence[Event | GraphEvent]
+    printed: Sequence[FunctionEvent | GraphEvent]
 
     def neighbours(self, around: int = 3) -> list[tuple[str, str, bool]]:
         """(executed, printed, here) lines about the place."""
@@ -63,10 +63,10 @@ class Divergence:
 
 
 @dataclass
-class Alignment(Generic[Ran, Said]):
+class Alignment(Generic[AnyExecuted, AnyEvent]):
     """Which printed event belongs to what was executed."""
 
-    pairs: list[tuple[Ran, Said]] = field(default_factory=list)
+    pairs: list[tuple[AnyExecuted, AnyEvent]] = field(default_factory=list)
     divergence: Divergence | None = None
 
 
@@ -80,25 +80,25 @@ class _State(NamedTuple):
 Matched = tuple[_State, int | None]  # a state, and which of the executed its last event was matched with
 
 
-class _Search(Generic[Ran, Said]):
+class _Search(Generic[AnyExecuted, AnyEvent]):
     """All ways of matching one CPU's events with what it executed, the likeliest first."""
 
-    def __init__(self, executed: Sequence[Ran], printed: Sequence[Said], differ: Callable[[Ran, Said], str],
-                 needed: Callable[[Ran], bool], first: int) -> None:
-        self.executed: Sequence[Ran] = executed
-        self.printed: Sequence[Said] = printed
-        self.differ: Callable[[Ran, Said], str] = differ
+    def __init__(self, executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str],
+                 needed: Callable[[AnyExecuted], bool], first: int) -> None:
+        self.executed: Sequence[AnyExecuted] = executed
+        self.printed: Sequence[AnyEvent] = printed
+        self.differ: Callable[[AnyExecuted, AnyEvent], str] = differ
         self.needed = needed
         self.first = first  # before this the trace goes on
         self.needed_end = next((i + 1 for i in reversed(range(len(executed))) if needed(executed[i])), 0)
         self.furthest = _State(0)
-        self.pairs: list[tuple[Ran, Said]] = []
+        self.pairs: list[tuple[AnyExecuted, AnyEvent]] = []
         self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}  # a pid stands for one thread; and since which pair
         self._tried: set[tuple[object, ...]] = set()
 
     def _fits(self, i: int, number: int) -> bool:
         ran, event = self.executed[i], self.printed[number]
-        known = self._thread_of.get(event.who)
+        known = self._thread_of.get(event.task)
         return (known is None or known[0] == ran.call.thread) and not self.differ(ran, event)
 
     def _over(self, at: int, waits: int) -> bool:
@@ -131,7 +131,7 @@ class _Search(Generic[Ran, Said]):
             self._thread_of = {who: known for who, known in self._thread_of.items() if known[1] < keep}
         if matched is not None:
             ran, event = self.executed[matched], self.printed[s.number - 1]
-            self._thread_of.setdefault(event.who, (ran.call.thread, keep))
+            self._thread_of.setdefault(event.task, (ran.call.thread, keep))
             self.pairs.append((ran, event))
 
     def _missing(self, s: _State) -> int | None:
@@ -174,11 +174,11 @@ class _Search(Generic[Ran, Said]):
         else:
             at, event = self._meant(s), printed[s.number]
             why = f"printed, but not executed: {event}" if at == len(executed) else (
-                self.differ(executed[at], event) or f"pid {event.who[1]} is printed for two threads")
+                self.differ(executed[at], event) or f"pid {event.task[1]} is printed for two threads")
         return Divergence(cpu, why, at, s.number, executed, printed)
 
 
-def _likeliest(executed: Sequence[Ran], printed: Sequence[Said], differ: Callable[[Ran, Said], str], last: int, look: int = 24) -> int:
+def _likeliest(executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str], last: int, look: int = 24) -> int:
     """The index in `executed`, at most `last`, at which the next `look` events agree best with the first printed ones."""
     def score(start: int) -> int:
         return next((n for n, (ran, event) in enumerate(zip(executed[start:start + look], printed)) if differ(ran, event)), look)
@@ -186,8 +186,8 @@ def _likeliest(executed: Sequence[Ran], printed: Sequence[Said], differ: Callabl
     return max(range(min(last + 1, len(executed))), key=score, default=0)
 
 
-def align(executed: Mapping[int, Sequence[Ran]], printed: Sequence[Said], differ: Callable[[Ran, Said], str], whole: bool = True,
-          needed: Callable[[Ran], bool] = lambda ran: True) -> dict[int, Alignment[Ran, Said]]:
+def align(executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str], whole: bool = True,
+          needed: Callable[[AnyExecuted], bool] = lambda ran: True) -> dict[int, Alignment[AnyExecuted, AnyEvent]]:
     """By CPU. `differ` says why an event is not that of what was executed, or "".
 
     `needed` says which of the executed must be printed; others may be missing at the end, and
@@ -203,10 +203,10 @@ def align(executed: Mapping[int, Sequence[Ran]], printed: Sequence[Said], differ
     return found
 
 
-def by_cpu(executed: Iterable[Ran]) -> dict[int, list[Ran]]:
+def by_cpu(executed: Iterable[AnyExecuted]) -> dict[int, list[AnyExecuted]]:
     """In their order. A context has gone on when it is seen again there, or one that is further out."""
-    cpus: dict[int, list[Ran]] = {}
-    waiting: dict[tuple[int, int], list[Ran]] = {}  # of each thread on a CPU, one of each level
+    cpus: dict[int, list[AnyExecuted]] = {}
+    waiting: dict[tuple[int, int], list[AnyExecuted]] = {}  # of each thread on a CPU, one of each level
     for ran in executed:
         inner = waiting.setdefault((ran.vcpu, ran.call.thread), [])
         while inner and inner[-1].call.level >= ran.call.level:
@@ -217,7 +217,7 @@ def by_cpu(executed: Iterable[Ran]) -> dict[int, list[Ran]]:
     return cpus
 
 
-def differ(ran: Executed, event: Event) -> str:
+def differ(ran: Executed, event: FunctionEvent) -> str:
     """Of the function tracer. The workload tells its contexts apart by the printed 'h'; other functions may run in an interrupt before
     the kernel has noted that it is in one."""
     call = ran.call

@@ -10,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
-from grading.align import NEVER, Alignment, Divergence, Executed, Ran, Said, align, by_cpu, differ
+from grading.align import NEVER, Alignment, Divergence, Executed, AnyExecuted, AnyEvent, align, by_cpu, differ
 from grading.elf import Kernel, Site
 from grading.evidence import Evidence, Phase, Window, between, during, once
 from grading.finding import Defect, Finding, seq_at, side_by_side
 from grading.insn import ARM64
 from grading.observer import Kind, Record
-from grading.trace_text import Event
+from grading.trace_text import FunctionEvent
 from grading.truth import Batch, Call, stubs
-from grading.workload import PASSED, Call as Expected, Run
+from grading.workload import PASSED, ExpectedCall, ExpectedRun
 
 Check = Callable[[Evidence], Finding | None]
 
@@ -143,7 +143,7 @@ def right_result(e: Evidence) -> Finding | None:
     return first_of(within(phase, result_printed(phase.name, e.expected(phase), phase.output)) for phase in phases)
 
 
-def result_printed(where: str, run: Run, output: str) -> Finding | None:
+def result_printed(where: str, run: ExpectedRun, output: str) -> Finding | None:
     if run.line in output:
         return None
     said = output.strip().splitlines()
@@ -157,7 +157,7 @@ def right_arguments(e: Evidence) -> Finding | None:
 
 def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
     astray: set[str] = set()  # contexts in which another call came: the rungs that compare the calls say so
-    for name, want, call in e.asked(phase):
+    for name, want, call in e.call_pairs(phase):
         astray |= {name} if want.function != call.name else set()
         wrong = _first_wrong(want, call) if name not in astray else None
         if wrong is not None:
@@ -167,7 +167,7 @@ def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
     return None
 
 
-def _first_wrong(want: Expected, call: Call) -> int | None:
+def _first_wrong(want: ExpectedCall, call: Call) -> int | None:
     """Which of the arguments that are known is another; of a call whose function never began: none."""
     if not call.arguments:
         return None
@@ -205,7 +205,7 @@ def _selected(e: Evidence, phase: Phase) -> list[Call]:
 
 
 @once
-def _aligned(e: Evidence, phase: Phase) -> dict[int, Alignment[Executed, Event]]:
+def _aligned(e: Evidence, phase: Phase) -> dict[int, Alignment[Executed, FunctionEvent]]:
     """Where tracing goes on and off among other calls, in labs 1 and 2, the trace must have the workload's."""
     assert phase.trace
     brackets = [c.seq for c in e.calls(phase) if c.name in ("wl_begin", "wl_end")]
@@ -230,7 +230,7 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
     return Finding(f"{phase.name}: {printed} events are printed, the tracer's callback ran {ran} times")
 
 
-def parted(e: Evidence, where: str, found: dict[int, Alignment[Ran, Said]]) -> Finding | None:
+def parted(e: Evidence, where: str, found: dict[int, Alignment[AnyExecuted, AnyEvent]]) -> Finding | None:
     """Where what is printed is not what was executed; then, what did not come from a call site that called the tracer."""
     for alignment in found.values():
         if alignment.divergence:
@@ -250,7 +250,7 @@ def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
     return finding
 
 
-def in_time(where: str, alignment: Alignment[Ran, Said]) -> Finding | None:
+def in_time(where: str, alignment: Alignment[AnyExecuted, AnyEvent]) -> Finding | None:
     for (_, before), (_, event) in pairwise(alignment.pairs):
         if event.usec < before.usec:
             return Finding(f"{where}: time goes back on CPU {event.cpu}: '{event.line.strip()}'")
@@ -261,7 +261,7 @@ def right_parents(e: Evidence) -> Finding | None:
     """Who called: the printed parent of each call, tail calls included."""
     for phase in [phase for phase in e.on() if phase.trace]:
         event_of = {ran.seq: event for a in _aligned(e, phase).values() for ran, event in a.pairs}
-        for name, want, call in e.asked(phase):
+        for name, want, call in e.call_pairs(phase):
             event = event_of.get(call.seq)
             if event and event.parent != want.caller:
                 return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "

@@ -39,7 +39,7 @@ def last_line(text: str, cut: bool) -> str:
     return lines[-1] if lines else ""
 
 
-class Console:
+class GuestConsole:
     """Talks to the shell: waits for its prompt, types, and gives back what was printed."""
 
     def __init__(self, qemu: subprocess.Popen[bytes], log: Path, cap: int,

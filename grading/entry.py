@@ -8,7 +8,7 @@ from itertools import pairwise
 from grading.evidence import Evidence, between, once
 from grading.finding import Finding
 from grading.observer import Record
-from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, strangers, went_on, where
+from grading.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, lone_callbacks, went_on, where
 from grading.returns import HANDLERS
 from grading.truth import HANDS, Call
 
@@ -48,7 +48,7 @@ def registers_seen(e: Evidence) -> Finding | None:
     return None if _calls(e) else Finding("not one call site came to a callback")
 
 
-def handlers_told(e: Evidence) -> Finding | None:
+def handler_arguments(e: Evidence) -> Finding | None:
     """Labs 5 and 6: the handler of an entry sees the registers of the call, that of a return the value."""
     entries = {e.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
     for call in e.truth.calls:
@@ -57,7 +57,7 @@ def handlers_told(e: Evidence) -> Finding | None:
             if wrong:
                 return Finding(f"{call.name} was traced, and its entry handler's {wrong[0]}", seq=r.seq)
     for span in e.truth.returns.spans:
-        for r in span.leaving.told if span.leaving else ():
+        for r in span.leaving.user_handlers if span.leaving else ():
             if span.leaving and _regs(r)[0] != span.leaving.left.v[1]:
                 return Finding(f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return handler's regs->arg[0] was {_regs(r)[0]:#x}", seq=r.seq)
     return None
@@ -95,7 +95,7 @@ def callers_seen(e: Evidence) -> Finding | None:
             wrong = _caller_wrong(e, call, r)
             if wrong:
                 return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
-    return strangers(e) or (None if _calls(e) else Finding("not one call site came to a callback"))
+    return lone_callbacks(e) or (None if _calls(e) else Finding("not one call site came to a callback"))
 
 
 def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:

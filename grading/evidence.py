@@ -20,14 +20,14 @@ from grading.graph_text import GraphTrace
 from grading.returns import Span
 from grading.schedules import Played
 from grading.steps import Steps
-from grading.trace_text import Trace
+from grading.trace_text import FunctionTrace
 from grading.trials import Trial
 from grading.truth import Call, Truth
 from grading.verdict import Verdict, blamed, limited
 
 JUDGING = 60.0  # seconds of processor time for one boot: its evidence gathered and judged
 
-untouched = lru_cache(64)(workload.expect)  # every check asks again
+expected_run = lru_cache(64)(workload.expect)  # every check asks again
 
 
 class Window(Protocol):
@@ -37,18 +37,18 @@ class Window(Protocol):
     last: int
 
 
-Seen = TypeVar("Seen")
+Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 Asked = ParamSpec("Asked")
 
 
-def between(seen: list[Seen], first: int, last: int) -> list[Seen]:
+def between(seen: list[Item], first: int, last: int) -> list[Item]:
     """Of what is in the order of the log, what came then."""
     seq = attrgetter("seq")
     return seen[bisect_left(seen, first, key=seq):bisect_left(seen, last, key=seq)]
 
 
-def during(window: Window, seen: list[Seen]) -> list[Seen]:
+def during(window: Window, seen: list[Item]) -> list[Item]:
     return between(seen, window.first, window.last)
 
 
@@ -110,7 +110,7 @@ class Phase:
     first: int = 0  # of the observer's records, from the command that starts the phase
     last: int = 0  # to the prompt after the one that ends it
     output: str = ""
-    trace: Trace | None = None
+    trace: FunctionTrace | None = None
     text: bytes = b""  # the kernel's text while it was so
     files: dict[str, str] = field(default_factory=dict)  # lab 4: the lists of functions
     users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then all of theirs together
@@ -215,7 +215,7 @@ class Evidence:
             gc.enable()
             self.judging += time.process_time() - began
 
-    def told(self) -> Evidence:
+    def summary(self) -> Evidence:
         """Without what the checks alone need, which is most of it."""
         return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None)
 
@@ -242,8 +242,8 @@ class Evidence:
     def spans(self, phase: Phase) -> list[Span]:
         return during(phase, self.truth.returns.spans)
 
-    def expected(self, phase: Phase) -> workload.Run:
-        return untouched(phase.seed, self.smp)
+    def expected(self, phase: Phase) -> workload.ExpectedRun:
+        return expected_run(phase.seed, self.smp)
 
     @once
     def executed_contexts(self, phase: Phase) -> dict[str, list[Call]]:
@@ -255,7 +255,7 @@ class Evidence:
                 contexts.setdefault(self._context(call, threads), []).append(call)
         return contexts
 
-    def asked(self, phase: Phase) -> Iterator[tuple[str, workload.Call, Call]]:
+    def call_pairs(self, phase: Phase) -> Iterator[tuple[str, workload.ExpectedCall, Call]]:
         """Context by context, each call that the seed asks for with the one that was executed in its place."""
         executed = self.executed_contexts(phase)
         for name, calls in self.expected(phase).contexts.items():

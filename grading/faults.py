@@ -8,7 +8,7 @@ from typing import NamedTuple
 from grading.evidence import Evidence, once
 from grading.graph_checks import lost_at_return
 from grading.observer import Record
-from grading.registers import LINK, NAMES, callbacks_told, lost, unfinished
+from grading.registers import LINK, NAMES, callback_arguments, lost, unfinished
 from grading.returns import HANDLER
 from grading.truth import Call
 
@@ -84,10 +84,10 @@ def astray(e: Evidence) -> str:
     return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and nobody came back from there: the CPU went on at {trap.v[1]:#x}, {held}"
 
 
-def went_before(e: Evidence) -> str:
+def earlier_defect(e: Evidence) -> str:
     """What was wrong before a boot ended: a panic may come much later, in code that is nobody's mistake. Or ''."""
-    told = callbacks_told(e) if e.kernel.hook == "mcount" else None
-    return astray(e) or register_lost(e) or (f"Before that, {told.why}" if told and told.seq is not None else "")
+    wrong = callback_arguments(e) if e.kernel.hook == "mcount" else None
+    return astray(e) or register_lost(e) or (f"Before that, {wrong.why}" if wrong and wrong.seq is not None else "")
 
 
 def register_lost(e: Evidence) -> str:

@@ -44,14 +44,14 @@ class Finding:
     kind: Defect = Defect.OTHER
 
 
-class Seen(Protocol):
+class Logged(Protocol):
     """What has a place in the observer's log."""
 
     @property
     def seq(self) -> int: ...
 
 
-def seq_at(seen: Sequence[Seen], at: int) -> int | None:
+def seq_at(seen: Sequence[Logged], at: int) -> int | None:
     """Of the one at that place, or of the last where one is missing."""
     return seen[min(at, len(seen) - 1)].seq if seen else None
 

@@ -18,7 +18,7 @@ Framed = Callable[[Span], bool]  # is its return address taken?
 
 
 @dataclass(eq=False)
-class Step(Executed):
+class GraphStep(Executed):
     """An entry or a return that was executed."""
 
     kind: str = field(kw_only=True)
@@ -33,7 +33,7 @@ class Step(Executed):
         return "  " * min(self.depths) + said + (f"  level {self.call.level}" if self.call.level else "")
 
 
-def differ(step: Step, event: GraphEvent) -> str:
+def differ(step: GraphStep, event: GraphEvent) -> str:
     if step.kind != event.kind or event.func not in (step.span.name, ""):
         return f"executed the {step}, printed the {event}"
     if event.depth not in step.depths:
@@ -91,20 +91,20 @@ def _seen_leaving(span: Span, leaving: Leaving, framed: Framed) -> Record:
     return leaving.hits[-1 if at is None else at]
 
 
-def steps(spans: Sequence[Span], names: Collection[str], framed: Framed, unsure: Framed = nobody) -> dict[int, list[Step]]:
+def steps(spans: Sequence[Span], names: Collection[str], framed: Framed, unsure: Framed = nobody) -> dict[int, list[GraphStep]]:
     """By CPU: what a user whose filter is `names` must hear of, when all users together have `framed` calls.
 
     The depth is that of the shadow stack, as on Linux, where it counts every user's frames, or the user's own.
     `unsure`: a call that may have no frame all the same, as who wanted it was leaving.
     """
-    found: list[Step] = []
+    found: list[GraphStep] = []
     own, every = _Depths(lambda s: s.name in names, nobody), _Depths(framed, unsure)
     for span in spans:
         if span.name not in names:
             continue
         call, depths = span.call, _between(own.of(span), every.of(span))
-        found.append(Step(call, call.seq, call.vcpu, (span.body or call).seq, kind=ENTRY, span=span, depths=depths))
+        found.append(GraphStep(call, call.seq, call.vcpu, (span.body or call).seq, kind=ENTRY, span=span, depths=depths))
         if span.leaving:
             hit = _seen_leaving(span, span.leaving, framed)
-            found.append(Step(call, hit.seq, hit.vcpu, (span.leaving.back or hit).seq, kind=RETURN, span=span, depths=depths))
+            found.append(GraphStep(call, hit.seq, hit.vcpu, (span.leaving.back or hit).seq, kind=RETURN, span=span, depths=depths))
     return by_cpu(sorted(found, key=lambda s: (s.seq, -s.call.seq)))  # of a chain the innermost first

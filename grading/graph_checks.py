@@ -12,13 +12,13 @@ from grading.checks import first_of, in_time, within
 from grading.evidence import Evidence, Phase, User, between, during, once
 from grading.finding import Defect, Finding
 from grading.align import Alignment, Divergence, align
-from grading.graph_align import Framed, Step, differ, hit_of, nobody, steps
+from grading.graph_align import Framed, GraphStep, differ, hit_of, nobody, steps
 from grading.graph_text import RETURN, GraphEvent
 from grading.observer import Record
 from grading.returns import HANDLER, Leaving, Span
 from grading.truth import KEPT_NOTHING
 
-Aligned = Alignment[Step, GraphEvent]
+Aligned = Alignment[GraphStep, GraphEvent]
 # The clock's step: riscv64's timebase is 10 MHz, arm64's counter 62.5 MHz (QEMU's virt machines).
 CLOCK_NS = {"riscv64": 100, "arm64": 16}
 # Registers by number (grading/registers.py).
@@ -34,7 +34,7 @@ def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:
             yield span.leaving
 
 
-def who(span: Span) -> str:
+def cpu_of(span: Span) -> str:
     return f"CPU {span.call.vcpu}" + (", in an interrupt" if span.call.level else "")
 
 
@@ -118,7 +118,7 @@ def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: s
     while at and len(rows) < 8:
         rows.append((at.name, "by a jump" if at.tail else "", at is span))
         at = at.maker
-    return Finding(f"{where}{', ' if where else ''}{who(span)}: {why}", rows, ("calls that were out, the innermost first", ""), seq=seq or span.seq,
+    return Finding(f"{where}{', ' if where else ''}{cpu_of(span)}: {why}", rows, ("calls that were out, the innermost first", ""), seq=seq or span.seq,
                    mistake=mistake, kind=kind)
 
 
@@ -201,7 +201,7 @@ def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     if finding:
         return finding
     span_of = {span.seq: span for span in e.spans(phase)}
-    for name, want, call in e.asked(phase):
+    for name, want, call in e.call_pairs(phase):
         span = span_of.get(call.seq)
         if span and name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
             return of_call(phase.name, span, f"{want.function} was called {span.depth} deep"
@@ -209,7 +209,7 @@ def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     return None
 
 
-def _place(want: workload.Call) -> str:
+def _place(want: workload.ExpectedCall) -> str:
     return f"{want.depth} deep, called by {want.maker}" + (" by a jump" if want.tail else "")
 
 
@@ -242,7 +242,7 @@ def one_deeper(d: Divergence) -> bool:
     if d.executed_at >= len(d.executed) or d.printed_at >= len(d.printed):
         return False
     step, event = d.executed[d.executed_at], d.printed[d.printed_at]
-    if not isinstance(step, Step) or not isinstance(event, GraphEvent):
+    if not isinstance(step, GraphStep) or not isinstance(event, GraphEvent):
         return False
     return step.kind == event.kind and event.func in (step.span.name, "") and event.depth == min(step.depths) + 1
 
@@ -275,7 +275,7 @@ def values(e: Evidence) -> Finding | None:
         for step, event, _ in _returns(alignment):
             value = step.span.leaving.left.v[1] if step.span.leaving else None
             if value is not None and _number(event.value) != value:
-                return Finding(f"{phase.name}, {who(step.span)}: {step.span.name} returned {value:#x}, and is "
+                return Finding(f"{phase.name}, {cpu_of(step.span)}: {step.span.name} returned {value:#x}, and is "
                                f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
     return None
 
@@ -310,7 +310,7 @@ def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
     return (ends[0].insns - span.body.insns, ends[1].insns - span.insns) if ends and span.body else None
 
 
-def _returns(alignment: Aligned) -> Iterator[tuple[Step, GraphEvent, int]]:
+def _returns(alignment: Aligned) -> Iterator[tuple[GraphStep, GraphEvent, int]]:
     for step, event in alignment.pairs:
         if step.kind == RETURN:
             yield step, event, -1 if event.duration is None else event.duration

@@ -38,7 +38,7 @@ class GraphEvent(NamedTuple):
     value: str = ""
 
     @property
-    def who(self) -> tuple[str, int]:
+    def task(self) -> tuple[str, int]:
         """A thread: those that idle have one pid together."""
         return self.comm if self.pid == 0 else "", self.pid
 

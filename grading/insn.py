@@ -13,7 +13,7 @@ def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) & 1 else value
 
 
-class Riscv64:
+class Riscv64Isa:
     """Addresses are those of the instruction asked about."""
 
     nop = 0x00000013
@@ -49,7 +49,7 @@ class Riscv64:
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
 
 
-class Arm64:
+class Arm64Isa:
     """The same for the other architecture."""
 
     nop = 0xD503201F
@@ -75,6 +75,6 @@ class Arm64:
         return jump is not None and jump[1] == 0 and not lo <= jump[0] < hi
 
 
-Isa = Riscv64 | Arm64
-RISCV64, ARM64 = Riscv64(), Arm64()
+Isa = Riscv64Isa | Arm64Isa
+RISCV64, ARM64 = Riscv64Isa(), Arm64Isa()
 ISAS: dict[str, Isa] = {"riscv64": RISCV64, "arm64": ARM64}

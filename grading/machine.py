@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from grading.console import Console
+from grading.console import GuestConsole
 from grading.gdbstub import QemuGone, Stub
 from grading.observer import Config, Observer
 from grading.verdict import HOST, Stopped, Verdict
@@ -85,7 +85,7 @@ class Mapping:
 class Run:
     """One boot, from power-on to power-off; use as a context manager."""
 
-    console: Console
+    console: GuestConsole
     _process: subprocess.Popen[bytes]
 
     def __init__(self, machine: Machine, log: Path, config: Config | None = None,
@@ -137,7 +137,7 @@ class Run:
         opened.callback(self._end)
         qemus.close()
         self._latest = self.clock() + LONGEST
-        self.console = opened.enter_context(closing(Console(self._process, self.log, self._cap, self.watch, self.clock)))
+        self.console = opened.enter_context(closing(GuestConsole(self._process, self.log, self._cap, self.watch, self.clock)))
         self.console.on_begin = self._begins
         self._stub = Stub(line, self._keep_up, self.clock)
         try:
@@ -145,7 +145,7 @@ class Run:
             if not self._stopped:
                 self._stub.go_on()
         except QemuGone as error:
-            raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._said() or error}") from error
+            raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._qemu_errors() or error}") from error
 
     def _keep_up(self) -> None:
         """QEMU must not wait until its console or its control socket is read."""
@@ -175,7 +175,7 @@ class Run:
                 self._waited = max(self._waited, int(file.read().split()[1]) / 1e9)
         return time.monotonic() - self._waited
 
-    def _said(self) -> str:
+    def _qemu_errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").strip()
 
@@ -206,8 +206,8 @@ class Run:
         if reason == "guest-reset":
             raise Stopped(Verdict.REBOOT, "the guest reset the machine")
         if not self.console.received:
-            raise Stopped(Verdict.DEAD, f"the machine ended ({reason or self._said()}) without a byte")
-        raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._said() or 'QEMU did not say why'}")
+            raise Stopped(Verdict.DEAD, f"the machine ended ({reason or self._qemu_errors()}) without a byte")
+        raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._qemu_errors() or 'QEMU did not say why'}")
 
     def check_limits(self) -> None:
         """Raise Stopped if it did more than it may."""

@@ -93,7 +93,7 @@ def equivalents(lab: int, arch: str) -> set[str]:
 # ---- built and graded ----------------------------------------------------------
 
 @dataclass
-class Tree:
+class ScratchTree:
     """A copy of the tree, in which one file is another for a while."""
 
     path: Path
@@ -114,7 +114,7 @@ class Tree:
         subprocess.run([tool, "--strip-debug", "--discard-locals", self.path / target, stripped], check=True)
         return hashlib.sha256(stripped.read_bytes()).hexdigest()
 
-    def came(self, mutant: Mutant, seed: int, seen: set[str]) -> Line:
+    def result_of(self, mutant: Mutant, seed: int, seen: set[str]) -> Line:
         """What came of it, and what was said. One whose code was seen before is none."""
         place = self.path / mutant.file
         right = self.code(mutant.file)
@@ -122,23 +122,23 @@ class Tree:
             place.write_text(mutant.text)
             code = self.code(mutant.file)
             if not code or code in {right, *seen}:
-                return {"came": SAME if code else INVALID, "said": "", "code": code}
+                return {"result": SAME if code else INVALID, "message": "", "code": code}
             built = self.make(*wrong.images(self.lab, (self.arch,)))
-            came, why = refused(built.stderr or built.stdout) if built.returncode else self._graded(seed)
-            return {"came": came, "said": why, "code": code}
+            result, why = refused(built.stderr or built.stdout) if built.returncode else self._graded(seed)
+            return {"result": result, "message": why, "code": code}
         finally:
             place.write_bytes((ROOT / mutant.file).read_bytes())
 
     def _graded(self, seed: int) -> tuple[str, str]:
         """Boot after boot, until one of them tells what is wrong."""
         kernel = Kernel(self.path / f"build/{self.arch}/lab{self.lab}/callsite.elf", self.arch)
-        came = SURVIVED, ""
+        result = SURVIVED, ""
         for boot in rubric.boots(self.lab):
-            got = said(wrong.grade(kernel, self.lab, [boot], wrong.BUDGET[self.lab >= 5], seed, self.path / "build/grade"))
-            came = got if got[0] != SURVIVED else came
-            if came[0] in (BY_RUNG, HARNESS):
+            got = result_of(wrong.grade(kernel, self.lab, [boot], wrong.BUDGET[self.lab >= 5], seed, self.path / "build/grade"))
+            result = got if got[0] != SURVIVED else result
+            if result[0] in (BY_RUNG, HARNESS):
                 break
-        return came
+        return result
 
 
 def refused(text: str) -> tuple[str, str]:
@@ -150,7 +150,7 @@ def first_line(text: str) -> str:
     return report.printable(next((line for line in text.splitlines() if line.strip()), ""))
 
 
-def said(graded: report.Grade) -> tuple[str, str]:
+def result_of(graded: report.Grade) -> tuple[str, str]:
     """By the first rung that says more than how the boot ended, if there is one."""
     if graded.harness_error:
         return HARNESS, graded.harness_error.why
@@ -172,7 +172,7 @@ def made_of(lab: int, arch: str) -> str:
 
 
 def kept(lines: list[Line]) -> list[Line]:
-    return [line for line in lines if line["came"] not in (INVALID, SAME)]
+    return [line for line in lines if line["result"] not in (INVALID, SAME)]
 
 
 class Cell:
@@ -185,10 +185,10 @@ class Cell:
         if options.names:
             self.log.unlink(missing_ok=True)
         about, *before = soak.begun(self.log, {"made_of": made_of(lab, arch), "seed": options.seed})
-        self.seed, self.before = about["seed"], {line["id"]: line for line in before if line["came"] != HARNESS}
+        self.seed, self.before = about["seed"], {line["id"]: line for line in before if line["result"] != HARNESS}
         chosen = [m for m in of_files(lab, arch) if not options.names or any(part == m.kind or part in m.id for part in options.names)]
         self.todo = spread(chosen, self.seed)
-        self.trees = [Tree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)]
+        self.trees = [ScratchTree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)]
         self.stale = [*self.trees]  # a killed run leaves its mutant in its copy
 
     def run(self) -> list[Line]:
@@ -197,38 +197,38 @@ class Cell:
         while batch := list(islice(todo, min(len(self.trees), self.count - len(kept(lines))))):
             for line in self._several(batch):
                 lines.append(line)
-                if line["came"] not in (INVALID, SAME):
+                if line["result"] not in (INVALID, SAME):
                     print(f"{len(kept(lines)):3} lab {self.lab} {self.arch} {line['id'].replace(' ', ':' + str(line['line']) + ' ', 1)}\n"
-                          f"      {line['kind']}: {line['came']}  {line['said']}", flush=True)
+                          f"      {line['kind']}: {line['result']}  {line['message']}", flush=True)
         return kept(lines)
 
     def _several(self, batch: list[Mutant]) -> list[Line]:
         new = {str(n): mutant for n, mutant in enumerate(batch) if mutant.id not in self.before}
         while new and self.stale:
             wrong.fresh(self.stale.pop().path, self.lab, self.arch)
-        came = side_by_side.run(lambda n, _: self._one(self.trees[int(n)], new[n]), list(new), Console(quiet=True))
+        results = side_by_side.run(lambda n, _: self._one(self.trees[int(n)], new[n]), list(new), Console(quiet=True))
         for n, mutant in new.items():
-            got = came.get(n, {"came": HARNESS, "said": "its process died, and has said why", "code": ""})
+            got = results.get(n, {"result": HARNESS, "message": "its process died, and has said why", "code": ""})
             self.before[mutant.id] = {"id": mutant.id, "line": mutant.line, "kind": mutant.kind, **got}
             with self.log.open("a") as log:
                 print(json.dumps(self.before[mutant.id]), file=log)
         return [self.before[mutant.id] for mutant in batch]
 
-    def _one(self, tree: Tree, mutant: Mutant) -> Line:
+    def _one(self, tree: ScratchTree, mutant: Mutant) -> Line:
         seed = hashlib.sha256(f"{self.seed} {mutant.id}".encode()).hexdigest()[:16]
-        return tree.came(mutant, int(seed, 16), {line["code"] for line in self.before.values()})
+        return tree.result_of(mutant, int(seed, 16), {line["code"] for line in self.before.values()})
 
 
 def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
     """Says how the grade did; is it good enough?"""
-    counts = Counter(line["came"] for line in lines)
+    counts = Counter(line["result"] for line in lines)
     total, named = len(lines), counts[BY_RUNG] + counts[BY_BUILD]
     caught = named + counts[BY_END]
     print(f"lab {lab} {arch}: {total} mutants, {listed} more are listed as equivalent; {caught} caught, "
           f"{100 * caught / max(total, 1):.1f} %; {named} of these by a rung that says what is wrong, {100 * named / max(caught, 1):.1f} %")
     for line in lines:
-        if line["came"] in (SURVIVED, HARNESS):
-            print(f"  {line['came']}: {line['id']}  {line['said']}")
+        if line["result"] in (SURVIVED, HARNESS):
+            print(f"  {line['result']}: {line['id']}  {line['message']}")
     return total > 0 and 100 * caught >= CAUGHT * total and 100 * named >= NAMED * caught
 
 

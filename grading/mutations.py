@@ -34,7 +34,7 @@ class Mutant:
 
 
 @dataclass(frozen=True)
-class Change:
+class Edit:
     kind: str
     first: int  # line, from 0
     lines: list[str]  # in the place of as many
@@ -86,10 +86,10 @@ STORE = re.compile(r"\s*(?:(?:WRITE_ONCE|shadow_store)\(.*\)|[^=]* = .*);$")
 NO_STATEMENT = re.compile(r"\s*(?:if|for|while|else|switch|case|do|[{}#;]|(?:const|struct|unsigned|long|int|u8|u16|u32|u64|bool|char|u?int\d+_t|static|extern)\b)")
 
 
-def in_c(lines: list[str], code: list[str]) -> Iterator[Change]:
+def in_c(lines: list[str], code: list[str]) -> Iterator[Edit]:
     for at, line in enumerate(lines):
         for kind, begin, end, new in words_of_c(code[at]):
-            yield Change(kind, at, [line[:begin] + new + line[end:]])
+            yield Edit(kind, at, [line[:begin] + new + line[end:]])
     yield from statements(code)
 
 
@@ -119,7 +119,7 @@ def closing(code: str, at: int) -> int:
     return 0
 
 
-def statements(code: list[str]) -> Iterator[Change]:
+def statements(code: list[str]) -> Iterator[Edit]:
     before = ""  # the line of code before this one
     for at, line in enumerate(code):
         if not line.strip():
@@ -130,7 +130,7 @@ def statements(code: list[str]) -> Iterator[Change]:
             continue
         end = next((n for n in range(at, len(code)) if code[n].rstrip().endswith(";")), at)
         orders = bool(BARRIER.match(line) or WAITS.match(line))
-        yield Change("order" if orders else "statement", at, [indent(line) + ";", *[""] * (end - at)], orders)
+        yield Edit("order" if orders else "statement", at, [indent(line) + ";", *[""] * (end - at)], orders)
         yield from exchanged(code, at)
 
 
@@ -138,13 +138,13 @@ def indent(line: str) -> str:
     return line[:len(line) - len(line.lstrip())]
 
 
-def exchanged(code: list[str], at: int) -> Iterator[Change]:
+def exchanged(code: list[str], at: int) -> Iterator[Edit]:
     """What is done on this line and on the next, at the same depth; a barrier between them stays there."""
     end = next((n for n in range(at + 1, len(code)) if not BARRIER.match(code[n])), at)
     pair = [code[at].rstrip(), code[end].rstrip()]
     if all((STORE.match(line) or WAITS.match(line)) and not NO_STATEMENT.match(line) and indent(line) == indent(code[at]) for line in pair):
         orders = end > at + 1 or any(WAITS.match(line) for line in pair)
-        yield Change("order" if orders else "exchanged stores", at, [code[end], *code[at + 1:end], code[at]], orders)
+        yield Edit("order" if orders else "exchanged stores", at, [code[end], *code[at + 1:end], code[at]], orders)
 
 
 # ---- assembly -------------------------------------------------------------------
@@ -157,12 +157,12 @@ OPPOSITE = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt", "bltu": "bge
             "b.eq": "b.ne", "b.ne": "b.eq", "cbz": "cbnz", "cbnz": "cbz", "b.lo": "b.hs", "b.hs": "b.lo"}
 
 
-def in_assembly(lines: list[str], code: list[str]) -> Iterator[Change]:
+def in_assembly(lines: list[str], code: list[str]) -> Iterator[Edit]:
     for at, (line, bare) in enumerate(zip(lines, code)):
         m = INSTRUCTION.match(bare)
         if m:
             for kind, begin, end, new in words_of_assembly(m):
-                yield Change(kind, at, [line[:begin] + new + line[end:]])
+                yield Edit(kind, at, [line[:begin] + new + line[end:]])
 
 
 def words_of_assembly(m: re.Match[str]) -> Iterator[tuple[str, int, int, str]]:

@@ -121,26 +121,26 @@ def spoilt(e: Evidence) -> str:
     wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
     if wrong:
         return mistake_of(e.arch, max(wrong))
-    told = callbacks_told(e)
-    return told.mistake if told and told.mistake == "address-taken-for-the-value" else ""
+    wrong_call = callback_arguments(e)
+    return wrong_call.mistake if wrong_call and wrong_call.mistake == "address-taken-for-the-value" else ""
 
 
 # ---- what a callback is given, with HOOK=mcount --------------------------------------------------
 
-def callbacks_told(e: Evidence) -> Finding | None:
+def callback_arguments(e: Evidence) -> Finding | None:
     """ip, parent_ip, op and regs, and a frame record to walk the stack by: of every callback."""
-    told = 0
+    seen = 0
     for call in e.truth.calls:
         for r in call.callbacks:
-            told += 1
-            finding = _told(e, call, r)
+            seen += 1
+            finding = _arguments_wrong(e, call, r)
             if finding:
                 finding.seq = r.seq
                 return finding
-    return strangers(e) or (None if told else Finding("not one call site came to a callback"))
+    return lone_callbacks(e) or (None if seen else Finding("not one call site came to a callback"))
 
 
-def strangers(e: Evidence) -> Finding | None:
+def lone_callbacks(e: Evidence) -> Finding | None:
     """A callback runs on the stack of the call that it is told."""
     if not e.truth.lone:
         return None
@@ -148,7 +148,7 @@ def strangers(e: Evidence) -> Finding | None:
                    seq=e.truth.lone[-1].seq)
 
 
-def _told(e: Evidence, call: Call, r: Record) -> Finding | None:
+def _arguments_wrong(e: Evidence, call: Call, r: Record) -> Finding | None:
     (ip, parent, op, regs), (below, home, callers, _) = r.v, r.more[:4]
     stub = f"{call.name} was traced, and the callback's"
     if ip != call.site.address:

@@ -14,7 +14,7 @@ from rich.table import Table
 
 from grading import rubric
 from grading.evidence import Evidence
-from grading.faults import went_before
+from grading.faults import earlier_defect
 from grading.finding import Finding
 from grading.rubric import Rung
 from grading.schedules import SCHEDULES
@@ -90,7 +90,7 @@ def printable(text: str) -> str:
 Findings = list[dict[int, Finding | None]]  # of each rung, by number of CPUs
 
 
-def held(lab: int, evidence: list[Evidence]) -> Findings:
+def findings_of(lab: int, evidence: list[Evidence]) -> Findings:
     """Every rung held against every boot that it speaks of. A boot that ended early reaches none but what is seen in the file."""
     results: list[Result] = []
     for rung in rubric.lab(lab).rungs:
@@ -104,7 +104,7 @@ def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings:
 
 
 def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
-    return grade_of(arch, lab, seed, evidence, held(lab, evidence))
+    return grade_of(arch, lab, seed, evidence, findings_of(lab, evidence))
 
 
 def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
@@ -129,7 +129,7 @@ def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
 
 def _ending(e: Evidence) -> str:
     """How it ended, and what was wrong before: where it ended may be code that is right."""
-    before = went_before(e) if e.verdict != Verdict.HARNESS else ""
+    before = earlier_defect(e) if e.verdict != Verdict.HARNESS else ""
     return f"{e.ending()}. {before}" if before else e.ending()
 
 
@@ -175,7 +175,7 @@ def show(grade: Grade, console: Console) -> None:
         points = f"{result.rung.points if result.reached else 0}/{result.rung.points}"
         table.add_row(result.rung.name, result.rung.promise, *marks, points, style="" if result.reached else "bold")
     table.add_section()
-    table.add_row("", _ran(grade), *("" for _ in grade.evidence), f"{grade.points}/{grade.possible}")
+    table.add_row("", _totals(grade), *("" for _ in grade.evidence), f"{grade.points}/{grade.possible}")
     console.print(table)
     failed = [r for r in grade.results if not r.reached]
     if failed:
@@ -191,11 +191,11 @@ def _mark(result: Result, smp: int) -> str:
     return "[red]no[/red]" if finding else "[green]yes[/green]"
 
 
-def _ran(grade: Grade) -> str:
+def _totals(grade: Grade) -> str:
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
     calls = sum(e.observed for e in grade.evidence)
-    played = [f"{len(p.shown)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence for p in e.played]
+    played = [f"{len(p.runs)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence for p in e.played]
     return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer" + (
         f"; schedules played: {', '.join(played)}" if played else "")
 
@@ -243,7 +243,7 @@ def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
 
 
 def write_json(grades: list[Grade], path: Path) -> None:
-    told = {"grades": [{
+    document = {"grades": [{
         "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
         "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "observer",
         "replay": replay(g),
@@ -251,8 +251,8 @@ def write_json(grades: list[Grade], path: Path) -> None:
                    "possible": r.rung.points,
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
                    "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
-        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.shown), len(p.todo)] for p in e.played}, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
+        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.runs), len(p.todo)] for p in e.played}, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
                    "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    path.write_text(json.dumps(document, indent=1) + "\n")

@@ -58,7 +58,7 @@ class Leaving:
     left: Record  # the return instruction
     hits: list[Record] = field(default_factory=list)  # return_to_handler
     back: Record | None = None  # what ran next in this context
-    told: list[Record] = field(default_factory=list)  # the users' handlers, each with struct ftrace_regs
+    user_handlers: list[Record] = field(default_factory=list)  # the users' handlers, each with struct ftrace_regs
 
 
 @dataclass
@@ -160,10 +160,10 @@ class Reader:
         else:
             self.returns.stray.append(r)
 
-    def told(self, r: Record) -> None:
+    def user_handler(self, r: Record) -> None:
         context = self._contexts[r.context]
         if context.leaving:
-            context.leaving.told.append(r)
+            context.leaving.user_handlers.append(r)
 
     def body(self, r: Record) -> None:
         context = self._contexts[r.context]

@@ -31,7 +31,7 @@ from grading.evidence import Evidence
 from grading.integrity import as_linked
 from grading.schedule_session import ScheduleSession
 from grading.schedules import SCHEDULES, Change, WhenHeld
-from grading.seen import TEXTS, Seen
+from grading.seen import TEXTS, Coverage
 from grading.session import BUDGET, Session
 from qemu.machine import ARCHES, ROOT
 
@@ -45,7 +45,7 @@ class Rung:
     points: int
     promise: str
     check: Check
-    seen: tuple[Seen, ...] = ()  # and what must have been observed besides
+    seen: tuple[Coverage, ...] = ()  # and what must have been observed besides
     cpus: tuple[int, ...] = (1, 4)  # which boots it speaks of: those with one CPU, with more; or SCHEDULES, that of the schedules
     needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
     follows: tuple[str, ...] = ()  # rungs above whose loss explains its own: it may hold without them, and is said to need them if not
@@ -96,7 +96,7 @@ def lab(number: int) -> Lab:
                 getattr(checks, "SCHEDULES", ()))
 
 
-def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Seen, ...]]) -> Rung:
+def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Coverage, ...]]) -> Rung:
     name, points, promise = (entry.pop(key) for key in ("name", "points", "promise"))
     options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     return Rung(name, points, promise, checks[name], seen[name], **options)

@@ -51,7 +51,7 @@ class ScheduleSession(Session):
                 self._say(f"schedules: {change.name}")
                 player.play(change, CHOSEN, random.Random(rng.getrandbits(64)), self._only)
         player.end()
-        if self._only and not any(p.shown for p in e.played):
+        if self._only and not any(p.runs for p in e.played):
             names = [str(s) for p in e.played for s in p.todo]
             raise Stopped(Verdict.FAIL, f"SCHEDULE={self._only} is none of this kernel's, which are, of the changes "
                           f"{', '.join(c.name for c in self._changes)}, of the form {names[-1] if names else 'change:step:place'}")

@@ -76,13 +76,12 @@ class Schedule:
 
 
 @dataclass
-class Shown:
+class ScheduleRun:
     """A schedule that was played: its part of the observer's log."""
 
     schedule: Schedule
     first: int
     last: int = 0
-    met: bool = True  # the places were reached
 
 
 @dataclass
@@ -93,7 +92,7 @@ class Played:
     todo: list[Schedule] = field(default_factory=list)  # all
     planned: int = 0
     insns: int = 0  # that A executed from its first step to its end, when nobody held anything
-    shown: list[Shown] = field(default_factory=list)
+    runs: list[ScheduleRun] = field(default_factory=list)
 
 
 def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ()) -> dict[int, str]:
@@ -164,11 +163,11 @@ class Player:
         chosen = [s for s in todo if fnmatchcase(str(s), only)] if only else some(todo, most, rng)
         played.todo, played.planned = todo, len(chosen)
         for schedule in chosen:
-            played.shown.append(Shown(schedule, self.machine.observer.written()))
+            played.runs.append(ScheduleRun(schedule, self.machine.observer.written()))
             self._lines(change.before)
             with self.machine.observer.recording(), interleaved(self.machine) as cpus:
-                _Play(self, cpus, played.shown[-1], 2 * played.insns + INSNS).run()
-            played.shown[-1].last = self.machine.observer.written()
+                _Play(self, cpus, played.runs[-1], 2 * played.insns + INSNS).run()
+            played.runs[-1].last = self.machine.observer.written()
             self.machine.console.wait_ready(60)
             self._lines(change.after)
         self._lines(change.last)
@@ -248,7 +247,7 @@ class Player:
 class _Play:
     """One schedule, from the line that A types until B has called once more."""
 
-    def __init__(self, player: Player, cpus: Cpus, shown: Shown, insns: int) -> None:
+    def __init__(self, player: Player, cpus: Cpus, shown: ScheduleRun, insns: int) -> None:
         self._player = player
         self._cpus = cpus
         self._shown = shown
@@ -258,7 +257,7 @@ class _Play:
     def run(self) -> None:
         schedule, player, cpus = self._shown.schedule, self._player, self._cpus
         cpus.begin(player.typed(schedule.change))
-        self._shown.met = self._to_step(schedule.step)
+        self._to_step(schedule.step)
         player.want(cpus)
         inside = schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER
         if player.when_held:

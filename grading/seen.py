@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from grading import checks, frames, rare, workload
-from grading.evidence import Evidence, Phase, between, during, untouched
+from grading.evidence import Evidence, Phase, between, during, expected_run
 from grading.finding import Finding, Defect
 from grading.graph_checks import bounds, framed, stayed
 from grading.graph_text import RETURN
@@ -27,7 +27,7 @@ class Amount(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Seen:
+class Coverage:
     """Something that a rung is judged by. In the singular: "call of the workload"."""
 
     what: str
@@ -35,7 +35,7 @@ class Seen:
     waits: Callable[[Evidence], str] = lambda e: ""  # the rung that was lost and without which this could not be tried
 
 
-def too_little(e: Evidence, wanted: Iterable[Seen]) -> Finding | None:
+def too_little(e: Evidence, wanted: Iterable[Coverage]) -> Finding | None:
     """The first of these of which too little was seen; an amount of nothing is asked for where this boot does not try it."""
     for seen in wanted:
         for amount in list(seen.amounts(e)) or [Amount("", 0, 1)]:
@@ -57,12 +57,12 @@ def _half(number: int) -> int:
     return max(1, (number + 1) // 2)
 
 
-def once(what: str, count: Callable[[Evidence], int], least: int = 1) -> Seen:
+def once(what: str, count: Callable[[Evidence], int], least: int = 1) -> Coverage:
     """In a boot."""
-    return Seen(what, lambda e: [Amount("", count(e), least)])
+    return Coverage(what, lambda e: [Amount("", count(e), least)])
 
 
-def with_one_cpu(seen: Seen) -> Seen:
+def with_one_cpu(seen: Coverage) -> Coverage:
     """What is tried there alone."""
     return replace(seen, amounts=lambda e: seen.amounts(e) if e.smp == 1 else [Amount("", 0, 0)])
 
@@ -79,12 +79,12 @@ def _not_run(e: Evidence, on: int, off: int) -> Iterator[Amount]:
 
 
 def in_phases(what: str, on: int, off: int, count: Callable[[Evidence, Phase], int],
-              least: Callable[[Evidence, Phase], int]) -> Seen:
+              least: Callable[[Evidence, Phase], int]) -> Coverage:
     """In each phase; so many there must be."""
     def amounts(e: Evidence) -> Iterator[Amount]:
         yield from (Amount(phase.name, count(e, phase), least(e, phase)) for phase in _phases(e, on, off))
         yield from _not_run(e, on, off)
-    return Seen(what, amounts)
+    return Coverage(what, amounts)
 
 
 # ---- the workload, in each phase ------------------------------------------------------------
@@ -106,7 +106,7 @@ def half_of(e: Evidence, phase: Phase, names: frozenset[str]) -> int:
 
 
 def half_of_run(e: Evidence, seed: int) -> int:
-    return _half(untouched(seed, e.smp).calls)
+    return _half(expected_run(seed, e.smp).calls)
 
 
 def _half_of_traced(e: Evidence, phase: Phase) -> int:
@@ -117,7 +117,7 @@ def _half_of_returning(e: Evidence, phase: Phase) -> int:
     return half_of(e, phase, _traced_names(phase) & phase.returning)
 
 
-def ran(on: int, off: int) -> Seen:
+def ran(on: int, off: int) -> Coverage:
     """In each phase every context of the workload."""
     def amounts(e: Evidence) -> Iterator[Amount]:
         for phase in _phases(e, on, off):
@@ -125,26 +125,26 @@ def ran(on: int, off: int) -> Seen:
             for name, calls in e.expected(phase).contexts.items():
                 yield Amount(f"{phase.name}, {name}", len(executed.get(name, [])), _half(len(calls)))
         yield from _not_run(e, on, off)
-    return Seen("call of the workload", amounts)
+    return Coverage("call of the workload", amounts)
 
 
-def called(on: int) -> Seen:
+def called(on: int) -> Coverage:
     return in_phases("traced function that found a call at its site", on, 0,
                      lambda e, p: sum(checks.traced(e, c) and c.name in _traced_names(p) for c in e.calls(p)), _half_of_traced)
 
 
-def called_back(on: int) -> Seen:
+def called_back(on: int) -> Coverage:
     return in_phases("run of the tracer's callback", on, 0, lambda e, p: len(during(p, e.truth.callbacks)), _half_of_traced)
 
 
-def printed(on: int) -> Seen:
+def printed(on: int) -> Coverage:
     """Events of the function tracer."""
     return in_phases("printed event", on, 0, lambda e, p: len(p.trace.events) if p.trace else 0, _half_of_traced)
 
 
-def arguments(on: int, off: int) -> Seen:
+def arguments(on: int, off: int) -> Coverage:
     return in_phases("call of the workload whose arguments the function's first instruction found", on, off,
-                     lambda e, p: sum(bool(call.arguments) for _, _, call in e.asked(p)), lambda e, p: _half(_calls(e, p)))
+                     lambda e, p: sum(bool(call.arguments) for _, _, call in e.call_pairs(p)), lambda e, p: _half(_calls(e, p)))
 
 
 def _compared(call: Call) -> bool:
@@ -152,7 +152,7 @@ def _compared(call: Call) -> bool:
     return bool(at and at.addr == call.site.address + 4 and at.v[0] != KEPT_NOTHING)
 
 
-def registers(on: int, off: int = 0) -> Seen:
+def registers(on: int, off: int = 0) -> Coverage:
     """Of a site that holds the nop nobody compares any."""
     return in_phases("call whose registers were compared, at its site and after it", on, off,
                      lambda e, p: sum(map(_compared, e.calls(p))), lambda e, p: _half_of_traced(e, p) if p.on else _half(_calls(e, p)))
@@ -163,7 +163,7 @@ def _compared_in_overwritten(e: Evidence) -> Iterator[Amount]:
         yield Amount(e.overwritten.name, sum(map(_compared, e.calls(e.overwritten))), _half(_calls(e, e.overwritten)))
 
 
-OVERWRITTEN = Seen("call under a tracer that overwrites every register that it may", _compared_in_overwritten)
+OVERWRITTEN = Coverage("call under a tracer that overwrites every register that it may", _compared_in_overwritten)
 
 
 # ---- the boot -------------------------------------------------------------------------------------
@@ -178,35 +178,35 @@ def _words(e: Evidence, text: bytes) -> Amount:
     return Amount("", len(text), hi - lo)
 
 
-TEXT_AT_BOOT = Seen("byte of text, after boot,", lambda e: [_words(e, e.text_at_boot)])
-TEXT_AT_END = Seen("byte of text, after the last tracer went,", lambda e: [_words(e, e.text_at_end)])
+TEXT_AT_BOOT = Coverage("byte of text, after boot,", lambda e: [_words(e, e.text_at_boot)])
+TEXT_AT_END = Coverage("byte of text, after the last tracer went,", lambda e: [_words(e, e.text_at_end)])
 
 
 # Of a boot that ended early nobody says what its text was.
-TEXTS = Seen("text in memory, compared with what CPUs stored there,", lambda e: [Amount("", len(e.texts), 0 if e.why else 2)])
+TEXTS = Coverage("text in memory, compared with what CPUs stored there,", lambda e: [Amount("", len(e.texts), 0 if e.why else 2)])
 
 
-def text_traced(waits: str = "") -> Seen:
+def text_traced(waits: str = "") -> Coverage:
     """Every function is traced only if the workload went well: `waits` is the rung that is lost if not."""
-    return Seen("byte of text, while every function was traced (which is tried if the workload's results are right),",
+    return Coverage("byte of text, while every function was traced (which is tried if the workload's results are right),",
                 lambda e: [_words(e, e.text_traced)], lambda e: waits if checks.right_result(e) else "")
 
 
-def text_of(on: int) -> Seen:
+def text_of(on: int) -> Coverage:
     return in_phases("byte of text", on, 0, lambda e, p: len(p.text), lambda e, p: e.kernel.text[1] - e.kernel.text[0])
 
 
-def batches(least: int) -> Seen:
+def batches(least: int) -> Coverage:
     """Those that ended, while every CPU was known to be there."""
     return once("batch of patches, with every CPU at work,",
                 lambda e: sum(bool(b.stores and b.end is not None and len(b.online) >= e.smp) for b in e.truth.batches), least)
 
 
-def answers(what: str, least: int = 1) -> Seen:
+def answers(what: str, least: int = 1) -> Coverage:
     return once(what, lambda e: len(e.truth.hits["answer"]), least)
 
 
-STEPS = with_one_cpu(Seen("step of _mcount", lambda e: [
+STEPS = with_one_cpu(Coverage("step of _mcount", lambda e: [
     Amount(f"while {who} traces", e.steps.taken[traced], 4) for traced, who in enumerate(("nobody", "somebody"))]))
 
 
@@ -215,16 +215,16 @@ STEPS = with_one_cpu(Seen("step of _mcount", lambda e: [
 ANYTHING_RETURNED = once("run of return_to_handler", lambda e: sum(len(during(p, e.truth.handlers)) for p in e.on()))
 
 
-def returned(on: int) -> Seen:
+def returned(on: int) -> Coverage:
     return in_phases("run of return_to_handler", on, 0, lambda e, p: len(during(p, e.truth.handlers)), _half_of_returning)
 
 
-def went_home(on: int, off: int) -> Seen:
+def went_home(on: int, off: int) -> Coverage:
     return in_phases("call that was followed to where it returned", on, off,
                      lambda e, p: sum(bool(s.body and s.leaving and s.leaving.back) for s in e.spans(p)), lambda e, p: _half(_calls(e, p)))
 
 
-def returned_compared(on: int) -> Seen:
+def returned_compared(on: int) -> Coverage:
     """Registers at the return, and where it led."""
     def compared(e: Evidence, phase: Phase) -> int:
         backs = (s.leaving.back for s in e.spans(phase) if s.leaving)
@@ -232,25 +232,25 @@ def returned_compared(on: int) -> Seen:
     return in_phases("return whose registers were compared", on, 0, compared, _half_of_returning)
 
 
-def handlers_given(on: int) -> Seen:
+def handlers_given(on: int) -> Coverage:
     """In lab 5: in lab 6 one user alone is told by a shorter way."""
     return in_phases("entry or return of which function_graph's handlers were told", on, 0,
                      lambda e, p: len(during(p, e.truth.users)), _half_of_returning)
 
 
-def graph_printed(on: int) -> Seen:
+def graph_printed(on: int) -> Coverage:
     return in_phases("printed event of function_graph", on, 0,
                      lambda e, p: min((len(u.trace.events) for u in stayed(p)), default=0),
                      lambda e, p: min((_half(_calls(e, p, u.filter.names)) for u in stayed(p)), default=0))
 
 
-def values_printed(on: int) -> Seen:
+def values_printed(on: int) -> Coverage:
     return in_phases("return that is printed with a value", on, 0,
                      lambda e, p: sum(bool(event.kind == RETURN and event.value) for u in stayed(p) for event in u.trace.events),
                      lambda e, p: sum(_half(_calls(e, p, u.filter.names)) for u in stayed(p)))
 
 
-def timed(on: int) -> Seen:
+def timed(on: int) -> Coverage:
     """With one CPU, where an instruction is a time."""
     return with_one_cpu(in_phases("call whose instructions were counted", on, 0,
                                   lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)), _half_of_returning))
@@ -268,6 +268,6 @@ def _interrupted(e: Evidence) -> Iterator[Amount]:
             yield Amount(name, sum(r.addr == e.kernel.symbol(name) for r in e.truth.rare), least)
 
 
-INTERRUPTED = with_one_cpu(Seen("call of a traced function of kern/apps/", _interrupted, lambda e: "off" if checks.rest_at_end(e) else ""))
+INTERRUPTED = with_one_cpu(Coverage("call of a traced function of kern/apps/", _interrupted, lambda e: "off" if checks.rest_at_end(e) else ""))
 FRAMES_OUT = once("call site that called the tracer while every function was traced", lambda e: sum(
     checks.traced(e, c) for c in between(e.truth.calls, *e.frames_out)), 10)

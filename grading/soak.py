@@ -109,12 +109,12 @@ def grade(one: Line, out: Path, busy: Busy) -> str:
                "--kernels", str(FOLDER / f"lab{one['lab']}"), "--out", str(out)]
     if "schedule" in one:
         command += ["--schedule", one["schedule"], "--budget", str(MANY * BUDGET)]
-    with (out / "said").open("w") as said, busy.beside(one["busy"]):
-        subprocess.run(command, stdout=said, stderr=said, cwd=ROOT, check=False)
-    return came(json.loads((out / "grade.json").read_text())["grades"][0]) if (out / "grade.json").exists() else "harness error: no grade"
+    with (out / "output").open("w") as output, busy.beside(one["busy"]):
+        subprocess.run(command, stdout=output, stderr=output, cwd=ROOT, check=False)
+    return result_of(json.loads((out / "grade.json").read_text())["grades"][0]) if (out / "grade.json").exists() else "harness error: no grade"
 
 
-def came(graded: Line) -> str:
+def result_of(graded: Line) -> str:
     """In one line: full marks, or the first thing that is not."""
     boots = [f"{boot['verdict']}: {boot['why']}" for boot in graded["boots"] if boot["why"]]
     lost = [f"{rung['name']}: {why}" for rung in graded["rungs"] for why in rung["boots"].values() if why]
@@ -122,12 +122,12 @@ def came(graded: Line) -> str:
 
 
 def summary(lines: list[Line]) -> int:
-    counts = Counter((line["lab"], line["arch"], line["came"] == FULL) for line in lines)
+    counts = Counter((line["lab"], line["arch"], line["result"] == FULL) for line in lines)
     for lab, arch in sorted({(line["lab"], line["arch"]) for line in lines}):
         print(f"lab {lab} {arch:8} {counts[lab, arch, True]:5} full marks {counts[lab, arch, False]:5} not")
-    wrong = [line for line in lines if line["came"] != FULL]
+    wrong = [line for line in lines if line["result"] != FULL]
     for line in wrong:
-        print(f"{FOLDER}/{line['number']}: {line['came']}{', beside busy processes' if line['busy'] else ''}\n"
+        print(f"{FOLDER}/{line['number']}: {line['result']}{', beside busy processes' if line['busy'] else ''}\n"
               f"  make grade LAB={line['lab']} ARCH={line['arch']} REPLAY={line['seed']}")
     print(f"{len(lines)} grades, {sum(line['busy'] for line in lines)} beside busy processes: {len(wrong)} without full marks")
     return 1 if wrong else 0
@@ -141,15 +141,15 @@ def play(options: argparse.Namespace) -> int:
 
     def played(one: Line) -> Line:
         out = FOLDER / f"{one['lab']}-{one['arch']}-{one['change']}"
-        one["came"] = grade(one, out, Busy())
+        one["result"] = grade(one, out, Busy())
         boots = json.loads((out / "grade.json").read_text())["grades"][0]["boots"] if (out / "grade.json").exists() else []
         one["played"], one["all"] = boots[0]["schedules"].get(one["change"], [0, 0]) if boots else (0, 0)
         return one
 
     with ThreadPoolExecutor(options.jobs) as pool:
         for one in pool.map(played, ones):
-            print(f"lab {one['lab']} {one['arch']:8} {one['change']:16} {one['played']:4} of {one['all']:4} schedules: {one['came']}", flush=True)
-    wrong = [one for one in ones if one["came"] != FULL or not one["played"] == one["all"] > 0]
+            print(f"lab {one['lab']} {one['arch']:8} {one['change']:16} {one['played']:4} of {one['all']:4} schedules: {one['result']}", flush=True)
+    wrong = [one for one in ones if one["result"] != FULL or not one["played"] == one["all"] > 0]
     print(f"{sum(one['played'] for one in ones)} schedules of {len(ones)} changes were played: {len(wrong)} changes without full marks")
     return 1 if wrong or not ones else 0
 
@@ -163,7 +163,7 @@ def main() -> int:
 
     def graded(n: int) -> Line:
         one = wanted(lines[0], n)
-        return {**one, "came": grade(one, FOLDER / str(n), busy)}
+        return {**one, "result": grade(one, FOLDER / str(n), busy)}
 
     with ThreadPoolExecutor(options.jobs) as pool:
         for one in pool.map(graded, range(len(lines) - 1, options.count)):  # in this order, so that the log has no gaps
@@ -171,7 +171,7 @@ def main() -> int:
             with log.open("a") as file:
                 print(json.dumps(one), file=file)
             print(*(f"{name} {value}" for name, value in one.items()), sep=", ", flush=True)
-            if one["came"] == FULL:
+            if one["result"] == FULL:
                 shutil.rmtree(FOLDER / str(one["number"]))
     return summary(lines[1:])
 

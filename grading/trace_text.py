@@ -13,7 +13,7 @@ COUNTS = re.compile(r"^# entries-in-buffer/entries-written: (\d{1,19})/(\d{1,19}
 LOST = re.compile(r"^CPU:(\d{1,19}) \[LOST (\d{1,19} )?EVENTS\]$")
 
 
-class Event(NamedTuple):
+class FunctionEvent(NamedTuple):
     """One printed event."""
 
     comm: str
@@ -30,7 +30,7 @@ class Event(NamedTuple):
         return self.flags[2] in "hHzZ"
 
     @property
-    def who(self) -> tuple[str, int]:
+    def task(self) -> tuple[str, int]:
         """A thread: those that idle have one pid together."""
         return self.comm if self.pid == 0 else "", self.pid
 
@@ -42,14 +42,14 @@ class Event(NamedTuple):
 
 
 @dataclass
-class Trace:
+class FunctionTrace:
     """A whole `trace` file."""
 
     tracer: str
     in_buffer: int
     written: int
     cpus: int
-    events: list[Event]
+    events: list[FunctionEvent]
     unknown: list[str]  # lines that are neither header nor event
 
     @property
@@ -57,14 +57,14 @@ class Trace:
         return self.written - self.in_buffer
 
 
-def parse(text: str) -> Trace:
-    trace = Trace("", -1, -1, 0, [], [])
+def parse(text: str) -> FunctionTrace:
+    trace = FunctionTrace("", -1, -1, 0, [], [])
     for line in text.splitlines():
         found = LINE.match(line)
         counts = COUNTS.match(line)
         if found:
             g = found.groupdict()
-            trace.events.append(Event(g["comm"].strip(), int(g["pid"]), int(g["cpu"]), g["flags"],
+            trace.events.append(FunctionEvent(g["comm"].strip(), int(g["pid"]), int(g["cpu"]), g["flags"],
                                       int(g["sec"]) * 1_000_000 + int(g["usec"]), g["func"], g["parent"], line))
         elif counts:
             trace.in_buffer, trace.written, trace.cpus = (int(n) for n in counts.groups())

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from grading import workload
-from grading.workload import LEAVES, TREE, WIDE, Changes
+from grading.workload import LEAVES, TREE, WIDE, OpChanges
 
 FUNCTIONS = [*TREE, WIDE]  # those with a value as their second argument
 MASK = (1 << 64) - 1
@@ -58,7 +58,7 @@ class Trial:
     unmade: str = ""  # and why
 
     @property
-    def changes(self) -> Changes:
+    def changes(self) -> OpChanges:
         adds: dict[str, int] = {}
         patches: dict[str, str] = {}
         for op in self.ops:
@@ -67,9 +67,9 @@ class Trial:
                     adds[name] = (adds.get(name, 0) + op.value) & MASK
                 elif op.does == "patch":
                     patches[name] = op.target
-        return Changes(adds, patches)
+        return OpChanges(adds, patches)
 
-    def expected(self, cpus: int) -> workload.Run:
+    def expected(self, cpus: int) -> workload.ExpectedRun:
         return workload.expect(self.seed, cpus, self.changes)
 
     def of(self, function: str, does: str = "") -> list[Op]:

@@ -64,7 +64,7 @@ class Call:
         self.name = self.site.function.name
 
 
-class Told(NamedTuple):
+class UserEvent(NamedTuple):
     """A user that the shell made (`graph`) is told something."""
 
     seq: int
@@ -100,7 +100,7 @@ class Truth:
     fences: list[Record] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     returns: returns.Returns = field(default_factory=returns.Returns)
-    told: list[Told] = field(default_factory=list)
+    user_events: list[UserEvent] = field(default_factory=list)
     users: list[Record] = field(default_factory=list)  # the function_graph tracer's two handlers, each with its user as second argument
     frames: list[Record] = field(default_factory=list)  # FRAMES: the shadow stack as kern/apps/frames.c handed it over
     rare: list[Record] = field(default_factory=list)  # RARE
@@ -335,7 +335,7 @@ class _Reader:
         if r.addr in self._handlers:
             self.truth.users.append(r)
         if r.addr in self._at_return:
-            self._returns.told(r)
+            self._returns.user_handler(r)
         if self._users[0] <= r.v[1] < self._users[1]:
             user = (r.v[1] - self._users[0]) // self._user_size
             if r.addr == self._entry_of_user:
@@ -344,7 +344,7 @@ class _Reader:
                 self._telling[r.context] = user
 
     def _tell(self, r: Record, user: int, what: int, value: int) -> None:
-        self.truth.told.append(Told(r.seq, r.vcpu, r.thread, r.level, user, what, value))
+        self.truth.user_events.append(UserEvent(r.seq, r.vcpu, r.thread, r.level, user, what, value))
 
     def _hit(self, r: Record) -> None:
         if r.addr in self._kept:

@@ -14,7 +14,7 @@ GOLDEN = 0x9E3779B97F4A7C15
 MAX_CPUS = 8
 
 
-class Call(NamedTuple):
+class ExpectedCall(NamedTuple):
     """One call, as a tracer must report it."""
 
     function: str
@@ -27,19 +27,19 @@ class Call(NamedTuple):
     received: tuple[int, ...]  # the arguments that are known, as the function finds them: see PASSED
 
 
-class Changes(NamedTuple):
+class OpChanges(NamedTuple):
     """What ops do to the workload's functions."""
 
     adds: Mapping[str, int] = {}  # by function: D, of all ops together
     patches: Mapping[str, str] = {}  # by function: what runs in its place
 
 
-class Run(NamedTuple):
+class ExpectedRun(NamedTuple):
     """Contexts are named "main", "thread 0" (on CPU 0), "interrupt 0" (on CPU 0), ..."""
 
     seed: int
     cpus: int
-    contexts: dict[str, list[Call]]
+    contexts: dict[str, list[ExpectedCall]]
     calls: int
     result: int
 
@@ -132,16 +132,16 @@ class Generator:
 class Context:
     """One thread or interrupt: its budget, its sum, and the calls that it makes."""
 
-    def __init__(self, budget: int, random: Generator, changes: Changes) -> None:
+    def __init__(self, budget: int, random: Generator, changes: OpChanges) -> None:
         self.budget, self.random, self.sum = budget, random, 0
         self.changes = changes
-        self.calls: list[Call] = []
+        self.calls: list[ExpectedCall] = []
 
     def run(self, body: str) -> None:
         first, rest = self._first(body), self._rest(body)
         self.sum = mix((self.sum + first * 31 + rest) & MASK)
 
-    def _enter(self, call: Call, x: int) -> int:
+    def _enter(self, call: ExpectedCall, x: int) -> int:
         """The function begins, with the value that arrived: what its caller passed, unless an op changed it."""
         self.calls.append(call)
         self.budget -= 1
@@ -150,7 +150,7 @@ class Context:
         return v
 
     def _first(self, body: str) -> int:
-        me = Call("wl_first", body, self.random.next(), 0, 1, body, False, ())
+        me = ExpectedCall("wl_first", body, self.random.next(), 0, 1, body, False, ())
         v = r = self._enter(me, me.x)
         children = [(8 + byte(v, 1) % 4, 0, "wl_self_drum", "wl_self_flute"), (3, 2, "wl_pair_salt", "wl_pair_pepper"),
                     (1, 3, "wl_fan_amber", "wl_fan_topaz"), (2, 4, "wl_tail_hawk", "wl_tail_swan")]
@@ -160,21 +160,21 @@ class Context:
         return (r * 31 + wide) & MASK
 
     def _rest(self, body: str) -> int:
-        me = Call("wl_rest", body, self.random.state, 0, 1, body, False, ())
+        me = ExpectedCall("wl_rest", body, self.random.state, 0, 1, body, False, ())
         r = self._enter(me, me.x)
         while self.budget > 0:
             u = self.random.next()
             r = self._join(r, me, ROOTS[byte(u, 0) % 16], u, 2 + byte(u, 1) % 7)
         return r
 
-    def _join(self, r: int, me: Call, child: str, x: int, room: int) -> int:
+    def _join(self, r: int, me: ExpectedCall, child: str, x: int, room: int) -> int:
         return (r * 31 + self._call(me, child, x, room, False)) & MASK
 
-    def _call(self, me: Call, child: str, x: int, room: int, tail: bool) -> int:
+    def _call(self, me: ExpectedCall, child: str, x: int, room: int, tail: bool) -> int:
         x &= MASK
         arrived = (x + self.changes.adds.get(child, 0)) & MASK
         patched = child in self.changes.patches
-        call = Call(child, me.caller if tail else me.function, x, room, me.depth + 1, me.function, tail, () if patched else (arrived,))
+        call = ExpectedCall(child, me.caller if tail else me.function, x, room, me.depth + 1, me.function, tail, () if patched else (arrived,))
         if patched:
             self.calls.append(call)
             return self._call(call, self.changes.patches[child], arrived, room, True)
@@ -190,11 +190,11 @@ class Context:
             r = self._join(r, call, grandchild, v + i, room - 1)
         return r
 
-    def _wide(self, me: Call, x: int, room: int, more: tuple[int, ...]) -> int:
+    def _wide(self, me: ExpectedCall, x: int, room: int, more: tuple[int, ...]) -> int:
         x &= MASK
         add = self.changes.adds.get(WIDE, 0)
         values = [(value + n * add) & MASK for n, value in zip((1, 3, 4, 5, 6, 7), (x, *more))]
-        call = Call(WIDE, me.function, x, room, me.depth + 1, me.function, False, tuple(values))
+        call = ExpectedCall(WIDE, me.function, x, room, me.depth + 1, me.function, False, tuple(values))
         v = self._enter(call, values[0])
         return (v + room + sum(n * value for n, value in enumerate(values))) & MASK
 
@@ -210,7 +210,7 @@ class Context:
             return [(i, FANS[name][byte(v, i) % 4]) for i in range(1, 4 + odd)]
         return [(i, PICKS[name][byte(v, i) % 8]) for i in range(1, 2 + odd)]
 
-    def _tail(self, me: Call, v: int) -> int:
+    def _tail(self, me: ExpectedCall, v: int) -> int:
         r = v
         child, odd, even = TAILS[me.function]
         if child and me.room > 0 and self.budget > 0 and byte(v, 0) % 2:
@@ -220,7 +220,7 @@ class Context:
         return self._call(me, odd if byte(v, 1) % 2 else even, r + 1, me.room - 1, True)
 
 
-def expect(seed: int, cpus: int, changes: Changes = Changes()) -> Run:
+def expect(seed: int, cpus: int, changes: OpChanges = OpChanges()) -> ExpectedRun:
     """Every call of `workload SEED` on a machine with that many CPUs."""
     cpus = min(cpus, MAX_CPUS)
     random = Generator(seed)
@@ -238,5 +238,5 @@ def expect(seed: int, cpus: int, changes: Changes = Changes()) -> Run:
         context.run("workload_thread" if name in threads else "workload_interrupt")
         result = mix((result + context.sum) & MASK)
     main = "app_main_workload"
-    contexts = {"main": [Call(name, main, x, 0, 1, main, False, ()) for name, x in (("wl_begin", seed), ("wl_end", result))]}
-    return Run(seed, cpus, contexts | {name: context.calls for name, context in both.items()}, calls, result)
+    contexts = {"main": [ExpectedCall(name, main, x, 0, 1, main, False, ()) for name, x in (("wl_begin", seed), ("wl_end", result))]}
+    return ExpectedRun(seed, cpus, contexts | {name: context.calls for name, context in both.items()}, calls, result)

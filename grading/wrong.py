@@ -204,17 +204,17 @@ def chosen(options: argparse.Namespace) -> Todo:
 
 def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) -> str:
     """What is said of one that is not as it must be; '' of one that is."""
-    told = f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {time.monotonic() - began:.1f} s"
-    told += "\n     ".join(["", bad, *got.why]) if bad else ""
-    print(told, flush=True)
-    return told if bad else ""
+    text = f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {time.monotonic() - began:.1f} s"
+    text += "\n     ".join(["", bad, *got.why]) if bad else ""
+    print(text, flush=True)
+    return text if bad else ""
 
 
-def end(told: list[str], seconds: float) -> int:
+def end(lines: list[str], seconds: float) -> int:
     """What failed once more, as the last lines are those that are read."""
-    failures = [what for what in told if what]
-    print(*failures, f"{len(told) - len(failures)} passed, {len(failures)} failed, {seconds:.0f} s", sep="\n")
-    return 1 if failures or not told else 0
+    failures = [line for line in lines if line]
+    print(*failures, f"{len(lines) - len(failures)} passed, {len(failures)} failed, {seconds:.0f} s", sep="\n")
+    return 1 if failures or not lines else 0
 
 
 def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
@@ -225,7 +225,7 @@ def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
     except BadPatch as why:
         return [f"FAIL {why}"]
     done = side_by_side.run(lambda arch, _: list(on_one(todo, whole, arch)), arches, Console(quiet=True))
-    return [told for arch in arches for told in done.get(arch, [f"FAIL {arch}: it died, and has said why"])]
+    return [line for arch in arches for line in done.get(arch, [f"FAIL {arch}: it died, and has said why"])]
 
 
 def on_one(todo: Todo, whole: list[int], arch: str) -> Iterator[str]:
@@ -265,8 +265,8 @@ def main() -> int:
     options, began = arguments(), time.monotonic()
     if options.third:
         print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
-    told = run(chosen(options), [] if options.names or options.third else options.lab, options.arch)
-    return end(told, time.monotonic() - began)
+    lines = run(chosen(options), [] if options.names or options.third else options.lab, options.arch)
+    return end(lines, time.monotonic() - began)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ GRAPH_TEST = "kern/ftrace/tests/graph_test.cc"
 HOST = "build/host/graph_test.d"
 
 
-class Refused(Exception):
+class NoHandout(Exception):
     """The tree cannot be written; the message says why."""
 
 
@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
 def last_lab(text: str) -> int:
     match = re.fullmatch(r"0-(\d+)", text)
     if not match or int(match[1]) not in rubric.LABS:
-        raise Refused(f"LABS={text}: labs are handed out from lab 0 on, so say LABS=0-1 to LABS=0-{max(rubric.LABS)}")
+        raise NoHandout(f"LABS={text}: labs are handed out from lab 0 on, so say LABS=0-1 to LABS=0-{max(rubric.LABS)}")
     return int(match[1])
 
 
@@ -59,7 +59,7 @@ def run(*words: str | Path) -> None:
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     done = subprocess.run([str(w) for w in words], cwd=ROOT, env=env, capture_output=True, text=True, check=False)
     if done.returncode:
-        raise Refused(f"{' '.join(str(w) for w in words[:3])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
+        raise NoHandout(f"{' '.join(str(w) for w in words[:3])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
 
 
 # ---- what is left out ---------------------------------------------------------
@@ -94,7 +94,7 @@ def resolve(name: str, start: int) -> str:
     """The file's start; 0: its solution. unifdef's status 1 says only that there was something to resolve."""
     done = subprocess.run(["unifdef", f"-DLAB_START={start}", name], cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode not in (0, 1):
-        raise Refused(f"unifdef cannot resolve {name}: {done.stderr.strip()}")
+        raise NoHandout(f"unifdef cannot resolve {name}: {done.stderr.strip()}")
     return done.stdout
 
 
@@ -105,7 +105,7 @@ def write(out: Path, name: str, start: int) -> None:
     if not target.is_symlink() and target.suffix in (".c", ".h", ".S") and "LAB_START" in target.read_text():
         target.write_text(resolve(name, start))
         if "LAB_START" in target.read_text():
-            raise Refused(f"{name}: a condition on LAB_START is left, and it is no file of a lab's")
+            raise NoHandout(f"{name}: a condition on LAB_START is left, and it is no file of a lab's")
 
 
 def readme(last: int) -> str:
@@ -175,7 +175,7 @@ def commit(out: Path) -> None:
 def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
     last = last_lab(labs)
     if out.exists():
-        raise Refused(f"{out} is there already; name a folder that is not")
+        raise NoHandout(f"{out} is there already; name a folder that is not")
     start = {file: lab for lab in rubric.LABS for file in rubric.lab(lab).files}
     for name in files(later_names(stages, last), last):
         write(out, name, start.get(name, 0))
@@ -195,7 +195,7 @@ def main() -> int:
     there = out.exists()
     try:
         last = hand_out(out, args.labs, {int(stage): names for stage, *names in args.stage})
-    except (Refused, OSError) as why:
+    except (NoHandout, OSError) as why:
         if out.exists() and not there:
             shutil.rmtree(out)
         print(f"handout: {why}", file=sys.stderr)

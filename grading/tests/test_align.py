@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from grading import align as aligner
 from grading.align import Alignment, Executed, by_cpu, differ
 from grading.elf import Function, Site
-from grading.trace_text import Event
+from grading.trace_text import FunctionEvent
 from grading.truth import Call
 
 
@@ -18,12 +18,12 @@ def call(seq: int, name: str, level: int = 0, vcpu: int = 0, thread: int = 1, tr
     return Call(seq, vcpu, thread, level, Site(0x1000, function, 0, 0), 0, trap)
 
 
-def event(name: str, cpu: int = 0, pid: int = 7, flags: str = ".....") -> Event:
-    return Event("shell", pid, cpu, flags, 0, name, "parent", name)
+def event(name: str, cpu: int = 0, pid: int = 7, flags: str = ".....") -> FunctionEvent:
+    return FunctionEvent("shell", pid, cpu, flags, 0, name, "parent", name)
 
 
-def align(ran: list[Call], said: list[Event], whole: bool = True,
-          needed: Callable[[Executed], bool] = lambda ran: True) -> dict[int, Alignment[Executed, Event]]:
+def align(ran: list[Call], said: list[FunctionEvent], whole: bool = True,
+          needed: Callable[[Executed], bool] = lambda ran: True) -> dict[int, Alignment[Executed, FunctionEvent]]:
     return aligner.align(by_cpu(Executed(c, c.seq, c.vcpu) for c in ran), said, differ, whole, needed)
 
 
@@ -32,7 +32,7 @@ def executed(text: str) -> list[Call]:
     return [call(n, w.rstrip("12"), int(w[-1]) if w[-1] in "12" else 0) for n, w in enumerate(text.split())]
 
 
-def printed(text: str) -> list[Event]:
+def printed(text: str) -> list[FunctionEvent]:
     return [event(w) for w in text.split()]
 
 
@@ -159,7 +159,7 @@ class Cpu:
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
         self.executed: list[Call] = []
-        self.printed: list[Event] = []
+        self.printed: list[FunctionEvent] = []
         self.toggles = rng.random() < 0.7
         self.on = False
         self.lo, self.hi = 1 << 30, 1 << 30  # what is executed between must be printed

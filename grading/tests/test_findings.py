@@ -16,12 +16,12 @@ from grading.console import last_line
 from grading.evidence import Complaint, Evidence, Phase
 from grading.faults import Access
 from grading.finding import Defect, Finding
-from grading.graph_align import Step
+from grading.graph_align import GraphStep
 from grading.graph_text import ENTRY, GraphEvent
 from grading.observer import Kind, Record
 from grading.replay import Moment
 from grading.returns import Leaving, Span
-from grading.tests.test_registers import CALLER, FUNCTIONS, TEXT, Calls, record
+from grading.tests.test_registers import CALLER, FUNCTIONS, TEXT, RecordedCalls, record
 from grading.truth import Call
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
@@ -57,7 +57,7 @@ class NoProse(unittest.TestCase):
             self.assertEqual(str(e.complaint), f"'{line}' said: so: ENOSYS")
 
 
-class Faults(Calls):
+class Faults(RecordedCalls):
     hook = "entry"
 
     def ended(self, arch: str, *traps: Record) -> Evidence:
@@ -124,7 +124,7 @@ class Faults(Calls):
         self.assertEqual(e.ending(), "time-out: so")
 
 
-class RegisterLost(Calls):
+class RegisterLost(RecordedCalls):
     hook = "entry"
 
     def test_the_newest_call_at_which_one_differed(self) -> None:
@@ -162,17 +162,17 @@ class RegisterLost(Calls):
 
 class Deeper(unittest.TestCase):
     def test_one_more_is_printed_than_there_are(self) -> None:
-        site = Calls().call("wl_a").site
+        site = RecordedCalls().call("wl_a").site
         call = Call(1, 0, 7, 0, site, 1)
         span = Span(call, 0, None, False, 2, None, ())
         for depth, name, so in ((2, "wl_a", True), (1, "wl_a", False), (3, "wl_a", False), (2, "wl_b", False)):
-            step = Step(call, 1, 0, kind=ENTRY, span=span, depths=frozenset({1}))
+            step = GraphStep(call, 1, 0, kind=ENTRY, span=span, depths=frozenset({1}))
             event = GraphEvent(ENTRY, 0, "so", 7, depth, name, 0, "")
             self.assertEqual(graph_checks.one_deeper(Divergence(0, "so", 0, 0, [step], [event])), so)
             self.assertFalse(graph_checks.one_deeper(Divergence(0, "so", 1, 0, [step], [event])))
 
 
-class Words(unittest.TestCase):
+class WholeWords(unittest.TestCase):
     def test_no_sentence_is_cut_in_a_word(self) -> None:
         text = " ".join(f"word{n}" for n in range(400))
         shown = report.printable(text)

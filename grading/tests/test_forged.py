@@ -15,7 +15,7 @@ from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.session import Session
 from grading.tests.mutants import SEED, build
-from grading.trace_text import Event
+from grading.trace_text import FunctionEvent
 from grading.trials import Trial
 from grading.truth import Call
 from qemu.machine import ROOT
@@ -43,7 +43,7 @@ class Forged(unittest.TestCase):
                 phase.trace.events = list(phase.trace.events)
         return e
 
-    def events(self, e: Evidence) -> list[Event]:
+    def events(self, e: Evidence) -> list[FunctionEvent]:
         trace = e.on()[0].trace
         assert trace
         return trace.events
@@ -100,7 +100,7 @@ class Forged(unittest.TestCase):
         self.sees(checks.right_parents, e, "was called from")
 
     @staticmethod
-    def next_of_thread(events: list[Event], at: int) -> str:
+    def next_of_thread(events: list[FunctionEvent], at: int) -> str:
         """What the interrupted thread prints next: were that of the same name, it would be this one that is printed too early."""
         return next((v.func for v in events[at:] if not v.interrupt and v.cpu == events[at].cpu), "")
 

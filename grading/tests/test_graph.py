@@ -16,7 +16,7 @@ from grading.graph_session import GraphSession
 from grading.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
 from grading.observer import Kind, Record
 from grading.returns import Places, Reader, Span
-from grading.truth import AT_ENTRY, AT_RETURN, Call, Told
+from grading.truth import AT_ENTRY, AT_RETURN, Call, UserEvent
 
 HANDLER = 0x100
 NAMES = ["wl_a", "wl_b", "wl_c", "wl_i"]

@@ -17,7 +17,7 @@ from grading.tests.mutants import SEED, build
 from qemu.machine import ROOT
 
 
-class Forged(unittest.TestCase):
+class ForgedGraph(unittest.TestCase):
     evidence: Evidence
 
     @classmethod

@@ -22,7 +22,7 @@ TRACE = """# tracer: function_graph
 """
 
 
-class Text(unittest.TestCase):
+class GraphText(unittest.TestCase):
     def test_a_leaf_is_an_entry_and_a_return(self) -> None:
         events = parse(TRACE).events
         self.assertEqual([e.kind for e in events], [ENTRY, ENTRY, RETURN, RETURN, RETURN])

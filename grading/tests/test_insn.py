@@ -10,7 +10,7 @@ from grading.tests.test_registers import HandMade
 BASE = 0xFFFFFFFF80001000
 
 
-class Calls(unittest.TestCase):
+class CallEncoding(unittest.TestCase):
     def test_riscv64_calls_come_back(self) -> None:
         for offset in (-(1 << 20), -2048, -4, 4, 2046, 4096, (1 << 20) - 2):
             word = RISCV64.call(BASE, BASE + offset, 5)

@@ -159,7 +159,7 @@ class Ends(unittest.TestCase):
         self.assertLess(time.monotonic() - began, 30, "it waited for a QEMU that had ended")
 
 
-class Observed(unittest.TestCase):
+class ObservedMachine(unittest.TestCase):
     """The observer reports what was executed, whatever the kernel prints."""
 
     def sites(self, arch: str, part: str) -> tuple[list[int], int, int, str]:
@@ -377,7 +377,7 @@ class Anywhere(unittest.TestCase):
             e = rubric.lab(3).session(kernel, 3, 1, 0x6f8c2f0dbb13a618, LOGS / "firmware.log").run()
         self.assertEqual((e.verdict, e.why), (Verdict.PASS, ""))
         self.assertGreater(entered.call_count, 5)
-        self.assertEqual([f for f in report.held(3, [e]) if f.get(1)], [])
+        self.assertEqual([f for f in report.findings_of(3, [e]) if f.get(1)], [])
 
 
 if __name__ == "__main__":

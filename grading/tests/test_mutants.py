@@ -179,7 +179,7 @@ class TestBuilt(unittest.TestCase):
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(prefix="callsite-test-")
         self.addCleanup(folder.cleanup)
-        self.tree = mutants.Tree(Path(folder.name), 4, "arm64")
+        self.tree = mutants.ScratchTree(Path(folder.name), 4, "arm64")
         self.file = "kern/ftrace/hash.c"
         self.place = self.tree.path / self.file
         self.place.parent.mkdir(parents=True)
@@ -191,28 +191,28 @@ class TestBuilt(unittest.TestCase):
         text = self.place.read_text()
         return "" if "?" in text else "".join(text.split())
 
-    def came(self, text: str, seen: set[str] | None = None, graded: Any = (mutants.SURVIVED, "")) -> tuple[str, str]:
+    def result(self, text: str, seen: set[str] | None = None, graded: Any = (mutants.SURVIVED, "")) -> tuple[str, str]:
         with mock.patch.multiple(self.tree, create=True, code=self.code, make=lambda *_: self.made, _graded=lambda _: graded):
-            line = self.tree.came(Mutant(self.file, 1, "f", "operator", "a", "b", text), 1, seen or set())
+            line = self.tree.result_of(Mutant(self.file, 1, "f", "operator", "a", "b", text), 1, seen or set())
         self.assertEqual(self.place.read_text(), self.right, "the copy is not as it was")
-        return line["came"], line["said"]
+        return line["result"], line["message"]
 
     def test_what_does_not_differ_or_not_compile_is_none(self) -> None:
-        self.assertEqual(self.came(self.right + "\n"), (mutants.SAME, ""))
-        self.assertEqual(self.came(self.right + "?"), (mutants.INVALID, ""))
-        self.assertEqual(self.came(self.right + "x"), (mutants.SURVIVED, ""))
-        self.assertEqual(self.came("x", {"x"}), (mutants.SAME, ""))
+        self.assertEqual(self.result(self.right + "\n"), (mutants.SAME, ""))
+        self.assertEqual(self.result(self.right + "?"), (mutants.INVALID, ""))
+        self.assertEqual(self.result(self.right + "x"), (mutants.SURVIVED, ""))
+        self.assertEqual(self.result("x", {"x"}), (mutants.SAME, ""))
 
     def test_what_the_build_refuses_is_caught_by_its_sentence(self) -> None:
         self.made = mock.Mock(returncode=2, stderr="\nit \x1b has an odd entry\nmake: ***", stdout="")
-        self.assertEqual(self.came("x"), (mutants.BY_BUILD, "it \\x1b has an odd entry"))
+        self.assertEqual(self.result("x"), (mutants.BY_BUILD, "it \\x1b has an odd entry"))
         self.made.stderr = "build/arm64/a.o: in function `f': undefined reference to `g'"
-        self.assertEqual(self.came("x"), (mutants.INVALID, ""))
+        self.assertEqual(self.result("x"), (mutants.INVALID, ""))
 
     def test_the_copy_is_as_it_was_after_an_interruption(self) -> None:
         self.made = mock.Mock(side_effect=SystemExit)
         with mock.patch.multiple(self.tree, create=True, code=self.code, make=self.made), self.assertRaises(SystemExit):
-            self.tree.came(Mutant(self.file, 1, "f", "operator", "a", "b", "x"), 1, set())
+            self.tree.result_of(Mutant(self.file, 1, "f", "operator", "a", "b", "x"), 1, set())
         self.assertEqual(self.place.read_text(), self.right)
 
 
@@ -225,17 +225,17 @@ def graded(*findings: Finding | None, verdict: Verdict = Verdict.PASS, why: str 
 class TestCame(unittest.TestCase):
     def test_by_which_rung(self) -> None:
         ended, other = Finding("panic: at f"), Finding("the table is empty")
-        self.assertEqual(mutants.said(graded(None, None)), (mutants.SURVIVED, ""))
-        self.assertEqual(mutants.said(graded(None, other)), (mutants.BY_RUNG, "life: the table is empty"))
+        self.assertEqual(mutants.result_of(graded(None, None)), (mutants.SURVIVED, ""))
+        self.assertEqual(mutants.result_of(graded(None, other)), (mutants.BY_RUNG, "life: the table is empty"))
         panic: dict[str, Any] = {"verdict": Verdict.PANIC, "why": "at f"}
-        self.assertEqual(mutants.said(graded(ended, ended, **panic)), (mutants.BY_END, "panic: at f"))
-        self.assertEqual(mutants.said(graded(ended, other, **panic)), (mutants.BY_RUNG, "life: the table is empty"))
-        self.assertEqual(mutants.said(graded(Finding("panic: at f", mistake="x"), ended, **panic)), (mutants.BY_RUNG, "called: panic: at f (x)"))
-        self.assertEqual(mutants.said(graded(ended, verdict=Verdict.HARNESS, why="no QEMU")), (mutants.HARNESS, "no QEMU"))
+        self.assertEqual(mutants.result_of(graded(ended, ended, **panic)), (mutants.BY_END, "panic: at f"))
+        self.assertEqual(mutants.result_of(graded(ended, other, **panic)), (mutants.BY_RUNG, "life: the table is empty"))
+        self.assertEqual(mutants.result_of(graded(Finding("panic: at f", mistake="x"), ended, **panic)), (mutants.BY_RUNG, "called: panic: at f (x)"))
+        self.assertEqual(mutants.result_of(graded(ended, verdict=Verdict.HARNESS, why="no QEMU")), (mutants.HARNESS, "no QEMU"))
 
     def test_the_score_and_the_survivors_are_said(self) -> None:
         def lines(**counts: int) -> list[dict[str, Any]]:
-            return [{"id": f"{came} {n}", "came": getattr(mutants, came), "said": ""} for came, count in counts.items() for n in range(count)]
+            return [{"id": f"{result} {n}", "result": getattr(mutants, result), "message": ""} for result, count in counts.items() for n in range(count)]
         cases: list[tuple[bool, dict[str, int]]] = [
             (True, {"BY_RUNG": 76, "BY_END": 19, "SURVIVED": 5}), (False, {"BY_RUNG": 94, "SURVIVED": 6}),
             (False, {"BY_RUNG": 79, "BY_END": 21}), (True, {"BY_BUILD": 19, "HARNESS": 1}), (False, {})]
@@ -258,11 +258,11 @@ class TestRun(unittest.TestCase):
             patch.start()
             self.addCleanup(patch.stop)
 
-    def run_cell(self, count: int, jobs: int = 1, came: str = mutants.BY_RUNG, names: list[str] | None = None) -> list[dict[str, Any]]:
+    def run_cell(self, count: int, jobs: int = 1, result: str = mutants.BY_RUNG, names: list[str] | None = None) -> list[dict[str, Any]]:
         options = argparse.Namespace(count=count, seed="5", names=names or [], jobs=jobs)
-        line = {"came": came, "said": "", "code": ""}
-        dropped = {"came": mutants.SAME, "said": "", "code": ""}
-        with mock.patch.object(mutants.Tree, "came", lambda _, mutant, seed, seen: dropped if int(mutant.old) % 3 == 0 else line), redirect_stdout(io.StringIO()):
+        line = {"result": result, "message": "", "code": ""}
+        dropped = {"result": mutants.SAME, "message": "", "code": ""}
+        with mock.patch.object(mutants.ScratchTree, "result_of", lambda _, mutant, seed, seen: dropped if int(mutant.old) % 3 == 0 else line), redirect_stdout(io.StringIO()):
             return mutants.Cell(4, "arm64", options).run()
 
     def test_it_goes_on_where_it_was_ended(self) -> None:
@@ -270,12 +270,12 @@ class TestRun(unittest.TestCase):
         self.assertEqual(len(first), 5)
         with (self.folder / "arm64-lab4.jsonl").open("a") as log:
             log.write('{"id": "half')
-        self.assertEqual(self.run_cell(9, came=mutants.SURVIVED)[:5], first)
-        self.assertEqual([line["came"] for line in self.run_cell(9)].count(mutants.SURVIVED), 4)
+        self.assertEqual(self.run_cell(9, result=mutants.SURVIVED)[:5], first)
+        self.assertEqual([line["result"] for line in self.run_cell(9)].count(mutants.SURVIVED), 4)
 
     def test_what_the_harness_failed_at_is_done_again(self) -> None:
-        self.assertEqual({line["came"] for line in self.run_cell(4, came=mutants.HARNESS)}, {mutants.HARNESS})
-        self.assertEqual({line["came"] for line in self.run_cell(4)}, {mutants.BY_RUNG})
+        self.assertEqual({line["result"] for line in self.run_cell(4, result=mutants.HARNESS)}, {mutants.HARNESS})
+        self.assertEqual({line["result"] for line in self.run_cell(4)}, {mutants.BY_RUNG})
 
     def test_each_copy_is_made_anew_and_once(self) -> None:
         """One that was killed left its mutant in the copy; and the tree may be another by now."""
@@ -300,7 +300,7 @@ class TestRun(unittest.TestCase):
 
     def test_those_that_are_named_are_done_anew(self) -> None:
         self.run_cell(9, names=["r: 7 =>"])
-        self.assertEqual([line["came"] for line in self.run_cell(9, names=["r: 7 =>"], came=mutants.SURVIVED)], [mutants.SURVIVED, mutants.SURVIVED])
+        self.assertEqual([line["result"] for line in self.run_cell(9, names=["r: 7 =>"], result=mutants.SURVIVED)], [mutants.SURVIVED, mutants.SURVIVED])
         self.assertEqual({line["kind"] for line in self.run_cell(9, names=["order"])}, {"order"})
 
     def test_a_stale_line_ends_it_with_its_name(self) -> None:

@@ -154,7 +154,7 @@ class Registers(Observed):
                 self.assertEqual([kinds.count(k) for k in (Kind.SITE, Kind.HIT, Kind.POINT)], [1, 1, 3])
 
 
-class Text(Observed):
+class KernelText(Observed):
     """What is executed is what was linked, or it is told."""
 
     def test_as_linked_nothing_is_told(self) -> None:

@@ -34,7 +34,7 @@ TOP, FREE, ROOM = PAGE, PAGE + 8, PAGE + 24
 FIRST, SECOND = ROOM, ROOM + 32
 
 
-class Words(unittest.TestCase):
+class BarrierWords(unittest.TestCase):
     def test_what_a_barrier_orders(self) -> None:
         for arch, words in BARRIERS.items():
             for word, kinds in words.items():

@@ -46,7 +46,7 @@ def record(kind: Kind, addr: int, *v: int, seq: int = 1, more: tuple[int, ...] =
     return Record(seq, kind, 0, 0, 0, 0, word, 7, addr, 0, (a, b, c, d), more)
 
 
-class Calls(unittest.TestCase):
+class RecordedCalls(unittest.TestCase):
     hook: str
 
     def evidence(self, arch: str, *calls: Call) -> Evidence:
@@ -69,7 +69,7 @@ class Calls(unittest.TestCase):
         self.assertEqual(found.mistake, mistake)
 
 
-class Kept(Calls):
+class Kept(RecordedCalls):
     hook = "entry"
     free = {"riscv64": "t0 t1 t2 t3 t4 t5 t6".split(), "arm64": "x9 x10 x11 x12 x13 x14 x15 x16 x17".split()}
     link = {"riscv64": "ra", "arm64": "x30"}
@@ -144,7 +144,7 @@ class Kept(Calls):
         self.assertIsNone(registers.unfinished(e), "it was cut off at the end of what was recorded")
 
 
-class Told(Calls):
+class Told(RecordedCalls):
     """With HOOK=mcount."""
 
     hook = "mcount"
@@ -152,7 +152,7 @@ class Told(Calls):
 
     def traced(self, ip: int = TEXT + 4, parent: int = PARENT, op: int = 55, regs: int = 0, below: int = FP, home: int = TEXT + 8) -> Finding | None:
         r = record(Kind.CALLBACK, 0, ip, parent, op, regs, seq=5, more=(below, home, self.BELOW, PARENT, 0, 0, 0, 0, 55, *[0] * 7))
-        found = registers.callbacks_told(self.evidence("riscv64", self.call(callbacks=[r])))
+        found = registers.callback_arguments(self.evidence("riscv64", self.call(callbacks=[r])))
         self.assertTrue(not found or found.seq == 5)
         return found
 
@@ -179,16 +179,16 @@ class Told(Calls):
             self.told(self.traced(**wrong), "caller has no frame record")
 
     def test_no_callback(self) -> None:
-        self.told(registers.callbacks_told(self.evidence("riscv64", self.call())), "not one call site came to a callback")
+        self.told(registers.callback_arguments(self.evidence("riscv64", self.call())), "not one call site came to a callback")
 
     def test_a_callback_on_a_stack_of_its_own(self) -> None:
         e = self.evidence("riscv64", self.call())
-        self.assertIsNone(registers.strangers(e))
+        self.assertIsNone(registers.lone_callbacks(e))
         e.truth.lone = [record(Kind.CALLBACK, 0x1000)]
-        self.told(registers.strangers(e), "the tracer's callback ran 1 times on a stack on which no call site")
+        self.told(registers.lone_callbacks(e), "the tracer's callback ran 1 times on a stack on which no call site")
 
 
-class Seen(Calls):
+class Seen(RecordedCalls):
     """With HOOK=entry: struct ftrace_regs, and what the op made of it."""
 
     hook = "entry"
@@ -233,9 +233,9 @@ class Seen(Calls):
                 e = self.evidence(arch, call := self.call(callbacks=[self.callback(arch, link=link)]))
                 e.kernel.symbols["trace_graph_entry"], call.callbacks[0] = 0x5000, call.callbacks[0]._replace(addr=0x5000)
                 span = Span(call, 0, None, False, 2, None, ())
-                span.leaving = Leaving([span], record(Kind.EXIT, 1, 0, value), told=[self.callback(arch)])
+                span.leaving = Leaving([span], record(Kind.EXIT, 1, 0, value), user_handlers=[self.callback(arch)])
                 e.truth.returns.spans = [span]
-                self.told(entry.handlers_told(e), words) if words else self.assertIsNone(entry.handlers_told(e))
+                self.told(entry.handler_arguments(e), words) if words else self.assertIsNone(entry.handler_arguments(e))
 
     def caller(self, arch: str, *v: int, walk: tuple[int, ...] = (), second: bool = False) -> Finding | None:
         callbacks = [self.callback(arch)] * second + [self.callback(arch, *v, walk=walk)]
@@ -352,7 +352,7 @@ class Seen(Calls):
                 self.told(found, words) if words else self.assertIsNone(found)
 
 
-class Read(Calls):
+class Read(RecordedCalls):
     """What is made of records."""
 
     hook = "mcount"
@@ -390,7 +390,7 @@ class Read(Calls):
         self.assertEqual([call.landed for call in found.calls], [None, None])
 
 
-class Integrity(Calls):
+class Integrity(RecordedCalls):
     hook = "entry"
 
     def found(self, arch: str, address: int, word: int, spoilt: Spoilt | None = None) -> Finding | None:

@@ -20,7 +20,7 @@ def start(arch: str, *options: str) -> pexpect.spawn:
                          dimensions=(24, 200))
 
 
-class Terminal(unittest.TestCase):
+class TerminalRun(unittest.TestCase):
     @classmethod
     def setUpClass(cls) -> None:
         build(LAST_LAB)

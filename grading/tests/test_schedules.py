@@ -10,9 +10,9 @@ from grading.elf import Kernel
 from grading.evidence import Evidence
 from grading.observer import Kind, Record
 from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
-from grading.schedules import CALLER, Change, Played, Schedule, Shown, some
+from grading.schedules import CALLER, Change, Played, Schedule, ScheduleRun, some
 from grading.seen import too_little
-from grading.tests.test_registers import Calls, record
+from grading.tests.test_registers import RecordedCalls, record
 from grading.truth import Call
 
 ENDS, ENDED = 0x5000, 50
@@ -26,7 +26,7 @@ def callback(op: int, seq: int) -> Record:
     return record(Kind.CALLBACK, 1, 0, 0, 0x123 if op == TRACER else OPS + 0x10 * op, seq=seq)
 
 
-class Judged(Calls):
+class Judged(RecordedCalls):
     hook = "entry"
 
     def setUp(self) -> None:
@@ -45,7 +45,7 @@ class Judged(Calls):
     def played(self, change: Change, *calls: Call, done: bool = True) -> Evidence:
         e = self.evidence("arm64", *calls)
         schedule = Schedule(change, "ftrace_startup+0x98", "op_see")
-        e.played = [Played(change, [schedule] * 10, planned=1, shown=[Shown(schedule, 0, 100)])]
+        e.played = [Played(change, [schedule] * 10, planned=1, runs=[ScheduleRun(schedule, 0, 100)])]
         e.truth.hits["step"] = [record(Kind.HIT, ENDS, seq=ENDED)] if done else []
         return e
 
@@ -88,7 +88,7 @@ class Judged(Calls):
         e = self.played(REGISTER, self.traced(10, 1), self.traced(60, 0, 1))
         self.assertIsNone(too_little(e, [PLAYED]))
         for todo, shown in ((9, 1), (10, 0)):
-            e.played[0].todo, e.played[0].shown = e.played[0].todo[:todo], e.played[0].shown[:shown]
+            e.played[0].todo, e.played[0].runs = e.played[0].todo[:todo], e.played[0].runs[:shown]
             self.assertIsNotNone(too_little(e, [PLAYED]))
         e.played = []
         self.assertIsNotNone(too_little(e, [PLAYED]))

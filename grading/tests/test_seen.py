@@ -14,7 +14,7 @@ from grading.elf import Kernel
 from grading.evidence import Evidence, Phase
 from grading.finding import Defect, Finding
 from grading.insn import ISAS
-from grading.seen import Amount, Seen
+from grading.seen import Amount, Coverage
 from grading.tests.mutants import SEED, build
 from qemu.machine import ARCHES, ROOT
 
@@ -68,21 +68,21 @@ class Amounts(unittest.TestCase):
 
     def test_less_than_is_needed(self) -> None:
         for amount, words in ((Amount("", 0, 1), "no call was seen"), (Amount("trace 1", 3, 9), "trace 1: too little was seen: call, 3 times, and at least 9 times")):
-            found = seen.too_little(self.e, (Seen("call", lambda e, a=amount: [a]),))  # type: ignore[misc]
+            found = seen.too_little(self.e, (Coverage("call", lambda e, a=amount: [a]),))  # type: ignore[misc]
             assert found
             self.assertIn(words, found.why)
-        self.assertIsNone(seen.too_little(self.e, (Seen("call", lambda e: [Amount("", 9, 9)]),)))
+        self.assertIsNone(seen.too_little(self.e, (Coverage("call", lambda e: [Amount("", 9, 9)]),)))
 
     def test_a_place_of_which_nothing_is_known(self) -> None:
-        self.assertIsNotNone(seen.too_little(self.e, (Seen("call", lambda e: []),)))
+        self.assertIsNotNone(seen.too_little(self.e, (Coverage("call", lambda e: []),)))
 
     def test_what_another_rung_keeps_from_being_tried(self) -> None:
-        found = seen.too_little(self.e, (Seen("call", lambda e: [], lambda e: "off"),))
+        found = seen.too_little(self.e, (Coverage("call", lambda e: [], lambda e: "off"),))
         assert found
         self.assertEqual((found.why, found.need), ("needs: off", "off"))
 
     def test_what_was_seen_to_be_wrong_is_said_first(self) -> None:
-        rung = rubric.Rung("so", 1, "so", lambda e: Finding("wrong"), (Seen("call", lambda e: []),))
+        rung = rubric.Rung("so", 1, "so", lambda e: Finding("wrong"), (Coverage("call", lambda e: []),))
         found = report._judged(rung, self.e, [])
         assert found
         self.assertEqual(found.why, "wrong")
@@ -122,7 +122,7 @@ class OfARightBoot(unittest.TestCase):
         return e
 
     def lost(self, e: Evidence) -> list[str]:
-        return [rung.name for rung, found in zip(rubric.lab(e.lab).rungs, report.held(e.lab, [e])) if any(found.values())]
+        return [rung.name for rung, found in zip(rubric.lab(e.lab).rungs, report.findings_of(e.lab, [e])) if any(found.values())]
 
     def without(self, lab: int, arch: str, *parts: str) -> None:
         """Each of these parts of the evidence is judged: with nothing in it some rung is lost."""
@@ -154,7 +154,7 @@ class OfARightBoot(unittest.TestCase):
         self.without(5, "riscv64", *EVERY, "users", "frames", "returns", "return_to_handler", "text_at_boot", "text_at_end", "stores", "fences", "batches")
 
     def test_lab_6(self) -> None:
-        self.without(6, "arm64", *EVERY, "users", "frames", "returns", "return_to_handler", "text_at_boot", "text_at_end", "told", "walk", "end of unregister_ftrace_graph")
+        self.without(6, "arm64", *EVERY, "users", "frames", "returns", "return_to_handler", "text_at_boot", "text_at_end", "user_events", "walk", "end of unregister_ftrace_graph")
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ class TestSoak(unittest.TestCase):
         patch.start()
         self.addCleanup(patch.stop)
 
-    def soak(self, *words: str, came: Any = lambda one, out, busy: out.mkdir() or soak.FULL) -> tuple[int, str]:
-        with mock.patch.object(soak, "grade", came), mock.patch("sys.argv", ["soak", *words]), redirect_stdout(io.StringIO()) as said:
+    def soak(self, *words: str, result: Any = lambda one, out, busy: out.mkdir() or soak.FULL) -> tuple[int, str]:
+        with mock.patch.object(soak, "grade", result), mock.patch("sys.argv", ["soak", *words]), redirect_stdout(io.StringIO()) as said:
             return soak.main(), said.getvalue()
 
     def log(self) -> list[dict[str, Any]]:
@@ -45,7 +45,7 @@ class TestSoak(unittest.TestCase):
         whole = self.log()
         (self.folder / "log.jsonl").write_text("".join(json.dumps(line) + "\n" for line in whole[:4]) + '{"number": 3, "la')
         again = mock.Mock(side_effect=lambda one, out, busy: out.mkdir() or soak.FULL)
-        self.assertEqual(self.soak(*words[2:], "9", came=again)[0], 0)  # the seed is the log's
+        self.assertEqual(self.soak(*words[2:], "9", result=again)[0], 0)  # the seed is the log's
         self.assertEqual([call.args[0]["number"] for call in again.call_args_list], [3, 4, 5, 6, 7, 8])
         self.assertEqual(self.log(), whole)
 
@@ -67,18 +67,18 @@ class TestSoak(unittest.TestCase):
                 self.assertEqual(len({one["seed"] for one in all_of_them}), len(all_of_them))
 
     def test_every_schedule_of_a_change_is_played(self) -> None:
-        def grade(one: dict[str, Any], out: Path, busy: soak.Busy, played: int = 20, came: str = soak.FULL) -> str:
+        def grade(one: dict[str, Any], out: Path, busy: soak.Busy, played: int = 20, result: str = soak.FULL) -> str:
             out.mkdir(exist_ok=True)
             boots = [{"schedules": {one["change"]: [played, 20]}}] if played else []
             (out / "grade.json").write_text(json.dumps({"grades": [{"boots": boots}]}))
-            return came
+            return result
 
         words = ("--schedules", "--lab", "4", "--arch", "arm64")
-        status, said = self.soak(*words, came=grade)
+        status, said = self.soak(*words, result=grade)
         self.assertEqual(status, 0, said)
         self.assertRegex(said, r"lab 4 arm64 +register +20 of +20 schedules: full marks\n[\s\S]*\n80 schedules of 4 changes were played: 0 changes")
-        for wrong in (functools.partial(grade, played=19), functools.partial(grade, played=0), functools.partial(grade, came="0 of 10 points")):
-            self.assertEqual(self.soak(*words, came=wrong)[0], 1, wrong)
+        for wrong in (functools.partial(grade, played=19), functools.partial(grade, played=0), functools.partial(grade, result="0 of 10 points")):
+            self.assertEqual(self.soak(*words, result=wrong)[0], 1, wrong)
 
     def test_several_at_a_time_share_the_busy_processes(self) -> None:
         running, most = list[int](), list[int]()
@@ -94,16 +94,16 @@ class TestSoak(unittest.TestCase):
             return soak.FULL
 
         words = ("--seed", "5", "--lab", "1", "2", "--count", "12", "--jobs", "2")
-        self.assertEqual(self.soak(*words, came=grade)[0], 0)
+        self.assertEqual(self.soak(*words, result=grade)[0], 0)
         wants = [any(soak.wanted(self.log()[0], n)["busy"] for n in (first, first + 1)) for first in range(0, 12, 2)]
         self.assertEqual([n // soak.BUSY for n in running], [int(w) for w in wants for _ in range(2)])
         self.assertEqual(most[-1], 0)
 
     def test_no_loss_is_hidden(self) -> None:
-        self.assertEqual(soak.came(graded()), soak.FULL)
-        self.assertEqual(soak.came(graded(90, "no call")), "90 of 100 points: life: no call")
-        self.assertIn("harness error: because", soak.came(graded(0, verdict="harness error")))
-        status, said = self.soak("--seed", "5", "--count", "3", came=lambda one, out, busy: out.mkdir() or "90 of 100 points: life: no call")
+        self.assertEqual(soak.result_of(graded()), soak.FULL)
+        self.assertEqual(soak.result_of(graded(90, "no call")), "90 of 100 points: life: no call")
+        self.assertIn("harness error: because", soak.result_of(graded(0, verdict="harness error")))
+        status, said = self.soak("--seed", "5", "--count", "3", result=lambda one, out, busy: out.mkdir() or "90 of 100 points: life: no call")
         self.assertEqual(status, 1)
         self.assertEqual(said.count("make grade LAB=1 ARCH=riscv64 REPLAY="), 1)
         self.assertIn("3 grades, 0 beside busy processes: 3 without full marks", said)

@@ -18,7 +18,7 @@ SEED_WORDS = [f"SEED={SEED:016x}", "ARCH=riscv64", "SMP=1"]
 CLEAN = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
 
 
-class Rubrics(unittest.TestCase):
+class RubricsOfStarts(unittest.TestCase):
     def test_every_lab_has_one_that_holds(self) -> None:
         self.assertEqual(sorted(rubric.LABS), [1, 2, 3, 4, 5, 6])
         for number in rubric.LABS:

@@ -107,7 +107,7 @@ class Blame(unittest.TestCase):
         e = Evidence("arm64", LAB, 1, 5, self.kernel("arm64"), Path())
         began = time.process_time()
         with mock.patch.object(evidence, "JUDGING", 0.5), mock.patch.object(report, "_judged", for_ever):
-            findings = report.held(LAB, [e])
+            findings = report.findings_of(LAB, [e])
         self.assertLess(time.process_time() - began, 2, "each rung was given as much again")
         self.assertEqual(len(findings), len(rubric.lab(LAB).rungs))
         for found in filter(None, findings):
@@ -123,7 +123,7 @@ class Blame(unittest.TestCase):
         for arch in ARCHES:
             e = self.boot(arch)
             self.assertEqual(e.verdict, Verdict.PASS, e.why)
-            report.held(LAB, [e])
+            report.findings_of(LAB, [e])
             self.assertLess(e.judging, evidence.JUDGING / 6)
 
     def test_text_that_is_not_where_it_was_loaded_fails(self) -> None:

@@ -13,14 +13,14 @@ import unittest
 from pathlib import Path
 
 from grading import workload
-from grading.workload import Call, Changes, Run
+from grading.workload import ExpectedCall, OpChanges, ExpectedRun
 from kern.tests import app_host
 
 SEEDS = 1000
 CPUS = [1, 2, 3, 4, 5, 6, 7, 8]
 
 
-def fan_out(calls: list[Call]) -> int:
+def fan_out(calls: list[ExpectedCall]) -> int:
     """The most children that one call has."""
     widest, path = 0, [0] * 64
     for call in calls:
@@ -31,14 +31,14 @@ def fan_out(calls: list[Call]) -> int:
     return widest
 
 
-def made(calls: list[Call]) -> set[tuple[str, str]]:
+def made(calls: list[ExpectedCall]) -> set[tuple[str, str]]:
     return {(call.maker, call.function) for call in calls}
 
 
 class EverySeed(unittest.TestCase):
     """Properties of a thousand random trees on four CPUs, and of some on any other number."""
 
-    runs: list[Run]
+    runs: list[ExpectedRun]
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -46,7 +46,7 @@ class EverySeed(unittest.TestCase):
         cls.runs = [workload.expect(rng.getrandbits(64), 4) for _ in range(SEEDS)]
         cls.runs += [workload.expect(rng.getrandbits(64), CPUS[i % 8]) for i in range(200) if CPUS[i % 8] != 4]
 
-    def each_context(self) -> list[tuple[str, list[Call]]]:
+    def each_context(self) -> list[tuple[str, list[ExpectedCall]]]:
         return [
             (f"seed {run.seed:016x} on {run.cpus} CPUs, {name}", calls)
             for run in self.runs
@@ -106,7 +106,7 @@ class EverySeed(unittest.TestCase):
 class Received(unittest.TestCase):
     """What the host knows of the arguments that each function finds."""
 
-    def calls(self, changes: Changes = Changes()) -> list[Call]:
+    def calls(self, changes: OpChanges = OpChanges()) -> list[ExpectedCall]:
         run = workload.expect(0x0123456789ABCDEF, 2, changes)
         return [call for calls in run.contexts.values() for call in calls]
 
@@ -116,14 +116,14 @@ class Received(unittest.TestCase):
                 self.assertEqual(call.received, (call.x,) if call.function in workload.TREE else (), call)
 
     def test_the_wide_one_all_that_its_result_follows_from(self) -> None:
-        same, added = ([call for call in self.calls(Changes({workload.WIDE: add})) if call.function == workload.WIDE] for add in (0, 5 << 60 | 3))
+        same, added = ([call for call in self.calls(OpChanges({workload.WIDE: add})) if call.function == workload.WIDE] for add in (0, 5 << 60 | 3))
         for call in (*same, *added):
             self.assertEqual(len(call.received), len(workload.PASSED[workload.WIDE]))
         self.assertEqual([call.received[0] for call in added], [(call.x + (5 << 60 | 3)) & workload.MASK for call in added])
         self.assertEqual([call.received[0] for call in same], [call.x for call in same])
 
     def test_what_ops_change(self) -> None:
-        changes = Changes({"wl_leaf_ash": 3, "wl_step_brook": 4}, {"wl_step_brook": "wl_leaf_ash"})
+        changes = OpChanges({"wl_leaf_ash": 3, "wl_step_brook": 4}, {"wl_step_brook": "wl_leaf_ash"})
         calls = self.calls(changes)
         for call, following in zip(calls, calls[1:]):
             if call.function == "wl_leaf_ash":
@@ -174,7 +174,7 @@ class TheProgramItself(unittest.TestCase):
                 seed, cpus = rng.getrandbits(64), CPUS[i % 8]
                 self.compare(workload.expect(seed, cpus), *program.run(seed, cpus))
 
-    def compare(self, run: Run, printed: str, executed: dict[str, list[tuple[str, str, int, int]]]) -> None:
+    def compare(self, run: ExpectedRun, printed: str, executed: dict[str, list[tuple[str, str, int, int]]]) -> None:
         self.assertEqual(printed, run.line + "\n")
         self.assertEqual(set(executed), set(run.contexts))
         for name, calls in run.contexts.items():

@@ -9,7 +9,7 @@ from grading.checks import all_of, lives, named, no_hits, right_arguments, right
 from grading.evidence import Evidence, between, during
 from grading.faults import back_into
 from grading.finding import Finding
-from grading.registers import callbacks_told, pattern_calls, registers_kept, spoilt
+from grading.registers import callback_arguments, pattern_calls, registers_kept, spoilt
 from grading.seen import OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed, ran, registers
 
 MISTAKES = {
@@ -121,7 +121,7 @@ CHECKS = {
     "arguments": all_of(steps_right, registers_kept, right_arguments),
     "one CPU": three_agree,
     "four CPUs": three_agree,
-    "parents": named(all_of(callbacks_told, right_parents), _own_parents),
+    "parents": named(all_of(callback_arguments, right_parents), _own_parents),
 }
 
 SEEN = {

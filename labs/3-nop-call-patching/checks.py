@@ -9,14 +9,14 @@ from grading import faults
 from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, of_kind, only_selected,
                             rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree, traced, word_in)
-from grading.evidence import Evidence, during, untouched
+from grading.evidence import Evidence, during, expected_run
 from grading.faults import Access
 from grading.finding import Defect, Finding
 from grading.integrity import as_linked
-from grading.registers import callbacks_told, registers_kept, spoilt
+from grading.registers import callback_arguments, registers_kept, spoilt
 from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.schedules import Change
-from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, batches, called, called_back, half_of_run,
+from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, batches, called, called_back, half_of_run,
                           once as seen_once, printed, ran, registers, text_of, text_traced)
 from grading.session import text_alias
 from grading.truth import ENCODER, PATCHERS, stubs
@@ -156,7 +156,7 @@ def refused(e: Evidence) -> Finding | None:
     ran = [call for call in during(was, e.truth.calls) if traced(e, call)]
     if ran:
         return Finding(f"a site was refused, and {ran[0].name} called the tracer", seq=ran[0].seq)
-    want = untouched(was.seed, e.smp).line
+    want = expected_run(was.seed, e.smp).line
     return None if want in was.output else Finding(f"a site was refused, and then the workload did not print '{want}'")
 
 
@@ -259,14 +259,14 @@ LOOKS = seen_once("load of a word of text by the tracer", lambda e: len(e.truth.
 ALIAS = seen_once("look at what of text is writable", lambda e: len(e.alias), 4)
 REFUSED_ALL = seen_once("answer of a function that was asked to write nothing", lambda e: len(e.truth.asked(*PATCHERS)), len(REFUSALS))
 ENCODED = seen_once("instruction that insn_call was asked for", lambda e: len(e.truth.asked(ENCODER[1])), 11)
-REFUSED = Seen("call of the workload while a site held another word", lambda e: [
+REFUSED = Coverage("call of the workload while a site held another word", lambda e: [
     Amount("", len(during(e.spoilt, e.truth.calls)), half_of_run(e, e.spoilt.seed))] if e.spoilt else [])
 
 CHECKS = {
     "called": named(something_called, _call),
     "life": lives,
     "rest": named(rest_at_boot, _half_a_pair, _restored),
-    "calls": named(all_of(calls_while_on, registers_kept, callbacks_told), _call),
+    "calls": named(all_of(calls_while_on, registers_kept, callback_arguments), _call),
     "filter": all_of(only_selected, every_site),
     "silent": silent_trampolines,
     "restored": named(rest_at_end, _half_a_pair, _restored),

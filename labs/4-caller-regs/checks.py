@@ -23,13 +23,13 @@ from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.schedules import Change
 from grading.faults import astray, back_into, panicked
 from grading.finding import Defect, Finding, seq_at, side_by_side
-from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, arguments, batches, called, called_back, half_of_run, once as seen_once,
+from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, batches, called, called_back, half_of_run, once as seen_once,
                           printed, ran, registers, text_of, text_traced)
 from grading.registers import spoilt
 from grading.order import filter_replaced, ops_published, ops_withdrawn
 from grading.trials import FUNCTIONS, MASK, Op, Trial
 from grading.truth import Call, ordered_code, stubs
-from grading.workload import PASSED, Call as Expected, Run
+from grading.workload import PASSED, ExpectedCall, ExpectedRun
 
 
 OPS = 8  # of the shell's
@@ -37,12 +37,12 @@ VALUED = frozenset(FUNCTIONS)
 
 
 @dataclass
-class Held:
+class TrialEvidence:
     """A trial, what it must be and what it was."""
 
     e: Evidence
     trial: Trial
-    run: Run
+    run: ExpectedRun
     calls: dict[str, list[Call]]  # by context, under the names that the expectation gives them
     ops: dict[str, list[Op]]  # by function: those whose filter has it
 
@@ -60,12 +60,12 @@ class Held:
 
 
 @once
-def hold(e: Evidence, trial: Trial) -> Held:
+def evidence_of(e: Evidence, trial: Trial) -> TrialEvidence:
     found: dict[tuple[int, int], list[Call]] = {}
     for call in e.calls(trial):
         found.setdefault((call.vcpu if call.level else call.thread, call.level), []).append(call)
     calls = {_name(_workload(mine)[0]): mine for mine in found.values() if _workload(mine)}
-    return Held(e, trial, trial.expected(e.smp), calls, {s.function.name: trial.of(s.function.name) for s in e.kernel.sites})
+    return TrialEvidence(e, trial, trial.expected(e.smp), calls, {s.function.name: trial.of(s.function.name) for s in e.kernel.sites})
 
 
 def _name(call: Call) -> str:
@@ -91,13 +91,13 @@ def _shown(arch: str, function: str, values: Sequence[int]) -> str:
 
 # ---- the workload goes as the ops make it go ----------------------------------
 
-def _goes_as_changed(h: Held) -> Finding | None:
+def _goes_as_changed(h: TrialEvidence) -> Finding | None:
     """Calls, in order, and what their functions received; then the program's own result."""
     return (first_of(_context_goes(h, name, calls, _workload(h.calls.get(name, []))) for name, calls in h.run.contexts.items())
             or within(h.trial, result_printed(h.trial.name, h.run, h.trial.output)))
 
 
-def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Call]) -> Finding | None:
+def _context_goes(h: TrialEvidence, name: str, calls: list[ExpectedCall], mine: list[Call]) -> Finding | None:
     at = first_difference([(c.function, c.received) for c in calls], [(c.name, _received(c)) for c in mine])
     if at == len(calls) == len(mine):
         return None
@@ -107,7 +107,7 @@ def _context_goes(h: Held, name: str, calls: list[Expected], mine: list[Call]) -
     return Finding(f"{h.trial.name}, {name}, call {at}: {why}", rows, ("executed", "expected"), seq=seq_at(mine, at), kind=kind)
 
 
-def _unheard(h: Held, call: Call | None, ops: list[Op]) -> str:
+def _unheard(h: TrialEvidence, call: Call | None, ops: list[Op]) -> str:
     """Of the ops that trace the function, those that nobody called."""
     called = h.numbers(call) if call else []
     return " and ".join(str(op) for op in ops if op.number not in called)
@@ -117,7 +117,7 @@ NOT_CALLED = "was not called: its stub, ftrace_caller or the list never came to 
 GOES_ON = "a traced function goes on at regs->pc, wherever the callback left it"
 
 
-def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> tuple[str, Defect]:
+def _why(h: TrialEvidence, calls: list[ExpectedCall], at: int, mine: list[Call]) -> tuple[str, Defect]:
     trial, want = h.trial, calls[at] if at < len(calls) else None
     got = mine[at] if at < len(mine) else None
     if want and got and want.function == got.name:
@@ -133,7 +133,7 @@ def _why(h: Held, calls: list[Expected], at: int, mine: list[Call]) -> tuple[str
             "arguments that it received"), Defect.OTHER
 
 
-def _why_values(h: Held, want: Expected, got: Call) -> tuple[str, Defect]:
+def _why_values(h: TrialEvidence, want: ExpectedCall, got: Call) -> tuple[str, Defect]:
     trial, received = h.trial, _received(got)
     patch = next(iter(trial.of(want.function, "patch")), None)
     if patch and _unheard(h, got, [patch]):
@@ -162,7 +162,7 @@ def _why_values(h: Held, want: Expected, got: Call) -> tuple[str, Defect]:
 
 # ---- each op is called for its own functions ------------------------------------
 
-def _right_ops(h: Held) -> Finding | None:
+def _right_ops(h: TrialEvidence) -> Finding | None:
     """At each call site: exactly the ops whose filter has the function, each once, each seeing what those before left."""
     for name, mine in h.calls.items():
         expected = iter(h.run.contexts.get(name, []))
@@ -183,7 +183,7 @@ def _listed(numbers: list[int]) -> str:
     return ", ".join(str(n) for n in numbers) or "none"
 
 
-def _ops_of(h: Held, call: Call) -> Finding | None:
+def _ops_of(h: TrialEvidence, call: Call) -> Finding | None:
     ran, have = h.numbers(call), h.ops[call.name]
     if sorted(ran) == h.of(call):
         return None
@@ -200,7 +200,7 @@ def _ops_of(h: Held, call: Call) -> Finding | None:
     return Finding(f"{missing} traces the function and was not called")
 
 
-def _values_of(h: Held, call: Call, want: Expected | None) -> Finding | None:
+def _values_of(h: TrialEvidence, call: Call, want: ExpectedCall | None) -> Finding | None:
     if want is None or want.function != call.name or call.name not in VALUED:
         return None
     now = want.x
@@ -215,7 +215,7 @@ def _values_of(h: Held, call: Call, want: Expected | None) -> Finding | None:
 
 # ---- an op costs nothing where it does not trace ---------------------------------
 
-def _own_stubs(h: Held) -> Finding | None:
+def _own_stubs(h: TrialEvidence) -> Finding | None:
     """A site that one op traces calls that op's stub, no other's; one that nobody traces holds the nop."""
     stub_of: dict[int, int] = {}  # by op
     kernel, known = h.e.kernel, set(stubs(h.e.kernel))
@@ -236,19 +236,19 @@ def _own_stubs(h: Held) -> Finding | None:
     return None
 
 
-def _site(h: Held, call: Call, why: str) -> Finding:
+def _site(h: TrialEvidence, call: Call, why: str) -> Finding:
     return Finding(f"{h.trial.name}, {call.name}: {why}", site=[
         f"{call.name} at {call.site.address:#x}, on CPU {call.vcpu}",
         f"was  {call.word:08x}  {h.e.kernel.disassemble(call.site.address, call.word)}"], seq=call.seq)
 
 
-def _cost(h: Held, op: Op) -> tuple[int, str]:
+def _cost(h: TrialEvidence, op: Op) -> tuple[int, str]:
     """Instructions from a site that the op alone traces to the op, and such a function: the usual number."""
     costs = [(call.callbacks[0].insns - call.insns, call.name) for call in h.all() if h.ops[call.name] == [op] and call.callbacks]
     return statistics.mode(costs) if costs else (0, "")
 
 
-def _same_cost(many: Held, fewer: Held) -> Finding | None:
+def _same_cost(many: TrialEvidence, fewer: TrialEvidence) -> Finding | None:
     for op in fewer.trial.ops:
         (before, name), (after, other) = _cost(many, op), _cost(fewer, op)
         if before and after and before != after:
@@ -270,7 +270,7 @@ def _made(trial: Trial) -> Finding | None:
     return Finding(f"{trial.name}: {trial.unmade}. So nothing that it does was to be seen", began=trial.first) if trial.unmade else None
 
 
-def _as_the_ops_say(h: Held) -> Finding | None:
+def _as_the_ops_say(h: TrialEvidence) -> Finding | None:
     return _made(h.trial) or _goes_as_changed(h) or _right_ops(h)
 
 
@@ -286,7 +286,7 @@ def lives_with_ops(e: Evidence) -> Finding | None:
 def changed_arguments(e: Evidence) -> Finding | None:
     """What callbacks add to arguments arrives, in every argument register."""
     trial = _trial(e, "changed arguments")
-    return _as_the_ops_say(hold(e, trial)) if trial else Finding("no op was tried")
+    return _as_the_ops_say(evidence_of(e, trial)) if trial else Finding("no op was tried")
 
 
 def patched(e: Evidence) -> Finding | None:
@@ -301,7 +301,7 @@ def patched(e: Evidence) -> Finding | None:
         return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
                        f"with EBUSY; '{trial.refused.command}' " + (f"said: {trial.said}" if trial.said else "was taken"),
                        began=trial.first, kind=Defect.OTHER if trial.said else Defect.NOT_REFUSED)
-    return _as_the_ops_say(hold(e, trial))
+    return _as_the_ops_say(evidence_of(e, trial))
 
 
 def many_ops(e: Evidence) -> Finding | None:
@@ -309,7 +309,7 @@ def many_ops(e: Evidence) -> Finding | None:
     trials = _trial(e, "many ops"), _trial(e, "fewer ops")
     if not trials[0] or not trials[1]:
         return Finding("no op was tried")
-    many, fewer = hold(e, trials[0]), hold(e, trials[1])
+    many, fewer = evidence_of(e, trials[0]), evidence_of(e, trials[1])
     for h in (many, fewer):
         finding = _made(h.trial) or _right_ops(h) or _own_stubs(h) or _goes_as_changed(h)
         if finding:
@@ -339,8 +339,8 @@ def _written(names: list[str], globs: str, none: str) -> list[str]:
 
 # ---- mistakes by name ---------------------------------------------------------------
 
-def _trials(e: Evidence) -> list[Held]:
-    return [hold(e, trial) for trial in e.trials if trial.first]
+def _trials(e: Evidence) -> list[TrialEvidence]:
+    return [evidence_of(e, trial) for trial in e.trials if trial.first]
 
 
 def _shared(e: Evidence, finding: Finding) -> str:
@@ -350,7 +350,7 @@ def _shared(e: Evidence, finding: Finding) -> str:
     return "ip-off-by-one-instruction" if several and not any(several) and any(alone) else ""
 
 
-def _ran(h: Held, call: Call) -> list[Op]:
+def _ran(h: TrialEvidence, call: Call) -> list[Op]:
     """The trial's ops that were called, and the one that had to be refused."""
     ops = [*h.trial.ops, *([h.trial.refused] if h.trial.refused else [])]
     return [op for op in ops if op.number in h.numbers(call)]
@@ -455,13 +455,13 @@ READY = seen_once("call of text_alias_close whose site had just been written", l
 WAITED = seen_once("op that was switched off, and whose sites were written", lambda e: len(switched_off(e)), 7)
 
 
-def tried(name: str) -> Seen:
+def tried(name: str) -> Coverage:
     """The workload ran with the ops of this trial."""
     def amounts(e: Evidence) -> Iterator[Amount]:
         trial = _trial(e, name)
         if trial:
-            yield Amount(name, sum(len(_workload(calls)) for calls in hold(e, trial).calls.values()), half_of_run(e, trial.seed))
-    return Seen("call of the workload with ops", amounts)
+            yield Amount(name, sum(len(_workload(calls)) for calls in evidence_of(e, trial).calls.values()), half_of_run(e, trial.seed))
+    return Coverage("call of the workload with ops", amounts)
 
 
 def _costs(e: Evidence) -> Iterator[Amount]:
@@ -471,10 +471,10 @@ def _costs(e: Evidence) -> Iterator[Amount]:
         return
     for op in few.ops:
         alone = any(len(few.of(name)) == len(many.of(name)) == 1 for name in op.names)
-        yield Amount(str(op), bool(_cost(hold(e, many), op)[0] and _cost(hold(e, few), op)[0]), alone)
+        yield Amount(str(op), bool(_cost(evidence_of(e, many), op)[0] and _cost(evidence_of(e, few), op)[0]), alone)
 
 
-COSTS = Seen("pair of calls that one op alone traces, with more and with fewer ops beside it,", _costs)
+COSTS = Coverage("pair of calls that one op alone traces, with more and with fewer ops beside it,", _costs)
 
 CHECKS = {
     "called": something_called,

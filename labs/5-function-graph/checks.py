@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from grading import faults, graph_checks
 from grading.checks import all_of, lives, named, of_kind, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
-from grading.entry import handlers_told
+from grading.entry import handler_arguments
 from grading.evidence import Evidence
 from grading.faults import Access
 from grading.finding import Defect, Finding
@@ -88,7 +88,7 @@ CHECKS = {
     "life": all_of(frames_fit, lives),
     "off": named(at_rest, _call_left),
     "filter": only_selected,
-    "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told), _result),
+    "arguments": named(all_of(right_arguments, right_result, registers_given_back, found_as_left, handler_arguments), _result),
     "handler": named(all_of(through_handler, link_replaced, patched_if_wanted, own_calls, refused), entries_end),
     "home": named(all_of(comes_home, left, walks, frames_kept, whole), _entered, of_kind(Defect.WENT_ELSEWHERE, "return-to-wrong-place")),
     "one CPU": named(three_agree, entries_end, depth),

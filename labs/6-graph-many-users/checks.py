@@ -14,13 +14,13 @@ from typing import TypeVar
 
 from grading import faults, graph_checks
 from grading.checks import all_of, first_of, lives, named, right_arguments, right_result, within
-from grading.entry import handlers_told
+from grading.entry import handler_arguments
 from grading.evidence import Evidence, HandUser, Phase, between, during, once
 from grading.faults import Access
 from grading.finding import Finding
 from grading.frames import frames_kept, patched_if_wanted, room_given_back
 from grading.graph_checks import (at_rest, at_return, comes_home, depth, durations, entries_end, framed, frames_out, link_replaced, nested_as_printed,
-                                  registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, who)
+                                  registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, cpu_of)
 from grading.graph_session import GraphSession
 from grading.observer import Record
 from grading.order import SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
@@ -30,14 +30,14 @@ from grading.rare import WRONG_SIZE, filter_of_two, left, own_calls, refused, ro
 from grading.integrity import as_linked
 from grading.schedule_checks import PLAYED, returns_under_schedules
 from grading.schedules import Change
-from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Seen, arguments, graph_printed, half_of,
+from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, graph_printed, half_of,
                           once as seen_once, ran, registers, returned, returned_compared, timed, values_printed, went_home)
 from grading.shadow import whole
-from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, Told
+from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, UserEvent
 from grading.verdict import Verdict
 
 SESSION = GraphSession
-T = TypeVar("T", Record, Told)
+T = TypeVar("T", Record, UserEvent)
 
 
 Handled = list[tuple[Span, list[T], list[T]]]
@@ -58,8 +58,8 @@ def _handled(e: Evidence, phase: Phase, records: list[T]) -> Handled[T]:
 
 
 @once
-def _hand_calls(e: Evidence, phase: Phase) -> Handled[Told]:
-    return _handled(e, phase, e.truth.told)
+def _hand_calls(e: Evidence, phase: Phase) -> Handled[UserEvent]:
+    return _handled(e, phase, e.truth.user_events)
 
 
 def _by_hand(e: Evidence) -> list[Phase]:
@@ -74,7 +74,7 @@ def _end_of(span: Span) -> int:
 def _wrong_order(e: Evidence, phase: Phase, span: Span, entered: Sequence[int], returned: Sequence[int]) -> Finding:
     """Or one was told at one end alone. User by user: told of the entry, told of the return."""
     wrong = _forgotten(entered, returned) or "the tracers were told in a wrong order: it must be the reverse of that at the entry"
-    return Finding(f"{phase.name}, {who(span)}: when {span.name} returned, {wrong}",
+    return Finding(f"{phase.name}, {cpu_of(span)}: when {span.name} returned, {wrong}",
                    [(str(left), str(right), False) for left, right in zip_longest(entered, returned, fillvalue="-")],
                    ("told of the entry: user", "told of the return: user"), seq=_end_of(span), mistake=_order(e, entered, returned))
 
@@ -87,7 +87,7 @@ def _more(got: list[int], want: list[int], slug: str) -> str:
 def _order(e: Evidence, entered: Sequence[int], returned: Sequence[int]) -> str:
     """The mistake's name: users are counted in the order of the entry."""
     if set(entered) - set(returned) == {0}:
-        return "slot-0-forgotten" if any(t.what == AT_RETURN for t in e.truth.told) else ""  # else nobody is told
+        return "slot-0-forgotten" if any(t.what == AT_RETURN for t in e.truth.user_events) else ""  # else nobody is told
     return "return-handlers-in-entry-order" if entered == returned else ""
 
 
@@ -185,13 +185,13 @@ def kept(e: Evidence) -> Finding | None:
     return None if seen else Finding("no user that keeps something was told of a return")
 
 
-def _not_its_own(e: Evidence, phase: Phase, told: bool) -> str:
+def _not_its_own(e: Evidence, phase: Phase, notified: bool) -> str:
     """If anything is found at all, what is found is somebody's."""
-    found = any(t.value for t in during(phase, e.truth.told) if t.what == AT_RETURN)
-    return "data-of-another-user" if told and found else ""
+    found = any(t.value for t in during(phase, e.truth.user_events) if t.what == AT_RETURN)
+    return "data-of-another-user" if notified and found else ""
 
 
-def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[int, HandUser],
+def _parents(phase: Phase, span: Span, returned: list[UserEvent], keepers: Mapping[int, HandUser],
              value: Mapping[tuple[Span, int], int]) -> Finding | None:
     """What a user kept for the next traced call further out."""
     if span.transit:
@@ -209,11 +209,11 @@ def _parents(phase: Phase, span: Span, returned: list[Told], keepers: Mapping[in
                    mistake="parent-off-by-one" if found and found == {n: value.get((span, n)) for n in found} else "")
 
 
-def _out_beneath(told: Iterable[Told]) -> tuple[bool, bool]:
+def _out_beneath(events: Iterable[UserEvent]) -> tuple[bool, bool]:
     """Was a call still out when user 0, who had been told of it, left? Was user 1 told of a return in that thread, meanwhile?"""
     out: dict[tuple[int, int], int] = {}
     inside = False
-    for t in told:
+    for t in events:
         key = (t.thread, t.level)
         if t.user == 0 and t.what != OF_PARENT:
             out[key] = out.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
@@ -225,8 +225,8 @@ def _out_beneath(told: Iterable[Told]) -> tuple[bool, bool]:
 def slot_again(e: Evidence) -> Finding | None:
     """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's. So is what lies in it."""
     open_calls: dict[tuple[int, int, int], int] = {}
-    told = between(e.truth.told, *e.slot_again)
-    for t in told:
+    events = between(e.truth.user_events, *e.slot_again)
+    for t in events:
         key = (t.user, t.thread, t.level)
         if t.what == OF_PARENT and t.user == 1:
             return Finding(f"CPU {t.vcpu}: user 1 keeps nothing, and found {t.value:#x} in a frame further out: the frame was older than "
@@ -237,7 +237,7 @@ def slot_again(e: Evidence) -> Finding | None:
         if open_calls[key] < 0:
             return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
                            "user, and belonged to one that had left", seq=t.seq, mistake="stale-handler-called")
-    slept, inside = _out_beneath(told)
+    slept, inside = _out_beneath(events)
     if not slept:
         return Finding("nobody slept in a traced function while its user left")
     return None if inside else Finding("the user that came later was told of no return beneath which the first one's frame was out")
@@ -283,9 +283,9 @@ def home(e: Evidence) -> Finding | None:
 
 def _last_forgotten(e: Evidence, finding: Finding) -> str:
     """Of sixteen users all are told of something but the last."""
-    told = {t.user for phase in _by_hand(e) for t in during(phase, e.truth.told)}
+    notified = {t.user for phase in _by_hand(e) for t in during(phase, e.truth.user_events)}
     wanted = {h.number for phase in e.on() for h in phase.hands}
-    return "last-slot-forgotten" if told and wanted - told == {max(wanted)} else ""
+    return "last-slot-forgotten" if notified and wanted - notified == {max(wanted)} else ""
 
 
 def ended(e: Evidence) -> str:
@@ -324,14 +324,14 @@ ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-sl
 def _told_hands(e: Evidence) -> Iterator[Amount]:
     """Each of them, of the entry of its functions and, if it wants to, of the return."""
     for phase in _by_hand(e):
-        told = Counter(t.user for t in during(phase, e.truth.told) if t.what != OF_PARENT)
+        events = Counter(t.user for t in during(phase, e.truth.user_events) if t.what != OF_PARENT)
         for hand in phase.hands:
-            yield Amount(f"{phase.name}, user {hand.number}", told[hand.number], half_of(e, phase, hand.names))
+            yield Amount(f"{phase.name}, user {hand.number}", events[hand.number], half_of(e, phase, hand.names))
 
 
 def _told_keepers(e: Evidence) -> Iterator[Amount]:
     for phase in _by_hand(e):
-        found = Counter(t.user for t in during(phase, e.truth.told) if t.what == AT_RETURN and t.value)
+        found = Counter(t.user for t in during(phase, e.truth.user_events) if t.what == AT_RETURN and t.value)
         for hand in phase.hands:
             if hand.kind == "keep":
                 yield Amount(f"{phase.name}, user {hand.number}", found[hand.number], half_of(e, phase, hand.names))
@@ -351,12 +351,12 @@ def _told_two(e: Evidence) -> Iterator[Amount]:
             yield Amount(phase.name, len(during(phase, e.truth.users)), sum(half_of(e, phase, u.filter.names) for u in phase.users))
 
 
-HANDS_TOLD = Seen("call of which the user was told", _told_hands)
-KEEPERS_TOLD = Seen("return at which the user found what it had kept", _told_keepers)
-TWO_TOLD = Seen("call of which two tracers were told", _told_two)
-AFTERWARDS = Seen("call after a user had left", _calls_after)
+HANDS_TOLD = Coverage("call of which the user was told", _told_hands)
+KEEPERS_TOLD = Coverage("return at which the user found what it had kept", _told_keepers)
+TWO_TOLD = Coverage("call of which two tracers were told", _told_two)
+AFTERWARDS = Coverage("call after a user had left", _calls_after)
 LEAVERS = seen_once("phase in which a user left", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
-SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.told, *e.slot_again)), 4)
+SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.user_events, *e.slot_again)), 4)
 
 # User 1 stays; what user 0 leaves, its slot among it, user 2 may take.
 COMES, GOES, STAYS = ("graph 1 see calls_traced",), ("graph 1 off",), frozenset({1})
@@ -372,7 +372,7 @@ CHECKS = {
     "returned": something_returned,
     "life": lives,
     "off": all_of(at_rest, frames_out),
-    "arguments": all_of(right_arguments, right_result, registers_given_back, found_as_left, handlers_told),
+    "arguments": all_of(right_arguments, right_result, registers_given_back, found_as_left, handler_arguments),
     "home": home,
     "one CPU": named(all_of(followed, three_agree), entries_end, depth),
     "four CPUs": named(all_of(followed, three_agree), entries_end, depth),

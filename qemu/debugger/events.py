@@ -24,7 +24,7 @@ RULE = " ------------------------------------------\n"
 
 
 @dataclass(frozen=True)
-class Event:
+class BufferEvent:
     ts: int
     cpu: int
     data: bytes
@@ -49,7 +49,7 @@ class Event:
 
 
 @dataclass(frozen=True)
-class Page:
+class BufferPage:
     """Unread data of one page: the time before its first event, that event's number."""
 
     ts: int
@@ -57,13 +57,13 @@ class Page:
     data: bytes
 
 
-def page_of(desc: Value, ts: int | None = None, first: int | None = None, offset: int = 0) -> Page:
+def page_of(desc: Value, ts: int | None = None, first: int | None = None, offset: int = 0) -> BufferPage:
     page = desc["page"].dereference()
     data = read(as_int(page["data"].address) + offset, as_int(page["commit"]) - offset)
-    return Page(as_int(page["time_stamp"]) if ts is None else ts, as_int(desc["first"]) if first is None else first, data)
+    return BufferPage(as_int(page["time_stamp"]) if ts is None else ts, as_int(desc["first"]) if first is None else first, data)
 
 
-def pages_newest_first(rb: Value) -> Iterator[Page]:
+def pages_newest_first(rb: Value) -> Iterator[BufferPage]:
     slots, position = int(rb["nr_slots"]), as_int(rb["position"])
     held = rb["pages"][int(rb["held"])]
     for p in range(position, max(position - slots, -1), -1):
@@ -74,7 +74,7 @@ def pages_newest_first(rb: Value) -> Iterator[Page]:
         yield page_of(held, as_int(rb["ts"]), as_int(rb["seq"]), int(rb["offset"]))
 
 
-def decode(page: Page, cpu: int) -> list[Event]:
+def decode(page: BufferPage, cpu: int) -> list[BufferEvent]:
     extend, stamp, padding = (int(gdb.parse_and_eval(f"RB_{n}")) for n in ("TIME_EXTEND", "TIME_STAMP", "PADDING"))
     found, at, ts, bits = [], 0, page.ts, 27
     while at + 4 <= len(page.data):
@@ -90,19 +90,19 @@ def decode(page: Page, cpu: int) -> list[Event]:
         ts += delta
         start = at + (4 if kind else 8)
         size = 4 * kind if kind else struct.unpack_from("<I", page.data, at + 4)[0] - 4
-        found.append(Event(ts, cpu, page.data[start:start + size]))
+        found.append(BufferEvent(ts, cpu, page.data[start:start + size]))
         at = start + size
     return found
 
 
-def newest(rb: Value, cpu: int, count: int) -> list[Event]:
+def newest(rb: Value, cpu: int, count: int) -> list[BufferEvent]:
     """At least the newest @count events, if there are as many, oldest first."""
-    events: list[Event] = []
+    events: list[BufferEvent] = []
     first = None  # the number of events[0]
     for page in pages_newest_first(rb):
         older = decode(page, cpu)
         if events and first is not None and first > page.first + len(older):
-            events[0] = Event(events[0].ts, cpu, events[0].data, first - page.first - len(older))
+            events[0] = BufferEvent(events[0].ts, cpu, events[0].data, first - page.first - len(older))
         events, first = older + events, page.first
         if len(events) >= count:
             break
@@ -124,7 +124,7 @@ def comm_of(pid: int) -> str:
     return text(comms[pid]) or "<...>" if comms is not None and 0 < pid < 4096 else "<...>"
 
 
-def flags_of(event: Event) -> str:
+def flags_of(event: BufferEvent) -> str:
     flags, depth = (event.field("struct trace_entry", n, "B") for n in ("flags", "preempt_count"))
     irqs, resched, hard, soft = flags & 1, flags & 4, flags & 8, flags & 0x10
     return ("d" if irqs else ".") + \
@@ -133,18 +133,18 @@ def flags_of(event: Event) -> str:
         "".join(f"{d:x}" if d else "." for d in (depth & 15, depth >> 4))
 
 
-def time_of(event: Event, clock: Value) -> str:
+def time_of(event: BufferEvent, clock: Value) -> str:
     if not clock["in_ns"]:
         return f" {event.ts:12}"
     us = (event.ts + 500) // 1000
     return f" {us // 1000000:5}.{us % 1000000:06}"
 
 
-def print_text(event: Event) -> str:
+def print_text(event: BufferEvent) -> str:
     return event.data[offset_of("struct print_entry", "buf"):].split(b"\0")[0].decode(errors="replace")
 
 
-def common_line(event: Event, clock: Value) -> str:
+def common_line(event: BufferEvent, clock: Value) -> str:
     line = f"{comm_of(event.pid):>16}-{event.pid:<7} [{event.cpu:03}] {flags_of(event)}{time_of(event, clock)}: "
     if event.type == int(gdb.parse_and_eval("TRACE_FN")):
         ip, parent = (event.field("struct function_entry", n) for n in ("ip", "parent_ip"))
@@ -190,16 +190,16 @@ class Graph:
         spaces = max(14 - len(who), 0)
         return f"{'':{spaces // 2}}{who}{'':{spaces - spaces // 2}}"
 
-    def _switch(self, state: GraphCpu, event: Event) -> str:
+    def _switch(self, state: GraphCpu, event: BufferEvent) -> str:
         last, state.last_pid = state.last_pid, event.pid
         if last is None or last == event.pid:
             return ""
         return f"{RULE} {event.cpu}) {self._proc(last)} => {self._proc(event.pid)}\n{RULE}\n"
 
-    def _arrow(self, event: Event, func: int, arrow: str) -> str:
+    def _arrow(self, event: BufferEvent, func: int, arrow: str) -> str:
         return f" {event.cpu})   {arrow} |\n" if self._irq[0] <= func < self._irq[1] else ""
 
-    def lines(self, event: Event, following: Event | None) -> tuple[str, int]:
+    def lines(self, event: BufferEvent, following: BufferEvent | None) -> tuple[str, int]:
         """The text, and how many of the two events it is of."""
         state = self._cpus.setdefault(event.cpu, GraphCpu())
         switch = self._switch(state, event)
@@ -218,23 +218,23 @@ class Graph:
         state.depth, state.open[depth] = depth, func
         return f"{switch}{arrow} {event.cpu})               |  {'':{2 * depth}}{name_at(func)}() {{\n", 1
 
-    def _is_leaf(self, event: Event, func: int, depth: int, following: Event) -> bool:
+    def _is_leaf(self, event: BufferEvent, func: int, depth: int, following: BufferEvent) -> bool:
         return (self.types.get(following.type) == "RET" and not following.lost and following.pid == event.pid
                 and following.field(RETURN, "depth", "i") == depth and following.field(RETURN, "func") == func)
 
-    def _took(self, event: Event) -> str:
+    def _took(self, event: BufferEvent) -> str:
         return duration(event.field(RETURN, "rettime") - event.field(RETURN, "calltime"))
 
-    def _return(self, state: GraphCpu, event: Event) -> str:
+    def _return(self, state: GraphCpu, event: BufferEvent) -> str:
         func, depth = event.field(RETURN, "func"), event.field(RETURN, "depth", "i")
         told = "" if state.open.get(depth) == func else f" /* {name_at(func)} */"
         state.depth, state.open[depth] = depth - 1, 0
         return f" {event.cpu}) {self._took(event)}{'':{2 * depth}}}}{told}\n" + self._arrow(event, func, "<==========")
 
 
-def printed(events: list[Event], tracer: str, clock: Value) -> Iterator[str]:
+def printed(events: list[BufferEvent], tracer: str, clock: Value) -> Iterator[str]:
     graph = Graph()
-    queues: dict[int, list[Event]] = {}
+    queues: dict[int, list[BufferEvent]] = {}
     for event in reversed(events):
         queues.setdefault(event.cpu, []).append(event)
     while any(queues.values()):
@@ -251,7 +251,7 @@ def printed(events: list[Event], tracer: str, clock: Value) -> Iterator[str]:
             yield common_line(event, clock)
 
 
-class Trace(Command):
+class TraceCommand(Command):
     """trace [N]: the newest N events (20) of all CPUs, as `cat trace` shows them.
 
 Straight from the rings' memory: nothing in the guest runs, so that it works behind

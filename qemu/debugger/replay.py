@@ -18,7 +18,7 @@ PATIENCE = 10  # seconds in which an interrupt is over
 TRIES = 5  # at being in none: another one may come at once
 
 
-class Moment(gdb.Breakpoint):
+class NthArrival(gdb.Breakpoint):
     """The nth time that a CPU comes to an instruction."""
 
     def __init__(self, address: int, nth: int, vcpu: int | None) -> None:
@@ -89,10 +89,10 @@ def to_what_runs() -> None:
         gdb.execute("frame")
 
 
-def watch(plan: dict[str, Any]) -> Moment | None:
+def watch(plan: dict[str, Any]) -> NthArrival | None:
     if plan["again"]:
         gdb.execute("thbreak *kernel_main", to_string=True)
-    return Moment(plan["address"], plan["nth"], plan["vcpu"]) if plan["address"] else None
+    return NthArrival(plan["address"], plan["nth"], plan["vcpu"]) if plan["address"] else None
 
 
 def play(plan: dict[str, Any]) -> bool:

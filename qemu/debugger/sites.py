@@ -15,7 +15,7 @@ from qemu.debugger.guest import (MASK, Command, Value, address, as_int, constant
 
 
 @dataclass(frozen=True)
-class Site:
+class SiteRecord:
     """One record: which word is toggled, and in which function."""
 
     ip: int
@@ -27,14 +27,14 @@ def kernel_base() -> int:
     return int(gdb.parse_and_eval("(unsigned long)&_start"))
 
 
-def sites() -> Iterator[Site]:
+def sites() -> Iterator[SiteRecord]:
     at, count = address("ftrace_records"), evaluate("ftrace_record_count")
     if at is None or count is None:
         raise gdb.GdbError("This kernel has no table of call sites: lab 2 makes it.")
     record, base = pointer(at, "struct dyn_ftrace"), kernel_base()
     for n in range(int(count)):
         ip = base + int(record[n]["offset"])
-        yield Site(ip, name_of(ip), record[n])
+        yield SiteRecord(ip, name_of(ip), record[n])
 
 
 # ---- Who is called ----
@@ -117,7 +117,7 @@ def call_target(ip: int, asm: str) -> int | None:
     return (ip - 4 + signed(word(ip - 4) & 0xFFFFF000, 32) + signed(word(ip) >> 20, 12)) & MASK
 
 
-def describe(site: Site) -> tuple[str, bool]:
+def describe(site: SiteRecord) -> tuple[str, bool]:
     """The word that stands there now, and whom it calls; does it call?"""
     asm = disassemble(site.ip)
     target = call_target(site.ip, asm)
@@ -150,7 +150,7 @@ class SiteWatch(gdb.Breakpoint):
 
     Whoever synchronises loads from there too: only a store that changes the word stops."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: SiteRecord) -> None:
         self.site = site
         self._word = word(site.ip)
         alias = site.ip - kernel_base() + constant("ALIAS_BASE")
@@ -164,7 +164,7 @@ class SiteWatch(gdb.Breakpoint):
         return True
 
 
-def find_site(word_: str) -> Site:
+def find_site(word_: str) -> SiteRecord:
     """By the function's name, or by any address in it."""
     found = [s for s in sites() if s.function == word_]
     if not found:

@@ -37,7 +37,7 @@ def main() -> None:
         gdb.execute(f"set {setting}")
     gdb.execute(f"target remote {SCRATCH}/gdb", to_string=True)
     console.CONSOLE.connect(SCRATCH / "console")
-    for command in (console.ConsoleCommand, events.Trace, sites.Callsites, sites.WhoPatches,
+    for command in (console.ConsoleCommand, events.TraceCommand, sites.Callsites, sites.WhoPatches,
                     stacks.Threads, stacks.BtThread):
         command()
     stacks.install()

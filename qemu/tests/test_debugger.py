@@ -29,7 +29,7 @@ else:
     Shared = object
 
 
-class Session:
+class DebuggerSession:
     """gdb at its prompt; the guest's shell through its `console`."""
 
     def __init__(self, arch: str, smp: int, stage: str = FINISHED) -> None:
@@ -73,11 +73,11 @@ class Session:
 class OnAMachine(Shared):
     arch: str
     smp: int
-    gdb: Session
+    gdb: DebuggerSession
 
     @classmethod
     def setUpClass(cls) -> None:
-        cls.gdb = Session(cls.arch, cls.smp)
+        cls.gdb = DebuggerSession(cls.arch, cls.smp)
         cls.gdb("console")
 
     @classmethod
@@ -327,7 +327,7 @@ class Panicked(Shared):
     smp: int
 
     def test_a_dead_kernel_can_be_read(self) -> None:
-        gdb = Session(self.arch, self.smp)
+        gdb = DebuggerSession(self.arch, self.smp)
         self.addCleanup(gdb.close)
         gdb.sh("echo 'shell_* panic_main' > set_ftrace_filter")
         gdb.sh("echo function > current_tracer")
@@ -346,7 +346,7 @@ class InLab3(Shared):
     arch: str
 
     def test_a_site_names_the_tracer(self) -> None:
-        gdb = Session(self.arch, 1, "lab3")
+        gdb = DebuggerSession(self.arch, 1, "lab3")
         self.addCleanup(gdb.close)
         gdb.sh("echo mutex_lock > set_ftrace_filter")
         gdb("who-patches mutex_lock")

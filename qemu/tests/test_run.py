@@ -8,7 +8,7 @@ import unittest
 from qemu.run import end_with_terminal
 
 
-class Terminal(unittest.TestCase):
+class ClosedTerminal(unittest.TestCase):
     def test_a_closed_terminal_ends_qemu_though_nobody_is_told(self) -> None:
         pid, terminal = pty.fork()
         if pid == 0:

@@ -55,7 +55,7 @@ call_here:
 """
 
 
-class Tree(unittest.TestCase):
+class DocumentedTree(unittest.TestCase):
     """A small tree: one page, one handout, two sources."""
 
     def setUp(self) -> None:
@@ -80,7 +80,7 @@ class Tree(unittest.TestCase):
         return (self.root / "out/page.md").read_text(), book.errors
 
 
-class CodeByName(Tree):
+class CodeByName(DocumentedTree):
     def test_a_function_comes_with_its_comment_and_without_a_labs_start(self) -> None:
         self.assertEqual(source.named(self.root, "kern/a.c", "add"),
                          "/*\n * Adds.\n */\nint add(int a, int b)\n{\n#ifdef LOUD\n        print(a);\n#endif\n        return a + b;\n}")
@@ -119,7 +119,7 @@ class CodeByName(Tree):
         self.assertIn("        add(1, 2);", text)
 
 
-class Links(Tree):
+class LinksOfBook(DocumentedTree):
     def test_links_between_pages_and_handouts_follow_them(self) -> None:
         text, errors = self.staged("[s](index.md#a-part) [m](../labs/2-two/handout.md#wrong-offset-one)\n")
         self.assertEqual(errors, [])
@@ -150,7 +150,7 @@ class Links(Tree):
         self.assertEqual(len(site.check(self.root / "site")), 1)
 
 
-class Mistakes(Tree):
+class Mistakes(DocumentedTree):
     def test_the_index_is_the_handouts_sections(self) -> None:
         text, errors = self.staged("# Index\n\n@mistakes\n")
         self.assertEqual(errors, [])

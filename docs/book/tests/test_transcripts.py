@@ -39,7 +39,7 @@ NOT_TYPED = {
 
 
 @dataclass
-class Step:
+class TranscriptStep:
     """A line that is typed at one of the prompts, and what is shown of what it prints."""
 
     prompt: str
@@ -47,9 +47,9 @@ class Step:
     shown: list[str] = field(default_factory=list)
 
 
-def blocks(text: str) -> Iterator[list[Step]]:
+def blocks(text: str) -> Iterator[list[TranscriptStep]]:
     """The commands of a document, in blocks: a block is a run of lines without prose between them."""
-    block: list[Step] = []
+    block: list[TranscriptStep] = []
     for _, line, is_prose in pages.prose(text):
         line = line.removeprefix("    ")
         if is_prose or line.startswith("```"):
@@ -62,7 +62,7 @@ def blocks(text: str) -> Iterator[list[Step]]:
         in_gdb = block and (block[-1].prompt == GDB or block[-1].line.startswith("make gdb"))
         prompt = next((p for p in (HOST, *(() if in_gdb else (SHELL,)), GDB) if line.startswith(p)), None)
         if prompt:
-            block.append(Step(prompt, re.sub(r"\s{2,}# .*", "", line.removeprefix(prompt))))
+            block.append(TranscriptStep(prompt, re.sub(r"\s{2,}# .*", "", line.removeprefix(prompt))))
         elif block and block[-1].line.endswith("\\"):
             block[-1].line = block[-1].line[:-1] + line.strip()
         elif block:
@@ -125,7 +125,7 @@ class Terminal:
         self._tty.delaybeforesend = None
         self._tty.expect_exact(HOST)
 
-    def type(self, step: Step) -> str:
+    def type(self, step: TranscriptStep) -> str:
         """What it prints."""
         if step.prompt != self._at:
             self._leave()
@@ -171,7 +171,7 @@ class Transcripts(unittest.TestCase):
         self.assertGreater(typed, 100, "lines typed")
 
 
-def wrong(page: str, todo: list[Step]) -> Iterator[str]:
+def wrong(page: str, todo: list[TranscriptStep]) -> Iterator[str]:
     """Types a whole document; what was shown and not printed."""
     lab = max(1, int(page[len("labs/")])) if page.startswith("labs/") else LAST_LAB
     with closing(Terminal(lab, ROOT / f"build/tests/transcript-{page.replace('/', '-')}.log")) as terminal:
@@ -187,12 +187,12 @@ def compiler() -> str:
     return subprocess.run(["riscv64-linux-gnu-gcc", "-dumpversion"], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def of_code(step: Step) -> bool:
+def of_code(step: TranscriptStep) -> bool:
     """Is what it prints the compiler's, and the tool's that reads its code?"""
     return step.prompt == GDB or "objdump" in step.line
 
 
-def difference(step: Step, text: str) -> str:
+def difference(step: TranscriptStep, text: str) -> str:
     """What is shown and was not printed, or ""."""
     shown = [plain(re.sub(r"(?<=\S)\s{3,}# .*", "", line)) for line in step.shown if line.strip()]  # a comment is the document's
     printed = [plain(line) for line in text.splitlines() if line.strip()]
