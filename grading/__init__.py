@@ -1,1 +1,1 @@
-"""The grading harness: holds what the console prints against what the processor executed."""
+"""The grading harness: compares what the console prints with what the processor executed."""

@@ -1,4 +1,4 @@
-"""`make grade` and `make submit`: boots the kernels, sends them a seed, judges what they did."""
+"""`make grade` and `make submit`: boot the kernels, send them a seed, and judge what they did."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from qemu.emulator import Unfit
 from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
-NARROWEST = 80  # columns, in which no word of a table is cut
+NARROWEST = 80  # columns; a narrower table would cut words
 
 
 def seed_of(text: str) -> int:
@@ -41,11 +41,11 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--lab", type=int, choices=sorted(rubric.LABS), default=max(rubric.LABS))
     parser.add_argument("--seed", help="16 hexadecimal digits; default: a new one")
-    parser.add_argument("--smp", type=int, nargs="+", help="boots: with so many CPUs each")
-    parser.add_argument("--rung", help="this one alone, by its number or name")
-    parser.add_argument("--schedule", default="", help="of the schedules, this one alone")
-    parser.add_argument("--gdb", action="store_true", help="the same boot again, with gdb, up to where it goes wrong")
-    parser.add_argument("--budget", type=int, default=BUDGET, help="instructions that one CPU may execute in a boot")
+    parser.add_argument("--smp", type=int, nargs="+", help="the number of CPUs of each boot")
+    parser.add_argument("--rung", help="grade only this rung, by its number or name")
+    parser.add_argument("--schedule", default="", help="play only this schedule")
+    parser.add_argument("--gdb", action="store_true", help="repeat the boot under gdb, up to the point where it goes wrong")
+    parser.add_argument("--budget", type=int, default=BUDGET, help="the number of instructions that one CPU may execute in a boot")
     parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
     parser.add_argument("--kernels", type=Path, default=ROOT / "build", help="the folder that has ARCH/callsite.elf")
     parser.add_argument("--out", type=Path, default=ROOT / "build", help="the folder for grade.json, best.json, logs and the tar")
@@ -53,7 +53,7 @@ def arguments() -> argparse.Namespace:
 
 
 def wanted_rung(options: argparse.Namespace) -> rubric.Rung | None:
-    """That of --rung, if one is named."""
+    """The rung that --rung names, if it names one."""
     if options.rung is None:
         return None
     rungs = rubric.lab(options.lab).rungs
@@ -65,7 +65,7 @@ def wanted_rung(options: argparse.Namespace) -> rubric.Rung | None:
 
 
 def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[int]:
-    """Those of --smp; or all that the rung is judged by; or that of the one schedule."""
+    """The boots of --smp; else all boots by which the rung is judged; with --schedule, only the boot of the schedules."""
     if options.schedule:
         return [SCHEDULES]
     return options.smp or [boot for boot in rubric.boots(options.lab) if not rung or rung.judges(boot)]
@@ -73,11 +73,11 @@ def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[
 
 @dataclass
 class ArchResult:
-    """What the process of one architecture gives back."""
+    """The result of the process that grades one architecture."""
 
     evidence: list[Evidence]
     findings: report.Findings
-    moments: dict[tuple[int, int], replay.Moment]  # by rung and number of CPUs: where a finding can be seen to happen
+    moments: dict[tuple[int, int], replay.Moment]  # by rung and number of CPUs: the moment at which the finding happens
 
 
 def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> ArchResult:
@@ -95,9 +95,9 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say:
 
 
 def only(graded: report.Grade, rung: rubric.Rung) -> None:
-    """Of a grade what is said about one rung, and about those that it stands on and that were lost."""
+    """Keep the results of one rung, and of the lost rungs that it needs."""
     names = {rung.name}
-    for result in (*reversed(graded.results), *graded.results):  # most stand on rungs above, some on one below
+    for result in (*reversed(graded.results), *graded.results):  # most need rungs above them, some need one below
         if result.rung.name in names:
             names |= {f.need for f in result.findings.values() if f and f.need}
     graded.results = [r for r in graded.results if r.rung.name in names]
@@ -120,7 +120,7 @@ def verdict(grades: list[report.Grade], options: argparse.Namespace, whole: bool
 
 
 def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung: rubric.Rung | None, console: Console) -> int:
-    """The lowest rung that was lost (of the one that was asked for, or of those that it stands on)."""
+    """Start gdb for the lowest lost rung: the rung that was asked for, or one that it needs."""
     found = progress.next_rung(grades)
     if not found:
         console.print(f"{rung.name if rung else 'Every rung'} is reached: there is no moment at which to stop.")
@@ -152,7 +152,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
         elves = [(options.kernels / arch / "callsite.elf", arch) for arch in options.arch]
         wrong = [why for elf, arch in elves if (why := broken(elf, arch))]
         for elf, arch in elves:
-            Kernel(elf, arch)  # what is no kernel is said before anything is booted
+            Kernel(elf, arch)  # report a file that is not a kernel before anything is booted
     if wrong:
         raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     return wanted_rung(options)

@@ -1,9 +1,10 @@
-"""Compares a printed trace with what was executed, CPU by CPU, in order.
+"""Compares a printed trace with the executed calls, CPU by CPU, in order.
 
-One inversion is legal: what comes between a call site and the reservation of
-its event, an interrupt or, after it, another thread, prints its own events
-first. So an executed call may wait while others are printed, until its own
-context goes on. Where an event can be that of two calls, both are tried.
+One inversion is legal. An interrupt may come between a call site and the
+reservation of its event, and another thread may run after that interrupt; both
+print their own events first. So an executed call may stay pending while later
+calls are printed, until its own context executes another call. Where an event
+can belong to two calls, both are tried.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ NEVER = 1 << 62
 
 @dataclass(eq=False)
 class Executed:
-    """What is to be printed: a call, or in graph_align.py an entry or a return."""
+    """Something that must be printed: a call, or in graph_align.py an entry or a return."""
 
     call: Call
     seq: int
     vcpu: int
-    done: int = NEVER  # when its context went on
+    done: int = NEVER  # the record at which its context went on
 
     def __str__(self) -> str:
         return self.call.name
@@ -41,7 +42,7 @@ AnyEvent = TypeVar("AnyEvent", FunctionEvent, GraphEvent)
 
 @dataclass
 class Divergence:
-    """The first place where the two part."""
+    """The first place where the printed trace differs from the executed calls."""
 
     cpu: int
     why: str
@@ -51,7 +52,7 @@ class Divergence:
     printed: Sequence[FunctionEvent | GraphEvent]
 
     def neighbours(self, around: int = 3) -> list[tuple[str, str, bool]]:
-        """(executed, printed, here) lines about the place."""
+        """The lines around that place: (executed, printed, is it this one?)."""
         rows = []
         for step in range(-around, around + 1):
             e, p = self.executed_at + step, self.printed_at + step
@@ -64,24 +65,24 @@ class Divergence:
 
 @dataclass
 class Alignment(Generic[AnyExecuted, AnyEvent]):
-    """Which printed event belongs to what was executed."""
+    """The pairs of an executed call and its printed event."""
 
     pairs: list[tuple[AnyExecuted, AnyEvent]] = field(default_factory=list)
     divergence: Divergence | None = None
 
 
 class _State(NamedTuple):
-    at: int  # so many of the executed were taken
-    number: int = 0  # printed events that were matched
-    pending: tuple[int, ...] = ()  # the executed that wait while others print
+    at: int  # number of executed calls that were taken
+    number: int = 0  # number of printed events that were matched
+    pending: tuple[int, ...] = ()  # indices of executed calls whose events are still to come
     pairs: int = 0
 
 
-Matched = tuple[_State, int | None]  # a state, and which of the executed its last event was matched with
+Matched = tuple[_State, int | None]  # a state, and the index of the executed call that its last event was matched with
 
 
 class _Search(Generic[AnyExecuted, AnyEvent]):
-    """All ways of matching one CPU's events with what it executed, the likeliest first."""
+    """All ways to match one CPU's events with its executed calls, the most likely first."""
 
     def __init__(self, executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str],
                  needed: Callable[[AnyExecuted], bool], first: int) -> None:
@@ -89,11 +90,11 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         self.printed: Sequence[AnyEvent] = printed
         self.differ: Callable[[AnyExecuted, AnyEvent], str] = differ
         self.needed = needed
-        self.first = first  # before this the trace goes on
+        self.first = first  # tracing is on from this index at the latest
         self.needed_end = next((i + 1 for i in reversed(range(len(executed))) if needed(executed[i])), 0)
         self.furthest = _State(0)
         self.pairs: list[tuple[AnyExecuted, AnyEvent]] = []
-        self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}  # a pid stands for one thread; and since which pair
+        self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}  # by comm and pid: the thread, and the number of the pair that showed it
         self._tried: set[tuple[object, ...]] = set()
 
     def _fits(self, i: int, number: int) -> bool:
@@ -102,7 +103,7 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         return (known is None or known[0] == ran.call.thread) and not self.differ(ran, event)
 
     def _over(self, at: int, waits: int) -> bool:
-        """May the one that waits be printed now? What came in its way has returned: another may follow at once."""
+        """May the pending call be printed now? Yes, once the context that overtook it has returned; another may follow at once."""
         if at >= self.needed_end or at == waits + 1:
             return True
         mine, before, following = (self.executed[i].call for i in (waits, at - 1, at))
@@ -110,11 +111,11 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
                 or before.thread != following.thread or following.trap != before.trap)
 
     def _next(self, s: _State) -> Iterator[Matched]:
-        """What may follow, likeliest last."""
+        """The states that may follow, the most likely last."""
         at, executed = s.at, self.executed
-        # Else a context would go on that has something left to print.
+        # Otherwise a context would go on while it still has an event to print.
         free = at < len(executed) and all(executed[i].done > executed[at].seq for i in s.pending)
-        if free and at < self.first and not s.number:  # it was too early
+        if free and at < self.first and not s.number:  # it was executed before tracing was on
             yield _State(at + 1, 0, s.pending), None
         if free and at + 1 < len(executed) and executed[at + 1].seq < executed[at].done:
             yield _State(at + 1, s.number, (*s.pending, at), s.pairs), None
@@ -135,7 +136,7 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
             self.pairs.append((ran, event))
 
     def _missing(self, s: _State) -> int | None:
-        """The first that should have been printed, when no more events come."""
+        """The first call whose event is missing, when all printed events were matched."""
         left = [i for i in s.pending if self.needed(self.executed[i])]
         left += [i for i in range(s.at, self.needed_end) if self.needed(self.executed[i])][:1]
         return min(left, default=None)
@@ -161,7 +162,7 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         return False
 
     def _meant(self, s: _State) -> int:
-        """Which of those that could be printed next the event was to be: one of its name, or else one that waits."""
+        """The executed call that the event was probably meant to be: one with its name, else the newest pending one."""
         waiting = [*s.pending[::-1], *([s.at] if s.at < len(self.executed) else [])]
         name = self.printed[s.number].func
         return next((at for at in waiting if self.executed[at].call.name == name), waiting[0] if waiting else s.at)
@@ -179,7 +180,7 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
 
 
 def _likeliest(executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str], last: int, look: int = 24) -> int:
-    """The index in `executed`, at most `last`, at which the next `look` events agree best with the first printed ones."""
+    """The index in `executed`, at most `last`, from which `look` calls agree best with the first printed events."""
     def score(start: int) -> int:
         return next((n for n, (ran, event) in enumerate(zip(executed[start:start + look], printed)) if differ(ran, event)), look)
 
@@ -188,10 +189,10 @@ def _likeliest(executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent], dif
 
 def align(executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str], whole: bool = True,
           needed: Callable[[AnyExecuted], bool] = lambda ran: True) -> dict[int, Alignment[AnyExecuted, AnyEvent]]:
-    """By CPU. `differ` says why an event is not that of what was executed, or "".
+    """Align each CPU's calls and events. `differ` says why an event does not belong to a call, or returns "".
 
-    `needed` says which of the executed must be printed; others may be missing at the end, and
-    unless it is `whole` at the start too (the trace was switched on and off among them).
+    `needed` says which calls must be printed. Other calls may be missing at the end and, unless the trace is
+    `whole`, at the start: tracing was switched on and off between them.
     """
     found = {}
     for cpu in sorted({*executed, *(e.cpu for e in printed)}):
@@ -204,9 +205,9 @@ def align(executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEv
 
 
 def by_cpu(executed: Iterable[AnyExecuted]) -> dict[int, list[AnyExecuted]]:
-    """In their order. A context has gone on when it is seen again there, or one that is further out."""
+    """Sort by CPU and fill in `done`: a context has gone on when it, or one that it interrupted, executes again on that CPU."""
     cpus: dict[int, list[AnyExecuted]] = {}
-    waiting: dict[tuple[int, int], list[AnyExecuted]] = {}  # of each thread on a CPU, one of each level
+    waiting: dict[tuple[int, int], list[AnyExecuted]] = {}  # for each thread on a CPU: the newest of each interrupt level
     for ran in executed:
         inner = waiting.setdefault((ran.vcpu, ran.call.thread), [])
         while inner and inner[-1].call.level >= ran.call.level:
@@ -218,8 +219,8 @@ def by_cpu(executed: Iterable[AnyExecuted]) -> dict[int, list[AnyExecuted]]:
 
 
 def differ(ran: Executed, event: FunctionEvent) -> str:
-    """Of the function tracer. The workload tells its contexts apart by the printed 'h'; other functions may run in an interrupt before
-    the kernel has noted that it is in one."""
+    """Why a function event does not belong to the call, or "". The printed 'h' is checked for the workload alone: other functions may
+    run in an interrupt before the kernel has noted that it is in one."""
     call = ran.call
     if call.name != event.func:
         return f"executed {call.name}, printed {event.func}"

@@ -1,6 +1,6 @@
 """Which earlier labs the student has not changed yet, and whether the graded lab needs them.
 
-In a student's tree alone, which has the staff's objects: labs/staff/<arch>/lab<n>/<m>/ holds those of lab m that lab n's kernel links.
+Only a student's tree has the staff's objects: labs/staff/<arch>/lab<n>/<m>/ has the objects of lab m that lab n's kernel links.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def _files(rubric: Path, arches: tuple[str, ...]) -> set[str]:
 
 
 def untouched() -> set[str]:
-    """The student's files that are as in the first commit of the tree we are in."""
+    """The student's files that did not change since the first commit of this tree."""
     files = {file for rubric in Path("labs").glob("*/rubric.toml") for file in _files(rubric, ARCHES)}
     first = _git("rev-list", "--max-parents=0", "HEAD")[:1]
     return files - set(_git("diff", "--name-only", *first, "--", *sorted(files))) if first else set()

@@ -1,8 +1,8 @@
-"""The invariants that labs share. What only one lab promises is in its own checks.py.
+"""The checks that several labs share; a check of one lab only is in that lab's checks.py.
 
-A check takes the evidence of one boot and returns None, or what is wrong.
-What the console said is believed nowhere: it is one of the three things that
-must agree (expected from the seed, executed, printed).
+A check takes the evidence of one boot and returns None or a Finding. It never
+trusts the console: the printed trace is one of three things that must agree
+(expected from the seed, executed, printed).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ def link_register(kernel: Kernel) -> int:
 
 
 def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
-    """Is it a call to the tracer, with the link register of this hook style, and not the compiler's to _mcount?"""
+    """Is the word a call to the tracer, with this hook style's link register, and not the compiler's call to _mcount?"""
     jump = kernel.isa.jump(address, word)
     return jump is not None and jump[1] == link_register(kernel) and jump[0] in stubs(kernel) and (
         jump[0] != kernel.symbol("_mcount"))
 
 
 def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
-    """The site as it was, and as it should have been; or that it was right."""
+    """Lines that show the site's word and the word that it should have had; or one line that says it was right."""
     if call and calls_tracer(kernel, site.address, found):
         return [f"{site.function.name} at {site.address:#x}: its call site is right, {kernel.disassemble(site.address, found)}"]
     want = kernel.disassemble(site.address, site.rest)
@@ -52,7 +52,7 @@ def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
 
 
 def at_site(e: Evidence, call: Call, why: str, called: bool) -> Finding:
-    """A call whose site is wrong; or was it to call the tracer?"""
+    """A finding about one call's site. `called`: the site should have called the tracer."""
     return Finding(why, site=site_lines(e.kernel, call.site, call.word, called), seq=call.seq)
 
 
@@ -62,7 +62,7 @@ def traced(e: Evidence, call: Call) -> bool:
 
 
 def rest_text(kernel: Kernel, lab: int) -> bytes:
-    """Text as it must be while nobody traces."""
+    """The text of the kernel as it must be while no tracer is on."""
     text = bytearray(kernel.text_bytes())
     nop = kernel.isa.nop.to_bytes(4, "little")
     for site in kernel.sites if lab >= 3 else []:
@@ -76,30 +76,30 @@ def rest_text(kernel: Kernel, lab: int) -> bytes:
 
 
 def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
-    """Addresses of the words in which two copies of text differ; what one of them does not have is another."""
+    """Addresses of the words in which two copies of text differ; a word that one copy lacks counts as different."""
     lo, _ = kernel.text
     return [] if a == b else [lo + i for i in range(0, max(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
 
 
 def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[int]:
-    """The places that are not allowed to differ."""
-    own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}  # where one tracer's own call is patched too
+    """The addresses that are not allowed to differ."""
+    own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}  # calls inside the tracer that are patched too
     return [a for a in addresses if a not in allowed | own]
 
 
 def word_in(kernel: Kernel, text: bytes, address: int) -> int:
-    """What stood there when the text was read out of memory."""
+    """The word at this address in a copy of text that was read out of memory."""
     at = address - kernel.text[0]
     return int.from_bytes(text[at:at + 4], "little")
 
 
 # ---- mistakes with a name ------------------------------------------------------
 
-Recogniser = Callable[[Evidence, Finding], str]  # a slug, or "": by what was observed, never by the student's source
+Recogniser = Callable[[Evidence, Finding], str]  # returns a slug or ""; it looks at observations, never at the student's source
 
 
 def named(check: Check, *recognisers: Recogniser) -> Check:
-    """The check, and when it finds something whose cause one of these knows, the name of that."""
+    """The check; if one of the recognisers knows the cause of its finding, the finding gets the mistake's name."""
     def and_named(e: Evidence) -> Finding | None:
         finding = check(e)
         if finding and not finding.mistake:
@@ -109,12 +109,12 @@ def named(check: Check, *recognisers: Recogniser) -> Check:
 
 
 def of_kind(kind: Defect, slug: str) -> Recogniser:
-    """The name of what this kind of finding says."""
+    """A recogniser that gives this name to every finding of this kind."""
     return lambda e, finding: slug if finding.kind == kind else ""
 
 
 def within(part: Window, finding: Finding | None) -> Finding | None:
-    """What was found of this workload: where nothing else says when, it is looked at as that begins."""
+    """The finding; if nothing else says when it happened, a debugger stops where this window begins."""
     if finding and finding.began is None:
         finding.began = part.first
     return finding
@@ -127,7 +127,7 @@ def first_of(findings: Iterable[Finding | None]) -> Finding | None:
 # ---- life -------------------------------------------------------------------
 
 def all_of(*checks: Check) -> Check:
-    """One rung for several: the first that is not so is said."""
+    """One check made of several: it returns the first finding."""
     return lambda e: first_of(check(e) for check in checks)
 
 
@@ -138,7 +138,7 @@ def lives(e: Evidence) -> Finding | None:
 
 
 def right_result(e: Evidence) -> Finding | None:
-    """The program's own result, traced and not: arguments and return values came through."""
+    """The program prints the right result, traced or not: arguments and return values were passed on."""
     phases = [*e.phases, *([e.overwritten] if e.overwritten else [])]
     return first_of(within(phase, result_printed(phase.name, e.expected(phase), phase.output)) for phase in phases)
 
@@ -156,7 +156,7 @@ def right_arguments(e: Evidence) -> Finding | None:
 
 
 def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
-    astray: set[str] = set()  # contexts in which another call came: the rungs that compare the calls say so
+    astray: set[str] = set()  # contexts in which another function was called: other rungs report that
     for name, want, call in e.call_pairs(phase):
         astray |= {name} if want.function != call.name else set()
         wrong = _first_wrong(want, call) if name not in astray else None
@@ -168,7 +168,7 @@ def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
 
 
 def _first_wrong(want: ExpectedCall, call: Call) -> int | None:
-    """Which of the arguments that are known is another; of a call whose function never began: none."""
+    """The first known argument that is wrong; None if the function never began."""
     if not call.arguments:
         return None
     registers = PASSED.get(want.function, (1,))
@@ -186,7 +186,7 @@ def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
 # ---- expected = executed = printed -------------------------------------------
 
 def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
-    """The workload's calls are those that its seed asks for, per context, in order."""
+    """In each context the workload made the calls that its seed asks for, in order."""
     executed, expected = e.executed_contexts(phase), e.expected(phase).contexts
     for name in dict.fromkeys([*expected, *executed]):
         calls = expected.get(name, [])
@@ -206,7 +206,8 @@ def _selected(e: Evidence, phase: Phase) -> list[Call]:
 
 @once
 def _aligned(e: Evidence, phase: Phase) -> dict[int, Alignment[Executed, FunctionEvent]]:
-    """Where tracing goes on and off among other calls, in labs 1 and 2, the trace must have the workload's."""
+    """Each CPU's calls and events, aligned. In labs 1 and 2 tracing is switched on and off while other functions run: only the
+    workload's calls must be printed."""
     assert phase.trace
     brackets = [c.seq for c in e.calls(phase) if c.name in ("wl_begin", "wl_end")]
     lo, hi = (brackets[0], brackets[-1]) if e.lab < 3 and len(brackets) == 2 else (0, NEVER)
@@ -231,7 +232,7 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
 
 
 def parted(e: Evidence, where: str, found: dict[int, Alignment[AnyExecuted, AnyEvent]]) -> Finding | None:
-    """Where what is printed is not what was executed; then, what did not come from a call site that called the tracer."""
+    """The first event that was not executed as printed; else the first event whose call site did not call the tracer."""
     for alignment in found.values():
         if alignment.divergence:
             return _diverged(e, where, alignment.divergence)
@@ -258,7 +259,7 @@ def in_time(where: str, alignment: Alignment[AnyExecuted, AnyEvent]) -> Finding 
 
 
 def right_parents(e: Evidence) -> Finding | None:
-    """Who called: the printed parent of each call, tail calls included."""
+    """The printed parent of each call is its caller, tail calls included."""
     for phase in [phase for phase in e.on() if phase.trace]:
         event_of = {ran.seq: event for a in _aligned(e, phase).values() for ran, event in a.pairs}
         for name, want, call in e.call_pairs(phase):
@@ -316,7 +317,7 @@ def _rest_executed(e: Evidence) -> Finding | None:
 
 
 def calls_while_on(e: Evidence) -> Finding | None:
-    """Every execution of a selected site found a call there."""
+    """Each time a selected site was executed, it held a call to the tracer."""
     for phase in e.on():
         for call in _selected(e, phase):
             if not traced(e, call):
@@ -327,7 +328,7 @@ def calls_while_on(e: Evidence) -> Finding | None:
 
 
 def only_selected(e: Evidence) -> Finding | None:
-    """While traced, text differs from rest at the selected sites, and nowhere else."""
+    """While a tracer is on, text is changed at the selected sites and nowhere else."""
     kernel, rest = e.kernel, rest_text(e.kernel, e.lab)
     for phase in e.on():
         assert phase.filter
@@ -348,7 +349,7 @@ def only_selected(e: Evidence) -> Finding | None:
 
 
 def every_site(e: Evidence) -> Finding | None:
-    """Without a filter every function is traced, and not the workload's alone."""
+    """Without a filter every function is traced, not only the workload's."""
     for site in e.kernel.sites if e.text_traced else []:
         word = word_in(e.kernel, e.text_traced, site.address)
         if not calls_tracer(e.kernel, site.address, word):
@@ -366,7 +367,7 @@ def silent_trampolines(e: Evidence) -> Finding | None:
 
 
 def synchronised(e: Evidence) -> Finding | None:
-    """Before a batch returns, every online CPU has synchronised its instruction fetch."""
+    """Before a batch of patches returns, every online CPU has synchronised its instruction fetch."""
     batches = [b for b in e.truth.batches if b.stores]
     if not batches:
         return Finding("no call site was patched")
@@ -398,18 +399,18 @@ def _synchronises(arch: str, word: int) -> bool:
 
 
 LINE = 64  # cortex-a72: bytes of a cache line
-ALIGN = 2 << 20  # text and its alias begin at multiples of it
+ALIGN = 2 << 20  # text and its alias begin at multiples of this
 STEPS = ["dc cvau of it", "a dsb after dc cvau", "ic ivau of it", "a dsb after ic ivau"]
 
 
 def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
-    """Each line written goes through dc cvau, dsb, ic ivau, dsb; the place of the last of these.
+    """Each cache line that was written goes through dc cvau, dsb, ic ivau, dsb. Returns a finding, and the record of the last of these.
 
-    A line can be cleaned by any address that leads to it; an instruction cache may know it by the address that is executed alone.
+    A line can be cleaned by any virtual address that maps to it; an instruction cache may know it only by the address that is executed.
     """
     assert batch.end is not None
     mine = [r for r in (*batch.stores, *between(e.truth.fences, batch.begin, batch.end)) if r.vcpu == batch.vcpu]
-    done: list[set[int]] = [set() for _ in range(len(STEPS) + 1)]  # the lines of text of which so many steps are done
+    done: list[set[int]] = [set() for _ in range(len(STEPS) + 1)]  # by the number of steps done: the lines of text
     last = batch.begin
     for r in sorted(mine, key=lambda r: r.seq):
         if r.kind == Kind.STORE:
@@ -437,9 +438,9 @@ def _invalidates(word: int) -> bool:
 
 
 def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
-    """One barrier or cache operation; True if some line went a step further."""
+    """Apply one barrier or cache operation. True if it was the next step of some line."""
     line = {r.v[0] % ALIGN // LINE}
-    further: dict[int, set[int]] = {}  # by the steps that they had done
+    further: dict[int, set[int]] = {}  # by the number of steps done before: the lines that go one step further
     if r.word & 0xFFFFF0FF == 0xD503309F:
         further = {1: set(done[1]), 3: set(done[3])}
     elif _cleans(r.word):
@@ -455,13 +456,13 @@ def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
 
 
 def not_started(e: Evidence) -> Finding | None:
-    """The shell refused the tracer: nothing else is to be said of it."""
+    """If the shell refused to start the tracer, that is the only finding worth showing."""
     begins = e.complaint and (e.complaint.line == "registers" or e.complaint.line.endswith("> current_tracer"))
     return Finding(str(e.complaint)) if begins else None
 
 
 def something_called(e: Evidence) -> Finding | None:
-    """Once is enough: what is wrong in one phase and not in another, the other rungs say."""
+    """At least one traced function found a call at its site. Other rungs compare the phases."""
     if any(traced(e, call) for phase in e.on() for call in _selected(e, phase)):
         return None
     return not_started(e) or Finding("not one traced function found a call at its site")

@@ -1,7 +1,7 @@
-"""The console: QEMU's stdin and stdout, which are its guest's UART.
+"""The console: QEMU's stdin and stdout are the guest's UART.
 
-QEMU writes each byte by itself, and a pipe is what takes them for the least
-time. It is read always: a guest that floods must not block.
+QEMU writes each byte with its own system call, and a pipe is the fastest
+receiver. The harness must read the pipe at all times, or the guest blocks.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from grading.verdict import Stopped, Verdict
 
 PROMPT = "callsite# "
 TAIL = 400
-LAST = 4000  # bytes in which the last line is looked for
-GATHER = 0.002, 0.016  # seconds from the first byte on: reading each of them alone would cost more than the guest does
-MUCH = 500  # bytes; while so many come at once, there is longer to wait for more
+LAST = 4000  # bytes at the end in which the last line is searched
+GATHER = 0.002, 0.016  # seconds to wait for more after the first byte: reading each byte alone would cost more than the guest does
+MUCH = 500  # bytes; after a read of more than this the longer wait is used
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 
 
 def plain(data: bytes) -> str:
-    """What a person would see: escapes and control characters gone, lines ended by newlines."""
+    """The text that a person would see: without escapes and control characters, lines ended by newlines."""
     text = ESCAPES.sub(b"", data.replace(b"\r\n", b"\n")).replace(b"\r", b"")
     return text.decode("utf-8", "replace")
 
 
 def last_line(text: str, cut: bool) -> str:
-    """`cut`: there was more before; what is left of a line begins with a whole word."""
+    """The last line of the text. `cut`: the text was longer, so the line's first word may be incomplete and is left out."""
     lines = text.strip().splitlines()
     if len(lines) == 1 and cut:
         return "... " + lines[0].partition(" ")[2]
@@ -40,7 +40,7 @@ def last_line(text: str, cut: bool) -> str:
 
 
 class GuestConsole:
-    """Talks to the shell: waits for its prompt, types, and gives back what was printed."""
+    """Talks to the guest's shell: waits for its prompt, types a line, and returns the output."""
 
     def __init__(self, qemu: subprocess.Popen[bytes], log: Path, cap: int,
                  watch: Callable[[], None], clock: Callable[[], float]) -> None:
@@ -48,8 +48,8 @@ class GuestConsole:
         self._to, self._from = qemu.stdin, qemu.stdout
         self._log = log.open("wb")
         self._cap = cap
-        self._watch = watch  # looks at the machine; raises Stopped
-        self._clock = clock  # seconds that the guest could have used
+        self._watch = watch  # checks the machine; raises Stopped
+        self._clock = clock  # seconds in which the guest could run
         self.on_begin: Callable[[str], None] = lambda line: None
         self._unread = bytearray()
         self._gather = GATHER[0]
@@ -57,7 +57,7 @@ class GuestConsole:
         self.ended = False
 
     def _fill(self, seconds: float) -> bool:
-        """Read what is there, waiting so long for the first byte, and then for others; False: nothing came."""
+        """Wait at most `seconds` for the first byte, then read all that is available. False: nothing was read."""
         if self.ended or not select.select([self._from], [], [], seconds)[0]:
             return False
         if seconds:
@@ -74,7 +74,7 @@ class GuestConsole:
         return bool(data)
 
     def wait_for(self, seen: Callable[[str], bool], seconds: float, what: str) -> str:
-        """Everything printed from the last wait on, as soon as `seen` likes its last lines."""
+        """Wait until `seen` accepts the last lines. Returns all output since the last wait."""
         deadline = self._clock() + seconds
         looked = time.monotonic()
         while not seen(plain(self._unread[-TAIL:])):
@@ -97,11 +97,11 @@ class GuestConsole:
         return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s" + (f"; the last line was: {last}" if last else ""))
 
     def at_prompt(self) -> bool:
-        """Of what was read: the line that was typed last has come to its end."""
+        """Does the output read so far end with a prompt, so that the last typed line is done?"""
         return _at_prompt(plain(self._unread[-TAIL:]))
 
     def has(self, words: str) -> bool:
-        """Of what was read: are they in its last lines?"""
+        """Are these words in the last lines that were read?"""
         return words in plain(self._unread[-TAIL:])
 
     def wait_ready(self, seconds: float) -> str:
@@ -114,25 +114,25 @@ class GuestConsole:
             pass  # the machine has ended; the next read raises Stopped
 
     def begin(self, line: str) -> None:
-        """Type a line and wait for nothing."""
+        """Type a line and do not wait."""
         self.on_begin(line)
         self.keep_up()
         self._unread.clear()
         self.send(line.encode() + b"\r")
 
     def command(self, line: str, seconds: float = 60) -> str:
-        """Type a line, wait for the next prompt, and return what was printed between."""
+        """Type a line, wait for the next prompt, and return the output between them."""
         self.begin(line)
         text = self.wait_for(_at_prompt, seconds, f"prompt after '{line}'")
         echo, typed, said = text.partition(line)
         return (said if typed else echo).removesuffix(PROMPT).lstrip("\n")
 
     def keep_up(self) -> None:
-        """Read what is there, while the caller waits for something else: a guest cannot go on when its line is full."""
+        """Read all that is available, while the caller waits for something else: a guest blocks when the pipe is full."""
         self._fill(0)
 
     def join(self, line: socket.socket) -> None:
-        """What is printed goes there, and what comes from there is typed, until one of the two ends."""
+        """Connect the guest's console to the socket, in both directions, until one of the two ends."""
         while True:
             for ready in select.select([self._from, line], [], [])[0]:
                 data = os.read(ready.fileno(), 1 << 16)
@@ -144,15 +144,15 @@ class GuestConsole:
                     line.sendall(data)
 
     def drain(self, seconds: float) -> str:
-        """What is there, and what still comes until the line closes or the time is over."""
+        """Read until the pipe closes or the time is over. Returns at most the last megabyte."""
         deadline = time.monotonic() + seconds
-        self._fill(0.05)  # in any case: the time may be over already
+        self._fill(0.05)  # read once even if the time is over already
         while time.monotonic() < deadline and not self.ended:
             self._fill(0.05)
         return plain(self._unread[-(1 << 20):])
 
     def transcript(self) -> str:
-        """All that came since the boot, at most its last megabyte."""
+        """All output since the boot, at most the last megabyte."""
         return plain(Path(self._log.name).read_bytes()[-(1 << 20):])
 
     def close(self) -> None:

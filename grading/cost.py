@@ -1,7 +1,7 @@
-"""What a grade costs in processor time, and what its boots cost without the observer: part of `make bench`.
+"""The processor time of a grade, and of the same boots without the observer: part of `make bench`.
 
-The boots are a grade's, one architecture, one and four CPUs; then the same lines are typed at machines without an
-observer. Times depend on the host, are right on a quiet one, and what disturbs them only adds: the least of some is shown.
+A grade of one architecture boots with one and with four CPUs; then the same lines are typed at machines without an
+observer. Other load on the host only makes times longer, so the shortest of several measurements is shown.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ RATIO = 2.5
 
 
 def spent() -> float:
-    """Processor seconds of this process and of those that it waited for."""
+    """Processor seconds of this process and of the child processes that it waited for."""
     return sum(os.times()[:4])
 
 
 def lines(e: Evidence) -> list[str]:
-    """What was typed; a program behind a prompt, in one line with what was typed until it had been waited for: it would print where the next prompt is."""
+    """The lines that were typed. A background program and all lines up to its `wait` become one line: otherwise its output would hide
+    the next prompt."""
     typed = "\n".join(line for _, line in e.typed[:-1])
     return typed.replace(" &\n", " & ; ").replace("\nwait\n", " ; wait\n").split("\n")
 
@@ -44,7 +45,7 @@ def typed_again(e: Evidence, log: Path) -> None:
 
 
 def measure(lab: int, arch: str) -> tuple[float, float]:
-    """Seconds of a grade, and of its boots alone."""
+    """Processor seconds of a grade, and of its boots without the observer."""
     out, began = ROOT / "build/bench", spent()
     kernel = Kernel(ROOT / f"build/{arch}/lab{lab}/callsite.elf", arch)
     boots = [rubric.boot(kernel, lab, smp, SEED, out) for smp in (1, 4)]

@@ -1,7 +1,7 @@
-"""What the kernel's ELF file says: functions, text, and where every call site must be.
+"""Reads a kernel's ELF file: its functions, its text, and the address of every call site.
 
-The call sites are found again here, from what the compiler left, and not from
-the kernel's own table: that table is one of the things judged.
+Call sites are found from what the compiler emitted, never from the kernel's
+own table, because that table is one of the things that are judged.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ class Function:
 
 @dataclass(frozen=True)
 class Site:
-    """A call site: the word that is toggled."""
+    """A call site: the word that the tracer patches."""
 
     address: int
     function: Function
     linked: int  # the word as linked
-    rest: int  # the word while nobody traces, once the kernel has booted
+    rest: int  # the word after boot, while no tracer is on
 
 
 class Kernel:
@@ -49,9 +49,9 @@ class Kernel:
         self.isa: Isa = ISAS[arch]
         self.symbols: dict[str, int] = {}
         self._sizes: dict[str, int] = {}
-        self._several: set[str] = set()  # names that mean more than one thing
+        self._several: set[str] = set()  # names that several symbols have
         self._segments: list[tuple[int, bytes]] = []
-        self._units: list[Any] | None = None  # the ranges of code of each compiled file
+        self._units: list[Any] | None = None  # the code ranges of each compiled file
         self._members: dict[tuple[str, str], dict[str, int]] = {}
         with path.open("rb") as file:
             self._read(ELFFile(file))
@@ -77,8 +77,8 @@ class Kernel:
         self._entries = [e for (e,) in struct.iter_unpack("<Q", data) if e]
 
     def symbol(self, name: str) -> int:
-        """Its address; 0 if this stage does not have it. A name that is asked for here is the kernel's: whoever has another thing of that
-        name in a file of his own would have us look there."""
+        """The symbol's address; 0 if this stage does not have it. A second symbol of that name is refused: a handed-in file could use it to
+        lead the grader to another address."""
         if name in self._several:
             raise Stopped(Verdict.FAIL, f"two things in this kernel are called {name}: the name is taken, give yours another one")
         return self.symbols.get(name, 0)
@@ -103,7 +103,7 @@ class Kernel:
     def function_at(self, address: int) -> Function | None:
         i = bisect_right(self._starts, address) - 1
         while i >= 0 and self.functions[i].end <= address and address - self.functions[i].start < 0x10000:
-            i -= 1  # a nested or zero-length neighbour
+            i -= 1  # skip a nested or zero-length function
         found = self.functions[i] if i >= 0 else None
         return found if found and found.start <= address < found.end else None
 
@@ -125,12 +125,12 @@ class Kernel:
 
     @cached_property
     def sites(self) -> list[Site]:
-        """Every call site, by address, as the compiler left them."""
+        """Every call site that the compiler emitted, sorted by address."""
         found = self._entry_sites() if self._entries else self._mcount_sites()
         return sorted(found, key=lambda s: s.address)
 
     def _entry_sites(self) -> list[Site]:
-        skip = 4 if self.arch == "arm64" else 0  # mov x9, x30 stands before the word
+        skip = 4 if self.arch == "arm64" else 0  # mov x9, x30 comes before the word
         return [self._site(entry + skip, self.isa.nop) for entry in self._entries]
 
     def _mcount_sites(self) -> list[Site]:
@@ -157,12 +157,12 @@ class Kernel:
         return {s.address: s for s in self.sites}
 
     def code_beside(self, name: str) -> tuple[int, int]:
-        """[start, end) of all the code that was compiled from the same file as this function; (0, 0) if there is none."""
+        """[start, end) of all code that was compiled from the same file as this function; (0, 0) if there is none."""
         entry = self._unit_of(name)
         return (entry.begin_addr, entry.begin_addr + entry.length) if entry else (0, 0)
 
     def members(self, structure: str, user: str) -> dict[str, int]:
-        """The offsets of a structure's members, as the file with the function `user` has it; "" is its size."""
+        """The offsets of a structure's members, as declared in the file of the function `user`; the key "" has its size."""
         if (structure, user) not in self._members:
             self._members[structure, user] = self._read_members(structure, user)
         return self._members[structure, user]
@@ -180,7 +180,7 @@ class Kernel:
         entry = self._unit_of(user)
         with self.path.open("rb") as file:
             dwarf = ELFFile(file).get_dwarf_info()
-            units = [dwarf.get_CU_at(entry.info_offset)] if entry else dwarf.iter_CUs()  # the staff's objects say nothing themselves
+            units = [dwarf.get_CU_at(entry.info_offset)] if entry else dwarf.iter_CUs()  # the staff's objects have no debug information
             for die in (die for unit in units for die in unit.iter_DIEs()):
                 attributes = die.attributes
                 name = attributes.get("DW_AT_name")
@@ -191,12 +191,12 @@ class Kernel:
         raise ValueError(f"{self.path.name} does not say how struct {structure} is laid out")
 
     def exits(self, name: str) -> list[int]:
-        """The instructions with which a function ends: returns and tail calls."""
+        """The addresses of the instructions that leave a function: returns and tail calls."""
         lo, hi = self.extent(name)
         return [a for a in range(lo, hi, 4) if self.isa.leaves(a, self.word(a), lo, hi)]
 
     def jumps_to(self, address: int) -> int:
-        """Where a jump leads, of one word or of two; 0: nowhere that is known."""
+        """The target of a jump of one or two words; 0: unknown."""
         jump = self.isa.jump(address, self.word(address))
         if not jump and self.arch == "riscv64":
             jump = RISCV64.far_call(address - 4, self.word(address - 4), self.word(address))
@@ -212,7 +212,7 @@ class Kernel:
         return [(base + offset, rest) for offset, rest in struct.iter_unpack("<I4s", data)]
 
     def disassemble(self, address: int, word: int | None = None) -> str:
-        """One instruction, as linked or `word` in its place, with the name of the function that it jumps to."""
+        """The instruction as linked, or `word` at its address, with the name of the function that it jumps to."""
         word = self.word(address) if word is None else word
         jump = self.isa.jump(address, word)
         text = disassemble(self.arch, address, word)
@@ -220,7 +220,7 @@ class Kernel:
 
 
 def disassemble(arch: str, address: int, word: int) -> str:
-    """As objdump writes it."""
+    """The instruction as objdump prints it."""
     machine = "riscv:rv64" if arch == "riscv64" else "aarch64"
     with tempfile.NamedTemporaryFile(prefix="callsite-insn-") as scratch:
         scratch.write(word.to_bytes(4, "little"))

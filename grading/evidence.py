@@ -1,4 +1,4 @@
-"""One graded boot: what was asked of the kernel, what it said, and what it did."""
+"""The evidence of one graded boot: what was typed, what the kernel printed, and what the processor executed."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from grading.trials import Trial
 from grading.truth import Call, Truth
 from grading.verdict import Verdict, blamed, limited
 
-JUDGING = 60.0  # seconds of processor time for one boot: its evidence gathered and judged
+JUDGING = 60.0  # seconds of processor time in which one boot's evidence must be gathered and judged
 
-expected_run = lru_cache(64)(workload.expect)  # every check asks again
+expected_run = lru_cache(64)(workload.expect)  # many checks need the same one
 
 
 class Window(Protocol):
-    """A part of the observer's log."""
+    """A part of the observer's log: the records from `first` up to `last`."""
 
     first: int
     last: int
@@ -43,7 +43,7 @@ Asked = ParamSpec("Asked")
 
 
 def between(seen: list[Item], first: int, last: int) -> list[Item]:
-    """Of what is in the order of the log, what came then."""
+    """The items of a list in log order whose place is in [first, last)."""
     seq = attrgetter("seq")
     return seen[bisect_left(seen, first, key=seq):bisect_left(seen, last, key=seq)]
 
@@ -53,7 +53,7 @@ def during(window: Window, seen: list[Item]) -> list[Item]:
 
 
 def once(work: Callable[Concatenate[Evidence, Asked], Answer]) -> Callable[Concatenate[Evidence, Asked], Answer]:
-    """Several rungs ask this of a boot: it is worked out once, and kept with the truth that it follows from."""
+    """A decorator: compute the answer once for each boot and keep it in its Truth, as several rungs need it."""
     def known(e: Evidence, /, *about: Asked.args, **named: Asked.kwargs) -> Answer:
         key = (work, *about, *named.items())
         if key not in e.truth.known:
@@ -65,7 +65,7 @@ def once(work: Callable[Concatenate[Evidence, Asked], Answer]) -> Callable[Conca
 
 @dataclass(frozen=True)
 class Filter:
-    """What is written to set_ftrace_filter and set_ftrace_notrace; names: what that selects."""
+    """The text for set_ftrace_filter and set_ftrace_notrace, and the names of the functions that it selects."""
 
     filter: str
     notrace: str
@@ -77,18 +77,18 @@ class Filter:
 
 @dataclass(eq=False)
 class User:
-    """One function_graph tracer: the top directory's, or an instance's."""
+    """One function_graph tracer: that of tracefs's top directory, or of an instance."""
 
     directory: str  # "" or "instances/NAME/"
     filter: Filter
     trace: GraphTrace = field(default_factory=GraphTrace)
     stats: dict[int, dict[str, int]] = field(default_factory=dict)  # CPU -> per_cpu/cpuN/stats
-    leaves: bool = False  # it is switched off while the workload runs
+    leaves: bool = False  # this user is switched off while the workload runs
 
 
 @dataclass(frozen=True)
 class HandUser:
-    """A user of function_graph that the shell's `graph` command made."""
+    """A user of function_graph that the shell's `graph` command registered."""
 
     number: int
     kind: str  # see, keep, skip
@@ -107,28 +107,28 @@ class Phase:
     name: str
     seed: int
     filter: Filter | None  # None: the tracer is off
-    first: int = 0  # of the observer's records, from the command that starts the phase
-    last: int = 0  # to the prompt after the one that ends it
+    first: int = 0  # the number of observer records before the command that starts the phase
+    last: int = 0  # and that at the prompt after the command that ends it
     output: str = ""
     trace: FunctionTrace | None = None
-    text: bytes = b""  # the kernel's text while it was so
-    files: dict[str, str] = field(default_factory=dict)  # lab 4: the lists of functions
-    users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then all of theirs together
-    hands: list[HandUser] = field(default_factory=list)  # the same, by hand
-    refused: str = ""  # what was said to one user too many
-    rewritten: str = ""  # the users' filter when they began; then each wrote its own
+    text: bytes = b""  # the kernel's text during the phase
+    files: dict[str, str] = field(default_factory=dict)  # by name: tracefs files that list functions
+    users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then the union of their filters
+    hands: list[HandUser] = field(default_factory=list)  # the users that the shell's `graph` command registered
+    refused: str = ""  # what the shell printed when one user too many was registered
+    rewritten: str = ""  # the filter with which all users began, if each of them then wrote its own
 
     @property
     def on(self) -> bool:
         return self.filter is not None
 
     def listed(self, file: str) -> list[str]:
-        """The functions that the file named, or its only line, a comment."""
+        """The functions that the file lists, or the comment that is its only line."""
         return [line if line[0] == "#" else line.split()[0] for line in self.files.get(file, "").splitlines() if line.strip() and line[0] not in " \t"]
 
     @cached_property
     def returning(self) -> frozenset[str]:
-        """The functions whose return somebody wants to hear of."""
+        """The functions of which at least one user wants the return."""
         if self.hands:
             return frozenset(name for hand in self.hands if hand.returning for name in hand.names)
         return self.filter.names if self.filter else frozenset()
@@ -136,10 +136,10 @@ class Phase:
 
 @dataclass
 class Spoilt:
-    """Lab 3: a word of a call site was changed behind the kernel's back; then its function was to be traced."""
+    """Lab 3: the harness overwrote a call site in memory, and then the kernel was asked to trace that function."""
 
     site: Site
-    word: int  # what was written there, and does nothing
+    word: int  # the word that was written: an instruction without effect
     seed: int
     first: int = 0
     last: int = 0
@@ -150,11 +150,11 @@ class Spoilt:
 
 @dataclass(frozen=True)
 class Complaint:
-    """What the shell said, where it should have said nothing."""
+    """Output of the shell for a command that should print nothing."""
 
-    line: str  # that was typed
+    line: str  # the command
     said: list[str]
-    error: str  # its name, ENOSYS or the like, if it says one
+    error: str  # the errno's name in the output, such as ENOSYS, or ""
 
     def __str__(self) -> str:
         return f"'{self.line}' said: {'; '.join(self.said)}"
@@ -171,30 +171,30 @@ class Evidence:
     verdict: Verdict = Verdict.PASS
     why: str = ""
     panic: str = ""
-    whereabouts: list[list[int]] = field(default_factory=list)  # when its time was over: a few times, the instruction that each CPU was at
+    whereabouts: list[list[int]] = field(default_factory=list)  # after a time-out: several samples of each CPU's pc
     complaint: Complaint | None = None
     phases: list[Phase] = field(default_factory=list)
-    trials: list[Trial] = field(default_factory=list)  # lab 4: with ops
+    trials: list[Trial] = field(default_factory=list)  # lab 4: workloads with ops registered
     files: dict[str, str] = field(default_factory=dict)
     truth: Truth = field(default_factory=Truth)
-    texts: list[tuple[int, bytes]] = field(default_factory=list)  # each that was read, and the observer's records before it
+    texts: list[tuple[int, bytes]] = field(default_factory=list)  # each copy of text that was read, with the number of observer records before it
     text_at_boot: bytes = b""
     text_at_end: bytes = b""
-    text_traced: bytes = b""  # while every function was, labs 3 and 4
-    overwritten: Phase | None = None  # labs 1 to 3: the workload under a tracer that overwrites every register that it may
+    text_traced: bytes = b""  # labs 3 and 4: while every function was traced
+    overwritten: Phase | None = None  # labs 1 to 3: the workload under a tracer that overwrites every register that it may overwrite
     spoilt: Spoilt | None = None
     steps: Steps = field(default_factory=Steps)  # lab 1
-    alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when, and the CPUs that text's alias was open to
-    walk: str = ""  # the threads' stacks, while one of them sleeps in a call whose return is patched
-    slot_again: tuple[int, int] = (0, 0)  # the records of the time in which a slot changed hands under a sleeper
-    frames_out: tuple[int, int] = (0, 0)  # the records of the time in which function_graph had every function
-    interrupted: int = 1 << 62  # frames_traced is called from this record on: the last that is tried
-    typed: list[tuple[int, str]] = field(default_factory=list)  # each line, and the observer's records before it
-    observed: int = 0  # call sites that were executed and are judged
+    alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when it was checked, and the CPUs that could write text then
+    walk: str = ""  # the threads' stacks, while one thread sleeps in a call whose return is patched
+    slot_again: tuple[int, int] = (0, 0)  # the records during which a slot got a new owner while a thread slept in a call of the old one
+    frames_out: tuple[int, int] = (0, 0)  # the records during which function_graph traced every function
+    interrupted: int = 1 << 62  # frames_traced is called from this record on; it is the last thing that is tried
+    typed: list[tuple[int, str]] = field(default_factory=list)  # each line, with the number of observer records before it
+    observed: int = 0  # number of executed call sites
     seconds: float = 0.0
-    played: list[Played] = field(default_factory=list)  # in the boot of the schedules
-    boot: int = -1  # SCHEDULES, or (-1) it is known by its CPUs
-    judging: float = 0.0  # seconds of processor time that went into it, of JUDGING
+    played: list[Played] = field(default_factory=list)  # only in the boot of the schedules
+    boot: int = -1  # SCHEDULES, or the number of CPUs
+    judging: float = 0.0  # seconds of JUDGING that are used up
     insns: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -203,29 +203,29 @@ class Evidence:
 
     @contextmanager
     def judged(self) -> Iterator[None]:
-        """Whatever is raised inside becomes Stopped, with the right verdict; and a boot is not judged for ever."""
+        """Turn every exception inside into Stopped, with the right verdict, and limit the processor time."""
         began = time.process_time()
-        gc.disable()  # what is read of a boot stays: each round of it would look at all of that
+        gc.disable()  # a boot's records all stay alive: every collection would scan them for nothing
         try:
             with blamed(), limited(JUDGING - self.judging):
                 yield
         finally:
             gc.freeze()
-            gc.unfreeze()  # both together put every object into the oldest generation, without a look at it
+            gc.unfreeze()  # both together move every object to the oldest generation without a scan
             gc.enable()
             self.judging += time.process_time() - began
 
     def summary(self) -> Evidence:
-        """Without what the checks alone need, which is most of it."""
+        """A copy without the bulk data that only checks use."""
         return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None)
 
     def ending(self) -> str:
-        """How a boot that ended early did."""
+        """A sentence that says how the boot ended early."""
         during = f" during '{self.typed[-1][1]}'" if self.verdict == Verdict.TIMEOUT and self.typed else ""
         return f"{self.verdict.value}{during}: {self.why}" + "".join(f". CPU {cpu} was in {name}" for cpu, name in self.stuck().items())
 
     def stuck(self) -> dict[int, str]:
-        """By CPU, the function in which it was when the time was over: at most of the looks at it, as any may find it in an interrupt."""
+        """By CPU: the function in which most samples of its pc were taken after a time-out (a few samples may be in an interrupt)."""
         names = [Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen) for seen in zip(*self.whereabouts)]
         most = {cpu: found.most_common(1)[0] for cpu, found in enumerate(names)}
         return {cpu: name for cpu, (name, times) in most.items() if 2 * times > len(self.whereabouts)}
@@ -247,7 +247,7 @@ class Evidence:
 
     @once
     def executed_contexts(self, phase: Phase) -> dict[str, list[Call]]:
-        """The workload's calls by context, under the names that the expectation gives them."""
+        """The workload's calls by context; contexts have the names of ExpectedRun."""
         threads: dict[int, str] = {}
         contexts: dict[str, list[Call]] = {}
         for call in self.calls(phase):
@@ -256,7 +256,7 @@ class Evidence:
         return contexts
 
     def call_pairs(self, phase: Phase) -> Iterator[tuple[str, workload.ExpectedCall, Call]]:
-        """Context by context, each call that the seed asks for with the one that was executed in its place."""
+        """Pairs of a call that the seed asks for and the call that was executed in its place, with the context's name."""
         executed = self.executed_contexts(phase)
         for name, calls in self.expected(phase).contexts.items():
             yield from ((name, want, call) for want, call in zip(calls, executed.get(name, [])))

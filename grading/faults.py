@@ -1,4 +1,4 @@
-"""What ended a boot in a panic, by the exception that the processor took: nothing of it is read from what the kernel printed."""
+"""Why a boot ended in a panic, found from the exceptions that the processor took and never from what the kernel printed."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ class Access(Enum):
     EXECUTION = "execution"
     READ = "read"
     WRITE = "write"
-    NONE = "none"  # an instruction that is none, a breakpoint
+    NONE = "none"  # an undefined instruction, a breakpoint
 
 
 RISCV64 = {1: Access.EXECUTION, 12: Access.EXECUTION, 5: Access.READ, 13: Access.READ, 7: Access.WRITE, 15: Access.WRITE}  # scause
 EXECUTION_ABORTS, DATA_ABORTS, WRITES = (0x20, 0x21), (0x24, 0x25), 1 << 6  # esr_el1, bits 31:26 and its bit
 INTERRUPT = 1 << 63  # scause
-KINDS_OF_VECTOR = 0x200  # arm64: four in a row, of which the first is for exceptions that an instruction causes
+KINDS_OF_VECTOR = 0x200  # arm64: bytes of a group of four vectors; the first of a group is for exceptions that an instruction causes
 
 
 class Fault(NamedTuple):
     access: Access
     pc: int
     address: int
-    link: int  # what the link register held
+    link: int  # the value of the link register
 
 
 @once
@@ -57,25 +57,25 @@ def _access(e: Evidence, cause: int) -> Access:
 
 
 def panicked(e: Evidence) -> tuple[str, int]:
-    """The function that ended the boot by a call of panic(), and the first number that it had to say; or ''."""
+    """The function that called panic(), and the first number in its message; ("", 0) if there was no such call."""
     calls = e.truth.hits["panic"]
     return (e.kernel.name_at(calls[-1].v[3] - 4).partition("+")[0].partition(".")[0], calls[-1].v[1]) if calls else ("", 0)
 
 
 def back_into(e: Evidence, stub: str) -> bool:
-    """The last traced call's callback had run, and nobody came back from the stub: the exception or interrupt that its CPU took last
-    found it in the stub, with an address in the stub to return to."""
+    """Did the last traced call never leave the stub after its callback? Then the last exception or interrupt of its CPU was taken in the
+    stub, and the link register also pointed into the stub."""
     (lo, hi), trap = e.kernel.extent(stub), _last_of(e, unfinished(e))
     return bool(trap and all(lo <= address < hi for address in (trap.v[1], trap.v[3])))
 
 
 def _last_of(e: Evidence, call: Call | None) -> Record | None:
-    """The last exception or interrupt that the CPU of this call took after it."""
+    """The last exception or interrupt on this call's CPU after the call."""
     return next((r for r in reversed(e.truth.traps) if call and r.vcpu == call.vcpu and r.seq > call.seq), None)
 
 
 def astray(e: Evidence) -> str:
-    """The last traced call's callback had run, and its CPU went where no code is: where that was, or ''."""
+    """If the CPU jumped to an address without code after the last traced call's callback: a sentence that says so, or ''."""
     call = unfinished(e)
     trap = _last_of(e, call)
     if not call or not trap or not _by_an_instruction(e, trap) or _access(e, trap.v[0]) != Access.EXECUTION:
@@ -85,13 +85,13 @@ def astray(e: Evidence) -> str:
 
 
 def earlier_defect(e: Evidence) -> str:
-    """What was wrong before a boot ended: a panic may come much later, in code that is nobody's mistake. Or ''."""
+    """A defect that was observed before the boot ended, or ''. A panic may come much later, in code that is right."""
     wrong = callback_arguments(e) if e.kernel.hook == "mcount" else None
     return astray(e) or register_lost(e) or (f"Before that, {wrong.why}" if wrong and wrong.seq is not None else "")
 
 
 def register_lost(e: Evidence) -> str:
-    """Of the newest call at which a register was another, or ''."""
+    """A sentence about the newest call that did not preserve a register, or ''."""
     but = 1 << LINK[e.arch] if e.kernel.symbol(HANDLER) else 0
     found = [(call.landed.seq, call, f"after the call site of {call.name}", numbers) for call in e.truth.calls
              if call.landed and (numbers := lost(e, call, but))]

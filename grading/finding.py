@@ -1,4 +1,4 @@
-"""What a check found wrong, in the form in which the report shows it."""
+"""A finding: what a check found wrong, with everything that the report shows about it."""
 
 from __future__ import annotations
 
@@ -9,54 +9,54 @@ from typing import Protocol
 
 
 class Defect(Enum):
-    """What a finding says, for those that ask further."""
+    """The kind of a finding, for code that must tell findings apart. Text in `why` is for people only."""
 
     OTHER = auto()
-    TOO_LITTLE = auto()  # nothing was wrong in what was seen, and that is not enough
+    TOO_LITTLE = auto()  # nothing wrong was observed, but too little was observed to judge
     NOT_SYNCHRONISED = auto()
     NO_LINE_MAINTENANCE = auto()
-    COSTS_MORE = auto()  # an op's price follows from how many others there are
-    NOT_LOADED_BACK = auto()  # what was changed is as the caller had passed it
-    PC_NOT_TAKEN = auto()  # it went on elsewhere than at regs->pc
+    COSTS_MORE = auto()  # the cost of an op depends on the number of other ops
+    NOT_LOADED_BACK = auto()  # a changed register has the value that the caller passed
+    PC_NOT_TAKEN = auto()  # the call did not continue at regs->pc
     NOT_REFUSED = auto()
-    WENT_ELSEWHERE = auto()  # it came to a place that is watched, and not to its own
-    WENT_NOWHERE = auto()
+    WENT_ELSEWHERE = auto()  # the call returned to a watched address that is not its own
+    WENT_NOWHERE = auto()  # the call did not return to any watched address
     WRONG_DURATION = auto()
-    ONE_DEEPER = auto()  # printed one deeper than it was
-    BEYOND_FILTER = auto()  # text was changed that the filter does not select
+    ONE_DEEPER = auto()  # the printed depth is one too large
+    BEYOND_FILTER = auto()  # a site was changed that the filter does not select
 
 
 @dataclass
 class Finding:
-    """Why a rung was not reached."""
+    """The reason why a rung was not reached."""
 
     why: str
-    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, here)
+    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, is this the difference?)
     columns: tuple[str, str] = ("executed", "printed")
     site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
-    seq: int | None = None  # the observer's record at which it can be seen to happen
-    address: int = 0  # or the word of text that is wrong
-    schedule: str = ""  # in which it is seen
-    began: int | None = None  # or the first record of the workload in which it was
-    by_hand: str = ""  # on the host, not in a kernel: the command that does it again
-    need: str = ""  # the rung was not judged, for it stands on this one, which was lost
-    mistake: str = ""  # its likely cause, where that has a name: a slug of the lab's MISTAKES
+    seq: int | None = None  # the observer's record that shows it
+    address: int = 0  # or the address of the wrong word of text
+    schedule: str = ""  # the schedule that shows it
+    began: int | None = None  # or the first record of the workload during which it happened
+    by_hand: str = ""  # if it happens on the host and not in a kernel: the command that repeats it
+    need: str = ""  # the rung was not judged because it needs this rung, which was lost
+    mistake: str = ""  # the likely cause: a slug of the lab's MISTAKES
     kind: Defect = Defect.OTHER
 
 
 class Logged(Protocol):
-    """What has a place in the observer's log."""
+    """Anything that has a place in the observer's log."""
 
     @property
     def seq(self) -> int: ...
 
 
 def seq_at(seen: Sequence[Logged], at: int) -> int | None:
-    """Of the one at that place, or of the last where one is missing."""
+    """The record number of item `at`, or of the last item if the list is shorter."""
     return seen[min(at, len(seen) - 1)].seq if seen else None
 
 
 def side_by_side(left: Sequence[str], right: Sequence[str], at: int, around: int = 3) -> list[tuple[str, str, bool]]:
-    """A finding's rows: the neighbours of a difference."""
+    """A finding's rows: the lines around a difference."""
     return [(left[i] if i < len(left) else "-", right[i] if i < len(right) else "-", i == at)
             for i in range(max(0, at - around), at + around + 1) if i < max(len(left), len(right))]

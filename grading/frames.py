@@ -1,7 +1,7 @@
-"""What a traced function meets whose tracer is interrupted at each instruction: kern/apps/frames.c, labs 5 and 6.
+"""Checks of a traced function whose tracer is interrupted at each instruction in turn: kern/apps/frames.c, labs 5 and 6.
 
-The program calls frames_traced again and again, and an interrupt comes at another instruction each time. Here is decided
-what must be true of each call; all that it is decided by are registers and memory as the observer read them.
+The program calls frames_traced many times, and each time an interrupt comes at another instruction. The checks use only the
+registers and the memory that the observer read.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from grading.observer import Record
 from grading.returns import HANDLER, Span
 
 WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
-RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8  # words of struct shadow_frame: frames.c asserts them
-FEW = 8  # instructions between the call site and the return: an interrupt must have come at more of them
+RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8  # words of struct shadow_frame; frames.c asserts these offsets
+FEW = 8  # interrupts must have come at more than this many instructions between the call site and the return
 ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "frame-not-filled", "shadow-frame-read-after-release", "frame-not-popped",
                                          "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
 STACK_DIFFERS = {
@@ -30,7 +30,7 @@ PATCHED = {
     REFUSED: "the user did not want to hear of its return, and its return address was replaced",
     FULL: "the shadow stack was full, and its return address was replaced",
 }
-# Here registers are saved and loaded in an order that is anybody's own: a stack walk may go wrong.
+# A stack walk may fail in these functions: they save and load registers in any order.
 ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_graph_stub", "ftrace_graph_caller")
 
 
@@ -38,11 +38,11 @@ ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_
 class Try:
     """One call of frames_traced."""
 
-    before: Record  # the call of frames_call(): the shadow stack (top, free, depth), how the user answers
-    after: Record  # frames_stack() after it: the shadow stack; is graph tracing off for good?
+    before: Record  # the call of frames_call(): the shadow stack (top, free, depth), the answer of the user's entry handler
+    after: Record  # frames_stack() after the call: the shadow stack; is graph tracing off permanently?
     span: Span
-    interrupt: Record | None = None  # its cause, and which instruction was to come next
-    within: Record | None = None  # frames_stack() in the interrupt: the shadow stack, where a walk came to; the frame at `top`
+    interrupt: Record | None = None  # the interrupt's cause, and the address of the next instruction
+    within: Record | None = None  # frames_stack() in the interrupt: the shadow stack, the result of a stack walk; the frame at `top`
 
     @property
     def answer(self) -> int:
@@ -50,7 +50,7 @@ class Try:
 
     @property
     def stage(self) -> str:
-        """Where the interrupt came."""
+        """The part of the call in which the interrupt came."""
         at, body, leaving = self.interrupt, self.span.body, self.span.leaving
         if not at or at.seq < self.span.call.seq:
             return "before"
@@ -62,7 +62,7 @@ class Try:
 
 
 def tries(e: Evidence) -> list[Try]:
-    """The calls that came to their end, each with its interrupt if that came meanwhile."""
+    """The calls that returned, each with the interrupt that came during it, if there was one."""
     spans = [s for s in e.truth.returns.spans if s.name == "frames_traced"]
     starts, traps = [s.call.seq for s in spans], [r.seq for r in e.truth.traps]
     found: list[Try] = []
@@ -84,7 +84,7 @@ def tries(e: Evidence) -> list[Try]:
 # ---- what each call must show -----------------------------------------------------------------
 
 def _patched(e: Evidence, t: Try) -> Finding | None:
-    """The return address is replaced if there is a frame and a user who wants to hear of the return; only then."""
+    """The return address is replaced only if there is a frame and a user wants the return."""
     link, wanted = t.span.body.v[2] if t.span.body else 0, t.answer == WANTED
     if link == (e.kernel.symbol(HANDLER) if wanted else t.span.call.parent):
         return None
@@ -93,7 +93,7 @@ def _patched(e: Evidence, t: Try) -> Finding | None:
 
 
 def _returns(e: Evidence, t: Try) -> Finding | None:
-    """It returns to its caller, whatever the interrupt wrote above `free`."""
+    """The call returns to its caller, whatever the interrupt wrote above `free`."""
     leaving = t.span.leaving
     if leaving and leaving.back and leaving.back.addr == t.span.home:
         return None
@@ -105,7 +105,7 @@ def _returns(e: Evidence, t: Try) -> Finding | None:
 
 
 def _filled(t: Try) -> bool:
-    """Does `top` lead to the whole frame of this call, while it is out? There are no data in it."""
+    """Does `top` point to the complete frame of this call while the call is in flight? The frame has no data."""
     if not t.within or t.stage == "before":
         return False
     frame, call = t.within.more[8:], t.span.call
@@ -114,7 +114,7 @@ def _filled(t: Try) -> bool:
 
 
 def _whole(e: Evidence, t: Try) -> Finding | None:
-    """`top` leads to the whole frame of this call, as long as the function runs that has it; else to that or to what it did before."""
+    """While the function's body runs, `top` points to its complete frame. At entry and return it may also have its old value."""
     if not t.within or not t.interrupt:
         return None
     mistake = ORDER if e.lab == 5 else ""
@@ -129,7 +129,7 @@ def _whole(e: Evidence, t: Try) -> Finding | None:
 
 
 def _walked(e: Evidence, t: Try) -> Finding | None:
-    """A stack walk in the interrupt finds where frames_traced returns to: in regs->link or in a frame."""
+    """A stack walk in the interrupt finds the return address of frames_traced, in regs->link or in a frame."""
     if not t.within or not t.interrupt or t.stage in ("before", "after") or t.within.v[3] == t.span.home:
         return None
     if e.kernel.name_at(t.interrupt.v[1]).startswith(ASSEMBLY):
@@ -139,7 +139,7 @@ def _walked(e: Evidence, t: Try) -> Finding | None:
 
 
 def _restored(e: Evidence, found: list[Try], answer: int) -> Finding | None:
-    """After the call the shadow stack is as it was before."""
+    """After the call the shadow stack is the same as before it."""
     asked = [t for t in found if t.answer == answer]
     wrong = [t for t in asked if t.after.v[:3] != t.before.v[:3]]
     if not wrong:
@@ -150,13 +150,13 @@ def _restored(e: Evidence, found: list[Try], answer: int) -> Finding | None:
 
 
 def position(t: Try) -> tuple[str, int]:
-    """Where the interrupt came: so many instructions after the call site, or after the function's last one."""
+    """The place of the interrupt: the part of the call, and the number of instructions after the call site or the function's return."""
     left = t.span.leaving.left if t.stage == "return" and t.span.leaving else None
     return t.stage, (t.interrupt.insns if t.interrupt else 0) - (left.insns if left else t.span.call.insns)
 
 
 def _covered(found: list[Try]) -> Finding | None:
-    """Interrupts came before the call, inside of the tracer, and after the call."""
+    """Interrupts came before the call, in the tracer, and after the call."""
     if any(t.after.v[3] & 1 for t in found):
         return Finding("frames_traced was interrupted, and a frame did not fit: the kernel has switched graph tracing off for good")
     for answer in (WANTED, REFUSED):
@@ -174,7 +174,7 @@ def _first(e: Evidence, found: list[Try], check: Callable[[Evidence, Try], Findi
 # ---- the checks of the rungs ---------------------------------------------------------------------
 
 def patched_if_wanted(e: Evidence) -> Finding | None:
-    """A return address is replaced if there is a frame, and a user who wants to hear of the return; only then."""
+    """In every call the return address is replaced only if there is a frame and a user wants the return."""
     if e.smp > 1:
         return None
     found = tries(e)
@@ -184,7 +184,7 @@ def patched_if_wanted(e: Evidence) -> Finding | None:
 
 
 def frames_kept(e: Evidence) -> Finding | None:
-    """Wherever an interrupt comes, frames are whole, the way home is known, and the stack is in the end as it was."""
+    """Wherever an interrupt comes, frames are complete, the return address is found, and the shadow stack is restored afterwards."""
     found = tries(e)
     if not found:
         return None
@@ -194,7 +194,7 @@ def frames_kept(e: Evidence) -> Finding | None:
 
 
 def room_given_back(e: Evidence) -> Finding | None:
-    """What a user keeps that says no is gone: the frame ends where its fixed words do, and there the room is free again."""
+    """Data of a user that then refuses the return are dropped: the frame ends after its fixed words, and the room above is free."""
     call, seen = e.kernel.symbol("frames_call"), [r for r in e.truth.frames if not r.level]
     for last, r in zip(seen, seen[1:]):
         end = r.v[0] + 8 * WORDS

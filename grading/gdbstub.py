@@ -1,4 +1,4 @@
-"""QEMU's debugger stub, spoken to directly: the machine held at an instruction, stepped, read and written."""
+"""A client of QEMU's debugger stub: stops the machine at an instruction, steps it, and reads and writes registers and memory."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from grading.verdict import Stopped, Verdict
 
 PACKET = re.compile(rb"\$([^#]*)#..", re.S)
-PC = 32  # its number in the packets, on both architectures
+PC = 32  # the register number of pc in the packets, on both architectures
 PIECE = 1024  # bytes of a file in one packet, which holds less than 4096 characters
 STEP = 10.0  # seconds for one instruction
-PATIENCE = 60.0  # seconds for a QEMU that neither answers nor ends: a host may be busy
+PATIENCE = 60.0  # seconds to wait for an answer of QEMU: the host may be busy
 
 
 class QemuError(OSError):
@@ -22,21 +22,21 @@ class QemuError(OSError):
 
 
 class QemuGone(QemuError):
-    """Its socket closed: QEMU ends."""
+    """QEMU closed its socket: it is ending."""
 
 
 class Stub:
-    """One connection, made before QEMU starts. QEMU is started with -S, so the CPUs are stopped at first.
+    """One connection. QEMU is started with -S, so all CPUs are stopped at first.
 
-    Addresses are virtual, and mean what the first CPU's page tables say in the mode that it is in: in riscv64's firmware,
-    or before its MMU is on, a kernel's address is not mapped, and a write to it is dropped without an error. A caller that
-    does not know that CPU's mode uses physical addresses.
+    Addresses are virtual, and are translated by the first CPU in its current mode. In riscv64's firmware, or before the MMU
+    is on, the kernel's addresses are not mapped, and a write to them is dropped without an error. A caller that does not
+    know the first CPU's mode must use physical addresses.
     """
 
     def __init__(self, line: socket.socket, meanwhile: Callable[[], object], clock: Callable[[], float]) -> None:
         self._line = line
         self._line.settimeout(PATIENCE)
-        self._meanwhile = meanwhile  # reads the console: a QEMU whose console is full answers nobody
+        self._meanwhile = meanwhile  # reads the console: QEMU does not answer while its console is full
         self._clock = clock
         self._data = b""
         self._numbers: dict[str, int] = {}
@@ -49,7 +49,7 @@ class Stub:
             raise QemuGone(str(error)) from error
 
     def _more(self, seconds: float) -> bytes:
-        """What comes next; b'': nothing in all this time."""
+        """The next bytes; b'': nothing arrived in time."""
         deadline = 0.0
         while not select.select([self._line], [], [], min(seconds, 0.05))[0]:
             deadline = deadline or self._clock() + seconds
@@ -68,7 +68,7 @@ class Stub:
         self._send(f"${packet}#{sum(packet.encode()) % 256:02x}".encode())
 
     def receive(self, seconds: float = PATIENCE) -> bytes | None:
-        """The next packet; None: none came."""
+        """The next packet; None: none arrived in time."""
         while not (packet := PACKET.search(self._data)):
             more = self._more(seconds)
             if not more:
@@ -81,7 +81,7 @@ class Stub:
         return packet[1]
 
     def ask(self, packet: str) -> bytes:
-        """The answer; that the machine stopped it may say once more."""
+        """Send a packet and return its answer. Repeated notices that the machine has stopped are skipped."""
         self.send(packet)
         answer = self.receive()
         while answer and answer.startswith((b"T", b"S")):
@@ -100,13 +100,13 @@ class Stub:
         self._running = True
 
     def stopped(self, seconds: float = PATIENCE) -> bool:
-        """Wait until no CPU runs any more; False: they still run after so many seconds."""
+        """Wait until all CPUs have stopped. False: they still run after `seconds`."""
         self._running = self.receive(seconds) is None
-        self._meanwhile()  # each stop has its message on the control socket
+        self._meanwhile()  # each stop also sends a message to the control socket, which must be read
         return not self._running
 
     def hold(self) -> None:
-        """Stop all CPUs. Registers are then those of the first CPU."""
+        """Stop all CPUs and select the first CPU's registers."""
         if self._running:
             self._send(b"\x03")
             if not self.stopped():
@@ -114,18 +114,18 @@ class Stub:
         self.do("Hg1")
 
     def go_on_with(self, cpus: Iterable[int]) -> None:
-        """These run; the others stand still until they are told."""
+        """Let these CPUs run; the others stay stopped."""
         self.send("vCont" + "".join(f";c:{cpu + 1:x}" for cpu in cpus))
         self._running = True
 
     def step_one(self, cpu: int) -> None:
-        """One instruction of this CPU, or none; no interrupt comes, and no other CPU runs."""
+        """Execute at most one instruction on this CPU, without interrupts; no other CPU runs."""
         self.send(f"vCont;s:{cpu + 1:x}")
         if not self.stopped():
             raise QemuError("QEMU's debugger stub does not come to the end of a step")
 
     def breakpoint(self, address: int, on: bool) -> None:
-        """It stops whichever CPU comes there; nothing is written into memory."""
+        """Set or clear a breakpoint for all CPUs; nothing is written into memory."""
         self.do(f"{'Z' if on else 'z'}0,{address:x},4")
 
     def pc(self, cpu: int) -> int:
@@ -136,10 +136,10 @@ class Stub:
         return int.from_bytes(bytes.fromhex(self.ask(f"p{number:x}").decode()), "little")
 
     def step(self) -> None:
-        """One instruction; no interrupt comes."""
+        """Execute one instruction, without interrupts."""
         self.send("s")
         if not self.stopped(STEP):
-            self.hold()  # QEMU is well
+            self.hold()  # QEMU still answers
             raise Stopped(Verdict.TIMEOUT, "an instruction that was taken alone waits for what does not come")
 
     def registers(self) -> list[int]:
@@ -147,7 +147,7 @@ class Stub:
         return list(struct.unpack_from("<33Q", bytes.fromhex(self.ask("g").decode())))
 
     def control_register(self, cpu: int, name: str) -> int:
-        """One of those that rule a CPU, by its name in QEMU's description; whatever mode the CPU is in."""
+        """A system register, by its name in QEMU's description; it can be read in any CPU mode."""
         if not self._numbers:
             self._numbers = self._described()
         if name not in self._numbers:
@@ -167,7 +167,7 @@ class Stub:
         return text
 
     def read(self, address: int, size: int) -> bytes:
-        """b'': nothing can be read there."""
+        """Memory of the guest; b'': it cannot be read."""
         answer = self.ask(f"m{address % (1 << 64):x},{size:x}")
         return b"" if answer.startswith(b"E") else bytes.fromhex(answer.decode())
 
@@ -175,7 +175,7 @@ class Stub:
         self.do(f"M{address % (1 << 64):x},{len(data):x}:{data.hex()}")
 
     def write_physical(self, address: int, data: bytes) -> None:
-        """And look whether it is there then."""
+        """Write to physical memory and check the result."""
         self.do("Qqemu.PhyMemMode:1")
         self.write(address, data)
         held = self.read(address, len(data))

@@ -1,6 +1,6 @@
-"""What of function_graph's text belongs to what was executed: a call is an entry and a return.
+"""Pairs function_graph's printed lines with the executed calls; each call is an entry and a return.
 
-Nothing in the text tells an interrupt's calls from the thread's; grading/align.py tries both.
+The text does not say whether a call ran in an interrupt or in the thread; grading/align.py tries both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from grading.graph_text import ENTRY, RETURN, GraphEvent
 from grading.observer import Record
 from grading.returns import Leaving, Span
 
-Framed = Callable[[Span], bool]  # is its return address taken?
+Framed = Callable[[Span], bool]  # does this call have a frame, so that its return address is replaced?
 
 
 @dataclass(eq=False)
@@ -23,7 +23,7 @@ class GraphStep(Executed):
 
     kind: str = field(kw_only=True)
     span: Span = field(kw_only=True)
-    depths: frozenset[int] = field(kw_only=True)  # that may be printed: a frame that just comes or goes may count or not
+    depths: frozenset[int] = field(kw_only=True)  # all depths that may be printed: a frame that is just being pushed or popped may count or not
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.span.name}"
@@ -46,9 +46,10 @@ def nobody(_: Span) -> bool:
 
 
 class _Depths:
-    """How many calls that count are out beneath a call: at least and at most, as one that just comes or goes may count or not.
+    """The least and the greatest number of calls around a call that count for its depth: a frame that is just being pushed or popped
+    may count or not.
 
-    `unsure`: one that may not count all the same.
+    `unsure`: the calls that count but may have no frame.
     """
 
     def __init__(self, counts: Framed, unsure: Framed) -> None:
@@ -75,7 +76,7 @@ def _between(*bounds: tuple[int, int]) -> frozenset[int]:
 
 
 def hit_of(span: Span, framed: Framed) -> int | None:
-    """Which run of return_to_handler is this call's, counted within its return; None: there is none for it."""
+    """The index of this call's run of return_to_handler among those of its return; None: it has none."""
     if not span.leaving or not framed(span):
         return None
     at = [s for s in span.leaving.spans if framed(s)].index(span)
@@ -83,8 +84,8 @@ def hit_of(span: Span, framed: Framed) -> int | None:
 
 
 def _seen_leaving(span: Span, leaving: Leaving, framed: Framed) -> Record:
-    """The run of return_to_handler that is this call's. Of a chain of tail calls one may have no frame, as the user that
-    wanted it has just left: then the last run stands for all that are left of the chain."""
+    """The run of return_to_handler of this call. In a chain of tail calls one call may have no frame, because its user has just been
+    unregistered: then the last run is taken for the rest of the chain."""
     if not leaving.hits or not framed(span):
         return leaving.left
     at = hit_of(span, framed)
@@ -92,10 +93,10 @@ def _seen_leaving(span: Span, leaving: Leaving, framed: Framed) -> Record:
 
 
 def steps(spans: Sequence[Span], names: Collection[str], framed: Framed, unsure: Framed = nobody) -> dict[int, list[GraphStep]]:
-    """By CPU: what a user whose filter is `names` must hear of, when all users together have `framed` calls.
+    """By CPU: the entries and returns that a user with the filter `names` must print, when the calls `framed` have frames.
 
-    The depth is that of the shadow stack, as on Linux, where it counts every user's frames, or the user's own.
-    `unsure`: a call that may have no frame all the same, as who wanted it was leaving.
+    The depth may be that of the shadow stack, as on Linux, where it counts the frames of all users, or that of the user's own frames.
+    `unsure`: calls that may have no frame because their user was just being unregistered.
     """
     found: list[GraphStep] = []
     own, every = _Depths(lambda s: s.name in names, nobody), _Depths(framed, unsure)
@@ -107,4 +108,4 @@ def steps(spans: Sequence[Span], names: Collection[str], framed: Framed, unsure:
         if span.leaving:
             hit = _seen_leaving(span, span.leaving, framed)
             found.append(GraphStep(call, hit.seq, hit.vcpu, (span.leaving.back or hit).seq, kind=RETURN, span=span, depths=depths))
-    return by_cpu(sorted(found, key=lambda s: (s.seq, -s.call.seq)))  # of a chain the innermost first
+    return by_cpu(sorted(found, key=lambda s: (s.seq, -s.call.seq)))  # in a chain of tail calls the innermost comes first

@@ -1,6 +1,6 @@
-"""The invariants of a patched return, labs 5 and 6: each call entered once, left once, and home again.
+"""Checks of patched returns, labs 5 and 6: each call is entered once, is left once, and returns to its caller.
 
-As in checks.py a check takes the evidence of one boot and returns None, or what is wrong.
+As in checks.py, a check takes the evidence of one boot and returns None or a Finding.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grading.returns import HANDLER, Leaving, Span
 from grading.truth import KEPT_NOTHING
 
 Aligned = Alignment[GraphStep, GraphEvent]
-# The clock's step: riscv64's timebase is 10 MHz, arm64's counter 62.5 MHz (QEMU's virt machines).
+# The resolution of the clock on QEMU's virt machines: riscv64's timebase runs at 10 MHz, arm64's counter at 62.5 MHz.
 CLOCK_NS = {"riscv64": 100, "arm64": 16}
 # Registers by number (grading/registers.py).
 RESULTS = {"riscv64": (10, 11), "arm64": range(8)}
@@ -28,7 +28,7 @@ PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28), 32), "arm64": (*range(18
 
 
 def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:
-    """Each return of the phase once."""
+    """Each return of the phase, once."""
     for span in e.spans(phase):
         if span.leaving and span.leaving.spans[0] is span:
             yield span.leaving
@@ -39,21 +39,22 @@ def cpu_of(span: Span) -> str:
 
 
 def _leavers(phase: Phase) -> frozenset[str]:
-    """What is traced for a user alone that leaves."""
+    """The functions that are traced only for users that leave during the phase."""
     leaver = frozenset(name for u in phase.users if u.leaves for name in u.filter.names)
     return leaver - {name for u in stayed(phase) for name in u.filter.names}
 
 
 def framed(e: Evidence, phase: Phase) -> Framed:
-    """Whose return does somebody want to hear of? Of a user that leaves, as long as its sites hold calls."""
+    """Which calls of the phase should have a frame? For a user that leaves: only while its sites hold calls."""
     leaver, returning = _leavers(phase), phase.returning
     return lambda s: s.name in returning and (
         s.name not in leaver or checks.traced(e, s.call))
 
 
 def unsure(e: Evidence, phase: Phase) -> Framed:
-    """No call, where no user leaves. A user that leaves is no longer asked a while before its sites are nops: a call made then had
-    a frame if all that ended with it came back through return_to_handler; otherwise nobody can see which of them had one."""
+    """Of which calls is it unknown whether they have a frame? Of none, if no user leaves. A user's handler is no longer called some time
+    before its sites become nops. A call made in between had a frame if all calls that returned together with it went through
+    return_to_handler; otherwise it is unknown."""
     leaver, patched = _leavers(phase), framed(e, phase)
     if not leaver:
         return nobody
@@ -65,14 +66,14 @@ def unsure(e: Evidence, phase: Phase) -> Framed:
 
 
 def stayed(phase: Phase) -> list[User]:
-    """Those who were there for the whole workload."""
+    """The users that were registered during the whole workload."""
     return [u for u in phase.users if not u.leaves]
 
 
 # ---- the patched return --------------------------------------------------------
 
 def through_handler(e: Evidence) -> Finding | None:
-    """While traced, each call returns through return_to_handler, once; nothing else comes there."""
+    """Each traced call returns through return_to_handler once, and nothing else executes return_to_handler."""
     for phase in e.on():
         patched = framed(e, phase)
         for span in e.spans(phase):
@@ -89,7 +90,7 @@ def through_handler(e: Evidence) -> Finding | None:
 
 
 def link_replaced(e: Evidence) -> Finding | None:
-    """A function finds return_to_handler in its link register if a user wants to hear of its return; else what its caller left there."""
+    """A function's link register holds return_to_handler if a user wants its return; else its caller's value."""
     handler = e.kernel.symbol(HANDLER)
     for phase in e.on():
         patched, doubtful = framed(e, phase), unsure(e, phase)
@@ -104,7 +105,7 @@ def link_replaced(e: Evidence) -> Finding | None:
 def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
     gone = sum(not any(s.name in u.filter.names for u in stayed(phase)) for s in traced) if phase.users else 0
     if len(traced) - gone <= len(leaving.hits) <= len(traced):
-        return None  # a user that is leaving may have gone after the site was called
+        return None  # the user may have been unregistered after the call site was executed
     chain = " <- ".join(s.name for s in leaving.spans)
     past = "its call site was traced, and it returned past the tracer: " if len(leaving.hits) < len(traced) else ""
     return of_call(phase.name, leaving.spans[0], f"when {chain} returned, {len(traced)} traced calls ended; {past}"
@@ -112,7 +113,7 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
 
 
 def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "", kind: Defect = Defect.OTHER) -> Finding:
-    """A finding about one call, with the calls that had not returned yet, innermost first. `seq`: the record that shows it, if not the call's own."""
+    """A finding about one call, with the calls that are still in flight, innermost first. `seq`: the record that shows it; default: the call's."""
     rows: list[tuple[str, str, bool]] = []
     at: Span | None = span
     while at and len(rows) < 8:
@@ -123,7 +124,7 @@ def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: s
 
 
 def comes_home(e: Evidence) -> Finding | None:
-    """After each call its caller goes on after the call instruction: the real return address came back."""
+    """Each call returns to the instruction after its call instruction."""
     for phase in e.phases:
         for span in e.spans(phase):
             if not span.body:
@@ -142,7 +143,7 @@ def comes_home(e: Evidence) -> Finding | None:
 
 
 def lost_at_return(e: Evidence, span: Span) -> list[int]:
-    """Registers with a result, and those that a function must preserve, that were not as the function had left them."""
+    """The result registers and preserved registers whose values changed between the function's return instruction and its caller."""
     back = span.leaving.back if span.leaving else None
     if not back or not back.v[0] or back.addr != span.home or back.v[0] == KEPT_NOTHING:
         return []
@@ -150,18 +151,18 @@ def lost_at_return(e: Evidence, span: Span) -> list[int]:
 
 
 def registers_given_back(e: Evidence) -> Finding | None:
-    """Where a call has returned to, each register with a result and each that a function must preserve is as the function left it."""
+    """After each return, the result registers and the preserved registers have the values that the function left in them."""
     for span in e.truth.returns.spans:
         back, lost = span.leaving.back if span.leaving else None, lost_at_return(e, span)
         if back and lost:
-            number = min(lost, key=lambda n: n != registers.SP[e.arch])  # with another sp all that is loaded from the stack is another
+            number = min(lost, key=lambda n: n != registers.SP[e.arch])  # sp first: a wrong sp makes all values loaded from the stack wrong
             mistake = "" if e.lab != 5 else STACK if number == registers.SP[e.arch] else RESULT if number in RESULTS[e.arch] else ""
             return of_call("", span, f"{span.name} returned, and {registers.NAMES[e.arch][number]} was not as the function had left it", back.seq, mistake)
     return None
 
 
 def silent_handler(e: Evidence) -> Finding | None:
-    """Off is off: no return goes through the tracer, but those of calls that were out when it went."""
+    """While no tracer is on, no return goes through return_to_handler, except of calls that were in flight when it was switched off."""
     before = e.phases[0]
     early = during(before, e.truth.handlers)
     if early:
@@ -180,7 +181,7 @@ def at_rest(e: Evidence) -> Finding | None:
 
 
 def frames_out(e: Evidence) -> Finding | None:
-    """Switched off with calls out: text is at rest, each of them still comes home, and nobody else comes there."""
+    """The tracer is switched off while calls are in flight: each of them still returns through return_to_handler, and no other call does."""
     begin, end = e.frames_out
     calls = sum(checks.traced(e, c) for c in between(e.truth.calls, begin, end))
     hits = len(between(e.truth.handlers, begin, e.interrupted))
@@ -196,7 +197,7 @@ def frames_out(e: Evidence) -> Finding | None:
 # ---- expected = executed = printed ------------------------------------------------
 
 def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
-    """The workload's calls, and who made each, are those that its seed asks for."""
+    """The workload made the calls that its seed asks for, and each call has the right caller."""
     finding = checks.executed_as_expected(e, phase)
     if finding:
         return finding
@@ -238,7 +239,7 @@ def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
 
 
 def one_deeper(d: Divergence) -> bool:
-    """Is what is printed there right but for its depth, which is one more?"""
+    """Is the printed event right except that its depth is one too large?"""
     if d.executed_at >= len(d.executed) or d.printed_at >= len(d.printed):
         return False
     step, event = d.executed[d.executed_at], d.printed[d.printed_at]
@@ -248,7 +249,7 @@ def one_deeper(d: Divergence) -> bool:
 
 
 def _counts(where: str, user: User) -> Finding | None:
-    """What each CPU's buffer counts is what is printed, and nothing was lost."""
+    """Each CPU's buffer counts as many entries as were printed, and lost none."""
     for cpu, counts in user.stats.items():
         printed = sum(event.cpu == cpu for event in user.trace.events)
         lost = sum(counts.get(name, 0) for name in ("overrun", "dropped events", "commit overrun"))
@@ -265,12 +266,12 @@ def three_agree(e: Evidence) -> Finding | None:
 
 
 def _alignments(e: Evidence) -> Iterator[tuple[Phase, Aligned]]:
-    """Of each user who was there for the whole workload, CPU by CPU."""
+    """The alignments of each user that was registered during the whole workload, CPU by CPU."""
     return ((phase, alignment) for phase in e.on() for user in stayed(phase) for alignment in aligned(e, phase, user).values())
 
 
 def values(e: Evidence) -> Finding | None:
-    """What each call is printed to have returned is what the result register held when it returned."""
+    """The printed return value of each call is the value of the result register at its return."""
     for phase, alignment in _alignments(e):
         for step, event, _ in _returns(alignment):
             value = step.span.leaving.left.v[1] if step.span.leaving else None
@@ -281,7 +282,7 @@ def values(e: Evidence) -> Finding | None:
 
 
 def _number(text: str) -> int | None:
-    """As printed: in hexadecimal, or an error in decimal."""
+    """The value of a printed number: hexadecimal, or decimal for an errno."""
     try:
         return int(text, 0) & workload.MASK
     except ValueError:
@@ -291,13 +292,13 @@ def _number(text: str) -> int | None:
 # ---- durations -----------------------------------------------------------------------
 
 def durations(e: Evidence) -> Finding | None:
-    """On one CPU an instruction is a nanosecond: a call lasts as long as what ran between its two ends."""
+    """With one CPU an instruction takes one nanosecond, so a call's duration is the number of instructions between entry and return."""
     return first_of(within(phase, (_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment))
                     for phase, alignment in _alignments(e))
 
 
 def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
-    """Where the tracer took over at the call's return, and where it had done."""
+    """The call's run of return_to_handler, and the next record after it."""
     at, leaving = hit_of(span, patched), span.leaving
     if at is None or not leaving or not leaving.back:
         return None
@@ -305,7 +306,7 @@ def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
 
 
 def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
-    """At least and at most so many instructions ran between the two looks at the clock."""
+    """The least and the greatest number of instructions between the two readings of the clock."""
     ends = at_return(span, patched)
     return (ends[0].insns - span.body.insns, ends[1].insns - span.insns) if ends and span.body else None
 
@@ -330,7 +331,7 @@ def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
 
 
 def sums(where: str, alignment: Aligned) -> Finding | None:
-    """The calls that a call makes last no longer than itself, together."""
+    """The calls that a call makes do not last longer than the call itself."""
     inner: dict[Span, int] = {}
     printed = {step.span for step, _ in alignment.pairs}
     for step, event, ns in _returns(alignment):
@@ -348,26 +349,26 @@ def sums(where: str, alignment: Aligned) -> Finding | None:
 
 
 def something_returned(e: Evidence) -> Finding | None:
-    """Once is enough: what is wrong in one phase and not in another, the other rungs say."""
+    """return_to_handler ran at least once. Other rungs compare the phases."""
     if any(during(phase, e.truth.handlers) for phase in e.on()):
         return None
     return checks.not_started(e) or Finding("return_to_handler never ran, and function_graph was on")
 
 
-# ---- mistakes that labs 5 and 6 both know by name: by what was executed and printed ----
+# ---- mistakes with a name in both labs 5 and 6: recognised by what was executed and printed ----
 
 RECURSION, DEPTH = "recursion-not-put-back", "depth-counted-twice"
 MISTAKES = {**rare.MISTAKES, RECURSION: "after the first entry no other is seen", DEPTH: "entry and return disagree on the depth"}
 
 
 def frames_fit(e: Evidence) -> Finding | None:
-    """If the frame check spoke, in its words."""
+    """If the kernel's frame check printed a message: that message."""
     said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
     return Finding(f"the kernel said: {said}", mistake="sp-does-not-fit") if said else None
 
 
 def entries_end(e: Evidence, finding: Finding) -> str:
-    """The first calls return through the handler, and of the others, which are most, none."""
+    """The mistake's name, if only the first few calls return through the handler and none of the many others does."""
     if frames_fit(e):
         return ""
     for phase in e.on():

@@ -1,4 +1,4 @@
-"""A graded boot of labs 5 and 6: what is typed, and what is kept of it, where function_graph is judged."""
+"""A graded boot of labs 5 and 6: types the commands that use function_graph, and keeps their output as evidence."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from grading.hold import interleaved
 from grading.machine import Run
 from grading.session import GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
 
-# Each line says when, on which CPU and in which thread it was, and each end says of what and with which value.
+# With these each printed line has its time, CPU and thread, and each closing brace has the function's name and return value.
 OPTIONS = ("funcgraph-abstime", "funcgraph-proc", "funcgraph-tail", "funcgraph-retval")
 INSTANCE = "instances/second/"
-BEFORE = "wl_begin"  # the filter of two users, until they run
-MANY = 200_000_000  # instructions: in so many a line has run, though one CPU waits for the answer of another that is held
+BEFORE = "wl_begin"  # the first filter of the two users, replaced after they are registered
+MANY = 200_000_000  # instructions: enough for a command to end, even if one CPU waits for a CPU that is held
 HANDS = 16
-KEEPERS = 4  # as many as the shadow stack has room for, at the depth to which the workload goes
-FOR_EVER = 1_000_000  # seconds: a program that sleeps so long is killed when it has slept
-LOOKS = 100  # until then
+KEEPERS = 4  # users with data for which the shadow stack has room, at the depth of the workload's calls
+FOR_EVER = 1_000_000  # seconds: a program that sleeps this long is killed
+LOOKS = 100  # times that the stacks are printed until the program sleeps
 
 
 def together(users: list[User]) -> Filter:
@@ -30,7 +30,7 @@ def together(users: list[User]) -> Filter:
 
 
 def hands(kernel: Kernel, seed: int) -> list[HandUser]:
-    """Sixteen users of every kind, each with a filter that the seed chooses."""
+    """Sixteen users, some of each kind, each with a filter that the seed chooses."""
     rng = random.Random(seed)
     kinds = ["keep"] * KEEPERS + ["skip"] * 3 + ["see"] * (HANDS - KEEPERS - 3)
     rng.shuffle(kinds)
@@ -39,7 +39,7 @@ def hands(kernel: Kernel, seed: int) -> list[HandUser]:
 
 
 class GraphSession(Session):
-    """One boot with function_graph: one user of it, then two, then one that leaves; then with every function traced."""
+    """One boot with function_graph: one user, then two, then a user that leaves during the workload; then every function is traced."""
 
     def _talk(self, machine: Run, rng: random.Random) -> None:
         e = self._evidence
@@ -64,7 +64,7 @@ class GraphSession(Session):
         self._frames_out(machine, Phase("frames out", rng.getrandbits(64), None))
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
-        if e.smp == 1 and not rest_at_end(e):  # the last, as graph tracing may be off for good behind it
+        if e.smp == 1 and not rest_at_end(e):  # last of all: afterwards graph tracing may be off permanently
             self._say("an interrupt at each instruction")
             e.interrupted = machine.observer.written()
             with machine.observer.recording(), machine.observer.ordering():
@@ -72,7 +72,7 @@ class GraphSession(Session):
                 machine.console.command("rare", WORKLOAD_SECONDS)
 
     def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:
-        """A workload with these users; one that leaves does so while it runs. Their filters may be others at first."""
+        """Run a workload with these users; a user that leaves does so during the workload. `rewritten`: their first filter, replaced before it."""
         phase = Phase(name, seed, together(users), users=users, rewritten=rewritten)
         self._evidence.phases.append(phase)
         self._say(f"{name}: workload {seed:016x}, {phase.filter.filter if phase.filter else ''}")
@@ -101,7 +101,7 @@ class GraphSession(Session):
             self._end(machine, user.filter, user.directory)
 
     def _kept(self, machine: Run) -> None:
-        """Lab 5: a user that keeps something between entry and return."""
+        """Lab 5: a user that keeps data between entry and return."""
         for line in ("echo sleep_ns > set_ftrace_filter", "echo 0 > options/sleep-time", "echo function_graph > current_tracer", "sleep 0.001",
                      "echo nop > current_tracer", "echo 1 > options/sleep-time", "echo > set_ftrace_filter"):
             self._quiet(machine, line)
@@ -111,9 +111,9 @@ class GraphSession(Session):
         phase.files = {"enabled_functions": machine.console.command("cat enabled_functions")}
 
     def _leave_within(self, machine: Run, phase: Phase) -> None:
-        """Starts the workload, and switches the last user off while a thread is held inside of traced calls.
+        """Start the workload, and switch the last user off while a thread is held inside traced calls.
 
-        With one CPU no thread is held. A workload is shorter than a time slice, so the user leaves before it or after it.
+        With one CPU no thread is held: a workload is shorter than a time slice, so the user leaves before it or after it.
         """
         begin, leave = f"workload {phase.seed:016x} &", f"echo nop > {phase.users[-1].directory}current_tracer"
         if self._evidence.smp == 1:
@@ -122,7 +122,7 @@ class GraphSession(Session):
         console, inside = machine.console, {s.address for s in self._kernel.sites if s.function.name == workload.WIDE}
         with interleaved(machine) as cpus:
             cpus.begin(begin)
-            held = cpus.reach(inside, insns=MANY) or 0  # a thread: no interrupt comes before one has been there
+            held = cpus.reach(inside, insns=MANY) or 0  # the first CPU here runs a thread: the workload's interrupts come later
             cpus.serve(held)
             cpus.run(console.at_prompt, MANY)
             cpus.begin(f"taskset -c {(held + 1) % self._evidence.smp} {leave}")
@@ -131,7 +131,7 @@ class GraphSession(Session):
         phase.output = console.wait_ready(WORKLOAD_SECONDS)
 
     def _by_hand(self, machine: Run, seed: int, users: list[HandUser]) -> None:
-        """A workload with all the users that there is room for, and one who finds none."""
+        """Run a workload with as many users as there are slots, after one more user was refused."""
         names = frozenset(name for user in users for name in user.names)
         phase = Phase("sixteen users", seed, Filter("wl_*", "", names), hands=users)
         self._evidence.phases.append(phase)
@@ -143,13 +143,13 @@ class GraphSession(Session):
         with self._recorded(machine, phase):
             phase.output = self._workload(machine, seed)
         self._quiet(machine, "graph 0 off")
-        self._quiet(machine, f"graph 0 see {BEFORE}")  # in a slot that is not behind all others
+        self._quiet(machine, f"graph 0 see {BEFORE}")  # now a slot in the middle is given to a new user
         for user in users:
             self._quiet(machine, f"graph {user.number} off")
 
     def _slot_again(self, machine: Run) -> None:
-        """A slot changes hands under a sleeper: it is the second user's before the sleeper wakes, and `time` goes on to printk then,
-        inside of the first one's frame, with what that one had kept."""
+        """A slot gets a second owner while a thread sleeps in a call with a frame of the first owner. When the thread wakes, `time` calls
+        printk while that old frame, with the first owner's data, is still on the shadow stack."""
         observer = machine.observer
         self._say("a slot changes hands under a sleeper")
         first = observer.written()
@@ -160,7 +160,7 @@ class GraphSession(Session):
         self._evidence.slot_again = (first, observer.written())
 
     def _walk(self, machine: Run) -> None:
-        """The stack of a thread that sleeps in a call whose return is patched."""
+        """Print the stack of a thread that sleeps in a call whose return is patched."""
         self._say("a stack with a patched return in it")
         self._quiet(machine, "graph 0 see sleep_ns")
         job = self._asleep(machine, f"sleep {FOR_EVER}")
@@ -168,7 +168,7 @@ class GraphSession(Session):
         machine.console.command(f"kill {job}; wait", WORKLOAD_SECONDS)
 
     def _asleep(self, machine: Run, program: str) -> str:
-        """Begins it, and looks at the stacks until one is that of a thread that sleeps. The number of its job."""
+        """Start a program, and print the stacks until one of them shows that it sleeps. Returns the number of its job."""
         job = re.search(r"^\[(\d+)\]", machine.console.command(f"{program} &"), re.M)
         for _ in range(LOOKS):
             self._evidence.walk = machine.console.command("ps -s", WORKLOAD_SECONDS)
@@ -177,7 +177,7 @@ class GraphSession(Session):
         return job[1] if job else "1"
 
     def _frames_out(self, machine: Run, phase: Phase) -> None:
-        """Every function is traced and at once no more: who switched it off is still inside of many."""
+        """Trace every function and switch it off at once: the thread that does so is still inside many traced calls."""
         observer = machine.observer
         self._evidence.frames_out = (observer.written(), 0)
         with machine.observer.recording():

@@ -1,7 +1,7 @@
-"""The text of tracefs' `trace`, as Linux prints it for function_graph.
+"""Parses the `trace` file of tracefs in Linux's format for function_graph.
 
-The harness switches funcgraph-abstime, -proc and -tail on: then every line says
-when, on which CPU and in which thread it was, and every end says of what.
+The harness switches funcgraph-abstime, -proc and -tail on, so that every line has
+its time, CPU and thread, and every closing brace has the function's name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 PREFIX = re.compile(
     r"^ *(?P<sec>\d{1,19})\.(?P<usec>\d{6}) \|   *(?P<cpu>\d{1,19})\)  *(?P<comm>\S.*?)-(?P<pid>\d{1,19}) * \| (?P<rest>.*)$")
-# The duration's column, then the nesting: two blanks a level.
+# The column of the duration, then the nesting: two blanks for each level.
 COLUMN = re.compile(r"^(?:[ +!#*@$] (?P<whole>\d{1,19})(?:\.(?P<part>\d{1,3}))? us *| +)\|  (?P<indent> *)(?P<what>\S.*)$")
 LEAF = re.compile(r"^(?P<func>[^\s(){}]+)\(\);(?: /\*(?: ret)? ?= ?(?P<value>\S+) \*/)?$")
 BEGIN = re.compile(r"^(?P<func>[^\s(){}]+)\(\) \{$")
@@ -23,23 +23,23 @@ ENTRY, RETURN = "entry", "return"
 
 
 class GraphEvent(NamedTuple):
-    """An entry or a return as printed; `f();` is one of each."""
+    """A printed entry or return; `f();` is an entry and a return."""
 
     kind: str
     cpu: int
     comm: str
     pid: int
     depth: int
-    func: str  # of a return: "" if the text does not say
-    usec: int  # since boot; a return that is printed with its entry: the entry's
+    func: str  # "" for a return whose line has no name
+    usec: int  # since boot; for `f();` both have the entry's time
     line: str
-    duration: int | None = None  # ns; a return's
-    unit: int = 1  # ns: how exactly the duration is printed
+    duration: int | None = None  # ns; only of a return
+    unit: int = 1  # ns: the precision with which the duration is printed
     value: str = ""
 
     @property
     def task(self) -> tuple[str, int]:
-        """A thread: those that idle have one pid together."""
+        """The thread, by comm and pid; all idle threads have pid 0 and are told apart by comm."""
         return self.comm if self.pid == 0 else "", self.pid
 
     def __str__(self) -> str:
@@ -57,11 +57,11 @@ class GraphTrace:
     tracer: str = ""
     events: list[GraphEvent] = field(default_factory=list)
     lost: int = 0
-    unknown: list[str] = field(default_factory=list)  # lines that are nothing we know
+    unknown: list[str] = field(default_factory=list)  # lines in no known format
 
 
 def _duration(whole: str | None, part: str | None) -> tuple[int | None, int]:
-    """In ns, and how many ns its last digit stands for: Linux cuts digits off a long one."""
+    """The duration and the value of its last digit, in ns: Linux prints fewer digits of a long duration."""
     if whole is None:
         return None, 1
     part = part or ""
@@ -70,7 +70,7 @@ def _duration(whole: str | None, part: str | None) -> tuple[int | None, int]:
 
 
 def _events(line: str) -> list[GraphEvent] | None:
-    """What a line says; None: it is not an event's line."""
+    """The events of a line; None: it is not the line of an event."""
     prefix = PREFIX.match(line)
     if not prefix:
         return None
@@ -114,5 +114,5 @@ def parse(text: str) -> GraphTrace:
 
 
 def stats(text: str) -> dict[str, int]:
-    """per_cpu/cpuN/stats, its whole numbers."""
+    """The whole numbers of a per_cpu/cpuN/stats file."""
     return {name: int(value) for name, value in re.findall(r"^(.+): +(\d{1,19})$", text, re.M)}

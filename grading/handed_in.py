@@ -1,16 +1,17 @@
-"""What the object of a handed-in file may be.
+"""Checks the object of each handed-in file: which names, sections, relocations and instructions it may have.
 
-The linker makes of its objects whatever they say, and the harness finds in the
-kernel by name what it watches. So the object of a handed-in file defines the
-names that its lab's rubric.toml lists, refers to what a header of the kernel
-declares, keeps to sections of its own, and has no instruction that only the
-kernel's own files need. make asks before it links, and a grade asks again, of
-the instructions as they were linked.
+The harness finds what it watches by the names in the kernel, so a handed-in
+object must not be able to change them. It may define only the names that its
+lab's rubric.toml lists, refer only to names that a header of the kernel
+declares, use only ordinary sections, and have no instruction that only the
+kernel's own files need. make checks this before it links; a grade checks it
+again, with the instructions as they were linked.
 
     python3 -m grading.handed_in ARCH FOLDER OBJECT ...
 
-The objects are all of the kernel's; those of handed-in files lie under FOLDER
-as their sources do in the tree. Ends with 1 and a sentence if one breaks a rule.
+OBJECT ...: all objects of the kernel; those of handed-in files have the same path
+under FOLDER as their sources in the tree. Exits with 1 and a message if an
+object breaks a rule.
 """
 
 from __future__ import annotations
@@ -34,52 +35,52 @@ from grading.verdict import Stopped, Verdict
 from qemu.machine import ROOT
 
 MACHINE = {"riscv64": "EM_RISCV", "arm64": "EM_AARCH64"}
-LARGEST = 256 << 10  # of what an object brings into the kernel; the largest solution has 6 KiB
-LONGEST = 1 << 20  # of its symbols, and of each section's relocations
+LARGEST = 256 << 10  # bytes that an object may add to the kernel; the largest solution adds 6 KiB
+LONGEST = 1 << 20  # bytes of its symbol table, and of each section's relocations
 PAGE = 4096
 WRITE, ALLOC, EXECUTE, MERGE, STRINGS = 1, 2, 4, 0x10, 0x20
-# Sections that are laid into the kernel: their names, flags, type. What is not laid there may also be the rest.
+# Sections that become part of the kernel: names, flags, type. BESIDE: the other sections that an object may have.
 LAID = [(re.compile(r"\.text(\.(?!low\b|irqentry\b)[\w.]+)?"), ALLOC | EXECUTE, "SHT_PROGBITS"),
         (re.compile(r"\.s?rodata(\.[\w.]+)?"), ALLOC, "SHT_PROGBITS"),
         (re.compile(r"\.s?data(\.[\w.]+)?"), ALLOC | WRITE, "SHT_PROGBITS"),
         (re.compile(r"\.s?bss(\.[\w.]+)?"), ALLOC | WRITE, "SHT_NOBITS")]
 BESIDE = {"SHT_NULL": re.compile(""), "SHT_PROGBITS": re.compile(r"\.debug_(?!gdb)\w+|\.comment|\.note\.GNU-stack"), "SHT_SYMTAB": re.compile(r"\.symtab"),
           "SHT_STRTAB": re.compile(r"\.strtab|\.shstrtab"),
-          **dict.fromkeys(("SHT_RISCV_ATTRIBUTES", "1879048195"), re.compile(r"\.riscv\.attributes"))}  # pyelftools: either
-# Relocations that put an address into a word or an instruction; none that moves code, and none by way of a table of the linker's.
+          **dict.fromkeys(("SHT_RISCV_ATTRIBUTES", "1879048195"), re.compile(r"\.riscv\.attributes"))}  # versions of pyelftools differ
+# Relocations that put an address into a word or an instruction. None that lets the linker move code or build a table.
 RELOCATIONS = {"riscv64": {1, 2, *range(16, 20), *range(23, 29), *range(33, 41), 57},
                "arm64": {*range(257, 287), 299}}
-# Instructions that do not only calculate, load, store and jump, as (mask, value); and those of them that a handed-in file may have:
-# fences and barriers, cache maintenance by address, reading a system register, masking interrupts, waiting, a breakpoint.
+# SYSTEM: instructions that do more than calculate, load, store and jump, as (mask, value). PERMITTED: those of them that a handed-in
+# file may have: fences and barriers, cache maintenance by address, reading a system register, masking interrupts, waiting, a breakpoint.
 SYSTEM = {"riscv64": [(0x7F, 0x73), (0x7F, 0x0F)],
           "arm64": [(0xFE000000, 0xD4000000), (0xFFDFF000, 0xD69F0000)]}
 PERMITTED = {"riscv64": [(0x707F, 0x0F), (0x707F, 0x100F), (0xFF07F, 0x2073), (0xFFF0207F, 0x10002073), (0xFFFFFFFF, 0x10500073), (0xFFFFFFFF, 0x100073)],
              "arm64": [(0xFFFFF01F, 0xD503301F), *((0xFFFFFFE0, 0xD50B7020 | n << 8) for n in (5, 10, 11, 14)), (0xFFFFFBFF, 0xD508711F),
                        (0xFFF00000, 0xD5300000), (0xFFFFF0DF, 0xD50340DF), (0xFFFFFFC0, 0xD51B4200), (0xFFFFF01F, 0xD503201F), (0xFFE0001F, 0xD4200000)]}
 NAME = re.compile(r"[A-Za-z_$][\w.$]*|")
-MADE = re.compile(r"\.L[\w.$]*( |[\1\2]\d+)?|\$[dx][\w.]*|")  # by the assembler, for itself
+MADE = re.compile(r"\.L[\w.$]*( |[\1\2]\d+)?|\$[dx][\w.]*|")  # local names that the assembler makes
 PROGRAMS = "/kern/apps/"
 
 
 class Broken(Exception):
-    """A rule is broken; the message goes on from the name of the file."""
+    """A rule is broken; the message continues a sentence that begins with the file's name."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """What a lab's rubric.toml says of one file."""
+    """The rules of a lab's rubric.toml for one file."""
 
     source: str
     defines: list[str] = field(default_factory=list)
-    refers: list[str] = field(default_factory=list)  # besides what headers declare
-    tables: list[str] = field(default_factory=list)  # the linker's, an entry in each
-    inside: dict[str, str] = field(default_factory=dict)  # a word that is patched: in which function
+    refers: list[str] = field(default_factory=list)  # names that it may use although no header declares them
+    tables: list[str] = field(default_factory=list)  # linker-collected sections in which it may have one entry each
+    inside: dict[str, str] = field(default_factory=dict)  # the label of a patched word -> the function that must contain it
 
 
 # ---- what is allowed ---------------------------------------------------------------
 
 def rules(arch: str) -> dict[str, Rule]:
-    """By the object's path in the folder of a kernel."""
+    """The rules by the object's path in the kernel's build folder."""
     found = {}
     for rubric in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml")):
         said = tomllib.loads(rubric.read_text())
@@ -90,7 +91,7 @@ def rules(arch: str) -> dict[str, Rule]:
 
 @functools.cache
 def declared() -> frozenset[str]:
-    """Every identifier in a header of the kernel; what programs see is not the kernel's."""
+    """Every identifier in the kernel's headers, without app.h, which is for programs."""
     return identifiers(*(path for path in ROOT.glob("kern/**/*.h") if path.name != "app.h" and "tests" not in path.relative_to(ROOT).parts))
 
 
@@ -102,7 +103,7 @@ def identifiers(*headers: Path) -> frozenset[str]:
 @dataclass(frozen=True)
 class Definition:
     name: str
-    everywhere: bool  # it is no local name
+    everywhere: bool  # is it a global name?
     by: Path
 
 
@@ -113,13 +114,13 @@ def definitions(arch: str, objects: list[Path]) -> list[Definition]:
 
 
 def taken(trusted: list[Definition]) -> dict[str, Path]:
-    """Names that nothing else may have: the kernel's own, and all of its programs'; but for those of C's library."""
+    """Names that no handed-in file may define: the kernel's global names and all names of its programs, except those of the C library."""
     common = identifiers(ROOT / "kern/app.h")
     return {d.name: d.by for d in trusted if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))}
 
 
 def forbidden(arch: str, text: bytes, at: int) -> str:
-    """The first instruction of this text that a handed-in file may not have, as objdump writes it, or ''."""
+    """The first forbidden instruction of this text, as objdump prints it, or ''."""
     for offset, (word,) in zip(range(0, len(text), 4), struct.iter_unpack("<I", text[:len(text) // 4 * 4])):
         if any(word & mask == value for mask, value in SYSTEM[arch]) and not any(word & mask == value for mask, value in PERMITTED[arch]):
             return f"'{' '.join(disassemble(arch, at + offset, word).split())}'"
@@ -133,8 +134,8 @@ class Object:
     rule: Rule
     arch: str
     elf: Any
-    taken: dict[str, Path]  # names of trusted objects
-    shared: set[str]  # names that handed-in files define for each other
+    taken: dict[str, Path]  # names that trusted objects define
+    shared: set[str]  # names that handed-in files may define
 
     def __post_init__(self) -> None:
         self.sections = list(self.elf.iter_sections())
@@ -226,7 +227,7 @@ class Object:
         return bool(name in names.WATCHED or name.startswith("wl_") or stub)
 
     def _places(self, symbols: list[Any]) -> None:
-        """Each within its section; and no two of those with a size over each other."""
+        """Each symbol lies within its section, and no two functions or objects overlap."""
         sized: list[tuple[int, int, int, str]] = []
         for s in symbols:
             start, end, section = s["st_value"], s["st_value"] + s["st_size"], s["st_shndx"]
@@ -252,7 +253,7 @@ class Object:
 # ---- a kernel ------------------------------------------------------------------------
 
 def refused(arch: str, folder: Path, objects: list[Path]) -> str:
-    """A sentence about what a handed-in file's object may not be, or ''."""
+    """A sentence about the first handed-in object that breaks a rule, or ''."""
     known = {folder / name: rule for name, rule in rules(arch).items()}
     handed = [path for path in objects if path in known]
     names = taken(definitions(arch, [path for path in objects if path not in known]))
@@ -263,14 +264,14 @@ def refused(arch: str, folder: Path, objects: list[Path]) -> str:
                 Object(known[path], arch, ELFFile(file), names, shared).examine()
         except Broken as why:
             return f"{known[path].source}: {why}"
-        except Exception as why:  # whatever a file of no compiler's makes its reader say
+        except Exception as why:  # pyelftools may raise anything for a malformed file
             return f"{known[path].source}: its object cannot be read ({type(why).__name__})"
     return ""
 
 
 @functools.cache
 def linked(elf: Path) -> tuple[Path, list[Path]]:
-    """What the map beside a kernel says that it was linked of, and the folder of these objects."""
+    """From the linker's map beside a kernel: the folder of its objects, and the objects."""
     tree = next((p.parent for p in elf.resolve().parents if p.name == "build"), ROOT)
     with elf.with_suffix(".map").open() as lines:
         objects = [tree / line[5:].strip() for line in lines if re.fullmatch(r"LOAD .*\.o\n", line)]
@@ -278,12 +279,12 @@ def linked(elf: Path) -> tuple[Path, list[Path]]:
 
 
 def broken(elf: Path, arch: str) -> str:
-    """refused(), for what a kernel was linked of. One that was not built here has no map."""
+    """refused() for all objects of a kernel. A kernel that was not built here has no map and is not checked."""
     return refused(arch, *linked(elf)) or _made_by_the_linker(Kernel(elf, arch)) if elf.with_suffix(".map").exists() else ""
 
 
 def _made_by_the_linker(kernel: Kernel) -> str:
-    """An instruction that none of the objects has, but that a relocation has made of another."""
+    """A sentence about a forbidden instruction that no object contains and that a relocation created, or ''."""
     known = rules(kernel.arch)
     for at, size, name in re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M):
         if name in known and (found := forbidden(kernel.arch, kernel.read(int(at, 16), int(size, 16)), int(at, 16))):
@@ -292,7 +293,7 @@ def _made_by_the_linker(kernel: Kernel) -> str:
 
 
 def defined_by(kernel: Kernel, name: str) -> Path | None:
-    """The object that a name of the kernel's is from: a trusted one, or that of the handed-in file which is to define it. None: there is none."""
+    """The object that defines a name: a trusted object, or the object of the handed-in file that must define it. None: no object does."""
     by = [d for d in _all(kernel.arch, kernel.path) if d.name == name]
     best = [d.by for d in by if d.everywhere] or [d.by for d in by]
     if len(best) > 1:

@@ -1,17 +1,17 @@
-"""CPUs held at an instruction while others run: an interleaving that is meant, and not met by chance.
+"""Forces an interleaving: holds chosen CPUs at an instruction while the others run.
 
     with interleaved(machine) as cpus:
         cpus.begin("op 0 off")
-        cpus.reach({callback}, but={0})         # all run; one of them, not CPU 0, is held in front of its callback
+        cpus.reach({callback}, but={0})         # all run; a CPU other than CPU 0 is held before its callback
         cpus.serve(1)
-        cpus.run(lambda: left(), insns=500_000)  # the others run until that is so, or for so many instructions
+        cpus.run(lambda: left(), insns=500_000)  # the others run until left() is true, at most so many instructions
         cpus.go(1)
 
-A held CPU has not executed the instruction that it is held at. Of a CPU that is served only the thread is held: its interrupts are
-handled, because another CPU may wait for its answer. All other CPUs run.
+A held CPU has not yet executed the instruction at which it is held. A *served* CPU holds only its thread: it still handles
+interrupts, because another CPU may wait for its answer. All other CPUs run.
 
-QEMU's debugger stub resumes the CPUs that it is told of (vCont); all stop when one of them meets a breakpoint. Each such stop
-costs QEMU all that it has translated, about 10 ms: what can be seen in memory or in the observer's log is looked for there.
+QEMU's debugger stub resumes single CPUs (vCont), and stops all of them when one reaches a breakpoint. Each stop discards QEMU's
+translated code and costs about 10 ms, so conditions are read from memory or from the observer's log where possible.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from contextlib import contextmanager
 from grading.gdbstub import Stub
 from grading.machine import Run
 
-POLL = 0.001  # seconds between two looks at what is waited for
+POLL = 0.001  # seconds between two checks of the condition
 SLICE = 0.05  # seconds that the CPUs run at most between two stops
-SERVED = 0.005  # the same, while somebody's interrupts are to be answered
-SERVICE = 1.0  # seconds in which a CPU, on a busy host, is back from an interrupt
-PATIENCE = 10.0  # seconds, for CPUs that wait for an interrupt and execute nothing
-SLICES = 4  # at least, before a place counts as not reached: a CPU that waits for a held one's answer may spin all through one
+SERVED = 0.005  # the same, while a CPU is served
+SERVICE = 1.0  # seconds in which a CPU returns from an interrupt, even on a busy host
+PATIENCE = 10.0  # seconds to wait for CPUs that are idle and execute nothing
+SLICES = 4  # the least number of slices before a place counts as not reached: a CPU may spin for a whole slice, waiting for a held CPU
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
-SP = {"riscv64": 2, "arm64": 31}  # its number in the stub's packets
-STEPS = 100  # of QEMU's for one instruction: each may be none
+SP = {"riscv64": 2, "arm64": 31}  # sp's register number in the stub's packets
+STEPS = 100  # QEMU steps for one instruction at most: a step may execute none
 
 
 def never() -> bool:
@@ -38,19 +38,19 @@ def never() -> bool:
 
 
 class Cpus:
-    """The CPUs of a machine that stands still between any two calls. A CPU is held wherever it was when that was said."""
+    """The CPUs of a machine that is stopped between any two calls of these methods. A CPU is held at its current instruction."""
 
     def __init__(self, run: Run, stub: Stub) -> None:
         self.all = frozenset(range(run.machine.smp))
         self._run = run
         self._stub = stub
         self._held: set[int] = set()
-        self._served: dict[int, tuple[int, int]] = {}  # held CPUs whose interrupts are answered, and where their threads are held: pc, sp
-        self._away: set[int] = set()  # those of them that may be in an interrupt now
+        self._served: dict[int, tuple[int, int]] = {}  # served CPUs -> where their threads are held: pc, sp
+        self._away: set[int] = set()  # served CPUs that may be in an interrupt now
         self._breakpoints: set[int] = set()
 
     def begin(self, line: str) -> None:
-        """For the shell to read when it runs. The rest of a long line waits outside of the port's FIFO."""
+        """Type a line, which the shell reads when its CPU runs."""
         self._run.console.begin(line)
 
     def hold(self, *cpus: int) -> None:
@@ -61,7 +61,7 @@ class Cpus:
         self._served[cpu] = self._at(cpu)
 
     def go(self, *cpus: int) -> None:
-        """They run with the others from now on."""
+        """Let these CPUs run with the others again."""
         self._held -= set(cpus)
         self._away -= set(cpus)
         for cpu in cpus:
@@ -77,24 +77,24 @@ class Cpus:
         return self._stub.pc(cpu), self._stub.register(cpu, SP[self._run.machine.arch])
 
     def _is_back(self, cpu: int) -> bool:
-        """From an interrupt, which may execute the same code: on another part of the stack."""
+        """Is the CPU back at its thread's place? sp tells it from an interrupt that executes the same code."""
         return self._at(cpu) == self._served[cpu]
 
     def step(self, cpu: int) -> None:
-        """From this instruction to another one; no other CPU runs."""
+        """Step this CPU until its pc changes; no other CPU runs."""
         at, most = self._stub.pc(cpu), STEPS
         while self._stub.pc(cpu) == at and (most := most - 1):
             self._stub.step_one(cpu)
 
     def run(self, until: Callable[[], bool], insns: int = INSNS) -> bool:
-        """Run what is not held until that is so: is it? `insns`: as many may one CPU execute meanwhile, give or take a slice."""
+        """Run the CPUs that are not held until `until()` is true. Returns it. `insns`: the limit for each CPU, give or take a slice."""
         self.reach((), until=until, insns=insns)
         return until()
 
     def reach(self, places: Iterable[int], but: Iterable[int] = (), until: Callable[[], bool] = never, insns: int = INSNS) -> int | None:
-        """Run what is not held until a CPU is in front of one of these places; it is held there. None: none got there.
+        """Run the CPUs that are not held until one is about to execute one of these addresses, and hold it. None: no CPU reached one.
 
-        `but`: CPUs that pass them. One that is there when this begins has come there.
+        `but`: CPUs that are not stopped there. A CPU that is there at the beginning counts as having reached it.
         """
         wanted, passing = set(places), set(but)
         executed, end = [0] * len(self.all), self._run.clock() + PATIENCE
@@ -105,12 +105,12 @@ class Cpus:
                 if self._stub.pc(cpu) in wanted:
                     self.hold(cpu)
                     return cpu
-            if not answered:  # else they may have waited for an answer all the time
+            if not answered:  # otherwise the CPUs may have spent the slice waiting for a served CPU
                 executed = [n + min(after - b, insns // SLICES) for n, after, b in zip(executed, self._run.insns(), before)]
         return None
 
     def _slice(self, wanted: set[int], until: Callable[[], bool]) -> None:
-        """Run for a while, or until a CPU meets a breakpoint. Who answers an interrupt gets the time for it."""
+        """Run for one slice, or until a CPU reaches a breakpoint. A served CPU gets time to handle its interrupt."""
         self._set_breakpoints(wanted | {self._served[cpu][0] for cpu in self._away})
         for cpu in (self.all - self._held) | self._away if self._breakpoints else ():
             if self._stub.pc(cpu) in self._breakpoints and not (cpu in self._away and self._is_back(cpu)):
@@ -133,13 +133,13 @@ class Cpus:
         self._breakpoints = places
 
     def end(self) -> None:
-        """All of them go on."""
+        """Remove all breakpoints, so that every CPU can run freely."""
         self._set_breakpoints(set())
 
 
 @contextmanager
 def interleaved(run: Run) -> Iterator[Cpus]:
-    """The machine's CPUs, held and let go one by one; afterwards they run."""
+    """The machine's CPUs, to be held and released one by one; afterwards all of them run."""
     with run.held() as stub:
         cpus = Cpus(run, stub)
         yield cpus

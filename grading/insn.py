@@ -1,7 +1,7 @@
-"""The few instructions that the grader must know, encoded and decoded on their own.
+"""Encodes and decodes the few instructions that the grader must know.
 
-Written from the architecture manuals, not from kern/ftrace/: a mistake there
-must not repeat here.
+Written from the architecture manuals and not from kern/ftrace/, so that a mistake
+there is not repeated here.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ def _signed(value: int, bits: int) -> int:
 
 
 class Riscv64Isa:
-    """Addresses are those of the instruction asked about."""
+    """`address` is always the address of the instruction."""
 
     nop = 0x00000013
     ret = 0x00008067
 
     def jump(self, address: int, word: int) -> tuple[int, int] | None:
-        """A direct jump or call: (target, link register; 0: none), or None."""
+        """The (target, link register or 0) of a direct jump or call; None: it is another instruction."""
         if word & 0x7F != 0x6F:
             return None
         imm = (word >> 31 << 20) | (word >> 12 & 0xFF) << 12 | (word >> 20 & 1) << 11 | (word >> 21 & 0x3FF) << 1
@@ -34,7 +34,7 @@ class Riscv64Isa:
                 | (imm >> 12 & 0xFF) << 12 | link << 7 | 0x6F)
 
     def far_call(self, address: int, first: int, second: int) -> tuple[int, int] | None:
-        """auipc rd; jalr link, lo(rd): (target, link), or None."""
+        """The (target, link) of the pair auipc rd; jalr link, lo(rd); None: it is no such pair."""
         register = first >> 7 & 31
         if first & 0x7F != 0x17 or second & 0x707F != 0x67 or second >> 15 & 31 != register:
             return None
@@ -42,7 +42,7 @@ class Riscv64Isa:
         return target & MASK64, second >> 7 & 31
 
     def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
-        """Does a function in [lo, hi) end here: a return, or a jump out of it without a link?"""
+        """Does this instruction leave the function in [lo, hi): is it a return, or a jump out of it without a link?"""
         if word & 0xFFF == 0x067:  # jalr x0: a return, or a far tail call
             return True
         jump = self.jump(address, word)
@@ -50,7 +50,7 @@ class Riscv64Isa:
 
 
 class Arm64Isa:
-    """The same for the other architecture."""
+    """The same methods for arm64."""
 
     nop = 0xD503201F
     ret = 0xD65F03C0

@@ -1,7 +1,7 @@
-"""Code integrity: what was executed is the text as linked, or a word that the kernel may change, where it was linked to be.
+"""Checks code integrity: the CPUs executed only the text as linked, or permitted words at addresses that the kernel may change.
 
-No handed-in file has an instruction that sets the exception vector or the page tables. One that jumps to such an instruction
-of the kernel's makes it set what it sets at no other time.
+No handed-in file may contain an instruction that sets the exception vector or the page tables. If it jumps to such an
+instruction of the kernel, that instruction sets a value that it never sets otherwise; _set_once() finds this.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ def as_linked(e: Evidence) -> Finding | None:
 
 
 def _stored(e: Evidence) -> Finding | None:
-    """Text is what was linked and what CPUs stored there since: no device writes it."""
+    """Each copy of text equals the linked text with the CPUs' stores applied: no device wrote it."""
     text, stores = bytearray(e.kernel.text_bytes()), iter(e.truth.stores)
     store = next(stores, None)
-    for seq, found in e.texts if not e.why else ():  # of a boot that ended early stores may be missing
+    for seq, found in e.texts if not e.why else ():  # a boot that ended early may lack stores
         while store and store.seq < seq:
             at, low, high, _ = store.v
             if at + store.size <= len(text):
@@ -44,7 +44,7 @@ def _stored(e: Evidence) -> Finding | None:
 
 
 def _set_once(e: Evidence) -> Finding | None:
-    """Whenever and wherever it is executed, an instruction sets a system register to the same value."""
+    """Each instruction that sets a system register always sets the same value, on every CPU."""
     values: dict[int, int] = {}
     for r in e.truth.settings:
         if values.setdefault(r.addr, r.v[0]) != r.v[0]:
@@ -62,7 +62,7 @@ def _foreign(e: Evidence, r: Record) -> Finding:
 
 
 def permitted(e: Evidence, address: int, word: int) -> bool:
-    """A call site may hold a nop or a call, the word beside it what is written there at boot, ftrace_call a call."""
+    """May this address hold this word? A call site may hold a nop or a call, ftrace_call a call, and the word before a site its boot value."""
     kernel = e.kernel
     if e.spoilt and (address, word) == (e.spoilt.site.address, e.spoilt.word):
         return True

@@ -1,8 +1,8 @@
-"""A running machine: QEMU, its console, its debugger stub, its memory and its observer.
+"""A running machine: QEMU with its console, its debugger stub, its memory and its observer.
 
-QEMU starts stopped, and inherits its end of all that is between it and us. It is
-ended by SIGKILL to its process group, always, and nothing is lost by that. If
-the thread that started it ends without a word, the kernel of the host does it.
+QEMU starts stopped, and inherits its ends of the pipes and sockets. It is always
+ended by SIGKILL to its process group; nothing is lost by that. If the thread that
+started QEMU dies, the host's kernel kills QEMU.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from qemu.machine import BOUNDED, WITH_US, Machine
 from qemu.reason import Reason
 
 PANIC = "panic:"
-LONGEST = 600  # seconds for a whole graded boot: each command may take a little less than its own, and there are many
-# Page tables (kern/arch.h): where the root is, and what one level's entry covers.
+LONGEST = 600  # seconds for a whole graded boot: many commands may each take almost as long as their own limit
+# Page tables (kern/arch.h): the register of the root, and the bytes that one entry of each level covers.
 ROOT_REGISTER = {"riscv64": "satp", "arm64": "TTBR1_EL1"}
 LEVELS = (1 << 30, 1 << 21, 1 << 12)
-ADDRESSES = 1 << 39  # which the tables tell apart: the upper bits are all alike
-LOOKS = 5  # at where a CPU is: by chance it is in an interrupt at one of them
-IDLE = 0.5  # seconds in which a CPU that executes anything has executed a million instructions, which is what the observer counts
-MOST_TABLES = 1000  # of one level; a right kernel has some dozens
+ADDRESSES = 1 << 39  # bytes of virtual addresses that the tables translate; the upper address bits are all equal
+LOOKS = 5  # samples of each CPU's pc: one of them may be in an interrupt by chance
+IDLE = 0.5  # seconds in which a running CPU executes a million instructions, the step of the observer's counter
+MOST_TABLES = 1000  # page tables of one level; a right kernel has some dozens
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
 def ended_by_signals() -> None:
-    """What ends this program unwinds it: what it began is taken along. Who was told to ignore a signal goes on doing so."""
+    """Let signals that end this program unwind it, so that its child processes are ended too. An ignored signal stays ignored."""
     def end(number: int, _: FrameType | None) -> None:
         for other in ENDS:
             signal.signal(other, signal.SIG_IGN)  # a second one would interrupt the unwinding
@@ -61,7 +61,7 @@ def _root(arch: str, register: int) -> int:
 
 
 def _entry(arch: str, entry: int, covers: int) -> tuple[bool, bool, int]:
-    """Of a page table (kern/arch/<arch>/arch.h): is it valid, is it the last, and the physical address that it has."""
+    """Decode a page-table entry (kern/arch/<arch>/arch.h): is it valid, is it a leaf, and its physical address."""
     last = covers == LEVELS[-1]
     if arch == "riscv64":
         return bool(entry & 1), bool(entry & 14), entry >> 10 << 12 & (1 << 56) - 1
@@ -74,7 +74,7 @@ def _writes(arch: str, entry: int) -> bool:
 
 @dataclass(frozen=True)
 class Mapping:
-    """Where a last entry of the page tables leads."""
+    """A leaf entry of the page tables."""
 
     virtual: int
     physical: int
@@ -91,14 +91,14 @@ class Run:
     def __init__(self, machine: Machine, log: Path, config: Config | None = None,
                  budget: int = 0, cap: int = 32 << 20, stopped: bool = False) -> None:
         self.machine = machine
-        self._stopped = stopped  # at the first instruction, until it is held and let go
+        self._stopped = stopped  # stay stopped at the first instruction
         self.log = log
         self.config = config
         self.budget = budget  # instructions that any vCPU may execute; 0: any number
         self._cap = cap
-        self.typed: list[tuple[int, str]] = []  # each line, and the observer's records before it
+        self.typed: list[tuple[int, str]] = []  # each line, with the number of observer records before it
         self._observer: Observer | None = None
-        self._waited = 0.0  # seconds for which a thread of QEMU had to wait for a processor
+        self._waited = 0.0  # seconds that a thread of QEMU waited for a processor of the host
 
     def __enter__(self) -> Run:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -148,7 +148,7 @@ class Run:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._qemu_errors() or error}") from error
 
     def _keep_up(self) -> None:
-        """QEMU must not wait until its console or its control socket is read."""
+        """Read the console and the control socket, so that QEMU never blocks on them."""
         self.console.keep_up()
         self._reason.drain()
 
@@ -159,7 +159,7 @@ class Run:
 
     def _ended(self) -> bool:
         try:
-            self._process.wait(5 if self.console.ended else 0)  # what closes the console is about to end
+            self._process.wait(5 if self.console.ended else 0)  # a QEMU that has closed its console is about to end
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -169,7 +169,7 @@ class Run:
         return self._process.pid
 
     def clock(self) -> float:
-        """Seconds, less those in which a thread of QEMU was ready and had no processor: a busy host makes nobody late."""
+        """Seconds, without the time in which QEMU waited for a processor of the host: a busy host causes no time-out."""
         for name in glob.glob(f"/proc/{self._process.pid}/task/*/schedstat"):
             with suppress(OSError, IndexError), open(name, encoding="ascii") as file:  # the thread may have just ended
                 self._waited = max(self._waited, int(file.read().split()[1]) / 1e9)
@@ -188,17 +188,17 @@ class Run:
         return self._observer
 
     def insns(self) -> list[int]:
-        """That each CPU has executed; 0 where nobody counts."""
+        """The number of instructions that each CPU has executed; 0 without an observer."""
         return self._observer.insns_of(self.machine.smp) if self._observer else [0] * self.machine.smp
 
     def watch(self) -> None:
-        """Raise Stopped if the machine ended, restarted, or used up its instructions."""
+        """Raise Stopped if the machine ended, restarted, or used up its limits."""
         self.check_limits()
         if self._observer and self._observer.starts() > 1:
             raise Stopped(Verdict.REBOOT, f"the kernel's first instruction ran {self._observer.starts()} times")
         if not self._ended():
             return
-        text = self.console.drain(5)  # to its end, however late we are: what ends the machine ends QEMU
+        text = self.console.drain(5)  # QEMU has ended, so this reads to the end of the output
         if PANIC in text:
             line = next(s for s in text.splitlines() if PANIC in s)
             raise Stopped(Verdict.PANIC, line.split(PANIC, 1)[1].strip())
@@ -210,7 +210,7 @@ class Run:
         raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._qemu_errors() or 'QEMU did not say why'}")
 
     def check_limits(self) -> None:
-        """Raise Stopped if it did more than it may."""
+        """Raise Stopped if the machine executed, took or logged more than it may."""
         if not self.budget:
             return
         verdict = Verdict.TIMEOUT if self.console.received else Verdict.DEAD
@@ -225,19 +225,19 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[Stub]:
-        """The machine stands still, and is stepped, read and written as a debugger does."""
+        """Stop the machine; the stub can step it, read it and write it. Afterwards it runs again."""
         try:
             self._stub.hold()
             yield self._stub
             self._stub.go_on()
-        except QemuGone:  # of a machine that ended meanwhile it is said how, as always
+        except QemuGone:  # the machine ended meanwhile: watch() raises the verdict for that
             self.wait_end(5)
             self.watch()
             raise
 
     @contextmanager
     def handed_over(self, folder: Path) -> Iterator[None]:
-        """Another program uses the stopped machine: QEMU's debugger stub at the socket folder/gdb, the console at folder/console."""
+        """Give the stopped machine to another program: the debugger stub is at the socket folder/gdb, the console at folder/console."""
         with socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"{folder}/console")
             listener.listen()
@@ -249,35 +249,35 @@ class Run:
             yield
 
     def memory(self, physical: int, size: int) -> bytes:
-        """Guest memory while the machine stands still."""
+        """Read guest memory while the machine is stopped."""
         with self.held():
             return self.read(physical, size)
 
     def read(self, physical: int, size: int) -> bytes:
-        """Guest memory now: what runs may change it meanwhile."""
+        """Read guest memory now; a running CPU may change it meanwhile."""
         at = physical - self.machine.ram().start
         return self._ram[at:at + size]
 
     def mapped(self, address: int) -> dict[int, int]:
-        """Where each CPU's page tables lead from this virtual address, of those where they lead somewhere."""
+        """By CPU: the physical address of this virtual address, if the CPU's page tables map it."""
         low = address % ADDRESSES
         found = {cpu: list(mappings) for cpu, mappings in self._mappings(range(low, low + 1))}
         return {cpu: m.physical + low - m.virtual for cpu, mappings in found.items() for m in mappings}
 
     def writable(self, lo: int, hi: int) -> list[int]:
-        """The CPUs whose page tables let the kernel write something of this physical memory, at whatever address."""
+        """The CPUs whose page tables map any of this physical memory writable, at any virtual address."""
         return [cpu for cpu, mappings in self._mappings(range(ADDRESSES))
                 if any(m.writable and m.physical < hi and m.physical + m.size > lo for m in mappings)]
 
     def _mappings(self, addresses: range) -> Iterator[tuple[int, Iterable[Mapping]]]:
-        """What each CPU's page tables say of these virtual addresses, whatever mode it is in now."""
+        """Each CPU with the mappings of these virtual addresses in its page tables, in whatever mode the CPU is."""
         with self.held() as stub:
             roots = [stub.control_register(cpu, ROOT_REGISTER[self.machine.arch]) for cpu in range(self.machine.smp)]
             for cpu, root in enumerate(roots):
                 yield cpu, self._walk(_root(self.machine.arch, root), addresses)
 
     def _walk(self, root: int, addresses: range) -> Iterator[Mapping]:
-        """As the CPU itself does. A table that is not in memory has no entries."""
+        """Walk the page tables as a CPU does. A table outside of RAM has no entries."""
         tables = [(0, root)]
         for covers in LEVELS:
             below = []
@@ -295,7 +295,7 @@ class Run:
                 raise Stopped(Verdict.FAIL, f"the page tables lead to {len(tables)} others: who could say what is writable?")
 
     def whereabouts(self) -> list[list[int]]:
-        """The pc of each CPU, LOOKS times; an empty list if the machine has ended."""
+        """LOOKS samples of every CPU's pc; an empty list if the machine has ended."""
         found = list[list[int]]()
         try:
             for _ in range(LOOKS):
@@ -309,12 +309,12 @@ class Run:
         return found
 
     def write(self, physical: int, data: bytes) -> None:
-        """Write guest memory: no page table forbids it, and no CPU's mode changes where it goes."""
+        """Write guest memory by its physical address, past all page tables."""
         with self.held() as stub:
             stub.write_physical(physical, data)
 
     def power_off(self, seconds: float = 20) -> None:
-        """Type poweroff; the machine must end by itself, and cleanly."""
+        """Type poweroff; the machine must then end without an error."""
         self.console.begin("poweroff")
         if not self.wait_end(seconds):
             raise Stopped(Verdict.TIMEOUT, f"no power-off within {seconds:.0f} s")
@@ -323,7 +323,7 @@ class Run:
             raise Stopped(Verdict.FAIL, f"poweroff ended the machine by {reason}, QEMU with status {status}")
 
     def wait_end(self, seconds: float) -> bool:
-        """Has the machine ended, at last?"""
+        """Wait for the end of the machine. Has it ended?"""
         deadline = self.clock() + seconds
         while not self._ended() and self.clock() < deadline:
             self.console.drain(0.02)

@@ -1,15 +1,16 @@
-"""`make test-mutants`: how much wrong code each lab's grade catches.
+"""`make test-mutants`: measures how much wrong code each lab's grade catches.
 
     python3 -m grading.mutants --lab 4 --arch arm64 [--count 60] [--seed N] [--jobs 1] [KIND-OR-PART-OF-AN-ID ...]
 
-A mutant is the solution with one small change to the lines that a student writes (grading/mutations.py). Each is built in a copy of
-the tree, where only what it changes is compiled, and graded as labs/N/wrong is (grading/wrong.py). A mutant that does not
-compile, or whose object is the solution's, is dropped. The others are caught, or survive with full marks. What came of each is in
-build/mutants/ARCH-labN.jsonl: the same command goes on where it was ended, as long as nothing was changed meanwhile.
+A mutant is the solution with one small change to the lines that a student writes (grading/mutations.py). Each mutant is built in a
+copy of the tree, where only the changed file is compiled, and graded like labs/N/wrong (grading/wrong.py). A mutant that does not
+compile, or whose object equals the solution's, is dropped. The others are caught, or survive with full marks. Each result is
+written to build/mutants/ARCH-labN.jsonl, and the same command continues from there as long as the sources are the same.
 
-A survivor that computes the same as the solution is listed in labs/N/equivalent, a line each: its id, " because ", the reason.
-What computes the same on one architecture alone begins with "on ARCH: "; "=> *" is every change of that line.
-Ends with 1 if fewer than 95 % of the others are caught, or fewer than 80 % of the caught ones by a rung that says what is wrong.
+A survivor that computes the same as the solution is listed in labs/N/equivalent, one line each: its id, " because ", the reason.
+The line begins with "on ARCH: " if that is true on one architecture only; "=> *" means every change of that line.
+Exits with 1 if fewer than 95 % of the other mutants are caught, or if fewer than 80 % of the caught ones are caught by a rung that
+says what is wrong.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 FOLDER = ROOT / "build/mutants"
-CAUGHT, NAMED = 95, 80  # percent, at least: of all; of those that were caught
+CAUGHT, NAMED = 95, 80  # least percentages: of all mutants; of the caught mutants
 SURVIVED, BY_RUNG, BY_END, BY_BUILD, HARNESS = "SURVIVED", "caught", "only ended", "not built", "harness error"
-INVALID, SAME = "does not compile", "same code"  # no mutants
+INVALID, SAME = "does not compile", "same code"  # dropped
 Line = dict[str, Any]
 
 
 # ---- which -------------------------------------------------------------------
 
 def files(lab: int, *arches: str) -> list[str]:
-    """The student's files that one of these architectures is built of."""
+    """The student's files that are built for one of these architectures."""
     others = [f"/{arch}/" for arch in ARCHES if arch not in arches]
     return [name for name in rubric.lab(lab).files if not any(other in name for other in others)]
 
@@ -56,7 +57,7 @@ def of_files(lab: int, *arches: str) -> list[Mutant]:
 
 
 def spread(found: list[Mutant], seed: str) -> list[Mutant]:
-    """In an order that follows from the seed, in which each file and kind has its turn."""
+    """The mutants in an order that follows from the seed and takes files and kinds in turn."""
     groups, rng = defaultdict[tuple[str, str], list[Mutant]](list), random.Random(seed)
     for mutant in found:
         groups[mutant.file, mutant.kind].append(mutant)
@@ -66,7 +67,7 @@ def spread(found: list[Mutant], seed: str) -> list[Mutant]:
 
 
 def equivalent(listed: str, known: set[str], arch: str) -> set[str]:
-    """Ids. A line that is no longer about a mutant is refused."""
+    """The ids that are listed as equivalent. A line that matches no mutant is an error."""
     found = set[str]()
     for line in filter(None, listed.splitlines()):
         name, _, reason = line.partition(" because ")
@@ -94,7 +95,7 @@ def equivalents(lab: int, arch: str) -> set[str]:
 
 @dataclass
 class ScratchTree:
-    """A copy of the tree, in which one file is another for a while."""
+    """A copy of the tree in which mutants are built, one after the other."""
 
     path: Path
     lab: int
@@ -104,7 +105,7 @@ class ScratchTree:
         return wrong.make(self.path, f"LAB={self.lab}", f"ARCH={self.arch}", *targets)
 
     def code(self, file: str) -> str:
-        """The object, or the program of the host, that the file is compiled to, by its digest; "" if it is not."""
+        """The digest of the object, or host program, that the file compiles to; "" if it does not compile."""
         host = file.endswith("/recordmcount.c")
         target = "build/recordmcount" if host else str(Path(f"build/{self.arch}/lab{self.lab}", file).with_suffix(".o"))
         if self.make(target).returncode:
@@ -115,7 +116,7 @@ class ScratchTree:
         return hashlib.sha256(stripped.read_bytes()).hexdigest()
 
     def result_of(self, mutant: Mutant, seed: int, seen: set[str]) -> Line:
-        """What came of it, and what was said. One whose code was seen before is none."""
+        """Build and grade the mutant. A mutant whose code was seen before is dropped."""
         place = self.path / mutant.file
         right = self.code(mutant.file)
         try:
@@ -130,7 +131,7 @@ class ScratchTree:
             place.write_bytes((ROOT / mutant.file).read_bytes())
 
     def _graded(self, seed: int) -> tuple[str, str]:
-        """Boot after boot, until one of them tells what is wrong."""
+        """Grade boot by boot, until a rung says what is wrong."""
         kernel = Kernel(self.path / f"build/{self.arch}/lab{self.lab}/callsite.elf", self.arch)
         result = SURVIVED, ""
         for boot in rubric.boots(self.lab):
@@ -142,7 +143,7 @@ class ScratchTree:
 
 
 def refused(text: str) -> tuple[str, str]:
-    """By the build: what the linker does not take is no mutant, as what the compiler does not."""
+    """The result of a failed build: a compiler or linker error drops the mutant; another message of the build catches it."""
     return (INVALID, "") if re.search(r"-ld: |: in function `", text) else (BY_BUILD, first_line(text))
 
 
@@ -151,7 +152,7 @@ def first_line(text: str) -> str:
 
 
 def result_of(graded: report.Grade) -> tuple[str, str]:
-    """By the first rung that says more than how the boot ended, if there is one."""
+    """The result of a grade, and the message of the first rung that says more than how the boot ended, if there is one."""
     if graded.harness_error:
         return HARNESS, graded.harness_error.why
     lost = [(result.rung.name, f) for result in graded.results for f in result.findings.values() if f and not f.need]
@@ -165,7 +166,7 @@ def result_of(graded: report.Grade) -> tuple[str, str]:
 # ---- one lab on one architecture ------------------------------------------------
 
 def made_of(lab: int, arch: str) -> str:
-    """What a result stands on; the next run may go on with it only if all of it is the same."""
+    """A digest of everything that results depend on; the next run may continue only if it is the same."""
     of = [*ROOT.glob("grading/*.py"), *ROOT.glob("qemu/*.[cp]*"), *ROOT.glob("labs/*/*.py"), ROOT / wrong.images(lab, (arch,))[0],
           rubric.LABS[lab] / "rubric.toml", *(ROOT / name for name in files(lab, arch))]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(of) if path.is_file())).hexdigest()
@@ -189,10 +190,10 @@ class Cell:
         chosen = [m for m in of_files(lab, arch) if not options.names or any(part == m.kind or part in m.id for part in options.names)]
         self.todo = spread(chosen, self.seed)
         self.trees = [ScratchTree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)]
-        self.stale = [*self.trees]  # a killed run leaves its mutant in its copy
+        self.stale = [*self.trees]  # a run that was killed may have left a mutant in its copy
 
     def run(self) -> list[Line]:
-        """As many as are wanted, each once; what the log has is not done again."""
+        """Grade as many mutants as are wanted; results that the log has are not computed again."""
         todo, lines = iter([m for m in self.todo if m.id not in self.listed]), list[Line]()
         while batch := list(islice(todo, min(len(self.trees), self.count - len(kept(lines))))):
             for line in self._several(batch):
@@ -220,7 +221,7 @@ class Cell:
 
 
 def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
-    """Says how the grade did; is it good enough?"""
+    """Print the summary. Were enough mutants caught?"""
     counts = Counter(line["result"] for line in lines)
     total, named = len(lines), counts[BY_RUNG] + counts[BY_BUILD]
     caught = named + counts[BY_END]

@@ -1,8 +1,8 @@
-"""Small changes of meaning to C and assembly, a line or two each.
+"""Makes small semantic changes to C and assembly, one or two lines each.
 
-A change is made to the lines that a student writes: those of the solution, between `#if LAB_START ..` and `#endif`. What orders
-stores, waits for other CPUs or excludes them is left out wherever it is in the file, and so are two stores exchanged that such a
-line stands between.
+Changes are made to the lines that a student writes: the solution's lines between `#if LAB_START ..` and `#endif`. Statements that
+order stores, wait for other CPUs or exclude them are also removed in the rest of the file, and two stores with such a statement
+between them are also exchanged there.
 """
 
 from __future__ import annotations
@@ -24,32 +24,32 @@ class Mutant:
     kind: str
     old: str
     new: str
-    text: str = field(repr=False)  # the whole file's
-    nth: int = 1  # of those that are called the same
+    text: str = field(repr=False)  # of the whole file
+    nth: int = 1  # among mutants with the same description
 
     @property
     def id(self) -> str:
-        """Stays when lines come and go around it."""
+        """A name that does not change when other lines of the file change."""
         return f"{self.file} {self.function}: {self.old} => {self.new}" + (f" #{self.nth}" if self.nth > 1 else "")
 
 
 @dataclass(frozen=True)
 class Edit:
     kind: str
-    first: int  # line, from 0
-    lines: list[str]  # in the place of as many
-    anywhere: bool = False  # outside of the solution's branch, too
+    first: int  # line number, from 0
+    lines: list[str]  # they replace as many lines
+    anywhere: bool = False  # also allowed outside of the solution's lines
 
 
 # ---- what is code ------------------------------------------------------------
 
 def blanked(text: str) -> str:
-    """The same without comments and what is in quotes: each character of these is a space."""
+    """The text with each character of a comment or a string replaced by a space."""
     return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"', lambda m: re.sub(r"[^\n]", " ", m[0]), text, flags=re.S)
 
 
 def solution(lines: list[str], lab: int) -> list[bool]:
-    """Which lines are the solution's alone."""
+    """For each line: is it a line of the solution only?"""
     inside, marks = list[bool | None](), list[bool]()  # None: a condition that is not about labs
     for line in lines:
         word = "".join(re.findall(r"^#\s*(if|else|endif)", line))
@@ -64,7 +64,7 @@ def solution(lines: list[str], lab: int) -> list[bool]:
 
 
 def functions(lines: list[str]) -> list[str]:
-    """In which function each line is: the last name that began one."""
+    """For each line: the name of its function, which is the last one that began."""
     name, names = "", []
     for line in lines:
         begins = re.match(r"\s*\.type (\w+),|(?=[A-Za-z_])[^=;]*?(\w+)\([^;]*$", line)
@@ -94,7 +94,7 @@ def in_c(lines: list[str], code: list[str]) -> Iterator[Edit]:
 
 
 def words_of_c(code: str) -> Iterator[tuple[str, int, int, str]]:
-    """Kind, from where to where, what is there instead."""
+    """For each possible change of a line: its kind, the start and end column, the new text."""
     for m in OPERATOR.finditer(code):
         yield "operator", m.start(), m.end(), EXCHANGED[m[0]]
     for m in CONDITION.finditer(code):
@@ -110,7 +110,7 @@ def words_of_c(code: str) -> Iterator[tuple[str, int, int, str]]:
 
 
 def closing(code: str, at: int) -> int:
-    """Where the parenthesis before @at is closed; 0: on another line."""
+    """The column at which the parenthesis before `at` is closed; 0: on another line."""
     depth = 1
     for n, letter in enumerate(code[at:], at):
         depth += (letter == "(") - (letter == ")")
@@ -139,7 +139,7 @@ def indent(line: str) -> str:
 
 
 def exchanged(code: list[str], at: int) -> Iterator[Edit]:
-    """What is done on this line and on the next, at the same depth; a barrier between them stays there."""
+    """Exchange the statements on this line and the next, at the same depth; a barrier between them stays there."""
     end = next((n for n in range(at + 1, len(code)) if not BARRIER.match(code[n])), at)
     pair = [code[at].rstrip(), code[end].rstrip()]
     if all((STORE.match(line) or WAITS.match(line)) and not NO_STATEMENT.match(line) and indent(line) == indent(code[at]) for line in pair):
@@ -181,7 +181,7 @@ def neighbour(register: str) -> str:
     return OTHER.get(register) or bank
 
 
-# ---- all of a file's -----------------------------------------------------------
+# ---- all mutants of a file ------------------------------------------------------
 
 def mutants(file: str, text: str, lab: int) -> list[Mutant]:
     lines, code = text.split("\n"), blanked(text).split("\n")
@@ -199,5 +199,5 @@ def mutants(file: str, text: str, lab: int) -> list[Mutant]:
 
 
 def shown(lines: list[str]) -> str:
-    """On one line."""
+    """The lines as one line, without comments."""
     return re.sub(r"^;?$", LEFT_OUT, " / ".join(filter(None, (" ".join(blanked(line).split()) for line in lines))))

@@ -1,7 +1,7 @@
-"""The names of the kernel that the judge relies on: all of them, here, by the stage that has them.
+"""All names of the kernel that the grader relies on, by the stage that has them.
 
-`make` asks for them whenever it links a kernel, so that a name that was changed is a sentence of the build and not a
-grade. A handed-in file may define those of them that its lab's rubric.toml lists; all others come from trusted objects
+`make` looks for them whenever it links a kernel, so that a renamed function is an error of the build and not of a grade.
+A handed-in file may define those of them that its lab's rubric.toml lists; all others come from trusted objects
 (grading/handed_in.py).
 """
 
@@ -35,7 +35,7 @@ STAGES = {
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
 }
-# What a lab's files have of their own, and store into in an order that is judged (grading/order.py).
+# Variables that a lab's files define, and into which they must store in a certain order (grading/order.py).
 STORED = {
     4: ("ops_list", "ftrace_slots"),
     5: ("graph_user",),
@@ -43,7 +43,7 @@ STORED = {
 }
 
 
-# What no handed-in file may call anything of its own, whether its stage has such a thing or not.
+# Names that no handed-in file may use for anything of its own, in any stage.
 WATCHED = frozenset(name for names in STAGES.values() for name in names)
 STUB = re.compile(r"ftrace_(island_\d+_)?stub_\d+")  # of the trampolines
 

@@ -1,4 +1,4 @@
-"""The observer's files: the list of addresses that it is given, the text as linked, and its log."""
+"""The harness's side of the observer: writes its configuration and the text as linked, and decodes its log."""
 
 from __future__ import annotations
 
@@ -17,46 +17,46 @@ from qemu import plugin
 HEADER = 4096
 SLOT = struct.Struct("<BBBBHHIIQQQQQQ")
 MAGIC = 0x32736243
-MOST = 4  # slots of words that follow a record
+MOST = 4  # additional slots of a record at most; they have words of registers or memory
 WORDS = [struct.Struct(f"<{8 * slots}Q") for slots in range(MOST + 1)]
-RESERVED, STARTS, RECORDING, INSNS = 16, 24, 32, 40  # in the header
+RESERVED, STARTS, RECORDING, INSNS = 16, 24, 32, 40  # offsets in the header
 ORDERING = INSNS + 8 * 64
 
 
 class Kind(IntEnum):
     START = 1
-    SITE = 2  # changed registers, parent, sp, frame pointer
-    BODY = 3  # changed registers, first argument register, link, sp; perhaps eight argument registers
-    EXIT = 4  # where it returns to, the value, sp, frame pointer
-    HOME = 5  # as BODY
-    CALLBACK = 6  # its arguments; four times the frame below and where to return to; words of memory
-    HIT = 7  # the first three argument registers, and the link register
-    POINT = 8  # the same
-    VECTOR = 9  # the exception's cause, the address that it came from, the one that was accessed in vain, the link register
+    SITE = 2  # mask of changed registers, parent, sp, frame pointer
+    BODY = 3  # mask of changed registers, first argument register, link register, sp; perhaps eight argument registers
+    EXIT = 4  # the return address, the return value, sp, frame pointer
+    HOME = 5  # the same as BODY
+    CALLBACK = 6  # its arguments; four frame records (frame below, return address); words of memory
+    HIT = 7  # the first three argument registers and the link register
+    POINT = 8  # the same as HIT
+    VECTOR = 9  # the exception's cause, its pc, the faulting address, the link register
     FENCE = 10  # a cache operation's address
-    STORE = 11  # offset in text, value, its upper half if it has 16 bytes
+    STORE = 11  # offset in text, value, upper half of a 16-byte value
     LOOK = 12
     WORD = 13
     FOREIGN = 14  # sp
-    SETTING = 15  # the value that a system register is set to
+    SETTING = 15  # the new value of a system register
     MIDDLE = 16
     BELOW = 17  # sp
-    WRITE = 18  # address, value, its upper half if it has 16 bytes
-    READ = 19  # the same
+    WRITE = 18  # address, value, upper half of a 16-byte value
+    READ = 19  # the same as WRITE
 
 
 KINDS = len(Kind)
 
 
 class Record(NamedTuple):
-    """One thing that happened; `seq` is its place in the order of the whole machine."""
+    """One event that the observer logged; `seq` is its place in the order of the whole machine."""
 
     seq: int
     kind: int
     vcpu: int
     level: int
     trap: int
-    size: int  # of a store or a write; else the recording in which it was
+    size: int  # of a store or a write; else the number of the recording
     word: int
     thread: int
     addr: int
@@ -66,24 +66,24 @@ class Record(NamedTuple):
 
     @property
     def context(self) -> tuple[int, int, int]:
-        """A thread, or one interrupt of a thread."""
+        """Identifies a thread, or one interrupt of a thread."""
         return self.thread, self.level, self.trap
 
 
 @dataclass
 class Config:
-    """What to look at: lines of the observer's configuration (see qemu/observer.c), the text as linked; and how much to keep."""
+    """What the observer watches: the lines of its configuration (see qemu/observer.c), the text as linked, and the size of the log."""
 
     lines: list[str] = field(default_factory=list)
     image: bytes = b""
-    capacity: int = 1_000_000  # the log's slots; a graded boot of any lab's solution has at most 200,000
+    capacity: int = 1_000_000  # slots of the log; a graded boot of any lab's solution needs at most 200,000
 
     def add(self, role: str, *numbers: int) -> None:
         self.lines.append(" ".join((role, *(f"{n:x}" for n in numbers))))
 
 
 class Observer:
-    """The observer of one run: files in `directory`, the argument for QEMU, the log."""
+    """The observer of one run: its files in `directory`, its argument for QEMU, its log."""
 
     def __init__(self, arch: str, config: Config, directory: Path) -> None:
         files = {name: directory / f"observer.{name}" for name in ("config", "image", "log")}
@@ -105,7 +105,7 @@ class Observer:
         return bool(struct.unpack_from("<I", self._map, 0)[0] == MAGIC)
 
     def written(self) -> int:
-        """Slots so far; more than the file holds are counted, and lost."""
+        """The number of slots so far, including slots that did not fit and are lost."""
         return self._word(RESERVED)
 
     def lost(self) -> int:
@@ -116,8 +116,8 @@ class Observer:
 
     @contextmanager
     def recording(self) -> Iterator[None]:
-        """Call sites, their callbacks and returns are logged meanwhile."""
-        self._recordings += 1  # what was kept in an earlier one is compared with nothing
+        """Log call sites, their callbacks and their returns inside this block."""
+        self._recordings += 1  # registers kept in an earlier recording are not compared
         struct.pack_into("<Q", self._map, RECORDING, self._recordings)
         try:
             yield
@@ -129,7 +129,7 @@ class Observer:
 
     @contextmanager
     def ordering(self) -> Iterator[None]:
-        """What the code that is handed in stores, and its memory barriers, are logged meanwhile."""
+        """Log the stores and memory barriers of handed-in code inside this block."""
         self._orderings += 1
         struct.pack_into("<Q", self._map, ORDERING, self._orderings)
         try:
@@ -138,18 +138,18 @@ class Observer:
             struct.pack_into("<Q", self._map, ORDERING, 0)
 
     def insns(self) -> list[int]:
-        """Instructions executed by each vCPU, to the last million."""
+        """The instructions that each vCPU executed, updated every million."""
         return [n for n in struct.unpack_from("<64Q", self._map, INSNS) if n]
 
     def records(self, first: int = 0, last: int | None = None) -> Iterator[Record]:
-        """In order; the log's slots from `first` on."""
+        """The records in order, from slot `first` on."""
         end = min(self.written() if last is None else last, self._capacity)
         return decoded(self._map[HEADER + first * SLOT.size: HEADER + end * SLOT.size], first)
 
     def close(self) -> None:
         used = HEADER + min(self.written(), self._capacity) * SLOT.size
         self._map.close()
-        self._file.truncate(used)  # keep what was written, not the hole after it
+        self._file.truncate(used)  # keep the written part, not the hole after it
         self._file.close()
 
 
@@ -160,8 +160,8 @@ def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
         if kind > KINDS or more > MOST:
             raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {first + at:,}")
         if at + more >= end:
-            return  # its words were cut off
-        if kind:  # else it is unfinished, with its words
+            return  # the record's words were cut off
+        if kind:  # otherwise the record is unfinished
             words = WORDS[more].unpack_from(data, (at + 1) * SLOT.size) if more else ()
             yield new(Record, (first + at, kind, vcpu, level, trap, size, word, thread, addr, insns, (a, b, c, d), words))
         at += 1 + more

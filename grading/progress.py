@@ -1,4 +1,4 @@
-"""The best score of each lab, and what to do next: build/best.json."""
+"""Keeps the best score of each lab in build/best.json, and prints the next rung to work on."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def remember(grades: list[report.Grade], path: Path) -> dict[str, int]:
-    """The best that each of these was graded by now, itself among them; by architecture."""
+    """Store these grades if they are the best so far. Returns the best points by architecture."""
     best = read(path)
     for g in grades:
         mine = best.setdefault(f"lab{g.lab}", {})
@@ -33,7 +33,7 @@ def remember(grades: list[report.Grade], path: Path) -> dict[str, int]:
 
 
 def next_rung(grades: list[report.Grade]) -> tuple[report.Grade, report.Result] | None:
-    """The lowest rung that was lost, and on which architecture."""
+    """The lowest lost rung, with the grade of its architecture."""
     lost = [(report.number_of(g.lab, r.rung), g, r) for g in grades for r in g.results if r.lost]
     return min(lost, key=lambda found: found[0])[1:] if lost else None
 

@@ -1,7 +1,7 @@
-"""The student's recordmcount, run over files that are made here: what a compiler's text never shows.
+"""Makes ELF files that no compiler makes, and runs the student's recordmcount on them.
 
-One is of HOOK=entry, and its call sites come in an order that the seed chooses: with -pg they are found in the order
-of their addresses. The other is of HOOK=mcount: among its calls of _mcount are words that are nearly one.
+One file is for HOOK=entry: its call sites come in a random order, whereas -pg's are found in the order of their addresses.
+The other is for HOOK=mcount: it has calls of _mcount, and words that are almost such a call.
 """
 
 from __future__ import annotations
@@ -19,39 +19,39 @@ from pathlib import Path
 from grading.insn import ARM64, ISAS
 from qemu.machine import ROOT, WITH_US
 
-MKRECORDS = ROOT / "kern/ftrace/mkrecords.py"  # as in the build: in a sandbox, and believed nothing
+MKRECORDS = ROOT / "kern/ftrace/mkrecords.py"  # it runs the tool as the build does, in a sandbox, and checks its output
 BASE = 0xFFFFFFFF80000000
 MACHINE = {"riscv64": 243, "arm64": 183}
-TOGGLED = {"riscv64": 0, "arm64": 4}  # from an entry to the word that changes
+TOGGLED = {"riscv64": 0, "arm64": 4}  # bytes from an entry to the word that is patched
 PROGBITS, SYMTAB, STRTAB = 1, 2, 3
 
 
 def entries(seed: int, count: int = 200) -> list[int]:
-    """Where call sites are, as offsets in text, and in no order."""
+    """Offsets of call sites in text, in random order."""
     return [8 * n for n in random.Random(seed).sample(range(1, 20 * count), count)]
 
 
 def entry_elf(arch: str, offsets: list[int]) -> bytes:
-    """A linked kernel of HOOK=entry whose section of entries names these offsets of text, in this order."""
+    """A linked kernel for HOOK=entry whose __patchable_function_entries has these offsets, in this order."""
     return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets)
 
 
 @dataclass
 class Calls:
-    """Text with calls of _mcount, and with what is nearly one."""
+    """Text with calls of _mcount, and with decoys: words that are almost such a call."""
 
     words: list[int]
-    mcount: int  # its offset
-    sites: list[int] = field(default_factory=list)  # offsets of the calls' last words
-    decoys: dict[int, str] = field(default_factory=dict)  # the same of what is none -> what it is
-    beside: dict[int, int] = field(default_factory=dict)  # decoys that are calls: so many bytes beside _mcount
+    mcount: int  # offset of _mcount
+    sites: list[int] = field(default_factory=list)  # offset of each call's last word
+    decoys: dict[int, str] = field(default_factory=dict)  # offset of each decoy's last word -> what the decoy is
+    beside: dict[int, int] = field(default_factory=dict)  # decoys that are calls -> the distance of their target from _mcount
 
     def elf(self, arch: str) -> bytes:
         return elf(arch, self.words, {"_mcount": self.mcount})
 
 
 def _call(arch: str, at: int, target: int) -> list[int]:
-    """As the compiler calls."""
+    """The words of a call as the compiler makes it."""
     if arch == "arm64":
         return [ARM64.call(at, target, 30)]
     hi = (target - at + 0x800) >> 12
@@ -59,7 +59,7 @@ def _call(arch: str, at: int, target: int) -> list[int]:
 
 
 def _other_bits(arch: str) -> list[tuple[str, tuple[int, ...]]]:
-    """What is not the compiler's call, by the bits of its words that differ: each bit that says which instruction it is."""
+    """Decoys: a description, and the bits in which the words differ from a real call. Every bit of the opcode is tried."""
     if arch == "arm64":
         return [(f"no bl: bit {n} is another", (1 << n,)) for n in range(26, 32)]
     found: list[tuple[str, tuple[int, ...]]] = [
@@ -86,7 +86,7 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
         return last
 
     length = len(_call(arch, 0, 0))
-    for at in [0, 4 * (len(made.words) - length), *(places.pop() for _ in range(count))]:  # .text's first and last words too
+    for at in [0, 4 * (len(made.words) - length), *(places.pop() for _ in range(count))]:  # also the first and last words of .text
         put(at, _call(arch, at, made.mcount))
     for what, bits in _other_bits(arch):
         at = places.pop()
@@ -95,7 +95,7 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
         at = places.pop()
         made.beside[put(at, _call(arch, at, made.mcount + by), f"a call to _mcount{by:+d}")] = by
     if arch == "riscv64":
-        for start in (0, 4):  # what the offset is counted from
+        for start in (0, 4):  # the word from which the offset is counted
             at = places.pop()
             first, second = _call(arch, at + start, made.mcount)
             put(at, [first, ISAS[arch].nop, second], "an auipc ra and a jalr ra, lo(ra), with an instruction between")
@@ -104,7 +104,7 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
 
 
 def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entries: Sequence[int] = ()) -> bytes:
-    """A linked kernel: its text, with symbols at these offsets besides those that each has, and entries of these."""
+    """A linked kernel with this text, the usual symbols and `others` at these offsets, and patchable entries at `entries`."""
     text = struct.pack(f"<{len(words)}I", *words)
     symbols, strings = bytes(24), b"\0"
     for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text), **(others or {})}.items():
@@ -125,12 +125,12 @@ def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entri
 
 
 def by_hand(tool: Path, kernel: Path) -> str:
-    """The command that does it again."""
+    """The command that runs the tool on this file again."""
     return shlex.join([sys.executable, *(os.path.relpath(p) for p in (MKRECORDS, tool, kernel))])
 
 
 def table(tool: Path, kernel: bytes, file: Path) -> tuple[list[int], str]:
-    """The offsets in the table that the tool writes for this kernel, and its complaint, if it has one. Both stay: the file, and its .S."""
+    """The offsets in the table that the tool writes for this kernel, and its error message or ''. The file and the table are kept."""
     file.write_bytes(kernel)
     done = subprocess.run([*WITH_US, sys.executable, MKRECORDS, tool, file], capture_output=True, text=True, check=False)
     file.with_suffix(".S").write_text(done.stdout)
