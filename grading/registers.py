@@ -1,7 +1,7 @@
-"""What the tracer makes of the registers, at every call site that was executed and not for chosen callers.
+"""Checks that the tracer preserves registers and passes the right arguments, at every executed call site.
 
-The observer reads all of them at the site and again where the function goes on, and at each callback the arguments,
-the frame records and struct ftrace_regs.
+The observer reads all registers at the site and again where the function continues. At each callback it reads the
+arguments, the frame records and struct ftrace_regs.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1
 SP, FP, LINK = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv64": 1, "arm64": 30}
 ARGUMENTS = {"riscv64": range(10, 18), "arm64": range(9)}
 RESERVED = {"riscv64": (3, 4), "arm64": (18,)}
-SCRATCH = {"riscv64": (5, 6, 7, 28, 29, 30, 31), "arm64": range(9, 18)}  # free between a call site and where it goes on
-PATTERN = 0x5CA1AB1E  # upper half of what kern/apps/registers.c and entry.c put into every register
+SCRATCH = {"riscv64": (5, 6, 7, 28, 29, 30, 31), "arm64": range(9, 18)}  # the tracer may change these
+PATTERN = 0x5CA1AB1E  # the upper half of the values that kern/apps/registers.c and entry.c put into every register
 
 
 def _mask(numbers: Iterable[int]) -> int:
@@ -29,12 +29,12 @@ def _mask(numbers: Iterable[int]) -> int:
 
 @once
 def free(e: Evidence) -> int:
-    """The registers that the tracer may change. After the prologue the link register is the compiler's to lose, too."""
+    """The mask of registers that the tracer may change. With HOOK=mcount the prologue has saved the link register already."""
     return _mask((*SCRATCH[e.arch], *((LINK[e.arch],) if e.kernel.hook == "mcount" else ())))
 
 
 def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
-    """The registers that were not, after its site, what they had been at it."""
+    """The registers whose values changed between the call site and the instruction after it, without those that may change."""
     if not call.landed or call.landed.addr != call.site.address + 4 or call.landed.v[0] in (0, KEPT_NOTHING):
         return []
     mask = call.landed.v[0] & ~free(e) & ~but
@@ -59,7 +59,7 @@ def where(e: Evidence, address: int) -> str:
 
 
 def registers_kept(e: Evidence) -> Finding | None:
-    """Every register that the contract names comes back, traced or not, and the call goes on after its site."""
+    """Every call, traced or not, preserves the registers of the contract and continues after its site."""
     if e.truth.below:
         return below_sp(e)
     for call in e.truth.calls:
@@ -70,7 +70,7 @@ def registers_kept(e: Evidence) -> Finding | None:
 
 
 def below_sp(e: Evidence) -> Finding | None:
-    """At every call: an interrupt may come before any instruction, and after it."""
+    """A finding if the tracer used memory below sp or had an unaligned sp: an interrupt may come at any instruction."""
     for r in e.truth.below:
         what, mistake = ("uses what lies below sp, where an interrupt writes meanwhile: first lower sp, then store; first load, then raise it",
                          "stored-below-sp") if r.v[0] % 16 == 0 else (f"found sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
@@ -89,7 +89,7 @@ def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
 
 
 def went_on(e: Evidence, call: Call) -> Finding | None:
-    """To the instruction after the site."""
+    """A finding if the call did not continue at the instruction after its site."""
     if not call.landed or call.landed.addr == call.site.address + 4:
         return None
     return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must go on at {where(e, call.site.address + 4)}, after its call site, "
@@ -99,7 +99,7 @@ def went_on(e: Evidence, call: Call) -> Finding | None:
 # ---- a return that is patched ----------------------------------------------------------------
 
 def found_as_left(e: Evidence) -> Finding | None:
-    """Labs 5 and 6: a function begins with every register as its caller left it, but for where it returns to."""
+    """Labs 5 and 6: a function begins with the register values of its caller, except for the link register."""
     if e.truth.below:
         return below_sp(e)
     for call in e.truth.calls:
@@ -111,13 +111,13 @@ def found_as_left(e: Evidence) -> Finding | None:
 
 
 def unfinished(e: Evidence) -> Call | None:
-    """The last call, of those made since the last line was typed, whose callback ran and that nobody saw come back."""
+    """The last call since the last typed line whose callback ran and that did not continue afterwards."""
     since = e.typed[-1][0] if e.typed else 0
     return next((call for call in reversed(e.truth.calls) if call.seq >= since and call.callbacks and not call.landed), None)
 
 
 def spoilt(e: Evidence) -> str:
-    """Of a boot that ended early: the mistake by which the tracer could have spoilt it."""
+    """For a boot that ended early: the mistake that may have corrupted it, or ''."""
     wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
     if wrong:
         return mistake_of(e.arch, max(wrong))
@@ -125,10 +125,10 @@ def spoilt(e: Evidence) -> str:
     return wrong_call.mistake if wrong_call and wrong_call.mistake == "address-taken-for-the-value" else ""
 
 
-# ---- what a callback is given, with HOOK=mcount --------------------------------------------------
+# ---- the arguments of a callback, with HOOK=mcount ----------------------------------------------
 
 def callback_arguments(e: Evidence) -> Finding | None:
-    """ip, parent_ip, op and regs, and a frame record to walk the stack by: of every callback."""
+    """Every callback gets the right ip, parent_ip, op and regs, and a frame record by which the stack can be walked."""
     seen = 0
     for call in e.truth.calls:
         for r in call.callbacks:
@@ -141,7 +141,7 @@ def callback_arguments(e: Evidence) -> Finding | None:
 
 
 def lone_callbacks(e: Evidence) -> Finding | None:
-    """A callback runs on the stack of the call that it is told."""
+    """A finding if a callback ran in a context that had not just executed a call site."""
     if not e.truth.lone:
         return None
     return Finding(f"the tracer's callback ran {len(e.truth.lone)} times on a stack on which no call site had just been executed",
@@ -177,5 +177,5 @@ def _mistake_of_parent(call: Call, parent: int, callers: int) -> str:
 
 
 def pattern_calls(e: Evidence) -> list[Call]:
-    """Of kern/apps/registers.c's function."""
+    """The calls of the function in kern/apps/registers.c."""
     return [call for call in e.truth.calls if call.name == "registers_call"]

@@ -1,9 +1,9 @@
-"""The failing moment of a finding, and the same boot once more, under gdb, up to there.
+"""Finds the moment at which a finding happened, and repeats the boot under gdb up to that moment.
 
-The boot is repeated by typing the same lines. A finding that was seen in the
-observer's log is found again by counting: the nth time that this CPU comes to
-that instruction, from the line on during which it did. One that was not seen
-there (what was printed, a word that nobody wrote) stops before the line.
+The boot is repeated by typing the same lines. If a record of the observer's log
+shows the finding, gdb stops when the same CPU reaches the same instruction for
+the nth time after the same line was typed. If no record shows it (a wrong output,
+a word that was never written), gdb stops before that line.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from grading.session import machine_of
 from grading.verdict import Refused, Stopped, Verdict
 from qemu import debug
 
-# They change nothing but the number of the next thread, and may print much.
+# Commands that change nothing but the next thread's number and may print much; a short command with as many threads replaces them.
 ONLY_READS, AS_MANY_THREADS = ("cat ", "cksum "), "cat current_tracer"
 ENDED = "gdb has ended"
-PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds, then what runs is stopped where it is
+PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds after which the running machine is stopped
 
 
 @dataclass
 class Moment:
-    """Where to stop; read by qemu/debugger/replay.py."""
+    """Where gdb stops; qemu/debugger/replay.py reads this."""
 
     before: list[str] = field(default_factory=list)  # lines to type first
-    line: str | None = None  # during which it happens; None: while the kernel boots
+    line: str | None = None  # the line during which it happens; None: while the kernel boots
     address: int = 0  # the instruction; 0: none
-    nth: int = 0  # time that it is reached then
-    vcpu: int | None = None  # by this CPU; None: by any
-    again: bool = False  # the kernel starts again
-    seconds: int = 0  # no longer than that; 0: as long as it takes
-    ends: bool = False  # the machine ends: hold it before; else, without an instruction, it is before the line is typed
+    nth: int = 0  # stop when it is reached for the nth time
+    vcpu: int | None = None  # count only this CPU; None: every CPU
+    again: bool = False  # stop when the kernel starts again
+    seconds: int = 0  # stop after this time; 0: no limit
+    ends: bool = False  # stop just before the machine ends; if false and there is no instruction, stop before the line is typed
 
 
 def needs() -> None:
@@ -77,7 +77,7 @@ def _at(e: Evidence, index: int, **where: bool | int | None) -> Moment:
 
 
 def _line_at(e: Evidence, seq: int) -> int:
-    """The line during which a record came; -1: none had been typed."""
+    """The index of the line during which a record was logged; -1: before the first line."""
     return sum(at <= seq for at, _ in e.typed) - 1
 
 
@@ -86,7 +86,7 @@ def _log(e: Evidence) -> Path:
 
 
 def _written(e: Evidence, address: int) -> int | None:
-    """The last store into a word of text."""
+    """The record of the last store into a word of text; None: there was no store."""
     at = address - e.kernel.text[0]
     stores = [r.seq for r in saved(_log(e)) if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size] if address else []
     return stores[-1] if stores else None
@@ -98,13 +98,13 @@ def _of_record(e: Evidence, seq: int) -> Moment:
     records = [r for r in saved(_log(e), first, seq + 1 + MOST) if r.seq <= seq]
     here = records[-1]
     cpus = [r.vcpu for r in records if r.kind == here.kind and r.addr == here.addr]
-    # One that came there alone may be another one next time.
+    # If only one CPU was there, it may be another CPU the next time.
     vcpu = here.vcpu if len(set(cpus)) > 1 else None
     return _at(e, index, address=here.addr, nth=cpus.count(here.vcpu), vcpu=vcpu)
 
 
 def describe(e: Evidence, m: Moment) -> str:
-    """What will be seen, in words."""
+    """A description of the moment, in words."""
     during = f"during '{m.line}'" if m.line else "while the kernel boots"
     if m.again:
         return f"where the kernel starts again, {during}"
@@ -139,7 +139,7 @@ def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Con
 
 
 def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: Console) -> int:
-    """Play it until its CPUs are held, then give the machine to gdb."""
+    """Play a schedule until its CPUs are held, then give the machine to gdb."""
     def give_to_gdb(machine: Run, schedule: Schedule, cpus: Cpus) -> None:
         said = _of_schedule(schedule, [kernel.name_at(cpus.pc(cpu)) for cpu in sorted(cpus.all)])
         cpus.end()
@@ -155,7 +155,7 @@ def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: 
 
 
 def _of_schedule(schedule: Schedule, at: list[str]) -> str:
-    """What gdb's user is told: where each CPU is, and what the schedule does next."""
+    """A text for gdb's user: where each CPU is, and what the schedule does next."""
     change = schedule.change
     goes = f"CPU {CHANGER} goes on until {change.ends} returns, or as far as it comes; then " if schedule.inside else ""
     return (f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread {CHANGER + 1}); "

@@ -1,4 +1,4 @@
-"""What a person reads, and build/grade.json."""
+"""Runs the checks of all rungs, and reports the grade: on the terminal and in build/grade.json."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from grading.verdict import Stopped, Verdict
 
 @dataclass
 class Result:
-    """One rung on one architecture: what each boot said."""
+    """The findings of one rung on one architecture."""
 
     rung: Rung
-    findings: dict[int, Finding | None]  # by number of CPUs
+    findings: dict[int, Finding | None]  # by boot (its number of CPUs, or SCHEDULES)
 
     @property
     def reached(self) -> bool:
@@ -35,7 +35,7 @@ class Result:
 
     @property
     def lost(self) -> bool:
-        """By itself, and not only because a rung that it stands on was."""
+        """Was the rung lost by itself, and not only because a rung that it needs was lost?"""
         return any(f and not f.need for f in self.findings.values())
 
 
@@ -71,27 +71,27 @@ def cpus(boot: int) -> str:
     return {SCHEDULES: "schedules", 1: "1 CPU"}.get(boot, f"{boot} CPUs")
 
 
-LINES, WIDTH = 20, 1000  # of what the guest said, at most
+LINES, WIDTH = 20, 1000  # the greatest size of a text from the guest that is shown
 
 
 def whole_words(text: str) -> str:
-    """Without the last word, of which there may be more; one word alone is cut."""
+    """The text without its last word, which may be incomplete; a single word loses its last character."""
     return text.rpartition(" ")[0].rstrip() or text[:-1]
 
 
 def printable(text: str) -> str:
-    """What came from the guest, for a terminal: control characters by their code, and no more than can be read."""
+    """Text from the guest in a form that is safe to print: control characters as codes, long text cut."""
     rows = ["".join(c if c.isprintable() else c.expandtabs() if c == "\t" else f"\\x{ord(c):02x}" for c in row)
             for row in text.split("\n")]
     rows = [row if len(row) <= WIDTH else f"{whole_words(row[:WIDTH + 1])} ..." for row in rows]
     return "\n".join(rows if len(rows) <= LINES else [*rows[:LINES], "... (the rest is in the log)"])
 
 
-Findings = list[dict[int, Finding | None]]  # of each rung, by number of CPUs
+Findings = list[dict[int, Finding | None]]  # for each rung, by boot
 
 
 def findings_of(lab: int, evidence: list[Evidence]) -> Findings:
-    """Every rung held against every boot that it speaks of. A boot that ended early reaches none but what is seen in the file."""
+    """Judge every rung by every boot that it names. A boot that ended early loses all rungs except those that are judged by the built files."""
     results: list[Result] = []
     for rung in rubric.lab(lab).rungs:
         results.append(Result(rung, {e.boot: _judge(rung, e, results) for e in evidence if rung.judges(e.boot)}))
@@ -112,7 +112,7 @@ def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
         with e.judged():
             found = _judged(rung, e, above)
             if found and found.mistake not in rubric.lab(e.lab).mistakes:
-                found.mistake = ""  # checks that labs share know more than each lab has a page for
+                found.mistake = ""  # a shared check may name a mistake that this lab's handout does not explain
             return found
     except Stopped as stopped:
         if stopped.verdict == Verdict.HARNESS:
@@ -128,20 +128,20 @@ def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
 
 
 def _ending(e: Evidence) -> str:
-    """How it ended, and what was wrong before: where it ended may be code that is right."""
+    """How the boot ended, and what was wrong before: the code where it ended may be right."""
     before = earlier_defect(e) if e.verdict != Verdict.HARNESS else ""
     return f"{e.ending()}. {before}" if before else e.ending()
 
 
 def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:
-    """The first of these rungs that the same boot did not reach; that of the schedules stands on all boots."""
+    """A finding if one of these rungs was not reached in the same boot. The boot of the schedules needs them in all boots."""
     name = next((r.rung.name for r in above if r.rung.name in names and (
         r.findings.get(e.boot) or e.boot == SCHEDULES and not r.reached)), "")
     return Finding(f"needs: {name}", need=name) if name else None
 
 
 def number_of(lab: int, rung: Rung) -> int:
-    """As RUNG= names it, from 1 on."""
+    """The number for RUNG=, counted from 1."""
     return rubric.lab(lab).rungs.index(rung) + 1
 
 
@@ -152,13 +152,13 @@ def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
 
 
 def closer(grade: Grade, result: Result) -> str:
-    """The command by which one looks closer at a rung that was lost: under gdb, or by hand what no kernel did."""
+    """The command with which to examine a lost rung: under gdb, or by hand if it happened on the host."""
     finding = next(f for f in result.findings.values() if f and not f.need)
     return finding.by_hand or replay(grade, result.rung)
 
 
 def _longest_word(texts: Iterable[str]) -> int:
-    """A narrower column would cut it."""
+    """The length of the longest word, the least width of a column that cuts no word."""
     return max((len(word) for text in texts for word in text.split()), default=1)
 
 

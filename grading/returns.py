@@ -1,9 +1,9 @@
-"""How calls ended, those of the workload and of kern/apps/frames.c: from the call site to the instruction behind the call.
+"""Follows each call of the workload and of kern/apps/frames.c, from its call site to its return.
 
-Everything is an address that was executed. The call instruction says where the
-call must come home to; between the function's last instruction and that place
-nothing may run in the same context but return_to_handler, once for each call
-that is traced: a tail call has one for each function of the chain, the last first.
+Only executed addresses are used. A call must return to the address after its call
+instruction. Between the function's last instruction and that address only
+return_to_handler may run in the same context, once for each traced call; in a
+chain of tail calls once for each function of the chain, the last function first.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FOLLOWED = ("wl_", "frames_traced")
 HANDLER = "return_to_handler"
-HANDLERS = ("trace_graph_entry", "trace_graph_return")  # of the function_graph tracer, each with its user as second argument
+HANDLERS = ("trace_graph_entry", "trace_graph_return")  # of the function_graph tracer; the second argument is the user
 
 
 @dataclass(eq=False)
@@ -31,13 +31,13 @@ class Span:
     """One call."""
 
     call: Call
-    insns: int  # executed by its CPU when the site was
-    maker: Span | None  # who made the call, in the same context
-    tail: bool  # by a jump
-    home: int  # the address behind the call instruction; of a tail call, its maker's
-    below: Span | None  # the thread's newest call that was out, whatever its level
-    transit: tuple[Span, ...]  # calls of the thread that were just being entered or left
-    body: Record | None = None  # the instruction behind the site
+    insns: int  # instructions that its CPU had executed at the site
+    maker: Span | None  # the call, in the same context, that made this one
+    tail: bool  # is it a tail call, made by a jump?
+    home: int  # the return address: after the call instruction; for a tail call, the maker's
+    below: Span | None  # the thread's newest call in flight, at any interrupt level
+    transit: tuple[Span, ...]  # calls of the thread that were just being entered or returned from
+    body: Record | None = None  # the instruction after the site
     leaving: Leaving | None = None
     name: str = field(init=False)
     seq: int = field(init=False)
@@ -52,25 +52,25 @@ class Span:
 
 @dataclass(eq=False)
 class Leaving:
-    """A return: of one call, and of those that it was the tail of."""
+    """A return instruction, which ends one call or a whole chain of tail calls."""
 
     spans: list[Span]  # the innermost first
     left: Record  # the return instruction
     hits: list[Record] = field(default_factory=list)  # return_to_handler
-    back: Record | None = None  # what ran next in this context
+    back: Record | None = None  # the next record of this context, after the handlers
     user_handlers: list[Record] = field(default_factory=list)  # the users' handlers, each with struct ftrace_regs
 
 
 @dataclass
 class Returns:
     spans: list[Span] = field(default_factory=list)
-    stray: list[Record] = field(default_factory=list)  # return_to_handler, and no call that is followed had just ended
-    unmatched: list[Record] = field(default_factory=list)  # the last instruction of a function that had not begun
+    stray: list[Record] = field(default_factory=list)  # runs of return_to_handler although no followed call had just returned
+    unmatched: list[Record] = field(default_factory=list)  # return instructions of functions that had not been entered
 
 
 @cache
 def _calls(kernel: Kernel) -> dict[int, list[int]]:
-    """Each call instruction of the text, by the function that it calls; of two words, the second."""
+    """The call instructions in text, by the function that they call; for a pair, the address of the second word."""
     lo, _ = kernel.text
     found: dict[int, list[int]] = {f.start: [] for f in kernel.functions}
     before = 0
@@ -84,7 +84,7 @@ def _calls(kernel: Kernel) -> dict[int, list[int]]:
 
 
 def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int] | None = None) -> list[int]:
-    """Each call instruction whose target is this function, or one whose name begins so; in all of the text, or between these."""
+    """The call instructions whose target is this function (for a tuple: a function whose name begins so), in all of text or in `extent`."""
     targets = {f.start for f in kernel.functions if (f.name == name if isinstance(name, str) else f.name.startswith(name))}
     lo, hi = extent or kernel.text
     return [a for target in targets for a in _calls(kernel)[target] if lo <= a < hi]
@@ -92,7 +92,7 @@ def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int
 
 @dataclass(frozen=True)
 class Places:
-    """The addresses of one kernel that the observer watches for this."""
+    """The addresses of a kernel that the observer must watch to follow calls."""
 
     handler: int
     bodies: dict[int, Site]
@@ -102,7 +102,7 @@ class Places:
 
 @cache
 def places(kernel: Kernel, followed: tuple[str, ...] = FOLLOWED) -> Places:
-    """Of the functions whose names begin so; one that ends in a jump to another function must jump to another of them."""
+    """The places of the functions whose names begin so. Their tail calls must go to functions of the same group."""
     handler = kernel.symbol(HANDLER)
     sites = [s for s in kernel.sites if s.function.name.startswith(followed)] if handler else []
     return Places(handler, {s.address + 4: s for s in sites},
@@ -132,7 +132,7 @@ class Reader:
         if r.addr + 4 not in self.places.bodies:
             return
         top = context.stack[-1] if context.stack else None
-        tail = bool(top and call.sp == top.call.sp)  # the jump's frame is gone: it returns in its maker's place
+        tail = bool(top and call.sp == top.call.sp)  # the maker's frame is gone: this call returns in its place
         home = top.home if tail and top else call.parent
         below, transit = self._under(call)
         span = Span(call, r.insns, top, tail, home, below, transit)
@@ -140,7 +140,7 @@ class Reader:
         self.returns.spans.append(span)
 
     def _under(self, call: Call) -> tuple[Span | None, tuple[Span, ...]]:
-        """What the thread has out beneath a new call, and which of it was just on its way in or out."""
+        """The thread's newest call in flight below a new call, and the calls that were just being entered or returned from."""
         transit: list[Span] = []
         for level in range(call.level, -1, -1):
             context = self._contexts.get((call.thread, level, call.trap if level else 0))
@@ -189,7 +189,7 @@ class Reader:
             span.leaving = context.leaving
 
     def _arrive(self, context: _Context, r: Record) -> None:
-        """The context goes on: what was returning has returned, to here."""
+        """The context executes again: the call that was returning has returned to this record's address."""
         if context.leaving:
             context.leaving.back = r
             context.leaving = None

@@ -1,14 +1,14 @@
-"""A lab as it is graded: labs/<n>-<name>/rubric.toml and checks.py.
+"""Loads how a lab is graded, from labs/<n>-<name>/rubric.toml and checks.py.
 
-The rubric says what each rung promises and what it is worth; CHECKS in checks.py
-says, under the rung's name, what the promise is held against. checks.py also has
+The rubric has each rung's promise and points; CHECKS in checks.py has the check
+of each rung, by its name. checks.py also has
 
-    SESSION     how its boots are driven, if not by grading.session
-    MISTAKES    {slug: title}: the mistakes that its findings know by name
-    SEEN        {rung's name: what must have been observed before it is reached} (grading/seen.py)
-    ADVICE      slugs that no check recognises
-    ended(e)    the slug of what made a boot end early, or ""
-    SCHEDULES   the changes that are made while another CPU calls (grading.schedules)
+    SESSION     the class that drives the boots, if not grading.session.Session
+    MISTAKES    {slug: title}: the mistakes that findings may name
+    SEEN        {rung's name: what must have been observed before the rung is reached} (grading/seen.py)
+    ADVICE      slugs of the handout that no check recognises
+    ended(e)    the slug of the mistake that made a boot end early, or ""
+    SCHEDULES   the changes that one CPU makes while another CPU calls (grading.schedules)
 
 Each slug is a section of the lab's handout.
 """
@@ -45,12 +45,12 @@ class Rung:
     points: int
     promise: str
     check: Check
-    seen: tuple[Coverage, ...] = ()  # and what must have been observed besides
-    cpus: tuple[int, ...] = (1, 4)  # which boots it speaks of: those with one CPU, with more; or SCHEDULES, that of the schedules
-    needs: tuple[str, ...] = ()  # rungs above that it stands on, besides the first
-    follows: tuple[str, ...] = ()  # rungs above whose loss explains its own: it may hold without them, and is said to need them if not
-    built: bool = False  # it is held against what was built, however the boot ends
-    stopped: bool = False  # of a boot that ended early, too, it can say what was wrong
+    seen: tuple[Coverage, ...] = ()  # what must have been observed before it is reached
+    cpus: tuple[int, ...] = (1, 4)  # the boots that judge it: with one CPU, with several; or SCHEDULES
+    needs: tuple[str, ...] = ()  # rungs above that it needs, besides the first; it is not judged without them
+    follows: tuple[str, ...] = ()  # rungs above whose loss explains the loss of this one; it is judged without them
+    built: bool = False  # it is judged by the built files, even if the boot ends early
+    stopped: bool = False  # it can say what was wrong in a boot that ended early
 
     def judges(self, boot: int) -> bool:
         if SCHEDULES in (boot, *self.cpus):
@@ -70,7 +70,7 @@ class Lab:
     schedules: tuple[Change, ...]
 
     def page(self, slug: str) -> str:
-        """Where the mistake is written about."""
+        """The section of the handout about this mistake."""
         return f"labs/{self.folder.name}/handout.md#{slug}"
 
 
@@ -103,14 +103,14 @@ def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple
 
 
 def boots(number: int) -> tuple[int, ...]:
-    """The boots of a grade, by how many CPUs they have; and that of the schedules."""
+    """The boots of a grade: numbers of CPUs, and SCHEDULES if the lab has schedules."""
     return (*CPUS, *([SCHEDULES] if lab(number).schedules else []))
 
 
 def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path, say: Callable[[str], None] = lambda text: None,
          budget: int = BUDGET, schedule: str = "", when_held: WhenHeld | None = None) -> Evidence:
-    """One boot as the lab's session drives it; its log is in the folder `out`. `schedule`: of the schedules, this one alone; `when_held`:
-    what is done with the machine where its CPUs are held."""
+    """Run one boot with the lab's session; its log is written to the folder `out`. `schedule`: play only this schedule; `when_held`: called
+    when the CPUs of a schedule are held."""
     graded, name = lab(number), f"{which}cpu" if which else "schedules"
     log = out / f"{kernel.arch}-lab{number}-{name}.log"
     session = graded.session(kernel, number, which, seed, log, say, budget) if which else (

@@ -1,4 +1,4 @@
-"""What each schedule showed: which ops each call was told to, and that no call was in an op when the change that removed it was done."""
+"""Checks each schedule: every call ran the right ops or users, and no call was still in an op when its removal had ended."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from grading.truth import AT_ENTRY, AT_RETURN, Call
 
 TRACER = -1  # as the number of an op: the function tracer's own
 OPS = 8  # of the shell's
-AT_LEAST = 10  # schedules of each change
+AT_LEAST = 10  # schedules that each change must have
 
 
-Wrong = tuple[str, int | None]  # what, and the record that shows it
+Wrong = tuple[str, int | None]  # what is wrong, and the record that shows it
 
 
 def right_under_schedules(e: Evidence) -> Finding | None:
-    """Of ops: each call, and that none is in an op that has gone."""
+    """Ops: each call ran the ops that it must run, and none is in an op that was unregistered."""
     return _first(e, _call_wrong)
 
 
 def returns_under_schedules(e: Evidence) -> Finding | None:
-    """The same of function_graph's users: each call comes home, whoever came or left while it was out."""
+    """The same for function_graph's users: each call returns to its caller, even if users were registered or left while it was in flight."""
     return _first(e, _return_wrong)
 
 
@@ -50,7 +50,7 @@ PLAYED = Coverage("schedule", _amounts)
 
 
 def _wrong(e: Evidence, run: ScheduleRun, wrong: Callable[[Evidence, ScheduleRun, Call, int], Wrong | None]) -> Wrong | None:
-    """What was wrong with one of its calls, and the record that shows it."""
+    """What is wrong with a call of this schedule, or None."""
     calls = [call for call in during(run, e.truth.calls) if call.name == CALLED and call.vcpu == CALLER]
     ended = _ended(e, run)
     change = run.schedule.change
@@ -62,14 +62,14 @@ def _wrong(e: Evidence, run: ScheduleRun, wrong: Callable[[Evidence, ScheduleRun
 
 
 def _ended(e: Evidence, run: ScheduleRun) -> int | None:
-    """When the change was done: its function came to its end."""
+    """The record at which the function that makes the change returned; None: it did not."""
     name = run.schedule.change.ends
     ends = set(e.kernel.exits(name))
     return next((r.seq for hits in ("step", f"end of {name}") for r in during(run, e.truth.hits[hits]) if r.addr in ends), None)
 
 
 def number(e: Evidence, callback: Record) -> int:
-    """The op that a callback was called for."""
+    """The number of the op whose callback this was."""
     lo, hi = e.kernel.extent("hand_ops")
     return (callback.v[2] - lo) * OPS // (hi - lo) if lo <= callback.v[2] < hi else TRACER
 
@@ -92,7 +92,7 @@ def _call_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong 
 
 
 def _entered_wrong(e: Evidence, call: Call, but: int = 0) -> Wrong | None:
-    """What its function found; `but`: registers that need not be as they were."""
+    """Did the function begin after its site, with its caller's registers? `but`: registers that may differ."""
     if call.word == e.kernel.isa.nop:
         return None
     if not call.landed or call.landed.addr != call.site.address + 4:
@@ -132,7 +132,7 @@ def _user_wrong(e: Evidence, run: ScheduleRun, call: Call, back: int, ended: int
 
 @once
 def _user_events(e: Evidence) -> list[tuple[int, int, int]]:
-    """On the caller's CPU, outside of interrupts: when, which user, and of what."""
+    """The handler calls on CPU B outside of interrupts: (record, user, AT_ENTRY or AT_RETURN)."""
     hands = [(t.seq, t.user, t.what) for t in e.truth.user_events if t.vcpu == CALLER and not t.level and t.what in (AT_ENTRY, AT_RETURN)]
     entry = e.kernel.symbol(HANDLERS[0])
     own = [(r.seq, TRACER, AT_ENTRY if r.addr == entry else AT_RETURN) for r in e.truth.users if r.vcpu == CALLER and not r.level]

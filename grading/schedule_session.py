@@ -1,4 +1,4 @@
-"""The boot in which CPUs are held: the schedules of a lab's changes are played, one after the other."""
+"""The boot of the schedules: plays a lab's schedules one after the other (see grading/schedules.py)."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from grading.session import Session
 from grading.verdict import Stopped, Verdict
 
 FOLLOWED = ("calls_",)
-CAPACITY = 4_000_000  # of the observer's log: calls are watched at each step, again and again
-CHOSEN = 4  # schedules of each change by the seed, besides those that are always played
-PATCHER = "kern/ftrace/{arch}/patch.c"  # what changes text is seen by other CPUs in each lab
+CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
+CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
+PATCHER = "kern/ftrace/{arch}/patch.c"  # its stores are steps in every lab, as other CPUs see them
 
 
 class ScheduleSession(Session):
-    """Two CPUs: one changes, one calls."""
+    """A boot with two CPUs: one makes changes, the other makes traced calls."""
 
     def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, say: Callable[[str], None], budget: int,
                  changes: tuple[Change, ...], files: Sequence[str], only: str = "", when_held: WhenHeld | None = None) -> None:

@@ -1,16 +1,18 @@
-"""Schedules: the points at which one CPU's change of the tracer can meet another CPU's traced call, tried one after the other.
+"""Plays schedules: interleavings of one CPU's change of the tracer with another CPU's traced call.
 
-CPU A types a line that changes something (registers an op, unregisters it, exchanges a filter); CPU B makes a traced call. A's
-*steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are its call site
-and the tracer's functions that its call goes through. Both are taken from the observer's log of one free run. A schedule stops A
-in front of a step, lets B make its call up to a place, and then lets A go on to its end, if it comes there; B; A; and B calls once
-more:
+CPU A executes a shell command that changes the tracer (registers an op, unregisters it, replaces a filter); CPU B makes a traced
+call. A's *steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are its call site
+and the tracer's functions that its call runs. Both are read from the observer's log of one run without any stop. A schedule:
 
-    unregister:ftrace_shutdown+0x98:op_see      A up to this store; B up to op_see; A; B; A
-    unregister:ftrace_shutdown+0x98             the same, and B's call is made as a whole while A stands there
+    1. A runs up to a step.                            4. B runs until its call has returned.
+    2. B runs up to a place in its call.               5. A runs until the change has ended.
+    3. A runs until the change ends or it must wait.   6. B calls once more.
 
-What each of B's calls did is in the observer's log, and what is right follows from when A was done. A schedule that fails is
-played again by its name: SCHEDULE=...
+    unregister:ftrace_shutdown+0x98:op_see      the change, A's step, B's place
+    unregister:ftrace_shutdown+0x98             without a place: B makes its whole call in step 2
+
+The observer's log shows what each of B's calls did; which ops it must run depends on whether the change had ended. A schedule that
+fails is played again by its name: SCHEDULE=...
 """
 
 from __future__ import annotations
@@ -32,25 +34,25 @@ from grading.observer import Config, Kind, Record
 from grading.returns import HANDLER
 from grading.verdict import Stopped, Verdict
 
-SCHEDULES = 0  # as the name of a boot, where the others have a number of CPUs
+SCHEDULES = 0  # the boot of the schedules; other boots are named by their number of CPUs
 CALLED = "calls_traced"
 CHANGER, CALLER = 0, 1  # the CPUs of A and of B
 KERNEL_BASE = 0xFFFFFFFF80000000
-LINE_INSNS = 400_000_000  # for a line of the shell, from Enter to the next prompt
-CALL_INSNS = 5_000_000  # for a call, and the sleep of the thread that makes it
+LINE_INSNS = 400_000_000  # instructions for a command of the shell
+CALL_INSNS = 5_000_000  # instructions for a call, and the sleep of the thread that makes it
 STORES = {"riscv64": ("sb", "sh", "sw", "sd", "sc.", "amo", "fence"),
           "arm64": ("str", "stp", "stur", "stlr", "stx", "stlx", "dmb", "dsb", "ic", "dc", "cas", "swp")}
-OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # nobody else looks there
-AGAIN = 2  # as often is the same instruction a step of its own: a loop's later rounds are like its second
+OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # no other CPU reads there
+AGAIN = 2  # an instruction in a loop is a step this often: later rounds are like the second
 
 
 @dataclass(frozen=True)
 class Change:
-    """What A does: a line, and the function that has done it when it returns; lines that make ready for it and undo it, once and
-    each time.
+    """What A does: a command, and the function that makes the change. The change has ended when that function returns.
 
-    stays, comes, goes: the ops, or users of function_graph, that see every call, whatever A does; those that see each call which begins when A is done; those
-    that see none of these, and are in none which had begun.
+    first, last: commands before and after all schedules of the change; before, after: those of each schedule.
+    stays: the ops (or users of function_graph) that run in every call. comes: those that run in each call that begins after the change
+    has ended. goes: those that run in no such call, and are in no earlier call when the change has ended.
     """
 
     name: str
@@ -68,8 +70,8 @@ class Change:
 @dataclass(frozen=True)
 class Schedule:
     change: Change
-    step: str  # of A
-    inside: str  # of B; "": its call is made as a whole
+    step: str  # A's step
+    inside: str  # B's place; "": B makes its whole call
 
     def __str__(self) -> str:
         return ":".join(filter(None, (self.change.name, self.step, self.inside)))
@@ -77,7 +79,7 @@ class Schedule:
 
 @dataclass
 class ScheduleRun:
-    """A schedule that was played: its part of the observer's log."""
+    """A schedule that was played, and its part of the observer's log."""
 
     schedule: Schedule
     first: int
@@ -86,17 +88,18 @@ class ScheduleRun:
 
 @dataclass
 class Played:
-    """What was played of how many."""
+    """The schedules of one change, and those of them that were played."""
 
     change: Change
-    todo: list[Schedule] = field(default_factory=list)  # all
-    planned: int = 0
-    insns: int = 0  # that A executed from its first step to its end, when nobody held anything
+    todo: list[Schedule] = field(default_factory=list)  # all schedules
+    planned: int = 0  # how many of them must be played
+    insns: int = 0  # instructions that A executed from its first step to the end of the change, in the run without any stop
     runs: list[ScheduleRun] = field(default_factory=list)
 
 
 def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ()) -> dict[int, str]:
-    """Instructions of these files' objects that others can see, those that are called so too, and the grace period; what to call them."""
+    """The steps, by address, with their names: the instructions of these files whose effect other CPUs can see, and the grace period.
+    `also`: prefixes of further instructions."""
     extents = _extents(kernel, sources)
     text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", str(kernel.path)],
                           capture_output=True, text=True, check=True).stdout
@@ -110,25 +113,25 @@ def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ())
 
 
 def _extents(kernel: Kernel, sources: Iterable[str]) -> list[tuple[int, int]]:
-    """What the linker placed of these files' objects, as its map says."""
+    """Where the linker placed the text of these files' objects, from its map."""
     objects = {str(Path(source).with_suffix(".o")) for source in sources}
     lines = re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M)
     return [(int(at, 16), int(at, 16) + int(size, 16)) for at, size, name in lines if name in objects]
 
 
 def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Schedule]:
-    """All in which B's call is made as a whole; all in which B is inside before A has begun; and so many of the others."""
+    """All schedules in which B makes its whole call, all with A's first step, and at most `most` of the others."""
     always = {s for s in schedules if not s.inside or s.step == schedules[0].step}
     others = [s for s in schedules if s not in always]
     chosen = always | set(rng.sample(others, min(most, len(others))))
     return [s for s in schedules if s in chosen]
 
 
-WhenHeld = Callable[[Run, Schedule, Cpus], None]  # is called when the CPUs of a schedule are held
+WhenHeld = Callable[[Run, Schedule, Cpus], None]  # called when the CPUs of a schedule are held
 
 
 class Player:
-    """Plays the schedules of one change after the other. Between two of them all CPUs run, and nothing is wanted of them."""
+    """Plays the schedules of one change after the other. Between two schedules all CPUs run freely."""
 
     def __init__(self, kernel: Kernel, sources: Iterable[str], when_held: WhenHeld | None = None) -> None:
         self.when_held = when_held
@@ -139,11 +142,11 @@ class Player:
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
         site = next(s.address for s in kernel.sites if s.function.name == CALLED)
         self._site = kernel.name_at(site)
-        if kernel.symbol(HANDLER):  # inside of the function, too, while its return is patched
+        if kernel.symbol(HANDLER):  # while its return is patched, the function's body is a place too
             self._places[site + 4] = kernel.name_at(site + 4)
 
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
-        """What the observer is asked for besides."""
+        """Add the addresses of all steps and places, and of the ends of all changes, to the observer's configuration."""
         for address in {*self._steps, *self._places, *(a for change in changes for a in self.kernel.exits(change.ends))}:
             config.add("hit", address)
         return config
@@ -155,7 +158,7 @@ class Player:
         machine.console.command(f"calls {CALLER} &")
 
     def play(self, change: Change, most: int, rng: random.Random, only: str = "") -> None:
-        """Its schedules, so many of them by chance; or those with such a name."""
+        """Play the schedules of a change: those that are always played and `most` random ones; or those whose names match `only`."""
         played = Played(change)
         self.played.append(played)
         self._lines(change.first)
@@ -182,7 +185,7 @@ class Player:
                 raise Stopped(Verdict.FAIL, f"'{line}' said: {said.strip()}")
 
     def _dry(self, change: Change) -> tuple[list[Schedule], int]:
-        """All schedules: A's steps in the order in which they come, and B's places before and after them; what A executed."""
+        """Run the change without any stop. Returns all its schedules, with A's steps in order, and the number of A's instructions."""
         self._lines(change.before)
         places = self._places_of_call() | {self._site}
         counted, ends = dict[str, int](), set(self.kernel.exits(change.ends))
@@ -197,7 +200,7 @@ class Player:
         return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))], insns
 
     def _places_of_call(self) -> set[str]:
-        """Between the call site and the function's body; its return, where that may be patched."""
+        """The places that a call passes between its call site and its end."""
         log = [r for r in self._log(self._call) if r.vcpu == CALLER and not r.level]
         ends = [n for n, r in enumerate(log) if r.kind in (Kind.SITE, Kind.BODY, Kind.HOME)]
         return {self._places[r.addr] for r in log[ends[0]:ends[-1]] if r.addr in self._places} if ends else set()
@@ -218,7 +221,7 @@ class Player:
         return f"taskset -c {CHANGER} {change.line}"
 
     def want(self, cpus: Cpus) -> None:
-        """One more call of B."""
+        """Ask B for one more call."""
         cpus.write(self._wanted, self._word(self._wanted) + 1)
 
     def is_made(self) -> bool:
@@ -232,7 +235,7 @@ class Player:
         return self.kernel.symbol(symbol) + int(offset or "0", 16)
 
     def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
-        """Has A come to its end? It looks at the log from where it looked last."""
+        """A function that says whether the change has ended; it reads the log from where it stopped the last time."""
         ends, at = set(self.kernel.exits(change.ends)), first
 
         def ended() -> bool:
@@ -245,13 +248,13 @@ class Player:
 
 
 class _Play:
-    """One schedule, from the line that A types until B has called once more."""
+    """Plays one schedule, from A's command until B has called once more."""
 
     def __init__(self, player: Player, cpus: Cpus, shown: ScheduleRun, insns: int) -> None:
         self._player = player
         self._cpus = cpus
         self._shown = shown
-        self._insns = insns  # as many has A to come to its end while B is held
+        self._insns = insns  # the limit for A's instructions while B is held
         self._ended = player.ended_since(shown.schedule.change, shown.first)
 
     def run(self) -> None:

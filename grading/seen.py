@@ -1,7 +1,7 @@
-"""What must have been observed before a rung can be reached: a check that found nothing wrong in too little has not run.
+"""Says how much must be observed before a rung is reached, so that no rung is reached because its check had nothing to look at.
 
-Each rung of a lab names its own, in SEEN of labs/*/checks.py. They are asked in one place (grading/report.py), after the
-rung's check: what was seen to be wrong is wrong, however little was seen.
+Each rung names its Coverage in SEEN of labs/*/checks.py. grading/report.py asks for it after the rung's check: what was
+observed to be wrong is wrong, however little was observed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from grading.truth import KEPT_NOTHING, Call
 
 
 class Amount(NamedTuple):
-    """So much was seen there, and so much must have been."""
+    """How much was observed at one place, and the least that is needed."""
 
     where: str
     seen: int
@@ -28,15 +28,15 @@ class Amount(NamedTuple):
 
 @dataclass(frozen=True)
 class Coverage:
-    """Something that a rung is judged by. In the singular: "call of the workload"."""
+    """One kind of thing by which a rung is judged. `what` names it in the singular: "call of the workload"."""
 
     what: str
     amounts: Callable[[Evidence], Iterable[Amount]]
-    waits: Callable[[Evidence], str] = lambda e: ""  # the rung that was lost and without which this could not be tried
+    waits: Callable[[Evidence], str] = lambda e: ""  # the name of a lost rung without which this could not be tried, or ""
 
 
 def too_little(e: Evidence, wanted: Iterable[Coverage]) -> Finding | None:
-    """The first of these of which too little was seen; an amount of nothing is asked for where this boot does not try it."""
+    """A finding about the first of these of which too little was observed. A boot that does not try it needs an amount of 0."""
     for seen in wanted:
         for amount in list(seen.amounts(e)) or [Amount("", 0, 1)]:
             if amount.seen < amount.least:
@@ -53,17 +53,17 @@ def _said(what: str, amount: Amount) -> str:
 
 
 def _half(number: int) -> int:
-    """Of what the seed asks for. The whole is what other rungs hold against it: here it must be enough to judge by."""
+    """Half of the number that the seed asks for, which is enough to judge by. Other rungs check that all of it happened."""
     return max(1, (number + 1) // 2)
 
 
 def once(what: str, count: Callable[[Evidence], int], least: int = 1) -> Coverage:
-    """In a boot."""
+    """Coverage that is counted once for the whole boot."""
     return Coverage(what, lambda e: [Amount("", count(e), least)])
 
 
 def with_one_cpu(seen: Coverage) -> Coverage:
-    """What is tried there alone."""
+    """Coverage that only boots with one CPU need."""
     return replace(seen, amounts=lambda e: seen.amounts(e) if e.smp == 1 else [Amount("", 0, 0)])
 
 
@@ -72,7 +72,7 @@ def _phases(e: Evidence, on: int, off: int) -> list[Phase]:
 
 
 def _not_run(e: Evidence, on: int, off: int) -> Iterator[Amount]:
-    """The phases that a boot must have, in which somebody traces or nobody does."""
+    """Amounts for the phases, with a tracer on or off, that are missing in this boot."""
     for phases, number, when in ((e.on(), on, "while somebody traces"), (e.off(), off, "while nobody traces")):
         if len(phases) < number:
             yield Amount(f"workload {len(phases) + 1} of {number} {when}", 0, 1)
@@ -80,7 +80,7 @@ def _not_run(e: Evidence, on: int, off: int) -> Iterator[Amount]:
 
 def in_phases(what: str, on: int, off: int, count: Callable[[Evidence, Phase], int],
               least: Callable[[Evidence, Phase], int]) -> Coverage:
-    """In each phase; so many there must be."""
+    """Coverage that is counted in each phase: `on` phases with the tracer on, `off` with it off."""
     def amounts(e: Evidence) -> Iterator[Amount]:
         yield from (Amount(phase.name, count(e, phase), least(e, phase)) for phase in _phases(e, on, off))
         yield from _not_run(e, on, off)
@@ -90,12 +90,12 @@ def in_phases(what: str, on: int, off: int, count: Callable[[Evidence, Phase], i
 # ---- the workload, in each phase ------------------------------------------------------------
 
 def _calls(e: Evidence, phase: Phase, names: frozenset[str] | None = None) -> int:
-    """The calls that the seed asks for; of these functions."""
+    """The number of calls that the seed asks for, of all functions or of these."""
     return sum(names is None or call.function in names for calls in e.expected(phase).contexts.values() for call in calls)
 
 
 def _traced_names(phase: Phase) -> frozenset[str]:
-    """Of users that leave nobody knows how long they heard of theirs."""
+    """The functions that are traced during the whole phase; for users that leave this is unknown."""
     if phase.users:
         return frozenset(name for user in stayed(phase) for name in user.filter.names)
     return phase.filter.names if phase.filter else frozenset()
@@ -118,7 +118,7 @@ def _half_of_returning(e: Evidence, phase: Phase) -> int:
 
 
 def ran(on: int, off: int) -> Coverage:
-    """In each phase every context of the workload."""
+    """Coverage of the workload: the calls of every context in each phase."""
     def amounts(e: Evidence) -> Iterator[Amount]:
         for phase in _phases(e, on, off):
             executed = e.executed_contexts(phase)
@@ -153,7 +153,7 @@ def _compared(call: Call) -> bool:
 
 
 def registers(on: int, off: int = 0) -> Coverage:
-    """Of a site that holds the nop nobody compares any."""
+    """Calls whose registers the observer compared; it does not compare at a site that holds the nop."""
     return in_phases("call whose registers were compared, at its site and after it", on, off,
                      lambda e, p: sum(map(_compared, e.calls(p))), lambda e, p: _half_of_traced(e, p) if p.on else _half(_calls(e, p)))
 
@@ -182,12 +182,12 @@ TEXT_AT_BOOT = Coverage("byte of text, after boot,", lambda e: [_words(e, e.text
 TEXT_AT_END = Coverage("byte of text, after the last tracer went,", lambda e: [_words(e, e.text_at_end)])
 
 
-# Of a boot that ended early nobody says what its text was.
+# In a boot that ended early text may not have been read.
 TEXTS = Coverage("text in memory, compared with what CPUs stored there,", lambda e: [Amount("", len(e.texts), 0 if e.why else 2)])
 
 
 def text_traced(waits: str = "") -> Coverage:
-    """Every function is traced only if the workload went well: `waits` is the rung that is lost if not."""
+    """Text while every function is traced, which is tried only if the workload's results were right. `waits`: the rung that is lost if not."""
     return Coverage("byte of text, while every function was traced (which is tried if the workload's results are right),",
                 lambda e: [_words(e, e.text_traced)], lambda e: waits if checks.right_result(e) else "")
 
@@ -197,7 +197,7 @@ def text_of(on: int) -> Coverage:
 
 
 def batches(least: int) -> Coverage:
-    """Those that ended, while every CPU was known to be there."""
+    """Batches that ended and began when every CPU was known to be online."""
     return once("batch of patches, with every CPU at work,",
                 lambda e: sum(bool(b.stores and b.end is not None and len(b.online) >= e.smp) for b in e.truth.batches), least)
 
@@ -225,7 +225,7 @@ def went_home(on: int, off: int) -> Coverage:
 
 
 def returned_compared(on: int) -> Coverage:
-    """Registers at the return, and where it led."""
+    """Returns at which the observer compared the registers."""
     def compared(e: Evidence, phase: Phase) -> int:
         backs = (s.leaving.back for s in e.spans(phase) if s.leaving)
         return sum(bool(back and back.v[0] != KEPT_NOTHING) for back in backs)
@@ -233,7 +233,7 @@ def returned_compared(on: int) -> Coverage:
 
 
 def handlers_given(on: int) -> Coverage:
-    """In lab 5: in lab 6 one user alone is told by a shorter way."""
+    """For lab 5 only: in lab 6 a single user is called by a shorter path."""
     return in_phases("entry or return of which function_graph's handlers were told", on, 0,
                      lambda e, p: len(during(p, e.truth.users)), _half_of_returning)
 
@@ -251,7 +251,7 @@ def values_printed(on: int) -> Coverage:
 
 
 def timed(on: int) -> Coverage:
-    """With one CPU, where an instruction is a time."""
+    """For boots with one CPU only, where instructions measure time."""
     return with_one_cpu(in_phases("call whose instructions were counted", on, 0,
                                   lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)), _half_of_returning))
 

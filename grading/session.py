@@ -1,4 +1,4 @@
-"""One graded boot: types what is to be done at the shell, and gathers the evidence."""
+"""Runs one graded boot: types the commands of a lab at the shell, and gathers the evidence."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import Machine
 
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
-BEGINNING = 1_000_000  # of the observer's records: so many are read of a kernel that ran wild
+BEGINNING = 1_000_000  # observer records that are read if the log was too small
 KERNEL_BASE = 0xFFFFFFFF80000000
 BOOT_SECONDS = 60
 FILTERS = "set_ftrace_filter", "set_ftrace_notrace"
 WORKLOAD_SECONDS = 90
 
-FROM = re.compile(r"^(\w+: )*")  # before the shell's sentence: which command it speaks of
+FROM = re.compile(r"^(\w+: )*")  # the name of the command, before the shell's message
 
 GLOBS = ["wl_leaf_*", "wl_*_?a*", "*_pick_*", "wl_[fp]*", "wl_fan_?????", "wl_[!lt]*", "wl_*r*"]
 
 
 def filters(kernel: Kernel, seed: int) -> list[Filter]:
-    """What is traced: first the whole workload, then what the seed chooses."""
+    """Two filters: the whole workload, and one that the seed chooses."""
     rng = random.Random(seed)
     glob = rng.choice(GLOBS)
     exact = " ".join(rng.sample([n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end")], rng.randint(2, 8)))
@@ -50,8 +50,8 @@ def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:
 
 
 def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
-    """Which site gets another word, and which: one that does nothing when it is executed, and is neither the nop nor, with more
-    CPUs, when a call is there, the tracer's."""
+    """Choose a call site and the word to write there: an instruction without effect that is not the nop. With several CPUs it is a call
+    that is not the tracer's."""
     rng = random.Random(seed)
     site = rng.choice([s for s in kernel.sites if s.function.name in workload.FUNCTIONS])
     word = 0x13 | rng.randint(1, 2047) << 20 if kernel.arch == "riscv64" else 0xD503201F | rng.randint(40, 127) << 5
@@ -61,7 +61,7 @@ def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
 
 
 def text_alias(kernel: Kernel) -> int:
-    """Where text is written during a batch (kern/memory.h)."""
+    """The address of text's writable alias during a batch (kern/memory.h)."""
     return 0xFFFFFFF800000000 + kernel.text[0] - KERNEL_BASE
 
 
@@ -70,7 +70,7 @@ def machine_of(kernel: Kernel, lab: int, smp: int) -> Machine:
 
 
 class Session:
-    """Runs one boot; `say` is told what happens now, for the progress line."""
+    """Runs one boot; `say` gets a text about the current step, for the progress line."""
 
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
                  say: Callable[[str], None] = lambda text: None, budget: int = BUDGET) -> None:
@@ -81,14 +81,14 @@ class Session:
         self._budget = budget
 
     def run(self) -> Evidence:
-        """The evidence of one boot."""
+        """Boot, type all commands, power off, and return the evidence."""
         e, began = self._evidence, time.monotonic()
         try:
             with blamed(), Run(self._machine, e.log, self._config(), self._budget) as machine:
                 try:
                     with e.judged():
                         self._boot_and_off(machine)
-                        machine.check_limits()  # it may have passed them since they were looked at
+                        machine.check_limits()  # the limits may have been passed since the last check
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
                     e.panic = _panic_of(machine.console.transcript())
@@ -96,7 +96,7 @@ class Session:
                 with e.judged():
                     self._collect(machine)
         except Stopped as stopped:
-            if not e.why or stopped.verdict == Verdict.HARNESS:  # of a boot that ended early the evidence may be half
+            if not e.why or stopped.verdict == Verdict.HARNESS:  # the evidence of a boot that ended early may be incomplete
                 e.verdict, e.why = stopped.verdict, stopped.why
         finally:
             e.seconds = time.monotonic() - began
@@ -150,7 +150,7 @@ class Session:
                 self._quiet(machine, "entry")
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
-        if e.lab >= 3 and not checks.right_result(e):  # a tracer that spoils the workload would spoil the shell
+        if e.lab >= 3 and not checks.right_result(e):  # a tracer that breaks the workload would break the shell too
             self._quiet(machine, "echo function > current_tracer")
             e.text_traced = self._text(machine)
             self._quiet(machine, "echo nop > current_tracer; echo > trace")
@@ -167,9 +167,9 @@ class Session:
                 e.files[name] = machine.console.command(f"cat {name}")
 
     def _registers(self, machine: Run, seed: int) -> None:
-        """A caller with a pattern in every register, then the workload, are traced by a tracer that overwrites what it may.
+        """Trace a caller with a pattern in every register, then the workload, by a tracer that overwrites every register that it may.
 
-        The workload only if the first went well: a tracer that loses registers would take the kernel with it.
+        The workload runs only if the first was right: a tracer that loses registers would crash the kernel.
         """
         e, lab = self._evidence, self._evidence.lab
         if lab == 3:
@@ -194,7 +194,7 @@ class Session:
 
     @contextmanager
     def _recorded(self, machine: Run, phase: Phase | Trial | Spoilt) -> Iterator[None]:
-        """Its part of the observer's log, with call sites in it."""
+        """Record call sites in this block, and note which part of the observer's log it is."""
         with machine.observer.recording():
             phase.first = machine.observer.written()
             yield
@@ -204,7 +204,7 @@ class Session:
         assert machine.observer
         lo, hi = self._kernel.text
         text, before = machine.memory(self._machine.load_address(), hi - lo), machine.observer.written()
-        if not self._evidence.spoilt:  # by the harness itself
+        if not self._evidence.spoilt:  # afterwards text has a word that the harness wrote
             self._evidence.texts.append((before, text))
         return text
 
@@ -217,8 +217,8 @@ class Session:
         self._evidence.alias.append((when, machine.writable(loaded, loaded + self._kernel.text[1] - text)))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
-        """The last that is traced: a kernel that finds such a site starts no tracing any more. With one CPU it finds it when it
-        begins to trace, with four when it ends."""
+        """Overwrite a call site. The kernel must find it when tracing begins (one CPU) or ends (four CPUs). Comes last: such a kernel
+        starts no tracer any more."""
         console, name = machine.console, spoilt.site.function.name
         self._say(f"another word at the call site of {name}")
         begin, end = [f"echo {name} > set_ftrace_filter", "echo function > current_tracer"], ["echo nop > current_tracer"]
@@ -238,7 +238,7 @@ class Session:
                                                                if phase.filter and phase.filter.filter else ""))
         console = machine.console
         with self._recorded(machine, phase) if self._evidence.lab < 3 else nullcontext():
-            if phase.filter:  # in labs 1 and 2 everything is traced, from the command that says so
+            if phase.filter:  # in labs 1 and 2 every function is traced as soon as the tracer is on
                 phase.files = self._begin(machine, phase.filter)
                 phase.text = self._text(machine)
                 if self._evidence.lab == 3:
@@ -254,17 +254,17 @@ class Session:
             self._end(machine, phase.filter)
 
     def _in_order(self, machine: Run, *commands: str) -> list[str]:
-        """Commands that must print nothing, while the observer looks at the order of what they store. What each printed."""
+        """Run commands that must print nothing, while the observer logs the order of stores. Returns what each command printed."""
         with machine.observer.ordering():
             return [self._quiet(machine, command) for command in commands]
 
     def _live_filter(self, machine: Run) -> None:
-        """The filter of an op is written while it traces."""
+        """Write the filter of an op while it traces."""
         self._in_order(machine, "echo 'wl_leaf_*' > set_ftrace_filter", "echo function > current_tracer", "echo 'wl_pick_*' > set_ftrace_filter",
                        "echo nop > current_tracer", "echo > set_ftrace_filter")
 
     def _trials(self, machine: Run, todo: list[Trial]) -> None:
-        """Each with the ops that it wants: those that stay are not touched."""
+        """Run each trial with its ops; ops that the next trial needs too stay registered."""
         running: set[trials.Op] = set()
         said: dict[trials.Op, str] = {}
         for trial in todo:
@@ -290,7 +290,7 @@ class Session:
             self._in_order(machine, f"op {op.number} off")
 
     def _quiet(self, machine: Run, command: str) -> str:
-        """A command that must print nothing; if it does, the run goes on and the first complaint is kept. What it printed."""
+        """Run a command that must print nothing. The first output of such a command is kept as complaint. Returns what it printed."""
         said = machine.console.command(command).strip()
         if said and not self._evidence.complaint:
             lines = [re.sub(r"^\w+: current_tracer: ", "", line) for line in said.splitlines()]
@@ -299,7 +299,7 @@ class Session:
         return said
 
     def _begin(self, machine: Run, chosen: Filter, tracer: str = "function", at: str = "") -> dict[str, str]:
-        """A tracer with this filter, in the directory `at`. What the filter's files print, in lab 4."""
+        """Start a tracer with this filter, in the tracefs directory `at`. Returns, in lab 4, what the filter's files print."""
         for file, functions in zip(FILTERS, (chosen.filter, chosen.notrace)):
             if functions:
                 self._quiet(machine, f"echo '{functions}' > {at}{file}")
@@ -321,5 +321,5 @@ class Session:
 def _panic_of(text: str) -> str:
     lines = text.split("\n")
     start = next((i for i, line in enumerate(lines) if "panic:" in line), None)
-    refused = [line for line in lines[:start] if line.startswith(("ftrace: refused", "ftrace:   "))]  # sites: what they must hold
+    refused = [line for line in lines[:start] if line.startswith(("ftrace: refused", "ftrace:   "))]  # the refused sites, with the expected words
     return "\n".join(refused[-6:] + (lines[start:start + 40] if start is not None else []))

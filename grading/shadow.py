@@ -1,7 +1,7 @@
-"""The shadow stack after each store, labs 5 and 6: an interrupt may come behind any of them, and must find it whole.
+"""Checks the shadow stack after each store, labs 5 and 6: an interrupt may come after any store, and must find the stack consistent.
 
-	push: take the room (free), fill the frame, show it (top);  pop: hide it, give the room back
-	data: take the room (free), fill the first word, show it (data_end); the other way round to give it back
+	push: (1) raise free, (2) fill the frame, (3) set top.  pop: (1) set top back, (2) lower free.
+	data: (1) raise free, (2) fill the first word, (3) raise data_end.  Giving data back: the reverse order.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Layout = dict[str, int]
 
 @dataclass
 class Stack:
-    """One thread's."""
+    """The shadow stack of one thread, as far as its stores are known."""
 
     page: int
     thread: int
@@ -27,20 +27,20 @@ class Stack:
     frame: Layout
     top: int = 0
     free: int = 0  # 0: not known yet
-    signed: bool = True  # lab 6: a datum's first word is the core's, and says whose it is
-    data: int = 0  # so often some were shown
-    words: dict[int, int] = field(default_factory=dict)  # what was stored below `free` since that room was taken
+    signed: bool = True  # lab 6: the first word of a user's data says which user owns them
+    data: int = 0  # how often data_end was raised
+    words: dict[int, int] = field(default_factory=dict)  # address -> value, stored below `free` since that room was taken
 
     @property
     def room(self) -> int:
         return self.page + self.stack["words"]
 
     def end(self, frame: int) -> int:
-        """Of what a frame shows."""
+        """The end of a frame with its data."""
         return self.words.get(frame + self.frame["data_end"], frame + self.frame[""])
 
     def store(self, at: int, value: int) -> str:
-        """What an interrupt behind this store would find wrong, or ''."""
+        """Apply a store. Returns what an interrupt after it would find wrong, or ''."""
         if not self.free:
             self.free = self.room
         if at == self.page + self.stack["free"]:
@@ -84,17 +84,17 @@ class Stack:
 
 
 def whole(e: Evidence) -> Finding | None:
-    """Of every thread, while the observer looked at what is stored: from before the first user came."""
+    """Every thread's shadow stack is consistent after each logged store."""
     kernel = e.kernel
     if kernel.symbol("shadow_push_into") and kernel.code_beside("shadow_push_into") == (0, 0):
-        return None  # an object of the staff's, of which nothing is logged
+        return None  # the staff's object, whose stores are not logged
     stack, frame = (kernel.members(name, "shadow_pop") for name in ("shadow_stack", "shadow_frame"))
     lo, hi = kernel.extent("shadow_push_into")
     stacks: dict[int, Stack] = {}
     data, ends = 0, iter([*(r.seq for r in e.truth.hits["shadow_users_end"]), NEVER])
     end = next(ends)
     for r in (r for r in e.truth.writes if r.kind == Kind.WRITE):
-        while r.seq > end:  # the pages are something else's now
+        while r.seq > end:  # the pages were freed and may have another use now
             data += sum(s.data for s in stacks.values())
             stacks.clear()
             end = next(ends)

@@ -1,4 +1,4 @@
-"""Several architectures graded at once, each in a process of its own; one line of progress for each."""
+"""Grades several architectures at the same time, each in its own process, with one line of progress for each."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _work(work: Callable[[str, Say], Any], arch: str, pipe: Connection) -> None:
 
 
 def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) -> dict[str, Any]:
-    """What each returned; one that died has told why, and is missing."""
+    """The results by architecture. A process that died has printed why and is missing."""
     fork = multiprocessing.get_context("fork")
     says, done = dict.fromkeys(arches, "starting"), dict[str, Any]()
     pipes: dict[Any, str] = {}
@@ -46,7 +46,7 @@ def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) ->
                 for pipe in wait(list(pipes)):
                     _hear(pipe, pipes, says, done)
                 live.update(_shown(says), refresh=sys.stdout.isatty())
-    finally:  # a signal: nobody goes on alone
+    finally:  # after a signal no process may continue alone
         for worker in workers:
             worker.terminate()
     return done

@@ -1,9 +1,9 @@
 """`make soak-grade`: the solutions are graded again and again, each time with another seed. None may ever lose a point.
 
-A third of the grades runs beside eight busy processes. All seeds follow from one number, which is printed. What came of each
-grade is in build/soak-grade/log.jsonl: the same command goes on where it was ended, as long as nothing was changed meanwhile.
+A third of the grades runs beside eight busy processes. All seeds follow from one number, which is printed. Each result is
+written to build/soak-grade/log.jsonl, and the same command continues from there as long as the sources are the same.
 
---schedules, which is part of `make soak`: every schedule of every change is played instead, and none may fail.
+With --schedules, a part of `make soak`, every schedule of every change is played instead, and none may fail.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from qemu.machine import ARCHES, ROOT, WITH_US
 
 FOLDER = ROOT / "build/soak-grade"
 BUSY = 8
-MANY = 10  # times as many instructions as in a grade may a boot with every schedule execute
+MANY = 10  # a boot with every schedule may execute this many times the instructions of a graded boot
 FULL = "full marks"
 Line = dict[str, Any]
 
@@ -47,7 +47,7 @@ def arguments() -> argparse.Namespace:
 
 
 def build(labs: list[int], arches: list[str]) -> str:
-    """Each lab's kernels, in a folder of their own; what they and the harness are made of."""
+    """Build each lab's kernels in a folder of their own. Returns a digest of them and of the harness."""
     for lab in labs:
         subprocess.run(["make", "-s", "-C", ROOT, f"LAB={lab}", *(f"build/{arch}/lab{lab}/Image" for arch in arches)], check=True)
         (FOLDER / f"lab{lab}").mkdir(parents=True, exist_ok=True)
@@ -58,11 +58,11 @@ def build(labs: list[int], arches: list[str]) -> str:
 
 
 def begun(log: Path, about: Line) -> list[Line]:
-    """The log's lines, of which the first says what it is about; a new log, if it is about something else."""
+    """The lines of the log; the first says what it is about. If it is about something else, a new log is begun."""
     lines = [json.loads(line) for line in log.read_text().splitlines(True) if line.endswith("\n")] if log.exists() else []
     if not lines or {**about, "seed": about["seed"] or lines[0]["seed"]} != lines[0]:
         lines = [{**about, "seed": about["seed"] or f"{secrets.randbits(64):016x}"}]
-    log.write_text("".join(json.dumps(line) + "\n" for line in lines))  # without the half of a line
+    log.write_text("".join(json.dumps(line) + "\n" for line in lines))  # drops an incomplete last line
     print(f"seed {lines[0]['seed']}, {len(lines) - 1} grades in {log}", flush=True)
     return lines
 
@@ -76,7 +76,7 @@ def wanted(about: Line, n: int) -> Line:
 
 
 class Busy:
-    """Processes that do nothing but work, while a grade wants them; several grades share them."""
+    """Busy processes that load the host while a grade wants them; several grades share them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -102,7 +102,7 @@ class Busy:
 
 
 def grade(one: Line, out: Path, busy: Busy) -> str:
-    """What came of it."""
+    """Run one grade. Returns its result in one line."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir()
     command = [*WITH_US, sys.executable, "-m", "grading", "--lab", str(one["lab"]), "--arch", one["arch"], "--seed", one["seed"],
@@ -115,7 +115,7 @@ def grade(one: Line, out: Path, busy: Busy) -> str:
 
 
 def result_of(graded: Line) -> str:
-    """In one line: full marks, or the first thing that is not."""
+    """The result in one line: full marks, or the first thing that is wrong."""
     boots = [f"{boot['verdict']}: {boot['why']}" for boot in graded["boots"] if boot["why"]]
     lost = [f"{rung['name']}: {why}" for rung in graded["rungs"] for why in rung["boots"].values() if why]
     return next((f"{graded['points']} of {graded['possible']} points: {why}" for why in boots + lost), FULL)
@@ -134,7 +134,7 @@ def summary(lines: list[Line]) -> int:
 
 
 def play(options: argparse.Namespace) -> int:
-    """A boot for each change: as many schedules were played as there are, and which of them failed."""
+    """Run one boot for each change with all its schedules. Every schedule must be played, and none may fail."""
     build(options.lab, options.arch)
     ones = [{"lab": lab, "arch": arch, "change": change.name, "schedule": f"{change.name}:*", "seed": "0", "busy": False}
             for lab in options.lab for arch in options.arch for change in rubric.lab(lab).schedules]

@@ -1,8 +1,8 @@
-"""The stub's own instructions, one by one, while kern/apps/registers.c calls it.
+"""Steps through the instructions of _mcount one by one, while kern/apps/registers.c calls it.
 
-An interrupt may come between any two, and finds sp and the reserved registers as they are then. Seldom does one come at
-the right place, so each step is taken alone: the machine is held by QEMU's debugger stub. (What lies below sp is the
-observer's: it sees each load and store, at every call.)
+An interrupt may come between any two instructions, and must find sp aligned and the reserved registers unchanged. A real
+interrupt seldom comes at the right place, so QEMU's debugger stub steps the machine. (The observer checks loads and stores
+below sp, at every call.)
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from grading.gdbstub import Stub
 from grading.machine import Run
 from grading.truth import PATTERN_BACK, PATTERN_CALL
 
-MOST = 1000  # steps of one call; who takes more does not come back
+MOST = 1000  # steps of one call; a call that takes more does not return
 PC = 32
-# In the order of the debugger's stub: sp, and what is nobody's to touch.
+# Register numbers of the debugger's stub: sp, and the registers that the tracer must not change.
 SP = {"riscv64": 2, "arm64": 31}
 RESERVED = {"riscv64": {3: "gp", 4: "tp"}, "arm64": {18: "x18"}}
 UNALIGNED, TOUCHED = "stack-not-aligned", "reserved-register-touched"
@@ -24,16 +24,16 @@ UNALIGNED, TOUCHED = "stack-not-aligned", "reserved-register-touched"
 
 @dataclass
 class Steps:
-    """What was seen."""
+    """What was observed while stepping."""
 
-    why: str = ""  # the first that is wrong
+    why: str = ""  # the first thing that is wrong
     mistake: str = ""
-    traced: bool = False  # then somebody was tracing
-    taken: list[int] = field(default_factory=lambda: [0, 0])  # of the stub's own instructions: while nobody traces, while somebody does
+    traced: bool = False  # was a tracer on then?
+    taken: list[int] = field(default_factory=lambda: [0, 0])  # number of the stub's instructions: while no tracer is on, while one is
 
 
 class _Call:
-    """One call of the stub, from the call instruction to the one behind it."""
+    """One call of the stub, from the call instruction to the one after it."""
 
     def __init__(self, kernel: Kernel, stub: Stub, seen: Steps, traced: bool) -> None:
         self._kernel, self._stub, self._seen, self._traced = kernel, stub, seen, traced
@@ -41,13 +41,13 @@ class _Call:
         self._own = (kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))
 
     def run(self) -> bool:
-        """False: it did not come back."""
+        """Step until the call returns. False: it did not return."""
         now = self._stub.registers()
         for _ in range(MOST):
             own = self._own[0] <= now[PC] < self._own[1]
             self._stub.step()
             before, now = now, self._stub.registers()
-            if own and self._kernel.text[0] <= now[PC] < self._kernel.text[1]:  # else the machine was reset, or has an exception that nobody takes
+            if own and self._kernel.text[0] <= now[PC] < self._kernel.text[1]:  # otherwise the machine was reset, or an exception went to no handler
                 self._seen.taken[self._traced] += 1
                 self._look(before, now)
             if now[PC] == self._kernel.symbol(PATTERN_BACK):
@@ -69,7 +69,7 @@ class _Call:
 
 
 def watch(machine: Run, kernel: Kernel, seen: Steps) -> None:
-    """Type `registers` and take each step of what it calls; then the machine goes on alone."""
+    """Type `registers` and step through its two calls of the stub; then the machine runs again."""
     breakpoint_at = f"1,{kernel.symbol(PATTERN_CALL):x},4"
     with machine.held() as stub:
         for traced in (False, True):

@@ -1,4 +1,4 @@
-"""`make submit`: the student's files of one lab, as one tar that `tar tf` lists and the instructor's tree takes."""
+"""`make submit`: writes the student's files of one lab into one tar, which the instructor's tree unpacks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from qemu.machine import ROOT
 
 
 def write(lab: int, directory: Path) -> Path:
-    """The same files give the same bytes: no times, no owners. Raise Refused if one is not there."""
+    """Write the tar. The same files give the same bytes, without times and owners. Raises Refused if a file is missing."""
     tar = directory / f"lab{lab}.tar"
     files = rubric.lab(lab).files
     gone = [name for name in files if not (ROOT / name).is_file()]

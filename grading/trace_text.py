@@ -1,4 +1,4 @@
-"""The text of tracefs' `trace`, as Linux prints it for the function tracer."""
+"""Parses the `trace` file of tracefs in Linux's format for the function tracer."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FunctionEvent(NamedTuple):
 
     @property
     def task(self) -> tuple[str, int]:
-        """A thread: those that idle have one pid together."""
+        """The thread, by comm and pid; all idle threads have pid 0 and are told apart by comm."""
         return self.comm if self.pid == 0 else "", self.pid
 
     def __str__(self) -> str:
@@ -50,7 +50,7 @@ class FunctionTrace:
     written: int
     cpus: int
     events: list[FunctionEvent]
-    unknown: list[str]  # lines that are neither header nor event
+    unknown: list[str]  # lines that are neither a header nor an event
 
     @property
     def overrun(self) -> int:

@@ -1,8 +1,8 @@
-"""Lab 4's trials: the workload while several ops watch it, change its arguments and patch it.
+"""Lab 4's trials: workloads with several ops that look at calls, change their arguments or replace functions.
 
-Which ops, with which filters and values, follows from the seed; the kernel is
-told by `op` commands (kern/ftrace/op.c) when it is ready. What must happen is
-worked out by workload.expect() with the ops' changes.
+The ops, their filters and their values follow from the seed. They are registered
+by `op` commands (kern/ftrace/op.c) at the kernel's prompt. workload.expect()
+computes the expected calls with the ops' changes.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from functools import cached_property
 from grading import workload
 from grading.workload import LEAVES, TREE, WIDE, OpChanges
 
-FUNCTIONS = [*TREE, WIDE]  # those with a value as their second argument
+FUNCTIONS = [*TREE, WIDE]  # the functions whose second argument is a value
 MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True)
 class Op:
-    """One of the eight ops of the shell."""
+    """One of the shell's eight ops."""
 
     number: int
     does: str  # see, add, patch
     words: tuple[str, ...]  # its filter
-    value: int = 0  # add: D
-    target: str = ""  # patch
+    value: int = 0  # for add: D
+    target: str = ""  # for patch: the function that runs instead
 
     @cached_property
     def names(self) -> frozenset[str]:
@@ -44,18 +44,18 @@ class Op:
 
 @dataclass(eq=False)
 class Trial:
-    """One workload with some ops on it."""
+    """One workload with some ops registered."""
 
     name: str
     seed: int
     ops: list[Op]  # registered while it runs
-    refused: Op | None = None  # one that must not be registered beside them
-    first: int = 0  # of the observer's records, from the command that starts the workload
+    refused: Op | None = None  # an op that the kernel must refuse beside them
+    first: int = 0  # the number of observer records before the command that starts the workload
     last: int = 0
     output: str = ""
-    said: str = ""  # when the refused one was tried
-    lacks: Op | None = None  # the first of `ops` that could not be made
-    unmade: str = ""  # and why
+    said: str = ""  # what the shell printed when `refused` was tried
+    lacks: Op | None = None  # the first of `ops` that could not be registered
+    unmade: str = ""  # and why not
 
     @property
     def changes(self) -> OpChanges:
@@ -88,7 +88,7 @@ def _family(rng: random.Random, but: frozenset[str]) -> tuple[str, ...]:
 
 
 def _arguments(rng: random.Random) -> Trial:
-    """Two ops that overlap change arguments, of wl_wide_oak all that there are; a third looks on."""
+    """Two ops with overlapping filters change arguments, all arguments of wl_wide_oak; a third op only looks."""
     def odd() -> int:
         return rng.getrandbits(64) | 1
 
@@ -99,7 +99,7 @@ def _arguments(rng: random.Random) -> Trial:
 
 
 def _patches(rng: random.Random) -> Trial:
-    """Two ops put leaves in the place of other functions; a third wants one that is taken."""
+    """Two ops replace functions by leaves; a third op wants a function that is already replaced and must be refused."""
     *targets, first = rng.sample(LEAVES, 3)
     one = (first, *_some(rng, 1, 3, frozenset([*LEAVES, WIDE])))
     two = _some(rng, 1, 3, frozenset([*one, *LEAVES, WIDE]))
@@ -111,7 +111,7 @@ def _patches(rng: random.Random) -> Trial:
 
 
 def _many(rng: random.Random) -> tuple[Trial, Trial]:
-    """Seven ops, then what is left of them when some are gone. One function is op 0's alone, one nobody's."""
+    """A trial with seven ops, then one with some of them. One function is traced by op 0 only, one by no op."""
     alone, nobodys = rng.sample(LEAVES, 2)
     but = frozenset([alone, nobodys])
     ops = [Op(0, "see", (alone, *_some(rng, 3, 6, but))), Op(1, "see", _family(rng, but))]

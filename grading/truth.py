@@ -1,6 +1,6 @@
-"""What was executed, put together from the observer's records.
+"""Says what was executed: configures the observer for a kernel, and builds calls, batches and returns from its records.
 
-The observer says of each record which thread it was, at which interrupt level, and what the registers held.
+Each record has the CPU, the thread, the interrupt level, and values of registers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ORDERED_CODE = ((("register_ftrace_graph", "shadow_pop"), ("memcpy", "memset")),
 # What events load while others store there.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
 REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
-KEPT_NOTHING = (1 << 64) - 1  # for changed registers: none had been kept to compare with
+KEPT_NOTHING = (1 << 64) - 1  # as mask of changed registers: the observer had no earlier values to compare with
 
 
 @dataclass(eq=False)
@@ -56,8 +56,8 @@ class Call:
     sp: int = 0
     fp: int = 0
     callbacks: list[Record] = field(default_factory=list)
-    landed: Record | None = None  # where the context went on, and the registers that were no longer what they were
-    arguments: tuple[int, ...] = ()  # eight, as the function received them: of some functions
+    landed: Record | None = None  # where the context continued, with the mask of changed registers
+    arguments: tuple[int, ...] = ()  # for some functions: the eight argument registers at the function's first instruction
     name: str = field(init=False)  # the function's
 
     def __post_init__(self) -> None:
@@ -65,7 +65,7 @@ class Call:
 
 
 class UserEvent(NamedTuple):
-    """A user that the shell made (`graph`) is told something."""
+    """A handler of a function_graph user that the shell registered (`graph`) ran, or read its data."""
 
     seq: int
     vcpu: int
@@ -86,7 +86,7 @@ class Batch:
     stores: list[Record] = field(default_factory=list)
     online: frozenset[int] = frozenset()
     steps: list[tuple[str, int]] = field(default_factory=list)  # BATCH_STEPS, in the order in which they were entered, and when
-    syncing: bool = False  # its last act is a jump to arch_sync_all: it ends with that
+    syncing: bool = False  # ftrace_batch_end ended with a jump to arch_sync_all: the batch ends when that returns
 
 
 @dataclass
@@ -94,9 +94,9 @@ class Truth:
     calls: list[Call] = field(default_factory=list)
     hits: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))  # of what config() gave a name
     callbacks: list[Record] = field(default_factory=list)  # of every tracer and op, in the order in which they ran
-    lone: list[Record] = field(default_factory=list)  # those of them that ran in a context that had not come from a call site
+    lone: list[Record] = field(default_factory=list)  # callbacks in a context that had not just executed a call site
     stores: list[Record] = field(default_factory=list)  # into text
-    looks: list[Record] = field(default_factory=list)  # of the patcher, at words of text, or of what copies and compares for it
+    looks: list[Record] = field(default_factory=list)  # loads of text words by the patcher, or by memcpy and memcmp for it
     fences: list[Record] = field(default_factory=list)
     batches: list[Batch] = field(default_factory=list)
     returns: returns.Returns = field(default_factory=returns.Returns)
@@ -115,11 +115,11 @@ class Truth:
 
     @property
     def trampolines(self) -> list[Record]:
-        """From lab 3 on, those that no call site had just called."""
+        """Entries of trampolines; from lab 3 on, only those that no call site had just called."""
         return self.hits["trampoline"]
 
     def asked(self, *names: str) -> list[tuple[str, Record, Record]]:
-        """Of these functions, by kern/apps/: which, its arguments, what it returned (see _questions); in order."""
+        """The calls of these functions by kern/apps/, in order: (name, arguments, return value); see _questions."""
         found = []
         for seq, name, question in sorted((r.seq, name, r) for name in names for r in self.hits[name]):
             answer = next((r for r in self.hits["answer"] if r.seq > seq), None)
@@ -152,7 +152,7 @@ def changing(kernel: Kernel) -> frozenset[int]:
 
 @cache
 def _questions(kernel: Kernel) -> dict[int, str]:
-    """The calls of functions that kern/apps/ asks, and where they return to: each is the name, then "answer"."""
+    """Call instructions of kern/apps/ whose arguments are logged (-> the function's name), and the addresses after them (-> "answer")."""
     asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused", PATCHERS), ("registers_encoded", ENCODER),
              ("entry_own_filter", ("ftrace_set_filter",)), *((app, ("register_ftrace_function",)) for app in ("entry_clash", "entry_fill", "entry_disabled")))
     calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
@@ -161,21 +161,21 @@ def _questions(kernel: Kernel) -> dict[int, str]:
 
 @cache
 def _kept(kernel: Kernel) -> dict[int, int]:
-    """Where what a user kept is in the first argument register: AT_RETURN its own, OF_PARENT its caller's."""
+    """Addresses at which the first argument register points to a user's data: its own (AT_RETURN) or its caller's (OF_PARENT)."""
     wanted = (("fgraph_retrieve_data", AT_RETURN), ("fgraph_retrieve_parent_data", OF_PARENT))
     return {a + 4: what for name, what in wanted for a in returns.calls_to(kernel, name, kernel.extent("hand_return"))}
 
 
 @cache
 def _named(kernel: Kernel) -> dict[int, str]:
-    """What is logged while the harness records, by address."""
+    """The addresses that are logged only while the harness records, with their names."""
     found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK, *RARE_PLACES)}
     return {a: n for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"), **_questions(kernel)}.items() if a}
 
 
 @cache
 def _always(kernel: Kernel) -> dict[int, str]:
-    """What is logged always, by address."""
+    """The addresses that are always logged, with their names."""
     found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, "panic", *BATCH_STEPS, *ROOM)}
     ends = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
     return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
@@ -183,7 +183,7 @@ def _always(kernel: Kernel) -> dict[int, str]:
 
 @cache
 def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
-    """The code whose stores are looked at; in labs 1 and 2 none."""
+    """The address ranges of code whose stores are logged; none in labs 1 and 2."""
     files, helpers = next((c for c in ORDERED_CODE if kernel.symbol(c[0][0]) and kernel.symbol("ftrace_caller")), ((), ()))
     own = [kernel.code_beside(name) for name in files]
     return own + [kernel.extent(name) for name in helpers if any(returns.calls_to(kernel, name, code) for code in own)]
@@ -201,8 +201,8 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
 
 
 def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED, sites: str = "") -> Config:
-    """What the observer is asked to look at in this kernel; `followed`: whose calls are known to their ends; `sites`: of functions
-    whose names begin so."""
+    """The observer's configuration for this kernel. `followed`: prefixes of functions whose calls are followed to their return; `sites`:
+    only sites of functions whose names begin so are logged."""
     c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
     c.add("start", start)
     c.add("text", lo, start, hi - lo)
@@ -253,7 +253,7 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
 
 
 class _Reader:
-    """Follows the machine record by record."""
+    """Builds the Truth, record by record."""
 
     def __init__(self, kernel: Kernel, followed: tuple[str, ...]) -> None:
         self.truth = t = Truth()
@@ -315,7 +315,7 @@ class _Reader:
         self._returns.home(r)
 
     def _land(self, r: Record) -> Call | None:
-        """The call that goes on here, if that had not been seen."""
+        """The open call that continues at this record, if there is one."""
         call = self._open.pop(r.context, None)
         if not call or call.landed:
             return None

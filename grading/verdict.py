@@ -1,4 +1,4 @@
-"""What can become of a run: each end has its own name, and none stands for another."""
+"""The verdicts of a run, and the one place where an exception gets its verdict."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Verdict(Enum):
 
 
 class Refused(Exception):
-    """What was asked for cannot be done; the message says why."""
+    """The request cannot be done; the message says why."""
 
 
 class Stopped(Exception):
-    """The run ended before its time: with which verdict, and what was seen."""
+    """The run ended early, with this verdict and this reason."""
 
     def __init__(self, verdict: Verdict, why: str) -> None:
         super().__init__(f"{verdict.value}: {why}")
@@ -41,8 +41,8 @@ class Stopped(Exception):
 
 @contextmanager
 def blamed() -> Iterator[None]:
-    """Whose fault an exception is: the only place that says so. Inside, the host and QEMU are asked for things, which is
-    the harness's own business, and the guest, its log and its ELF file are read: a right kernel's raise nothing."""
+    """Turn each exception into Stopped. An error of the host or of QEMU is a harness error. Any other exception came from reading the
+    guest, its log or its ELF file and is the kernel's fault: a right kernel causes none."""
     try:
         yield
     except Stopped:
@@ -57,8 +57,8 @@ def blamed() -> Iterator[None]:
 
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
-    """At most so much of this process's own processor time; a busy host takes nothing of it. What takes longer is the kernel's
-    doing, as what a right one leaves is judged in a small part of it: a fail, or whoever fears his score would choose none."""
+    """Limit this process's own processor time, which a busy host does not use up. Exceeding it is a fail and not a harness error: a right
+    kernel needs a small part of it, and nobody may escape a bad score by making the grader slow."""
     def end(_: int, __: FrameType | None) -> None:
         raise Stopped(Verdict.FAIL, "what this boot left takes too much time to be judged: many times that of a right kernel's")
 

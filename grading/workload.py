@@ -1,7 +1,7 @@
-"""What `workload SEED` does, worked out on the host from docs/workload.md.
+"""Computes on the host what `workload SEED` does, from docs/workload.md.
 
-expect(seed, cpus) gives every context's calls in call order, and the line that
-the program prints. Nothing here reads the kernel's sources or its trace.
+expect(seed, cpus) gives the calls of every context, in order, and the line that
+the program prints. This module reads neither the kernel's sources nor its trace.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ MAX_CPUS = 8
 
 
 class ExpectedCall(NamedTuple):
-    """One call, as a tracer must report it."""
+    """One call of the workload, as a tracer must report it."""
 
     function: str
-    caller: str  # where its return address lies: a tail call's caller is its maker's caller
+    caller: str  # the function that contains its return address; for a tail call, its maker's caller
     x: int
     room: int
     depth: int  # wl_first and wl_rest: 1
-    maker: str  # who wrote the call: not the caller when `tail`
+    maker: str  # the function that makes the call; not the caller if `tail`
     tail: bool
-    received: tuple[int, ...]  # the arguments that are known, as the function finds them: see PASSED
+    received: tuple[int, ...]  # the known arguments (see PASSED), as the function finds them
 
 
 class OpChanges(NamedTuple):
     """What ops do to the workload's functions."""
 
-    adds: Mapping[str, int] = {}  # by function: D, of all ops together
-    patches: Mapping[str, str] = {}  # by function: what runs in its place
+    adds: Mapping[str, int] = {}  # by function: the sum of D of all ops
+    patches: Mapping[str, str] = {}  # by function: the function that runs instead
 
 
 class ExpectedRun(NamedTuple):
@@ -82,7 +82,7 @@ def _names(text: str) -> list[str]:
     return ["wl_" + word for word in text.split()]
 
 
-# Each fan and pick with the list that it chooses from.
+# The list from which each fan and pick chooses.
 FANS = {
     "wl_fan_amber": _names("leaf_ash leaf_birch tail_swan pair_salt"),
     "wl_fan_coral": _names("leaf_cedar leaf_elm tail_lark step_delta"),
@@ -105,7 +105,7 @@ WIDE = "wl_wide_oak"
 TREE = [*LEAVES, *CHAINS, *STEPS, *TAILS, *FANS, *PICKS]
 NUMBER = {name: number for number, name in enumerate([*TREE, "wl_first", "wl_rest", WIDE], 1)}
 FUNCTIONS = [*NUMBER, "wl_begin", "wl_end"]
-PASSED = {WIDE: (1, 3, 4, 5, 6, 7)}  # which arguments are known; else the second
+PASSED = {WIDE: (1, 3, 4, 5, 6, 7)}  # the numbers of the known arguments; of all other functions the second
 
 
 def mix(z: int) -> int:
@@ -142,7 +142,7 @@ class Context:
         self.sum = mix((self.sum + first * 31 + rest) & MASK)
 
     def _enter(self, call: ExpectedCall, x: int) -> int:
-        """The function begins, with the value that arrived: what its caller passed, unless an op changed it."""
+        """The function begins with the value x, which its caller passed or an op changed."""
         self.calls.append(call)
         self.budget -= 1
         v = mix((x + NUMBER[call.function] * GOLDEN) & MASK)
@@ -200,7 +200,7 @@ class Context:
 
     @staticmethod
     def _children(name: str, v: int) -> list[tuple[int, str]]:
-        """What an ordinary function calls if there is room and budget: (child number, function)."""
+        """The calls that an ordinary function makes if there is room and budget: (child number, function)."""
         odd = byte(v, 0) % 2
         if name in CHAINS:
             return list(enumerate(CHAINS[name][: 1 + odd]))

@@ -1,22 +1,22 @@
-"""The grader is graded: each wrong solution of a lab, and some right ones, must get the verdict written at its head.
+"""Tests the grader: each wrong solution of a lab, and some right ones, must get the verdict written in its head.
 
-    python3 -m grading.wrong                        every lab, both architectures, all of them; solution and start too
-    python3 -m grading.wrong --third [--seed N]     a third of them, on one architecture each; another third tomorrow
-    python3 -m grading.wrong no-sync ... --lab 3    these
+    python3 -m grading.wrong                        all labs, both architectures, all patches; also solution and start
+    python3 -m grading.wrong --third [--seed N]     a third of the patches, each on one architecture; another third each day
+    python3 -m grading.wrong no-sync ... --lab 3    only these
 
-A wrong solution is labs/<n>-<name>/wrong/NAME.patch: a head, a sentence, a
-patch over the solution. The head:
+A wrong solution is labs/<n>-<name>/wrong/NAME.patch: a head, a sentence, and a
+patch of the solution. The head:
 
-    Verdict: panic, time-out     what `make grade` must end with, as in grading/verdict.py; several: one of these
-    Rung: one CPU, parents       the first that are lost, in the order of the ladder, when the verdict is fail
-    Also: off                    rungs that may be lost or not, as a thread was inside of a traced call or was not
-    Mistake: wrong-offset        each mistake that the report must name, and no others
-    Arch: arm64                  if it is a mistake on that architecture alone
-    CPUs: 4                      how many CPUs it is booted with; default: 1
+    Verdict: panic, time-out     the verdict of `make grade` (grading/verdict.py); any one of these
+    Rung: one CPU, parents       for the verdict fail: the first lost rungs, in the order of the ladder
+    Also: off                    rungs that may or may not be lost, depending on timing
+    Mistake: wrong-offset        the mistakes that the report must name; it must name no others
+    Arch: arm64                  if it is a mistake on this architecture only
+    CPUs: 4                      the number of CPUs; default: 1
 
-It is built in a copy of the tree, one for each lab and architecture, where
-only what it changes is compiled, and graded by the same harness; the two
-architectures side by side.
+Each patch is built in a copy of the tree, one for each lab and architecture, where
+only the changed files are compiled, and graded by the same harness. The two
+architectures run side by side.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 SEED = 0x0123456789ABCDEF
-BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU, up to lab 4, and from lab 5 on, which waits by -icount; several times what a solution needs
-# Warnings are no errors there: a wrong solution may well have one.
+BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several times what a solution needs
+# Warnings are not errors there: a wrong solution may have some.
 CLEAN = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))}
 TREE = ("boot", "kern", "labs", "grading", "qemu", ".ci", "Makefile")
 FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Arch", "CPUs"}
 
 
 class BadPatch(Exception):
-    """It cannot be applied, or its head not understood; the message says why."""
+    """The patch cannot be applied, or its head is malformed; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def scratch(lab: int, arch: str) -> Path:
 
 
 def fresh(tree: Path, lab: int, arch: str) -> Path:
-    """The scratch tree as the tree is: the sources, and what was built of them, as old as there."""
+    """Make the scratch tree anew: a copy of the sources and the built files, with the same times."""
     shutil.rmtree(tree, ignore_errors=True)
     tree.mkdir(parents=True)
     built = ("build/.setup", "build/recordmcount", f"build/{arch}/include", f"build/{arch}/lab{lab}")
@@ -126,7 +126,7 @@ def fresh(tree: Path, lab: int, arch: str) -> Path:
 
 
 def build(wrong: Wrong, arch: str) -> str:
-    """Why it cannot be built, or ''. A patch that does not fit is an error of ours."""
+    """Why the patched tree cannot be built, or ''. A patch that does not apply raises BadPatch."""
     tree = fresh(scratch(wrong.lab, arch), wrong.lab, arch)
     done = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
                           capture_output=True, text=True, check=False)
@@ -140,10 +140,10 @@ def build(wrong: Wrong, arch: str) -> str:
 
 @dataclass
 class Outcome:
-    """What a solution got."""
+    """The result of grading one solution."""
 
     verdict: Verdict
-    lost: list[str]  # rungs, by themselves
+    lost: list[str]  # rungs that were lost by themselves
     mistakes: set[str]
     points: int
     why: list[str]
@@ -154,7 +154,7 @@ class Outcome:
 
 
 def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGET, seed: int = SEED, out: Path = ROOT / "build/wrong") -> report.Grade:
-    """Where a CPU waits for another, it may do so as long as the host lets that one stand."""
+    """Grade a kernel. Only boots with one CPU have the small budget: with several, a CPU may spin while the host runs no other."""
     return report.judge(kernel.arch, lab, seed, [rubric.boot(kernel, lab, smp, seed, out, budget=budget if smp == 1 else session.BUDGET) for smp in cpus])
 
 
@@ -174,7 +174,7 @@ def outcome_of(wrong: Wrong, arch: str) -> Outcome:
 
 
 def differs(wrong: Wrong, got: Outcome) -> str:
-    """How what it got is not what is written beside it, or ''."""
+    """How the result differs from the patch's head, or ''."""
     rungs, mistakes = wrong.listed("Rung"), set(wrong.listed("Mistake"))
     if got.verdict not in wrong.verdicts:
         return f"the verdict must be {wrong.head['Verdict']}"
@@ -192,7 +192,7 @@ Todo = list[tuple[Wrong, str]]
 
 
 def chosen(options: argparse.Namespace) -> Todo:
-    """Each on all its architectures; or of each lab every third, on one: in six days all on both."""
+    """The patches to grade: each on all its architectures; or every third on one architecture, so that six days cover all."""
     todo = []
     for lab in options.lab:
         for at, wrong in enumerate(shelf(lab)):
@@ -203,7 +203,7 @@ def chosen(options: argparse.Namespace) -> Todo:
 
 
 def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) -> str:
-    """What is said of one that is not as it must be; '' of one that is."""
+    """Print the result. Returns the printed text if the result is wrong, else ''."""
     text = f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {time.monotonic() - began:.1f} s"
     text += "\n     ".join(["", bad, *got.why]) if bad else ""
     print(text, flush=True)
@@ -211,14 +211,14 @@ def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) ->
 
 
 def end(lines: list[str], seconds: float) -> int:
-    """What failed once more, as the last lines are those that are read."""
+    """Print the failures again at the end, and the totals. Returns the exit status."""
     failures = [line for line in lines if line]
     print(*failures, f"{len(lines) - len(failures)} passed, {len(failures)} failed, {seconds:.0f} s", sep="\n")
     return 1 if failures or not lines else 0
 
 
 def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
-    """Each architecture in a process of its own; of the labs in `whole` the solution and the start, too."""
+    """Grade all, each architecture in its own process; also the solution and the start of the labs in `whole`."""
     try:
         for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
             prepare(lab, whole=lab in whole)
