@@ -1,4 +1,4 @@
-"""What ops and traced functions see of each other, lab 4: of every call in every boot, and of kern/apps/entry.c's function."""
+"""Checks of the registers that ops and traced functions see, lab 4: of every call in every boot, and of kern/apps/entry.c."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""In which order code that is handed in made something public, and took it back: labs 4 to 6. The shadow stack is in shadow.py.
+"""Checks the order in which handed-in code publishes and withdraws data, labs 4 to 6. shadow.py checks the shadow stack.
 
-On a PC no barrier is missed. So what is looked at is what a CPU executed: its stores, in the order of the program, and
-the barriers between them. A barrier counts if the file that is handed in has it: what the kernel's own functions happen
-to have in theirs is no promise of theirs. A store that releases is as good as a barrier before it.
+A missing barrier has no effect on a PC. So the checks use what a CPU executed: its stores in program order, and the
+barriers between them. Only barriers in the handed-in files count, as the kernel's own functions do not promise to
+contain one. A store with release semantics counts as a barrier before it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""What handlers and traced functions may do and the workload never does: kern/apps/rare.c, labs 5 and 6, with one CPU.
+"""Checks of things that handlers and traced functions may do and the workload never does: kern/apps/rare.c, labs 5 and 6, one CPU.
 
-All that it is judged by are call sites, handlers and shadow stacks as the observer saw them.
+The checks use only call sites, handlers and shadow stacks as the observer logged them.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def qemu_command(machine: Machine, scratch: Path) -> list[str]:
 
 
 def wait_for_sockets(qemu: subprocess.Popen[bytes], scratch: Path) -> bool:
-    deadline = time.monotonic() + 60  # of a QEMU that does not end either
+    deadline = time.monotonic() + 60  # QEMU may neither listen nor end
     while not all((scratch / name).exists() for name in ("console", "gdb")):
         if qemu.poll() is not None or time.monotonic() > deadline:
             return False
@@ -45,15 +45,15 @@ def wait_for_sockets(qemu: subprocess.Popen[bytes], scratch: Path) -> bool:
 
 
 def gdb_command(elf: Path, extra: list[str]) -> list[str]:
-    """`extra` goes before our script: what it says about gdb itself holds from the beginning."""
+    """gdb's command line. `extra` comes before our script, so that its settings of gdb are in effect from the beginning."""
     return [GDB, "-q", *extra, "-ex", f"source {ROOT}/qemu/debugger/start.py", str(elf)]
 
 
 def run_gdb(scratch: Path, arch: str, elf: Path, extra: list[str], about: dict[str, str]) -> int:
-    """Until its user ends it. `about`: what our script in it is told besides."""
+    """Run gdb until the user ends it. `about`: additional environment variables for our script."""
     settings = terminal_settings()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for end in (signal.SIGTERM, signal.SIGHUP):  # the terminal went away: take QEMU along
+    for end in (signal.SIGTERM, signal.SIGHUP):  # the terminal was closed: end QEMU too
         signal.signal(end, lambda *_: sys.exit(1))
     try:
         return subprocess.run(gdb_command(elf, extra), check=False,
@@ -64,10 +64,10 @@ def run_gdb(scratch: Path, arch: str, elf: Path, extra: list[str], about: dict[s
 
 
 def debug(machine: Machine, elf: Path, extra: list[str], moment: str = "") -> int:
-    """`moment`: a file that says up to where a graded boot is repeated first."""
+    """Start the machine and gdb. `moment`: a file with the moment up to which a graded boot is repeated first."""
     with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as name:
         scratch = Path(name)
-        # Its own process group: Ctrl-C is gdb's.
+        # QEMU has its own process group, so that Ctrl-C goes to gdb only.
         qemu = subprocess.Popen(WITH_US + qemu_command(machine, scratch), stdin=subprocess.DEVNULL, start_new_session=True)
         try:
             if not wait_for_sockets(qemu, scratch):

@@ -1,4 +1,4 @@
-"""Each tool's version, found and wanted, and what to do: `make doctor`."""
+"""`make doctor`: prints each tool's version, the version that is needed, and what to do."""
 import os
 import re
 import subprocess
@@ -9,7 +9,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from qemu.emulator import NAMES, Unfit, candidates, find, for_a_grade, look  # noqa: E402
 
-# Tool, how it tells its version, the oldest that Callsite was tried with, its package.
+# Tool, the option that prints its version, the oldest version with which Callsite was tried, its package.
 TOOLS = [
     ("make", "make --version", (4, 3), "make"),
     ("riscv64 gcc", "riscv64-linux-gnu-gcc -dumpfullversion", (12, 2), "gcc-riscv64-linux-gnu"),
@@ -54,7 +54,7 @@ def told(arch: str, path: Path) -> str:
 
 
 def qemu(arch: str) -> bool:
-    """Says which QEMU is used for what, and why; whether that is well."""
+    """Print which QEMU is used for which purpose, and why. Is that sufficient?"""
     try:
         used = find(arch)
         others = [told(arch, path) for path in candidates(arch) if path != used.path]

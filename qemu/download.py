@@ -24,10 +24,10 @@ from qemu import emulator  # noqa: E402
 from qemu.emulator import GRADES, NAMES, Unfit, find, look, short  # noqa: E402
 
 SUITE = "bookworm"
-# The two machines, what both QEMUs read, and the firmware of riscv64.
+# Packages: the two emulators, the data that both read, and riscv64's firmware.
 PACKAGES = ["qemu-system-riscv", "qemu-system-arm", "qemu-system-common", "qemu-system-data", "opensbi"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# Proxies and the like are the machine's; lists, packages and what is installed are not.
+# apt uses this host's proxies and similar settings, but its own package lists, cache and status.
 SETTINGS = """
 Dir::State "{here}/state"; Dir::State::status "/dev/null"; Dir::Cache "{here}/cache";
 Dir::Etc::sourcelist "{here}/sources.list"; Dir::Etc::sourceparts "/dev/null";
@@ -39,7 +39,7 @@ Acquire::Languages "none"; Acquire::Retries "2"; APT::Sandbox::User "";
 
 
 def too_old() -> list[str]:
-    """What is wrong with the QEMUs that are here, if a grade needs others."""
+    """For each architecture whose QEMU is missing or too old for a grade: which QEMU, or why there is none."""
     wrong = []
     for arch in NAMES:
         try:
@@ -63,7 +63,7 @@ def run(*command: str, cwd: Path | None = None) -> str:
 
 
 def mirror() -> str:
-    """Where this machine takes Debian from, whichever form its list of sources has."""
+    """The Debian mirror of this host, from either format of its list of sources."""
     found = re.search(rf"'(\S+)/dists/{SUITE}/(?:In)?Release'", run("apt-get", "update", "--print-uris"))
     if not found:
         raise Unfit(f"apt's sources name no {SUITE}")
@@ -94,8 +94,8 @@ def download() -> None:
     with tempfile.TemporaryDirectory(prefix="qemu-download-", dir=unpacked.parent) as here:
         tree = fetch(Path(here))
         for name in NAMES.values():
-            look(tree / "usr/bin" / name)  # it says which library is missing
-        if too_old():  # else another make was quicker
+            look(tree / "usr/bin" / name)  # raises Unfit with the name of a missing library
+        if too_old():  # otherwise another make has installed it meanwhile
             shutil.rmtree(unpacked, ignore_errors=True)
             tree.rename(unpacked)
 

@@ -1,4 +1,4 @@
-"""Which QEMU is used for an architecture, and what it can do.
+"""Chooses the QEMU for an architecture, and finds out its version.
 
 QEMU_DIR names the folder that holds it. Without QEMU_DIR it is the newest of
 the one that `make setup` unpacked in build/ (download.py) and the installed one.
@@ -17,11 +17,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 UNPACKED = ROOT / "build/qemu-10"
 NAMES = {"riscv64": "qemu-system-riscv64", "arm64": "qemu-system-aarch64"}
-GRADES = (10, 0)  # the oldest whose plugins read all registers on both architectures as the observer does
+GRADES = (10, 0)  # the oldest version whose plugins can read all registers on both architectures
 
 
 class Unfit(Exception):
-    """The QEMU or the compiler of this machine cannot do what is asked; the message is one sentence."""
+    """The QEMU or the compiler of this host is missing or too old; the message is one sentence."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Emulator:
         return tuple(int(n) for n in found.groups() if n) if found else ()
 
     def command(self) -> list[str]:
-        """With the firmware that lies beside it: a QEMU that was moved would take the installed one's."""
+        """The command, with the firmware beside it: a QEMU in another folder would otherwise use the installed firmware."""
         data = self.path.parent.parent / "share/qemu"
         moved = data.is_dir() and data != Path("/usr/share/qemu")
         return [str(self.path), *(["-L", str(data)] if moved else [])]
@@ -50,7 +50,7 @@ def short(path: Path) -> str:
 
 @lru_cache
 def look(path: Path) -> Emulator:
-    """Raise Unfit if it is none, or does not run here."""
+    """Run the emulator to get its version. Raises Unfit if it is no QEMU, or does not run on this host."""
     try:
         done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
         said = (done.stdout or done.stderr).strip()
@@ -63,7 +63,7 @@ def look(path: Path) -> Emulator:
 
 
 def candidates(arch: str) -> list[Path]:
-    """The files of that name, the preferred one first."""
+    """The emulators of this name, the preferred one first."""
     name = NAMES[arch]
     if chosen := os.environ.get("QEMU_DIR"):
         folder = Path(chosen).resolve()
@@ -73,7 +73,7 @@ def candidates(arch: str) -> list[Path]:
 
 
 def find(arch: str) -> Emulator:
-    """Raise Unfit if there is none."""
+    """The preferred emulator. Raises Unfit if there is none."""
     usable, unfit = [], None
     for path in candidates(arch):
         try:
@@ -87,7 +87,7 @@ def find(arch: str) -> Emulator:
 
 
 def for_a_grade(arch: str) -> Emulator:
-    """Raise Unfit if it is too old."""
+    """The emulator for a grade. Raises Unfit if it is too old."""
     emulator = find(arch)
     if emulator.version < GRADES:
         advice = "leave QEMU_DIR out" if os.environ.get("QEMU_DIR") else "type make setup, or say QEMU_DIR=folder of another"

@@ -1,7 +1,7 @@
 """The machines that Callsite runs on under QEMU, as command lines.
 
-One description for everything that starts QEMU: `make run`, `make grade`,
-the tests. It only builds the command; who starts it reads its console.
+Everything that starts QEMU uses this one description: `make run`, `make grade`,
+the tests. It only builds the command line and does not start QEMU.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 from qemu.emulator import ROOT as ROOT, find
 
-# The lab at whose end the kernel is finished: what is built when no lab is named.
+# The last lab, whose solution is the finished kernel. It is built when no lab is named.
 LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
 FINISHED = f"lab{LAST_LAB}"
 
@@ -27,14 +27,14 @@ UBOOT = {
     "arm64": Path("/usr/lib/u-boot/qemu_arm64/u-boot.bin"),
 }
 MIB = 1 << 20
-# Before a command: it ends when the thread that started it does, be that by SIGKILL.
+# A prefix for a command: it is killed when the thread that started it ends, even by SIGKILL.
 WITH_US = ["setpriv", "--pdeathsig", "KILL"]
-# And QEMU may have so much memory: the guest's, its translations, the observer's log and what that remembers of each translation.
+# A prefix that limits QEMU's memory: the guest's RAM, translated code, the observer's log and its data about translated code.
 BOUNDED = ["prlimit", "--as=6442450944"]
 
 
 def extra_options() -> list[str]:
-    """What the environment adds to QEMU's command line, as make exports it."""
+    """Options for QEMU's command line from the environment, as make exports them."""
     return shlex.split(os.environ.get("QEMU_EXTRA", ""))
 
 
@@ -61,7 +61,7 @@ class Machine:
         return self.image or ROOT / "build" / self.arch / "Image"
 
     def load_address(self) -> int:
-        """Where the image's first byte lies in physical memory when it is entered."""
+        """The physical address of the image's first byte when the kernel is entered."""
         base = RAM_BASE[self.arch]
         if self.arch == "riscv64" and not self.uboot:
             return base + 2 * MIB  # QEMU: the first 2 MiB after the firmware
@@ -92,12 +92,12 @@ class Machine:
         return boot + (["-append", self.append] if self.append else [])
 
     def ram(self) -> range:
-        """Its physical addresses."""
-        size = max(self.memory, 256) if self.uboot else self.memory  # U-Boot's script lies 193 MiB up
+        """The physical addresses of RAM."""
+        size = max(self.memory, 256) if self.uboot else self.memory  # U-Boot's script is at 193 MiB
         return range(RAM_BASE[self.arch], RAM_BASE[self.arch] + size * MIB)
 
     def command(self, serial: list[str], scratch: Path, memory: int | None = None) -> list[str]:
-        """QEMU's command line; `serial` says where the console goes, `memory` is a file of its own that the RAM is to be."""
+        """QEMU's command line. `serial`: options for the console; `memory`: a file descriptor to use as RAM."""
         size = f"{len(self.ram()) // MIB}M"
         line = [*find(self.arch).command(), *self._machine(), "-smp", str(self.smp), "-m", size,
                 "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
@@ -113,7 +113,7 @@ class Machine:
 
 @dataclass(frozen=True)
 class ImageHeader:
-    """What a boot loader reads in the first 64 bytes, the same for both architectures."""
+    """The first 64 bytes of an image, which a boot loader reads; the same for both architectures."""
 
     text_offset: int
     image_size: int
@@ -132,7 +132,7 @@ def image_header(image: bytes) -> ImageHeader:
 
 
 def _moved(image: bytes, machine: Machine) -> bytes:
-    """U-Boot moves a riscv64 image to RAM + text_offset: ask for another address there."""
+    """The image with another text_offset: U-Boot moves a riscv64 image to RAM + text_offset."""
     if machine.arch == "riscv64" and machine.load is not None:
         offset = machine.load - RAM_BASE["riscv64"]
         return image[:8] + struct.pack("<Q", offset) + image[16:]
@@ -153,7 +153,7 @@ def boot_script(machine: Machine) -> str:
 
 
 def uboot_script_image(script: str) -> bytes:
-    """A script as U-Boot's `source` wants it: its legacy 64-byte header, then the text."""
+    """A script in the format of U-Boot's `source`: its legacy 64-byte header, then the text."""
     text = script.encode()
     data = struct.pack(">II", len(text), 0) + text
     fields = (0x27051956, 0, 0, len(data), 0, 0, zlib.crc32(data), 17, 0, 6, 0)
@@ -164,7 +164,7 @@ def uboot_script_image(script: str) -> bytes:
 
 
 def make_boot_disk(machine: Machine, directory: Path) -> None:
-    """What QEMU shows U-Boot as a FAT disk; its standard boot order finds boot.scr."""
+    """Fill the directory that QEMU presents to U-Boot as a FAT disk; U-Boot's standard boot order finds boot.scr."""
     image = machine.image_path().read_bytes()
     (directory / "Image").write_bytes(_moved(image, machine))
     if machine.initrd:

@@ -1,48 +1,50 @@
 /*
- * The observer: a QEMU TCG plugin that writes down what each processor really
- * executed, and what its registers held, into a file mapping that survives the
- * death of QEMU.
+ * The observer: a QEMU TCG plugin that logs what each processor executed, and
+ * the values of its registers, into a mapped file. The file survives the death
+ * of QEMU.
  *
- * It knows nothing of the kernel. The harness reads the ELF file, hands over a
- * list of addresses and reads the log (grading/observer.py). An instruction is
- * looked at when QEMU translates it, and QEMU translates again what was
- * overwritten: the word in a record is the word that was executed. Registers
- * are read before the instruction is executed.
+ * The observer knows nothing of the kernel: the harness reads the ELF file,
+ * writes a list of addresses, and reads the log (grading/observer.py). QEMU
+ * translates an instruction again when its word was overwritten, so the word in
+ * a record is the word that was executed. Registers are read before the
+ * instruction is executed.
  *
- * A thread is known by the 16 KiB stack that sp points into, an interrupt
- * level by the exceptions that this thread has taken and not returned from.
+ * A thread is identified by the 16 KiB stack that sp points into. Its interrupt
+ * level is the number of exceptions that it has taken and not returned from.
  *
- * Configuration, one entry a line, numbers in hexadecimal:
+ * Configuration, one entry on each line, numbers in hexadecimal:
  *	start PA		the kernel's first instruction; nothing before it is logged
  *	text VA PA SIZE		the kernel's text; every store into it is logged
- *	image FILE		the bytes of the text as linked: what may be executed
- *	word VA			a word of the text that the kernel changes: each other value is logged
- *	head SIZE		so much of it runs at its physical address too, before there are page tables
- *	firmware PA END		what may be executed too, in another, more privileged mode
- *	site VA N		the registers are kept; N = 1: only if its word is not the nop, nor is
- *				it logged otherwise
+ *	image FILE		the text as linked, which may be executed
+ *	word VA			a word of the text that the kernel changes: each value other than the linked one is logged
+ *	head SIZE		the first SIZE bytes of text may also run at their physical address, before there are page tables
+ *	firmware PA END		memory that may also be executed, in a more privileged mode
+ *	site VA N		the registers are kept; N = 1: only if its word is not the nop, and it is not
+ *				logged otherwise
  *	exit VA			the registers are kept
- *	body VA, home VA	and compared with what was kept
- *	arguments VA		a body, or an entry: logged with eight argument registers
+ *	body VA, home VA	the registers are compared with the kept ones
+ *	arguments VA		a body or an entry: logged with eight argument registers
  *	callback VA N AT	logged with its arguments, four frame records, and N words at AT
- *				(0 to 3: where this argument points)
- *	enter VA, leave VA	the beginning of a function and its ends: logged when it ends and has not begun there
+ *				(AT 0 to 3: at the address in this argument)
+ *	enter VA, leave VA	the first instruction of a function and its exits: an exit without an entry is logged
  *	hit VA			logged while recording
  *	stray VA		the same, if the thread has not just executed a site that is not a nop
- *	point VA		logged always
+ *	point VA		always logged
  *	deref VA		a hit, with the word to which the first argument register points
- *	looks LO HI		loads of words of the text by this code; there may be several
- *	tracer LO HI		loads and stores of this code below sp, or while sp is not a multiple of 16: of each instruction the first 64
- *				of each recording are looked at, and one is logged
- *	order LO HI		while `ordering`: stores of this code outside of its own stack, and its memory barriers; several
- *	ordered LO HI		and its loads from here, of each instruction the first 64 each time; several
+ *	looks LO HI		code whose loads of text words are logged; there may be several
+ *	tracer LO HI		code whose loads and stores below sp, or while sp is not a multiple of 16, are logged: the first 64
+ *				accesses of each instruction in each recording are checked, and one is logged
+ *	order LO HI		code whose memory barriers and whose stores outside of its own stack are logged while `ordering`;
+ *				there may be several
+ *	ordered LO HI		data from which that code's loads are logged, the first 64 of each instruction; there may be several
  *	vector VA		entry of an exception
  *	birth VA		the first instruction of a thread
- *	fences			fence.i, sret / isb, dsb, dc, ic, eret; what sets the vector or the page tables
+ *	fences			log fence.i, sret / isb, dsb, dc, ic, eret; and instructions that set the vector or the page tables
  *	mcount			a site comes after the prologue: the parent is in the frame record
  *
- * Sites, exits, bodies, homes, callbacks and hits are logged only while the harness
- * has set `recording` in the log's header, what is of `order` only while it has set `ordering`.
+ * Sites, exits, bodies, homes, callbacks and hits are logged only while `recording`
+ * is set in the log's header, entries of `order` only while `ordering` is set. The
+ * harness sets both.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -64,11 +66,11 @@ enum kind {
 	K_LOOK, K_WORD, K_FOREIGN, K_SETTING, K_MIDDLE, K_BELOW, K_WRITE, K_READ
 };
 
-/* A page, then the records in the order in which they were reserved. */
+/* The first page of the log. The records follow, in the order in which they were reserved. */
 struct header {
 	uint32_t magic, record_size;
 	uint64_t capacity;
-	uint64_t reserved;  /* records asked for; beyond capacity they are lost, but counted */
+	uint64_t reserved;  /* slots reserved so far; slots beyond capacity are counted and lost */
 	uint64_t starts;    /* times that the first CPU executed the kernel's first instruction */
 	uint64_t recording; /* written by the harness */
 	uint64_t insns[VCPUS];
@@ -77,13 +79,13 @@ struct header {
 
 struct record {
 	uint8_t kind;	/* written last: 0 is an unfinished record */
-	uint8_t more;	/* so many slots of eight words follow */
+	uint8_t more;	/* number of slots of eight words that follow */
 	uint8_t vcpu, level;
 	uint16_t trap;	/* level > 0: which of the thread's exceptions */
-	uint16_t size;	/* K_STORE, K_WRITE: bytes; else: the harness's recording, as a number; 0: none */
+	uint16_t size;	/* K_STORE, K_WRITE: bytes; else: the number of the recording; 0: none */
 	uint32_t word;	/* the instruction */
 	uint32_t thread;
-	uint64_t addr;	/* of the instruction as linked; K_LOOK: the address that it loads from */
+	uint64_t addr;	/* the instruction's address as linked; K_LOOK: the address of the load */
 	uint64_t insns; /* instructions that this vCPU had executed */
 	uint64_t v[4];
 };
@@ -103,26 +105,26 @@ enum role {
 };
 
 struct place {
-	uint64_t at, from; /* from, words: of a callback */
+	uint64_t at, from; /* `from` and `words` are those of a callback */
 	uint32_t roles, words;
 };
 
-/* How often something was done in one recording, or one ordering. */
+/* Counts how often something was done in one recording, or one ordering. */
 struct often {
 	uint64_t window, times;
 };
 
-/* One instruction that is watched, the argument of its callbacks. Never freed. */
+/* A watched instruction, the argument of its callbacks. Never freed. */
 struct watch {
 	struct place p;
 	uint32_t word;
-	uint32_t ahead; /* instructions of its block from it to the end */
-	bool privileged; /* it is the firmware's, and ran in its mode */
-	bool order;	/* its code is of `order` */
-	struct often looked, loaded; /* at its address, while recording; at what it loads, while ordering */
+	uint32_t ahead; /* instructions from this one to the end of its block */
+	bool privileged; /* the firmware's, and it ran in the firmware's mode */
+	bool order;	/* it lies in an `order` range */
+	struct often looked, loaded; /* checks of its accesses while recording; logged loads while ordering */
 };
 
-/* A range, or what is at it in the guest's memory. */
+/* A range of addresses. */
 struct range {
 	uint64_t lo, hi;
 };
@@ -139,17 +141,17 @@ static uint64_t start_pa, text_pa, head_size;
 static uint8_t *image;
 static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
-static uint8_t *ram; /* where the host has physical address 0, if it had one */
+static uint8_t *ram; /* the host address that corresponds to guest physical address 0 */
 
 enum { MASKED = 32, CPU, THREAD, KEPT, CAUSE = KEPT, FROM, FAULT, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
 
-/* One architecture's registers, by QEMU's names: those that are kept, a bit each in a mask; then how an exception is told. */
+/* An architecture's registers by QEMU's names: first those that are kept, one bit each in a mask, then those that describe an exception. */
 static const struct isa {
-	const char *names[REGISTERS]; /* MASKED: has `masks` in it; CPU, THREAD: whose address it is, if that is in no general register */
-				      /* CAUSE, FROM, FAULT: of an exception; MODE: how privileged it is, MOST_PRIVILEGED or less, where there is firmware */
-	uint64_t masks;		      /* of interrupts */
+	const char *names[REGISTERS]; /* MASKED: contains the bits `masks`; CPU, THREAD: pointers to the current CPU and thread, if not in a general register */
+				      /* CAUSE, FROM, FAULT: of an exception; MODE: the privilege mode, at most MOST_PRIVILEGED, where there is firmware */
+	uint64_t masks;		      /* bits that mask interrupts */
 	unsigned sp, fp, link, argument;
-	uint64_t per_cpu; /* those that change when a thread moves */
+	uint64_t per_cpu; /* registers that change when a thread moves to another CPU */
 	uint32_t nop, eret;
 } riscv64 = {
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", "a0", "a1", "a2", "a3", "a4", "a5",
@@ -212,13 +214,13 @@ static uint64_t reg(unsigned vcpu, unsigned number)
 	return value;
 }
 
-/* One of those that are kept. */
+/* The value of a register for keeping or comparing. */
 static uint64_t kept_reg(unsigned vcpu, unsigned number)
 {
 	return reg(vcpu, number) & (number == MASKED ? isa->masks : ~0ull);
 }
 
-/* @count words at @at; those that cannot be read are 0. */
+/* Read @count words at @at; all are 0 if the memory cannot be read. */
 static bool load(unsigned vcpu, uint64_t at, uint64_t *words, unsigned count)
 {
 	struct cpu *c = &cpus[vcpu];
@@ -230,7 +232,7 @@ static bool load(unsigned vcpu, uint64_t at, uint64_t *words, unsigned count)
 	return read;
 }
 
-/* The frame record of this frame pointer: what is below it, and where its function returns to. */
+/* Read the frame record at @fp: the caller's frame pointer and the return address. */
 static bool frame_record(unsigned vcpu, uint64_t fp, uint64_t record[2])
 {
 	return load(vcpu, isa == &riscv64 ? fp - 16 : fp, record, 2);
@@ -256,15 +258,15 @@ static void vcpu_begins PLUGIN_CALLBACK(unsigned, vcpu)
 
 enum { BELOW_SP = 512 /* bytes */, LEVELS = 4, STACK_SHIFT = 14, THREADS = 4096 };
 
-/* The registers at a site or at an exit that the thread, at this level, has not come back from. */
+/* The registers at a site or an exit from which the thread, at this level, has not continued yet. */
 struct kept {
-	uint64_t window; /* the harness's recording in which it was; 0: nothing is kept */
+	uint64_t window; /* the number of the recording; 0: nothing is kept */
 	uint64_t at;
 	uint8_t vcpu;
 	uint64_t reg[KEPT];
 };
 
-/* Only the CPU that runs on this stack touches it. */
+/* Only the CPU that runs on this stack accesses it. */
 struct thread {
 	uint64_t stack; /* sp >> STACK_SHIFT; 0: unused */
 	uint32_t id;
@@ -274,7 +276,7 @@ struct thread {
 	struct kept kept[LEVELS];
 };
 
-static struct thread threads[THREADS + 1]; /* the last: for all that there is no room for */
+static struct thread threads[THREADS + 1]; /* the last is shared by all threads that do not fit */
 static pthread_mutex_t threads_lock = PTHREAD_MUTEX_INITIALIZER;
 static uint32_t last_id;
 
@@ -283,7 +285,7 @@ static struct thread *new_thread(struct thread *t, uint64_t stack)
 	static unsigned used;
 
 	pthread_mutex_lock(&threads_lock);
-	while (t->stack && t->stack != stack) /* another CPU was faster */
+	while (t->stack && t->stack != stack) /* another CPU may have taken this entry meanwhile */
 		t = threads + (t - threads + 1) % THREADS;
 	if (!t->stack) {
 		if (++used >= THREADS)
@@ -313,7 +315,7 @@ static struct thread *thread_of(uint64_t sp)
 	return t;
 }
 
-/* A thread begins on a stack that may have been another's. */
+/* A new thread begins on a stack that an earlier thread may have used. */
 static void born(struct thread *t)
 {
 	t->id = __atomic_add_fetch(&last_id, 1, __ATOMIC_RELAXED);
@@ -352,13 +354,13 @@ static bool is_open(const struct thread *t)
 	return t->level < LEVELS && t->kept[t->level].window && t->kept[t->level].window == head->recording;
 }
 
-/* Kept at this very place. */
+/* Were the registers kept at this address? */
 static bool is_open_from(const struct thread *t, uint64_t at)
 {
 	return is_open(t) && t->kept[t->level].at == at;
 }
 
-/* Which registers are no longer what they were. */
+/* The mask of registers whose values differ from the kept ones. */
 static uint64_t changed(unsigned vcpu, struct thread *t)
 {
 	struct kept *k = &t->kept[t->level];
@@ -382,7 +384,7 @@ static uint64_t insns_before(unsigned vcpu, const struct watch *w)
 	return head->insns[vcpu] + qemu_plugin_u64_get(since, vcpu) - w->ahead;
 }
 
-/* A record and the slots behind it; NULL when there is no room. finish() shows it. */
+/* Reserve a record and @more slots after it; NULL if the log is full. finish() makes the record valid. */
 static struct record *begin(unsigned vcpu, const struct watch *w, const struct thread *t, unsigned more)
 {
 	uint64_t seq = __atomic_fetch_add(&head->reserved, 1 + more, __ATOMIC_RELAXED);
@@ -420,7 +422,7 @@ static void simple(unsigned vcpu, const struct watch *w, const struct thread *t,
 	finish(r, kind);
 }
 
-/* v: the changed registers (a pc that was set may have led here), parent, sp, frame pointer. */
+/* v: the mask of changed registers (a callback that set pc may have led here), parent, sp, frame pointer. */
 static void log_site(unsigned vcpu, const struct watch *w, struct thread *t)
 {
 	uint64_t fp = reg(vcpu, isa->fp), record[2] = {0, 0};
@@ -437,11 +439,11 @@ static void log_site(unsigned vcpu, const struct watch *w, struct thread *t)
 		keep(vcpu, w, t);
 }
 
-/* v: the changed registers, the first argument register, link, sp; of arguments, eight of them follow. */
+/* v: the mask of changed registers, the first argument register, link register, sp; with ARGUMENTS eight argument registers follow. */
 static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, enum kind kind)
 {
 	bool arguments = w->p.roles & ARGUMENTS;
-	bool elsewhere = kind == K_BODY && !is_open_from(t, w->p.at - 4); /* a function that the tracer calls */
+	bool elsewhere = kind == K_BODY && !is_open_from(t, w->p.at - 4); /* called by the tracer, not from its site */
 	uint64_t mask = kind == K_HIT ? 0 : elsewhere ? NOTHING_KEPT : changed(vcpu, t), *follow;
 	struct record *r;
 
@@ -459,14 +461,14 @@ static void log_arrival(unsigned vcpu, const struct watch *w, struct thread *t, 
 	finish(r, kind);
 }
 
-/* v: where it returns to, the value, sp, frame pointer. */
+/* v: the return address, the return value, sp, frame pointer. */
 static void log_exit(unsigned vcpu, const struct watch *w, struct thread *t)
 {
 	simple(vcpu, w, t, K_EXIT, reg(vcpu, isa->link), reg(vcpu, isa->argument), reg(vcpu, isa->sp), reg(vcpu, isa->fp));
 	keep(vcpu, w, t);
 }
 
-/* v: the arguments. Then the frame records from the frame pointer on: four times what is below, where to return to. */
+/* v: the arguments. Then four frame records from the frame pointer on (frame below, return address), then words of memory. */
 static void log_callback(unsigned vcpu, const struct watch *w, const struct thread *t)
 {
 	struct record *r = begin(vcpu, w, t, 1 + (w->p.words + 7) / 8);
@@ -483,7 +485,7 @@ static void log_callback(unsigned vcpu, const struct watch *w, const struct thre
 	finish(r, K_CALLBACK);
 }
 
-/* v: the first three argument registers and the link register, or the first and the word that it points to. */
+/* v: the first three argument registers and the link register; with DEREF the word at the first instead of the second. */
 static void log_hit(unsigned vcpu, const struct watch *w, const struct thread *t, enum kind kind)
 {
 	uint64_t a0 = reg(vcpu, isa->argument), to = 0;
@@ -562,7 +564,7 @@ static void executed(unsigned vcpu, void *arg)
 		return;
 	t = thread_of(reg(vcpu, isa->sp));
 	if (roles & BIRTH) {
-		if (is_open(t)) /* inside of a call */
+		if (is_open(t)) /* a call of the stack's earlier thread never returned */
 			log_arrival(vcpu, w, t, K_HOME);
 		born(t);
 	}
@@ -595,7 +597,7 @@ static void barrier(unsigned vcpu, void *arg)
 		simple(vcpu, arg, thread_of(reg(vcpu, isa->sp)), K_FENCE, 0, 0, 0, 0);
 }
 
-/* v: the value that goes into the system register. */
+/* v: the new value of the system register. */
 static void set(unsigned vcpu, void *arg)
 {
 	const struct watch *w = arg;
@@ -610,7 +612,7 @@ static void unexpected(unsigned vcpu, void *arg)
 		simple(vcpu, arg, NULL, K_FOREIGN, reg(vcpu, isa->sp), 0, 0, 0);
 }
 
-/* QEMU translates a block again for another mode: so it is looked at once. */
+/* QEMU translates a block separately for each mode, so one check of the mode is enough. */
 static void in_firmware(unsigned vcpu, void *arg)
 {
 	struct watch *w = arg;
@@ -621,7 +623,7 @@ static void in_firmware(unsigned vcpu, void *arg)
 		unexpected(vcpu, arg);
 }
 
-/* v: the offset in text, and what was stored. The physical address decides: a mapping of its own does not hide a writer. */
+/* v: the offset in text, and the stored value. The physical address is used, so that no other mapping hides a store. */
 static void stored(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 {
 	struct qemu_plugin_hwaddr *hw;
@@ -655,13 +657,13 @@ static void looked(unsigned vcpu, uint32_t info, uint64_t addr, void *arg)
 	finish(r, K_LOOK);
 }
 
-/* arm64: str or stp to [sp, #-n]!, which lowers sp and stores in one. */
+/* arm64: str or stp to [sp, #-n]!, which lowers sp and stores in one instruction. */
 static bool pushes(uint32_t word)
 {
 	return isa == &arm64 && ((word & 0x3bc003e0) == 0x298003e0 || (word & 0x3be00fe0) == 0x38000fe0);
 }
 
-/* So many in a window tell how it is done. */
+/* Count one more time in this window. True if it was counted 64 times already. */
 static bool enough(struct often *o, uint64_t window)
 {
 	if (o->window != window)
@@ -669,7 +671,7 @@ static bool enough(struct often *o, uint64_t window)
 	return o->times++ >= 64;
 }
 
-/* v: sp. Whenever an interrupt comes, it writes below it. */
+/* v: sp. Log an access below sp, where an interrupt may write at any time, or with an unaligned sp. */
 static void below(unsigned vcpu, struct watch *w, uint64_t sp, uint64_t addr)
 {
 	if (pushes(w->word) || (sp % 16 == 0 && sp - addr - 1 >= BELOW_SP))
@@ -678,7 +680,7 @@ static void below(unsigned vcpu, struct watch *w, uint64_t sp, uint64_t addr)
 	simple(vcpu, w, thread_of(sp), K_BELOW, sp, 0, 0, 0);
 }
 
-/* v: the address; of a store the value too. What lies on the thread's own stack is nobody else's. */
+/* v: the address, the value. Accesses of the thread's own stack are not logged: no other CPU looks there. */
 static void in_order(unsigned vcpu, struct watch *w, uint64_t sp, uint32_t info, uint64_t addr)
 {
 	bool writes = qemu_plugin_mem_is_store(info);
@@ -729,7 +731,7 @@ static bool is_fence(uint32_t word)
 	    || (word & 0xfffff0ff) == 0xd508701f;	/* ic iallu, ialluis */
 }
 
-/* Of memory, between CPUs: fence / dmb. */
+/* A memory barrier between CPUs: fence / dmb. */
 static bool is_barrier(uint32_t word)
 {
 	return isa == &riscv64 ? (word & 0x707f) == 0x000f : (word & 0xfffff0ff) == 0xd50330bf;
@@ -747,9 +749,9 @@ static bool is_setting(uint32_t word)
 }
 
 /*
- * Tells apart what surely does not store, so that it runs at full speed.
- * arm64: loads of a general register by immediate, of a pair, of a literal;
- * what remains, atomics among it, may store.
+ * False for instructions that certainly do not store, so that they run at full
+ * speed. arm64: loads of a general register with an immediate, of a pair, of a
+ * literal; all other loads, stores and atomics may store.
  */
 static bool may_store(uint32_t word)
 {
@@ -772,7 +774,7 @@ static uint32_t word_of(struct qemu_plugin_insn *insn)
 	return word;
 }
 
-/* May this be executed here: the text as linked, its head at the physical address too, or the firmware? */
+/* May this be executed here? Permitted are the text as linked, its head at the physical address, and the firmware. */
 static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uint32_t word)
 {
 	uint64_t at = pa - text_pa;
@@ -796,7 +798,7 @@ static struct watch *new_watch(struct place p, uint32_t word, size_t ahead)
 	return w;
 }
 
-/* A word that the kernel changes is logged once for each value, when it is translated; another word, and other text, when it is executed. */
+/* A word that the kernel may change is logged once for each value, at translation; any other unexpected instruction each time it is executed. */
 static void watch_unexpected(struct qemu_plugin_insn *insn, const struct watch *w, uint64_t pc)
 {
 	if (w->p.roles & (SITE | WORD) && w->p.at == pc)
@@ -805,7 +807,7 @@ static void watch_unexpected(struct qemu_plugin_insn *insn, const struct watch *
 		qemu_plugin_register_vcpu_insn_exec_cb(insn, unexpected, CB_R_REGS, new_watch((struct place){.at = pc}, w->word, w->ahead));
 }
 
-/* QEMU runs one translation at every virtual address of it: what is watched is the physical one, known by where it was linked. */
+/* QEMU may use one translation for several virtual addresses, so roles are looked up by the physical address, as the address at which it was linked. */
 static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 {
 	uint64_t pc = qemu_plugin_insn_vaddr(insn), pa = pc, linked;
@@ -815,7 +817,7 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 	struct place p;
 #define WATCH (w ? w : (w = new_watch(p, word, ahead)))
 
-	if (pc == start_pa) /* the first instruction that is the kernel's says where the host has the guest's memory */
+	if (pc == start_pa) /* here the host address of guest memory becomes known */
 		ram = host - start_pa;
 	if (ram)
 		pa = host - ram;
@@ -875,7 +877,7 @@ static void add_role(uint32_t role, uint64_t at, uint32_t words, uint64_t from)
 	places[n_places++] = (struct place){at, from, role, words};
 }
 
-/* One entry for each address. */
+/* Merge the places so that each address has one entry. */
 static void merge_places(void)
 {
 	size_t kept = 0;
@@ -977,7 +979,7 @@ static void *map_file(const char *path, int flags, int protection, off_t *size)
 	return at == MAP_FAILED ? NULL : at;
 }
 
-/* The harness makes the file, at its full (sparse) size. */
+/* The harness creates the file with its full (sparse) size. */
 static bool map_log(const char *path)
 {
 	off_t size;

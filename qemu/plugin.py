@@ -1,4 +1,4 @@
-"""The observer, built for the QEMU that will load it."""
+"""Builds the observer for the QEMU that will load it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qemu.emulator import ROOT, Emulator, Unfit, for_a_grade
 SOURCE, HEADER = ROOT / "qemu/observer.c", ROOT / "qemu/plugin.h"
 FLAGS = ["-std=gnu11", "-O2", "-Wall", "-Wextra", "-shared", "-fPIC", f"-I{HEADER.parent}"]
 OLDEST = 4  # the first version of the plugin interface that reads registers and memory
-# A plugin that no QEMU loads: each refuses it, and says which version it has itself.
+# A plugin that every QEMU refuses to load; the error message has the version of QEMU's plugin interface.
 FUTURE = "int qemu_plugin_version = 0x7fffffff; int qemu_plugin_install(void); int qemu_plugin_install(void) { return 1; }\n"
 
 
@@ -27,7 +27,7 @@ def compile_c(source: Path, plugin: Path, *flags: str) -> None:
 
 
 def interface(emulator: Emulator, scratch: Path) -> int:
-    """The version of the plugin interface, which a version of QEMU does not tell: 10.1 and 10.2 differ in more than it says."""
+    """The version of QEMU's plugin interface, which does not follow from QEMU's version."""
     source, plugin = scratch / "future.c", scratch / "future.so"
     source.write_text(FUTURE)
     compile_c(source, plugin)
@@ -43,14 +43,14 @@ def interface(emulator: Emulator, scratch: Path) -> int:
 
 
 def build(arch: str) -> Path:
-    """The observer for the QEMU that a grade uses; its name tells of what it was made. Raise Unfit if there can be none."""
+    """Build the observer for the QEMU of a grade, if it is not there. Its file name has a digest of its sources. Raises Unfit if it cannot be built."""
     emulator = for_a_grade(arch)
     made_of = "\n".join([emulator.told, *FLAGS, SOURCE.read_text(), HEADER.read_text()]).encode()
     plugin = ROOT / f"build/qemu/observer-{'.'.join(map(str, emulator.version))}-{hashlib.sha256(made_of).hexdigest()[:16]}.so"
     if plugin.exists():
         return plugin
     plugin.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=plugin.parent) as scratch:  # two boots may build it at once: nobody sees half of it
+    with tempfile.TemporaryDirectory(dir=plugin.parent) as scratch:  # two boots may build it at once, and neither may load an incomplete file
         new = Path(scratch) / plugin.name
         compile_c(SOURCE, new, f"-DPLUGIN_VERSION={interface(emulator, Path(scratch))}")
         new.replace(plugin)

@@ -1,4 +1,4 @@
-"""Why a machine ended: QEMU's exit status does not tell a power-off from a reset, its control socket does."""
+"""Finds out why a machine ended, from QEMU's control socket: the exit status is the same for a power-off and a reset."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import socket
 
 
 class Reason:
-    """A control socket that is open before QEMU runs; what QEMU says there is read when QEMU has ended."""
+    """QEMU's control socket, open before QEMU starts; QEMU's messages are read when QEMU has ended."""
 
     def __init__(self) -> None:
         self._ours, self._qemus = socket.socketpair()
@@ -22,22 +22,22 @@ class Reason:
         return ["-chardev", f"socket,id=control,fd={self.fileno()}", "-qmp", "chardev:control"]
 
     def monitor(self, line: str) -> None:
-        """A command of QEMU's monitor."""
+        """Send a command to QEMU's monitor."""
         self._ours.sendall(json.dumps({"execute": "human-monitor-command", "arguments": {"command-line": line}}).encode() + b"\n")
 
     def drain(self, flags: int = socket.MSG_DONTWAIT) -> None:
-        """QEMU tells of every stop and start too. The socket holds some hundred of them, and the rest is lost when QEMU ends."""
+        """Read the messages so far. QEMU also sends one for every stop and start; the socket holds some hundred, and the rest would be lost."""
         try:
             while data := self._ours.recv(65536, flags):
                 self._said += data
         except (BlockingIOError, ConnectionError):
-            pass  # that was all; or QEMU was killed
+            pass  # no more messages, or QEMU was killed
 
     def read(self) -> str | None:
-        """guest-shutdown, guest-reset, host-signal, ...; None: QEMU did not say. QEMU must have ended."""
+        """guest-shutdown, guest-reset, host-signal, ...; None: unknown. QEMU must have ended."""
         self._qemus.close()
         self.drain(flags=0)
-        events = [json.loads(line) for line in self._said.split(b"\n")[:-1]]  # a QEMU that was killed leaves half a line
+        events = [json.loads(line) for line in self._said.split(b"\n")[:-1]]  # drops an incomplete last line, which a killed QEMU leaves
         return next((str(e["data"]["reason"]) for e in events if e.get("event") == "SHUTDOWN"), None)
 
     def close(self) -> None:

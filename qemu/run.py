@@ -1,7 +1,7 @@
-"""`make run`: a kernel on this terminal.
+"""`make run`: runs a kernel on this terminal.
 
-QEMU's exit status does not tell a power-off from a panic on every machine
-(a reset under -no-reboot is 0), so its control socket is asked for the reason.
+QEMU's exit status is not enough to tell a power-off from a panic (a reset with
+-no-reboot also gives 0), so the reason is read from its control socket.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def terminal_settings() -> list[Any] | None:
 
 
 def restore_terminal(settings: list[Any] | None) -> None:
-    """QEMU leaves the terminal raw when it is killed, and its files non-blocking."""
+    """Restore the terminal: a killed QEMU leaves it raw, and its files non-blocking."""
     for fd in (0, 1, 2):
         os.set_blocking(fd, True)
     if settings:
@@ -39,7 +39,7 @@ def restore_terminal(settings: list[Any] | None) -> None:
 
 
 def end_with_terminal(qemu: subprocess.Popen[bytes]) -> None:
-    """A closed terminal tells its session's leader: a make, which then waits for us."""
+    """End QEMU when the terminal closes. The hang-up signal goes only to the session's leader: a make, which then waits for us."""
     hangup = select.poll()
     hangup.register(0, 0)
     hangup.poll()
@@ -67,7 +67,7 @@ def run(machine: Machine) -> int:
 
 
 def cpus(text: str) -> int:
-    """As many as one likes from 1 on; the kernel says how many of them it leaves off."""
+    """A number of CPUs, at least 1. The kernel prints how many of them it does not use."""
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is no number of CPUs")
     return int(text)

@@ -1,4 +1,4 @@
-"""Lab 1: what each rung is held against."""
+"""Lab 1: the check of each rung, and the mistakes that it names."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the sec
 # ---- between two instructions of the stub --------------------------------------
 
 def steps_right(e: Evidence) -> Finding | None:
-    """Between any two instructions of the stub an interrupt may come."""
+    """sp and the reserved registers are right after every instruction of the stub, as an interrupt may come at any time."""
     if not e.steps.why:
         return None
     when = "while somebody traces" if e.steps.traced else "while nobody traces"
@@ -56,7 +56,7 @@ def something_traced(e: Evidence) -> Finding | None:
 
 
 def stub_called(e: Evidence) -> Finding | None:
-    """Every executed call site entered the stub."""
+    """Each executed call site entered the stub."""
     stub = e.kernel.symbol("_mcount")
     seen = False
     windows = [(p.first, p.last) for p in [*e.phases, *([e.overwritten] if e.overwritten else [])]]
@@ -65,7 +65,7 @@ def stub_called(e: Evidence) -> Finding | None:
         entered = Counter(r.vcpu for r in between(e.truth.trampolines, *window) if r.addr == stub)
         seen = seen or bool(sites)
         for cpu in sites | entered:
-            if abs(sites[cpu] - entered[cpu]) > 1:  # one may be cut in its middle
+            if abs(sites[cpu] - entered[cpu]) > 1:  # the window may begin or end in the middle of a call
                 return Finding(f"CPU {cpu} executed {sites[cpu]} call sites and entered _mcount {entered[cpu]} times")
     return None if seen else Finding("no call site was executed")
 
@@ -87,7 +87,7 @@ def _for_nobody(e: Evidence, finding: Finding) -> str:
 
 
 def _wrong_way_round(e: Evidence, finding: Finding) -> str:
-    """The pointer was called while it held ftrace_stub, and not while it held a tracer."""
+    """The pointer was called while it held ftrace_stub, but not while it held a tracer."""
     called = any(during(phase, e.truth.callbacks) for phase in e.on())
     return "asked-the-wrong-way-round" if e.truth.hits["ftrace_stub"] and not called else ""
 
@@ -108,7 +108,7 @@ def ended(e: Evidence) -> str:
         return "return-address-lost"
     variable = e.kernel.symbol("ftrace_trace_function")
     if any(r.v[1] == variable for r in e.truth.traps):
-        return "pointer-taken-for-the-function"  # it was executed, and that is an exception
+        return "pointer-taken-for-the-function"  # the CPU tried to execute data
     return ""
 
 

@@ -1,4 +1,4 @@
-"""Lab 2: what each rung is held against."""
+"""Lab 2: the check of each rung, and the mistakes that it names."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _no_sites(e: Evidence) -> Finding | None:
 
 
 def of_the_build(check: Check) -> Check:
-    """What is wrong with the kernel's table was done on the host, when it was built."""
+    """The check; its findings get the command that runs recordmcount by hand, as the table is built on the host."""
     def by_hand(e: Evidence) -> Finding | None:
         finding, tool = check(e), _tool(e)
         if finding and tool and not finding.by_hand:
@@ -38,7 +38,7 @@ def of_the_build(check: Check) -> Check:
 
 
 def _empty(e: Evidence) -> Finding:
-    """What the first call looks like: by hand one can reckon what call_target makes of it."""
+    """A finding that shows the first call, so that the student can work out by hand what call_target should return."""
     if not e.kernel.sites:
         return Finding("the table is empty")
     first, mcount = e.kernel.sites[0], e.kernel.symbol("_mcount")
@@ -61,18 +61,18 @@ def table_complete(e: Evidence) -> Finding | None:
 
 
 def _tool(e: Evidence) -> Path | None:
-    """The student's recordmcount; None: a kernel that was not built here."""
+    """The student's recordmcount; None: the kernel was not built in this tree."""
     tool = e.kernel.path.with_name("recordmcount")
     return tool if tool.exists() else None
 
 
 def _given(e: Evidence, name: str) -> Path:
-    """Where the file is kept that the tool is given."""
+    """The path of an input file for the tool; it is kept after the grade."""
     return e.log.with_name(f"{e.arch}-lab{e.lab}-{name}.elf")
 
 
 def tool_finds(e: Evidence) -> Finding | None:
-    """The student's recordmcount, with a file in which words are nearly calls: a compiler leaves none."""
+    """The student's recordmcount finds exactly the calls in a file that also has words which are almost calls."""
     tool = _tool(e)
     if not tool:
         return None
@@ -102,7 +102,7 @@ def table_sorted(e: Evidence) -> Finding | None:
 
 
 def tool_sorts(e: Evidence) -> Finding | None:
-    """The student's recordmcount, with a file whose sites come in no order: -pg's are found in theirs."""
+    """The student's recordmcount sorts the sites of a file that has them in random order."""
     tool = _tool(e)
     if not tool:
         return None
@@ -119,7 +119,8 @@ def tool_sorts(e: Evidence) -> Finding | None:
 
 
 def list_complete(e: Evidence) -> Finding | None:
-    """available_filter_functions and its addresses are the functions with call sites, by address. Nobody reads them of a boot that ended early."""
+    """available_filter_functions and available_filter_functions_addrs list the functions with call sites, by address. They are not read if
+    the boot ended early."""
     if e.why:
         return None
     names = [s.function.name for s in e.kernel.sites]
@@ -133,12 +134,12 @@ def list_complete(e: Evidence) -> Finding | None:
     return None
 
 
-STEP = 40  # instructions for each bit of the table's size, in nine answers of ten: several times what a search needs
+STEP = 40  # instructions for each bit of the table's size, in nine of ten lookups: several times what a binary search needs
 RECORD_BYTES = 8
 
 
 def lookups(e: Evidence) -> Finding | None:
-    """What lookup_rec and lookup_rec_range return to kern/apps/lookup.c, which asks in an order that the seed chooses."""
+    """lookup_rec and lookup_rec_range return the right records to kern/apps/lookup.c, which calls them in a random order."""
     asked = sorted((r.seq, name, r) for name in ("lookup_rec", "lookup_rec_range") for r in e.truth.hits[name])
     pairs = [(name, question, answer) for (_, name, question), answer in zip(asked, e.truth.hits["answer"])]
     table = [a for a, _ in e.kernel.records()]
@@ -160,7 +161,7 @@ def _bounds(name: str, question: Record) -> tuple[int, int]:
 
 
 def _right_answer(e: Evidence, table: list[int], name: str, question: Record, off: int = 0) -> int:
-    """The address of a record, or 0; or what is answered by who looks at one record further on or further back."""
+    """The address of the right record, or 0. `off`: the answer of a search that is wrong by this many records."""
     start, end = _bounds(name, question)
     at = bisect_left(table, start) + off
     return e.kernel.symbol("ftrace_records") + RECORD_BYTES * at if 0 <= at < len(table) and table[at] < end else 0
@@ -171,7 +172,7 @@ def _asked(name: str, question: Record) -> str:
 
 
 def _unanswered(e: Evidence, name: str, question: Record) -> Finding | None:
-    """The boot ended before this question was answered: the search did not come back, or it read what is no record."""
+    """A finding about the lookup during which the boot ended: it did not return, or it read outside of the table."""
     fault = last(e) if e.verdict == Verdict.PANIC else None
     if e.verdict == Verdict.TIMEOUT:
         executed, (lo, hi) = e.insns[question.vcpu] - question.insns, e.kernel.code_beside("lookup_rec")
@@ -192,7 +193,7 @@ def _wrong_answer(e: Evidence, table: list[int], name: str, question: Record, an
 
 
 def _steps(e: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | None:
-    """The instructions from question to answer: of nine in ten, for now and then an interrupt is among them."""
+    """Nine of ten lookups take few enough instructions; an interrupt may come during the tenth."""
     bits = len(e.kernel.records()).bit_length()
     for name in ("lookup_rec", "lookup_rec_range"):
         taken = sorted(answer.insns - question.insns for asked, question, answer in pairs if asked == name)
@@ -203,10 +204,10 @@ def _steps(e: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | No
     return None
 
 
-# ---- mistakes by name: which sites are not in the table ---------------------------
+# ---- mistakes with a name: which sites are missing in the table -------------------
 
 def _negative(word: int, arch: str) -> bool:
-    """jalr's lo, bl's imm26."""
+    """Is the offset in this word (jalr's lo, bl's imm26) negative?"""
     return bool(word >> (31 if arch == "riscv64" else 25) & 1)
 
 
@@ -224,7 +225,7 @@ def _first_word(e: Evidence, finding: Finding) -> str:
 
 
 def _counted_from_jalr(e: Evidence, finding: Finding) -> str:
-    """It takes a call to 4 bytes before _mcount for one to _mcount, and no other."""
+    """The tool accepts only calls to the address 4 bytes before _mcount."""
     tool = _tool(e)
     if e.arch != "riscv64" or e.kernel.records() or not tool:
         return ""

@@ -1,4 +1,4 @@
-"""Lab 3: what each rung is held against."""
+"""Lab 3: the check of each rung, and the mistakes that it names."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from grading.verdict import Verdict
 REACH = {"riscv64": 1 << 20, "arm64": 1 << 27}  # bytes of jal, of bl
 NO_BATCH, AFTER_TEXT = "while no batch was open", "in a batch, for a site at _etext, where text has ended"
 FAR = "in a batch, for the last word of text, and was to make it call address 0, which is out of reach"
-REFUSALS = (  # what kern/apps/registers.c asks for, in its order: of whom, when, which errors are right
+REFUSALS = (  # the calls that kern/apps/registers.c makes, in order: the function, when it is called, the right errors
     ("ftrace_make_nop", NO_BATCH, (EFAULT,)), ("ftrace_update_ftrace_func", NO_BATCH, (EFAULT,)),
     *((name, AFTER_TEXT, (EFAULT,)) for name in ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop")),
-    *((name, FAR, (ERANGE, EINVAL)) for name in ("ftrace_make_call", "ftrace_modify_call")),  # nor is that word a nop, or a call
+    *((name, FAR, (ERANGE, EINVAL)) for name in ("ftrace_make_call", "ftrace_modify_call")),  # that word is neither a nop nor a call
     ("ftrace_update_ftrace_func", "in a batch, with a tracer at address 0, which is out of reach", (ERANGE,)),
 )
-PREEMPTED = 0xFF << 24  # of current->ctx (kern/thread.h): how often preempt_disable() was called
+PREEMPTED = 0xFF << 24  # the bits of current->ctx that count calls of preempt_disable() (kern/thread.h)
 
 
 def written_by_patcher(e: Evidence) -> Finding | None:
-    """Every store into text is one aligned word, inside a batch, by the tracer's own code."""
+    """Each store into text writes one aligned word, inside a batch, and is made by the tracer's own code."""
     kernel = e.kernel
     lo, hi = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
     inside = {id(r) for b in e.truth.batches for r in b.stores}
@@ -52,7 +52,7 @@ def written_by_patcher(e: Evidence) -> Finding | None:
 
 
 def looked_before(e: Evidence) -> Finding | None:
-    """Before each store the patcher loaded the word that it overwrites."""
+    """Before each store the patcher has loaded the word that it overwrites."""
     lo, _ = e.kernel.text
     looks = iter(e.truth.looks)
     look = next(looks, None)
@@ -72,7 +72,7 @@ def looked_before(e: Evidence) -> Finding | None:
 
 
 def alias_closed(e: Evidence) -> Finding | None:
-    """Between batches nothing of text is writable, by the alias or by another mapping."""
+    """Between batches no part of text is writable, by its alias or by another mapping."""
     for when, cpus in e.alias:
         if cpus:
             return Finding(f"{when}: text is writable in the page tables of CPU {cpus[0]}, by its alias, say: a batch must close that",
@@ -81,7 +81,7 @@ def alias_closed(e: Evidence) -> Finding | None:
 
 
 def in_batches(e: Evidence) -> Finding | None:
-    """The alias goes before the others are told, and outside of a batch nothing is written."""
+    """A batch closes the alias before it synchronises the other CPUs."""
     for batch in e.truth.batches:
         when = {name: seq for name, seq in batch.steps}
         if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get("text_alias_close", 0):
@@ -91,7 +91,7 @@ def in_batches(e: Evidence) -> Finding | None:
 
 
 def _error(value: int) -> int:
-    """Of a function that returns an int: the errno, or 0."""
+    """The errno that a function returned as a negative int, or 0."""
     return -value % (1 << 32)
 
 
@@ -100,7 +100,7 @@ def _returned(value: int) -> str:
 
 
 def text_alone(e: Evidence) -> Finding | None:
-    """Outside of a batch nothing is written, nor after text; to text's end everything may be; and nothing that is out of reach."""
+    """The patching functions refuse a word outside of a batch, a word after the end of text, and a target out of reach."""
     for (name, question, answer), (_, when, right) in zip(e.truth.asked(*PATCHERS), REFUSALS):
         if _error(answer.v[0]) not in right:
             ends = EFAULT in right and "batch," in when or _error(answer.v[0]) == EFAULT
@@ -110,7 +110,7 @@ def text_alone(e: Evidence) -> Finding | None:
 
 
 def encoded(e: Evidence) -> Finding | None:
-    """insn_call() at the ends of the reach and beyond, and of what is misaligned."""
+    """insn_call() is right at both ends of the reach and just beyond them, and refuses misaligned addresses."""
     asked = e.truth.asked(*ENCODER)
     for (_, question, answer), (_, word, _) in zip(asked[::2], asked[1::2]):
         ip, addr, link = question.v[:3]
@@ -127,7 +127,7 @@ def encoded(e: Evidence) -> Finding | None:
 
 
 def once(e: Evidence) -> Finding | None:
-    """All other CPUs are made to synchronise once for a batch, not for each word."""
+    """A batch synchronises the other CPUs once, not for each word."""
     for batch in e.truth.batches:
         syncs = [seq for name, seq in batch.steps if name == "arch_sync_all"]
         if len(syncs) > 1:
@@ -137,7 +137,7 @@ def once(e: Evidence) -> Finding | None:
 
 
 def refused(e: Evidence) -> Finding | None:
-    """A site with another word than the record says is reported and left as it is, and nothing is traced."""
+    """A site that holds an unexpected word is reported and not written, and nothing is traced."""
     was, kernel = e.spoilt, e.kernel
     if not was or not was.text:
         return Finding("the boot ended before a site with another word could be refused")
@@ -160,10 +160,10 @@ def refused(e: Evidence) -> Finding | None:
     return None if want in was.output else Finding(f"a site was refused, and then the workload did not print '{want}'")
 
 
-# ---- mistakes by name ---------------------------------------------------------------
+# ---- mistakes with a name -----------------------------------------------------------
 
 def _words(e: Evidence) -> Iterator[tuple[int, int]]:
-    """What stood in call sites while somebody traced: read out of memory, and as it was executed. The harness's own word is none."""
+    """The words in call sites while a tracer was on, from memory and as executed, without the word that the harness wrote."""
     for phase in e.on():
         for site in e.kernel.sites if phase.text else []:
             yield site.address, word_in(e.kernel, phase.text, site.address)
@@ -173,7 +173,7 @@ def _words(e: Evidence) -> Iterator[tuple[int, int]]:
 
 
 def _wrong_call(e: Evidence) -> str:
-    """A site called something: by another link register, or something else than the tracer."""
+    """The mistake's name, if a site held a call with a wrong link register or a wrong target."""
     known = stubs(e.kernel)
     for address, word in _words(e):
         jump = e.kernel.isa.jump(address, word)
@@ -199,13 +199,13 @@ def _half_a_pair(e: Evidence, finding: Finding) -> str:
 
 
 def _restored(e: Evidence, finding: Finding) -> str:
-    """Calls are left where somebody had traced."""
+    """Call sites still hold calls although no tracer is on."""
     left = any(calls_tracer(e.kernel, s.address, word_in(e.kernel, e.text_at_end, s.address)) for s in e.kernel.sites)
     return "never-restored" if left else ""
 
 
 def _unnamed(e: Evidence, finding: Finding) -> str:
-    """ftrace_caller ran, and called ftrace_stub."""
+    """ftrace_caller ran, and called ftrace_stub instead of the tracer."""
     caller = any(traced(e, call) for phase in e.on() for call in e.calls(phase))
     return "tracer-not-named" if caller and e.truth.hits["ftrace_stub"] and not e.truth.callbacks else ""
 

@@ -1,8 +1,9 @@
-"""Lab 4: what each rung is held against. Its own: what several ops' callbacks change, and whom they are called for.
+"""Lab 4: the check of each rung, and the mistakes that it names. Its own checks are about several ops: the calls for which they run,
+and what they change.
 
-What the console says is not looked at, but for the workload's result and the
-answer to an op that must be refused. The sites, the ops that ran, the values
-that they and the workload's functions saw come from the observer.
+Only the workload's result and the refusal of an op are read from the console.
+The sites, the ops that ran, and the values that the ops and the workload's
+functions received come from the observer.
 """
 
 from __future__ import annotations
@@ -38,24 +39,24 @@ VALUED = frozenset(FUNCTIONS)
 
 @dataclass
 class TrialEvidence:
-    """A trial, what it must be and what it was."""
+    """A trial with the expected calls and the executed calls."""
 
     e: Evidence
     trial: Trial
     run: ExpectedRun
-    calls: dict[str, list[Call]]  # by context, under the names that the expectation gives them
-    ops: dict[str, list[Op]]  # by function: those whose filter has it
+    calls: dict[str, list[Call]]  # by context; contexts have the names of ExpectedRun
+    ops: dict[str, list[Op]]  # by function: the ops whose filter has it
 
     def all(self) -> Iterator[Call]:
         return (call for mine in self.calls.values() for call in mine if call.name in VALUED)
 
     def numbers(self, call: Call) -> list[int]:
-        """The ops that were called, by the third argument; -1: none of the eight."""
+        """The numbers of the ops that ran, from their third argument; -1: another op than the shell's eight."""
         lo, hi = self.e.kernel.extent("hand_ops")
         return [(r.v[2] - lo) * OPS // (hi - lo) if lo <= r.v[2] < hi else -1 for r in call.callbacks]
 
     def of(self, call: Call) -> list[int]:
-        """The ops that should have been."""
+        """The numbers of the ops that should have run."""
         return [op.number for op in self.ops[call.name]]
 
 
@@ -79,7 +80,7 @@ def _workload(mine: list[Call]) -> list[Call]:
 
 
 def _received(call: Call) -> tuple[int, ...]:
-    """The arguments that are known, as the function's body found them; none if another function ran in its place."""
+    """The known arguments, as the function's body found them; empty if another function ran instead."""
     own = call.landed and call.landed.addr == call.site.address + 4
     return tuple(call.arguments[n] for n in PASSED.get(call.name, (1,))) if own and call.name in VALUED else ()
 
@@ -89,10 +90,10 @@ def _shown(arch: str, function: str, values: Sequence[int]) -> str:
     return function + (f" received {shown}" if shown else "")
 
 
-# ---- the workload goes as the ops make it go ----------------------------------
+# ---- the workload runs as the ops change it ------------------------------------
 
 def _goes_as_changed(h: TrialEvidence) -> Finding | None:
-    """Calls, in order, and what their functions received; then the program's own result."""
+    """The calls are the expected ones, in order and with the expected arguments; then the program's result is right."""
     return (first_of(_context_goes(h, name, calls, _workload(h.calls.get(name, []))) for name, calls in h.run.contexts.items())
             or within(h.trial, result_printed(h.trial.name, h.run, h.trial.output)))
 
@@ -108,7 +109,7 @@ def _context_goes(h: TrialEvidence, name: str, calls: list[ExpectedCall], mine: 
 
 
 def _unheard(h: TrialEvidence, call: Call | None, ops: list[Op]) -> str:
-    """Of the ops that trace the function, those that nobody called."""
+    """The ops that trace the function and did not run, as text."""
     called = h.numbers(call) if call else []
     return " and ".join(str(op) for op in ops if op.number not in called)
 
@@ -163,7 +164,7 @@ def _why_values(h: TrialEvidence, want: ExpectedCall, got: Call) -> tuple[str, D
 # ---- each op is called for its own functions ------------------------------------
 
 def _right_ops(h: TrialEvidence) -> Finding | None:
-    """At each call site: exactly the ops whose filter has the function, each once, each seeing what those before left."""
+    """At each call exactly the ops whose filter has the function ran, each once, and each saw the changes of the ops before it."""
     for name, mine in h.calls.items():
         expected = iter(h.run.contexts.get(name, []))
         for at, call in enumerate(mine):
@@ -216,7 +217,7 @@ def _values_of(h: TrialEvidence, call: Call, want: ExpectedCall | None) -> Findi
 # ---- an op costs nothing where it does not trace ---------------------------------
 
 def _own_stubs(h: TrialEvidence) -> Finding | None:
-    """A site that one op traces calls that op's stub, no other's; one that nobody traces holds the nop."""
+    """A site that only one op traces calls that op's own stub; a site that no op traces holds the nop."""
     stub_of: dict[int, int] = {}  # by op
     kernel, known = h.e.kernel, set(stubs(h.e.kernel))
     for call in h.all():
@@ -243,7 +244,7 @@ def _site(h: TrialEvidence, call: Call, why: str) -> Finding:
 
 
 def _cost(h: TrialEvidence, op: Op) -> tuple[int, str]:
-    """Instructions from a site that the op alone traces to the op, and such a function: the usual number."""
+    """The usual number of instructions from a site that only this op traces to the op, and the name of such a function."""
     costs = [(call.callbacks[0].insns - call.insns, call.name) for call in h.all() if h.ops[call.name] == [op] and call.callbacks]
     return statistics.mode(costs) if costs else (0, "")
 
@@ -266,7 +267,7 @@ def _trial(e: Evidence, name: str) -> Trial | None:
 
 
 def _made(trial: Trial) -> Finding | None:
-    """With an op that the kernel refused nothing can be tried."""
+    """A finding if one of the trial's ops could not be registered."""
     return Finding(f"{trial.name}: {trial.unmade}. So nothing that it does was to be seen", began=trial.first) if trial.unmade else None
 
 
@@ -275,7 +276,7 @@ def _as_the_ops_say(h: TrialEvidence) -> Finding | None:
 
 
 def lives_with_ops(e: Evidence) -> Finding | None:
-    """It boots, runs and powers off, and takes what it is told to do."""
+    """The kernel boots, runs and powers off, and accepts all commands."""
     finding = lives(e)
     complaint = e.complaint
     if finding and not e.why and complaint and complaint.error == "ENOSYS" and not not_started(e):
@@ -284,13 +285,13 @@ def lives_with_ops(e: Evidence) -> Finding | None:
 
 
 def changed_arguments(e: Evidence) -> Finding | None:
-    """What callbacks add to arguments arrives, in every argument register."""
+    """The values that callbacks add to arguments arrive, in every argument register."""
     trial = _trial(e, "changed arguments")
     return _as_the_ops_say(evidence_of(e, trial)) if trial else Finding("no op was tried")
 
 
 def patched(e: Evidence) -> Finding | None:
-    """A callback that changes pc puts another function in its function's place; one such op a function."""
+    """A callback that changes pc replaces the function; only one such op is allowed for each function."""
     trial = _trial(e, "live patch")
     if not trial or not trial.refused:
         return Finding("no op was tried")
@@ -305,7 +306,7 @@ def patched(e: Evidence) -> Finding | None:
 
 
 def many_ops(e: Evidence) -> Finding | None:
-    """Each op is called for its own functions, and costs nothing elsewhere; unregistering one leaves the others."""
+    """Each op runs for its own functions only, and costs nothing elsewhere; unregistering an op does not affect the others."""
     trials = _trial(e, "many ops"), _trial(e, "fewer ops")
     if not trials[0] or not trials[1]:
         return Finding("no op was tried")
@@ -318,7 +319,7 @@ def many_ops(e: Evidence) -> Finding | None:
 
 
 def listed(e: Evidence) -> Finding | None:
-    """enabled_functions lists the selected functions, and none else; the filters' files those that were written there."""
+    """enabled_functions lists exactly the selected functions, and the filters' files list the functions that were written there."""
     for phase in e.on():
         assert phase.filter
         names = [s.function.name for s in e.kernel.sites]
@@ -337,57 +338,57 @@ def _written(names: list[str], globs: str, none: str) -> list[str]:
     return [n for n in names if any(fnmatch.fnmatchcase(n, glob) for glob in globs.split())] or [f"#### {none} ####"]
 
 
-# ---- mistakes by name ---------------------------------------------------------------
+# ---- mistakes with a name -----------------------------------------------------------
 
 def _trials(e: Evidence) -> list[TrialEvidence]:
     return [evidence_of(e, trial) for trial in e.trials if trial.first]
 
 
 def _shared(e: Evidence, finding: Finding) -> str:
-    """Where several ops have a function none of them is called; where one has it alone, that one is."""
+    """An op runs where it alone traces a function, and no op runs where several do."""
     steps = [(len(h.ops[call.name]), len(call.callbacks)) for h in _trials(e) for call in h.all()]
     several, alone = [ran for have, ran in steps if have > 1], [ran for have, ran in steps if have == 1]
     return "ip-off-by-one-instruction" if several and not any(several) and any(alone) else ""
 
 
 def _ran(h: TrialEvidence, call: Call) -> list[Op]:
-    """The trial's ops that were called, and the one that had to be refused."""
+    """The ops that ran, of the trial's ops and the one that had to be refused."""
     ops = [*h.trial.ops, *([h.trial.refused] if h.trial.refused else [])]
     return [op for op in ops if op.number in h.numbers(call)]
 
 
 def _both_patch(e: Evidence, finding: Finding) -> str:
-    """What had to be refused was taken, and two ops that change pc ran for one call."""
+    """The op that had to be refused was registered, and two ops that change pc ran for one call."""
     both = any(sum(op.does == "patch" for op in _ran(h, call)) > 1 for h in _trials(e) for call in h.all())
     return "two-change-pc" if finding.kind == Defect.NOT_REFUSED and both else ""
 
 
 def _too_many(e: Evidence, finding: Finding) -> str:
-    """Ops are called that do not have the function, and only where several have it."""
+    """Ops ran for functions that are not in their filters, and only where several ops trace the function."""
     wrong = [h.of(call) for h in _trials(e) for call in h.all() if any(call.name not in op.names for op in _ran(h, call))]
     return "list-asks-no-filter" if wrong and all(len(have) > 1 for have in wrong) else ""
 
 
 def _looks_on(e: Evidence, finding: Finding) -> str:
-    """An op that changes nothing was refused, as if it could clash with one that does."""
+    """An op that changes nothing was refused, as if it could conflict with an op that does."""
     trial = _trial(e, "live patch")
     return "refused-without-a-clash" if trial and trial.lacks and trial.lacks.does == "see" and "EBUSY" in trial.unmade else ""
 
 
 def _gone(e: Evidence, finding: Finding) -> str:
-    """Only when ops have left, the one that stays is not called."""
+    """An op did not run, and only after other ops were unregistered."""
     bad = {h.trial.name for h in _trials(e) for call in h.all() if set(h.of(call)) - set(h.numbers(call))}
     return "last-op-not-found" if bad == {"fewer ops"} else ""
 
 
 def _argument(e: Evidence, finding: Finding) -> str:
-    """Arguments are wrong in phases that trace, and in no other."""
+    """Arguments are wrong only in phases with a tracer on."""
     wrong = {phase.on for phase in e.phases if wrong_argument(e, phase)}
     return "argument-clobbered" if wrong == {True} else ""
 
 
 def _notrace(e: Evidence, finding: Finding) -> str:
-    """What is in the filter and must not be traced is changed."""
+    """The sites of functions that notrace excludes are changed."""
     for phase in e.on() if not e.complaint else []:
         assert phase.filter
         if phase.filter.notrace and phase.text:
@@ -436,7 +437,7 @@ MISTAKES = {
     "loop-without-end": "a loop of ops.c or hash.c does not come to its end",
 }
 
-# ---- schedules: one CPU changes, another one calls ---------------------------------
+# ---- schedules: one CPU makes a change while another makes a traced call -----------
 
 SEE = "op 0 see calls_traced"
 ONLY, OTHER = ("echo calls_traced > set_ftrace_filter",), "echo wl_begin > set_ftrace_filter"
@@ -456,7 +457,7 @@ WAITED = seen_once("op that was switched off, and whose sites were written", lam
 
 
 def tried(name: str) -> Coverage:
-    """The workload ran with the ops of this trial."""
+    """Coverage of this trial: the workload ran with its ops."""
     def amounts(e: Evidence) -> Iterator[Amount]:
         trial = _trial(e, name)
         if trial:
@@ -465,7 +466,7 @@ def tried(name: str) -> Coverage:
 
 
 def _costs(e: Evidence) -> Iterator[Amount]:
-    """Of the ops that stay each has functions of its own."""
+    """Of each op that stays registered, calls that only this op traces were observed in both trials."""
     few, many = (_trial(e, name) for name in ("fewer ops", "many ops"))
     if not few or not many:
         return

@@ -1,4 +1,4 @@
-"""Lab 5: what each rung is held against. The checks of patched returns, shared with lab 6, are grading/graph_checks.py."""
+"""Lab 5: the check of each rung, and the mistakes that it names. Checks that lab 6 shares are in grading/graph_checks.py."""
 
 from __future__ import annotations
 
@@ -26,36 +26,36 @@ from grading.shadow import whole
 SESSION = GraphSession
 
 
-# ---- mistakes by name: by what was executed, where that can tell --------------------
+# ---- mistakes with a name, recognised by what was executed --------------------------
 
 def _call_left(e: Evidence, finding: Finding) -> str:
-    """At the end one word of text is not as it was: the call in ftrace_graph_stub."""
+    """At the end the call in ftrace_graph_stub is still there."""
     at, rest = e.kernel.symbol("ftrace_graph_call"), rest_text(e.kernel, e.lab)
     return "call-left-behind" if e.text_at_end and word_in(e.kernel, e.text_at_end, at) != word_in(e.kernel, rest, at) else ""
 
 
 def _entered(e: Evidence, finding: Finding) -> str:
-    """The tracer heard of an entry, and the function did not begin: it went on elsewhere than after the call site."""
+    """The entry handler ran, and then the call did not continue after its call site."""
     called = [s for phase in e.on() for s in e.spans(phase) if traced(e, s.call)]
     lost = [s for s in called if not s.body and any(t.seq > s.call.seq and t.vcpu == s.call.vcpu for t in e.truth.users)]
     fault = faults.last(e) if e.verdict == Verdict.PANIC else None
     if len(lost) < len(called) and not (fault and fault.access == Access.EXECUTION):
-        return ""  # an interrupt, or the end, came in between
+        return ""  # an interrupt, or the end of the boot, came in between
     return "" if not lost else "wrong-parent-slot" if any(r.seq > lost[0].call.seq for r in e.truth.handlers) else "link-register-lost"
 
 
 def _result(e: Evidence, finding: Finding) -> str:
-    """The program's result is wrong, and a call's was not what its function had left."""
+    """A result register was changed at a return."""
     clobbered = registers_given_back(e)
     return clobbered.mistake if clobbered else ""
 
 
 def ended(e: Evidence) -> str:
-    """Of a boot that ended early: where the first traced function went, or that all came home, and something was lost there."""
+    """The mistake of a boot that ended early: a call did not return to its caller, or it did and a register was lost."""
     finding, lost, fault = comes_home(e), _result(e, Finding("")), faults.last(e)
     if not finding or lost == STACK:
         return lost
-    astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault  # else the tracer itself said what was wrong
+    astray = finding.kind == Defect.WENT_ELSEWHERE or finding.kind == Defect.WENT_NOWHERE and fault  # otherwise the tracer itself has reported the mistake
     return _entered(e, finding) or ("return-to-wrong-place" if astray and e.verdict == Verdict.PANIC and e.truth.handlers else "")
 
 

@@ -1,7 +1,7 @@
-"""Lab 6: what each rung is held against. Its own: many users of one patched return.
+"""Lab 6: the check of each rung, and the mistakes that it names. Its own checks are about many users of one patched return.
 
-Who is told is known by what its handler loads: the shell's users (`graph`) each
-from a place of its own, function_graph's tracers from what describes them.
+The second argument of a handler says whose handler ran: for the shell's users
+(`graph`) an entry of hand_users, for function_graph's tracers their fgraph_ops.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Handled = list[tuple[Span, list[T], list[T]]]
 
 
 def _handled(e: Evidence, phase: Phase, records: list[T]) -> Handled[T]:
-    """Of each call, what the users' handlers did at its entry, and what at its return."""
+    """Each call with the records of the users' handlers at its entry and at its return."""
     patched, found = framed(e, phase), Handled[T]()
     of: dict[tuple[int, int, int], list[T]] = {}
     for r in during(phase, records):
@@ -67,12 +67,12 @@ def _by_hand(e: Evidence) -> list[Phase]:
 
 
 def _end_of(span: Span) -> int:
-    """Where a debugger stops to see what is wrong at the return."""
+    """The record at which a debugger stops to show what is wrong at the return."""
     return span.leaving.hits[0].seq if span.leaving and span.leaving.hits else span.call.seq
 
 
 def _wrong_order(e: Evidence, phase: Phase, span: Span, entered: Sequence[int], returned: Sequence[int]) -> Finding:
-    """Or one was told at one end alone. User by user: told of the entry, told of the return."""
+    """A finding with the order of the users at the entry and at the return, also if a user was called at one of the two only."""
     wrong = _forgotten(entered, returned) or "the tracers were told in a wrong order: it must be the reverse of that at the entry"
     return Finding(f"{phase.name}, {cpu_of(span)}: when {span.name} returned, {wrong}",
                    [(str(left), str(right), False) for left, right in zip_longest(entered, returned, fillvalue="-")],
@@ -80,19 +80,19 @@ def _wrong_order(e: Evidence, phase: Phase, span: Span, entered: Sequence[int], 
 
 
 def _more(got: list[int], want: list[int], slug: str) -> str:
-    """The name of the mistake, if all were told that had to be, and others too."""
+    """The mistake's name, if all required users were called, and others too."""
     return slug if set(got) > set(want) else ""
 
 
 def _order(e: Evidence, entered: Sequence[int], returned: Sequence[int]) -> str:
-    """The mistake's name: users are counted in the order of the entry."""
+    """The mistake's name, or ''. User numbers count in the order of the entry."""
     if set(entered) - set(returned) == {0}:
-        return "slot-0-forgotten" if any(t.what == AT_RETURN for t in e.truth.user_events) else ""  # else nobody is told
+        return "slot-0-forgotten" if any(t.what == AT_RETURN for t in e.truth.user_events) else ""  # otherwise no user is called at any return
     return "return-handlers-in-entry-order" if entered == returned else ""
 
 
 def _forgotten(entered: Sequence[int], returned: Sequence[int]) -> str:
-    """What is no order: one was told at one end alone."""
+    """A sentence about a user that was called only at the entry or only at the return, or ''."""
     missing, extra = sorted(set(entered) - set(returned)), sorted(set(returned) - set(entered))
     if missing:
         return f"user {missing[0]} said yes at the entry and was not told of the return"
@@ -100,7 +100,7 @@ def _forgotten(entered: Sequence[int], returned: Sequence[int]) -> str:
 
 
 def sixteen(e: Evidence) -> Finding | None:
-    """Each of sixteen users is told of its own functions and of no others; there is no seventeenth."""
+    """Each of sixteen users is called for its own functions and for no others; a seventeenth user is refused."""
     for phase in _by_hand(e):
         if "ENOSPC" not in phase.refused:
             return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
@@ -120,7 +120,7 @@ def sixteen(e: Evidence) -> Finding | None:
 
 
 def followed(e: Evidence) -> Finding | None:
-    """A filter that was written while function_graph ran holds: the one op has the functions that its users now want."""
+    """A filter that is written while function_graph runs takes effect: the shared op traces what its users select now."""
     for phase in e.on():
         listed = set(phase.listed("enabled_functions"))
         if phase.rewritten and phase.filter and listed != phase.filter.names:
@@ -133,7 +133,7 @@ def followed(e: Evidence) -> Finding | None:
 
 
 def reverse(e: Evidence) -> Finding | None:
-    """Who was told first of the entry is told last of the return."""
+    """Return handlers run in the reverse order of the entry handlers."""
     wrong = first_of(_reverse_tracers(e, phase) for phase in e.on() if len(stayed(phase)) > 1)
     if wrong:
         return wrong
@@ -148,7 +148,7 @@ def reverse(e: Evidence) -> Finding | None:
 
 
 def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
-    """The same of two function_graph tracers, known by what their handlers were given."""
+    """The same for two function_graph tracers, identified by the second argument of their handlers."""
     patched = framed(e, phase)
     for span, at_entry, at_end in _handled(e, phase, e.truth.users):
         want = sum(span.name in u.filter.names for u in phase.users)
@@ -165,7 +165,7 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
 
 
 def kept(e: Evidence) -> Finding | None:
-    """What a user kept at the entry it finds at the return of the same call, and its caller's too."""
+    """At a return a user finds the data that it stored at the entry of the same call, and those of the caller's call."""
     seen = 0
     for phase in _by_hand(e):
         keepers = {h.number: h for h in phase.hands if h.kind == "keep"}
@@ -186,16 +186,16 @@ def kept(e: Evidence) -> Finding | None:
 
 
 def _not_its_own(e: Evidence, phase: Phase, notified: bool) -> str:
-    """If anything is found at all, what is found is somebody's."""
+    """The mistake's name, if users find data, but not their own."""
     found = any(t.value for t in during(phase, e.truth.user_events) if t.what == AT_RETURN)
     return "data-of-another-user" if notified and found else ""
 
 
 def _parents(phase: Phase, span: Span, returned: list[UserEvent], keepers: Mapping[int, HandUser],
              value: Mapping[tuple[Span, int], int]) -> Finding | None:
-    """What a user kept for the next traced call further out."""
+    """A finding if the users' data of the next outer traced call are wrong."""
     if span.transit:
-        return None  # an interrupt, while a frame was coming or going: either is right
+        return None  # an interrupt came while a frame was pushed or popped: both results are right
     outer = span.below
     while outer and outer.name not in phase.returning:
         outer = outer.below
@@ -210,7 +210,7 @@ def _parents(phase: Phase, span: Span, returned: list[UserEvent], keepers: Mappi
 
 
 def _out_beneath(events: Iterable[UserEvent]) -> tuple[bool, bool]:
-    """Was a call still out when user 0, who had been told of it, left? Was user 1 told of a return in that thread, meanwhile?"""
+    """Was a call that user 0 knows still in flight when user 0 left? Was user 1 called for a return in that thread meanwhile?"""
     out: dict[tuple[int, int], int] = {}
     inside = False
     for t in events:
@@ -223,7 +223,7 @@ def _out_beneath(events: Iterable[UserEvent]) -> tuple[bool, bool]:
 
 
 def slot_again(e: Evidence) -> Finding | None:
-    """A user hears of no return whose entry it was not told: the frame of a sleeper is an earlier owner's. So is what lies in it."""
+    """The new owner of a slot gets neither returns nor data of frames that belong to the slot's earlier owner."""
     open_calls: dict[tuple[int, int, int], int] = {}
     events = between(e.truth.user_events, *e.slot_again)
     for t in events:
@@ -244,7 +244,7 @@ def slot_again(e: Evidence) -> Finding | None:
 
 
 def leaver_left(e: Evidence) -> Finding | None:
-    """A user who left is told nothing more, whatever was out; the other goes on as before."""
+    """No handler of a user runs after the user has left, even for calls in flight; the other user continues as before."""
     for phase in e.on():
         gone = [u for u in phase.users if u.leaves]
         left = during(phase, e.truth.hits["end of unregister_ftrace_graph"])
@@ -264,7 +264,7 @@ def leaver_left(e: Evidence) -> Finding | None:
 
 
 def walked(e: Evidence) -> Finding | None:
-    """On the stack of a sleeper, behind the function whose return is patched, stands where it will return to."""
+    """The stack of a sleeping thread shows the true return address of a function whose return is patched."""
     shown = re.search(r"^ *sleep_ns\+\S+\s+([\w.]+)\+0x([0-9a-f]+)/", e.walk, re.M)
     if not shown:
         return Finding("ps -s showed no thread that sleeps in sleep_ns, with its caller")
@@ -277,23 +277,23 @@ def walked(e: Evidence) -> Finding | None:
 
 
 def home(e: Evidence) -> Finding | None:
-    """Of a boot that ended early, too: where a call returned to."""
+    """Each call returns to its caller; this is also judged if the boot ended early."""
     return comes_home(e) or left(e) or (None if e.why else through_handler(e) or link_replaced(e) or walked(e) or walks(e) or frames_kept(e))
 
 
 def _last_forgotten(e: Evidence, finding: Finding) -> str:
-    """Of sixteen users all are told of something but the last."""
+    """Of sixteen users only the last one is never called."""
     notified = {t.user for phase in _by_hand(e) for t in during(phase, e.truth.user_events)}
     wanted = {h.number for phase in e.on() for h in phase.hands}
     return "last-slot-forgotten" if notified and wanted - notified == {max(wanted)} else ""
 
 
 def ended(e: Evidence) -> str:
-    """Of a boot that ended early, by its last exception: a user has left, and its filter is read or its handler called."""
+    """The mistake of a boot that ended early, from its last exception: the filter or handler of a user that had left was used."""
     fault = faults.last(e) if e.verdict == Verdict.PANIC and e.truth.hits["end of unregister_ftrace_graph"] else None
     if not fault:
         return ""
-    of_pc, of_link = (re.split("[+.]", e.kernel.name_at(a))[0] for a in (fault.pc, fault.link))  # GCC splits a function into name.part.0
+    of_pc, of_link = (re.split("[+.]", e.kernel.name_at(a))[0] for a in (fault.pc, fault.link))  # GCC may split a function into name.part.0
     asked = fault.access == Access.READ and of_pc in ("update_graph_ops", "wanted")
     return "slot-not-cleared" if asked or fault.access == Access.EXECUTION and of_link == "ftrace_graph_func" else ""
 
@@ -322,7 +322,7 @@ ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-sl
 
 
 def _told_hands(e: Evidence) -> Iterator[Amount]:
-    """Each of them, of the entry of its functions and, if it wants to, of the return."""
+    """The handler calls of each of the sixteen users."""
     for phase in _by_hand(e):
         events = Counter(t.user for t in during(phase, e.truth.user_events) if t.what != OF_PARENT)
         for hand in phase.hands:
@@ -338,7 +338,7 @@ def _told_keepers(e: Evidence) -> Iterator[Amount]:
 
 
 def _calls_after(e: Evidence) -> Iterator[Amount]:
-    """With one CPU the workload may have ended."""
+    """Calls after a user had left; with one CPU the workload may have ended before."""
     for phase in e.on():
         if any(u.leaves for u in phase.users):
             left = during(phase, e.truth.hits["end of unregister_ftrace_graph"])
@@ -358,7 +358,7 @@ AFTERWARDS = Coverage("call after a user had left", _calls_after)
 LEAVERS = seen_once("phase in which a user left", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
 SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.user_events, *e.slot_again)), 4)
 
-# User 1 stays; what user 0 leaves, its slot among it, user 2 may take.
+# User 1 stays registered; user 2 may get the slot of user 0.
 COMES, GOES, STAYS = ("graph 1 see calls_traced",), ("graph 1 off",), frozenset({1})
 SCHEDULES = (
     Change("register", "graph 0 see calls_traced", "register_ftrace_graph", after=("graph 0 off",), comes=frozenset({0}), first=COMES, last=GOES, stays=STAYS),
