@@ -46,7 +46,7 @@ def installed(package: str) -> bool:
     return done.stdout == "installed"
 
 
-def told(arch: str, path: Path) -> str:
+def described(arch: str, path: Path) -> str:
     try:
         return str(look(path))
     except Unfit as why:
@@ -57,7 +57,7 @@ def qemu(arch: str) -> bool:
     """Print which QEMU is used for which purpose, and why. Is that sufficient?"""
     try:
         used = find(arch)
-        others = [told(arch, path) for path in candidates(arch) if path != used.path]
+        others = [described(arch, path) for path in candidates(arch) if path != used.path]
         why = "QEMU_DIR names it" if os.environ.get("QEMU_DIR") else f"no older than {others[0]}" if others else "the only one here"
         print(f"{arch}: make run uses {used}: {why}.")
         for_a_grade(arch)
@@ -75,9 +75,9 @@ def main() -> int:
         found = version(command)
         good = found is not None and found >= wanted
         ill += not good
-        told = ".".join(map(str, found)) if found else "none"
+        shown = ".".join(map(str, found)) if found else "none"
         advice = "" if good else f"sudo apt-get install {package}"
-        print(f"{tool:14} {told:10} {'.'.join(map(str, wanted)):10} {advice}")
+        print(f"{tool:14} {shown:10} {'.'.join(map(str, wanted)):10} {advice}")
     ill += sum(not qemu(arch) for arch in NAMES)
     missing = [p for p in sys.argv[1:] if not installed(p)]
     if missing:

@@ -27,11 +27,11 @@ class Unfit(Exception):
 @dataclass(frozen=True)
 class Emulator:
     path: Path
-    told: str  # the first line of --version
+    version_line: str  # the first line of --version
 
     @property
     def version(self) -> tuple[int, ...]:
-        found = re.search(r"version (\d+)\.(\d+)(?:\.(\d+))?", self.told)
+        found = re.search(r"version (\d+)\.(\d+)(?:\.(\d+))?", self.version_line)
         return tuple(int(n) for n in found.groups() if n) if found else ()
 
     def command(self) -> list[str]:
@@ -58,7 +58,7 @@ def look(path: Path) -> Emulator:
         said = str(error)
     emulator = Emulator(path, said.partition("\n")[0])
     if not emulator.version:
-        raise Unfit(f"{short(path)} does not say its version, but: {emulator.told or 'nothing'}")
+        raise Unfit(f"{short(path)} does not say its version, but: {emulator.version_line or 'nothing'}")
     return emulator
 
 

@@ -45,7 +45,7 @@ def interface(emulator: Emulator, scratch: Path) -> int:
 def build(arch: str) -> Path:
     """Build the observer for the QEMU of a grade, if it is not there. Its file name has a digest of its sources. Raises Unfit if it cannot be built."""
     emulator = for_a_grade(arch)
-    made_of = "\n".join([emulator.told, *FLAGS, SOURCE.read_text(), HEADER.read_text()]).encode()
+    made_of = "\n".join([emulator.version_line, *FLAGS, SOURCE.read_text(), HEADER.read_text()]).encode()
     plugin = ROOT / f"build/qemu/observer-{'.'.join(map(str, emulator.version))}-{hashlib.sha256(made_of).hexdigest()[:16]}.so"
     if plugin.exists():
         return plugin

@@ -13,14 +13,14 @@ from qemu.machine import ARCHES, ROOT
 SEED = 0x0123456789ABCDEF
 RETURN_0 = {"riscv64": [0x00000513, 0x00008067], "arm64": [0x52800000, 0xD65F03C0]}
 NOP = {"riscv64": [0x00000013], "arm64": [0xD503201F]}
-# In ftrace_caller: the load that gives the second argument back.
+# In ftrace_caller: the load that restores the second argument.
 LOADS_ARGUMENT = {"riscv64": 0x00813583, "arm64": 0xA94007E0}
 
-Mistake = Callable[[Kernel], tuple[int, list[int]]]  # where, and what is written there
+Mistake = Callable[[Kernel], tuple[int, list[int]]]  # the address and the words to write there
 
 
 def returns_at_once(name: str) -> Mistake:
-    """GCC calls its copies of a function name.isra.0 and the like."""
+    """The extent of a function; GCC gives its copies of a function names like name.isra.0."""
     return lambda kernel: (next(a for n, a in kernel.symbols.items() if n.split(".")[0] == name), RETURN_0[kernel.arch])
 
 
@@ -36,14 +36,14 @@ def build(lab: int = 4) -> None:
 
 
 def wrong_kernel(arch: str, name: str, mistake: Mistake, lab: int) -> Kernel:
-    """The kernel of a lab with the mistake written into it."""
+    """A copy of a lab's kernel with the mistake written into it."""
     right = ROOT / f"build/{arch}/lab{lab}"
     out = ROOT / f"build/tests/wrong/{arch}-{name}"
     out.mkdir(parents=True, exist_ok=True)
     kernel = Kernel(right / "callsite.elf", arch)
     address, words = mistake(kernel)
     data = b"".join(w.to_bytes(4, "little") for w in words)
-    around = kernel.read(address, 512)  # long enough to be there once
+    around = kernel.read(address, 512)  # long enough to be unique in the file
     for file in ("callsite.elf", "Image"):
         content = bytearray((right / file).read_bytes())
         at = content.index(around)

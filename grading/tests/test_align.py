@@ -1,4 +1,4 @@
-"""Printed against executed: what is legal, and where the first divergence is."""
+"""The aligner: which inversions are legal, and where the first difference is."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def align(ran: list[Call], said: list[FunctionEvent], whole: bool = True,
 
 
 def executed(text: str) -> list[Call]:
-    """'a b i1 c': a call each; a digit at the end is its interrupt level."""
+    """Calls from a text like 'a b i1 c'; a digit at the end is the interrupt level."""
     return [call(n, w.rstrip("12"), int(w[-1]) if w[-1] in "12" else 0) for n, w in enumerate(text.split())]
 
 
@@ -154,7 +154,7 @@ class Align(unittest.TestCase):
 
 
 class Cpu:
-    """A CPU that traces itself rightly: threads, interrupts between a site and its event, the trace going on and off."""
+    """Simulates a CPU with a right tracer: threads, interrupts between a site and its event, tracing switched on and off."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -162,9 +162,9 @@ class Cpu:
         self.printed: list[FunctionEvent] = []
         self.toggles = rng.random() < 0.7
         self.on = False
-        self.lo, self.hi = 1 << 30, 1 << 30  # what is executed between must be printed
+        self.lo, self.hi = 1 << 30, 1 << 30  # calls executed between these must be printed
         self._trap = 0
-        self._open = 0  # calls whose event is still on its way
+        self._open = 0  # calls whose event is not reserved yet
 
     def run(self) -> None:
         threads = {n: self._thread(n) for n in range(1, 4)}
@@ -190,7 +190,7 @@ class Cpu:
             yield
 
     def _call(self, thread: int, level: int, trap: int) -> Iterator[None]:
-        """A site, then what asks for the tracer, then the event: anything may come between."""
+        """A site, then the test whether tracing is on, then the event: an interrupt may come between any two of them."""
         name = self.rng.choice("abcd") if self.rng.random() < 0.8 else "wl_e"
         self.executed.append(call(len(self.executed), name, level, thread=thread, trap=trap))
         self._open += 1
@@ -205,7 +205,7 @@ class Cpu:
         if level == 2 or self.rng.random() > 0.15:
             return
         if self.toggles and not self.on and self.hi == 1 << 30 and self.rng.random() < 0.2:
-            self._switch_on()  # another CPU does
+            self._switch_on()  # done by another CPU
         self._trap += not level
         for _ in range(self.rng.randint(0, 3)):
             yield from self._call(thread, level + 1, self._trap)

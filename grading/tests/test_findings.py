@@ -1,4 +1,4 @@
-"""What a finding is known by: its kind, and what the processor did. Nothing reads a sentence, and none is cut in a word."""
+"""Findings: code tells them apart by their kind and never by their text, and no text is cut inside a word."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Faults(RecordedCalls):
 
 
     def test_who_panicked_is_known_by_where_the_call_returns_to(self) -> None:
-        """The last function has no code behind that call: the link register may name the next one."""
+        """A call may be the last instruction of a function: then the link register points to the next function."""
         e = self.evidence("arm64")
         self.assertEqual(faults.panicked(e), ("", 0))
         stub = next(f for f in FUNCTIONS if f.name == "ftrace_caller")
@@ -118,7 +118,7 @@ class Faults(RecordedCalls):
         e.verdict, e.why = Verdict.TIMEOUT, "so"
         e.whereabouts = [[stub.start, stub.start], [stub.start + 4, other.start]]
         self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller")
-        e.whereabouts += [[other.start, stub.start]]  # each was in an interrupt once
+        e.whereabouts += [[other.start, stub.start]]  # each CPU was in an interrupt once
         self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller. CPU 1 was in ftrace_caller")
         e.whereabouts = [[], []]
         self.assertEqual(e.ending(), "time-out: so")

@@ -1,4 +1,4 @@
-"""The grader is graded: the evidence of a right boot with one thing changed; the check that must see it does.
+"""Tests of the grader: the evidence of a right boot is changed in one place, and the right check must find it.
 
 What a wrong kernel gets, labs/*/wrong says.
 """
@@ -31,7 +31,7 @@ class Forged(unittest.TestCase):
         cls.evidence = Session(kernel, 4, 4, SEED, ROOT / "build/tests/forged.log").run()
 
     def forged(self) -> Evidence:
-        """A copy whose lists may be changed."""
+        """A copy of the evidence whose lists may be changed."""
         e = copy.copy(self.evidence)
         e.truth = copy.copy(e.truth)
         e.truth.known = {}
@@ -86,7 +86,7 @@ class Forged(unittest.TestCase):
         e = self.forged()
         events = self.events(e)
         mine = [i for i, v in enumerate(events) if v.cpu == events[0].cpu]
-        a, b = next((a, b) for a, b in zip(mine[100:], mine[101:])  # one context's, so that no inversion excuses it
+        a, b = next((a, b) for a, b in zip(mine[100:], mine[101:])  # in one context, so that no inversion is legal
                     if events[a].func != events[b].func and events[a].interrupt == events[b].interrupt)
         events[a], events[b] = (events[b]._replace(usec=events[a].usec),
                                 events[a]._replace(usec=events[b].usec))
@@ -101,7 +101,7 @@ class Forged(unittest.TestCase):
 
     @staticmethod
     def next_of_thread(events: list[FunctionEvent], at: int) -> str:
-        """What the interrupted thread prints next: were that of the same name, it would be this one that is printed too early."""
+        """The next event of the interrupted thread; if it had the same name, it could be taken for the moved event."""
         return next((v.func for v in events[at:] if not v.interrupt and v.cpu == events[at].cpu), "")
 
     def test_an_interrupt_printed_as_a_thread(self) -> None:
@@ -136,7 +136,7 @@ class Forged(unittest.TestCase):
         return next(t for t in e.trials if t.name == name)
 
     def in_trial(self, e: Evidence, name: str) -> Call:
-        """The first call of this trial that came to an op and then to its function."""
+        """The first call of this trial that ran an op and then its function."""
         return next(c for c in e.calls(self.trial(e, name)) if c.callbacks and c.arguments)
 
     def replaced(self, e: Evidence, call: Call, **changes: Any) -> None:

@@ -1,4 +1,4 @@
-"""kern/apps/frames.c meets each instruction of the tracer's, rare.c does what is rare; their evidence with one thing changed is seen to be wrong."""
+"""The checks of kern/apps/frames.c and rare.c: the evidence of a right boot is changed in one place, and the right check must find it."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ class Swept(unittest.TestCase):
         self.put_rare(e, r, v=(*r.v[:n], value, *r.v[n + 1:]))
 
     def test_a_walk_that_ends_elsewhere(self) -> None:
-        """At each entry from the tracer on; where the walk of one tracer has another caller than that of the other."""
+        """Each entry of a walk is changed, from the tracer's on; and the two tracers' walks have different callers."""
         for (_, gate, by, _), who in zip(rare.WALKS, range(3)):
             for further in range(3 if by == rare.LINK else 2):
                 e = self.forged()
@@ -195,7 +195,7 @@ class Swept(unittest.TestCase):
         self.assertIn("found panic in its place", finding.why)
 
     def walk(self, e: Evidence, who: int) -> tuple[list[Record], int]:
-        """Its records, and which of them is in the tracer's assembly."""
+        """The walk's records, and the index of the one in the tracer's assembly."""
         _, gate, by, _ = rare.WALKS[who]
         walk = rare._walks(e)[who]
         return walk, next(n for n, r in enumerate(walk) if e.kernel.name_at(r.v[by] - 4).startswith(f"{gate}+"))

@@ -1,4 +1,4 @@
-"""Calls put together from synthetic records, and held against synthetic text."""
+"""function_graph's checks with synthetic records and synthetic text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def entry(name: str) -> int:
     return 0x1000 * (1 + NAMES.index(name))
 
 
-# Of each function: the site, the body, a call of each other function (0x10 apart), a return.
+# Each function has a site, a body, a call of each other function (0x10 bytes apart), and a return.
 SITES = {n: Site(entry(n), Function(n, entry(n), entry(n) + 0x800), 0, 0) for n in NAMES}
 CALL = {(maker, n): (entry(maker) if maker else 0x9000) + 0x100 + 0x10 * i
         for maker in [*NAMES, ""] for i, n in enumerate(NAMES)}
@@ -37,12 +37,12 @@ THREAD = (1, 0, 0)
 
 
 class Story:
-    """A machine that is told what happens; every record is ten instructions after the one before."""
+    """Makes the records of a simulated machine; each record comes ten instructions after the last."""
 
     def __init__(self) -> None:
         self.reader = Reader(PLACES)
         self.seq = 0
-        self.out: dict[Context, list[tuple[str, int, int]]] = {}  # the function, where it returns to, sp
+        self.out: dict[Context, list[tuple[str, int, int]]] = {}  # the calls in flight: function, return address, sp
         self.users: list[Record] = []
 
     def record(self, kind: Kind, addr: int, who: Context = THREAD, user: int = 0) -> Record:
@@ -95,7 +95,7 @@ def event(kind: str, func: str, depth: int = 0, ns: int | None = None, cpu: int 
 
 
 def printed(text: str) -> list[GraphEvent]:
-    """`a{ b{ } }`: nested as it is written."""
+    """The records of nested calls written as `a{ b{ } }`."""
     events: list[GraphEvent] = []
     names: list[str] = []
     for word in text.split():
@@ -132,7 +132,7 @@ class Returning(unittest.TestCase):
         self.assertEqual((a.home, c.home), (CALL["", "wl_a"] + 4,) * 2)
 
     def test_of_a_chain_with_a_frame_too_few_the_innermost_returns_first(self) -> None:
-        """The user that wanted wl_c had left when wl_c was entered, though its site still held a call."""
+        """The user of wl_c had left when wl_c was entered, but the site still held a call."""
         story = Story()
         story.enter("wl_a")
         story.enter("wl_b", tail=True)
@@ -217,7 +217,7 @@ class Aligning(unittest.TestCase):
             self.assertEqual(align(executed, said, differ)[0].divergence is None, fits, f"depth {depth}")
 
     def test_who_is_leaving_and_came_back_through_the_handler_had_a_frame(self) -> None:
-        for hits, may_be in ((1, {0, 2}), (0, {0, 1, 2})):  # by the user's own frames, or by all
+        for hits, may_be in ((1, {0, 2}), (0, {0, 1, 2})):  # counting the user's own frames, or all frames
             story = Story()
             for name in ("wl_a", "wl_b", "wl_c"):
                 story.enter(name)
@@ -235,7 +235,7 @@ class Aligning(unittest.TestCase):
                     self.assertEqual(found is None, depth in may_be, f"wl_a came back by {hits}, depth {depth}")
 
     def interrupted(self) -> Story:
-        """An interrupt between wl_b's site and its body, which runs wl_b itself."""
+        """An interrupt comes between wl_b's site and its body, and calls wl_b too."""
         story = Story()
         story.enter("wl_a")
         story.enter("wl_b", body=False)
@@ -294,7 +294,7 @@ class Aligning(unittest.TestCase):
 
 
 class NoKernel(Kernel):
-    """Names for places, and no file."""
+    """A kernel without a file that only gives names to addresses."""
 
     def __init__(self) -> None:  # pylint: disable=super-init-not-called
         self.arch, self.path = "riscv64", Path("callsite.elf")
@@ -380,8 +380,8 @@ class Checks(unittest.TestCase):
         e.phases[0].users[0].trace = GraphTrace("function_graph", said)
         self.assertIn("and the calls that it made 0.500 us", self.why(graph_checks.durations, e))
 
-    def told(self, entries: list[int], returns: list[int]) -> str:
-        """Whose handlers run at the entry and at the return of a function that two users trace."""
+    def order_finding(self, entries: list[int], returns: list[int]) -> str:
+        """The finding for users whose handlers ran in this order at the entry and at the return."""
         story = Story()
         story.enter("wl_a", body=False)
         story.tell(*entries)
@@ -395,18 +395,18 @@ class Checks(unittest.TestCase):
         return self.why(rubric.checks_of(6).reverse, e)
 
     def test_the_last_told_of_the_entry_is_the_first_told_of_the_return(self) -> None:
-        self.assertEqual(self.told([1, 2], [2, 1]), "")
+        self.assertEqual(self.order_finding([1, 2], [2, 1]), "")
 
     def test_the_wrong_order(self) -> None:
-        self.assertIn("told in a wrong order", self.told([1, 2], [1, 2]))
+        self.assertIn("told in a wrong order", self.order_finding([1, 2], [1, 2]))
 
     def test_a_user_that_is_not_told(self) -> None:
-        self.assertIn("user 0 said yes at the entry and was not told of the return", self.told([1, 2], [2]))
-        self.assertIn("ran for 1 of them", self.told([1], [1]))
+        self.assertIn("user 0 said yes at the entry and was not told of the return", self.order_finding([1, 2], [2]))
+        self.assertIn("ran for 1 of them", self.order_finding([1], [1]))
 
 
 class Asleep(unittest.TestCase):
-    """On a host that is busy a thread may need long until it sleeps: the next step waits for that, and for no time."""
+    """The session waits until the thread sleeps, not for a fixed time, as a thread may need long on a busy host."""
 
     def typed(self, *walks: str) -> list[str]:
         session, machine = GraphSession(NoKernel(), 6, 4, 0, Path()), mock.MagicMock()

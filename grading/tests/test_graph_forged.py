@@ -1,4 +1,4 @@
-"""function_graph's evidence of a right boot with one thing changed; the check that must see it does."""
+"""Tests of function_graph's checks: the evidence of a right boot is changed in one place, and the right check must find it."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ class ForgedGraph(unittest.TestCase):
         self.sees(graph_checks.three_agree, e, "held no call")
 
     def test_a_trace_out_of_the_seed(self) -> None:
-        """What is expected is printed, and something else was executed."""
+        """The expected calls are printed, but other calls were executed."""
         e = self.forged()
         e.phases[1].seed ^= 1
         self.sees(graph_checks.three_agree, e, "not the one that the seed asks for")
 
     def test_an_event_less(self) -> None:
-        """Not of a function whose event is the next as well: of two that are alike at another depth either may be the missing one."""
+        """The next event must have another name: of two equal events either may be the missing one."""
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if i >= 100
@@ -121,7 +121,7 @@ class ForgedGraph(unittest.TestCase):
         self.sees(graph_checks.three_agree, e, "time goes back")
 
     def handlers(self, e: Evidence) -> list[Record]:
-        """A copy that may be changed."""
+        """A copy of the evidence that may be changed."""
         e.truth.hits = e.truth.hits | {HANDLER: list(e.truth.handlers)}
         return e.truth.handlers
 

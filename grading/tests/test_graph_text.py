@@ -1,4 +1,4 @@
-"""The reader of function_graph's text, against lines as Linux 6.12 prints them."""
+"""The parser of function_graph's text, with lines as Linux 6.12 prints them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the object of a handed-in file may be: each rule, by an object that keeps all others."""
+"""The rules for handed-in objects: each rule is tested with an object that breaks only this rule."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ ftrace_stub:
 	nop
 """
 TRUSTED = '\t.text\n\t.globl schedule, open\nschedule:\nopen:\nits_own:\n\tnop\n'
-RULES = {  # what is added to a good file, and what is said
+RULES = {  # lines added to a good file -> the message
     "\t.set number, 5\n": "number is an absolute symbol",
     "\t.globl ftrace_stub_9\n\t.set ftrace_stub_9, 0xffffffff80000000\n": "ftrace_stub_9 is an absolute symbol",
     "\t.size ftrace_stub, 1 << 30\n": "ftrace_stub reaches out of its section",
@@ -70,7 +70,7 @@ RULES = {  # what is added to a good file, and what is said
     "\t.data\n\t.type f, %function\nf:\n\t.8byte 0\n": "f is a function outside of text",
     "\t.size ftrace_stub_0, 8\n": "ftrace_stub_0 and ftrace_caller lie over each other",
 }
-SYSTEM = {  # what no handed-in file may do, and what it may
+SYSTEM = {  # forbidden instructions, and permitted ones
     "riscv64": (["csrw stvec, a0", "csrw satp, a0", "csrs sie, a0", "csrw sstatus, a0", "sfence.vma", "ecall", "sret", ".word 0x0045200f" "  # cbo.zero",
                  ".word 0x6ec5c073  # hsv.d"],
                 ["csrr a0, satp", "csrrci a0, sstatus, 2", "csrs sstatus, a0", "fence w, w", "fence.i", "wfi", "ebreak", "rdtime a0", "sc.d a0, a1, (a2)"]),
@@ -78,7 +78,7 @@ SYSTEM = {  # what no handed-in file may do, and what it may
                "dc zva, x0", "dc ivac, x0", "tlbi vmalle1", "at s1e1r, x0", "hvc #0", "smc #0", "svc #0", "eret"],
               ["mrs x0, vbar_el1", "msr daifset, #2", "msr daif, x0", "msr nzcv, x0", "dc cvau, x0", "dc cvac, x0", "dc civac, x0", "ic ivau, x0", "ic iallu",
                "ic ialluis", "dsb ish", "isb", "dmb ishst", "clrex", "wfe", "yield", "brk #1000", "br x0", "stxr w0, x1, [x2]"])}
-# An instruction that does no harm, and a relocation that makes another of it.
+# A permitted instruction, and a relocation that turns it into a forbidden one.
 RELOCATED = {"riscv64": ("\t.set .Lupper, 0x10551000\n\t.reloc ., R_RISCV_HI20, .Lupper\n\t.word 0x00002073\n", "csrw stvec,a0"),
              "arm64": ("\t.reloc ., R_AARCH64_ADR_PREL_LO21, . + 0x31802\n\t.word 0xb5000000\n", "msr vbar_el1, x0")}
 
@@ -177,7 +177,7 @@ class Rules(unittest.TestCase):
 
 
 class Labs(unittest.TestCase):
-    """The lists against the kernels of this tree."""
+    """The lists in the rubrics agree with the kernels of this tree."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -189,7 +189,7 @@ class Labs(unittest.TestCase):
                 self.assertIn(Path(name).suffix, (".c", ".S"), name)
 
     def test_make_knows_what_is_handed_in(self) -> None:
-        """It reads the lists line by line."""
+        """The makefile reads the lists line by line."""
         mk = (ROOT / "labs/handed_in.mk").read_text()
         pattern = re.search(r"sed -n '(.*?)'", mk)
         assert pattern

@@ -1,4 +1,4 @@
-"""Encoders and decoders against the assembler's own view."""
+"""Encoders and decoders, compared with the assembler."""
 
 from __future__ import annotations
 

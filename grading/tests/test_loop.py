@@ -1,4 +1,4 @@
-"""The student's loop: one rung, the same seed again, gdb at the failing moment, the best score, the tar to hand in."""
+"""The student's commands: grade one rung, replay a seed, gdb at the failing moment, the best score, the tar to hand in."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from grading.tests.test_recordmcount import COMPARES
 from qemu.machine import ARCHES, ROOT
 
 LAB = 4
-SECONDS = 600  # a boot is graded first, then repeated
+SECONDS = 600  # enough to grade a boot and to repeat it
 UNDEFINED = {"riscv64": [0], "arm64": [0]}
 
 
 def forgets_the_second_argument(kernel: Kernel) -> tuple[int, list[int]]:
-    """And gives the first one back, which arm64 loads together with it."""
+    """The mutant that loses the second argument; arm64 loads the first one with the same instruction, so that is kept."""
     at, words = forgets_an_argument(kernel)
     return at, [0xA9407FE0] if kernel.arch == "arm64" else words  # ldp x0, xzr, [sp]
 
@@ -60,7 +60,7 @@ class Folder(unittest.TestCase):
 
 
 class TestMistyped(Folder):
-    """A mistake is answered by a sentence, before anything is booted."""
+    """A wrong option gives an error message before anything is booted."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -107,7 +107,7 @@ def graded(arch: str, lost: set[str], seed: int = 5) -> report.Grade:
 
 class TestMoment(Folder):
     def test_a_record_that_words_follow(self) -> None:
-        """At the third record the CPU was there for the second time since the line was typed."""
+        """The third record is the CPU's second arrival there since the line was typed."""
         e = Evidence("arm64", LAB, 1, 0, mock.Mock(), self.out / "it.log", typed=[(1, "before"), (2, "workload")])
         slots = b"".join(SLOT.pack(kind, more, 0, 0, 0, 0, 0, 0, addr, 0, 0, 0, 0, 0) + bytes(64 * more) for kind, more, addr in
                          ((Kind.START, 0, 1), (Kind.CALLBACK, 0, 2), (Kind.CALLBACK, 2, 2), (Kind.CALLBACK, 2, 2), (Kind.HIT, 0, 3)))
@@ -229,7 +229,7 @@ class UnderGdb(OnWrongKernels):
 
 
 class TestUnderGdb(UnderGdb):
-    """make grade GDB=1 stops where the finding points."""
+    """make grade GDB=1 stops at the moment of the finding."""
 
     def at(self) -> tuple[str, int]:
         found = re.search(r"\nThis is during 'workload [0-9a-f]+', when .* at (\w+)\S* \((0x[0-9a-f]+)\) for time \d+\.\n", self.said)
@@ -329,7 +329,7 @@ class TestManyUsersUnderGdb(UnderGdb):
 
 
 class TestByHand(Folder):
-    """What was lost on the host has no moment in a kernel: GDB=1 says so, and how it is done again."""
+    """A rung lost on the host has no moment in a kernel: GDB=1 says so, and prints the command that repeats it."""
 
     def test_a_recordmcount_that_does_not_sort_is_done_again_by_hand(self) -> None:
         build(2)

@@ -1,4 +1,4 @@
-"""Each end of a run has its own verdict; real one-page kernels play the parts."""
+"""Each end of a run has its own verdict, tested with real one-page kernels."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def run(arch: str, part: str, budget: int = 0, cap: int = 32 << 20, observe: boo
 
 
 class Ends(unittest.TestCase):
-    """A kernel that plays PART ends with the verdict of that name."""
+    """Each one-page kernel ends with the verdict that it is made for."""
 
     def ends(self, part: str, verdict: Verdict, seconds: float = 30, budget: int = 0, cap: int = 32 << 20,
              observe: bool = True) -> None:
@@ -62,7 +62,7 @@ class Ends(unittest.TestCase):
             with self.subTest(arch=arch), run(arch, "LIVE", budget=100_000_000) as machine:
                 machine.console.wait_ready(30)
                 assert machine.observer
-                while not machine.observer.insns():  # which are counted by the million; it polls its console
+                while not machine.observer.insns():  # instructions are counted by the million
                     machine.console.drain(0.05)
                 machine.power_off()
                 machine.check_limits()
@@ -88,7 +88,7 @@ class Ends(unittest.TestCase):
                 self.assertIn("in all", caught.exception.why)
 
     def test_a_busy_host_makes_nobody_late(self) -> None:
-        """Four programs want the processor that QEMU runs on: what it cannot use does not count."""
+        """Four programs compete with QEMU for a processor: the time that QEMU must wait does not count."""
         hog = "import os, sys\nos.sched_setaffinity(0, {int(sys.argv[1])})\nos.write(1, b'.')\nwhile True: pass"
         cpu = min(os.sched_getaffinity(0))
         for arch in ARCHES:
@@ -100,12 +100,12 @@ class Ends(unittest.TestCase):
                     process = hogs.enter_context(subprocess.Popen([sys.executable, "-c", hog, str(cpu)], stdout=subprocess.PIPE))
                     hogs.callback(process.kill)
                     assert process.stdout
-                    process.stdout.read(1)  # it has begun
+                    process.stdout.read(1)  # wait until it runs
                 began, start, late = machine.clock(), time.monotonic(), time.monotonic() - machine.clock()
                 with self.assertRaises(Stopped):
                     machine.console.wait_for(lambda text: False, 1, "what never comes")
                 self.assertGreaterEqual(machine.clock() - began, 1)
-                while time.monotonic() - machine.clock() < late + 1:  # sooner or later it has waited for a second
+                while time.monotonic() - machine.clock() < late + 1:  # until it has waited for a second
                     self.assertLess(time.monotonic(), start + 300, "its clock is the wall's")
                     time.sleep(0.01)
 
@@ -124,7 +124,7 @@ class Ends(unittest.TestCase):
 
     @staticmethod
     def fills(machine: Run) -> None:
-        """Until its console is full, and QEMU waits for whoever reads it."""
+        """Print until the console's pipe is full and QEMU blocks."""
         size = fcntl.fcntl(machine.console._from, fcntl.F_GETPIPE_SZ)
         while int.from_bytes(fcntl.ioctl(machine.console._from, termios.FIONREAD, bytes(4)), sys.byteorder) < size:
             time.sleep(0.01)
@@ -163,7 +163,7 @@ class ObservedMachine(unittest.TestCase):
     """The observer reports what was executed, whatever the kernel prints."""
 
     def sites(self, arch: str, part: str) -> tuple[list[int], int, int, str]:
-        """Words executed at the site before, during; entries of the tracer; stores; the printed trace."""
+        """The words executed at the site before and during tracing; entries of the tracer; stores; the printed trace."""
         with run(arch, part) as machine:
             machine.console.wait_ready(30)
             with machine.observer.recording():
@@ -217,7 +217,7 @@ def runs_to(stub: Stub, address: int) -> bool:
 
 @contextmanager
 def in_firmware(machine: Run) -> Iterator[Stub]:
-    """The machine held while its hart is in M-mode, which has no page tables."""
+    """The machine, stopped while its hart is in M-mode, which has no page tables."""
     with Run.held(machine) as stub:
         machine.console.send(b"sleep 0.001\r")  # the firmware sets the timer
         assert runs_to(stub, stub.control_register(0, "mtvec") & ~3)
@@ -227,14 +227,14 @@ def in_firmware(machine: Run) -> Iterator[Stub]:
 
 @contextmanager
 def at_its_first_instruction(machine: Run) -> Iterator[Stub]:
-    """The machine held where the kernel begins: no page tables yet."""
+    """The machine, stopped at the kernel's first instruction, before there are page tables."""
     with Run.held(machine) as stub:
         assert runs_to(stub, machine.machine.load_address())
         yield stub
 
 
 class Anywhere(unittest.TestCase):
-    """Memory is what it is, whatever mode the CPU was stopped in."""
+    """The harness reads and writes memory correctly in whatever mode the CPU was stopped."""
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -247,7 +247,7 @@ class Anywhere(unittest.TestCase):
         return Run(machine_of(self.kernel(arch), 3, smp), LOGS / f"{arch}-anywhere.log")
 
     def is_written(self, machine: Run, arch: str, stub: Stub) -> None:
-        """By a virtual address it is not, which is why the harness has none."""
+        """With virtual addresses it would fail, which is why the harness does not use them."""
         site = self.kernel(arch).sites[0].address
         physical = machine.machine.load_address() + site - KERNEL_BASE
         before = machine.memory(physical, 4)
@@ -258,11 +258,11 @@ class Anywhere(unittest.TestCase):
         machine.write(physical, before)
 
     def test_why_it_ended_is_known_after_many_stops(self) -> None:
-        """QEMU tells of each stop on the same socket. (riscv64's gives no reason for a power-off.)"""
+        """QEMU also reports each stop on this socket. (riscv64's QEMU gives no reason for a power-off.)"""
         with self.boot("arm64") as machine:
             machine.console.wait_ready(60)
             with machine.held() as stub:
-                for _ in range(1000):  # and not steps: an idle CPU's wait would have no end
+                for _ in range(1000):  # not steps, as a step of an idle CPU would not end
                     stub.go_on()
                     stub.hold()
             machine.console.begin("poweroff")
@@ -288,7 +288,7 @@ class Anywhere(unittest.TestCase):
                 machine.console.wait_ready(60)
 
     def leads(self, machine: Run, arch: str, cpus: set[int]) -> None:
-        """Page tables lead from text to where it was loaded, and from its alias, between two batches, nowhere."""
+        """Page tables map text to its load address; between two batches they do not map its alias."""
         kernel = self.kernel(arch)
         for offset in (0, 0x1004):
             there = machine.machine.load_address() + offset
@@ -302,7 +302,7 @@ class Anywhere(unittest.TestCase):
                 self.leads(machine, arch, {0, 1, 2, 3})
 
     def test_an_address_that_is_none_is_no_error_of_the_harness(self) -> None:
-        """As sp and fp may be anything."""
+        """sp and fp may have any value."""
         for arch in ARCHES:
             with self.subTest(arch=arch), self.boot(arch) as machine:
                 machine.console.wait_ready(60)
@@ -328,7 +328,7 @@ class Anywhere(unittest.TestCase):
                         stub.write_physical(at, right)
 
     def test_what_the_page_tables_let_the_kernel_write(self) -> None:
-        """One entry more, for a GiB of memory: text is in it, and it may be written by that or not."""
+        """One more entry maps a GiB of memory with text in it, writable or not."""
         for arch in ARCHES:
             base = RAM_BASE[arch]
             leaves = {"riscv64": (base >> 2 | 0xCB, base >> 2 | 0xCF), "arm64": (base | 0x781, base | 0x701)}[arch]
@@ -359,10 +359,10 @@ class Anywhere(unittest.TestCase):
             with self.subTest(arch=arch), self.boot(arch) as machine:
                 machine.console.wait_ready(60)
                 with self.assertRaisesRegex(OSError, "QEMU was to write 01020304 into memory at 0x10, and it holds"):
-                    machine.write(0x10, bytes([1, 2, 3, 4]))  # there is no memory
+                    machine.write(0x10, bytes([1, 2, 3, 4]))  # no memory at this address
 
     def test_a_right_kernel_loses_nothing(self) -> None:
-        """Lab 3 refuses a site that was written while the hart was in firmware."""
+        """Lab 3 refuses a site that the harness overwrote while the hart was in firmware."""
         kernel = self.kernel("riscv64")
         machine_held = Run.held
         entered = mock.Mock()

@@ -1,4 +1,4 @@
-"""Mistakes with a name: each that a check can say has its page, and a wrong solution that makes it say so."""
+"""Mistakes with a name: each name that a check uses has a section in the handout and a wrong solution that shows it."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Named(unittest.TestCase):
             self.assertLessEqual(said, known, file.name)
 
     def test_a_mistake_that_this_lab_has_no_page_for_is_not_named(self) -> None:
-        """A register that labs 1 and 4 look at has a page in lab 1."""
+        """Each register that labs 1 and 4 check has a mistake's name in lab 1."""
         rung = rubric.Rung("so", 1, "so", lambda e: Finding("so", mistake="saved-register-lost"))
         for lab, named in ((1, "saved-register-lost"), (4, "")):
             for why in ("", "ended"):

@@ -1,4 +1,4 @@
-"""`make test-mutants`: which changes are made, how they are called, which are dropped, and what their grades come to."""
+"""`make test-mutants`: the changes, their names, which mutants are dropped, and the results of their grades."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ caller:
 
 
 def changes(text: str, name: str = "a.c") -> dict[str, set[tuple[str, str]]]:
-    """By kind: what was there, and what is there instead."""
+    """By kind of change: the old and the new text."""
     found: dict[str, set[tuple[str, str]]] = {}
     for mutant in mutations.mutants(name, text, 4):
         found.setdefault(mutant.kind, set()).add((mutant.old, mutant.new))
@@ -174,7 +174,7 @@ class TestWhich(unittest.TestCase):
 
 
 class TestBuilt(unittest.TestCase):
-    """Without a compiler: the object of a text is its letters without blanks, and what has a `?` does not compile."""
+    """Without a compiler: the object of a text is the text without blanks, and a text with a `?` does not compile."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(prefix="callsite-test-")
@@ -278,13 +278,13 @@ class TestRun(unittest.TestCase):
         self.assertEqual({line["result"] for line in self.run_cell(4)}, {mutants.BY_RUNG})
 
     def test_each_copy_is_made_anew_and_once(self) -> None:
-        """One that was killed left its mutant in the copy; and the tree may be another by now."""
+        """A run that was killed left its mutant in the copy, and the tree may have changed since."""
         for jobs, count in ((1, 3), (2, 9)):
             self.run_cell(count, jobs)
             self.assertEqual([call.args[0].name for call in self.fresh.call_args_list], [f"arm64-lab4-{n}" for n in reversed(range(jobs))])
             self.fresh.reset_mock()
         self.run_cell(9)
-        self.fresh.assert_not_called()  # all of them are in the log
+        self.fresh.assert_not_called()  # all results are in the log
 
     def test_several_at_a_time_are_the_same_ones(self) -> None:
         one = self.run_cell(8)

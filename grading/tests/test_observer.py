@@ -1,4 +1,4 @@
-"""What the observer writes down of one-page kernels, and what is made of a log that is not whole."""
+"""What the observer logs for one-page kernels, and how an incomplete log is read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def boot(arch: str, *lines: str) -> Run:
 
 
 def seen(arch: str, command: str, *lines: str) -> list[Record]:
-    """What is logged while the kernel does as the last letter says, and the harness records."""
+    """The records while the harness records and the kernel runs this command."""
     with boot(arch, *lines) as machine:
         machine.console.wait_ready(30)
         assert machine.observer
@@ -40,7 +40,7 @@ class Observed(unittest.TestCase):
         return [*self.of.values()]
 
     def at(self, arch: str, symbol: str, kind: Kind) -> Record:
-        """The one record of this kind there."""
+        """The only record of this kind at this place."""
         name, _, offset = symbol.partition("+")
         address = tiny.symbols(arch, "LIVE")[name] + int(offset or 0)
         [found] = [r for r in self.of[arch] if (r.addr, r.kind) == (address, kind)]
@@ -62,7 +62,7 @@ class Registers(Observed):
             self.assertEqual(self.names(arch, self.at(arch, "unmasked_site+4", Kind.BODY).v[0]), {*NAMES[arch][32:], LINK[arch]})
 
     def test_what_an_exception_changes_and_gives_back_is_not_told(self) -> None:
-        """Its own call is compared with itself, a level above."""
+        """The exception's own call is compared at its own level."""
         self.on_both("registers", "vector vector", "fences", "site trapped_site", "body trapped_site+4", "site inner_site", "body inner_site+4")
         for arch in ARCHES:
             outer, inner = self.at(arch, "trapped_site+4", Kind.BODY), self.at(arch, "inner_site+4", Kind.BODY)
@@ -76,7 +76,7 @@ class Registers(Observed):
             self.assertEqual(self.names(arch, self.at(arch, "changed_site+4", Kind.BODY).v[0]), {CHANGED[arch], LINK[arch]})
 
     def test_where_a_call_really_comes_home_and_with_what(self) -> None:
-        """`patched` returns by way of a handler, which changes a register."""
+        """`patched` returns through a handler, which changes a register."""
         self.on_both("registers", "exit answer_exit", "home home", "exit patched_exit", "home patched_home")
         for arch in ARCHES:
             symbols = tiny.symbols(arch, "LIVE")
@@ -155,7 +155,7 @@ class Registers(Observed):
 
 
 class KernelText(Observed):
-    """What is executed is what was linked, or it is told."""
+    """Every executed instruction that was not linked there is logged."""
 
     def test_as_linked_nothing_is_told(self) -> None:
         for records in self.on_both("registers", "fences", "vector vector"):
@@ -195,7 +195,7 @@ class KernelText(Observed):
         self.assertIn(at, [r.addr for r in records if r.kind == Kind.FOREIGN])
 
     def test_a_place_is_watched_at_every_address_that_it_is_mapped_at(self) -> None:
-        """And it is foreign at any but its own."""
+        """Text at any other virtual address is foreign."""
         self.on_both("item", "point answer", "fences")
         for arch, records in self.of.items():
             symbols = tiny.symbols(arch, "LIVE")
@@ -222,7 +222,7 @@ class KernelText(Observed):
             self.assertEqual(self.at(arch, "call", Kind.LOOK).vcpu, 0)
 
     def test_what_is_stored_below_sp_and_loaded_from_there(self) -> None:
-        """Not what lowers sp and stores in one, nor what loads and raises it."""
+        """An instruction that stores and lowers sp, or loads and raises sp, is not logged."""
         self.on_both("registers", "tracer unmask trap")
         for arch in ARCHES:
             places = [tiny.symbols(arch, "LIVE")[name] for name in ("unmask", "unmask_loads")]
@@ -282,7 +282,7 @@ class Log(unittest.TestCase):
                 self.assertEqual(list(saved(LOGS / f"{arch}.observer/observer.log")), whole)
 
     def test_one_that_is_full_is_counted_on_and_read_to_its_end(self) -> None:
-        """After the kernel's start records of two slots: the last slot of the page has no room for one."""
+        """The log ends with one free slot after records of two slots: the next record does not fit."""
         for arch in ARCHES:
             full = boot(arch, "arguments print+4")
             assert full.config

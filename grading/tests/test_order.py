@@ -1,4 +1,4 @@
-"""The order of stores: which words are barriers, and shadow stacks after each store."""
+"""The order of stores: which instructions are barriers, and shadow stacks after each store."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ COPIED = ("ftrace_set_hash",)  # a copy of its barrier is for an op that is not 
 
 
 class Barriers(unittest.TestCase):
-    """A solution's evidence in which one barrier was never executed, for each that it has."""
+    """Each barrier of a solution is removed from its evidence in turn, and a check must find it."""
 
     def barriers(self, kernel: Kernel) -> list[list[int]]:
         found = [a for lo, hi in truth.ordered_code(kernel) for a in range(lo, hi, 4)

@@ -1,4 +1,4 @@
-"""Lab 2's recordmcount over files made here: one that does not sort, or takes for a call what is nearly one, is seen."""
+"""Lab 2's recordmcount with made files: a tool that does not sort, or that accepts a decoy as a call, is found."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Tool(unittest.TestCase):
 
 class Finds(Tool):
     def found(self, source: str, arch: str) -> list[tuple[list[str], list[int]]]:
-        """The decoys that it has, and the calls that it has not, for three seeds."""
+        """The decoys that the tool accepts and the calls that it misses, for three seeds."""
         tool, answers = self.tool(source), []
         for seed in range(3):
             made = recordmcount.calls(arch, seed)

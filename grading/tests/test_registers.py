@@ -1,4 +1,4 @@
-"""What the tracer makes of registers, and which words may be executed: of calls and records made by hand."""
+"""Checks of registers and of executed words, with calls and records made by hand."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PATTERN = registers.PATTERN << 32
 
 
 class HandMade(Kernel):
-    """Ten functions, each with a call site at its second word, and no file."""
+    """A kernel without a file: ten functions, each with a call site at its second word."""
 
     def __init__(self, arch: str, hook: str) -> None:  # pylint: disable=super-init-not-called
         self.arch, self.path, self.isa = arch, Path("callsite.elf"), ISAS[arch]
@@ -57,12 +57,12 @@ class RecordedCalls(unittest.TestCase):
 
     def call(self, name: str = "wl_a", mask: int | None = 0, at: int = 0, seq: int = 1, callbacks: list[Record] | None = None,
              arguments: tuple[int, ...] = (), link: int = 0) -> Call:
-        """A call that went on after its site, or `at` an address; of these registers another was there. mask None: it did not."""
+        """A call that continued after its site, or `at` an address, with a mask of changed registers. mask None: it did not continue."""
         site = next(Site(f.start + 4, f, 0, 0) for f in FUNCTIONS if f.name == name)
         landed = None if mask is None else record(Kind.BODY, at or site.address + 4, mask, 0, link)
         return Call(seq, 0, 7, 0, site, 1, parent=PARENT, sp=SP, fp=FP, callbacks=callbacks or [], landed=landed, arguments=arguments)
 
-    def told(self, found: Finding | None, words: str, mistake: str = "") -> None:
+    def assert_finding(self, found: Finding | None, words: str, mistake: str = "") -> None:
         self.assertIsNotNone(found, f"nothing was found: {words}")
         assert found
         self.assertIn(words, found.why)
@@ -79,7 +79,7 @@ class Kept(RecordedCalls):
             bits = {name: 1 << n for n, name in enumerate(registers.NAMES[arch])}
             saved, second = ("s11", "a1") if arch == "riscv64" else ("x28", "x1")
             self.assertIsNone(registers.found_as_left(self.evidence(arch, self.call(mask=bits[self.link[arch]]))))
-            self.told(registers.found_as_left(self.evidence(arch, self.call(mask=bits[saved]))), f"after its call site {saved}")
+            self.assert_finding(registers.found_as_left(self.evidence(arch, self.call(mask=bits[saved]))), f"after its call site {saved}")
             for mask, words in ((bits[saved], saved), (bits[second], second), (bits[self.link[arch]], ""), (KEPT_NOTHING, "")):
                 e = self.evidence(arch, call := self.call())
                 e.lab = 6
@@ -87,7 +87,7 @@ class Kept(RecordedCalls):
                 span.leaving = Leaving([span], record(Kind.EXIT, 1), [], record(Kind.HOME, 2, mask))
                 e.truth.returns.spans = [span]
                 if words:
-                    self.told(registers_given_back(e), f"{words} was not as the function had left it")
+                    self.assert_finding(registers_given_back(e), f"{words} was not as the function had left it")
                 else:
                     self.assertIsNone(registers_given_back(e))
 
@@ -99,7 +99,7 @@ class Kept(RecordedCalls):
                     if name in self.free[arch] or self.hook == "mcount" and name == self.link[arch]:
                         self.assertIsNone(found, f"{arch}, {self.hook}: {name}")
                     else:
-                        self.told(found, f"its call site {name} was not what it had been", registers.mistake_of(arch, n))
+                        self.assert_finding(found, f"its call site {name} was not what it had been", registers.mistake_of(arch, n))
 
     def test_the_mistake_follows_from_the_register(self) -> None:
         for arch, names in (("riscv64", "sp s0 gp ra a7 s1"), ("arm64", "sp x29 x18 x30 x8 x19")):
@@ -109,7 +109,7 @@ class Kept(RecordedCalls):
 
     def test_of_several_the_stack_or_frame_pointer_is_told(self) -> None:
         for arch, name, mistake in (("riscv64", "sp", "stack-not-given-back"), ("arm64", "x29", "frame-pointer-lost")):
-            self.told(registers.kept(self.evidence(arch), self.call(mask=(1 << 32) - 1)), f"its call site {name} was", mistake)
+            self.assert_finding(registers.kept(self.evidence(arch), self.call(mask=(1 << 32) - 1)), f"its call site {name} was", mistake)
 
     def test_where_nothing_was_kept_nothing_is_told(self) -> None:
         for mask in (KEPT_NOTHING, None):
@@ -119,7 +119,7 @@ class Kept(RecordedCalls):
         e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, 0)]))
         self.assertIsNone(registers.registers_kept(e))
         e.truth.calls.append(self.call(at=FUNCTIONS[3].start))
-        self.told(registers.registers_kept(e), "must go on at 0x10008 (wl_a+0x8), after its call site, and went on at 0x10600 (caller)")
+        self.assert_finding(registers.registers_kept(e), "must go on at 0x10008 (wl_a+0x8), after its call site, and went on at 0x10600 (caller)")
 
     def test_what_lies_below_sp_is_nobodys(self) -> None:
         for sp, words in ((SP, "below sp"), (SP + 8, "not a multiple of 16")):
@@ -128,12 +128,12 @@ class Kept(RecordedCalls):
                 e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, TEXT)]))
                 e.truth.below = [record(Kind.BELOW, TEXT, sp)]
                 with self.subTest(sp=sp, hook=hook):
-                    self.told(check(e), words, "" if hook == "entry" else "stored-below-sp" if sp == SP else "stack-not-aligned")
+                    self.assert_finding(check(e), words, "" if hook == "entry" else "stored-below-sp" if sp == SP else "stack-not-aligned")
 
     def test_something_must_have_been_traced(self) -> None:
         nothing: list[Record] = []
         for traced in (nothing, [record(Kind.CALLBACK, 0)]):
-            self.told(registers.registers_kept(self.evidence("riscv64", self.call(mask=None, callbacks=traced), self.call())), "not one call site came to a callback and back")
+            self.assert_finding(registers.registers_kept(self.evidence("riscv64", self.call(mask=None, callbacks=traced), self.call())), "not one call site came to a callback and back")
 
     def test_the_traced_call_that_did_not_come_back_since_a_line_was_typed(self) -> None:
         traced = [record(Kind.CALLBACK, 0)]
@@ -160,36 +160,36 @@ class Told(RecordedCalls):
         self.assertIsNone(self.traced())
 
     def test_another_ip(self) -> None:
-        self.told(self.traced(ip=TEXT + 8), "ip was 0x10008 (wl_a+0x8), and not 0x10004 (wl_a+0x4)", "wrong-call-site-offset")
+        self.assert_finding(self.traced(ip=TEXT + 8), "ip was 0x10008 (wl_a+0x8), and not 0x10004 (wl_a+0x4)", "wrong-call-site-offset")
 
     def test_another_parent_and_where_it_comes_from(self) -> None:
         for parent, mistake in ((1, ""), (self.BELOW, "frame-pointer-for-parent"), (PATTERN + 3, "parent-from-argument"),
                                 (TEXT + 8, "parent-of-the-stub")):
-            self.told(self.traced(parent=parent), f"parent_ip was {parent:#x}", mistake)
+            self.assert_finding(self.traced(parent=parent), f"parent_ip was {parent:#x}", mistake)
 
     def test_another_op(self) -> None:
-        self.told(self.traced(op=56), "op was 0x38, and not the value", "")
-        self.told(self.traced(op=OP), "op was 0x9000, and not the value", "address-taken-for-the-value")
+        self.assert_finding(self.traced(op=56), "op was 0x38, and not the value", "")
+        self.assert_finding(self.traced(op=OP), "op was 0x9000, and not the value", "address-taken-for-the-value")
 
     def test_registers_that_nobody_keeps(self) -> None:
-        self.told(self.traced(regs=1), "regs was 0x1, and not 0")
+        self.assert_finding(self.traced(regs=1), "regs was 0x1, and not 0")
 
     def test_no_frame_record(self) -> None:
         for wrong in ({"below": FP + 16}, {"home": PARENT}):
-            self.told(self.traced(**wrong), "caller has no frame record")
+            self.assert_finding(self.traced(**wrong), "caller has no frame record")
 
     def test_no_callback(self) -> None:
-        self.told(registers.callback_arguments(self.evidence("riscv64", self.call())), "not one call site came to a callback")
+        self.assert_finding(registers.callback_arguments(self.evidence("riscv64", self.call())), "not one call site came to a callback")
 
     def test_a_callback_on_a_stack_of_its_own(self) -> None:
         e = self.evidence("riscv64", self.call())
         self.assertIsNone(registers.lone_callbacks(e))
         e.truth.lone = [record(Kind.CALLBACK, 0x1000)]
-        self.told(registers.lone_callbacks(e), "the tracer's callback ran 1 times on a stack on which no call site")
+        self.assert_finding(registers.lone_callbacks(e), "the tracer's callback ran 1 times on a stack on which no call site")
 
 
 class Seen(RecordedCalls):
-    """With HOOK=entry: struct ftrace_regs, and what the op made of it."""
+    """With HOOK=entry: struct ftrace_regs, and the op's changes to it."""
 
     hook = "entry"
     ARGUMENTS = tuple(range(100, 108))
@@ -203,7 +203,7 @@ class Seen(RecordedCalls):
         return tuple(words)
 
     def callback(self, arch: str, *v: int, walk: tuple[int, ...] = (), site: int = TEXT + 4, **changed: int) -> Record:
-        """The frame records: of the tracer, then the traced function's, then its caller's."""
+        """Frame records: the tracer's, the traced function's, its caller's."""
         walk = walk or (0x7F00, 1, 0x7F80, site + 4, FP, PARENT, 0, 0)
         return record(Kind.CALLBACK, 0, *(v or (site, PARENT)), more=walk + self.regs(arch, site, **changed))
 
@@ -214,16 +214,16 @@ class Seen(RecordedCalls):
     def test_the_calls_registers(self) -> None:
         for arch in ARCHES:
             self.assertIsNone(self.seen(arch))
-            self.told(self.seen(arch, sp=SP - 32), "regs->sp was 0x7fe0, and not 0x8000", "sp-inside-the-frame")
-            self.told(self.seen(arch, pc=TEXT + 4), "regs->pc was 0x10004 (wl_a+0x4), and not 0x10008 (wl_a+0x8)")
-            self.told(self.seen(arch, fp=SP), "regs->fp was 0x8000, and not 0x8100", "sp-inside-the-frame")
-            self.told(self.seen(arch, link=TEXT + 8), "regs->link was 0x10008 (wl_a+0x8), and not 0x10604 (caller+0x4)")
+            self.assert_finding(self.seen(arch, sp=SP - 32), "regs->sp was 0x7fe0, and not 0x8000", "sp-inside-the-frame")
+            self.assert_finding(self.seen(arch, pc=TEXT + 4), "regs->pc was 0x10004 (wl_a+0x4), and not 0x10008 (wl_a+0x8)")
+            self.assert_finding(self.seen(arch, fp=SP), "regs->fp was 0x8000, and not 0x8100", "sp-inside-the-frame")
+            self.assert_finding(self.seen(arch, link=TEXT + 8), "regs->link was 0x10008 (wl_a+0x8), and not 0x10604 (caller+0x4)")
 
     def test_each_argument_that_no_callback_changed(self) -> None:
         for arch in ARCHES:
             for n in range(8):
                 received = tuple(value + (i == n) for i, value in enumerate(self.ARGUMENTS))
-                self.told(self.seen(arch, arguments=received), f"regs->arg[{n}] was {100 + n:#x}, and the caller had passed {101 + n:#x}")
+                self.assert_finding(self.seen(arch, arguments=received), f"regs->arg[{n}] was {100 + n:#x}, and the caller had passed {101 + n:#x}")
                 self.assertIsNone(self.seen(arch, 1 << registers.ARGUMENTS[arch][n], received))
 
     def test_what_handlers_of_entry_and_return_are_given(self) -> None:
@@ -235,7 +235,7 @@ class Seen(RecordedCalls):
                 span = Span(call, 0, None, False, 2, None, ())
                 span.leaving = Leaving([span], record(Kind.EXIT, 1, 0, value), user_handlers=[self.callback(arch)])
                 e.truth.returns.spans = [span]
-                self.told(entry.handler_arguments(e), words) if words else self.assertIsNone(entry.handler_arguments(e))
+                self.assert_finding(entry.handler_arguments(e), words) if words else self.assertIsNone(entry.handler_arguments(e))
 
     def caller(self, arch: str, *v: int, walk: tuple[int, ...] = (), second: bool = False) -> Finding | None:
         callbacks = [self.callback(arch)] * second + [self.callback(arch, *v, walk=walk)]
@@ -245,19 +245,19 @@ class Seen(RecordedCalls):
         for arch in ARCHES:
             for second in (False, True):
                 self.assertIsNone(self.caller(arch, second=second))
-                self.told(self.caller(arch, TEXT + 8, PARENT, second=second), "ip was 0x10008", "ip-off-by-one-instruction")
-                self.told(self.caller(arch, TEXT + 4, TEXT + 8, second=second), "parent_ip was 0x10008")
+                self.assert_finding(self.caller(arch, TEXT + 8, PARENT, second=second), "ip was 0x10008", "ip-off-by-one-instruction")
+                self.assert_finding(self.caller(arch, TEXT + 4, TEXT + 8, second=second), "parent_ip was 0x10008")
 
     def test_the_stack_can_be_walked_from_the_first_callback(self) -> None:
         for arch in ARCHES:
             for walk, words in (((0x7F00, 1, FP, PARENT, 0, 0, 0, 0), "none of the traced function"),
                                 ((0x7F80, TEXT + 8, FP + 16, PARENT, 0, 0, 0, 0), "none of the function's caller"),
                                 ((0x7F80, TEXT + 8, FP, PARENT + 4, 0, 0, 0, 0), "none of the function's caller")):
-                self.told(self.caller(arch, walk=walk), words, "one-frame-record")
+                self.assert_finding(self.caller(arch, walk=walk), words, "one-frame-record")
                 self.assertIsNone(self.caller(arch, walk=walk, second=True), "an op before may have changed pc and link")
 
     def entries(self, arch: str, **second: Any) -> Evidence:
-        """The three calls of entry_traced; the second found every argument changed."""
+        """The three calls of entry_traced; in the second the function found every argument changed."""
         site, flipped = FUNCTIONS[1].start + 4, tuple(~value & entry.MASK for value in self.ARGUMENTS)
         changed: dict[str, Any] = {"mask": registers._mask(list(registers.ARGUMENTS[arch])[:8]), "arguments": flipped, "link": FUNCTIONS[4].start} | second
         tracer, skipper = ([self.callback(arch, site=site)._replace(addr=FUNCTIONS[n].start)] for n in (8, 9))
@@ -272,13 +272,13 @@ class Seen(RecordedCalls):
             self.assertIsNone(entry.registers_changed(self.entries(arch)))
             for value, mistake in ((1, "argument-clobbered"), (PATTERN + 1, "change-not-loaded-back")):
                 found = entry.registers_changed(self.entries(arch, arguments=(*flipped[:7], value)))
-                self.told(found, f"found {value:#x} as argument 7", mistake)
-            self.told(entry.registers_changed(self.entries(arch, link=PARENT)), "and not to the changed link", "change-not-loaded-back")
-            self.told(entry.registers_changed(self.entries(arch, link=1)), "and not to the changed link", "return-address-lost")
+                self.assert_finding(found, f"found {value:#x} as argument 7", mistake)
+            self.assert_finding(entry.registers_changed(self.entries(arch, link=PARENT)), "and not to the changed link", "change-not-loaded-back")
+            self.assert_finding(entry.registers_changed(self.entries(arch, link=1)), "and not to the changed link", "return-address-lost")
             saved = "s1" if arch == "riscv64" else "x19"
             found = entry.registers_changed(self.entries(arch, mask=1 << NAMES[arch].index(saved)))
-            self.told(found, f"found another {saved} than its caller had", "saved-register-lost")
-            self.told(entry.registers_changed(self.entries(arch, mask=None)), "did not run")
+            self.assert_finding(found, f"found another {saved} than its caller had", "saved-register-lost")
+            self.assert_finding(entry.registers_changed(self.entries(arch, mask=None)), "did not run")
 
     def test_every_register_is_found_by_who_is_only_looked_at(self) -> None:
         for arch in ARCHES:
@@ -297,38 +297,38 @@ class Seen(RecordedCalls):
         for e in (self.entries("arm64", mask=None), self.evidence("arm64")):
             e.truth.calls[:] = [self.call("entry_traced", mask=None, callbacks=[self.callback("arm64")])]
             for check in (entry.registers_found, entry.registers_changed):
-                self.told(check(e), "and did not run")
+                self.assert_finding(check(e), "and did not run")
 
     def test_who_is_skipped_returns_through_the_replacement(self) -> None:
         e = self.entries("arm64")
         self.assertIsNone(entry.return_taken(e))
         e.truth.known = {}
         e.truth.calls[2] = self.call("entry_traced", at=PARENT, callbacks=e.truth.calls[2].callbacks)
-        self.told(entry.return_taken(e), "must return at once, through the replacement")
+        self.assert_finding(entry.return_taken(e), "must return at once, through the replacement")
 
     def test_an_op_is_there_when_its_site_is_written(self) -> None:
         for ran, late in ((1, 2), None), ((0, 2), "alone"), ((1, 1), "after another one"):
             calls = [self.call("text_alias_close", callbacks=[self.callback("arm64")] * n) for n in ran]
             found = entry.ready_before_sites(self.evidence("arm64", *calls))
-            self.told(found, f"traces text_alias_close, {late}, was registered", "published-too-late") if late else self.assertIsNone(found)
+            self.assert_finding(found, f"traces text_alias_close, {late}, was registered", "published-too-late") if late else self.assertIsNone(found)
 
     def test_an_op_does_not_clash_with_itself(self) -> None:
-        for value, refused in (1 << 32, False), (0xFFFFFFF0, True):  # an int: the upper half is anything
+        for value, refused in (1 << 32, False), (0xFFFFFFF0, True):  # it returns an int: the upper half may be anything
             e = self.evidence("arm64")
             e.truth.hits["ftrace_set_filter"] = [record(Kind.HIT, 0)._replace(seq=1)]
             e.truth.hits["answer"] = [record(Kind.HIT, 0, value)._replace(seq=2)]
             found = entry.own_functions_kept(e)
-            self.told(found, "It was refused") if refused else self.assertIsNone(found)
+            self.assert_finding(found, "It was refused") if refused else self.assertIsNone(found)
 
     def test_a_disabled_site_is_left_alone(self) -> None:
         for value, words in (0, ""), (1, "register_ftrace_function returned 0x1"):
             with self.registered(value) as e:
                 found = entry.disabled_left_alone(e)
-                self.told(found, words) if words else self.assertIsNone(found)
+                self.assert_finding(found, words) if words else self.assertIsNone(found)
 
     @contextmanager
     def registered(self, value: int) -> Iterator[Evidence]:
-        """An op of kern/apps/entry.c's was, and this was returned."""
+        """kern/apps/entry.c registered an op, and this value was returned."""
         e = self.evidence("arm64", self.call("entry_traced"))
         e.truth.hits["register_ftrace_function"] = [record(Kind.HIT, 0x40)._replace(seq=1)]
         e.truth.hits["answer"] = [record(Kind.HIT, 0x44, value)._replace(seq=3)]
@@ -343,17 +343,17 @@ class Seen(RecordedCalls):
                 e.truth.hits["register_ftrace_function"] = [record(Kind.HIT, 0x40)._replace(seq=2 * n + 1) for n in range(33)]
                 e.truth.hits["answer"] = [record(Kind.HIT, 0x44, v)._replace(seq=2 * n + 2) for n, v in enumerate(said)]
                 found = entry.stubs_filled(e)
-                self.told(found, words) if words else self.assertIsNone(found)
+                self.assert_finding(found, words) if words else self.assertIsNone(found)
 
     def test_two_ops_that_may_change_pc_have_no_function_together(self) -> None:
         for value, words in (0xFFFFFFF0, ""), (0, "register_ftrace_function returned 0x0"), (0xFFFFFFEA, "returned 0xffffffea"):
             with self.registered(value) as e:
                 found = entry.clashes(e)
-                self.told(found, words) if words else self.assertIsNone(found)
+                self.assert_finding(found, words) if words else self.assertIsNone(found)
 
 
 class Read(RecordedCalls):
-    """What is made of records."""
+    """How records become calls."""
 
     hook = "mcount"
     OP, SITE = 0x5000, TEXT + 4
@@ -372,7 +372,7 @@ class Read(RecordedCalls):
         self.assertEqual(([len(call.callbacks) for call in found.calls], [r.seq for r in found.lone]), ([1], [3]))
 
     def test_a_cpu_may_have_been_between_the_two_when_the_harness_began_to_look(self) -> None:
-        """Once at each level in each recording, and before it came to anything else at that level."""
+        """In each recording, only the first record of a CPU at each level may lack its call."""
         for records, lone in (([(0, 1), (0, 1)], [1]), ([(1, 1), (0, 1), (1, 1), (0, 1)], [2, 3]), ([(0, 1), (0, 2), (0, 2)], [2])):
             found = self.read(*(self.at(Kind.CALLBACK, 10 + n, level, recording) for n, (level, recording) in enumerate(records)))
             self.assertEqual([r.seq for r in found.lone], lone, records)
@@ -408,26 +408,26 @@ class Integrity(RecordedCalls):
             for word in (ISAS[arch].nop, self.call_of(arch, site)):
                 self.assertIsNone(self.found(arch, site, word))
             for word in (ISAS[arch].ret, ISAS[arch].nop ^ 1 << 20, 0):
-                self.told(self.found(arch, site, word), f"wl_a+0x4 held {word:08x}")
+                self.assert_finding(self.found(arch, site, word), f"wl_a+0x4 held {word:08x}")
 
     def test_ftrace_call_holds_a_call(self) -> None:
         for arch in ARCHES:
             at = FUNCTIONS[6].start
             self.assertIsNone(self.found(arch, at, self.call_of(arch, at)))
-            self.told(self.found(arch, at, ISAS[arch].ret), "ftrace_call held")
+            self.assert_finding(self.found(arch, at, ISAS[arch].ret), "ftrace_call held")
 
     def test_the_word_beside_a_site_is_what_is_written_there_at_boot(self) -> None:
         self.assertIsNone(self.found("arm64", TEXT, ARM64.mov_x9_x30))
-        self.told(self.found("arm64", TEXT, ARM64.ret), "wl_a held")
-        self.told(self.found("riscv64", TEXT, ISAS["riscv64"].nop), "wl_a held")  # there is none
+        self.assert_finding(self.found("arm64", TEXT, ARM64.ret), "wl_a held")
+        self.assert_finding(self.found("riscv64", TEXT, ISAS["riscv64"].nop), "wl_a held")  # there is none
         self.hook = "mcount"
         self.assertIsNone(self.found("riscv64", TEXT, ISAS["riscv64"].nop))
-        self.told(self.found("riscv64", TEXT, ISAS["riscv64"].ret), "wl_a held")
+        self.assert_finding(self.found("riscv64", TEXT, ISAS["riscv64"].ret), "wl_a held")
 
     def test_the_word_that_the_harness_wrote(self) -> None:
         site = Site(TEXT + 4, FUNCTIONS[0], 0, 0)
         self.assertIsNone(self.found("arm64", site.address, 0xD503251F, Spoilt(site, 0xD503251F, 0)))
-        self.told(self.found("arm64", site.address, 0xD503253F, Spoilt(site, 0xD503251F, 0)), "held d503253f")
+        self.assert_finding(self.found("arm64", site.address, 0xD503253F, Spoilt(site, 0xD503251F, 0)), "held d503253f")
 
     def test_a_system_register_is_set_to_one_value_by_each_instruction(self) -> None:
         for arch in ARCHES:
@@ -435,12 +435,12 @@ class Integrity(RecordedCalls):
                 e = self.evidence(arch)
                 e.truth.settings = [record(Kind.SETTING, TEXT + 4 + 4 * (n % 2), value) for n, value in enumerate(values)]
                 finding = integrity.as_linked(e)
-                self.told(finding, words) if words else self.assertIsNone(finding)
+                self.assert_finding(finding, words) if words else self.assertIsNone(finding)
 
     def test_a_callback_begins_at_its_beginning(self) -> None:
         e = self.evidence("arm64")
         e.truth.middle = [record(Kind.MIDDLE, TEXT + 8)]
-        self.told(integrity.as_linked(e), "CPU 0 left the tracer's callback at wl_a+0x8 and had not entered it by its first instruction")
+        self.assert_finding(integrity.as_linked(e), "CPU 0 left the tracer's callback at wl_a+0x8 and had not entered it by its first instruction")
 
     def test_without_a_filter_every_site_calls_the_tracer(self) -> None:
         for arch in ARCHES:
@@ -452,10 +452,10 @@ class Integrity(RecordedCalls):
             self.assertIsNone(checks.every_site(e))
             for at in sites:
                 e.text_traced = bytes(text[:at - TEXT]) + e.kernel.isa.nop.to_bytes(4, "little") + bytes(text[at - TEXT + 4:])
-                self.told(checks.every_site(e), f"the call site of {e.kernel.name_at(at - 4)} held no call of the tracer")
+                self.assert_finding(checks.every_site(e), f"the call site of {e.kernel.name_at(at - 4)} held no call of the tracer")
             e.text_traced, e.phases = b"", []
             needed = (seen.text_traced("arguments"),)
-            self.told(seen.too_little(e, needed), "no byte of text, while every function was traced")
+            self.assert_finding(seen.too_little(e, needed), "no byte of text, while every function was traced")
             e.phases = [Phase("trace", 0, None)]
             found = seen.too_little(e, needed)
             self.assertEqual(found and found.need, "arguments", "the result was wrong: it is not tried then")
@@ -470,7 +470,7 @@ class Integrity(RecordedCalls):
                              ([(0, bytes(0x1FFF) + b"1")], "was changed")):
             e = self.evidence("arm64")
             e.kernel.symbols["_etext"], e.truth.stores, e.texts = TEXT + 0x2000, stores, texts
-            self.told(integrity.as_linked(e), words) if words else self.assertIsNone(integrity.as_linked(e))
+            self.assert_finding(integrity.as_linked(e), words) if words else self.assertIsNone(integrity.as_linked(e))
             e.why = "it ended early"
             self.assertIsNone(integrity.as_linked(e))
 
@@ -479,7 +479,7 @@ class Integrity(RecordedCalls):
                                (0x70000, "executed an instruction at 0x70000, which is outside of the kernel's text")):
             e = self.evidence("riscv64")
             e.truth.foreign = [record(Kind.FOREIGN, address, word=0x13)]
-            self.told(integrity.as_linked(e), words)
+            self.assert_finding(integrity.as_linked(e), words)
             e.truth.foreign = []
             self.assertIsNone(integrity.as_linked(e))
 

@@ -1,4 +1,4 @@
-"""What the author of a lab keeps to: labs/*/rubric.toml and the lab's checks."""
+"""The rules for the author of a lab's rubric.toml and checks.py."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class Rubrics(unittest.TestCase):
                 above.add(rung.name)
 
     def test_every_boot_is_judged_by_the_first_rung(self) -> None:
-        """All others stand on it."""
+        """All other rungs need the first one."""
         for number in rubric.LABS:
             self.assertTrue(all(rubric.lab(number).rungs[0].judges(smp) for smp in (1, 4)), f"lab {number}")
 
     def test_no_header_is_handed_in(self) -> None:
-        """Files that are not the student's would include it."""
+        """Trusted files would include a student's header."""
         for number in rubric.LABS:
             self.assertEqual([name for name in rubric.lab(number).files if not name.endswith((".c", ".S"))], [])
 

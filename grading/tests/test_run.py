@@ -1,4 +1,4 @@
-"""`make run` as a person has it: a terminal, the keys, the exit status."""
+"""`make run` on a terminal: the output, the keys, the exit status."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pexpect  # type: ignore[import]
 from grading.tests.mutants import build
 from qemu.machine import ARCHES, FINISHED, LAST_LAB, ROOT
 
-SECONDS = 600  # the net underneath, on a busy host
+SECONDS = 600  # a generous limit for a busy host
 
 
 def start(arch: str, *options: str) -> pexpect.spawn:

@@ -1,4 +1,4 @@
-"""Which schedules are played, and what is right of the calls in one: of calls made by hand. That CPUs are held is in labs/4-*/wrong."""
+"""Which schedules are played, and the checks of their calls, with calls made by hand. labs/4-*/wrong tests real schedules."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Judged(RecordedCalls):
         self.assertIsNone(right_under_schedules(self.played(change, *calls)))
 
     def wrong(self, words: str, change: Change, *calls: Call, done: bool = True) -> None:
-        self.told(right_under_schedules(self.played(change, *calls, done=done)), words)
+        self.assert_finding(right_under_schedules(self.played(change, *calls, done=done)), words)
 
     def test_an_op_that_comes_may_be_called_before_and_must_be_after(self) -> None:
         self.right(REGISTER, self.traced(10, 1), self.traced(60, 0, 1))

@@ -1,4 +1,4 @@
-"""A check that did not run has not passed: of nothing, and of a right boot with a part of it gone, rungs are lost."""
+"""Coverage: rungs are lost if there is no evidence, or if any part of a right boot's evidence is removed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ EVERY = ("phases", "typed", "texts", "calls")
 
 
 class Nothing(Kernel):
-    """A kernel without a function."""
+    """A kernel without functions."""
 
     def __init__(self, arch: str, lab: int) -> None:  # pylint: disable=super-init-not-called
         self.arch, self.path, self.isa = arch, Path("/nothing-is-here/callsite.elf"), ISAS[arch]
@@ -111,7 +111,7 @@ class Contexts(unittest.TestCase):
 
 
 class OfARightBoot(unittest.TestCase):
-    """Each list of the observer's is what some rung is judged by."""
+    """Each list of the observer's records is needed by some rung."""
 
     def boot(self, lab: int, arch: str) -> Evidence:
         build(lab)
@@ -125,7 +125,7 @@ class OfARightBoot(unittest.TestCase):
         return [rung.name for rung, found in zip(rubric.lab(e.lab).rungs, report.findings_of(e.lab, [e])) if any(found.values())]
 
     def without(self, lab: int, arch: str, *parts: str) -> None:
-        """Each of these parts of the evidence is judged: with nothing in it some rung is lost."""
+        """If any of these parts of the evidence is empty, some rung is lost."""
         e = self.boot(lab, arch)
         for part in parts:
             with self.subTest(lab=lab, arch=arch, without=part):

@@ -1,4 +1,4 @@
-"""A grade that is ended, by whatever signal, leaves no machine behind, no sandbox and no folder."""
+"""A grade that is ended by any signal leaves no machine, no sandbox and no folder behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from unittest.mock import patch
 from grading.tests.mutants import build
 from qemu.machine import ARCHES, FINISHED, LAST_LAB, ROOT
 
-BUILD_SECONDS = 600  # until what is to be ended runs: some build a kernel first
+BUILD_SECONDS = 600  # limit until the process to be ended runs: some build a kernel first
 SLEEPS = "#include <unistd.h>\nint main(void) { return sleep(1000); }\n"
 TABLE = """
 from pathlib import Path
@@ -26,7 +26,7 @@ recordmcount.table(Path({tool!r}), recordmcount.entry_elf("riscv64", [8, 16]), P
 
 
 def parents() -> dict[int, tuple[int, str]]:
-    """Of each process that runs: who started it, and its name."""
+    """For each running process: its parent, and its name."""
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -40,7 +40,7 @@ def parents() -> dict[int, tuple[int, str]]:
 
 
 def below(pid: int) -> dict[int, str]:
-    """What it started, and what that started, and so on."""
+    """All descendants of a process."""
     all_of, found = parents(), {pid: ""}
     while more := {p: name for p, (parent, name) in all_of.items() if parent in found and p not in found}:
         found |= more
@@ -57,7 +57,7 @@ def until(what: Callable[[], bool], seconds: float = 300) -> bool:
 
 
 def listens() -> None:
-    """Whoever runs this test may have been told to ignore them."""
+    """Restore the default action of the signals: the process that runs this test may ignore them."""
     for end in (signal.SIGHUP, signal.SIGINT):
         signal.signal(end, signal.SIG_DFL)
 
@@ -89,7 +89,7 @@ class Ended(unittest.TestCase):
             pass
 
     def ends(self, process: subprocess.Popen[bytes], end: signal.Signals, ready: Callable[[list[str]], bool], clean: bool = True) -> None:
-        """When what it started is there the program gets the signal, it alone; then all of that must end, too."""
+        """Wait until the child processes run, send the signal to the program only, and check that all of them end too."""
         self.assertTrue(until(lambda: ready(list(below(process.pid).values())), BUILD_SECONDS), "it did not begin")
         started = below(process.pid)
         for pid in started:

@@ -1,4 +1,4 @@
-"""`make soak-grade` grades each lab with other seeds, goes on where it was ended, and hides no loss."""
+"""`make soak-grade` grades each lab with new seeds, continues an interrupted run, and reports every loss."""
 
 from __future__ import annotations
 

@@ -49,13 +49,13 @@ def lines(text: str) -> list[str]:
 
 
 def runs(text: str) -> set[tuple[str, ...]]:
-    """Three lines that follow each other, where they are more than braces."""
+    """All groups of three consecutive lines that contain more than braces."""
     of = lines(text)
     return {three for three in zip(of, of[1:], of[2:]) if sum(map(len, three)) > 45}
 
 
 class Handout(unittest.TestCase):
-    """`make handout`, and labs 1 and 6 in it, as a student does them."""
+    """`make handout`, then labs 1 and 6 in the handed-out tree, as a student uses it."""
 
     out: Path
 

@@ -1,4 +1,4 @@
-"""Linux's `trace`, read line by line."""
+"""The parser of the function tracer's text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose fault it is: what a kernel can cause is a fail with its reason, and a harness error is the host's alone."""
+"""Verdicts of exceptions: an error that a kernel can cause is a fail, and only errors of the host are harness errors."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Blame(unittest.TestCase):
                 self.assertIn("cannot be judged", str(said.write.call_args_list))
 
     def test_judging_has_an_end(self) -> None:
-        """In the boot and in each rung, by processor time: a process that waits uses none."""
+        """The limit counts processor time, in the boot and in each rung; a waiting process uses none."""
         def for_ever(*_: object) -> None:
             while True:
                 pass

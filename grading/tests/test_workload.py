@@ -1,4 +1,4 @@
-"""The seeded workload: its promises for every seed, and the host's generator held against the program itself."""
+"""The seeded workload: properties for every seed, and the host's generator compared with the program itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CPUS = [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def fan_out(calls: list[ExpectedCall]) -> int:
-    """The most children that one call has."""
+    """The greatest number of children of one call."""
     widest, path = 0, [0] * 64
     for call in calls:
         path[call.depth] = 0
@@ -36,7 +36,7 @@ def made(calls: list[ExpectedCall]) -> set[tuple[str, str]]:
 
 
 class EverySeed(unittest.TestCase):
-    """Properties of a thousand random trees on four CPUs, and of some on any other number."""
+    """Properties of a thousand random trees on four CPUs, and of some on other numbers of CPUs."""
 
     runs: list[ExpectedRun]
 
@@ -76,7 +76,7 @@ class EverySeed(unittest.TestCase):
             self.assertGreaterEqual(max(c.depth for c in calls), 8, where)
 
     def test_depth_is_bounded(self) -> None:
-        """A thread's stack is 16 KiB, and an interrupt's calls lie on it too."""
+        """The calls fit on a thread's stack of 16 KiB, which interrupts use too."""
         for where, calls in self.each_context():
             self.assertLessEqual(max(c.depth for c in calls), 16, where)
 
@@ -104,7 +104,7 @@ class EverySeed(unittest.TestCase):
 
 
 class Received(unittest.TestCase):
-    """What the host knows of the arguments that each function finds."""
+    """The arguments that the host computes for each function."""
 
     def calls(self, changes: OpChanges = OpChanges()) -> list[ExpectedCall]:
         run = workload.expect(0x0123456789ABCDEF, 2, changes)
@@ -133,7 +133,7 @@ class Received(unittest.TestCase):
 
 
 class Program:
-    """kern/apps/workload.c on the host: what it prints, and what it called."""
+    """Run kern/apps/workload.c on the host. Returns its output and its calls."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "log"
@@ -164,7 +164,7 @@ class Program:
 
 @unittest.skipUnless(platform.machine() == "x86_64", "calls are logged on x86-64 hosts only")
 class TheProgramItself(unittest.TestCase):
-    """What the compiled program executes is what the host works out, call by call."""
+    """The compiled program executes exactly the calls that the host computes."""
 
     def test_same_calls_same_parents_same_arguments_same_result(self) -> None:
         rng = random.Random(3)
@@ -194,13 +194,13 @@ class TheProgramItself(unittest.TestCase):
 
 
 class TheKernelsObject(unittest.TestCase):
-    """As built for the kernel: jumps between functions where the description has tail calls, and nowhere else."""
+    """The kernel's object has jumps between functions exactly where the description has tail calls."""
 
     LINKERS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
     JUMP = re.compile(r"\t(?:b|j|jr)\s.*<(wl_\w+)>$")
 
     def jumps(self, arch: str, lab: int) -> set[tuple[str, str]]:
-        """Every (function, function jumped to) of the linked object."""
+        """Every pair (function, target function of a jump) of the linked object."""
         made = f"build/{arch}/lab{lab}/kern/apps/workload.o"
         subprocess.run(["make", "-s", f"ARCH={arch}", f"LAB={lab}", made], cwd=app_host.ROOT, check=True)
         tool = self.LINKERS[arch]

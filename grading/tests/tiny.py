@@ -15,7 +15,7 @@ FLAGS: dict[str, list[str]] = {"riscv64": ["-march=rv64ima_zicsr_zifencei", "-ma
 
 @lru_cache(maxsize=None)
 def build(arch: str, part: str) -> Path:
-    """The image of one part, linked where it will be loaded."""
+    """The image of one part, linked at its load address."""
     out = ROOT / "build/tests/tiny"
     out.mkdir(parents=True, exist_ok=True)
     elf, image = out / f"{arch}-{part}.elf", out / f"{arch}-{part}.img"
@@ -39,7 +39,7 @@ def machine(arch: str, part: str) -> Machine:
 
 
 def config(arch: str, part: str, *lines: str) -> Config:
-    """The text may be executed, and the firmware; `lines` name roles and symbols: "body traced_site+4"."""
+    """The observer's configuration for a tiny kernel. `lines` have a role and a symbol: "body traced_site+4"."""
     s = symbols(arch, part)
     start, size = s["_start"], s["_etext"] - s["_start"]
     made = Config(image=build(arch, part).read_bytes()[:size])

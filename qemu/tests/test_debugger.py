@@ -1,4 +1,4 @@
-"""`make gdb`: what each command says, held against tracefs, the shell and the ELF, on both architectures."""
+"""`make gdb`: the output of each command, compared with tracefs, the shell and the ELF file, on both architectures."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-o
 SEED = "workload 0123456789abcdef"
 
 
-# What several machines share is no test by itself.
+# Base classes for several machines, which are no tests by themselves.
 if TYPE_CHECKING:
     Shared = unittest.TestCase
 else:
@@ -53,7 +53,7 @@ class DebuggerSession:
         return str(self._gdb.before).replace("\r", "")
 
     def sh(self, line: str) -> str:
-        """What the shell answers to a line."""
+        """The shell's output for a line."""
         said = self(f"console {line}")
         return said.partition(f"{line}\n")[2].removesuffix("callsite# ").rpartition("callsite# ")[0] or \
             said.partition(f"{line}\n")[2].removesuffix("callsite# ")
@@ -95,13 +95,13 @@ class OnAMachine(Shared):
         self.assertEqual(self.gdb.sh(f"echo {tracer} > current_tracer"), "")
 
     def stop_in(self, function: str, command: str = SEED) -> str:
-        """The command runs until it is at the call site: arm64's line table begins behind it."""
+        """Run until the call site: arm64's line table begins after it."""
         ip, = self.rows(function)
         self.gdb(f"tbreak *0x{ip}")
         return self.gdb(f"console {command}")
 
     def sleeper(self) -> str:
-        """Job 1 sleeps; its thread's number."""
+        """Wait until job 1 sleeps. Returns the number of its thread."""
         pid = re.search(r"thread (\d+)", self.gdb.sh("sleep 1000 &"))
         assert pid
         asleep, deadline = re.compile(rf"^ *{pid[1]} .* sleeps ", re.M), time.monotonic() + 600
@@ -155,7 +155,7 @@ class OnAMachine(Shared):
         self.assertEqual(set(told.values()), {"stub 2: global_ops (function_trace_call)"})
 
     def test_at_the_prompt_no_hart_is_in_the_firmware(self) -> None:
-        """The guest is stopped where it prints its prompt, or soon after: a hart may be setting its timer then."""
+        """The guest is stopped at or soon after its prompt; a hart may be setting its timer then."""
         if self.arch != "riscv64":
             return
         self.gdb("thbreak *($mtvec & ~3)")
@@ -255,13 +255,13 @@ class OnAMachine(Shared):
             self.assertNotIn("return_to_handler", stack)
             self.assertNotIn("ftrace_init_nop", stack)
             self.assertGreater(sum(name.startswith("wl_") for name in stack), 2)
-        if self.smp == 1:  # else another thread may come first
+        if self.smp == 1:  # otherwise another thread may come first
             self.assertEqual(stacks[0], stacks[1])
 
     def test_bt_at_each_instruction_of_a_hook(self) -> None:
-        digest = "sha256 /data/words.txt"  # no other CPU interrupts it, and this one's timer stands while gdb thinks
+        digest = "sha256 /data/words.txt"  # no other CPU interrupts it, and this CPU's timer stops while gdb has control
         self.trace_function("sha256_rounds")
-        self.gdb.sh(digest)  # the ring has pages then: a hook of a hundred instructions
+        self.gdb.sh(digest)  # now the ring has pages, and an event takes a hundred instructions
         self.stop_in("sha256_rounds", digest)
         expected = self.gdb.functions("bt 4")[1:4]
         steps, seen = 0, set()
@@ -278,14 +278,14 @@ class OnAMachine(Shared):
         self.assertTrue({"ftrace_stub_1", "ftrace_caller"} & seen or len(seen) > 2, seen)
 
     def test_bt_where_an_interrupt_has_just_come(self) -> None:
-        """Nothing of it is saved yet: who was interrupted is in the CPU alone."""
+        """The interrupted registers are not saved yet: they are only in the CPU."""
         for _ in range(3):
             self.gdb("thbreak *" + {"riscv64": "&exception_vector", "arm64": "((char *)&exception_vector + 5 * 128)"}[self.arch])
             self.gdb(f"console {SEED}")
             came = self.gdb.functions("bt")
             here = re.search(r"thread is ([\d.]+)", self.gdb("thread"))
             assert here
-            self.gdb(f"thbreak *&trap_interrupt thread {here[1]}")  # another CPU may come there first
+            self.gdb(f"thbreak *&trap_interrupt thread {here[1]}")  # another CPU may reach it first
             self.gdb("continue")
             self.assertEqual(self.gdb.functions("bt"), ["trap_interrupt", *came])
             self.assertGreater(len(came), 1)
@@ -321,7 +321,7 @@ class OnAMachine(Shared):
 
 
 class Panicked(Shared):
-    """A machine for itself: it does not survive."""
+    """A machine of its own, as the test ends it."""
 
     arch: str
     smp: int
@@ -341,7 +341,7 @@ class Panicked(Shared):
 
 
 class InLab3(Shared):
-    """One tracer at a time: sites call ftrace_caller, and function_trace_op says for whom."""
+    """Lab 3's tracer: sites call ftrace_caller, and function_trace_op points to the only op."""
 
     arch: str
 

@@ -1,4 +1,4 @@
-"""Which QEMU is used, and what is said where none is fit for a grade. Scripts play the QEMUs that are not here."""
+"""Which QEMU is used, and the message if none is fit for a grade. Scripts stand in for QEMUs that are not installed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REFUSED = "qemu: Could not load plugin: plugin requires API version 2147483647, 
 
 
 class Machines(unittest.TestCase):
-    """A folder for unpacked QEMUs, one for installed ones, and one for what is built."""
+    """A folder for unpacked QEMUs, one for installed QEMUs, and one for built observers."""
 
     def setUp(self) -> None:
         folder = tempfile.TemporaryDirectory(prefix="callsite-qemu-")
@@ -57,7 +57,7 @@ class Machines(unittest.TestCase):
         return file
 
     def fake(self, folder: Path, version: str, says: str = REFUSED.format(4)) -> None:
-        """QEMUs of both machines that tell a version; to all other questions they say one thing."""
+        """Scripts for both architectures that print a version for --version, and one fixed text otherwise."""
         for name in NAMES.values():
             self.script(folder / name, f'[ "$1" = --version ] && echo "QEMU emulator version {version}" && exit 0',
                         f"echo {says!r} >&2", "exit 1")
@@ -118,7 +118,7 @@ class Found(Machines):
 
 
 class Installed(unittest.TestCase):
-    """What Debian installs, 7.2 on Debian 12, runs the kernel."""
+    """Debian's own QEMU, 7.2 on Debian 12, runs the kernel."""
 
     def test_it_boots_and_powers_off(self) -> None:
         build_lab(LAST_LAB)
@@ -131,7 +131,7 @@ class Installed(unittest.TestCase):
 
 
 class Plugins(Machines):
-    """The observer is built for the QEMU that loads it, and only for one that is fit."""
+    """The observer is built for the QEMU that loads it, and only for a QEMU that is fit for a grade."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -161,7 +161,7 @@ class Plugins(Machines):
         self.assertEqual(plugin.build("arm64"), first)
         self.assertEqual(first.stat().st_ino, made)  # nothing was built again
         self.source.write_text("int version = PLUGIN_VERSION + 100;\n")
-        os.utime(self.source, (0, 0))  # older than what was built
+        os.utime(self.source, (0, 0))  # older than the built file
         second = plugin.build("riscv64")
         self.assertEqual(self.version(second), 104)
         self.replace(plugin, "FLAGS", [*plugin.FLAGS, "-g"])
@@ -218,7 +218,7 @@ class Plugins(Machines):
 
 
 class Grades(Machines):
-    """`make grade` where it cannot be: one sentence, status 3, no score."""
+    """`make grade` without a fit QEMU: one sentence, status 3, no score."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -285,7 +285,7 @@ class Doctor(Machines):
 
 
 class Download(Machines):
-    """apt and dpkg are played, but where apt itself is to say no."""
+    """Scripts stand in for apt and dpkg, except where apt's own refusal is tested."""
 
     def setUp(self) -> None:
         super().setUp()
@@ -298,7 +298,7 @@ class Download(Machines):
         return out.getvalue()
 
     def apt(self, uris: str, binary: str = "echo QEMU emulator version 10.0.2") -> None:
-        """An apt-get that knows such sources and a dpkg that unpacks such a QEMU; what apt-get was told is in a file."""
+        """Make an apt-get with these sources and a dpkg that unpacks such a QEMU; apt-get's arguments are written to a file."""
         self.script(self.path / "apt-get", f'[[ "$*" = *--print-uris ]] && echo "{uris}" && exit 0',
                     f'cat "${{3%/*}}"/sources.list >{self.here}/told', '[[ "$*" = *" download "* ]] && touch one.deb', "exit 0")
         make = [f'mkdir -p "$3/usr/bin"; printf "#!/bin/sh\\n{binary}\\n" >"$3/usr/bin/{name}"; chmod +x "$3/usr/bin/{name}"'
@@ -310,7 +310,7 @@ class Download(Machines):
         self.assertIn("Fetching QEMU 10 from bookworm-backports", self.said(0))
         self.assertRegex((self.here / "told").read_text(), r"^deb \[signed-by=\S+\] file:/debian bookworm-backports main\n$")
         self.assertEqual(self.used(), [self.unpacked / "usr/bin"] * 2)
-        self.assertEqual(self.said(0), "")  # it is there
+        self.assertEqual(self.said(0), "")  # it is there already
         self.assertEqual([f.name for f in self.here.iterdir() if f.name.startswith("qemu-download")], [])
 
     def test_nothing_is_fetched_where_it_is_not_needed(self) -> None:

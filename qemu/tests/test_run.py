@@ -1,4 +1,4 @@
-"""`make run`: what ends it."""
+"""`make run`: how it ends."""
 import os
 import pty
 import signal
