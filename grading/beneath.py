@@ -38,7 +38,7 @@ def _linked(lab: int, arch: str) -> dict[int, set[str]]:
 
 
 def as_handed_out(lab: int, arches: list[str]) -> str:
-    """The sentence that says so, or ''."""
+    """A sentence about earlier files that this lab's kernel needs and that are still as handed out, or ''."""
     staff, waiting = os.environ.get("STAFF", "").split(","), untouched() if Path("labs/staff").exists() else set()
     missing = {arch: {n: sorted(files & waiting) for n, files in _linked(lab, arch).items() if files & waiting and str(n) not in staff} for arch in arches}
     labs = sorted({n for found in missing.values() for n in found})

@@ -274,7 +274,7 @@ def three_agree(e: Evidence) -> Finding | None:
     return first_of(within(phase, executed_as_expected(e, phase) or (printed_as_executed(e, phase) if phase.on else None)) for phase in e.phases)
 
 
-# ---- while nobody traces ------------------------------------------------------
+# ---- while no tracer is on ----------------------------------------------------
 
 def no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
     for phase in e.off():

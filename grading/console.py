@@ -124,8 +124,8 @@ class GuestConsole:
         """Type a line, wait for the next prompt, and return the output between them."""
         self.begin(line)
         text = self.wait_for(_at_prompt, seconds, f"prompt after '{line}'")
-        echo, typed, said = text.partition(line)
-        return (said if typed else echo).removesuffix(PROMPT).lstrip("\n")
+        echo, typed, output = text.partition(line)
+        return (output if typed else echo).removesuffix(PROMPT).lstrip("\n")
 
     def keep_up(self) -> None:
         """Read all that is available, while the caller waits for something else: a guest blocks when the pipe is full."""

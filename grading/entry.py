@@ -78,7 +78,7 @@ def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
 
 
 def _argument_wrong(e: Evidence, call: Call, regs: tuple[int, ...]) -> tuple[str, str] | None:
-    """What no callback changed is what the function then received."""
+    """A register that no callback changed has the same value in regs and in the function."""
     if not call.landed or regs[:len(call.arguments)] == call.arguments:
         return None
     for n, value in enumerate(call.arguments):
@@ -89,7 +89,7 @@ def _argument_wrong(e: Evidence, call: Call, regs: tuple[int, ...]) -> tuple[str
 
 
 def callers_seen(e: Evidence) -> Finding | None:
-    """And where it was called, from whom, and a stack that can be walked."""
+    """The callback sees the right ip and parent_ip, and a stack that can be walked."""
     for call in _calls(e):
         for r in call.callbacks:
             wrong = _caller_wrong(e, call, r)
@@ -141,7 +141,7 @@ def registers_found(e: Evidence) -> Finding | None:
 
 
 def registers_changed(e: Evidence) -> Finding | None:
-    """And what the callback changed as the callback left it."""
+    """A traced function finds the registers that a callback changed with their new values."""
     call = entry_calls(e).get("changed")
     if not call or not call.landed:
         return Finding("entry_traced, traced and changed, was called with a pattern in every register, and did not run")
@@ -184,7 +184,7 @@ def switched_off(e: Evidence) -> list[tuple[str, Record, int]]:
 
 
 def return_taken(e: Evidence) -> Finding | None:
-    """An op returns at once, and one after it replaced the return: through the replacement."""
+    """If one op makes the function return at once, and a later op replaces the link, the function returns through the replacement."""
     call = entry_calls(e).get("skipped")
     if not call or call.landed and call.landed.addr == e.kernel.symbol("entry_through"):
         return None

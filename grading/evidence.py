@@ -143,7 +143,7 @@ class Spoilt:
     seed: int
     first: int = 0
     last: int = 0
-    said: str = ""
+    printed: str = ""
     text: bytes = b""
     output: str = ""  # the workload's
 
@@ -153,11 +153,11 @@ class Complaint:
     """Output of the shell for a command that should print nothing."""
 
     line: str  # the command
-    said: list[str]
+    printed: list[str]
     error: str  # the errno's name in the output, such as ENOSYS, or ""
 
     def __str__(self) -> str:
-        return f"'{self.line}' said: {'; '.join(self.said)}"
+        return f"'{self.line}' said: {'; '.join(self.printed)}"
 
 
 @dataclass

@@ -39,7 +39,7 @@ class GraphEvent(NamedTuple):
 
     @property
     def task(self) -> tuple[str, int]:
-        """The thread, by comm and pid; all idle threads have pid 0 and are told apart by comm."""
+        """The thread, by comm and pid; all idle threads have pid 0, so their comm distinguishes them."""
         return self.comm if self.pid == 0 else "", self.pid
 
     def __str__(self) -> str:

@@ -50,7 +50,7 @@ BESIDE = {"SHT_NULL": re.compile(""), "SHT_PROGBITS": re.compile(r"\.debug_(?!gd
 # Relocations that put an address into a word or an instruction. None that lets the linker move code or build a table.
 RELOCATIONS = {"riscv64": {1, 2, *range(16, 20), *range(23, 29), *range(33, 41), 57},
                "arm64": {*range(257, 287), 299}}
-# SYSTEM: instructions that do more than calculate, load, store and jump, as (mask, value). PERMITTED: those of them that a handed-in
+# SYSTEM: instructions that do more than calculate, load, store and jump, as (mask, value). PERMITTED: the exceptions that a handed-in
 # file may have: fences and barriers, cache maintenance by address, reading a system register, masking interrupts, waiting, a breakpoint.
 SYSTEM = {"riscv64": [(0x7F, 0x73), (0x7F, 0x0F)],
           "arm64": [(0xFE000000, 0xD4000000), (0xFFDFF000, 0xD69F0000)]}

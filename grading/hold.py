@@ -87,14 +87,14 @@ class Cpus:
             self._stub.step_one(cpu)
 
     def run(self, until: Callable[[], bool], insns: int = INSNS) -> bool:
-        """Run the CPUs that are not held until `until()` is true. Returns it. `insns`: the limit for each CPU, give or take a slice."""
+        """Run the CPUs that are not held until `until()` is true. Returns its last value. `insns`: the limit for each CPU, give or take a slice."""
         self.reach((), until=until, insns=insns)
         return until()
 
     def reach(self, places: Iterable[int], but: Iterable[int] = (), until: Callable[[], bool] = never, insns: int = INSNS) -> int | None:
         """Run the CPUs that are not held until one is about to execute one of these addresses, and hold it. None: no CPU reached one.
 
-        `but`: CPUs that are not stopped there. A CPU that is there at the beginning counts as having reached it.
+        `but`: CPUs that are not stopped there. A CPU that is already at such an address counts as having reached it.
         """
         wanted, passing = set(places), set(but)
         executed, end = [0] * len(self.all), self._run.clock() + PATIENCE

@@ -174,7 +174,7 @@ def _op_published(e: Evidence, ops: Ops, step: Step, op: int, sites: list[Record
 
 
 def ops_withdrawn(e: Evidence) -> Finding | None:
-    """Out of the list, sites back; then nobody must be inside; then the slot is free for another."""
+    """Unregistering an op: (1) unlink it and restore its sites, (2) wait for a grace period, (3) reuse its slot."""
     ops, seen = _ops(e), 0
     for step, _ in _typed(e, r"op \d off"):
         listed = [r.seq for r in step.writes if r.v[0] == ops.head or any(ops.of(ops.hands + n * ops.size, r) == "next" for n in range(OPS))]
@@ -320,7 +320,7 @@ def _users(e: Evidence) -> Users:
 
 
 def users_in_time(e: Evidence) -> Finding | None:
-    """Birth, slot, stamp; and who leaves is waited for."""
+    """A user is registered in this order: birth, slot, stamp. Unregistering one ends with a grace period."""
     users, came, left = _users(e), 0, 0
     for step in steps(e):
         for r in (r for r in step.writes if inside(r, users.array)):
@@ -380,7 +380,7 @@ def _left(e: Evidence, step: Step, slot: Record) -> Finding | None:
 
 
 def shortcut_in_time(e: Evidence) -> Finding | None:
-    """A grace period before anybody takes the shortcut, and one after the last may have taken it."""
+    """A grace period passes before the single-user path is switched on, and another after it is switched off."""
     users, on, seen = _users(e), None, 0
     for step in steps(e):
         shared = [r for r in step.writes if inside(r, users.array) or r.v[0] in (*users.named, *users.direct_data)]
@@ -400,8 +400,8 @@ def shortcut_in_time(e: Evidence) -> Finding | None:
 
 
 def dead_or_unused(e: Evidence) -> Finding | None:
-    """Who lets users be found looks afterwards whether graph tracing has been given up, and find_frame the other way round: one of the
-    two sees the other, if each has a full barrier between."""
+    """Registering stores the user, then reads ftrace_graph_dead; find_frame sets that flag, then hides all users. With a full barrier
+    between, at least one of the two sees the other's store."""
     users, dead = _users(e), e.kernel.symbol("ftrace_graph_dead")
     wrong = _given_up(e, users)
     if wrong:

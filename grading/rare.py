@@ -39,7 +39,7 @@ REFUSED = ((errno.ENOSPC, "a user registered while ops had all stubs", ""),
 
 @once
 def calls(e: Evidence) -> dict[str, Call]:
-    """Those of the program, by name: the last of each."""
+    """The last call of each of the program's functions, by name."""
     return {call.name: call for call in e.truth.calls if call.name.startswith("rare_")}
 
 
@@ -56,7 +56,7 @@ def _told(e: Evidence) -> list[tuple[str, str, int]]:
 
 
 def own_calls(e: Evidence) -> Finding | None:
-    """Of what a handler calls nobody is told."""
+    """No handler runs for functions that a handler calls."""
     begin = _bad_since(e)
     told = [t for t in _told(e) if t[1] in ("rare_inner", "rare_outer") and t[2] < begin]
     inner = next((seq for _, name, seq in told if name == "rare_inner"), None)
@@ -151,7 +151,7 @@ def left(e: Evidence) -> Finding | None:
 
 
 def _popped(e: Evidence) -> Finding | None:
-    """With each such return the frames above its own are gone, too."""
+    """Each such return also pops the frames above its own."""
     stacks = [r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_stack")]
     top, free, depth = stacks[0].v[:3]
     for r, (function, _, _, out, *_) in zip(stacks[1:], RETURNS):

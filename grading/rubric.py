@@ -50,7 +50,7 @@ class Rung:
     needs: tuple[str, ...] = ()  # rungs above that it needs, besides the first; it is not judged without them
     follows: tuple[str, ...] = ()  # rungs above whose loss explains the loss of this one; it is judged without them
     built: bool = False  # it is judged by the built files, even if the boot ends early
-    stopped: bool = False  # it can say what was wrong in a boot that ended early
+    stopped: bool = False  # its check also works for a boot that ended early
 
     def judges(self, boot: int) -> bool:
         if SCHEDULES in (boot, *self.cpus):

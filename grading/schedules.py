@@ -88,7 +88,7 @@ class ScheduleRun:
 
 @dataclass
 class Played:
-    """The schedules of one change, and those of them that were played."""
+    """The schedules of one change, and the runs of the schedules that were played."""
 
     change: Change
     todo: list[Schedule] = field(default_factory=list)  # all schedules

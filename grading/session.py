@@ -227,7 +227,7 @@ class Session:
                 self._quiet(machine, line)
         machine.write(self._machine.load_address() + spoilt.site.address - KERNEL_BASE, spoilt.word.to_bytes(4, "little"))
         with self._recorded(machine, spoilt):
-            spoilt.said = "".join(console.command(line) for line in (end if self._evidence.smp > 1 else begin))
+            spoilt.printed = "".join(console.command(line) for line in (end if self._evidence.smp > 1 else begin))
             spoilt.text = self._text(machine)
             self._alias(machine, "after a site was refused")
             spoilt.output = self._workload(machine, spoilt.seed)
@@ -278,10 +278,10 @@ class Session:
             trial.unmade = f"'{trial.lacks.command}' was refused, {FROM.sub('', said[trial.lacks].splitlines()[0])}" if trial.lacks else ""
             running = set(trial.ops)
             if trial.refused:
-                trial.said = machine.console.command(trial.refused.command).strip()
+                trial.printed = machine.console.command(trial.refused.command).strip()
             with self._recorded(machine, trial):
                 trial.output = self._workload(machine, trial.seed)
-            if trial.refused and not trial.said:
+            if trial.refused and not trial.printed:
                 self._stop_ops(machine, {trial.refused})
         self._stop_ops(machine, running)
 

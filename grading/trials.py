@@ -53,7 +53,7 @@ class Trial:
     first: int = 0  # the number of observer records before the command that starts the workload
     last: int = 0
     output: str = ""
-    said: str = ""  # what the shell printed when `refused` was tried
+    printed: str = ""  # what the shell printed when `refused` was tried
     lacks: Op | None = None  # the first of `ops` that could not be registered
     unmade: str = ""  # and why not
 

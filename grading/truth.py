@@ -21,7 +21,7 @@ CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
 REST_OF_CALLBACK = "function_trace_slow"  # where it may go on
 HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
 FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
-RARE = {"rare_entry": 1, "rare_return": 1, "rare_walk": 0, "rare_refused": 0, "rare_data": 0, "rare_room": 0, "rare_stack": 0}  # of kern/apps/rare.c; words of what a handler is told
+RARE = {"rare_entry": 1, "rare_return": 1, "rare_walk": 0, "rare_refused": 0, "rare_data": 0, "rare_room": 0, "rare_stack": 0}  # of kern/apps/rare.c; the number of words to log
 RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
 HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
@@ -31,10 +31,10 @@ BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a
 PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func")
 ENCODER = ("insn_call", "registers_word")
 ROOM = ("kfree", "shadow_users_begin", "shadow_users_end")
-GRACE = "synchronize_sched"  # returns when no CPU is inside of what was unpublished before
-# Of the newest of these that a kernel has: one function of each file whose stores and barriers are looked at; what else may store for it.
+GRACE = "synchronize_sched"  # waits for a grace period
+# The first entry that a kernel has: one function of each file whose stores and barriers are logged; helper functions that may store for them.
 ORDERED_CODE = ((("register_ftrace_graph", "shadow_pop"), ("memcpy", "memset")), (("ftrace_set_func", "ftrace_hash_add"), ()), (("ftrace_make_nop",), ()))
-# What events load while others store there.
+# Variables that events load while another CPU may store into them.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
 REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
 KEPT_NOTHING = (1 << 64) - 1  # as mask of changed registers: the observer had no earlier values to compare with
@@ -284,7 +284,7 @@ class _Reader:
             Kind.START: lambda r: None}
 
     def _looked(self, r: Record) -> bool:
-        """Had the harness been recording when this CPU came, at this level or below, to its last call site or callback?"""
+        """Did this CPU's last call site or callback, at this level or below, belong to the same recording?"""
         recording, level = self._levels.get(r.vcpu, (0, 0))
         self._levels[r.vcpu] = r.size, min(level, r.level) if recording == r.size else r.level
         return recording == r.size and level <= r.level

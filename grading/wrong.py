@@ -186,7 +186,7 @@ def differs(wrong: Wrong, got: Outcome) -> str:
     return ""
 
 
-# ---- which, and what is said ---------------------------------------------------------
+# ---- the choice, and the output ------------------------------------------------------
 
 Todo = list[tuple[Wrong, str]]
 

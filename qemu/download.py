@@ -1,4 +1,4 @@
-"""QEMU 10 for Debian 12, out of bookworm-backports: a part of `make setup`.
+"""Unpacks QEMU 10 from bookworm-backports on Debian 12: a part of `make setup`.
 
 Debian 12 has QEMU 7.2, which runs the kernel but whose plugins see no register.
 The newer packages are unpacked in build/, and not installed: that needs no

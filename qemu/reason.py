@@ -11,7 +11,7 @@ class Reason:
 
     def __init__(self) -> None:
         self._ours, self._qemus = socket.socketpair()
-        self._said = b""
+        self._messages = b""
         self._ours.sendall(b'{"execute": "qmp_capabilities"}\n')
 
     def fileno(self) -> int:
@@ -29,7 +29,7 @@ class Reason:
         """Read the messages so far. QEMU also sends one for every stop and start; the socket holds some hundred, and the rest would be lost."""
         try:
             while data := self._ours.recv(65536, flags):
-                self._said += data
+                self._messages += data
         except (BlockingIOError, ConnectionError):
             pass  # no more messages, or QEMU was killed
 
@@ -37,7 +37,7 @@ class Reason:
         """guest-shutdown, guest-reset, host-signal, ...; None: unknown. QEMU must have ended."""
         self._qemus.close()
         self.drain(flags=0)
-        events = [json.loads(line) for line in self._said.split(b"\n")[:-1]]  # drops an incomplete last line, which a killed QEMU leaves
+        events = [json.loads(line) for line in self._messages.split(b"\n")[:-1]]  # drops an incomplete last line, which a killed QEMU leaves
         return next((str(e["data"]["reason"]) for e in events if e.get("event") == "SHUTDOWN"), None)
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
 """Tests of the grader: the evidence of a right boot is changed in one place, and the right check must find it.
 
-What a wrong kernel gets, labs/*/wrong says.
+labs/*/wrong tests the grader with wrong kernels.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class Forged(unittest.TestCase):
 
     def test_a_second_op_that_may_change_pc(self) -> None:
         e = self.forged()
-        e.trials[1].said = ""
+        e.trials[1].printed = ""
         self.sees(rubric.checks_of(4).patched, e, "must be refused with EBUSY")
 
     def test_a_trampoline_while_off(self) -> None:

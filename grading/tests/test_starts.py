@@ -1,4 +1,4 @@
-"""What a student begins with is all that the student's tree has of a lab. That it scores nothing: make test-labs."""
+"""The student's tree has only the start of each lab's files. (`make test-labs` checks that the start scores no points.)"""
 
 from __future__ import annotations
 

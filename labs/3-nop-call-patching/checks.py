@@ -148,7 +148,7 @@ def refused(e: Evidence) -> Finding | None:
         return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. It was overwritten", site=[
             f"{name} at {site.address:#x}", f"was        {was.word:08x}  {kernel.disassemble(site.address, was.word)}",
             f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
-    if f"refused to write the call site of {name} " not in was.said:
+    if f"refused to write the call site of {name} " not in was.printed:
         return Finding(f"the call site of {name} held another word than the {'call' if e.smp > 1 else 'nop'}, and nobody said so")
     changed = foreign(kernel, differing(kernel, was.text, rest_text(kernel, e.lab)), {site.address})
     if changed:

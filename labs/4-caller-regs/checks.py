@@ -297,11 +297,11 @@ def patched(e: Evidence) -> Finding | None:
         return Finding("no op was tried")
     if trial.unmade:
         return _made(trial)
-    if "EBUSY" not in trial.said:
+    if "EBUSY" not in trial.printed:
         both = sorted(trial.refused.names & {n for op in trial.ops if op.does == "patch" for n in op.names})
         return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
-                       f"with EBUSY; '{trial.refused.command}' " + (f"said: {trial.said}" if trial.said else "was taken"),
-                       began=trial.first, kind=Defect.OTHER if trial.said else Defect.NOT_REFUSED)
+                       f"with EBUSY; '{trial.refused.command}' " + (f"said: {trial.printed}" if trial.printed else "was taken"),
+                       began=trial.first, kind=Defect.OTHER if trial.printed else Defect.NOT_REFUSED)
     return _as_the_ops_say(evidence_of(e, trial))
 
 

@@ -321,7 +321,7 @@ MISTAKES = {
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
 
 
-def _told_hands(e: Evidence) -> Iterator[Amount]:
+def _hand_amounts(e: Evidence) -> Iterator[Amount]:
     """The handler calls of each of the sixteen users."""
     for phase in _by_hand(e):
         events = Counter(t.user for t in during(phase, e.truth.user_events) if t.what != OF_PARENT)
@@ -329,7 +329,7 @@ def _told_hands(e: Evidence) -> Iterator[Amount]:
             yield Amount(f"{phase.name}, user {hand.number}", events[hand.number], half_of(e, phase, hand.names))
 
 
-def _told_keepers(e: Evidence) -> Iterator[Amount]:
+def _keeper_amounts(e: Evidence) -> Iterator[Amount]:
     for phase in _by_hand(e):
         found = Counter(t.user for t in during(phase, e.truth.user_events) if t.what == AT_RETURN and t.value)
         for hand in phase.hands:
@@ -345,16 +345,16 @@ def _calls_after(e: Evidence) -> Iterator[Amount]:
             yield Amount(phase.name, sum(bool(left) and call.seq > left[0].seq for call in e.calls(phase)), int(e.smp > 1))
 
 
-def _told_two(e: Evidence) -> Iterator[Amount]:
+def _two_tracer_amounts(e: Evidence) -> Iterator[Amount]:
     for phase in e.on():
         if len(stayed(phase)) > 1:
             yield Amount(phase.name, len(during(phase, e.truth.users)), sum(half_of(e, phase, u.filter.names) for u in phase.users))
 
 
-HANDS_TOLD = Coverage("call of which the user was told", _told_hands)
-KEEPERS_TOLD = Coverage("return at which the user found what it had kept", _told_keepers)
-TWO_TOLD = Coverage("call of which two tracers were told", _told_two)
-AFTERWARDS = Coverage("call after a user had left", _calls_after)
+HAND_CALLS = Coverage("call of which the user was told", _hand_amounts)
+KEPT_DATA = Coverage("return at which the user found what it had kept", _keeper_amounts)
+TWO_TRACERS = Coverage("call of which two tracers were told", _two_tracer_amounts)
+CALLS_AFTER_LEAVING = Coverage("call after a user had left", _calls_after)
 LEAVERS = seen_once("phase in which a user left", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
 SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.user_events, *e.slot_again)), 4)
 
@@ -388,14 +388,14 @@ SEEN = {
     "returned": (ANYTHING_RETURNED,),
     "life": (POWERED_OFF, ran(4, 3)),
     "off": (TEXT_AT_BOOT, ran(0, 3), TEXT_AT_END, FRAMES_OUT),
-    "arguments": (arguments(4, 3), registers(4), returned_compared(4), TWO_TOLD),
+    "arguments": (arguments(4, 3), registers(4), returned_compared(4), TWO_TRACERS),
     "home": (went_home(4, 3), returned(4), INTERRUPTED),
     "one CPU": (ran(4, 3), graph_printed(4)),
     "four CPUs": (ran(4, 3), graph_printed(4)),
     "values": (values_printed(4), timed(4)),
-    "sixteen": (HANDS_TOLD, INTERRUPTED),
-    "reverse": (TWO_TOLD, HANDS_TOLD),
-    "data": (HANDS_TOLD, KEEPERS_TOLD, INTERRUPTED),
-    "leaving": (LEAVERS, AFTERWARDS, SLOT_AGAIN, INTERRUPTED),
+    "sixteen": (HAND_CALLS, INTERRUPTED),
+    "reverse": (TWO_TRACERS, HAND_CALLS),
+    "data": (HAND_CALLS, KEPT_DATA, INTERRUPTED),
+    "leaving": (LEAVERS, CALLS_AFTER_LEAVING, SLOT_AGAIN, INTERRUPTED),
     "schedules": (PLAYED,),
 }
