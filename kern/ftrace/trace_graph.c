@@ -192,7 +192,6 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 	struct ring_buffer_cpu *rb = graph_buffer(gops->private, this_cpu());
 	struct graph_event ev;
 	unsigned long flags;
-	u32 *e;
 
 	if (unlikely(rb->slow)) {
 		if (rb->slow & (RB_OFF | RB_STOPPED))
@@ -200,13 +199,14 @@ static int trace_graph_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *
 		return checked_entry(container_of(gops, struct trace_graph, user), trace, regs);
 	}
 	flags = irq_save();
-	e = graph_event_open(&ev, rb, flags, clock_ns(), TRACE_GRAPH_ENT, GRAPH_ENT_WORDS);
-	if (likely(e)) {
-		graph_fill_entry(e, trace->func, trace->depth);
-		event_commit(ev.page, ev.end);
+	if (unlikely(!graph_event_open(&ev, rb, flags, trace->calltime, TRACE_GRAPH_ENT, GRAPH_ENT_WORDS))) {
+		irq_restore(flags);
+		return entry_slow(gops->private, trace, 0, NULL);
 	}
+	graph_fill_entry(ev.entry, trace->func, trace->depth);
+	event_commit(ev.page, ev.end);
 	irq_restore(flags);
-	return likely(e) ? 1 : entry_slow(gops->private, trace, 0, NULL);
+	return 1;
 }
 
 static void __noinline checked_return(struct trace_graph *g, const struct ftrace_graph_ret *trace)
@@ -227,20 +227,18 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 	struct ring_buffer_cpu *rb = graph_buffer(gops->private, this_cpu());
 	struct graph_event ev;
 	unsigned long flags;
-	u32 *e;
 
 	if (unlikely(rb->slow))
 		return checked_return(container_of(gops, struct trace_graph, user), trace);
 	flags = irq_save();
-	e = graph_event_open(&ev, rb, flags, clock_ns(), TRACE_GRAPH_RET, GRAPH_RET_WORDS);
-	if (likely(e)) {
-		graph_fill_return(e, trace->func, trace->retval, trace->depth, trace->overrun,
-				  trace->calltime, trace->rettime);
-		event_commit(ev.page, ev.end);
+	if (unlikely(!graph_event_open(&ev, rb, flags, trace->rettime, TRACE_GRAPH_RET, GRAPH_RET_WORDS))) {
+		irq_restore(flags);
+		return return_slow(gops->private, trace);
 	}
+	graph_fill_return(ev.entry, trace->func, trace->retval, trace->depth, trace->overrun,
+			  trace->calltime, trace->rettime);
+	event_commit(ev.page, ev.end);
 	irq_restore(flags);
-	if (unlikely(!e))
-		return_slow(gops->private, trace);
 }
 
 /* ---- What a call must be asked ---- */

@@ -20,7 +20,6 @@ static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, 
 	u64 users = READ_ONCE(fgraph_direct_users), now;
 	struct graph_event ev;
 	unsigned long flags;
-	u32 *e;
 
 	if (unlikely(rb->slow)) {
 		if (rb->slow & (RB_OFF | RB_STOPPED))
@@ -35,10 +34,9 @@ static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, 
 	if (unlikely(c->recursion & c->context_bit) || unlikely(shadow_is_full(s)))
 		goto general;
 	now = clock_ns();
-	e = graph_event_open(&ev, rb, flags, now, TRACE_GRAPH_ENT, GRAPH_ENT_WORDS);
-	if (unlikely(!e))
+	if (unlikely(!graph_event_open(&ev, rb, flags, now, TRACE_GRAPH_ENT, GRAPH_ENT_WORDS)))
 		goto general;
-	graph_fill_entry(e, ip, s->depth);
+	graph_fill_entry(ev.entry, ip, s->depth);
 	event_commit(ev.page, ev.end);
 	shadow_push_into(s, ip, regs, now, users);
 	regs->link = (unsigned long)return_to_handler;
@@ -57,18 +55,16 @@ static void trace_graph_direct_return(struct ftrace_regs *regs, struct shadow_st
 	struct graph_event ev;
 	unsigned long flags;
 	u64 now;
-	u32 *e;
 
 	if (unlikely(rb->slow))
 		return ftrace_graph_return(regs);
 	flags = irq_save();
 	now = clock_ns();
-	e = graph_event_open(&ev, rb, flags, now, TRACE_GRAPH_RET, GRAPH_RET_WORDS);
-	if (unlikely(!e)) {
+	if (unlikely(!graph_event_open(&ev, rb, flags, now, TRACE_GRAPH_RET, GRAPH_RET_WORDS))) {
 		irq_restore(flags);
 		return ftrace_graph_return(regs);
 	}
-	graph_fill_return(e, f->func, regs->arg[0], s->depth - 1, s->overrun, f->calltime, now);
+	graph_fill_return(ev.entry, f->func, regs->arg[0], s->depth - 1, s->overrun, f->calltime, now);
 	event_commit(ev.page, ev.end);
 	regs->link = f->ret;
 	shadow_pop(s, f);

@@ -27,15 +27,18 @@ static inline u64 ticks_on_cpu(void)
 }
 
 /*
- * Room for an event, interrupts masked, @now just read: where it begins, to be
- * filled and committed. NULL: take the long way. What is filled in is loaded
- * afterwards, so that it does not wait in registers.
+ * Room for an event at time @now, interrupts masked: where it begins, to be
+ * filled and committed. False: take the long way. So it is, too, if an
+ * interrupt has written an event since @now: the delta is negative, too long
+ * for an event. What is filled in is loaded afterwards, so that it does not
+ * wait in registers.
  */
 struct graph_event {
 	struct rb_page *page;
 	u64 end;
+	u32 *entry;
 };
-static inline __attribute__((always_inline)) u32 *
+static inline __attribute__((always_inline)) bool
 graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb, unsigned long flags, u64 now,
 		 u16 type, unsigned words)
 {
@@ -44,8 +47,9 @@ graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb, unsigned lo
 	ev->page = rb->page;
 	ev->end = event_end(ev->page, words);
 	if (unlikely(!event_fits(delta, ev->end)))
-		return NULL;
-	return event_start(rb, ev->page, ev->end, now, delta, type, words, flags);
+		return false;
+	ev->entry = event_start(rb, ev->page, ev->end, now, delta, type, words, flags);
+	return true;
 }
 
 static inline __attribute__((always_inline)) void

@@ -78,16 +78,16 @@ always_inline_ bool irqs_disabled(void)
 	return irqs_off(csr_read(sstatus));
 }
 
+register struct cpu *this_cpu_in_tp __asm__("tp");
+
 always_inline_ struct cpu *this_cpu(void)
 {
-	struct cpu *cpu;
-
-	__asm__ volatile("mv %0, tp" : "=r"(cpu));
-	return cpu;
+	return this_cpu_in_tp;
 }
 always_inline_ void set_this_cpu(struct cpu *cpu)
 {
-	__asm__ volatile("mv tp, %0" : : "r"(cpu) : "memory");
+	this_cpu_in_tp = cpu;
+	barrier();
 }
 /* Not volatile: the compiler may reuse the value, which is always the same in one thread. */
 always_inline_ struct thread *get_current(void)
