@@ -39,7 +39,7 @@ STAGES = {
 STORED = {
     4: ("ops_list", "ftrace_slots"),
     5: ("graph_user",),
-    6: ("fgraph_array", "fgraph_slots", "fgraph_stamp", "fgraph_stub", "fgraph_direct_users", "fgraph_direct_private", "direct_return"),
+    6: ("fgraph_array", "fgraph_slots", "fgraph_stamp", "fgraph_stub", "fgraph_direct_users", "direct_private", "direct_return"),
 }
 
 

@@ -315,7 +315,7 @@ class Users:
 def _users(e: Evidence) -> Users:
     k = e.kernel
     return Users(k.extent("fgraph_array"), k.symbol("fgraph_slots"), k.symbol("fgraph_stamp"), k.symbol("fgraph_direct_users"),
-                 (k.symbol("fgraph_direct_private"), k.symbol("direct_return")), k.symbol("fgraph_stub"),
+                 (k.symbol("direct_private"), k.symbol("direct_return")), k.symbol("fgraph_stub"),
                  k.members("fgraph_ops", "register_ftrace_graph")["birth"])
 
 

@@ -45,9 +45,9 @@ static u64 fgraph_stamp; /* of the newest user */
  * and for a grace period before that.
  */
 u64 fgraph_direct_users;
-void *fgraph_direct_private;
+static void *direct_private;
 static void (*direct_return)(struct ftrace_regs *regs, struct shadow_stack *s,
-			     struct shadow_frame *f);
+			     struct shadow_frame *f, void *private);
 
 /* The one op through which all users see functions: its filter is all of theirs together. */
 static struct ftrace_ops graph_ops = {
@@ -180,7 +180,7 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 	struct shadow_frame *f = s->top;
 
 	if (likely(f->users == READ_ONCE(fgraph_direct_users)) && likely(f->sp == regs->sp))
-		return direct_return(regs, s, f);
+		return direct_return(regs, s, f, direct_private);
 	return ftrace_graph_return(regs);
 }
 
@@ -354,7 +354,7 @@ static void settle(int err)
 	bool direct = !err && fgraph_count == 1 && gops->direct.entry;
 
 	if (direct) {
-		graph_ops.private = fgraph_direct_private = gops->private;
+		graph_ops.private = direct_private = gops->private;
 		direct_return = gops->direct.ret;
 	}
 	synchronize_sched(); /* every CPU has seen the stamp, and is in no handler of who left */

@@ -81,7 +81,7 @@ struct fgraph_ops {
 	struct fgraph_direct {
 		ftrace_func_t entry;
 		void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s,
-			    struct shadow_frame *f);
+			    struct shadow_frame *f, void *private);
 	} direct;
 
 	/* The core's. */
@@ -93,7 +93,6 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
 		       struct ftrace_regs *regs);
 void ftrace_graph_return(struct ftrace_regs *regs);
 extern u64 fgraph_direct_users; /* stamp and bit of the only user, if it is a direct one; else 0 */
-extern void *fgraph_direct_private; /* and its private */
 
 /*
  * Start and stop. Errors: -ENOSPC (all slots taken), -EBUSY (registered

@@ -29,9 +29,6 @@ enum {
 	GRAPH_MARKED = 32,   /* a return may be one that its call left something for */
 };
 
-/* Set by what is linked: NULL, or the way for a tracer that is alone (trace_graph_direct.c). */
-struct fgraph_direct trace_graph_direct;
-
 /* ---- Events, the long way: another clock, a new page, a time extend. ---- */
 
 /* @args: the registers with the arguments, if they are wanted. As Linux 6.15, not with @retaddr. */

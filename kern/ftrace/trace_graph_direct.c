@@ -8,7 +8,6 @@
  * a frame pushed here may come back there.
  */
 #include "shadow.h"
-#include "shell.h"
 #include "trace_graph_event.h"
 
 static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
@@ -48,10 +47,10 @@ general:
 }
 
 static void trace_graph_direct_return(struct ftrace_regs *regs, struct shadow_stack *s,
-			       struct shadow_frame *f)
+				      struct shadow_frame *f, void *private)
 {
 	struct cpu *c = this_cpu();
-	struct ring_buffer_cpu *rb = graph_buffer(fgraph_direct_private, c);
+	struct ring_buffer_cpu *rb = graph_buffer(private, c);
 	struct graph_event ev;
 	unsigned long flags;
 	u64 now;
@@ -66,14 +65,10 @@ static void trace_graph_direct_return(struct ftrace_regs *regs, struct shadow_st
 	}
 	graph_fill_return(ev.entry, f->func, regs->arg[0], s->depth - 1, s->overrun, f->calltime, now);
 	event_commit(ev.page, ev.end);
-	regs->link = f->ret;
-	shadow_pop(s, f);
 	irq_restore(flags);
+	regs->link = f->ret;
+	barrier();
+	shadow_pop(s, f);
 }
 
-static int direct_init(void)
-{
-	trace_graph_direct = (struct fgraph_direct){trace_graph_direct_entry, trace_graph_direct_return};
-	return 0;
-}
-INITCALL(direct_init);
+const struct fgraph_direct trace_graph_direct = {trace_graph_direct_entry, trace_graph_direct_return};

@@ -18,7 +18,7 @@ graph_buffer(const struct trace_array *tr, const struct cpu *c)
 	return (void *)((char *)tr + (unsigned long)c->ftrace);
 }
 
-extern struct fgraph_direct trace_graph_direct; /* trace_graph.c */
+extern const struct fgraph_direct trace_graph_direct; /* trace_graph_direct.c; stage 5: none */
 
 /* Counter ticks that the running thread has been on a CPU: for times without its sleep. */
 static inline u64 ticks_on_cpu(void)

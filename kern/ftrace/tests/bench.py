@@ -30,7 +30,7 @@ KEYS: dict[str, tuple[str, dict[str, tuple[float | None, float | None, float | N
     "function_off": ("the same, tracing_on = 0", {"riscv64": (210, 50, 41), "arm64": (167, 40, 33)}),
     "function_other_op": ("a second op on another function, adds", {"riscv64": (186, 0, 0), "arm64": (0, 0, 0)}),
     "graph": ("function_graph, entry and return, one user", {"riscv64": (2006, 330, 200), "arm64": (1690, 275, 170)}),
-    "graph_general": ("the same by the code for many users", {"riscv64": (2006, None, None), "arm64": (1690, None, None)}),
+    "graph_general": ("the same, beside a user of all others", {"riscv64": (2006, None, None), "arm64": (1690, None, None)}),
     "graph_off": ("the same function afterwards, off", {"riscv64": (0, 0, 0), "arm64": (0, 0, 0)}),
     "graph_tracing_off": ("function_graph, tracing_on = 0", {"riscv64": (617, None, None), "arm64": (475, None, None)}),
     "graph_second_user": ("a second graph user, both filtered, adds", {"riscv64": (1590, 80, 60), "arm64": (1340, 80, 60)}),

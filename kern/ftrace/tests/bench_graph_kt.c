@@ -1,12 +1,12 @@
 /*
  * What function_graph costs, in instructions, entry and return together: see
- * bench_kt.c. One user has a way of its own (trace_graph_direct.c); what a
- * second one adds is counted from what the general code takes for one.
+ * bench_kt.c. One user has a way of its own (trace_graph_direct.c) and leaves
+ * it when another comes, if only for other functions. What a second user of
+ * the same function adds is counted from there.
  */
 #include "fgraph.h"
 #include "kt.h"
 #include "bench.h"
-#include "trace_graph_event.h"
 #include "tracefs.h"
 
 static notrace int second_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
@@ -20,17 +20,23 @@ static notrace void second_return(struct ftrace_graph_ret *trace, struct fgraph_
 	*(u64 *)gops->private += 1;
 }
 
-/* With a second user: its own filter, handlers without an event. */
+/* Users of their own filter, with handlers that write no event. */
+static u64 returns;
+static struct ftrace_ops filters[2] = {{.slot = -1}, {.slot = -1}};
+static struct fgraph_ops second = {second_entry, second_return, &filters[0], &returns, .idx = -1},
+			 elsewhere = {second_entry, second_return, &filters[1], &returns, .idx = -1};
+
+static void register_user(struct fgraph_ops *user, bool notrace_list)
+{
+	ftrace_set_filter(user->filter, "kt_bench_traced", 15, true, notrace_list);
+	register_ftrace_graph(user);
+}
+
 static u64 cost_with_second_user(void)
 {
-	static struct ftrace_ops filter = {.slot = -1};
-	static u64 returns;
-	static struct fgraph_ops second = {
-		second_entry, second_return, &filter, &returns, .idx = -1};
 	u64 both;
 
-	ftrace_set_filter(&filter, "kt_bench_traced", 15, true, false);
-	register_ftrace_graph(&second);
+	register_user(&second, false);
 	both = bench_cost_of_events();
 	unregister_ftrace_graph(&second);
 	return both;
@@ -51,7 +57,6 @@ static u64 cost_with_second_instance(void)
 
 void bench_graph(u64 nop)
 {
-	const struct fgraph_direct direct = trace_graph_direct;
 	u64 on, off, after, general, two, instances;
 
 	kt_echo("function_graph", "current_tracer", false);
@@ -59,15 +64,13 @@ void bench_graph(u64 nop)
 	kt_echo("0", "tracing_on", false);
 	off = bench_cost_of_events();
 	kt_echo("1", "tracing_on", false);
-	kt_echo("nop", "current_tracer", false);
-	after = bench_cost_of_events();
-	trace_graph_direct = (struct fgraph_direct){NULL};
-	kt_echo("function_graph", "current_tracer", false);
+	register_user(&elsewhere, true);
 	general = bench_cost_of_events();
 	two = cost_with_second_user();
 	instances = cost_with_second_instance();
+	unregister_ftrace_graph(&elsewhere);
 	kt_echo("nop", "current_tracer", false);
-	trace_graph_direct = direct;
+	after = bench_cost_of_events();
 	bench_report("graph", on - nop);
 	bench_report("graph_general", general - nop);
 	bench_report("graph_off", after > nop ? after - nop : 0);
