@@ -10,6 +10,8 @@
 #include "kt.h"
 #include "shadow.h"
 #include "string.h"
+#include "thread.h"
+#include "trace.h"
 
 /* ---- The functions that are traced. ---- */
 
@@ -355,6 +357,73 @@ static void interrupted_handler(void)
 	kt_promise(all.entries - all.returns < 100, "every traced function returned, but those that are out");
 }
 
+/* An event of another kind after the frame's time, as an interrupt may write one before the tracer's. */
+static notrace void write_event(u64 after)
+{
+	struct trace_write w;
+	struct function_entry *e;
+
+	while (clock_ns() == after)
+		cpu_relax();
+	e = trace_reserve(&global_trace, TRACE_FN, sizeof(*e), &w);
+	if (e) {
+		put_address(e->ip, (unsigned long)kt_graph_nest);
+		put_address(e->parent_ip, (unsigned long)kt_graph_nest);
+	}
+	trace_end(&w, e);
+}
+static notrace int writing_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
+				 struct ftrace_regs *regs)
+{
+	write_event(trace->calltime);
+	return 1;
+}
+static notrace void writing_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
+				   struct ftrace_regs *regs)
+{
+	write_event(trace->rettime);
+}
+
+/* The types of this CPU's events, in hexadecimal digits; 0 where one is later than the next or than now. */
+static unsigned types_in_time(void)
+{
+	static struct rb_page page;
+	struct rb_iter it;
+	struct rb_event ev;
+	unsigned types = 0;
+	u64 last = 0, now = clock_ns();
+
+	rb_iter_start(&it, &global_trace.cpu[this_cpu()->index], &page);
+	for (; rb_iter_peek(&it, &ev); rb_iter_next(&it)) {
+		types = types << 4 | (ev.ts < last || ev.ts > now ? 0 : ((struct trace_entry *)ev.data)->type);
+		last = ev.ts;
+	}
+	return types;
+}
+
+static void events_in_time(void)
+{
+	long (*volatile leaf)(long) = kt_graph_leaf;
+	struct user first, last;
+
+	set_cpu_affinity(this_cpu()->index);
+	join(&first, 1, "kt_graph_leaf");
+	first.ops.entryfunc = writing_entry;
+	kt_echo("kt_graph_leaf", "set_ftrace_filter", false);
+	kt_echo("function_graph", "current_tracer", false);
+	join(&last, 2, "kt_graph_leaf");
+	last.ops.retfunc = writing_return;
+	kt_echo("", "trace", false);
+	leaf(1);
+	leave(&last);
+	leave(&first);
+	kt_promise(types_in_time() == (TRACE_FN << 12 | TRACE_GRAPH_ENT << 8 | TRACE_FN << 4 | TRACE_GRAPH_RET),
+		   "what is written between a frame's time and its event has the earlier time");
+	kt_echo("nop", "current_tracer", false);
+	kt_echo("", "set_ftrace_filter", false);
+	set_cpu_affinity(-1);
+}
+
 static int graph_command(int argc, char **argv)
 {
 	u64 text = kt_text_hash();
@@ -370,6 +439,7 @@ static int graph_command(int argc, char **argv)
 	replaced();
 	overflow();
 	interrupted_handler();
+	events_in_time();
 	sleep_ns(30000000); /* threads that were inside a traced function leave it */
 	kt_promise(!shadow_of(current), "the shadow stack is gone with the last user");
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
