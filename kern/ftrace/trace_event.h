@@ -51,7 +51,7 @@ event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now, 
 	ONE_REGISTER(e);
 	e += (int)(offsetof(struct rb_page, data) / 4) - (int)(1 + words);
 	e[0] = words | delta << 5;
-	e[1] = (current->ctx | this_cpu()->resched | (u32)irqs_off(flags) << 16) | type;
+	e[1] = (current->ctx | this_cpu()->resched | (u32)irqs_off(flags) << 16) + type;
 	e[2] = current->pid;
 	return e + 1;
 }
