@@ -74,9 +74,9 @@ struct fgraph_ops {
 	 * Optional (stage 6): the whole entry and the whole return, for when this
 	 * user is the only one. entry is called with an op whose private is the
 	 * user's; it pushes its frame with fgraph_direct_users, or leaves the call
-	 * to ftrace_graph_func(). ret is called for such frames alone, sp checked;
-	 * it does all that ftrace_return_to_handler() must, or leaves it to
-	 * ftrace_graph_return().
+	 * to ftrace_graph_func(). ret is called for such frames alone, sp checked,
+	 * with the user's private; it does all that ftrace_return_to_handler()
+	 * must, or leaves it to ftrace_graph_return().
 	 */
 	struct fgraph_direct {
 		ftrace_func_t entry;
