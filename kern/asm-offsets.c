@@ -5,6 +5,7 @@
  */
 #include "cpu.h"
 #include "asm-ftrace/regs.h"
+#include "tracer.h"
 
 #define DEFINE(name, value) __asm__ volatile("\n->" #name " %0" : : "i"(value))
 
@@ -24,4 +25,17 @@ void asm_offsets(void)
 	DEFINE(FREGS_FP, offsetof(struct ftrace_regs, fp));
 	DEFINE(FREGS_LINK, offsetof(struct ftrace_regs, link));
 	DEFINE(FREGS_SIZE, sizeof(struct ftrace_regs));
+	DEFINE(MCOUNT_ARG, offsetof(struct mcount_frame, arg));
+	DEFINE(MCOUNT_FP, offsetof(struct mcount_frame, fp));
+	DEFINE(MCOUNT_LINK, offsetof(struct mcount_frame, link));
+	DEFINE(MCOUNT_SIZE, sizeof(struct mcount_frame));
+	DEFINE(GRAPH_FRAME_FP, offsetof(struct graph_frame, fp));
+	DEFINE(GRAPH_FRAME_LINK, offsetof(struct graph_frame, link));
+	DEFINE(GRAPH_FRAME_PC, offsetof(struct graph_frame, pc));
+	DEFINE(GRAPH_FRAME_SIZE, sizeof(struct graph_frame));
+	DEFINE(FTRACE_STUBS, FTRACE_STUBS);
+	DEFINE(FTRACE_STUB_SIZE, FTRACE_STUB_SIZE);
+	DEFINE(FTRACE_SLOT_FUNC, offsetof(struct ftrace_slot, func));
+	DEFINE(FTRACE_SLOT_OP, offsetof(struct ftrace_slot, op));
+	DEFINE(FTRACE_SLOT_SIZE, sizeof(struct ftrace_slot));
 }

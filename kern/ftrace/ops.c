@@ -15,17 +15,10 @@
 #include "hash.h"
 #include "tracer.h"
 
-/* What a stub hands to ftrace_caller. Written while no site calls the stub and no CPU is inside it. */
-struct ftrace_slot {
-	ftrace_func_t func;
-	struct ftrace_ops *op;
-};
-
 static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
 			     struct ftrace_regs *regs);
 
-extern struct ftrace_slot ftrace_slots[];
-struct ftrace_slot ftrace_slots[1 + FTRACE_OPS_MAX] = {
+struct ftrace_slot ftrace_slots[FTRACE_STUBS] = {
 	{ftrace_list_func, NULL},
 	[1 ... FTRACE_OPS_MAX] = {ftrace_stub, NULL},
 };

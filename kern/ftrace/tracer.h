@@ -32,6 +32,18 @@ static inline ftrace_func_t ftrace_op_func(const struct ftrace_ops *op)
  */
 extern char ftrace_stubs[];
 #define FTRACE_STUB_SIZE 12
+#ifdef HOOK_mcount
+#define FTRACE_STUBS 1
+#else
+#define FTRACE_STUBS (1 + FTRACE_OPS_MAX)
+#endif
+
+/* What a stub hands to ftrace_caller. Written while no site calls the stub and no CPU is inside it. */
+struct ftrace_slot {
+	ftrace_func_t func;
+	struct ftrace_ops *op;
+};
+extern struct ftrace_slot ftrace_slots[];
 
 static inline unsigned long ftrace_stub_addr(unsigned long stubs, unsigned calls)
 {

@@ -1,5 +1,6 @@
-/* arm64: the offsets of its own structures for entry.S; see kern/asm-offsets.c. */
+/* arm64: the offsets of its own structures for the assembly; see kern/asm-offsets.c. */
 #include "cpu.h"
+#include "asm-ftrace/regs.h"
 
 #define DEFINE(name, value) __asm__ volatile("\n->" #name " %0" : : "i"(value))
 
@@ -13,4 +14,7 @@ void asm_offsets(void)
 	DEFINE(FRAME_PC, offsetof(struct trap_frame, pc));
 	DEFINE(FRAME_RECORD, offsetof(struct trap_frame, record_fp));
 	DEFINE(FRAME_SIZE, sizeof(struct trap_frame));
+	DEFINE(FREGS_X8, offsetof(struct ftrace_regs, x8));
+	DEFINE(FREGS_OUR_FP, offsetof(struct ftrace_regs, our_fp));
+	DEFINE(MCOUNT_X8, offsetof(struct mcount_frame, x8));
 }

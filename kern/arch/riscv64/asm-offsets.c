@@ -1,4 +1,4 @@
-/* riscv64: the offsets of its own structures for entry.S; see kern/asm-offsets.c. */
+/* riscv64: the offsets of its own structures for the assembly; see kern/asm-offsets.c. */
 #include "cpu.h"
 
 #define DEFINE(name, value) __asm__ volatile("\n->" #name " %0" : : "i"(value))

@@ -21,12 +21,12 @@
 	.text
 	.globl ftrace_stubs, ftrace_caller, ftrace_call, ftrace_stub
 
-/* stub slot: 12 bytes, FTRACE_STUB_SIZE. */
+/* stub slot: FTRACE_STUB_SIZE bytes. */
 	.macro stub slot
 	.type ftrace_stub_\slot, @function
 ftrace_stub_\slot:
-	adrp x10, ftrace_slots + 16 * \slot
-	add x10, x10, #:lo12:ftrace_slots + 16 * \slot
+	adrp x10, ftrace_slots + FTRACE_SLOT_SIZE * \slot
+	add x10, x10, #:lo12:ftrace_slots + FTRACE_SLOT_SIZE * \slot
 	b ftrace_caller
 	.size ftrace_stub_\slot, . - ftrace_stub_\slot
 	.endm
@@ -35,7 +35,7 @@ ftrace_stub_\slot:
 ftrace_stubs:
 	.altmacro
 	.set .Lslot, 0
-	.rept 33
+	.rept FTRACE_STUBS
 	stub %.Lslot
 	.set .Lslot, .Lslot + 1
 	.endr
@@ -49,30 +49,33 @@ ftrace_call:
 	mov x30, x9
 	ret x10
 #else
+	/* 1. Save the arguments; two frame records; sp and pc for the callback. */
 	sub sp, sp, #FREGS_SIZE
 	stp x0, x1, [sp, #FREGS_ARG + 0]
 	stp x2, x3, [sp, #FREGS_ARG + 16]
 	stp x4, x5, [sp, #FREGS_ARG + 32]
 	stp x6, x7, [sp, #FREGS_ARG + 48]
 	add x11, sp, #FREGS_SIZE
-	stp x8, x11, [sp, #FREGS_ARG + 64]
+	stp x8, x11, [sp, #FREGS_X8]
 	stp x29, x9, [sp, #FREGS_FP]
 	add x29, sp, #FREGS_FP
-	stp x29, x30, [sp, #FREGS_PC - 8]
-	add x29, sp, #FREGS_PC - 8
+	stp x29, x30, [sp, #FREGS_OUR_FP]
+	add x29, sp, #FREGS_OUR_FP
 
+	/* 2. Call slot->func(ip, parent_ip, slot->op, regs). */
 	sub x0, x30, #4
 	mov x1, x9
-	ldp x10, x2, [x10]
+	ldp x10, x2, [x10, #FTRACE_SLOT_FUNC]
 	mov x3, sp
 ftrace_call:
 	blr x10
 
+	/* 3. Load everything back, and resume at regs->pc. */
 	ldp x0, x1, [sp, #FREGS_ARG + 0]
 	ldp x2, x3, [sp, #FREGS_ARG + 16]
 	ldp x4, x5, [sp, #FREGS_ARG + 32]
 	ldp x6, x7, [sp, #FREGS_ARG + 48]
-	ldr x8, [sp, #FREGS_ARG + 64]
+	ldr x8, [sp, #FREGS_X8]
 	ldr x9, [sp, #FREGS_PC]
 	ldp x29, x30, [sp, #FREGS_FP]
 	add sp, sp, #FREGS_SIZE

@@ -23,6 +23,7 @@ return_to_handler:
 #if LAB_START == 5
 	brk #0
 #else
+	/* 1. A frame: the traced function's record, and its result. */
 	sub sp, sp, #FREGS_SIZE
 	stp x29, x30, [sp, #FREGS_FP]
 	add x29, sp, #FREGS_FP
@@ -33,9 +34,11 @@ return_to_handler:
 	stp x4, x5, [sp, #FREGS_ARG + 32]
 	stp x6, x7, [sp, #FREGS_ARG + 48]
 
+	/* 2. Find the real return address: it comes back in regs->link. */
 	mov x0, sp
 	bl ftrace_return_to_handler
 
+	/* 3. Load the result back, and go on at the real return address. */
 	ldp x0, x1, [sp, #FREGS_ARG + 0]
 	ldp x2, x3, [sp, #FREGS_ARG + 16]
 	ldp x4, x5, [sp, #FREGS_ARG + 32]

@@ -34,17 +34,20 @@ ftrace_graph_caller:
 	mov x30, x9
 	ret x10
 #else
-	stp x29, x9, [sp, #-32]!
+	/* 1. A frame record, and where to go on. */
+	stp x29, x9, [sp, #-GRAPH_FRAME_SIZE]!
 	mov x29, sp
-	str x30, [sp, #16]
+	str x30, [sp, #GRAPH_FRAME_PC]
 
+	/* 2. Call prepare_ftrace_return(&regs->link, ip, regs). */
 	mov x1, x0
 	add x0, x3, #FREGS_LINK
 	mov x2, x3
 	bl prepare_ftrace_return
 
-	ldr x9, [sp, #16]
-	ldp x29, x30, [sp], #32
+	/* 3. Back to the stub. */
+	ldr x9, [sp, #GRAPH_FRAME_PC]
+	ldp x29, x30, [sp], #GRAPH_FRAME_SIZE
 	ret x9
 #endif
 	.size ftrace_graph_caller, . - ftrace_graph_caller

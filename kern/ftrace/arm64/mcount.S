@@ -17,6 +17,8 @@
  * 3. ftrace_trace_function(selfpc, frompc, function_trace_op, NULL).
  * 4. Put everything back.
  */
+#include "asm-offsets.h"
+
 	.text
 	.globl _mcount, ftrace_stub
 	.type _mcount, @function
@@ -24,6 +26,7 @@ _mcount:
 #if LAB_START == 1
 	ret
 #else
+	/* 1. Nobody is tracing: return at once. */
 	adrp x9, ftrace_trace_function
 	ldr x9, [x9, #:lo12:ftrace_trace_function]
 	adrp x10, ftrace_stub
@@ -33,16 +36,18 @@ _mcount:
 	ret
 
 mcount_trace:
-	sub sp, sp, #96
-	stp x29, x30, [sp]
-	stp x0, x1, [sp, #16]
-	stp x2, x3, [sp, #32]
-	stp x4, x5, [sp, #48]
-	stp x6, x7, [sp, #64]
-	str x8, [sp, #80]
+	/* 2. Our frame: its record, and the arguments. */
+	sub sp, sp, #MCOUNT_SIZE
+	stp x29, x30, [sp, #MCOUNT_FP]
+	stp x0, x1, [sp, #MCOUNT_ARG + 0]
+	stp x2, x3, [sp, #MCOUNT_ARG + 16]
+	stp x4, x5, [sp, #MCOUNT_ARG + 32]
+	stp x6, x7, [sp, #MCOUNT_ARG + 48]
+	str x8, [sp, #MCOUNT_X8]
 
+	/* 3. Call the tracer. The parent is read while x29 is still the traced function's. */
 	ldr x1, [x29, #8]
-	mov x29, sp
+	add x29, sp, #MCOUNT_FP
 	sub x0, x30, #4
 	adrp x2, function_trace_op
 	ldr x2, [x2, #:lo12:function_trace_op]
@@ -50,13 +55,14 @@ mcount_trace:
 mcount_call:
 	blr x9
 
-	ldp x0, x1, [sp, #16]
-	ldp x2, x3, [sp, #32]
-	ldp x4, x5, [sp, #48]
-	ldp x6, x7, [sp, #64]
-	ldr x8, [sp, #80]
-	ldp x29, x30, [sp]
-	add sp, sp, #96
+	/* 4. Put everything back, and go on in the traced function. */
+	ldp x0, x1, [sp, #MCOUNT_ARG + 0]
+	ldp x2, x3, [sp, #MCOUNT_ARG + 16]
+	ldp x4, x5, [sp, #MCOUNT_ARG + 32]
+	ldp x6, x7, [sp, #MCOUNT_ARG + 48]
+	ldr x8, [sp, #MCOUNT_X8]
+	ldp x29, x30, [sp, #MCOUNT_FP]
+	add sp, sp, #MCOUNT_SIZE
 	ret
 #endif
 	.size _mcount, . - _mcount

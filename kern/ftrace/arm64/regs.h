@@ -24,4 +24,21 @@ struct ftrace_regs {
 	unsigned long link;
 };
 
+/* The frame of _mcount and of lab 3's ftrace_caller; its first two words are the frame record. */
+struct mcount_frame {
+	unsigned long fp;
+	unsigned long link;
+	unsigned long arg[8];
+	unsigned long x8;
+	unsigned long unused; /* sp stays a multiple of 16 */
+};
+
+/* The frame of lab 5's ftrace_graph_caller. pc: where it goes on, in the stub. */
+struct graph_frame {
+	unsigned long fp;
+	unsigned long link;
+	unsigned long pc;
+	unsigned long unused; /* sp stays a multiple of 16 */
+};
+
 #endif

@@ -21,11 +21,11 @@
 	.text
 	.globl ftrace_stubs, ftrace_caller, ftrace_call, ftrace_stub
 
-/* stub slot: 12 bytes, FTRACE_STUB_SIZE. */
+/* stub slot: FTRACE_STUB_SIZE bytes. */
 	.macro stub slot
 	.type ftrace_stub_\slot, @function
 ftrace_stub_\slot:
-	auipc t1, %pcrel_hi(ftrace_slots + 16 * \slot)
+	auipc t1, %pcrel_hi(ftrace_slots + FTRACE_SLOT_SIZE * \slot)
 	addi t1, t1, %pcrel_lo(ftrace_stub_\slot)
 	j ftrace_caller
 	.size ftrace_stub_\slot, . - ftrace_stub_\slot
@@ -35,7 +35,7 @@ ftrace_stub_\slot:
 ftrace_stubs:
 	.altmacro
 	.set .Lslot, 0
-	.rept 33
+	.rept FTRACE_STUBS
 	stub %.Lslot
 	.set .Lslot, .Lslot + 1
 	.endr
@@ -47,6 +47,7 @@ ftrace_caller:
 ftrace_call:
 	jr t0
 #else
+	/* 1. Save the arguments; two frame records; sp and pc for the callback. */
 	addi sp, sp, -FREGS_SIZE
 	sd a0, FREGS_ARG + 0(sp)
 	sd a1, FREGS_ARG + 8(sp)
@@ -70,14 +71,16 @@ ftrace_call:
 	sd t0, FREGS_PC(sp)
 	addi s0, sp, FREGS_FP
 
+	/* 2. Call slot->func(ip, parent_ip, slot->op, regs). */
 	addi a0, t0, -4
 	mv a1, ra
-	ld a2, 8(t1)
-	ld t1, 0(t1)
+	ld a2, FTRACE_SLOT_OP(t1)
+	ld t1, FTRACE_SLOT_FUNC(t1)
 	mv a3, sp
 ftrace_call:
 	jalr t1
 
+	/* 3. Load everything back, and resume at regs->pc. */
 	ld a0, FREGS_ARG + 0(sp)
 	ld a1, FREGS_ARG + 8(sp)
 	ld a2, FREGS_ARG + 16(sp)

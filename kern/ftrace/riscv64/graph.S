@@ -23,6 +23,7 @@ return_to_handler:
 #if LAB_START == 5
 	ebreak
 #else
+	/* 1. A frame: the traced function's record, and its result. */
 	addi sp, sp, -FREGS_SIZE
 	sd s0, FREGS_FP(sp)
 	sd ra, FREGS_LINK(sp)
@@ -31,9 +32,11 @@ return_to_handler:
 	sd a0, FREGS_ARG + 0(sp)
 	sd a1, FREGS_ARG + 8(sp)
 
+	/* 2. Find the real return address: it comes back in regs->link. */
 	mv a0, sp
 	call ftrace_return_to_handler
 
+	/* 3. Load the result back, and go on at the real return address. */
 	ld a0, FREGS_ARG + 0(sp)
 	ld a1, FREGS_ARG + 8(sp)
 	ld s0, FREGS_FP(sp)

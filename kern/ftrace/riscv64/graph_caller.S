@@ -31,21 +31,24 @@ ftrace_graph_caller:
 #if LAB_START == 5
 	jr t0
 #else
-	addi sp, sp, -32
-	sd ra, 24(sp)
-	sd s0, 16(sp)
-	sd t0, 8(sp)
-	addi s0, sp, 32
+	/* 1. A frame record, and where to go on. */
+	addi sp, sp, -GRAPH_FRAME_SIZE
+	sd ra, GRAPH_FRAME_LINK(sp)
+	sd s0, GRAPH_FRAME_FP(sp)
+	sd t0, GRAPH_FRAME_PC(sp)
+	addi s0, sp, GRAPH_FRAME_SIZE
 
+	/* 2. Call prepare_ftrace_return(&regs->link, ip, regs). */
 	mv a1, a0
 	addi a0, a3, FREGS_LINK
 	mv a2, a3
 	call prepare_ftrace_return
 
-	ld t0, 8(sp)
-	ld s0, 16(sp)
-	ld ra, 24(sp)
-	addi sp, sp, 32
+	/* 3. Back to the stub. */
+	ld t0, GRAPH_FRAME_PC(sp)
+	ld s0, GRAPH_FRAME_FP(sp)
+	ld ra, GRAPH_FRAME_LINK(sp)
+	addi sp, sp, GRAPH_FRAME_SIZE
 	jr t0
 #endif
 	.size ftrace_graph_caller, . - ftrace_graph_caller

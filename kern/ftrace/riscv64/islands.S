@@ -12,19 +12,14 @@
  * An island is text of the tracer: it is in the table of what an interrupt
  * does not preempt (irq_exit(), thread.h).
  */
+#include "asm-offsets.h"
 #include "islands.h"
 
-#ifdef HOOK_mcount
-#define STUBS 1
-#else
-#define STUBS 33
-#endif
-
-/* hop island, slot: 12 bytes, FTRACE_STUB_SIZE. `tail` is auipc t1; jr t1. */
+/* hop island, slot: FTRACE_STUB_SIZE bytes. `tail` is auipc t1; jr t1. */
 	.macro hop island, slot
 	.type ftrace_island_\island\()_stub_\slot, @function
 ftrace_island_\island\()_stub_\slot:
-	tail ftrace_stubs + 12 * \slot
+	tail ftrace_stubs + FTRACE_STUB_SIZE * \slot
 	ebreak
 	.size ftrace_island_\island\()_stub_\slot, . - ftrace_island_\island\()_stub_\slot
 	.endm
@@ -34,7 +29,7 @@ ftrace_island_\island\()_stub_\slot:
 	.globl ftrace_island_\number, ftrace_island_\number\()_end
 ftrace_island_\number:
 	.set next, 0
-	.rept STUBS
+	.rept FTRACE_STUBS
 	hop \number, %next
 	.set next, next + 1
 	.endr

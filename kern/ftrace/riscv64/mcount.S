@@ -17,6 +17,8 @@
  * 3. ftrace_trace_function(selfpc, frompc, function_trace_op, NULL).
  * 4. Put everything back.
  */
+#include "asm-offsets.h"
+
 	.text
 	.globl _mcount, ftrace_stub
 	.type _mcount, @function
@@ -24,6 +26,7 @@ _mcount:
 #if LAB_START == 1
 	ret
 #else
+	/* 1. Nobody is tracing: return at once. */
 1:	auipc t0, %pcrel_hi(ftrace_trace_function)
 	ld t0, %pcrel_lo(1b)(t0)
 2:	auipc t1, %pcrel_hi(ftrace_stub)
@@ -32,20 +35,22 @@ _mcount:
 	ret
 
 mcount_trace:
-	addi sp, sp, -80
-	sd ra, 72(sp)
-	sd s0, 64(sp)
-	sd a0, 0(sp)
-	sd a1, 8(sp)
-	sd a2, 16(sp)
-	sd a3, 24(sp)
-	sd a4, 32(sp)
-	sd a5, 40(sp)
-	sd a6, 48(sp)
-	sd a7, 56(sp)
+	/* 2. Our frame: its record, and the arguments. */
+	addi sp, sp, -MCOUNT_SIZE
+	sd ra, MCOUNT_LINK(sp)
+	sd s0, MCOUNT_FP(sp)
+	sd a0, MCOUNT_ARG + 0(sp)
+	sd a1, MCOUNT_ARG + 8(sp)
+	sd a2, MCOUNT_ARG + 16(sp)
+	sd a3, MCOUNT_ARG + 24(sp)
+	sd a4, MCOUNT_ARG + 32(sp)
+	sd a5, MCOUNT_ARG + 40(sp)
+	sd a6, MCOUNT_ARG + 48(sp)
+	sd a7, MCOUNT_ARG + 56(sp)
 
+	/* 3. Call the tracer. The parent is read while s0 is still the traced function's. */
 	ld a1, -8(s0)
-	addi s0, sp, 80
+	addi s0, sp, MCOUNT_SIZE
 	addi a0, ra, -4
 3:	auipc a2, %pcrel_hi(function_trace_op)
 	ld a2, %pcrel_lo(3b)(a2)
@@ -53,17 +58,18 @@ mcount_trace:
 mcount_call:
 	jalr t0
 
-	ld a0, 0(sp)
-	ld a1, 8(sp)
-	ld a2, 16(sp)
-	ld a3, 24(sp)
-	ld a4, 32(sp)
-	ld a5, 40(sp)
-	ld a6, 48(sp)
-	ld a7, 56(sp)
-	ld s0, 64(sp)
-	ld ra, 72(sp)
-	addi sp, sp, 80
+	/* 4. Put everything back, and go on in the traced function. */
+	ld a0, MCOUNT_ARG + 0(sp)
+	ld a1, MCOUNT_ARG + 8(sp)
+	ld a2, MCOUNT_ARG + 16(sp)
+	ld a3, MCOUNT_ARG + 24(sp)
+	ld a4, MCOUNT_ARG + 32(sp)
+	ld a5, MCOUNT_ARG + 40(sp)
+	ld a6, MCOUNT_ARG + 48(sp)
+	ld a7, MCOUNT_ARG + 56(sp)
+	ld s0, MCOUNT_FP(sp)
+	ld ra, MCOUNT_LINK(sp)
+	addi sp, sp, MCOUNT_SIZE
 	ret
 #endif
 	.size _mcount, . - _mcount

@@ -25,4 +25,19 @@ struct ftrace_regs {
 	unsigned long link;
 };
 
+/* The frame of _mcount and of lab 3's ftrace_caller; its last two words are the frame record. */
+struct mcount_frame {
+	unsigned long arg[8];
+	unsigned long fp;
+	unsigned long link;
+};
+
+/* The frame of lab 5's ftrace_graph_caller. pc: where it goes on, in the stub. */
+struct graph_frame {
+	unsigned long unused; /* sp stays a multiple of 16 */
+	unsigned long pc;
+	unsigned long fp;
+	unsigned long link;
+};
+
 #endif

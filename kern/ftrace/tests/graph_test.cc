@@ -24,12 +24,6 @@ extern "C" {
 asm(".globl ftrace_graph_call, ftrace_graph_caller\n"
     ".set ftrace_graph_call, 0x10080400\n.set ftrace_graph_caller, 0x10080500");
 
-struct ftrace_slot {
-	ftrace_func_t func;
-	struct ftrace_ops *op;
-};
-extern struct ftrace_slot ftrace_slots[];
-
 u64 clock_mult = 1ull << 54;
 bool ftrace_graph_dead;
 static struct {
