@@ -18,7 +18,7 @@ from grading.verdict import Stopped, Verdict
 FOLLOWED = ("calls_",)
 CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
 CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
-PATCHER = "kern/ftrace/{arch}/patch.c"  # its stores are steps in every lab, as other CPUs see them
+PATCHER = "kern/ftrace/patch.c"  # its stores are steps in every lab, as other CPUs see them
 
 
 class ScheduleSession(Session):
@@ -31,7 +31,7 @@ class ScheduleSession(Session):
         self._changes = changes
         self._only = only
         self._when_held = when_held
-        self._files = (*files, PATCHER.format(arch=kernel.arch))
+        self._files = (*files, PATCHER)
 
     def _config(self) -> Config:
         self._player = Player(self._kernel, self._files, self._when_held)

@@ -14,9 +14,9 @@ from unittest import mock
 from grading import __main__ as program
 from grading.beneath import as_handed_out, untouched
 
-FILES = {2: ["kern/ftrace/recordmcount.c", "kern/ftrace/records.c"], 3: ["kern/ftrace/<arch>/patch.c", "kern/ftrace/<arch>/mcount_caller.S"],
-         4: ["kern/ftrace/ops.c"]}
-LINKED = ["2/kern/ftrace/records.o", "3/kern/ftrace/{}/patch.o"]  # in lab 4's kernel
+FILES = {2: ["kern/ftrace/recordmcount.c", "kern/ftrace/records.c"], 4: ["kern/ftrace/<arch>/caller.S", "kern/ftrace/<arch>/other.S"],
+         5: ["kern/ftrace/graph.c"]}
+LINKED = ["2/kern/ftrace/records.o", "4/kern/ftrace/{}/caller.o"]  # in lab 5's kernel
 
 
 class Tree(unittest.TestCase):
@@ -34,7 +34,7 @@ class Tree(unittest.TestCase):
                     self.write(file.replace("<arch>", arch), "start")
         for arch in ("riscv64", "arm64"):
             for name in LINKED:
-                self.write(f"labs/staff/{arch}/lab4/{name.format(arch)}", "object")
+                self.write(f"labs/staff/{arch}/lab5/{name.format(arch)}", "object")
         for words in (["init", "-q"], ["add", "-A"], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "-m", "a"]):
             subprocess.run(["git", *words], check=True)
 
@@ -48,31 +48,31 @@ class Tree(unittest.TestCase):
 
     def said(self, *arches: str, staff: str = "") -> str:
         with mock.patch.dict(os.environ, {"STAFF": staff}):
-            return as_handed_out(4, list(arches or ("riscv64", "arm64")))
+            return as_handed_out(5, list(arches or ("riscv64", "arm64")))
 
     def test_what_is_not_begun_is_named_with_what_to_type(self) -> None:
         self.assertEqual(len(untouched()), 7)
         self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c")
-        self.assertEqual(self.said("arm64"), "Lab 4 stands on lab 3, of which kern/ftrace/arm64/patch.c is as handed out: write that first, or take "
-                         "the staff's objects, make grade LAB=4 STAFF=3.")
+        self.assertEqual(self.said("arm64"), "Lab 5 stands on lab 4, of which kern/ftrace/arm64/caller.S is as handed out: write that first, or take "
+                         "the staff's objects, make grade LAB=5 STAFF=4.")
 
     def test_an_architecture_that_is_done_can_be_graded(self) -> None:
-        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c", "kern/ftrace/arm64/patch.c")
-        self.assertIn("riscv64/patch.c is as handed out", self.said())
+        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c", "kern/ftrace/arm64/caller.S")
+        self.assertIn("riscv64/caller.S is as handed out", self.said())
         self.assertIn("; or grade ARCH=arm64 alone.", self.said())
         self.assertEqual(self.said("arm64"), "")
 
     def test_the_staffs_objects_are_as_good(self) -> None:
-        self.assertEqual(self.said(staff="2,3"), "")
-        self.assertIn("STAFF=2,3.", self.said(staff="2"))
-        self.assertIn("stands on lab 2 and lab 3", self.said())
+        self.assertEqual(self.said(staff="2,4"), "")
+        self.assertIn("STAFF=2,4.", self.said(staff="2"))
+        self.assertIn("stands on lab 2 and lab 4", self.said())
 
     def test_a_host_tool_counts(self) -> None:
-        self.begin("kern/ftrace/records.c", "kern/ftrace/arm64/patch.c")
+        self.begin("kern/ftrace/records.c", "kern/ftrace/arm64/caller.S")
         self.assertIn("recordmcount.c is as handed out", self.said("arm64"))
 
     def test_the_labs_own_files_do_not(self) -> None:
-        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c", "kern/ftrace/arm64/patch.c", "kern/ftrace/riscv64/patch.c")
+        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c", "kern/ftrace/arm64/caller.S", "kern/ftrace/riscv64/caller.S")
         self.assertEqual(self.said(), "")
 
     def test_nor_does_a_tree_without_the_staffs_objects(self) -> None:
@@ -82,10 +82,10 @@ class Tree(unittest.TestCase):
     def test_the_grade_stops_there(self) -> None:
         for arch in ("riscv64", "arm64"):
             self.write(f"build/{arch}/callsite.elf", "")
-        with (mock.patch("sys.argv", ["grading", "--lab", "4", "--arch", "arm64", "--kernels", "build"]), mock.patch.dict(os.environ, {"STAFF": ""}),
+        with (mock.patch("sys.argv", ["grading", "--lab", "5", "--arch", "arm64", "--kernels", "build"]), mock.patch.dict(os.environ, {"STAFF": ""}),
               contextlib.redirect_stderr(io.StringIO()) as said):
             self.assertEqual(program.main(), program.EXIT_USAGE)
-        self.assertIn("Lab 4 stands on lab 2 and lab 3", said.getvalue())
+        self.assertIn("Lab 5 stands on lab 2 and lab 4", said.getvalue())
         self.assertEqual(said.getvalue().count("\n"), 1)
 
 

@@ -122,7 +122,7 @@ void ftrace_free_filter(struct ftrace_ops *op);
 extern struct ftrace_ops global_ops;
 
 /*
- * Patching: <arch>/patch.c; what the words say: <arch>/insn.h. @addr: what the site
+ * Patching: patch.c; what the words say: <arch>/insn.h. @addr: what the site
  * calls then, or called until now.
  *
  * The word at the site is read first and must be exactly what the name says is

@@ -18,7 +18,7 @@ ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c trace_gra
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c graph_op.c profile.c
 
 ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
-ftrace_per_arch := mcount.S mcount_caller.S patch.c caller.S graph_caller.S graph.S islands.S
+ftrace_per_arch := mcount.S mcount_caller.S caller.S graph_caller.S graph.S islands.S
 # What no stage names is in all of them: the buffers, the tracers, their files.
 ftrace_common := $(filter-out recordmcount.c $(ftrace_staged),$(notdir $(wildcard kern/ftrace/*.c)))
 # $(call ftrace_files,arch,lab)

@@ -13,6 +13,7 @@
 
 #define INSN_NOP	0xd503201fu
 #define INSN_MOV_X9_X30 0xaa1e03e9u
+#define INSN_BL		0x94000000u /* and the offset, in words */
 #define INSN_REACH	MiB(128)
 #define REG_X30		30u
 
@@ -20,7 +21,7 @@
 static inline bool insn_call_target(unsigned long ip, u32 insn, unsigned link,
 				    unsigned long *target)
 {
-	if (insn >> 26 != 0x25)
+	if (insn >> 26 != INSN_BL >> 26)
 		return false;
 	*target = ip + (long)((s32)(insn << 6) >> 4);
 	return true;

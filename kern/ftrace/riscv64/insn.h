@@ -12,6 +12,7 @@
 #include "types.h"
 
 #define INSN_NOP   0x00000013u
+#define INSN_JAL   0x0000006fu /* the link register from bit 7 on, the offset above */
 #define INSN_REACH MiB(1)
 #define REG_RA	   1u
 #define REG_T0	   5u
@@ -22,7 +23,7 @@ static inline bool insn_call_target(unsigned long ip, u32 insn, unsigned link,
 {
 	u32 off = (insn >> 20 & 0x7fe) | (insn >> 9 & 0x800) | (insn & 0xff000);
 
-	if ((insn & 0xfff) != (link << 7 | 0x6f))
+	if ((insn & 0xfff) != (link << 7 | INSN_JAL))
 		return false;
 	*target = ip + off - (insn >> 31 ? 0x100000 : 0);
 	return true;

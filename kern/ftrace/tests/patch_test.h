@@ -227,6 +227,17 @@ TEST_F(site, a_stub_out_of_reach_is_refused)
 	EXPECT_EQ(INSN_NOP, fake_word(ip));
 }
 
+/* There is no call of it, so no word of text is that call. */
+TEST_F(site, a_former_stub_out_of_reach_is_refused)
+{
+	fake_scribble(ip, 0);
+	ftrace_batch_begin();
+	EXPECT_EQ(-ERANGE, ftrace_make_nop(rec, ip + INSN_REACH));
+	EXPECT_EQ(-ERANGE, ftrace_modify_call(rec, ip + INSN_REACH, stub));
+	ftrace_batch_end();
+	EXPECT_EQ(0u, fake_word(ip));
+}
+
 TEST_F(site, init_nop_takes_what_the_compiler_left_and_nothing_else)
 {
 	std::vector<u32> left = compiler_leaves(ip);

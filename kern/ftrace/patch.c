@@ -1,10 +1,11 @@
 /*
- * arm64: writing call sites. The only writer of text.
+ * Writing call sites. The only writer of text.
  *
  * The fact: a site is one aligned word. A CPU that runs into it while it
- * changes executes the old instruction or the new one: NOP and BL may be
- * exchanged so (insn.h). Nobody has to be stopped; what remains is to look before each
- * write, and to make the batch visible everywhere once, at its end.
+ * changes executes the old instruction or the new one, nothing between: the
+ * nop and the call may be exchanged so (riscv64: Ziccif; arm64: insn.h). So
+ * nobody has to be stopped. What remains is to look before each write, and to
+ * make the batch visible everywhere once, at its end.
  */
 #include "asm-ftrace/hook.h"
 #include "arch.h"
@@ -37,6 +38,7 @@ void ftrace_batch_end(void)
 	preempt_enable();
 }
 
+/* Inline: each site of a batch pays for it. */
 static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
 {
 #if LAB_START == 3
@@ -50,7 +52,7 @@ static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
 #endif
 }
 
-/* `bl addr` at @ip. -ERANGE: not in [-128 MiB, +128 MiB - 4]; -EINVAL: misaligned. */
+/* `jal link, addr` or `bl addr`: insn.h says which it is, and how far it reaches. */
 inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
 {
 #if LAB_START == 3
@@ -62,17 +64,14 @@ inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *i
 		return -ERANGE;
 	if ((off | ip) & 3)
 		return -EINVAL;
-	*insn = 0x94000000u | (off >> 2 & 0x03ffffff);
+#ifdef INSN_JAL
+	*insn = off >> 63 << 31 | (off & 0x7fe) << 20 | (off & 0x800) << 9 | (off & 0xff000) |
+		link << 7 | INSN_JAL;
+#else
+	*insn = INSN_BL | (off >> 2 & 0x03ffffff);
+#endif
 	return 0;
 #endif
-}
-
-/* The word that calls @addr from @ip, or 0 if it is out of reach. */
-static inline u32 call_word(unsigned long ip, unsigned long addr)
-{
-	u32 insn;
-
-	return insn_call(ip, addr, HOOK_LINK, &insn) ? 0 : insn;
 }
 
 int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr)
@@ -81,11 +80,12 @@ int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr)
 	return -ENOSYS;
 #else
 	unsigned long ip = ftrace_ip(rec);
-	u32 call = call_word(ip, addr);
+	u32 call;
+	int err = insn_call(ip, addr, HOOK_LINK, &call);
 
 	if (unlikely(rec->offset >= open))
 		return -EFAULT;
-	return call ? patch_word(ip, INSN_NOP, call) : -ERANGE;
+	return err ? err : patch_word(ip, INSN_NOP, call);
 #endif
 }
 
@@ -95,10 +95,12 @@ int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr)
 	return -ENOSYS;
 #else
 	unsigned long ip = ftrace_ip(rec);
+	u32 call;
+	int err = insn_call(ip, addr, HOOK_LINK, &call);
 
 	if (unlikely(rec->offset >= open))
 		return -EFAULT;
-	return patch_word(ip, call_word(ip, addr), INSN_NOP);
+	return err ? err : patch_word(ip, call, INSN_NOP);
 #endif
 }
 
@@ -108,11 +110,14 @@ int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, uns
 	return -ENOSYS;
 #else
 	unsigned long ip = ftrace_ip(rec);
-	u32 call = call_word(ip, addr);
+	u32 old, call;
+	int err = insn_call(ip, old_addr, HOOK_LINK, &old);
 
+	if (!err)
+		err = insn_call(ip, addr, HOOK_LINK, &call);
 	if (unlikely(rec->offset >= open))
 		return -EFAULT;
-	return call ? patch_word(ip, call_word(ip, old_addr), call) : -ERANGE;
+	return err ? err : patch_word(ip, old, call);
 #endif
 }
 
