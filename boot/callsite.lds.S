@@ -61,6 +61,7 @@ SECTIONS
 		TABLE(unwind_hook)
 		TABLE(tracefs_file)
 		TABLE(tracer)
+		TABLE(trace_event_type)
 		/* The tracer's section, then the islands: {start, end}. */
 		__start_table_ftrace_text = .;
 		QUAD(__ftrace_text_start)

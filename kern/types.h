@@ -73,10 +73,10 @@ typedef long ssize_t;
  * TABLE_ENTRY(type, table) defines one entry; TABLE_FOR_EACH walks them, in
  * link order. The section is .table.<table>, gathered by boot/callsite.lds.S.
  */
-#ifdef HOST_TEST /* a test uses an entry by its name */
+#ifdef HOST_TEST /* a test reaches an entry by its name; a section so named has its ends from the linker */
 #define TABLE_ENTRY(type, table, name)                                                        \
 	extern type name;                                                                     \
-	type name
+	type name __used __attribute__((section("table_" #table), aligned(8)))
 #else
 #define TABLE_ENTRY(type, table, name)                                                        \
 	static type name __used __attribute__((section(".table." #table), aligned(8)))

@@ -8,75 +8,10 @@
 #define FTRACE_TRACE_H
 
 #include "cpu.h"
+#include "event_type.h"
 #include "file.h"
 #include "ftrace.h"
 #include "ring_buffer.h"
-
-/* Event types, Linux's numbers (the ID of events/ftrace/<name>/format). */
-enum {
-	TRACE_FN = 1,
-	TRACE_STACK = 4,
-	TRACE_PRINT = 5,
-	TRACE_GRAPH_RET = 10,
-	TRACE_GRAPH_ENT = 11,
-	TRACE_GRAPH_RETADDR_ENT = 12,
-};
-
-/* An event begins with this; see events/ftrace/<name>/format. */
-struct trace_entry {
-	u16 type;
-	u8 flags; /* TRACE_FLAG_* */
-	u8 preempt_count;
-	s32 pid;
-};
-#define TRACE_FLAG_IRQS_OFF 0x01
-#define TRACE_FLAG_NEED_RESCHED 0x04
-#define TRACE_FLAG_HARDIRQ 0x08
-#define TRACE_FLAG_PREEMPT_RESCHED 0x20
-
-/* Addresses are two words: in a page they stand at any multiple of 4. */
-struct function_entry {
-	struct trace_entry ent;
-	u32 ip[2], parent_ip[2];
-};
-struct print_entry {
-	struct trace_entry ent;
-	u32 ip[2];
-	char buf[];
-};
-/* Each caller is the address behind an instruction: a call, or the interrupted one. */
-struct stack_entry {
-	struct trace_entry ent;
-	s32 size;
-	u32 unused;
-	u32 caller[][2];
-};
-struct ftrace_graph_ent_entry {
-	struct trace_entry ent;
-	u32 func[2];
-	s32 depth;
-	union {
-		u32 retaddr[2]; /* TRACE_GRAPH_RETADDR_ENT alone has it */
-		u32 args[0][2]; /* the other, with funcgraph-args: as many as the function has */
-	};
-};
-#define GRAPH_ENT_SIZE offsetof(struct ftrace_graph_ent_entry, retaddr)
-struct ftrace_graph_ret_entry {
-	struct trace_entry ent;
-	u32 func[2], retval[2];
-	s32 depth;
-	u32 overrun;
-	u32 calltime[2], rettime[2];
-};
-static inline void put_address(u32 *p, unsigned long v)
-{
-	p[0] = v;
-	p[1] = v >> 32;
-}
-static inline unsigned long get_address(const u32 *p)
-{
-	return p[0] | (u64)p[1] << 32;
-}
 
 /* Options: one bit each, named in trace_options and options/. */
 #define TRACE_OPTIONS(option)                                                                 \
@@ -171,17 +106,22 @@ struct trace_printer {
 	} cpu[NR_CPUS];
 };
 
+/* An event being printed, and what its text depends on. */
+struct trace_line {
+	struct seq *s;
+	struct trace_printer_cpu *state;
+	const struct trace_entry *ent; /* ev->data */
+	const struct rb_event *ev, *next; /* the one after it in the same CPU's buffer, or NULL */
+	u32 options;
+	unsigned cpu;
+};
+
 struct tracer {
 	const char *name;
 	int (*init)(struct trace_array *tr);   /* start; 0 or -errno */
 	void (*reset)(struct trace_array *tr); /* stop; nothing of it runs afterwards */
-	/*
-	 * Its own text for @ev; @next is the event after it in the same CPU's
-	 * buffer, or NULL. Return: how many of the two that was; 0: none, the
-	 * event has its common form. NULL: all have.
-	 */
-	int (*print)(struct seq *s, struct trace_printer *p, unsigned cpu,
-		     const struct rb_event *ev, const struct rb_event *next);
+	/* An event that has no lines of its own among those of this tracer. False, or NULL: in the common form. */
+	bool (*print_other)(const struct trace_line *l);
 	void (*print_header)(struct seq *s, struct trace_array *tr); /* NULL: the common columns */
 	u32 options; /* TRACE_ITER_* that exist only while it is the current tracer */
 	void (*options_changed)(struct trace_array *tr); /* after one did, any of them; or NULL */
@@ -244,8 +184,7 @@ struct trace_array *trace_array_of(const struct file *f);
 
 /* ---- trace_graph_output.c: function_graph's two of struct tracer ---- */
 
-int trace_graph_print(struct seq *s, struct trace_printer *p, unsigned cpu,
-		      const struct rb_event *ev, const struct rb_event *next);
+bool trace_graph_print_other(const struct trace_line *l);
 void trace_graph_print_header(struct seq *s, struct trace_array *tr);
 /* Microseconds and " us " in twelve columns, as many decimals as find room; longer ones take more. */
 void trace_print_duration(struct seq *s, u64 ns);
@@ -262,7 +201,7 @@ void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2]);
 /* The name that events of @pid get: "<idle>", its thread's, the last thread's of that pid, "<...>". */
 void trace_find_comm(int pid, char comm[16]);
 void trace_print_header(struct seq *s, struct trace_array *tr);
-/* @ev, or with @next (see struct tracer) both, as whole lines. Return: 1 or 2, how many. */
+/* @ev, or with @next both, as whole lines. Return: 1 or 2, how many. */
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next);
 /* Its parts: the five flags; a function as sym-offset and sym-addr of @options want it. */

@@ -5,7 +5,7 @@
  *	if (rb->slow) the long way: trace_reserve()
  *	irq_save(), now = clock_ns()
  *	event_fits(rb, now, EVENT_WORDS(struct ...)), or irq_restore() and the long way
- *	e = event_start(...); fill e[2]...; event_commit(...)
+ *	e = event_start(...); fill the fields of e; event_commit(...)
  *	irq_restore()
  *
  * Context: the CPU whose buffer it is, interrupts masked from the clock to the
@@ -39,8 +39,8 @@ static inline __attribute__((always_inline)) bool event_fits(u64 delta, u64 end)
 	return likely(!(delta >> RB_DELTA_BITS)) && likely(!PAST_PAGE(end));
 }
 
-/* The entry; its first two words, struct trace_entry, are filled. */
-static inline __attribute__((always_inline)) u32 *
+/* The entry, its struct trace_entry filled. */
+static inline __attribute__((always_inline)) void *
 event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now, u64 delta,
 	    u16 type, unsigned words, unsigned long flags)
 {

@@ -283,10 +283,31 @@ static const char header_event[] = "# compressed entry header\n"
 				   "\tdata max type_len  == 28\n";
 TRACEFS_INSTANCE_FILE(header_event, "events/header_event", 0444, &tracefs_text_ops, (void *)header_event);
 
-TRACEFS_FORMAT("function", "1",
-	       TRACEFS_FIELD("unsigned long ip", 8, 8, 0)
-	       TRACEFS_FIELD("unsigned long parent_ip", 16, 8, 0),
-	       "\" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip", function);
-TRACEFS_FORMAT("print", "5",
-	       TRACEFS_FIELD("unsigned long ip", 8, 8, 0) TRACEFS_FIELD("char buf[]", 16, 0, 0),
-	       "\"%ps: %s\", (void *)REC->ip, REC->buf", print);
+static void print_fields(struct seq *s, const char *prefix, const struct trace_field *f, unsigned offset)
+{
+	for (; f->type; offset += f++->size)
+		if (f->name)
+			seq_printf(s, "\tfield:%s %s%s;\toffset:%u;\tsize:%u;\tsigned:%d;\n", f->type,
+				   prefix, f->name, offset, f->size, f->is_signed);
+}
+
+static int format_show(struct seq *s, u64 item)
+{
+	static const struct trace_field common[] = {TRACE_COMMON_FIELDS(TRACE_FIELD){NULL}};
+	const struct trace_event_type *type = s->arg;
+
+	if (item)
+		return 1;
+	seq_printf(s, "name: %s\nID: %u\nformat:\n", type->name, type->id);
+	print_fields(s, "common_", common, 0);
+	seq_printf(s, "\n");
+	print_fields(s, "", type->fields, sizeof(struct trace_entry));
+	seq_printf(s, "\nprint fmt: %s\n", type->print_fmt);
+	return 0;
+}
+
+static int format_open(struct file *f)
+{
+	return seq_open(f, format_show, f->node->data);
+}
+const struct file_ops tracefs_format_ops = {format_open, seq_read, NULL, seq_release};

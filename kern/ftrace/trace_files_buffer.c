@@ -87,7 +87,7 @@ static struct snapshot *snapshot_make(const struct view *v)
 	for (unsigned i = 0; t && i < nr_cpus; i++) {
 		struct rb_page *copy;
 
-		if (v->tr->cpu[i].overrun && !v->tr->tracer->print)
+		if (v->tr->cpu[i].overrun && !v->tr->tracer->print_header)
 			t->annotate = v->tr->options & TRACE_ITER_ANNOTATE;
 		if (!in_view(v, i))
 			continue;

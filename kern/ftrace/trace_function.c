@@ -18,7 +18,7 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	unsigned long flags;
 	u64 recursion, now, delta, end;
 	struct rb_page *page;
-	u32 *e;
+	struct function_entry *e;
 
 	if (unlikely(rb->slow)) {
 		if (rb->slow & (RB_OFF | RB_STOPPED))
@@ -40,8 +40,8 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 		goto slow;
 	c->recursion = recursion | c->context_bit;
 	e = event_start(rb, page, end, now, delta, TRACE_FN, WORDS, flags);
-	put_address(e + 2, ip);
-	put_address(e + 4, parent_ip);
+	put_address(e->ip, ip);
+	put_address(e->parent_ip, parent_ip);
 	event_commit(page, end);
 	c->recursion = recursion;
 	irq_restore(flags);

@@ -74,11 +74,3 @@ void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long 
 }
 
 TRACE_FUNCTION_OPTIONS(TRACEFS_OPTION)
-
-TRACEFS_FORMAT("kernel_stack", "4",
-	       TRACEFS_FIELD("int size", 8, 4, 1) TRACEFS_FIELD("unsigned long caller[8]", 16, 64, 0),
-	       "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" "
-	       "\"\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], (void *)REC->caller[1], "
-	       "(void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], "
-	       "(void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]",
-	       kernel_stack);

@@ -40,12 +40,11 @@ static bool __noinline entry_slow(struct trace_array *tr, const struct ftrace_gr
 	struct ftrace_graph_ent_entry *e;
 	struct trace_write w;
 
-	e = trace_reserve(tr, type, retaddr ? sizeof(*e) : GRAPH_ENT_SIZE + count * 8, &w);
+	e = trace_reserve(tr, type, retaddr ? sizeof(struct fgraph_retaddr_ent_entry) : sizeof(*e) + count * 8, &w);
 	if (e) {
-		put_address(e->func, trace->func);
-		e->depth = trace->depth;
+		graph_fill_entry(e, trace->func, trace->depth);
 		if (retaddr)
-			put_address(e->retaddr, retaddr);
+			put_address(((struct fgraph_retaddr_ent_entry *)e)->retaddr, retaddr);
 		for (unsigned i = 0; i < count; i++)
 			put_address(e->args[i], args[i]);
 	}
@@ -56,7 +55,7 @@ static bool __noinline entry_slow(struct trace_array *tr, const struct ftrace_gr
 static void __noinline return_slow(struct trace_array *tr, const struct ftrace_graph_ret *ret)
 {
 	struct trace_write w;
-	u32 *e = trace_reserve(tr, TRACE_GRAPH_RET, sizeof(struct ftrace_graph_ret_entry), &w);
+	struct ftrace_graph_ret_entry *e = trace_reserve(tr, TRACE_GRAPH_RET, sizeof(*e), &w);
 
 	if (e)
 		graph_fill_return(e, ret->func, ret->retval, ret->depth, ret->overrun, ret->calltime,
@@ -333,7 +332,7 @@ static const struct tracer graph_tracer = {
 	.name = "function_graph",
 	.init = graph_init,
 	.reset = graph_reset,
-	.print = trace_graph_print,
+	.print_other = trace_graph_print_other,
 	.print_header = trace_graph_print_header,
 	.options = TRACE_ITER_GRAPH,
 	.options_changed = graph_options_changed,
@@ -377,26 +376,5 @@ static ssize_t max_depth_write(struct file *f, const char *buf, size_t n, u64 *p
 }
 TRACEFS_CONTROL_OPS(max_depth_ops, max_depth_show, max_depth_write);
 TRACEFS_INSTANCE_FILE(max_graph_depth, "max_graph_depth", 0644, &max_depth_ops, NULL);
-
-/* ---- The binary form ---- */
-
-TRACEFS_FORMAT("funcgraph_entry", "11",
-	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1)
-	       TRACEFS_FIELD("unsigned long args[]", 20, 0, 0),
-	       "\"--> %ps (%d)\", (void *)REC->func, REC->depth", graph_entry);
-TRACEFS_FORMAT("fgraph_retaddr_entry", "12",
-	       TRACEFS_FIELD("unsigned long func", 8, 8, 0) TRACEFS_FIELD("int depth", 16, 4, 1)
-	       TRACEFS_FIELD("unsigned long retaddr", 20, 8, 0),
-	       "\"--> %ps (%d) <- %ps\", (void *)REC->func, REC->depth, (void *)REC->retaddr",
-	       graph_retaddr_entry);
-TRACEFS_FORMAT("funcgraph_exit", "10",
-	       TRACEFS_FIELD("unsigned long func", 8, 8, 0)
-	       TRACEFS_FIELD("unsigned long retval", 16, 8, 0) TRACEFS_FIELD("int depth", 24, 4, 1)
-	       TRACEFS_FIELD("unsigned int overrun", 28, 4, 0)
-	       TRACEFS_FIELD("unsigned long long calltime", 32, 8, 0)
-	       TRACEFS_FIELD("unsigned long long rettime", 40, 8, 0),
-	       "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", "
-	       "(void *)REC->func, REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval",
-	       graph_exit);
 
 TRACE_GRAPH_OPTIONS(TRACEFS_OPTION)

@@ -9,7 +9,7 @@
 #include "fgraph.h"
 #include "trace_event.h"
 
-#define GRAPH_ENT_WORDS (GRAPH_ENT_SIZE / 4)
+#define GRAPH_ENT_WORDS EVENT_WORDS(struct ftrace_graph_ent_entry)
 #define GRAPH_RET_WORDS EVENT_WORDS(struct ftrace_graph_ret_entry)
 
 static inline __attribute__((always_inline)) struct ring_buffer_cpu *
@@ -36,7 +36,7 @@ static inline u64 ticks_on_cpu(void)
 struct graph_event {
 	struct rb_page *page;
 	u64 end;
-	u32 *entry;
+	void *entry;
 };
 static inline __attribute__((always_inline)) bool
 graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb, unsigned long flags, u64 now,
@@ -53,22 +53,22 @@ graph_event_open(struct graph_event *ev, struct ring_buffer_cpu *rb, unsigned lo
 }
 
 static inline __attribute__((always_inline)) void
-graph_fill_entry(u32 *e, unsigned long func, int depth)
+graph_fill_entry(struct ftrace_graph_ent_entry *e, unsigned long func, int depth)
 {
-	put_address(e + 2, func);
-	e[4] = depth;
+	put_address(e->func, func);
+	e->depth = depth;
 }
 
 static inline __attribute__((always_inline)) void
-graph_fill_return(u32 *e, unsigned long func, unsigned long retval, int depth, u32 overrun,
-		  u64 calltime, u64 rettime)
+graph_fill_return(struct ftrace_graph_ret_entry *e, unsigned long func, unsigned long retval,
+		  int depth, u32 overrun, u64 calltime, u64 rettime)
 {
-	put_address(e + 2, func);
-	put_address(e + 4, retval);
-	e[6] = depth;
-	e[7] = overrun;
-	put_address(e + 8, calltime);
-	put_address(e + 10, rettime);
+	put_address(e->func, func);
+	put_address(e->retval, retval);
+	e->depth = depth;
+	e->overrun = overrun;
+	put_address(e->calltime, calltime);
+	put_address(e->rettime, rettime);
 }
 
 #endif

@@ -17,18 +17,7 @@
 
 extern char __irqentry_text_start[], __irqentry_text_end[];
 
-/* One line being printed. */
-struct line {
-	struct seq *s;
-	struct trace_printer_cpu *state;
-	const struct trace_entry *ent;
-	u64 ts;
-	u32 options;
-	unsigned cpu;
-	u32 len; /* of the event */
-};
-
-static bool has(const struct line *l, u32 option)
+static bool has(const struct trace_line *l, u32 option)
 {
 	return l->options & option;
 }
@@ -36,7 +25,7 @@ static bool has(const struct line *l, u32 option)
 /* ---- Columns ---- */
 
 /* CPUs have one digit: NR_CPUS is 8. */
-static void print_cpu(const struct line *l)
+static void print_cpu(const struct trace_line *l)
 {
 	seq_printf(l->s, " %u) ", l->cpu);
 }
@@ -44,7 +33,7 @@ static void print_cpu(const struct line *l)
 #define PROC_WIDTH 14
 
 /* Seven characters of the name and the pid, in the middle of the column. */
-static void print_proc(const struct line *l, int pid)
+static void print_proc(const struct trace_line *l, int pid)
 {
 	char comm[16], text[24];
 	int spaces;
@@ -55,13 +44,13 @@ static void print_proc(const struct line *l, int pid)
 	seq_printf(l->s, "%*s%s%*s", spaces / 2, "", text, spaces - spaces / 2, "");
 }
 
-static void print_columns(const struct line *l)
+static void print_columns(const struct trace_line *l)
 {
 	if (!has(l, TRACE_ITER_CONTEXT_INFO))
 		return;
 	if (has(l, TRACE_ITER_GRAPH_ABSTIME))
-		seq_printf(l->s, "%5lu.%06lu |  ", (unsigned long)(l->ts / 1000000000),
-			   (unsigned long)(l->ts / 1000 % 1000000));
+		seq_printf(l->s, "%5lu.%06lu |  ", (unsigned long)(l->ev->ts / 1000000000),
+			   (unsigned long)(l->ev->ts / 1000 % 1000000));
 	if (has(l, TRACE_ITER_GRAPH_CPU))
 		print_cpu(l);
 	if (has(l, TRACE_ITER_GRAPH_PROC)) {
@@ -89,7 +78,7 @@ static char overhead_mark(u64 ns)
 	return ' ';
 }
 
-static bool has_duration(const struct line *l)
+static bool has_duration(const struct trace_line *l)
 {
 	return has(l, TRACE_ITER_GRAPH_DURATION) && has(l, TRACE_ITER_CONTEXT_INFO);
 }
@@ -105,7 +94,7 @@ void trace_print_duration(struct seq *s, u64 ns)
 	seq_printf(s, "%.*s us %*s", width, text, MAX(8 - (int)strnlen(text, width), 0), "");
 }
 
-static void print_duration(const struct line *l, u64 ns)
+static void print_duration(const struct trace_line *l, u64 ns)
 {
 	if (!has_duration(l))
 		return;
@@ -115,7 +104,7 @@ static void print_duration(const struct line *l, u64 ns)
 }
 
 /* The columns of a line that has no duration, up to its call at @depth. */
-static void print_indent(const struct line *l, int depth)
+static void print_indent(const struct trace_line *l, int depth)
 {
 	if (has_duration(l))
 		seq_printf(l->s, "              |  ");
@@ -127,7 +116,7 @@ static void print_indent(const struct line *l, int depth)
 #define RULE " ------------------------------------------\n"
 
 /* Another thread than in the CPU's last line. */
-static void print_switch(const struct line *l)
+static void print_switch(const struct trace_line *l)
 {
 	int pid = l->ent->pid, last = l->state->last_pid;
 	bool seen = l->state->seen;
@@ -150,7 +139,7 @@ static bool is_irq_entry(unsigned long func)
 	       func < (unsigned long)__irqentry_text_end;
 }
 
-static void print_arrow(const struct line *l, unsigned long func, const char *arrow)
+static void print_arrow(const struct trace_line *l, unsigned long func, const char *arrow)
 {
 	if (!is_irq_entry(func))
 		return;
@@ -164,7 +153,7 @@ static void print_arrow(const struct line *l, unsigned long func, const char *ar
 /* ---- Calls and returns ---- */
 
 /* With funcgraph-irqs off: interrupts that were recorded before are not shown either. */
-static bool is_hidden_entry(const struct line *l, const struct ftrace_graph_ent_entry *e)
+static bool is_hidden_entry(const struct trace_line *l, const struct ftrace_graph_ent_entry *e)
 {
 	if (has(l, TRACE_ITER_GRAPH_IRQS))
 		return false;
@@ -173,7 +162,7 @@ static bool is_hidden_entry(const struct line *l, const struct ftrace_graph_ent_
 	return l->state->irq_depth;
 }
 
-static bool is_hidden_return(const struct line *l, const struct ftrace_graph_ret_entry *e)
+static bool is_hidden_return(const struct trace_line *l, const struct ftrace_graph_ret_entry *e)
 {
 	s32 irq_depth = l->state->irq_depth;
 
@@ -185,35 +174,37 @@ static bool is_hidden_return(const struct line *l, const struct ftrace_graph_ret
 }
 
 /* Remember what is open at @depth; 0: nothing. Deeper than TRACE_PRINT_DEPTH all is taken to match. */
-static void set_open(const struct line *l, s32 depth, u32 func)
+static void set_open(const struct trace_line *l, s32 depth, u32 func)
 {
 	if (depth >= 0 && depth < TRACE_PRINT_DEPTH)
 		l->state->open[depth] = func;
 }
 
-static bool is_open(const struct line *l, s32 depth, u32 func)
+static bool is_open(const struct trace_line *l, s32 depth, u32 func)
 {
 	return depth < 0 || depth >= TRACE_PRINT_DEPTH || l->state->open[depth] == func;
 }
 
-static void print_call(const struct line *l, const struct ftrace_graph_ent_entry *e)
+static void print_call(const struct trace_line *l, const struct ftrace_graph_ent_entry *e)
 {
 	unsigned long func = get_address(e->func);
 
 	seq_printf(l->s, "%*s%ps(", 2 * e->depth, "", (void *)func);
-	if (e->ent.type == TRACE_GRAPH_ENT && l->len > GRAPH_ENT_SIZE)
+	if (e->ent.type == TRACE_GRAPH_ENT && l->ev->len > sizeof(*e))
 		trace_print_args(l->s, func, e->args);
 	seq_printf(l->s, ")");
 }
 
-static void print_retaddr(const struct line *l, const struct ftrace_graph_ent_entry *e)
+static void print_retaddr(const struct trace_line *l)
 {
+	const struct fgraph_retaddr_ent_entry *e = (const void *)l->ent;
+
 	seq_printf(l->s, " <-");
 	trace_print_symbol(l->s, l->options | TRACE_ITER_SYM_OFFSET, get_address(e->retaddr));
 }
 
 /* An error is a small negative number, of 32 or of 64 bits. */
-static void print_retval(const struct line *l, unsigned long retval)
+static void print_retval(const struct trace_line *l, unsigned long retval)
 {
 	long error = retval >> 31 == 1 ? (s32)retval : (long)retval;
 
@@ -230,7 +221,7 @@ static u64 duration_of(const struct ftrace_graph_ret_entry *ret)
 	return get_address(ret->rettime) - get_address(ret->calltime);
 }
 
-static void print_leaf(const struct line *l, const struct ftrace_graph_ent_entry *e,
+static void print_leaf(const struct trace_line *l, const struct ftrace_graph_ent_entry *e,
 		       const struct ftrace_graph_ret_entry *ret)
 {
 	bool retaddr = e->ent.type == TRACE_GRAPH_RETADDR_ENT;
@@ -242,14 +233,14 @@ static void print_leaf(const struct line *l, const struct ftrace_graph_ent_entry
 	print_call(l, e);
 	seq_printf(l->s, ";%s", comment ? " /*" : "");
 	if (retaddr)
-		print_retaddr(l, e);
+		print_retaddr(l);
 	if (has(l, TRACE_ITER_GRAPH_RETVAL))
 		print_retval(l, get_address(ret->retval));
 	seq_printf(l->s, "%s\n", comment ? " */" : "");
 	print_arrow(l, get_address(e->func), "<==========");
 }
 
-static void print_open(const struct line *l, const struct ftrace_graph_ent_entry *e)
+static void print_open(const struct trace_line *l, const struct ftrace_graph_ent_entry *e)
 {
 	l->state->depth = e->depth;
 	set_open(l, e->depth, e->func[0]);
@@ -258,15 +249,10 @@ static void print_open(const struct line *l, const struct ftrace_graph_ent_entry
 	seq_printf(l->s, " {");
 	if (e->ent.type == TRACE_GRAPH_RETADDR_ENT) {
 		seq_printf(l->s, " /*");
-		print_retaddr(l, e);
+		print_retaddr(l);
 		seq_printf(l->s, " */");
 	}
 	seq_printf(l->s, "\n");
-}
-
-static bool is_entry(const struct trace_entry *e)
-{
-	return e->type == TRACE_GRAPH_ENT || e->type == TRACE_GRAPH_RETADDR_ENT;
 }
 
 /* Does @next tell of the return from the call of @e, with nothing lost between. */
@@ -281,7 +267,7 @@ static bool is_leaf(const struct ftrace_graph_ent_entry *e, const struct rb_even
 	       ret->depth == e->depth && get_address(ret->func) == get_address(e->func);
 }
 
-static int print_entry(const struct line *l, const struct rb_event *next)
+static int print_entry(const struct trace_line *l)
 {
 	const struct ftrace_graph_ent_entry *e = (const void *)l->ent;
 
@@ -290,22 +276,26 @@ static int print_entry(const struct line *l, const struct rb_event *next)
 	print_switch(l);
 	print_arrow(l, get_address(e->func), "==========>");
 	print_columns(l);
-	if (is_leaf(e, next)) {
-		print_leaf(l, e, next->data);
+	if (is_leaf(e, l->next)) {
+		print_leaf(l, e, l->next->data);
 		return 2;
 	}
 	print_open(l, e);
 	return 1;
 }
+TRACE_EVENT(TRACE_GRAPH_ENT, funcgraph_entry, GRAPH_ENT_FIELDS, .print_lines = print_entry,
+	    .print_fmt = "\"--> %ps (%d)\", (void *)REC->func, REC->depth");
+TRACE_EVENT(TRACE_GRAPH_RETADDR_ENT, fgraph_retaddr_entry, GRAPH_RETADDR_ENT_FIELDS, .print_lines = print_entry,
+	    .print_fmt = "\"--> %ps (%d) <- %ps\", (void *)REC->func, REC->depth, (void *)REC->retaddr");
 
-static void print_return(const struct line *l)
+static int print_return(const struct trace_line *l)
 {
 	const struct ftrace_graph_ret_entry *e = (const void *)l->ent;
 	unsigned long func = get_address(e->func);
 	bool matches;
 
 	if (is_hidden_return(l, e))
-		return;
+		return 1;
 	l->state->depth = e->depth - 1;
 	matches = is_open(l, e->depth, e->func[0]);
 	set_open(l, e->depth, 0);
@@ -323,36 +313,28 @@ static void print_return(const struct line *l)
 	if (has(l, TRACE_ITER_GRAPH_OVERRUN))
 		seq_printf(l->s, " (Overruns: %u)\n", e->overrun);
 	print_arrow(l, func, "<==========");
+	return 1;
 }
+TRACE_EVENT(TRACE_GRAPH_RET, funcgraph_exit, GRAPH_RET_FIELDS, .print_lines = print_return,
+	    .print_fmt = "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", (void *)REC->func, "
+			 "REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval");
 
-/* As Linux: one deeper than the call around it, but at depth 0 not at all. */
-static void print_comment(const struct line *l)
+/* A comment. As Linux: one deeper than the call around it, but at depth 0 not at all. */
+bool trace_graph_print_other(const struct trace_line *l)
 {
 	const struct print_entry *e = (const void *)l->ent;
-	int depth = l->state->depth, len = strlen(e->buf);
+	int depth = l->state->depth, len;
 
+	if (l->ent->type != TRACE_PRINT)
+		return false;
+	len = strlen(e->buf);
 	if (len && e->buf[len - 1] == '\n')
 		len--;
 	print_switch(l);
 	print_columns(l);
 	print_indent(l, depth > 0 ? depth + 1 : 0);
 	seq_printf(l->s, "/* %.*s */\n", len, e->buf);
-}
-
-int trace_graph_print(struct seq *s, struct trace_printer *p, unsigned cpu,
-		      const struct rb_event *ev, const struct rb_event *next)
-{
-	const struct line l = {s, &p->cpu[cpu], ev->data, ev->ts, p->tr->options, cpu, ev->len};
-
-	if (is_entry(l.ent))
-		return print_entry(&l, next);
-	if (l.ent->type == TRACE_GRAPH_RET)
-		print_return(&l);
-	else if (l.ent->type == TRACE_PRINT)
-		print_comment(&l);
-	else
-		return 0;
-	return 1;
+	return true;
 }
 
 /* ---- The header ---- */

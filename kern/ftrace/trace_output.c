@@ -129,21 +129,29 @@ void trace_print_symbol(struct seq *s, u32 options, unsigned long addr)
 		seq_printf(s, " <%016lx>", addr);
 }
 
-static void print_function(struct seq *s, struct trace_array *tr, const struct function_entry *e)
+static void print_function(const struct trace_line *l)
 {
-	trace_print_symbol(s, tr->options, get_address(e->ip));
-	if (tr->options & TRACE_ITER_PRINT_PARENT) {
-		seq_printf(s, " <-");
-		trace_print_symbol(s, tr->options, get_address(e->parent_ip));
-	}
-	seq_printf(s, "\n");
-}
+	const struct function_entry *e = (const void *)l->ent;
 
-static void print_print(struct seq *s, struct trace_array *tr, const struct print_entry *e)
-{
-	trace_print_symbol(s, tr->options & ~TRACE_ITER_SYM_OFFSET & ~TRACE_ITER_SYM_ADDR, get_address(e->ip));
-	seq_printf(s, ": %s", e->buf);
+	trace_print_symbol(l->s, l->options, get_address(e->ip));
+	if (l->options & TRACE_ITER_PRINT_PARENT) {
+		seq_printf(l->s, " <-");
+		trace_print_symbol(l->s, l->options, get_address(e->parent_ip));
+	}
+	seq_printf(l->s, "\n");
 }
+TRACE_EVENT(TRACE_FN, function, FUNCTION_FIELDS, .print = print_function,
+	    .print_fmt = "\" %ps <-- %ps\", (void *)REC->ip, (void *)REC->parent_ip");
+
+static void print_print(const struct trace_line *l)
+{
+	const struct print_entry *e = (const void *)l->ent;
+
+	trace_print_symbol(l->s, l->options & ~TRACE_ITER_SYM_OFFSET & ~TRACE_ITER_SYM_ADDR, get_address(e->ip));
+	seq_printf(l->s, ": %s", e->buf);
+}
+TRACE_EVENT(TRACE_PRINT, print, PRINT_FIELDS, .print = print_print,
+	    .print_fmt = "\"%ps: %s\", (void *)REC->ip, REC->buf");
 
 /* As a return address: what is behind a call, perhaps its function's last, belongs to the call. */
 static void print_caller(struct seq *s, u32 options, unsigned long addr)
@@ -155,35 +163,44 @@ static void print_caller(struct seq *s, u32 options, unsigned long addr)
 	seq_printf(s, options & TRACE_ITER_SYM_ADDR ? " <%016lx>\n" : "\n", addr);
 }
 
-static void print_stack(struct seq *s, struct trace_array *tr, const struct stack_entry *e)
+static void print_stack(const struct trace_line *l)
 {
-	seq_printf(s, "<stack trace>\n");
+	const struct stack_entry *e = (const void *)l->ent;
+
+	seq_printf(l->s, "<stack trace>\n");
 	for (int i = 0; i < e->size; i++)
-		print_caller(s, tr->options, get_address(e->caller[i]));
+		print_caller(l->s, l->options, get_address(e->caller[i]));
+}
+TRACE_EVENT(TRACE_STACK, kernel_stack, STACK_FIELDS, .print = print_stack,
+	    .print_fmt = "\"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" \"\\t=> %ps\\n\\t=> %ps\\n\\t=> %ps\\n\" "
+			 "\"\\t=> %ps\\n\\t=> %ps\\n\", (void *)REC->caller[0], (void *)REC->caller[1], "
+			 "(void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], "
+			 "(void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]");
+
+static const struct trace_event_type *find_type(unsigned id)
+{
+	TABLE_FOR_EACH(const struct trace_event_type, trace_event_type, type)
+		if (type->id == id)
+			return type;
+	return NULL;
 }
 
-static void print_event(struct seq *s, struct trace_array *tr, unsigned cpu,
-			const struct rb_event *ev)
+static void print_common(const struct trace_line *l, struct trace_array *tr, const struct trace_event_type *type)
 {
-	const struct trace_entry *e = ev->data;
-
-	if (tr->options & TRACE_ITER_CONTEXT_INFO)
-		print_context(s, tr, cpu, ev->ts, e);
-	if (e->type == TRACE_FN)
-		print_function(s, tr, ev->data);
-	else if (e->type == TRACE_STACK)
-		print_stack(s, tr, ev->data);
-	else if (e->type == TRACE_PRINT)
-		print_print(s, tr, ev->data);
+	if (l->options & TRACE_ITER_CONTEXT_INFO)
+		print_context(l->s, tr, l->cpu, l->ev->ts, l->ent);
+	if (type)
+		type->print(l);
 	else
-		seq_printf(s, "Unknown type %d\n", e->type);
+		seq_printf(l->s, "Unknown type %d\n", l->ent->type);
 }
 
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next)
 {
+	const struct trace_line l = {s, &p->cpu[cpu], ev->data, ev, next, p->tr->options, cpu};
+	const struct trace_event_type *type = find_type(l.ent->type);
 	const struct tracer *tracer = p->tr->tracer;
-	int printed = 0;
 
 	if (p->tracer != tracer) {
 		memset(p->cpu, 0, sizeof(p->cpu));
@@ -191,10 +208,9 @@ int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 	}
 	if (ev->lost)
 		seq_printf(s, "CPU:%u [LOST %llu EVENTS]\n", cpu, (unsigned long long)ev->lost);
-	if (tracer->print)
-		printed = tracer->print(s, p, cpu, ev, next);
-	if (printed)
-		return printed;
-	print_event(s, p->tr, cpu, ev);
+	if (type && type->print_lines)
+		return type->print_lines(&l);
+	if (!tracer->print_other || !tracer->print_other(&l))
+		print_common(&l, p->tr, type);
 	return 1;
 }

@@ -41,6 +41,9 @@ int tracefs_populate(struct node *dir, bool instance)
 	TABLE_FOR_EACH(const struct tracefs_file, tracefs_file, f)
 		if (!err && (!instance || f->where & TRACEFS_INSTANCE))
 			err = f->where & TRACEFS_EACH_CPU ? make_each_cpu(dir, f) : make_one(dir, f);
+	TABLE_FOR_EACH(const struct trace_event_type, trace_event_type, type)
+		if (!err && !file_make_at(dir, type->path, 0444, &tracefs_format_ops, (void *)type))
+			err = -ENOMEM;
 	return err;
 }
 

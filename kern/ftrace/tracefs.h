@@ -53,18 +53,8 @@ extern const struct file_ops tracefs_option_ops;
 	TRACEFS_INSTANCE_FILE(option_##id, "options/" name, 0644, &tracefs_option_ops,        \
 			      (void *)TRACE_OPTION_##id);
 
-/* What an event looks like in a page: events/ftrace/<name>/format, for tools. */
-#define TRACEFS_FIELD(what, offset, size, signed)                                             \
-	"\tfield:" what ";\toffset:" #offset ";\tsize:" #size ";\tsigned:" #signed ";\n"
-#define TRACEFS_FORMAT(name, number, fields, print, id)                                       \
-	TRACEFS_INSTANCE_FILE(                                                                \
-		id##_format, "events/ftrace/" name "/format", 0444, &tracefs_text_ops,        \
-		(void *)("name: " name "\nID: " number "\nformat:\n"                          \
-			 TRACEFS_FIELD("unsigned short common_type", 0, 2, 0)                 \
-			 TRACEFS_FIELD("unsigned char common_flags", 2, 1, 0)                 \
-			 TRACEFS_FIELD("unsigned char common_preempt_count", 3, 1, 0)         \
-			 TRACEFS_FIELD("int common_pid", 4, 4, 1) "\n" fields                 \
-			 "\nprint fmt: " print "\n"))
+/* events/ftrace/<name>/format: what an event looks like in a page, for tools. */
+extern const struct file_ops tracefs_format_ops;
 
 /*
  * A file that is a filter: written and read as set_ftrace_filter, or as

@@ -12,7 +12,7 @@ __asm__(".data\n.globl __irqentry_text_start, __irqentry_text_end\n"
 namespace
 {
 
-const tracer function_graph{"function_graph", nullptr, nullptr, trace_graph_print,
+const tracer function_graph{"function_graph", nullptr, nullptr, trace_graph_print_other,
 			    trace_graph_print_header, TRACE_ITER_GRAPH};
 
 constexpr unsigned long vfs_write = 0xffffffff80001000, ksys_write = 0xffffffff80002000,
@@ -56,13 +56,13 @@ struct Graph : Output {
 	}
 	void enter(unsigned long func, int depth)
 	{
-		ftrace_graph_ent_entry e{{TRACE_GRAPH_ENT, 0, 0, pid}, {}, depth, {}};
+		ftrace_graph_ent_entry e{{TRACE_GRAPH_ENT, 0, 0, pid}, {}, depth};
 		put_address(e.func, func);
-		add(&e, GRAPH_ENT_SIZE);
+		add(&e, sizeof(e));
 	}
 	void enter_from(unsigned long func, int depth, unsigned long retaddr)
 	{
-		ftrace_graph_ent_entry e{{TRACE_GRAPH_RETADDR_ENT, 0, 0, pid}, {}, depth, {}};
+		fgraph_retaddr_ent_entry e{{TRACE_GRAPH_RETADDR_ENT, 0, 0, pid}, {}, depth, {}};
 		put_address(e.func, func);
 		put_address(e.retaddr, retaddr);
 		add(&e, sizeof(e));

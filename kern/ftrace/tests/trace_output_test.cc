@@ -110,6 +110,13 @@ TEST_F(Lines, a_marker_line)
 	EXPECT_EQ(line(e, 0), "tracing_mark_write: hello\n");
 }
 
+TEST_F(Lines, a_type_that_no_table_has)
+{
+	trace_entry e{99, 0, 0, 1};
+	tr->options = 0;
+	EXPECT_EQ(line(&e, 0), "Unknown type 99\n");
+}
+
 TEST_F(Lines, the_header)
 {
 	tr->cpu[0].accepted = 10;

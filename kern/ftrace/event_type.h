@@ -1,0 +1,129 @@
+/*
+ * Events are declared once. A list of fields makes the structure, here or in
+ * the one file that writes and prints the event; and in the file that prints
+ * it the same list makes an entry of the table of event types, from which
+ * trace_print_event() finds the printer and events/ftrace/<name>/format its text:
+ *
+ *	#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
+ *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
+ *	TRACE_EVENT(TRACE_FN, function, FUNCTION_FIELDS, .print = print_function, .print_fmt = "...");
+ *
+ * Kinds of fields:
+ *	field      at most four bytes
+ *	wide       eight bytes, as two words: in a page they begin at any multiple of 4
+ *	rest, wide_rest
+ *	           an array, as long as the event has room; format shows it with
+ *	           the brackets and the number of members that are given
+ *	hole       what format does not show
+ */
+#ifndef FTRACE_EVENT_TYPE_H
+#define FTRACE_EVENT_TYPE_H
+
+#include "types.h"
+
+/* Event types, Linux's numbers (the ID in the format file). */
+enum {
+	TRACE_FN = 1,
+	TRACE_STACK = 4,
+	TRACE_PRINT = 5,
+	TRACE_GRAPH_RET = 10,
+	TRACE_GRAPH_ENT = 11,
+	TRACE_GRAPH_RETADDR_ENT = 12,
+};
+
+static inline void put_address(u32 *p, unsigned long v)
+{
+	p[0] = v;
+	p[1] = v >> 32;
+}
+static inline unsigned long get_address(const u32 *p)
+{
+	return p[0] | (u64)p[1] << 32;
+}
+
+#define TRACE_MEMBER_field(type, name) type name;
+#define TRACE_MEMBER_wide(type, name) u32 name[2];
+#define TRACE_MEMBER_rest(type, name, brackets, count) type name[];
+#define TRACE_MEMBER_wide_rest(type, name, brackets, count) u32 name[][2];
+#define TRACE_MEMBER_hole(type, name) type name;
+#define TRACE_MEMBER(kind, ...) TRACE_MEMBER_##kind(__VA_ARGS__)
+
+/* Every event begins with these. */
+#define TRACE_COMMON_FIELDS(_)                                                                \
+	_(field, unsigned short, type)                                                        \
+	_(field, unsigned char, flags) /* TRACE_FLAG_* */                                     \
+	_(field, unsigned char, preempt_count)                                                \
+	_(field, int, pid)
+struct trace_entry {
+	TRACE_COMMON_FIELDS(TRACE_MEMBER)
+};
+#define TRACE_FLAG_IRQS_OFF 0x01
+#define TRACE_FLAG_NEED_RESCHED 0x04
+#define TRACE_FLAG_HARDIRQ 0x08
+#define TRACE_FLAG_PREEMPT_RESCHED 0x20
+
+#define TRACE_ENTRY(structure, FIELDS)                                                        \
+	struct structure {                                                                    \
+		struct trace_entry ent;                                                       \
+		FIELDS(TRACE_MEMBER)                                                          \
+	}
+
+#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
+TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
+
+#define PRINT_FIELDS(_) _(wide, unsigned long, ip) _(rest, char, buf, "[]", 0)
+TRACE_ENTRY(print_entry, PRINT_FIELDS);
+
+/* Each caller is the address behind an instruction: a call, or the interrupted one. */
+#define STACK_FIELDS(_)                                                                       \
+	_(field, int, size) _(hole, int, unused) _(wide_rest, unsigned long, caller, "[8]", 8)
+TRACE_ENTRY(stack_entry, STACK_FIELDS);
+
+/* With funcgraph-args: as many as the function has. With funcgraph-retaddr the event is the next one. */
+#define GRAPH_ENT_FIELDS(_)                                                                   \
+	_(wide, unsigned long, func) _(field, int, depth) _(wide_rest, unsigned long, args, "[]", 0)
+TRACE_ENTRY(ftrace_graph_ent_entry, GRAPH_ENT_FIELDS);
+
+#define GRAPH_RETADDR_ENT_FIELDS(_)                                                           \
+	_(wide, unsigned long, func) _(field, int, depth) _(wide, unsigned long, retaddr)
+TRACE_ENTRY(fgraph_retaddr_ent_entry, GRAPH_RETADDR_ENT_FIELDS);
+
+#define GRAPH_RET_FIELDS(_)                                                                   \
+	_(wide, unsigned long, func) _(wide, unsigned long, retval) _(field, int, depth)      \
+	_(field, unsigned int, overrun) _(wide, unsigned long long, calltime)                 \
+	_(wide, unsigned long long, rettime)
+TRACE_ENTRY(ftrace_graph_ret_entry, GRAPH_RET_FIELDS);
+
+/* ---- The table ---- */
+
+struct trace_field {
+	const char *type, *name; /* no name: a hole. No type: the end of a list */
+	u16 size;
+	bool is_signed;
+};
+#define TRACE_FIELD_field(type, name) {#type, #name, sizeof(type), (type)-1 < (type)1},
+#define TRACE_FIELD_rest(type, name, brackets, count)                                         \
+	{#type, #name brackets, (count) * sizeof(type), (type)-1 < (type)1},
+#define TRACE_FIELD_wide TRACE_FIELD_field
+#define TRACE_FIELD_wide_rest TRACE_FIELD_rest
+#define TRACE_FIELD_hole(type, name) {#type, NULL, sizeof(type), false},
+#define TRACE_FIELD(kind, ...) TRACE_FIELD_##kind(__VA_ARGS__)
+
+struct trace_line; /* trace.h */
+
+struct trace_event_type {
+	u16 id;
+	const char *name, *path; /* path: of its format file */
+	const struct trace_field *fields; /* after the common ones, without gaps */
+	const char *print_fmt;		  /* for tools: how the fields make a text */
+	/* What stands behind the columns that all events have. */
+	void (*print)(const struct trace_line *l);
+	/* Or lines of its own form, perhaps with the next event: how many of the two. NULL: print. */
+	int (*print_lines)(const struct trace_line *l);
+};
+#define TRACE_EVENT(id, name, FIELDS, ...)                                                    \
+	TABLE_ENTRY(const struct trace_event_type, trace_event_type, name##_event) = {        \
+		id, #name, "events/ftrace/" #name "/format",                                  \
+		(const struct trace_field[]){FIELDS(TRACE_FIELD){NULL}}, __VA_ARGS__}
+
+#endif
