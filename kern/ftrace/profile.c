@@ -106,30 +106,24 @@ static int profile_start(struct file *f)
 	return err ? tracefs_refuse(f, err, "function_graph takes no user more: %s", strerror(-err)) : 0;
 }
 
-static ssize_t enabled_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static u64 enabled_get(const struct file *f)
 {
-	u64 on;
-	int err = tracefs_number(f, buf, n, &on);
+	return profile_enabled;
+}
 
-	if (err)
-		return err;
+static int enabled_set(struct file *f, u64 on)
+{
+	int err = 0;
+
 	mutex_lock(&profile_lock);
 	if (!!on != profile_enabled)
 		err = on ? profile_start(f) : unregister_ftrace_graph(&profiler);
 	if (!err)
 		profile_enabled = on;
 	mutex_unlock(&profile_lock);
-	return err ?: (ssize_t)n;
+	return err;
 }
-
-static int enabled_show(struct seq *s, u64 item)
-{
-	if (!item)
-		seq_printf(s, "%d\n", profile_enabled);
-	return item != 0;
-}
-TRACEFS_CONTROL_OPS(enabled_ops, enabled_show, enabled_write);
-TRACEFS_FILE(function_profile_enabled, "function_profile_enabled", 0644, &enabled_ops, NULL);
+TRACEFS_U64(function_profile_enabled, "function_profile_enabled", TRACEFS_TOP, enabled_get, enabled_set);
 
 /* ---- trace_stat/function<cpu> ---- */
 

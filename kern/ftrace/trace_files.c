@@ -49,28 +49,17 @@ TRACEFS_INSTANCE_FILE(current_tracer, "current_tracer", 0644, &current_tracer, N
 
 /* ---- tracing_on ---- */
 
-static int tracing_on_show(struct seq *s, u64 item)
+static u64 tracing_on_get(const struct file *f)
 {
-	if (!item)
-		seq_printf(s, "%d\n", tracing_is_on(trace_array_of(s->file)));
-	return item != 0;
+	return tracing_is_on(trace_array_of(f));
 }
 
-static ssize_t tracing_on_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static int tracing_on_set(struct file *f, u64 on)
 {
-	u64 on;
-	int err = tracefs_number(f, buf, n, &on);
-
-	if (err)
-		return err;
-	if (on)
-		tracing_on(trace_array_of(f));
-	else
-		tracing_off(trace_array_of(f));
-	return n;
+	(on ? tracing_on : tracing_off)(trace_array_of(f));
+	return 0;
 }
-TRACEFS_CONTROL_OPS(tracing_on_file, tracing_on_show, tracing_on_write);
-TRACEFS_INSTANCE_FILE(tracing_on, "tracing_on", 0644, &tracing_on_file, NULL);
+TRACEFS_U64(tracing_on, "tracing_on", TRACEFS_INSTANCE, tracing_on_get, tracing_on_set);
 
 /* ---- trace_clock ---- */
 
@@ -221,33 +210,20 @@ static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u6
 TRACEFS_CONTROL_OPS(trace_options, trace_options_show, trace_options_write);
 TRACEFS_INSTANCE_FILE(trace_options, "trace_options", 0644, &trace_options, NULL);
 
-static int option_show(struct seq *s, u64 item)
+u64 trace_option_get(const struct file *f)
 {
-	if (!item)
-		seq_printf(s, "%d\n", trace_array_of(s->file)->options >> (unsigned long)s->arg & 1);
-	return item != 0;
+	return trace_array_of(f)->options >> tracefs_value(f)->arg & 1;
 }
 
-static ssize_t option_write(struct file *f, const char *buf, size_t n, u64 *pos)
+int trace_option_set(struct file *f, u64 on)
 {
-	u64 on;
-	int err = tracefs_number(f, buf, n, &on);
-
-	if (err)
-		return err;
 	if (on > 1)
 		return tracefs_refuse(f, -EINVAL, "neither 0 nor 1");
 	mutex_lock(&trace_lock);
-	tracing_set_option(trace_array_of(f), (long)f->node->data, on);
+	tracing_set_option(trace_array_of(f), tracefs_value(f)->arg, on);
 	mutex_unlock(&trace_lock);
-	return n;
+	return 0;
 }
-
-static int option_open(struct file *f)
-{
-	return seq_open(f, option_show, f->node->data);
-}
-const struct file_ops tracefs_option_ops = {option_open, seq_read, option_write, seq_release};
 
 TRACE_OPTIONS(TRACEFS_OPTION)
 
@@ -260,17 +236,13 @@ static int text_show(struct seq *s, u64 item)
 	return item != 0;
 }
 
-static int text_open(struct file *f)
-{
-	return seq_open(f, text_show, f->node->data);
-}
-const struct file_ops tracefs_text_ops = {text_open, seq_read, NULL, seq_release};
+TRACEFS_TEXT_OPS(text_ops, text_show);
 
 static const char header_page[] = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n"
 				  "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"
 				  "\tfield: int overwrite;\toffset:8;\tsize:1;\tsigned:1;\n"
 				  "\tfield: char data;\toffset:16;\tsize:4080;\tsigned:0;\n";
-TRACEFS_INSTANCE_FILE(header_page, "events/header_page", 0444, &tracefs_text_ops, (void *)header_page);
+TRACEFS_INSTANCE_FILE(header_page, "events/header_page", 0444, &text_ops, (void *)header_page);
 
 static const char header_event[] = "# compressed entry header\n"
 				   "\ttype_len    :    5 bits\n"
@@ -281,7 +253,7 @@ static const char header_event[] = "# compressed entry header\n"
 				   "\ttime_extend : type == 30\n"
 				   "\ttime_stamp : type == 31\n"
 				   "\tdata max type_len  == 28\n";
-TRACEFS_INSTANCE_FILE(header_event, "events/header_event", 0444, &tracefs_text_ops, (void *)header_event);
+TRACEFS_INSTANCE_FILE(header_event, "events/header_event", 0444, &text_ops, (void *)header_event);
 
 static void print_fields(struct seq *s, const char *prefix, const struct trace_field *f, unsigned offset)
 {
@@ -305,9 +277,12 @@ static int format_show(struct seq *s, u64 item)
 	seq_printf(s, "\nprint fmt: %s\n", type->print_fmt);
 	return 0;
 }
+TRACEFS_TEXT_OPS(format_ops, format_show);
 
-static int format_open(struct file *f)
+int trace_make_formats(struct node *dir)
 {
-	return seq_open(f, format_show, f->node->data);
+	TABLE_FOR_EACH(const struct trace_event_type, trace_event_type, type)
+		if (!file_make_at(dir, type->path, 0444, &format_ops, (void *)type))
+			return -ENOMEM;
+	return 0;
 }
-const struct file_ops tracefs_format_ops = {format_open, seq_read, NULL, seq_release};

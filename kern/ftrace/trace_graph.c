@@ -350,21 +350,15 @@ static const struct filter_file wanted = {lists_of, false, true},
 TRACEFS_INSTANCE_FILE(set_graph_function, "set_graph_function", 0644, &filter_file_ops, (void *)&wanted);
 TRACEFS_INSTANCE_FILE(set_graph_notrace, "set_graph_notrace", 0644, &filter_file_ops, (void *)&unwanted);
 
-static int max_depth_show(struct seq *s, u64 item)
+static u64 max_depth_get(const struct file *f)
 {
-	if (!item)
-		seq_printf(s, "%u\n", trace_array_of(s->file)->max_graph_depth);
-	return item != 0;
+	return trace_array_of(f)->max_graph_depth;
 }
 
-static ssize_t max_depth_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static int max_depth_set(struct file *f, u64 depth)
 {
 	struct trace_array *tr = trace_array_of(f);
-	u64 depth;
-	int err = tracefs_number(f, buf, n, &depth);
 
-	if (err)
-		return err;
 	if (depth > UINT32_MAX)
 		return tracefs_refuse(f, -ERANGE, "too large a number");
 	mutex_lock(&trace_lock);
@@ -372,9 +366,8 @@ static ssize_t max_depth_write(struct file *f, const char *buf, size_t n, u64 *p
 	if (tr->tracer == &graph_tracer)
 		graph_options_changed(tr);
 	mutex_unlock(&trace_lock);
-	return n;
+	return 0;
 }
-TRACEFS_CONTROL_OPS(max_depth_ops, max_depth_show, max_depth_write);
-TRACEFS_INSTANCE_FILE(max_graph_depth, "max_graph_depth", 0644, &max_depth_ops, NULL);
+TRACEFS_U64(max_graph_depth, "max_graph_depth", TRACEFS_INSTANCE, max_depth_get, max_depth_set);
 
 TRACE_GRAPH_OPTIONS(TRACEFS_OPTION)

@@ -77,25 +77,21 @@ static int stack_tracer_enable(bool on)
 
 /* ---- /proc/sys/kernel/stack_tracer_enabled, and the boot arguments ---- */
 
-static int enabled_show(struct seq *s, u64 item)
+static u64 enabled_get(const struct file *f)
 {
-	if (!item)
-		seq_printf(s, "%d\n", enabled);
-	return item != 0;
+	return enabled;
 }
 
-static ssize_t enabled_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static int enabled_set(struct file *f, u64 on)
 {
-	u64 on;
-	int err = tracefs_number(f, buf, n, &on);
-
-	return err ?: stack_tracer_enable(on) ?: (ssize_t)n;
+	return stack_tracer_enable(on);
 }
-TRACEFS_CONTROL_OPS(enabled_file, enabled_show, enabled_write);
+static const struct tracefs_value enabled_value = {enabled_get, enabled_set};
 
 static int stack_tracer_init(void)
 {
-	return file_make("/proc/sys/kernel/stack_tracer_enabled", 0644, &enabled_file, NULL) ? 0 : -ENOMEM;
+	return file_make("/proc/sys/kernel/stack_tracer_enabled", 0644, &tracefs_value_ops,
+			 (void *)&enabled_value) ? 0 : -ENOMEM;
 }
 INITCALL(stack_tracer_init);
 
@@ -113,30 +109,22 @@ PARAM("stacktrace_filter", param_stacktrace_filter);
 
 /* ---- stack_max_size, stack_trace, stack_trace_filter ---- */
 
-static int max_size_show(struct seq *s, u64 item)
+static u64 max_size_get(const struct file *f)
 {
-	if (!item)
-		seq_printf(s, "%lu\n", READ_ONCE(deepest.max_size));
-	return item != 0;
+	return READ_ONCE(deepest.max_size);
 }
 
 /* Only what is deeper is recorded from now on: 0 begins again. */
-static ssize_t max_size_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static int max_size_set(struct file *f, u64 size)
 {
-	u64 size;
-	int err = tracefs_number(f, buf, n, &size);
-	unsigned long flags;
+	unsigned long flags = spin_lock_irqsave(&stack_lock);
 
-	if (err)
-		return err;
-	flags = spin_lock_irqsave(&stack_lock);
 	deepest.max_size = size;
 	deepest.count = 0;
 	spin_unlock_irqrestore(&stack_lock, flags);
-	return n;
+	return 0;
 }
-TRACEFS_CONTROL_OPS(max_size_file, max_size_show, max_size_write);
-TRACEFS_FILE(stack_max_size, "stack_max_size", 0644, &max_size_file, NULL);
+TRACEFS_U64(stack_max_size, "stack_max_size", TRACEFS_TOP, max_size_get, max_size_set);
 
 /* All at once, word by word: a traced memcpy() would wait for the lock that we hold. */
 static unsigned copy_deepest(unsigned long *caller, unsigned long *depth)

@@ -41,10 +41,7 @@ int tracefs_populate(struct node *dir, bool instance)
 	TABLE_FOR_EACH(const struct tracefs_file, tracefs_file, f)
 		if (!err && (!instance || f->where & TRACEFS_INSTANCE))
 			err = f->where & TRACEFS_EACH_CPU ? make_each_cpu(dir, f) : make_one(dir, f);
-	TABLE_FOR_EACH(const struct trace_event_type, trace_event_type, type)
-		if (!err && !file_make_at(dir, type->path, 0444, &tracefs_format_ops, (void *)type))
-			err = -ENOMEM;
-	return err;
+	return err ?: trace_make_formats(dir);
 }
 
 void tracefs_word(const char *buf, size_t n, char *word, size_t size)
@@ -74,6 +71,29 @@ int tracefs_number(struct file *f, const char *buf, size_t n, u64 *value)
 		tracefs_refuse(f, err, err == -ERANGE ? "too large a number" : "not a number");
 	return err;
 }
+
+static int value_show(struct seq *s, u64 item)
+{
+	const struct tracefs_value *value = s->arg;
+
+	if (!item)
+		seq_printf(s, "%llu\n", (unsigned long long)value->get(s->file));
+	return item != 0;
+}
+
+static ssize_t value_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	u64 value;
+	int err = tracefs_number(f, buf, n, &value);
+
+	return err ?: tracefs_value(f)->set(f, value) ?: (ssize_t)n;
+}
+
+static int value_open(struct file *f)
+{
+	return seq_open(f, value_show, f->node->data);
+}
+const struct file_ops tracefs_value_ops = {value_open, seq_read, value_write, seq_release};
 
 int tracefs_refuse(struct file *f, int err, const char *fmt, ...)
 {

@@ -44,17 +44,33 @@ enum {
 	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
 	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
 
-/* Text that is always the same: the file's data. */
-extern const struct file_ops tracefs_text_ops;
+/*
+ * A file that is one number, in decimal: get() is printed; set() takes what was
+ * written, and its error is the write's. id: the variable's, path: below the directory.
+ */
+struct tracefs_value {
+	u64 (*get)(const struct file *f);
+	int (*set)(struct file *f, u64 value);
+	long arg; /* theirs: tracefs_value(f)->arg */
+};
+extern const struct file_ops tracefs_value_ops;
+static inline const struct tracefs_value *tracefs_value(const struct file *f)
+{
+	return f->node->data;
+}
+#define TRACEFS_U64(id, path, where, ...)                                                     \
+	static const struct tracefs_value id##_value = {__VA_ARGS__};                         \
+	TRACEFS_ENTRY(id, path, 0644, where, &tracefs_value_ops, (void *)&id##_value)
 
 /* An option's file: for TRACE_OPTIONS and its like. */
-extern const struct file_ops tracefs_option_ops;
+u64 trace_option_get(const struct file *f);
+int trace_option_set(struct file *f, u64 on);
 #define TRACEFS_OPTION(id, name)                                                              \
-	TRACEFS_INSTANCE_FILE(option_##id, "options/" name, 0644, &tracefs_option_ops,        \
-			      (void *)TRACE_OPTION_##id);
+	TRACEFS_U64(option_##id, "options/" name, TRACEFS_INSTANCE, trace_option_get,         \
+		    trace_option_set, TRACE_OPTION_##id);
 
-/* events/ftrace/<name>/format: what an event looks like in a page, for tools. */
-extern const struct file_ops tracefs_format_ops;
+/* events/ftrace/<name>/format of every event type: what it looks like in a page, for tools. 0 or -ENOMEM. */
+int trace_make_formats(struct node *dir);
 
 /*
  * A file that is a filter: written and read as set_ftrace_filter, or as
