@@ -285,5 +285,4 @@ static int enabled_show(struct seq *s, u64 item)
 	mutex_unlock(&ftrace_lock);
 	return 0;
 }
-TRACEFS_TEXT_OPS(enabled_ops, enabled_show);
-TRACEFS_FILE(enabled_functions, "enabled_functions", 0444, &enabled_ops, NULL);
+TRACEFS_TEXT(enabled_functions, "enabled_functions", TRACEFS_TOP, enabled_show);

@@ -27,8 +27,7 @@ static int functions_show(struct seq *s, u64 item)
 		seq_printf(s, "%s\n", ftrace_name(&ftrace_records[item]));
 	return 0;
 }
-TRACEFS_TEXT_OPS(functions_ops, functions_show);
-TRACEFS_FILE(available_filter_functions, "available_filter_functions", 0444, &functions_ops, NULL);
+TRACEFS_TEXT(available_filter_functions, "available_filter_functions", TRACEFS_TOP, functions_show);
 
 static int addresses_show(struct seq *s, u64 item)
 {
@@ -40,9 +39,7 @@ static int addresses_show(struct seq *s, u64 item)
 		seq_printf(s, "%lx %s\n", ftrace_ip(rec), ftrace_name(rec));
 	return 0;
 }
-TRACEFS_TEXT_OPS(addresses_ops, addresses_show);
-TRACEFS_FILE(available_filter_functions_addrs, "available_filter_functions_addrs", 0444,
-	     &addresses_ops, NULL);
+TRACEFS_TEXT(available_filter_functions_addrs, "available_filter_functions_addrs", TRACEFS_TOP, addresses_show);
 
 /* "pages" and "groups" are of the table's memory: here one group, made by the build. */
 static int total_show(struct seq *s, u64 item)
@@ -55,5 +52,4 @@ static int total_show(struct seq *s, u64 item)
 		   (bytes + PAGE_SIZE - 1) / PAGE_SIZE);
 	return 0;
 }
-TRACEFS_TEXT_OPS(total_ops, total_show);
-TRACEFS_FILE(dyn_ftrace_total_info, "dyn_ftrace_total_info", 0444, &total_ops, NULL);
+TRACEFS_TEXT(dyn_ftrace_total_info, "dyn_ftrace_total_info", TRACEFS_TOP, total_show);

@@ -18,8 +18,7 @@ static int available_tracers_show(struct seq *s, u64 item)
 	seq_printf(s, "%s\n", nop_tracer.name);
 	return 0;
 }
-TRACEFS_TEXT_OPS(available_tracers, available_tracers_show);
-TRACEFS_INSTANCE_FILE(available_tracers, "available_tracers", 0444, &available_tracers, NULL);
+TRACEFS_TEXT(available_tracers, "available_tracers", TRACEFS_INSTANCE, available_tracers_show);
 
 static int current_tracer_show(struct seq *s, u64 item)
 {
@@ -44,8 +43,7 @@ static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u
 							     : "%s did not start", name);
 	return n;
 }
-TRACEFS_CONTROL_OPS(current_tracer, current_tracer_show, current_tracer_write);
-TRACEFS_INSTANCE_FILE(current_tracer, "current_tracer", 0644, &current_tracer, NULL);
+TRACEFS_CONTROL(current_tracer, "current_tracer", TRACEFS_INSTANCE, current_tracer_show, current_tracer_write);
 
 /* ---- tracing_on ---- */
 
@@ -90,8 +88,7 @@ static ssize_t trace_clock_write(struct file *f, const char *buf, size_t n, u64 
 	mutex_unlock(&trace_lock);
 	return err ? tracefs_refuse(f, err, "no clock is named '%s'", name) : (ssize_t)n;
 }
-TRACEFS_CONTROL_OPS(trace_clock, trace_clock_show, trace_clock_write);
-TRACEFS_INSTANCE_FILE(trace_clock, "trace_clock", 0644, &trace_clock, NULL);
+TRACEFS_CONTROL(trace_clock, "trace_clock", TRACEFS_INSTANCE, trace_clock_show, trace_clock_write);
 
 /* ---- buffer_size_kb, buffer_total_size_kb ---- */
 
@@ -139,8 +136,7 @@ static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 
 	mutex_unlock(&trace_lock);
 	return err ? tracefs_refuse(f, err, "no memory for that") : (ssize_t)n;
 }
-TRACEFS_CONTROL_OPS(buffer_size_kb, buffer_size_show, buffer_size_write);
-TRACEFS_INSTANCE_FILE(buffer_size_kb, "buffer_size_kb", 0644, &buffer_size_kb, NULL);
+TRACEFS_CONTROL(buffer_size_kb, "buffer_size_kb", TRACEFS_INSTANCE, buffer_size_show, buffer_size_write);
 
 static int buffer_total_show(struct seq *s, u64 item)
 {
@@ -157,8 +153,7 @@ static int buffer_total_show(struct seq *s, u64 item)
 		seq_printf(s, "%lu (expanded: %lu)\n", sum, nr_cpus * (TRACE_BUFFER_SIZE >> 10));
 	return 0;
 }
-TRACEFS_TEXT_OPS(buffer_total_size_kb, buffer_total_show);
-TRACEFS_INSTANCE_FILE(buffer_total_size_kb, "buffer_total_size_kb", 0444, &buffer_total_size_kb, NULL);
+TRACEFS_TEXT(buffer_total_size_kb, "buffer_total_size_kb", TRACEFS_INSTANCE, buffer_total_show);
 
 /* ---- trace_options, options/<name> ---- */
 
@@ -207,8 +202,7 @@ static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u6
 				      tr->tracer->name);
 	return n;
 }
-TRACEFS_CONTROL_OPS(trace_options, trace_options_show, trace_options_write);
-TRACEFS_INSTANCE_FILE(trace_options, "trace_options", 0644, &trace_options, NULL);
+TRACEFS_CONTROL(trace_options, "trace_options", TRACEFS_INSTANCE, trace_options_show, trace_options_write);
 
 u64 trace_option_get(const struct file *f)
 {
@@ -235,8 +229,7 @@ static int text_show(struct seq *s, u64 item)
 		seq_printf(s, "%s", (const char *)s->arg);
 	return item != 0;
 }
-
-TRACEFS_TEXT_OPS(text_ops, text_show);
+TRACEFS_TEXT_OPS(text_ops, text_show, NULL);
 
 static const char header_page[] = "\tfield: u64 timestamp;\toffset:0;\tsize:8;\tsigned:0;\n"
 				  "\tfield: local_t commit;\toffset:8;\tsize:8;\tsigned:1;\n"
@@ -277,7 +270,7 @@ static int format_show(struct seq *s, u64 item)
 	seq_printf(s, "\nprint fmt: %s\n", type->print_fmt);
 	return 0;
 }
-TRACEFS_TEXT_OPS(format_ops, format_show);
+TRACEFS_TEXT_OPS(format_ops, format_show, NULL);
 
 int trace_make_formats(struct node *dir)
 {

@@ -414,7 +414,7 @@ static int stats_show(struct seq *s, u64 item)
 	mutex_unlock(&rb->reader);
 	return 0;
 }
-TRACEFS_TEXT_OPS(stats_ops, stats_show);
+TRACEFS_TEXT(cpu_stats, "per_cpu/cpu%u/stats", TRACEFS_CPU, stats_show);
 
 /* ---- trace_marker ---- */
 
@@ -450,7 +450,6 @@ TRACEFS_INSTANCE_FILE(trace_marker, "trace_marker", 0222, &marker_ops, NULL);
 TRACEFS_CPU_FILE(cpu_trace, "per_cpu/cpu%u/trace", 0644, &trace_ops);
 TRACEFS_CPU_FILE(cpu_trace_pipe, "per_cpu/cpu%u/trace_pipe", 0444, &pipe_ops);
 TRACEFS_CPU_FILE(cpu_trace_pipe_raw, "per_cpu/cpu%u/trace_pipe_raw", 0444, &raw_ops);
-TRACEFS_CPU_FILE(cpu_stats, "per_cpu/cpu%u/stats", 0444, &stats_ops);
 
 /* A line about a file is there if the file is. */
 static const struct {
@@ -510,5 +509,4 @@ static int readme_show(struct seq *s, u64 item)
 		seq_printf(s, "%s", readme[item].text);
 	return 0;
 }
-TRACEFS_TEXT_OPS(readme_ops, readme_show);
-TRACEFS_FILE(readme, "README", 0444, &readme_ops, NULL);
+TRACEFS_TEXT(readme, "README", TRACEFS_TOP, readme_show);

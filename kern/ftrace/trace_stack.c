@@ -163,8 +163,7 @@ static int stack_trace_show(struct seq *s, u64 item)
 			      "#   echo 1 > /proc/sys/kernel/stack_tracer_enabled\n#\n");
 	return 0;
 }
-TRACEFS_TEXT_OPS(stack_trace_file, stack_trace_show);
-TRACEFS_FILE(stack_trace, "stack_trace", 0444, &stack_trace_file, NULL);
+TRACEFS_TEXT(stack_trace, "stack_trace", TRACEFS_TOP, stack_trace_show);
 
 static struct ftrace_ops *the_stack_ops(const struct file *f)
 {

@@ -32,17 +32,20 @@ enum {
 	TRACEFS_ENTRY(id, path, mode, TRACEFS_CPU, ops, NULL)
 
 /*
- * Files that print one generated text: show as in file.h's seq. Whose file it
- * is tells trace_array_of(s->file), or (f) in a write; data is s->arg.
+ * Operations that print one generated text: show as in file.h's seq, write as in
+ * file.h or NULL. trace_array_of(s->file) says whose file it is; data is s->arg.
  */
-#define TRACEFS_TEXT_OPS(name, show_fn)                                                       \
-	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
-	static const struct file_ops name = {name##_open, seq_read, NULL, seq_release}
-
-/* The same with a write(): what is written changes what is printed. */
-#define TRACEFS_CONTROL_OPS(name, show_fn, write_fn)                                          \
+#define TRACEFS_TEXT_OPS(name, show_fn, write_fn)                                             \
 	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
 	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
+
+/* Such a file; and one that can be written: what is written changes what is printed. */
+#define TRACEFS_TEXT(id, path, where, show_fn)                                                \
+	TRACEFS_TEXT_OPS(id##_ops, show_fn, NULL);                                            \
+	TRACEFS_ENTRY(id, path, 0444, where, &id##_ops, NULL)
+#define TRACEFS_CONTROL(id, path, where, show_fn, write_fn)                                   \
+	TRACEFS_TEXT_OPS(id##_ops, show_fn, write_fn);                                        \
+	TRACEFS_ENTRY(id, path, 0644, where, &id##_ops, NULL)
 
 /*
  * A file that is one number, in decimal: get() is printed; set() takes what was
