@@ -101,12 +101,14 @@ struct trace_field {
 	u16 size;
 	bool is_signed;
 };
-#define TRACE_FIELD_field(type, name) {#type, #name, sizeof(type), (type)-1 < (type)1},
+#define TRACE_FIELD_AS(type, text, size) {#type, text, size, (type)-1 < (type)1},
+#define TRACE_FIELD_field(type, name) TRACE_FIELD_AS(type, #name, sizeof(type))
+#define TRACE_FIELD_wide(type, name) TRACE_FIELD_AS(type, #name, sizeof(type))
 #define TRACE_FIELD_rest(type, name, brackets, count)                                         \
-	{#type, #name brackets, (count) * sizeof(type), (type)-1 < (type)1},
-#define TRACE_FIELD_wide TRACE_FIELD_field
-#define TRACE_FIELD_wide_rest TRACE_FIELD_rest
-#define TRACE_FIELD_hole(type, name) {#type, NULL, sizeof(type), false},
+	TRACE_FIELD_AS(type, #name brackets, (count) * sizeof(type))
+#define TRACE_FIELD_wide_rest(type, name, brackets, count)                                    \
+	TRACE_FIELD_AS(type, #name brackets, (count) * sizeof(type))
+#define TRACE_FIELD_hole(type, name) TRACE_FIELD_AS(type, NULL, sizeof(type))
 #define TRACE_FIELD(kind, ...) TRACE_FIELD_##kind(__VA_ARGS__)
 
 struct trace_line; /* trace.h */

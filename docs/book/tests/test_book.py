@@ -161,7 +161,8 @@ class Mistakes(DocumentedTree):
 
 
 SOURCES = [p for p in (ROOT / "kern").rglob("*.c") if "tests" not in p.relative_to(ROOT).parts]
-FILE = re.compile(r'TRACEFS_(FILE|INSTANCE_FILE|CPU_FILE|ENTRY)\(\w+,\s*"([^"]+)"')
+FILE = re.compile(r'TRACEFS_(FILE|INSTANCE_FILE|CPU_FILE|ENTRY|TEXT|CONTROL|U64)\(\w+,\s*"([^"]+)",\s*(?:TRACEFS_(\w+))?')
+WHERE = {"FILE": "TOP", "INSTANCE_FILE": "INSTANCE", "CPU_FILE": "CPU", "ENTRY": "EACH_CPU"}
 
 
 class TracefsReference(unittest.TestCase):
@@ -169,13 +170,13 @@ class TracefsReference(unittest.TestCase):
 
     page = (ROOT / "docs/tracefs.md").read_text()
 
-    def files(self, *kinds: str) -> set[str]:
-        found = {(m[1], m[2]) for source in SOURCES for m in FILE.finditer(source.read_text())}
-        return {re.sub("%u", "N", path) for kind, path in found if kind in kinds}
+    def files(self, *places: str) -> set[str]:
+        found = {(m[3] or WHERE[m[1]], m[2]) for source in SOURCES for m in FILE.finditer(source.read_text())}
+        return {re.sub("%u", "N", path) for where, path in found if where in places}
 
     def test_every_file_has_its_section(self) -> None:
         told = {name for line in self.page.splitlines() if line.startswith("### ") for name in re.findall("`([^`]+)`", line)}
-        made = self.files("FILE", "INSTANCE_FILE", "CPU_FILE", "ENTRY")
+        made = self.files("TOP", "INSTANCE", "CPU", "EACH_CPU")
         self.assertEqual(told - {"options/", "instances/", "events/ftrace/NAME/format"}, made - {"instances"})
 
     def test_every_option_is_in_the_table(self) -> None:
@@ -185,7 +186,7 @@ class TracefsReference(unittest.TestCase):
     def test_what_an_instance_has_not_is_said(self) -> None:
         sentence = re.search(r"all of them but (.*?)\.\s", self.page, re.S)
         assert sentence
-        self.assertEqual(set(re.findall("`([^`]+)`", sentence[1])), self.files("FILE") | {"trace_stat/functionN"})
+        self.assertEqual(set(re.findall("`([^`]+)`", sentence[1])), self.files("TOP") | {"trace_stat/functionN"})
 
 
 class Handouts(unittest.TestCase):
