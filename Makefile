@@ -108,17 +108,17 @@ CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-prote
 	-DSTAGE=$(stage) -DHOOK_$(hook)=1 $(if $(START),-DLAB_START=$(START)) $(if $(TESTS),-DCONFIG_TESTS=1) $(if $(DEBUG),-DCONFIG_DEBUG=1)
 
 # Lab 1 has no records.
-records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/recordmcount.c),$(or $(staff_recordmcount),build/recordmcount$(if $(START),-start$(START)))))
+records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/tools/recordmcount.c),$(or $(staff_recordmcount),build/recordmcount$(if $(START),-start$(START)))))
 # A student's program: it runs in a sandbox, so it is static and needs no library there.
-mkrecords := $(PYTHON) kern/ftrace/mkrecords.py
-proof := $(wildcard kern/ftrace/proof.py)
+mkrecords := $(PYTHON) kern/ftrace/tools/mkrecords.py
+proof := $(wildcard kern/ftrace/tools/proof.py)
 
 # $(call kernel,arch): the rules that build one architecture's kernel.
 define kernel
 $(1).out := build/$(1)/$(variant)
 $(1).gcc := $($(1).cross)gcc
 $(1).cc := $$(ccache) $$($(1).gcc)
-$(1).all := $(CFLAGS) $($(1).flags) -Ikern -Ikern/ftrace -Ikern/shell -Ibuild/$(1)/include -I$$($(1).out)
+$(1).all := $(CFLAGS) $($(1).flags) -Ikern $$(ftrace_includes) -Ikern/shell -Ibuild/$(1)/include -I$$($(1).out)
 $(1).traced := $($(1).$(hook))
 $(1).walled = $$(call walled,kern build/$(1)/include $$($(1).out)/include)
 $(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/shell/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
@@ -140,7 +140,7 @@ $$($(1).out)/flags: FORCE | $$(setup)
 	@mkdir -p $$(@D)/include; echo '$$($(1).made_of)' | cmp -s - $$@ || echo '$$($(1).made_of)' > $$@
 
 $$($(1).out)/include/asm-offsets.h: kern/asm-offsets.c $(wildcard kern/arch/$(1)/asm-offsets.c) \
-		$(wildcard kern/*.h kern/arch/$(1)/*.h kern/ftrace/*.h kern/ftrace/$(1)/*.h) $$($(1).out)/flags build/$(1)/include/.links
+		$(wildcard kern/*.h kern/arch/$(1)/*.h) $$(ftrace_headers) $$($(1).out)/flags build/$(1)/include/.links
 	$$(call say,OFFSETS,$$@)set -e; for f in $$(filter %.c,$$^); do $$($(1).cc) $$($(1).all) -S -o - $$$$f; done | \
 	sed -n 's/^->\([A-Za-z0-9_]*\) [$$$$#]*\(-*[0-9]*\).*/#define \1 \2/p' > $$@
 
@@ -153,7 +153,7 @@ $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
 # What a grade runs sees the kernel too.
-$$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o rare.o registers.o): sees := -iquote kern/ftrace -iquote build/$(1)/include -iquote $$($(1).out)/include
+$$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o rare.o registers.o): sees := $$(ftrace_includes) -iquote build/$(1)/include -iquote $$($(1).out)/include
 $$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o rare.o registers.o): $$($(1).gen)
 $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern $$(sees) \
@@ -183,7 +183,7 @@ $$($(1).out)/sites.o: kern/ftrace/tests/mksites.py $$($(1).out)/flags
 	$$(call say,SITES,$$@)$(PYTHON) $$< $(1) $(BENCH_SITES) > $$(@:.o=.S) && $$($(1).cc) $$($(1).all) -c -o $$@ $$(@:.o=.S)
 
 # Islands stand between the sections of what may be large.
-$$($(1).out)/islands.h: kern/ftrace/islands.py $$($(1).app) $(if $(BENCH_SITES),$$($(1).out)/sites.o) $$($(1).out)/flags
+$$($(1).out)/islands.h: kern/ftrace/tools/islands.py $$($(1).app) $(if $(BENCH_SITES),$$($(1).out)/sites.o) $$($(1).out)/flags
 	@$(PYTHON) $$< $(1) $$(filter %.o,$$^) > $$@
 $$($(1).out)/kern/ftrace/$(1)/islands.o: $$($(1).out)/islands.h
 
@@ -194,7 +194,7 @@ $$($(1).out)/callsite.lds: boot/callsite.lds.S kern/memory.h $$($(1).out)/island
 # them. Text comes before the tables, so its addresses do not move.
 $$($(1).out)/tables0.S: $$($(1).out)/flags
 	@{ $(PYTHON) kern/mksyms.py --empty && $(if $(records),$(mkrecords) --empty,true); } > $$@
-$$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py $(wildcard kern/ftrace/mkrecords.py)
+$$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py $(wildcard kern/ftrace/tools/mkrecords.py)
 # A handed-in file's object is linked when it is what it may be.
 $$($(1).out)/handed-in: $$($(1).obj) $(wildcard labs/*/rubric.toml grading/handed_in.py)
 	$(if $(handed_in),$$(Q)$(PYTHON) -m grading.handed_in $(1) $$($(1).out) $$($(1).obj))
@@ -211,7 +211,7 @@ $$($(1).out)/tables.S: $$($(1).out)/first.elf
 	$(if $(records),@cp $(records) $$(@D)/recordmcount)
 $$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
 	@$$($(1).cc) $$($(1).all) -c -o $$@ $$<
-$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/indirect-calls) $(wildcard grading/names.py)
+$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/tools/indirect-calls) $(wildcard grading/names.py)
 	$$(call say,LD,$$@)$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -Map $$(@:.elf=.map) -o $$@.new $$(filter %.o,$$^)
 	$(if $(proof),$$(Q)$(PYTHON) $(proof) $(1) $$@.new)
 	$(if $(START)$(APP)$(if $(wildcard grading/names.py),,none),,@$(PYTHON) -m grading.names $(1) $(stage) $$@.new)
@@ -228,7 +228,7 @@ build/$(1)/callsite.elf build/$(1)/callsite.map build/$(1)/Image: build/$(1)/%: 
 endef
 $(foreach a,$(WANTED),$(eval $(call kernel,$(a))))
 
-$(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/recordmcount%: kern/ftrace/recordmcount.c kern/ftrace/tests/checked_qsort.c | $(setup)
+$(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/recordmcount%: kern/ftrace/tools/recordmcount.c kern/ftrace/tests/checked_qsort.c | $(setup)
 	$(call say,HOSTCC,$@)mkdir -p $(@D) && $(call walled,$^) gcc -std=gnu11 -O2 -static -Wl,--wrap=qsort -Wall -Wextra -Wno-unused-parameter $(if $(CI),-Werror) $(if $*,-DLAB_START=$(START)) -o $@ $^
 
 .PHONY: all FORCE
@@ -302,11 +302,12 @@ format: $(setup) ## clang-format, in place, the lines that you changed since the
 
 # Newer packages have types that older ones did not have, so that neither a comment nor a call may depend on them.
 mypy := mypy --python-executable $(PYTHON) --strict --no-warn-unused-ignores --allow-untyped-calls
-lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy
+lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy, and which room of the tracer includes which
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
 		--suppress=preprocessorErrorDirective --suppress=comparePointers --suppress=constStatement \
 		--suppress=selfAssignment --suppress=subtractPointers --suppress=normalCheckLevelMaxBranches \
-		'--suppress=syntaxError:kern/arch/*/firmware.c' '--suppress=uninitvar:*/asm/arch.h' --suppress=uninitvar:kern/ftrace/tests/kt.h -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern -Ikern/ftrace -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
+		'--suppress=syntaxError:kern/arch/*/firmware.c' '--suppress=uninitvar:*/asm/arch.h' --suppress=uninitvar:kern/ftrace/tests/kt.h -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern $(ftrace_rooms:%=-I%) -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
+	@$(PYTHON) kern/ftrace/tools/rooms.py
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
 	@$(mypy) grading qemu docs $(if $(CI),,|| true)
 	@for f in labs/*.py labs/*/checks.py; do $(mypy) $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
@@ -322,14 +323,14 @@ clean: ## remove what was built; the QEMU that make setup fetched stays in build
 # Only they are optimised: googletest's headers take the compiler several times as long then, and show nothing.
 # A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
 host_tests := $(call begun,$(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc))
-host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell -iquote kern/ftrace -iquote kern/tests -DHOST_TEST=1
+host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell $(ftrace_includes) -iquote kern/tests -DHOST_TEST=1
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).bin := build/host/$(basename $(notdir $(1)))
 $(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words))
 $(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
 $(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words))))
-$$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/ftrace/*.h kern/ftrace/*/*.h kern/tests/*.h) Makefile | $(setup)
+$$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/tests/*.h) $(ftrace_headers) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(or $$(call walled,kern),$$(ccache)) gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
 $$($(1).bin): $(1) $$($(1).obj) Makefile | $(setup)
 	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) -O0 $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \

@@ -13,21 +13,14 @@ from grading import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 HANDED_IN = {name.replace("<arch>", arch) for lab in rubric.LABS for name in rubric.lab(lab).files for arch in ARCHES}
-TOOLS = ("kern/ftrace/recordmcount.c",)
-
-
-def is_tool(f: str) -> bool:
-    return f.startswith("kern/ftrace/") and (f.endswith(".py") or f in TOOLS)
-
-
 def inside(*folders: str, but: tuple[str, ...] = ()) -> Callable[[str], bool]:
     return lambda f: f.startswith(folders) and not (but and f.startswith(but))
 
 
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     ("what students hand in, labs 1 to 6", 2000, lambda f: f in HANDED_IN),
-    ("kern/ftrace/", 6000, lambda f: inside("kern/ftrace/")(f) and not is_tool(f)),
-    ("build tools in kern/ftrace/", 1000, is_tool),
+    ("kern/ftrace/", 6000, inside("kern/ftrace/", but=("kern/ftrace/tools/",))),
+    ("build tools in kern/ftrace/", 1000, inside("kern/ftrace/tools/")),
     ("kern/ without ftrace, apps, shell", 7000, inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/"))),
     ("kern/shell/", 1300, inside("kern/shell/")),
     ("grading/ and qemu/", 6500, inside("grading/", "qemu/")),
@@ -51,7 +44,7 @@ def solution(file: str) -> str:
 
 def main() -> int:
     files = [f for f in subprocess.check_output(["git", "ls-files"], text=True).split()
-             if (f.endswith((".c", ".h", ".S", ".py")) or f in TOOLS) and "/tests/" not in f]
+             if (f.endswith((".c", ".h", ".S", ".py"))) and "/tests/" not in f]
     listing = Path("build/sizes.txt")
     listing.parent.mkdir(exist_ok=True)
     listing.write_text("\n".join(map(solution, files)) + "\n")

@@ -9,7 +9,7 @@
  *
  * The tracer's section is between the kernel and the applications, so that
  * `jal` (1 MiB either way, riscv64) reaches it from both. A larger text has
- * islands between the object files that follow (kern/ftrace/islands.py).
+ * islands between the object files that follow (kern/ftrace/tools/islands.py).
  */
 #include "islands.h"
 #include "memory.h"

@@ -19,7 +19,7 @@ from pathlib import Path
 from grading.insn import ARM64, ISAS
 from qemu.machine import ROOT, WITH_US
 
-MKRECORDS = ROOT / "kern/ftrace/mkrecords.py"  # it runs the tool as the build does, in a sandbox, and checks its output
+MKRECORDS = ROOT / "kern/ftrace/tools/mkrecords.py"  # it runs the tool as the build does, in a sandbox, and checks its output
 BASE = 0xFFFFFFFF80000000
 MACHINE = {"riscv64": 243, "arm64": 183}
 TOGGLED = {"riscv64": 0, "arm64": 4}  # bytes from an entry to the word that is patched

@@ -18,7 +18,7 @@ from grading.verdict import Stopped, Verdict
 FOLLOWED = ("calls_",)
 CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
 CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
-PATCHER = "kern/ftrace/patch.c"  # its stores are steps in every lab, as other CPUs see them
+PATCHER = "kern/ftrace/core/patch.c"  # its stores are steps in every lab, as other CPUs see them
 
 
 class ScheduleSession(Session):

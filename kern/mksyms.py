@@ -5,7 +5,7 @@
 
 Functions only, sorted by address; of several names for one address the first
 global one. --args: each name is followed by the function's parameters, from
-DWARF; kern/ftrace/trace_args.c describes the format. A function that the
+DWARF; kern/ftrace/trace/trace_args.c describes the format. A function that the
 compiler made from another ("name.isra.0") has no parameters in the table: its
 arguments are not those of the source.
 """

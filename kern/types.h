@@ -53,7 +53,7 @@ typedef long ssize_t;
 /*
  * No call site, in either hook style: neither the nops of
  * -fpatchable-function-entry nor the call of -pg. For every function that the
- * tracer's callbacks may reach; the build proves it (kern/ftrace/proof.py).
+ * tracer's callbacks may reach; the build proves it (kern/ftrace/tools/proof.py).
  */
 #if defined(__riscv) || defined(__aarch64__)
 #define notrace __attribute__((patchable_function_entry(0, 0), no_instrument_function))

@@ -25,7 +25,7 @@ from grading import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 # The shortcut for one user shows the way for many: it goes along as an object.
-DIRECT = "kern/ftrace/trace_graph_direct"
+DIRECT = "kern/ftrace/trace/trace_graph_direct"
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/instructors\.md$|"
                          rf"{DIRECT}\.c$")

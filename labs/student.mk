@@ -33,7 +33,7 @@ endif
 
 # Lab 5's host test is linked with labs 2 to 4.
 graph_test := kern/ftrace/tests/graph_test.cc
-$(graph_test).staff_obj := $(foreach n,$(staffed),$(wildcard $(addprefix labs/staff/$(shell uname -m)/$n/kern/ftrace/,*.o riscv64/*.o)))
+$(graph_test).staff_obj := $(foreach n,$(staffed),$(wildcard $(addprefix labs/staff/$(shell uname -m)/$n/kern/ftrace/,*/*.o)))
 $(graph_test).staff_src := $(foreach o,$($(graph_test).staff_obj:.o=.c),kern/ftrace/$(lastword $(subst /kern/ftrace/, ,$o)))
 endif
 
@@ -43,7 +43,7 @@ define always_object
 build/$1/$(variant)/$2: labs/staff/$1/always/$2
 	$$(call say,STAFF,$$@)mkdir -p $$(@D) && cp $$< $$@
 endef
-$(foreach a,$(WANTED),$(foreach o,$(patsubst labs/staff/$a/always/%,%,$(wildcard labs/staff/$a/always/kern/ftrace/*.o)),\
+$(foreach a,$(WANTED),$(foreach o,$(patsubst labs/staff/$a/always/%,%,$(wildcard labs/staff/$a/always/kern/ftrace/*/*.o)),\
 	$(eval $(call always_object,$a,$o))))
 endif
 

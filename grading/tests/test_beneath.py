@@ -14,9 +14,9 @@ from unittest import mock
 from grading import __main__ as program
 from grading.beneath import as_handed_out, untouched
 
-FILES = {2: ["kern/ftrace/recordmcount.c", "kern/ftrace/records.c"], 4: ["kern/ftrace/<arch>/caller.S", "kern/ftrace/<arch>/other.S"],
-         5: ["kern/ftrace/graph.c"]}
-LINKED = ["2/kern/ftrace/records.o", "4/kern/ftrace/{}/caller.o"]  # in lab 5's kernel
+FILES = {2: ["kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c"], 4: ["kern/ftrace/<arch>/caller.S", "kern/ftrace/<arch>/other.S"],
+         5: ["kern/ftrace/stages/graph.c"]}
+LINKED = ["2/kern/ftrace/core/records.o", "4/kern/ftrace/{}/caller.o"]  # in lab 5's kernel
 
 
 class Tree(unittest.TestCase):
@@ -52,12 +52,12 @@ class Tree(unittest.TestCase):
 
     def test_what_is_not_begun_is_named_with_what_to_type(self) -> None:
         self.assertEqual(len(untouched()), 7)
-        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c")
+        self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c")
         self.assertEqual(self.said("arm64"), "Lab 5 stands on lab 4, of which kern/ftrace/arm64/caller.S is as handed out: write that first, or take "
                          "the staff's objects, make grade LAB=5 STAFF=4.")
 
     def test_an_architecture_that_is_done_can_be_graded(self) -> None:
-        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c", "kern/ftrace/arm64/caller.S")
+        self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c", "kern/ftrace/arm64/caller.S")
         self.assertIn("riscv64/caller.S is as handed out", self.said())
         self.assertIn("; or grade ARCH=arm64 alone.", self.said())
         self.assertEqual(self.said("arm64"), "")
@@ -68,11 +68,11 @@ class Tree(unittest.TestCase):
         self.assertIn("stands on lab 2 and lab 4", self.said())
 
     def test_a_host_tool_counts(self) -> None:
-        self.begin("kern/ftrace/records.c", "kern/ftrace/arm64/caller.S")
+        self.begin("kern/ftrace/core/records.c", "kern/ftrace/arm64/caller.S")
         self.assertIn("recordmcount.c is as handed out", self.said("arm64"))
 
     def test_the_labs_own_files_do_not(self) -> None:
-        self.begin("kern/ftrace/recordmcount.c", "kern/ftrace/records.c", "kern/ftrace/arm64/caller.S", "kern/ftrace/riscv64/caller.S")
+        self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c", "kern/ftrace/arm64/caller.S", "kern/ftrace/riscv64/caller.S")
         self.assertEqual(self.said(), "")
 
     def test_nor_does_a_tree_without_the_staffs_objects(self) -> None:

@@ -146,8 +146,8 @@ class Rules(unittest.TestCase):
     def test_a_table_has_one_entry_of_it(self) -> None:
         entry = '__asm__(".pushsection .table.unwind_hook, \\"a\\"; .8byte 1; .popsection");\n'
         for arch in ARCHES:
-            for count, sentence in ((1, ""), (2, "kern/ftrace/graph.c: section .table.unwind_hook may have one entry")):
-                objects = [self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, "kern/ftrace/graph.c", count * entry)]
+            for count, sentence in ((1, ""), (2, "kern/ftrace/stages/graph.c: section .table.unwind_hook may have one entry")):
+                objects = [self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, "kern/ftrace/stages/graph.c", count * entry)]
                 self.assertEqual(handed_in.refused(arch, self.folder, objects), sentence)
 
     def test_a_relocation_stays_in_its_section(self) -> None:

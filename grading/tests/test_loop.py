@@ -333,7 +333,7 @@ class TestByHand(Folder):
 
     def test_a_recordmcount_that_does_not_sort_is_done_again_by_hand(self) -> None:
         build(2)
-        source = (ROOT / "kern/ftrace/recordmcount.c").read_text()
+        source = (ROOT / "kern/ftrace/tools/recordmcount.c").read_text()
         self.assertIn(COMPARES, source)
         (self.out / "wrong.c").write_text(source.replace(COMPARES, "return 0;"))
         for arch in ARCHES:

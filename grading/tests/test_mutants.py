@@ -180,7 +180,7 @@ class TestBuilt(unittest.TestCase):
         folder = tempfile.TemporaryDirectory(prefix="callsite-test-")
         self.addCleanup(folder.cleanup)
         self.tree = mutants.ScratchTree(Path(folder.name), 4, "arm64")
-        self.file = "kern/ftrace/hash.c"
+        self.file = "kern/ftrace/core/hash.c"
         self.place = self.tree.path / self.file
         self.place.parent.mkdir(parents=True)
         self.right = (ROOT / self.file).read_text()

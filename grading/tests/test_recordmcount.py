@@ -10,7 +10,7 @@ from pathlib import Path
 from grading import recordmcount
 from qemu.machine import ARCHES, ROOT
 
-SOURCE = ROOT / "kern/ftrace/recordmcount.c"
+SOURCE = ROOT / "kern/ftrace/tools/recordmcount.c"
 COMPARES = "return x < y ? -1 : x > y;"
 
 

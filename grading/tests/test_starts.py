@@ -78,13 +78,13 @@ class Handout(unittest.TestCase):
 
     def test_nothing_of_the_instructors_is_in_it(self) -> None:
         files = self.git("ls-files")
-        self.assertIn("kern/ftrace/patch.c", files)
+        self.assertIn("kern/ftrace/core/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
             self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|wrong|muta)|instructor\.mk|handout\.py|trace_graph_direct\.c|instructors\.md|^\.ci/run")
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotIn("instructors.md", (self.out / name).read_text(), name)
-        self.assertIn("labs/staff/arm64/always/kern/ftrace/trace_graph_direct.o", files)
+        self.assertIn("labs/staff/arm64/always/kern/ftrace/trace/trace_graph_direct.o", files)
         self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
 
     def test_no_text_of_a_solution_is_in_it(self) -> None:
@@ -122,7 +122,7 @@ class Handout(unittest.TestCase):
 
     def test_a_lab_beneath_that_is_as_handed_out_is_said_first(self) -> None:
         said = self.make("grade", *SEED_WORDS, "LAB=3")
-        self.assertIn("\nLab 3 stands on lab 1 and lab 2, of which kern/ftrace/recordmcount.c, kern/ftrace/records.c, kern/ftrace/riscv64/mcount.S are as handed out: ", said)
+        self.assertIn("\nLab 3 stands on lab 1 and lab 2, of which kern/ftrace/tools/recordmcount.c, kern/ftrace/core/records.c, kern/ftrace/riscv64/mcount.S are as handed out: ", said)
         self.assertNotIn("what must hold", said)
         self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=3", "STAFF=1,2"))
 

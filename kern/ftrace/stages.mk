@@ -17,13 +17,19 @@ ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c trace_graph_nodirect.c
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c graph_op.c profile.c
 
+# The rooms (README.md): a file's name says it in all of them.
+ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph trace stages files commands)
+ftrace_includes := $(addprefix -iquote ,$(ftrace_rooms))
+ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) kern/ftrace/riscv64 kern/ftrace/arm64))
+ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))
+
 ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
 ftrace_per_arch := mcount.S mcount_caller.S caller.S graph_caller.S graph.S islands.S
 # What no stage names is in all of them: the buffers, the tracers, their files.
-ftrace_common := $(filter-out recordmcount.c $(ftrace_staged),$(notdir $(wildcard kern/ftrace/*.c)))
+ftrace_common := $(filter-out $(addprefix %/,$(ftrace_staged)),$(ftrace_c))
 # $(call ftrace_files,arch,lab)
-ftrace_files = $(addprefix kern/ftrace/,$(ftrace_common) $(filter-out $(ftrace_per_arch),$(ftrace_lab.$2)) \
-	$(addprefix $1/,$(filter $(ftrace_per_arch),$(ftrace_lab.$2))))
+ftrace_files = $(ftrace_common) $(filter $(addprefix %/,$(filter-out $(ftrace_per_arch),$(ftrace_lab.$2))),$(ftrace_c)) \
+	$(addprefix kern/ftrace/$1/,$(filter $(ftrace_per_arch),$(ftrace_lab.$2)))
 ftrace_src.riscv64 = $(call ftrace_files,riscv64,$(stage))
 ftrace_src.arm64 = $(call ftrace_files,arm64,$(stage))
 
@@ -44,7 +50,7 @@ ftrace_cflags.arm64 := -fno-jump-tables
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
 # The graph's handlers are called through a pointer and cost as much each. The frame
 # pointer stays the caller's in all of them, so that stack walks go on through it.
-ftrace_leaves := %/kern/ftrace/trace_function.o %/kern/ftrace/trace_graph_direct.o %/kern/ftrace/fgraph.o %/kern/ftrace/shadow_frame.o %/kern/ftrace/trace_graph.o
+ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o
 $(ftrace_leaves): ftrace_cflags.riscv64 += -fomit-frame-pointer -ffixed-s0
 $(ftrace_leaves): ftrace_cflags.arm64 += -fomit-frame-pointer -ffixed-x29
 # Nor have the patchers one: as much a site.

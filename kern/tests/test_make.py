@@ -16,7 +16,7 @@ def may_be_set() -> set[str]:
     """The names that a makefile uses and none sets, and what programs take from the environment."""
     text = "\n".join(re.sub(r"^#.*", "", file.read_text(), flags=re.M) for file in FRAGMENTS)
     used = set(re.findall(r"\$\(([A-Z][A-Z_]*)\)|ifdef ([A-Z_]+)", text)) | {(name, "") for line in re.findall(r"^export (.*)", text, re.M) for name in line.split()}
-    read = {name for file in [*ROOT.glob("qemu/*.py"), *ROOT.glob("kern/ftrace/*.py")] for name in re.findall(r'environ\.get\("([A-Z_]+)"', file.read_text())}
+    read = {name for file in [*ROOT.glob("qemu/*.py"), *ROOT.glob("kern/ftrace/tools/*.py")] for name in re.findall(r'environ\.get\("([A-Z_]+)"', file.read_text())}
     return {a or b for a, b in used} - set(re.findall(r"^([A-Z_]+) :?=", text, re.M)) | read
 
 

@@ -180,7 +180,7 @@ class TracefsReference(unittest.TestCase):
         self.assertEqual(told - {"options/", "instances/", "events/ftrace/NAME/format"}, made - {"instances"})
 
     def test_every_option_is_in_the_table(self) -> None:
-        options = re.findall(r'option\(\w+, "([a-z_-]+)"\)', (ROOT / "kern/ftrace/trace.h").read_text())
+        options = re.findall(r'option\(\w+, "([a-z_-]+)"\)', (ROOT / "kern/ftrace/trace/trace.h").read_text())
         self.assertEqual(re.findall(r"^\| `([a-z_-]+)` \| [01] \|", self.page, re.M), options)
 
     def test_what_an_instance_has_not_is_said(self) -> None:

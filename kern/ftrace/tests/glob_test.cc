@@ -1,4 +1,4 @@
-// needs: kern/ftrace/glob.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/core/glob.c -Ikern/ftrace/tests/host
 /* Globs, against what fnmatch(3) of the C library says. */
 #include <fnmatch.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/ring_buffer.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/ring/ring_buffer.c -Ikern/ftrace/tests/host
 /*
  * The ring buffer on the host: every page is also read by a second decoder,
  * written here from the layout alone, and after every step the accounts are

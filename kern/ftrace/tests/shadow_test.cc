@@ -1,4 +1,4 @@
-// needs: kern/ftrace/shadow.c kern/ftrace/shadow_frame.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DSHADOW_HOOK=1
+// needs: kern/ftrace/graph/shadow.c kern/ftrace/graph/shadow_frame.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DSHADOW_HOOK=1
 /*
  * Whose shadow stack it is: given at a thread's birth or when the first user
  * comes, taken back when the last has left and nothing is on it, while another

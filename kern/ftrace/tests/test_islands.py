@@ -14,7 +14,7 @@ from grading.machine import Run
 from grading.observer import Kind, Record
 from qemu.machine import ROOT, Machine
 
-sys.path.insert(0, str(ROOT / "kern/ftrace"))
+sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
 
 import islands as layout  # noqa: E402
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from grading import recordmcount
 from qemu.machine import ROOT
 
-sys.path.insert(0, str(ROOT / "kern/ftrace"))
+sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
 import mkrecords  # noqa: E402
 
 OFFSETS = [8, 64, 24]

@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-sys.path.insert(0, str(ROOT / "kern/ftrace"))
+sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
 
 import proof  # noqa: E402
 

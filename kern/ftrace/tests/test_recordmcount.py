@@ -51,7 +51,7 @@ class Recordmcount(unittest.TestCase):
         cls.directory = Path(tempfile.mkdtemp(prefix="recordmcount"))
         cls.tool = cls.directory / "recordmcount"
         subprocess.run(["gcc", "-std=gnu11", "-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all",
-                        "-o", cls.tool, ROOT / "kern/ftrace/recordmcount.c"], check=True)
+                        "-o", cls.tool, ROOT / "kern/ftrace/tools/recordmcount.c"], check=True)
 
     @classmethod
     def tearDownClass(cls) -> None:

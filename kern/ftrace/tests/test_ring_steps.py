@@ -64,7 +64,7 @@ class OnAMachine:
         cls.kernel = kernel = Kernel(directory / "callsite.elf", cls.arch)
         cls.writer, cls.reader = (Side(name, cpu, kernel.symbol(name), frozenset(kernel.exits(name)))
                                   for name, cpu in (("ring_writer", 1), ("ring_read", 0)))
-        cls.steps = stepping(kernel, ["kern/ftrace/ring_buffer.c", "kern/ftrace/tests/ring_steps_kt.c"], LOADS[cls.arch])
+        cls.steps = stepping(kernel, ["kern/ftrace/ring/ring_buffer.c", "kern/ftrace/tests/ring_steps_kt.c"], LOADS[cls.arch])
         machine = Machine(cls.arch, 2, image=directory / "Image")
         config = truth.config(kernel, machine, (), "kt_ring")
         for address in cls.steps:

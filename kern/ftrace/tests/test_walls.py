@@ -8,10 +8,10 @@ from pathlib import Path
 
 from qemu.machine import ROOT
 
-sys.path.insert(0, str(ROOT / "kern/ftrace"))
+sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
 import compile as compiler  # noqa: E402
 
-COMPILE = ROOT / "kern/ftrace/compile.py"
+COMPILE = ROOT / "kern/ftrace/tools/compile.py"
 
 
 class Compile(unittest.TestCase):

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/trace_graph_output.c kern/ftrace/trace_args.c kern/ftrace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/ftrace/trace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
 /*
  * function_graph's text against transcripts, byte for byte: events as the
  * tracer would have written them, printed as a reader of `trace` would.

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
+// needs: kern/ftrace/trace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
 /*
  * Event lines and headers against golden text, byte for byte.
  */

@@ -272,6 +272,15 @@ void trace_end(struct trace_write *w, void *entry)
 	irq_restore(w->irq);
 }
 
+/* The directory of an instance has its trace array as data. */
+struct trace_array *trace_array_of(const struct file *f)
+{
+	for (const struct node *n = f->node->parent; n; n = n->parent)
+		if (n->data)
+			return n->data;
+	return &global_trace;
+}
+
 int trace_array_init(struct trace_array *tr, unsigned long bytes)
 {
 	tr->tracer = &nop_tracer;

@@ -178,7 +178,7 @@ def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[s
     permitted = rules.targets.get(base(name)) if function.indirect else rules.targets.get(name)
     if function.indirect and permitted is None:
         labels = "\n  Inside of _mcount only mcount_trace, mcount_call and local labels (1:, .Lback:) may stand." if "_mcount" in path else ""
-        raise Violation("a call through a register that kern/ftrace/indirect-calls does not list: "
+        raise Violation("a call through a register that kern/ftrace/tools/indirect-calls does not list: "
                         f"{name}: {function.indirect[0]}\n  {path}{labels}")
     return found + (permitted or [])
 

@@ -1,21 +1,13 @@
 /*
- * The directory /sys/kernel/tracing, made from the table of files that the
- * linker collected; and so is each instance's. Whose a file is, its path
- * says: the directory of an instance carries its trace array.
+ * The directory /sys/kernel/tracing, and that of each instance, are made from
+ * the table of files that the linker collected.
  */
 #include "tracefs.h"
+
+#include "cpu.h"
 #include "errno.h"
 #include "print.h"
 #include "string.h"
-#include "trace.h"
-
-struct trace_array *trace_array_of(const struct file *f)
-{
-	for (const struct node *n = f->node->parent; n; n = n->parent)
-		if (n->data)
-			return n->data;
-	return &global_trace;
-}
 
 static int make_one(struct node *dir, const struct tracefs_file *f)
 {
