@@ -45,6 +45,7 @@ build/$1/$(variant)/$2: labs/staff/$1/always/$2
 endef
 $(foreach a,$(WANTED),$(foreach o,$(patsubst labs/staff/$a/always/%,%,$(wildcard labs/staff/$a/always/kern/ftrace/*/*.o)),\
 	$(eval $(call always_object,$a,$o))))
+ftrace_c += $(patsubst labs/staff/riscv64/always/%.o,%.c,$(wildcard labs/staff/riscv64/always/kern/ftrace/*/*.o))
 endif
 
 # $(call begun,tests): those of them that need no file that is as it was handed out. It says which others were asked for.
