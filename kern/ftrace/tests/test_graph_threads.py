@@ -11,7 +11,7 @@ from functools import cached_property
 from grading import checks, graph_checks, graph_text, truth
 from grading.elf import Kernel
 from grading.align import Alignment, align
-from grading.graph_align import Step, differ, steps
+from grading.graph_align import GraphStep, differ, steps
 from grading.graph_text import RETURN, GraphEvent
 from grading.graph_session import OPTIONS
 from grading.machine import Run
@@ -84,12 +84,12 @@ class OnAMachine:
         return [e for e in self.trace.events if e.comm == "life"]
 
     @cached_property
-    def aligned(self) -> dict[int, Alignment[Step, GraphEvent]]:
+    def aligned(self) -> dict[int, Alignment[GraphStep, GraphEvent]]:
         """By CPU."""
         return align(steps(self.spans, self.names, self.framed), self.printed, differ)
 
     @cached_property
-    def pairs(self) -> list[tuple[Step, GraphEvent]]:
+    def pairs(self) -> list[tuple[GraphStep, GraphEvent]]:
         """In the order of the whole machine."""
         return sorted((pair for a in self.aligned.values() for pair in a.pairs), key=lambda pair: pair[0].seq)
 

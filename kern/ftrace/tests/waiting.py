@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 
-from grading.console import Console
+from grading.console import GuestConsole
 
 
-def until(console: Console, line: str, shown: str, seconds: float = 600) -> str:
+def until(console: GuestConsole, line: str, shown: str, seconds: float = 600) -> str:
     """Type a line again and again, until what it prints has these words: that is returned."""
     deadline = time.monotonic() + seconds
     while shown not in (text := console.command(line)):
