@@ -67,6 +67,13 @@ class Proof(unittest.TestCase):
             with self.subTest(arch=arch), self.assertRaisesRegex(proof.Violation, message):
                 self.prove(arch, changes, rules, traced)
 
+    def test_a_jump_by_a_register_is_indirect_whatever_an_earlier_function_left_there(self) -> None:
+        """objdump shows a target by what the register held before, in other code too: here the start of text."""
+        changes = {"callback": "lui t1, 0x80000\n{call} helper\n{ret}", "helper": "{indirect}\n{ret}"}
+        with self.assertRaisesRegex(proof.Violation, "helper"):
+            self.prove("riscv64", changes)
+        self.assertGreater(self.prove("riscv64", changes, RULES + "helper: finish\n"), 0)
+
     def test_a_sound_kernel_is_accepted_and_panic_is_not_followed(self) -> None:
         for arch in WORDS:
             with self.subTest(arch=arch):

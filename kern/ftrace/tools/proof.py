@@ -73,7 +73,7 @@ def symbols(cross: str, elf: str) -> list[tuple[int, str, str]]:
 def disassemble(arch: str, elf: str) -> dict[str, Function]:
     functions: dict[str, Function] = {}
     now: Optional[Function] = None
-    ended = True
+    ended, before = True, ""
     jumps, ends, resumes = JUMPS[arch], ENDS[arch], RESUMES[arch]
     text = run(CROSS[arch] + "objdump", "-d", "-w", "-j", ".text", "--no-show-raw-insn", elf)
     for line in text.splitlines():
@@ -85,10 +85,16 @@ def disassemble(arch: str, elf: str) -> dict[str, Function]:
         part = line.split(None, 3)
         if now is None or len(part) < 2 or part[0][-1] != ":":
             continue
-        mnemonic = part[1]
+        mnemonic, formed = part[1], before
+        before = " ".join(part[1:3]).split(",")[0]
         ended = mnemonic in ends
         if not jumps.fullmatch(mnemonic) or (mnemonic, " ".join(part[2:])) == resumes:
             continue
+        register = re.search(r"(\w+)\)?$", part[2]) if mnemonic in ("jalr", "jr") and len(part) > 2 else None
+        if register and formed != f"auipc {register[1]}":
+            # objdump's comment is a guess here: it goes by what the register held in whatever code came before.
+            line = line.partition("#")[0]
+            part = line.split(None, 3)
         target = TARGET.search(line)
         if target:
             now.calls.append(target[1])
