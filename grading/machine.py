@@ -99,6 +99,7 @@ class Run:
         self.typed: list[tuple[int, str]] = []  # each line, with the number of observer records before it
         self._observer: Observer | None = None
         self._waited = 0.0  # seconds that a thread of QEMU waited for a processor of the host
+        self._clock = 0.0  # what clock() said last
 
     def __enter__(self) -> Run:
         self.log.parent.mkdir(parents=True, exist_ok=True)
@@ -169,11 +170,15 @@ class Run:
         return self._process.pid
 
     def clock(self) -> float:
-        """Seconds, without the time in which QEMU waited for a processor of the host: a busy host causes no time-out."""
+        """Seconds, without the time in which QEMU waited for a processor of the host: a busy host causes no time-out.
+
+        Linux adds a wait to schedstat when the wait is over. This clock then stands still for as long; it never goes back.
+        """
         for name in glob.glob(f"/proc/{self._process.pid}/task/*/schedstat"):
             with suppress(OSError, IndexError), open(name, encoding="ascii") as file:  # the thread may have just ended
                 self._waited = max(self._waited, int(file.read().split()[1]) / 1e9)
-        return time.monotonic() - self._waited
+        self._clock = max(self._clock, time.monotonic() - self._waited)
+        return self._clock
 
     def _qemu_errors(self) -> str:
         self._errors.seek(0)

@@ -24,14 +24,15 @@ OFF = 16  # so far is sp lower when rare_f returns than it was at its call
 # Each return, in order: the function, the place it must return to, its value, how many functions of CHAIN have not returned yet,
 # the function whose frame is the newest, and the function at whose call sp was the same ("": none).
 RETURNS = (("rare_f", "rare_home_f", 6, 5, "rare_f", ""), ("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
-ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}  # and so often at least: what each check of this file goes by
+ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}  # programs whose calls the checks need, and the least number of each
 MOST_DATA = 256  # bytes that a user may keep
-# Who walks the stack, the function of the tracer that it must find, and how: by the frame records alone, or as the kernel does,
-# who knows where a traced function returns to. An op that is called after the entry handler finds that the return was patched.
+# The stack walks: the callback that walks, the function of the tracer that the walk must contain, how it walks, and what then is in
+# the place of the traced function's return address ("": that address). LINK: by the frame records alone. ENTRY: the kernel's own walk,
+# which looks up return addresses that are patched. The op is called after the entry handler, so its walk sees the patched address.
 ENTRY, LINK = 1, 2
 WALKS = (("the entry handler of a user", "ftrace_caller", LINK, ""), ("an op that is called after function_graph's", "ftrace_caller", LINK, "return_to_handler"),
          ("the return handler of a user", "return_to_handler", ENTRY, ""))
-# What is refused: the error, what it is, and the mistake's name if it has one.
+# The registrations that are not allowed, by number: the error, what was tried, and the mistake's name if it has one.
 REFUSED = ((errno.ENOSPC, "a user registered while ops had all stubs", ""),
            (errno.EBUSY, "a user that was registered already registered again", ""),
            (errno.ENODEV, "a user registered after a bad frame had ended graph tracing", AFTER_THE_END))
@@ -69,7 +70,7 @@ def own_calls(e: Evidence) -> Finding | None:
 
 
 def refused(e: Evidence) -> Finding | None:
-    """A registration that must fail fails with its error, and leaves nothing behind."""
+    """Each registration that is not allowed returns the right error, and leaves no shadow stacks allocated."""
     for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_refused")):
         error, what, mistake = REFUSED[r.v[0]]
         got = r.v[1] - (r.v[1] >> 63 << 64)

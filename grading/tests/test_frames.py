@@ -178,7 +178,7 @@ class Swept(unittest.TestCase):
 
     def test_a_walk_that_ends_elsewhere(self) -> None:
         """Each entry of a walk is changed, from the tracer's on; and the two tracers' walks have different callers."""
-        for (_, gate, by, _), who in zip(rare.WALKS, range(3)):
+        for who, (_, gate, by, _) in enumerate(rare.WALKS):
             for further in range(3 if by == rare.LINK else 2):
                 e = self.forged()
                 walk, at = self.walk(e, who)

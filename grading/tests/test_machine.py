@@ -6,6 +6,7 @@ import fcntl
 import os
 import subprocess
 import sys
+import tempfile
 import termios
 import time
 import unittest
@@ -108,6 +109,14 @@ class Ends(unittest.TestCase):
                 while time.monotonic() - machine.clock() < late + 1:  # until it has waited for a second
                     self.assertLess(time.monotonic(), start + 300, "its clock is the wall's")
                     time.sleep(0.01)
+
+    def test_the_clock_does_not_go_back(self) -> None:
+        """Linux tells a wait of ten seconds when it is over, and until then the clock went on."""
+        with run("arm64", "LOOP") as machine, tempfile.NamedTemporaryFile("w") as schedstat:
+            with mock.patch("grading.machine.glob.glob", return_value=[schedstat.name]):
+                before = machine.clock()
+                print(0, 10 * 10**9, 1, file=schedstat, flush=True)
+                self.assertEqual(machine.clock(), before)
 
     def test_a_flood_is_a_flood(self) -> None:
         self.ends("FLOOD", Verdict.FLOOD, seconds=60, cap=1 << 20)

@@ -108,7 +108,7 @@ static __noinline int direction(const struct change *c, const struct dyn_ftrace 
 	return selects(c->is, rec->offset) - selects(c->was, rec->offset);
 }
 
-/* Other ops have the function too, so one is left at least; or the site is disabled. */
+/* Other ops select the function too, so @rec->count stays 1 or more; or the site is disabled. */
 static __noinline int change_shared(struct dyn_ftrace *rec, const struct change *c, int by)
 {
 #if LAB_START == 4

@@ -128,19 +128,24 @@ drop:
 
 /* ---- Set-up ---- */
 
-/* @n pages, and a NULL behind them; or NULL. */
+static void free_fresh(struct rb_page **fresh)
+{
+	for (u32 i = 0; fresh && fresh[i]; i++)
+		page_free(fresh[i], 0);
+	kfree(fresh);
+}
+
+/* @n pages and then a NULL; or NULL. */
 static struct rb_page **alloc_fresh(u32 n)
 {
 	struct rb_page **fresh = kzalloc((n + 1) * sizeof(*fresh));
 
 	for (u32 i = 0; fresh && i < n; i++) {
 		fresh[i] = page_alloc(0);
-		if (fresh[i])
-			continue;
-		while (i--)
-			page_free(fresh[i], 0);
-		kfree(fresh);
-		return NULL;
+		if (!fresh[i]) {
+			free_fresh(fresh);
+			return NULL;
+		}
 	}
 	return fresh;
 }
@@ -174,12 +179,6 @@ static u64 oldest(const struct ring_buffer_cpu *rb, u64 position)
 {
 	return position >= rb->nr_slots ? position - rb->nr_slots + 1 : 0;
 }
-
-/*
- * The new ring is filled from the old one: first the reader's page, then the
- * newest of the ring. What does not fit is overrun; every old page that holds
- * nothing to keep goes to @spare.
- */
 
 static void move_held(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
@@ -269,19 +268,12 @@ int rb_resize_prepare(struct ring_buffer_cpu *rb, unsigned long nr_slots, struct
 	return -ENOMEM;
 }
 
-static void free_arrays(struct rb_resize *m)
-{
-	kfree(m->spare);
-	kfree(m->fresh);
-}
-
 void rb_resize_cancel(struct rb_resize *m)
 {
-	for (u32 i = 0; m->fresh && m->fresh[i]; i++)
-		page_free(m->fresh[i], 0);
+	free_fresh(m->fresh);
 	kfree(m->pages);
 	kfree(m->slots);
-	free_arrays(m);
+	kfree(m->spare);
 }
 
 static void first_size(struct ring_buffer_cpu *rb, struct rb_resize *m)
@@ -294,6 +286,11 @@ static void first_size(struct ring_buffer_cpu *rb, struct rb_resize *m)
 	rb_reset(rb);
 }
 
+/*
+ * Fill the new ring from the old one: first the reader's page, then the newest
+ * pages of the ring. The events of a page that does not fit are overrun. Every
+ * old page without events to keep goes to @spare.
+ */
 static void change_size(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
 	for (u32 i = 0; i < m->nr_slots; i++)
@@ -305,8 +302,12 @@ static void change_size(struct ring_buffer_cpu *rb, struct rb_resize *m)
 
 void rb_resize_apply(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
-	(rb->nr_slots ? change_size : first_size)(rb, m);
-	free_arrays(m);
+	if (rb->nr_slots)
+		change_size(rb, m);
+	else
+		first_size(rb, m);
+	kfree(m->spare);
+	kfree(m->fresh);
 }
 
 void rb_free(struct ring_buffer_cpu *rb)

@@ -19,7 +19,7 @@ SHELL = ["ps_main", "shell_run_words", "shell_run_line", "shell_main", "thread_s
 ROW = re.compile(r"^ *(\d+)\) +(\d+) +(\d+)   (\w+)\S*$", re.M)
 
 
-# What return_to_handler calls, or an interrupt there.
+# The functions that can be called from return_to_handler, or interrupt it.
 IN_THE_HANDLER = ("ftrace_return_to_handler", "ftrace_graph_return", "trace_graph_direct_return", "exception_vector")
 
 
@@ -97,7 +97,7 @@ class Stacks:
             self.assertIn("trap_interrupt exception_vector", " ".join(names))
             self.assertIn(names[-1], ("thread_start_asm", "kernel_main", "secondary_main"))
             for callee, name in zip(names, names[1:]):
-                if name == "return_to_handler":  # as a function that the interrupt met, not in a return address's place
+                if name == "return_to_handler":  # the interrupt came inside it: this is no unresolved return address
                     self.assertIn(callee, IN_THE_HANDLER, stack)
 
     def sleeping_stack(self) -> None:

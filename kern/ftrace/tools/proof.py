@@ -70,6 +70,15 @@ def symbols(cross: str, elf: str) -> list[tuple[int, str, str]]:
     return rows
 
 
+def is_guess(instruction: list[str], before: str) -> bool:
+    """Is the target that objdump shows beside a riscv64 jump by a register only what the register held in earlier code, perhaps
+    another function's? The target is known when the instruction before is the auipc of the same register."""
+    if instruction[0] not in ("jalr", "jr") or len(instruction) < 2:
+        return False
+    register = re.split(r"\W", instruction[1].rstrip(")"))[-1]
+    return before != f"auipc {register}"
+
+
 def disassemble(arch: str, elf: str) -> dict[str, Function]:
     functions: dict[str, Function] = {}
     now: Optional[Function] = None
@@ -90,11 +99,9 @@ def disassemble(arch: str, elf: str) -> dict[str, Function]:
         ended = mnemonic in ends
         if not jumps.fullmatch(mnemonic) or (mnemonic, " ".join(part[2:])) == resumes:
             continue
-        register = re.search(r"(\w+)\)?$", part[2]) if mnemonic in ("jalr", "jr") and len(part) > 2 else None
-        if register and formed != f"auipc {register[1]}":
-            # objdump's comment is a guess here: it goes by what the register held in whatever code came before.
+        if is_guess(part[1:], formed):
             line = line.partition("#")[0]
-            part = line.split(None, 3)
+            part = line.split()
         target = TARGET.search(line)
         if target:
             now.calls.append(target[1])

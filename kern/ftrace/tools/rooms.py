@@ -1,31 +1,32 @@
-"""Who may include whom: a room of kern/ftrace uses only those before it in ftrace_rooms (kern/ftrace/stages.mk). Part of `make lint`."""
+"""Checks that each room of kern/ftrace includes only headers of itself and of rooms before it in stages.mk. Part of `make lint`."""
 import re
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[3]
-TRACER = ROOT / "kern/ftrace"
+TRACER = Path(__file__).resolve().parents[1]
 
 
-def rooms() -> list[str]:
-    found = re.search(r"^ftrace_rooms := \$\(addprefix kern/ftrace/,(.*)\)$", (TRACER / "stages.mk").read_text(), re.M)
+def rooms(tracer: Path) -> list[str]:
+    found = re.search(r"^ftrace_rooms := \$\(addprefix kern/ftrace/,(.*)\)$", (tracer / "stages.mk").read_text(), re.M)
     assert found
     return found[1].split()
 
 
-def wrong(order: list[str]) -> list[str]:
-    place = {header.name: room for room in order for header in (TRACER / room).glob("*.h")}
+def wrong(tracer: Path) -> list[str]:
+    """A line for each include of a header of a later room."""
+    order = rooms(tracer)
+    place = {header.name: room for room in order for header in (tracer / room).glob("*.h")}
     found = []
     for room in order:
-        for file in sorted((TRACER / room).glob("*.[ch]")):
+        for file in sorted((tracer / room).glob("*.[ch]")):
             for header in re.findall(r'^#include "([^"]+)"', file.read_text(), re.M):
                 if header in place and order.index(place[header]) > order.index(room):
-                    found.append(f"{file.relative_to(ROOT)}: includes {header} of {place[header]}/, which comes after {room}/ in stages.mk")
+                    found.append(f"kern/ftrace/{file.relative_to(tracer)} includes {header} of {place[header]}/, which comes after {room}/ in stages.mk")
     return found
 
 
 def main() -> int:
-    found = wrong(rooms())
+    found = wrong(TRACER)
     print("\n".join(found), end="\n" if found else "")
     return 1 if found else 0
 
