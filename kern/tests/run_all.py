@@ -88,8 +88,9 @@ def builds() -> list[Suite]:
     return [host, *labs, ("build of the kernels with tests", [PYTHON, "kern/tests/run_qemu.py", "--only-build"])]
 
 
-def rows(with_slice: bool) -> list[list[Suite]]:
-    """The suites, those that take longest first; in a row are those that use the same files."""
+def rows(with_slice: bool, jobs: int) -> list[list[Suite]]:
+    """The suites, those that take longest first; in a row are those that use the same files. With many jobs the kernel's
+    own suite, which is the longest, has several."""
     if Path("labs/staff").exists():
         return []
     units = {name: [(name, [PYTHON, "-m", "unittest", name.replace("/", ".")])]
@@ -99,7 +100,7 @@ def rows(with_slice: bool) -> list[list[Suite]]:
     if with_slice:
         wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.wrong", "--third", *seed()]))
     in_build = [*units.pop("docs/book/tests/test_transcripts"), *((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
-    return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", "--jobs=1"])],
+    return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", f"--jobs={max(1, jobs // 3)}"])],
             in_build, [("lint", [*MAKE, "lint"])], [("the book", [*MAKE, "docs"])], *units.values()]
 
 
@@ -126,14 +127,14 @@ def run(suite: Suite) -> tuple[int, int]:
     return passed, failed
 
 
-def run_all(wanted: Callable[[str], bool], with_slice: bool) -> tuple[int, int]:
+def run_all(wanted: Callable[[str], bool], with_slice: bool, jobs: int) -> tuple[int, int]:
     def run_row(row: list[Suite]) -> list[tuple[int, int]]:
         return [run(suite) for suite in row if wanted(suite[0])]
 
     print("What is built is built first, which takes some minutes. A line when a suite has ended:", flush=True)
     results = run_row(builds())
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for row in pool.map(run_row, rows(with_slice)):
+    with ThreadPoolExecutor(jobs) as pool:
+        for row in pool.map(run_row, rows(with_slice, jobs)):
             results += row
     return sum(passed for passed, _ in results), sum(failed for _, failed in results)
 
@@ -153,12 +154,14 @@ def main() -> int:
     parser.add_argument("only", nargs="*", help="run the suites whose name contains one of these words")
     parser.add_argument("--slice", action="store_true", help="a third of the wrong solutions, too")
     parser.add_argument("--busy", type=int, default=0, help="beside so many busy processes")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="so many suites side by side")
     parser.add_argument("--times", type=int, default=1, help="so often, or until something fails")
     options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
     with busy(options.busy):
         for _ in range(options.times):
-            passed, failed = run_all(lambda name: not options.only or any(word in name for word in options.only), options.slice)
+            passed, failed = run_all(lambda name: not options.only or any(word in name for word in options.only), options.slice,
+                                     options.jobs)
             print(f"{passed} passed, {failed} failed", flush=True)
             if failed or not passed:
                 return 1

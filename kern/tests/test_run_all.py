@@ -23,7 +23,7 @@ class T(unittest.TestCase):
 def tested(rows: list[list[run_all.Suite]], words: tuple[str, ...] = ()) -> tuple[int, str]:
     """make test's status and what it says, with these suites after a build of nothing."""
     with contextlib.redirect_stdout(io.StringIO()) as said, mock.patch("sys.argv", ["run_all", *words]), \
-            mock.patch.object(run_all, "builds", lambda: [("build", ["touch", "built"])]), mock.patch.object(run_all, "rows", lambda _: rows):
+            mock.patch.object(run_all, "builds", lambda: [("build", ["touch", "built"])]), mock.patch.object(run_all, "rows", lambda *_: rows):
         status = run_all.main()
     return status, said.getvalue()
 
@@ -72,7 +72,7 @@ class Said(unittest.TestCase):
 
 class Suites(unittest.TestCase):
     def test_every_file_of_tests_is_a_suite(self) -> None:
-        run = {word for row in run_all.rows(False) for _, command in row for word in command}
+        run = {word for row in run_all.rows(False, 2) for _, command in row for word in command}
         files = {str(path.with_suffix("")).replace("/", ".") for path in Path().glob("**/test_*.py") if path.parts[0] != "build"}
         self.assertEqual(files, {word for word in run if ".test_" in word})
 
