@@ -196,8 +196,8 @@ $$($(1).out)/tables0.S: $$($(1).out)/flags
 	@{ $(PYTHON) kern/mksyms.py --empty && $(if $(records),$(mkrecords) --empty,true); } > $$@
 $$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py $(wildcard kern/ftrace/tools/mkrecords.py)
 # A handed-in file's object is linked when it is what it may be.
-$$($(1).out)/handed-in: $$($(1).obj) $(wildcard labs/*/rubric.toml grading/handed_in.py)
-	$(if $(handed_in),$$(Q)$(PYTHON) -m grading.handed_in $(1) $$($(1).out) $$($(1).obj))
+$$($(1).out)/handed-in: $$($(1).obj) $(wildcard labs/*/rubric.toml grading/elf/handed_in.py)
+	$(if $(handed_in),$$(Q)$(PYTHON) -m grading.elf.handed_in $(1) $$($(1).out) $$($(1).obj))
 	@touch $$@
 # And its debugging information is for gdb alone: the first link, which the tables are made of, goes without.
 $(1).handed := $$(filter $$(patsubst %,$$($(1).out)/%.o,$$(basename $$(handed_in))),$$($(1).obj))
@@ -211,10 +211,10 @@ $$($(1).out)/tables.S: $$($(1).out)/first.elf
 	$(if $(records),@cp $(records) $$(@D)/recordmcount)
 $$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
 	@$$($(1).cc) $$($(1).all) -c -o $$@ $$<
-$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/tools/indirect-calls) $(wildcard grading/names.py)
+$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/tools/indirect-calls) $(wildcard grading/elf/names.py)
 	$$(call say,LD,$$@)$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -Map $$(@:.elf=.map) -o $$@.new $$(filter %.o,$$^)
 	$(if $(proof),$$(Q)$(PYTHON) $(proof) $(1) $$@.new)
-	$(if $(START)$(APP)$(if $(wildcard grading/names.py),,none),,@$(PYTHON) -m grading.names $(1) $(stage) $$@.new)
+	$(if $(START)$(APP)$(if $(wildcard grading/elf/names.py),,none),,@$(PYTHON) -m grading.elf.names $(1) $(stage) $$@.new)
 	@mv $$@.new $$@
 $$($(1).out)/callsite.map: $$($(1).out)/callsite.elf
 $$($(1).out)/Image: $$($(1).out)/callsite.elf
@@ -277,14 +277,14 @@ test-busy: $(setup) ## [COUNT=5]: make test so often in a row, beside eight busy
 soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every order of a ring buffer's reader and writer; every schedule of the solutions
 	@$(PYTHON) kern/tests/run_qemu.py --soak
 	@EVERY=1 $(PYTHON) -m unittest kern.ftrace.tests.test_ring_steps
-	@$(PYTHON) -m grading.soak --schedules $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
+	@$(PYTHON) -m grading.selftest.soak --schedules $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
 
 soak-grade: $(setup) ## [COUNT=n] [JOBS=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutions n times; none may lose a point; goes on where it was ended
-	@$(PYTHON) -m grading.soak $(if $(COUNT),--count $(COUNT)) $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--seed '$(SEED)')
+	@$(PYTHON) -m grading.selftest.soak $(if $(COUNT),--count $(COUNT)) $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--seed '$(SEED)')
 
 bench: $(setup) ## instructions per traced call, beside Linux's; build/bench.json
 	@$(PYTHON) kern/ftrace/tests/bench.py
-	@$(PYTHON) -m grading.cost
+	@$(PYTHON) -m grading.selftest.cost
 
 sizes: $(setup) ## lines of code by cloc, against the design
 	@$(PYTHON) .ci/sizes.py
@@ -302,12 +302,13 @@ format: $(setup) ## clang-format, in place, the lines that you changed since the
 
 # Newer packages have types that older ones did not have, so that neither a comment nor a call may depend on them.
 mypy := mypy --python-executable $(PYTHON) --strict --no-warn-unused-ignores --allow-untyped-calls
-lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy, and which room of the tracer includes which
+lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy, and that rooms depend on each other in one direction
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
 		--suppress=preprocessorErrorDirective --suppress=comparePointers --suppress=constStatement \
 		--suppress=selfAssignment --suppress=subtractPointers --suppress=normalCheckLevelMaxBranches \
 		'--suppress=syntaxError:kern/arch/*/firmware.c' '--suppress=uninitvar:*/asm/arch.h' --suppress=uninitvar:kern/ftrace/tests/kt.h -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern $(ftrace_rooms:%=-I%) -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
 	@$(PYTHON) kern/ftrace/tools/rooms.py
+	@$(PYTHON) -m grading.selftest.rooms
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
 	@$(mypy) grading qemu docs $(if $(CI),,|| true)
 	@for f in labs/*.py labs/*/checks.py; do $(mypy) $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)

@@ -12,15 +12,15 @@ from pathlib import Path
 
 from rich.console import Console
 
-from grading import progress, replay, report, rubric, side_by_side, submit
-from grading.beneath import as_handed_out
-from grading.elf import Kernel
-from grading.evidence import Evidence
-from grading.finding import Finding
-from grading.handed_in import broken
-from grading.machine import ended_by_signals
-from grading.schedules import SCHEDULES
-from grading.session import BUDGET
+from grading.elf.elf import Kernel
+from grading.elf.handed_in import broken
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Finding
+from grading.evidence.schedules import SCHEDULES
+from grading.machine.machine import ended_by_signals
+from grading.report import progress, replay, report, rubric, side_by_side, submit
+from grading.report.beneath import as_handed_out
+from grading.session.session import BUDGET
 from grading.verdict import Refused, Stopped, Verdict, blamed
 from qemu import plugin
 from qemu.emulator import Unfit

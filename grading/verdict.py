@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from types import FrameType
 
-HOST = (OSError, subprocess.SubprocessError)  # QEMU's errors are among them (grading/gdbstub.py)
+HOST = (OSError, subprocess.SubprocessError)  # QEMU's errors are among them (grading/machine/gdbstub.py)
 
 
 class Verdict(Enum):

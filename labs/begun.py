@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from grading.beneath import untouched  # noqa: E402
+from grading.report.beneath import untouched  # noqa: E402
 
 
 def needed(test: Path) -> set[str]:

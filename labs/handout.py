@@ -21,13 +21,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
-from grading import rubric  # noqa: E402
+from grading.report import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 # The shortcut for one user shows the way for many: it goes along as an object.
 DIRECT = "kern/ftrace/trace/trace_graph_direct"
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
-INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/instructors\.md$|"
+INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|selftest/(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/instructors\.md$|"
                          rf"{DIRECT}\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)

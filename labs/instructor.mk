@@ -24,8 +24,8 @@ handout: build/.setup ## OUT=dir [LABS=0-4]: the tree that students get: starts,
 
 .PHONY: test-labs
 test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must (half an hour); SEED: what .ci/run took
-	@$(PYTHON) -m grading.wrong $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--third --seed $(SEED))
+	@$(PYTHON) -m grading.selftest.wrong $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--third --seed $(SEED))
 
 .PHONY: test-mutants
 test-mutants: $(setup) ## [LAB=n] [ARCH=..] [COUNT=60] [SEED=..] [JOBS=1]: small mistakes put into the solutions must lose points (hours); goes on where it was ended
-	@$(PYTHON) -m grading.mutants $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed '$(SEED)') $(if $(JOBS),--jobs $(JOBS))
+	@$(PYTHON) -m grading.selftest.mutants $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed '$(SEED)') $(if $(JOBS),--jobs $(JOBS))

@@ -4,7 +4,7 @@
  * of QEMU.
  *
  * The observer knows nothing of the kernel: the harness reads the ELF file,
- * writes a list of addresses, and reads the log (grading/observer.py). QEMU
+ * writes a list of addresses, and reads the log (grading/machine/observer.py). QEMU
  * translates an instruction again when its word was overwritten, so the word in
  * a record is the word that was executed. Registers are read before the
  * instruction is executed.
@@ -89,7 +89,7 @@ struct record {
 	uint64_t insns; /* instructions that this vCPU had executed */
 	uint64_t v[4];
 };
-_Static_assert(sizeof(struct record) == 64, "as grading/observer.py reads it");
+_Static_assert(sizeof(struct record) == 64, "as grading/machine/observer.py reads it");
 
 static struct header *head;
 static struct record *records;

@@ -7,7 +7,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Callable
 
-from grading.elf import Kernel
+from grading.elf.elf import Kernel
 from qemu.machine import ARCHES, ROOT
 
 SEED = 0x0123456789ABCDEF

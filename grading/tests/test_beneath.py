@@ -12,7 +12,7 @@ from pathlib import Path
 from unittest import mock
 
 from grading import __main__ as program
-from grading.beneath import as_handed_out, untouched
+from grading.report.beneath import as_handed_out, untouched
 
 FILES = {2: ["kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c"], 4: ["kern/ftrace/<arch>/caller.S", "kern/ftrace/<arch>/other.S"],
          5: ["kern/ftrace/stages/graph.c"]}

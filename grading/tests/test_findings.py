@@ -10,19 +10,21 @@ from unittest import mock
 
 from rich.console import Console
 
-from grading import checks, entry, faults, graph_checks, replay, report, rubric
-from grading.align import Divergence
-from grading.console import last_line
-from grading.evidence import Complaint, Evidence, Phase
-from grading.faults import Access
-from grading.finding import Defect, Finding
-from grading.graph_align import GraphStep
-from grading.graph_text import ENTRY, GraphEvent
-from grading.observer import Kind, Record
-from grading.replay import Moment
-from grading.returns import Leaving, Span
+from grading.checks import checks, entry, faults, graph_checks
+from grading.checks.align import Divergence
+from grading.checks.faults import Access
+from grading.checks.graph_align import GraphStep
+from grading.evidence.evidence import Complaint, Evidence, Phase
+from grading.evidence.finding import Defect, Finding
+from grading.evidence.returns import Leaving, Span
+from grading.evidence.truth import Call
+from grading.machine.console import last_line
+from grading.machine.observer import Kind, Record
+from grading.report import replay, report, rubric
+from grading.report.replay import Moment
+from grading.selftest.soak import harness
 from grading.tests.test_registers import CALLER, FUNCTIONS, TEXT, RecordedCalls, record
-from grading.truth import Call
+from grading.text.graph_text import ENTRY, GraphEvent
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
@@ -41,7 +43,7 @@ class NoProse(unittest.TestCase):
                            r"""re\.\w+\(.*\.(why|panic|complaint)\b""")
         for seen in ('if "so" in finding.why:', 'e.why.startswith("so")', 're.search("so (\\d)", finding.why)', '"so" not in e.why'):
             self.assertRegex(seen, reads)
-        for file in (*ROOT.glob("grading/*.py"), *ROOT.glob("labs/*/checks.py")):
+        for file in (*harness(), *ROOT.glob("labs/*/checks.py")):
             self.assertNotRegex(file.read_text(), reads, str(file))
 
     def test_a_kind_has_its_name_and_no_other(self) -> None:

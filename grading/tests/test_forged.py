@@ -10,14 +10,15 @@ import dataclasses
 import unittest
 from typing import Any
 
-from grading import checks, rubric
-from grading.elf import Kernel
-from grading.evidence import Evidence
-from grading.session import Session
+from grading.checks import checks
+from grading.elf.elf import Kernel
+from grading.evidence.evidence import Evidence
+from grading.evidence.trials import Trial
+from grading.evidence.truth import Call
+from grading.report import rubric
+from grading.session.session import Session
 from grading.tests.mutants import SEED, build
-from grading.trace_text import FunctionEvent
-from grading.trials import Trial
-from grading.truth import Call
+from grading.text.trace_text import FunctionEvent
 from qemu.machine import ROOT
 
 

@@ -7,13 +7,14 @@ import dataclasses
 import unittest
 from typing import Any
 
-from grading import frames, graph_checks, order, rare, rubric
-from grading.checks import Check
-from grading.elf import Kernel
-from grading.evidence import Evidence
-from grading.frames import REFUSED, WANTED, Try
-from grading.observer import Record
-from grading.returns import Span
+from grading.checks import frames, graph_checks, order, rare
+from grading.checks.checks import Check
+from grading.checks.frames import REFUSED, WANTED, Try
+from grading.elf.elf import Kernel
+from grading.evidence.evidence import Evidence
+from grading.evidence.returns import Span
+from grading.machine.observer import Record
+from grading.report import rubric
 from grading.tests.mutants import SEED, build
 from qemu.machine import ARCHES, ROOT
 

@@ -6,17 +6,18 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from grading import checks, graph_checks, rubric
-from grading.checks import Check
-from grading.elf import Function, Kernel, Site
-from grading.evidence import Evidence, Filter, Phase, User
-from grading.align import align
-from grading.graph_align import differ, steps
-from grading.graph_session import GraphSession
-from grading.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
-from grading.observer import Kind, Record
-from grading.returns import Places, Reader, Span
-from grading.truth import AT_ENTRY, AT_RETURN, Call, UserEvent
+from grading.checks import checks, graph_checks
+from grading.checks.align import align
+from grading.checks.checks import Check
+from grading.checks.graph_align import differ, steps
+from grading.elf.elf import Function, Kernel, Site
+from grading.evidence.evidence import Evidence, Filter, Phase, User
+from grading.evidence.returns import Places, Reader, Span
+from grading.evidence.truth import AT_ENTRY, AT_RETURN, Call, UserEvent
+from grading.machine.observer import Kind, Record
+from grading.report import rubric
+from grading.session.graph_session import GraphSession
+from grading.text.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
 
 HANDLER = 0x100
 NAMES = ["wl_a", "wl_b", "wl_c", "wl_i"]

@@ -6,14 +6,15 @@ import copy
 import dataclasses
 import unittest
 
-from grading import checks, graph_checks, rubric
-from grading.checks import Check
-from grading.elf import Kernel
-from grading.evidence import Evidence
-from grading.graph_text import RETURN, GraphEvent
-from grading.observer import Record
-from grading.returns import HANDLER
+from grading.checks import checks, graph_checks
+from grading.checks.checks import Check
+from grading.elf.elf import Kernel
+from grading.evidence.evidence import Evidence
+from grading.evidence.returns import HANDLER
+from grading.machine.observer import Record
+from grading.report import rubric
 from grading.tests.mutants import SEED, build
+from grading.text.graph_text import RETURN, GraphEvent
 from qemu.machine import ROOT
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from grading.graph_text import ENTRY, RETURN, parse, stats
+from grading.text.graph_text import ENTRY, RETURN, parse, stats
 
 TRACE = """# tracer: function_graph
 #

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
-from grading import handed_in, rubric
-from grading.elf import Kernel
+from grading.elf import handed_in
+from grading.elf.elf import Kernel
+from grading.report import rubric
 from grading.tests.mutants import build
 from qemu.machine import ARCHES, ROOT
 

@@ -18,14 +18,15 @@ from unittest import mock
 import pexpect  # type: ignore[import]
 from rich.console import Console
 
-from grading import progress, replay, report, rubric, side_by_side, submit, wrong
-from grading.elf import Kernel
-from grading.evidence import Evidence
-from grading.finding import Finding
-from grading.verdict import Refused
-from grading.observer import HEADER, SLOT, Kind
+from grading.elf.elf import Kernel
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Finding
+from grading.machine.observer import HEADER, SLOT, Kind
+from grading.report import progress, replay, report, rubric, side_by_side, submit
+from grading.selftest import wrong
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
 from grading.tests.test_recordmcount import COMPARES
+from grading.verdict import Refused
 from qemu.machine import ARCHES, ROOT
 
 LAB = 4

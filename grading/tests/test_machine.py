@@ -14,12 +14,12 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest import mock
 
-from grading import report, rubric
-from grading.elf import Kernel
-from grading.gdbstub import Stub
-from grading.machine import ADDRESSES, Run, _entry
-from grading.observer import Kind
-from grading.session import KERNEL_BASE, machine_of, text_alias
+from grading.elf.elf import Kernel
+from grading.machine.gdbstub import Stub
+from grading.machine.machine import ADDRESSES, Run, _entry
+from grading.machine.observer import Kind
+from grading.report import report, rubric
+from grading.session.session import KERNEL_BASE, machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
 from qemu.machine import ARCHES, MIB, RAM_BASE, ROOT
@@ -113,7 +113,7 @@ class Ends(unittest.TestCase):
     def test_the_clock_does_not_go_back(self) -> None:
         """Linux tells a wait of ten seconds when it is over, and until then the clock went on."""
         with run("arm64", "LOOP") as machine, tempfile.NamedTemporaryFile("w") as schedstat:
-            with mock.patch("grading.machine.glob.glob", return_value=[schedstat.name]):
+            with mock.patch("grading.machine.machine.glob.glob", return_value=[schedstat.name]):
                 before = machine.clock()
                 print(0, 10 * 10**9, 1, file=schedstat, flush=True)
                 self.assertEqual(machine.clock(), before)

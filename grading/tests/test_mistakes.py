@@ -12,10 +12,12 @@ from pathlib import Path
 from unittest import mock
 
 from docs.book.pages import Book, mistakes
-from grading import report, rubric, wrong
-from grading.evidence import Evidence
-from grading.finding import Finding
-from grading.rubric import checks_of
+from grading import ROOMS
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Finding
+from grading.report import report, rubric
+from grading.report.rubric import checks_of
+from grading.selftest import wrong
 from grading.verdict import Verdict
 from qemu.machine import ROOT
 
@@ -46,7 +48,7 @@ class Named(unittest.TestCase):
 
     def test_a_slug_that_labs_share_is_one_of_some_lab(self) -> None:
         known = {slug for lab in rubric.LABS for slug in rubric.lab(lab).mistakes}
-        for file in (ROOT / "grading").glob("*.py"):
+        for file in (file for room in ROOMS for file in (ROOT / "grading" / room).glob("*.py")):
             said = set(re.findall(r'(?:mistake=|return )"([a-z]+(?:-[a-z]+)+)"', file.read_text()))
             self.assertLessEqual(said, known, file.name)
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from grading import mutants, mutations, rubric, wrong
-from grading.finding import Finding
-from grading.mutations import Mutant
-from grading.report import Grade, Result
+from grading.evidence.finding import Finding
+from grading.report import rubric
+from grading.report.report import Grade, Result
+from grading.selftest import mutants, mutations, wrong
+from grading.selftest.mutations import Mutant
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 

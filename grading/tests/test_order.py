@@ -8,12 +8,14 @@ import dataclasses
 import unittest
 from typing import Any
 
-from grading import order, rubric, truth
-from grading.checks import Check
-from grading.elf import Kernel
-from grading.evidence import Evidence
-from grading.order import LOADS, STORES, acquires, orders, releases
-from grading.shadow import Stack, whole
+from grading.checks import order
+from grading.checks.checks import Check
+from grading.checks.order import LOADS, STORES, acquires, orders, releases
+from grading.checks.shadow import Stack, whole
+from grading.elf.elf import Kernel
+from grading.evidence import truth
+from grading.evidence.evidence import Evidence
+from grading.report import rubric
 from grading.tests import mutants
 from qemu.machine import ARCHES, ROOT
 

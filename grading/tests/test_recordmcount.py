@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from grading import recordmcount
+from grading.checks import recordmcount
 from qemu.machine import ARCHES, ROOT
 
 SOURCE = ROOT / "kern/ftrace/tools/recordmcount.c"

@@ -9,16 +9,17 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from grading import checks, entry, integrity, registers, seen, truth
-from grading.elf import Function, Kernel, Site
-from grading.evidence import Evidence, Phase, Filter, Spoilt
-from grading.finding import Finding
-from grading.graph_checks import registers_given_back
-from grading.insn import ARM64, ISAS
-from grading.observer import Kind, Record
-from grading.registers import NAMES
-from grading.returns import Leaving, Span
-from grading.truth import KEPT_NOTHING, Call
+from grading.checks import checks, entry, integrity, registers, seen
+from grading.checks.graph_checks import registers_given_back
+from grading.checks.registers import NAMES
+from grading.elf.elf import Function, Kernel, Site
+from grading.elf.insn import ARM64, ISAS
+from grading.evidence import truth
+from grading.evidence.evidence import Evidence, Phase, Filter, Spoilt
+from grading.evidence.finding import Finding
+from grading.evidence.returns import Leaving, Span
+from grading.evidence.truth import KEPT_NOTHING, Call
+from grading.machine.observer import Kind, Record
 from qemu.machine import ARCHES
 
 TEXT, CALLER, OP = 0x10000, 0x10804, 0x9000

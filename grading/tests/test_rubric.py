@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from grading import rubric
+from grading.report import rubric
 
 
 class Rubrics(unittest.TestCase):

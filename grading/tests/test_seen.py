@@ -9,12 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from unittest import mock
 
-from grading import checks, integrity, report, rubric, seen
-from grading.elf import Kernel
-from grading.evidence import Evidence, Phase
-from grading.finding import Defect, Finding
-from grading.insn import ISAS
-from grading.seen import Amount, Coverage
+from grading.checks import checks, integrity, seen
+from grading.checks.seen import Amount, Coverage
+from grading.elf.elf import Kernel
+from grading.elf.insn import ISAS
+from grading.evidence.evidence import Evidence, Phase
+from grading.evidence.finding import Defect, Finding
+from grading.report import report, rubric
 from grading.tests.mutants import SEED, build
 from qemu.machine import ARCHES, ROOT
 

@@ -20,7 +20,7 @@ BUILD_SECONDS = 600  # limit until the process to be ended runs: some build a ke
 SLEEPS = "#include <unistd.h>\nint main(void) { return sleep(1000); }\n"
 TABLE = """
 from pathlib import Path
-from grading import recordmcount
+from grading.checks import recordmcount
 recordmcount.table(Path({tool!r}), recordmcount.entry_elf("riscv64", [8, 16]), Path({tool!r} + ".elf"))
 """
 
@@ -132,7 +132,7 @@ class Ended(unittest.TestCase):
         for end in (signal.SIGTERM, signal.SIGKILL):
             with self.subTest(signal=end.name):
                 self.setUp()
-                self.ends(self.program("-m", "grading.wrong", "cheat-hangs", "--lab", str(LAST_LAB)), end,
+                self.ends(self.program("-m", "grading.selftest.wrong", "cheat-hangs", "--lab", str(LAST_LAB)), end,
                           lambda names: sum(n.startswith("qemu-system") for n in names) == 2, end != signal.SIGKILL)
 
     def test_so_does_a_machine_at_a_terminal(self) -> None:

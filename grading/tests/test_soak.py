@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from grading import soak
+from grading.selftest import soak
 
 ABOUT: dict[str, Any] = {"seed": None, "lab": [1, 2, 3], "arch": ["riscv64", "arm64"], "made_of": "a"}
 

@@ -10,7 +10,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from grading import rubric
+from grading.report import rubric
 from grading.tests.mutants import SEED
 from qemu.machine import ROOT
 

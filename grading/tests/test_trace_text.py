@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import unittest
 
-from grading.console import plain
-from grading.trace_text import parse
+from grading.machine.console import plain
+from grading.text.trace_text import parse
 
 TRACE = """\
 # tracer: function

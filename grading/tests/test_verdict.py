@@ -13,11 +13,13 @@ from pathlib import Path
 from unittest import mock
 
 from grading import __main__ as program
-from grading import evidence, report, rubric, session, truth
-from grading.elf import Kernel
-from grading.evidence import Evidence
-from grading.machine import Run
-from grading.gdbstub import QemuError
+from grading.elf.elf import Kernel
+from grading.evidence import evidence, truth
+from grading.evidence.evidence import Evidence
+from grading.machine.gdbstub import QemuError
+from grading.machine.machine import Run
+from grading.report import report, rubric
+from grading.session import session
 from grading.tests import mutants
 from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import ARCHES, ROOT

@@ -6,7 +6,7 @@ import subprocess
 from functools import lru_cache
 from pathlib import Path
 
-from grading.observer import Config
+from grading.machine.observer import Config
 from qemu.machine import RAM_BASE, ROOT, Machine
 
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}

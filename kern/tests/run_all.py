@@ -98,7 +98,7 @@ def rows(with_slice: bool, jobs: int) -> list[list[Suite]]:
              for name in (str(path.with_suffix("")) for path in sorted(Path(folder, "tests").glob("test_*.py")))}
     wrong = [*units.pop("grading/tests/test_loop"), *units.pop("grading/tests/test_signals")]  # in build/wrong/
     if with_slice:
-        wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.wrong", "--third", *seed()]))
+        wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.selftest.wrong", "--third", *seed()]))
     in_build = [*units.pop("docs/book/tests/test_transcripts"), *((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
     return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", f"--jobs={max(1, jobs // 3)}"])],
             in_build, [("lint", [*MAKE, "lint"])], [("the book", [*MAKE, "docs"])], *units.values()]

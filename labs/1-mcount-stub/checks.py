@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 
-from grading.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
-from grading.evidence import Evidence, between, during
-from grading.faults import back_into
-from grading.finding import Finding
-from grading.registers import callback_arguments, pattern_calls, registers_kept, spoilt
-from grading.seen import OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed, ran, registers
+from grading.checks.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
+from grading.checks.faults import back_into
+from grading.checks.registers import callback_arguments, pattern_calls, registers_kept, spoilt
+from grading.checks.seen import OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed, ran, registers
+from grading.evidence.evidence import Evidence, between, during
+from grading.evidence.finding import Finding
 
 MISTAKES = {
     "argument-clobbered": "an argument register does not come back as it was",

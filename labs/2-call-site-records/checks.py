@@ -5,15 +5,15 @@ from __future__ import annotations
 from bisect import bisect_left
 from pathlib import Path
 
-from grading import recordmcount
-from grading.checks import Check, all_of, first_difference, lives, named, three_agree
-from grading.evidence import Evidence
-from grading.faults import Access, last
-from grading.finding import Finding, side_by_side
-from grading.observer import Record
-from grading.seen import POWERED_OFF, SITES, answers, once, printed, ran
+from grading.checks import recordmcount
+from grading.checks.checks import Check, all_of, first_difference, lives, named, three_agree
+from grading.checks.faults import Access, last
+from grading.checks.seen import POWERED_OFF, SITES, answers, once, printed, ran
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Finding, side_by_side
+from grading.evidence.workload import FUNCTIONS
+from grading.machine.observer import Record
 from grading.verdict import Verdict
-from grading.workload import FUNCTIONS
 
 PAGE = "labs/2-call-site-records/handout.md"
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from errno import EFAULT, EINVAL, ERANGE, errorcode
 
-from grading import faults
-from grading.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, of_kind, only_selected,
+from grading.checks import faults
+from grading.checks.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, of_kind, only_selected,
                             rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree, traced, word_in)
-from grading.evidence import Evidence, during, expected_run
-from grading.faults import Access
-from grading.finding import Defect, Finding
-from grading.integrity import as_linked
-from grading.registers import callback_arguments, registers_kept, spoilt
-from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
-from grading.schedules import Change
-from grading.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, batches, called, called_back, half_of_run,
+from grading.checks.faults import Access
+from grading.checks.integrity import as_linked
+from grading.checks.registers import callback_arguments, registers_kept, spoilt
+from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
+from grading.evidence.evidence import Evidence, during, expected_run
+from grading.evidence.finding import Defect, Finding
+from grading.evidence.schedules import Change
+from grading.checks.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, batches, called, called_back, half_of_run,
                           once as seen_once, printed, ran, registers, text_of, text_traced)
-from grading.session import text_alias
-from grading.truth import ENCODER, PATCHERS, stubs
+from grading.evidence.truth import ENCODER, PATCHERS, stubs
+from grading.session.session import text_alias
 from grading.verdict import Verdict
 
 

@@ -14,23 +14,23 @@ import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from grading.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
+from grading.checks.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             within, wrong_argument)
-from grading.entry import callers_seen, clashes, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, stubs_filled, switched_off, while_published
-from grading.evidence import Evidence, once
-from grading.integrity import as_linked
-from grading.schedule_checks import PLAYED, TRACER, right_under_schedules
-from grading.schedules import Change
-from grading.faults import astray, back_into, panicked
-from grading.finding import Defect, Finding, seq_at, side_by_side
-from grading.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, batches, called, called_back, half_of_run, once as seen_once,
+from grading.checks.entry import callers_seen, clashes, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, stubs_filled, switched_off, while_published
+from grading.checks.faults import astray, back_into, panicked
+from grading.checks.integrity import as_linked
+from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
+from grading.evidence.evidence import Evidence, once
+from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
+from grading.evidence.schedules import Change
+from grading.checks.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, batches, called, called_back, half_of_run, once as seen_once,
                           printed, ran, registers, text_of, text_traced)
-from grading.registers import spoilt
-from grading.order import filter_replaced, ops_published, ops_withdrawn
-from grading.trials import FUNCTIONS, MASK, Op, Trial
-from grading.truth import Call, ordered_code, stubs
-from grading.workload import PASSED, ExpectedCall, ExpectedRun
+from grading.checks.order import filter_replaced, ops_published, ops_withdrawn
+from grading.checks.registers import spoilt
+from grading.evidence.trials import FUNCTIONS, MASK, Op, Trial
+from grading.evidence.truth import Call, ordered_code, stubs
+from grading.evidence.workload import PASSED, ExpectedCall, ExpectedRun
 
 
 OPS = 8  # of the shell's

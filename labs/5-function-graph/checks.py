@@ -1,27 +1,27 @@
-"""Lab 5: the check of each rung, and the mistakes that it names. Checks that lab 6 shares are in grading/graph_checks.py."""
+"""Lab 5: the check of each rung, and the mistakes that it names. Checks that lab 6 shares are in grading/checks/graph_checks.py."""
 
 from __future__ import annotations
 
-from grading import faults, graph_checks
-from grading.checks import all_of, lives, named, of_kind, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
-from grading.entry import handler_arguments
-from grading.evidence import Evidence
-from grading.faults import Access
-from grading.finding import Defect, Finding
-from grading.frames import frames_kept, patched_if_wanted
-from grading.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
+from grading.checks import faults, graph_checks
+from grading.checks.checks import all_of, lives, named, of_kind, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
+from grading.checks.entry import handler_arguments
+from grading.checks.faults import Access
+from grading.checks.frames import frames_kept, patched_if_wanted
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Defect, Finding
+from grading.checks.graph_checks import (RESULT, STACK, at_rest, comes_home, depth, durations, entries_end, frames_fit, frames_out, link_replaced, registers_given_back, something_returned,
                                   three_agree, through_handler, values)
-from grading.graph_session import GraphSession
-from grading.order import stacks_in_time, user_in_time
-from grading.registers import found_as_left
-from grading.rare import left, own_calls, refused, walks
-from grading.integrity import as_linked
-from grading.schedule_checks import PLAYED, TRACER, returns_under_schedules
-from grading.schedules import Change
-from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called, graph_printed,
+from grading.checks.integrity import as_linked
+from grading.checks.order import stacks_in_time, user_in_time
+from grading.checks.rare import left, own_calls, refused, walks
+from grading.checks.registers import found_as_left
+from grading.checks.schedule_checks import PLAYED, TRACER, returns_under_schedules
+from grading.evidence.schedules import Change
+from grading.session.graph_session import GraphSession
+from grading.checks.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called, graph_printed,
                           handlers_given, ran, registers, returned, returned_compared, text_of, timed, values_printed, went_home)
+from grading.checks.shadow import whole
 from grading.verdict import Verdict
-from grading.shadow import whole
 
 SESSION = GraphSession
 

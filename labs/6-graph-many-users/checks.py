@@ -12,28 +12,28 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import zip_longest
 from typing import TypeVar
 
-from grading import faults, graph_checks
-from grading.checks import all_of, first_of, lives, named, right_arguments, right_result, within
-from grading.entry import handler_arguments
-from grading.evidence import Evidence, HandUser, Phase, between, during, once
-from grading.faults import Access
-from grading.finding import Finding
-from grading.frames import frames_kept, patched_if_wanted, room_given_back
-from grading.graph_checks import (at_rest, at_return, comes_home, depth, durations, entries_end, framed, frames_out, link_replaced, nested_as_printed,
+from grading.checks import faults, graph_checks
+from grading.checks.checks import all_of, first_of, lives, named, right_arguments, right_result, within
+from grading.checks.entry import handler_arguments
+from grading.checks.faults import Access
+from grading.checks.frames import frames_kept, patched_if_wanted, room_given_back
+from grading.evidence.evidence import Evidence, HandUser, Phase, between, during, once
+from grading.evidence.finding import Finding
+from grading.checks.graph_checks import (at_rest, at_return, comes_home, depth, durations, entries_end, framed, frames_out, link_replaced, nested_as_printed,
                                   registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, cpu_of)
-from grading.graph_session import GraphSession
-from grading.observer import Record
-from grading.order import SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
-from grading.registers import found_as_left
-from grading.returns import Span, calls_to
-from grading.rare import WRONG_SIZE, filter_of_two, left, own_calls, refused, room, sizes, walks
-from grading.integrity import as_linked
-from grading.schedule_checks import PLAYED, returns_under_schedules
-from grading.schedules import Change
-from grading.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, graph_printed, half_of,
+from grading.checks.integrity import as_linked
+from grading.checks.order import SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
+from grading.checks.rare import WRONG_SIZE, filter_of_two, left, own_calls, refused, room, sizes, walks
+from grading.checks.registers import found_as_left
+from grading.checks.schedule_checks import PLAYED, returns_under_schedules
+from grading.evidence.returns import Span, calls_to
+from grading.evidence.schedules import Change
+from grading.machine.observer import Record
+from grading.session.graph_session import GraphSession
+from grading.checks.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, graph_printed, half_of,
                           once as seen_once, ran, registers, returned, returned_compared, timed, values_printed, went_home)
-from grading.shadow import whole
-from grading.truth import AT_ENTRY, AT_RETURN, OF_PARENT, UserEvent
+from grading.checks.shadow import whole
+from grading.evidence.truth import AT_ENTRY, AT_RETURN, OF_PARENT, UserEvent
 from grading.verdict import Verdict
 
 SESSION = GraphSession

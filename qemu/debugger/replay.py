@@ -1,5 +1,5 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""`make grade GDB=1`: a graded boot typed again, up to the moment that grading/replay.py has found."""
+"""`make grade GDB=1`: a graded boot typed again, up to the moment that grading/report/replay.py has found."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pexpect  # type: ignore[import]
 
-from grading.insn import ISAS
+from grading.elf.insn import ISAS
 from qemu.machine import FINISHED, ROOT
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]

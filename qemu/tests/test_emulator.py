@@ -15,7 +15,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
-from grading.machine import Run
+from grading.machine.machine import Run
 from grading.tests.mutants import build as build_lab
 from qemu import download, emulator, plugin
 from qemu.emulator import NAMES, ROOT, Unfit

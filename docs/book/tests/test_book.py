@@ -5,7 +5,7 @@ import unittest
 from pathlib import Path
 
 from docs.book import pages, site, source
-from grading import rubric
+from grading.report import rubric
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -4,7 +4,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from grading.machine import Run
+from grading.machine.machine import Run
 from qemu.machine import ROOT, Machine
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]

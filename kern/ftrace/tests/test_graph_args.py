@@ -4,8 +4,8 @@ import subprocess
 import unittest
 from collections import Counter
 
-from grading.machine import Run
-from grading.workload import expect
+from grading.evidence.workload import expect
+from grading.machine.machine import Run
 from qemu.machine import FINISHED, ROOT, Machine
 
 SEED = 0x0123456789ABCDEF

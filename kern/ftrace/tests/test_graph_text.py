@@ -9,7 +9,7 @@ import unittest
 from collections import Counter
 from dataclasses import dataclass
 
-from grading.machine import Run
+from grading.machine.machine import Run
 from kern.ftrace.tests.waiting import until
 from qemu.machine import ROOT, Machine
 

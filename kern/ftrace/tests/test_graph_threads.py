@@ -8,14 +8,16 @@ import unittest
 from bisect import bisect_right
 from functools import cached_property
 
-from grading import checks, graph_checks, graph_text, truth
-from grading.elf import Kernel
-from grading.align import Alignment, align
-from grading.graph_align import GraphStep, differ, steps
-from grading.graph_text import RETURN, GraphEvent
-from grading.graph_session import OPTIONS
-from grading.machine import Run
-from grading.returns import Span
+from grading.checks import checks, graph_checks
+from grading.checks.align import Alignment, align
+from grading.checks.graph_align import GraphStep, differ, steps
+from grading.elf.elf import Kernel
+from grading.evidence import truth
+from grading.evidence.returns import Span
+from grading.machine.machine import Run
+from grading.session.graph_session import OPTIONS
+from grading.text import graph_text
+from grading.text.graph_text import RETURN, GraphEvent
 from qemu.machine import FINISHED, ROOT, Machine
 
 LIVES = 24

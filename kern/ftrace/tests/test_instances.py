@@ -1,7 +1,7 @@
 """Instances in a booted kernel, on both architectures, on one CPU and on four.
 
 What the workload's functions must have left in a trace comes from the seed
-(grading.workload); the files of a new instance are held against the golden
+(grading.evidence.workload); the files of a new instance are held against the golden
 files of test_tracefs.
 """
 import re
@@ -10,9 +10,9 @@ import unittest
 from collections import Counter
 from pathlib import Path
 
-from grading.machine import Run
+from grading.machine.machine import Run
 from kern.ftrace.tests.waiting import until
-from grading.workload import expect
+from grading.evidence.workload import expect
 from qemu.machine import FINISHED, ROOT, Machine
 
 GOLDEN = Path(__file__).resolve().parent / "golden"

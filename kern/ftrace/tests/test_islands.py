@@ -7,11 +7,12 @@ import subprocess
 import sys
 import unittest
 
-from grading import trace_text, truth
-from grading.checks import calls_tracer
-from grading.elf import Kernel
-from grading.machine import Run
-from grading.observer import Kind, Record
+from grading.checks.checks import calls_tracer
+from grading.elf.elf import Kernel
+from grading.evidence import truth
+from grading.machine.machine import Run
+from grading.machine.observer import Kind, Record
+from grading.text import trace_text
 from qemu.machine import ROOT, Machine
 
 sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))

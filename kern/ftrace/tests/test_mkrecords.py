@@ -12,7 +12,7 @@ import time
 import unittest
 from pathlib import Path
 
-from grading import recordmcount
+from grading.checks import recordmcount
 from qemu.machine import ROOT
 
 sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))

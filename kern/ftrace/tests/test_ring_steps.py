@@ -8,12 +8,12 @@ import subprocess
 import unittest
 from typing import NamedTuple
 
-from grading import truth
-from grading.elf import Kernel
-from grading.hold import Cpus, interleaved
-from grading.machine import Run
-from grading.observer import Kind
-from grading.schedules import stepping
+from grading.elf.elf import Kernel
+from grading.evidence import truth
+from grading.evidence.schedules import stepping
+from grading.machine.hold import Cpus, interleaved
+from grading.machine.machine import Run
+from grading.machine.observer import Kind
 from qemu.machine import FINISHED, ROOT, Machine
 
 LOADS = {"riscv64": ("ld", "lw", "lbu", "lhu", "lr."), "arm64": ("ld",)}

@@ -7,7 +7,7 @@ import re
 import subprocess
 import unittest
 
-from grading.machine import Run
+from grading.machine.machine import Run
 from kern.ftrace.tests.waiting import until
 from qemu.machine import ROOT, Machine
 

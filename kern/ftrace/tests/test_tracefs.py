@@ -8,7 +8,7 @@ import subprocess
 import unittest
 from pathlib import Path
 
-from grading.machine import Run
+from grading.machine.machine import Run
 from kern.ftrace.tests.waiting import until
 from qemu.machine import FINISHED, ROOT, Machine
 

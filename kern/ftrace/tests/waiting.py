@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from grading.console import GuestConsole
+from grading.machine.console import GuestConsole
 
 
 def until(console: GuestConsole, line: str, shown: str, seconds: float = 600) -> str:

@@ -1,0 +1,470 @@
+"""The checks that several labs share; a check of one lab only is in that lab's checks.py.
+
+A check takes the evidence of one boot and returns None or a Finding. It never
+trusts the console: the printed trace is one of three things that must agree
+(expected from the seed, executed, printed).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
+
+from grading.checks.align import NEVER, Alignment, Divergence, Executed, AnyExecuted, AnyEvent, align, by_cpu, differ
+from grading.elf.elf import Kernel, Site
+from grading.elf.insn import ARM64
+from grading.evidence.evidence import Evidence, Phase, Window, between, during, once
+from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
+from grading.evidence.truth import Batch, Call, stubs
+from grading.evidence.workload import PASSED, ExpectedCall, ExpectedRun
+from grading.machine.observer import Kind, Record
+from grading.text.trace_text import FunctionEvent
+
+Check = Callable[[Evidence], Finding | None]
+
+
+# ---- call sites in words ----------------------------------------------------
+
+def link_register(kernel: Kernel) -> int:
+    if kernel.arch == "arm64":
+        return 30
+    return 5 if kernel.hook == "entry" else 1
+
+
+def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
+    """Is the word a call to the tracer, with this hook style's link register, and not the compiler's call to _mcount?"""
+    jump = kernel.isa.jump(address, word)
+    return jump is not None and jump[1] == link_register(kernel) and jump[0] in stubs(kernel) and (
+        jump[0] != kernel.symbol("_mcount"))
+
+
+def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
+    """Lines that show the site's word and the word that it should have had; or one line that says it was right."""
+    if call and calls_tracer(kernel, site.address, found):
+        return [f"{site.function.name} at {site.address:#x}: its call site is right, {kernel.disassemble(site.address, found)}"]
+    want = kernel.disassemble(site.address, site.rest)
+    if call:
+        target = min(stubs(kernel), key=lambda stub: abs(stub - site.address))
+        want = kernel.disassemble(site.address, kernel.isa.call(site.address, target, link_register(kernel)))
+    was = kernel.disassemble(site.address, found)
+    return [f"{site.function.name} at {site.address:#x}", f"was        {found:08x}  {was}",
+            f"should be  {'a call like' if call else site.rest.to_bytes(4, 'big').hex()}  {want}"]
+
+
+def at_site(e: Evidence, call: Call, why: str, called: bool) -> Finding:
+    """A finding about one call's site. `called`: the site should have called the tracer."""
+    return Finding(why, site=site_lines(e.kernel, call.site, call.word, called), seq=call.seq)
+
+
+def traced(e: Evidence, call: Call) -> bool:
+    """Did its site call the tracer?"""
+    return calls_tracer(e.kernel, call.site.address, call.word)
+
+
+def rest_text(kernel: Kernel, lab: int) -> bytes:
+    """The text of the kernel as it must be while no tracer is on."""
+    text = bytearray(kernel.text_bytes())
+    nop = kernel.isa.nop.to_bytes(4, "little")
+    for site in kernel.sites if lab >= 3 else []:
+        at = site.address - kernel.text[0]
+        if kernel.hook == "entry" and kernel.arch == "arm64":
+            text[at - 4:at] = ARM64.mov_x9_x30.to_bytes(4, "little")
+        elif kernel.hook == "mcount" and kernel.arch == "riscv64":
+            text[at - 4:at] = nop
+        text[at:at + 4] = nop
+    return bytes(text)
+
+
+def differing(kernel: Kernel, a: bytes, b: bytes) -> list[int]:
+    """Addresses of the words in which two copies of text differ; a word that one copy lacks counts as different."""
+    lo, _ = kernel.text
+    return [] if a == b else [lo + i for i in range(0, max(len(a), len(b)), 4) if a[i:i + 4] != b[i:i + 4]]
+
+
+def foreign(kernel: Kernel, addresses: Iterable[int], allowed: set[int]) -> list[int]:
+    """The addresses that are not allowed to differ."""
+    own = {kernel.symbol(n) for n in ("ftrace_call", "ftrace_graph_call")}  # calls inside the tracer that are patched too
+    return [a for a in addresses if a not in allowed | own]
+
+
+def word_in(kernel: Kernel, text: bytes, address: int) -> int:
+    """The word at this address in a copy of text that was read out of memory."""
+    at = address - kernel.text[0]
+    return int.from_bytes(text[at:at + 4], "little")
+
+
+# ---- mistakes with a name ------------------------------------------------------
+
+Recogniser = Callable[[Evidence, Finding], str]  # returns a slug or ""; it looks at observations, never at the student's source
+
+
+def named(check: Check, *recognisers: Recogniser) -> Check:
+    """The check; if one of the recognisers knows the cause of its finding, the finding gets the mistake's name."""
+    def and_named(e: Evidence) -> Finding | None:
+        finding = check(e)
+        if finding and not finding.mistake:
+            finding.mistake = next((slug for slug in (known(e, finding) for known in recognisers) if slug), "")
+        return finding
+    return and_named
+
+
+def of_kind(kind: Defect, slug: str) -> Recogniser:
+    """A recogniser that gives this name to every finding of this kind."""
+    return lambda e, finding: slug if finding.kind == kind else ""
+
+
+def within(part: Window, finding: Finding | None) -> Finding | None:
+    """The finding; if nothing else says when it happened, a debugger stops where this window begins."""
+    if finding and finding.began is None:
+        finding.began = part.first
+    return finding
+
+
+def first_of(findings: Iterable[Finding | None]) -> Finding | None:
+    return next((finding for finding in findings if finding), None)
+
+
+# ---- life -------------------------------------------------------------------
+
+def all_of(*checks: Check) -> Check:
+    """One check made of several: it returns the first finding."""
+    return lambda e: first_of(check(e) for check in checks)
+
+
+def lives(e: Evidence) -> Finding | None:
+    if e.why:
+        return Finding(e.ending())
+    return Finding(str(e.complaint)) if e.complaint else None
+
+
+def right_result(e: Evidence) -> Finding | None:
+    """The program prints the right result, traced or not: arguments and return values were passed on."""
+    phases = [*e.phases, *([e.overwritten] if e.overwritten else [])]
+    return first_of(within(phase, result_printed(phase.name, e.expected(phase), phase.output)) for phase in phases)
+
+
+def result_printed(where: str, run: ExpectedRun, output: str) -> Finding | None:
+    if run.line in output:
+        return None
+    said = output.strip().splitlines()
+    return Finding(f"{where}: the workload went wrong. It should print '{run.line}', it printed '{said[-1] if said else ''}'")
+
+
+def right_arguments(e: Evidence) -> Finding | None:
+    """Each function of the workload received the arguments that its caller passed."""
+    return first_of(wrong_argument(e, phase) for phase in e.phases)
+
+
+def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
+    astray: set[str] = set()  # contexts in which another function was called: other rungs report that
+    for name, want, call in e.call_pairs(phase):
+        astray |= {name} if want.function != call.name else set()
+        wrong = _first_wrong(want, call) if name not in astray else None
+        if wrong is not None:
+            register = PASSED.get(want.function, (1,))[wrong]
+            return Finding(f"{phase.name}, {name}: {call.name} received {call.arguments[register]:#x} as "
+                           f"{argument(e.arch, register)}, and must receive {want.received[wrong]:#x}", seq=call.seq)
+    return None
+
+
+def _first_wrong(want: ExpectedCall, call: Call) -> int | None:
+    """The first known argument that is wrong; None if the function never began."""
+    if not call.arguments:
+        return None
+    registers = PASSED.get(want.function, (1,))
+    return next((i for i, (n, value) in enumerate(zip(registers, want.received)) if call.arguments[n] != value), None)
+
+
+def argument(arch: str, number: int) -> str:
+    return f"argument {number} (counted from 0: {'a' if arch == 'riscv64' else 'x'}{number})"
+
+
+def first_difference(a: Sequence[object], b: Sequence[object]) -> int:
+    return next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+
+
+# ---- expected = executed = printed -------------------------------------------
+
+def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
+    """In each context the workload made the calls that its seed asks for, in order."""
+    executed, expected = e.executed_contexts(phase), e.expected(phase).contexts
+    for name in dict.fromkeys([*expected, *executed]):
+        calls = expected.get(name, [])
+        want, got = [c.function for c in calls], [c.name for c in executed.get(name, [])]
+        if want != got:
+            at = first_difference(want, got)
+            rows = side_by_side(got, want, at)
+            return Finding(f"{phase.name}, {name}: call {at} is not the one that the seed asks for", rows,
+                           ("executed", "expected"), seq=seq_at(executed.get(name, []), at))
+    return None
+
+
+def _selected(e: Evidence, phase: Phase) -> list[Call]:
+    assert phase.filter
+    return [c for c in e.calls(phase) if c.name in phase.filter.names]
+
+
+@once
+def _aligned(e: Evidence, phase: Phase) -> dict[int, Alignment[Executed, FunctionEvent]]:
+    """Each CPU's calls and events, aligned. In labs 1 and 2 tracing is switched on and off while other functions run: only the
+    workload's calls must be printed."""
+    assert phase.trace
+    brackets = [c.seq for c in e.calls(phase) if c.name in ("wl_begin", "wl_end")]
+    lo, hi = (brackets[0], brackets[-1]) if e.lab < 3 and len(brackets) == 2 else (0, NEVER)
+    executed = by_cpu(Executed(c, c.seq, c.vcpu) for c in _selected(e, phase))
+    return align(executed, phase.trace.events, differ, whole=e.lab >= 3, needed=lambda ran: lo <= ran.seq <= hi)
+
+
+def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
+    trace = phase.trace
+    if trace is None or trace.in_buffer < 0:
+        return Finding(f"{phase.name}: no trace was printed")
+    if trace.in_buffer != len(trace.events):
+        return Finding(f"{phase.name}: the header says {trace.in_buffer} entries, {len(trace.events)} are printed")
+    if trace.overrun:
+        return Finding(f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
+    found = _aligned(e, phase)
+    printed, ran = sum(len(a.pairs) for a in found.values()), len(during(phase, e.truth.callbacks))
+    wrong = parted(e, phase.name, found) or first_of(in_time(phase.name, a) for a in found.values())
+    if wrong or ran >= printed:
+        return wrong
+    return Finding(f"{phase.name}: {printed} events are printed, the tracer's callback ran {ran} times")
+
+
+def parted(e: Evidence, where: str, found: dict[int, Alignment[AnyExecuted, AnyEvent]]) -> Finding | None:
+    """The first event that was not executed as printed; else the first event whose call site did not call the tracer."""
+    for alignment in found.values():
+        if alignment.divergence:
+            return _diverged(e, where, alignment.divergence)
+    for alignment in found.values() if e.lab >= 3 else ():
+        for ran, event in alignment.pairs:
+            if not traced(e, ran.call):
+                return at_site(e, ran.call, f"{where}: '{event.line.strip()}' is printed, and its call site held no call", True)
+    return None
+
+
+def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
+    finding = Finding(f"{where}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours())
+    if d.executed_at < len(d.executed):
+        call = d.executed[d.executed_at].call
+        finding.site, finding.seq = site_lines(e.kernel, call.site, call.word, call=e.lab >= 3), call.seq
+    return finding
+
+
+def in_time(where: str, alignment: Alignment[AnyExecuted, AnyEvent]) -> Finding | None:
+    for (_, before), (_, event) in pairwise(alignment.pairs):
+        if event.usec < before.usec:
+            return Finding(f"{where}: time goes back on CPU {event.cpu}: '{event.line.strip()}'")
+    return None
+
+
+def right_parents(e: Evidence) -> Finding | None:
+    """The printed parent of each call is its caller, tail calls included."""
+    for phase in [phase for phase in e.on() if phase.trace]:
+        event_of = {ran.seq: event for a in _aligned(e, phase).values() for ran, event in a.pairs}
+        for name, want, call in e.call_pairs(phase):
+            event = event_of.get(call.seq)
+            if event and event.parent != want.caller:
+                return Finding(f"{phase.name}, {name}: {want.function} was called from {want.caller}, "
+                               f"and is printed as '{event.line.strip()}'", seq=call.seq)
+    return None
+
+
+def three_agree(e: Evidence) -> Finding | None:
+    return first_of(within(phase, executed_as_expected(e, phase) or (printed_as_executed(e, phase) if phase.on else None)) for phase in e.phases)
+
+
+# ---- while no tracer is on ----------------------------------------------------
+
+def no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
+    for phase in e.off():
+        hits = during(phase, points)
+        if hits:
+            return Finding(f"{phase.name}: {what} ran {len(hits)} times, first {e.kernel.name_at(hits[0].addr)} "
+                           f"on CPU {hits[0].vcpu}", seq=hits[0].seq)
+    return None
+
+
+# ---- call sites -----------------------------------------------------------------
+
+def rest_at_boot(e: Evidence) -> Finding | None:
+    return _at_rest(e, e.text_at_boot, "after boot") or _rest_executed(e)
+
+
+def rest_at_end(e: Evidence) -> Finding | None:
+    return _at_rest(e, e.text_at_end, "after the last tracer went")
+
+
+def _at_rest(e: Evidence, text: bytes, when: str) -> Finding | None:
+    if not text:
+        return Finding(f"text was not read {when}")
+    kernel, want = e.kernel, rest_text(e.kernel, e.lab)
+    wrong = [a for a in differing(kernel, text, want) if a != kernel.symbol("ftrace_call")]
+    if not wrong:
+        return None
+    found, rest = (word_in(kernel, t, wrong[0]) for t in (text, want))
+    return Finding(f"{len(wrong)} words of text are wrong {when}, first at {kernel.name_at(wrong[0])}", site=[
+        f"{kernel.name_at(wrong[0])} at {wrong[0]:#x}", f"was        {found:08x}  {kernel.disassemble(wrong[0], found)}",
+        f"should be  {rest:08x}  {kernel.disassemble(wrong[0], rest)}"], address=wrong[0])
+
+
+def _rest_executed(e: Evidence) -> Finding | None:
+    for phase in e.off():
+        for call in e.calls(phase):
+            if call.word != call.site.rest:
+                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces", False)
+    return None
+
+
+def calls_while_on(e: Evidence) -> Finding | None:
+    """Each time a selected site was executed, it held a call to the tracer."""
+    for phase in e.on():
+        for call in _selected(e, phase):
+            if not traced(e, call):
+                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call", True)
+        if phase.filter and not any(c.name in phase.filter.names for c in e.calls(phase)):
+            return Finding(f"{phase.name}: not one traced function ran", began=phase.first)
+    return None
+
+
+def only_selected(e: Evidence) -> Finding | None:
+    """While a tracer is on, text is changed at the selected sites and nowhere else."""
+    kernel, rest = e.kernel, rest_text(e.kernel, e.lab)
+    for phase in e.on():
+        assert phase.filter
+        chosen = {s.address for s in kernel.sites if s.function.name in phase.filter.names}
+        changed = differing(kernel, phase.text, rest)
+        wrong = foreign(kernel, changed, chosen)
+        if wrong:
+            return Finding(f"{phase.name}: {len(wrong)} words outside of the filter {phase.filter} "
+                           f"were changed, first {kernel.name_at(wrong[0])}", address=wrong[0], kind=Defect.BEYOND_FILTER)
+        missed = sorted(chosen - set(changed))
+        if missed:
+            return Finding(f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
+                           f"call, first {kernel.name_at(missed[0])}", address=missed[0])
+        for call in e.calls(phase):
+            if call.name not in phase.filter.names and call.word != call.site.rest:
+                return at_site(e, call, f"{phase.name}: {call.name} is not in the filter and was called", False)
+    return None
+
+
+def every_site(e: Evidence) -> Finding | None:
+    """Without a filter every function is traced, not only the workload's."""
+    for site in e.kernel.sites if e.text_traced else []:
+        word = word_in(e.kernel, e.text_traced, site.address)
+        if not calls_tracer(e.kernel, site.address, word):
+            return Finding(f"every function was traced, and the call site of {site.function.name} held no call of the tracer",
+                           site=site_lines(e.kernel, site, word, call=True))
+    return None
+
+
+def silent_trampolines(e: Evidence) -> Finding | None:
+    for phase in e.off():
+        for call in e.calls(phase):
+            if traced(e, call):
+                return at_site(e, call, f"{phase.name}: {call.name} called a trampoline on CPU {call.vcpu}, and nobody traces", False)
+    return no_hits(e, e.truth.trampolines, "a trampoline")
+
+
+def synchronised(e: Evidence) -> Finding | None:
+    """Before a batch of patches returns, every online CPU has synchronised its instruction fetch."""
+    batches = [b for b in e.truth.batches if b.stores]
+    if not batches:
+        return Finding("no call site was patched")
+    return first_of(_synchronised(e, batch) for batch in batches)
+
+
+def _synchronised(e: Evidence, batch: Batch) -> Finding | None:
+    if batch.end is None:
+        return Finding("a batch of patches did not end")
+    after = batch.stores[-1].seq
+    fences = between(e.truth.fences, after, batch.end)
+    if e.arch == "arm64":
+        finding, after = _arm64_maintenance(e, batch)
+        if finding:
+            return finding
+    for cpu in sorted(batch.online):
+        if not any(f.vcpu == cpu and f.seq > after and _synchronises(e.arch, f.word) for f in fences):
+            needs = "fence.i" if e.arch == "riscv64" else "isb or eret"
+            site = e.kernel.name_at(e.kernel.text[0] + batch.stores[-1].v[0])
+            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} (the last at {site}) returned "
+                           f"before CPU {cpu} had executed {needs}", seq=batch.end, kind=Defect.NOT_SYNCHRONISED)
+    return None
+
+
+def _synchronises(arch: str, word: int) -> bool:
+    if arch == "riscv64":
+        return word & 0x707F == 0x100F
+    return word & 0xFFFFF0FF == 0xD50330DF or word == 0xD69F03E0
+
+
+LINE = 64  # cortex-a72: bytes of a cache line
+ALIGN = 2 << 20  # text and its alias begin at multiples of this
+STEPS = ["dc cvau of it", "a dsb after dc cvau", "ic ivau of it", "a dsb after ic ivau"]
+
+
+def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
+    """Each cache line that was written goes through dc cvau, dsb, ic ivau, dsb. Returns a finding, and the record of the last of these.
+
+    A line can be cleaned by any virtual address that maps to it; an instruction cache may know it only by the address that is executed.
+    """
+    assert batch.end is not None
+    mine = [r for r in (*batch.stores, *between(e.truth.fences, batch.begin, batch.end)) if r.vcpu == batch.vcpu]
+    done: list[set[int]] = [set() for _ in range(len(STEPS) + 1)]  # by the number of steps done: the lines of text
+    last = batch.begin
+    for r in sorted(mine, key=lambda r: r.seq):
+        if r.kind == Kind.STORE:
+            for lines in done:
+                lines.discard(r.v[0] // LINE)
+            done[0].add(r.v[0] // LINE)
+        elif _advance(e, done, r):
+            last = r.seq
+    late = next((steps for steps, lines in enumerate(done[:-1]) if lines), None)
+    if late is None:
+        return None, last
+    does = {0: _cleans, 2: _invalidates}.get(late)
+    others = does is not None and any(does(r.word) for r in mine if r.kind == Kind.FENCE)
+    elsewhere = " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)" if others else ""
+    return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
+                   f"there was no {STEPS[late]}{elsewhere}", seq=batch.end, kind=Defect.NO_LINE_MAINTENANCE), last
+
+
+def _cleans(word: int) -> bool:
+    return word & 0xFFFFF000 == 0xD50B7000 and word & 0xF00 in (0xA00, 0xB00, 0xE00)
+
+
+def _invalidates(word: int) -> bool:
+    return word & 0xFFFFFFE0 == 0xD50B7520
+
+
+def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
+    """Apply one barrier or cache operation. True if it was the next step of some line."""
+    line = {r.v[0] % ALIGN // LINE}
+    further: dict[int, set[int]] = {}  # by the number of steps done before: the lines that go one step further
+    if r.word & 0xFFFFF0FF == 0xD503309F:
+        further = {1: set(done[1]), 3: set(done[3])}
+    elif _cleans(r.word):
+        further = {0: done[0] & line}
+    elif r.word & 0xFFFFF0FF == 0xD508701F:
+        further = {2: set(done[2])}
+    elif _invalidates(r.word) and e.kernel.text[0] <= r.v[0] < e.kernel.text[1]:
+        further = {2: done[2] & line}
+    for steps, lines in further.items():
+        done[steps] -= lines
+        done[steps + 1] |= lines
+    return any(further.values())
+
+
+def not_started(e: Evidence) -> Finding | None:
+    """If the shell refused to start the tracer, that is the only finding worth showing."""
+    begins = e.complaint and (e.complaint.line == "registers" or e.complaint.line.endswith("> current_tracer"))
+    return Finding(str(e.complaint)) if begins else None
+
+
+def something_called(e: Evidence) -> Finding | None:
+    """At least one traced function found a call at its site. Other rungs compare the phases."""
+    if any(traced(e, call) for phase in e.on() for call in _selected(e, phase)):
+        return None
+    return not_started(e) or Finding("not one traced function found a call at its site")
+
+

@@ -1,0 +1,240 @@
+"""Checks of the registers that ops and traced functions see, lab 4: of every call in every boot, and of kern/apps/entry.c."""
+
+from __future__ import annotations
+
+import errno
+from itertools import pairwise
+
+from grading.checks.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, lone_callbacks, went_on, where
+from grading.evidence.evidence import Evidence, between, once
+from grading.evidence.finding import Finding
+from grading.evidence.returns import HANDLERS
+from grading.evidence.truth import HANDS, Call
+from grading.machine.observer import Record
+
+# struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
+SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))
+MASK = (1 << 64) - 1
+STUBS = 32  # FTRACE_OPS_MAX
+
+
+def _regs(r: Record) -> tuple[int, ...]:
+    """struct ftrace_regs as the callback found it; before it the record has four frame records."""
+    return r.more[8:]
+
+
+@once
+def _calls(e: Evidence) -> list[Call]:
+    return [call for call in e.truth.calls if call.callbacks]
+
+
+@once
+def entry_calls(e: Evidence) -> dict[str, Call]:
+    """The three calls of entry_traced: only looked at; with every argument and the return changed; skipped."""
+    by = {name: [call for call in _calls(e) if call.name == "entry_traced" and call.callbacks[0].addr == e.kernel.symbol(name)]
+          for name in ("entry_tracer", "entry_skipper")}
+    looked = dict(zip(("seen", "changed"), by["entry_tracer"])) if len(by["entry_tracer"]) == 2 else {}
+    return {**looked, **dict(zip(("skipped",), by["entry_skipper"]))}
+
+
+# ---- what the callback is given ----------------------------------------------------------------
+
+def registers_seen(e: Evidence) -> Finding | None:
+    """The callback sees the registers of the call."""
+    for call in _calls(e):
+        wrong = _seen_wrong(e, call, call.callbacks[0])
+        if wrong:
+            return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=call.callbacks[0].seq, mistake=wrong[1])
+    return None if _calls(e) else Finding("not one call site came to a callback")
+
+
+def handler_arguments(e: Evidence) -> Finding | None:
+    """Labs 5 and 6: the handler of an entry sees the registers of the call, that of a return the value."""
+    entries = {e.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
+    for call in e.truth.calls:
+        for r in call.callbacks:
+            wrong = _seen_wrong(e, call, r) if r.addr in entries else None
+            if wrong:
+                return Finding(f"{call.name} was traced, and its entry handler's {wrong[0]}", seq=r.seq)
+    for span in e.truth.returns.spans:
+        for r in span.leaving.user_handlers if span.leaving else ():
+            if span.leaving and _regs(r)[0] != span.leaving.left.v[1]:
+                return Finding(f"{span.name} returned {span.leaving.left.v[1]:#x}, and its return handler's regs->arg[0] was {_regs(r)[0]:#x}", seq=r.seq)
+    return None
+
+
+def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
+    regs, arch = _regs(r), e.arch
+    sp, pc, fp, link = (regs[at[arch]] for at in (SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK))
+    if sp != call.sp:
+        return f"regs->sp was {sp:#x}, and not {call.sp:#x}, what sp was at the call site: arguments on the stack are not found there", "sp-inside-the-frame"
+    if pc != call.site.address + 4:
+        return f"regs->pc was {where(e, pc)}, and not {where(e, call.site.address + 4)}, after the call site", ""
+    if fp != call.fp:
+        return f"regs->fp was {fp:#x}, and not {call.fp:#x}, the caller's frame pointer", "sp-inside-the-frame" if fp == call.sp else ""
+    if link != call.parent:
+        return f"regs->link was {where(e, link)}, and not {where(e, call.parent)}, where the function returns to", ""
+    return _argument_wrong(e, call, regs)
+
+
+def _argument_wrong(e: Evidence, call: Call, regs: tuple[int, ...]) -> tuple[str, str] | None:
+    """A register that no callback changed has the same value in regs and in the function."""
+    if not call.landed or regs[:len(call.arguments)] == call.arguments:
+        return None
+    for n, value in enumerate(call.arguments):
+        unchanged = not call.landed.v[0] >> ARGUMENTS[e.arch][n] & 1
+        if unchanged and len(call.callbacks) == 1 and regs[n] != value:
+            return f"regs->arg[{n}] was {regs[n]:#x}, and the caller had passed {value:#x}", ""
+    return None
+
+
+def callers_seen(e: Evidence) -> Finding | None:
+    """The callback sees the right ip and parent_ip, and a stack that can be walked."""
+    for call in _calls(e):
+        for r in call.callbacks:
+            wrong = _caller_wrong(e, call, r)
+            if wrong:
+                return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
+    return lone_callbacks(e) or (None if _calls(e) else Finding("not one call site came to a callback"))
+
+
+def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
+    ip, parent, _, _ = r.v
+    if ip != call.site.address:
+        return (f"ip was {where(e, ip)}, and not {where(e, call.site.address)}, the address of the word that is toggled",
+                "ip-off-by-one-instruction")
+    if parent != call.parent:
+        return f"parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, where the function returns to", ""
+    if r is not call.callbacks[0]:
+        return None  # the records lie in struct ftrace_regs: an op before may have changed pc and link
+    records = [(r.more[at], r.more[at + 1]) for at in range(0, 8, 2)]  # the frame below, where to go on
+    at = next((i for i, (_, home) in enumerate(records) if home == call.site.address + 4), None)
+    if at is None:
+        return "frame records have none of the traced function: a stack walk does not find it", "one-frame-record"
+    if at + 1 < len(records) and records[at + 1] != (call.fp, call.parent):
+        seen = _regs(r)[SEEN_SP[e.arch]]
+        return ("frame records have none of the function's caller: a stack walk does not find it",
+                "sp-inside-the-frame" if e.arch == "riscv64" and seen != call.sp else "one-frame-record")
+    return None
+
+
+# ---- what the function finds --------------------------------------------------------------------
+
+def registers_found(e: Evidence) -> Finding | None:
+    """A traced function finds every register as its caller left it, and goes on after its site; what ops change is left to other rungs."""
+    if e.truth.below:
+        return below_sp(e)
+    for phase in e.on():
+        for call in e.calls(phase):
+            finding = kept(e, call) or went_on(e, call)
+            if finding:
+                return finding
+    for trial in e.trials:
+        for call in e.calls(trial):
+            finding = kept(e, call, sum(1 << n for n in ARGUMENTS[e.arch]) if trial.of(call.name, "add") else 0)
+            if finding:
+                return finding
+    if not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
+        return Finding("entry_traced, traced, was called with a pattern in every register, and did not run")
+    seen = entry_calls(e).get("seen")
+    return kept(e, seen) if seen else None
+
+
+def registers_changed(e: Evidence) -> Finding | None:
+    """A traced function finds the registers that a callback changed with their new values."""
+    call = entry_calls(e).get("changed")
+    if not call or not call.landed:
+        return Finding("entry_traced, traced and changed, was called with a pattern in every register, and did not run")
+    said = "entry_traced was called with a pattern in every register; the callback changed every regs->arg and regs->link. The function "
+    regs = _regs(call.callbacks[0])
+    for n, value in enumerate(call.arguments):
+        if value != ~regs[n] & MASK:
+            return Finding(f"{said}found {value:#x} as argument {n}, and not {~regs[n] & MASK:#x}", seq=call.seq,
+                           mistake="change-not-loaded-back" if value >> 32 == PATTERN else "argument-clobbered")
+    if call.landed.v[2] != e.kernel.symbol("entry_elsewhere"):
+        return Finding(f"{said}would return to {where(e, call.landed.v[2])}, and not to the changed link", seq=call.seq,
+                       mistake="change-not-loaded-back" if call.landed.v[2] == call.parent else "return-address-lost")
+    wrong = lost(e, call, 1 << LINK[e.arch] | sum(1 << n for n in list(ARGUMENTS[e.arch])[:8]))
+    return Finding(f"{said}found another {NAMES[e.arch][wrong[0]]} than its caller had", seq=call.seq,
+                   mistake=mistake_of(e.arch, wrong[0])) if wrong else None
+
+
+# ---- what several ops do together --------------------------------------------------------------
+
+def while_published(e: Evidence) -> list[Call]:
+    """What a batch calls at its end, when its sites are written."""
+    return [call for call in e.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
+
+
+def ready_before_sites(e: Evidence) -> Finding | None:
+    """An op that a site calls is there when the site is written."""
+    for which, call, ops in zip(("alone", "after another one"), while_published(e), (1, 2)):
+        if len(call.callbacks) < ops:
+            return Finding(f"an op that traces text_alias_close, {which}, was registered. Its site was written, ftrace_batch_end() called "
+                           "text_alias_close, and the op was not called: it must be published before the sites are written",
+                           seq=call.seq, mistake="published-too-late")
+    return None
+
+
+def switched_off(e: Evidence) -> list[tuple[str, Record, int]]:
+    """The lines that unregistered an op whose sites were written, the last store to them, the line's end in the observer's log."""
+    lines = [(line, between(e.truth.stores, first, last), last) for (first, line), (last, _) in pairwise(e.typed)
+             if line.startswith("op ") and line.endswith(" off")]
+    return [(line, stores[-1], last) for line, stores, last in lines if stores]
+
+
+def return_taken(e: Evidence) -> Finding | None:
+    """If one op makes the function return at once, and a later op replaces the link, the function returns through the replacement."""
+    call = entry_calls(e).get("skipped")
+    if not call or call.landed and call.landed.addr == e.kernel.symbol("entry_through"):
+        return None
+    return Finding("two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced regs->link. The function must "
+                   "return at once, through the replacement, and did not: the list has to set pc to link", seq=call.seq)
+
+
+def own_functions_kept(e: Evidence) -> Finding | None:
+    """An op that may change pc does not clash with itself."""
+    refused = [question for _, question, answer in e.truth.asked("ftrace_set_filter") if answer.v[0] & 0xFFFFFFFF]
+    if not refused:
+        return None
+    return Finding(seq=refused[0].seq, why="an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
+                   "that an op had before (was) are its own already")
+
+
+def _registered(e: Evidence, program: str) -> list[tuple[Record, Record]]:
+    """Each op that this function of kern/apps/entry.c registered, and the answer."""
+    lo, hi = e.kernel.extent(program)
+    return [(question, answer) for _, question, answer in e.truth.asked("register_ftrace_function") if lo <= question.addr < hi]
+
+
+def clashes(e: Evidence) -> Finding | None:
+    """Of two ops that may change pc and have the same function the second one is refused, whichever function it is."""
+    for which, (question, answer) in zip(("first", "last"), _registered(e, "entry_clash")):
+        got = answer.v[0] & 0xFFFFFFFF
+        if got != -errno.EBUSY & 0xFFFFFFFF:
+            return Finding(f"an op that may change pc had the {which} function of available_filter_functions; another such op for the same function must be refused with "
+                           f"-EBUSY, and register_ftrace_function returned {got:#x}", seq=question.seq)
+    return None
+
+
+def stubs_filled(e: Evidence) -> Finding | None:
+    """Each stub has an op, and then there is no other."""
+    for n, (question, answer) in enumerate(_registered(e, "entry_fill")):
+        want = (0, "0") if n < STUBS else (-errno.ENOSPC & 0xFFFFFFFF, "-ENOSPC")
+        got = answer.v[0] & 0xFFFFFFFF
+        if got != want[0]:
+            return Finding(f"{n} ops were registered, and there are {STUBS} stubs for ops. For one more register_ftrace_function must return {want[1]}, "
+                           f"and returned {got:#x}", seq=question.seq)
+    return None
+
+
+def disabled_left_alone(e: Evidence) -> Finding | None:
+    """An op gets a function whose site is never to be written again: it is registered, and the site stays as it is."""
+    sites = {s.address - e.kernel.text[0] for s in e.kernel.sites if s.function.name == "entry_traced"}
+    for question, answer in _registered(e, "entry_disabled"):
+        said = "an op got entry_traced, whose record had FTRACE_FL_DISABLED: "
+        if any(r.v[0] in sites for r in between(e.truth.stores, question.seq, answer.seq)):
+            return Finding(said + "its call site was written", seq=question.seq, mistake="disabled-site-written")
+        if answer.v[0] & 0xFFFFFFFF:
+            return Finding(said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and not 0: the op goes without", seq=question.seq)
+    return None

@@ -1,0 +1,104 @@
+"""Why a boot ended in a panic, found from the exceptions that the processor took and never from what the kernel printed."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import NamedTuple
+
+from grading.checks.graph_checks import lost_at_return
+from grading.checks.registers import LINK, NAMES, callback_arguments, lost, unfinished
+from grading.evidence.evidence import Evidence, once
+from grading.evidence.returns import HANDLER
+from grading.evidence.truth import Call
+from grading.machine.observer import Record
+
+
+class Access(Enum):
+    EXECUTION = "execution"
+    READ = "read"
+    WRITE = "write"
+    NONE = "none"  # an undefined instruction, a breakpoint
+
+
+RISCV64 = {1: Access.EXECUTION, 12: Access.EXECUTION, 5: Access.READ, 13: Access.READ, 7: Access.WRITE, 15: Access.WRITE}  # scause
+EXECUTION_ABORTS, DATA_ABORTS, WRITES = (0x20, 0x21), (0x24, 0x25), 1 << 6  # esr_el1, bits 31:26 and its bit
+INTERRUPT = 1 << 63  # scause
+KINDS_OF_VECTOR = 0x200  # arm64: bytes of a group of four vectors; the first of a group is for exceptions that an instruction causes
+
+
+class Fault(NamedTuple):
+    access: Access
+    pc: int
+    address: int
+    link: int  # the value of the link register
+
+
+@once
+def last(e: Evidence) -> Fault | None:
+    """The last exception that an instruction caused."""
+    found = next((r for r in reversed(e.truth.traps) if _by_an_instruction(e, r)), None)
+    return Fault(_access(e, found.v[0]), found.v[1], found.v[2], found.v[3]) if found else None
+
+
+def _by_an_instruction(e: Evidence, r: Record) -> bool:
+    if e.arch == "riscv64":
+        return not r.v[0] & INTERRUPT
+    return (r.addr - e.kernel.symbol("exception_vector")) % KINDS_OF_VECTOR == 0
+
+
+def _access(e: Evidence, cause: int) -> Access:
+    if e.arch == "riscv64":
+        return RISCV64.get(cause, Access.NONE)
+    if cause >> 26 & 63 in EXECUTION_ABORTS:
+        return Access.EXECUTION
+    if cause >> 26 & 63 not in DATA_ABORTS:
+        return Access.NONE
+    return Access.WRITE if cause & WRITES else Access.READ
+
+
+def panicked(e: Evidence) -> tuple[str, int]:
+    """The function that called panic(), and the first number in its message; ("", 0) if there was no such call."""
+    calls = e.truth.hits["panic"]
+    return (e.kernel.name_at(calls[-1].v[3] - 4).partition("+")[0].partition(".")[0], calls[-1].v[1]) if calls else ("", 0)
+
+
+def back_into(e: Evidence, stub: str) -> bool:
+    """Did the last traced call never leave the stub after its callback? Then the last exception or interrupt of its CPU was taken in the
+    stub, and the link register also pointed into the stub."""
+    (lo, hi), trap = e.kernel.extent(stub), _last_of(e, unfinished(e))
+    return bool(trap and all(lo <= address < hi for address in (trap.v[1], trap.v[3])))
+
+
+def _last_of(e: Evidence, call: Call | None) -> Record | None:
+    """The last exception or interrupt on this call's CPU after the call."""
+    return next((r for r in reversed(e.truth.traps) if call and r.vcpu == call.vcpu and r.seq > call.seq), None)
+
+
+def astray(e: Evidence) -> str:
+    """If the CPU jumped to an address without code after the last traced call's callback: a sentence that says so, or ''."""
+    call = unfinished(e)
+    trap = _last_of(e, call)
+    if not call or not trap or not _by_an_instruction(e, trap) or _access(e, trap.v[0]) != Access.EXECUTION:
+        return ""
+    held = {call.fp: "what the frame pointer had been at the call site", call.sp: "what the stack pointer had been there"}.get(trap.v[1], "and there is no code")
+    return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and nobody came back from there: the CPU went on at {trap.v[1]:#x}, {held}"
+
+
+def earlier_defect(e: Evidence) -> str:
+    """A defect that was observed before the boot ended, or ''. A panic may come much later, in code that is right."""
+    wrong = callback_arguments(e) if e.kernel.hook == "mcount" else None
+    return astray(e) or register_lost(e) or (f"Before that, {wrong.why}" if wrong and wrong.seq is not None else "")
+
+
+def register_lost(e: Evidence) -> str:
+    """A sentence about the newest call that did not preserve a register, or ''."""
+    but = 1 << LINK[e.arch] if e.kernel.symbol(HANDLER) else 0
+    found = [(call.landed.seq, call, f"after the call site of {call.name}", numbers) for call in e.truth.calls
+             if call.landed and (numbers := lost(e, call, but))]
+    found += [(span.leaving.back.seq, span.call, f"when {span.name} had returned", numbers) for span in e.truth.returns.spans
+              if span.leaving and span.leaving.back and (numbers := lost_at_return(e, span))]
+    if not found:
+        return ""
+    _, call, when, numbers = max(found, key=lambda each: each[0])
+    names = ", ".join(NAMES[e.arch][n] for n in numbers)
+    return f"Before that, {when}, on CPU {call.vcpu}, {names} {'was' if len(numbers) == 1 else 'were'} not as before the tracer ran"

@@ -1,0 +1,204 @@
+"""Checks of a traced function whose tracer is interrupted at each instruction in turn: kern/apps/frames.c, labs 5 and 6.
+
+The program calls frames_traced many times, and each time an interrupt comes at another instruction. The checks use only the
+registers and the memory that the observer read.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Finding
+from grading.evidence.returns import HANDLER, Span
+from grading.machine.observer import Record
+
+WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
+RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8  # words of struct shadow_frame; frames.c asserts these offsets
+FEW = 8  # interrupts must have come at more than this many instructions between the call site and the return
+ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "frame-not-filled", "shadow-frame-read-after-release", "frame-not-popped",
+                                         "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
+STACK_DIFFERS = {
+    WANTED: "frames_traced has returned, an interrupt came on the way, and the shadow stack is not as it was before the call",
+    REFUSED: "the user did not want to hear of a return, and the shadow stack is not as it was before the call",
+    FULL: "the shadow stack was full, a traced function was called, and the shadow stack is not as it was before the call",
+}
+PATCHED = {
+    WANTED: "the user wanted to hear of its return, and its return address was not return_to_handler",
+    REFUSED: "the user did not want to hear of its return, and its return address was replaced",
+    FULL: "the shadow stack was full, and its return address was replaced",
+}
+# A stack walk may fail in these functions: they save and load registers in any order.
+ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_graph_stub", "ftrace_graph_caller")
+
+
+@dataclass
+class Try:
+    """One call of frames_traced."""
+
+    before: Record  # the call of frames_call(): the shadow stack (top, free, depth), the answer of the user's entry handler
+    after: Record  # frames_stack() after the call: the shadow stack; is graph tracing off permanently?
+    span: Span
+    interrupt: Record | None = None  # the interrupt's cause, and the address of the next instruction
+    within: Record | None = None  # frames_stack() in the interrupt: the shadow stack, the result of a stack walk; the frame at `top`
+
+    @property
+    def answer(self) -> int:
+        return self.before.v[3]
+
+    @property
+    def stage(self) -> str:
+        """The part of the call in which the interrupt came."""
+        at, body, leaving = self.interrupt, self.span.body, self.span.leaving
+        if not at or at.seq < self.span.call.seq:
+            return "before"
+        if not body or at.seq < body.seq:
+            return "entry"
+        if not leaving or at.seq < leaving.left.seq:
+            return "body"
+        return "after" if at.v[1] == self.span.home or leaving.back and at.seq > leaving.back.seq else "return"
+
+
+def tries(e: Evidence) -> list[Try]:
+    """The calls that returned, each with the interrupt that came during it, if there was one."""
+    spans = [s for s in e.truth.returns.spans if s.name == "frames_traced"]
+    starts, traps = [s.call.seq for s in spans], [r.seq for r in e.truth.traps]
+    found: list[Try] = []
+    before = within = None
+    for r in e.truth.frames:
+        if r.addr == e.kernel.symbol("frames_call"):
+            before, within = r, None
+        elif r.level:
+            within = r
+        elif before:
+            at = bisect_left(starts, before.seq)
+            if at < len(spans) and starts[at] < r.seq:
+                trap = e.truth.traps[bisect_left(traps, within.seq) - 1] if within else None
+                found.append(Try(before, r, spans[at], trap, within))
+            before = None
+    return found
+
+
+# ---- what each call must show -----------------------------------------------------------------
+
+def _patched(e: Evidence, t: Try) -> Finding | None:
+    """The return address is replaced only if there is a frame and a user wants the return."""
+    link, wanted = t.span.body.v[2] if t.span.body else 0, t.answer == WANTED
+    if link == (e.kernel.symbol(HANDLER) if wanted else t.span.call.parent):
+        return None
+    mistake = "" if wanted else BARE if e.lab == 5 else NOBODY if t.answer == REFUSED else ""
+    return Finding(f"frames_traced was entered, {PATCHED[t.answer]}", mistake=mistake, seq=t.span.call.seq)
+
+
+def _returns(e: Evidence, t: Try) -> Finding | None:
+    """The call returns to its caller, whatever the interrupt wrote above `free`."""
+    leaving = t.span.leaving
+    if leaving and leaving.back and leaving.back.addr == t.span.home:
+        return None
+    entered = t.stage in ("before", "entry")
+    released = "" if entered else ": its frame was read after it had been given back"
+    return Finding(f"an interrupt came while frames_traced {'was entered' if entered else 'returned'}, and wrote what it liked above "
+                   f"`free`; the function then returned to what the interrupt had written{released}",
+                   mistake=(ORDER if e.lab == 5 else "") if entered else READ, seq=t.span.call.seq)
+
+
+def _filled(t: Try) -> bool:
+    """Does `top` point to the complete frame of this call while the call is in flight? The frame has no data."""
+    if not t.within or t.stage == "before":
+        return False
+    frame, call = t.within.more[8:], t.span.call
+    return (frame[RET], frame[FUNC], frame[SP], frame[FP], frame[BELOW], frame[DATA_END]) == (
+        t.span.home, call.site.address, call.sp, call.fp, t.before.v[0], t.within.v[0] + 8 * WORDS)
+
+
+def _whole(e: Evidence, t: Try) -> Finding | None:
+    """While the function's body runs, `top` points to its complete frame. At entry and return it may also have its old value."""
+    if not t.within or not t.interrupt:
+        return None
+    mistake = ORDER if e.lab == 5 else ""
+    if t.within.v[0] == t.before.v[0]:
+        lost = t.stage == "body" and t.answer == WANTED and not _patched(e, t)
+        return Finding("an interrupt came while frames_traced ran, and `top` did not lead to its frame", mistake=mistake,
+                       seq=t.within.seq) if lost else None
+    if _filled(t):
+        return None
+    never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u) for u in tries(e))
+    return Finding("an interrupt came, and the frame that `top` led to was not filled", mistake=NOT_FILLED if mistake and never else mistake, seq=t.within.seq)
+
+
+def _walked(e: Evidence, t: Try) -> Finding | None:
+    """A stack walk in the interrupt finds the return address of frames_traced, in regs->link or in a frame."""
+    if not t.within or not t.interrupt or t.stage in ("before", "after") or t.within.v[3] == t.span.home:
+        return None
+    if e.kernel.name_at(t.interrupt.v[1]).startswith(ASSEMBLY):
+        return None
+    return Finding("an interrupt came while frames_traced was entered or returned, and a stack walk did not find where it returns to: "
+                   "neither in regs->link nor in a frame", seq=t.within.seq)
+
+
+def _restored(e: Evidence, found: list[Try], answer: int) -> Finding | None:
+    """After the call the shadow stack is the same as before it."""
+    asked = [t for t in found if t.answer == answer]
+    wrong = [t for t in asked if t.after.v[:3] != t.before.v[:3]]
+    if not wrong:
+        return None
+    always = answer == REFUSED and len(wrong) == len(asked)
+    mistake = "" if e.lab != 5 or answer == FULL else LEFT if always else ORDER
+    return Finding(STACK_DIFFERS[answer], mistake=mistake, seq=wrong[0].after.seq)
+
+
+def position(t: Try) -> tuple[str, int]:
+    """The place of the interrupt: the part of the call, and the number of instructions after the call site or the function's return."""
+    left = t.span.leaving.left if t.stage == "return" and t.span.leaving else None
+    return t.stage, (t.interrupt.insns if t.interrupt else 0) - (left.insns if left else t.span.call.insns)
+
+
+def _covered(found: list[Try]) -> Finding | None:
+    """Interrupts came before the call, in the tracer, and after the call."""
+    if any(t.after.v[3] & 1 for t in found):
+        return Finding("frames_traced was interrupted, and a frame did not fit: the kernel has switched graph tracing off for good")
+    for answer in (WANTED, REFUSED):
+        at = {position(t) for t in found if t.answer == answer and t.interrupt}
+        inside = sum(stage not in ("before", "after") for stage, _ in at)
+        if inside <= FEW or not {"before", "after"} <= {stage for stage, _ in at}:
+            return Finding("frames_traced was to be interrupted at each instruction, and the interrupts came elsewhere")
+    return None
+
+
+def _first(e: Evidence, found: list[Try], check: Callable[[Evidence, Try], Finding | None]) -> Finding | None:
+    return next((finding for t in found if (finding := check(e, t))), None)
+
+
+# ---- the checks of the rungs ---------------------------------------------------------------------
+
+def patched_if_wanted(e: Evidence) -> Finding | None:
+    """In every call the return address is replaced only if there is a frame and a user wants the return."""
+    if e.smp > 1:
+        return None
+    found = tries(e)
+    if FULL not in {t.answer for t in found} and not any(t.after.v[3] & 1 for t in found):
+        return Finding("frames_traced was not called to the end with an interrupt at each instruction")
+    return _first(e, found, _patched)
+
+
+def frames_kept(e: Evidence) -> Finding | None:
+    """Wherever an interrupt comes, frames are complete, the return address is found, and the shadow stack is restored afterwards."""
+    found = tries(e)
+    if not found:
+        return None
+    restored = (_restored(e, found, answer) for answer in (WANTED, REFUSED, FULL))
+    return (_first(e, found, _returns) or _first(e, found, _whole) or next(filter(None, restored), None) or _first(e, found, _walked)
+            or _covered(found))
+
+
+def room_given_back(e: Evidence) -> Finding | None:
+    """Data of a user that then refuses the return are dropped: the frame ends after its fixed words, and the room above is free."""
+    call, seen = e.kernel.symbol("frames_call"), [r for r in e.truth.frames if not r.level]
+    for last, r in zip(seen, seen[1:]):
+        end = r.v[0] + 8 * WORDS
+        if call not in (last.addr, r.addr) and (r.v[1], r.more[8 + DATA_END]) != (end, end):
+            return Finding("a user kept something and then did not want to hear of the return: its room is not given back",
+                           mistake=KEPT, seq=r.seq)
+    return None

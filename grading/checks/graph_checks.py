@@ -1,0 +1,382 @@
+"""Checks of patched returns, labs 5 and 6: each call is entered once, is left once, and returns to its caller.
+
+As in checks.py, a check takes the evidence of one boot and returns None or a Finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grading.checks import checks, rare, registers
+from grading.checks.align import Alignment, Divergence, align
+from grading.checks.checks import first_of, in_time, within
+from grading.checks.graph_align import Framed, GraphStep, differ, hit_of, nobody, steps
+from grading.evidence import workload
+from grading.evidence.evidence import Evidence, Phase, User, between, during, once
+from grading.evidence.finding import Defect, Finding
+from grading.evidence.returns import HANDLER, Leaving, Span
+from grading.evidence.truth import KEPT_NOTHING
+from grading.machine.observer import Record
+from grading.text.graph_text import RETURN, GraphEvent
+
+Aligned = Alignment[GraphStep, GraphEvent]
+# The resolution of the clock on QEMU's virt machines: riscv64's timebase runs at 10 MHz, arm64's counter at 62.5 MHz.
+CLOCK_NS = {"riscv64": 100, "arm64": 16}
+# Registers by number (grading/checks/registers.py).
+RESULTS = {"riscv64": (10, 11), "arm64": range(8)}
+RESULT, STACK = "result-clobbered", "stack-not-given-back"
+PRESERVED = {"riscv64": (2, 3, 4, 8, 9, *range(18, 28), 32), "arm64": (*range(18, 30), *range(31, 35))}
+
+
+def _leavings(e: Evidence, phase: Phase) -> Iterator[Leaving]:
+    """Each return of the phase, once."""
+    for span in e.spans(phase):
+        if span.leaving and span.leaving.spans[0] is span:
+            yield span.leaving
+
+
+def cpu_of(span: Span) -> str:
+    return f"CPU {span.call.vcpu}" + (", in an interrupt" if span.call.level else "")
+
+
+def _leavers(phase: Phase) -> frozenset[str]:
+    """The functions that are traced only for users that leave during the phase."""
+    leaver = frozenset(name for u in phase.users if u.leaves for name in u.filter.names)
+    return leaver - {name for u in stayed(phase) for name in u.filter.names}
+
+
+def framed(e: Evidence, phase: Phase) -> Framed:
+    """Which calls of the phase should have a frame? For a user that leaves: only while its sites hold calls."""
+    leaver, returning = _leavers(phase), phase.returning
+    return lambda s: s.name in returning and (
+        s.name not in leaver or checks.traced(e, s.call))
+
+
+def unsure(e: Evidence, phase: Phase) -> Framed:
+    """Of which calls is it unknown whether they have a frame? Of none, if no user leaves. A user's handler is no longer called some time
+    before its sites become nops. A call made in between had a frame if all calls that returned together with it went through
+    return_to_handler; otherwise it is unknown."""
+    leaver, patched = _leavers(phase), framed(e, phase)
+    if not leaver:
+        return nobody
+
+    def by_return(s: Span) -> bool:
+        return s.leaving is not None and len(s.leaving.hits) == sum(map(patched, s.leaving.spans))
+
+    return lambda s: s.name in leaver and not by_return(s)
+
+
+def stayed(phase: Phase) -> list[User]:
+    """The users that were registered during the whole workload."""
+    return [u for u in phase.users if not u.leaves]
+
+
+# ---- the patched return --------------------------------------------------------
+
+def through_handler(e: Evidence) -> Finding | None:
+    """Each traced call returns through return_to_handler once, and nothing else executes return_to_handler."""
+    for phase in e.on():
+        patched = framed(e, phase)
+        for span in e.spans(phase):
+            if patched(span) and not span.leaving:
+                return of_call(phase.name, span, f"{span.name} was entered and never returned")
+        wrong = first_of(_hits(phase, leaving, [s for s in leaving.spans if patched(s)]) for leaving in _leavings(e, phase))
+        if wrong:
+            return wrong
+        stray = during(phase, e.truth.returns.stray)
+        if stray:
+            return Finding(f"{phase.name}, CPU {stray[0].vcpu}: return_to_handler ran, and none of the workload's functions "
+                           "had just returned", seq=stray[0].seq)
+    return None
+
+
+def link_replaced(e: Evidence) -> Finding | None:
+    """A function's link register holds return_to_handler if a user wants its return; else its caller's value."""
+    handler = e.kernel.symbol(HANDLER)
+    for phase in e.on():
+        patched, doubtful = framed(e, phase), unsure(e, phase)
+        for span in e.spans(phase):
+            link = handler if patched(span) else span.call.parent
+            if span.body and span.body.v[2] != link and not doubtful(span):
+                return of_call(phase.name, span, f"{span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
+                               f"{e.kernel.name_at(link)}")
+    return None
+
+
+def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
+    gone = sum(not any(s.name in u.filter.names for u in stayed(phase)) for s in traced) if phase.users else 0
+    if len(traced) - gone <= len(leaving.hits) <= len(traced):
+        return None  # the user may have been unregistered after the call site was executed
+    chain = " <- ".join(s.name for s in leaving.spans)
+    past = "its call site was traced, and it returned past the tracer: " if len(leaving.hits) < len(traced) else ""
+    return of_call(phase.name, leaving.spans[0], f"when {chain} returned, {len(traced)} traced calls ended; {past}"
+                   f"return_to_handler ran {len(leaving.hits)} times", leaving.left.seq)
+
+
+def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "", kind: Defect = Defect.OTHER) -> Finding:
+    """A finding about one call, with the calls that are still in flight, innermost first. `seq`: the record that shows it; default: the call's."""
+    rows: list[tuple[str, str, bool]] = []
+    at: Span | None = span
+    while at and len(rows) < 8:
+        rows.append((at.name, "by a jump" if at.tail else "", at is span))
+        at = at.maker
+    return Finding(f"{where}{', ' if where else ''}{cpu_of(span)}: {why}", rows, ("calls that were out, the innermost first", ""), seq=seq or span.seq,
+                   mistake=mistake, kind=kind)
+
+
+def comes_home(e: Evidence) -> Finding | None:
+    """Each call returns to the instruction after its call instruction."""
+    for phase in e.phases:
+        for span in e.spans(phase):
+            if not span.body:
+                return of_call(phase.name, span, f"{span.name} was called and did not go on after its call site")
+        for leaving in _leavings(e, phase):
+            first, last = leaving.spans[0], leaving.spans[-1]
+            if last.home and (not leaving.back or leaving.back.addr != last.home):
+                went = e.kernel.name_at(leaving.back.addr) if leaving.back else "nowhere that is watched"
+                tail = f" (by tail calls from {last.name})" if last is not first else ""
+                return of_call(phase.name, first, f"{first.name}{tail} must return to {e.kernel.name_at(last.home)}, and went to {went}",
+                               leaving.left.seq, kind=Defect.WENT_ELSEWHERE if leaving.back else Defect.WENT_NOWHERE)
+        for at in during(phase, e.truth.returns.unmatched):
+            return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
+                           seq=at.seq)
+    return None
+
+
+def lost_at_return(e: Evidence, span: Span) -> list[int]:
+    """The result registers and preserved registers whose values changed between the function's return instruction and its caller."""
+    back = span.leaving.back if span.leaving else None
+    if not back or not back.v[0] or back.addr != span.home or back.v[0] == KEPT_NOTHING:
+        return []
+    return [n for n in (*RESULTS[e.arch], *PRESERVED[e.arch]) if back.v[0] >> n & 1]
+
+
+def registers_given_back(e: Evidence) -> Finding | None:
+    """After each return, the result registers and the preserved registers have the values that the function left in them."""
+    for span in e.truth.returns.spans:
+        back, lost = span.leaving.back if span.leaving else None, lost_at_return(e, span)
+        if back and lost:
+            number = min(lost, key=lambda n: n != registers.SP[e.arch])  # sp first: a wrong sp makes all values loaded from the stack wrong
+            mistake = "" if e.lab != 5 else STACK if number == registers.SP[e.arch] else RESULT if number in RESULTS[e.arch] else ""
+            return of_call("", span, f"{span.name} returned, and {registers.NAMES[e.arch][number]} was not as the function had left it", back.seq, mistake)
+    return None
+
+
+def silent_handler(e: Evidence) -> Finding | None:
+    """While no tracer is on, no return goes through return_to_handler, except of calls that were in flight when it was switched off."""
+    before = e.phases[0]
+    early = during(before, e.truth.handlers)
+    if early:
+        return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces", seq=early[0].seq)
+    for phase, following in zip(e.phases, e.phases[1:]):
+        if phase.on and not following.on:
+            until = min(at for at in (following.first, e.frames_out[0], e.slot_again[0]) if at > phase.last)
+            late = between(e.truth.handlers, phase.last, until)
+            if late:
+                return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out", seq=late[0].seq)
+    return checks.silent_trampolines(e)
+
+
+def at_rest(e: Evidence) -> Finding | None:
+    return checks.rest_at_boot(e) or silent_handler(e) or checks.rest_at_end(e)
+
+
+def frames_out(e: Evidence) -> Finding | None:
+    """The tracer is switched off while calls are in flight: each of them still returns through return_to_handler, and no other call does."""
+    begin, end = e.frames_out
+    calls = sum(checks.traced(e, c) for c in between(e.truth.calls, begin, end))
+    hits = len(between(e.truth.handlers, begin, e.interrupted))
+    if not calls:
+        return Finding("every function was traced, and not one call site held a call")
+    if not hits:
+        return Finding(f"every function was traced, {calls} call sites called the tracer, return_to_handler never ran")
+    if hits > calls:
+        return Finding(f"every function was traced: {calls} call sites called the tracer, return_to_handler ran {hits} times")
+    return checks.right_result(e)
+
+
+# ---- expected = executed = printed ------------------------------------------------
+
+def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
+    """The workload made the calls that its seed asks for, and each call has the right caller."""
+    finding = checks.executed_as_expected(e, phase)
+    if finding:
+        return finding
+    span_of = {span.seq: span for span in e.spans(phase)}
+    for name, want, call in e.call_pairs(phase):
+        span = span_of.get(call.seq)
+        if span and name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
+            return of_call(phase.name, span, f"{want.function} was called {span.depth} deep"
+                           f"{' by a jump' if span.tail else ''}, and must be {_place(want)}")
+    return None
+
+
+def _place(want: workload.ExpectedCall) -> str:
+    return f"{want.depth} deep, called by {want.maker}" + (" by a jump" if want.tail else "")
+
+
+@once
+def aligned(e: Evidence, phase: Phase, user: User) -> dict[int, Aligned]:
+    executed = steps(e.spans(phase), user.filter.names, framed(e, phase), unsure(e, phase))
+    return align(executed, user.trace.events, differ)
+
+
+def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
+    where = f"{phase.name}, {user.directory}trace"
+    trace = user.trace
+    if trace.tracer != "function_graph":
+        return Finding(f"{where}: it begins with '# tracer: {trace.tracer}'")
+    if trace.unknown:
+        return Finding(f"{where}: not a line of function_graph: '{trace.unknown[0]}'")
+    finding = _counts(where, user)
+    if finding:
+        return finding
+    found = aligned(e, phase, user)
+    finding = checks.parted(e, where, found)
+    diverged = next((a.divergence for a in found.values() if a.divergence), None)
+    if finding and diverged and one_deeper(diverged):
+        finding.kind = Defect.ONE_DEEPER
+    return finding or first_of(in_time(where, a) for a in found.values())
+
+
+def one_deeper(d: Divergence) -> bool:
+    """Is the printed event right except that its depth is one too large?"""
+    if d.executed_at >= len(d.executed) or d.printed_at >= len(d.printed):
+        return False
+    step, event = d.executed[d.executed_at], d.printed[d.printed_at]
+    if not isinstance(step, GraphStep) or not isinstance(event, GraphEvent):
+        return False
+    return step.kind == event.kind and event.func in (step.span.name, "") and event.depth == min(step.depths) + 1
+
+
+def _counts(where: str, user: User) -> Finding | None:
+    """Each CPU's buffer counts as many entries as were printed, and lost none."""
+    for cpu, counts in user.stats.items():
+        printed = sum(event.cpu == cpu for event in user.trace.events)
+        lost = sum(counts.get(name, 0) for name in ("overrun", "dropped events", "commit overrun"))
+        if lost:
+            return Finding(f"{where}, CPU {cpu}: {lost} events were lost in a buffer that has room for all")
+        if counts.get("entries") != printed:
+            return Finding(f"{where}, CPU {cpu}: stats says {counts.get('entries')} entries, {printed} are printed")
+    return None
+
+
+def three_agree(e: Evidence) -> Finding | None:
+    return first_of(within(phase, nested_as_expected(e, phase) or first_of(nested_as_printed(e, phase, user) for user in stayed(phase)))
+                    for phase in e.phases)
+
+
+def _alignments(e: Evidence) -> Iterator[tuple[Phase, Aligned]]:
+    """The alignments of each user that was registered during the whole workload, CPU by CPU."""
+    return ((phase, alignment) for phase in e.on() for user in stayed(phase) for alignment in aligned(e, phase, user).values())
+
+
+def values(e: Evidence) -> Finding | None:
+    """The printed return value of each call is the value of the result register at its return."""
+    for phase, alignment in _alignments(e):
+        for step, event, _ in _returns(alignment):
+            value = step.span.leaving.left.v[1] if step.span.leaving else None
+            if value is not None and _number(event.value) != value:
+                return Finding(f"{phase.name}, {cpu_of(step.span)}: {step.span.name} returned {value:#x}, and is "
+                               f"printed as '{event.line.strip()}'", seq=step.span.call.seq)
+    return None
+
+
+def _number(text: str) -> int | None:
+    """The value of a printed number: hexadecimal, or decimal for an errno."""
+    try:
+        return int(text, 0) & workload.MASK
+    except ValueError:
+        return None
+
+
+# ---- durations -----------------------------------------------------------------------
+
+def durations(e: Evidence) -> Finding | None:
+    """With one CPU an instruction takes one nanosecond, so a call's duration is the number of instructions between entry and return."""
+    return first_of(within(phase, (_lasted(e, phase, alignment) if e.smp == 1 else None) or sums(phase.name, alignment))
+                    for phase, alignment in _alignments(e))
+
+
+def at_return(span: Span, patched: Framed) -> tuple[Record, Record] | None:
+    """The call's run of return_to_handler, and the next record after it."""
+    at, leaving = hit_of(span, patched), span.leaving
+    if at is None or not leaving or not leaving.back:
+        return None
+    return leaving.hits[at], (*leaving.hits, leaving.back)[at + 1]
+
+
+def bounds(span: Span, patched: Framed) -> tuple[int, int] | None:
+    """The least and the greatest number of instructions between the two readings of the clock."""
+    ends = at_return(span, patched)
+    return (ends[0].insns - span.body.insns, ends[1].insns - span.insns) if ends and span.body else None
+
+
+def _returns(alignment: Aligned) -> Iterator[tuple[GraphStep, GraphEvent, int]]:
+    for step, event in alignment.pairs:
+        if step.kind == RETURN:
+            yield step, event, -1 if event.duration is None else event.duration
+
+
+def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
+    step_ns, patched = CLOCK_NS[e.arch], framed(e, phase)
+    for step, event, ns in _returns(alignment):
+        limits = bounds(step.span, patched)
+        if ns < 0:
+            return Finding(f"{phase.name}: a return without a duration: '{event.line.strip()}'")
+        if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
+            return Finding(f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} us; from its call site to its "
+                           f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: '{event.line.strip()}'",
+                           seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
+    return None
+
+
+def sums(where: str, alignment: Aligned) -> Finding | None:
+    """The calls that a call makes do not last longer than the call itself."""
+    inner: dict[Span, int] = {}
+    printed = {step.span for step, _ in alignment.pairs}
+    for step, event, ns in _returns(alignment):
+        if ns < 0:
+            return Finding(f"{where}: a return without a duration: '{event.line.strip()}'")
+        if inner.get(step.span, 0) >= ns + event.unit:
+            return Finding(f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
+                           f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
+        maker = step.span.maker
+        while maker and maker not in printed:
+            maker = maker.maker
+        if maker:
+            inner[maker] = inner.get(maker, 0) + ns
+    return None
+
+
+def something_returned(e: Evidence) -> Finding | None:
+    """return_to_handler ran at least once. Other rungs compare the phases."""
+    if any(during(phase, e.truth.handlers) for phase in e.on()):
+        return None
+    return checks.not_started(e) or Finding("return_to_handler never ran, and function_graph was on")
+
+
+# ---- mistakes with a name in both labs 5 and 6: recognised by what was executed and printed ----
+
+RECURSION, DEPTH = "recursion-not-put-back", "depth-counted-twice"
+MISTAKES = {**rare.MISTAKES, RECURSION: "after the first entry no other is seen", DEPTH: "entry and return disagree on the depth"}
+
+
+def frames_fit(e: Evidence) -> Finding | None:
+    """If the kernel's frame check printed a message: that message."""
+    said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
+    return Finding(f"the kernel said: {said}", mistake="sp-does-not-fit") if said else None
+
+
+def entries_end(e: Evidence, finding: Finding) -> str:
+    """The mistake's name, if only the first few calls return through the handler and none of the many others does."""
+    if frames_fit(e):
+        return ""
+    for phase in e.on():
+        hits, traced = during(phase, e.truth.handlers), [s for s in e.spans(phase) if s.name in phase.returning]
+        if hits and 10 * sum(s.seq > hits[-1].seq for s in traced) > 9 * len(traced):
+            return RECURSION
+    return ""
+
+
+depth = checks.of_kind(Defect.ONE_DEEPER, DEPTH)

@@ -1,0 +1,78 @@
+"""Checks code integrity: the CPUs executed only the text as linked, or permitted words at addresses that the kernel may change.
+
+No handed-in file may contain an instruction that sets the exception vector or the page tables. If it jumps to such an
+instruction of the kernel, that instruction sets a value that it never sets otherwise; _set_once() finds this.
+"""
+
+from __future__ import annotations
+
+from grading.checks.checks import first_difference
+from grading.elf.insn import ARM64
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Finding
+from grading.evidence.truth import changing
+from grading.machine.observer import Record
+
+
+def as_linked(e: Evidence) -> Finding | None:
+    for r in e.truth.foreign:
+        return _foreign(e, r)
+    for r in e.truth.words:
+        if not permitted(e, r.addr, r.word):
+            return Finding(f"{e.kernel.name_at(r.addr)} held {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}), which is neither what "
+                           "was linked there nor what a tracer writes", seq=r.seq)
+    for r in e.truth.middle:
+        return Finding(f"CPU {r.vcpu} left the tracer's callback at {e.kernel.name_at(r.addr)} and had not entered it by its first instruction: "
+                       "a jump into the middle of it is no call", seq=r.seq)
+    return _set_once(e) or _stored(e)
+
+
+def _stored(e: Evidence) -> Finding | None:
+    """Each copy of text equals the linked text with the CPUs' stores applied: no device wrote it."""
+    text, stores = bytearray(e.kernel.text_bytes()), iter(e.truth.stores)
+    store = next(stores, None)
+    for seq, found in e.texts if not e.why else ():  # a boot that ended early may lack stores
+        while store and store.seq < seq:
+            at, low, high, _ = store.v
+            if at + store.size <= len(text):
+                text[at:at + store.size] = (high << 64 | low).to_bytes(16, "little")[:store.size]
+            store = next(stores, None)
+        if found != text:
+            at = e.kernel.text[0] + first_difference(text, found)
+            return Finding(f"text at {e.kernel.name_at(at)} was changed, and no CPU stored there", address=at & ~3)
+    return None
+
+
+def _set_once(e: Evidence) -> Finding | None:
+    """Each instruction that sets a system register always sets the same value, on every CPU."""
+    values: dict[int, int] = {}
+    for r in e.truth.settings:
+        if values.setdefault(r.addr, r.v[0]) != r.v[0]:
+            return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) was executed with {r.v[0]:#x}, and before with "
+                           f"{values[r.addr]:#x}: where exceptions go and what is mapped is for the kernel to set, once", seq=r.seq)
+    return None
+
+
+def _foreign(e: Evidence, r: Record) -> Finding:
+    lo, hi = e.kernel.text
+    if lo <= r.addr < hi:
+        return Finding(f"CPU {r.vcpu} executed {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}) at {e.kernel.name_at(r.addr)}, where "
+                       f"{e.kernel.word(r.addr):08x} was linked: that is no call site", seq=r.seq)
+    return Finding(f"CPU {r.vcpu} executed an instruction at {r.addr:#x}, which is outside of the kernel's text", seq=r.seq)
+
+
+def permitted(e: Evidence, address: int, word: int) -> bool:
+    """May this address hold this word? A call site may hold a nop or a call, ftrace_call a call, and the word before a site its boot value."""
+    kernel = e.kernel
+    if e.spoilt and (address, word) == (e.spoilt.site.address, e.spoilt.word):
+        return True
+    if address in kernel.site_at:
+        return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(e, address, word)
+    if address in (kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")):
+        return word == kernel.isa.nop or _is_call(e, address, word)
+    return address in changing(kernel) and word == (ARM64.mov_x9_x30 if kernel.hook == "entry" else kernel.isa.nop)
+
+
+def _is_call(e: Evidence, address: int, word: int) -> bool:
+    jump = e.kernel.isa.jump(address, word)
+    return bool(jump and jump[1])

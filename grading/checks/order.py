@@ -1,0 +1,448 @@
+"""Checks the order in which handed-in code publishes and withdraws data, labs 4 to 6. shadow.py checks the shadow stack.
+
+A missing barrier has no effect on a PC. So the checks use what a CPU executed: its stores in program order, and the
+barriers between them. Only barriers in the handed-in files count, as the kernel's own functions do not promise to
+contain one. A store with release semantics counts as a barrier before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+
+from grading.checks.align import NEVER
+from grading.evidence.evidence import Evidence, between, once
+from grading.evidence.finding import Finding
+from grading.evidence.truth import GRACE, ordered_code
+from grading.machine.observer import Kind, Record
+
+STORES, LOADS = 1, 2  # what a barrier orders: before it and after it
+OPS = 8  # of the shell's
+SLOTS = "wrong-number-of-slots"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line that was typed, and what happened until the next one: the stores of one thread."""
+
+    line: str
+    first: int
+    last: int
+    writes: tuple[Record, ...]
+
+
+def words(r: Record) -> list[Record]:
+    """A store, as stores of at most 8 bytes."""
+    return [r] if r.size <= 8 else [r._replace(size=8, v=(r.v[0] + 8 * n, r.v[1 + n], 0, 0)) for n in range(2)]
+
+
+@once
+def steps(e: Evidence) -> list[Step]:
+    """The commands that register one thing or unregister it, if their stores were looked at."""
+    found = []
+    for (first, line), (last, _) in pairwise(e.typed):
+        if re.match("(op|graph|echo) ", line):
+            writes = tuple(word for r in between(e.truth.writes, first, last) if r.kind == Kind.WRITE for word in words(r))
+            found += [Step(line, first, last, writes)] if writes else []
+    return found
+
+
+# ---- barriers, in words ---------------------------------------------------------------------
+
+def orders(arch: str, word: int, kind: int) -> bool:
+    """Does this barrier order stores (or loads, or both) before it with the same after it, towards all other CPUs?"""
+    if arch == "riscv64":
+        bits = (kind & STORES) | (kind & LOADS)
+        return word & 0x707F == 0x0F and (word >> 24) & bits == bits and (word >> 20) & bits == bits
+    if word & 0xFFFFF0FF not in (0xD50330BF, 0xD503309F):  # dmb, dsb
+        return False
+    domain, types = word >> 10 & 3, word >> 8 & 3  # types: 1 loads before it, 2 stores, 3 both
+    return domain in (2, 3) and (types == 3 or (types, kind) in ((2, STORES), (1, LOADS)))
+
+
+def releases(arch: str, word: int) -> bool:
+    """A store that nothing before it comes after."""
+    if arch == "riscv64":
+        return word & 0x7F == 0x2F and bool(word >> 25 & 1)
+    return word & 0x3FE08000 == 0x08808000 or word & 0x3FE08000 == 0x08008000 or word & 0x3F600C00 == 0x38600000
+
+
+def acquires(arch: str, word: int) -> bool:
+    """A load that nothing after it comes before."""
+    if arch == "riscv64":
+        return word & 0x7F == 0x2F and bool(word >> 26 & 1)
+    return word & 0x3FE08000 in (0x08C08000, 0x08408000) or word & 0x3FFFFC00 == 0x38BFC000
+
+
+def barrier(e: Evidence, who: Record, first: int, last: int, kind: int = STORES) -> bool:
+    """Between two records, by the thread of `who`, in the code that is handed in."""
+    code = ordered_code(e.kernel)
+    return any(f.context == who.context and orders(e.arch, f.word, kind) and any(lo <= f.addr < hi for lo, hi in code)
+               for f in between(e.truth.fences, first, last))
+
+
+def published(e: Evidence, what: Record, last: int) -> bool:
+    """Is there a barrier between what was stored last and the store that makes it public?"""
+    return releases(e.arch, what.word) or barrier(e, what, last + 1, what.seq)
+
+
+def inside(record: Record, place: tuple[int, int]) -> bool:
+    lo, hi = place
+    return lo <= record.v[0] < hi
+
+
+def before(writes: Iterable[Record], seq: int, otherwise: int) -> int:
+    """When the last of them before `seq` was."""
+    return max((r.seq for r in writes if r.seq < seq), default=otherwise)
+
+
+def waits(e: Evidence, first: int, last: int) -> int:
+    """When somebody first waited for a grace period then; 0: nobody did."""
+    return next((r.seq for r in between(e.truth.hits[GRACE], first, last)), 0)
+
+
+# ---- lab 4: ops ---------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Ops:
+    """Where an op, the slots and the list are."""
+
+    size: int
+    fields: dict[str, int]
+    hands: int
+    slots: tuple[int, int]
+    head: int
+
+    def of(self, op: int, record: Record) -> str:
+        """The member of the op that was stored; '' if it was none."""
+        at = record.v[0] - op
+        return next((name for name, offset in self.fields.items() if offset == at and name), "?") if 0 <= at < self.size else ""
+
+
+def _ops(e: Evidence) -> Ops:
+    kernel = e.kernel
+    fields = kernel.members("ftrace_ops", "ftrace_set_func")
+    return Ops(fields[""], {name: at for name, at in fields.items() if name}, kernel.symbol("hand_ops"), kernel.extent("ftrace_slots"),
+               kernel.symbol("ops_list"))
+
+
+def _typed(e: Evidence, pattern: str) -> Iterator[tuple[Step, re.Match[str]]]:
+    for step in steps(e):
+        match = re.fullmatch(pattern, step.line)
+        if match:
+            yield step, match
+
+
+def ops_published(e: Evidence) -> Finding | None:
+    """What an event loads is stored before what leads there: the op, the list and the slot, the sites."""
+    ops, seen = _ops(e), 0
+    for step, match in _typed(e, r"op (\d) (?:see|add|patch) .*"):
+        op = ops.hands + int(match[1]) * ops.size
+        sites = between(e.truth.stores, step.first, step.last)
+        if sites:
+            seen += 1
+            wrong = _op_published(e, ops, step, op, sites)
+            if wrong:
+                return wrong
+    return None if seen else Finding("no op was registered while the observer looked at what is stored")
+
+
+def _op_published(e: Evidence, ops: Ops, step: Step, op: int, sites: list[Record]) -> Finding | None:
+    line, own = step.line, [r for r in step.writes if ops.of(op, r) not in ("", "slot", "?")]
+    link = next((r for r in step.writes if r.v[1] == op and not inside(r, ops.slots)), None)
+    if not link:
+        return Finding(f"'{line}' registered an op, and no store linked it into ops_list", mistake="published-too-late")
+    late = next((r for r in own if r.seq > link.seq), None)
+    if late:
+        return Finding(f"'{line}' linked the op into ops_list, and stored op->{ops.of(op, late)} only then: an event on another CPU finds the op half "
+                       "filled", seq=late.seq)
+    if not published(e, link, before(own, link.seq, step.first)):
+        return Finding(f"'{line}' filled the op and linked it into ops_list, and no smp_wmb() was executed between: another CPU may find the op before "
+                       "what is in it", seq=link.seq)
+    found = [r for r in step.writes if r is link or inside(r, ops.slots)]
+    late = next((r for r in found if r.seq > sites[0].seq), None)
+    if late:
+        where = "ops_list" if late is link else "ftrace_slots"
+        return Finding(f"'{line}' wrote call sites, and stored into {where} only then: what a site calls must be there", seq=late.seq,
+                       mistake="published-too-late")
+    if not barrier(e, link, found[-1].seq, sites[0].seq):
+        return Finding(f"'{line}' stored into ops_list and ftrace_slots, then wrote the first call site, and no smp_wmb() was executed between: a CPU may "
+                       "call the stub before it sees the op", seq=sites[0].seq)
+    return None
+
+
+def ops_withdrawn(e: Evidence) -> Finding | None:
+    """Unregistering an op: (1) unlink it and restore its sites, (2) wait for a grace period, (3) reuse its slot."""
+    ops, seen = _ops(e), 0
+    for step, _ in _typed(e, r"op \d off"):
+        listed = [r.seq for r in step.writes if r.v[0] == ops.head or any(ops.of(ops.hands + n * ops.size, r) == "next" for n in range(OPS))]
+        sites, slots = between(e.truth.stores, step.first, step.last), [r for r in step.writes if inside(r, ops.slots)]
+        if not sites:
+            continue
+        seen += 1
+        gone = max([*listed, sites[-1].seq])
+        waited = waits(e, gone, step.last)
+        if not waited:
+            return Finding(f"'{step.line}' took an op out of the list and its call sites back, and no call of {GRACE} followed: another CPU may still be in "
+                           "the op's callback when the op is freed", seq=gone)
+        early = next((r for r in slots if r.seq < waited), None)
+        if early:
+            return Finding(f"'{step.line}' changed the op's slot before {GRACE} was called: another CPU may be in the stub, and load the one word as it "
+                           "was and the other as it is", seq=early.seq)
+    return None if seen else Finding("no op was unregistered while the observer looked at what is stored")
+
+
+def filter_replaced(e: Evidence) -> Finding | None:
+    """A hash is filled before events see it, and freed when none can be in it."""
+    place = e.kernel.symbol("global_ops") + _ops(e).fields["filter_hash"]
+    old = 0
+    for step in steps(e):
+        stored = next((r for r in step.writes if r.v[0] == place), None)
+        if not stored:
+            continue
+        live = old and stored.v[1] and between(e.truth.stores, step.first, step.last)
+        if live:
+            return _filled(e, step, stored) or _replaced(e, step, stored, old)
+        old = stored.v[1]
+    return Finding("the filter of an op that traces was written, and no store put the new hash in its place")
+
+
+def _filled(e: Evidence, step: Step, stored: Record) -> Finding | None:
+    hi = e.kernel.symbol("_end")
+    filled = [r for r in step.writes if not e.kernel.text[0] <= r.v[0] < hi]
+    late = next((r for r in filled if r.seq > stored.seq), None)
+    if late:
+        return Finding(f"'{step.line}' put a hash where events find it, and stored into it afterwards", seq=late.seq)
+    if filled and not published(e, stored, filled[-1].seq):
+        return Finding(f"'{step.line}' filled a hash and put it where events find it, and no smp_wmb() was executed between", seq=stored.seq)
+    return None
+
+
+def _replaced(e: Evidence, step: Step, stored: Record, old: int) -> Finding | None:
+    sites = between(e.truth.stores, step.first, step.last)
+    if sites[0].seq < stored.seq:
+        return Finding(f"'{step.line}' wrote call sites, and the hash in which the list looks for their functions only then", seq=stored.seq,
+                       mistake="published-too-late")
+    waited = waits(e, max(stored.seq, sites[-1].seq), step.last)
+    freed = next((r for r in between(e.truth.hits["kfree"], stored.seq, step.last) if r.v[0] == old), None)
+    if not waited or freed and freed.seq < waited:
+        return Finding(f"'{step.line}' replaced the hash of an op that traces, and the old one was free before {GRACE} had been called: another CPU may be "
+                       "looking into it", seq=(freed or stored).seq)
+    return None
+
+
+# ---- labs 5 and 6: shadow stacks are there while sites call -----------------------------------------
+
+def _site_stores(e: Evidence, step: Step) -> list[Record]:
+    """Into call sites of functions: where ftrace_graph_stub goes on may change at any time."""
+    own = e.kernel.symbol("ftrace_graph_call") - e.kernel.text[0]
+    return [r for r in between(e.truth.stores, step.first, step.last) if r.v[0] != own]
+
+
+def stacks_in_time(e: Evidence) -> Finding | None:
+    """Shadow stacks are given before the first user's sites are written, and taken back a grace period after the last one's."""
+    begun = ended = 0
+    for step in steps(e):
+        sites = _site_stores(e, step)
+        for begin in between(e.truth.hits["shadow_users_begin"], step.first, step.last) if sites else ():
+            begun += 1
+            if sites[0].seq < begin.seq:
+                return Finding(f"'{step.line}' wrote call sites, and called shadow_users_begin only then: the first calls find no shadow stack", seq=begin.seq)
+        for end in between(e.truth.hits["shadow_users_end"], step.first, step.last) if sites else ():
+            ended += 1
+            if sites[-1].seq > end.seq or not waits(e, sites[-1].seq, end.seq):
+                return Finding(f"'{step.line}' called shadow_users_end, and not after the call sites were nops and {GRACE} had been called: a CPU may be about "
+                               "to push a frame", seq=end.seq)
+    return None if begun and ended else Finding("no first user came, or no last one left, while the observer looked at what is stored")
+
+
+def _unregistered(e: Evidence, step: Step, seq: int) -> Record | None:
+    ends = between(e.truth.hits["end of unregister_ftrace_graph"], seq, step.last)
+    return ends[0] if ends else None
+
+
+def _birth(e: Evidence, step: Step, user: Record, offset: int, where: str) -> Finding | None:
+    """The user's birth is there when events find the user: `user` is the store that makes it so."""
+    births = [r for r in step.writes if r.v[0] == user.v[1] + offset]
+    if not births or births[0].seq > user.seq:
+        return Finding(f"'{step.line}' stored a user of function_graph into {where}, and had not stored its birth: an event on another CPU takes it for an "
+                       "older one", seq=user.seq)
+    if births[-1].seq > user.seq:
+        return Finding(f"'{step.line}' stored a user of function_graph into {where}, and changed its birth afterwards", seq=births[-1].seq)
+    if not published(e, user, births[-1].seq):
+        return Finding(f"'{step.line}' stored a user's birth, then the user into {where}, and no smp_wmb() was executed between", seq=user.seq)
+    return None
+
+
+def user_in_time(e: Evidence) -> Finding | None:
+    """Lab 5: the one user is whole when events find it, and a grace period passes when they do no more."""
+    place, birth = e.kernel.symbol("graph_user"), e.kernel.members("fgraph_ops", "register_ftrace_graph")["birth"]
+    came = left = 0
+    for step in steps(e):
+        for user in (r for r in step.writes if r.v[0] == place):
+            end = _unregistered(e, step, user.seq)
+            wrong = _birth(e, step, user, birth, "graph_user") if user.v[1] else None
+            came, left = came + bool(user.v[1]), left + bool(end)
+            if end and not user.v[1] and not waits(e, user.seq, end.seq):
+                wrong = Finding(f"'{step.line}' cleared graph_user, and unregister_ftrace_graph returned without a call of {GRACE} after it: another CPU may "
+                                "be in the user's handler", seq=user.seq)
+            if wrong:
+                return wrong
+    return None if came and left else Finding("no user came, or none left, while the observer looked at what is stored in graph_user")
+
+
+# ---- lab 6: many users --------------------------------------------------------------------------------
+
+@dataclass(frozen=True)
+class Users:
+    """Where users are made known."""
+
+    array: tuple[int, int]
+    slots: int
+    stamp: int
+    direct: int  # fgraph_direct_users
+    direct_data: tuple[int, ...]  # what the shortcut needs
+    nobody: int
+    birth: int
+
+    @property
+    def named(self) -> tuple[int, ...]:
+        return self.slots, self.stamp
+
+
+def _users(e: Evidence) -> Users:
+    k = e.kernel
+    return Users(k.extent("fgraph_array"), k.symbol("fgraph_slots"), k.symbol("fgraph_stamp"), k.symbol("fgraph_direct_users"),
+                 (k.symbol("direct_private"), k.symbol("direct_return")), k.symbol("fgraph_stub"),
+                 k.members("fgraph_ops", "register_ftrace_graph")["birth"])
+
+
+def users_in_time(e: Evidence) -> Finding | None:
+    """A user is registered in this order: birth, slot, stamp. Unregistering one ends with a grace period."""
+    users, came, left = _users(e), 0, 0
+    for step in steps(e):
+        for r in (r for r in step.writes if inside(r, users.array)):
+            if r.v[1] == users.nobody:
+                left += 1
+                wrong = _left(e, step, r)
+            else:
+                came += 1
+                wrong = _birth(e, step, r, users.birth, "its slot") or _stamped(e, step, r, users)
+            if wrong:
+                return wrong
+    if not (came and left):
+        return Finding("no user came, or none left, while the observer looked at what is stored in fgraph_array")
+    return _slots_fit(e, users)
+
+
+def _slots_fit(e: Evidence, users: Users) -> Finding | None:
+    """After a user has left, fgraph_slots is one more than the number of the last slot in use."""
+    taken, slots = dict[int, bool](), 0
+    for step in steps(e):
+        for r in step.writes:
+            slots = r.v[1] if r.v[0] == users.slots else slots
+            if inside(r, users.array):
+                taken[(r.v[0] - users.array[0]) // 8] = r.v[1] != users.nobody
+        last = max((1 + n for n, is_taken in taken.items() if is_taken), default=0)
+        if slots != last and any(inside(r, users.array) and r.v[1] == users.nobody for r in step.writes):
+            return Finding(f"'{step.line}' took a user out of its slot. fgraph_slots is {slots} then, and the last slot that is taken is " +
+                           (f"{last - 1}: it must be {last}" if last else "none: it must be 0"), mistake=SLOTS, seq=step.last)
+    return None
+
+
+def _stamped(e: Evidence, step: Step, slot: Record, users: Users) -> Finding | None:
+    """The slot, and how many there are, before the stamp."""
+    stamps = [r for r in step.writes if r.v[0] == users.stamp]
+    if not stamps or stamps[0].seq < slot.seq:
+        return Finding(f"'{step.line}' stored a user into its slot and had stored fgraph_stamp before, or never: an event that reads the new stamp does not "
+                       "find the user", seq=slot.seq)
+    rest = [r for r in step.writes if r.v[0] == users.slots or inside(r, users.array)]
+    late = next((r for r in rest if r.seq > stamps[0].seq), None)
+    if late:
+        return Finding(f"'{step.line}' stored the new fgraph_stamp, and the slot or fgraph_slots only then: an event that reads the new stamp does not find "
+                       "the user", seq=late.seq)
+    if not published(e, stamps[0], rest[-1].seq):
+        return Finding(f"'{step.line}' stored a user into its slot, then the stamp, and no smp_wmb() was executed between", seq=stamps[0].seq)
+    return None
+
+
+def _left(e: Evidence, step: Step, slot: Record) -> Finding | None:
+    end = _unregistered(e, step, slot.seq)
+    if not end:
+        return None
+    stores: list[Record] = between(e.truth.stores, step.first, step.last)
+    if not waits(e, max(before(stores, end.seq, slot.seq), slot.seq), end.seq):
+        return Finding(f"'{step.line}' took a user out of its slot, and unregister_ftrace_graph returned without a call of {GRACE} after it: another CPU may "
+                       "be in the user's handler", seq=slot.seq)
+    return None
+
+
+def shortcut_in_time(e: Evidence) -> Finding | None:
+    """A grace period passes before the single-user path is switched on, and another after it is switched off."""
+    users, on, seen = _users(e), None, 0
+    for step in steps(e):
+        shared = [r for r in step.writes if inside(r, users.array) or r.v[0] in (*users.named, *users.direct_data)]
+        for r in (r for r in step.writes if r.v[0] == users.direct):
+            if r.v[1]:
+                seen, on = seen + 1, step
+                data = before((w for w in shared if w.v[0] in users.direct_data), step.last, 0)
+                if data and not waits(e, data, r.seq):
+                    return Finding(f"'{step.line}' stored what the only user's shortcut needs, and then fgraph_direct_users, without a call of {GRACE} "
+                                   "between: another CPU may go there and load what was there before", seq=r.seq)
+            elif on:
+                on, after = None, next((w.seq for w in shared if w.seq > r.seq), step.last)
+                if not waits(e, r.seq, after):
+                    return Finding(f"'{step.line}' set fgraph_direct_users to 0 and changed the users without a call of {GRACE} between: another CPU may be "
+                                   "on the shortcut", seq=r.seq)
+    return None if seen else Finding("no user had the shortcut while the observer looked at what is stored")
+
+
+def dead_or_unused(e: Evidence) -> Finding | None:
+    """Registering stores the user, then reads ftrace_graph_dead; find_frame sets that flag, then hides all users. With a full barrier
+    between, at least one of the two sees the other's store."""
+    users, dead = _users(e), e.kernel.symbol("ftrace_graph_dead")
+    wrong = _given_up(e, users)
+    if wrong:
+        return wrong
+    looks = [r for r in e.truth.writes if r.kind == Kind.READ and r.v[0] == dead]
+    seen = 0
+    for step in steps(e):
+        for r in (r for r in step.writes if r.v[0] in (users.slots, users.direct) and r.v[1]):
+            seen += 1
+            look = next((x for x in between(looks, r.seq, step.last) if x.context == r.context), None)
+            if not look or not barrier(e, r, r.seq, look.seq, STORES | LOADS):
+                name = "fgraph_slots" if r.v[0] == users.slots else "fgraph_direct_users"
+                return Finding(f"'{step.line}' stored {name} and did not look at ftrace_graph_dead after an smp_mb(): a CPU that gives up at the same time "
+                               "may not be seen", seq=r.seq)
+    return None if seen else Finding("no user came while the observer looked at what is stored in fgraph_slots")
+
+
+def _given_up(e: Evidence, users: Users) -> Finding | None:
+    """find_frame lets nobody be found, before the next call returns."""
+    for stop in e.truth.hits["ftrace_graph_stop"][:1]:
+        until = next((r.seq for r in e.truth.handlers if r.seq > stop.seq), NEVER)
+        for name, at in (("fgraph_direct_users", users.direct), ("fgraph_slots", users.slots)):
+            store = next((r for r in between(e.truth.writes, stop.seq, until) if r.kind == Kind.WRITE and r.v[:2] == (at, 0) and r.context == stop.context), None)
+            if not store or not barrier(e, store, stop.seq, store.seq, STORES | LOADS):
+                return Finding(f"a frame was bad, and after ftrace_graph_stop {name} was not set to 0 after an smp_mb(): a user that comes at the same time is told "
+                               "of calls", seq=stop.seq)
+    return None
+
+
+def stamp_first(e: Evidence) -> Finding | None:
+    """ftrace_graph_func reads the stamp, then the slots, with a barrier between."""
+    users, code = _users(e), e.kernel.extent("ftrace_graph_func")
+    stamps: dict[tuple[int, int, int], Record] = {}
+    seen = 0
+    for r in (r for r in e.truth.writes if r.kind == Kind.READ):
+        if r.v[0] == users.stamp and code[0] <= r.addr < code[1]:
+            stamps[r.context] = r
+        elif r.context in stamps and (r.v[0] == users.slots or inside(r, users.array)):
+            seen += 1
+            stamp = stamps.pop(r.context)
+            if not acquires(e.arch, stamp.word) and not barrier(e, r, stamp.seq, r.seq, LOADS):
+                return Finding("ftrace_graph_func read fgraph_stamp, then the slots, and no smp_rmb() was executed between: a user with that stamp may not be "
+                               "seen yet", seq=r.seq)
+    return None if seen else Finding("ftrace_graph_func was not seen to read fgraph_stamp, then the slots")

@@ -1,0 +1,203 @@
+"""Checks of things that handlers and traced functions may do and the workload never does: kern/apps/rare.c, labs 5 and 6, one CPU.
+
+The checks use only call sites, handlers and shadow stacks as the observer logged them.
+"""
+
+from __future__ import annotations
+
+import errno
+
+from grading.checks.frames import WORDS
+from grading.evidence.evidence import Evidence, once
+from grading.evidence.finding import Finding
+from grading.evidence.truth import Call
+from grading.machine.observer import Record
+
+OWN_CALLS, WRONG_FRAME, AFTER_THE_END, WRONG_SIZE = "recursion-not-guarded", "wrong-frame-taken", "told-after-the-end", "wrong-size"
+MISTAKES = {
+    OWN_CALLS: "a handler is told of the functions that it calls itself",
+    WRONG_FRAME: "a function was left without its return, and the frame whose sp fits is not the one that is taken",
+    AFTER_THE_END: "a frame was bad, and users are told of calls after that",
+}
+CHAIN = [f"rare_{letter}" for letter in "abcdef"]  # each calls the next one
+OFF = 16  # so far is sp lower when rare_f returns than it was at its call
+# Each return, in order: the function, the place it must return to, its value, how many functions of CHAIN have not returned yet,
+# the function whose frame is the newest, and the function at whose call sp was the same ("": none).
+RETURNS = (("rare_f", "rare_home_f", 6, 5, "rare_f", ""), ("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
+ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}  # programs whose calls the checks need, and the least number of each
+MOST_DATA = 256  # bytes that a user may keep
+# The stack walks: the callback that walks, the function of the tracer that the walk must contain, how it walks, and what then is in
+# the place of the traced function's return address ("": that address). LINK: by the frame records alone. ENTRY: the kernel's own walk,
+# which looks up return addresses that are patched. The op is called after the entry handler, so its walk sees the patched address.
+ENTRY, LINK = 1, 2
+WALKS = (("the entry handler of a user", "ftrace_caller", LINK, ""), ("an op that is called after function_graph's", "ftrace_caller", LINK, "return_to_handler"),
+         ("the return handler of a user", "return_to_handler", ENTRY, ""))
+# The registrations that are not allowed, by number: the error, what was tried, and the mistake's name if it has one.
+REFUSED = ((errno.ENOSPC, "a user registered while ops had all stubs", ""),
+           (errno.EBUSY, "a user that was registered already registered again", ""),
+           (errno.ENODEV, "a user registered after a bad frame had ended graph tracing", AFTER_THE_END))
+
+
+@once
+def calls(e: Evidence) -> dict[str, Call]:
+    """The last call of each of the program's functions, by name."""
+    return {call.name: call for call in e.truth.calls if call.name.startswith("rare_")}
+
+
+def _bad_since(e: Evidence) -> int:
+    """When the first of CHAIN was called."""
+    call = calls(e).get(CHAIN[0])
+    return call.seq if call else 1 << 62
+
+
+def _told(e: Evidence) -> list[tuple[str, str, int]]:
+    """Which handler, of which function, and when."""
+    handlers = {e.kernel.symbol(name): name for name in ("rare_entry", "rare_return")}
+    return [(handlers[r.addr], site.function.name, r.seq) for r in e.truth.rare if r.addr in handlers and (site := e.kernel.site_at.get(r.more[8]))]
+
+
+def own_calls(e: Evidence) -> Finding | None:
+    """No handler runs for functions that a handler calls."""
+    begin = _bad_since(e)
+    told = [t for t in _told(e) if t[1] in ("rare_inner", "rare_outer") and t[2] < begin]
+    inner = next((seq for _, name, seq in told if name == "rare_inner"), None)
+    if inner is not None:
+        return Finding("a handler of function_graph called a traced function, rare_inner, and was told of that: a CPU that is in the tracer already, in the "
+                       "same context, must leave the call alone", mistake=OWN_CALLS, seq=inner)
+    if "rare_outer" in calls(e) and [t[:2] for t in told] != [("rare_entry", "rare_outer"), ("rare_return", "rare_outer")]:
+        return Finding("rare_outer was called once, whose user calls a traced function in both handlers; the user must be told of one entry and one return")
+    return None
+
+
+def refused(e: Evidence) -> Finding | None:
+    """Each registration that is not allowed returns the right error, and leaves no shadow stacks allocated."""
+    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_refused")):
+        error, what, mistake = REFUSED[r.v[0]]
+        got = r.v[1] - (r.v[1] >> 63 << 64)
+        if got != -error:
+            said = errno.errorcode.get(-got, str(got)) if got else "0"
+            return Finding(f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, and returned {'-' if got < 0 else ''}{said}",
+                           mistake=mistake, seq=r.seq)
+        if error == errno.ENOSPC and r.v[2]:
+            return Finding(f"{what}: it was refused, and threads still have a shadow stack, without a user of function_graph", mistake=mistake, seq=r.seq)
+    return None
+
+
+def _walks(e: Evidence) -> list[list[Record]]:
+    """Each walk, entry by entry."""
+    found = list[list[Record]]()
+    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_walk")):
+        if not r.v[0]:
+            found.append([])
+        found[-1].append(r)
+    return found
+
+
+def walks(e: Evidence) -> Finding | None:
+    """A stack walk from a handler, and from an op that is called after the entry handler, leads by way of the tracer to the function and its caller."""
+    found = _walks(e)
+    if "rare_outer" not in calls(e) or e.why and len(found) < len(WALKS):
+        return None
+    if len(found) != len(WALKS):
+        return Finding(f"the handlers of a user, and an op of the same function, walk the stack at one call: {len(found)} of them did, of {len(WALKS)}")
+    call = [c for c in e.truth.calls if c.name == "rare_outer" and c.seq < found[0][0].seq][-1]
+    for (who, gate, by, patched), walk in zip(WALKS, found):
+        stack = [r.v[by] for r in walk if r.v[by]]
+        names = [e.kernel.name_at(address - 4).split("+")[0] for address in stack]  # of the calls
+        at = names.index(gate) if gate in names else -1
+        home, caller = at + (2 if by == LINK else 1), e.kernel.symbol(patched) or call.parent
+        if at < 0 or home >= len(stack) or stack[home] != caller or by == LINK and names[at + 1] != "rare_outer":
+            seen = " < ".join(map(e.kernel.name_at, stack))
+            return Finding(f"rare_outer was called by {e.kernel.name_at(call.parent)}, and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
+                           f"The walk must come to {gate}, {'to rare_outer, ' if by == LINK else ''}and to {patched or 'that caller'}; it found {seen}", seq=walk[0].seq)
+    return _assembly_between(e, found) if e.kernel.symbol("ftrace_graph_caller") else None
+
+
+def _assembly_between(e: Evidence, found: list[list[Record]]) -> Finding | None:
+    """Lab 5: the record that ftrace_graph_caller makes leads to its caller, and so to the one that ftrace_caller called for both tracers."""
+    callers = list[str]()
+    for walk in found[:2]:
+        names = [e.kernel.name_at(r.v[LINK] - 4).split("+")[0] for r in walk]
+        callers.append(names[names.index("ftrace_caller") - 1])
+    if callers[0] == callers[1]:
+        return None
+    return Finding(f"rare_outer was called, and ftrace_caller called {callers[1]} for both tracers of it. A stack walk by the frame records from the entry handler "
+                   f"of function_graph's user found {callers[0]} in its place", seq=found[0][0].seq)
+
+
+def left(e: Evidence) -> Finding | None:
+    """Functions are left without a return, as longjmp() leaves them: each call that does return finds its own frame."""
+    of = calls(e)
+    if not of.keys() >= set(CHAIN):
+        return None
+    stops, handlers = ([r for r in e.truth.hits[name] if r.seq > _bad_since(e)] for name in ("ftrace_graph_stop", "return_to_handler"))
+    if not handlers:
+        return Finding("six functions called each other, rare_a to rare_f, a user wants to hear of their returns, and none came to return_to_handler", seq=_bad_since(e))
+    past = next((of[name] for name in CHAIN if (body := of[name].landed) and body.v[2] != e.kernel.symbol("return_to_handler")), None)
+    if past:
+        return Finding(f"{past.name} was called, a user wants to hear of its return, and the return was not patched", seq=past.seq)
+    went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))
+    for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
+        found = of[fits].sp if fits else of[newest].sp - OFF
+        said = stops[n].v[:3] if n < len(stops) else ()
+        who = f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, with sp {of[newest].sp:#x}"
+        if n < len(handlers) and said != (of[newest].site.address, of[newest].sp, found):
+            return Finding(f"{who}: ftrace_graph_stop must be told that, and was " + (f"told {', '.join(map(hex, said))}" if said else "not called"),
+                           mistake=WRONG_FRAME, seq=handlers[n].seq)
+        if n >= len(went) or went[n][1:] != (place, value):
+            where = f"went to {went[n][1]} with {went[n][2]:#x}" if n < len(went) else "went nowhere that is watched"
+            return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if none fits, by the newest, and {where}",
+                           mistake=WRONG_FRAME, seq=of[function].seq)
+    return _popped(e) or _nobody_told(e, stops[0])
+
+
+def _popped(e: Evidence) -> Finding | None:
+    """Each such return also pops the frames above its own."""
+    stacks = [r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_stack")]
+    top, free, depth = stacks[0].v[:3]
+    for r, (function, _, _, out, *_) in zip(stacks[1:], RETURNS):
+        want = (free + 8 * WORDS * (out - 1) if out else top, free + 8 * WORDS * out, depth + out)
+        if r.v[:3] != want:
+            return Finding(f"{function} had returned, past functions that were left without a return. Then top, free and depth of the shadow stack were "
+                           f"{', '.join(map(hex, r.v[:3]))}, and must be {', '.join(map(hex, want))}: the frames above go with it", mistake=WRONG_FRAME, seq=r.seq)
+    return None
+
+
+def _nobody_told(e: Evidence, stop: Record) -> Finding | None:
+    late = next((r for r in e.truth.rare if r.seq > stop.seq and r.addr in map(e.kernel.symbol, ("rare_entry", "rare_return"))), None)
+    return Finding(f"ftrace_graph_stop was called, as a frame was bad; then {e.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
+                   seq=late.seq) if late else None
+
+
+def filter_of_two(e: Evidence) -> Finding | None:
+    """Lab 6: a filter that two users had, and is written when one of them has left, reaches the one that stays."""
+    if "rare_outer" not in calls(e) or [handler for handler, name, _ in _told(e) if name == "rare_shared"] == ["rare_entry", "rare_return"]:
+        return None
+    return Finding("two users had one filter, and one of them left. Then rare_shared was written to the filter and called; the user that stayed must be told of its "
+                   "entry and of its return, once each", mistake="filter-change-unheard")
+
+
+def sizes(e: Evidence) -> Finding | None:
+    """Lab 6: data have the size that was asked for, in whole words; or there are none."""
+    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_data")):
+        asked, reserved, found, size = r.v
+        asked -= (asked >> 63) << 64
+        want = -(-asked // 8) * 8 if 0 < asked <= MOST_DATA else 0
+        if not want and (reserved or found):
+            return Finding(f"a user asked for {asked} bytes to keep, and got room: only 1 to {MOST_DATA} can be had", mistake=WRONG_SIZE, seq=r.seq)
+        if want and (not reserved or reserved != found or size != want):
+            return Finding(f"a user kept {asked} bytes at {reserved:#x}; at the return it found {size} bytes at {found:#x}, and must find {want} there, whole words",
+                           mistake=WRONG_SIZE, seq=r.seq)
+    return None
+
+
+def room(e: Evidence) -> Finding | None:
+    """Lab 6: data are given as long as they fit, to the last word; what does not fit is counted."""
+    for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_room")):
+        asked, left, reserved, counted = r.v
+        fits, what = asked + 8 <= left, f"a user asked for {asked} bytes to keep, which take {asked + 8}, and the shadow stack had {left} left"
+        if bool(reserved) != fits:
+            return Finding(f"{what}: it {'was refused' if fits else 'got them'}", seq=r.seq)
+        if counted != (not fits):
+            return Finding(f"{what}: overrun must {'stay' if fits else 'be one more'} and grew by {counted}", seq=r.seq)
+    return None

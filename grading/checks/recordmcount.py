@@ -1,0 +1,139 @@
+"""Makes ELF files that no compiler makes, and runs the student's recordmcount on them.
+
+One file is for HOOK=entry: its call sites come in a random order, whereas -pg's are found in the order of their addresses.
+The other is for HOOK=mcount: it has calls of _mcount, and words that are almost such a call.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shlex
+import struct
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from grading.elf.insn import ARM64, ISAS
+from qemu.machine import ROOT, WITH_US
+
+MKRECORDS = ROOT / "kern/ftrace/tools/mkrecords.py"  # it runs the tool as the build does, in a sandbox, and checks its output
+BASE = 0xFFFFFFFF80000000
+MACHINE = {"riscv64": 243, "arm64": 183}
+TOGGLED = {"riscv64": 0, "arm64": 4}  # bytes from an entry to the word that is patched
+PROGBITS, SYMTAB, STRTAB = 1, 2, 3
+
+
+def entries(seed: int, count: int = 200) -> list[int]:
+    """Offsets of call sites in text, in random order."""
+    return [8 * n for n in random.Random(seed).sample(range(1, 20 * count), count)]
+
+
+def entry_elf(arch: str, offsets: list[int]) -> bytes:
+    """A linked kernel for HOOK=entry whose __patchable_function_entries has these offsets, in this order."""
+    return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets)
+
+
+@dataclass
+class Calls:
+    """Text with calls of _mcount, and with decoys: words that are almost such a call."""
+
+    words: list[int]
+    mcount: int  # offset of _mcount
+    sites: list[int] = field(default_factory=list)  # offset of each call's last word
+    decoys: dict[int, str] = field(default_factory=dict)  # offset of each decoy's last word -> what the decoy is
+    beside: dict[int, int] = field(default_factory=dict)  # decoys that are calls -> the distance of their target from _mcount
+
+    def elf(self, arch: str) -> bytes:
+        return elf(arch, self.words, {"_mcount": self.mcount})
+
+
+def _call(arch: str, at: int, target: int) -> list[int]:
+    """The words of a call as the compiler makes it."""
+    if arch == "arm64":
+        return [ARM64.call(at, target, 30)]
+    hi = (target - at + 0x800) >> 12
+    return [(hi & 0xFFFFF) << 12 | 0x97, (target - at - (hi << 12) & 0xFFF) << 20 | 0x80E7]
+
+
+def _other_bits(arch: str) -> list[tuple[str, tuple[int, ...]]]:
+    """Decoys: a description, and the bits in which the words differ from a real call. Every bit of the opcode is tried."""
+    if arch == "arm64":
+        return [(f"no bl: bit {n} is another", (1 << n,)) for n in range(26, 32)]
+    found: list[tuple[str, tuple[int, ...]]] = [
+        (f"a jalr, and before it no auipc ra: bit {n} is another", (1 << n, 0)) for n in range(12)]
+    found += [(f"an auipc ra, and after it no jalr ra, lo(ra): bit {n} is another", (0, 1 << n)) for n in range(20)]
+    for register, other in (("t0", 1 ^ 5), ("t1", 1 ^ 6)):
+        found += [(f"an auipc {register}, and after it a jalr ra, lo({register})", (other << 7, other << 15)),
+                  (f"a pair with {register}, which the compiler uses for no call of _mcount", (other << 7, other << 15 | other << 7))]
+    return found
+
+
+def calls(arch: str, seed: int, count: int = 60) -> Calls:
+    rng, slot, slots = random.Random(seed), 4, 1 << 12
+    made = Calls([ISAS[arch].nop] * (slot * slots), 4 * slot * rng.randrange(slots // 4, 3 * slots // 4))
+    places = [4 * slot * n for n in rng.sample(range(1, slots - 1), count + 200) if 4 * slot * n != made.mcount]
+
+    def put(at: int, words: list[int], decoy: str = "") -> int:
+        made.words[at // 4:at // 4 + len(words)] = words
+        last = at + 4 * len(words) - 4
+        if decoy:
+            made.decoys[last] = decoy
+        else:
+            made.sites.append(last)
+        return last
+
+    length = len(_call(arch, 0, 0))
+    for at in [0, 4 * (len(made.words) - length), *(places.pop() for _ in range(count))]:  # also the first and last words of .text
+        put(at, _call(arch, at, made.mcount))
+    for what, bits in _other_bits(arch):
+        at = places.pop()
+        put(at, [word ^ other for word, other in zip(_call(arch, at, made.mcount), bits)], what)
+    for by in (-4096, -8, -4, 4, 8, 4096):
+        at = places.pop()
+        made.beside[put(at, _call(arch, at, made.mcount + by), f"a call to _mcount{by:+d}")] = by
+    if arch == "riscv64":
+        for start in (0, 4):  # the word from which the offset is counted
+            at = places.pop()
+            first, second = _call(arch, at + start, made.mcount)
+            put(at, [first, ISAS[arch].nop, second], "an auipc ra and a jalr ra, lo(ra), with an instruction between")
+    made.sites.sort()
+    return made
+
+
+def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entries: Sequence[int] = ()) -> bytes:
+    """A linked kernel with this text, the usual symbols and `others` at these offsets, and patchable entries at `entries`."""
+    text = struct.pack(f"<{len(words)}I", *words)
+    symbols, strings = bytes(24), b"\0"
+    for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text), **(others or {})}.items():
+        symbols += struct.pack("<IBBHQQ", len(strings), 0x10, 0, 1, BASE + value, 0)
+        strings += name.encode() + b"\0"
+    names = b"\0.text\0__patchable_function_entries\0.symtab\0.strtab\0.shstrtab\0"
+    sections = [(".text", PROGBITS, 6, BASE, text), ("__patchable_function_entries", PROGBITS, 2, 0, struct.pack(f"<{len(entries)}Q", *(BASE + at for at in entries))),
+                (".symtab", SYMTAB, 0, 0, symbols), (".strtab", STRTAB, 0, 0, strings), (".shstrtab", STRTAB, 0, 0, names)]
+    body, headers = b"", bytes(64)
+    for title, kind, flags, address, data in sections:
+        at = names.index(b"\0" + title.encode() + b"\0") + 1
+        link, info, size = (4, 1, 24) if kind == SYMTAB else (0, 0, 0)
+        headers += struct.pack("<IIQQQQIIQQ", at, kind, flags, address, 64 + len(body), len(data), link, info, 8, size)
+        body += data + bytes(-len(data) % 8)
+    header = struct.pack("<16sHHIQQQIHHHHHH", b"\x7fELF\2\1\1", 2, MACHINE[arch], 1, BASE, 0, 64 + len(body), 0, 64, 56, 0,
+                         64, 1 + len(sections), len(sections))
+    return header + body + headers
+
+
+def by_hand(tool: Path, kernel: Path) -> str:
+    """The command that runs the tool on this file again."""
+    return shlex.join([sys.executable, *(os.path.relpath(p) for p in (MKRECORDS, tool, kernel))])
+
+
+def table(tool: Path, kernel: bytes, file: Path) -> tuple[list[int], str]:
+    """The offsets in the table that the tool writes for this kernel, and its error message or ''. The file and the table are kept."""
+    file.write_bytes(kernel)
+    done = subprocess.run([*WITH_US, sys.executable, MKRECORDS, tool, file], capture_output=True, text=True, check=False)
+    file.with_suffix(".S").write_text(done.stdout)
+    lines = done.stdout.partition("ftrace_records:")[2].partition(".section")[0].splitlines()
+    found = [int(line.split()[1], 0) & 0xFFFFFFFF for line in lines if line.strip().startswith(".quad 0x")]
+    return found, done.stderr.strip() or (f"it ends with status {done.returncode}" if done.returncode else "")

@@ -1,0 +1,181 @@
+"""Checks that the tracer preserves registers and passes the right arguments, at every executed call site.
+
+The observer reads all registers at the site and again where the function continues. At each callback it reads the
+arguments, the frame records and struct ftrace_regs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from grading.evidence.evidence import Evidence, once
+from grading.evidence.finding import Finding
+from grading.evidence.truth import KEPT_NOTHING, Call
+from grading.machine.observer import Record
+
+NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", *(f"a{n}" for n in range(8)),
+                     *(f"s{n}" for n in range(2, 12)), *(f"t{n}" for n in range(3, 7)), "sstatus.SIE (are interrupts masked?)"],
+         "arm64": [*(f"x{n}" for n in range(31)), "sp", "DAIF (are interrupts masked?)", "tpidr_el1", "sp_el0"]}
+SP, FP, LINK = {"riscv64": 2, "arm64": 31}, {"riscv64": 8, "arm64": 29}, {"riscv64": 1, "arm64": 30}
+ARGUMENTS = {"riscv64": range(10, 18), "arm64": range(9)}
+RESERVED = {"riscv64": (3, 4), "arm64": (18,)}
+SCRATCH = {"riscv64": (5, 6, 7, 28, 29, 30, 31), "arm64": range(9, 18)}  # the tracer may change these
+PATTERN = 0x5CA1AB1E  # the upper half of the values that kern/apps/registers.c and entry.c put into every register
+
+
+def _mask(numbers: Iterable[int]) -> int:
+    return sum(1 << n for n in numbers)
+
+
+@once
+def free(e: Evidence) -> int:
+    """The mask of registers that the tracer may change. With HOOK=mcount the prologue has saved the link register already."""
+    return _mask((*SCRATCH[e.arch], *((LINK[e.arch],) if e.kernel.hook == "mcount" else ())))
+
+
+def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
+    """The registers whose values changed between the call site and the instruction after it, without those that may change."""
+    if not call.landed or call.landed.addr != call.site.address + 4 or call.landed.v[0] in (0, KEPT_NOTHING):
+        return []
+    mask = call.landed.v[0] & ~free(e) & ~but
+    return [n for n in range(len(NAMES[e.arch])) if mask >> n & 1] if mask else []
+
+
+def mistake_of(arch: str, number: int) -> str:
+    if number == SP[arch]:
+        return "stack-not-given-back"
+    if number == FP[arch]:
+        return "frame-pointer-lost"
+    if number in RESERVED[arch]:
+        return "reserved-register-touched"
+    if number == LINK[arch]:
+        return "return-address-lost"
+    return "argument-clobbered" if number in ARGUMENTS[arch] else "saved-register-lost" if number < 32 else ""
+
+
+def where(e: Evidence, address: int) -> str:
+    lo, hi = e.kernel.text
+    return f"{address:#x}" + (f" ({e.kernel.name_at(address)})" if lo <= address < hi else "")
+
+
+def registers_kept(e: Evidence) -> Finding | None:
+    """Every call, traced or not, preserves the registers of the contract and continues after its site."""
+    if e.truth.below:
+        return below_sp(e)
+    for call in e.truth.calls:
+        finding = kept(e, call) or went_on(e, call)
+        if finding:
+            return finding
+    return None if any(call.landed for call in e.truth.calls if call.callbacks) else Finding("not one call site came to a callback and back")
+
+
+def below_sp(e: Evidence) -> Finding | None:
+    """A finding if the tracer used memory below sp or had an unaligned sp: an interrupt may come at any instruction."""
+    for r in e.truth.below:
+        what, mistake = ("uses what lies below sp, where an interrupt writes meanwhile: first lower sp, then store; first load, then raise it",
+                         "stored-below-sp") if r.v[0] % 16 == 0 else (f"found sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
+        return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) {what}", seq=r.seq, mistake=mistake if e.lab == 1 else "")
+    return None
+
+
+def kept(e: Evidence, call: Call, but: int = 0) -> Finding | None:
+    wrong = lost(e, call, but)
+    if not wrong:
+        return None
+    number = max(wrong, key=lambda n: (n in (SP[e.arch], FP[e.arch]), -n))
+    when = "was traced" if call.callbacks else "was not traced"
+    return Finding(f"{call.name} {when}, on CPU {call.vcpu}, and after its call site {NAMES[e.arch][number]} was not what it had been before",
+                   seq=call.seq, mistake=mistake_of(e.arch, number))
+
+
+def went_on(e: Evidence, call: Call) -> Finding | None:
+    """A finding if the call did not continue at the instruction after its site."""
+    if not call.landed or call.landed.addr == call.site.address + 4:
+        return None
+    return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must go on at {where(e, call.site.address + 4)}, after its call site, "
+                   f"and went on at {where(e, call.landed.addr)}", seq=call.seq)
+
+
+# ---- a return that is patched ----------------------------------------------------------------
+
+def found_as_left(e: Evidence) -> Finding | None:
+    """Labs 5 and 6: a function begins with the register values of its caller, except for the link register."""
+    if e.truth.below:
+        return below_sp(e)
+    for call in e.truth.calls:
+        wrong = lost(e, call, 1 << LINK[e.arch])
+        if wrong:
+            return Finding(f"{call.name} was called, on CPU {call.vcpu}, and after its call site {NAMES[e.arch][wrong[0]]} was not what it had been before",
+                           seq=call.seq)
+    return None
+
+
+def unfinished(e: Evidence) -> Call | None:
+    """The last call since the last typed line whose callback ran and that did not continue afterwards."""
+    since = e.typed[-1][0] if e.typed else 0
+    return next((call for call in reversed(e.truth.calls) if call.seq >= since and call.callbacks and not call.landed), None)
+
+
+def spoilt(e: Evidence) -> str:
+    """For a boot that ended early: the mistake that may have corrupted it, or ''."""
+    wrong: list[int] = next((numbers for call in e.truth.calls if (numbers := lost(e, call))), [])
+    if wrong:
+        return mistake_of(e.arch, max(wrong))
+    wrong_call = callback_arguments(e)
+    return wrong_call.mistake if wrong_call and wrong_call.mistake == "address-taken-for-the-value" else ""
+
+
+# ---- the arguments of a callback, with HOOK=mcount ----------------------------------------------
+
+def callback_arguments(e: Evidence) -> Finding | None:
+    """Every callback gets the right ip, parent_ip, op and regs, and a frame record by which the stack can be walked."""
+    seen = 0
+    for call in e.truth.calls:
+        for r in call.callbacks:
+            seen += 1
+            finding = _arguments_wrong(e, call, r)
+            if finding:
+                finding.seq = r.seq
+                return finding
+    return lone_callbacks(e) or (None if seen else Finding("not one call site came to a callback"))
+
+
+def lone_callbacks(e: Evidence) -> Finding | None:
+    """A finding if a callback ran in a context that had not just executed a call site."""
+    if not e.truth.lone:
+        return None
+    return Finding(f"the tracer's callback ran {len(e.truth.lone)} times on a stack on which no call site had just been executed",
+                   seq=e.truth.lone[-1].seq)
+
+
+def _arguments_wrong(e: Evidence, call: Call, r: Record) -> Finding | None:
+    (ip, parent, op, regs), (below, home, callers, _) = r.v, r.more[:4]
+    stub = f"{call.name} was traced, and the callback's"
+    if ip != call.site.address:
+        return Finding(f"{stub} ip was {where(e, ip)}, and not {where(e, call.site.address)}, the call site",
+                       mistake="wrong-call-site-offset")
+    if parent != call.parent:
+        return Finding(f"{stub} parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, where the function returns to"
+                       + (": it is the frame pointer that is saved beside that" if parent == callers else ""),
+                       mistake=_mistake_of_parent(call, parent, callers))
+    if op != r.more[8]:
+        return Finding(f"{stub} op was {where(e, op)}, and not the value of function_trace_op",
+                       mistake="address-taken-for-the-value" if op == e.kernel.symbol("function_trace_op") else "")
+    if regs:
+        return Finding(f"{stub} regs was {regs:#x}, and not 0")
+    if (below, home) != (call.fp, call.site.address + 4):
+        return Finding(f"{stub} caller has no frame record that says who called it: a walk of the stack from the callback goes wrong")
+    return None
+
+
+def _mistake_of_parent(call: Call, parent: int, callers: int) -> str:
+    if parent == callers:
+        return "frame-pointer-for-parent"
+    if parent >> 32 == PATTERN:
+        return "parent-from-argument"
+    return "parent-of-the-stub" if parent == call.site.address + 4 else ""
+
+
+def pattern_calls(e: Evidence) -> list[Call]:
+    """The calls of the function in kern/apps/registers.c."""
+    return [call for call in e.truth.calls if call.name == "registers_call"]

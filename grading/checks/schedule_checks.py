@@ -1,0 +1,147 @@
+"""Checks each schedule: every call ran the right ops or users, and no call was still in an op when its removal had ended."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from grading.checks.graph_checks import lost_at_return
+from grading.checks.registers import LINK, lost
+from grading.checks.seen import Amount, Coverage
+from grading.evidence.evidence import Evidence, during, once
+from grading.evidence.finding import Finding
+from grading.evidence.returns import HANDLERS
+from grading.evidence.schedules import CALLED, CALLER, ScheduleRun
+from grading.evidence.truth import AT_ENTRY, AT_RETURN, Call
+from grading.machine.observer import Record
+
+TRACER = -1  # as the number of an op: the function tracer's own
+OPS = 8  # of the shell's
+AT_LEAST = 10  # schedules that each change must have
+
+
+Wrong = tuple[str, int | None]  # what is wrong, and the record that shows it
+
+
+def right_under_schedules(e: Evidence) -> Finding | None:
+    """Ops: each call ran the ops that it must run, and none is in an op that was unregistered."""
+    return _first(e, _call_wrong)
+
+
+def returns_under_schedules(e: Evidence) -> Finding | None:
+    """The same for function_graph's users: each call returns to its caller, even if users were registered or left while it was in flight."""
+    return _first(e, _return_wrong)
+
+
+def _first(e: Evidence, wrong: Callable[[Evidence, ScheduleRun, Call, int], Wrong | None]) -> Finding | None:
+    for played in e.played:
+        for run in played.runs:
+            if found := _wrong(e, run, wrong):
+                return Finding(f"{run.schedule}: {found[0]}", seq=found[1], schedule=str(run.schedule))
+    return None
+
+
+def _amounts(e: Evidence) -> Iterator[Amount]:
+    for p in e.played:
+        yield Amount(f"'{p.change.line}'", len(p.todo), AT_LEAST)
+        yield Amount(f"'{p.change.line}'", len(p.runs), p.planned)
+
+
+PLAYED = Coverage("schedule", _amounts)
+
+
+def _wrong(e: Evidence, run: ScheduleRun, wrong: Callable[[Evidence, ScheduleRun, Call, int], Wrong | None]) -> Wrong | None:
+    """What is wrong with a call of this schedule, or None."""
+    calls = [call for call in during(run, e.truth.calls) if call.name == CALLED and call.vcpu == CALLER]
+    ended = _ended(e, run)
+    change = run.schedule.change
+    if ended is None:
+        return f"{change.ends} was not seen to return", None
+    if change.stays and len(calls) < 2 or change.comes and not any(call.seq > ended for call in calls):
+        return f"of two calls of {CALLED}, the second of them after {change.ends} had returned, {len(calls)} went to the tracer", None
+    return next((found for call in calls if (found := wrong(e, run, call, ended))), None)
+
+
+def _ended(e: Evidence, run: ScheduleRun) -> int | None:
+    """The record at which the function that makes the change returned; None: it did not."""
+    name = run.schedule.change.ends
+    ends = set(e.kernel.exits(name))
+    return next((r.seq for hits in ("step", f"end of {name}") for r in during(run, e.truth.hits[hits]) if r.addr in ends), None)
+
+
+def number(e: Evidence, callback: Record) -> int:
+    """The number of the op whose callback this was."""
+    lo, hi = e.kernel.extent("hand_ops")
+    return (callback.v[2] - lo) * OPS // (hi - lo) if lo <= callback.v[2] < hi else TRACER
+
+
+def _call_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong | None:
+    change, called = run.schedule.change, [number(e, r) for r in call.callbacks]
+    wanted = change.stays | (change.comes if call.seq > ended else frozenset())
+    possible = change.stays | change.comes | (frozenset() if call.seq > ended else change.goes)
+    if found := _entered_wrong(e, call):
+        return found
+    for op in sorted({*called, *wanted}):
+        if op not in possible:
+            return f"{_op(op)} was called for a call that began after {change.ends} had returned", call.seq
+        if called.count(op) != 1:
+            return f"{_op(op)} was called {called.count(op)} times for one call", call.seq
+    late = call.landed and call.landed.seq > ended > call.seq
+    if late and change.goes & set(called):
+        return f"{change.ends} returned while another CPU was still in a call that {_op(min(change.goes & set(called)))} traces", ended
+    return None
+
+
+def _entered_wrong(e: Evidence, call: Call, but: int = 0) -> Wrong | None:
+    """Did the function begin after its site, with its caller's registers? `but`: registers that may differ."""
+    if call.word == e.kernel.isa.nop:
+        return None
+    if not call.landed or call.landed.addr != call.site.address + 4:
+        return "the function did not go on after its call site", call.seq
+    if lost(e, call, but):
+        return "the function did not get the registers that its caller left", call.seq
+    return None
+
+
+# ---- function_graph ------------------------------------------------------------------
+
+def _return_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong | None:
+    span = next(s for s in e.truth.returns.spans if s.call is call)
+    back = span.leaving and span.leaving.back
+    if found := _entered_wrong(e, call, 1 << LINK[e.arch]):  # the return is patched
+        return found
+    if not back or back.addr != span.home:
+        return "the call did not come back to its caller" + (f", but to {e.kernel.name_at(back.addr)}" if back else ""), call.seq
+    if lost_at_return(e, span):
+        return "where the call returned to a register was not as the function had left it", back.seq
+    users = {user for seq, user, _ in _user_events(e) if call.seq < seq < back.seq} | run.schedule.change.stays | run.schedule.change.comes
+    return next((found for user in sorted(users) if (found := _user_wrong(e, run, call, back.seq, ended, user))), None)
+
+
+def _user_wrong(e: Evidence, run: ScheduleRun, call: Call, back: int, ended: int, user: int) -> Wrong | None:
+    change, name, events = run.schedule.change, _user(user), [(seq, what) for seq, of, what in _user_events(e) if of == user and call.seq < seq < back]
+    whats = [what for _, what in events]
+    if whats not in ([], [AT_ENTRY], [AT_ENTRY, AT_RETURN]):
+        return f"of one call {name} was told {', '.join('of its return' if what else 'of its entry' for what in whats)}", events[-1][0]
+    must = user in change.stays or user in change.comes and call.seq > ended
+    if must and whats != [AT_ENTRY, AT_RETURN] or whats == [AT_ENTRY] and user not in change.goes:
+        return f"{name} was told of {'the entry of a call and not of its return' if whats else 'neither entry nor return of a call'}", call.seq
+    if user in change.goes and events and events[-1][0] > ended:
+        return f"{name} was told of a call after {change.ends} had returned", events[-1][0]
+    return None
+
+
+@once
+def _user_events(e: Evidence) -> list[tuple[int, int, int]]:
+    """The handler calls on CPU B outside of interrupts: (record, user, AT_ENTRY or AT_RETURN)."""
+    hands = [(t.seq, t.user, t.what) for t in e.truth.user_events if t.vcpu == CALLER and not t.level and t.what in (AT_ENTRY, AT_RETURN)]
+    entry = e.kernel.symbol(HANDLERS[0])
+    own = [(r.seq, TRACER, AT_ENTRY if r.addr == entry else AT_RETURN) for r in e.truth.users if r.vcpu == CALLER and not r.level]
+    return sorted(hands + own)
+
+
+def _user(user: int) -> str:
+    return "the function_graph tracer" if user == TRACER else f"user {user}"
+
+
+def _op(op: int) -> str:
+    return "the function tracer" if op == TRACER else f"op {op}"

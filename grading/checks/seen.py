@@ -1,0 +1,274 @@
+"""Says how much must be observed before a rung is reached, so that no rung is reached because its check had nothing to look at.
+
+Each rung names its Coverage in SEEN of labs/*/checks.py. grading/report/report.py asks for it after the rung's check: what was
+observed to be wrong is wrong, however little was observed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+from grading.checks import checks, frames, rare
+from grading.checks.graph_checks import bounds, framed, stayed
+from grading.evidence import workload
+from grading.evidence.evidence import Evidence, Phase, between, during, expected_run
+from grading.evidence.finding import Finding, Defect
+from grading.evidence.truth import KEPT_NOTHING, Call
+from grading.text.graph_text import RETURN
+
+
+class Amount(NamedTuple):
+    """How much was observed at one place, and the least that is needed."""
+
+    where: str
+    seen: int
+    least: int
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """One kind of thing by which a rung is judged. `what` names it in the singular: "call of the workload"."""
+
+    what: str
+    amounts: Callable[[Evidence], Iterable[Amount]]
+    waits: Callable[[Evidence], str] = lambda e: ""  # the name of a lost rung without which this could not be tried, or ""
+
+
+def too_little(e: Evidence, wanted: Iterable[Coverage]) -> Finding | None:
+    """A finding about the first of these of which too little was observed. A boot that does not try it needs an amount of 0."""
+    for seen in wanted:
+        for amount in list(seen.amounts(e)) or [Amount("", 0, 1)]:
+            if amount.seen < amount.least:
+                rung = seen.waits(e)
+                return Finding(f"needs: {rung}" if rung else _said(seen.what, amount), kind=Defect.TOO_LITTLE, need=rung)
+    return None
+
+
+def _said(what: str, amount: Amount) -> str:
+    where = f"{amount.where}: " if amount.where else ""
+    if not amount.seen:
+        return f"{where}no {what} was seen, so nothing can be said of it"
+    return f"{where}too little was seen: {what}, {amount.seen} times, and at least {amount.least} times is needed"
+
+
+def _half(number: int) -> int:
+    """Half of the number that the seed asks for, which is enough to judge by. Other rungs check that all of it happened."""
+    return max(1, (number + 1) // 2)
+
+
+def once(what: str, count: Callable[[Evidence], int], least: int = 1) -> Coverage:
+    """Coverage that is counted once for the whole boot."""
+    return Coverage(what, lambda e: [Amount("", count(e), least)])
+
+
+def with_one_cpu(seen: Coverage) -> Coverage:
+    """Coverage that only boots with one CPU need."""
+    return replace(seen, amounts=lambda e: seen.amounts(e) if e.smp == 1 else [Amount("", 0, 0)])
+
+
+def _phases(e: Evidence, on: int, off: int) -> list[Phase]:
+    return [*(e.on() if on else []), *(e.off() if off else [])]
+
+
+def _not_run(e: Evidence, on: int, off: int) -> Iterator[Amount]:
+    """Amounts for the phases, with a tracer on or off, that are missing in this boot."""
+    for phases, number, when in ((e.on(), on, "while somebody traces"), (e.off(), off, "while nobody traces")):
+        if len(phases) < number:
+            yield Amount(f"workload {len(phases) + 1} of {number} {when}", 0, 1)
+
+
+def in_phases(what: str, on: int, off: int, count: Callable[[Evidence, Phase], int],
+              least: Callable[[Evidence, Phase], int]) -> Coverage:
+    """Coverage that is counted in each phase: `on` phases with the tracer on, `off` with it off."""
+    def amounts(e: Evidence) -> Iterator[Amount]:
+        yield from (Amount(phase.name, count(e, phase), least(e, phase)) for phase in _phases(e, on, off))
+        yield from _not_run(e, on, off)
+    return Coverage(what, amounts)
+
+
+# ---- the workload, in each phase ------------------------------------------------------------
+
+def _calls(e: Evidence, phase: Phase, names: frozenset[str] | None = None) -> int:
+    """The number of calls that the seed asks for, of all functions or of these."""
+    return sum(names is None or call.function in names for calls in e.expected(phase).contexts.values() for call in calls)
+
+
+def _traced_names(phase: Phase) -> frozenset[str]:
+    """The functions that are traced during the whole phase; for users that leave this is unknown."""
+    if phase.users:
+        return frozenset(name for user in stayed(phase) for name in user.filter.names)
+    return phase.filter.names if phase.filter else frozenset()
+
+
+def half_of(e: Evidence, phase: Phase, names: frozenset[str]) -> int:
+    return _half(_calls(e, phase, names))
+
+
+def half_of_run(e: Evidence, seed: int) -> int:
+    return _half(expected_run(seed, e.smp).calls)
+
+
+def _half_of_traced(e: Evidence, phase: Phase) -> int:
+    return half_of(e, phase, _traced_names(phase))
+
+
+def _half_of_returning(e: Evidence, phase: Phase) -> int:
+    return half_of(e, phase, _traced_names(phase) & phase.returning)
+
+
+def ran(on: int, off: int) -> Coverage:
+    """Coverage of the workload: the calls of every context in each phase."""
+    def amounts(e: Evidence) -> Iterator[Amount]:
+        for phase in _phases(e, on, off):
+            executed = e.executed_contexts(phase)
+            for name, calls in e.expected(phase).contexts.items():
+                yield Amount(f"{phase.name}, {name}", len(executed.get(name, [])), _half(len(calls)))
+        yield from _not_run(e, on, off)
+    return Coverage("call of the workload", amounts)
+
+
+def called(on: int) -> Coverage:
+    return in_phases("traced function that found a call at its site", on, 0,
+                     lambda e, p: sum(checks.traced(e, c) and c.name in _traced_names(p) for c in e.calls(p)), _half_of_traced)
+
+
+def called_back(on: int) -> Coverage:
+    return in_phases("run of the tracer's callback", on, 0, lambda e, p: len(during(p, e.truth.callbacks)), _half_of_traced)
+
+
+def printed(on: int) -> Coverage:
+    """Events of the function tracer."""
+    return in_phases("printed event", on, 0, lambda e, p: len(p.trace.events) if p.trace else 0, _half_of_traced)
+
+
+def arguments(on: int, off: int) -> Coverage:
+    return in_phases("call of the workload whose arguments the function's first instruction found", on, off,
+                     lambda e, p: sum(bool(call.arguments) for _, _, call in e.call_pairs(p)), lambda e, p: _half(_calls(e, p)))
+
+
+def _compared(call: Call) -> bool:
+    at = call.landed
+    return bool(at and at.addr == call.site.address + 4 and at.v[0] != KEPT_NOTHING)
+
+
+def registers(on: int, off: int = 0) -> Coverage:
+    """Calls whose registers the observer compared; it does not compare at a site that holds the nop."""
+    return in_phases("call whose registers were compared, at its site and after it", on, off,
+                     lambda e, p: sum(map(_compared, e.calls(p))), lambda e, p: _half_of_traced(e, p) if p.on else _half(_calls(e, p)))
+
+
+def _compared_in_overwritten(e: Evidence) -> Iterator[Amount]:
+    if e.overwritten:
+        yield Amount(e.overwritten.name, sum(map(_compared, e.calls(e.overwritten))), _half(_calls(e, e.overwritten)))
+
+
+OVERWRITTEN = Coverage("call under a tracer that overwrites every register that it may", _compared_in_overwritten)
+
+
+# ---- the boot -------------------------------------------------------------------------------------
+
+ANYTHING_CALLED = once("traced function that found a call at its site", lambda e: sum(checks.traced(e, c) for p in e.on() for c in e.calls(p)))
+POWERED_OFF = once("'poweroff' typed at the shell", lambda e: sum(line == "poweroff" for _, line in e.typed))
+SITES = once("call site in the kernel", lambda e: len(e.kernel.sites), len(workload.FUNCTIONS))
+
+
+def _words(e: Evidence, text: bytes) -> Amount:
+    lo, hi = e.kernel.text
+    return Amount("", len(text), hi - lo)
+
+
+TEXT_AT_BOOT = Coverage("byte of text, after boot,", lambda e: [_words(e, e.text_at_boot)])
+TEXT_AT_END = Coverage("byte of text, after the last tracer went,", lambda e: [_words(e, e.text_at_end)])
+
+
+# In a boot that ended early text may not have been read.
+TEXTS = Coverage("text in memory, compared with what CPUs stored there,", lambda e: [Amount("", len(e.texts), 0 if e.why else 2)])
+
+
+def text_traced(waits: str = "") -> Coverage:
+    """Text while every function is traced, which is tried only if the workload's results were right. `waits`: the rung that is lost if not."""
+    return Coverage("byte of text, while every function was traced (which is tried if the workload's results are right),",
+                lambda e: [_words(e, e.text_traced)], lambda e: waits if checks.right_result(e) else "")
+
+
+def text_of(on: int) -> Coverage:
+    return in_phases("byte of text", on, 0, lambda e, p: len(p.text), lambda e, p: e.kernel.text[1] - e.kernel.text[0])
+
+
+def batches(least: int) -> Coverage:
+    """Batches that ended and began when every CPU was known to be online."""
+    return once("batch of patches, with every CPU at work,",
+                lambda e: sum(bool(b.stores and b.end is not None and len(b.online) >= e.smp) for b in e.truth.batches), least)
+
+
+def answers(what: str, least: int = 1) -> Coverage:
+    return once(what, lambda e: len(e.truth.hits["answer"]), least)
+
+
+STEPS = with_one_cpu(Coverage("step of _mcount", lambda e: [
+    Amount(f"while {who} traces", e.steps.taken[traced], 4) for traced, who in enumerate(("nobody", "somebody"))]))
+
+
+# ---- patched returns -----------------------------------------------------------------------------
+
+ANYTHING_RETURNED = once("run of return_to_handler", lambda e: sum(len(during(p, e.truth.handlers)) for p in e.on()))
+
+
+def returned(on: int) -> Coverage:
+    return in_phases("run of return_to_handler", on, 0, lambda e, p: len(during(p, e.truth.handlers)), _half_of_returning)
+
+
+def went_home(on: int, off: int) -> Coverage:
+    return in_phases("call that was followed to where it returned", on, off,
+                     lambda e, p: sum(bool(s.body and s.leaving and s.leaving.back) for s in e.spans(p)), lambda e, p: _half(_calls(e, p)))
+
+
+def returned_compared(on: int) -> Coverage:
+    """Returns at which the observer compared the registers."""
+    def compared(e: Evidence, phase: Phase) -> int:
+        backs = (s.leaving.back for s in e.spans(phase) if s.leaving)
+        return sum(bool(back and back.v[0] != KEPT_NOTHING) for back in backs)
+    return in_phases("return whose registers were compared", on, 0, compared, _half_of_returning)
+
+
+def handlers_given(on: int) -> Coverage:
+    """For lab 5 only: in lab 6 a single user is called by a shorter path."""
+    return in_phases("entry or return of which function_graph's handlers were told", on, 0,
+                     lambda e, p: len(during(p, e.truth.users)), _half_of_returning)
+
+
+def graph_printed(on: int) -> Coverage:
+    return in_phases("printed event of function_graph", on, 0,
+                     lambda e, p: min((len(u.trace.events) for u in stayed(p)), default=0),
+                     lambda e, p: min((_half(_calls(e, p, u.filter.names)) for u in stayed(p)), default=0))
+
+
+def values_printed(on: int) -> Coverage:
+    return in_phases("return that is printed with a value", on, 0,
+                     lambda e, p: sum(bool(event.kind == RETURN and event.value) for u in stayed(p) for event in u.trace.events),
+                     lambda e, p: sum(_half(_calls(e, p, u.filter.names)) for u in stayed(p)))
+
+
+def timed(on: int) -> Coverage:
+    """For boots with one CPU only, where instructions measure time."""
+    return with_one_cpu(in_phases("call whose instructions were counted", on, 0,
+                                  lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)), _half_of_returning))
+
+
+def _interrupted(e: Evidence) -> Iterator[Amount]:
+    tries, called = frames.tries(e), rare.calls(e)
+    for answer, least, who in ((frames.WANTED, frames.FEW, "who wants to hear of the return"), (frames.REFUSED, frames.FEW, "who does not"),
+                               (frames.FULL, 1, "for whom there is no room")):
+        yield Amount(f"a user {who}", sum(t.answer == answer for t in tries), least)
+    for name in ("rare_outer", *rare.CHAIN):
+        yield Amount(name, int(name in called), 1)
+    for name, least in rare.ASKED.items():
+        if e.kernel.symbol(name):
+            yield Amount(name, sum(r.addr == e.kernel.symbol(name) for r in e.truth.rare), least)
+
+
+INTERRUPTED = with_one_cpu(Coverage("call of a traced function of kern/apps/", _interrupted, lambda e: "off" if checks.rest_at_end(e) else ""))
+FRAMES_OUT = once("call site that called the tracer while every function was traced", lambda e: sum(
+    checks.traced(e, c) for c in between(e.truth.calls, *e.frames_out)), 10)

@@ -1,0 +1,231 @@
+"""Reads a kernel's ELF file: its functions, its text, and the address of every call site.
+
+Call sites are found from what the compiler emitted, never from the kernel's
+own table, because that table is one of the things that are judged.
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import tempfile
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.elffile import ELFFile  # type: ignore[import]
+
+from grading.elf.insn import ARM64, ISAS, RISCV64, Isa
+from grading.verdict import Stopped, Verdict
+
+OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
+
+
+@dataclass(frozen=True)
+class Function:
+    name: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Site:
+    """A call site: the word that the tracer patches."""
+
+    address: int
+    function: Function
+    linked: int  # the word as linked
+    rest: int  # the word after boot, while no tracer is on
+
+
+class Kernel:
+    """One built kernel."""
+
+    def __init__(self, path: Path, arch: str) -> None:
+        self.path = path
+        self.arch = arch
+        self.isa: Isa = ISAS[arch]
+        self.symbols: dict[str, int] = {}
+        self._sizes: dict[str, int] = {}
+        self._several: set[str] = set()  # names that several symbols have
+        self._segments: list[tuple[int, bytes]] = []
+        self._units: list[Any] | None = None  # the code ranges of each compiled file
+        self._members: dict[tuple[str, str], dict[str, int]] = {}
+        with path.open("rb") as file:
+            self._read(ELFFile(file))
+
+    def _read(self, elf: ELFFile) -> None:
+        table = elf.get_section_by_name(".symtab")
+        functions: list[Function] = []
+        for symbol in table.iter_symbols():
+            value, size = int(symbol["st_value"]), int(symbol["st_size"])
+            if symbol.name and symbol["st_shndx"] != "SHN_UNDEF":
+                if self.symbols.setdefault(symbol.name, value) != value:
+                    self._several.add(symbol.name)
+                self._sizes.setdefault(symbol.name, size)
+            if symbol["st_info"]["type"] == "STT_FUNC" and size:
+                functions.append(Function(symbol.name, value, value + size))
+        self.functions = sorted(functions, key=lambda f: f.start)
+        self._starts = [f.start for f in self.functions]
+        for section in elf.iter_sections():
+            if section["sh_type"] == "SHT_PROGBITS" and section["sh_flags"] & 2:
+                self._segments.append((int(section["sh_addr"]), section.data()))
+        entries = elf.get_section_by_name("__patchable_function_entries")
+        data = entries.data() if entries else b""
+        self._entries = [e for (e,) in struct.iter_unpack("<Q", data) if e]
+
+    def symbol(self, name: str) -> int:
+        """The symbol's address; 0 if this stage does not have it. A second symbol of that name is refused: a handed-in file could use it to
+        lead the grader to another address."""
+        if name in self._several:
+            raise Stopped(Verdict.FAIL, f"two things in this kernel are called {name}: the name is taken, give yours another one")
+        return self.symbols.get(name, 0)
+
+    @property
+    def text(self) -> tuple[int, int]:
+        return self.symbol("_text"), self.symbol("_etext")
+
+    def read(self, address: int, size: int) -> bytes:
+        for start, data in self._segments:
+            if start <= address and address + size <= start + len(data):
+                return data[address - start:address - start + size]
+        raise ValueError(f"{address:#x} is not in {self.path.name}")
+
+    def word(self, address: int) -> int:
+        return int.from_bytes(self.read(address, 4), "little")
+
+    def text_bytes(self) -> bytes:
+        lo, hi = self.text
+        return self.read(lo, hi - lo)
+
+    def function_at(self, address: int) -> Function | None:
+        i = bisect_right(self._starts, address) - 1
+        while i >= 0 and self.functions[i].end <= address and address - self.functions[i].start < 0x10000:
+            i -= 1  # skip a nested or zero-length function
+        found = self.functions[i] if i >= 0 else None
+        return found if found and found.start <= address < found.end else None
+
+    def name_at(self, address: int) -> str:
+        function = self.function_at(address)
+        if not function:
+            return f"{address:#x}"
+        offset = address - function.start
+        return function.name + (f"+{offset:#x}" if offset else "")
+
+    def extent(self, name: str) -> tuple[int, int]:
+        """[start, end) of a function by name; (0, 0) if there is none."""
+        start = self.symbol(name)
+        return (start, start + self._sizes.get(name, 0)) if start else (0, 0)
+
+    @property
+    def hook(self) -> str:
+        return "entry" if self._entries else "mcount"
+
+    @cached_property
+    def sites(self) -> list[Site]:
+        """Every call site that the compiler emitted, sorted by address."""
+        found = self._entry_sites() if self._entries else self._mcount_sites()
+        return sorted(found, key=lambda s: s.address)
+
+    def _entry_sites(self) -> list[Site]:
+        skip = 4 if self.arch == "arm64" else 0  # mov x9, x30 comes before the word
+        return [self._site(entry + skip, self.isa.nop) for entry in self._entries]
+
+    def _mcount_sites(self) -> list[Site]:
+        lo, hi = self.text
+        mcount = self.symbol("_mcount")
+        words = struct.unpack(f"<{(hi - lo) // 4}I", self.text_bytes())
+        sites = []
+        for i, word in enumerate(words):
+            address = lo + 4 * i
+            if self.arch == "arm64":
+                called = ARM64.jump(address, word)
+            else:
+                called = RISCV64.far_call(address - 4, words[i - 1], word) if i else None
+            if called and called[0] == mcount and called[1]:
+                sites.append(self._site(address, self.isa.nop if self.symbol("ftrace_caller") else word))
+        return sites
+
+    def _site(self, address: int, rest: int) -> Site:
+        function = self.function_at(address) or Function(f"{address:#x}", address, address + 4)
+        return Site(address, function, self.word(address), rest)
+
+    @cached_property
+    def site_at(self) -> dict[int, Site]:
+        return {s.address: s for s in self.sites}
+
+    def code_beside(self, name: str) -> tuple[int, int]:
+        """[start, end) of all code that was compiled from the same file as this function; (0, 0) if there is none."""
+        entry = self._unit_of(name)
+        return (entry.begin_addr, entry.begin_addr + entry.length) if entry else (0, 0)
+
+    def members(self, structure: str, user: str) -> dict[str, int]:
+        """The offsets of a structure's members, as declared in the file of the function `user`; the key "" has its size."""
+        if (structure, user) not in self._members:
+            self._members[structure, user] = self._read_members(structure, user)
+        return self._members[structure, user]
+
+    def _unit_of(self, name: str) -> Any:
+        address = self.symbol(name)
+        if not address:
+            return None
+        if self._units is None:
+            with self.path.open("rb") as file:
+                self._units = list(ELFFile(file).get_dwarf_info().get_aranges().entries)
+        return next((u for u in self._units if u.begin_addr <= address < u.begin_addr + u.length), None)
+
+    def _read_members(self, structure: str, user: str) -> dict[str, int]:
+        entry = self._unit_of(user)
+        with self.path.open("rb") as file:
+            dwarf = ELFFile(file).get_dwarf_info()
+            units = [dwarf.get_CU_at(entry.info_offset)] if entry else dwarf.iter_CUs()  # the staff's objects have no debug information
+            for die in (die for unit in units for die in unit.iter_DIEs()):
+                attributes = die.attributes
+                name = attributes.get("DW_AT_name")
+                if die.tag == "DW_TAG_structure_type" and name and name.value == structure.encode() and "DW_AT_byte_size" in attributes:
+                    found = {c.attributes["DW_AT_name"].value.decode(): int(c.attributes["DW_AT_data_member_location"].value)
+                             for c in die.iter_children() if "DW_AT_name" in c.attributes}
+                    return {"": int(attributes["DW_AT_byte_size"].value), **found}
+        raise ValueError(f"{self.path.name} does not say how struct {structure} is laid out")
+
+    def exits(self, name: str) -> list[int]:
+        """The addresses of the instructions that leave a function: returns and tail calls."""
+        lo, hi = self.extent(name)
+        return [a for a in range(lo, hi, 4) if self.isa.leaves(a, self.word(a), lo, hi)]
+
+    def jumps_to(self, address: int) -> int:
+        """The target of a jump of one or two words; 0: unknown."""
+        jump = self.isa.jump(address, self.word(address))
+        if not jump and self.arch == "riscv64":
+            jump = RISCV64.far_call(address - 4, self.word(address - 4), self.word(address))
+        return jump[0] if jump else 0
+
+    def records(self) -> list[tuple[int, bytes]]:
+        """The kernel's own table: (site address, the other bytes of the record)."""
+        count, table = self.symbol("ftrace_record_count"), self.symbol("ftrace_records")
+        if not count or not table:
+            return []
+        data = self.read(table, 8 * struct.unpack("<I", self.read(count, 4))[0])
+        base = self.symbol("_text")
+        return [(base + offset, rest) for offset, rest in struct.iter_unpack("<I4s", data)]
+
+    def disassemble(self, address: int, word: int | None = None) -> str:
+        """The instruction as linked, or `word` at its address, with the name of the function that it jumps to."""
+        word = self.word(address) if word is None else word
+        jump = self.isa.jump(address, word)
+        text = disassemble(self.arch, address, word)
+        return f"{text}  <{self.name_at(jump[0])}>" if jump else text
+
+
+def disassemble(arch: str, address: int, word: int) -> str:
+    """The instruction as objdump prints it."""
+    machine = "riscv:rv64" if arch == "riscv64" else "aarch64"
+    with tempfile.NamedTemporaryFile(prefix="callsite-insn-") as scratch:
+        scratch.write(word.to_bytes(4, "little"))
+        scratch.flush()
+        out = subprocess.run([OBJDUMP[arch], "-D", "-b", "binary", "-m", machine, f"--adjust-vma={address:#x}",
+                              scratch.name], capture_output=True, text=True, check=False).stdout
+    line = out.strip().splitlines()[-1] if out.strip() else ""
+    return " ".join(line.split("\t")[2:]).strip() or f".word {word:#010x}"

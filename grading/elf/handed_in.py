@@ -1,0 +1,320 @@
+"""Checks the object of each handed-in file: which names, sections, relocations and instructions it may have.
+
+The harness finds what it watches by the names in the kernel, so a handed-in
+object must not be able to change them. It may define only the names that its
+lab's rubric.toml lists, refer only to names that a header of the kernel
+declares, use only ordinary sections, and have no instruction that only the
+kernel's own files need. make checks this before it links; a grade checks it
+again, with the instructions as they were linked.
+
+    python3 -m grading.elf.handed_in ARCH FOLDER OBJECT ...
+
+OBJECT ...: all objects of the kernel; those of handed-in files have the same path
+under FOLDER as their sources in the tree. Exits with 1 and a message if an
+object breaks a rule.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+import struct
+import subprocess
+import sys
+import tomllib
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from elftools.elf.elffile import ELFFile  # type: ignore[import]
+
+from grading.elf import names
+from grading.elf.elf import OBJDUMP, Kernel, disassemble
+from grading.verdict import Stopped, Verdict
+from qemu.machine import ROOT
+
+MACHINE = {"riscv64": "EM_RISCV", "arm64": "EM_AARCH64"}
+LARGEST = 256 << 10  # bytes that an object may add to the kernel; the largest solution adds 6 KiB
+LONGEST = 1 << 20  # bytes of its symbol table, and of each section's relocations
+PAGE = 4096
+WRITE, ALLOC, EXECUTE, MERGE, STRINGS = 1, 2, 4, 0x10, 0x20
+# Sections that become part of the kernel: names, flags, type. BESIDE: the other sections that an object may have.
+LAID = [(re.compile(r"\.text(\.(?!low\b|irqentry\b)[\w.]+)?"), ALLOC | EXECUTE, "SHT_PROGBITS"),
+        (re.compile(r"\.s?rodata(\.[\w.]+)?"), ALLOC, "SHT_PROGBITS"),
+        (re.compile(r"\.s?data(\.[\w.]+)?"), ALLOC | WRITE, "SHT_PROGBITS"),
+        (re.compile(r"\.s?bss(\.[\w.]+)?"), ALLOC | WRITE, "SHT_NOBITS")]
+BESIDE = {"SHT_NULL": re.compile(""), "SHT_PROGBITS": re.compile(r"\.debug_(?!gdb)\w+|\.comment|\.note\.GNU-stack"), "SHT_SYMTAB": re.compile(r"\.symtab"),
+          "SHT_STRTAB": re.compile(r"\.strtab|\.shstrtab"),
+          **dict.fromkeys(("SHT_RISCV_ATTRIBUTES", "1879048195"), re.compile(r"\.riscv\.attributes"))}  # versions of pyelftools differ
+# Relocations that put an address into a word or an instruction. None that lets the linker move code or build a table.
+RELOCATIONS = {"riscv64": {1, 2, *range(16, 20), *range(23, 29), *range(33, 41), 57},
+               "arm64": {*range(257, 287), 299}}
+# SYSTEM: instructions that do more than calculate, load, store and jump, as (mask, value). PERMITTED: the exceptions that a handed-in
+# file may have: fences and barriers, cache maintenance by address, reading a system register, masking interrupts, waiting, a breakpoint.
+SYSTEM = {"riscv64": [(0x7F, 0x73), (0x7F, 0x0F)],
+          "arm64": [(0xFE000000, 0xD4000000), (0xFFDFF000, 0xD69F0000)]}
+PERMITTED = {"riscv64": [(0x707F, 0x0F), (0x707F, 0x100F), (0xFF07F, 0x2073), (0xFFF0207F, 0x10002073), (0xFFFFFFFF, 0x10500073), (0xFFFFFFFF, 0x100073)],
+             "arm64": [(0xFFFFF01F, 0xD503301F), *((0xFFFFFFE0, 0xD50B7020 | n << 8) for n in (5, 10, 11, 14)), (0xFFFFFBFF, 0xD508711F),
+                       (0xFFF00000, 0xD5300000), (0xFFFFF0DF, 0xD50340DF), (0xFFFFFFC0, 0xD51B4200), (0xFFFFF01F, 0xD503201F), (0xFFE0001F, 0xD4200000)]}
+NAME = re.compile(r"[A-Za-z_$][\w.$]*|")
+MADE = re.compile(r"\.L[\w.$]*( |[\1\2]\d+)?|\$[dx][\w.]*|")  # local names that the assembler makes
+PROGRAMS = "/kern/apps/"
+
+
+class Broken(Exception):
+    """A rule is broken; the message continues a sentence that begins with the file's name."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """The rules of a lab's rubric.toml for one file."""
+
+    source: str
+    defines: list[str] = field(default_factory=list)
+    refers: list[str] = field(default_factory=list)  # names that it may use although no header declares them
+    tables: list[str] = field(default_factory=list)  # linker-collected sections in which it may have one entry each
+    inside: dict[str, str] = field(default_factory=dict)  # the label of a patched word -> the function that must contain it
+
+
+# ---- what is allowed ---------------------------------------------------------------
+
+def rules(arch: str) -> dict[str, Rule]:
+    """The rules by the object's path in the kernel's build folder."""
+    found = {}
+    for rubric in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml")):
+        said = tomllib.loads(rubric.read_text())
+        for source in (Path(name.replace("<arch>", arch)) for name in said["files"] if name.endswith((".c", ".S"))):
+            found[str(source.with_suffix(".o"))] = Rule(str(source), **said.get("object", {}).get(source.name, {}))
+    return found
+
+
+@functools.cache
+def declared() -> frozenset[str]:
+    """Every identifier in the kernel's headers, without app.h, which is for programs."""
+    return identifiers(*(path for path in ROOT.glob("kern/**/*.h") if path.name != "app.h" and "tests" not in path.relative_to(ROOT).parts))
+
+
+def identifiers(*headers: Path) -> frozenset[str]:
+    text = re.sub(r"/\*.*?\*/|//[^\n]*", "", "".join(path.read_text() for path in headers), flags=re.S)
+    return frozenset(re.findall(r"[A-Za-z_]\w*", text))
+
+
+@dataclass(frozen=True)
+class Definition:
+    name: str
+    everywhere: bool  # is it a global name?
+    by: Path
+
+
+def definitions(arch: str, objects: list[Path]) -> list[Definition]:
+    out = subprocess.run([OBJDUMP[arch].replace("objdump", "nm"), "-A", "--defined-only", *objects], capture_output=True, text=True, check=True).stdout
+    found = (re.fullmatch(r"(.*):[0-9a-f]{16} (\w) ([A-Za-z_][\w.]*)", line) for line in out.splitlines())
+    return [Definition(m[3], m[2].isupper(), Path(m[1])) for m in found if m]
+
+
+def taken(trusted: list[Definition]) -> dict[str, Path]:
+    """Names that no handed-in file may define: the kernel's global names and all names of its programs, except those of the C library."""
+    common = identifiers(ROOT / "kern/app.h")
+    return {d.name: d.by for d in trusted if d.name not in common and (d.everywhere or PROGRAMS in str(d.by))}
+
+
+def forbidden(arch: str, text: bytes, at: int) -> str:
+    """The first forbidden instruction of this text, as objdump prints it, or ''."""
+    for offset, (word,) in zip(range(0, len(text), 4), struct.iter_unpack("<I", text[:len(text) // 4 * 4])):
+        if any(word & mask == value for mask, value in SYSTEM[arch]) and not any(word & mask == value for mask, value in PERMITTED[arch]):
+            return f"'{' '.join(disassemble(arch, at + offset, word).split())}'"
+    return ""
+
+
+# ---- one object ----------------------------------------------------------------------
+
+@dataclass
+class Object:
+    rule: Rule
+    arch: str
+    elf: Any
+    taken: dict[str, Path]  # names that trusted objects define
+    shared: set[str]  # names that handed-in files may define
+
+    def __post_init__(self) -> None:
+        self.sections = list(self.elf.iter_sections())
+
+    def examine(self) -> None:
+        if (self.elf["e_type"], self.elf["e_machine"]) != ("ET_REL", MACHINE[self.arch]) or len(self.sections) > 1000:
+            raise Broken("its object is not one that a compiler makes")
+        for section in self.sections:
+            self._section(section)
+        if (size := sum(s["sh_size"] for s in self.sections if s["sh_flags"] & ALLOC)) > LARGEST:
+            raise Broken(f"it brings {size} bytes into the kernel, and may bring {LARGEST}")
+        tables = [s for s in self.sections if s["sh_type"] == "SHT_SYMTAB"]
+        if len(tables) != 1:
+            raise Broken("its object has not one table of symbols")
+        symbols = list(tables[0].iter_symbols())
+        for symbol in symbols:
+            self._symbol(symbol)
+        self._places([s for s in symbols if isinstance(s["st_shndx"], int)])
+
+    def _section(self, section: Any) -> None:
+        name, flags, kind = section.name, section["sh_flags"], str(section["sh_type"])
+        if kind == "SHT_SYMTAB" and section["sh_size"] > LONGEST:
+            raise Broken(f"it has {section['sh_size'] // 24} symbols")
+        if kind == "SHT_RELA":
+            return self._relocations(section)
+        if name in self.rule.tables:
+            if section["sh_size"] != 8 or flags != ALLOC:
+                raise Broken(f"section {name} may have one entry")
+        elif flags & ALLOC:
+            if not any(form.fullmatch(name) and (flags & ~(MERGE | STRINGS), kind) == (wanted, of) for form, wanted, of in LAID):
+                raise Broken(f"it may not have a section {name!a} with flags {flags:#x}")
+        elif not (kind in BESIDE and BESIDE[kind].fullmatch(name)) or flags & ~(MERGE | STRINGS):
+            raise Broken(f"it may not have a section {name!a}")
+        if section["sh_addralign"] > PAGE:
+            raise Broken(f"section {name} is aligned to {section['sh_addralign']} bytes: a page is the most")
+        if flags & EXECUTE and (found := forbidden(self.arch, section.data(), 0)):
+            raise Broken(f"it may not have the instruction {found}: that is for the kernel's own files")
+        return None
+
+    def _relocations(self, section: Any) -> None:
+        target = self.sections[section["sh_info"]]
+        if section.name != f".rela{target.name}":
+            raise Broken(f"it may not have a section {section.name!a}")
+        if target["sh_flags"] & ALLOC and section["sh_size"] > LONGEST:
+            raise Broken(f"{target.name} has {section['sh_size'] // 24} relocations")
+        for entry in section.iter_relocations() if target["sh_flags"] & ALLOC else ():
+            kind, at = entry["r_info_type"], entry["r_offset"]
+            if kind not in RELOCATIONS[self.arch]:
+                raise Broken(f"{target.name}+{at:#x} wants something of the linker (relocation {kind}) that a handed-in file may not")
+            if at + 4 > target["sh_size"]:
+                raise Broken(f"{section.name} reaches {at:#x}, outside of its section")
+
+    def _symbol(self, symbol: Any) -> None:
+        name, kind, bound = symbol.name, symbol["st_info"]["type"], symbol["st_info"]["bind"]
+        place = symbol["st_shndx"]
+        if kind == "STT_FILE" or (kind, bound) == ("STT_NOTYPE", "STB_LOCAL") and MADE.fullmatch(name):
+            if not NAME.fullmatch(name) and name != Path(self.rule.source).name and kind == "STT_FILE":
+                raise Broken(f"it calls itself {name!a}")
+            return
+        if not NAME.fullmatch(name):
+            raise Broken(f"{name!a} is no name")
+        if kind not in ("STT_NOTYPE", "STT_FUNC", "STT_OBJECT", "STT_SECTION") or bound not in ("STB_LOCAL", "STB_GLOBAL"):
+            raise Broken(f"{name} is {bound.removeprefix('STB_').lower()} and of type {kind.removeprefix('STT_').lower()}: "
+                         "an ordinary function or variable is wanted")
+        if place == "SHN_UNDEF":
+            self._refers(name)
+        elif place == "SHN_ABS":
+            raise Broken(f"{name} is an absolute symbol: a number's name is a #define, or begins with .L")
+        elif not isinstance(place, int):
+            raise Broken(f"{name} has no place in a section ({place})")
+        else:
+            self._defines(name, bound == "STB_GLOBAL")
+
+    def _refers(self, name: str) -> None:
+        if name and name not in declared() and name not in self.shared and name not in self.rule.refers:
+            raise Broken(f"it refers to {name}, which no header of the kernel declares")
+
+    def _defines(self, name: str, everywhere: bool) -> None:
+        if everywhere and name not in self.rule.defines:
+            raise Broken(f"it defines {name} for other files, and none is to have it: make it local (in C: static)")
+        if not everywhere and (name in self.taken or name in self.shared):
+            whose = self.taken.get(name)
+            raise Broken(f"{name} is a name of {whose.name if whose else 'another file of the labs'}: call yours something else")
+        if name not in self.rule.defines and self._watched(name):
+            raise Broken(f"{name} is a name that the harness asks for: call yours something else")
+
+    def _watched(self, name: str) -> bool:
+        stub = names.STUB.fullmatch(name) and not self.rule.source.endswith("/caller.S")
+        return bool(name in names.WATCHED or name.startswith("wl_") or stub)
+
+    def _places(self, symbols: list[Any]) -> None:
+        """Each symbol lies within its section, and no two functions or objects overlap."""
+        sized: list[tuple[int, int, int, str]] = []
+        for s in symbols:
+            start, end, section = s["st_value"], s["st_value"] + s["st_size"], s["st_shndx"]
+            if section >= len(self.sections) or end > self.sections[section]["sh_size"]:
+                raise Broken(f"{s.name or 'a symbol'} reaches out of its section: {start:#x} to {end:#x}")
+            if s["st_info"]["type"] == "STT_FUNC" and not self.sections[section]["sh_flags"] & EXECUTE:
+                raise Broken(f"{s.name} is a function outside of text")
+            if s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT") and s["st_size"]:
+                sized.append((section, start, end, s.name))
+        for (section, _, end, name), (other, start, _, at) in pairwise(sorted(sized)):
+            if section == other and start < end:
+                raise Broken(f"{name} and {at} lie over each other")
+        where = {s.name: s for s in symbols}
+        for word, function in self.rule.inside.items():
+            self._within(where.get(word), where.get(function), word, function)
+
+    def _within(self, word: Any, function: Any, name: str, of: str) -> None:
+        if not word or not function or word["st_shndx"] != function["st_shndx"] or word["st_value"] % 4 or not (
+                function["st_value"] <= word["st_value"] < function["st_value"] + function["st_size"]):
+            raise Broken(f"{name} must be an instruction of {of}")
+
+
+# ---- a kernel ------------------------------------------------------------------------
+
+def refused(arch: str, folder: Path, objects: list[Path]) -> str:
+    """A sentence about the first handed-in object that breaks a rule, or ''."""
+    known = {folder / name: rule for name, rule in rules(arch).items()}
+    handed = [path for path in objects if path in known]
+    names = taken(definitions(arch, [path for path in objects if path not in known]))
+    shared = {name for path in handed for name in known[path].defines}
+    for path in handed:
+        try:
+            with path.open("rb") as file:
+                Object(known[path], arch, ELFFile(file), names, shared).examine()
+        except Broken as why:
+            return f"{known[path].source}: {why}"
+        except Exception as why:  # pyelftools may raise anything for a malformed file
+            return f"{known[path].source}: its object cannot be read ({type(why).__name__})"
+    return ""
+
+
+@functools.cache
+def linked(elf: Path) -> tuple[Path, list[Path]]:
+    """From the linker's map beside a kernel: the folder of its objects, and the objects."""
+    tree = next((p.parent for p in elf.resolve().parents if p.name == "build"), ROOT)
+    with elf.with_suffix(".map").open() as lines:
+        objects = [tree / line[5:].strip() for line in lines if re.fullmatch(r"LOAD .*\.o\n", line)]
+    return tree.joinpath(*objects[0].relative_to(tree).parts[:3]), objects  # build/<arch>/<variant>
+
+
+def broken(elf: Path, arch: str) -> str:
+    """refused() for all objects of a kernel. A kernel that was not built here has no map and is not checked."""
+    return refused(arch, *linked(elf)) or _made_by_the_linker(Kernel(elf, arch)) if elf.with_suffix(".map").exists() else ""
+
+
+def _made_by_the_linker(kernel: Kernel) -> str:
+    """A sentence about a forbidden instruction that no object contains and that a relocation created, or ''."""
+    known = rules(kernel.arch)
+    for at, size, name in re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M):
+        if name in known and (found := forbidden(kernel.arch, kernel.read(int(at, 16), int(size, 16)), int(at, 16))):
+            return f"{known[name].source}: a relocation makes the instruction {found} of another"
+    return ""
+
+
+def defined_by(kernel: Kernel, name: str) -> Path | None:
+    """The object that defines a name: a trusted object, or the object of the handed-in file that must define it. None: no object does."""
+    by = [d for d in _all(kernel.arch, kernel.path) if d.name == name]
+    best = [d.by for d in by if d.everywhere] or [d.by for d in by]
+    if len(best) > 1:
+        raise Stopped(Verdict.FAIL, f"{name} is a name of {' and '.join(sorted(path.name for path in best))}")
+    return best[0] if best else None
+
+
+@functools.cache
+def _all(arch: str, elf: Path) -> list[Definition]:
+    folder, objects = linked(elf)
+    known = {folder / name: rule for name, rule in rules(arch).items()}
+    return [d for d in definitions(arch, objects) if d.by not in known or d.name in known[d.by].defines]
+
+
+def main() -> int:
+    arch, folder, *objects = sys.argv[1:]
+    why = refused(arch, Path(folder), [Path(name) for name in objects])
+    if why:
+        print(f"build failure: {why}", file=sys.stderr)
+    return 1 if why else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

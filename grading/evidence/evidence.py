@@ -1,0 +1,270 @@
+"""The evidence of one graded boot: what was typed, what the kernel printed, and what the processor executed."""
+
+from __future__ import annotations
+
+import gc
+import time
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from operator import attrgetter
+from typing import Concatenate, ParamSpec, Protocol, TypeVar
+
+from grading.elf.elf import Kernel, Site
+from grading.evidence import workload
+from grading.evidence.returns import Span
+from grading.evidence.schedules import Played
+from grading.evidence.steps import Steps
+from grading.evidence.trials import Trial
+from grading.evidence.truth import Call, Truth
+from grading.text.graph_text import GraphTrace
+from grading.text.trace_text import FunctionTrace
+from grading.verdict import Verdict, blamed, limited
+
+JUDGING = 60.0  # seconds of processor time in which one boot's evidence must be gathered and judged
+
+expected_run = lru_cache(64)(workload.expect)  # many checks need the same one
+
+
+class Window(Protocol):
+    """A part of the observer's log: the records from `first` up to `last`."""
+
+    first: int
+    last: int
+
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+Asked = ParamSpec("Asked")
+
+
+def between(seen: list[Item], first: int, last: int) -> list[Item]:
+    """The items of a list in log order whose place is in [first, last)."""
+    seq = attrgetter("seq")
+    return seen[bisect_left(seen, first, key=seq):bisect_left(seen, last, key=seq)]
+
+
+def during(window: Window, seen: list[Item]) -> list[Item]:
+    return between(seen, window.first, window.last)
+
+
+def once(work: Callable[Concatenate[Evidence, Asked], Answer]) -> Callable[Concatenate[Evidence, Asked], Answer]:
+    """A decorator: compute the answer once for each boot and keep it in its Truth, as several rungs need it."""
+    def known(e: Evidence, /, *about: Asked.args, **named: Asked.kwargs) -> Answer:
+        key = (work, *about, *named.items())
+        if key not in e.truth.known:
+            e.truth.known[key] = work(e, *about, **named)
+        found: Answer = e.truth.known[key]
+        return found
+    return known
+
+
+@dataclass(frozen=True)
+class Filter:
+    """The text for set_ftrace_filter and set_ftrace_notrace, and the names of the functions that it selects."""
+
+    filter: str
+    notrace: str
+    names: frozenset[str]
+
+    def __str__(self) -> str:
+        return f"'{self.filter}'" + (f" without '{self.notrace}'" if self.notrace else "")
+
+
+@dataclass(eq=False)
+class User:
+    """One function_graph tracer: that of tracefs's top directory, or of an instance."""
+
+    directory: str  # "" or "instances/NAME/"
+    filter: Filter
+    trace: GraphTrace = field(default_factory=GraphTrace)
+    stats: dict[int, dict[str, int]] = field(default_factory=dict)  # CPU -> per_cpu/cpuN/stats
+    leaves: bool = False  # this user is switched off while the workload runs
+
+
+@dataclass(frozen=True)
+class HandUser:
+    """A user of function_graph that the shell's `graph` command registered."""
+
+    number: int
+    kind: str  # see, keep, skip
+    filter: str
+    names: frozenset[str]
+
+    @property
+    def returning(self) -> bool:
+        return self.kind != "skip"
+
+
+@dataclass(eq=False)
+class Phase:
+    """One workload, with the tracer off or on."""
+
+    name: str
+    seed: int
+    filter: Filter | None  # None: the tracer is off
+    first: int = 0  # the number of observer records before the command that starts the phase
+    last: int = 0  # and that at the prompt after the command that ends it
+    output: str = ""
+    trace: FunctionTrace | None = None
+    text: bytes = b""  # the kernel's text during the phase
+    files: dict[str, str] = field(default_factory=dict)  # by name: tracefs files that list functions
+    users: list[User] = field(default_factory=list)  # of function_graph; `filter` is then the union of their filters
+    hands: list[HandUser] = field(default_factory=list)  # the users that the shell's `graph` command registered
+    refused: str = ""  # what the shell printed when one user too many was registered
+    rewritten: str = ""  # the filter with which all users began, if each of them then wrote its own
+
+    @property
+    def on(self) -> bool:
+        return self.filter is not None
+
+    def listed(self, file: str) -> list[str]:
+        """The functions that the file lists, or the comment that is its only line."""
+        return [line if line[0] == "#" else line.split()[0] for line in self.files.get(file, "").splitlines() if line.strip() and line[0] not in " \t"]
+
+    @cached_property
+    def returning(self) -> frozenset[str]:
+        """The functions of which at least one user wants the return."""
+        if self.hands:
+            return frozenset(name for hand in self.hands if hand.returning for name in hand.names)
+        return self.filter.names if self.filter else frozenset()
+
+
+@dataclass
+class Spoilt:
+    """Lab 3: the harness overwrote a call site in memory, and then the kernel was asked to trace that function."""
+
+    site: Site
+    word: int  # the word that was written: an instruction without effect
+    seed: int
+    first: int = 0
+    last: int = 0
+    printed: str = ""
+    text: bytes = b""
+    output: str = ""  # the workload's
+
+
+@dataclass(frozen=True)
+class Complaint:
+    """Output of the shell for a command that should print nothing."""
+
+    line: str  # the command
+    printed: list[str]
+    error: str  # the errno's name in the output, such as ENOSYS, or ""
+
+    def __str__(self) -> str:
+        return f"'{self.line}' said: {'; '.join(self.printed)}"
+
+
+@dataclass
+class Evidence:
+    arch: str
+    lab: int
+    smp: int
+    seed: int
+    kernel: Kernel
+    log: Path
+    verdict: Verdict = Verdict.PASS
+    why: str = ""
+    panic: str = ""
+    whereabouts: list[list[int]] = field(default_factory=list)  # after a time-out: several samples of each CPU's pc
+    complaint: Complaint | None = None
+    phases: list[Phase] = field(default_factory=list)
+    trials: list[Trial] = field(default_factory=list)  # lab 4: workloads with ops registered
+    files: dict[str, str] = field(default_factory=dict)
+    truth: Truth = field(default_factory=Truth)
+    texts: list[tuple[int, bytes]] = field(default_factory=list)  # each copy of text that was read, with the number of observer records before it
+    text_at_boot: bytes = b""
+    text_at_end: bytes = b""
+    text_traced: bytes = b""  # labs 3 and 4: while every function was traced
+    overwritten: Phase | None = None  # labs 1 to 3: the workload under a tracer that overwrites every register that it may overwrite
+    spoilt: Spoilt | None = None
+    steps: Steps = field(default_factory=Steps)  # lab 1
+    alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when it was checked, and the CPUs that could write text then
+    walk: str = ""  # the threads' stacks, while one thread sleeps in a call whose return is patched
+    slot_again: tuple[int, int] = (0, 0)  # the records during which a slot got a new owner while a thread slept in a call of the old one
+    frames_out: tuple[int, int] = (0, 0)  # the records during which function_graph traced every function
+    interrupted: int = 1 << 62  # frames_traced is called from this record on; it is the last thing that is tried
+    typed: list[tuple[int, str]] = field(default_factory=list)  # each line, with the number of observer records before it
+    observed: int = 0  # number of executed call sites
+    seconds: float = 0.0
+    played: list[Played] = field(default_factory=list)  # only in the boot of the schedules
+    boot: int = -1  # SCHEDULES, or the number of CPUs
+    judging: float = 0.0  # seconds of JUDGING that are used up
+    insns: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.boot < 0:
+            self.boot = self.smp
+
+    @contextmanager
+    def judged(self) -> Iterator[None]:
+        """Turn every exception inside into Stopped, with the right verdict, and limit the processor time."""
+        began = time.process_time()
+        gc.disable()  # a boot's records all stay alive: every collection would scan them for nothing
+        try:
+            with blamed(), limited(JUDGING - self.judging):
+                yield
+        finally:
+            gc.freeze()
+            gc.unfreeze()  # both together move every object to the oldest generation without a scan
+            gc.enable()
+            self.judging += time.process_time() - began
+
+    def summary(self) -> Evidence:
+        """A copy without the bulk data that only checks use."""
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None)
+
+    def ending(self) -> str:
+        """A sentence that says how the boot ended early."""
+        during = f" during '{self.typed[-1][1]}'" if self.verdict == Verdict.TIMEOUT and self.typed else ""
+        return f"{self.verdict.value}{during}: {self.why}" + "".join(f". CPU {cpu} was in {name}" for cpu, name in self.stuck().items())
+
+    def stuck(self) -> dict[int, str]:
+        """By CPU: the function in which most samples of its pc were taken after a time-out (a few samples may be in an interrupt)."""
+        names = [Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen) for seen in zip(*self.whereabouts)]
+        most = {cpu: found.most_common(1)[0] for cpu, found in enumerate(names)}
+        return {cpu: name for cpu, (name, times) in most.items() if 2 * times > len(self.whereabouts)}
+
+    def on(self) -> list[Phase]:
+        return [p for p in self.phases if p.on]
+
+    def off(self) -> list[Phase]:
+        return [p for p in self.phases if not p.on]
+
+    def calls(self, phase: Phase | Trial) -> list[Call]:
+        return during(phase, self.truth.calls)
+
+    def spans(self, phase: Phase) -> list[Span]:
+        return during(phase, self.truth.returns.spans)
+
+    def expected(self, phase: Phase) -> workload.ExpectedRun:
+        return expected_run(phase.seed, self.smp)
+
+    @once
+    def executed_contexts(self, phase: Phase) -> dict[str, list[Call]]:
+        """The workload's calls by context; contexts have the names of ExpectedRun."""
+        threads: dict[int, str] = {}
+        contexts: dict[str, list[Call]] = {}
+        for call in self.calls(phase):
+            if call.name.startswith("wl_"):
+                contexts.setdefault(self._context(call, threads), []).append(call)
+        return contexts
+
+    def call_pairs(self, phase: Phase) -> Iterator[tuple[str, workload.ExpectedCall, Call]]:
+        """Pairs of a call that the seed asks for and the call that was executed in its place, with the context's name."""
+        executed = self.executed_contexts(phase)
+        for name, calls in self.expected(phase).contexts.items():
+            yield from ((name, want, call) for want, call in zip(calls, executed.get(name, [])))
+
+    @staticmethod
+    def _context(call: Call, threads: dict[int, str]) -> str:
+        if call.level:
+            return f"interrupt {call.vcpu}"
+        if call.name in ("wl_begin", "wl_end"):
+            return "main"
+        return threads.setdefault(call.thread, f"thread {call.vcpu}")

@@ -1,0 +1,195 @@
+"""Follows each call of the workload and of kern/apps/frames.c, from its call site to its return.
+
+Only executed addresses are used. A call must return to the address after its call
+instruction. Between the function's last instruction and that address only
+return_to_handler may run in the same context, once for each traced call; in a
+chain of tail calls once for each function of the chain, the last function first.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING
+
+from grading.elf.elf import Kernel, Site
+from grading.elf.insn import RISCV64
+from grading.machine.observer import Record
+
+if TYPE_CHECKING:
+    from grading.evidence.truth import Call
+
+FOLLOWED = ("wl_", "frames_traced")
+HANDLER = "return_to_handler"
+HANDLERS = ("trace_graph_entry", "trace_graph_return")  # of the function_graph tracer; the second argument is the user
+
+
+@dataclass(eq=False)
+class Span:
+    """One call."""
+
+    call: Call
+    insns: int  # instructions that its CPU had executed at the site
+    maker: Span | None  # the call, in the same context, that made this one
+    tail: bool  # is it a tail call, made by a jump?
+    home: int  # the return address: after the call instruction; for a tail call, the maker's
+    below: Span | None  # the thread's newest call in flight, at any interrupt level
+    transit: tuple[Span, ...]  # calls of the thread that were just being entered or returned from
+    body: Record | None = None  # the instruction after the site
+    leaving: Leaving | None = None
+    name: str = field(init=False)
+    seq: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.name, self.seq = self.call.name, self.call.seq
+
+    @property
+    def depth(self) -> int:
+        return 1 + self.maker.depth if self.maker else 1
+
+
+@dataclass(eq=False)
+class Leaving:
+    """A return instruction, which ends one call or a whole chain of tail calls."""
+
+    spans: list[Span]  # the innermost first
+    left: Record  # the return instruction
+    hits: list[Record] = field(default_factory=list)  # return_to_handler
+    back: Record | None = None  # the next record of this context, after the handlers
+    user_handlers: list[Record] = field(default_factory=list)  # the users' handlers, each with struct ftrace_regs
+
+
+@dataclass
+class Returns:
+    spans: list[Span] = field(default_factory=list)
+    stray: list[Record] = field(default_factory=list)  # runs of return_to_handler although no followed call had just returned
+    unmatched: list[Record] = field(default_factory=list)  # return instructions of functions that had not been entered
+
+
+@cache
+def _calls(kernel: Kernel) -> dict[int, list[int]]:
+    """The call instructions in text, by the function that they call; for a pair, the address of the second word."""
+    lo, _ = kernel.text
+    found: dict[int, list[int]] = {f.start: [] for f in kernel.functions}
+    before = 0
+    for address, (word,) in enumerate(struct.iter_unpack("<I", kernel.text_bytes())):
+        address = lo + 4 * address
+        jump = kernel.isa.jump(address, word) or kernel.arch == "riscv64" and RISCV64.far_call(address - 4, before, word)
+        if jump and jump[1] and jump[0] in found:
+            found[jump[0]].append(address)
+        before = word
+    return found
+
+
+def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int] | None = None) -> list[int]:
+    """The call instructions whose target is this function (for a tuple: a function whose name begins so), in all of text or in `extent`."""
+    targets = {f.start for f in kernel.functions if (f.name == name if isinstance(name, str) else f.name.startswith(name))}
+    lo, hi = extent or kernel.text
+    return [a for target in targets for a in _calls(kernel)[target] if lo <= a < hi]
+
+
+@dataclass(frozen=True)
+class Places:
+    """The addresses of a kernel that the observer must watch to follow calls."""
+
+    handler: int
+    bodies: dict[int, Site]
+    exits: dict[int, Site]
+    homes: set[int]
+
+
+@cache
+def places(kernel: Kernel, followed: tuple[str, ...] = FOLLOWED) -> Places:
+    """The places of the functions whose names begin so. Their tail calls must go to functions of the same group."""
+    handler = kernel.symbol(HANDLER)
+    sites = [s for s in kernel.sites if s.function.name.startswith(followed)] if handler else []
+    return Places(handler, {s.address + 4: s for s in sites},
+                  {a: s for s in sites for a in range(s.function.start, s.function.end, 4) if kernel.word(a) == kernel.isa.ret},
+                  {a + 4 for a in calls_to(kernel, followed)} if handler else set())
+
+
+class _Context:
+    """A thread, or one interrupt of a thread."""
+
+    def __init__(self) -> None:
+        self.stack: list[Span] = []
+        self.leaving: Leaving | None = None
+
+
+class Reader:
+    """Follows the contexts record by record."""
+
+    def __init__(self, watched: Places) -> None:
+        self.places = watched
+        self.returns = Returns()
+        self._contexts: dict[tuple[int, int, int], _Context] = defaultdict(_Context)
+
+    def site(self, r: Record, call: Call) -> None:
+        context = self._contexts[r.context]
+        self._arrive(context, r)
+        if r.addr + 4 not in self.places.bodies:
+            return
+        top = context.stack[-1] if context.stack else None
+        tail = bool(top and call.sp == top.call.sp)  # the maker's frame is gone: this call returns in its place
+        home = top.home if tail and top else call.parent
+        below, transit = self._under(call)
+        span = Span(call, r.insns, top, tail, home, below, transit)
+        context.stack.append(span)
+        self.returns.spans.append(span)
+
+    def _under(self, call: Call) -> tuple[Span | None, tuple[Span, ...]]:
+        """The thread's newest call in flight below a new call, and the calls that were just being entered or returned from."""
+        transit: list[Span] = []
+        for level in range(call.level, -1, -1):
+            context = self._contexts.get((call.thread, level, call.trap if level else 0))
+            if not context:
+                continue
+            if context.leaving:
+                transit += context.leaving.spans
+            if context.stack:
+                top = context.stack[-1]
+                return top, tuple(transit + ([top] if not top.body else []))
+        return None, tuple(transit)
+
+    def handler(self, r: Record) -> None:
+        context = self._contexts[r.context]
+        if context.leaving:
+            context.leaving.hits.append(r)
+        else:
+            self.returns.stray.append(r)
+
+    def user_handler(self, r: Record) -> None:
+        context = self._contexts[r.context]
+        if context.leaving:
+            context.leaving.user_handlers.append(r)
+
+    def body(self, r: Record) -> None:
+        context = self._contexts[r.context]
+        self._arrive(context, r)
+        top = context.stack[-1] if context.stack else None
+        if top and not top.body and top.call.site.address + 4 == r.addr:
+            top.body = r
+
+    def home(self, r: Record) -> None:
+        self._arrive(self._contexts[r.context], r)
+
+    def exit(self, r: Record) -> None:
+        context = self._contexts[r.context]
+        self._arrive(context, r)
+        spans: list[Span] = []
+        while context.stack and (not spans or spans[-1].tail):
+            spans.append(context.stack.pop())
+        if not spans or spans[0].call.site is not self.places.exits[r.addr]:
+            self.returns.unmatched.append(r)
+            return
+        context.leaving = Leaving(spans, r)
+        for span in spans:
+            span.leaving = context.leaving
+
+    def _arrive(self, context: _Context, r: Record) -> None:
+        """The context executes again: the call that was returning has returned to this record's address."""
+        if context.leaving:
+            context.leaving.back = r
+            context.leaving = None

@@ -1,0 +1,297 @@
+"""Plays schedules: interleavings of one CPU's change of the tracer with another CPU's traced call.
+
+CPU A executes a shell command that changes the tracer (registers an op, unregisters it, replaces a filter); CPU B makes a traced
+call. A's *steps* are the stores, fences and grace periods of the handed-in files that it executes; B's *places* are its call site
+and the tracer's functions that its call runs. Both are read from the observer's log of one run without any stop. A schedule:
+
+    1. A runs up to a step.                            4. B runs until its call has returned.
+    2. B runs up to a place in its call.               5. A runs until the change has ended.
+    3. A runs until the change ends or it must wait.   6. B calls once more.
+
+    unregister:ftrace_shutdown+0x98:op_see      the change, A's step, B's place
+    unregister:ftrace_shutdown+0x98             without a place: B makes its whole call in step 2
+
+The observer's log shows what each of B's calls did; which ops it must run depends on whether the change had ended. A schedule that
+fails is played again by its name: SCHEDULE=...
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import struct
+import subprocess
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from itertools import takewhile
+from pathlib import Path
+
+from grading.elf.elf import OBJDUMP, Kernel
+from grading.evidence.returns import HANDLER
+from grading.machine.hold import INSNS, Cpus, interleaved
+from grading.machine.machine import Run
+from grading.machine.observer import Config, Kind, Record
+from grading.verdict import Stopped, Verdict
+
+SCHEDULES = 0  # the boot of the schedules; other boots are named by their number of CPUs
+CALLED = "calls_traced"
+CHANGER, CALLER = 0, 1  # the CPUs of A and of B
+KERNEL_BASE = 0xFFFFFFFF80000000
+LINE_INSNS = 400_000_000  # instructions for a command of the shell
+CALL_INSNS = 5_000_000  # instructions for a call, and the sleep of the thread that makes it
+STORES = {"riscv64": ("sb", "sh", "sw", "sd", "sc.", "amo", "fence"),
+          "arm64": ("str", "stp", "stur", "stlr", "stx", "stlx", "dmb", "dsb", "ic", "dc", "cas", "swp")}
+OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # no other CPU reads there
+AGAIN = 2  # an instruction in a loop is a step this often: later rounds are like the second
+
+
+@dataclass(frozen=True)
+class Change:
+    """What A does: a command, and the function that makes the change. The change has ended when that function returns.
+
+    first, last: commands before and after all schedules of the change; before, after: those of each schedule.
+    stays: the ops (or users of function_graph) that run in every call. comes: those that run in each call that begins after the change
+    has ended. goes: those that run in no such call, and are in no earlier call when the change has ended.
+    """
+
+    name: str
+    line: str
+    ends: str
+    first: tuple[str, ...] = ()
+    last: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+    stays: frozenset[int] = frozenset()
+    comes: frozenset[int] = frozenset()
+    goes: frozenset[int] = frozenset()
+
+
+@dataclass(frozen=True)
+class Schedule:
+    change: Change
+    step: str  # A's step
+    inside: str  # B's place; "": B makes its whole call
+
+    def __str__(self) -> str:
+        return ":".join(filter(None, (self.change.name, self.step, self.inside)))
+
+
+@dataclass
+class ScheduleRun:
+    """A schedule that was played, and its part of the observer's log."""
+
+    schedule: Schedule
+    first: int
+    last: int = 0
+
+
+@dataclass
+class Played:
+    """The schedules of one change, and the runs of the schedules that were played."""
+
+    change: Change
+    todo: list[Schedule] = field(default_factory=list)  # all schedules
+    planned: int = 0  # how many of them must be played
+    insns: int = 0  # instructions that A executed from its first step to the end of the change, in the run without any stop
+    runs: list[ScheduleRun] = field(default_factory=list)
+
+
+def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ()) -> dict[int, str]:
+    """The steps, by address, with their names: the instructions of these files whose effect other CPUs can see, and the grace period.
+    `also`: prefixes of further instructions."""
+    extents = _extents(kernel, sources)
+    text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", str(kernel.path)],
+                          capture_output=True, text=True, check=True).stdout
+    found = {}
+    for line in re.finditer(r"^ *([0-9a-f]{16}):\s+(\S+)(.*)$", text, re.M):
+        address = int(line[1], 16)
+        if line[2].startswith((*STORES[kernel.arch], *also)) and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in extents):
+            found[address] = kernel.name_at(address)
+    grace = kernel.symbol("synchronize_sched")
+    return {**found, grace: kernel.name_at(grace)}
+
+
+def _extents(kernel: Kernel, sources: Iterable[str]) -> list[tuple[int, int]]:
+    """Where the linker placed the text of these files' objects, from its map."""
+    objects = {str(Path(source).with_suffix(".o")) for source in sources}
+    lines = re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M)
+    return [(int(at, 16), int(at, 16) + int(size, 16)) for at, size, name in lines if name in objects]
+
+
+def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Schedule]:
+    """All schedules in which B makes its whole call, all with A's first step, and at most `most` of the others."""
+    always = {s for s in schedules if not s.inside or s.step == schedules[0].step}
+    others = [s for s in schedules if s not in always]
+    chosen = always | set(rng.sample(others, min(most, len(others))))
+    return [s for s in schedules if s in chosen]
+
+
+WhenHeld = Callable[[Run, Schedule, Cpus], None]  # called when the CPUs of a schedule are held
+
+
+class Player:
+    """Plays the schedules of one change after the other. Between two schedules all CPUs run freely."""
+
+    def __init__(self, kernel: Kernel, sources: Iterable[str], when_held: WhenHeld | None = None) -> None:
+        self.when_held = when_held
+        self.played: list[Played] = []
+        self.kernel = kernel
+        self._steps = stepping(kernel, sources)
+        own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
+        self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
+        site = next(s.address for s in kernel.sites if s.function.name == CALLED)
+        self._site = kernel.name_at(site)
+        if kernel.symbol(HANDLER):  # while its return is patched, the function's body is a place too
+            self._places[site + 4] = kernel.name_at(site + 4)
+
+    def config(self, config: Config, changes: Iterable[Change]) -> Config:
+        """Add the addresses of all steps and places, and of the ends of all changes, to the observer's configuration."""
+        for address in {*self._steps, *self._places, *(a for change in changes for a in self.kernel.exits(change.ends))}:
+            config.add("hit", address)
+        return config
+
+    def begin(self, machine: Run) -> None:
+        self.machine = machine
+        base = machine.machine.load_address() - KERNEL_BASE
+        self._wanted, self._made = base + self.kernel.symbol("calls_wanted"), base + self.kernel.symbol("calls_made")
+        machine.console.command(f"calls {CALLER} &")
+
+    def play(self, change: Change, most: int, rng: random.Random, only: str = "") -> None:
+        """Play the schedules of a change: those that are always played and `most` random ones; or those whose names match `only`."""
+        played = Played(change)
+        self.played.append(played)
+        self._lines(change.first)
+        todo, played.insns = self._dry(change)
+        chosen = [s for s in todo if fnmatchcase(str(s), only)] if only else some(todo, most, rng)
+        played.todo, played.planned = todo, len(chosen)
+        for schedule in chosen:
+            played.runs.append(ScheduleRun(schedule, self.machine.observer.written()))
+            self._lines(change.before)
+            with self.machine.observer.recording(), interleaved(self.machine) as cpus:
+                _Play(self, cpus, played.runs[-1], 2 * played.insns + INSNS).run()
+            played.runs[-1].last = self.machine.observer.written()
+            self.machine.console.wait_ready(60)
+            self._lines(change.after)
+        self._lines(change.last)
+
+    def end(self) -> None:
+        self.machine.console.command("calls off")
+
+    def _lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            said = self.machine.console.command(line)
+            if said:
+                raise Stopped(Verdict.FAIL, f"'{line}' said: {said.strip()}")
+
+    def _dry(self, change: Change) -> tuple[list[Schedule], int]:
+        """Run the change without any stop. Returns all its schedules, with A's steps in order, and the number of A's instructions."""
+        self._lines(change.before)
+        places = self._places_of_call() | {self._site}
+        counted, ends = dict[str, int](), set(self.kernel.exits(change.ends))
+        log = [r for r in self._log(lambda: self._lines([self.typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
+        insns = next((r.insns for r in log if r.addr in ends), 0) - next((r.insns for r in log if r.addr in self._steps), 0)
+        for r in takewhile(lambda r: r.addr not in ends, log):
+            if r.addr in self._steps:
+                counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
+        steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items() for n in range(1, min(times, AGAIN) + 1)]
+        places |= self._places_of_call()
+        self._lines(change.after)
+        return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))], insns
+
+    def _places_of_call(self) -> set[str]:
+        """The places that a call passes between its call site and its end."""
+        log = [r for r in self._log(self._call) if r.vcpu == CALLER and not r.level]
+        ends = [n for n, r in enumerate(log) if r.kind in (Kind.SITE, Kind.BODY, Kind.HOME)]
+        return {self._places[r.addr] for r in log[ends[0]:ends[-1]] if r.addr in self._places} if ends else set()
+
+    def _log(self, does: Callable[[], None]) -> list[Record]:
+        observer = self.machine.observer
+        with observer.recording():
+            first = observer.written()
+            does()
+            return list(observer.records(first))
+
+    def _call(self) -> None:
+        with interleaved(self.machine) as cpus:
+            self.want(cpus)
+            cpus.run(self.is_made, CALL_INSNS)
+
+    def typed(self, change: Change) -> str:
+        return f"taskset -c {CHANGER} {change.line}"
+
+    def want(self, cpus: Cpus) -> None:
+        """Ask B for one more call."""
+        cpus.write(self._wanted, self._word(self._wanted) + 1)
+
+    def is_made(self) -> bool:
+        return self._word(self._made) == self._word(self._wanted)
+
+    def _word(self, physical: int) -> int:
+        return int(struct.unpack("<Q", self.machine.read(physical, 8))[0])
+
+    def address(self, name: str) -> int:
+        symbol, _, offset = name.partition("+")
+        return self.kernel.symbol(symbol) + int(offset or "0", 16)
+
+    def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
+        """A function that says whether the change has ended; it reads the log from where it stopped the last time."""
+        ends, at = set(self.kernel.exits(change.ends)), first
+
+        def ended() -> bool:
+            nonlocal at
+            now = self.machine.observer.written()
+            found = any(r.kind == Kind.HIT and r.addr in ends for r in self.machine.observer.records(at, now))
+            at = at if found else now
+            return found
+        return ended
+
+
+class _Play:
+    """Plays one schedule, from A's command until B has called once more."""
+
+    def __init__(self, player: Player, cpus: Cpus, shown: ScheduleRun, insns: int) -> None:
+        self._player = player
+        self._cpus = cpus
+        self._shown = shown
+        self._insns = insns  # the limit for A's instructions while B is held
+        self._ended = player.ended_since(shown.schedule.change, shown.first)
+
+    def run(self) -> None:
+        schedule, player, cpus = self._shown.schedule, self._player, self._cpus
+        cpus.begin(player.typed(schedule.change))
+        self._to_step(schedule.step)
+        player.want(cpus)
+        inside = schedule.inside and cpus.reach({player.address(schedule.inside)}, but={CHANGER}, until=player.is_made, insns=CALL_INSNS) == CALLER
+        if player.when_held:
+            player.when_held(player.machine, schedule, cpus)
+        if inside:
+            cpus.serve(CALLER)
+            cpus.go(CHANGER)
+            cpus.run(self._ended, self._insns)
+            cpus.hold(CHANGER)
+            cpus.go(CALLER)
+        self._made()
+        cpus.go(CHANGER)
+        if not cpus.run(self._ended, LINE_INSNS):
+            raise Stopped(Verdict.FAIL, f"{schedule}: {schedule.change.ends} does not return; {self._where()}")
+        player.want(cpus)
+        self._made()
+
+    def _to_step(self, step: str) -> bool:
+        step, _, times = step.partition("#")
+        for n in range(int(times or 1)):
+            if n:
+                self._cpus.step(CHANGER)
+                self._cpus.go(CHANGER)
+            if self._cpus.reach({self._player.address(step)}, but={CALLER}, until=self._ended, insns=LINE_INSNS) is None:
+                return False
+        return True
+
+    def _made(self) -> None:
+        if not self._cpus.run(self._player.is_made, CALL_INSNS):
+            raise Stopped(Verdict.FAIL, f"{self._shown.schedule}: the call on CPU {CALLER} does not return; {self._where()}")
+
+    def _where(self) -> str:
+        kernel = self._player.kernel
+        return "the CPUs are at " + ", ".join(kernel.name_at(self._cpus.pc(cpu)) for cpu in sorted(self._cpus.all))

@@ -1,0 +1,85 @@
+"""Steps through the instructions of _mcount one by one, while kern/apps/registers.c calls it.
+
+An interrupt may come between any two instructions, and must find sp aligned and the reserved registers unchanged. A real
+interrupt seldom comes at the right place, so QEMU's debugger stub steps the machine. (The observer checks loads and stores
+below sp, at every call.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from grading.elf.elf import Kernel
+from grading.evidence.truth import PATTERN_BACK, PATTERN_CALL
+from grading.machine.gdbstub import Stub
+from grading.machine.machine import Run
+
+MOST = 1000  # steps of one call; a call that takes more does not return
+PC = 32
+# Register numbers of the debugger's stub: sp, and the registers that the tracer must not change.
+SP = {"riscv64": 2, "arm64": 31}
+RESERVED = {"riscv64": {3: "gp", 4: "tp"}, "arm64": {18: "x18"}}
+UNALIGNED, TOUCHED = "stack-not-aligned", "reserved-register-touched"
+
+
+@dataclass
+class Steps:
+    """What was observed while stepping."""
+
+    why: str = ""  # the first thing that is wrong
+    mistake: str = ""
+    traced: bool = False  # was a tracer on then?
+    taken: list[int] = field(default_factory=lambda: [0, 0])  # number of the stub's instructions: while no tracer is on, while one is
+
+
+class _Call:
+    """One call of the stub, from the call instruction to the one after it."""
+
+    def __init__(self, kernel: Kernel, stub: Stub, seen: Steps, traced: bool) -> None:
+        self._kernel, self._stub, self._seen, self._traced = kernel, stub, seen, traced
+        self._sp = SP[kernel.arch]
+        self._own = (kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end"))
+
+    def run(self) -> bool:
+        """Step until the call returns. False: it did not return."""
+        now = self._stub.registers()
+        for _ in range(MOST):
+            own = self._own[0] <= now[PC] < self._own[1]
+            self._stub.step()
+            before, now = now, self._stub.registers()
+            if own and self._kernel.text[0] <= now[PC] < self._kernel.text[1]:  # otherwise the machine was reset, or an exception went to no handler
+                self._seen.taken[self._traced] += 1
+                self._look(before, now)
+            if now[PC] == self._kernel.symbol(PATTERN_BACK):
+                return True
+        return False
+
+    def _look(self, before: list[int], now: list[int]) -> None:
+        if now[self._sp] % 16:
+            self._found(before, UNALIGNED, f"makes sp {now[self._sp]:#x}, which is not a multiple of 16")
+        for number, name in RESERVED[self._kernel.arch].items():
+            if now[number] != before[number]:
+                self._found(before, TOUCHED, f"changes {name}, which is not yours to touch")
+
+    def _found(self, before: list[int], mistake: str, what: str) -> None:
+        if not self._seen.why:
+            at = before[PC]
+            self._seen.why = f"{self._kernel.name_at(at)} ({self._kernel.disassemble(at)}) {what}"
+            self._seen.mistake, self._seen.traced = mistake, self._traced
+
+
+def watch(machine: Run, kernel: Kernel, seen: Steps) -> None:
+    """Type `registers` and step through its two calls of the stub; then the machine runs again."""
+    breakpoint_at = f"1,{kernel.symbol(PATTERN_CALL):x},4"
+    with machine.held() as stub:
+        for traced in (False, True):
+            stub.do("Z" + breakpoint_at)
+            stub.go_on()
+            if not traced:
+                machine.console.begin("registers")
+            came = stub.stopped(10)
+            if not came:
+                stub.hold()
+            stub.do("z" + breakpoint_at)
+            if not came or not _Call(kernel, stub, seen, traced).run():
+                break

@@ -1,0 +1,394 @@
+"""Says what was executed: configures the observer for a kernel, and builds calls, batches and returns from its records.
+
+Each record has the CPU, the thread, the interrupt level, and values of registers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+from grading.elf import names
+from grading.elf.elf import Kernel, Site
+from grading.evidence import returns
+from grading.machine.observer import Config, Kind, Record
+from qemu.machine import RAM_BASE, Machine
+
+TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
+CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
+REST_OF_CALLBACK = "function_trace_slow"  # where it may go on
+HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
+FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
+RARE = {"rare_entry": 1, "rare_return": 1, "rare_walk": 0, "rare_refused": 0, "rare_data": 0, "rare_room": 0, "rare_stack": 0}  # of kern/apps/rare.c; the number of words to log
+RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
+AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
+HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
+# Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
+PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
+BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
+PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func")
+ENCODER = ("insn_call", "registers_word")
+ROOM = ("kfree", "shadow_users_begin", "shadow_users_end")
+GRACE = "synchronize_sched"  # waits for a grace period
+# The first entry that a kernel has: one function of each file whose stores and barriers are logged; helper functions that may store for them.
+ORDERED_CODE = ((("register_ftrace_graph", "shadow_pop"), ("memcpy", "memset")), (("ftrace_set_func", "ftrace_hash_add"), ()), (("ftrace_make_nop",), ()))
+# Variables that events load while another CPU may store into them.
+ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
+REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
+KEPT_NOTHING = (1 << 64) - 1  # as mask of changed registers: the observer had no earlier values to compare with
+
+
+@dataclass(eq=False)
+class Call:
+    """A call site that was executed."""
+
+    seq: int
+    vcpu: int
+    thread: int
+    level: int
+    site: Site
+    word: int
+    trap: int = 0  # level > 0: which of the thread's interrupts
+    insns: int = 0  # that its CPU had executed
+    parent: int = 0  # where the function returns to
+    sp: int = 0
+    fp: int = 0
+    callbacks: list[Record] = field(default_factory=list)
+    landed: Record | None = None  # where the context continued, with the mask of changed registers
+    arguments: tuple[int, ...] = ()  # for some functions: the eight argument registers at the function's first instruction
+    name: str = field(init=False)  # the function's
+
+    def __post_init__(self) -> None:
+        self.name = self.site.function.name
+
+
+class UserEvent(NamedTuple):
+    """A handler of a function_graph user that the shell registered (`graph`) ran, or read its data."""
+
+    seq: int
+    vcpu: int
+    thread: int
+    level: int
+    user: int
+    what: int  # AT_ENTRY, AT_RETURN, OF_PARENT
+    value: int
+
+
+@dataclass
+class Batch:
+    """From the entry of ftrace_batch_begin to the end of ftrace_batch_end, on one CPU."""
+
+    vcpu: int
+    begin: int
+    end: int | None = None
+    stores: list[Record] = field(default_factory=list)
+    online: frozenset[int] = frozenset()
+    steps: list[tuple[str, int]] = field(default_factory=list)  # BATCH_STEPS, in the order in which they were entered, and when
+    syncing: bool = False  # ftrace_batch_end ended with a jump to arch_sync_all: the batch ends when that returns
+
+
+@dataclass
+class Truth:
+    calls: list[Call] = field(default_factory=list)
+    hits: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))  # of what config() gave a name
+    callbacks: list[Record] = field(default_factory=list)  # of every tracer and op, in the order in which they ran
+    lone: list[Record] = field(default_factory=list)  # callbacks in a context that had not just executed a call site
+    stores: list[Record] = field(default_factory=list)  # into text
+    looks: list[Record] = field(default_factory=list)  # loads of text words by the patcher, or by memcpy and memcmp for it
+    fences: list[Record] = field(default_factory=list)
+    batches: list[Batch] = field(default_factory=list)
+    returns: returns.Returns = field(default_factory=returns.Returns)
+    user_events: list[UserEvent] = field(default_factory=list)
+    users: list[Record] = field(default_factory=list)  # the function_graph tracer's two handlers, each with its user as second argument
+    frames: list[Record] = field(default_factory=list)  # FRAMES: the shadow stack as kern/apps/frames.c handed it over
+    rare: list[Record] = field(default_factory=list)  # RARE
+    traps: list[Record] = field(default_factory=list)  # exceptions taken
+    words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
+    settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
+    middle: list[Record] = field(default_factory=list)  # exits of CALLBACKS that were not entered by their first instruction
+    below: list[Record] = field(default_factory=list)  # loads and stores of the tracer's code below sp, or while sp was not aligned
+    writes: list[Record] = field(default_factory=list)  # of the code that is handed in, and its READs, while the harness asked for that
+    foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
+    known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
+
+    @property
+    def trampolines(self) -> list[Record]:
+        """Entries of trampolines; from lab 3 on, only those that no call site had just called."""
+        return self.hits["trampoline"]
+
+    def asked(self, *names: str) -> list[tuple[str, Record, Record]]:
+        """The calls of these functions by kern/apps/, in order: (name, arguments, return value); see _questions."""
+        found = []
+        for seq, name, question in sorted((r.seq, name, r) for name in names for r in self.hits[name]):
+            answer = next((r for r in self.hits["answer"] if r.seq > seq), None)
+            found += [(name, question, answer)] if answer else []
+        return found
+
+    @property
+    def handlers(self) -> list[Record]:
+        return self.hits[returns.HANDLER]
+
+
+@cache
+def stubs(kernel: Kernel) -> tuple[int, ...]:
+    """Every address that a patched call site may call."""
+    named = [a for n, a in kernel.symbols.items() if names.STUB.fullmatch(n)]
+    return tuple(sorted({*named, kernel.symbol("ftrace_stubs"), *(kernel.symbol(n) for n in TRAMPOLINES)} - {0}))
+
+
+def vectors(kernel: Kernel) -> list[int]:
+    table = kernel.symbol("exception_vector")
+    return [table] if kernel.arch == "riscv64" else [table + 0x80 * i for i in range(16)]
+
+
+@cache
+def changing(kernel: Kernel) -> frozenset[int]:
+    """The words of text, besides the call sites, that the kernel changes."""
+    beside = {s.address - 4 for s in kernel.sites} if (kernel.arch, kernel.hook) in (("riscv64", "mcount"), ("arm64", "entry")) else set()
+    return frozenset({*beside, kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")} - {0})
+
+
+@cache
+def _questions(kernel: Kernel) -> dict[int, str]:
+    """Call instructions of kern/apps/ whose arguments are logged (-> the function's name), and the addresses after them (-> "answer")."""
+    asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused", PATCHERS), ("registers_encoded", ENCODER),
+             ("entry_own_filter", ("ftrace_set_filter",)), *((app, ("register_ftrace_function",)) for app in ("entry_clash", "entry_fill", "entry_disabled")))
+    calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
+    return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}
+
+
+@cache
+def _kept(kernel: Kernel) -> dict[int, int]:
+    """Addresses at which the first argument register points to a user's data: its own (AT_RETURN) or its caller's (OF_PARENT)."""
+    wanted = (("fgraph_retrieve_data", AT_RETURN), ("fgraph_retrieve_parent_data", OF_PARENT))
+    return {a + 4: what for name, what in wanted for a in returns.calls_to(kernel, name, kernel.extent("hand_return"))}
+
+
+@cache
+def _named(kernel: Kernel) -> dict[int, str]:
+    """The addresses that are logged only while the harness records, with their names."""
+    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK, *RARE_PLACES)}
+    return {a: n for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"), **_questions(kernel)}.items() if a}
+
+
+@cache
+def _always(kernel: Kernel) -> dict[int, str]:
+    """The addresses that are always logged, with their names."""
+    found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, "panic", *BATCH_STEPS, *ROOM)}
+    ends = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
+    return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
+
+
+@cache
+def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
+    """The address ranges of code whose stores are logged; none in labs 1 and 2."""
+    files, helpers = next((c for c in ORDERED_CODE if kernel.symbol(c[0][0]) and kernel.symbol("ftrace_caller")), ((), ()))
+    own = [kernel.code_beside(name) for name in files]
+    return own + [kernel.extent(name) for name in helpers if any(returns.calls_to(kernel, name, code) for code in own)]
+
+
+def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
+    """(address, words of memory, the argument that points to them or their address)"""
+    op, regs = kernel.symbol("function_trace_op"), REGS_WORDS[kernel.arch]
+    if kernel.hook == "mcount":
+        return [(kernel.symbol(n), 1, op) for n in (*CALLBACKS, PATTERN_TRACER)]
+    ops = ("op_see", "op_add", "op_patch", "entry_tracer", "entry_counter", "entry_skipper")
+    found = [(kernel.symbol(n), regs, 3) for n in (*CALLBACKS, *ops)]
+    found += [(kernel.symbol(n), words, 0) for n, words in (FRAMES | RARE).items()]
+    return found + [(kernel.symbol(n), regs, 2) for n in (*HANDS, *returns.HANDLERS)]
+
+
+def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED, sites: str = "") -> Config:
+    """The observer's configuration for this kernel. `followed`: prefixes of functions whose calls are followed to their return; `sites`:
+    only sites of functions whose names begin so are logged."""
+    c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
+    c.add("start", start)
+    c.add("text", lo, start, hi - lo)
+    c.add("head", kernel.symbol("__irqentry_text_start") - lo)
+    if kernel.arch == "riscv64":
+        c.add("firmware", RAM_BASE[kernel.arch], start)
+    places = returns.places(kernel, followed)
+    watched = {"word": changing(kernel), "point": _always(kernel), "deref": _kept(kernel), "exit": places.exits, "vector": vectors(kernel),
+               "home": {*places.homes, *map(kernel.symbol, HOMES)} - {0}}
+    for role, addresses in watched.items():
+        for address in addresses:
+            c.add(role, address)
+    for site in kernel.sites:
+        if not site.function.name.startswith(sites):
+            c.add("word", site.address)
+            continue
+        c.add("site", site.address, int(not site.function.name.startswith(followed)))
+        c.add("body", site.address + 4)
+        if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER):
+            c.add("arguments", site.function.start if kernel.hook == "mcount" else site.address + 4)
+    patched = bool(kernel.symbol("ftrace_caller"))  # else, in labs 1 and 2, every site calls _mcount: it is counted
+    for address, name in _named(kernel).items():
+        c.add("stray" if patched and name == "trampoline" else "hit", address)
+    for address, words, source in _callbacks(kernel):
+        if address:
+            c.add("callback", address, words, source)
+    for name in CALLBACKS:
+        c.add("enter", kernel.symbol(name))
+        for address in (*kernel.exits(name), *kernel.exits(REST_OF_CALLBACK)):
+            if kernel.jumps_to(address) != kernel.symbol(REST_OF_CALLBACK):
+                c.add("leave", address)
+    for address in vectors(kernel):
+        c.add("vector", address)
+    c.add("birth", kernel.symbol("thread_start_asm"))
+    c.add("fences")
+    own = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
+    c.add("tracer", *own)
+    for code in ordered_code(kernel):
+        c.add("order", *code)
+    for name, size in ORDERED_DATA.items():
+        if kernel.symbol(name):
+            c.add("ordered", kernel.symbol(name), kernel.symbol(name) + size)
+    if kernel.hook == "mcount":
+        c.add("mcount")
+        for code in (own, *map(kernel.extent, ("memcpy", "memcmp"))):
+            c.add("looks", *code)
+    return c
+
+
+class _Reader:
+    """Builds the Truth, record by record."""
+
+    def __init__(self, kernel: Kernel, followed: tuple[str, ...]) -> None:
+        self.truth = t = Truth()
+        self._kernel = kernel
+        self._named = {**_named(kernel), **_always(kernel)}
+        self._open: dict[tuple[int, int, int], Call] = {}  # a site was executed, and nothing after it yet
+        self._levels: dict[int, tuple[int, int]] = {}  # by CPU: the last recording in which it came to a site, the lowest level there
+        self._entered: dict[tuple[int, int, int], Record] = {}  # HOOK=mcount: the function's first instruction
+        self._telling: dict[tuple[int, int, int], int] = {}  # the user whose return handler runs
+        self._apart = {kernel.symbol(n): seen for names, seen in ((FRAMES, t.frames), (RARE, t.rare)) for n in names}
+        self._handlers = {kernel.symbol(n) for n in returns.HANDLERS} - {0}
+        self._at_return = {kernel.symbol(n) for n in (HANDS[1], returns.HANDLERS[1])} - {0}
+        self._users, self._kept = kernel.extent("hand_users"), _kept(kernel)
+        self._user_size = (self._users[1] - self._users[0]) // 20 or 1
+        self._entry_of_user, self._return_of_user = map(kernel.symbol, HANDS)
+        self._sync = kernel.symbol("arch_sync_all")
+        self._into_sync = {a for a in kernel.exits("ftrace_batch_end") if kernel.jumps_to(a) == self._sync and self._sync}
+        self._batches: dict[int, Batch] = {}
+        self._online: set[int] = set()
+        self._returns = returns.Reader(returns.places(kernel, followed))
+        t.returns = self._returns.returns
+        self.see: dict[int, Callable[[Record], None]] = {
+            Kind.SITE: self._site, Kind.BODY: self._body, Kind.EXIT: self._returns.exit, Kind.HOME: self._home,
+            Kind.CALLBACK: self._callback, Kind.HIT: self._hit, Kind.POINT: self._point, Kind.VECTOR: self._vector,
+            Kind.FENCE: t.fences.append, Kind.STORE: self._store, Kind.LOOK: t.looks.append,
+            Kind.WORD: t.words.append, Kind.FOREIGN: t.foreign.append, Kind.SETTING: t.settings.append,
+            Kind.MIDDLE: t.middle.append, Kind.BELOW: t.below.append, Kind.WRITE: t.writes.append, Kind.READ: t.writes.append,
+            Kind.START: lambda r: None}
+
+    def _looked(self, r: Record) -> bool:
+        """Did this CPU's last call site or callback, at this level or below, belong to the same recording?"""
+        recording, level = self._levels.get(r.vcpu, (0, 0))
+        self._levels[r.vcpu] = r.size, min(level, r.level) if recording == r.size else r.level
+        return recording == r.size and level <= r.level
+
+    def _site(self, r: Record) -> None:
+        who = r.context
+        self._looked(r)
+        before = self._open.get(who)
+        if before and r.v[0] != KEPT_NOTHING:
+            before.landed = r
+        self._online.add(r.vcpu)
+        call = self._open[who] = Call(r.seq, r.vcpu, r.thread, r.level, self._kernel.site_at[r.addr], r.word, r.trap, r.insns,
+                                      r.v[1], r.v[2], r.v[3])
+        entered = self._entered.pop(who, None)
+        if entered and entered.addr == call.site.function.start:
+            call.arguments = entered.more
+        self.truth.calls.append(call)
+        self._returns.site(r, call)
+
+    def _body(self, r: Record) -> None:
+        call = self._land(r)
+        if call and call.site.address + 4 == r.addr and r.more:
+            call.arguments = r.more
+        self._returns.body(r)
+
+    def _home(self, r: Record) -> None:
+        self._land(r)
+        self._returns.home(r)
+
+    def _land(self, r: Record) -> Call | None:
+        """The open call that continues at this record, if there is one."""
+        call = self._open.pop(r.context, None)
+        if not call or call.landed:
+            return None
+        call.landed = r
+        return call
+
+    def _callback(self, r: Record) -> None:
+        if r.addr in self._apart:
+            self._apart[r.addr].append(r)
+            return
+        self.truth.callbacks.append(r)
+        looked, call = self._looked(r), self._open.get(r.context)
+        if call:
+            call.callbacks.append(r)
+        elif looked:
+            self.truth.lone.append(r)
+        if r.addr in self._handlers:
+            self.truth.users.append(r)
+        if r.addr in self._at_return:
+            self._returns.user_handler(r)
+        if self._users[0] <= r.v[1] < self._users[1]:
+            user = (r.v[1] - self._users[0]) // self._user_size
+            if r.addr == self._entry_of_user:
+                self._tell(r, user, AT_ENTRY, r.more[9])
+            elif r.addr == self._return_of_user:
+                self._telling[r.context] = user
+
+    def _tell(self, r: Record, user: int, what: int, value: int) -> None:
+        self.truth.user_events.append(UserEvent(r.seq, r.vcpu, r.thread, r.level, user, what, value))
+
+    def _hit(self, r: Record) -> None:
+        if r.addr in self._kept:
+            what = self._kept[r.addr]
+            if what == AT_RETURN or r.v[0]:
+                self._tell(r, self._telling.get(r.context, -1), what, r.v[1])
+        elif r.more:
+            self._entered[r.context] = r
+        else:
+            self.truth.hits[self._named.get(r.addr, "step")].append(r)
+            if r.addr == self._returns.places.handler:
+                self._returns.handler(r)
+
+    def _vector(self, r: Record) -> None:
+        self._online.add(r.vcpu)
+        self.truth.traps.append(r)
+
+    def _store(self, r: Record) -> None:
+        self.truth.stores.append(r)
+        if r.vcpu in self._batches:
+            self._batches[r.vcpu].stores.append(r)
+
+    def _point(self, r: Record) -> None:
+        name = self._named[r.addr]
+        self.truth.hits[name].append(r)
+        if name == "ftrace_batch_begin":
+            batch = Batch(r.vcpu, r.seq, online=frozenset(self._online | {r.vcpu}))
+            self._batches[r.vcpu] = batch
+            self.truth.batches.append(batch)
+        elif r.vcpu in self._batches:
+            self._in_batch(r, name, self._batches[r.vcpu])
+
+    def _in_batch(self, r: Record, name: str, batch: Batch) -> None:
+        if name in BATCH_STEPS:
+            batch.steps.append((name, r.seq))
+        elif r.addr in self._into_sync:
+            batch.syncing = True
+        elif name == ("end of arch_sync_all" if batch.syncing else "end of ftrace_batch_end"):
+            self._batches.pop(r.vcpu).end = r.seq
+
+
+def read(kernel: Kernel, records: Iterable[Record], followed: tuple[str, ...] = returns.FOLLOWED) -> Truth:
+    reader = _Reader(kernel, followed)
+    for record in records:
+        reader.see[record.kind](record)
+    return reader.truth

@@ -1,0 +1,146 @@
+"""Forces an interleaving: holds chosen CPUs at an instruction while the others run.
+
+    with interleaved(machine) as cpus:
+        cpus.begin("op 0 off")
+        cpus.reach({callback}, but={0})         # all run; a CPU other than CPU 0 is held before its callback
+        cpus.serve(1)
+        cpus.run(lambda: left(), insns=500_000)  # the others run until left() is true, at most so many instructions
+        cpus.go(1)
+
+A held CPU has not yet executed the instruction at which it is held. A *served* CPU holds only its thread: it still handles
+interrupts, because another CPU may wait for its answer. All other CPUs run.
+
+QEMU's debugger stub resumes single CPUs (vCont), and stops all of them when one reaches a breakpoint. Each stop discards QEMU's
+translated code and costs about 10 ms, so conditions are read from memory or from the observer's log where possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+
+from grading.machine.gdbstub import Stub
+from grading.machine.machine import Run
+
+POLL = 0.001  # seconds between two checks of the condition
+SLICE = 0.05  # seconds that the CPUs run at most between two stops
+SERVED = 0.005  # the same, while a CPU is served
+SERVICE = 1.0  # seconds in which a CPU returns from an interrupt, even on a busy host
+PATIENCE = 10.0  # seconds to wait for CPUs that are idle and execute nothing
+SLICES = 4  # the least number of slices before a place counts as not reached: a CPU may spin for a whole slice, waiting for a held CPU
+INSNS = 300_000  # that one CPU may execute before a place counts as not reached
+SP = {"riscv64": 2, "arm64": 31}  # sp's register number in the stub's packets
+STEPS = 100  # QEMU steps for one instruction at most: a step may execute none
+
+
+def never() -> bool:
+    return False
+
+
+class Cpus:
+    """The CPUs of a machine that is stopped between any two calls of these methods. A CPU is held at its current instruction."""
+
+    def __init__(self, run: Run, stub: Stub) -> None:
+        self.all = frozenset(range(run.machine.smp))
+        self._run = run
+        self._stub = stub
+        self._held: set[int] = set()
+        self._served: dict[int, tuple[int, int]] = {}  # served CPUs -> where their threads are held: pc, sp
+        self._away: set[int] = set()  # served CPUs that may be in an interrupt now
+        self._breakpoints: set[int] = set()
+
+    def begin(self, line: str) -> None:
+        """Type a line, which the shell reads when its CPU runs."""
+        self._run.console.begin(line)
+
+    def hold(self, *cpus: int) -> None:
+        self._held |= set(cpus)
+
+    def serve(self, cpu: int) -> None:
+        self._held.add(cpu)
+        self._served[cpu] = self._at(cpu)
+
+    def go(self, *cpus: int) -> None:
+        """Let these CPUs run with the others again."""
+        self._held -= set(cpus)
+        self._away -= set(cpus)
+        for cpu in cpus:
+            self._served.pop(cpu, None)
+
+    def write(self, physical: int, word: int) -> None:
+        self._stub.write_physical(physical, word.to_bytes(8, "little"))
+
+    def pc(self, cpu: int) -> int:
+        return self._stub.pc(cpu)
+
+    def _at(self, cpu: int) -> tuple[int, int]:
+        return self._stub.pc(cpu), self._stub.register(cpu, SP[self._run.machine.arch])
+
+    def _is_back(self, cpu: int) -> bool:
+        """Is the CPU back at its thread's place? sp tells it from an interrupt that executes the same code."""
+        return self._at(cpu) == self._served[cpu]
+
+    def step(self, cpu: int) -> None:
+        """Step this CPU until its pc changes; no other CPU runs."""
+        at, most = self._stub.pc(cpu), STEPS
+        while self._stub.pc(cpu) == at and (most := most - 1):
+            self._stub.step_one(cpu)
+
+    def run(self, until: Callable[[], bool], insns: int = INSNS) -> bool:
+        """Run the CPUs that are not held until `until()` is true. Returns its last value. `insns`: the limit for each CPU, give or take a slice."""
+        self.reach((), until=until, insns=insns)
+        return until()
+
+    def reach(self, places: Iterable[int], but: Iterable[int] = (), until: Callable[[], bool] = never, insns: int = INSNS) -> int | None:
+        """Run the CPUs that are not held until one is about to execute one of these addresses, and hold it. None: no CPU reached one.
+
+        `but`: CPUs that are not stopped there. A CPU that is already at such an address counts as having reached it.
+        """
+        wanted, passing = set(places), set(but)
+        executed, end = [0] * len(self.all), self._run.clock() + PATIENCE
+        while not until() and max(executed) <= insns and self._run.clock() < end:
+            answered, before = bool(self._away), self._run.insns()
+            self._slice(wanted, until)
+            for cpu in self.all - self._held - passing if wanted else ():
+                if self._stub.pc(cpu) in wanted:
+                    self.hold(cpu)
+                    return cpu
+            if not answered:  # otherwise the CPUs may have spent the slice waiting for a served CPU
+                executed = [n + min(after - b, insns // SLICES) for n, after, b in zip(executed, self._run.insns(), before)]
+        return None
+
+    def _slice(self, wanted: set[int], until: Callable[[], bool]) -> None:
+        """Run for one slice, or until a CPU reaches a breakpoint. A served CPU gets time to handle its interrupt."""
+        self._set_breakpoints(wanted | {self._served[cpu][0] for cpu in self._away})
+        for cpu in (self.all - self._held) | self._away if self._breakpoints else ():
+            if self._stub.pc(cpu) in self._breakpoints and not (cpu in self._away and self._is_back(cpu)):
+                self.step(cpu)
+        self._stub.go_on_with((self.all - self._held) | self._away)
+        end = self._run.clock() + (SERVICE if self._away else SERVED if self._served else SLICE)
+        while not (stopped := self._stub.stopped(POLL)) and self._run.clock() < end and (self._away or not until()):
+            pass
+        if stopped:
+            self._away -= {cpu for cpu in self._away if self._is_back(cpu)}
+        else:
+            self._stub.hold()
+            self._away = set(self._served)
+
+    def _set_breakpoints(self, places: set[int]) -> None:
+        for place in self._breakpoints - places:
+            self._stub.breakpoint(place, False)
+        for place in places - self._breakpoints:
+            self._stub.breakpoint(place, True)
+        self._breakpoints = places
+
+    def end(self) -> None:
+        """Remove all breakpoints, so that every CPU can run freely."""
+        self._set_breakpoints(set())
+
+
+@contextmanager
+def interleaved(run: Run) -> Iterator[Cpus]:
+    """The machine's CPUs, to be held and released one by one; afterwards all of them run."""
+    with run.held() as stub:
+        cpus = Cpus(run, stub)
+        yield cpus
+        cpus.end()

@@ -1,0 +1,164 @@
+"""Finds the moment at which a finding happened, and repeats the boot under gdb up to that moment.
+
+The boot is repeated by typing the same lines. If a record of the observer's log
+shows the finding, gdb stops when the same CPU reaches the same instruction for
+the nth time after the same line was typed. If no record shows it (a wrong output,
+a word that was never written), gdb stops before that line.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from grading.checks.registers import unfinished
+from grading.elf.elf import Kernel
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Defect, Finding
+from grading.evidence.schedules import CALLED, CALLER, CHANGER, SCHEDULES, Schedule
+from grading.machine.hold import Cpus
+from grading.machine.machine import Run
+from grading.machine.observer import MOST, Kind, saved
+from grading.report.report import cpus
+from grading.report.rubric import Rung, boot
+from grading.session.session import machine_of
+from grading.verdict import Refused, Stopped, Verdict
+from qemu import debug
+
+# Commands that change nothing but the next thread's number and may print much; a short command with as many threads replaces them.
+ONLY_READS, AS_MANY_THREADS = ("cat ", "cksum "), "cat current_tracer"
+ENDED = "gdb has ended"
+PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds after which the running machine is stopped
+
+
+@dataclass
+class Moment:
+    """Where gdb stops; qemu/debugger/replay.py reads this."""
+
+    before: list[str] = field(default_factory=list)  # lines to type first
+    line: str | None = None  # the line during which it happens; None: while the kernel boots
+    address: int = 0  # the instruction; 0: none
+    nth: int = 0  # stop when it is reached for the nth time
+    vcpu: int | None = None  # count only this CPU; None: every CPU
+    again: bool = False  # stop when the kernel starts again
+    seconds: int = 0  # stop after this time; 0: no limit
+    ends: bool = False  # stop just before the machine ends; if false and there is no instruction, stop before the line is typed
+
+
+def needs() -> None:
+    if not shutil.which(debug.GDB):
+        raise Refused(debug.MISSING)
+    if not sys.stdin.isatty():
+        raise Refused("GDB=1 needs a terminal to type at: this is none")
+
+
+def moment(e: Evidence, finding: Finding) -> Moment:
+    if e.why and finding.seq is None:
+        lost = unfinished(e)
+        return _of_record(e, lost.seq) if lost else _at(
+            e, len(e.typed) - 1, again=e.verdict == Verdict.REBOOT, seconds=PATIENCE.get(e.verdict, 0), ends=True)
+    seq = finding.seq if finding.seq is not None else _written(e, finding.address)
+    if seq is not None:
+        return _of_record(e, seq)
+    return _at(e, len(e.typed) if finding.began is None else _line_at(e, finding.began))
+
+
+def _at(e: Evidence, index: int, **where: bool | int | None) -> Moment:
+    before = [AS_MANY_THREADS if line.startswith(ONLY_READS) else line
+              for _, line in e.typed[:max(index, 0)] if line != "poweroff"]
+    return Moment(before, e.typed[index][1] if 0 <= index < len(e.typed) else None, **where)  # type: ignore[arg-type]
+
+
+def _line_at(e: Evidence, seq: int) -> int:
+    """The index of the line during which a record was logged; -1: before the first line."""
+    return sum(at <= seq for at, _ in e.typed) - 1
+
+
+def _log(e: Evidence) -> Path:
+    return e.log.with_suffix(".observer") / "observer.log"
+
+
+def _written(e: Evidence, address: int) -> int | None:
+    """The record of the last store into a word of text; None: there was no store."""
+    at = address - e.kernel.text[0]
+    stores = [r.seq for r in saved(_log(e)) if r.kind == Kind.STORE and r.v[0] <= at < r.v[0] + r.size] if address else []
+    return stores[-1] if stores else None
+
+
+def _of_record(e: Evidence, seq: int) -> Moment:
+    index = _line_at(e, seq)
+    first = e.typed[index][0] if index >= 0 else 0
+    records = [r for r in saved(_log(e), first, seq + 1 + MOST) if r.seq <= seq]
+    here = records[-1]
+    cpus = [r.vcpu for r in records if r.kind == here.kind and r.addr == here.addr]
+    # If only one CPU was there, it may be another CPU the next time.
+    vcpu = here.vcpu if len(set(cpus)) > 1 else None
+    return _at(e, index, address=here.addr, nth=cpus.count(here.vcpu), vcpu=vcpu)
+
+
+def describe(e: Evidence, m: Moment) -> str:
+    """A description of the moment, in words."""
+    during = f"during '{m.line}'" if m.line else "while the kernel boots"
+    if m.again:
+        return f"where the kernel starts again, {during}"
+    if m.ends and m.seconds:
+        return f"{during}, when no prompt has come for {m.seconds} seconds"
+    if m.ends:
+        return f"{during}, before the machine ends"
+    if not m.address:
+        return f"before '{m.line}': `console {m.line}` types it" if m.line else "at the prompt, at the end of the run"
+    cpu = f"CPU {m.vcpu} is" if m.vcpu is not None else "it is"
+    return f"{during}, when {cpu} at {e.kernel.name_at(m.address)} ({m.address:#x}) for time {m.nth}"
+
+
+def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Console) -> int:
+    if finding.kind == Defect.TOO_LITTLE:
+        console.print(f"\n{escape(rung.name)} was lost because something did not happen: there is no moment at which to stop under gdb.",
+                      highlight=False, soft_wrap=True)
+        return 1
+    if finding.schedule:
+        return schedule_under_gdb(e.kernel, e.lab, finding.schedule, e.log.parent, console)
+    if finding.by_hand:
+        console.print(f"\n{escape(rung.name)} was lost on this host, by a program of yours that no kernel runs: there is nothing to stop under gdb. "
+                      f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
+        return 1
+    stops = describe(e, m)
+    console.print(f"\nThe same boot again, {e.arch}, {cpus(e.smp)}, under gdb. It stops {escape(stops)}.",
+                  highlight=False, soft_wrap=True)
+    with tempfile.NamedTemporaryFile("w", prefix="callsite-moment-", suffix=".json") as file:
+        json.dump({**asdict(m), "why": f"{rung.name}: {finding.why}", "where": stops}, file)
+        file.flush()
+        return debug.debug(machine_of(e.kernel, e.lab, e.smp), e.kernel.path, [], file.name)
+
+
+def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: Console) -> int:
+    """Play a schedule until its CPUs are held, then give the machine to gdb."""
+    def give_to_gdb(machine: Run, schedule: Schedule, cpus: Cpus) -> None:
+        said = _of_schedule(schedule, [kernel.name_at(cpus.pc(cpu)) for cpu in sorted(cpus.all)])
+        cpus.end()
+        with tempfile.TemporaryDirectory(prefix="callsite-gdb-") as folder, machine.handed_over(Path(folder)):
+            debug.run_gdb(Path(folder), kernel.arch, kernel.path, [], {"CALLSITE_HELD": said})
+        raise Stopped(Verdict.FAIL, ENDED)
+
+    console.print(f"\n{name}, {kernel.arch}: a boot up to where its CPUs are held, then gdb.", highlight=False, soft_wrap=True)
+    e = boot(kernel, lab, SCHEDULES, 0, out, schedule=name, when_held=give_to_gdb)
+    if e.why != ENDED:
+        console.print(escape(e.why), highlight=False, soft_wrap=True)
+    return int(e.why != ENDED)
+
+
+def _of_schedule(schedule: Schedule, at: list[str]) -> str:
+    """A text for gdb's user: where each CPU is, and what the schedule does next."""
+    change = schedule.change
+    goes = f"CPU {CHANGER} goes on until {change.ends} returns, or as far as it comes; then " if schedule.inside else ""
+    return (f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread {CHANGER + 1}); "
+            f"CPU {CALLER} calls {CALLED} and is at {at[CALLER]} (thread {CALLER + 1}).\n"
+            f"Next in the schedule: {goes}CPU {CALLER}, until its call has returned; then CPU {CHANGER}, to its end.\n"
+            f"One alone: set scheduler-locking on, thread {CALLER + 1}, continue. All of them, up to the prompt: console.\n")

@@ -1,0 +1,258 @@
+"""Runs the checks of all rungs, and reports the grade: on the terminal and in build/grade.json."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from grading.checks.faults import earlier_defect
+from grading.checks.seen import too_little
+from grading.evidence.evidence import Evidence
+from grading.evidence.finding import Finding
+from grading.evidence.schedules import SCHEDULES
+from grading.report import rubric
+from grading.report.rubric import Rung
+from grading.verdict import Stopped, Verdict
+
+
+@dataclass
+class Result:
+    """The findings of one rung on one architecture."""
+
+    rung: Rung
+    findings: dict[int, Finding | None]  # by boot (its number of CPUs, or SCHEDULES)
+
+    @property
+    def reached(self) -> bool:
+        return all(f is None for f in self.findings.values())
+
+    @property
+    def lost(self) -> bool:
+        """Was the rung lost by itself, and not only because a rung that it needs was lost?"""
+        return any(f and not f.need for f in self.findings.values())
+
+
+@dataclass
+class Grade:
+    arch: str
+    lab: int
+    seed: int
+    results: list[Result]
+    evidence: list[Evidence]
+
+    @property
+    def points(self) -> int:
+        return sum(r.rung.points for r in self.results if r.reached)
+
+    @property
+    def possible(self) -> int:
+        return sum(r.rung.points for r in self.results)
+
+    @property
+    def harness_error(self) -> Evidence | None:
+        return next((e for e in self.evidence if e.verdict == Verdict.HARNESS), None)
+
+    @property
+    def verdict(self) -> Verdict:
+        worst = [e.verdict for e in self.evidence if e.verdict != Verdict.PASS]
+        if worst:
+            return Verdict.HARNESS if self.harness_error else worst[0]
+        return Verdict.PASS if self.points == self.possible else Verdict.FAIL
+
+
+def cpus(boot: int) -> str:
+    return {SCHEDULES: "schedules", 1: "1 CPU"}.get(boot, f"{boot} CPUs")
+
+
+LINES, WIDTH = 20, 1000  # the greatest size of a text from the guest that is shown
+
+
+def whole_words(text: str) -> str:
+    """The text without its last word, which may be incomplete; a single word loses its last character."""
+    return text.rpartition(" ")[0].rstrip() or text[:-1]
+
+
+def printable(text: str) -> str:
+    """Text from the guest in a form that is safe to print: control characters as codes, long text cut."""
+    rows = ["".join(c if c.isprintable() else c.expandtabs() if c == "\t" else f"\\x{ord(c):02x}" for c in row)
+            for row in text.split("\n")]
+    rows = [row if len(row) <= WIDTH else f"{whole_words(row[:WIDTH + 1])} ..." for row in rows]
+    return "\n".join(rows if len(rows) <= LINES else [*rows[:LINES], "... (the rest is in the log)"])
+
+
+Findings = list[dict[int, Finding | None]]  # for each rung, by boot
+
+
+def findings_of(lab: int, evidence: list[Evidence]) -> Findings:
+    """Judge every rung by every boot that it names. A boot that ended early loses all rungs except those that are judged by the built files."""
+    results: list[Result] = []
+    for rung in rubric.lab(lab).rungs:
+        results.append(Result(rung, {e.boot: _judge(rung, e, results) for e in evidence if rung.judges(e.boot)}))
+    return [r.findings for r in results]
+
+
+def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings: Findings) -> Grade:
+    results = [Result(rung, found) for rung, found in zip(rubric.lab(lab).rungs, findings) if found]
+    return Grade(arch, lab, seed, results, evidence)
+
+
+def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
+    return grade_of(arch, lab, seed, evidence, findings_of(lab, evidence))
+
+
+def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
+    try:
+        with e.judged():
+            found = _judged(rung, e, above)
+            if found and found.mistake not in rubric.lab(e.lab).mistakes:
+                found.mistake = ""  # a shared check may name a mistake that this lab's handout does not explain
+            return found
+    except Stopped as stopped:
+        if stopped.verdict == Verdict.HARNESS:
+            e.verdict, e.why = stopped.verdict, stopped.why
+        return Finding(stopped.why)
+
+
+def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
+    if not e.why or rung.built:
+        return _unmet(above, e, (above[0].rung.name, *rung.needs) if above else ()) or (
+            (found := rung.check(e) or too_little(e, rung.seen)) and (_unmet(above, e, rung.follows) or found))
+    return rung.stopped and rung.check(e) or Finding(_ending(e), mistake=rubric.lab(e.lab).ended(e))
+
+
+def _ending(e: Evidence) -> str:
+    """How the boot ended, and what was wrong before: the code where it ended may be right."""
+    before = earlier_defect(e) if e.verdict != Verdict.HARNESS else ""
+    return f"{e.ending()}. {before}" if before else e.ending()
+
+
+def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:
+    """A finding if one of these rungs was not reached in the same boot. The boot of the schedules needs them in all boots."""
+    name = next((r.rung.name for r in above if r.rung.name in names and (
+        r.findings.get(e.boot) or e.boot == SCHEDULES and not r.reached)), "")
+    return Finding(f"needs: {name}", need=name) if name else None
+
+
+def number_of(lab: int, rung: Rung) -> int:
+    """The number for RUNG=, counted from 1."""
+    return rubric.lab(lab).rungs.index(rung) + 1
+
+
+def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
+    line = f"make grade LAB={grade.lab} ARCH={grade.arch} REPLAY={grade.seed:016x}"
+    line += "".join(f" {name}={os.environ[name]}" for name in ("SMP", "START", "STAFF") if os.environ.get(name))
+    return line + (f" RUNG={number_of(grade.lab, under_gdb)} GDB=1" if under_gdb else "")
+
+
+def closer(grade: Grade, result: Result) -> str:
+    """The command with which to examine a lost rung: under gdb, or by hand if it happened on the host."""
+    finding = next(f for f in result.findings.values() if f and not f.need)
+    return finding.by_hand or replay(grade, result.rung)
+
+
+def _longest_word(texts: Iterable[str]) -> int:
+    """The length of the longest word, the least width of a column that cuts no word."""
+    return max((len(word) for text in texts for word in text.split()), default=1)
+
+
+def show(grade: Grade, console: Console) -> None:
+    table = Table(title=f"Lab {grade.lab} on {grade.arch}, seed {grade.seed:016x}", title_justify="left")
+    rungs = [result.rung for result in grade.results]
+    table.add_column("rung", min_width=_longest_word(rung.name for rung in rungs))
+    table.add_column("what must hold", min_width=_longest_word(rung.promise for rung in rungs), max_width=58)
+    for e in grade.evidence:
+        table.add_column(cpus(e.boot), justify="center")
+    table.add_column("points", justify="right")
+    for result in grade.results:
+        marks = [_mark(result, e.boot) for e in grade.evidence]
+        points = f"{result.rung.points if result.reached else 0}/{result.rung.points}"
+        table.add_row(result.rung.name, result.rung.promise, *marks, points, style="" if result.reached else "bold")
+    table.add_section()
+    table.add_row("", _totals(grade), *("" for _ in grade.evidence), f"{grade.points}/{grade.possible}")
+    console.print(table)
+    failed = [r for r in grade.results if not r.reached]
+    if failed:
+        _show_failures(grade, failed, console)
+
+
+def _mark(result: Result, smp: int) -> str:
+    if smp not in result.findings:
+        return "[dim]-[/dim]"
+    finding = result.findings[smp]
+    if finding and finding.need:
+        return f"[dim]needs: {escape(finding.need)}[/dim]"
+    return "[red]no[/red]" if finding else "[green]yes[/green]"
+
+
+def _totals(grade: Grade) -> str:
+    insns = sum(sum(e.insns) for e in grade.evidence)
+    seconds = sum(e.seconds for e in grade.evidence)
+    calls = sum(e.observed for e in grade.evidence)
+    played = [f"{len(p.runs)} of {len(p.todo)} ({p.change.name})" for e in grade.evidence for p in e.played]
+    return f"{calls:,} calls observed, {insns / 1e6:,.0f} M instructions, {seconds:.1f} s, judged by QEMU's observer" + (
+        f"; schedules played: {', '.join(played)}" if played else "")
+
+
+def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None:
+    said: set[str] = set()
+    for result in failed:
+        for smp, finding in result.findings.items():
+            if finding and not finding.need and finding.why not in said:
+                said.add(finding.why)
+                console.print(f"[bold red]{escape(result.rung.name)}[/bold red] ({cpus(smp)}): {escape(printable(finding.why))}")
+                _show_finding(finding, console)
+                if finding.schedule:
+                    console.print(f"    again: make grade LAB={grade.lab} ARCH={grade.arch} SCHEDULE={finding.schedule}", highlight=False, soft_wrap=True)
+                _show_mistake(rubric.lab(grade.lab), finding, console)
+    for e in grade.evidence:
+        if e.panic and e.panic not in said:
+            said.add(e.panic)
+            console.print(escape(printable(e.panic)), style="dim")
+        console.print(f"log: {e.log}", style="dim", highlight=False, soft_wrap=True)
+    console.print(f"replay:    {replay(grade)}", highlight=False, soft_wrap=True)
+    lost = next((r for r in failed if r.lost), None)
+    if lost:
+        command = closer(grade, lost)
+        console.print(("under gdb: " if "GDB=1" in command else "by hand:   ") + command, highlight=False, soft_wrap=True)
+
+
+def _show_finding(finding: Finding, console: Console) -> None:
+    if finding.rows:
+        table = Table(box=None, padding=(0, 2), show_edge=False)
+        table.add_column("")
+        table.add_column(finding.columns[0])
+        table.add_column(finding.columns[1])
+        for left, right, here in finding.rows:
+            table.add_row("->" if here else "", escape(printable(left)), escape(printable(right)), style="bold" if here else "dim")
+        console.print(table)
+    for line in finding.site:
+        console.print("    " + escape(printable(line)), highlight=False)
+
+
+def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
+    if finding.mistake:
+        console.print(f"    [bold]{finding.mistake}[/bold]: {escape(lab.mistakes[finding.mistake])}: "
+                      f"{lab.page(finding.mistake)}", highlight=False, soft_wrap=True)
+
+
+def write_json(grades: list[Grade], path: Path) -> None:
+    document = {"grades": [{
+        "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
+        "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "observer",
+        "replay": replay(g),
+        "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.rung.points if r.reached else 0,
+                   "possible": r.rung.points,
+                   "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
+                   "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
+        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.runs), len(p.todo)] for p in e.played}, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
+                   "instructions": e.insns, "calls": e.observed} for e in g.evidence],
+    } for g in grades]}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(document, indent=1) + "\n")

@@ -1,0 +1,118 @@
+"""Loads how a lab is graded, from labs/<n>-<name>/rubric.toml and checks.py.
+
+The rubric has each rung's promise and points; CHECKS in checks.py has the check
+of each rung, by its name. checks.py also has
+
+    SESSION     the class that drives the boots, if not grading.session.session.Session
+    MISTAKES    {slug: title}: the mistakes that findings may name
+    SEEN        {rung's name: what must have been observed before the rung is reached} (grading/checks/seen.py)
+    ADVICE      slugs of the handout that no check recognises
+    ended(e)    the slug of the mistake that made a boot end early, or ""
+    SCHEDULES   the changes that one CPU makes while another CPU calls (grading.evidence.schedules)
+
+Each slug is a section of the lab's handout.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import sys
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from grading.checks.checks import Check, all_of
+from grading.checks.integrity import as_linked
+from grading.checks.seen import TEXTS, Coverage
+from grading.elf.elf import Kernel
+from grading.evidence.evidence import Evidence
+from grading.evidence.schedules import SCHEDULES, Change, WhenHeld
+from grading.session.schedule_session import ScheduleSession
+from grading.session.session import BUDGET, Session
+from qemu.machine import ARCHES, ROOT
+
+CPUS = (1, 4)
+LABS = {int(p.parent.name.split("-")[0]): p.parent for p in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml"))}
+
+
+@dataclass(frozen=True)
+class Rung:
+    name: str
+    points: int
+    promise: str
+    check: Check
+    seen: tuple[Coverage, ...] = ()  # what must have been observed before it is reached
+    cpus: tuple[int, ...] = (1, 4)  # the boots that judge it: with one CPU, with several; or SCHEDULES
+    needs: tuple[str, ...] = ()  # rungs above that it needs, besides the first; it is not judged without them
+    follows: tuple[str, ...] = ()  # rungs above whose loss explains the loss of this one; it is judged without them
+    built: bool = False  # it is judged by the built files, even if the boot ends early
+    stopped: bool = False  # its check also works for a boot that ended early
+
+    def judges(self, boot: int) -> bool:
+        if SCHEDULES in (boot, *self.cpus):
+            return boot in self.cpus
+        return (boot > 1) in {cpus > 1 for cpus in self.cpus}
+
+
+@dataclass(frozen=True)
+class Lab:
+    number: int
+    folder: Path
+    files: tuple[str, ...]  # the student's, for each architecture
+    rungs: tuple[Rung, ...]
+    session: type[Session]
+    mistakes: dict[str, str]
+    ended: Callable[[Evidence], str]
+    schedules: tuple[Change, ...]
+
+    def page(self, slug: str) -> str:
+        """The section of the handout about this mistake."""
+        return f"labs/{self.folder.name}/handout.md#{slug}"
+
+
+@functools.cache
+def checks_of(number: int) -> ModuleType:
+    path = LABS[number] / "checks.py"
+    spec = importlib.util.spec_from_file_location(f"lab{number}_checks", path)
+    assert spec and spec.loader
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@functools.cache
+def lab(number: int) -> Lab:
+    rubric = tomllib.loads((LABS[number] / "rubric.toml").read_text())
+    checks = checks_of(number)
+    first, *rungs = (_rung(r, checks.CHECKS, checks.SEEN) for r in rubric["rung"])
+    first = replace(first, check=all_of(as_linked, first.check), seen=(*first.seen, TEXTS))
+    files = tuple(name.replace("<arch>", arch) for name in rubric["files"] for arch in (ARCHES if "<arch>" in name else ARCHES[:1]))
+    return Lab(number, LABS[number], files, (first, *rungs),
+                getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""),
+                getattr(checks, "SCHEDULES", ()))
+
+
+def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Coverage, ...]]) -> Rung:
+    name, points, promise = (entry.pop(key) for key in ("name", "points", "promise"))
+    options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
+    return Rung(name, points, promise, checks[name], seen[name], **options)
+
+
+def boots(number: int) -> tuple[int, ...]:
+    """The boots of a grade: numbers of CPUs, and SCHEDULES if the lab has schedules."""
+    return (*CPUS, *([SCHEDULES] if lab(number).schedules else []))
+
+
+def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path, say: Callable[[str], None] = lambda text: None,
+         budget: int = BUDGET, schedule: str = "", when_held: WhenHeld | None = None) -> Evidence:
+    """Run one boot with the lab's session; its log is written to the folder `out`. `schedule`: play only this schedule; `when_held`: called
+    when the CPUs of a schedule are held."""
+    graded, name = lab(number), f"{which}cpu" if which else "schedules"
+    log = out / f"{kernel.arch}-lab{number}-{name}.log"
+    session = graded.session(kernel, number, which, seed, log, say, budget) if which else (
+        ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules, [f for f in graded.files if f.endswith((".c", ".S"))], schedule, when_held))
+    return session.run()

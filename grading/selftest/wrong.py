@@ -1,0 +1,275 @@
+"""Tests the grader: each wrong solution of a lab, and some right ones, must get the verdict written in its head.
+
+    python3 -m grading.selftest.wrong                        all labs, both architectures, all patches; also solution and start
+    python3 -m grading.selftest.wrong --third [--seed N]     a third of the patches, each on one architecture; another third each day
+    python3 -m grading.selftest.wrong no-sync ... --lab 3    only these
+
+A wrong solution is labs/<n>-<name>/wrong/NAME.patch: a head, a sentence, and a
+patch of the solution. The head:
+
+    Verdict: panic, time-out     the verdict of `make grade` (grading/verdict.py); any one of these
+    Rung: one CPU, parents       for the verdict fail: the first lost rungs, in the order of the ladder
+    Also: off                    rungs that may or may not be lost, depending on timing
+    Mistake: wrong-offset        the mistakes that the report must name; it must name no others
+    Arch: arm64                  if it is a mistake on this architecture only
+    CPUs: 4                      the number of CPUs; default: 1
+
+Each patch is built in a copy of the tree, one for each lab and architecture, where
+only the changed files are compiled, and graded by the same harness. The two
+architectures run side by side.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from rich.console import Console
+
+from grading.elf.elf import Kernel
+from grading.machine.machine import ended_by_signals
+from grading.report import report, rubric, side_by_side
+from grading.session import session
+from grading.verdict import Verdict
+from qemu.machine import ARCHES, ROOT
+
+SEED = 0x0123456789ABCDEF
+BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several times what a solution needs
+# Warnings are not errors there: a wrong solution may have some.
+CLEAN = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))}
+TREE = ("boot", "kern", "labs", "grading", "qemu", ".ci", "Makefile")
+FIELDS = {"Verdict", "Rung", "Also", "Mistake", "Arch", "CPUs"}
+
+
+class BadPatch(Exception):
+    """The patch cannot be applied, or its head is malformed; the message says why."""
+
+
+@dataclass(frozen=True)
+class Wrong:
+    lab: int
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @cached_property
+    def head(self) -> dict[str, str]:
+        lines = self.path.read_text().split("\n\n", 1)[0].splitlines()
+        fields = dict(line.split(": ", 1) for line in lines if re.match(r"\w+: ", line))
+        if len(fields) != len(lines) or not {"Verdict"} <= set(fields) <= FIELDS:
+            raise BadPatch(f"{self.path}: its head is not made of {', '.join(sorted(FIELDS))}, each once, then an empty line")
+        return fields
+
+    def listed(self, field: str) -> list[str]:
+        return [word.strip() for word in self.head.get(field, "").split(",") if word.strip()]
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        return [Verdict(word) for word in self.listed("Verdict")]
+
+    @property
+    def arches(self) -> tuple[str, ...]:
+        return tuple(self.listed("Arch")) or ARCHES
+
+    @property
+    def cpus(self) -> list[int]:
+        return [int(n) for n in self.listed("CPUs")] or [1]
+
+    @property
+    def files(self) -> list[str]:
+        return re.findall(r"^\+\+\+ b/(\S+)", self.path.read_text(), re.M)
+
+
+def shelf(lab: int) -> list[Wrong]:
+    return [Wrong(lab, path) for path in sorted((rubric.LABS[lab] / "wrong").glob("*.patch"))]
+
+
+# ---- built -------------------------------------------------------------------
+
+def make(tree: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", "-s", "-j2", "-C", str(tree), *words], capture_output=True, text=True, check=False, env=CLEAN)
+
+
+def images(lab: int, arches: tuple[str, ...], start: bool = False) -> list[str]:
+    return [f"build/{arch}/lab{lab}{'-start' if start else ''}/Image" for arch in arches]
+
+
+def prepare(lab: int, whole: bool = False, arches: tuple[str, ...] = ARCHES) -> None:
+    for start in (False, True) if whole else (False,):
+        done = make(ROOT, f"{'START' if start else 'LAB'}={lab}", "build/initrd.cpio", *images(lab, arches, start))
+        if done.returncode:
+            raise BadPatch(f"{'the start of ' if start else ''}lab {lab} does not build:\n{done.stderr}")
+
+
+def scratch(lab: int, arch: str) -> Path:
+    return ROOT / f"build/wrong/{arch}-lab{lab}"
+
+
+def fresh(tree: Path, lab: int, arch: str) -> Path:
+    """Make the scratch tree anew: a copy of the sources and the built files, with the same times."""
+    shutil.rmtree(tree, ignore_errors=True)
+    tree.mkdir(parents=True)
+    built = ("build/.setup", "build/recordmcount", f"build/{arch}/include", f"build/{arch}/lab{lab}")
+    subprocess.run(["cp", "-a", "--parents", *TREE, *(name for name in built if (ROOT / name).exists()), tree], cwd=ROOT, check=True)
+    return tree
+
+
+def build(wrong: Wrong, arch: str) -> str:
+    """Why the patched tree cannot be built, or ''. A patch that does not apply raises BadPatch."""
+    tree = fresh(scratch(wrong.lab, arch), wrong.lab, arch)
+    done = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BadPatch(f"{wrong.path.relative_to(ROOT)} does not fit:\n{done.stdout}")
+    made = make(tree, f"LAB={wrong.lab}", *images(wrong.lab, (arch,)))
+    return (made.stderr or made.stdout or "make failed") if made.returncode else ""
+
+
+# ---- graded --------------------------------------------------------------------
+
+@dataclass
+class Outcome:
+    """The result of grading one solution."""
+
+    verdict: Verdict
+    lost: list[str]  # rungs that were lost by themselves
+    mistakes: set[str]
+    points: int
+    why: list[str]
+
+    def __str__(self) -> str:
+        named = f" ({', '.join(sorted(self.mistakes))})" if self.mistakes else ""
+        return self.verdict.value + (f": {', '.join(self.lost[:3])}" if self.lost and self.verdict == Verdict.FAIL else "") + named
+
+
+def grade(kernel: Kernel, lab: int, cpus: list[int], budget: int = session.BUDGET, seed: int = SEED, out: Path = ROOT / "build/wrong") -> report.Grade:
+    """Grade a kernel. Only boots with one CPU have the small budget: with several, a CPU may spin while the host runs no other."""
+    return report.judge(kernel.arch, lab, seed, [rubric.boot(kernel, lab, smp, seed, out, budget=budget if smp == 1 else session.BUDGET) for smp in cpus])
+
+
+def outcome(graded: report.Grade) -> Outcome:
+    findings = [(r.rung.name, f) for r in graded.results for f in r.findings.values() if f and not f.need]
+    why = {f.why: f"{name}: {f.why}" for name, f in reversed(findings)}
+    return Outcome(graded.verdict, [r.rung.name for r in graded.results if r.lost], {f.mistake for _, f in findings if f.mistake},
+                   graded.points, list(reversed(why.values())))
+
+
+def outcome_of(wrong: Wrong, arch: str) -> Outcome:
+    why = build(wrong, arch)
+    elf = scratch(wrong.lab, arch) / f"build/{arch}/lab{wrong.lab}/callsite.elf"
+    if why:
+        return Outcome(Verdict.BUILD, [], set(), 0, [why])
+    return outcome(grade(Kernel(elf, arch), wrong.lab, wrong.cpus, BUDGET[wrong.lab >= 5]))
+
+
+def differs(wrong: Wrong, got: Outcome) -> str:
+    """How the result differs from the patch's head, or ''."""
+    rungs, mistakes = wrong.listed("Rung"), set(wrong.listed("Mistake"))
+    if got.verdict not in wrong.verdicts:
+        return f"the verdict must be {wrong.head['Verdict']}"
+    lost = [rung for rung in got.lost if rung not in wrong.listed("Also")]
+    if got.verdict == Verdict.FAIL and rungs != lost[:len(rungs)]:
+        return f"the rungs lost must begin with {', '.join(rungs)}, and do with {', '.join(lost) or 'none'}"
+    if mistakes != got.mistakes:
+        return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
+    return ""
+
+
+# ---- the choice, and the output ------------------------------------------------------
+
+Todo = list[tuple[Wrong, str]]
+
+
+def chosen(options: argparse.Namespace) -> Todo:
+    """The patches to grade: each on all its architectures; or every third on one architecture, so that six days cover all."""
+    todo = []
+    for lab in options.lab:
+        for at, wrong in enumerate(shelf(lab)):
+            turn = wrong.arches[(at // 3 + options.seed // 3) % len(wrong.arches)] if (at + options.seed) % 3 == 0 else ""
+            todo += [(wrong, arch) for arch in wrong.arches if arch in options.arch and (arch == turn or not options.third)
+                     and (wrong.name in options.names or not options.names)]
+    return todo
+
+
+def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) -> str:
+    """Print the result. Returns the printed text if the result is wrong, else ''."""
+    text = f"{'FAIL' if bad else 'ok  '} lab {lab} {arch:7} {name:34} {got}, {time.monotonic() - began:.1f} s"
+    text += "\n     ".join(["", bad, *got.why]) if bad else ""
+    print(text, flush=True)
+    return text if bad else ""
+
+
+def end(lines: list[str], seconds: float) -> int:
+    """Print the failures again at the end, and the totals. Returns the exit status."""
+    failures = [line for line in lines if line]
+    print(*failures, f"{len(lines) - len(failures)} passed, {len(failures)} failed, {seconds:.0f} s", sep="\n")
+    return 1 if failures or not lines else 0
+
+
+def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
+    """Grade all, each architecture in its own process; also the solution and the start of the labs in `whole`."""
+    try:
+        for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
+            prepare(lab, whole=lab in whole)
+    except BadPatch as why:
+        return [f"FAIL {why}"]
+    done = side_by_side.run(lambda arch, _: list(on_one(todo, whole, arch)), arches, Console(quiet=True))
+    return [line for arch in arches for line in done.get(arch, [f"FAIL {arch}: it died, and has said why"])]
+
+
+def on_one(todo: Todo, whole: list[int], arch: str) -> Iterator[str]:
+    for lab in whole:
+        yield from (state(lab, arch, start) for start in (False, True))
+    for wrong in (wrong for wrong, at in todo if at == arch):
+        began = time.monotonic()
+        try:
+            got = outcome_of(wrong, arch)
+            bad = differs(wrong, got)
+        except BadPatch as why:
+            got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "the patch is no good"
+        yield say(wrong.lab, arch, wrong.name, got, bad, began)
+
+
+def state(lab: int, arch: str, start: bool) -> str:
+    """The solution has full marks, the start none."""
+    began = time.monotonic()
+    kernel = Kernel(ROOT / f"{images(lab, (arch,), start)[0].removesuffix('Image')}callsite.elf", arch)
+    got = outcome(graded := grade(kernel, lab, [1, 4]))
+    right = got.points == (0 if start else graded.possible) and got.verdict == (Verdict.FAIL if start else Verdict.PASS)
+    bad = "" if right and not got.mistakes else f"{got.points} of {graded.possible} points"
+    return say(lab, arch, "start" if start else "solution", got, bad, began)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="grading.selftest.wrong", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
+    parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
+    parser.add_argument("--third", action="store_true")
+    parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal(), help="which third; default: the day's")
+    return parser.parse_args()
+
+
+def main() -> int:
+    options, began = arguments(), time.monotonic()
+    if options.third:
+        print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
+    lines = run(chosen(options), [] if options.names or options.third else options.lab, options.arch)
+    return end(lines, time.monotonic() - began)
+
+
+if __name__ == "__main__":
+    ended_by_signals()
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The boot of the schedules: plays a lab's schedules one after the other (see grading/evidence/schedules.py)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from grading.elf.elf import Kernel
+from grading.evidence import truth
+from grading.evidence.schedules import SCHEDULES, Change, Player, WhenHeld
+from grading.machine.machine import Run
+from grading.machine.observer import Config, Record
+from grading.session.session import Session
+from grading.verdict import Stopped, Verdict
+
+FOLLOWED = ("calls_",)
+CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
+CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
+PATCHER = "kern/ftrace/core/patch.c"  # its stores are steps in every lab, as other CPUs see them
+
+
+class ScheduleSession(Session):
+    """A boot with two CPUs: one makes changes, the other makes traced calls."""
+
+    def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, say: Callable[[str], None], budget: int,
+                 changes: tuple[Change, ...], files: Sequence[str], only: str = "", when_held: WhenHeld | None = None) -> None:
+        super().__init__(kernel, lab, 2, seed, log, say, budget)
+        self._evidence.boot = SCHEDULES
+        self._changes = changes
+        self._only = only
+        self._when_held = when_held
+        self._files = (*files, PATCHER)
+
+    def _config(self) -> Config:
+        self._player = Player(self._kernel, self._files, self._when_held)
+        config = truth.config(self._kernel, self._machine, FOLLOWED, "calls_")
+        config.capacity = CAPACITY
+        return self._player.config(config, self._changes)
+
+    def _truth(self, records: Iterable[Record]) -> truth.Truth:
+        return truth.read(self._kernel, records, FOLLOWED)
+
+    def _talk(self, machine: Run, rng: random.Random) -> None:
+        e, player = self._evidence, self._player
+        e.played = player.played
+        player.begin(machine)
+        for change in self._changes:
+            if fnmatchcase(change.name, self._only.partition(":")[0] or "*"):
+                self._say(f"schedules: {change.name}")
+                player.play(change, CHOSEN, random.Random(rng.getrandbits(64)), self._only)
+        player.end()
+        if self._only and not any(p.runs for p in e.played):
+            names = [str(s) for p in e.played for s in p.todo]
+            raise Stopped(Verdict.FAIL, f"SCHEDULE={self._only} is none of this kernel's, which are, of the changes "
+                          f"{', '.join(c.name for c in self._changes)}, of the form {names[-1] if names else 'change:step:place'}")
