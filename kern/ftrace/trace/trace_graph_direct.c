@@ -10,6 +10,27 @@
 #include "shadow.h"
 #include "trace_graph_event.h"
 
+/* shadow_push_into() and shadow_pop() of shadow_frame.c without a call, which costs 17 instructions of a pair. */
+static inline void push(struct shadow_stack *s, unsigned long ip, const struct ftrace_regs *regs, u64 now, u64 users)
+{
+	struct shadow_frame *f = (struct shadow_frame *)s->free;
+
+	shadow_store(s->free, (unsigned long *)(f + 1));
+	barrier();
+	*f = (struct shadow_frame){regs->link, ip, regs->sp, regs->fp, now, s->top, users, (unsigned long *)(f + 1)};
+	barrier();
+	shadow_store(s->top, f);
+	shadow_store(s->depth, s->depth + 1);
+}
+
+static inline void pop(struct shadow_stack *s, struct shadow_frame *f)
+{
+	shadow_store(s->depth, s->depth - 1);
+	shadow_store(s->top, f->below);
+	barrier();
+	shadow_store(s->free, (unsigned long *)f);
+}
+
 static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			      struct ftrace_regs *regs)
 {
@@ -37,7 +58,7 @@ static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, 
 		goto general;
 	graph_fill_entry(ev.entry, ip, s->depth);
 	event_commit(ev.page, ev.end);
-	shadow_push_into(s, ip, regs, now, users);
+	push(s, ip, regs, now, users);
 	regs->link = (unsigned long)return_to_handler;
 	irq_restore(flags);
 	return;
@@ -68,7 +89,7 @@ static void trace_graph_direct_return(struct ftrace_regs *regs, struct shadow_st
 	irq_restore(flags);
 	regs->link = f->ret;
 	barrier();
-	shadow_pop(s, f);
+	pop(s, f);
 }
 
 const struct fgraph_direct trace_graph_direct = {trace_graph_direct_entry, trace_graph_direct_return};
