@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from grading.report import rubric  # noqa: E402
+from grading.session import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 HANDED_IN = {name.replace("<arch>", arch) for lab in rubric.LABS for name in rubric.lab(lab).files for arch in ARCHES}

@@ -16,11 +16,12 @@ from grading.elf.elf import Kernel
 from grading.elf.handed_in import broken
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
-from grading.evidence.schedules import SCHEDULES
 from grading.machine.machine import ended_by_signals
-from grading.report import progress, replay, report, rubric, side_by_side, submit
+from grading.report import progress, replay, report, side_by_side, submit
 from grading.report.beneath import as_handed_out
+from grading.session import rubric
 from grading.session.session import BUDGET
+from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Refused, Stopped, Verdict, blamed
 from qemu import plugin
 from qemu.emulator import Unfit

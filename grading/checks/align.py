@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
-from grading.evidence.truth import Call
 from grading.text.graph_text import GraphEvent
 from grading.text.trace_text import FunctionEvent
+from grading.truth.truth import Call
 
 NEVER = 1 << 62
 

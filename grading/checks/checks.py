@@ -15,10 +15,10 @@ from grading.elf.elf import Kernel, Site
 from grading.elf.insn import ARM64
 from grading.evidence.evidence import Evidence, Phase, Window, between, during, once
 from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
-from grading.evidence.truth import Batch, Call, stubs
-from grading.evidence.workload import PASSED, ExpectedCall, ExpectedRun
 from grading.machine.observer import Kind, Record
+from grading.stimulus.workload import PASSED, ExpectedCall, ExpectedRun
 from grading.text.trace_text import FunctionEvent
+from grading.truth.truth import Batch, Call, stubs
 
 Check = Callable[[Evidence], Finding | None]
 

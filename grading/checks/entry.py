@@ -8,9 +8,9 @@ from itertools import pairwise
 from grading.checks.registers import ARGUMENTS, LINK, NAMES, PATTERN, below_sp, kept, lost, mistake_of, lone_callbacks, went_on, where
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
-from grading.evidence.returns import HANDLERS
-from grading.evidence.truth import HANDS, Call
 from grading.machine.observer import Record
+from grading.truth.returns import HANDLERS
+from grading.truth.truth import HANDS, Call
 
 # struct ftrace_regs, in words (kern/ftrace/<arch>/regs.h)
 SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK = ({"riscv64": r, "arm64": a} for r, a in ((8, 9), (9, 11), (10, 12), (11, 13)))

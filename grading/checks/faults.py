@@ -8,9 +8,9 @@ from typing import NamedTuple
 from grading.checks.graph_checks import lost_at_return
 from grading.checks.registers import LINK, NAMES, callback_arguments, lost, unfinished
 from grading.evidence.evidence import Evidence, once
-from grading.evidence.returns import HANDLER
-from grading.evidence.truth import Call
 from grading.machine.observer import Record
+from grading.truth.returns import HANDLER
+from grading.truth.truth import Call
 
 
 class Access(Enum):

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
-from grading.evidence.returns import HANDLER, Span
 from grading.machine.observer import Record
+from grading.truth.returns import HANDLER, Span
 
 WANTED, REFUSED, FULL = range(3)  # enum answer of kern/apps/frames.c
 RET, FUNC, SP, FP, BELOW, DATA_END, WORDS = 0, 1, 2, 3, 5, 7, 8  # words of struct shadow_frame; frames.c asserts these offsets

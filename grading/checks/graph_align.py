@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from functools import cache
 
 from grading.checks.align import Executed, by_cpu
-from grading.evidence.returns import Leaving, Span
 from grading.machine.observer import Record
 from grading.text.graph_text import ENTRY, RETURN, GraphEvent
+from grading.truth.returns import Leaving, Span
 
 Framed = Callable[[Span], bool]  # does this call have a frame, so that its return address is replaced?
 

@@ -11,13 +11,13 @@ from grading.checks import checks, rare, registers
 from grading.checks.align import Alignment, Divergence, align
 from grading.checks.checks import first_of, in_time, within
 from grading.checks.graph_align import Framed, GraphStep, differ, hit_of, nobody, steps
-from grading.evidence import workload
 from grading.evidence.evidence import Evidence, Phase, User, between, during, once
 from grading.evidence.finding import Defect, Finding
-from grading.evidence.returns import HANDLER, Leaving, Span
-from grading.evidence.truth import KEPT_NOTHING
 from grading.machine.observer import Record
+from grading.stimulus import workload
 from grading.text.graph_text import RETURN, GraphEvent
+from grading.truth.returns import HANDLER, Leaving, Span
+from grading.truth.truth import KEPT_NOTHING
 
 Aligned = Alignment[GraphStep, GraphEvent]
 # The resolution of the clock on QEMU's virt machines: riscv64's timebase runs at 10 MHz, arm64's counter at 62.5 MHz.

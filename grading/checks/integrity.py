@@ -10,8 +10,8 @@ from grading.checks.checks import first_difference
 from grading.elf.insn import ARM64
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
-from grading.evidence.truth import changing
 from grading.machine.observer import Record
+from grading.truth.truth import changing
 
 
 def as_linked(e: Evidence) -> Finding | None:

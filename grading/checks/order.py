@@ -15,8 +15,8 @@ from itertools import pairwise
 from grading.checks.align import NEVER
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
-from grading.evidence.truth import GRACE, ordered_code
 from grading.machine.observer import Kind, Record
+from grading.truth.truth import GRACE, ordered_code
 
 STORES, LOADS = 1, 2  # what a barrier orders: before it and after it
 OPS = 8  # of the shell's

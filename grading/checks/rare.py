@@ -10,8 +10,8 @@ import errno
 from grading.checks.frames import WORDS
 from grading.evidence.evidence import Evidence, once
 from grading.evidence.finding import Finding
-from grading.evidence.truth import Call
 from grading.machine.observer import Record
+from grading.truth.truth import Call
 
 OWN_CALLS, WRONG_FRAME, AFTER_THE_END, WRONG_SIZE = "recursion-not-guarded", "wrong-frame-taken", "told-after-the-end", "wrong-size"
 MISTAKES = {

@@ -10,8 +10,8 @@ from collections.abc import Iterable
 
 from grading.evidence.evidence import Evidence, once
 from grading.evidence.finding import Finding
-from grading.evidence.truth import KEPT_NOTHING, Call
 from grading.machine.observer import Record
+from grading.truth.truth import KEPT_NOTHING, Call
 
 NAMES = {"riscv64": ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", *(f"a{n}" for n in range(8)),
                      *(f"s{n}" for n in range(2, 12)), *(f"t{n}" for n in range(3, 7)), "sstatus.SIE (are interrupts masked?)"],

@@ -9,10 +9,10 @@ from grading.checks.registers import LINK, lost
 from grading.checks.seen import Amount, Coverage
 from grading.evidence.evidence import Evidence, during, once
 from grading.evidence.finding import Finding
-from grading.evidence.returns import HANDLERS
-from grading.evidence.schedules import CALLED, CALLER, ScheduleRun
-from grading.evidence.truth import AT_ENTRY, AT_RETURN, Call
 from grading.machine.observer import Record
+from grading.stimulus.schedules import CALLED, CALLER, ScheduleRun
+from grading.truth.returns import HANDLERS
+from grading.truth.truth import AT_ENTRY, AT_RETURN, Call
 
 TRACER = -1  # as the number of an op: the function tracer's own
 OPS = 8  # of the shell's

@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from grading.checks import checks, frames, rare
 from grading.checks.graph_checks import bounds, framed, stayed
-from grading.evidence import workload
 from grading.evidence.evidence import Evidence, Phase, between, during, expected_run
 from grading.evidence.finding import Finding, Defect
-from grading.evidence.truth import KEPT_NOTHING, Call
+from grading.stimulus import workload
 from grading.text.graph_text import RETURN
+from grading.truth.truth import KEPT_NOTHING, Call
 
 
 class Amount(NamedTuple):

@@ -15,14 +15,14 @@ from operator import attrgetter
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from grading.elf.elf import Kernel, Site
-from grading.evidence import workload
-from grading.evidence.returns import Span
-from grading.evidence.schedules import Played
-from grading.evidence.steps import Steps
-from grading.evidence.trials import Trial
-from grading.evidence.truth import Call, Truth
+from grading.stimulus import workload
+from grading.stimulus.schedules import Played
+from grading.stimulus.steps import Steps
+from grading.stimulus.trials import Trial
 from grading.text.graph_text import GraphTrace
 from grading.text.trace_text import FunctionTrace
+from grading.truth.returns import Span
+from grading.truth.truth import Call, Truth
 from grading.verdict import Verdict, blamed, limited
 
 JUDGING = 60.0  # seconds of processor time in which one boot's evidence must be gathered and judged

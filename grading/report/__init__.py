@@ -1,1 +1,1 @@
-"""Which rungs a lab has and which were reached. Begin with rubric.py and report.py; replay.py repeats a boot up to a finding."""
+"""What a grade says. Begin with report.py; replay.py finds the moment of a finding, and repeats the boot up to it."""

@@ -16,9 +16,9 @@ from grading.checks.faults import earlier_defect
 from grading.checks.seen import too_little
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
-from grading.evidence.schedules import SCHEDULES
-from grading.report import rubric
-from grading.report.rubric import Rung
+from grading.session import rubric
+from grading.session.rubric import Rung
+from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Stopped, Verdict
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
-from grading.report import rubric
+from grading.session import rubric
 from grading.verdict import Refused
 from qemu.machine import ROOT
 

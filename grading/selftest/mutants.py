@@ -32,11 +32,11 @@ from rich.console import Console
 
 from grading.elf.elf import OBJDUMP, Kernel
 from grading.machine.machine import ended_by_signals
-from grading.report import report, rubric, side_by_side
+from grading.report import report, side_by_side
 from grading.selftest import soak, wrong
 from grading.selftest.mutations import Mutant, mutants
 from grading.selftest.soak import digest, harness
-from grading.session import session
+from grading.session import rubric, session
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 

@@ -25,7 +25,7 @@ from typing import Any
 
 from grading import ROOMS
 from grading.machine.machine import ended_by_signals
-from grading.report import rubric
+from grading.session import rubric
 from grading.session.session import BUDGET
 from qemu.machine import ARCHES, ROOT, WITH_US
 

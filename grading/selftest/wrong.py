@@ -38,8 +38,8 @@ from rich.console import Console
 
 from grading.elf.elf import Kernel
 from grading.machine.machine import ended_by_signals
-from grading.report import report, rubric, side_by_side
-from grading.session import session
+from grading.report import report, side_by_side
+from grading.session import rubric, session
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 

@@ -1,1 +1,2 @@
-"""Graded boots. Begin with session.py (class Session); labs 5 and 6 type more (graph_session.py), and schedules have a boot of their own."""
+"""Graded boots. Begin with rubric.py (what a lab is) and session.py (class Session). Labs 5 and 6 type more (graph_session.py), and
+schedules have a boot of their own (schedule_session.py)."""

@@ -7,11 +7,11 @@ import re
 
 from grading.checks.checks import rest_at_end
 from grading.elf.elf import Kernel
-from grading.evidence import workload
 from grading.evidence.evidence import Filter, HandUser, Phase, User
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
 from grading.session.session import GLOBS, WORKLOAD_SECONDS, Session, filters, make_filter
+from grading.stimulus import workload
 from grading.text import graph_text
 
 # With these each printed line has its time, CPU and thread, and each closing brace has the function's name and return value.

@@ -1,4 +1,4 @@
-"""The boot of the schedules: plays a lab's schedules one after the other (see grading/evidence/schedules.py)."""
+"""The boot of the schedules: plays a lab's schedules one after the other (see grading/stimulus/schedules.py)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from grading.elf.elf import Kernel
-from grading.evidence import truth
-from grading.evidence.schedules import SCHEDULES, Change, Player, WhenHeld
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Record
 from grading.session.session import Session
+from grading.stimulus.schedules import SCHEDULES, Change, Player, WhenHeld
+from grading.truth import truth
 from grading.verdict import Stopped, Verdict
 
 FOLLOWED = ("calls_",)

@@ -12,12 +12,13 @@ from pathlib import Path
 
 from grading.checks import checks, registers
 from grading.elf.elf import Kernel
-from grading.evidence import steps, trials, truth, workload
 from grading.evidence.evidence import Complaint, Evidence, Filter, Phase, Spoilt
-from grading.evidence.trials import Trial
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Record
+from grading.stimulus import steps, trials, workload
+from grading.stimulus.trials import Trial
 from grading.text.trace_text import parse
+from grading.truth import truth
 from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import Machine
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 from grading.checks import align as aligner
 from grading.checks.align import Alignment, Executed, by_cpu, differ
 from grading.elf.elf import Function, Site
-from grading.evidence.truth import Call
 from grading.text.trace_text import FunctionEvent
+from grading.truth.truth import Call
 
 
 def call(seq: int, name: str, level: int = 0, vcpu: int = 0, thread: int = 1, trap: int = 0) -> Call:

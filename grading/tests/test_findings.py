@@ -16,15 +16,16 @@ from grading.checks.faults import Access
 from grading.checks.graph_align import GraphStep
 from grading.evidence.evidence import Complaint, Evidence, Phase
 from grading.evidence.finding import Defect, Finding
-from grading.evidence.returns import Leaving, Span
-from grading.evidence.truth import Call
 from grading.machine.console import last_line
 from grading.machine.observer import Kind, Record
-from grading.report import replay, report, rubric
+from grading.report import replay, report
 from grading.report.replay import Moment
 from grading.selftest.soak import harness
+from grading.session import rubric
 from grading.tests.test_registers import CALLER, FUNCTIONS, TEXT, RecordedCalls, record
 from grading.text.graph_text import ENTRY, GraphEvent
+from grading.truth.returns import Leaving, Span
+from grading.truth.truth import Call
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 

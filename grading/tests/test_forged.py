@@ -13,12 +13,12 @@ from typing import Any
 from grading.checks import checks
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.evidence.trials import Trial
-from grading.evidence.truth import Call
-from grading.report import rubric
-from grading.session.session import Session
 from grading.tests.mutants import SEED, build
+from grading.session import rubric
+from grading.session.session import Session
+from grading.stimulus.trials import Trial
 from grading.text.trace_text import FunctionEvent
+from grading.truth.truth import Call
 from qemu.machine import ROOT
 
 

@@ -12,10 +12,10 @@ from grading.checks.checks import Check
 from grading.checks.frames import REFUSED, WANTED, Try
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.evidence.returns import Span
 from grading.machine.observer import Record
-from grading.report import rubric
 from grading.tests.mutants import SEED, build
+from grading.session import rubric
+from grading.truth.returns import Span
 from qemu.machine import ARCHES, ROOT
 
 CHECKS: tuple[Check, ...] = (frames.patched_if_wanted, frames.frames_kept, frames.room_given_back, graph_checks.registers_given_back,

@@ -12,12 +12,12 @@ from grading.checks.checks import Check
 from grading.checks.graph_align import differ, steps
 from grading.elf.elf import Function, Kernel, Site
 from grading.evidence.evidence import Evidence, Filter, Phase, User
-from grading.evidence.returns import Places, Reader, Span
-from grading.evidence.truth import AT_ENTRY, AT_RETURN, Call, UserEvent
 from grading.machine.observer import Kind, Record
-from grading.report import rubric
+from grading.session import rubric
 from grading.session.graph_session import GraphSession
 from grading.text.graph_text import ENTRY, RETURN, GraphEvent, GraphTrace
+from grading.truth.returns import Places, Reader, Span
+from grading.truth.truth import AT_ENTRY, AT_RETURN, Call, UserEvent
 
 HANDLER = 0x100
 NAMES = ["wl_a", "wl_b", "wl_c", "wl_i"]

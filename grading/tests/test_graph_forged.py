@@ -10,11 +10,11 @@ from grading.checks import checks, graph_checks
 from grading.checks.checks import Check
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.evidence.returns import HANDLER
 from grading.machine.observer import Record
-from grading.report import rubric
 from grading.tests.mutants import SEED, build
+from grading.session import rubric
 from grading.text.graph_text import RETURN, GraphEvent
+from grading.truth.returns import HANDLER
 from qemu.machine import ROOT
 
 

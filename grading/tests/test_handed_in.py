@@ -13,8 +13,8 @@ from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.elf import handed_in
 from grading.elf.elf import Kernel
-from grading.report import rubric
 from grading.tests.mutants import build
+from grading.session import rubric
 from qemu.machine import ARCHES, ROOT
 
 GCC = {"riscv64": "riscv64-linux-gnu-gcc", "arm64": "aarch64-linux-gnu-gcc"}

@@ -22,9 +22,10 @@ from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import HEADER, SLOT, Kind
-from grading.report import progress, replay, report, rubric, side_by_side, submit
+from grading.report import progress, replay, report, side_by_side, submit
 from grading.selftest import wrong
 from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_at_once, wrong_kernel
+from grading.session import rubric
 from grading.tests.test_recordmcount import COMPARES
 from grading.verdict import Refused
 from qemu.machine import ARCHES, ROOT

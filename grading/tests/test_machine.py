@@ -18,7 +18,8 @@ from grading.elf.elf import Kernel
 from grading.machine.gdbstub import Stub
 from grading.machine.machine import ADDRESSES, Run, _entry
 from grading.machine.observer import Kind
-from grading.report import report, rubric
+from grading.report import report
+from grading.session import rubric
 from grading.session.session import KERNEL_BASE, machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict

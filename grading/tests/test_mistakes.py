@@ -15,9 +15,10 @@ from docs.book.pages import Book, mistakes
 from grading import ROOMS
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
-from grading.report import report, rubric
-from grading.report.rubric import checks_of
+from grading.report import report
 from grading.selftest import wrong
+from grading.session import rubric
+from grading.session.rubric import checks_of
 from grading.verdict import Verdict
 from qemu.machine import ROOT
 

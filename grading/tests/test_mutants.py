@@ -13,10 +13,10 @@ from typing import Any
 from unittest import mock
 
 from grading.evidence.finding import Finding
-from grading.report import rubric
 from grading.report.report import Grade, Result
 from grading.selftest import mutants, mutations, wrong
 from grading.selftest.mutations import Mutant
+from grading.session import rubric
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 

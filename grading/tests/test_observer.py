@@ -5,11 +5,11 @@ from __future__ import annotations
 import unittest
 
 from grading.checks.registers import NAMES
-from grading.evidence.truth import KEPT_NOTHING
 from grading.machine import observer
 from grading.machine.machine import Run
 from grading.machine.observer import Kind, Record, decoded, saved
 from grading.tests import tiny
+from grading.truth.truth import KEPT_NOTHING
 from grading.verdict import Stopped, Verdict
 from qemu.machine import ARCHES, ROOT
 

@@ -13,10 +13,10 @@ from grading.checks.checks import Check
 from grading.checks.order import LOADS, STORES, acquires, orders, releases
 from grading.checks.shadow import Stack, whole
 from grading.elf.elf import Kernel
-from grading.evidence import truth
 from grading.evidence.evidence import Evidence
-from grading.report import rubric
+from grading.session import rubric
 from grading.tests import mutants
+from grading.truth import truth
 from qemu.machine import ARCHES, ROOT
 
 BOTH = STORES | LOADS

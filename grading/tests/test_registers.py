@@ -14,12 +14,12 @@ from grading.checks.graph_checks import registers_given_back
 from grading.checks.registers import NAMES
 from grading.elf.elf import Function, Kernel, Site
 from grading.elf.insn import ARM64, ISAS
-from grading.evidence import truth
 from grading.evidence.evidence import Evidence, Phase, Filter, Spoilt
 from grading.evidence.finding import Finding
-from grading.evidence.returns import Leaving, Span
-from grading.evidence.truth import KEPT_NOTHING, Call
 from grading.machine.observer import Kind, Record
+from grading.truth import truth
+from grading.truth.returns import Leaving, Span
+from grading.truth.truth import KEPT_NOTHING, Call
 from qemu.machine import ARCHES
 
 TEXT, CALLER, OP = 0x10000, 0x10804, 0x9000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unittest
 
-from grading.report import rubric
+from grading.session import rubric
 
 
 class Rubrics(unittest.TestCase):

@@ -10,10 +10,10 @@ from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.checks.seen import too_little
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.evidence.schedules import CALLER, Change, Played, Schedule, ScheduleRun, some
-from grading.evidence.truth import Call
 from grading.machine.observer import Kind, Record
+from grading.stimulus.schedules import CALLER, Change, Played, Schedule, ScheduleRun, some
 from grading.tests.test_registers import RecordedCalls, record
+from grading.truth.truth import Call
 
 ENDS, ENDED = 0x5000, 50
 OPS = 0x7000

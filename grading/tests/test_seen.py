@@ -15,8 +15,9 @@ from grading.elf.elf import Kernel
 from grading.elf.insn import ISAS
 from grading.evidence.evidence import Evidence, Phase
 from grading.evidence.finding import Defect, Finding
-from grading.report import report, rubric
+from grading.report import report
 from grading.tests.mutants import SEED, build
+from grading.session import rubric
 from qemu.machine import ARCHES, ROOT
 
 TEXT = 0x10000

@@ -10,8 +10,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from grading.report import rubric
 from grading.tests.mutants import SEED
+from grading.session import rubric
 from qemu.machine import ROOT
 
 SEED_WORDS = [f"SEED={SEED:016x}", "ARCH=riscv64", "SMP=1"]

@@ -14,13 +14,14 @@ from unittest import mock
 
 from grading import __main__ as program
 from grading.elf.elf import Kernel
-from grading.evidence import evidence, truth
+from grading.evidence import evidence
 from grading.evidence.evidence import Evidence
 from grading.machine.gdbstub import QemuError
 from grading.machine.machine import Run
-from grading.report import report, rubric
-from grading.session import session
+from grading.report import report
+from grading.session import rubric, session
 from grading.tests import mutants
+from grading.truth import truth
 from grading.verdict import Stopped, Verdict, blamed
 from qemu.machine import ARCHES, ROOT
 

@@ -12,8 +12,8 @@ import tempfile
 import unittest
 from pathlib import Path
 
-from grading.evidence import workload
-from grading.evidence.workload import ExpectedCall, OpChanges, ExpectedRun
+from grading.stimulus import workload
+from grading.stimulus.workload import ExpectedCall, OpChanges, ExpectedRun
 from kern.tests import app_host
 
 SEEDS = 1000

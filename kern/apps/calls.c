@@ -2,7 +2,7 @@
  * calls CPU: a thread on this CPU makes a traced call whenever the harness has
  * increased calls_wanted through the debugger; until `calls off`. The harness
  * chooses what other CPUs do between two instructions of a call
- * (grading/evidence/schedules.py).
+ * (grading/stimulus/schedules.py).
  */
 #include "app.h"
 

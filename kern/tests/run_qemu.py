@@ -28,12 +28,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from grading.elf.elf import Kernel  # noqa: E402
-from grading.evidence import workload  # noqa: E402
-from grading.evidence.returns import calls_to  # noqa: E402
 from grading.machine.console import PROMPT  # noqa: E402
 from grading.machine.hold import Cpus, interleaved  # noqa: E402
 from grading.machine.machine import Run, ended_by_signals  # noqa: E402
 from grading.report.side_by_side import PR_SET_PDEATHSIG  # noqa: E402
+from grading.stimulus import workload  # noqa: E402
+from grading.truth.returns import calls_to  # noqa: E402
 from grading.verdict import Stopped, Verdict  # noqa: E402
 from kern.tests import app_host  # noqa: E402
 from qemu.emulator import find  # noqa: E402

@@ -3,9 +3,9 @@ import subprocess
 import unittest
 
 from grading.elf.elf import Kernel
-from grading.evidence.returns import calls_to
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
+from grading.truth.returns import calls_to
 from qemu.machine import ARCHES, FINISHED, ROOT, Machine
 
 INSNS = 1 << 40  # as many as the firmware and five seconds of waiting may take

@@ -11,8 +11,8 @@ from grading.checks.faults import Access, last
 from grading.checks.seen import POWERED_OFF, SITES, answers, once, printed, ran
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding, side_by_side
-from grading.evidence.workload import FUNCTIONS
 from grading.machine.observer import Record
+from grading.stimulus.workload import FUNCTIONS
 from grading.verdict import Verdict
 
 PAGE = "labs/2-call-site-records/handout.md"

@@ -15,11 +15,11 @@ from grading.checks.registers import callback_arguments, registers_kept, spoilt
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.evidence.evidence import Evidence, during, expected_run
 from grading.evidence.finding import Defect, Finding
-from grading.evidence.schedules import Change
+from grading.stimulus.schedules import Change
 from grading.checks.seen import (ANYTHING_CALLED, OVERWRITTEN, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, batches, called, called_back, half_of_run,
                           once as seen_once, printed, ran, registers, text_of, text_traced)
-from grading.evidence.truth import ENCODER, PATCHERS, stubs
 from grading.session.session import text_alias
+from grading.truth.truth import ENCODER, PATCHERS, stubs
 from grading.verdict import Verdict
 
 

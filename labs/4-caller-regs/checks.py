@@ -23,14 +23,14 @@ from grading.checks.integrity import as_linked
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.evidence.evidence import Evidence, once
 from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
-from grading.evidence.schedules import Change
+from grading.stimulus.schedules import Change
 from grading.checks.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, batches, called, called_back, half_of_run, once as seen_once,
                           printed, ran, registers, text_of, text_traced)
 from grading.checks.order import filter_replaced, ops_published, ops_withdrawn
 from grading.checks.registers import spoilt
-from grading.evidence.trials import FUNCTIONS, MASK, Op, Trial
-from grading.evidence.truth import Call, ordered_code, stubs
-from grading.evidence.workload import PASSED, ExpectedCall, ExpectedRun
+from grading.stimulus.trials import FUNCTIONS, MASK, Op, Trial
+from grading.stimulus.workload import PASSED, ExpectedCall, ExpectedRun
+from grading.truth.truth import Call, ordered_code, stubs
 
 
 OPS = 8  # of the shell's

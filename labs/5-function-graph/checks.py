@@ -16,8 +16,8 @@ from grading.checks.order import stacks_in_time, user_in_time
 from grading.checks.rare import left, own_calls, refused, walks
 from grading.checks.registers import found_as_left
 from grading.checks.schedule_checks import PLAYED, TRACER, returns_under_schedules
-from grading.evidence.schedules import Change
 from grading.session.graph_session import GraphSession
+from grading.stimulus.schedules import Change
 from grading.checks.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, arguments, batches, called, graph_printed,
                           handlers_given, ran, registers, returned, returned_compared, text_of, timed, values_printed, went_home)
 from grading.checks.shadow import whole

@@ -26,14 +26,14 @@ from grading.checks.order import SLOTS, dead_or_unused, shortcut_in_time, stacks
 from grading.checks.rare import WRONG_SIZE, filter_of_two, left, own_calls, refused, room, sizes, walks
 from grading.checks.registers import found_as_left
 from grading.checks.schedule_checks import PLAYED, returns_under_schedules
-from grading.evidence.returns import Span, calls_to
-from grading.evidence.schedules import Change
 from grading.machine.observer import Record
 from grading.session.graph_session import GraphSession
+from grading.stimulus.schedules import Change
+from grading.truth.returns import Span, calls_to
 from grading.checks.seen import (ANYTHING_RETURNED, FRAMES_OUT, INTERRUPTED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, graph_printed, half_of,
                           once as seen_once, ran, registers, returned, returned_compared, timed, values_printed, went_home)
 from grading.checks.shadow import whole
-from grading.evidence.truth import AT_ENTRY, AT_RETURN, OF_PARENT, UserEvent
+from grading.truth.truth import AT_ENTRY, AT_RETURN, OF_PARENT, UserEvent
 from grading.verdict import Verdict
 
 SESSION = GraphSession

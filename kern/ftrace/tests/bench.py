@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(ROOT))
 
 from grading.elf.elf import Kernel  # noqa: E402
-from grading.evidence import truth  # noqa: E402
 from grading.machine.machine import Run  # noqa: E402
+from grading.truth import truth  # noqa: E402
 from qemu.machine import ARCHES, Machine  # noqa: E402
 
 # Key: what it is; then per architecture Linux 6.12 (Debian's), must, aim. None: not a bar.

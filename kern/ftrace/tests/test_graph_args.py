@@ -4,8 +4,8 @@ import subprocess
 import unittest
 from collections import Counter
 
-from grading.evidence.workload import expect
 from grading.machine.machine import Run
+from grading.stimulus.workload import expect
 from qemu.machine import FINISHED, ROOT, Machine
 
 SEED = 0x0123456789ABCDEF

@@ -12,12 +12,12 @@ from grading.checks import checks, graph_checks
 from grading.checks.align import Alignment, align
 from grading.checks.graph_align import GraphStep, differ, steps
 from grading.elf.elf import Kernel
-from grading.evidence import truth
-from grading.evidence.returns import Span
 from grading.machine.machine import Run
 from grading.session.graph_session import OPTIONS
 from grading.text import graph_text
 from grading.text.graph_text import RETURN, GraphEvent
+from grading.truth import truth
+from grading.truth.returns import Span
 from qemu.machine import FINISHED, ROOT, Machine
 
 LIVES = 24

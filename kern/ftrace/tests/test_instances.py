@@ -1,7 +1,7 @@
 """Instances in a booted kernel, on both architectures, on one CPU and on four.
 
 What the workload's functions must have left in a trace comes from the seed
-(grading.evidence.workload); the files of a new instance are held against the golden
+(grading.stimulus.workload); the files of a new instance are held against the golden
 files of test_tracefs.
 """
 import re
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from grading.machine.machine import Run
 from kern.ftrace.tests.waiting import until
-from grading.evidence.workload import expect
+from grading.stimulus.workload import expect
 from qemu.machine import FINISHED, ROOT, Machine
 
 GOLDEN = Path(__file__).resolve().parent / "golden"

@@ -9,10 +9,10 @@ import unittest
 
 from grading.checks.checks import calls_tracer
 from grading.elf.elf import Kernel
-from grading.evidence import truth
 from grading.machine.machine import Run
 from grading.machine.observer import Kind, Record
 from grading.text import trace_text
+from grading.truth import truth
 from qemu.machine import ROOT, Machine
 
 sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))

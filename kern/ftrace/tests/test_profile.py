@@ -1,7 +1,7 @@
 """The function profiler in a booted kernel, on both architectures, on one CPU and on four.
 
 How often each of the workload's functions runs on each CPU comes from the
-seed (grading.evidence.workload). How long each took the function_graph tracer says,
+seed (grading.stimulus.workload). How long each took the function_graph tracer says,
 which runs at the same time and is told the same times: from its events each
 line of trace_stat is worked out anew and must be there to the byte. One CPU
 counts instructions (-icount), so that the host's pauses are in no figure.
@@ -12,8 +12,8 @@ import unittest
 from collections import Counter, defaultdict
 from fractions import Fraction
 
-from grading.evidence.workload import expect
 from grading.machine.machine import Run
+from grading.stimulus.workload import expect
 from qemu.machine import FINISHED, ROOT, Machine
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]

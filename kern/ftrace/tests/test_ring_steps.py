@@ -9,11 +9,11 @@ import unittest
 from typing import NamedTuple
 
 from grading.elf.elf import Kernel
-from grading.evidence import truth
-from grading.evidence.schedules import stepping
 from grading.machine.hold import Cpus, interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Kind
+from grading.stimulus.schedules import stepping
+from grading.truth import truth
 from qemu.machine import FINISHED, ROOT, Machine
 
 LOADS = {"riscv64": ("ld", "lw", "lbu", "lhu", "lr."), "arm64": ("ld",)}

@@ -28,10 +28,10 @@ from itertools import takewhile
 from pathlib import Path
 
 from grading.elf.elf import OBJDUMP, Kernel
-from grading.evidence.returns import HANDLER
 from grading.machine.hold import INSNS, Cpus, interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Kind, Record
+from grading.truth.returns import HANDLER
 from grading.verdict import Stopped, Verdict
 
 SCHEDULES = 0  # the boot of the schedules; other boots are named by their number of CPUs

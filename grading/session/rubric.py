@@ -8,7 +8,7 @@ of each rung, by its name. checks.py also has
     SEEN        {rung's name: what must have been observed before the rung is reached} (grading/checks/seen.py)
     ADVICE      slugs of the handout that no check recognises
     ended(e)    the slug of the mistake that made a boot end early, or ""
-    SCHEDULES   the changes that one CPU makes while another CPU calls (grading.evidence.schedules)
+    SCHEDULES   the changes that one CPU makes while another CPU calls (grading.stimulus.schedules)
 
 Each slug is a section of the lab's handout.
 """
@@ -30,9 +30,9 @@ from grading.checks.integrity import as_linked
 from grading.checks.seen import TEXTS, Coverage
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.evidence.schedules import SCHEDULES, Change, WhenHeld
 from grading.session.schedule_session import ScheduleSession
 from grading.session.session import BUDGET, Session
+from grading.stimulus.schedules import SCHEDULES, Change, WhenHeld
 from qemu.machine import ARCHES, ROOT
 
 CPUS = (1, 4)

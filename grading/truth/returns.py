@@ -19,7 +19,7 @@ from grading.elf.insn import RISCV64
 from grading.machine.observer import Record
 
 if TYPE_CHECKING:
-    from grading.evidence.truth import Call
+    from grading.truth.truth import Call
 
 FOLLOWED = ("wl_", "frames_traced")
 HANDLER = "return_to_handler"

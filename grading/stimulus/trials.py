@@ -12,8 +12,8 @@ import random
 from dataclasses import dataclass
 from functools import cached_property
 
-from grading.evidence import workload
-from grading.evidence.workload import LEAVES, TREE, WIDE, OpChanges
+from grading.stimulus import workload
+from grading.stimulus.workload import LEAVES, TREE, WIDE, OpChanges
 
 FUNCTIONS = [*TREE, WIDE]  # the functions whose second argument is a value
 MASK = (1 << 64) - 1

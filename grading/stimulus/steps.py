@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from grading.elf.elf import Kernel
-from grading.evidence.truth import PATTERN_BACK, PATTERN_CALL
 from grading.machine.gdbstub import Stub
 from grading.machine.machine import Run
+from grading.truth.truth import PATTERN_BACK, PATTERN_CALL
 
 MOST = 1000  # steps of one call; a call that takes more does not return
 PC = 32

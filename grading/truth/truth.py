@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 from grading.elf import names
 from grading.elf.elf import Kernel, Site
-from grading.evidence import returns
 from grading.machine.observer import Config, Kind, Record
+from grading.truth import returns
 from qemu.machine import RAM_BASE, Machine
 
 TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
