@@ -136,10 +136,10 @@ class Phase:
 
 @dataclass
 class Spoilt:
-    """Lab 3: the harness overwrote a call site in memory, and then the kernel was asked to trace that function."""
+    """Lab 3: the harness overwrote a call site in memory: before the function was traced, or (four CPUs) while it was."""
 
     site: Site
-    word: int  # the word that was written: an instruction without effect
+    word: int  # the word that was written: an instruction without effect, or (four CPUs) a call of another function
     seed: int
     first: int = 0
     last: int = 0

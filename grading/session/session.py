@@ -25,9 +25,9 @@ from qemu.machine import Machine
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
 BEGINNING = 1_000_000  # observer records that are read if the log was too small
 KERNEL_BASE = 0xFFFFFFFF80000000
-BOOT_SECONDS = 60
+BOOT_SECONDS = 60  # from power-on to the first prompt; for the whole boot: LONGEST in grading/machine/machine.py
 FILTERS = "set_ftrace_filter", "set_ftrace_notrace"
-WORKLOAD_SECONDS = 90
+WORKLOAD_SECONDS = 90  # for one run of the seeded workload
 
 FROM = re.compile(r"^(\w+: )*")  # the name of the command, before the shell's message
 

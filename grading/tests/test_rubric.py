@@ -30,6 +30,13 @@ class Rubrics(unittest.TestCase):
         for number in rubric.LABS:
             self.assertEqual([name for name in rubric.lab(number).files if not name.endswith((".c", ".S"))], [])
 
+    def test_a_rung_without_a_check_is_named(self) -> None:
+        entry = {"name": "new", "points": 5, "promise": "so"}
+        for checks, seen, table in (({}, {"new": ()}, "CHECKS"), ({"new": lambda e: None}, {}, "SEEN")):
+            with self.assertRaises(ValueError) as caught:
+                rubric._rung(dict(entry), checks, seen)
+            self.assertEqual(str(caught.exception), f"rubric.toml has a rung 'new', for which {table} of checks.py has no entry")
+
     def test_the_rungs_are_worth_100_points(self) -> None:
         for number in rubric.LABS:
             self.assertEqual(sum(rung.points for rung in rubric.lab(number).rungs), 100, f"lab {number}")

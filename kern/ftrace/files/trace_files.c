@@ -129,8 +129,8 @@ static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 
 		return err;
 	if (!kb)
 		return tracefs_refuse(f, -EINVAL, "a buffer has at least 1 KiB");
-	if (kb > GiB(1) >> 10)
-		return tracefs_refuse(f, -ENOMEM, "no memory for that");
+	if (kb > RB_MAX_BYTES >> 10)
+		return tracefs_refuse(f, -ENOMEM, "a buffer has at most 1 GiB");
 	mutex_lock(&trace_lock);
 	err = tracing_resize(trace_array_of(f), kb << 10, -1);
 	mutex_unlock(&trace_lock);

@@ -16,6 +16,7 @@
 #include "string.h"
 
 _Static_assert(sizeof(struct shadow_stack) == SHADOW_SIZE, "a page");
+_Static_assert(SHADOW_VARS == FGRAPH_USERS, "each user has a variable");
 
 /*
  * Threads have one. Changed under shadow_lock, which is held to take one back

@@ -12,7 +12,7 @@
 #define POSITION_BITS 43
 #define POSITION(word) ((word) & ((1ull << POSITION_BITS) - 1))
 #define PAGE(word) ((u32)((word) >> POSITION_BITS) & 0xfffff)
-#define MAX_PAGES (1ul << 20)
+_Static_assert(RB_MAX_BYTES / RB_PAGE_DATA + 2 < 1 << (63 - POSITION_BITS), "a page's number has the bits between EMPTY and the position");
 
 static u64 slot_word(u32 desc, u64 position)
 {
@@ -253,7 +253,7 @@ int rb_resize_prepare(struct ring_buffer_cpu *rb, unsigned long nr_slots, struct
 {
 	bool first = !rb->nr_slots;
 
-	if (nr_slots < RB_MIN_PAGES || nr_slots >= MAX_PAGES)
+	if (nr_slots < RB_MIN_PAGES || nr_slots > rb_pages_for(RB_MAX_BYTES))
 		return -EINVAL;
 	*m = (struct rb_resize){
 		.nr_slots = nr_slots,

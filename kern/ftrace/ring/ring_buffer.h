@@ -131,6 +131,7 @@ static inline void rb_commit(struct ring_buffer_cpu *rb, const struct rb_reserve
 /* ---- Set-up: recording stopped, nobody in the buffer. ---- */
 
 #define RB_MIN_PAGES 2
+#define RB_MAX_BYTES GiB(1)
 static inline unsigned long rb_pages_for(unsigned long bytes)
 {
 	unsigned long n = (bytes + RB_PAGE_DATA - 1) / RB_PAGE_DATA;
@@ -143,7 +144,7 @@ static inline unsigned long rb_pages_for(unsigned long bytes)
  * takes all the memory that is needed and changes nothing; then, for each,
  * rb_resize_apply(), which cannot fail, or rb_resize_cancel(). The newest
  * events stay; those that no longer fit are overrun.
- * Return: 0, -EINVAL for too few pages or too many, -ENOMEM.
+ * Return: 0, -EINVAL for less than RB_MIN_PAGES or more than RB_MAX_BYTES, -ENOMEM.
  */
 struct rb_resize {
 	struct rb_desc *pages;

@@ -214,6 +214,9 @@ class OnAMachine:
             self.assertEqual(self.sh(f"echo {kb} > buffer_size_kb"), "")
             self.assertEqual(self.sh("cat buffer_size_kb"), f"{shown}\n")
             self.assertEqual(self.sh("cat buffer_total_size_kb"), f"{2 * shown}\n")
+        for kb, why in ((0, "at least 1 KiB"), (1 << 20, "no memory"), ((1 << 20) + 1, "at most 1 GiB"), (1 << 60, "at most 1 GiB")):
+            self.assertIn(why, self.sh(f"echo {kb} > buffer_size_kb"))
+        self.assertEqual(self.sh("cat buffer_size_kb"), "1410\n")
 
     def test_tracing_on_takes_any_number(self) -> None:
         for value, shown in (("0", 0), ("7", 1), ("00", 0), ("1", 1)):

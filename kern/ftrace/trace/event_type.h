@@ -1,8 +1,8 @@
 /*
- * Events are declared once. A list of fields makes the structure, here or in
- * the one file that writes and prints the event; and in the file that prints
- * it the same list makes an entry of the table of event types, from which
- * trace_print_event() finds the printer and events/ftrace/<name>/format its text:
+ * Events are declared once, by a list of fields in this header. TRACE_ENTRY
+ * makes the event's structure of it. In the file that prints the event,
+ * TRACE_EVENT makes an entry of the table of event types of it: there
+ * trace_print_event() finds the printer, and events/ftrace/<name>/format its text.
  *
  *	#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
  *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
@@ -117,10 +117,10 @@ struct trace_event_type {
 	u16 id;
 	const char *name, *path; /* path: of its format file */
 	const struct trace_field *fields; /* after the common ones, without gaps */
-	const char *print_fmt;		  /* for tools: how the fields make a text */
-	/* What stands behind the columns that all events have. */
+	const char *print_fmt;		  /* the format file's last line, for tools; `cat trace` does not use it */
+	/* Prints what comes after the columns that all events have. */
 	void (*print)(const struct trace_line *l);
-	/* Or lines of its own form, perhaps with the next event: how many of the two. NULL: print. */
+	/* Instead of print: lines of the event's own form, perhaps together with the next event. Returns 1 or 2 events. */
 	int (*print_lines)(const struct trace_line *l);
 };
 #define TRACE_EVENT(id, name, FIELDS, ...)                                                    \

@@ -177,7 +177,7 @@ static inline bool tracing_is_on(const struct trace_array *tr)
 	return !(__atomic_load_n(&tr->cpu[0].slow, __ATOMIC_ACQUIRE) & RB_OFF);
 }
 
-/* ---- tracefs.c ---- */
+/* ---- trace.c ---- */
 
 /* Whose file it is: an instance's, or global_trace. As long as the file is open. */
 struct trace_array *trace_array_of(const struct file *f);
