@@ -16,7 +16,7 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	struct cpu *c = this_cpu();
 	struct ring_buffer_cpu *rb = (void *)((char *)op->private + (unsigned long)c->ftrace);
 	unsigned long flags;
-	u64 recursion, now, delta, end;
+	u64 now, delta, end;
 	struct rb_page *page;
 	struct function_entry *e;
 
@@ -29,8 +29,8 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	if (unlikely(current->ftrace))
 		return function_trace_slow(op, ip, parent_ip, regs);
 	flags = irq_save();
-	recursion = c->recursion;
-	if (unlikely(recursion & c->context_bit))
+	/* It need not be set here: interrupts are masked, and nothing below has a call site. */
+	if (unlikely(c->recursion & c->context_bit))
 		goto slow;
 	now = clock_ns();
 	delta = now - rb->last_ts;
@@ -38,12 +38,10 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	end = event_end(page, WORDS);
 	if (unlikely(!event_fits(delta, end)))
 		goto slow;
-	c->recursion = recursion | c->context_bit;
 	e = event_start(rb, page, end, now, delta, TRACE_FN, WORDS, flags);
 	put_address(e->ip, ip);
 	put_address(e->parent_ip, parent_ip);
 	event_commit(page, end);
-	c->recursion = recursion;
 	irq_restore(flags);
 	return;
 slow:
