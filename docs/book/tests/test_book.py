@@ -223,6 +223,15 @@ class ThisBook(unittest.TestCase):
             pages.stage(book)
             self.assertEqual(book.errors, [])
 
+    def test_every_word_of_the_glossary_is_used(self) -> None:
+        """In the sources of the kernel or of the labs; and each entry says in which labs."""
+        sources = [p for top in ("kern", "labs") for p in (ROOT / top).rglob("*") if p.suffix in {".c", ".h", ".S", ".md", ".py", ".toml"}]
+        text = " ".join(" ".join(p.read_text() for p in sources).replace("*", " ").split()).lower()
+        for entry in re.split(r"^### ", (ROOT / "docs/glossary.md").read_text(), flags=re.M)[1:]:
+            with self.subTest(word := re.split(r" [({]", entry)[0]):
+                self.assertTrue(re.search(rf"\b{word}s?\b", text))
+                self.assertRegex(entry, r"\b[Ll]abs?\s\d|all labs")
+
     def test_every_page_is_in_the_contents(self) -> None:
         contents = (ROOT / "docs/mkdocs.yml").read_text()
         for page in (ROOT / "docs").glob("*.md"):
