@@ -1,12 +1,12 @@
-# What each stage links. A stage is put together here, from objects, and by
-# nothing else: a file that a stage does not have yet is not in its kernel.
+# The files that each stage links. A file that a stage does not have yet is not
+# in its kernel. Nothing else decides that.
 #
-#	lab 1   the compiler's calls to _mcount stay; _mcount asks a pointer
-#	lab 2   and the build made a table of those calls
-#	lab 3   the calls become nops; one tracer at a time takes them back
-#	lab 4   nops at the entry, registers, a filter for each of many ops
+#	lab 1   the compiler's calls to _mcount stay; _mcount calls through a pointer
+#	lab 2   the same, and the build makes a table of those calls
+#	lab 3   the calls become nops; one tracer at a time makes some of them calls again
+#	lab 4   nops at the function's entry, registers, many ops with a filter each
 #	lab 5   function_graph: a patched return for one user
-#	lab 6   for sixteen
+#	lab 6   a patched return for sixteen users
 STAGES := 1 2 3 4 5 6
 
 ftrace_lab.1 := mcount.S static.c norecords.c
@@ -25,7 +25,7 @@ ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))
 
 ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
 ftrace_per_arch := mcount.S mcount_caller.S caller.S graph_caller.S graph.S islands.S
-# What no stage names is in all of them: the buffers, the tracers, their files.
+# A file that no stage names is in all stages: the buffers, the tracers, their files.
 ftrace_common := $(filter-out $(addprefix %/,$(ftrace_staged)),$(ftrace_c))
 # $(call ftrace_files,arch,lab)
 ftrace_files = $(ftrace_common) $(filter $(addprefix %/,$(filter-out $(ftrace_per_arch),$(ftrace_lab.$2))),$(ftrace_c)) \
@@ -42,17 +42,17 @@ ftrace_tests.5 := $(ftrace_tests.4) graph_kt.c
 ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c
 ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(STAGES),$(ftrace_tests.$(lab)))))
 
-# No jump tables: the proof (proof.py) wants each indirect jump named. riscv64:
-# scheduling before register allocation spills on the event path (measured).
+# No jump tables: the proof (proof.py) needs the name of each target of an indirect
+# jump. riscv64: scheduling before register allocation spills on the event path (measured).
 ftrace_cflags.riscv64 := -fno-jump-tables -fno-schedule-insns
 ftrace_cflags.arm64 := -fno-jump-tables
 
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
-# The graph's handlers are called through a pointer and cost as much each. The frame
-# pointer stays the caller's in all of them, so that stack walks go on through it.
+# Each of the graph's handlers, which are called through a pointer, saves as much.
+# The frame pointer stays the caller's in all of them, so that stack walks work.
 ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o
 $(ftrace_leaves): ftrace_cflags.riscv64 += -fomit-frame-pointer -ffixed-s0
 $(ftrace_leaves): ftrace_cflags.arm64 += -fomit-frame-pointer -ffixed-x29
-# Nor have the patchers one: as much a site.
+# The patchers have no frame either: 5 instructions less for each site.
 %/patch.o: ftrace_cflags.riscv64 += -fomit-frame-pointer
 %/patch.o: ftrace_cflags.arm64 += -fomit-frame-pointer

@@ -1,7 +1,7 @@
 /*
- * ftrace_stubs: one for the list, then one for each op. A call site's
- * `bl` arrives at the stub of whoever traces the function; the stub says
- * in x10 which slot of ftrace_slots[] that is and goes on to ftrace_caller.
+ * ftrace_stubs: a stub for the list of ops, then one for each op. A call site's
+ * `bl` jumps to the stub of the op that traces the function. The stub loads
+ * the address of its slot in ftrace_slots[] into x10 and jumps to ftrace_caller.
  *
  * void ftrace_caller(void)
  *
@@ -9,12 +9,12 @@
  * traced function's own return address: its first instruction put it there),
  * x30 (where to resume), x10 (the slot), x18, sp, x29. Free: x10-x17.
  *
- * 1. Save what the callback may look at or change, and with it two frame
- *    records: the traced function's, then ours, so that a stack walk from the
- *    callback sees both. It is one frame, struct ftrace_regs.
+ * 1. Save the registers that the callback may read or change, and make two
+ *    frame records: the traced function's, then ours, so that a stack walk from
+ *    the callback finds both. All of it is one frame, struct ftrace_regs.
  * 2. Call slot->func(ip, parent_ip, slot->op, regs).
  * 3. Load everything back and resume at regs->pc. `ret x9`, not `br`: it pops
- *    what the site's `bl` pushed on the return-address predictor.
+ *    the entry that the site's `bl` pushed on the return-address predictor.
  */
 #include "asm-offsets.h"
 
@@ -83,7 +83,7 @@ ftrace_call:
 #endif
 	.size ftrace_caller, . - ftrace_caller
 
-/* The tracer that does nothing: what a slot that nobody has holds. */
+/* The callback that does nothing; free slots hold it. */
 	.type ftrace_stub, @function
 ftrace_stub:
 	ret

@@ -1,18 +1,18 @@
 /*
  * void ftrace_graph_stub(ip, parent_ip, op, regs): the callback of lab 5's
- * graph op, called by ftrace_caller like any other. It is nothing but a call
- * site: off, it returns at once; on, ftrace_graph_call holds
+ * graph op, called by ftrace_caller like any other. It has nothing but a call
+ * site: off, it returns at once; on, the word at ftrace_graph_call is
  * `bl ftrace_graph_caller`.
  *
  * void ftrace_graph_caller(void)
  *
  * Live: x0-x3 (ip, parent_ip, op, regs), x9 (back into ftrace_caller), x30
- * (back into the stub), x18, sp, x29. Free: x4-x8, x10-x17.
+ * (back into ftrace_graph_stub), x18, sp, x29. Free: x4-x8, x10-x17.
  *
- * 1. A frame record, so that a stack walk goes on into ftrace_caller.
+ * 1. Make a frame record, so that a stack walk goes on into ftrace_caller.
  * 2. prepare_ftrace_return(&regs->link, ip, regs).
- * 3. Back to the stub. `ret x9`, not `br`: it pops what the site's `bl` pushed
- *    on the return-address predictor.
+ * 3. Return to ftrace_graph_stub. `ret x9`, not `br`: it pops the entry that
+ *    the site's `bl` pushed on the return-address predictor.
  */
 #include "asm-offsets.h"
 
@@ -34,7 +34,7 @@ ftrace_graph_caller:
 	mov x30, x9
 	ret x10
 #else
-	/* 1. A frame record, and where to go on. */
+	/* 1. A frame record, and the address to return to. */
 	stp x29, x9, [sp, #-GRAPH_FRAME_SIZE]!
 	mov x29, sp
 	str x30, [sp, #GRAPH_FRAME_PC]
@@ -45,7 +45,7 @@ ftrace_graph_caller:
 	mov x2, x3
 	bl prepare_ftrace_return
 
-	/* 3. Back to the stub. */
+	/* 3. Return to ftrace_graph_stub. */
 	ldr x9, [sp, #GRAPH_FRAME_PC]
 	ldp x29, x30, [sp], #GRAPH_FRAME_SIZE
 	ret x9

@@ -1,5 +1,5 @@
 /*
- * arm64: the two hook styles, as patch.c and records.c see them.
+ * arm64: the two hook styles, for patch.c and records.c.
  *
  *	HOOK=entry	f:	nop		->	mov x9, x30	(once, at boot)
  *			f+4:	nop		<->	bl stub
@@ -23,7 +23,7 @@ void _mcount(void);
 #define HOOK_BEFORE   INSN_MOV_X9_X30
 #endif
 
-/* The plain call, whose link is where C functions return to. */
+/* The link register of a plain call between C functions. */
 #define CALL_LINK REG_X30
 /* From the function's first instruction to the toggled word. */
 #define HOOK_ENTRY_OFFSET 4

@@ -1,8 +1,8 @@
 /*
- * arm64: the instructions that stand in call sites, written and read.
- * Pure; the host tests hold it against the assembler.
+ * arm64: the instructions of call sites, encoded and decoded. Pure
+ * functions; the host tests compare them with the assembler.
  *
- * The fact: NOP and BL are on the short list of instructions that may be
+ * NOP and BL are on the short list of instructions that may be
  * exchanged while other CPUs run them (Arm ARM, B2.2.5); MOV is not.
  */
 #ifndef FTRACE_INSN_H

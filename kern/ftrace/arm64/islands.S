@@ -1,5 +1,5 @@
 /*
- * Islands: there is none. `bl` reaches 128 MiB, and a text that were larger
- * would say so at build: its far call sites are listed and never traced.
+ * arm64 has no islands: `bl` reaches 128 MiB. In a larger text the build lists
+ * the call sites that are out of reach, and they are never traced.
  */
 #include "islands.h"

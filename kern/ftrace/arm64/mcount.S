@@ -2,9 +2,9 @@
  * void _mcount(void), what `-pg` makes every function call after its
  * prologue, by `bl`.
  *
- * Live: x0-x8 (the arguments are moved away by now, or are not: keep them),
- * x29 (the traced function's frame record), x30 (where in it to go on), sp,
- * x18, and all that is saved across calls. Free: x9-x17.
+ * Live: x0-x8 (the function may have moved its arguments already or not: keep them),
+ * x29 (the traced function's frame record), x30 (where in it to resume), sp,
+ * x18, and all callee-saved registers. Free: x9-x17.
  *
  * The parent is not in x0 (GCC leaves it there, Clang does not) but in the
  * traced function's frame record:
@@ -12,9 +12,9 @@
  *	x29 + 8 | where the traced function returns to |
  *	x29     | its caller's x29                     |
  *
- * 1. Is anybody tracing? If not, return at once.
- * 2. A frame record of our own, and the argument registers.
- * 3. ftrace_trace_function(selfpc, frompc, function_trace_op, NULL).
+ * 1. If no tracer is registered, return at once.
+ * 2. Make a frame record of our own, and save the argument registers.
+ * 3. Call ftrace_trace_function(selfpc, frompc, function_trace_op, NULL).
  * 4. Put everything back.
  */
 #include "asm-offsets.h"
@@ -26,7 +26,7 @@ _mcount:
 #if LAB_START == 1
 	ret
 #else
-	/* 1. Nobody is tracing: return at once. */
+	/* 1. If no tracer is registered, return at once. */
 	adrp x9, ftrace_trace_function
 	ldr x9, [x9, #:lo12:ftrace_trace_function]
 	adrp x10, ftrace_stub
@@ -67,7 +67,7 @@ mcount_call:
 #endif
 	.size _mcount, . - _mcount
 
-/* The tracer that does nothing: what the pointer holds while nobody traces. */
+/* The callback that does nothing; ftrace_trace_function points to it while no tracer is registered. */
 	.type ftrace_stub, @function
 ftrace_stub:
 	ret

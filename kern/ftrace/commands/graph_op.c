@@ -1,13 +1,13 @@
 /*
- * graph: users of function_graph by hand, more than there is room for. Each
- * has a filter of its own.
+ * The shell command graph: makes and removes users of function_graph, more than
+ * there are slots. Each has a filter of its own.
  *
- *	graph 0 see wl_leaf_*		told of the entry and of the return
- *	graph 1 keep wl_pick_*		and keeps the second argument from the one to the other
- *	graph 2 skip wl_*		says at the entry that it need not hear of the return
+ *	graph 0 see wl_leaf_*		both handlers are called
+ *	graph 1 keep wl_pick_*		the same; the entry handler keeps the second argument as entry data
+ *	graph 2 skip wl_*		the entry handler returns 0: the return handler is not called
  *	graph 1 off
  *
- * At a return each asks for what it kept, and for what it kept for the caller.
+ * Each return handler looks for the entry data of its call and of the calling call.
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
@@ -41,10 +41,10 @@ static void hand_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
 {
 	fgraph_retrieve_data(gops->idx, NULL);
 	fgraph_retrieve_parent_data(gops->idx, NULL, 1);
-	barrier(); /* the calls are not the last act: they return to here */
+	barrier(); /* so that the second call is no tail call, and returns to here */
 }
 
-/* Nobody tells it anything: it is unused again. Returns @err. */
+/* @user is not registered: make it unused. Returns @err. */
 static int forget(struct hand_user *user, int err)
 {
 	ftrace_set_filter(&user->filter, "", 0, true, false);
@@ -52,7 +52,7 @@ static int forget(struct hand_user *user, int err)
 	return err;
 }
 
-/* The user's filter becomes @words and it starts; on an error it stays unused. */
+/* Make @words the user's filter and register it; on an error it stays unused. */
 static int start(struct hand_user *user, int count, char **words)
 {
 	int err = 0;
@@ -64,7 +64,7 @@ static int start(struct hand_user *user, int count, char **words)
 	return err ? forget(user, err) : 0;
 }
 
-/* 0, -errno, or 1 if the words behind the number are not to be understood. */
+/* Return: 0, -errno, or 1 if the words after the number are not valid. */
 static int change(struct hand_user *user, int argc, char **argv)
 {
 	bool keeps = !strcmp(argv[0], "keep"), skips = !strcmp(argv[0], "skip");

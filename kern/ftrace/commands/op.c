@@ -1,15 +1,15 @@
 /*
- * op: ops by hand. Eight of them, each with a filter of its own, that watch
- * the workload's functions, change their arguments, or put another function in
- * their place.
+ * The shell command op: makes and removes up to eight ops, each with a filter
+ * of its own, that watch the workload's functions, change their arguments, or
+ * put another function in their place.
  *
  *	op 0 see wl_leaf_*			watch
- *	op 1 add 31 wl_pick_* wl_wide_oak	argument n becomes n * 31 more, n = 1, 3 to 7
+ *	op 1 add 31 wl_pick_* wl_wide_oak	add n * 31 to argument n, n = 1, 3 to 7
  *	op 2 patch wl_leaf_elm wl_step_*	wl_leaf_elm runs wherever one of these is called
  *	op 1 off
  *
- * Each overwrites every register that a callback may overwrite. Ops with an
- * odd number have the core guard them against recursion.
+ * Each callback overwrites every register that a callback may overwrite. Ops
+ * with an odd number rely on the core for the guard against recursion.
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
@@ -21,7 +21,10 @@
 
 #define OPS 8
 
-/* Changed under op_lock, while not registered. func: NULL if unused; private: D, or where pc goes. */
+/*
+ * Changed under op_lock, while not registered. func: NULL if unused; private: the
+ * number to add, or the address that op_patch() stores in pc.
+ */
 static struct ftrace_ops hand_ops[OPS];
 static struct mutex op_lock = MUTEX_INIT;
 
@@ -31,7 +34,7 @@ static void op_see(unsigned long ip, unsigned long parent_ip, struct ftrace_ops 
 	OVERWRITE();
 }
 
-/* Arguments 0 and 2 of the workload's functions say where they are and how deep they may go. */
+/* Arguments 0 and 2 of the workload's functions stay: their context, and the depth that is left. */
 static void op_add(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 		   struct ftrace_regs *regs)
 {
@@ -48,13 +51,13 @@ static void op_patch(unsigned long ip, unsigned long parent_ip, struct ftrace_op
 	OVERWRITE();
 }
 
-/* Only functions of the programs for grading: what else is changed or patched may be the shell itself. */
+/* Only functions of the programs for grading: another function may belong to the shell itself. */
 static bool is_workload(const char *word)
 {
 	return !strncmp(word, "wl_", 3) || !strncmp(word, "calls_", 6);
 }
 
-/* Where the workload's function @name begins; NULL: there is none. */
+/* The address of the workload's function @name; NULL if there is no such function. */
 static void *entry_of(const char *name)
 {
 	unsigned long offset;
@@ -69,7 +72,7 @@ static void *entry_of(const char *name)
 	return NULL;
 }
 
-/* Nothing calls it: it is unused again. Returns @err. */
+/* @op is not registered: make it unused. Returns @err. */
 static int forget(struct ftrace_ops *op, int err)
 {
 	ftrace_set_filter(op, "", 0, true, false);
@@ -77,7 +80,7 @@ static int forget(struct ftrace_ops *op, int err)
 	return err;
 }
 
-/* Do calls of @target come back to a function of @op, by what ops patch? Without @op no calls go round. */
+/* Does @target lead back to a function of @op through the functions that ops replace? Without @op there is no circle. */
 static bool is_circle(const struct ftrace_ops *op, const void *target)
 {
 	const struct dyn_ftrace *rec = lookup_rec_range((unsigned long)target, (unsigned long)target + 8);
@@ -88,7 +91,7 @@ static bool is_circle(const struct ftrace_ops *op, const void *target)
 	return false;
 }
 
-/* The op's filter becomes @words and it starts; on an error it stays unused. */
+/* Make @words the op's filter and register it; on an error it stays unused. */
 static int start(struct ftrace_ops *op, int count, char **words)
 {
 	int err = 0;
@@ -103,7 +106,7 @@ static int start(struct ftrace_ops *op, int count, char **words)
 	return err ? forget(op, err) : 0;
 }
 
-/* What the words say that the op does; how many they are, 0: they are not to be understood. */
+/* Set the op's action from the words. Return: the number of words used, 0 if they are not valid. */
 static int parse(struct ftrace_ops *op, int argc, char **argv)
 {
 	u64 more;
@@ -126,7 +129,7 @@ static int parse(struct ftrace_ops *op, int argc, char **argv)
 	return 0;
 }
 
-/* 0, -errno, or 1 if the words behind the number are not to be understood. */
+/* Return: 0, -errno, or 1 if the words after the number are not valid. */
 static int change(struct ftrace_ops *op, int argc, char **argv)
 {
 	struct ftrace_ops wanted = {.flags = (op - hand_ops) % 2 ? 0 : FTRACE_OPS_FL_RECURSION,

@@ -1,11 +1,12 @@
 /*
  * Filters as files: set_ftrace_filter, set_ftrace_notrace, enabled_functions.
  *
- * What is written edits a copy; the copy becomes the filter when the file is
- * closed, in one batch. `>` starts from nothing, `>>` from what is there. A
- * word is an exact name, a glob, a line number of available_filter_functions,
- * or "!" and one of these; every function of that name is meant. It may come
- * in pieces: it ends at white space, or with the file. '#' begins a comment.
+ * A write edits a copy of the filter; when the file is closed, the copy becomes
+ * the filter, in one batch. `>` starts from an empty copy, `>>` from the present
+ * filter. A word is an exact name, a glob, a line number of
+ * available_filter_functions, or "!" and one of these; a name selects every
+ * function of that name. A word may be split over several writes: it ends at
+ * white space, or when the file is closed. '#' begins a comment.
  */
 #include "errno.h"
 #include "print.h"
@@ -44,7 +45,7 @@ static bool is_number(const char *word, size_t len)
 	return len && word[0] >= '0' && word[0] <= '9';
 }
 
-/* "12": line 12 of available_filter_functions. */
+/* A number n: the function in line n of available_filter_functions. */
 static int apply_number(struct ftrace_set *set, const char *word, size_t len, bool in)
 {
 	u64 n = 0;
@@ -110,12 +111,12 @@ int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool 
 	return err;
 }
 
-/* An open file that is a filter. */
+/* An open filter file. */
 struct edit {
 	const char *name;
 	struct ftrace_ops *op;
 	bool notrace_list, strict, comment, overlong;
-	struct ftrace_set *set; /* NULL: opened to be read */
+	struct ftrace_set *set; /* the copy; NULL: opened for reading */
 	size_t len;		/* of the word so far */
 	char word[128];
 };
@@ -186,7 +187,7 @@ static int filter_show(struct seq *s, u64 item)
 	const struct ftrace_ops *op = which->op(s->file);
 	bool notrace_list = which->notrace_list, named, empty;
 
-	mutex_lock(&ftrace_lock); /* or the filter may be freed while it is read */
+	mutex_lock(&ftrace_lock); /* so that the filter is not freed while it is read */
 	empty = !ftrace_filter_count(op, notrace_list);
 	named = item < ftrace_record_count &&
 		ftrace_filter_has(op, &ftrace_records[item], notrace_list);
@@ -255,11 +256,12 @@ TRACEFS_INSTANCE_FILE(set_ftrace_filter, "set_ftrace_filter", 0644, &filter_file
 TRACEFS_INSTANCE_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_file_ops, (void *)&no_functions);
 
 /*
- * Linux's line: name, how many ops, then columns for R (full registers, which
- * nobody has here), I (pc may be changed), D and O (ways to call that are not
- * ours) and M (may have been modified). An op with a stub of its own is shown
- * as Linux shows a trampoline: "\ttramp: <stub> (<callback>)"; an island on the
- * way to the stub is not shown.
+ * A line in Linux's form: name, number of ops, then columns for R (full
+ * registers, which no op has here), I (an op may change pc), D and O (Linux's
+ * direct calls and call ops, which do not exist here) and M (may have been
+ * modified). A stub that a site calls for one op is shown as Linux shows a
+ * trampoline: "\ttramp: <stub> (<callback>)". An island between the site and the
+ * stub is not shown.
  */
 static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 {

@@ -1,7 +1,8 @@
 /*
- * What can be traced, as files: available_filter_functions and its addresses,
- * dyn_ftrace_total_info. A filter's number n means line n of the first. What
- * can never be traced, out of reach or found corrupted, is not in the lists.
+ * Files that list the functions that can be traced: available_filter_functions,
+ * available_filter_functions_addrs, dyn_ftrace_total_info. The number n in a
+ * filter is line n of the first. Functions with a disabled record (out of reach,
+ * or the site was found corrupted) are not listed.
  */
 #include "ksyms.h"
 #include "tracefs.h"
@@ -41,7 +42,7 @@ static int addresses_show(struct seq *s, u64 item)
 }
 TRACEFS_TEXT(available_filter_functions_addrs, "available_filter_functions_addrs", TRACEFS_TOP, addresses_show);
 
-/* "pages" and "groups" are of the table's memory: here one group, made by the build. */
+/* "pages" and "groups" describe the memory of the table: here one group, made by the build. */
 static int total_show(struct seq *s, u64 item)
 {
 	unsigned long bytes = ftrace_record_count * sizeof(*ftrace_records);

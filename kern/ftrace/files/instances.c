@@ -2,8 +2,9 @@
  * instances/: mkdir makes a directory with a tracer, filters, buffers and
  * options of its own, rmdir ends its tracing and frees it.
  *
- * A directory is filled before it can be seen and taken out of the tree before
- * anything of it is freed: whoever has one of its files open has all of it.
+ * A directory is filled before it is linked into the tree, and unlinked before
+ * any part of it is freed. So an open file of an instance can rely on the whole
+ * instance.
  */
 #include "errno.h"
 #include "print.h"
@@ -18,7 +19,7 @@ struct instance {
 };
 _Static_assert(sizeof(struct instance) <= PAGE_SIZE, "one page");
 
-/* Buffers at full size from the beginning, the options that TRACEFS has now: as Linux. */
+/* As on Linux: the buffers have their full size at once, and the options begin as those of TRACEFS are now. */
 static struct instance *instance_new(void)
 {
 	struct instance *i = page_alloc(0);
@@ -48,7 +49,7 @@ static void instance_free(struct instance *i)
 	page_free(i, 0);
 }
 
-/* The directory and its files, where nobody sees them yet. */
+/* Make the directory and its files, not yet linked into the tree. */
 static struct node *tree_new(const char *name)
 {
 	struct node *tree = file_tree_new(name, S_DIR | 0555);

@@ -1,6 +1,6 @@
 /*
- * The tracefs files that choose and tune: tracer, clock, options, sizes, on
- * and off; and those that describe the binary format.
+ * The tracefs files for the settings of a trace array (tracer, clock, options,
+ * sizes, tracing_on), and those that describe the binary format.
  */
 #include "errno.h"
 #include "string.h"
@@ -157,7 +157,7 @@ TRACEFS_TEXT(buffer_total_size_kb, "buffer_total_size_kb", TRACEFS_INSTANCE, buf
 
 /* ---- trace_options, options/<name> ---- */
 
-/* An option that is there now: a general one, or one of the current tracer's. */
+/* Does the option exist now? It is a general option, or an option of the current tracer. */
 static bool option_exists(const struct trace_array *tr, int option)
 {
 	return (TRACE_ITER_GENERAL | tr->tracer->options) >> option & 1;

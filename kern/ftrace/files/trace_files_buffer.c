@@ -1,7 +1,7 @@
 /*
- * The tracefs files that carry events: trace (looks), trace_pipe and
- * trace_pipe_raw (consume), trace_marker (writes) and stats; one set for all
- * CPUs and one for each CPU under per_cpu/.
+ * The tracefs files for events: trace (reads them without consuming), trace_pipe
+ * and trace_pipe_raw (consume them), trace_marker (writes one) and stats; one set
+ * for all CPUs, and one for each CPU under per_cpu/.
  */
 #include "errno.h"
 #include "irq.h"
@@ -10,7 +10,7 @@
 #include "trace.h"
 #include "tracefs.h"
 
-/* What a file shows: one CPU's buffer, or all of them merged by time. */
+/* The buffers that a file shows: one CPU's, or those of all CPUs merged by time. */
 struct view {
 	struct trace_array *tr;
 	int cpu; /* -1: all */
@@ -27,12 +27,12 @@ static bool in_view(const struct view *v, unsigned cpu)
 }
 
 /*
- * An event this short is held while the next one of its CPU is looked at: the
- * two may be one line.
+ * An event of at most this size is copied while the next event of its CPU is
+ * peeked at: the two may be printed as one line.
  */
 #define HELD_MAX 128
 
-/* Go behind the event just peeked at: of @it, or without one by consuming. */
+/* Advance past the event just peeked at: in @it, or by consuming the event if @it is NULL. */
 static void advance(struct ring_buffer_cpu *rb, struct rb_iter *it)
 {
 	if (it)
@@ -41,7 +41,7 @@ static void advance(struct ring_buffer_cpu *rb, struct rb_iter *it)
 		rb_consume(rb);
 }
 
-/* Print @ev, just peeked at, or it and the one after it, and go behind. */
+/* Print @ev, which was just peeked at, or @ev and the next event together, and advance past them. */
 static void print_line(struct seq *s, struct trace_printer *p, unsigned cpu, struct rb_iter *it,
 		       struct rb_event *ev)
 {
@@ -55,7 +55,7 @@ static void print_line(struct seq *s, struct trace_printer *p, unsigned cpu, str
 		advance(rb, it);
 		return;
 	}
-	ev->data = memcpy(held, ev->data, ev->len); /* what it points to goes with the next peek */
+	ev->data = memcpy(held, ev->data, ev->len); /* the next peek may overwrite the original */
 	advance(rb, it);
 	more = it ? rb_iter_peek(it, &next) : rb_peek(rb, &next);
 	if (trace_print_event(s, p, cpu, ev, more ? &next : NULL) > 1)
@@ -67,8 +67,8 @@ static void print_line(struct seq *s, struct trace_printer *p, unsigned cpu, str
 struct snapshot {
 	struct view view;
 	struct trace_printer printer;
-	unsigned printed, started; /* events; CPUs that have shown one, a bit each */
-	bool annotate;             /* events are missing: say where a CPU's begin (common form only) */
+	unsigned printed, started; /* number of events; a bit for each CPU with a printed event */
+	bool annotate;             /* events are missing: mark the first event of each CPU (common form only) */
 	struct rb_iter cpu[NR_CPUS];
 };
 
@@ -105,7 +105,7 @@ static struct snapshot *snapshot_make(const struct view *v)
 	return t;
 }
 
-/* The CPU whose next event is the oldest, and the event; -1: none is left. */
+/* Return: the CPU with the oldest next event, and that event in *@ev; -1 if no event is left. */
 static int snapshot_next(struct snapshot *t, struct rb_event *ev)
 {
 	struct rb_event e;
@@ -127,7 +127,7 @@ static int snapshot_show(struct seq *s, u64 item)
 
 	if (!item) {
 		trace_print_header(s, t->view.tr);
-		for (unsigned i = 0; i < nr_cpus; i++) /* all that the header counts */
+		for (unsigned i = 0; i < nr_cpus; i++) /* show exactly the events that the header counts */
 			t->cpu[i].end = READ_ONCE(t->view.tr->cpu[i].accepted);
 		return 0;
 	}
@@ -164,7 +164,7 @@ static int trace_open(struct file *f)
 	return err;
 }
 
-/* Opening cleared the buffer; what is written does not matter. */
+/* The open call has emptied the buffer; the written text is ignored. */
 static ssize_t trace_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	return n;
@@ -202,9 +202,10 @@ static bool view_empty(const struct view *v)
 }
 
 /*
- * Wait until there is an event. The writer cannot wake us: it may be inside
- * wake_up(). Return: 1; 0 at the end (@begun: something was read, and now
- * recording is off); -EAGAIN or -EINTR.
+ * Wait until there is an event, by polling: the writer cannot wake a reader,
+ * because it may be inside wake_up() itself. Return: 1 if there is an event; 0
+ * at the end of the file (@begun: an event was read before, and recording is
+ * off now); -EAGAIN or -EINTR.
  */
 static int view_wait(struct file *f, const struct view *v, bool begun)
 {
@@ -212,7 +213,7 @@ static int view_wait(struct file *f, const struct view *v, bool begun)
 		if (f->flags & O_NONBLOCK)
 			return -EAGAIN;
 		if (begun && !tracing_is_on(v->tr))
-			return !view_empty(v); /* what came between the two looks is the last */
+			return !view_empty(v); /* an event that came between the two checks is the last one */
 		if (interrupted())
 			return -EINTR;
 		sleep_ns(POLL_NS);
@@ -269,7 +270,7 @@ static int pipe_release(struct file *f)
 	return 0;
 }
 
-/* Locks or unlocks the buffers of the view. */
+/* Lock or unlock the buffers of the view. */
 static void each_reader(const struct view *v, void (*act)(struct mutex *))
 {
 	for (unsigned i = 0; i < nr_cpus; i++)
@@ -277,10 +278,10 @@ static void each_reader(const struct view *v, void (*act)(struct mutex *))
 			act(&v->tr->cpu[i].reader);
 }
 
-/* What the text of an event needs at most: the words before it, and a symbol for each of its addresses. */
+/* The largest text of an event with @len bytes: the columns, and a symbol for each address in it. */
 #define LINE_ROOM(len) (1024 + 16 * (len))
 
-/* Print and consume the oldest event: 1. 0: there is none. -ENOMEM: it stays where it is. */
+/* Print and consume the oldest event. Return: 1; 0 if there is none; -ENOMEM, and the event stays in the buffer. */
 static int pipe_line(struct pipe *p)
 {
 	struct trace_array *tr = p->view.tr;
@@ -451,7 +452,7 @@ TRACEFS_CPU_FILE(cpu_trace, "per_cpu/cpu%u/trace", 0644, &trace_ops);
 TRACEFS_CPU_FILE(cpu_trace_pipe, "per_cpu/cpu%u/trace_pipe", 0444, &pipe_ops);
 TRACEFS_CPU_FILE(cpu_trace_pipe_raw, "per_cpu/cpu%u/trace_pipe_raw", 0444, &raw_ops);
 
-/* A line about a file is there if the file is. */
+/* A line about a file is printed if the file exists. */
 static const struct {
 	const char *file, *text;
 } readme[] = {

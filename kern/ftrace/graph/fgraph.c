@@ -1,11 +1,11 @@
 /*
  * Many users of one patched return.
  *
- * What decides at the return whether a user hears of it is in the frame: a bit
- * for each user that said yes, and the stamp, the number of registrations at
- * the entry. A user that came later was born after the stamp, so a frame that
- * has been out for days can hold the bit of a slot's earlier owner and still
- * never reach the present one.
+ * The frame decides whether a user's return handler is called. It has a bit for
+ * each user whose entry handler returned non-zero, and the stamp, the number of
+ * registrations at the entry. A user that registers later has a larger birth
+ * than the stamp. So a frame with the bit of a slot's earlier user, however old,
+ * never causes a call of the slot's present user.
  */
 #include "fgraph.h"
 
@@ -32,24 +32,24 @@ static notrace void stub_return(struct ftrace_graph_ret *trace, struct fgraph_op
 				struct ftrace_regs *regs)
 {
 }
-/* Nobody: born after every frame. */
+/* The user in a free slot. Its birth is larger than every stamp. */
 static struct fgraph_ops fgraph_stub = {stub_entry, stub_return, .idx = -1, .birth = ~0ull};
 
 static struct fgraph_ops *fgraph_array[FGRAPH_USERS] = {[0 ... FGRAPH_USERS - 1] = &fgraph_stub};
-static long fgraph_slots; /* behind the last that is taken */
-static int fgraph_count; /* users */
-static u64 fgraph_stamp; /* of the newest user */
+static long fgraph_slots; /* index of the last taken slot + 1 */
+static int fgraph_count; /* number of users */
+static u64 fgraph_stamp; /* birth of the newest user */
 
 /*
- * The only user's shortcut. fgraph_direct_users is 0 while the rest changes,
- * and for a grace period before that.
+ * The direct path, for a single user. fgraph_direct_users is 0 while the other two
+ * change, and from a grace period before that.
  */
 u64 fgraph_direct_users;
 static void *direct_private;
 static void (*direct_return)(struct ftrace_regs *regs, struct shadow_stack *s,
 			     struct shadow_frame *f, void *private);
 
-/* The one op through which all users see functions: its filter is all of theirs together. */
+/* The one op of all users: its filter is the union of their filters. */
 static struct ftrace_ops graph_ops = {
 	.func = ftrace_graph_func,
 	.flags = FTRACE_OPS_FL_RECURSION,
@@ -60,7 +60,7 @@ static struct ftrace_ops graph_ops = {
 
 static inline void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx);
 
-/* A user that wants to hear of the return gets its bit. */
+/* Call the entry handlers. A user whose handler returns non-zero gets its bit. */
 static inline void call_entries(struct shadow_stack *s, struct shadow_frame *f,
 				struct ftrace_regs *regs)
 {
@@ -91,7 +91,7 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
 
 	if (unlikely(recursion & c->context_bit) || unlikely(!s))
 		return;
-	smp_rmb(); /* the stamp before the slots: a user born with it is seen */
+	smp_rmb(); /* the stamp before the slots: then the user with that birth is seen in its slot */
 	c->recursion = recursion | c->context_bit;
 	f = shadow_push(s, ip, regs, clock_ns(), stamp);
 	if (likely(f)) {
@@ -108,9 +108,9 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
 /* ---- Return ---- */
 
 /*
- * The top frame is not that of the function that returned. The one whose sp
- * fits is: those above it will never return. If there is none, the top's
- * address is the best guess.
+ * The top frame does not belong to the function that returned. Find the frame
+ * whose sp is @sp and pop the frames above it, whose functions never return.
+ * If there is no such frame, use the top frame: it is the best guess.
  */
 static __noinline __maybe_unused struct shadow_frame *find_frame(struct shadow_stack *s, unsigned long sp)
 {
@@ -120,9 +120,9 @@ static __noinline __maybe_unused struct shadow_frame *find_frame(struct shadow_s
 	struct shadow_frame *f = s->top;
 
 	ftrace_graph_stop(f->func, f->sp, sp);
-	smp_mb(); /* dead, then without users: who adds one does it the other way round */
+	smp_mb(); /* ftrace_graph_dead before the two stores; settle() and set_slots() do it in the other order */
 	WRITE_ONCE(fgraph_direct_users, 0);
-	WRITE_ONCE(fgraph_slots, 0); /* nobody is asked, nobody is told */
+	WRITE_ONCE(fgraph_slots, 0); /* no handler is called any more */
 	while (f && f->sp != sp)
 		f = f->below;
 	if (!f)
@@ -133,7 +133,7 @@ static __noinline __maybe_unused struct shadow_frame *find_frame(struct shadow_s
 #endif
 }
 
-/* Last come, first served. */
+/* Call the return handlers, in the reverse order of the entry handlers. */
 static inline void call_returns(struct shadow_stack *s, struct shadow_frame *f,
 				struct ftrace_regs *regs)
 {
@@ -184,9 +184,9 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 	return ftrace_graph_return(regs);
 }
 
-/* ---- What a user keeps ---- */
+/* ---- Entry data ---- */
 
-/* A datum's first word: whose it is, and how many words follow. */
+/* A datum's first word: the user's slot, and the number of words that follow. */
 #define DATUM(idx, words) ((unsigned long)(words) << 8 | (idx))
 #define DATUM_USER(w) ((int)((w) & 0xff))
 #define DATUM_WORDS(w) ((w) >> 8)
@@ -262,7 +262,10 @@ void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
 
 	while (f && depth-- > 0)
 		f = f->below;
-	/* Who is just leaving still finds its own; what a frame from before the user holds is a former owner's. */
+	/*
+	 * A user that is being unregistered can still read its own data. Data in a frame
+	 * that is older than the user belong to an earlier user.
+	 */
 	if (!f || (gops != &fgraph_stub && gops->birth > f->users))
 		return NULL;
 	return find_datum(f, idx, size);
@@ -270,11 +273,11 @@ void *fgraph_retrieve_parent_data(int idx, int *size, int depth)
 }
 
 /*
- * ---- For stack walks: where a function that is traced will really return to.
- * The frame pointer that the walk has come to says which frame knows. ----
+ * ---- For stack walks: the real return address of a traced function. The walk's
+ * frame pointer says in which frame it is. ----
  */
 
-/* Of a chain of tail calls, all with one fp, only the outermost knows its caller. */
+/* In a chain of tail calls all frames have the same fp; only the outermost has the caller's address. */
 unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
 {
 #if LAB_START == 6
@@ -291,7 +294,7 @@ unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigne
 }
 UNWIND_HOOK(ftrace_graph_ret_addr);
 
-/* ---- Users come and go: ftrace_lock held. ---- */
+/* ---- Register and unregister users: ftrace_lock held. ---- */
 
 static int slot_of(const struct fgraph_ops *gops)
 {
@@ -310,13 +313,13 @@ static bool wanted(unsigned long ip)
 	return false;
 }
 
-/* Make graph_ops trace what any user wants. An op without a filter has every function. */
+/* Make the filter of graph_ops the union of the users' filters. An op without a filter traces every function. */
 static int update_graph_ops(void)
 {
 	struct ftrace_set *set;
 	int err = 0;
 
-	if (!fgraph_count) /* needs no memory: the last user can always leave */
+	if (!fgraph_count) /* needs no memory, so the last user can always be unregistered */
 		return graph_ops.slot >= 0 ? ftrace_shutdown(&graph_ops) : 0;
 	set = ftrace_set_new();
 	if (!set)
@@ -344,9 +347,10 @@ static void leave_direct(void)
 }
 
 /*
- * The users are those that they will be for a while: if it is a single one, may
- * it go the short way? What that needs is there a grace period before anybody
- * is sent there, as a CPU may load it before it has loaded where to go.
+ * After the users have changed: wait for a grace period, and use the direct path if
+ * there is a single user and it has one. The variables of the direct path are
+ * stored a grace period before it is used, because a CPU may load them earlier
+ * than fgraph_direct_users or the op's function.
  */
 static void settle(int err)
 {
@@ -357,7 +361,7 @@ static void settle(int err)
 		graph_ops.private = direct_private = gops->private;
 		direct_return = gops->direct.ret;
 	}
-	synchronize_sched(); /* every CPU has seen the stamp, and is in no handler of who left */
+	synchronize_sched(); /* every CPU has seen the stamp, and is in no handler of a user that was unregistered */
 	if (!direct)
 		return;
 	WRITE_ONCE(fgraph_direct_users, fgraph_stamp | 1u << gops->idx);
@@ -386,7 +390,7 @@ static void leave_slot(struct fgraph_ops *gops)
 #if LAB_START != 6
 	WRITE_ONCE(fgraph_array[gops->idx], &fgraph_stub);
 	gops->filter->changed = NULL;
-	for (int i = 0; i < fgraph_slots; i++) /* another user may go by the same filter */
+	for (int i = 0; i < fgraph_slots; i++) /* another user may share the filter */
 		if (fgraph_array[i] != &fgraph_stub)
 			fgraph_array[i]->filter->changed = filter_changed;
 	fgraph_count--;
@@ -395,7 +399,10 @@ static void leave_slot(struct fgraph_ops *gops)
 #endif
 }
 
-/* The birth, then the slot, then the stamp: who reads the new stamp finds the user. */
+/*
+ * Store in this order, with smp_wmb() between: (1) birth, (2) slot, (3) stamp. Then an
+ * event that reads the new stamp finds the user.
+ */
 static inline void enter_slot(struct fgraph_ops *gops, int idx)
 {
 #if LAB_START != 6

@@ -1,11 +1,11 @@
 /*
- * A shadow stack for every thread while function_graph has a user, and the
- * end of graph tracing when one of them turns out to be wrong.
+ * Allocates a shadow stack for every thread while function_graph has a user, and
+ * ends graph tracing when a frame does not fit.
  *
- * A stack is given with one compare-and-exchange, so a thread that is born
- * while the others are given theirs gets one, and one only. It is taken back
- * when nothing is on it and nothing can come: the thread is off its CPU, or no
- * site calls the tracer any more.
+ * A stack is stored in the thread with one compare-and-exchange, so a thread that
+ * is created while shadow_users_begin() runs gets exactly one. A stack is taken
+ * back when it is empty and no frame can be pushed: the thread is off its CPU, or
+ * no site calls the tracer any more.
  */
 #include "shadow.h"
 
@@ -19,9 +19,9 @@ _Static_assert(sizeof(struct shadow_stack) == SHADOW_SIZE, "a page");
 _Static_assert(SHADOW_VARS == FGRAPH_USERS, "each user has a variable");
 
 /*
- * Threads have one. Changed under shadow_lock, which is held to take one back
- * too, and inside which no lock is taken: it is in threads_lock, that in a walk
- * is around a run-queue lock, and in the run-queue lock of a switch.
+ * True while every thread needs a shadow stack. Changed under shadow_lock, which
+ * is held, too, while a stack is taken back. shadow_lock is a leaf lock: it is
+ * taken with threads_lock or a run-queue lock held, and no lock is taken inside it.
  */
 static bool shadow_on;
 static struct spinlock shadow_lock;
@@ -66,8 +66,8 @@ static void set_shadow_on(bool on)
 }
 
 /*
- * Take @t's back, into the list at @old, if nothing is on it. The list is
- * linked by `last`: a CPU may yet store the `free` of its last pop.
+ * Take back @t's stack into the list at @old, if it is empty. The list is linked
+ * by `last`, because another CPU may still store `free` at the end of its last pop.
  */
 static void take(struct thread *t, void *old)
 {
@@ -114,8 +114,8 @@ int shadow_users_begin(void)
 }
 
 /*
- * A thread that was still inside a traced function when the last user left, and
- * may not be any more. It leaves its CPU: it is in no pop.
+ * @t was inside a traced function when the last user was unregistered. It leaves
+ * its CPU now, so it is in no pop: take back its stack if that is empty.
  */
 static void take_leftover(struct thread *t)
 {
@@ -129,7 +129,7 @@ static void say_bad_frame(void)
 {
 	if (__atomic_exchange_n(&bad_frame.said, 1, __ATOMIC_ACQUIRE))
 		return;
-	smp_rmb(); /* that it is dead, then of what */
+	smp_rmb(); /* ftrace_graph_dead was read before bad_frame */
 	printk("function_graph: %pS was called with sp %lx and returned with %lx: "
 	       "graph tracing is off for good\n",
 	       (void *)bad_frame.func, bad_frame.expected, bad_frame.found);

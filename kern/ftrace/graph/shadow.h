@@ -1,6 +1,6 @@
 /*
- * The shadow stack: what a thread still owes its callers. 4 KiB a thread,
- * only while there is a user of function_graph.
+ * The shadow stack: the return addresses of a thread that function_graph has
+ * replaced. 4 KiB for each thread, only while function_graph has a user.
  *
  *	words[]: grows up
  *	| frame | data | data | frame | frame | data | ...
@@ -9,15 +9,15 @@
  *	a frame: | ret | func | sp | fp | calltime | below | users 16, stamp 48 | data end |
  *	a datum: | slot, words | word | word | ...
  *
- * Push: take the room (free), fill the frame, then show it (top). Pop: hide
- * it (top), then give the room back (free). An interrupt between any two of
- * these stores works above `free` and puts `top` and `free` back as it found
- * them: it can neither see a half frame, because only what `top` leads to is
- * a frame, nor overwrite one, because it starts at `free`. So frames need not
- * touch each other, and each knows the one below.
+ * Push: (1) reserve the room (free), (2) fill the frame, (3) publish it (top).
+ * Pop: (1) unpublish it (top), (2) release the room (free). An interrupt between
+ * any two of these stores works above `free` and restores `top` and `free`. It
+ * cannot see a half-filled frame, because only frames that `top` leads to count,
+ * and it cannot overwrite a frame, because it starts at `free`. So there may be
+ * gaps between frames, and each frame has a pointer to the frame below.
  *
- * Only the thread and its own interrupts write; so barrier() orders enough.
- * Data: the room is taken and filled first, then the frame's `data_end` shows it.
+ * Only the thread and its own interrupts write, so barrier() is enough to order
+ * the stores. Entry data: reserve the room, fill it, publish it (`data_end`).
  */
 #ifndef FTRACE_SHADOW_H
 #define FTRACE_SHADOW_H
@@ -29,12 +29,12 @@
 struct shadow_frame {
 	unsigned long ret;  /* where the function really returns to */
 	unsigned long func; /* the call site */
-	unsigned long sp;   /* at the call: must be the same at the return */
-	unsigned long fp;   /* the caller's: by it a stack walk finds the frame */
+	unsigned long sp;   /* at the call; must be the same at the return */
+	unsigned long fp;   /* the caller's; a stack walk finds the frame by it */
 	u64 calltime;
 	struct shadow_frame *below;
-	u64 users; /* stamp << 16 | bit per user that said yes */
-	unsigned long *data_end; /* behind its last datum */
+	u64 users; /* stamp << 16 | a bit for each user whose entry handler returned non-zero */
+	unsigned long *data_end; /* the end of the frame's last datum */
 };
 
 #define SHADOW_SIZE 4096
@@ -43,18 +43,18 @@ struct shadow_frame {
 struct shadow_stack {
 	struct shadow_frame *top; /* the newest whole frame, or NULL */
 	unsigned long *free;	  /* the first free word */
-	unsigned long depth;	  /* frames out */
+	unsigned long depth;	  /* number of frames */
 	unsigned long overrun;	  /* pushes and reservations that found no room */
-	unsigned long *last;	  /* where the last frame could begin */
+	unsigned long *last;	  /* the highest address at which a frame fits */
 	unsigned long var[SHADOW_VARS]; /* fgraph_get_task_var() */
 	u64 var_owner[SHADOW_VARS];     /* the birth of the user that var[] belongs to */
 	unsigned long words[SHADOW_SIZE / 8 - 5 - 2 * SHADOW_VARS];
 };
 
 /*
- * Every store to a shadow stack. The tests put an interrupt before and after
- * each: they define shadow_hook(). Stores keep their order only across a
- * barrier().
+ * shadow_store(): every store to a shadow stack uses it. The tests define
+ * shadow_hook() and call an interrupt before and after each store. Stores keep
+ * their order only across a barrier().
  */
 #ifdef SHADOW_HOOK
 void shadow_hook(void);
@@ -73,7 +73,7 @@ static inline struct shadow_stack *shadow_of(const struct thread *t)
 	return (struct shadow_stack *)READ_ONCE(t->ftrace);
 }
 
-/* An empty one, of zeroed memory. */
+/* Make zeroed memory an empty shadow stack. */
 static inline void shadow_init(struct shadow_stack *s)
 {
 	s->free = s->words;
@@ -86,19 +86,21 @@ static inline bool shadow_is_full(const struct shadow_stack *s)
 }
 
 /*
- * Shadow stacks for all threads, present and to come: shadow_users_begin()
- * before the first user's sites are patched (-ENOMEM: none is left behind),
- * shadow_users_end() after the last user's sites are nops again and a grace
- * period has passed. A thread that is still inside a traced function keeps
- * its stack until it has left. Context: thread, ftrace_lock held.
+ * Give shadow stacks to all threads, and to all new ones: call shadow_users_begin()
+ * before the first user's sites are patched. Return: 0; -ENOMEM, and then no
+ * thread has one. Take them back: call shadow_users_end() after the last user's
+ * sites are nops again and a grace period has passed. A thread that is inside a
+ * traced function keeps its stack until it has left the function.
+ * Context: thread, ftrace_lock held.
  */
 int shadow_users_begin(void);
 void shadow_users_end(void);
 
 /*
- * One frame more and one frame less (shadow_frame.c); see above for the order.
- * @now: the calltime. shadow_push_into: there is room. shadow_push: NULL if
- * there is none, counted. @f is the newest frame.
+ * Push and pop a frame (shadow_frame.c), in the order above. @now: the calltime.
+ * @stamp: the frame's users word at first. shadow_push_into(): the caller has
+ * checked that there is room. shadow_push(): NULL if there is none, counted in
+ * `overrun`. shadow_pop(): @f is the newest frame.
  */
 struct shadow_frame *shadow_push_into(struct shadow_stack *s, unsigned long ip,
 				      const struct ftrace_regs *regs, u64 now, u64 stamp);
@@ -109,7 +111,7 @@ static inline struct shadow_frame *shadow_push(struct shadow_stack *s, unsigned 
 {
 	if (likely(!shadow_is_full(s)))
 		return shadow_push_into(s, ip, regs, now, stamp);
-	__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED); /* an interrupt counts too */
+	__atomic_fetch_add(&s->overrun, 1, __ATOMIC_RELAXED); /* atomic: an interrupt may count, too */
 	return NULL;
 }
 

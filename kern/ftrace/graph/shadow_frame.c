@@ -1,6 +1,6 @@
 /*
- * Lab 5: a frame is pushed and popped, in an order that an interrupt between
- * any two stores may look at and build on (shadow.h).
+ * Lab 5: push and pop a frame, with stores in such an order that an interrupt
+ * between any two of them may push and pop frames, too (shadow.h).
  */
 #include "shadow.h"
 

@@ -1,6 +1,6 @@
 /*
- * A word for each thread and user, on the shadow stack. It is 0 again when its
- * user is another one: the user's birth says so.
+ * A word for each thread and user, in the thread's shadow stack. It is set to 0
+ * again for each new user of the slot; a new user has another birth.
  */
 #include "shadow.h"
 
@@ -13,7 +13,7 @@ unsigned long *fgraph_get_task_var(struct fgraph_ops *gops)
 
 	if (READ_ONCE(s->var_owner[gops->idx]) == gops->birth)
 		return &s->var[gops->idx];
-	flags = irq_save(); /* an interrupt may have set it up since, and used it */
+	flags = irq_save(); /* an interrupt may have set the word to 0 since, and used it */
 	if (READ_ONCE(s->var_owner[gops->idx]) != gops->birth) {
 		shadow_store(s->var[gops->idx], 0);
 		shadow_store(s->var_owner[gops->idx], gops->birth);

@@ -1,7 +1,7 @@
 /*
- * The ring buffer; see ring_buffer.h for the picture and the rules. The one
- * fact: a slot's word says who owns the page that it names, and only a
- * compare-and-exchange of that word moves a page.
+ * The ring buffer; see ring_buffer.h for the picture and the rules. A slot's
+ * word says who owns the page that it names, and only a compare-and-exchange
+ * of that word moves a page.
  */
 #include "ring_buffer.h"
 #include "errno.h"
@@ -53,19 +53,19 @@ static void open_page(struct ring_buffer_cpu *rb, u32 desc, u64 now)
 	rb->desc = desc;
 }
 
-/* Go on to the next position. False: it is unread and may not be overwritten. */
+/* Advance to the next position. False: its slot has an unread page, which may not be overwritten. */
 static bool next_page(struct ring_buffer_cpu *rb, u64 now)
 {
 	u64 position = rb->position + 1;
 	u32 slot = rb->slot + 1 == rb->nr_slots ? 0 : rb->slot + 1;
 	u64 old = READ_ONCE(rb->slots[slot]);
 
-	/* Fails once at most: the reader took the page, and leaves the slot EMPTY. */
+	/* Fails at most once: when the reader has taken the page and left the slot EMPTY. */
 	do {
 		if (!(old & EMPTY) && !rb->overwrite)
 			return false;
 	} while (!slot_change(&rb->slots[slot], &old, slot_word(PAGE(old), position)));
-	/* Whoever still looks at the old page must see that the slot changed. */
+	/* A reader that is copying the old page must see that the slot has changed. */
 	smp_wmb();
 	close_page(rb);
 	if (!(old & EMPTY))
@@ -135,7 +135,7 @@ static void free_fresh(struct rb_page **fresh)
 	kfree(fresh);
 }
 
-/* @n pages and then a NULL; or NULL. */
+/* An array of @n new pages, ended by NULL. Return: NULL if there is no memory. */
 static struct rb_page **alloc_fresh(u32 n)
 {
 	struct rb_page **fresh = kzalloc((n + 1) * sizeof(*fresh));
@@ -160,7 +160,7 @@ void rb_reset(struct ring_buffer_cpu *rb)
 	rb->position = rb->slot = 0;
 	rb->next_position = rb->offset = 0;
 	rb->accepted = rb->dropped = rb->overrun = 0;
-	/* So far from any time that the first event takes the long path, and dates its page. */
+	/* Far from any time, so that the first event takes the long path, which sets its page's time. */
 	rb->last_ts = 1ull << 63;
 	rb->closed_bytes = rb->overrun_bytes = rb->read_bytes = 0;
 	rb->ts = rb->seq = rb->lost = rb->read = 0;
@@ -223,7 +223,7 @@ static void move_pages(struct ring_buffer_cpu *rb, struct rb_resize *m)
 		m->spare[m->nr_spare++] = rb->pages[PAGE(rb->slots[p])].page;
 }
 
-/* Give each slot without a page a spare one, then a new one; return what is left over. */
+/* Give each slot without a page a spare page, or a new one if no spare is left; free the unused spares. */
 static void fill_slots(struct rb_resize *m)
 {
 	struct rb_page **fresh = m->fresh;
@@ -324,9 +324,9 @@ void rb_free(struct ring_buffer_cpu *rb)
 /* ---- Events in a page ---- */
 
 /*
- * The event at @offset of @size bytes of data: its payload in @ev, its time
- * added to *ts, the offset behind it returned; 0 when there is none. Time
- * extends and padding on the way are passed over.
+ * Decode the event at @offset of @size bytes of data, skipping time extends and
+ * padding: put its payload into @ev and add its time to *ts.
+ * Return: the offset after the event; 0 if there is no event.
  */
 static u32 decode(const u8 *data, u32 offset, u32 size, u64 *ts, struct rb_event *ev)
 {
@@ -376,7 +376,7 @@ static void hold(struct ring_buffer_cpu *rb, u32 desc, u64 position)
 	rb->seq = d->first;
 }
 
-/* Exchange our page, read to its end, for the oldest of the ring. */
+/* Exchange the reader's page, which is read to its end, for the oldest page of the ring. */
 static bool take_page(struct ring_buffer_cpu *rb)
 {
 	for (u64 h = rb->next_position;; h++) {
@@ -401,7 +401,7 @@ static bool take_page(struct ring_buffer_cpu *rb)
 	}
 }
 
-/* Is there data behind what we read of the page that we hold, or can there still be? */
+/* Does the reader's page have events that are not read yet? */
 static bool held_has_more(struct ring_buffer_cpu *rb)
 {
 	return rb->holds_events && rb->offset < committed(rb->pages[rb->held].page);
@@ -421,7 +421,7 @@ static bool find_data(struct ring_buffer_cpu *rb)
 	while (!held_has_more(rb)) {
 		if (writer_is_in_held(rb))
 			return false;
-		/* It may have written here before it left. */
+		/* The writer may have written to this page before it left it. */
 		if (!held_has_more(rb) && !take_page(rb))
 			return false;
 	}
@@ -485,7 +485,7 @@ u64 rb_read_page(struct ring_buffer_cpu *rb, struct rb_page *out)
 	size = committed(page) - from;
 	lost = rb->lost;
 	memset(out, 0, sizeof(*out));
-	/* The time before the first event: its delta counts from there. */
+	/* The time that the first event's delta is counted from. */
 	out->time_stamp = rb->ts;
 	memcpy(out->data, page->data + from, size);
 	put_missed(out, size, lost);
@@ -502,7 +502,7 @@ u64 rb_read_page(struct ring_buffer_cpu *rb, struct rb_page *out)
 	return events;
 }
 
-/* ---- Looking without consuming ---- */
+/* ---- Reading without consuming ---- */
 
 void rb_iter_start(struct rb_iter *it, struct ring_buffer_cpu *rb, struct rb_page *copy)
 {
@@ -525,7 +525,7 @@ static void copy_page(struct rb_iter *it, const struct rb_page *page)
 	memcpy(it->copy, page, offsetof(struct rb_page, data) + it->size);
 }
 
-/* The page that stands at @position of the ring; false if the writer took it meanwhile. */
+/* Copy the page of @position from the ring; false if the writer took that page meanwhile. */
 static bool copy_from_ring(struct rb_iter *it, u64 position)
 {
 	struct ring_buffer_cpu *rb = it->rb;

@@ -7,26 +7,27 @@
  *
  * The writer is the CPU itself, interrupts masked, and never waits: it knows
  * its page and touches nothing shared until that page is full. The pages
- * stand in a ring of slots. Positions count pages and never repeat; position
- * p stands in slot p % nr_slots. A slot is one word:
+ * are in a ring of slots. Positions count pages and never repeat; the page of
+ * position p is in slot p % nr_slots. A slot is one word:
  *
  *	| EMPTY 1 | page 20 | position 43 |
  *
  *	slots      [ 8 ][ 9 ][10 ][ 7 ]      nr_slots = 4, the writer is at 10
  *	                       ^writer
- *	reader's own page: what stood in slot 2 as position 6, or a spare
+ *	reader's own page: the page of position 6, from slot 2, or a spare
  *
- * Whoever wants a page changes its slot's word with one compare-and-exchange:
+ * The writer and the reader take a page by changing the word of its slot with
+ * one compare-and-exchange:
  * - The writer, advancing to position w, claims slot w % nr_slots. If the
- *   page of position w - nr_slots still stands there unread, its events are
+ *   page of position w - nr_slots is still there and unread, its events are
  *   overrun and counted (overwrite) or the new event is dropped and counted.
  * - The reader takes position h out of its slot and leaves its own page there,
  *   marked EMPTY. It may take the writer's page too: the writer goes on in it
  *   and the reader follows `commit`.
  * So there is always one page more than slots, and no page has two owners.
  *
- * A page remembers how many events were accepted before it: what a reader
- * missed is a subtraction. Always, for each CPU:
+ * A page stores the number of events that were accepted before it, so a
+ * subtraction says how many events a reader missed. Always, for each CPU:
  *
  *	read + in buffer + overrun + dropped = written
  *
@@ -45,7 +46,7 @@
 
 struct rb_page {
 	u64 time_stamp;
-	u64 commit; /* bytes of data; what leaves through trace_pipe_raw has the bits below too */
+	u64 commit; /* bytes of data; a page read from trace_pipe_raw has the bits below too */
 	u8 data[RB_PAGE_DATA];
 };
 #define RB_MISSED_EVENTS (1u << 31) /* events were lost before this page */
@@ -60,17 +61,17 @@ enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STA
 #define RB_OFF 1     /* tracing_on is 0 */
 #define RB_STOPPED 2 /* being changed */
 #define RB_CLOCK 4   /* the clock is not clock_ns() */
-#define RB_ASK 8     /* more is to be done or asked than the short path does: trace_graph.c, func_stack_trace */
+#define RB_ASK 8     /* the tracer has work that the short path skips: trace_graph.c, func_stack_trace */
 
 struct rb_desc {
 	struct rb_page *page;
 	u64 first;  /* events accepted before this page */
-	u64 events; /* in it; valid once the writer has left it */
+	u64 events; /* in this page; valid once the writer has left it */
 };
 
 struct ring_buffer_cpu {
 	/* The writer's, every event. */
-	u64 slow; /* RB_*, changed by others, read by the writer */
+	u64 slow; /* RB_*, changed by other threads, read by the writer */
 	struct rb_page *page;
 	u64 last_ts;
 	u64 accepted; /* events written and not dropped */
@@ -90,11 +91,11 @@ struct ring_buffer_cpu {
 	/* The reader's, under the mutex. */
 	struct mutex reader;
 	u32 held;          /* its page */
-	bool holds_events; /* position held_position was taken into it; else a spare */
+	bool holds_events; /* it is the page of held_position; else a spare */
 	u64 held_position, next_position;
-	u32 offset;  /* of the next event in it */
+	u32 offset;  /* of the next event in that page */
 	u64 ts, seq; /* time and number of the event before it */
-	u64 lost;    /* events missed since the last that was consumed */
+	u64 lost;    /* events missed since the last consumed event */
 	u64 read, read_bytes;
 } __aligned(64);
 
@@ -114,9 +115,10 @@ struct rb_reserved {
 };
 
 /*
- * Room for an event of @len bytes at time @now, which is not before the last.
- * Fill it, then rb_commit(). NULL: no room, or longer than RB_EVENT_MAX;
- * counted in `dropped`.
+ * Reserve room for an event of @len bytes at time @now, which is not earlier
+ * than the last event's. The caller fills the room, then calls rb_commit().
+ * Return: the room; NULL if there is none or @len is larger than RB_EVENT_MAX,
+ * and the event is counted in `dropped`.
  */
 void *rb_reserve(struct ring_buffer_cpu *rb, u64 now, size_t len, struct rb_reserved *r);
 
@@ -128,7 +130,7 @@ static inline void rb_commit(struct ring_buffer_cpu *rb, const struct rb_reserve
 	WRITE_ONCE(rb->page->commit, r->end);
 }
 
-/* ---- Set-up: recording stopped, nobody in the buffer. ---- */
+/* ---- Set-up: recording stopped, no CPU and no reader in the buffer. ---- */
 
 #define RB_MIN_PAGES 2
 #define RB_MAX_BYTES GiB(1)
@@ -150,8 +152,8 @@ struct rb_resize {
 	struct rb_desc *pages;
 	u64 *slots;
 	u32 nr_slots, used, nr_spare;
-	struct rb_page **spare; /* old pages that hold nothing to keep */
-	struct rb_page **fresh; /* new ones, and a NULL */
+	struct rb_page **spare; /* old pages without events to keep */
+	struct rb_page **fresh; /* new pages, ended by NULL */
 };
 int rb_resize_prepare(struct ring_buffer_cpu *rb, unsigned long nr_slots, struct rb_resize *m);
 void rb_resize_apply(struct ring_buffer_cpu *rb, struct rb_resize *m);
@@ -162,8 +164,8 @@ void rb_free(struct ring_buffer_cpu *rb);  /* no pages: as before the first rb_r
 
 /* ---- The consuming reader: rb->reader held. ---- */
 
-bool rb_peek(struct ring_buffer_cpu *rb, struct rb_event *ev); /* false: nothing there */
-void rb_consume(struct ring_buffer_cpu *rb);                   /* the event just peeked at */
+bool rb_peek(struct ring_buffer_cpu *rb, struct rb_event *ev); /* false: no event */
+void rb_consume(struct ring_buffer_cpu *rb);                   /* the event that rb_peek() found */
 bool rb_empty(struct ring_buffer_cpu *rb);
 /*
  * The rest of the oldest page as one page of its own, with the missed-events
@@ -171,12 +173,12 @@ bool rb_empty(struct ring_buffer_cpu *rb);
  */
 u64 rb_read_page(struct ring_buffer_cpu *rb, struct rb_page *out);
 
-/* ---- Looking without consuming: takes rb->reader itself. ---- */
+/* ---- Reading without consuming: takes rb->reader itself. ---- */
 
 struct rb_iter {
 	struct ring_buffer_cpu *rb;
-	struct rb_page *copy; /* a page of its own, the caller's */
-	u64 position, end;    /* end: the number of events accepted when it began */
+	struct rb_page *copy; /* the caller's page, into which a page of the ring is copied */
+	u64 position, end;    /* end: the number of events accepted when the reading began */
 	bool loaded;
 	u32 offset, size;
 	u64 ts, seq, lost;
@@ -185,7 +187,7 @@ void rb_iter_start(struct rb_iter *it, struct ring_buffer_cpu *rb, struct rb_pag
 bool rb_iter_peek(struct rb_iter *it, struct rb_event *ev);
 void rb_iter_next(struct rb_iter *it);
 
-/* ---- Counts. Exact while the writer is stopped, else as of about now. ---- */
+/* ---- Counts. Exact while the writer is stopped; while it runs, of some moment during the call. ---- */
 
 static inline u64 rb_entries(const struct ring_buffer_cpu *rb)
 {

@@ -1,7 +1,7 @@
 /*
- * ftrace_stubs: one for the list, then one for each op. A call site's
- * `jal t0` arrives at the stub of whoever traces the function; the stub says
- * in t1 which slot of ftrace_slots[] that is and goes on to ftrace_caller.
+ * ftrace_stubs: a stub for the list of ops, then one for each op. A call site's
+ * `jal t0` jumps to the stub of the op that traces the function. The stub loads
+ * the address of its slot in ftrace_slots[] into t1 and jumps to ftrace_caller.
  *
  * void ftrace_caller(void)
  *
@@ -9,12 +9,12 @@
  * local functions), ra (the traced function's own return address), t0 (where
  * to resume), t1 (the slot), sp, s0. Free: t1; with GCC also t2-t6.
  *
- * 1. Save what the callback may look at or change, and with it two frame
- *    records: the traced function's, then ours, so that a stack walk from the
- *    callback sees both. It is one frame, struct ftrace_regs.
+ * 1. Save the registers that the callback may read or change, and make two
+ *    frame records: the traced function's, then ours, so that a stack walk from
+ *    the callback finds both. All of it is one frame, struct ftrace_regs.
  * 2. Call slot->func(ip, parent_ip, slot->op, regs).
- * 3. Load everything back and resume at regs->pc. `jr t0` pops what the
- *    site's `jal t0` pushed on the return-address predictor.
+ * 3. Load everything back and resume at regs->pc. `jr t0` pops the
+ *    entry that the site's `jal t0` pushed on the return-address predictor.
  */
 #include "asm-offsets.h"
 
@@ -104,7 +104,7 @@ ftrace_call:
 #endif
 	.size ftrace_caller, . - ftrace_caller
 
-/* The tracer that does nothing: what a slot that nobody has holds. */
+/* The callback that does nothing; free slots hold it. */
 	.type ftrace_stub, @function
 ftrace_stub:
 	ret

@@ -1,18 +1,18 @@
 /*
- * void return_to_handler(void): where a function returns to whose return
- * address the tracer took away. Nobody calls it; sp is the caller's.
+ * void return_to_handler(void): a traced function returns to it, because the
+ * tracer replaced the return address. It is never called; sp is the caller's.
  *
- * Live: a0, a1 (the result), sp, s0, the callee-saved registers. Free: all
- * else; ra holds this very address.
+ * Live: a0, a1 (the result), sp, s0, the callee-saved registers. All others are
+ * free; ra holds the address of return_to_handler.
  *
- * 1. A frame, struct ftrace_regs: the result, and a frame record of the
- *    traced function's, so that a stack walk can go on to the caller.
+ * 1. Make a frame, struct ftrace_regs: the result, and a frame record for the
+ *    traced function, so that a stack walk can go on to the caller.
  * 2. ftrace_return_to_handler(regs) puts the real return address into it.
- * 3. Load the result back and go on there. What the caller's call pushed on
- *    the return-address predictor the traced function's `ret` popped already.
- *    So neither `ret` (`jr ra`, `jr t0`: it would pop the caller's caller's)
- *    nor a linking jump (it would push): either puts the predictor out by one
- *    for all returns that follow. A jump through t1 leaves it alone.
+ * 3. Load the result back and jump to the real return address. The traced
+ *    function's `ret` has popped the entry that the caller's call had pushed
+ *    on the return-address predictor. A second `ret` (`jr ra`, `jr t0`) would
+ *    pop the entry of the caller's caller, a linking jump would push one, and
+ *    every later return would be mispredicted. A jump through t1 does neither.
  */
 #include "asm-offsets.h"
 

@@ -1,18 +1,18 @@
 /*
  * void ftrace_graph_stub(ip, parent_ip, op, regs): the callback of lab 5's
- * graph op, called by ftrace_caller like any other. It is nothing but a call
- * site: off, it returns at once; on, ftrace_graph_call holds
+ * graph op, called by ftrace_caller like any other. It has nothing but a call
+ * site: off, it returns at once; on, the word at ftrace_graph_call is
  * `jal t0, ftrace_graph_caller`.
  *
  * void ftrace_graph_caller(void)
  *
  * Live: a0-a3 (ip, parent_ip, op, regs), ra (back into ftrace_caller), t0
- * (back into the stub), sp, s0. Free: a4-a7, t1-t6.
+ * (back into ftrace_graph_stub), sp, s0. Free: a4-a7, t1-t6.
  *
- * 1. A frame record, so that a stack walk goes on into ftrace_caller.
+ * 1. Make a frame record, so that a stack walk goes on into ftrace_caller.
  * 2. prepare_ftrace_return(&regs->link, ip, regs).
- * 3. Back to the stub. `jr t0` pops what the site's `jal t0` pushed on the
- *    return-address predictor.
+ * 3. Return to ftrace_graph_stub. `jr t0` pops the entry that the site's
+ *    `jal t0` pushed on the return-address predictor.
  */
 #include "asm-offsets.h"
 
@@ -31,7 +31,7 @@ ftrace_graph_caller:
 #if LAB_START == 5
 	jr t0
 #else
-	/* 1. A frame record, and where to go on. */
+	/* 1. A frame record, and the address to return to. */
 	addi sp, sp, -GRAPH_FRAME_SIZE
 	sd ra, GRAPH_FRAME_LINK(sp)
 	sd s0, GRAPH_FRAME_FP(sp)
@@ -44,7 +44,7 @@ ftrace_graph_caller:
 	mv a2, a3
 	call prepare_ftrace_return
 
-	/* 3. Back to the stub. */
+	/* 3. Return to ftrace_graph_stub. */
 	ld t0, GRAPH_FRAME_PC(sp)
 	ld s0, GRAPH_FRAME_FP(sp)
 	ld ra, GRAPH_FRAME_LINK(sp)

@@ -1,5 +1,5 @@
 /*
- * riscv64: the two hook styles, as patch.c and records.c see them.
+ * riscv64: the two hook styles, for patch.c and records.c.
  *
  *	HOOK=entry	f:	nop			<->	jal t0, stub
  *	HOOK=mcount	f+n:	auipc ra; jalr ra	->	nop; nop	(once, at boot)
@@ -23,7 +23,7 @@ void _mcount(void);
 #define HOOK_BEFORE   INSN_NOP
 #endif
 
-/* The plain call, whose link is where C functions return to. */
+/* The link register of a plain call between C functions. */
 #define CALL_LINK REG_RA
 /* From the function's first instruction to the toggled word. */
 #define HOOK_ENTRY_OFFSET 0

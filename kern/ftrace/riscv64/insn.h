@@ -1,8 +1,8 @@
 /*
- * riscv64: the instructions that stand in call sites, written and read.
- * Pure; the host tests hold it against the assembler.
+ * riscv64: the instructions of call sites, encoded and decoded. Pure
+ * functions; the host tests compare them with the assembler.
  *
- * The fact: a call site has room for one aligned word, and `jal` is the one
+ * a call site has room for one aligned word, and `jal` is the one
  * call that fits. Its immediate is scattered: imm[20|10:1|11|19:12] << 12.
  */
 #ifndef FTRACE_INSN_H

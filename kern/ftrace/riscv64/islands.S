@@ -1,16 +1,16 @@
 /*
- * Islands: ftrace_stubs once more, for call sites that are further from them
- * than the 1 MiB of `jal`. islands.py says how many there are and where in
- * text they stand: none in a text that is small.
+ * Islands: copies of ftrace_stubs for call sites that are more than 1 MiB, the
+ * reach of `jal`, away from them. islands.py computes the number of islands and
+ * their places in text; a small text has none.
  *
- * ftrace_island_<n>: a hop for each stub, of as many bytes. A site's `jal t0`
- * (lab 3: `jal ra`) arrives at one, and it goes on to the stub.
+ * ftrace_island_<n>: a hop for each stub, of the same size. A site's `jal t0`
+ * (lab 3: `jal ra`) jumps to a hop, and the hop jumps to its stub.
  *
- * Live: all that is live at the stub. Free: t1, with every compiler; the
- * stub says its slot in it.
+ * Live: every register that is live at the stub. Free: t1, with every compiler;
+ * the stub overwrites it.
  *
- * An island is text of the tracer: it is in the table of what an interrupt
- * does not preempt (irq_exit(), thread.h).
+ * An island is text of the tracer: it is in the table ftrace_text, in whose
+ * ranges an interrupt does not preempt (irq_exit(), thread.h).
  */
 #include "asm-offsets.h"
 #include "islands.h"

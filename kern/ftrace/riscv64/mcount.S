@@ -2,9 +2,9 @@
  * void _mcount(void), what `-pg` makes every function call after its
  * prologue, by `auipc ra; jalr ra`.
  *
- * Live: a0-a7 (the arguments are moved away by now, or are not: keep them),
- * s0 (the traced function's frame), ra (where in it to go on), sp, and all
- * that is saved across calls. Free: t0-t6.
+ * Live: a0-a7 (the function may have moved its arguments already or not: keep them),
+ * s0 (the traced function's frame), ra (where in it to resume), sp, and all
+ * callee-saved registers. Free: t0-t6.
  *
  * The parent is not in a0 (GCC leaves it there, Clang does not) but in the
  * traced function's frame record:
@@ -12,9 +12,9 @@
  *	s0 -  8 | where the traced function returns to |
  *	s0 - 16 | its caller's s0                      |
  *
- * 1. Is anybody tracing? If not, return at once.
- * 2. A frame record of our own, and the argument registers.
- * 3. ftrace_trace_function(selfpc, frompc, function_trace_op, NULL).
+ * 1. If no tracer is registered, return at once.
+ * 2. Make a frame record of our own, and save the argument registers.
+ * 3. Call ftrace_trace_function(selfpc, frompc, function_trace_op, NULL).
  * 4. Put everything back.
  */
 #include "asm-offsets.h"
@@ -26,7 +26,7 @@ _mcount:
 #if LAB_START == 1
 	ret
 #else
-	/* 1. Nobody is tracing: return at once. */
+	/* 1. If no tracer is registered, return at once. */
 1:	auipc t0, %pcrel_hi(ftrace_trace_function)
 	ld t0, %pcrel_lo(1b)(t0)
 2:	auipc t1, %pcrel_hi(ftrace_stub)
@@ -74,7 +74,7 @@ mcount_call:
 #endif
 	.size _mcount, . - _mcount
 
-/* The tracer that does nothing: what the pointer holds while nobody traces. */
+/* The callback that does nothing; ftrace_trace_function points to it while no tracer is registered. */
 	.type ftrace_stub, @function
 ftrace_stub:
 	ret

@@ -1,12 +1,12 @@
 /*
- * riscv64: what a callback sees of the traced call. It is the frame that
+ * riscv64: the registers of the traced call, for a callback. It is the frame that
  * ftrace_caller builds, so its last four words are also the two frame
  * records by which a stack walk finds the traced function and its caller.
  *
  *	| a0..a7 | (t2..t6) | sp | pc | fp | link |
  *	                      ^ record: us  ^ record: the traced function
  *
- * pc is where the function goes on; set it to link and the function returns
+ * The function continues at pc; set pc to link and the function returns
  * at once, with a0 as its value. sp is read only.
  */
 #ifndef FTRACE_REGS_H
@@ -32,7 +32,7 @@ struct mcount_frame {
 	unsigned long link;
 };
 
-/* The frame of lab 5's ftrace_graph_caller. pc: where it goes on, in the stub. */
+/* The frame of lab 5's ftrace_graph_caller. pc: the address in ftrace_graph_stub to return to. */
 struct graph_frame {
 	unsigned long unused; /* sp stays a multiple of 16 */
 	unsigned long pc;

@@ -1,8 +1,8 @@
 /*
- * Lab 5: function_graph for one user, as the seed has it.
+ * Lab 5: function_graph for one user, as Linux did it first.
  *
- * What a function returns to is one word that the call left in a register.
- * prepare_ftrace_return() takes it to the thread's shadow stack and puts
+ * At its entry a function's return address is in a register.
+ * prepare_ftrace_return() moves it to the thread's shadow stack and puts
  * return_to_handler in its place; ftrace_return_to_handler() brings it back.
  */
 #include "fgraph.h"
@@ -18,9 +18,9 @@
 #include "unwind.h"
 
 static struct fgraph_ops *graph_user; /* or NULL. Changed under ftrace_lock, read by events */
-static u64 births;		      /* users so far: a frame knows by it whose it is */
+static u64 births;		      /* number of registrations so far; a frame has the birth of its user */
 
-/* ---- The call in ftrace_graph_stub: patched like the site of a function, but in no table. ---- */
+/* ---- The call in ftrace_graph_stub: patched like a call site, but without a record in the table. ---- */
 
 static int switch_graph_call(bool on, u32 expected)
 {
@@ -57,7 +57,7 @@ int ftrace_disable_ftrace_graph_caller(void)
 
 /* ---- A function is entered, and returns. ---- */
 
-/* The frame first: whoever looks at the stack finds the return address here or there. */
+/* Push the frame before *@parent changes: a stack walk finds the return address in one of the two. */
 static inline void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned long ip,
 			struct ftrace_regs *regs)
 {
@@ -82,7 +82,7 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
 	struct cpu *cpu = this_cpu();
 	u64 recursion = cpu->recursion;
 
-	/* No shadow stack: there was no memory when the thread was born. */
+	/* A thread has no shadow stack if there was no memory when it was created. */
 	if (!user || ftrace_graph_dead || recursion & cpu->context_bit || !shadow_of(current))
 		return;
 	cpu->recursion = recursion | cpu->context_bit;
@@ -92,9 +92,9 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
 }
 
 /*
- * The newest frame must be that of the function that came back: sp is where it
- * was at the call. If it is not, the frame whose sp fits is the right one, and
- * those above it will never return; if none fits, the newest is the best guess.
+ * The newest frame must belong to the function that returned: its sp is @sp. If it
+ * does not, use the frame whose sp is @sp and pop the frames above it, whose
+ * functions never return. If no frame fits, the newest is the best guess.
  */
 static inline struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
 {
@@ -116,7 +116,7 @@ static inline struct shadow_frame *frame_of(struct shadow_stack *s, unsigned lon
 #endif
 }
 
-/* A frame that was pushed for an earlier user is not the present one's. */
+/* Call the return handler, unless the frame was pushed for an earlier user. */
 static inline void trace_return(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
 {
 #if LAB_START != 5
@@ -148,7 +148,7 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 #endif
 }
 
-/* What the one user keeps for the return: one datum, right behind its frame. */
+/* The entry data of the one user: one datum, directly after its frame. */
 void *fgraph_reserve_data(int idx, int size)
 {
 	struct shadow_stack *s = shadow_of(current);
@@ -168,7 +168,7 @@ void *fgraph_retrieve_data(int idx, int *size)
 	return f->data_end > (unsigned long *)(f + 1) ? f + 1 : NULL;
 }
 
-/* For stack walks, and complete. Of a chain of tail calls, all with one fp, one frame has the true caller. */
+/* For stack walks, and complete. In a chain of tail calls all frames have the same fp, and one has the caller's address. */
 unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
 {
 	struct shadow_frame *f = shadow_of(t) ? READ_ONCE(shadow_of(t)->top) : NULL;
@@ -180,9 +180,9 @@ unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigne
 }
 UNWIND_HOOK(ftrace_graph_ret_addr);
 
-/* ---- The user comes and goes: ftrace_lock held. ---- */
+/* ---- Register and unregister the user: ftrace_lock held. ---- */
 
-/* First where the call leads, then the functions' sites. */
+/* First the call at ftrace_graph_call, then the functions' sites. */
 static int start_calls(struct ftrace_ops *op)
 {
 	int err = ftrace_enable_ftrace_graph_caller();
@@ -221,7 +221,7 @@ static int add_user(struct fgraph_ops *gops)
 	return err;
 }
 
-/* ftrace_shutdown() waits until no CPU is inside the tracer, so inside no handler. */
+/* ftrace_shutdown() waits until no CPU is inside a callback, so no CPU is inside a handler. */
 static void remove_user(struct fgraph_ops *gops)
 {
 	WRITE_ONCE(graph_user, NULL);

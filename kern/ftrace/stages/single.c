@@ -1,11 +1,11 @@
 /*
- * Lab 3: one tracer at a time. Its filter is two flags in each record, its
- * callback the call at ftrace_call, patched like a site.
+ * Lab 3: one tracer at a time. Its filter is two flags in each record. Its
+ * callback is the target of the call at ftrace_call, which is patched like a site.
  */
 #include "errno.h"
 #include "tracer.h"
 
-/* The third argument that ftrace_caller passes; and _mcount's, which nobody calls after boot. */
+/* The third argument that ftrace_caller passes, and _mcount, which is not called after boot. */
 extern struct ftrace_ops *function_trace_op;
 extern ftrace_func_t ftrace_trace_function;
 struct ftrace_ops *function_trace_op = &global_ops;
@@ -21,7 +21,7 @@ static bool selected(const struct dyn_ftrace *rec)
 	return !filtered || rec->flags & FTRACE_FL_FILTER;
 }
 
-/* Bring each site to what the flags say, in one batch. 0, or the last error. */
+/* Make each site a call or a nop, as its record's flags say, in one batch. 0, or the last error. */
 static int update_sites(bool on)
 {
 	int err = 0;
@@ -40,7 +40,7 @@ static int update_sites(bool on)
 	return err;
 }
 
-/* Name the tracer in ftrace_caller, before any site calls that. */
+/* Make the call in ftrace_caller call the tracer, before any site calls ftrace_caller. */
 static int set_tracer(ftrace_func_t func)
 {
 	int err;
@@ -51,7 +51,7 @@ static int set_tracer(ftrace_func_t func)
 	return err;
 }
 
-/* Every site a nop, nobody in the callback, and nobody named in ftrace_caller. */
+/* Make every site a nop, wait until no CPU is in the callback, and let ftrace_caller call ftrace_stub. */
 static void stop_tracing(void)
 {
 	update_sites(false);

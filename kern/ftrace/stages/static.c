@@ -1,11 +1,12 @@
 /*
- * Labs 1 and 2: every traced function calls _mcount, always, and _mcount asks
- * ftrace_trace_function. One tracer at a time; no filter.
+ * Labs 1 and 2: every function with a call site always calls _mcount, and _mcount
+ * calls the function that ftrace_trace_function points to. One tracer at a time,
+ * no filter.
  */
 #include "errno.h"
 #include "tracer.h"
 
-/* What _mcount calls, and the third argument it passes. */
+/* The function that _mcount calls, and the third argument that it passes. */
 extern ftrace_func_t ftrace_trace_function;
 extern struct ftrace_ops *function_trace_op;
 ftrace_func_t ftrace_trace_function = ftrace_stub;
@@ -18,8 +19,8 @@ int register_ftrace_function(struct ftrace_ops *op)
 	mutex_lock(&ftrace_lock);
 	if (ftrace_trace_function == ftrace_stub) {
 		/*
-		 * Whoever sees the function must find its op. _mcount has no barrier
-		 * between its two loads, so every CPU passes one before it can see.
+		 * A CPU that loads the new function must also load its op. _mcount has no
+		 * barrier between the two loads, so wait for a grace period between the stores.
 		 */
 		function_trace_op = op;
 		synchronize_sched();

@@ -1,6 +1,6 @@
 /*
- * Between the files of the bench: instructions of BENCH_CALLS calls of
- * kt_bench_traced(), the least of three, and a figure per call.
+ * Shared by the files of the bench: the instructions of BENCH_CALLS calls of
+ * kt_bench_traced(), the least of three runs, and the figure for one call.
  */
 #ifndef TESTS_BENCH_H
 #define TESTS_BENCH_H
@@ -12,7 +12,7 @@
 u64 bench_cost_of_events(void);
 void bench_report(const char *key, u64 instructions);
 
-/* The stage's: kt_bench_traced is filtered, no tracer is on; @nop: what it then costs. */
+/* Each stage has its own. kt_bench_traced is in the filter, no tracer is on; @nop: the cost of the calls then. */
 void bench_graph(u64 nop);
 
 #endif

@@ -1,9 +1,9 @@
-"""What tracing costs, in instructions: `make bench`.
+"""The cost of tracing in instructions: `make bench`.
 
 One CPU, `-icount shift=0`: an instruction is a nanosecond of the guest's, so
-the figures repeat exactly. The kernel (TESTS=1) measures itself by the
-command `bench`, which prints lines `bench KEY VALUE`; here they are set
-beside Linux's and DESIGN.md's bar, and written to build/bench.json.
+the figures repeat exactly. The kernel (TESTS=1) measures itself with the
+command `bench`, which prints lines `bench KEY VALUE`; this program prints them
+beside Linux's figures and the limits of DESIGN.md, and writes build/bench.json.
 """
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from grading.machine.machine import Run  # noqa: E402
 from grading.truth import truth  # noqa: E402
 from qemu.machine import ARCHES, Machine  # noqa: E402
 
-# Key: what it is; then per architecture Linux 6.12 (Debian's), must, aim. None: not a bar.
+# Key: a description; then for each architecture Linux 6.12 (Debian's), must, aim. None: no limit.
 KEYS: dict[str, tuple[str, dict[str, tuple[float | None, float | None, float | None]]]] = {
     "untraced_call": ("untraced call", {"riscv64": (2, 1, 1), "arm64": (2, 2, 2)}),
     "function": ("function event", {"riscv64": (658, 110, 85), "arm64": (606, 90, 70)}),
@@ -77,7 +77,7 @@ def told(value: float | None) -> str:
 
 
 def table(results: dict[str, dict[str, float]]) -> bool:
-    """Print what was measured beside Linux's; False when a bar was missed."""
+    """Print the figures beside Linux's. Return: False if a figure is over its limit."""
     good = True
     for arch, figures in results.items():
         print(f"\n{arch:40} {'here':>9} {'Linux':>9} {'must':>8} {'aim':>8}")
@@ -93,7 +93,7 @@ def table(results: dict[str, dict[str, float]]) -> bool:
 
 
 def scaling(arch: str) -> dict[str, float]:
-    """Patching cost per site, from few sites to many."""
+    """The cost of patching one site, from few sites to many."""
     costs = {}
     for n in SITES:
         figures = measure(arch, build(arch, f"BENCH_SITES={n}"), "bench_sites")
@@ -104,7 +104,7 @@ def scaling(arch: str) -> dict[str, float]:
 
 
 def event_on(arch: str, image: Path, cpus: int) -> list[float]:
-    """Instructions a traced call adds on each CPU, all tracing at once, from the observer's counts."""
+    """The instructions that a traced call adds on each CPU while all CPUs trace, from the observer's counts."""
     kernel = Kernel(image.with_suffix(".elf"), arch)
     begin, end = kernel.symbols["kt_bench_begin"], kernel.symbols["kt_bench_end"]
     base = Machine(arch, smp=cpus, image=image)
@@ -130,7 +130,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="without the many generated sites")
     options = parser.parse_args()
     results = {arch: measure(arch, build(arch), "bench") for arch in ARCHES}
-    for arch in ARCHES:  # as the others: of some ten thousand sites
+    for arch in ARCHES:  # of some ten thousand sites, like the other figures
         figures = measure(arch, build(arch, "BENCH_SITES=10000"), "bench_sites")
         results[arch] |= {key: figures[key] for key in ("patch_site", "unpatch_site")}
     (ROOT / "build/bench.json").write_text(json.dumps(

@@ -1,8 +1,8 @@
 /*
- * What function_graph costs, in instructions, entry and return together: see
- * bench_kt.c. One user has a way of its own (trace_graph_direct.c) and leaves
- * it when another comes, if only for other functions. What a second user of
- * the same function adds is counted from there.
+ * The cost of function_graph in instructions, entry and return together; see
+ * bench_kt.c. A single user has the direct path (trace_graph_direct.c), which is
+ * not used while there is a second user, even one of other functions. The cost
+ * of a second user of the same function is counted from that figure.
  */
 #include "fgraph.h"
 #include "kt.h"
@@ -20,7 +20,7 @@ static notrace void second_return(struct ftrace_graph_ret *trace, struct fgraph_
 	*(u64 *)gops->private += 1;
 }
 
-/* Users of their own filter, with handlers that write no event. */
+/* Users with filters of their own, whose handlers write no event. */
 static u64 returns;
 static struct ftrace_ops filters[2] = {{.slot = -1}, {.slot = -1}};
 static struct fgraph_ops second = {second_entry, second_return, &filters[0], &returns, .idx = -1},

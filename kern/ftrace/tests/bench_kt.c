@@ -1,8 +1,8 @@
 /*
- * What tracing costs, in instructions: exact on one CPU under -icount.
+ * The cost of tracing in instructions: exact on one CPU under -icount.
  *
- * A figure is the difference of two loops that differ in nothing else: the
- * same calls through a pointer, interrupts masked.
+ * A figure is the difference between two loops of the same calls through a
+ * pointer, interrupts masked, that differ only in the thing that is measured.
  */
 #include "bench.h"
 #include "kt.h"
@@ -45,7 +45,7 @@ static notrace __noinline u64 cost_of(void (*fn)(void))
 	return end - start;
 }
 
-/* From an empty buffer, so with the same page switches; the least of three: the clock's steps. */
+/* Begins with an empty buffer, so the page switches are the same each time; the least of three runs, because the clock has steps. */
 u64 bench_cost_of_events(void)
 {
 	u64 least = ~0ull;
@@ -158,8 +158,8 @@ static int bench_sites_command(int argc, char **argv)
 SHELL_COMMAND("bench_sites", bench_sites_command, "", "instructions per patched site");
 
 /*
- * The event's cost on every CPU at once: the observer counts the instructions
- * between these two on each. kern/ftrace/tests/bench.py reads its log.
+ * The cost of an event while every CPU traces: on each CPU the observer counts the
+ * instructions between these two. kern/ftrace/tests/bench.py reads its log.
  */
 void kt_bench_begin(void);
 void kt_bench_end(void);

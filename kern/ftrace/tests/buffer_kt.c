@@ -1,7 +1,7 @@
 /*
- * The ring buffers inside the kernel: every CPU writes, with interrupts that
- * write too, into buffers full, tiny, stopped, consumed and resized
- * meanwhile. No event may be changed, repeated or lost without being counted.
+ * The ring buffers inside the kernel: every CPU writes, and interrupts write, too,
+ * while the buffers are full, tiny, stopped, consumed or resized. No event may be
+ * changed, repeated, or lost without being counted.
  */
 #include "errno.h"
 #include "kt.h"
@@ -9,11 +9,11 @@
 #include "tracefs.h"
 
 #define CALLS 60000
-#define THREAD_IP 0x1000 /* what stands in ip: who wrote it */
+#define THREAD_IP 0x1000 /* the ip of events that a thread writes */
 #define IRQ_IP 0x2000
 
 static struct ftrace_ops op = {.private = &global_trace};
-static const char *wrong; /* the first thing that was */
+static const char *wrong; /* the first thing that was wrong */
 static volatile bool stop;
 static u64 irq_calls[NR_CPUS];
 static u64 last_seen[NR_CPUS];
@@ -39,7 +39,7 @@ static void irq_hammer(void *unused)
 	irq_calls[this_cpu()->index] += 50;
 }
 
-/* What is known of a CPU's events: nothing, their order, and that each gap is counted. */
+/* What must hold for a CPU's events: nothing; their order; their order, and every gap is counted. */
 enum known { ANY, ORDER, GAPS };
 
 static void check_event(unsigned cpu, const struct rb_event *ev, enum known known)
@@ -76,7 +76,7 @@ static u64 count_unread(unsigned cpu, enum known known)
 	return n;
 }
 
-/* @written: what CPU @cpu tried to write, if that is known. */
+/* @written: the number of events that CPU @cpu tried to write, if it is known. */
 static void check_accounts(unsigned cpu, u64 written, enum known known)
 {
 	struct ring_buffer_cpu *rb = &global_trace.cpu[cpu];
@@ -194,7 +194,7 @@ static void test_interrupted(void)
 		check_accounts(i, CALLS + irq_calls[i], ORDER);
 }
 
-/* What is called while recording is stopped is not written: the buffer itself says how much was. */
+/* Calls made while recording is stopped are not written, so the number of events is taken from the buffer itself. */
 static void test_resized(void)
 {
 	struct thread *t[NR_CPUS];
@@ -212,7 +212,7 @@ static void test_resized(void)
 		check_accounts(i, global_trace.cpu[i].accepted, ORDER);
 }
 
-/* A traced function, and threads that do nothing but call it. */
+/* A traced function, and threads that only call it. */
 static __noinline void called(void)
 {
 	__asm__ volatile("" : : : "memory");
@@ -264,7 +264,7 @@ static void disturb(unsigned n)
 		look(TRACEFS "per_cpu/cpu0/trace_pipe_raw", 40000);
 }
 
-/* Everything at once, by the files; then each buffer must still add up. */
+/* All changes at once, through the files; afterwards each buffer's counts must still add up. */
 static void test_disturbed(void)
 {
 	struct thread *t[NR_CPUS];
@@ -284,7 +284,7 @@ static void test_disturbed(void)
 		check_accounts(i, global_trace.cpu[i].accepted + global_trace.cpu[i].dropped, ANY);
 }
 
-/* All memory, in lists through its first words. */
+/* All free memory, linked through the first words of its pages. */
 struct hoard {
 	void **pages, **objects;
 };
@@ -320,7 +320,7 @@ static void give_memory(struct hoard h)
 	}
 }
 
-/* What cannot be printed stays in the buffer. */
+/* An event that cannot be printed stays in the buffer. */
 static void test_without_memory(void)
 {
 	unsigned i = this_cpu()->index;

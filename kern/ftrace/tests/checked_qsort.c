@@ -1,15 +1,15 @@
 /*
- * qsort() as recordmcount is linked with it, in place of the C library's. It
- * asks about each pair both ways round, and what comes later goes first only
- * if both answers say so. One library's qsort() may never notice a comparison
- * that is right one way alone: here that sorts nothing.
+ * The qsort() that recordmcount is linked with, in place of the C library's. It
+ * compares each pair in both orders, and exchanges the two only if both results
+ * agree. A comparison that is right in one order only sorts nothing here; with
+ * another qsort() it might never be noticed.
  */
 #include <stdlib.h>
 #include <string.h>
 
 void __wrap_qsort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *));
 
-/* Nearly all is in order already, as text is. */
+/* An insertion sort: nearly all sites are in order already, as in text. */
 void __wrap_qsort(void *base, size_t n, size_t size, int (*compare)(const void *, const void *))
 {
 	char *a = base, *moved = malloc(size);

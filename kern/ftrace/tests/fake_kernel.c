@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#undef PROT_READ /* the kernel's own have the same values */
+#undef PROT_READ /* the kernel's own macros have the same values */
 #undef PROT_WRITE
 #undef PROT_EXEC
 
@@ -35,7 +35,7 @@ extern const u32 ftrace_record_count __attribute__((alias("record_count")));
 static struct ftrace_region regions[3];
 extern const struct ftrace_region ftrace_regions[3] __attribute__((alias("regions")));
 
-/* What the kernel's panic would say; then the fault's own message. */
+/* Print what the kernel's panic would print; then the fault's own message. */
 static void say_store(int sig, siginfo_t *info, void *context)
 {
 	unsigned long at = (unsigned long)info->si_addr;
@@ -200,7 +200,7 @@ void page_free(void *p, unsigned order)
 	free(p);
 }
 
-/* Files are tested in the kernel; the tracer's files need these to link. */
+/* Files are tested in the kernel; these are only here so that the tracer's files link. */
 struct file;
 struct seq;
 struct trace_array;

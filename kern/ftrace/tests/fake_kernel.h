@@ -1,7 +1,7 @@
 /*
- * A small kernel for the host tests: text at a fixed address that can be
- * written only through an alias, records for it, names, and what the tracer
- * asks of the rest of the kernel, counted.
+ * A small kernel for the host tests: text at a fixed address that can be written
+ * only through an alias, records for it, names, and the functions of the kernel
+ * that the tracer calls, with counters.
  */
 #ifndef TESTS_FAKE_KERNEL_H
 #define TESTS_FAKE_KERNEL_H
@@ -23,15 +23,15 @@ extern "C" {
 
 void _mcount(void);
 extern int fake_opens, fake_syncs, fake_graces;
-extern bool fake_open_at_sync; /* text's alias was there while arch_sync_all() ran */
+extern bool fake_open_at_sync; /* the text alias existed while arch_sync_all() ran */
 extern unsigned long fake_last_line; /* the text address of the last arch_sync_line() */
 extern char fake_console[4096];
 
-extern void (*fake_in_grace)(void); /* or NULL: what other CPUs do in a grace period */
+extern void (*fake_in_grace)(void); /* called in a grace period, in place of other CPUs; or NULL */
 void fake_reset(void); /* text all zero, counters zero, no records */
 u32 fake_word(unsigned long ip);
-void fake_scribble(unsigned long ip, u32 insn); /* somebody else writes text */
-/* A record at KERNEL_BASE + offset, and what its function is called. In order. */
+void fake_scribble(unsigned long ip, u32 insn); /* text is written, and not by patch.c */
+/* Add a record at KERNEL_BASE + offset, with its function's name. Call it in the order of offsets. */
 struct dyn_ftrace *fake_record(u32 offset, const char *name);
 void fake_island(void); /* the records from here on call the stubs at FAKE_ISLAND */
 

@@ -1,6 +1,6 @@
 /*
- * What the printers of events need of the kernel, and a file whose text is a
- * string. What has a name: fake_symbols.
+ * The functions of the kernel that the printers of events need, and a file whose
+ * text is a string. fake_symbols has the names of addresses.
  */
 #ifndef TESTS_FAKE_OUTPUT_H
 #define TESTS_FAKE_OUTPUT_H

@@ -1,11 +1,10 @@
 /*
- * A person's own program that is large: 7 MiB of text, most of it behind the
- * 1 MiB that riscv64's `jal` reaches (make APP=kern/ftrace/tests/far-program.c).
+ * A large program: 7 MiB of text, most of it beyond the 1 MiB that riscv64's `jal` reaches (make APP=kern/ftrace/tests/far-program.c).
  *
- *	far_0 .. far_47	  96 KiB each: islands stand between them
- *	beyond		  in the middle of a section of 2.5 MiB, where none can stand
+ *	far_0 .. far_47	  96 KiB each: there are islands between them
+ *	beyond		  in the middle of a section of 2.5 MiB, in which no island is possible
  *
- * Each thread calls them in a row, ROUNDS times; the sum says that each ran.
+ * Each thread calls all of them ROUNDS times; the sum shows that each ran.
  */
 #include "app.h"
 

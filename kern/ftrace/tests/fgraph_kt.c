@@ -1,6 +1,6 @@
 /*
- * function_graph's users on a real processor: the promises of fgraph.h, tried
- * with threads that sleep, move, exit and recurse inside traced functions.
+ * function_graph's users inside the kernel: tests the promises of fgraph.h with
+ * threads that sleep, move, exit and recurse inside traced functions.
  */
 #include "fgraph.h"
 #include "asm-ftrace/regs.h"
@@ -38,7 +38,7 @@ __noinline long kt_graph_tail(long x)
 }
 __noinline long kt_graph_deep(long x)
 {
-	static long (*volatile deeper)(long) = kt_graph_deep; /* or the compiler makes a loop of it */
+	static long (*volatile deeper)(long) = kt_graph_deep; /* so that the compiler does not make a loop of the recursion */
 
 	return x ? deeper(x - 1) + 1 : 0;
 }
@@ -60,11 +60,11 @@ __noinline void kt_graph_exit(void)
 	thread_exit(7);
 }
 
-/* ---- A user that notes what it hears. ---- */
+/* ---- A user that notes the calls of its handlers. ---- */
 
 struct note {
 	unsigned long func;
-	unsigned long value; /* a return's: what was returned */
+	unsigned long value; /* of a return: the returned value */
 	int depth;
 	bool entry;
 	u8 user, cpu;
@@ -104,7 +104,7 @@ static notrace void note_return(struct ftrace_graph_ret *trace, struct fgraph_op
 	__atomic_fetch_add(&u->returns, 1, __ATOMIC_RELAXED);
 	note(u, trace->func, trace->depth, false, regs->arg[0]);
 }
-/* Long enough for interrupts, which are traced too, to come inside the handler. */
+/* Takes so long that interrupts, which are traced, too, come inside the handler. */
 static notrace void slow_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
 				struct ftrace_regs *regs)
 {
@@ -127,7 +127,7 @@ static int join(struct user *u, u8 id, const char *functions)
 	return register_ftrace_graph(&u->ops);
 }
 
-/* Ends when no CPU can call it any more: @u may be on the stack. */
+/* Returns when no CPU can call @u any more: @u may be on the stack. */
 static void leave(struct user *u)
 {
 	unregister_ftrace_graph(&u->ops);
@@ -225,7 +225,7 @@ static int sleeper(void *arg)
 	return 5;
 }
 
-/* Slot 0 changes hands many times while a frame with its bit is out. */
+/* Slot 0 gets many users, one after the other, while a frame with its bit is on a shadow stack. */
 static void sleeper_in_a_slot(unsigned times)
 {
 	struct user first, next;
@@ -292,7 +292,7 @@ static notrace void return_at_once(unsigned long ip, unsigned long parent_ip, st
 	regs->pc = regs->link;
 }
 
-/* The op that came last is asked first: function_graph takes the return when pc is there already. */
+/* The op that was registered last is called first: function_graph replaces link after an op has set pc to it. */
 static void replaced(void)
 {
 	struct ftrace_ops op = {.func = return_at_once,
@@ -384,7 +384,7 @@ static notrace void writing_return(struct ftrace_graph_ret *trace, struct fgraph
 	write_event(trace->rettime);
 }
 
-/* The types of this CPU's events, in hexadecimal digits; 0 where one is later than the next or than now. */
+/* The types of this CPU's events as hexadecimal digits; 0 for an event that is later than the next event or than now. */
 static unsigned types_in_time(void)
 {
 	static struct rb_page page;
@@ -440,7 +440,7 @@ static int graph_command(int argc, char **argv)
 	overflow();
 	interrupted_handler();
 	events_in_time();
-	sleep_ns(30000000); /* threads that were inside a traced function leave it */
+	sleep_ns(30000000); /* threads that are inside a traced function leave it meanwhile */
 	kt_promise(!shadow_of(current), "the shadow stack is gone with the last user");
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();

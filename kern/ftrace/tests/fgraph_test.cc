@@ -1,8 +1,8 @@
 // needs: kern/ftrace/graph/fgraph.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_var.c kern/ftrace/core/hash.c kern/ftrace/tests/fake_kernel.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
 /*
  * The shadow stack and its users on the host. A processor is imitated: a call
- * has a site, an sp and a link; the op of fgraph.c may take the link away; the
- * return must come back to the caller. Interrupts come at any store to the
+ * has a site, an sp and a link; the op of fgraph.c may replace the link; the
+ * call must still return to its caller. Interrupts come at any store to the
  * shadow stack, and call traced functions themselves.
  */
 #include "fake_kernel.h"
@@ -120,12 +120,12 @@ struct fgraph : testing::Test {
 	static std::vector<unsigned long> owed; /* true return addresses, outermost first */
 	static std::vector<unsigned long> owed_fp;
 
-	/* A user: which functions, and whether it says yes. */
+	/* A user: its functions, and what its entry handler returns. */
 	struct user {
 		struct ftrace_ops filter = {};
 		struct fgraph_ops ops = {};
 		int id;
-		int words = 0; /* of entry data */
+		int words = 0; /* size of its entry data */
 		bool yes = true;
 		user(int id, unsigned long functions = ~0ul) : id(id)
 		{
@@ -201,7 +201,7 @@ struct fgraph : testing::Test {
 		EXPECT_FALSE(users_on);
 	}
 
-	/* Call function @f from @link with @sp, @fp; run @body; the return must arrive. */
+	/* Call function @f with @link, @sp and @fp; run @body; f must return to @link. */
 	static void call_at(int f, unsigned long link, unsigned long sp, unsigned long fp,
 			    const std::function<void(unsigned long)> &body)
 	{
@@ -216,7 +216,7 @@ struct fgraph : testing::Test {
 		body(regs.link);
 		comes_back(regs.link, link, sp, fp);
 	}
-	/* What a `ret` to @link does; it must end at @home. */
+	/* Imitate a `ret` to @link; it must end at @home. */
 	static void comes_back(unsigned long link, unsigned long home, unsigned long sp, unsigned long fp)
 	{
 		while (link == RTH) {
@@ -255,7 +255,7 @@ struct fgraph : testing::Test {
 	{
 		return stack.top == nullptr && stack.free == stack.words && stack.depth == 0;
 	}
-	/* As an interrupt comes: its own context bit, and everything back as it was. */
+	/* Imitate an interrupt: it has its own context bit, and everything is restored after it. */
 	static void interrupt(unsigned level, const std::function<void()> &handler)
 	{
 		auto bit = host_cpu->context_bit;
@@ -263,7 +263,7 @@ struct fgraph : testing::Test {
 		handler();
 		host_cpu->context_bit = bit;
 	}
-	/* What a walk of the thread finds for every call that is out. */
+	/* A stack walk of the thread finds the true return address of every call in progress. */
 	static void walk_finds_everything()
 	{
 		struct shadow_stack *s = (struct shadow_stack *)host_current->ftrace;
@@ -369,7 +369,7 @@ TEST_F(fgraph, a_user_behind_a_free_slot_is_still_registered)
 	EXPECT_EQ(events.size(), 2u) << "called after it has left";
 }
 
-/* What ftrace_set_hash() does for a filter that is written while the tracer runs. */
+/* Does what ftrace_set_hash() does for a filter that is written while the tracer runs. */
 TEST_F(fgraph, a_changed_filter_is_heard_of_as_long_as_a_user_goes_by_it)
 {
 	user a(1), b(2), c(3);
@@ -462,7 +462,7 @@ TEST_F(fgraph, a_user_that_comes_at_any_store_hears_of_both_or_neither)
 	unregister_ftrace_graph(&a.ops);
 }
 
-/* Users that live on the heap, so that the sanitizer sees who looks at one that has left. */
+/* Users on the heap, so that the sanitizer sees an access to a user that was unregistered and freed. */
 struct mortal {
 	struct ftrace_ops filter = {};
 	struct fgraph_ops ops = {};
@@ -493,7 +493,7 @@ struct mortal {
 	}
 };
 
-/* This CPU calls; the other registers, unregisters and frees. A grace period: this one between two calls. */
+/* This CPU makes calls; the other registers, unregisters and frees users. The grace period ends when this CPU is between two calls. */
 static std::atomic<unsigned long> passes;
 TEST_F(fgraph, a_user_that_has_left_on_another_cpu_may_be_freed)
 {
@@ -528,7 +528,7 @@ TEST_F(fgraph, a_tail_call_returns_through_both_frames)
 	user a(1);
 	register_ftrace_graph(&a.ops);
 	call_at(5, 0x1234, 0x9000, 0x9008, [](unsigned long link) {
-		/* f jumps to g, whose link is what f would have returned to. */
+		/* f jumps to g, whose link is the address to which f would have returned. */
 		struct ftrace_regs regs = {};
 		regs.sp = 0x9000;
 		regs.fp = 0x9008;
@@ -606,7 +606,7 @@ TEST_F(fgraph, parents_data_of_who_had_the_slot_before_is_not_found)
 	unregister_ftrace_graph(&second.ops);
 }
 
-static unsigned graces, finds; /* of a handler that runs on another CPU all the while */
+static unsigned graces, finds; /* of a handler that runs on another CPU all the time */
 TEST_F(fgraph, a_handler_that_still_runs_while_its_user_leaves_finds_what_it_kept)
 {
 	user a(1);
@@ -688,7 +688,7 @@ TEST_F(fgraph, a_frame_that_does_not_fit_is_named_and_the_right_one_found)
 	user a(1);
 	register_ftrace_graph(&a.ops);
 	call(5, 0, [&] {
-		/* Two calls that will never return: their caller goes back over them. */
+		/* Two calls that never return: their caller jumps back over them. */
 		struct ftrace_regs lost = {};
 		lost.sp = 0x8000;
 		lost.link = 0x4444;
@@ -721,7 +721,7 @@ TEST_F(fgraph, a_threads_variable_begins_at_0_for_each_user)
 	unregister_ftrace_graph(&b.ops);
 }
 
-/* An interrupt uses the variable first, where one may come in the thread's own first use. */
+/* An interrupt that comes in the thread's first use of the variable uses the variable before the thread does. */
 TEST_F(fgraph, an_interrupts_first_use_of_the_variable_stays)
 {
 	for (int k = 0; k < 4; k++) {
@@ -744,7 +744,7 @@ TEST_F(fgraph, an_interrupts_first_use_of_the_variable_stays)
 
 /* ---- Interrupts ---- */
 
-/* How many stores @work makes. */
+/* The number of stores that @work makes. */
 static unsigned stores_of(const std::function<void()> &work)
 {
 	unsigned n = 0;
@@ -778,7 +778,7 @@ struct interrupted : fgraph {
 			call(7, 2, [] { call(8, 3); });
 		});
 	}
-	/* What the thread's own events must be, whatever came between them. */
+	/* The thread's own events, without those of interrupts. */
 	static std::vector<event> own(const std::vector<event> &all)
 	{
 		std::vector<event> found;
@@ -897,7 +897,7 @@ TEST_F(fgraph, random_users_come_and_go_in_random_trees)
 				} else if (what == 1 && !in.empty()) {
 					unsigned at = r() % in.size();
 					ASSERT_EQ(unregister_ftrace_graph(&in[at]->ops), 0);
-					delete in[at]; /* the sanitizer sees whoever still looks */
+					delete in[at]; /* the sanitizer sees a later access */
 					in.erase(in.begin() + at);
 				}
 				call(r() % 30 + 1, depth, [&] {

@@ -42,7 +42,7 @@ struct filter : testing::Test {
 		fake_scribble(KERNEL_BASE + at, INSN_NOP);
 		fake_record(at, name);
 	}
-	/* A function of its own place in text. */
+	/* Add a function at this offset in text. */
 	static struct dyn_ftrace *add_far(const char *name, u32 offset)
 	{
 		fake_scribble(KERNEL_BASE + offset, INSN_NOP);
@@ -264,7 +264,7 @@ TEST_F(filter, random_ops_and_filters_never_disagree_with_text)
 	}
 }
 
-/* Behind six near functions two that only the island reaches, and one beyond both. */
+/* After six near functions there are two that only the island reaches, and one that is out of reach of both. */
 struct island : filter {
 	struct dyn_ftrace *first, *second, *beyond;
 

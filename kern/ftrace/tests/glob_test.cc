@@ -1,5 +1,5 @@
 // needs: kern/ftrace/core/glob.c -Ikern/ftrace/tests/host
-/* Globs, against what fnmatch(3) of the C library says. */
+/* Globs, compared with the C library's fnmatch(3). */
 #include <fnmatch.h>
 #include <gtest/gtest.h>
 #include <string>

@@ -1,6 +1,6 @@
 /*
- * function_graph on the processor itself: what fgraph.h promises of one user,
- * the same in lab 5 and after it.
+ * function_graph inside the kernel: tests the promises of fgraph.h for one user,
+ * which are the same in lab 5 and in lab 6.
  */
 #include "errno.h"
 #include "fgraph.h"
@@ -23,7 +23,7 @@ long kt_graph_body(long x);
 struct kt_pair kt_graph_pair(long x);
 
 static long (*volatile deep)(long) = kt_graph_deep; /* no loop instead of the recursion */
-static void (*graph_body)(void); /* what kt_graph_body() does while it is out */
+static void (*graph_body)(void); /* what kt_graph_body() calls */
 
 __noinline long kt_graph_leaf(long x)
 {
@@ -34,7 +34,7 @@ __noinline long kt_graph_outer(long x)
 {
 	return kt_graph_leaf(x) + kt_graph_leaf(x + 1);
 }
-/* GCC jumps there: the leaf returns to our caller. */
+/* GCC makes a tail call of it: the leaf returns to our caller. */
 __noinline long kt_graph_tail(long x)
 {
 	return kt_graph_leaf(x + 1);
@@ -60,7 +60,7 @@ static long (*volatile tail)(long) = kt_graph_tail;
 static long (*volatile body)(long) = kt_graph_body;
 static struct kt_pair (*volatile pair)(long) = kt_graph_pair;
 
-/* ---- The user: keeps what it is told. ---- */
+/* ---- The user: it notes the calls of its handlers. ---- */
 
 struct heard {
 	unsigned long func, retval;
@@ -212,7 +212,7 @@ static int graph_command(int argc, char **argv)
 }
 SHELL_COMMAND("kt_graph", graph_command, "", "function_graph: results, nesting, depth, leaving");
 
-/* A frame too many, as of a function that never returned. */
+/* One frame too many, as a function that never returned leaves it. */
 static void lose_a_return(void)
 {
 	struct shadow_stack *s = shadow_of(current);
@@ -226,14 +226,14 @@ static void lose_a_return(void)
 	s->depth++;
 }
 
-/* Afterwards there is no graph tracing: the machine is for nothing else. */
+/* Afterwards graph tracing is off for good, so the machine is of no use for other tests. */
 static int bad_frame_command(int argc, char **argv)
 {
 	kt_begin();
 	start("kt_graph_*");
 	graph_body = lose_a_return;
 	kt_promise(body(6) == 9, "a frame that does not fit: the function returns to its caller");
-	sleep_ns(2000000); /* the console hears of it at a switch of threads */
+	sleep_ns(2000000); /* the message is printed at a switch of threads */
 	kt_promise(ftrace_graph_dead, "graph tracing has stopped");
 	kt_promise(outer(5) == 22 && heard_count == 1, "nobody hears of a call any more");
 	stop();

@@ -53,7 +53,7 @@ void panic(const char *fmt, ...)
 {
 	throw fmt;
 }
-/* As the assembly: a call site and nothing else. */
+/* Like the assembly: a call site and nothing else. */
 void ftrace_graph_stub(unsigned long ip, unsigned long, struct ftrace_ops *,
 		       struct ftrace_regs *regs)
 {
@@ -129,7 +129,7 @@ struct graph : testing::Test {
 			EXPECT_EQ(INSN_NOP, fake_word(KERNEL_BASE + 64 * i));
 	}
 
-	/* The processor at the entry of function @f: the link that the function then has. */
+	/* Imitate the entry of function @f. Return: the link that the function then has. */
 	static unsigned long enter(unsigned f, unsigned long link, unsigned long sp)
 	{
 		unsigned long ip = KERNEL_BASE + 64 * f, target;
@@ -144,7 +144,7 @@ struct graph : testing::Test {
 		}
 		return regs.link;
 	}
-	/* And at a return to @link: where it ends. */
+	/* Imitate a return to @link. Return: the address at which it ends. */
 	static unsigned long leave(unsigned long link, unsigned long sp)
 	{
 		while (link == RTH) {
@@ -159,7 +159,7 @@ struct graph : testing::Test {
 		}
 		return link;
 	}
-	/* @depth: how far down the thread's stack. */
+	/* @depth: the depth of the call in the thread's stack. */
 	static void call(unsigned f, unsigned depth = 0, const std::function<void()> &body = [] {})
 	{
 		unsigned long sp = 0x90000 - 64 * depth, link = enter(f, 0x1000 + depth, sp);
@@ -435,8 +435,8 @@ TEST_F(graph, a_thread_and_its_next_user_have_a_word_that_starts_at_zero)
 
 /*
  * Interrupts at every store of two nested calls, and at every pair of stores.
- * Each finds the stack consistent, leaves it as it was, and its own calls
- * return to where they came from.
+ * Each interrupt finds the shadow stack consistent and leaves it as it was, and
+ * its own calls return to their callers.
  */
 TEST_F(graph, an_interrupt_at_any_two_stores_does_no_harm)
 {

@@ -3,9 +3,9 @@
  * and go at random, while threads call, recurse, sleep, move, die and are
  * interrupted inside traced functions.
  *
- * Each user keeps entry data and looks at its return whether they are still
- * its own; a user that has left counts every call as wrong. Afterwards: no
- * wrong result, as many returns as entries, no shadow stack left, text as it was.
+ * Each user keeps entry data, and its return handler checks that they are its own;
+ * a user that was unregistered counts every call as wrong. Afterwards: no wrong
+ * result, as many returns as entries, no shadow stack left, text as it was.
  */
 #include "asm-ftrace/regs.h"
 #include "cpu.h"
@@ -40,7 +40,7 @@ __noinline u64 kt_graph_work(u64 x, u32 depth)
 {
 	return depth ? kt_graph_work(x * 0x9e3779b97f4a7c15 + depth, depth - 1) : kt_graph_end(x);
 }
-/* Sleeps, or moves, or both, on the way. */
+/* Sleeps, or moves to another CPU, or both. */
 __noinline void kt_graph_nap(u64 x)
 {
 	if (x & 1)
@@ -71,7 +71,7 @@ struct kept {
 	u64 func, thread, check[];
 };
 
-/* Now and then a handler takes so long that its user leaves meanwhile, or would, if nobody waited. */
+/* Now and then a handler takes so long that its user would be gone before the end, if unregistering did not wait. */
 static inline void linger(struct fgraph_ops *gops)
 {
 	struct hostile_user *u = gops->private;
@@ -201,7 +201,7 @@ static int change_instance(u64 dice)
 	return err;
 }
 
-/* What function_graph is asked while its calls are out. */
+/* Change function_graph's settings while its calls are in progress. */
 static int change_questions(u64 dice)
 {
 	static const struct {
@@ -218,7 +218,7 @@ static int change_questions(u64 dice)
 
 static u64 walks, lost_walks;
 
-/* A worker's stack, whatever it is doing: nobody returns to return_to_handler. */
+/* Walk a worker's stack at any moment: return_to_handler must not be in it. */
 static int walk(u64 dice)
 {
 	unsigned long entries[48];
@@ -298,7 +298,7 @@ static void hostile_graph_phase(u64 seconds, u64 seed)
 	kt_promise(!calls_after, "%lu calls of users that had left", (unsigned long)calls_after);
 }
 
-/* One user from before the threads' first call to after their last: every entry has its return. */
+/* A user that is registered from before the threads' first call until after their last sees a return for every entry. */
 static void balance(void)
 {
 	user_comes(&users[0], "kt_graph_[wen]*");
@@ -337,7 +337,7 @@ static int hostile_graph_command(int argc, char **argv)
 	everybody_leaves();
 	balance();
 	everybody_leaves();
-	sleep_ns(50000000); /* everybody passes the scheduler */
+	sleep_ns(50000000); /* every CPU passes through the scheduler */
 	threads_for_each(count_shadow, &stacks);
 	kt_promise(!stacks, "%u shadow stacks are left", stacks);
 	kt_promise(!ftrace_disabled && !ftrace_graph_dead, "no site was refused, no frame misfitted");

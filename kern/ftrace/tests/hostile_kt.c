@@ -15,7 +15,7 @@ u64 kt_step(u64 x, u32 depth);
 u64 kt_tail(u64 x);
 u64 kt_calm(u64 x);
 
-/* What the traced functions compute, once more, untraced and at once. */
+/* The result of the traced functions, computed by one function that is not traced. */
 static notrace u64 expected(u64 x, u32 depth)
 {
 	for (; depth; depth--)
@@ -78,7 +78,7 @@ static unsigned hammer_count(void)
 	return nr_cpus > 1 ? nr_cpus - 1 : 1;
 }
 
-/* On each CPU but the first, which is the changer's; with one CPU they share it. */
+/* Start a thread on each CPU but the first, on which the changes are made; with one CPU they share it. */
 static void on_every_cpu(int (*fn)(void *), struct thread **threads)
 {
 	memset(threads, 0, NR_CPUS * sizeof(*threads));
@@ -95,7 +95,7 @@ static int join_all(struct thread **threads)
 	return bad;
 }
 
-/* One random change. Returns an errno that nobody may give for it. */
+/* Make one random change. Return: 0, or the error of the write. */
 static int change(u64 dice)
 {
 	static const char *const globs[] = {"kt_*",  "*lock*", "kt_mix",   "kt_t?il", "!kt_step",
@@ -130,7 +130,7 @@ static void restore(void)
 	kt_echo("1", "tracing_on", false);
 }
 
-/* Walk the events that are there; their number must be what the counters say. */
+/* Count the events in the buffers; the number must be that of the counters. */
 static void account(void)
 {
 	for (unsigned cpu = 0; cpu < nr_cpus; cpu++) {
@@ -151,7 +151,7 @@ static void account(void)
 	}
 }
 
-/* The tracer on, one function, a known number of calls: exactly so many events. */
+/* With one traced function and a known number of calls there must be exactly as many events. */
 static void calm_phase(void)
 {
 	struct thread *threads[NR_CPUS];
@@ -206,7 +206,7 @@ static int hostile_command(int argc, char **argv)
 	kt_begin();
 	hostile_phase(seconds, seed);
 	kt_echo("0", "tracing_on", false); /* another tracer would empty the buffers */
-	synchronize_sched(); /* nobody is inside an event */
+	synchronize_sched(); /* no CPU is writing an event */
 	account();
 	restore();
 	calm_phase();

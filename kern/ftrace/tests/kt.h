@@ -1,5 +1,5 @@
 /*
- * What the tests inside the kernel share: promises, and counting instructions.
+ * Shared by the tests inside the kernel: promises, and counting instructions.
  *
  * A test is a shell command: it prints "ok NAME" or "FAILED NAME: promise"
  * for each promise, then "N passed, N failed", and exits with 0 or 1.

@@ -1,10 +1,10 @@
 /*
  * kt_lives: threads that sleep, move, wait, take turns and die inside calls
- * that are traced. test_graph_threads.py holds what function_graph prints of
- * them against what was executed; here each must only leave with its own code.
+ * that are traced. test_graph_threads.py compares the text of function_graph with
+ * what was executed; here each thread only has to exit with its own code.
  *
- * A wave gets the memory of the one before. No function ends in a jump that
- * the test does not follow.
+ * Each wave of threads gets the memory of the wave before. No function ends in a
+ * tail call that the test does not know.
  */
 #include "cpu.h"
 #include "irq.h"
@@ -32,7 +32,7 @@ __noinline void kt_life_sleep(u64 x)
 	sleep_ns(MS / 10 + x % (MS / 2));
 	barrier();
 }
-/* Stays pinned, or may be taken by any CPU that has nothing to do. */
+/* Pins the thread, or lets any idle CPU take it. */
 __noinline void kt_life_move(u64 x)
 {
 	set_cpu_affinity(x % nr_cpus);
@@ -45,7 +45,7 @@ __noinline void kt_life_turn(u64 x)
 	for (x %= 3; x < 3; x++)
 		yield();
 }
-/* Who else wants the room waits for a sleeper. */
+/* Sleeps with the mutex held, so that other threads wait for it. */
 __noinline void kt_life_hold(u64 x)
 {
 	mutex_lock(&room);
@@ -53,7 +53,7 @@ __noinline void kt_life_hold(u64 x)
 	mutex_unlock(&room);
 	barrier();
 }
-/* Somebody else's turn comes meanwhile. */
+/* Takes so long that other threads have their turns meanwhile. */
 __noinline void kt_life_spin(void)
 {
 	u64 end = clock_ns() + LONGER_THAN_A_TURN;
@@ -78,7 +78,7 @@ __noinline u64 kt_life_call(u64 x, unsigned deep)
 	barrier();
 	return x;
 }
-/* None of these calls returns, which the compiler takes for a mistake. */
+/* None of these calls returns; the compiler warns of that. */
 #pragma GCC diagnostic ignored "-Winfinite-recursion"
 __noinline void kt_life_end(int code, unsigned deep)
 {

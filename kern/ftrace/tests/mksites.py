@@ -1,9 +1,9 @@
 #!/usr/bin/python3
 """mksites.py riscv64|arm64 N[xBYTES]: assembly of N functions with call sites, for `make BENCH_SITES=N`.
 
-They are empty, and as small as functions get, so that 100,000 of them lie in
-reach of one `jal`; or of BYTES bytes each, so that few of them make a large
-text. A section ends after each 64 KiB: an island may follow there.
+They are empty, and as small as possible, so that 100,000 of them are in reach
+of one `jal`; or they have BYTES bytes each, so that a few make a large text.
+A section ends after each 64 KiB, so that an island may follow there.
 """
 import sys
 

@@ -1,5 +1,5 @@
 /*
- * Ops, their registers and each other: the promises of ftrace.h, tried.
+ * Ops, alone and together, and their registers: tests the promises of ftrace.h.
  */
 #include "kt.h"
 #include "asm-ftrace/regs.h"
@@ -86,7 +86,7 @@ static notrace void walk_callback(unsigned long ip, unsigned long parent_ip, str
 			break;
 	}
 }
-/* Traces itself: the proof does not start here, the guard is what is tried. */
+/* Traces itself, to test the guard: the proof does not know this callback. */
 static void recursive_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			       struct ftrace_regs *regs)
 {
@@ -239,7 +239,7 @@ static int refuse(struct ftrace_ops *op)
 	return -ENOMEM;
 }
 
-/* The sites were patched already when who goes by the filter cannot follow. */
+/* The sites are patched already when the code that shares the filter refuses the change. */
 static void a_filter_that_is_refused_is_not_taken(void)
 {
 	struct ftrace_ops op = make_op(count_callback, 0, 0);
@@ -256,7 +256,7 @@ static void a_filter_that_is_refused_is_not_taken(void)
 	stop(&op);
 }
 
-/* Interrupts are masked, so it stays due: the event shows it. */
+/* Interrupts are masked, so the reschedule stays due, and the event shows it. */
 static void a_reschedule_that_is_due_is_shown(void)
 {
 	long (*volatile twice)(long) = kt_double;

@@ -1,7 +1,7 @@
 /*
- * Options while the tracer changes. The test holds trace_lock until a thread
- * that sets an option of the function tracer waits for it; then that is no
- * tracer any more.
+ * Options while the tracer changes. The test holds trace_lock until a thread that
+ * sets an option of the function tracer waits for the lock; then it ends the
+ * function tracer.
  */
 #include "errno.h"
 #include "file.h"

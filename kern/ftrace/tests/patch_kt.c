@@ -1,6 +1,6 @@
 /*
- * Breaking text on purpose: a call site that somebody else wrote, and a store
- * straight into text.
+ * Breaking text on purpose: a call site with a foreign word, and a store directly
+ * into text.
  */
 #include "kt.h"
 #include "ftrace.h"
@@ -17,7 +17,7 @@ static struct dyn_ftrace *record_of(const char *name)
 	return NULL;
 }
 
-/* Through the alias, as patch.c would, but without looking. */
+/* Writes through the alias as patch.c does, but without reading the word first. */
 static void overwrite(unsigned long ip, u32 insn)
 {
 	mutex_lock(&ftrace_lock);
@@ -57,7 +57,7 @@ static int store_command(int argc, char **argv)
 SHELL_COMMAND("kt_store", store_command, "",
 	      "store straight into text: must end in a panic that says so");
 
-/* What each site holds is what its record says. */
+/* Checks that each site holds the word that its record says. */
 static int sites_command(int argc, char **argv)
 {
 	u32 wrong = 0;
@@ -72,7 +72,7 @@ static int sites_command(int argc, char **argv)
 }
 SHELL_COMMAND("kt_sites", sites_command, "", "hold every call site against its record");
 
-/* A filter written in pieces: words end at white space or with the file, effects come with close. */
+/* A filter that is written in pieces: a word ends at white space or at the end of the file, and the filter changes at close. */
 static int pieces_command(int argc, char **argv)
 {
 	struct dyn_ftrace *mutex = record_of("mutex_lock"), *free = record_of("kfree");

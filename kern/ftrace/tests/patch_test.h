@@ -1,6 +1,6 @@
 /*
- * What both architectures' patchers promise; the including test says which
- * assembler to hold them against and what the edges are (CALL_* below).
+ * Tests the promises of patch.c for both architectures; the including test names
+ * the assembler to compare with and the limits of a call (CALL_* below).
  */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
@@ -29,7 +29,7 @@ static std::vector<u32> assemble(const std::string &source)
 	return words;
 }
 
-/* What stands at a site before boot; the last word is the one at @ip. */
+/* The words of a site before boot; the last word is the one at @ip. */
 static std::vector<u32> compiler_leaves(unsigned long ip);
 
 static std::vector<long> offsets_to_try()
@@ -227,7 +227,7 @@ TEST_F(site, a_stub_out_of_reach_is_refused)
 	EXPECT_EQ(INSN_NOP, fake_word(ip));
 }
 
-/* There is no call of it, so no word of text is that call. */
+/* No instruction can call it, so no word of text is that call. */
 TEST_F(site, a_former_stub_out_of_reach_is_refused)
 {
 	fake_scribble(ip, 0);

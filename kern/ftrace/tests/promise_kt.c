@@ -1,4 +1,4 @@
-/* What the tests inside the kernel share; see kt.h. */
+/* Shared by the tests inside the kernel; see kt.h. */
 #include "kt.h"
 #include "file.h"
 #include "print.h"

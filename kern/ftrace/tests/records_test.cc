@@ -1,5 +1,5 @@
 // needs: kern/ftrace/core/records.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -fno-pie -no-pie
-/* Records: found by address, and held against text at boot. */
+/* Records: found by address, and compared with text at boot. */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
 #include <cstring>
@@ -9,7 +9,7 @@ struct records : testing::Test {
 	void SetUp() override
 	{
 		fake_reset();
-		alarm(10); /* a search may run for ever */
+		alarm(10); /* a faulty search may never end */
 	}
 	struct dyn_ftrace *site(u32 offset, u32 insn = INSN_NOP)
 	{

@@ -66,7 +66,7 @@ __thread struct thread *host_current;
 namespace
 {
 
-/* What the layout says, read without the kernel's help. */
+/* A page, decoded without the kernel's code. */
 struct Decoded {
 	uint64_t ts;
 	std::vector<uint32_t> words;
@@ -153,7 +153,7 @@ class Ring : public ::testing::Test
 		EXPECT_EQ(pages_out, 0);
 		EXPECT_EQ(objects_out, 0);
 	}
-	/* Event number `tried`: its number, then filler. */
+	/* Write event number `tried`: its number, then filler. */
 	bool write(size_t words = 6, uint64_t step = 10)
 	{
 		rb_reserved r;
@@ -552,7 +552,7 @@ TEST_F(Ring, the_accounts_balance_after_any_operations)
 	}
 }
 
-/* A writer and a consuming reader at full speed; and one that only looks. */
+/* A writer and a consuming reader at full speed, and a reader that does not consume. */
 void stress(unsigned pages, bool overwrite, bool raw)
 {
 	static const uint32_t count = 3000000;

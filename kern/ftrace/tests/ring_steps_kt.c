@@ -6,9 +6,9 @@
  *
  * In each round FILL events are written and AHEAD of them read. Then the writer
  * writes WRITES more, as a thread on CPU 1 or in an interrupt of the reader's
- * CPU, while the reader reads all that it finds, as that file does. Then the
- * rest is read. An event's number and time follow from how many were accepted
- * before it, so all rounds take the same path.
+ * CPU, while the reader reads all events that it finds, as the named file does.
+ * Then the rest is read. An event's number and time depend only on the number of
+ * events accepted before it, so all rounds take the same path.
  */
 #include "errno.h"
 #include "kt.h"
@@ -17,7 +17,7 @@
 
 #define WORDS EVENT_WORDS(struct function_entry)
 #define NOIPA __attribute__((noipa))
-#define ENOUGH 100000 /* events, if the buffer gives the same one again and again */
+#define ENOUGH 100000 /* events; more mean that the buffer repeats an event for ever */
 
 static struct ring_buffer_cpu *rb;
 static struct rb_page *page;
@@ -34,7 +34,7 @@ static void expect(bool ok, const char *what)
 
 /* ---- The writer ---- */
 
-/* As function_trace_call() writes: by its short path or its long one. */
+/* Writes as function_trace_call() does, by the short path or the long path. */
 NOIPA static void write_one(void)
 {
 	u64 number = before + rb->accepted + 1, now = 10 * number, end = event_end(rb->page, WORDS);
@@ -127,7 +127,7 @@ static bool consume_page(void)
 	return n;
 }
 
-/* Nothing says how many stood before the first. */
+/* The number of events before the first is not known. */
 static void look(void)
 {
 	struct rb_iter it;
@@ -159,7 +159,7 @@ NOIPA static void ring_read(char how)
 		consume(ENOUGH);
 	else
 		consume_pages();
-	barrier(); /* none of these calls is the last act: it returns to here */
+	barrier(); /* so that none of these calls is a tail call, and each returns to here */
 }
 
 /* ---- Rounds ---- */

@@ -1,8 +1,9 @@
 // needs: kern/ftrace/graph/shadow.c kern/ftrace/graph/shadow_frame.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DSHADOW_HOOK=1
 /*
- * Whose shadow stack it is: given at a thread's birth or when the first user
- * comes, taken back when the last has left and nothing is on it, while another
- * CPU may be at any store of the thread's last pop. A CPU is a pthread.
+ * When a thread has a shadow stack: it gets one when it is created or when the
+ * first user is registered; the stack is taken back when the last user is gone and
+ * the stack is empty, while another CPU may be at any store of the thread's last
+ * pop. A CPU is a pthread.
  */
 #include <atomic>
 #include <cstdlib>
@@ -34,7 +35,7 @@ unsigned long ftrace_graph_ret_addr(struct thread *, unsigned long ret, unsigned
 	return ret;
 }
 static std::vector<struct thread *> threads;
-static std::function<void()> at_walk; /* as if somebody else had threads_lock */
+static std::function<void()> at_walk; /* called during a walk over all threads */
 void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
 {
 	if (at_walk)
@@ -157,7 +158,7 @@ TEST_F(shadow, no_memory_for_a_thread_that_is_born_is_said)
 	shadow_users_end();
 }
 
-/* The popping CPU stands still at a store; the other takes all stacks; the pop ends in the grace period. */
+/* The CPU that pops stops at a store; the other CPU takes all stacks; the pop ends in the grace period. */
 TEST_F(shadow, a_stack_is_taken_at_any_store_of_its_last_pop)
 {
 	unsigned stores = 0;
@@ -196,8 +197,8 @@ TEST_F(shadow, a_stack_is_taken_at_any_store_of_its_last_pop)
 }
 
 /*
- * Who walks all threads may want the run-queue lock of a CPU that is in a
- * switch; so a switch must not wait for who walks.
+ * A walk over all threads may need the run-queue lock of a CPU that is in a
+ * switch, so a switch must not wait for the walk.
  */
 TEST_F(shadow, a_switch_does_not_wait_for_a_walk_over_all_threads)
 {

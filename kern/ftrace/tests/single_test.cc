@@ -3,7 +3,7 @@
 #include "fake_kernel.h"
 #include "errno.h"
 
-static std::vector<int> errors; /* of the sites in their order, when they are patched */
+static std::vector<int> errors; /* one for each site, in their order: the result of patching it */
 
 extern "C" {
 int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr)

@@ -1,8 +1,8 @@
-"""An event's data, then a fence, then its commit; a pass through the scheduler between two: looked up in the machine code.
+"""The order of stores and fences, checked in the machine code: an event's data, a fence, its commit; and the two fences of a pass.
 
-QEMU runs on a machine that hides a missing fence, so no run can prove it. In
-each function that commits an event, the stores behind the fence may be the
-commit and what only this CPU reads; all others stand before it.
+QEMU runs on a machine that hides a missing fence, so no run can prove the order.
+In each function that commits an event, only the commit and stores that no other
+CPU reads may follow the fence.
 """
 import re
 import subprocess
@@ -39,7 +39,7 @@ def stores(arch: str, lines: list[str]) -> list[tuple[str, int]]:
 
 
 def complaint(arch: str, lines: list[str]) -> str:
-    """What is wrong with the order; "" if nothing."""
+    """The error in the order, or ""."""
     fences = [i for i, line in enumerate(lines) if FENCE[arch].search(line)]
     if len(fences) != 1:
         return f"{len(fences)} fences"
@@ -84,7 +84,7 @@ class CommitOrder(unittest.TestCase):
             lines = disassembly(arch, "function_trace_call")
             fence = next(i for i, line in enumerate(lines) if FENCE[arch].search(line))
             data = max(i for i in range(fence) if STORE[arch].search(lines[i]))
-            lines.insert(fence, lines.pop(data))  # the fence is now one further up
+            lines.insert(fence, lines.pop(data))  # the fence has moved up by one line
             self.assertNotEqual(complaint(arch, lines), "")
 
 
@@ -94,13 +94,13 @@ COUNTED = {"riscv64": r"ld\t(\w+),(\d+)\((\w+)\).*addi?\t\1,\1,1.*sd\t\1,\2\(\3\
 
 
 def passes(arch: str, lines: list[str]) -> bool:
-    """Is the count of passes changed between two full fences, with nothing else in between?"""
+    """Is the count of passes stored between two full fences, with nothing else between them?"""
     fences = [i for i, line in enumerate(lines) if FULL[arch].search(line)]
     return any(b - a == 4 and re.search(COUNTED[arch], " ".join(lines[a + 1:b])) for a, b in zip(fences, fences[1:]))
 
 
 class GracePeriod(unittest.TestCase):
-    """Who waits unpublishes, fences, looks at the count; who passes counts, fences, looks at what is published."""
+    """The waiting CPU unpublishes, executes a fence, then reads the count; a passing CPU counts, executes a fence, then reads published data."""
 
     def test_a_pass_is_counted_between_two_fences(self) -> None:
         for arch in OBJDUMP:

@@ -13,7 +13,7 @@ NONE = "#### no functions disabled ####\n"
 
 
 class OnAMachine:
-    """What is the same on both architectures; boots once a class."""
+    """The tests that are the same on both architectures; one boot for each class."""
 
     arch: str
     lab: int
@@ -132,7 +132,7 @@ class OnAMachine:
         self.assertEqual(int(total[2]), (8 * len(self.functions) + 4095) // 4096)
 
     def test_zz_a_corrupted_site_is_refused_and_named(self) -> None:
-        """The last test: afterwards nothing is traced any more."""
+        """The last test: afterwards no function can be traced any more."""
         text = self.sh("kt_text")
         said = self.sh("kt_corrupt kt_calm")
         word = re.search(r"was ([0-9a-f]{8})", said)
@@ -151,7 +151,7 @@ class OnAMachine:
 
 
 class OpsByHand(OnAMachine):
-    """The shell's `op`."""
+    """The shell command `op`."""
 
     def test_op_does_what_it_says_and_is_gone_afterwards(self) -> None:
         text, line = self.sh("kt_text"), "workload 0123456789abcdef"

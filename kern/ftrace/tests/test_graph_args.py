@@ -1,4 +1,4 @@
-"""funcgraph-args in a booted kernel, on both architectures: the arguments are the seed's."""
+"""funcgraph-args in a booted kernel, on both architectures: the arguments follow from the seed."""
 import re
 import subprocess
 import unittest
@@ -13,7 +13,7 @@ CALL = re.compile(r" (wl_\w+)\(w=0xffff[0-9a-f]{12}, x=(-?\d+), room=(\d+)((?:, 
 
 
 class OnAMachine:
-    """What is the same everywhere; boots once."""
+    """The tests that are the same everywhere; one boot."""
 
     arch: str
     cpus: int
@@ -55,7 +55,7 @@ class OnAMachine:
                         CALL.finditer(self.trace("wl_[lpsrtfw]*", "funcgraph-args")))
         calls = [call for calls in expect(SEED, self.cpus).contexts.values() for call in calls
                  if re.match("wl_[lpsrtfw]", call.function) and call.function not in ("wl_first", "wl_rest")]
-        for name in ("wl_first", "wl_rest"):  # the seed does not say what they are called with
+        for name in ("wl_first", "wl_rest"):  # their arguments do not follow from the seed
             found = Counter({k: n for k, n in found.items() if k[0] != name})
         self.assertEqual(found, Counter((call.function, call.x, call.room) for call in calls))
 
@@ -87,7 +87,7 @@ class OnAMachine:
             self.quiet("rmdir instances/plain")
 
     def test_the_kernel_s_own(self) -> None:
-        """Names are those of the source; an integer is decimal, a pointer an address."""
+        """Arguments have the names of the source; an integer is decimal, a pointer an address."""
         self.quiet("echo 'file_open mutex_lock' > set_ftrace_filter", "echo 1 > options/funcgraph-args",
                    "echo function_graph > current_tracer")
         text = self.sh("cat README") and self.sh("cat trace")

@@ -1,4 +1,4 @@
-"""What function_graph prints on a booted kernel: its text, its options and its files.
+"""The output of function_graph on a booted kernel: its text, its options and its files.
 
 On both architectures, with one CPU and with four. The text is read back line
 by line: every event must be in it once, every call must close where it opened.
@@ -68,7 +68,7 @@ def parse_line(test: unittest.TestCase, row: str, threads: Counter[int]) -> Line
     test.assertEqual(us is not None, kind in "()}", row)
     if us:
         mark = next((m for border, m in MARKS if float(us) > border), " ")
-        if float(us) not in (border for border, _ in MARKS):  # which stands for what is above it too
+        if float(us) not in (border for border, _ in MARKS):  # the last mark is for all longer times, too
             test.assertEqual(match["mark"], mark, row)
         test.assertRegex(row, r"\d us  *\|  ")
     return Line(cpu, float(us) if us else None, len(match["indent"]) // 2, kind, name[1] or "", threads[cpu])
@@ -79,7 +79,7 @@ def events_of(lines: list[Line]) -> int:
 
 
 class GraphText:
-    """Boots once; the subclasses say on what."""
+    """One boot; the subclasses name the machine."""
 
     arch: str
     smp: int
@@ -121,7 +121,7 @@ class GraphText:
                    "echo > set_graph_notrace", "echo 0 > max_graph_depth", "echo 1 > tracing_on", "echo > trace")
 
     def record(self, *before: str, work: str = "cksum README", filter: str = "") -> None:
-        """Trace @work with what @before sets."""
+        """Trace @work with the settings of @before."""
         self.quiet(*([f"echo '{filter}' > set_ftrace_filter"] if filter else []),
                    "echo 0 > tracing_on", "echo function_graph > current_tracer", *before, "echo > trace",
                    "echo 1 > tracing_on")
@@ -151,7 +151,7 @@ class GraphText:
         self.assertTrue({"(", "{", "}"} <= {line.kind for line in lines})
 
     def test_calls_close_where_they_opened(self) -> None:
-        """And take at least as long as what they call."""
+        """A call takes at least as long as the calls that it makes."""
         stacks: dict[tuple[int, int], list[tuple[Line, float]]] = {}
         checked = 0
         for line in self.lines(work="cat README > /tmp/x", filter="file_* mutex_* k*alloc kfree"):
@@ -198,7 +198,7 @@ class GraphText:
             self.assertGreater(lost, 0)
             pipe = self.sh("cat trace_pipe")
             self.assertEqual(sum(map(int, re.findall(r"^CPU:\d \[LOST (\d+) EVENTS\]$", pipe, re.M))), lost)
-            self.assertRegex(text, r"\} /\* \w+ \*/\n")  # whose entry is gone
+            self.assertRegex(text, r"\} /\* \w+ \*/\n")  # of a call whose entry is lost
         finally:
             self.quiet("echo 1408 > buffer_size_kb")
 
@@ -244,13 +244,13 @@ class GraphText:
         self.assertFalse({f for f in functions if f.startswith("mutex_")} | functions & {"kzalloc", "kmalloc"})
 
     def test_what_a_list_hid_stays_hidden_when_the_list_goes(self) -> None:
-        """A thread is still inside what was named: its return has no event either. Its next call has both."""
+        """A thread is still inside a call that was named: its return has no event either. Its next call has both."""
         self.quiet("mkdir instances/other", "echo file_read > set_ftrace_filter", "echo file_read > set_graph_notrace",
                    "echo function_graph > current_tracer")
         self.sh("cat instances/other/trace_pipe > /tmp/out &")
         until(self.machine.console, "ps -s", "pipe_read")  # it has begun
         self.quiet("echo > set_graph_notrace", "echo read this > instances/other/trace_marker")
-        self.sh("echo 0 > instances/other/tracing_on; wait; rmdir instances/other")  # whichever of them says that cat is done
+        self.sh("echo 0 > instances/other/tracing_on; wait; rmdir instances/other")  # any of them may print that cat is done
         self.quiet("echo 0 > tracing_on")
         lines = parse(self, self.sh("cat trace")[len(HEADER):])
         self.assertIn([line.kind for line in lines], (["("], ["{", "}"]), lines)
@@ -262,7 +262,7 @@ class GraphText:
         self.assertGreater(max(line.depth for line in self.lines("echo 0 > max_graph_depth")), 3)
 
     def test_sleep_time(self) -> None:
-        """The host may stop a CPU where it does not sleep, but hardly three times."""
+        """The host may stop a CPU at a place where the guest does not sleep, but hardly three times."""
         for on, low, high in ((1, 100000, 10000000), (0, 0, 50000)):
             lines = self.lines(f"echo {on} > options/sleep-time", work="; ".join(["sleep 0.1"] * 3), filter="sleep_ns")
             slept = [line.us for line in lines if line.us is not None]

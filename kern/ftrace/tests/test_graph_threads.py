@@ -1,7 +1,7 @@
 """Threads that switch, sleep, move and die inside traced calls, on a booted kernel under the observer.
 
-What function_graph prints of them is held against what was executed: each
-entry and each return on the CPU that made it, with its depth and its thread.
+The printed events are compared with the executed calls: each entry and each
+return on the CPU that made it, with its depth and its thread.
 """
 import subprocess
 import unittest
@@ -22,8 +22,8 @@ from qemu.machine import FINISHED, ROOT, Machine
 
 LIVES = 24
 THREAD_SIZE = 16 << 10
-LEAST = {"kt_life_sleep": 100_000, "kt_life_spin": 12_000_000}  # ns that it lasts
-# The program's functions, and the scheduler's that it is inside of when it sleeps, moves, waits, is preempted and dies.
+LEAST = {"kt_life_sleep": 100_000, "kt_life_spin": 12_000_000}  # ns, at least
+# The program's functions, and the scheduler's functions in which it is when it sleeps, moves, waits, is preempted and dies.
 PROGRAM = ("kt_life", "kt_life_sleep", "kt_life_move", "kt_life_turn", "kt_life_hold", "kt_life_spin", "kt_life_call",
            "kt_life_end")
 FOLLOWED = (*PROGRAM, "sleep_ns", "yield", "schedule", "__schedule", "join_queue", "set_cpu_affinity", "thread_start",
@@ -31,7 +31,7 @@ FOLLOWED = (*PROGRAM, "sleep_ns", "yield", "schedule", "__schedule", "join_queue
 
 
 class OnAMachine:
-    """Boots once, runs the program once."""
+    """One boot, one run of the program."""
 
     arch: str
     cpus: int
@@ -69,7 +69,7 @@ class OnAMachine:
         cls.traps = [r.seq for r in cls.truth.traps]
         run.power_off()
 
-    # ---- what was executed, and what was printed of it ----
+    # ---- the executed calls, and the printed events ----
 
     @classmethod
     def framed(cls, span: Span) -> bool:
@@ -134,7 +134,7 @@ class OnAMachine:
         self.assertEqual([len(threads), *(len(set(side)) for side in zip(*threads))], [LIVES] * 3)
 
     def test_who_dies_inside_never_returns(self) -> None:
-        """All calls that are out when a thread ends, and no others; every other return came through the handler."""
+        """Exactly the calls in progress when a thread ends have no return; every other return goes through return_to_handler."""
         for thread in {s.call.thread for s in self.spans}:
             spans = [s for s in self.spans if s.call.thread == thread]
             out, last = [], next(s for s in reversed(spans) if not s.leaving)
@@ -148,19 +148,19 @@ class OnAMachine:
                 self.assertTrue(not leaving or len(leaving.hits) == len(leaving.spans), span.name)
         open_calls = sum(-1 if e.kind == RETURN else 1 for e in self.printed)
         self.assertEqual(open_calls, sum(not s.leaving for s in self.spans))
-        self.assertGreater(open_calls, 3 * LIVES)  # thread_start, thread_exit and schedule, and what died inside of more
+        self.assertGreater(open_calls, 3 * LIVES)  # thread_start, thread_exit and schedule; some threads die inside more calls
 
     def test_time_does_not_go_back(self) -> None:
         for alignment in self.aligned.values():
             finding = checks.in_time("on a CPU", alignment)
             self.assertIsNone(finding, finding)
-        for pid in {e.pid for e in self.printed}:  # an interrupt's events may stand before one that it interrupted
+        for pid in {e.pid for e in self.printed}:  # an interrupt's events may come before the event that it interrupted
             own = [(step, event) for step, event in self.pairs if event.pid == pid and not step.call.level]
             finding = checks.in_time("in a thread", Alignment(own))
             self.assertIsNone(finding, finding)
 
     def test_durations(self) -> None:
-        """Inner calls last no longer than their maker, wherever it was; who must last long does."""
+        """A call takes no longer than the call that made it, on whichever CPU; a function that must take long does."""
         finding = graph_checks.sums("trace", Alignment(self.pairs))
         self.assertIsNone(finding, finding)
         exact = 0
@@ -171,9 +171,9 @@ class OnAMachine:
         self.assertEqual(exact > 10 * LIVES, self.cpus == 1, f"{exact} durations between their bounds")
 
     def lasted(self, span: Span, event: GraphEvent) -> bool:
-        """An instruction is a nanosecond, where nobody else had the CPU; False: somebody had.
+        """An instruction is a nanosecond, if no other thread had the CPU meanwhile. Return: False if another had.
 
-        Of an interrupt nothing is seen behind its last call.
+        The observer sees no end of an interrupt after its last call.
         """
         limits = graph_checks.bounds(span, self.framed)
         assert event.duration is not None

@@ -1,7 +1,7 @@
 """Instances in a booted kernel, on both architectures, on one CPU and on four.
 
-What the workload's functions must have left in a trace comes from the seed
-(grading.stimulus.workload); the files of a new instance are held against the golden
+The expected events of the workload's functions follow from the seed
+(grading.workload); the files of a new instance are compared with the golden
 files of test_tracefs.
 """
 import re
@@ -23,13 +23,13 @@ BLOCKS = (166868 + 9 + 63) // 64  # of sha256, in that file
 
 
 class OnAMachine:
-    """What is the same everywhere; boots once."""
+    """The tests that are the same everywhere; one boot."""
 
     arch: str
     cpus: int
     machine: Run
-    fresh: dict[str, str]  # what each file of an instance made after boot held
-    options: dict[str, str]  # and TRACEFS's own
+    fresh: dict[str, str]  # the content of each file of an instance that was made after boot
+    options: dict[str, str]  # and of TRACEFS
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -80,7 +80,7 @@ class OnAMachine:
         return [line for line in self.sh(f"cat instances/{name}/trace").splitlines() if not line.startswith("#")]
 
     def traced(self, name: str) -> Counter[str]:
-        """How often each function stands in the trace, by either tracer."""
+        """How often each function is in the trace of either tracer."""
         return Counter(m[1] or m[2] for line in self.trace(name)
                        if (m := re.search(r": (\w+) <-|\b(wl_\w+)\(\)(?:;| \{)", line)))
 
@@ -102,7 +102,7 @@ class OnAMachine:
     # ---- the files
 
     def test_files_are_linux_s(self) -> None:
-        """All that Linux gives an instance, of what there is here, and nothing else."""
+        """An instance has the files that it has on Linux, as far as they exist here, and no others."""
         top = self.files(".")
         own = {name for name in top if not name.startswith("instances")} - {
             "README", "available_filter_functions", "available_filter_functions_addrs", "dyn_ftrace_total_info",
@@ -113,7 +113,7 @@ class OnAMachine:
         self.assertEqual(set(self.files("instances/a")), own)
 
     def test_golden(self) -> None:
-        """A file is as the same file of the top directory after boot; the buffers have their full size."""
+        """A file has the content of the same file of the top directory after boot; the buffers have their full size."""
         different = {"buffer_size_kb": "1410\n", "buffer_total_size_kb": f"{1410 * self.cpus}\n",
                      "set_ftrace_filter": "#### all functions enabled ####\n",
                      "set_ftrace_notrace": "#### no functions disabled ####\n"}
@@ -165,7 +165,7 @@ class OnAMachine:
         self.quiet("echo nosym-addr > trace_options")
         self.assertEqual(self.sh("cat instances/a/options/sym-addr"), "1\n")
 
-    # ---- names, and what stands in the way
+    # ---- names, and reasons to refuse
 
     def test_refusals(self) -> None:
         self.make("a")
@@ -260,7 +260,7 @@ class OnAMachine:
                          {2 * self.truth("wl_leaf_elm", SEEDS[0])["wl_leaf_elm"], 0})
 
     def test_in_the_background_while_others_come_and_go(self) -> None:
-        """Where the host gives the guest more time than us a job is over before a round is: there is another for the next."""
+        """If the host gives the guest more time than the test, a job ends before a round does: the next round starts another."""
         files = outlasted = 0
         self.make("a")
         self.start("a", "sha256_block")
@@ -306,7 +306,7 @@ class OnAMachine:
         self.assertIn("(ENOMEM)", said)
         self.assertEqual(len(self.sh("ls instances").split()), made)
         self.start("i2", "wl_leaf_elm")
-        for name in ("i0", "i1"):  # what is left goes into their buffers; a resize needs some for itself
+        for name in ("i0", "i1"):  # the free memory goes into their buffers; a resize needs some of it
             size = 1408
             for step in (4096, 512, 64, 8, 4):
                 while not self.sh(f"echo {size + step} > instances/{name}/buffer_size_kb"):
@@ -314,7 +314,7 @@ class OnAMachine:
         self.assertIn("(ENOMEM)", self.sh("mkdir instances/more"))
         for line in ("echo function_graph > instances/i1/current_tracer", "echo 'wl_*' > instances/i1/set_ftrace_filter",
                      "cat instances/i1/trace > /tmp/out", "echo nop > instances/i1/current_tracer"):
-            self.assertRegex(self.sh(line), r"\A\Z|ENOMEM|ENOSPC", line)  # what is left may just do
+            self.assertRegex(self.sh(line), r"\A\Z|ENOMEM|ENOSPC", line)  # the free memory may just be enough
         self.quiet("rmdir instances/i0", "mkdir instances/more")
         self.workload(SEEDS[0])
         self.assertEqual(self.traced("i2"), self.truth("wl_leaf_elm", SEEDS[0]))

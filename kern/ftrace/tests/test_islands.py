@@ -1,6 +1,6 @@
-"""A text of 7 MiB: what is far is traced by way of islands, what no island reaches is listed and left alone.
+"""A text of 7 MiB: far functions are traced through islands; a call site that no island reaches is listed and never written.
 
-Held against the observer: which word stood in each call site when it ran, and which stubs were entered.
+Checked with the observer: the word in each call site when it ran, and the stubs that were entered.
 """
 import re
 import subprocess
@@ -26,7 +26,7 @@ ROUNDS, CPUS = 3, 2
 
 
 class Layout(unittest.TestCase):
-    """Where islands.py puts them."""
+    """The places that islands.py computes."""
 
     def pieces(self, *sizes: int) -> list[list[int]]:
         sections = [("o", f".text.f{n}", size) for n, size in enumerate(sizes)]
@@ -48,7 +48,7 @@ class Layout(unittest.TestCase):
 
 
 class FarProgram:
-    """What is the same on both architectures and in both hook styles; boots once a class."""
+    """The tests that are the same on both architectures and in both hook styles; one boot for each class."""
 
     arch: str
     lab: int
@@ -76,14 +76,14 @@ class FarProgram:
         return self.machine.console.command(line, 120)
 
     def executed(self, line: str) -> list[Record]:
-        """What the observer saw while the shell ran a line."""
+        """The observer's log of one line of the shell."""
         first = self.machine.observer.written()
         with self.machine.observer.recording():
             self.assertIn(f"{CPUS} threads, {ROUNDS} rounds, 0 wrong sums", self.sh(line))
         return list(self.machine.observer.records(first))
 
     def calls(self, records: list[Record], names: list[str]) -> dict[int, list[Record]]:
-        """Executed call sites of these functions, by CPU."""
+        """The executed call sites of these functions, for each CPU."""
         found: dict[int, list[Record]] = {}
         for r in records:
             if r.kind == Kind.SITE and self.name(r) in names:
@@ -94,7 +94,7 @@ class FarProgram:
         return self.kernel.site_at[record.addr].function.name
 
     def entered(self, records: list[Record], pattern: str) -> int:
-        """How often stubs of that name were entered."""
+        """How often stubs whose name matches were entered."""
         stubs = {a for n, a in self.kernel.symbols.items() if re.fullmatch(pattern, n)}
         return sum(r.kind == Kind.POINT and r.addr in stubs for r in records)
 

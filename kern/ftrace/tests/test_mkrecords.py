@@ -1,4 +1,4 @@
-"""The sandbox of recordmcount: what a program there can do to the machine, and what of its output gets into a kernel."""
+"""The sandbox of recordmcount: its limits on the program, and the checks of the program's output."""
 import contextlib
 import io
 import json
@@ -47,7 +47,7 @@ HEAD = """#define _GNU_SOURCE
 #include <sys/socket.h>
 #include <unistd.h>
 """
-FORMS = [  # what is printed instead of a line, and what is said of it
+FORMS = [  # a line to replace, the line printed instead, and the message that it causes
     ("\t.quad 0x18\n", '\t.incbin "/etc/passwd"\n', r"line 6 .*\.incbin \"/etc/passwd\""),
     ("\t.quad 0x18\n", "\tj .\n", "line 6 of what it prints belongs to no table"),
     ("\t.quad 0x18\n", "\t.quad 0x18; .incbin 0\n", "line 6"),
@@ -85,12 +85,12 @@ class Sandbox(unittest.TestCase):
         cls.elf.write_bytes(recordmcount.entry_elf("riscv64", OFFSETS))
 
     def hurry(self) -> None:
-        """What does not end is stopped soon; what does end needs the usual time on a busy host."""
+        """A program that does not end is stopped soon; one that ends may need the usual time on a busy host."""
         self.addCleanup(setattr, mkrecords, "SECONDS", mkrecords.SECONDS)
         mkrecords.SECONDS = 1
 
     def gone(self, words: str) -> None:
-        """Killed, a process may be in the list a moment longer."""
+        """A killed process may be in the list a moment longer."""
         deadline = time.monotonic() + 600
         while words in subprocess.check_output(["ps", "-eo", "args"], text=True):
             self.assertLess(time.monotonic(), deadline, f"{words} still runs")
@@ -108,7 +108,7 @@ class Sandbox(unittest.TestCase):
         with self.assertRaisesRegex(mkrecords.Refused, sentence):
             self.table(body)
 
-    # ---- what it does -------------------------------------------------------
+    # ---- the program -------------------------------------------------------
 
     def test_a_table_goes_through(self) -> None:
         self.assertEqual(self.table(prints(TABLE)), TABLE.replace("\t.long 0, 0\n", "\t.long 0, 0x0\n").replace("3, 0\n", "3, 0x0\n"))
@@ -175,7 +175,7 @@ class Sandbox(unittest.TestCase):
         self.assertEqual((done.returncode, done.stdout), (1, ""))
         self.assertEqual(done.stderr, f"why ?]0;x? not\nrecordmcount: {self.elf}: it ended with status 3\n")
 
-    # ---- what it prints -----------------------------------------------------
+    # ---- its output -----------------------------------------------------
 
     def test_only_a_table_of_this_kernel_is_believed(self) -> None:
         kernel = mkrecords.read_kernel(str(self.elf))
@@ -192,7 +192,7 @@ class Sandbox(unittest.TestCase):
         done = subprocess.run([sys.executable, mkrecords.__file__, "--empty"], capture_output=True, text=True, check=True)
         self.assertEqual(re.findall(r"\t\.(?:long|quad) (.*)", done.stdout), ["0", "0, 0x0", "0, 0x0"])
 
-    # ---- where there can be no sandbox ----------------------------------------
+    # ---- without a sandbox ----------------------------------------
 
     def test_without_bubblewrap_nothing_runs(self) -> None:
         was = os.environ["PATH"]

@@ -1,10 +1,10 @@
 """The function profiler in a booted kernel, on both architectures, on one CPU and on four.
 
-How often each of the workload's functions runs on each CPU comes from the
-seed (grading.stimulus.workload). How long each took the function_graph tracer says,
-which runs at the same time and is told the same times: from its events each
-line of trace_stat is worked out anew and must be there to the byte. One CPU
-counts instructions (-icount), so that the host's pauses are in no figure.
+The number of calls of each function on each CPU follows from the seed
+(grading.workload). The times come from the function_graph tracer, which runs at
+the same time and gets the same times: from its events each line of trace_stat is
+computed and compared, byte for byte. One CPU counts instructions (-icount), so
+that no figure contains the host's pauses.
 """
 import re
 import subprocess
@@ -22,7 +22,7 @@ HEADER = ("  Function                               Hit    Time            Avg  
           "  --------                               ---    ----            ---             ---\n")
 US = r"(\d+(?:\.\d+)?) us {1,7}"
 ROW = re.compile(rf"  (\S.{{29}})  ([ \d]{{10}})    {US}    {US}    {US}\n")
-OF_THE_TRACER = 500  # ns of a call: up to 333 were seen
+OF_THE_TRACER = 500  # ns for each call: up to 333 were measured
 AN_INTERRUPT = 20_000  # ns: one may come while the tracer has begun a call and the profiler has not
 EVENT = re.compile(r"^ (\d)\) (?:. (\S+) us +)? *\|  ( *)(?:(\w+)\(\)(;| \{)|\})$")
 
@@ -34,7 +34,7 @@ def microseconds(ns: int) -> str:
 
 
 def row(function: str, times: list[int]) -> str:
-    """The line for calls that took so many nanoseconds."""
+    """The line for calls that took these numbers of nanoseconds."""
     n, total = len(times), sum(times)
     spread = Fraction(n * sum(t * t for t in times) - total * total, n * (n - 1) * 1000) if n > 1 else 0
     columns = (total, total // n, int(spread))
@@ -55,7 +55,7 @@ class Profile(dict[str, tuple[int, float]]):
 
 
 class OnAMachine:
-    """What is the same everywhere; boots once."""
+    """The tests that are the same everywhere; one boot."""
 
     arch: str
     cpus: int
@@ -99,7 +99,7 @@ class OnAMachine:
         return profile
 
     def hits(self) -> Counter[str]:
-        """Of all CPUs together."""
+        """The sum of all CPUs."""
         return Counter({name: sum(p[name][0] for p in profiles if name in p)
                         for profiles in [[self.profile(cpu) for cpu in range(self.cpus)]]
                         for name in set().union(*profiles)})
@@ -116,8 +116,8 @@ class OnAMachine:
         self.quiet(f"echo '{functions}' > set_ftrace_filter", "echo 1 > function_profile_enabled")
 
     def events(self) -> tuple[dict[int, dict[str, list[int]]], dict[int, list[int]], set[str]]:
-        """By CPU and function the durations that the tracer has; by CPU those of outermost calls;
-        which functions have one that is not printed to the nanosecond."""
+        """The tracer's durations for each CPU and function; those of outermost calls for each CPU;
+        the functions with a duration that is not printed to the nanosecond."""
         times: dict[int, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         outermost: dict[int, list[int]] = defaultdict(list)
         rounded: set[str] = set()
@@ -138,10 +138,10 @@ class OnAMachine:
                 rounded.add(name)
         return times, outermost, rounded
 
-    # ---- what is counted
+    # ---- counts
 
     def test_hits_are_the_seed_s(self) -> None:
-        """Each CPU's file has the calls that were made there, by its thread and in its interrupts."""
+        """Each CPU's file has the calls that its thread and its interrupts made there."""
         self.start("wl_*")
         self.workload(SEEDS[0])
         for cpu in range(self.cpus):
@@ -150,7 +150,7 @@ class OnAMachine:
         self.assertEqual(self.hits(), self.truth("wl_", SEEDS[0]))
 
     def test_lines_are_worked_out_from_the_tracer_s_events(self) -> None:
-        """Hits, time, average and variance, byte for byte; the tracer's events are all there."""
+        """Hits, time, average and variance, byte for byte; no event of the tracer is lost."""
         self.start("wl_*")
         self.quiet("echo function_graph > current_tracer")
         self.workload(SEEDS[1])
@@ -178,8 +178,8 @@ class OnAMachine:
         self.assertGreater(time["sha256_file"], time["sha256_rounds"])
 
     def test_no_graph_time(self) -> None:
-        """What the functions took by themselves is, all together, what the outermost calls took,
-        but for what the tracer, which came first, takes itself."""
+        """Without graph-time the sum of all functions' times is the time of the outermost calls,
+        except for the time of the tracer, whose handlers run first."""
         self.quiet("echo 'wl_*' > set_ftrace_filter", "echo function_graph > current_tracer",
                    "echo 0 > options/graph-time")
         self.start("wl_*")
@@ -209,7 +209,7 @@ class OnAMachine:
             self.assertTrue(1000000 <= time if sleeps else 0 < time < 500000, f"{time} us")
 
     def test_a_call_counts_where_it_began(self) -> None:
-        """All of it, wherever it ends: no CPU has times without hits."""
+        """A call is counted on one CPU, wherever it ends: no CPU has times without hits."""
         if self.cpus == 1:
             return
         self.quiet("taskset -c 0 echo -n")
@@ -232,7 +232,7 @@ class OnAMachine:
         self.assertTrue(7e6 <= total < 14e6, total)
         self.assertAlmostEqual(spread / (total * total / 2), 1, delta=0.1)
 
-    # ---- on and off, and what it follows
+    # ---- on and off, and its filter
 
     def test_on_resets_and_off_keeps(self) -> None:
         self.start("wl_leaf_*")
@@ -265,7 +265,7 @@ class OnAMachine:
         self.workload(SEEDS[1])
         self.assertEqual(self.hits(), want)
 
-    # ---- what is refused
+    # ---- refusals
 
     def test_refusals(self) -> None:
         for text, error in (("x", "EINVAL"), ("-1", "EINVAL"), ("99999999999999999999", "ERANGE")):
@@ -284,7 +284,7 @@ class OnAMachine:
         self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
 
     def test_no_memory(self) -> None:
-        """Says so and counts nothing; the next time there is enough it works."""
+        """Without memory it prints the reason and counts nothing; with enough memory it works the next time."""
         self.machine.__exit__(None, None, None)  # a fresh machine: the tables are kept once they are made
         type(self).setUpClass()
         self.quiet("echo 'wl_leaf_*' > set_ftrace_filter", "echo 4 > buffer_size_kb")

@@ -10,7 +10,7 @@ sys.path.insert(0, str(ROOT / "kern/ftrace/tools"))
 
 import proof  # noqa: E402
 
-# What the fragments below are written in, for each architecture.
+# The instructions of the fragments below, for each architecture.
 WORDS = {
     "riscv64": {"call": "call", "tail": "tail", "indirect": "jalr t1", "ijump": "jr t1", "ret": "ret",
                 "branch": "beqz a0,", "resume": "jr t0", "mcount": "call _mcount",
@@ -32,7 +32,7 @@ CLEAN = {
 
 
 def kernel(arch: str, functions: dict[str, str], directory: Path, traced: tuple[str, ...] = ("traced",)) -> str:
-    """Link functions, of which `traced` have a call site, into an ELF as the build makes them."""
+    """Link functions into an ELF file as the build does; the functions `traced` have a call site."""
     words = WORDS[arch]
     text = [".text"]
     for name, body in functions.items():
@@ -68,7 +68,7 @@ class Proof(unittest.TestCase):
                 self.prove(arch, changes, rules, traced)
 
     def test_a_jump_by_a_register_is_indirect_whatever_an_earlier_function_left_there(self) -> None:
-        """objdump shows a target by what the register held before, in other code too: here the start of text."""
+        """objdump guesses a target from the register's value in earlier code, even of another function: here the start of text."""
         changes = {"callback": "lui t1, 0x80000\n{call} helper\n{ret}", "helper": "{indirect}\n{ret}"}
         with self.assertRaisesRegex(proof.Violation, "helper"):
             self.prove("riscv64", changes)

@@ -1,4 +1,4 @@
-"""recordmcount: the table it writes, and the sentence it says about anything odd. Built with ASan and UBSan."""
+"""recordmcount: the table that it writes, and its messages about faulty files. Built with ASan and UBSan."""
 import random
 import re
 import subprocess
@@ -130,7 +130,7 @@ class Recordmcount(unittest.TestCase):
         self.assertEqual(len(re.findall(r"\.quad 0x1[0-9a-f]{14}\n", done.stdout)), 3)
 
     def regions(self, path: Path) -> list[tuple[int, int]]:
-        """(first record, stubs) of each region, and what ends them."""
+        """(first record, stubs) of each region, and of the region that ends the table."""
         done = self.run_tool(path)
         self.assertEqual(done.returncode, 0, done.stderr)
         rows = re.findall(r"^\t\.long (\S+), (\S+)$", done.stdout, re.M)

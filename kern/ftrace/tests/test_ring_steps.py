@@ -1,7 +1,7 @@
-"""A ring buffer's reader against its writer, on a booted kernel: each is stopped in front of its loads and stores, while the other goes on.
+"""A ring buffer's reader against its writer, on a booted kernel: each is stopped before its loads and stores, while the other goes on.
 
-Whether every event was read once and in order, and whether all are accounted for, the kernel says itself (ring_steps_kt.c). Here the
-order is made: one of the two up to a step, the other one as a whole, the rest of the first. Neither may wait for the other.
+The kernel itself checks that every event is read once and in order, and that all are accounted for (ring_steps_kt.c). This file
+forces the order: one of the two runs up to a step, the other runs to its end, then the first continues. Neither may wait for the other.
 """
 import os
 import subprocess
@@ -17,12 +17,12 @@ from grading.truth import truth
 from qemu.machine import FINISHED, ROOT, Machine
 
 LOADS = {"riscv64": ("ld", "lw", "lbu", "lhu", "lr."), "arm64": ("ld",)}
-EVERY = int(os.environ.get("EVERY", "12"))  # so many of their steps is one in front of which they are stopped; make soak: 1
-AGAIN = 3  # so many times is one instruction a step of its own
-# Who reads, what a full buffer does, who writes; events written before, those of them that are read before, those that are written
-# meanwhile. A page has 145, the buffer two pages.
+EVERY = int(os.environ.get("EVERY", "12"))  # they are stopped before one of this many steps; make soak: 1
+AGAIN = 3  # one instruction counts as a step of its own this many times
+# The reader, the mode of a full buffer, the writer; events written before, events read before, events written meanwhile. A page has
+# 145 events, the buffer two pages.
 SCENARIOS = (
-    "pipe overwrite thread 0 0 2",  # the first events of all
+    "pipe overwrite thread 0 0 2",  # the very first events
     "pipe overwrite thread 144 142 2",  # the reader is in the writer's page, which the writer leaves
     "pipe overwrite thread 289 0 2",  # the writer overwrites the page that the reader takes
     "pipe stop thread 289 0 2",  # there is room if the reader takes it first
@@ -46,7 +46,7 @@ class Side(NamedTuple):
 
 
 class Step(NamedTuple):
-    """In front of this instruction, for the nth time."""
+    """Before this instruction, for the nth time."""
 
     first: Side
     address: int
@@ -73,7 +73,7 @@ class OnAMachine:
         cls.run_.console.wait_ready(60)
 
     def line_up(self, cpus: Cpus) -> bool:
-        """Both in front of what they do."""
+        """Both are stopped before their work."""
         waiting = {self.writer, self.reader}
         cpus.go(*(side.cpu for side in waiting))
         while waiting:
@@ -85,7 +85,7 @@ class OnAMachine:
         return True
 
     def to(self, cpus: Cpus, side: Side, place: int = 0, nth: int = 1) -> None:
-        """It alone goes on, up to this place or to its end."""
+        """Only this one runs, up to this place or to its end."""
         for _ in range(nth):
             cpus.go(side.cpu)
             reached = cpus.reach({place, *side.ends} - {0})
@@ -118,7 +118,7 @@ class OnAMachine:
         self.assertEqual(done, len(steps))
 
     def alone(self, side: Side) -> list[Step]:
-        """Its steps, when the other one has not begun."""
+        """Its steps while the other one has not begun."""
         observer = self.run_.observer
         with interleaved(self.run_) as cpus:
             cpus.begin(f"{self.line} 1")

@@ -1,7 +1,7 @@
 """Stacks on a booted kernel: func_stack_trace, the stack tracer, `ps -s`, with graph tracing on and off.
 
-What a stack must show is known from the commands that are typed: each call of
-the chain, in order, and never the address that function_graph put in its place.
+The expected stack follows from the commands that are typed: each call of the
+chain, in order, and never the address that function_graph put in its place.
 """
 import re
 import subprocess
@@ -19,12 +19,12 @@ SHELL = ["ps_main", "shell_run_words", "shell_run_line", "shell_main", "thread_s
 ROW = re.compile(r"^ *(\d+)\) +(\d+) +(\d+)   (\w+)\S*$", re.M)
 
 
-# The functions that can be called from return_to_handler, or interrupt it.
+# The functions that return_to_handler may call, or that may interrupt it.
 IN_THE_HANDLER = ("ftrace_return_to_handler", "ftrace_graph_return", "trace_graph_direct_return", "exception_vector")
 
 
 class Stacks:
-    """What is the same on both architectures; boots once."""
+    """The tests that are the same on both architectures; one boot."""
 
     arch: str
     smp: int
@@ -59,7 +59,7 @@ class Stacks:
         self.sh("echo function_graph > instances/g/current_tracer; echo function_graph > instances/h/current_tracer")
 
     def has_chain(self, text: str, chain: list[str], pattern: str) -> None:
-        """The names that @pattern finds contain the chain, nothing between, and no address of the tracer's."""
+        """The names that @pattern finds contain the chain without gaps, and no address of the tracer."""
         names = re.findall(pattern, text, re.M)
         self.assertIn(" ".join(chain), " ".join(names), text[-1500:])
         self.assertNotIn("return_to_handler", text)
@@ -138,7 +138,7 @@ class Stacks:
         self.assertTrue(all(row[2] >= 0 for row in rows), text)
         self.assertGreater(rows[0][1], 1000)
         self.assertIn(rows[-1][3], ("thread_start_asm", "kernel_main", "secondary_main"), text)
-        # An interrupt may meet the tracer's own frames; but its address stands for no caller.
+        # An interrupt may come inside the tracer, so its frames may be there; but return_to_handler may not be shown as a caller.
         self.assertNotIn("return_to_handler+0x0/", text)
 
     def test_stack_tracer(self) -> None:

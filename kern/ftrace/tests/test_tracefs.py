@@ -1,6 +1,6 @@
 """The tracefs files of a booted kernel against golden text, on both architectures.
 
-golden/<file>.txt (`__` for `/`) is what the file holds after boot on two
+golden/<file>.txt (`__` for `/`) is the file's content after boot on two
 CPUs; `<time>` stands for seconds with six decimals.
 """
 import re
@@ -24,11 +24,11 @@ def pattern(golden: str) -> re.Pattern[str]:
 
 
 class OnAMachine:
-    """What is the same on both architectures; boots once."""
+    """The tests that are the same on both architectures; one boot."""
 
     arch: str
     machine: Run
-    booted: dict[str, str]  # what each golden file held after boot
+    booted: dict[str, str]  # the content of each golden file after boot
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -103,7 +103,7 @@ class OnAMachine:
         self.assertEqual(self.counts(self.sh("cat trace")), (0, 0))
 
     def test_all_that_the_header_counts_is_shown(self) -> None:
-        """Who opens trace and begins to read is traced itself meanwhile."""
+        """The thread that opens trace and begins to read is traced itself meanwhile."""
         self.sh("echo function > current_tracer")
         for _ in range(5):
             text = self.sh("cat trace > /tmp/t; cat /tmp/t")

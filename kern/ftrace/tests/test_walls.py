@@ -1,4 +1,4 @@
-"""A handed-in file is compiled within walls: what the compiler sees, what it writes, when it is stopped, and what is said."""
+"""A handed-in file is compiled within walls: the files that the compiler sees and writes, its limits, and the messages."""
 import os
 import subprocess
 import sys

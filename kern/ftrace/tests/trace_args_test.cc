@@ -6,7 +6,7 @@ namespace
 {
 
 struct Args : Output {
-	/* @parameters as the build writes them, behind the name. */
+	/* @parameters: as the build writes them after the name. */
 	std::string print(const char *parameters, std::vector<uint64_t> values)
 	{
 		static std::string symbol;

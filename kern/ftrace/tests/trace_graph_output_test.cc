@@ -1,7 +1,7 @@
 // needs: kern/ftrace/trace/trace_graph_output.c kern/ftrace/trace/trace_args.c kern/ftrace/trace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
 /*
- * function_graph's text against transcripts, byte for byte: events as the
- * tracer would have written them, printed as a reader of `trace` would.
+ * function_graph's text, compared with transcripts byte for byte: events are made
+ * as the tracer writes them, and printed as a reader of `trace` prints them.
  */
 #include "fake_output.h"
 
@@ -91,7 +91,7 @@ struct Graph : Output {
 		strcpy(e->buf, what);
 		add(raw, sizeof(raw));
 	}
-	/* Print the events from @i on, an event and the next of its CPU at a time. */
+	/* Print the events from @i on, each together with the next event of its CPU. */
 	std::string shown(size_t i = 0)
 	{
 		std::vector<bool> used(events.size());
@@ -287,7 +287,7 @@ TEST_F(Graph, without_funcgraph_irqs_what_was_recorded_of_them_is_hidden)
 	leaf(fdget_pos, 2, 100);
 	leave(handle_irq, 1, 2000);
 	leaf(fdget_pos, 1, 100);
-	enter(handle_irq, 1); /* and its return is lost */
+	enter(handle_irq, 1); /* its return is lost */
 	leave(ksys_write, 0, 3000);
 	leaf(vfs_write, 0, 100);
 	EXPECT_EQ(shown(), " 0)               |  ksys_write() {\n"

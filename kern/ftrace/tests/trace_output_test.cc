@@ -1,6 +1,6 @@
 // needs: kern/ftrace/trace/trace_output.c kern/print.c -Ikern/ftrace/tests/host
 /*
- * Event lines and headers against golden text, byte for byte.
+ * Event lines and headers, compared with golden text byte for byte.
  */
 #include "fake_output.h"
 

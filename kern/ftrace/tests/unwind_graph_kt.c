@@ -1,7 +1,7 @@
 /*
- * Stack walks out of function_graph's handlers, two users of them, and of
- * threads that wait for a CPU with traced calls out: each names the callers
- * and never the address that stands in their place.
+ * Stack walks that start in function_graph's handlers, with two users, and walks of
+ * threads that wait for a CPU inside traced calls. Each walk must show the callers,
+ * and never return_to_handler in their place.
  */
 #include "fgraph.h"
 #include "cpu.h"
@@ -53,7 +53,7 @@ static notrace bool names_chain(const unsigned long *entries, unsigned count, co
 
 static unsigned walks, wrong;
 
-/* From the handler, behind the tracer's own frames. */
+/* A walk from the handler, after the tracer's own frames. */
 static notrace void walk_handler(const char *const *chain)
 {
 	unsigned long entries[8], flags = irq_save();
@@ -73,7 +73,7 @@ static notrace void walk_handler(const char *const *chain)
 	irq_restore(flags);
 }
 
-/* What stands below each function: a tail call leaves its caller out. */
+/* The callers of each function, by name: a tail call leaves its caller out. */
 static const char *const after_top[] = {"walks_from_handlers", NULL};
 static const char *const in_leaf[] = {"kt_stack_leaf", "kt_stack_top", "walks_from_handlers", NULL};
 static const char *const in_tail[] = {"kt_stack_tail", "kt_stack_top", "walks_from_handlers", NULL};

@@ -1,4 +1,4 @@
-"""What a test waits for."""
+"""Wait for a state of the kernel."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from grading.machine.console import GuestConsole
 
 
 def until(console: GuestConsole, line: str, shown: str, seconds: float = 600) -> str:
-    """Type a line again and again, until what it prints has these words: that is returned."""
+    """Type a line again and again, until its output has these words; return that output."""
     deadline = time.monotonic() + seconds
     while shown not in (text := console.command(line)):
         if time.monotonic() > deadline:

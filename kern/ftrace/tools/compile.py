@@ -3,9 +3,9 @@
 
     compile.py SEEN ... -- gcc ... -o OBJECT FILE
 
-The compiler sees the toolchain and what is named, and writes into a folder of
-its own; from there the object, and what it depends on (-MMD), come to their
-places. What it says is made printable.
+The compiler sees the toolchain and the files that are named, and writes into a
+folder of its own; the object and the list of dependencies (-MMD) are moved from
+there to their places. Its messages are made printable.
 """
 import os
 import re
@@ -19,7 +19,7 @@ LIMITS = Limits(seconds=20, patience=20, memory=1 << 30, file=16 << 20)
 MESSAGES = 1 << 20
 TOOLCHAIN = ("/bin", "/lib", "/lib64", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib64", "/usr/libexec",
              "/usr/aarch64-linux-gnu", "/usr/riscv64-linux-gnu")
-# How the driver tells that one of its programs came to a limit.
+# The driver's messages when one of its programs has reached a limit.
 STOPPED = {r"CPU time limit exceeded|Killed signal": f"it was stopped after {LIMITS.seconds} seconds",
            r"File size limit exceeded|[Ff]ile too (big|large)|No space left": f"what it writes is larger than {LIMITS.file >> 20} MiB",
            r"out of memory|memory exhausted|[Cc]annot allocate memory": f"it needs more than {LIMITS.memory >> 20} MiB of memory",
@@ -37,13 +37,13 @@ def within(command: list[str], seen: list[str], target: str, folder: str) -> End
 
 
 def say(ended: Ended) -> str:
-    """What the compiler says, on our standard error. Why it was stopped, or ''."""
+    """Copy the compiler's messages to our standard error. Return: why it was stopped, or ''."""
     said = ended.printed + ended.said
     text = printable(said[:MESSAGES])
     sys.stderr.write(text + ("\n" if text and text[-1] != "\n" else ""))
     if len(said) > MESSAGES:
         print(f"(the compiler says {len(said)} bytes: cut after {MESSAGES})", file=sys.stderr)
-    if ended.status == 128 + 24:  # SIGXCPU: by the clock
+    if ended.status == 128 + 24:  # SIGXCPU: the wall-clock limit
         return STOPPED[r"CPU time limit exceeded|Killed signal"]
     return next((why for form, why in STOPPED.items() if re.search(form, text[-4000:])), "")
 
@@ -56,7 +56,7 @@ def place(folder: str, name: str, target: str) -> None:
 
 
 def check_depends(path: str) -> None:
-    """make reads it: names of files, a colon, and nothing that make would do."""
+    """make reads this file, so it may contain only names of files and colons, nothing that make executes."""
     with open(path, encoding="ascii", errors="replace") as file:
         if not re.fullmatch(r"([\w./+~: -]|\\?\n)*", file.read(MESSAGES), re.A):
             raise Refused("what it includes has a name that no file of the kernel has")

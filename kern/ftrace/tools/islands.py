@@ -1,18 +1,18 @@
 #!/usr/bin/python3
-"""islands.py riscv64|arm64 [OBJECT...]: where islands lie in text, as a header.
+"""islands.py riscv64|arm64 [OBJECT...]: the places of islands in text, as a header.
 
 An island is a copy of the tracer's stubs for call sites that are too far from
-the stubs themselves (kern/ftrace/<arch>/islands.S). What can be large, a
-person's own program and generated sites, stands behind the tracer's section:
-the objects named here, in the linker's order. After each piece of them that
-one call still spans comes an island; what is small gets none, nor does arm64,
-where a call spans 128 MiB.
+the stubs themselves (kern/ftrace/<arch>/islands.S). The objects that can be
+large, a person's own program and generated sites, come after the tracer's
+section; they are the arguments, in the linker's order. They are divided into
+pieces that one call can span, and an island follows each piece. Small objects
+get no island, and arm64 gets none, because a call spans 128 MiB there.
 
     #define FTRACE_ISLANDS 1
     #define FTRACE_ISLANDS_TEXT "prog.o"(".text.f" ".text.g") *(.ftrace.island.1)
 
 The linker can put an island only between sections, so the objects have one
-for each function or so. What stands behind the last island is not named.
+for each function or so. The sections after the last island are not named.
 """
 import subprocess
 import sys
@@ -20,18 +20,18 @@ import sys
 SIZE = {"riscv64": "riscv64-linux-gnu-size", "arm64": "aarch64-linux-gnu-size"}
 STEP = {"riscv64": (1 << 20) - (1 << 16), "arm64": 1 << 62}
 
-Section = tuple[str, str, int]  # its object, its name, its size
+Section = tuple[str, str, int]  # object, name, size
 
 
 def text_sections(arch: str, path: str) -> list[Section]:
-    """The sections of code of an object, in their order."""
+    """The code sections of an object, in their order."""
     listing = subprocess.check_output([SIZE[arch], "-A", "-d", path], text=True)
     rows = [line.split() for line in listing.splitlines() if line.startswith(".text")]
     return [(path, row[0], int(row[1])) for row in rows if row[1] != "0"]
 
 
 def pieces(sections: list[Section], step: int) -> list[list[Section]]:
-    """The pieces that an island follows: none larger than step, unless one section is."""
+    """The pieces after which an island follows: none is larger than step, unless it is a single section."""
     done: list[list[Section]] = []
     piece: list[Section] = []
     used = 0
@@ -45,7 +45,7 @@ def pieces(sections: list[Section], step: int) -> list[list[Section]]:
 
 
 def statement(piece: list[Section]) -> str:
-    """The piece, as the linker script names it."""
+    """The piece, in the form that the linker script needs."""
     names: dict[str, list[str]] = {}
     for path, name, _ in piece:
         names.setdefault(path, []).append(f'"{name}"')

@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""Make the table of call sites: run recordmcount in a sandbox, believe none of what it prints.
+"""Make the table of call sites: run recordmcount in a sandbox, and check all that it prints.
 
     mkrecords.py TOOL KERNEL.elf    assembly on standard output; ftrace.h describes the table
     mkrecords.py --empty            the same labels with nothing in them, for the first link
 
-recordmcount is a student's program, and it runs on the machine of whoever
-builds. So it runs within walls (walls.py), where there is nothing but itself
-and the ELF file, and may not start a second process. What it prints is data:
-it has to be the table line for line, each number is compared with the ELF, and
-the assembly is written here, out of the numbers.
+recordmcount is a student's program, and it runs on the machine of the person
+who builds the kernel. So it runs within walls (walls.py): it sees only itself
+and the ELF file, and may not start a second process. Its output is data: each
+line must belong to the table, each number is compared with the ELF file, and
+the assembly is written here, from the numbers.
 """
 import os
 import re
@@ -27,7 +27,7 @@ DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
 
 @dataclass
 class Kernel:
-    """What the table may speak of: offsets from _text."""
+    """The values that the table may contain: offsets from _text."""
 
     base: int
     size: int  # of text
@@ -52,7 +52,7 @@ def read_kernel(path: str) -> Kernel:
 # ---- run ------------------------------------------------------------------------
 
 def run(tool: str, kernel: str, size: int) -> str:
-    """What the tool prints, at most that many bytes. What it complains of is passed on."""
+    """The tool's output, at most @size bytes. Its messages go to standard error."""
     command = [os.path.abspath(tool), os.path.abspath(kernel)]
     ended = walls.run(command, command, walls.Limits(SECONDS, 6 * SECONDS, MEMORY, size))
     said = printable(ended.said[:4000])
@@ -63,7 +63,7 @@ def run(tool: str, kernel: str, size: int) -> str:
 
 
 def ending(status: int, size: int) -> str:
-    """Why there is nothing to be read; bubblewrap says a signal as shells do."""
+    """Why there is no output to read. bubblewrap reports a signal as shells do, 128 and its number."""
     known = {128 + signal.SIGXCPU: f"it does not end: it was stopped after {SECONDS} seconds",
              128 + signal.SIGKILL: f"it does not end: it was stopped after {SECONDS} seconds",
              128 + signal.SIGXFSZ: f"it prints more than a table of this kernel can be: it was stopped at {size} bytes",
@@ -87,7 +87,7 @@ REGION = re.compile(rf"\t\.long {NUMBER}, {NUMBER}")
 
 
 class Lines:
-    """What was printed, read from above; a line that is not what stands there in a table is refused."""
+    """The tool's output, read from the first line on; a line that does not belong to the table there is refused."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
@@ -116,7 +116,7 @@ class Lines:
 
 
 def parse(text: str) -> tuple[Table, int]:
-    """The table, and how many records it says it has."""
+    """The table, and the number of records that the output gives."""
     lines = Lines(text)
     lines.title(RECORDS)
     records = [(word & 0xFFFFFFFF, word >> 32) for (word,) in lines.numbers(RECORD)]

@@ -5,9 +5,9 @@
 
 Disassembles the kernel, starts at what call sites call (the stubs,
 their islands, ftrace_caller, _mcount) and follows every call, tail call and branch. Fails,
-with the path that leads there, when a function that can be reached has a call
-site; when an indirect call is not in the rules; when the rules name a target
-that is not there. The rules (indirect-calls) say how they are written.
+and prints the path, if a function that can be reached has a call site, if an
+indirect call is not in the rules, or if the rules name a target that does not
+exist. The file of rules (indirect-calls) describes its format.
 """
 
 import argparse
@@ -27,13 +27,13 @@ RECORD = struct.Struct("<IHBB")  # struct dyn_ftrace
 
 LABEL = re.compile(r"^([0-9a-f]{16}) <([^>]+)>:$")
 TARGET = re.compile(r"<([^>+]+)(?:\+0x[0-9a-f]+)?>")
-# Mnemonics that may go elsewhere, and of them those after which nothing follows.
+# Mnemonics that may jump, and those of them after which the next instruction is not executed.
 JUMPS = {
     "riscv64": re.compile(r"j|jal|jalr|jr|b(eq|ne|lt|ge|le|gt)u?z?"),
     "arm64": re.compile(r"bl?|b\.\w+|cbn?z|tbn?z|blr|br"),
 }
 ENDS = {"riscv64": {"j", "jr", "ret", "sret", "ebreak", "unimp"}, "arm64": {"b", "br", "ret", "eret", "brk", "udf"}}
-# Back to the traced function, by the link register of the site: not a call.
+# The return to the traced function by the site's link register is not a call.
 RESUMES = {"riscv64": ("jr", "t0"), "arm64": ("ret", "x9")}
 
 
@@ -71,8 +71,8 @@ def symbols(cross: str, elf: str) -> list[tuple[int, str, str]]:
 
 
 def is_guess(instruction: list[str], before: str) -> bool:
-    """Is the target that objdump shows beside a riscv64 jump by a register only what the register held in earlier code, perhaps
-    another function's? The target is known when the instruction before is the auipc of the same register."""
+    """objdump shows a target beside a riscv64 jump through a register. Is it a guess, from a value that earlier code, perhaps of
+    another function, put into the register? It is no guess if the instruction before is the auipc of the same register."""
     if instruction[0] not in ("jalr", "jr") or len(instruction) < 2:
         return False
     register = re.split(r"\W", instruction[1].rstrip(")"))[-1]
@@ -187,7 +187,7 @@ def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[s
     found = [call for call in function.calls if call != name]
     if function.falls_into in kernel.labels:
         found.append(function.falls_into)
-    # Without an indirect call a rule is about a call that is patched (lab 3's ftrace_call).
+    # In a function without an indirect call the rule is for a call that is patched (lab 3's ftrace_call).
     permitted = rules.targets.get(base(name)) if function.indirect else rules.targets.get(name)
     if function.indirect and permitted is None:
         labels = "\n  Inside of _mcount only mcount_trace, mcount_call and local labels (1:, .Lback:) may stand." if "_mcount" in path else ""
@@ -197,7 +197,7 @@ def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[s
 
 
 def prove(kernel: Kernel, rules: Rules) -> int:
-    """How many functions the tracer can reach; all of them without a call site."""
+    """The number of functions that the tracer can reach. Raises Violation if one of them has a call site."""
     roots = sorted(name for name in kernel.functions if ROOTS.fullmatch(name))
     if not roots:
         raise Violation("nothing that a call site could call: no ftrace_caller and no _mcount")

@@ -1,17 +1,16 @@
 /*
- * recordmcount: reads a linked kernel and writes, as assembly, the table of
- * its call sites: what struct dyn_ftrace in ftrace.h describes, sorted.
+ * recordmcount: reads a linked kernel and writes, as assembly, the sorted table
+ * of its call sites (struct dyn_ftrace in ftrace.h), and which copy of the
+ * tracer's stubs each of them calls (struct ftrace_region).
  *
  *	recordmcount callsite.elf > records.S
  *
- * It runs in a sandbox, and what it writes is read line by line: mkrecords.py.
+ * It runs in a sandbox, and mkrecords.py checks its output line by line.
  *
- * And which copy of the tracer's stubs each of them calls: struct ftrace_region.
- *
- * The compiler knows where it left a site and says so in one of two ways:
- * with patchable function entries in a section of addresses, with -pg only by
- * the call to _mcount itself, which is then found in the instructions. The
- * table lies behind text, so that linking it in moves no site.
+ * The compiler shows its call sites in one of two ways. With patchable function
+ * entries it writes their addresses to a section. With -pg there is only the call
+ * to _mcount itself, which is found among the instructions. The table is placed
+ * after text, so that linking it in moves no site.
  */
 #include <elf.h>
 #include <stdarg.h>
@@ -23,7 +22,7 @@
 
 static const char *path;
 
-/* What a site may call: stubs, here or as an island; all of it must be in reach. */
+/* Code that a site may call: the stubs, or an island. All of it must be in the site's reach. */
 struct target {
 	uint64_t start, end, stubs;
 };
@@ -36,11 +35,11 @@ struct kernel {
 	uint64_t text, etext, mcount; /* symbols; mcount 0: not there */
 	struct target *targets;	      /* the tracer's section, then the islands */
 	unsigned target_count;
-	bool patched; /* it has stubs that sites come to call; else nothing must be in reach */
+	bool patched; /* sites will call stubs; if not, a site needs nothing in its reach */
 };
 
 struct sites {
-	uint64_t *address; /* of the word that is toggled */
+	uint64_t *address; /* of each site's toggled word */
 	size_t count, room;
 };
 
@@ -78,7 +77,7 @@ static const uint8_t *read_whole(size_t *size)
 	return image;
 }
 
-/* The bytes of section @s, all inside of the file. */
+/* The bytes of section @s; fails if they are not all in the file. */
 static const void *contents(const struct kernel *k, const Elf64_Shdr *s)
 {
 	if (s->sh_offset > k->size || s->sh_size > k->size - s->sh_offset)
@@ -86,7 +85,7 @@ static const void *contents(const struct kernel *k, const Elf64_Shdr *s)
 	return k->image + s->sh_offset;
 }
 
-/* String number @at of the table @s, which must end inside of it. */
+/* The string at offset @at of the string table @s; fails if it does not end inside the table. */
 static const char *string_of(const struct kernel *k, const Elf64_Shdr *s, size_t at)
 {
 	const char *strings = contents(k, s);
@@ -178,7 +177,7 @@ static void add_site(struct sites *s, uint64_t address)
 	s->address[s->count++] = address;
 }
 
-/* HOOK=entry: riscv64 leaves one nop, arm64 two, of which the second is toggled. */
+/* HOOK=entry: the compiler leaves one nop on riscv64; on arm64 two, and the second is toggled. */
 static void find_entries(const struct kernel *k, const Elf64_Shdr *text, struct sites *s)
 {
 	const Elf64_Shdr *table = section(k, "__patchable_function_entries");
@@ -192,7 +191,7 @@ static void find_entries(const struct kernel *k, const Elf64_Shdr *text, struct 
 	for (size_t i = 0; i < table->sh_size; i += 8) {
 		memcpy(&address, (const uint8_t *)contents(k, table) + i, 8);
 		if (!address)
-			continue; /* its function was thrown away by the linker */
+			continue; /* the linker has removed the function */
 		if (address & 3)
 			fail("the call site at %#lx is not 4-byte aligned", address);
 		if (word_at(k, text, address) != nop ||
@@ -202,7 +201,7 @@ static void find_entries(const struct kernel *k, const Elf64_Shdr *text, struct 
 	}
 }
 
-/* Where the call whose last word is at @address goes, 0 if it is none. */
+/* The target of the call whose last word is at @address; 0 if that is no call. */
 static inline uint64_t call_target(const struct kernel *k, uint64_t address, uint32_t before,
 				   uint32_t word)
 {
@@ -243,7 +242,7 @@ static int by_address(const void *a, const void *b)
 #endif
 }
 
-/* The tracer's section, then ftrace_island_1, 2, ... as far as there are. */
+/* The tracer's section, then ftrace_island_1, 2 and so on. */
 static void find_targets(struct kernel *k)
 {
 	uint64_t start = need_symbol(k, "__ftrace_text_start");
@@ -273,7 +272,7 @@ static bool in_reach(const struct kernel *k, const struct target *t, uint64_t ad
 	return (int64_t)(t->start - address) >= -reach && (int64_t)(t->end - address) < reach;
 }
 
-/* What the site at @address calls: the tracer itself or else the nearest island; NULL: nothing. */
+/* The target of the site at @address: the tracer itself if it is in reach, else the nearest island; NULL: out of reach. */
 static const struct target *target_of(const struct kernel *k, uint64_t address)
 {
 	const struct target *best = NULL;
@@ -292,7 +291,7 @@ static const struct target *target_of(const struct kernel *k, uint64_t address)
 	return best;
 }
 
-/* A region for each run of sites that call the same stubs, and one that ends them. */
+/* Print a region for each run of sites that call the same stubs, and the region that ends the table. */
 static void print_regions(const struct kernel *k, const struct sites *s)
 {
 	const struct target *now = k->targets;

@@ -1,9 +1,9 @@
-"""Run what is not ours where it can do no harm: a student's program, or a compiler with a student's file.
+"""Run a program that is not trusted in a sandbox: a student's program, or a compiler with a student's file.
 
-bubblewrap gives it what it is to see, read-only, and at most one folder to
-write into: no other file, no network, none of the host's processes. Its time,
-memory and output have an end. SANDBOX=no, for a machine where bubblewrap may
-not work, leaves out the walls, not the limits: only for files of your own.
+bubblewrap shows it the named files, read-only, and at most one folder to write
+into: no other file, no network, none of the host's processes. Its time, memory
+and output are limited. SANDBOX=no, for a machine on which bubblewrap cannot
+work, leaves out the walls and keeps the limits: only for files of your own.
 """
 import os
 import platform
@@ -18,35 +18,35 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import IO
 
-# For seccomp: the host's name, and what makes a process, a connection or a namespace there.
+# For seccomp: the host's architecture, and its system calls that make a process, a connection or a namespace.
 # (x86-64: socket, clone, fork, vfork, unshare, setns, clone3)
 FORBIDDEN = {"x86_64": (0xC000003E, (41, 56, 57, 58, 272, 308, 435)), "aarch64": (0xC00000B7, (198, 220, 97, 268, 435))}
 LOAD, JUMP_IF_EQUAL, JUMP_IF_AT_LEAST, RETURN = 0x20, 0x15, 0x35, 0x06
 KILL, ALLOW = 0x80000000, 0x7FFF0000
-SCRATCH = 64 << 20  # of /tmp, for who may start processes
+SCRATCH = 64 << 20  # size of /tmp, for a program that may start processes
 
 
 class Refused(Exception):
-    """It was not run, or to no end; the message is for the person who builds."""
+    """The program was not run, or did not finish; the message is for the person who builds the kernel."""
 
 
 @dataclass(frozen=True)
 class Limits:
     seconds: int  # of processor time, for each process
-    patience: int  # seconds by the clock
+    patience: int  # seconds of wall-clock time
     memory: int  # bytes, for each process
-    file: int  # bytes: of whatever it writes, what it prints too
+    file: int  # bytes, for each file that it writes and for its output
 
 
 @dataclass(frozen=True)
 class Ended:
-    status: int  # as shells say it: 128 and the signal
+    status: int  # as in a shell: 128 and the signal's number
     printed: bytes
-    said: bytes  # on standard error
+    said: bytes  # its standard error
 
 
 def run(command: list[str], sees: Iterable[str], limits: Limits, writes: str = "", processes: bool = False) -> Ended:
-    """@sees: files and folders, there at their own paths; @writes: the one folder, if any; @processes: it may start others, and has a /tmp."""
+    """@sees: files and folders, at their own paths; @writes: the one folder, if any; @processes: it may start other programs, and has a /tmp."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as seccomp, \
             tempfile.TemporaryFile() as state:
         walls = os.environ.get("SANDBOX") != "no"
@@ -62,7 +62,7 @@ def run(command: list[str], sees: Iterable[str], limits: Limits, writes: str = "
         out.seek(0)
         errors.seek(0)
         state.seek(0)
-        began = b"exit-code" in state.read()  # bubblewrap's word of what it ran; else the complaint is its own
+        began = b"exit-code" in state.read()  # bubblewrap reports the program's end; without that the message is bubblewrap's own
         ended = Ended(status if status >= 0 else 128 - status, out.read(), errors.read())
     if walls and status and not began and re.match(rb"(bwrap|unshare|mount|chroot): ", ended.said):
         raise Refused(f"the sandbox cannot be made ({printable(ended.said[:500]).strip()}). What another wrote needs another machine, or root; "
@@ -71,12 +71,12 @@ def run(command: list[str], sees: Iterable[str], limits: Limits, writes: str = "
 
 
 def _walls(sees: Iterable[str], writes: str, processes: bool, seccomp: IO[bytes]) -> list[str]:
-    """The command that runs another with nothing around it. As root it needs no user namespace."""
+    """The command that runs another in the sandbox. As root it needs no user namespace."""
     if not shutil.which("bwrap"):
         raise Refused("bwrap is not there: type make setup")
     words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
              "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
-    if processes:  # first: what it sees may lie below /tmp
+    if processes:  # first: the named files may be below /tmp
         words += ["--size", str(SCRATCH), "--tmpfs", "/tmp", "--dir", os.getcwd(), "--setenv", "PATH", "/usr/bin:/bin", "--setenv", "LC_ALL", "C"]
     elif platform.machine() in FORBIDDEN:
         seccomp.write(filter_program())
@@ -92,7 +92,7 @@ def _walls(sees: Iterable[str], writes: str, processes: bool, seccomp: IO[bytes]
 
 
 def _rooted() -> list[str]:
-    """bubblewrap wants / to be a mount, and in a chroot it is none: root can make it one, for this command."""
+    """bubblewrap needs / to be a mount point, and in a chroot it is not: root can make it one, for this command."""
     with open("/proc/self/mountinfo") as mounts:
         if os.geteuid() or any(line.split()[4] == "/" for line in mounts):
             return []
@@ -101,13 +101,13 @@ def _rooted() -> list[str]:
 
 
 def filter_program() -> bytes:
-    """For seccomp: what is forbidden ends the program with SIGSYS, and so does the host's other table of calls (x86-64: from 0x40000000)."""
+    """For seccomp: a forbidden system call ends the program with SIGSYS; so does the host's second table of calls (x86-64: from 0x40000000)."""
     audit, calls = FORBIDDEN[platform.machine()]
     tests = [(JUMP_IF_EQUAL, call) for call in calls]
     if audit == 0xC000003E:
         tests.append((JUMP_IF_AT_LEAST, 0x40000000))
     rules = [(LOAD, 0, 0, 4), (JUMP_IF_EQUAL, 1, 0, audit), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
-    rules += [(test, len(tests) - at, 0, value) for at, (test, value) in enumerate(tests)]  # over what follows and ALLOW
+    rules += [(test, len(tests) - at, 0, value) for at, (test, value) in enumerate(tests)]  # jump past the later tests and ALLOW
     return b"".join(struct.pack("<HBBI", *rule) for rule in [*rules, (RETURN, 0, 0, ALLOW), (RETURN, 0, 0, KILL)])
 
 

@@ -1,8 +1,9 @@
 /*
- * Events are declared once, by a list of fields in this header. TRACE_ENTRY
- * makes the event's structure of it. In the file that prints the event,
- * TRACE_EVENT makes an entry of the table of event types of it: there
- * trace_print_event() finds the printer, and events/ftrace/<name>/format its text.
+ * Each event is declared once, as a list of fields in this header.
+ * TRACE_ENTRY() makes the structure from the list. TRACE_EVENT(), in the file
+ * that prints the event, makes an entry of the table of event types from the
+ * same list. trace_print_event() finds the printer in that table, and
+ * events/ftrace/<name>/format is made from it:
  *
  *	#define FUNCTION_FIELDS(_) _(wide, unsigned long, ip) _(wide, unsigned long, parent_ip)
  *	TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
@@ -10,11 +11,11 @@
  *
  * Kinds of fields:
  *	field      at most four bytes
- *	wide       eight bytes, as two words: in a page they begin at any multiple of 4
+ *	wide       eight bytes, as two words: in a page they are aligned to 4 only
  *	rest, wide_rest
- *	           an array, as long as the event has room; format shows it with
- *	           the brackets and the number of members that are given
- *	hole       what format does not show
+ *	           an array that takes the rest of the event; the format file shows
+ *	           it with the brackets and the number of members that are given
+ *	hole       a field that the format file does not show
  */
 #ifndef FTRACE_EVENT_TYPE_H
 #define FTRACE_EVENT_TYPE_H
@@ -74,12 +75,12 @@ TRACE_ENTRY(function_entry, FUNCTION_FIELDS);
 #define PRINT_FIELDS(_) _(wide, unsigned long, ip) _(rest, char, buf, "[]", 0)
 TRACE_ENTRY(print_entry, PRINT_FIELDS);
 
-/* Each caller is the address behind an instruction: a call, or the interrupted one. */
+/* Each caller is the address after an instruction: after a call, or after the interrupted instruction. */
 #define STACK_FIELDS(_)                                                                       \
 	_(field, int, size) _(hole, int, unused) _(wide_rest, unsigned long, caller, "[8]", 8)
 TRACE_ENTRY(stack_entry, STACK_FIELDS);
 
-/* With funcgraph-args: as many as the function has. With funcgraph-retaddr the event is the next one. */
+/* args: with funcgraph-args, one for each argument register. With funcgraph-retaddr the next event type is used. */
 #define GRAPH_ENT_FIELDS(_)                                                                   \
 	_(wide, unsigned long, func) _(field, int, depth) _(wide_rest, unsigned long, args, "[]", 0)
 TRACE_ENTRY(ftrace_graph_ent_entry, GRAPH_ENT_FIELDS);
@@ -116,11 +117,11 @@ struct trace_line; /* trace.h */
 struct trace_event_type {
 	u16 id;
 	const char *name, *path; /* path: of its format file */
-	const struct trace_field *fields; /* after the common ones, without gaps */
+	const struct trace_field *fields; /* those after the common fields, without gaps */
 	const char *print_fmt;		  /* the format file's last line, for tools; `cat trace` does not use it */
-	/* Prints what comes after the columns that all events have. */
+	/* Print the text after the columns that all events have. */
 	void (*print)(const struct trace_line *l);
-	/* Instead of print: lines of the event's own form, perhaps together with the next event. Returns 1 or 2 events. */
+	/* Or print whole lines, perhaps of the next event too. Return: the number of events, 1 or 2. NULL: use print. */
 	int (*print_lines)(const struct trace_line *l);
 };
 #define TRACE_EVENT(id, name, FIELDS, ...)                                                    \

@@ -4,8 +4,8 @@
  *
  * A user of function_graph like any other, with set_ftrace_filter as its
  * filter and no events. Each CPU has an entry for each record, with the calls
- * that began there. They may end on another CPU, and an interrupt may come
- * between a load and a store, so what is added is added in one piece.
+ * that began there. A call may end on another CPU, and an interrupt may come
+ * between a load and a store, so each addition is one atomic instruction.
  */
 #include "errno.h"
 #include "irq.h"
@@ -16,26 +16,26 @@
 #include "tracer.h"
 
 struct profile {
-	u64 hits, time, squared, squared_high; /* ns; ns^2, 128 bits */
+	u64 hits, time, squared, squared_high; /* time in ns; the squares' sum in ns^2, 128 bits */
 };
-static struct profile *profiles[NR_CPUS]; /* by record; made when first enabled, and kept */
+static struct profile *profiles[NR_CPUS]; /* indexed by record; allocated when first enabled, and kept */
 static bool profile_enabled;
 static struct mutex profile_lock = MUTEX_INIT;
 
 /* ---- The handlers ---- */
 
 /*
- * Entry data. The thread's variable is the time of the calls that its
- * innermost function has made, interrupts included; `before` keeps the
- * caller's until the return. What a call took of its caller's time is dated
- * where the variable is changed, so that an interrupt inside a handler is
- * on the same side of both.
+ * Entry data. The thread's variable is the time taken by the calls that its
+ * innermost traced function has made, and by interrupts; `before` keeps the
+ * caller's value until the return. The clock is read next to each change of
+ * the variable, so an interrupt inside a handler is either counted in both or
+ * in neither.
  */
 struct call {
-	struct profile *profile; /* of the CPU where it began */
+	struct profile *profile; /* of the CPU where the call began */
 	u64 before;
 	u64 time;  /* clock_ns() */
-	u64 ticks; /* the thread's on a CPU */
+	u64 ticks; /* ticks_on_cpu() */
 };
 
 static struct profile *profile_of(unsigned long func)
@@ -127,13 +127,13 @@ TRACEFS_U64(function_profile_enabled, "function_profile_enabled", TRACEFS_TOP, e
 
 /* ---- trace_stat/function<cpu> ---- */
 
-/* What an open file shows: the CPU's functions that were called, the longest time first. */
+/* The content of an open file: the functions that were called on this CPU, the longest time first. */
 struct row {
 	u32 record;
 	struct profile p; /* no hits: the end */
 };
 
-/* Of equals the last comes first: as Linux. */
+/* Functions with equal times are in reverse order, as on Linux. */
 static struct row *sorted_rows(const struct profile *p)
 {
 	struct row *rows = kzalloc((ftrace_record_count + 1) * sizeof(*rows));
@@ -152,7 +152,7 @@ static struct row *sorted_rows(const struct profile *p)
 	return rows;
 }
 
-/* Bit by bit: the kernel has no library that does it. */
+/* Bit by bit: the kernel has no library function for 128-bit division. */
 static unsigned __int128 divide(unsigned __int128 a, u64 by)
 {
 	u64 rest = 0;
@@ -165,7 +165,7 @@ static unsigned __int128 divide(unsigned __int128 a, u64 by)
 	return a;
 }
 
-/* s^2 = (sum of squares - (sum)^2 / n) / (n - 1), rounded down once; in us^2, printed as ns are. */
+/* s^2 = (sum of squares - (sum)^2 / n) / (n - 1), rounded down once; in us^2, printed in the format of a time in ns. */
 static u64 variance(const struct profile *p)
 {
 	unsigned __int128 squares = (unsigned __int128)p->squared_high << 64 | p->squared;

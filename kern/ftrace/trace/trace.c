@@ -1,7 +1,7 @@
 /*
  * The trace array: per-CPU buffers, one tracer at a time, a clock, options.
- * Whatever changes a buffer under a writer first stops recording and waits
- * until no CPU is inside a callback; and waits again before recording goes on.
+ * To change a buffer: stop recording, wait for a grace period, change it, wait
+ * for another grace period, continue recording.
  */
 #include "trace.h"
 #include "errno.h"
@@ -104,7 +104,7 @@ void tracing_reset(struct trace_array *tr, int cpu)
 	go_on(tr);
 }
 
-/* From CPU @first up to, and not with, @end: all of them or none. */
+/* Resize the buffers of the CPUs from @first to @end - 1: all of them or none. */
 static int resize(struct trace_array *tr, unsigned long pages, unsigned first, unsigned end)
 {
 	struct rb_resize to[NR_CPUS];
@@ -138,7 +138,7 @@ int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu)
 	return err;
 }
 
-/* The buffers' real size, or half of it, ... as memory allows. */
+/* Give the buffers their real size; without enough memory half of it, or half of that, and so on. */
 static void expand(struct trace_array *tr)
 {
 	unsigned long size = TRACE_BUFFER_SIZE;
@@ -211,7 +211,7 @@ void tracing_set_option(struct trace_array *tr, int option, bool on)
 		tr->tracer->options_changed(tr);
 }
 
-/* ---- The way in for an event that is in no hurry ---- */
+/* ---- The long path, for every event type ---- */
 
 static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
 {
@@ -223,7 +223,7 @@ static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
 	ent->pid = current->pid;
 }
 
-/* Interrupts are masked; w->irq is what they were. */
+/* Interrupts are masked; w->irq is their earlier state. */
 static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
 {
 	struct cpu *c = this_cpu();

@@ -1,8 +1,8 @@
 /*
- * Tracers, and what they write: the events and the per-CPU ring buffers.
+ * Tracers, the events that they write, and the per-CPU ring buffers.
  *
- * A tracer is named in available_tracers and chosen through current_tracer;
- * it joins by being linked (TRACER()).
+ * A tracer is listed in available_tracers and chosen through current_tracer.
+ * The linker collects all tracers that are declared with TRACER().
  */
 #ifndef FTRACE_TRACE_H
 #define FTRACE_TRACE_H
@@ -22,7 +22,7 @@
 	option(CONTEXT_INFO, "context-info")                                                  \
 	option(OVERWRITE, "overwrite")                                                        \
 	option(IRQ_INFO, "irq-info")
-/* Those of a tracer, which are there only while it is the current one: function, function_graph. */
+/* Options of one tracer (function, function_graph); they exist only while it is the current tracer. */
 #define TRACE_FUNCTION_OPTIONS(option) option(FUNC_STACK, "func_stack_trace")
 #define TRACE_GRAPH_OPTIONS(option)                                                           \
 	option(GRAPH_OVERRUN, "funcgraph-overrun")                                            \
@@ -51,7 +51,7 @@ enum {
 #define OPTION_OR(id, name) TRACE_ITER_##id |
 	TRACE_ITER_GENERAL = TRACE_OPTIONS(OPTION_OR) 0,
 	TRACE_ITER_GRAPH = TRACE_GRAPH_OPTIONS(OPTION_OR) 0,
-	/* What is on at first. */
+	/* The options that are on after boot. */
 	TRACE_ITER_DEFAULT = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE |
 			     TRACE_ITER_CONTEXT_INFO | TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO |
 			     TRACE_ITER_GRAPH_CPU | TRACE_ITER_GRAPH_OVERHEAD |
@@ -62,7 +62,7 @@ extern const char *const trace_option_names[];
 
 struct trace_clock {
 	const char *name;
-	u64 (*read)(void); /* NULL: clock_ns(), which the short path reads itself */
+	u64 (*read)(void); /* NULL: clock_ns(); the short path knows this one only */
 	bool in_ns;
 };
 extern const struct trace_clock trace_clocks[];
@@ -83,22 +83,22 @@ struct trace_array {
 	struct ftrace_ops graph_lists; /* set_graph_function and set_graph_notrace: never registered */
 	u32 max_graph_depth;           /* 0: no limit */
 	u32 options;           /* TRACE_ITER_* */
-	unsigned pipe_readers; /* bit per CPU whose events a trace_pipe consumes */
+	unsigned pipe_readers; /* a bit for each CPU whose events an open trace_pipe consumes */
 	bool expanded;         /* no longer the small buffers of the boot */
 };
 extern struct trace_array global_trace; /* of the files in TRACEFS itself */
-extern struct mutex trace_lock; /* whatever is changed through the functions below */
+extern struct mutex trace_lock; /* held while a function below changes a trace array */
 
 /*
- * What the reader of an open file remembers from one line to the next, for
- * each CPU; all zero at first. In the terms of function_graph's text:
+ * The state that the reader of an open file keeps from one line to the next,
+ * for each CPU; all zero at first. For the text of function_graph:
  */
 #define TRACE_PRINT_DEPTH 50
 struct trace_printer {
 	struct trace_array *tr;
 	const struct tracer *tracer; /* whose lines these were */
 	struct trace_printer_cpu {
-		bool seen;      /* an event: last_pid is its */
+		bool seen;      /* an event was printed before, of the thread last_pid */
 		s32 last_pid;
 		s32 depth;	/* of the innermost open call: where comments belong */
 		s32 irq_depth;	/* inside an interrupt that is not shown: its depth + 1 */
@@ -106,12 +106,12 @@ struct trace_printer {
 	} cpu[NR_CPUS];
 };
 
-/* An event being printed, and what its text depends on. */
+/* An event that is being printed, and everything that its text depends on. */
 struct trace_line {
 	struct seq *s;
 	struct trace_printer_cpu *state;
 	const struct trace_entry *ent; /* ev->data */
-	const struct rb_event *ev, *next; /* the one after it in the same CPU's buffer, or NULL */
+	const struct rb_event *ev, *next; /* next: the event after ev in the same CPU's buffer, or NULL */
 	u32 options;
 	unsigned cpu;
 };
@@ -119,27 +119,28 @@ struct trace_line {
 struct tracer {
 	const char *name;
 	int (*init)(struct trace_array *tr);   /* start; 0 or -errno */
-	void (*reset)(struct trace_array *tr); /* stop; nothing of it runs afterwards */
-	/* An event that has no lines of its own among those of this tracer. False, or NULL: in the common form. */
+	void (*reset)(struct trace_array *tr); /* stop; no callback of the tracer runs afterwards */
+	/* Print an event of a type that is not this tracer's. False, or NULL: print it in the common form. */
 	bool (*print_other)(const struct trace_line *l);
 	void (*print_header)(struct seq *s, struct trace_array *tr); /* NULL: the common columns */
 	u32 options; /* TRACE_ITER_* that exist only while it is the current tracer */
-	void (*options_changed)(struct trace_array *tr); /* after one did, any of them; or NULL */
+	void (*options_changed)(struct trace_array *tr); /* called after any option has changed; or NULL */
 };
 #define TRACER(t) TABLE_ENTRY(const struct tracer *const, tracer, t##_tracer_entry) = &t
-extern const struct tracer nop_tracer; /* none; in no table, because it is always the last */
+extern const struct tracer nop_tracer; /* no tracer; not in the table, because it is listed last */
 
-/* The function tracer's callback: one function event into @op->private's buffers. */
+/* The function tracer's callback: write a function event to the buffers of the trace array @op->private. */
 void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			 struct ftrace_regs *regs);
-/* Whatever of that is rare; and the stack behind the event (func_stack_trace). */
+/* Its long path: the rare cases, and the stack trace after the event (func_stack_trace). */
 void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long parent_ip,
 			 struct ftrace_regs *regs);
 
 /*
- * An event that may take its time: begin masks interrupts and returns the
- * entry, its first fields filled, or NULL when nothing is recorded; end
- * publishes it. end follows begin in either case.
+ * Write an event by the long path. trace_begin() masks interrupts, sets the
+ * recursion bit and reserves the entry; it returns the entry with its common
+ * fields filled, or NULL when recording is off or there is no room. trace_end()
+ * publishes the entry; call it in either case.
  */
 struct trace_write {
 	struct cpu *cpu;
@@ -149,19 +150,20 @@ struct trace_write {
 	struct rb_reserved reserved;
 };
 void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w);
-/* The same inside a callback that guards itself, as a handler of fgraph.h is. */
+/* As trace_begin(), for a callback or a handler for which the recursion bit is set already. */
 void *trace_reserve(struct trace_array *tr, u16 type, size_t size, struct trace_write *w);
 void trace_end(struct trace_write *w, void *entry);
 
 /*
- * Buffers of @bytes for each CPU, nop, the first clock; ->ops and ->options are
- * set. 0 or -ENOMEM. trace_array_free: the tracer is nop, no file of it open.
+ * Give @tr buffers of @bytes for each CPU, the nop tracer and the first clock.
+ * The caller has set ->ops and ->options. 0 or -ENOMEM. trace_array_free():
+ * the tracer must be nop, and no file of @tr open.
  */
 int trace_array_init(struct trace_array *tr, unsigned long bytes);
 void trace_array_free(struct trace_array *tr);
 
-/* Each is called with trace_lock held, in a thread. cpu -1: all of them. */
-#define TRACE_BUFFER_SIZE KiB(1408) /* of each CPU, once tracing is used */
+/* Context: thread, trace_lock held. cpu -1: all CPUs. */
+#define TRACE_BUFFER_SIZE KiB(1408) /* for each CPU, from the first use of a tracer on */
 int tracing_set_tracer(struct trace_array *tr, const char *name);
 int tracing_set_clock(struct trace_array *tr, const char *name);
 void tracing_set_option(struct trace_array *tr, int option, bool on);
@@ -171,7 +173,7 @@ void tracing_reset(struct trace_array *tr, int cpu);
 /* Any context. */
 void tracing_on(struct trace_array *tr);
 void tracing_off(struct trace_array *tr);
-void tracing_ask(struct trace_array *tr, bool on); /* RB_ASK on every CPU */
+void tracing_ask(struct trace_array *tr, bool on); /* set or clear RB_ASK on every CPU */
 static inline bool tracing_is_on(const struct trace_array *tr)
 {
 	return !(__atomic_load_n(&tr->cpu[0].slow, __ATOMIC_ACQUIRE) & RB_OFF);
@@ -179,32 +181,32 @@ static inline bool tracing_is_on(const struct trace_array *tr)
 
 /* ---- trace.c ---- */
 
-/* Whose file it is: an instance's, or global_trace. As long as the file is open. */
+/* The trace array of an instance's file, or global_trace. Valid while the file is open. */
 struct trace_array *trace_array_of(const struct file *f);
 
-/* ---- trace_graph_output.c: function_graph's two of struct tracer ---- */
+/* ---- trace_graph_output.c: print_other and print_header of function_graph ---- */
 
 bool trace_graph_print_other(const struct trace_line *l);
 void trace_graph_print_header(struct seq *s, struct trace_array *tr);
-/* Microseconds and " us " in twelve columns, as many decimals as find room; longer ones take more. */
+/* Print microseconds and " us " in twelve columns, with as many decimals as fit; a longer number takes more columns. */
 void trace_print_duration(struct seq *s, u64 ns);
 
 /* ---- trace_args.c ---- */
 
-/* How many registers carry the arguments of @func. Any context. */
+/* The number of registers that carry the arguments of @func. Any context. */
 unsigned trace_args_count(unsigned long func);
-/* What was in them, without the parentheses. */
+/* Print the arguments that were in these registers, without the parentheses. */
 void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2]);
 
 /* ---- trace_output.c ---- */
 
-/* The name that events of @pid get: "<idle>", its thread's, the last thread's of that pid, "<...>". */
+/* The name printed for @pid: "<idle>", the name of its thread or of the last thread with that pid, or "<...>". */
 void trace_find_comm(int pid, char comm[16]);
 void trace_print_header(struct seq *s, struct trace_array *tr);
-/* @ev, or with @next both, as whole lines. Return: 1 or 2, how many. */
+/* Print @ev, or @ev and @next together, as whole lines. Return: the number of events printed, 1 or 2. */
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next);
-/* Its parts: the five flags; a function as sym-offset and sym-addr of @options want it. */
+/* Parts of a line: the five flags; a symbol in the form that sym-offset and sym-addr in @options select. */
 void trace_print_flags(struct seq *s, const struct trace_entry *e);
 void trace_print_symbol(struct seq *s, u32 options, unsigned long addr);
 

@@ -1,13 +1,14 @@
 /*
- * funcgraph-args: a function's arguments as Linux 6.15 prints them. What they
- * are called and what they are kern/mksyms.py has from DWARF, and puts it
- * behind the function's name:
+ * funcgraph-args: a function's arguments as Linux 6.15 prints them.
+ * kern/mksyms.py reads their names and types from DWARF and writes them after
+ * the function's name:
  *
  *	schedule\0 mutex_lock\0001plock, memcpy\0003pd,ps,Ln,
  *
- * The registers that carry them, then kind and name of each. Kinds: p an
- * address, bhil and BHIL an integer of 1, 2, 4, 8 bytes, signed and unsigned,
- * s and S a structure, u and U a union, in one and in two registers, . more than fit.
+ * The number of registers that carry them, then kind and name of each. Kinds:
+ * p an address; b, h, i, l a signed integer of 1, 2, 4, 8 bytes and B, H, I, L
+ * an unsigned one; s, S a structure in one or in two registers; u, U a union;
+ * . more arguments than fit.
  */
 #include "ksyms.h"
 #include "string.h"
@@ -29,7 +30,7 @@ unsigned trace_args_count(unsigned long func)
 	return *p ? *p - '0' : 0;
 }
 
-/* Of a narrow integer the rest of the register may be anything. Linux prints all as signed longs. */
+/* The upper bits of a register with a narrow integer are undefined. Linux prints all integers as signed longs. */
 static void print_integer(struct seq *s, unsigned kind, unsigned long value)
 {
 	unsigned shift = 64 - (8 << kind % 4);

@@ -1,15 +1,15 @@
 /*
- * The short way to write an event of a fixed size, for the callbacks that
+ * The short path that writes an event of a fixed size, for the callbacks that
  * every traced call pays for: no call, no loop, one clock.
  *
- *	if (rb->slow) the long way: trace_reserve()
+ *	if (rb->slow) take the long path: trace_reserve()
  *	irq_save(), now = clock_ns()
- *	event_fits(rb, now, EVENT_WORDS(struct ...)), or irq_restore() and the long way
+ *	if not event_fits(delta, end): irq_restore(), take the long path
  *	e = event_start(...); fill the fields of e; event_commit(...)
  *	irq_restore()
  *
- * Context: the CPU whose buffer it is, interrupts masked from the clock to the
- * commit: an event never has a time before the one that stands before it.
+ * Context: the CPU of the buffer, interrupts masked from the reading of the
+ * clock to the commit, so that the times in a buffer never go back.
  */
 #ifndef FTRACE_TRACE_EVENT_H
 #define FTRACE_TRACE_EVENT_H
@@ -19,10 +19,10 @@
 
 #define EVENT_WORDS(type) (sizeof(type) / 4)
 
-/* What follows counts from @v: the compiler keeps that, and not what it was made of as well. */
+/* Hide how @v was computed, so that the compiler keeps @v in a register and none of its inputs. */
 #define ONE_REGISTER(v) __asm__("" : "+r"(v))
 
-/* Where the page's data would end with the event: its commit. */
+/* The end of the page's data with an event of @words: the commit value to store. */
 static inline __attribute__((always_inline)) u64 event_end(const struct rb_page *page, unsigned words)
 {
 	u64 end = page->commit + 4 + 4 * words;
@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) u64 event_end(const struct rb_page 
 	return end;
 }
 
-/* A shift, where a comparison costs three: not 0 if @end is past the page. */
+/* Non-zero if @end is past the page. One instruction, where a comparison costs three. */
 #define PAST_PAGE(end) (((end) + RB_PAGE_SIZE - 1 - RB_PAGE_DATA) >> 12)
 
 static inline __attribute__((always_inline)) bool event_fits(u64 delta, u64 end)
@@ -39,7 +39,7 @@ static inline __attribute__((always_inline)) bool event_fits(u64 delta, u64 end)
 	return likely(!(delta >> RB_DELTA_BITS)) && likely(!PAST_PAGE(end));
 }
 
-/* The entry, its struct trace_entry filled. */
+/* Write the event's header and its struct trace_entry. Return: the place of the fields that follow. */
 static inline __attribute__((always_inline)) void *
 event_start(struct ring_buffer_cpu *rb, struct rb_page *page, u64 end, u64 now, u64 delta,
 	    u16 type, unsigned words, unsigned long flags)

@@ -1,10 +1,9 @@
 /*
  * The function tracer: one event for each call of a traced function.
  *
- * function_trace_call() is what every traced call pays for. Its short path
- * calls nothing, so that it needs no stack frame; whatever is rare leaves it
- * by a tail call to function_trace_slow(). Nothing that it reaches has a call
- * site.
+ * function_trace_call() runs for every traced call. Its short path calls
+ * nothing, so it needs no stack frame; in the rare cases it ends in a tail call
+ * to function_trace_slow(). No function that it reaches has a call site.
  */
 #include "trace_event.h"
 
@@ -25,7 +24,7 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 			return;
 		return function_trace_slow(op, ip, parent_ip, regs);
 	}
-	/* With a shadow stack the parent may be return_to_handler, after a tail call. */
+	/* In a thread with a shadow stack @parent_ip may be return_to_handler, after a tail call. */
 	if (unlikely(current->ftrace))
 		return function_trace_slow(op, ip, parent_ip, regs);
 	flags = irq_save();
@@ -46,10 +45,10 @@ void function_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrac
 	return;
 slow:
 	irq_restore(flags);
-	return function_trace_slow(op, ip, parent_ip, NULL); /* no shadow stack: the parent is true */
+	return function_trace_slow(op, ip, parent_ip, NULL); /* no shadow stack: @parent_ip is the real parent */
 }
 
-/* func_stack_trace is the long path's. */
+/* The short path has no func_stack_trace: RB_ASK sends every call to the long path. */
 static void function_options_changed(struct trace_array *tr)
 {
 	tracing_ask(tr, tr->options & TRACE_ITER_FUNC_STACK);

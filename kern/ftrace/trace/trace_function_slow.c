@@ -1,9 +1,9 @@
 /*
- * The function tracer's long path: off, another clock, a new page, a time
- * extend, a recursion, a stack trace behind each event (func_stack_trace).
+ * The function tracer's long path: recording is off, another clock, a new page,
+ * a time extend, a recursion, a stack trace after each event (func_stack_trace).
  *
- * It has frame records, which the short path does without: stack walks start
- * in it and pass through it.
+ * It is compiled with frame records, the short path without: a stack walk can
+ * start in the long path and pass through it.
  */
 #include "asm-ftrace/regs.h"
 #include "trace.h"
@@ -13,7 +13,10 @@
 #define STACK_MAX 64
 static unsigned long stacks[NR_CPUS][STACK_MAX]; /* interrupts masked */
 
-/* The traced function and its callers. HOOK=mcount has no registers of the call site: the walk first leaves the tracer's own frames. */
+/*
+ * Save the traced function and its callers. With HOOK=mcount there are no registers of
+ * the call site, so the walk first skips the tracer's own frames.
+ */
 static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 			   const struct ftrace_regs *regs, unsigned long *entries)
 {
@@ -34,7 +37,7 @@ static unsigned save_stack(unsigned long ip, unsigned long parent_ip,
 	return count;
 }
 
-/* The event behind one that began as @ent. */
+/* Write the stack event that follows the event with the common fields @ent. */
 static void write_stack(struct trace_array *tr, struct trace_entry ent, unsigned long ip,
 			unsigned long parent_ip, const struct ftrace_regs *regs)
 {

@@ -1,10 +1,10 @@
 /*
- * The function_graph tracer: an event when a function is entered, and one
- * with its times when it returns.
+ * The function_graph tracer: it writes an event when a function is entered, and
+ * an event with both times when the function returns.
  *
- * Each trace array is a user of its own (tr->graph). What the options,
- * max_graph_depth, set_graph_function and set_graph_notrace want is one word,
- * `checks`; when it is not 0, RB_ASK takes every call out of its short path.
+ * Each trace array is a user of its own (tr->graph). The settings of the options,
+ * max_graph_depth, set_graph_function and set_graph_notrace are in one word,
+ * `checks`; while it is not 0, RB_ASK sends every call to the long path.
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
@@ -26,12 +26,12 @@ enum {
 	GRAPH_RETADDR = 8,   /* funcgraph-retaddr */
 	GRAPH_NO_SLEEP = 16, /* no sleep-time */
 	GRAPH_ARGS = 64,     /* funcgraph-args */
-	GRAPH_MARKED = 32,   /* a return may be one that its call left something for */
+	GRAPH_MARKED = 32,   /* an entry may have left a mark or ticks for its return */
 };
 
-/* ---- Events, the long way: another clock, a new page, a time extend. ---- */
+/* ---- Events, the long path: another clock, a new page, a time extend. ---- */
 
-/* @args: the registers with the arguments, if they are wanted. As Linux 6.15, not with @retaddr. */
+/* @args: the argument registers with funcgraph-args, else NULL. As in Linux 6.15, ignored with @retaddr. */
 static bool __noinline entry_slow(struct trace_array *tr, const struct ftrace_graph_ent *trace,
 				  unsigned long retaddr, const unsigned long *args)
 {
@@ -66,13 +66,13 @@ static void __noinline return_slow(struct trace_array *tr, const struct ftrace_g
 /* ---- Which calls: set_graph_function, set_graph_notrace ---- */
 
 /*
- * A thread's variable says where in its stack of calls a list came true: the
- * depth + 1 of the call that it named. 0: outside.
+ * For each of the two lists a thread's variable has the depth at which the list
+ * matched: the depth + 1 of the matching call; 0: no match.
  *
  *	| in an interrupt 1 | notrace 16 | function 16 |
  *
- * Calls deeper than that one belong to it, an interrupt's too; its return
- * ends it. An interrupt puts back what it found before it returns.
+ * All deeper calls belong to the matching call, those in interrupts too, until
+ * it returns. An interrupt restores the variable before it returns.
  */
 #define MARK(var, shift) ((int)((var) >> (shift) & 0xffff))
 #define MARK_FUNCTION 0
@@ -92,8 +92,8 @@ static bool is_listed(const struct ftrace_hash *list, unsigned long func)
 enum selection {
 	CALL_OUTSIDE,
 	CALL_TRACED,
-	CALL_HIDDEN, /* no event, but its return must be heard of */
-	CALL_FIRST,  /* of a subtree: traced, and so must its return be */
+	CALL_HIDDEN, /* no event, but the return handler must run */
+	CALL_FIRST,  /* the matching call of set_graph_function: traced, and the return handler must run */
 };
 
 static enum selection select_call(const struct trace_array *tr, const struct ftrace_graph_ent *trace,
@@ -116,7 +116,7 @@ static enum selection select_call(const struct trace_array *tr, const struct ftr
 	return CALL_FIRST;
 }
 
-/* Is the return of @depth one whose event is written; end what began with its call. */
+/* End the matches that began with the call at @depth. Return: is the return event written? */
 static bool unselect_call(unsigned long *var, int depth)
 {
 	bool hidden = MARK(*var, MARK_NOTRACE) == depth + 1;
@@ -138,7 +138,7 @@ static void note_ticks(int idx)
 		*entered = ticks_on_cpu();
 }
 
-/* The call began as much later as the thread was off its CPU meanwhile. */
+/* The call time, moved forward by the time during which the thread was off its CPU. */
 static u64 calltime_awake(int idx, const struct ftrace_graph_ret *ret)
 {
 	const u64 *entered = fgraph_retrieve_data(idx, NULL);
@@ -165,14 +165,14 @@ static int __noinline checked_entry(struct trace_graph *g, const struct ftrace_g
 	unsigned long *var = fgraph_get_task_var(&g->user);
 	enum selection selection = CALL_TRACED;
 
-	smp_rmb(); /* the reason to leave something for the return, then that return's RB_ASK */
+	smp_rmb(); /* `checks` is read before the return handler reads RB_ASK: update_checks() sets them in the other order */
 	if (limit && (u32)trace->depth >= limit)
 		return 0;
 	if (checks & GRAPH_LISTS)
 		selection = select_call(tr, trace, var);
 	if (selection == CALL_OUTSIDE || selection == CALL_HIDDEN)
 		return selection == CALL_HIDDEN;
-	/* What set_graph_function names is traced in interrupts, whatever funcgraph-irqs says. */
+	/* A function that set_graph_function names is traced in interrupts even without funcgraph-irqs. */
 	if (checks & GRAPH_NO_IRQS && in_interrupt() && !(*var & MARK_IN_IRQ))
 		return 0;
 	if (checks & GRAPH_NO_SLEEP)
@@ -237,13 +237,13 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
 	irq_restore(flags);
 }
 
-/* ---- What a call must be asked ---- */
+/* ---- Which checks a call needs ---- */
 
 /*
- * RB_ASK stands on every CPU before the word that gives the reason, and goes
- * after it: a call that leaves something for its return is met there wherever
- * it returns. GRAPH_MARKED stays until the tracer starts anew, because such
- * calls may be out when nothing is asked any more. ftrace_lock held.
+ * RB_ASK is set on every CPU before `checks`, and cleared after it. So when an
+ * entry has left something for its return, the return takes the long path on
+ * whichever CPU it runs. GRAPH_MARKED stays set until the tracer starts anew,
+ * because such calls may still be in progress. Context: ftrace_lock held.
  */
 static void update_checks(struct trace_array *tr)
 {

@@ -1,11 +1,11 @@
 /*
- * function_graph for one user that is this tracer: entry and return in one
- * function each, without a loop over users, without a call, with interrupts
- * masked once and the clock read once.
+ * The direct path of function_graph, for the case that this tracer is the only
+ * user: entry and return in one function each, without a loop over users,
+ * without a call, with interrupts masked once and the clock read once.
  *
- * Whatever is not the plain case leaves by a tail call to the general code of
- * fgraph.c, before it has changed anything; so both may be mixed freely, and
- * a frame pushed here may come back there.
+ * Every other case ends in a tail call to the general code of fgraph.c, before
+ * anything is changed. So the two may be mixed: a frame that is pushed here may
+ * be popped there.
  */
 #include "shadow.h"
 #include "trace_graph_event.h"
@@ -48,7 +48,7 @@ static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, 
 	}
 	if (unlikely(!s))
 		return;
-	if (unlikely(!users)) /* another user comes */
+	if (unlikely(!users)) /* another user is being registered */
 		return ftrace_graph_func(ip, parent_ip, op, regs);
 	flags = irq_save();
 	if (unlikely(c->recursion & c->context_bit) || unlikely(shadow_is_full(s)))

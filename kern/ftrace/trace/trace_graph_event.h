@@ -1,5 +1,5 @@
 /*
- * function_graph's two events, written the short way (trace_event.h). Shared
+ * function_graph's two events, written by the short path (trace_event.h). Used
  * by the handlers, which the general code calls, and by the direct path.
  */
 #ifndef FTRACE_TRACE_GRAPH_EVENT_H
@@ -20,18 +20,18 @@ graph_buffer(const struct trace_array *tr, const struct cpu *c)
 
 extern const struct fgraph_direct trace_graph_direct; /* trace_graph_direct.c; stage 5: none */
 
-/* Counter ticks that the running thread has been on a CPU: for times without its sleep. */
+/* Counter ticks for which the running thread has been on a CPU: for times without sleep. */
 static inline u64 ticks_on_cpu(void)
 {
 	return current->runtime + arch_counter() - this_cpu()->switched_at;
 }
 
 /*
- * Room for an event at time @now, interrupts masked: where it begins, to be
- * filled and committed. False: take the long way. So it is, too, if an
- * interrupt has written an event since @now: the delta is negative, too long
- * for an event. What is filled in is loaded afterwards, so that it does not
- * wait in registers.
+ * Reserve room for an event at time @now, interrupts masked; the caller fills
+ * and commits it. False: take the long path. That is also the result if an
+ * interrupt has written an event since @now, because the negative delta is too
+ * large for an event. The callers load the event's fields after this, so that
+ * the fields occupy no registers here.
  */
 struct graph_event {
 	struct rb_page *page;

@@ -7,9 +7,10 @@
  *	 0)   1.500 us    |    leaf();        an entry, and next to it its return
  *	 0) + 12.300 us   |  }                a return
  *
- * A line is the columns that the options want, then the call, indented by
- * two for each depth. What an entry and a return share of a line only the
- * reader can know, so it remembers for each CPU what is open (trace_printer).
+ * A line has the columns that the options select, then the call, indented by
+ * two for each depth. Whether an entry and its return are printed on one line
+ * depends on the next event, so the reader keeps for each CPU the list of open
+ * calls (trace_printer).
  */
 #include "print.h"
 #include "string.h"
@@ -103,7 +104,7 @@ static void print_duration(const struct trace_line *l, u64 ns)
 	seq_printf(l->s, "|  ");
 }
 
-/* The columns of a line that has no duration, up to its call at @depth. */
+/* Print the columns of a line without a duration, up to the call at @depth. */
 static void print_indent(const struct trace_line *l, int depth)
 {
 	if (has_duration(l))
@@ -115,7 +116,7 @@ static void print_indent(const struct trace_line *l, int depth)
 
 #define RULE " ------------------------------------------\n"
 
-/* Another thread than in the CPU's last line. */
+/* Print a switch if the thread is not that of the CPU's last line. */
 static void print_switch(const struct trace_line *l)
 {
 	int pid = l->ent->pid, last = l->state->last_pid;
@@ -152,7 +153,7 @@ static void print_arrow(const struct trace_line *l, unsigned long func, const ch
 
 /* ---- Calls and returns ---- */
 
-/* With funcgraph-irqs off: interrupts that were recorded before are not shown either. */
+/* With funcgraph-irqs off, interrupts that were recorded before it was switched off are hidden, too. */
 static bool is_hidden_entry(const struct trace_line *l, const struct ftrace_graph_ent_entry *e)
 {
 	if (has(l, TRACE_ITER_GRAPH_IRQS))
@@ -168,12 +169,12 @@ static bool is_hidden_return(const struct trace_line *l, const struct ftrace_gra
 
 	if (has(l, TRACE_ITER_GRAPH_IRQS) || !irq_depth)
 		return false;
-	if (e->depth < irq_depth) /* or the return itself was lost */
+	if (e->depth < irq_depth) /* "<": the interrupt's own return may be lost */
 		l->state->irq_depth = 0;
 	return true;
 }
 
-/* Remember what is open at @depth; 0: nothing. Deeper than TRACE_PRINT_DEPTH all is taken to match. */
+/* Store the open function at @depth; 0: none. Below TRACE_PRINT_DEPTH every return counts as matching. */
 static void set_open(const struct trace_line *l, s32 depth, u32 func)
 {
 	if (depth >= 0 && depth < TRACE_PRINT_DEPTH)
@@ -208,7 +209,7 @@ static void print_retval(const struct trace_line *l, unsigned long retval)
 {
 	long error = retval >> 31 == 1 ? (s32)retval : (long)retval;
 
-	/* Linux says "ret=" since it can print the return address as well. */
+	/* Linux prints "ret=" in the versions that can print the return address as well. */
 	seq_printf(l->s, has(l, TRACE_ITER_GRAPH_RETADDR) ? " ret=" : " = ");
 	if (error < 0 && error >= -4095 && !has(l, TRACE_ITER_GRAPH_RETVAL_HEX))
 		seq_printf(l->s, "%ld", error);
@@ -227,7 +228,7 @@ static void print_leaf(const struct trace_line *l, const struct ftrace_graph_ent
 	bool retaddr = e->ent.type == TRACE_GRAPH_RETADDR_ENT;
 	bool comment = retaddr || has(l, TRACE_ITER_GRAPH_RETVAL);
 
-	l->state->depth = e->depth - 1; /* comments stand at its own depth */
+	l->state->depth = e->depth - 1; /* a comment that follows has the depth of this call */
 	set_open(l, e->depth, 0);
 	print_duration(l, duration_of(ret));
 	print_call(l, e);
@@ -255,7 +256,7 @@ static void print_open(const struct trace_line *l, const struct ftrace_graph_ent
 	seq_printf(l->s, "\n");
 }
 
-/* Does @next tell of the return from the call of @e, with nothing lost between. */
+/* Is @next the return event of the call @e, with no event lost between the two? */
 static bool is_leaf(const struct ftrace_graph_ent_entry *e, const struct rb_event *next)
 {
 	const struct ftrace_graph_ret_entry *ret;
@@ -319,7 +320,7 @@ TRACE_EVENT(TRACE_GRAPH_RET, funcgraph_exit, GRAPH_RET_FIELDS, .print_lines = pr
 	    .print_fmt = "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", (void *)REC->func, "
 			 "REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval");
 
-/* A comment. As Linux: one deeper than the call around it, but at depth 0 not at all. */
+/* A comment. As on Linux, it is indented one deeper than the call around it, but not inside a call of depth 0. */
 bool trace_graph_print_other(const struct trace_line *l)
 {
 	const struct print_entry *e = (const void *)l->ent;
@@ -339,7 +340,7 @@ bool trace_graph_print_other(const struct trace_line *l)
 
 /* ---- The header ---- */
 
-/* Linux explains four of the five flags, and so moves the columns behind them by one. */
+/* Linux explains only four of the five flags, so the columns after them are moved by one. */
 static void print_legend(struct seq *s, int width)
 {
 	static const char *const lines[] = {"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched",

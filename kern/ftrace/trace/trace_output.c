@@ -16,7 +16,7 @@ static void save_comm(const struct thread *t)
 		strlcpy(saved_comms[t->pid], t->comm, sizeof(t->comm));
 }
 
-/* A thread is named when it is born; one that changed its name since, when it dies. */
+/* The name is saved at the thread's birth, and again when it dies, because it may have changed. */
 static void comm_hook(enum thread_event event, struct thread *prev, struct thread *next)
 {
 	if (event == THREAD_BORN)
@@ -153,7 +153,7 @@ static void print_print(const struct trace_line *l)
 TRACE_EVENT(TRACE_PRINT, print, PRINT_FIELDS, .print = print_print,
 	    .print_fmt = "\"%ps: %s\", (void *)REC->ip, REC->buf");
 
-/* As a return address: what is behind a call, perhaps its function's last, belongs to the call. */
+/* Print @addr as a return address: it belongs to the call before it, even if that call ends its function. */
 static void print_caller(struct seq *s, u32 options, unsigned long addr)
 {
 	if (options & TRACE_ITER_SYM_OFFSET)

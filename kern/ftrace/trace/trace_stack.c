@@ -1,9 +1,9 @@
 /*
- * The stack tracer: the deepest stack that any thread has had, and whose
- * frames it was made of. An op of its own, with a filter of its own.
+ * The stack tracer: it keeps the deepest stack of any thread, with the function
+ * and the size of each frame. It is an op of its own, with a filter of its own.
  *
- * Depth is counted where a traced function is called: its own frame is not
- * there yet, so it stands first, with size 0.
+ * The depth is taken at the call site of a traced function. The function has no
+ * frame yet, so it is the first line, with size 0.
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
@@ -15,7 +15,7 @@
 
 #define STACK_ENTRIES 64
 
-/* Written under stack_lock; max_size is read without it, by every call. */
+/* Written under stack_lock; every traced call reads max_size without the lock. */
 static struct {
 	unsigned long max_size;
 	unsigned count;
@@ -24,7 +24,7 @@ static struct {
 static struct spinlock stack_lock; /* interrupts masked */
 static bool enabled;		   /* under trace_lock */
 
-/* From the traced function on, which has nothing on the stack yet. */
+/* The first entry is the traced function, which has no frame on the stack yet. */
 static __noinline void record_stack(unsigned long ip, unsigned long parent_ip, const struct ftrace_regs *regs)
 {
 	struct unwind u;
@@ -41,7 +41,7 @@ static __noinline void record_stack(unsigned long ip, unsigned long parent_ip, c
 	deepest.max_size = deepest.depth[0];
 }
 
-/* A panic may come out of the walk itself: an exception's own calls are not looked at. */
+/* Calls in exception context are ignored: the walk itself may cause an exception, which ends in a panic. */
 static void stack_trace_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			     struct ftrace_regs *regs)
 {
@@ -114,7 +114,7 @@ static u64 max_size_get(const struct file *f)
 	return READ_ONCE(deepest.max_size);
 }
 
-/* Only what is deeper is recorded from now on: 0 begins again. */
+/* From now on only a stack deeper than @size is recorded; 0 starts anew. */
 static int max_size_set(struct file *f, u64 size)
 {
 	unsigned long flags = spin_lock_irqsave(&stack_lock);
@@ -126,7 +126,7 @@ static int max_size_set(struct file *f, u64 size)
 }
 TRACEFS_U64(stack_max_size, "stack_max_size", TRACEFS_TOP, max_size_get, max_size_set);
 
-/* All at once, word by word: a traced memcpy() would wait for the lock that we hold. */
+/* Copy all entries under one lock. No memcpy(): if it is traced, its callback would wait for that lock. */
 static unsigned copy_deepest(unsigned long *caller, unsigned long *depth)
 {
 	unsigned long flags = spin_lock_irqsave(&stack_lock);

@@ -1,5 +1,5 @@
 /*
- * tracefs: each object of the tracer brings its own files; a stage has the
+ * tracefs: each object of the tracer declares its own files. A stage has the
  * files of the objects that are linked into it, and no others.
  */
 #ifndef FTRACE_TRACEFS_H
@@ -32,14 +32,15 @@ enum {
 	TRACEFS_ENTRY(id, path, mode, TRACEFS_CPU, ops, NULL)
 
 /*
- * Operations that print one generated text: show as in file.h's seq, write as in
- * file.h or NULL. trace_array_of(s->file) says whose file it is; data is s->arg.
+ * Operations of a file with one generated text: show as in file.h's seq, write as
+ * in file.h or NULL. In show, trace_array_of(s->file) is the trace array of the
+ * file, and s->arg is the file's data.
  */
 #define TRACEFS_TEXT_OPS(name, show_fn, write_fn)                                             \
 	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
 	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
 
-/* Such a file; and one that can be written: what is written changes what is printed. */
+/* TRACEFS_TEXT: a file with generated text. TRACEFS_CONTROL: the same, and it can be written. */
 #define TRACEFS_TEXT(id, path, where, show_fn)                                                \
 	TRACEFS_TEXT_OPS(id##_ops, show_fn, NULL);                                            \
 	TRACEFS_ENTRY(id, path, 0444, where, &id##_ops, NULL)
@@ -48,13 +49,14 @@ enum {
 	TRACEFS_ENTRY(id, path, 0644, where, &id##_ops, NULL)
 
 /*
- * A file that is one number, in decimal: get() is printed; set() takes what was
- * written, and its error is the write's. id: the variable's, path: below the directory.
+ * A file with one decimal number. A read prints get(); a write passes the number
+ * to set() and returns its error. id: a name for the variables, path: below the
+ * directory.
  */
 struct tracefs_value {
 	u64 (*get)(const struct file *f);
 	int (*set)(struct file *f, u64 value);
-	long arg; /* theirs: tracefs_value(f)->arg */
+	long arg; /* for get() and set(), as tracefs_value(f)->arg */
 };
 extern const struct file_ops tracefs_value_ops;
 static inline const struct tracefs_value *tracefs_value(const struct file *f)
@@ -65,40 +67,41 @@ static inline const struct tracefs_value *tracefs_value(const struct file *f)
 	static const struct tracefs_value id##_value = {__VA_ARGS__};                         \
 	TRACEFS_ENTRY(id, path, 0644, where, &tracefs_value_ops, (void *)&id##_value)
 
-/* An option's file: for TRACE_OPTIONS and its like. */
+/* An option's file: one for each entry of TRACE_OPTIONS and of the tracers' options. */
 u64 trace_option_get(const struct file *f);
 int trace_option_set(struct file *f, u64 on);
 #define TRACEFS_OPTION(id, name)                                                              \
 	TRACEFS_U64(option_##id, "options/" name, TRACEFS_INSTANCE, trace_option_get,         \
 		    trace_option_set, TRACE_OPTION_##id);
 
-/* events/ftrace/<name>/format of every event type: what it looks like in a page, for tools. 0 or -ENOMEM. */
+/* Make events/ftrace/<name>/format for every event type: its layout in a page, for tools. 0 or -ENOMEM. */
 int trace_make_formats(struct node *dir);
 
 /*
- * A file that is a filter: written and read as set_ftrace_filter, or as
- * set_ftrace_notrace, for another op. ops: filter_file_ops, data: this. filter.c
+ * A file with a filter: written and read like set_ftrace_filter, or like
+ * set_ftrace_notrace, for another op. Its ops are filter_file_ops, its data is
+ * this structure. filter.c
  */
 struct filter_file {
 	struct ftrace_ops *(*op)(const struct file *f);
 	bool notrace_list;
-	/* As Linux has it for set_graph_*: no numbers, and "!" must take something out. */
+	/* As in Linux's set_graph_*: numbers are refused, and so is a "!" that removes nothing. */
 	bool strict;
 };
 extern const struct file_ops filter_file_ops;
 
-/* Make the files of the table: TRACEFS's own, or those of an instance. 0 or -ENOMEM. */
+/* Make the files of the table: those of TRACEFS, or those of an instance. 0 or -ENOMEM. */
 int tracefs_populate(struct node *dir, bool instance);
 
 /*
- * What was written: a decimal number and perhaps a newline, else -EINVAL or
- * -ERANGE, said on the console; or a word without the spaces around it, as
- * much of it as fits.
+ * Parse what was written. tracefs_number: a decimal number, with or without a
+ * newline; else -EINVAL or -ERANGE, and a message on the console.
+ * tracefs_word: a word without the spaces around it, cut to @size.
  */
 int tracefs_number(struct file *f, const char *buf, size_t n, u64 *value);
 void tracefs_word(const char *buf, size_t n, char *word, size_t size);
 
-/* Say on the console which file refuses what was written, and why; return @err. */
+/* Print on the console that this file refuses a write, and why; return @err. */
 int tracefs_refuse(struct file *f, int err, const char *fmt, ...) __printf(3, 4);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * The arch.h contract for the tracer's host tests: one CPU a pthread, full
- * barriers. Interrupts are what a test makes of a hook, while they are not masked.
+ * barriers. A test imitates interrupts by a hook, which is called while they are not masked.
  */
 #include "types.h"
 
