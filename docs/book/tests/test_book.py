@@ -230,7 +230,7 @@ class ThisBook(unittest.TestCase):
         for entry in re.split(r"^### ", (ROOT / "docs/glossary.md").read_text(), flags=re.M)[1:]:
             with self.subTest(word := re.split(r" [({]", entry)[0]):
                 self.assertTrue(re.search(rf"\b{word}s?\b", text))
-                self.assertRegex(entry, r"\b[Ll]abs?\s\d|all labs")
+                self.assertRegex(entry, r"\b[Ll]abs?\s\d|all\slabs")
 
     def test_every_page_is_in_the_contents(self) -> None:
         contents = (ROOT / "docs/mkdocs.yml").read_text()
