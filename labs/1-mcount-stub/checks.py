@@ -18,25 +18,25 @@ MISTAKES = {
     "frame-pointer-lost": "the frame pointer does not come back as it was",
     "stack-not-given-back": "the stack pointer does not come back as it was",
     "wrong-call-site-offset": "ip is not the address of the call",
-    "parent-of-the-stub": "the parent is read from the stub's own frame",
+    "parent-of-the-stub": "the parent is read from _mcount's own frame",
     "parent-from-argument": "the parent is taken from the first argument register",
     "pointer-taken-for-the-function": "the variable is called, and not the function whose address it holds",
-    "asked-the-wrong-way-round": "the callback runs when nobody traces",
-    "stub-called-for-nobody": "the stub is called when nobody traces",
-    "stored-below-sp": "what lies below sp is used, and an interrupt overwrites it",
+    "asked-the-wrong-way-round": "the callback runs while no tracer is on",
+    "stub-called-for-nobody": "ftrace_stub is called while no tracer is on",
+    "stored-below-sp": "memory below sp is used, and an interrupt overwrites it",
     "stack-not-aligned": "sp is not a multiple of 16",
     "saved-register-lost": "a register that calls preserve does not come back as it was",
     "reserved-register-touched": "gp, tp or x18 is written",
-    "address-taken-for-the-value": "op is the address of the variable, and not what it holds",
+    "address-taken-for-the-value": "op is the address of the variable, and not its value",
     "frame-pointer-for-parent": "parent_ip is the other word of the frame record",
 }
 ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the second
 
 
-# ---- between two instructions of the stub --------------------------------------
+# ---- between two instructions of _mcount ----------------------------------------
 
 def steps_right(e: Evidence) -> Finding | None:
-    """sp and the reserved registers are right after every instruction of the stub, as an interrupt may come at any time."""
+    """sp and the reserved registers are right after every instruction of _mcount, as an interrupt may come at any time."""
     if not e.steps.why:
         return None
     when = "while somebody traces" if e.steps.traced else "while nobody traces"
@@ -56,13 +56,13 @@ def something_traced(e: Evidence) -> Finding | None:
 
 
 def stub_called(e: Evidence) -> Finding | None:
-    """Each executed call site entered the stub."""
-    stub = e.kernel.symbol("_mcount")
+    """Each executed call site entered _mcount."""
+    mcount = e.kernel.symbol("_mcount")
     seen = False
     windows = [(p.first, p.last) for p in [*e.phases, *([e.overwritten] if e.overwritten else [])]]
     for window in [(0, sys.maxsize)] if e.why else windows:
         sites = Counter(c.vcpu for c in between(e.truth.calls, *window))
-        entered = Counter(r.vcpu for r in between(e.truth.trampolines, *window) if r.addr == stub)
+        entered = Counter(r.vcpu for r in between(e.truth.trampolines, *window) if r.addr == mcount)
         seen = seen or bool(sites)
         for cpu in sites | entered:
             if abs(sites[cpu] - entered[cpu]) > 1:  # the window may begin or end in the middle of a call

@@ -90,7 +90,7 @@ struct fgraph_ops {
 
 	/* Written by fgraph.c only. */
 	int idx;   /* slot, or -1 */
-	u64 birth; /* the number of its registration, shifted like a stamp: << 16 */
+	u64 birth; /* the number of its registration; in stage 6 shifted like a stamp: << 16 */
 };
 
 void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
@@ -131,8 +131,8 @@ unsigned long *fgraph_get_task_var(struct fgraph_ops *gops);
  * The real return address for a stack walk of @t that has found @ret in a frame
  * record. @fp: the frame pointer of the caller (the walk's, after the step).
  * @t: the running thread, or a thread that is kept off its CPU.
- * Return: the address that return_to_handler stands for; @ret if it is another
- * address. A chain of tail calls counts as its outermost call. Any context.
+ * Return: the real return address if @ret is return_to_handler, else @ret. A chain
+ * of tail calls counts as its outermost call. Any context.
  */
 unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp);
 

@@ -174,7 +174,7 @@ static bool is_hidden_return(const struct trace_line *l, const struct ftrace_gra
 	return true;
 }
 
-/* Store the open function at @depth; 0: none. Below TRACE_PRINT_DEPTH every return counts as matching. */
+/* Store the open function at @depth; 0: none. From depth TRACE_PRINT_DEPTH on every return counts as matching. */
 static void set_open(const struct trace_line *l, s32 depth, u32 func)
 {
 	if (depth >= 0 && depth < TRACE_PRINT_DEPTH)

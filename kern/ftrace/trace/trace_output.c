@@ -16,7 +16,7 @@ static void save_comm(const struct thread *t)
 		strlcpy(saved_comms[t->pid], t->comm, sizeof(t->comm));
 }
 
-/* The name is saved at the thread's birth, and again when it dies, because it may have changed. */
+/* The name is saved when the thread is created, and again when it dies, because it may have changed. */
 static void comm_hook(enum thread_event event, struct thread *prev, struct thread *next)
 {
 	if (event == THREAD_BORN)
