@@ -1,7 +1,7 @@
 """Instances in a booted kernel, on both architectures, on one CPU and on four.
 
 The expected events of the workload's functions follow from the seed
-(grading.workload); the files of a new instance are compared with the golden
+(grading.stimulus.workload); the files of a new instance are compared with the golden
 files of test_tracefs.
 """
 import re

@@ -1,7 +1,7 @@
 """The function profiler in a booted kernel, on both architectures, on one CPU and on four.
 
 The number of calls of each function on each CPU follows from the seed
-(grading.workload). The times come from the function_graph tracer, which runs at
+(grading.stimulus.workload). The times come from the function_graph tracer, which runs at
 the same time and gets the same times: from its events each line of trace_stat is
 computed and compared, byte for byte. One CPU counts instructions (-icount), so
 that no figure contains the host's pauses.
