@@ -123,9 +123,10 @@ class Ops:
 
 def _ops(e: Evidence) -> Ops:
     kernel = e.kernel
-    fields = kernel.members("ftrace_ops", "ftrace_set_func")
-    return Ops(fields[""], {name: at for name, at in fields.items() if name}, kernel.symbol("hand_ops"), kernel.extent("ftrace_slots"),
-               kernel.symbol("ops_list"))
+    fields, own = (kernel.members(name, "ftrace_set_func") for name in ("ftrace_ops", "ftrace_filter"))
+    fields = fields | {name: fields["filter"] + at for name, at in own.items() if name}
+    return Ops(fields[""], {name: at for name, at in fields.items() if name not in ("", "filter")}, kernel.symbol("hand_ops"),
+               kernel.extent("ftrace_slots"), kernel.symbol("ops_list"))
 
 
 def _typed(e: Evidence, pattern: str) -> Iterator[tuple[Step, re.Match[str]]]:

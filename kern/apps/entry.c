@@ -113,7 +113,7 @@ static int start(struct ftrace_ops *op, ftrace_func_t func, const char *name, ui
 static void end(struct ftrace_ops *op)
 {
 	unregister_ftrace_function(op);
-	ftrace_free_filter(op);
+	ftrace_filter_free(&op->filter);
 }
 
 static int with_pattern(void)

@@ -223,23 +223,23 @@ static notrace void sweep(enum answer says)
 		before = call_interrupted(says, wait) == CALLS ? before + 1 : 0;
 }
 
-static struct ftrace_ops filters[2], interrupts = {.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+static struct ftrace_ops interrupts = {.func = frames_interrupt, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+static struct ftrace_filter filters[2];
 static struct fgraph_ops users[2];
 
 static int begin(int user, trace_func_graph_ent_t entry, const char *name)
 {
 	int err;
 
-	filters[user] = (struct ftrace_ops){.func = ftrace_stub, .slot = -1};
 	users[user] = (struct fgraph_ops){.entryfunc = entry, .retfunc = frames_return, .filter = &filters[user], .idx = -1};
-	err = ftrace_set_filter(&filters[user], name, strlen(name), true, false);
+	err = ftrace_filter_edit(&filters[user], name, strlen(name), true, false);
 	return err ? err : register_ftrace_graph(&users[user]);
 }
 
 static void end(int user)
 {
 	unregister_ftrace_graph(&users[user]);
-	ftrace_free_filter(&filters[user]);
+	ftrace_filter_free(&filters[user]);
 }
 
 #if STAGE >= 6
@@ -282,7 +282,7 @@ static int calls(void)
 			call(FULL, 0);
 	}
 	unregister_ftrace_function(&interrupts);
-	ftrace_free_filter(&interrupts);
+	ftrace_filter_free(&interrupts.filter);
 	end(0);
 #if STAGE >= 6
 	return err ?: keeps_and_refuses();

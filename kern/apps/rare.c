@@ -24,23 +24,22 @@ const char *const program_help[] = {"", "rare uses of function_graph, for gradin
 #include "tracer.h"
 #include "unwind.h"
 
-static struct ftrace_ops filter;
+static struct ftrace_filter filter;
 static struct fgraph_ops user;
 
 static int begin(trace_func_graph_ent_t entry, trace_func_graph_ret_t ret, const char *names)
 {
 	int err;
 
-	filter = (struct ftrace_ops){.func = ftrace_stub, .slot = -1};
 	user = (struct fgraph_ops){.entryfunc = entry, .retfunc = ret, .filter = &filter, .idx = -1};
-	err = ftrace_set_filter(&filter, names, strlen(names), true, false);
+	err = ftrace_filter_edit(&filter, names, strlen(names), true, false);
 	return err ? err : register_ftrace_graph(&user);
 }
 
 static void end(void)
 {
 	unregister_ftrace_graph(&user);
-	ftrace_free_filter(&filter);
+	ftrace_filter_free(&filter);
 }
 
 /* ---- 1. Both handlers call a traced function: that call must not be reported to any handler. ---- */
@@ -141,7 +140,7 @@ static int handlers_walk(void)
 		rare_outer();
 	end();
 	unregister_ftrace_function(&older);
-	ftrace_free_filter(&older);
+	ftrace_filter_free(&older.filter);
 	return err;
 }
 
@@ -241,7 +240,7 @@ static int filter_of_two(void)
 	second.idx = -1;
 	err = err ?: register_ftrace_graph(&second) ?: unregister_ftrace_graph(&second);
 	if (!err) {
-		ftrace_set_filter(&filter, "rare_shared", 11, true, false);
+		ftrace_filter_edit(&filter, "rare_shared", 11, true, false);
 		rare_shared();
 	}
 	end();
@@ -273,7 +272,7 @@ static int no_stub_left(void)
 	end();
 	while (count-- > 0) {
 		unregister_ftrace_function(&ops[count]);
-		ftrace_free_filter(&ops[count]);
+		ftrace_filter_free(&ops[count].filter);
 	}
 	return 0;
 }

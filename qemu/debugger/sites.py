@@ -62,7 +62,7 @@ def hash_has(table: Value, offset: int) -> bool:
 
 
 def selects(op: Value, offset: int) -> bool:
-    wanted, excluded = op["filter_hash"], op["notrace_hash"]
+    wanted, excluded = op["filter"]["filter_hash"], op["filter"]["notrace_hash"]
     return (not int(wanted) or hash_has(wanted, offset)) and not (int(excluded) and hash_has(excluded, offset))
 
 

@@ -19,7 +19,7 @@
 /* Changed under user_lock, while not registered. */
 static struct hand_user {
 	struct fgraph_ops gops;
-	struct ftrace_ops filter;
+	struct ftrace_filter filter;
 	bool used, keeps, skips;
 } hand_users[FGRAPH_USERS + 4];
 
@@ -47,7 +47,7 @@ static void hand_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
 /* @user is not registered: make it unused. Returns @err. */
 static int forget(struct hand_user *user, int err)
 {
-	ftrace_set_filter(&user->filter, "", 0, true, false);
+	ftrace_filter_edit(&user->filter, "", 0, true, false);
 	user->used = false;
 	return err;
 }
@@ -58,7 +58,7 @@ static int start(struct hand_user *user, int count, char **words)
 	int err = 0;
 
 	for (int i = 0; i < count && !err; i++)
-		err = ftrace_set_filter(&user->filter, words[i], strlen(words[i]), !i, false);
+		err = ftrace_filter_edit(&user->filter, words[i], strlen(words[i]), !i, false);
 	if (!err)
 		err = register_ftrace_graph(&user->gops);
 	return err ? forget(user, err) : 0;
@@ -77,7 +77,6 @@ static int change(struct hand_user *user, int argc, char **argv)
 		return -EBUSY;
 	*user = (struct hand_user){
 		.gops = {hand_entry, hand_return, &user->filter, user, .idx = -1},
-		.filter = {.slot = -1},
 		.used = true,
 		.keeps = keeps,
 		.skips = skips,

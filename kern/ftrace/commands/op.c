@@ -86,7 +86,7 @@ static bool is_circle(const struct ftrace_ops *op, const void *target)
 	const struct dyn_ftrace *rec = lookup_rec_range((unsigned long)target, (unsigned long)target + 8);
 
 	for (const struct ftrace_ops *o = hand_ops; o < hand_ops + OPS; o++)
-		if (o->func == op_patch && ftrace_filter_has(o, rec, false))
+		if (o->func == op_patch && ftrace_filter_has(&o->filter, rec, false))
 			return o == op || is_circle(op, o->private);
 	return false;
 }

@@ -76,19 +76,24 @@ typedef void (*ftrace_func_t)(unsigned long ip, unsigned long parent_ip,
 
 struct ftrace_hash; /* a set of functions; hash.h */
 
+/* Which functions: those of the filter, less those of the notrace list. All zero: every function. */
+struct ftrace_filter {
+	struct ftrace_hash *filter_hash, *notrace_hash; /* NULL: every function; none */
+	/*
+	 * Called with ftrace_lock held after a hash has changed, for code that uses
+	 * this filter. On an error the old hash is put back, and it is called again.
+	 * The unused hash is freed after a grace period. NULL: no such code.
+	 */
+	int (*changed)(struct ftrace_filter *filter);
+};
+
 struct ftrace_ops {
 	ftrace_func_t func; /* first: the trampoline loads it */
 	u32 flags;          /* FTRACE_OPS_FL_* */
 	int slot;           /* its stub, or -1 */
-	struct ftrace_hash *filter_hash, *notrace_hash; /* NULL: everything; nothing */
+	struct ftrace_filter filter;
 	void *private;
 	struct ftrace_ops *next;
-	/*
-	 * Who else goes by this op's hashes: called with ftrace_lock held after one
-	 * has changed; on an error it becomes the old one again. What is left over is
-	 * freed a grace period later. NULL: nobody.
-	 */
-	int (*changed)(struct ftrace_ops *op);
 };
 #define FTRACE_OPS_FL_IPMODIFY 1 /* may change regs->pc; one such op a function: -EBUSY */
 /*
@@ -109,14 +114,15 @@ int register_ftrace_function(struct ftrace_ops *op);
 int unregister_ftrace_function(struct ftrace_ops *op);
 
 /*
- * Change an op's filter (or, notrace_list true, its notrace list): a glob (exact,
+ * Change a filter (or, notrace_list true, its notrace list): a glob (exact,
  * *, ?, []) or "!glob" to remove or a number (1 = the first function), len bytes; reset: start empty.
- * Live ops are patched at once. -EINVAL: nothing matches.
+ * The sites of a registered op are patched at once. -EINVAL: nothing matches.
  */
+int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t len, bool reset, bool notrace_list);
 int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace_list);
 
-/* Everything again, as an op begins. It is not registered. Needs no memory. */
-void ftrace_free_filter(struct ftrace_ops *op);
+/* Every function again. No registered op uses the filter. Needs no memory. */
+void ftrace_filter_free(struct ftrace_filter *filter);
 
 /* The op behind `current_tracer`, set_ftrace_filter and set_ftrace_notrace. */
 extern struct ftrace_ops global_ops;

@@ -32,15 +32,20 @@ static inline bool ftrace_hash_has(const struct ftrace_hash *hash, u32 offset)
 	return likely(found == offset) || (found && ftrace_hash_search(hash, offset));
 }
 
-/* Does @op's filter, less its notrace list, select the function at @ip: any context. */
-static inline bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip)
+/* Does @filter select the function at @ip: any context. */
+static inline bool ftrace_filter_test(const struct ftrace_filter *filter, unsigned long ip)
 {
-	const struct ftrace_hash *filter = READ_ONCE(op->filter_hash);
-	const struct ftrace_hash *excluded = READ_ONCE(op->notrace_hash);
+	const struct ftrace_hash *wanted = READ_ONCE(filter->filter_hash);
+	const struct ftrace_hash *excluded = READ_ONCE(filter->notrace_hash);
 
-	if (filter && !ftrace_hash_has(filter, ip - KERNEL_BASE))
+	if (wanted && !ftrace_hash_has(wanted, ip - KERNEL_BASE))
 		return false;
 	return likely(!excluded) || !ftrace_hash_has(excluded, ip - KERNEL_BASE);
+}
+
+static inline bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip)
+{
+	return ftrace_filter_test(&op->filter, ip);
 }
 
 /* Room for @count members; NULL: no memory. */

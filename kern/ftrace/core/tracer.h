@@ -120,24 +120,26 @@ static inline void ftrace_set_put(struct ftrace_set *set, u32 index, bool in)
 /* Add (or with "!": remove) what @word names; -EINVAL: it names nothing. */
 int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len);
 
-/* The stage's: does @op's filter (or notrace list) name @rec; how many it names. */
-bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec,
+/* The stage's: does @filter (or its notrace list) name @rec; how many it names. */
+bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec,
 		       bool notrace_list);
-u32 ftrace_filter_count(const struct ftrace_ops *op, bool notrace_list);
-/* The stage's: make @set @op's filter (or notrace list); a live op's sites follow. */
-int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list);
+u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list);
+/* The stage's: make @set the filter (or its notrace list); a registered op's sites follow. */
+int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
 /* The stage's: the op that alone traces @rec, with its stub in *stub; NULL: several, or none. */
 struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
 
 /*
- * For who keeps an op of its own under ftrace_lock (stage 4 on): register and
- * unregister it; replace its function (the old one may run until a grace
- * period has passed); make @set its filter.
+ * For code that keeps an op of its own under ftrace_lock (stage 4 on): register
+ * and unregister it; replace its function (the old one may run until a grace
+ * period has passed); make @set its filter; select what @filter selects, with
+ * the same hashes, which stay @filter's: again after each change of @filter.
  */
 int ftrace_startup(struct ftrace_ops *op);
 int ftrace_shutdown(struct ftrace_ops *op);
 void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func);
-int ftrace_set_hash(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list);
+int ftrace_set_hash(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
+int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filter);
 
 /* What kallsyms calls it. */
 const char *ftrace_name(const struct dyn_ftrace *rec);

@@ -84,37 +84,43 @@ int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
 	return found ? 0 : -EINVAL;
 }
 
-static struct ftrace_set *copy_of_filter(const struct ftrace_ops *op, bool notrace_list)
+static struct ftrace_set *copy_of_filter(const struct ftrace_filter *filter, bool notrace_list)
 {
 	struct ftrace_set *set = ftrace_set_new();
 
 	mutex_lock(&ftrace_lock);
 	for (u32 i = 0; set && i < ftrace_record_count; i++)
-		if (ftrace_filter_has(op, &ftrace_records[i], notrace_list))
+		if (ftrace_filter_has(filter, &ftrace_records[i], notrace_list))
 			ftrace_set_put(set, i, true);
 	mutex_unlock(&ftrace_lock);
 	return set;
 }
 
-int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset,
-		      bool notrace_list)
+int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t len, bool reset,
+		       bool notrace_list)
 {
-	struct ftrace_set *set = reset ? ftrace_set_new() : copy_of_filter(op, notrace_list);
+	struct ftrace_set *set = reset ? ftrace_set_new() : copy_of_filter(filter, notrace_list);
 	int err = -ENOMEM;
 
 	if (!set)
 		return err;
 	err = len ? ftrace_set_apply(set, glob, len) : 0;
 	if (!err)
-		err = ftrace_filter_commit(op, set, notrace_list);
+		err = ftrace_filter_commit(filter, set, notrace_list);
 	ftrace_set_free(set);
 	return err;
+}
+
+int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset,
+		      bool notrace_list)
+{
+	return ftrace_filter_edit(&op->filter, glob, len, reset, notrace_list);
 }
 
 /* An open filter file. */
 struct edit {
 	const char *name;
-	struct ftrace_ops *op;
+	struct ftrace_filter *filter;
 	bool notrace_list, strict, comment, overlong;
 	struct ftrace_set *set; /* the copy; NULL: opened for reading */
 	size_t len;		/* of the word so far */
@@ -184,13 +190,13 @@ static ssize_t filter_write(struct file *f, const char *buf, size_t n, u64 *pos)
 static int filter_show(struct seq *s, u64 item)
 {
 	const struct filter_file *which = s->arg;
-	const struct ftrace_ops *op = which->op(s->file);
+	const struct ftrace_filter *filter = which->filter(s->file);
 	bool notrace_list = which->notrace_list, named, empty;
 
 	mutex_lock(&ftrace_lock); /* so that the filter is not freed while it is read */
-	empty = !ftrace_filter_count(op, notrace_list);
+	empty = !ftrace_filter_count(filter, notrace_list);
 	named = item < ftrace_record_count &&
-		ftrace_filter_has(op, &ftrace_records[item], notrace_list);
+		ftrace_filter_has(filter, &ftrace_records[item], notrace_list);
 	mutex_unlock(&ftrace_lock);
 	if (!item && empty)
 		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
@@ -211,10 +217,10 @@ static int filter_open(struct file *f)
 	if (!e)
 		return -ENOMEM;
 	e->name = f->node->name;
-	e->op = which->op(f);
+	e->filter = which->filter(f);
 	e->notrace_list = which->notrace_list;
 	e->strict = which->strict;
-	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(e->op, e->notrace_list);
+	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(e->filter, e->notrace_list);
 	if (!e->set) {
 		kfree(e);
 		return -ENOMEM;
@@ -236,7 +242,7 @@ static int filter_release(struct file *f)
 	if ((f->flags & O_ACCMODE) == O_RDONLY)
 		return seq_release(f);
 	err = end_word(e);
-	commit_err = ftrace_filter_commit(e->op, e->set, e->notrace_list);
+	commit_err = ftrace_filter_commit(e->filter, e->set, e->notrace_list);
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",
 		       e->name);
@@ -247,11 +253,11 @@ static int filter_release(struct file *f)
 
 const struct file_ops filter_file_ops = {filter_open, filter_read, filter_write, filter_release};
 
-static struct ftrace_ops *array_ops(const struct file *f)
+static struct ftrace_filter *array_filter(const struct file *f)
 {
-	return trace_array_of(f)->ops;
+	return &trace_array_of(f)->ops->filter;
 }
-static const struct filter_file functions = {array_ops, false}, no_functions = {array_ops, true};
+static const struct filter_file functions = {array_filter, false}, no_functions = {array_filter, true};
 TRACEFS_INSTANCE_FILE(set_ftrace_filter, "set_ftrace_filter", 0644, &filter_file_ops, (void *)&functions);
 TRACEFS_INSTANCE_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_file_ops, (void *)&no_functions);
 

@@ -70,7 +70,7 @@ static inline void call_entries(struct shadow_stack *s, struct shadow_frame *f,
 	for (long i = 0; i < READ_ONCE(fgraph_slots); i++) {
 		struct fgraph_ops *gops = READ_ONCE(fgraph_array[i]);
 
-		if (gops->birth > f->users || !ftrace_ops_test(gops->filter, f->func))
+		if (gops->birth > f->users || !ftrace_filter_test(gops->filter, f->func))
 			continue;
 		if (gops->entryfunc(&trace, gops, regs))
 			shadow_store(f->users, f->users | 1ul << i);
@@ -308,7 +308,7 @@ static int slot_of(const struct fgraph_ops *gops)
 static bool wanted(unsigned long ip)
 {
 	for (int i = 0; i < fgraph_slots; i++)
-		if (fgraph_array[i] != &fgraph_stub && ftrace_ops_test(fgraph_array[i]->filter, ip))
+		if (fgraph_array[i] != &fgraph_stub && ftrace_filter_test(fgraph_array[i]->filter, ip))
 			return true;
 	return false;
 }
@@ -331,7 +331,7 @@ static int update_graph_ops(void)
 	if (set->count) {
 		if (set->count == ftrace_record_count)
 			set->count = 0; /* an empty filter is no filter */
-		err = ftrace_set_hash(&graph_ops, set, false);
+		err = ftrace_set_hash(&graph_ops.filter, set, false);
 		if (!err && graph_ops.slot < 0)
 			err = ftrace_startup(&graph_ops);
 	}
@@ -372,7 +372,7 @@ static void settle(int err)
 		ftrace_set_func(&graph_ops, gops->direct.entry);
 }
 
-static inline int filter_changed(struct ftrace_ops *filter)
+static inline int filter_changed(struct ftrace_filter *filter)
 {
 	return update_graph_ops();
 }

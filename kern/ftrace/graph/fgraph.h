@@ -70,8 +70,7 @@ typedef void (*trace_func_graph_ret_t)(struct ftrace_graph_ret *trace, struct fg
 struct fgraph_ops {
 	trace_func_graph_ent_t entryfunc;
 	trace_func_graph_ret_t retfunc;
-	/* The functions: the filter and the notrace list of this op. Only stage 5 registers the op. */
-	struct ftrace_ops *filter;
+	struct ftrace_filter *filter; /* the functions; several users may have the same filter */
 	void *private;
 
 	/*

@@ -33,7 +33,7 @@ struct selection {
 
 static inline struct selection selection_of(const struct ftrace_ops *op, bool on)
 {
-	return (struct selection){READ_ONCE(op->filter_hash), READ_ONCE(op->notrace_hash), on};
+	return (struct selection){READ_ONCE(op->filter.filter_hash), READ_ONCE(op->filter.notrace_hash), on};
 }
 
 static inline bool selects(struct selection s, u32 offset)
@@ -217,13 +217,14 @@ static void unlink_op(struct ftrace_ops *op)
 	WRITE_ONCE(*link, op->next);
 }
 
-static bool is_linked(const struct ftrace_ops *op)
+/* The registered op that has @filter; NULL: there is none. */
+static struct ftrace_ops *op_of(const struct ftrace_filter *filter)
 {
-	const struct ftrace_ops *o = ops_list;
+	struct ftrace_ops *op = ops_list;
 
-	while (o && o != op)
-		o = o->next;
-	return o;
+	while (op && &op->filter != filter)
+		op = op->next;
+	return op;
 }
 
 /* Give @op a stub and a place in the list: all that an event needs, before any site. */
@@ -272,7 +273,7 @@ int ftrace_startup(struct ftrace_ops *op)
 
 	if (ftrace_disabled)
 		return -ENODEV;
-	if (is_linked(op) || ipmodify_clash(op, none, all))
+	if (op_of(&op->filter) || ipmodify_clash(op, none, all))
 		return -EBUSY;
 	err = publish_op(op);
 	if (err)
@@ -290,7 +291,7 @@ int ftrace_shutdown(struct ftrace_ops *op)
 {
 	struct selection none = {0}, all = selection_of(op, true);
 
-	if (!is_linked(op))
+	if (!op_of(&op->filter))
 		return -ENOENT;
 	unlink_op(op);
 	change_selection(op, all, none);
@@ -318,21 +319,21 @@ int unregister_ftrace_function(struct ftrace_ops *op)
 	return err;
 }
 
-static struct ftrace_hash **list_of(const struct ftrace_ops *op, bool notrace_list)
+static struct ftrace_hash **list_of(const struct ftrace_filter *filter, bool notrace_list)
 {
-	return (struct ftrace_hash **)(notrace_list ? &op->notrace_hash : &op->filter_hash);
+	return (struct ftrace_hash **)(notrace_list ? &filter->notrace_hash : &filter->filter_hash);
 }
 
-bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec, bool notrace_list)
+bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec, bool notrace_list)
 {
-	const struct ftrace_hash *hash = *list_of(op, notrace_list);
+	const struct ftrace_hash *hash = *list_of(filter, notrace_list);
 
 	return hash && ftrace_hash_has(hash, rec->offset);
 }
 
-u32 ftrace_filter_count(const struct ftrace_ops *op, bool notrace_list)
+u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list)
 {
-	const struct ftrace_hash *hash = *list_of(op, notrace_list);
+	const struct ftrace_hash *hash = *list_of(filter, notrace_list);
 
 	return hash ? hash->count : 0;
 }
@@ -352,11 +353,12 @@ static int hash_from_set(const struct ftrace_set *set, struct ftrace_hash **hash
 	return 0;
 }
 
-/* Put @hash in its place; on a clash nothing changes. Frees what is left over. */
-static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notrace_list)
+/* Put @hash in its place; on a clash nothing changes. Frees the unused hash. */
+static int swap_hash(struct ftrace_filter *filter, struct ftrace_hash *hash, bool notrace_list)
 {
-	struct ftrace_hash **place = list_of(op, notrace_list), *old = *place;
-	struct selection was = selection_of(op, is_linked(op)), is = was;
+	struct ftrace_hash **place = list_of(filter, notrace_list), *old = *place;
+	struct ftrace_ops *op = op_of(filter);
+	struct selection was = {filter->filter_hash, filter->notrace_hash, op}, is = was;
 	int err = 0, refused = 0;
 
 	*(notrace_list ? &is.excluded : &is.filter) = hash;
@@ -368,41 +370,52 @@ static int swap_hash(struct ftrace_ops *op, struct ftrace_hash *hash, bool notra
 	WRITE_ONCE(*place, hash);
 	if (was.on)
 		err = change_selection(op, was, is);
-	if (op->changed)
-		refused = op->changed(op);
-	if (refused) { /* who goes by it goes on by the old one, and so does the op */
+	if (filter->changed)
+		refused = filter->changed(filter);
+	if (refused) { /* all that use the filter return to the old hash */
 		WRITE_ONCE(*place, old);
 		old = hash;
 		if (was.on)
 			change_selection(op, is, was);
+		filter->changed(filter);
 	}
-	if (was.on || op->changed)
+	if (was.on || filter->changed)
 		synchronize_sched();
 	ftrace_hash_free(old);
 	return err ?: refused;
 }
 
-int ftrace_set_hash(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)
+int ftrace_set_hash(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list)
 {
 	struct ftrace_hash *hash;
 	int err = hash_from_set(set, &hash);
 
-	return err ? err : swap_hash(op, hash, notrace_list);
+	return err ? err : swap_hash(filter, hash, notrace_list);
 }
 
-int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)
+int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filter)
+{
+	struct selection was = selection_of(op, op_of(&op->filter)), is;
+
+	WRITE_ONCE(op->filter.filter_hash, filter->filter_hash);
+	WRITE_ONCE(op->filter.notrace_hash, filter->notrace_hash);
+	is = selection_of(op, was.on);
+	return was.on ? change_selection(op, was, is) : 0;
+}
+
+int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list)
 {
 	int err;
 
 	mutex_lock(&ftrace_lock);
-	err = ftrace_set_hash(op, set, notrace_list);
+	err = ftrace_set_hash(filter, set, notrace_list);
 	mutex_unlock(&ftrace_lock);
 	return err;
 }
 
-void ftrace_free_filter(struct ftrace_ops *op)
+void ftrace_filter_free(struct ftrace_filter *filter)
 {
-	ftrace_hash_free(op->filter_hash);
-	ftrace_hash_free(op->notrace_hash);
-	op->filter_hash = op->notrace_hash = NULL;
+	ftrace_hash_free(filter->filter_hash);
+	ftrace_hash_free(filter->notrace_hash);
+	filter->filter_hash = filter->notrace_hash = NULL;
 }

@@ -182,18 +182,27 @@ UNWIND_HOOK(ftrace_graph_ret_addr);
 
 /* ---- Register and unregister the user: ftrace_lock held. ---- */
 
+/* The op through which the user sees the functions of its filter. */
+static struct ftrace_ops graph_op = {ftrace_graph_stub, FTRACE_OPS_FL_RECURSION, .slot = -1};
+
+static int filter_changed(struct ftrace_filter *filter)
+{
+	return ftrace_share_filter(&graph_op, filter);
+}
+
 /* First the call at ftrace_graph_call, then the functions' sites. */
-static int start_calls(struct ftrace_ops *op)
+static int start_calls(struct ftrace_filter *filter)
 {
 	int err = ftrace_enable_ftrace_graph_caller();
 
 	if (err)
 		return err;
-	op->func = ftrace_graph_stub;
-	op->flags |= FTRACE_OPS_FL_RECURSION;
-	err = ftrace_startup(op);
+	ftrace_share_filter(&graph_op, filter);
+	err = ftrace_startup(&graph_op);
 	if (err)
 		ftrace_disable_ftrace_graph_caller();
+	else
+		filter->changed = filter_changed;
 	return err;
 }
 
@@ -203,7 +212,7 @@ static int add_user(struct fgraph_ops *gops)
 
 	if (ftrace_disabled || ftrace_graph_dead)
 		return -ENODEV;
-	if (graph_user || gops->filter->slot >= 0)
+	if (graph_user)
 		return -EBUSY;
 	err = shadow_users_begin();
 	if (err)
@@ -225,10 +234,11 @@ static int add_user(struct fgraph_ops *gops)
 static void remove_user(struct fgraph_ops *gops)
 {
 	WRITE_ONCE(graph_user, NULL);
-	ftrace_shutdown(gops->filter);
+	ftrace_shutdown(&graph_op);
 	ftrace_disable_ftrace_graph_caller();
 	shadow_users_end();
 	gops->idx = -1;
+	gops->filter->changed = NULL;
 }
 
 int register_ftrace_graph(struct fgraph_ops *gops)

@@ -99,17 +99,17 @@ static u8 list_flag(bool notrace_list)
 	return notrace_list ? FTRACE_FL_NOTRACE : FTRACE_FL_FILTER;
 }
 
-bool ftrace_filter_has(const struct ftrace_ops *op, const struct dyn_ftrace *rec, bool notrace_list)
+bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec, bool notrace_list)
 {
 	return rec->flags & list_flag(notrace_list);
 }
 
-u32 ftrace_filter_count(const struct ftrace_ops *op, bool notrace_list)
+u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list)
 {
 	return notrace_list ? notraced : filtered;
 }
 
-int ftrace_filter_commit(struct ftrace_ops *op, const struct ftrace_set *set, bool notrace_list)
+int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list)
 {
 	u8 flag = list_flag(notrace_list);
 	int err = 0;

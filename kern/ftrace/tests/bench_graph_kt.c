@@ -22,13 +22,13 @@ static notrace void second_return(struct ftrace_graph_ret *trace, struct fgraph_
 
 /* Users with filters of their own, whose handlers write no event. */
 static u64 returns;
-static struct ftrace_ops filters[2] = {{.slot = -1}, {.slot = -1}};
+static struct ftrace_filter filters[2];
 static struct fgraph_ops second = {second_entry, second_return, &filters[0], &returns, .idx = -1},
 			 elsewhere = {second_entry, second_return, &filters[1], &returns, .idx = -1};
 
 static void register_user(struct fgraph_ops *user, bool notrace_list)
 {
-	ftrace_set_filter(user->filter, "kt_bench_traced", 15, true, notrace_list);
+	ftrace_filter_edit(user->filter, "kt_bench_traced", 15, true, notrace_list);
 	register_ftrace_graph(user);
 }
 

@@ -74,7 +74,7 @@ static unsigned noted;
 
 struct user {
 	struct fgraph_ops ops;
-	struct ftrace_ops filter;
+	struct ftrace_filter filter;
 	u8 id;
 	unsigned entries, returns;
 };
@@ -119,10 +119,9 @@ static int join(struct user *u, u8 id, const char *functions)
 {
 	*u = (struct user){
 		.ops = {note_entry, note_return, &u->filter, u, .idx = -1},
-		.filter = {.slot = -1},
 		.id = id,
 	};
-	if (ftrace_set_filter(&u->filter, functions, strlen(functions), true, false))
+	if (ftrace_filter_edit(&u->filter, functions, strlen(functions), true, false))
 		return -EINVAL;
 	return register_ftrace_graph(&u->ops);
 }
@@ -131,7 +130,7 @@ static int join(struct user *u, u8 id, const char *functions)
 static void leave(struct user *u)
 {
 	unregister_ftrace_graph(&u->ops);
-	ftrace_set_filter(&u->filter, "", 0, true, false);
+	ftrace_filter_edit(&u->filter, "", 0, true, false);
 }
 
 static bool is_note(unsigned i, u8 user, bool entry, long (*fn)(long), int depth)
@@ -306,7 +305,7 @@ static void replaced(void)
 	kt_promise(!register_ftrace_function(&op), "an op lets the function return at once");
 	value = leaf(1);
 	unregister_ftrace_function(&op);
-	ftrace_free_filter(&op);
+	ftrace_filter_free(&op.filter);
 	leave(&a);
 	kt_promise(value == 77 && a.entries == 1 && a.returns == 1 && !ftrace_graph_dead,
 		   "through function_graph's hands: %u entries, %u returns", a.entries, a.returns);
@@ -473,7 +472,7 @@ static int bad_frame_command(int argc, char **argv)
 
 	kt_begin();
 	join(&a, 1, "kt_graph_*");
-	ftrace_set_filter(&a.filter, "jumps_over", 10, false, false);
+	ftrace_filter_edit(&a.filter, "jumps_over", 10, false, false);
 	kt_promise(jumps_over(), "a function jumps over four that never return");
 	kt_promise(ftrace_graph_dead, "the check at the return notices");
 	sleep_ns(1000000);

@@ -39,7 +39,7 @@ void ftrace_set_free(struct ftrace_set *set)
 {
 	free(set);
 }
-int ftrace_set_hash(struct ftrace_ops *, const struct ftrace_set *, bool)
+int ftrace_set_hash(struct ftrace_filter *, const struct ftrace_set *, bool)
 {
 	return 0;
 }
@@ -122,14 +122,13 @@ struct fgraph : testing::Test {
 
 	/* A user: its functions, and what its entry handler returns. */
 	struct user {
-		struct ftrace_ops filter = {};
+		struct ftrace_filter filter = {};
 		struct fgraph_ops ops = {};
 		int id;
 		int words = 0; /* size of its entry data */
 		bool yes = true;
 		user(int id, unsigned long functions = ~0ul) : id(id)
 		{
-			filter.slot = -1;
 			if (functions != ~0ul)
 				filter.filter_hash = ftrace_hash_new(64);
 			for (int i = 0; i < 40 && functions != ~0ul; i++)
@@ -464,12 +463,11 @@ TEST_F(fgraph, a_user_that_comes_at_any_store_hears_of_both_or_neither)
 
 /* Users on the heap, so that the sanitizer sees an access to a user that was unregistered and freed. */
 struct mortal {
-	struct ftrace_ops filter = {};
+	struct ftrace_filter filter = {};
 	struct fgraph_ops ops = {};
 	std::atomic<int> inside{0};
 	mortal()
 	{
-		filter.slot = -1;
 		ops = {entry, ret, &filter};
 		ops.private_ = this;
 		ops.idx = -1;

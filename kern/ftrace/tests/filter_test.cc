@@ -102,13 +102,13 @@ TEST_F(filter, names_globs_numbers_and_twins)
 TEST_F(filter, who_goes_by_a_filter_may_refuse_a_change)
 {
 	ASSERT_EQ(0, set(a, "last"));
-	a.changed = [](struct ftrace_ops *) { return -ENOMEM; };
+	a.filter.changed = [](struct ftrace_filter *) { return -ENOMEM; };
 	EXPECT_EQ(-ENOMEM, set(a, "schedule"));
-	a.changed = [](struct ftrace_ops *) { return 0; };
+	a.filter.changed = [](struct ftrace_filter *) { return 0; };
 	int graces = fake_graces;
 	EXPECT_EQ(0, set(a, "last"));
 	EXPECT_GT(fake_graces, graces) << "the old one is freed under who goes by it";
-	a.changed = nullptr;
+	a.filter.changed = nullptr;
 	ASSERT_EQ(0, register_ftrace_function(&a));
 	EXPECT_EQ("nnnnn0", text());
 }
@@ -129,8 +129,8 @@ TEST_F(filter, notrace_wins)
 	EXPECT_EQ(0, set(a, "mutex_*"));
 	EXPECT_EQ(0, set(a, "*_lock", true, true));
 	EXPECT_EQ("nn0nnn", text());
-	EXPECT_EQ(2u, ftrace_filter_count(&a, false));
-	EXPECT_EQ(1u, ftrace_filter_count(&a, true));
+	EXPECT_EQ(2u, ftrace_filter_count(&a.filter, false));
+	EXPECT_EQ(1u, ftrace_filter_count(&a.filter, true));
 }
 
 TEST_F(filter, ops_on_different_functions_keep_their_own_stubs)
@@ -247,9 +247,9 @@ TEST_F(filter, random_ops_and_filters_never_disagree_with_text)
 			std::vector<int> who;
 			for (int j = 0; j < 4; j++) {
 				const struct dyn_ftrace *rec = &ftrace_records[r];
-				bool in = !ftrace_filter_count(&ops[j], false) ||
-					  ftrace_filter_has(&ops[j], rec, false);
-				if (on[j] && in && !ftrace_filter_has(&ops[j], rec, true))
+				bool in = !ftrace_filter_count(&ops[j].filter, false) ||
+					  ftrace_filter_has(&ops[j].filter, rec, false);
+				if (on[j] && in && !ftrace_filter_has(&ops[j].filter, rec, true))
 					who.push_back(ops[j].slot);
 			}
 			want += who.empty() ? 'n' : who.size() > 1 ? 'l' : (char)('0' + who[0]);
@@ -322,7 +322,7 @@ TEST_F(island, what_is_beyond_all_stubs_is_never_written)
 {
 	EXPECT_EQ(-EINVAL, set(a, "far_beyond"));
 	EXPECT_EQ(0, set(a, "far_*"));
-	EXPECT_EQ(2u, ftrace_filter_count(&a, false));
+	EXPECT_EQ(2u, ftrace_filter_count(&a.filter, false));
 	EXPECT_EQ(0, register_ftrace_function(&a));
 	EXPECT_EQ("nnnnnn00n", text());
 	EXPECT_EQ(0, set(a, ""));

@@ -89,7 +89,7 @@ static notrace void hear_return(struct ftrace_graph_ret *trace, struct fgraph_op
 	heard_overrun = trace->overrun;
 }
 
-static struct ftrace_ops kt_filter = {.func = ftrace_stub, .slot = -1};
+static struct ftrace_filter kt_filter;
 static struct fgraph_ops kt_user = {
 	.entryfunc = hear_entry, .retfunc = hear_return, .filter = &kt_filter, .idx = -1};
 
@@ -97,14 +97,14 @@ static bool start(const char *filter)
 {
 	heard_count = heard_overrun = 0;
 	heard_refuses = false;
-	return !ftrace_set_filter(&kt_filter, filter, strlen(filter), true, false) &&
+	return !ftrace_filter_edit(&kt_filter, filter, strlen(filter), true, false) &&
 	       !register_ftrace_graph(&kt_user);
 }
 
 static void stop(void)
 {
 	unregister_ftrace_graph(&kt_user);
-	ftrace_set_filter(&kt_filter, "", 0, true, false);
+	ftrace_filter_edit(&kt_filter, "", 0, true, false);
 }
 
 static bool is_event(unsigned i, const void *function, int depth, bool returned, long retval)

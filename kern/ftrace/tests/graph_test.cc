@@ -78,7 +78,7 @@ extern "C" void shadow_hook(void)
 
 struct graph : testing::Test {
 	struct shadow_stack stack;
-	struct ftrace_ops filter = {};
+	struct ftrace_filter filter = {};
 	struct fgraph_ops user = {};
 	static std::string events; /* "+f" entry, "-f" return, of the f-th function */
 	static bool refuses;
@@ -109,8 +109,7 @@ struct graph : testing::Test {
 		host_current->ftrace = &stack;
 		host_cpu->recursion = 0;
 		host_cpu->context_bit = 1;
-		filter.func = ftrace_stub;
-		filter.slot = -1;
+		filter = {};
 		user.entryfunc = entry;
 		user.retfunc = ret;
 		user.filter = &filter;
@@ -232,20 +231,20 @@ TEST_F(graph, who_says_no_leaves_the_return_alone)
 
 TEST_F(graph, only_functions_of_the_filter_are_heard_of_and_it_may_change)
 {
-	ASSERT_EQ(0, ftrace_set_filter(&filter, "3", 1, true, false));
+	ASSERT_EQ(0, ftrace_filter_edit(&filter, "3", 1, true, false));
 	ASSERT_EQ(0, register_ftrace_graph(&user));
 	call(3), call(4);
-	ASSERT_EQ(0, ftrace_set_filter(&filter, "4", 1, true, false));
+	ASSERT_EQ(0, ftrace_filter_edit(&filter, "4", 1, true, false));
 	call(3), call(4);
 	EXPECT_EQ("+3-3+4-4", events);
 	ASSERT_EQ(0, unregister_ftrace_graph(&user));
-	ASSERT_EQ(0, ftrace_set_filter(&filter, "", 0, true, false));
+	ASSERT_EQ(0, ftrace_filter_edit(&filter, "", 0, true, false));
 }
 
 TEST_F(graph, a_second_user_is_busy_and_no_memory_is_said)
 {
 	struct fgraph_ops second = user;
-	struct ftrace_ops other = filter;
+	struct ftrace_filter other = {};
 
 	second.filter = &other;
 	users_begin_error = -ENOMEM;
@@ -261,13 +260,40 @@ TEST_F(graph, a_second_user_is_busy_and_no_memory_is_said)
 	EXPECT_EQ(0, unregister_ftrace_graph(&second));
 }
 
-TEST_F(graph, a_filter_that_is_an_op_already_is_busy_and_stays_that_op)
+/* As set_ftrace_filter, which is an op's and a user's. */
+TEST_F(graph, the_filter_of_an_op_can_be_a_users_too)
 {
-	filter.flags = FTRACE_OPS_FL_RECURSION;
-	ASSERT_EQ(0, register_ftrace_function(&filter));
-	EXPECT_EQ(-EBUSY, register_ftrace_graph(&user));
-	EXPECT_EQ(ftrace_stub, filter.func);
-	EXPECT_EQ(0, unregister_ftrace_function(&filter));
+	struct ftrace_ops op = {};
+
+	op.func = ftrace_stub;
+	op.flags = FTRACE_OPS_FL_RECURSION;
+	op.slot = -1;
+	user.filter = &op.filter;
+	ASSERT_EQ(0, ftrace_set_filter(&op, "3", 1, true, false));
+	ASSERT_EQ(0, register_ftrace_function(&op));
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	EXPECT_EQ(2, ftrace_records[2].count);
+	ASSERT_EQ(0, ftrace_set_filter(&op, "4", 1, true, false));
+	EXPECT_EQ(2, ftrace_records[3].count);
+	ASSERT_EQ(0, unregister_ftrace_graph(&user));
+	EXPECT_EQ(1, ftrace_records[3].count);
+	ASSERT_EQ(0, ftrace_set_filter(&op, "5", 1, true, false));
+	EXPECT_EQ(0, ftrace_records[3].count);
+	EXPECT_EQ(0, unregister_ftrace_function(&op));
+	ftrace_filter_free(&op.filter);
+}
+
+TEST_F(graph, a_bad_site_leaves_the_filter_and_the_sites_as_they_were)
+{
+	ASSERT_EQ(0, ftrace_filter_edit(&filter, "3", 1, true, false));
+	ASSERT_EQ(0, register_ftrace_graph(&user));
+	fake_scribble(KERNEL_BASE + 64 * 4, 0x12345678);
+	EXPECT_EQ(-ENODEV, ftrace_filter_edit(&filter, "4", 1, true, false));
+	call(3), call(4);
+	EXPECT_EQ("+3-3", events);
+	fake_scribble(KERNEL_BASE + 64 * 4, INSN_NOP);
+	ASSERT_EQ(0, unregister_ftrace_graph(&user));
+	ftrace_filter_free(&filter);
 }
 
 TEST_F(graph, tail_calls_return_through_both_frames_and_a_walk_finds_the_caller)

@@ -61,7 +61,7 @@ __noinline void kt_graph_die(u64 x)
 #define USERS (FGRAPH_USERS + 3)
 static struct hostile_user {
 	struct fgraph_ops ops;
-	struct ftrace_ops filter;
+	struct ftrace_filter filter;
 	bool in;
 	u64 entries, returns;
 } users[USERS];
@@ -125,10 +125,9 @@ static notrace void hostile_return(struct ftrace_graph_ret *trace, struct fgraph
 static int user_comes(struct hostile_user *u, const char *functions)
 {
 	u->ops = (struct fgraph_ops){hostile_entry, hostile_return, &u->filter, u, .idx = -1};
-	u->filter.slot = -1;
 	u->entries = u->returns = 0;
 	u->in = true;
-	if (ftrace_set_filter(&u->filter, functions, strlen(functions), true, false) ||
+	if (ftrace_filter_edit(&u->filter, functions, strlen(functions), true, false) ||
 	    register_ftrace_graph(&u->ops))
 		u->in = false;
 	return 0; /* the 17th may be refused */
@@ -245,7 +244,7 @@ static int change_graph(u64 dice)
 		return change_instance(dice >> 16);
 	case 3:
 		if (u->in)
-			return ftrace_set_filter(&u->filter, "kt_graph_w*", 11, dice >> 16 & 1, false);
+			return ftrace_filter_edit(&u->filter, "kt_graph_w*", 11, dice >> 16 & 1, false);
 		return 0;
 	case 4:
 		return change_questions(dice >> 16);
@@ -268,7 +267,7 @@ static void everybody_leaves(void)
 	for (unsigned i = 0; i < USERS; i++) {
 		if (users[i].in)
 			user_leaves(&users[i]);
-		ftrace_set_filter(&users[i].filter, "", 0, true, false);
+		ftrace_filter_edit(&users[i].filter, "", 0, true, false);
 	}
 }
 

@@ -234,7 +234,7 @@ static void one_may_change_pc(void)
 	stop(&b);
 }
 
-static int refuse(struct ftrace_ops *op)
+static int refuse(struct ftrace_filter *filter)
 {
 	return -ENOMEM;
 }
@@ -247,12 +247,12 @@ static void a_filter_that_is_refused_is_not_taken(void)
 
 	calls_of[0] = 0;
 	start(&op, "kt_double");
-	op.changed = refuse;
+	op.filter.changed = refuse;
 	kt_promise(ftrace_set_filter(&op, "kt_other", 8, true, false) == -ENOMEM, "the error is told");
 	twice(1);
 	other(1);
 	kt_promise(calls_of[0] == 1, "the op has the functions that it had (%u calls)", calls_of[0]);
-	op.changed = NULL;
+	op.filter.changed = NULL;
 	stop(&op);
 }
 

@@ -88,11 +88,11 @@ static int pieces_command(int argc, char **argv)
 	err = file_write(f, "mutex_", 6) != 6 || file_write(f, "lock kf", 7) != 7 ||
 	      file_write(f, "ree", 3) != 3;
 	kt_promise(!err, "pieces of words are accepted");
-	kt_promise(!ftrace_filter_count(&global_ops, false), "nothing changes before close");
+	kt_promise(!ftrace_filter_count(&global_ops.filter, false), "nothing changes before close");
 	kt_promise(!file_close(f), "close puts them together");
-	kt_promise(ftrace_filter_count(&global_ops, false) == 2 &&
-			   ftrace_filter_has(&global_ops, mutex, false) &&
-			   ftrace_filter_has(&global_ops, free, false),
+	kt_promise(ftrace_filter_count(&global_ops.filter, false) == 2 &&
+			   ftrace_filter_has(&global_ops.filter, mutex, false) &&
+			   ftrace_filter_has(&global_ops.filter, free, false),
 		   "and both functions are in the filter");
 	kt_echo("", "set_ftrace_filter", false);
 	return kt_end();

@@ -104,7 +104,7 @@ static notrace void walk_return(struct ftrace_graph_ret *trace, struct fgraph_op
 		walk_handler(after_top);
 }
 
-static struct ftrace_ops filters[2] = {{ftrace_stub, .slot = -1}, {ftrace_stub, .slot = -1}};
+static struct ftrace_filter filters[2];
 static struct fgraph_ops users[2] = {
 	{walk_entry, walk_return, &filters[0], .idx = -1},
 	{walk_entry, walk_return, &filters[1], .idx = -1},
@@ -115,7 +115,7 @@ static bool start_users(void)
 	bool ok = true;
 
 	for (unsigned i = 0; i < 2; i++)
-		ok &= !ftrace_set_filter(&filters[i], "kt_stack_*", 10, true, false) &&
+		ok &= !ftrace_filter_edit(&filters[i], "kt_stack_*", 10, true, false) &&
 		      !register_ftrace_graph(&users[i]);
 	return ok;
 }
@@ -124,7 +124,7 @@ static void stop_users(void)
 {
 	for (unsigned i = 0; i < 2; i++) {
 		unregister_ftrace_graph(&users[i]);
-		ftrace_set_filter(&filters[i], "", 0, true, false);
+		ftrace_filter_edit(&filters[i], "", 0, true, false);
 	}
 }
 

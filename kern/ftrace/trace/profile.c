@@ -86,7 +86,7 @@ static void profile_return(struct ftrace_graph_ret *trace, struct fgraph_ops *go
 	add(&call->profile->squared_high, (u64)(square >> 64) + carry);
 }
 
-static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops, .idx = -1};
+static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops.filter, .idx = -1};
 
 /* ---- function_profile_enabled ---- */
 

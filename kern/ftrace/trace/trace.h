@@ -80,7 +80,7 @@ struct trace_array {
 	const struct trace_clock *clock;
 	struct ftrace_ops *ops; /* its filter and notrace list; the function tracer's op */
 	void *graph;            /* function_graph's own state while it is the tracer */
-	struct ftrace_ops graph_lists; /* set_graph_function and set_graph_notrace: never registered */
+	struct ftrace_filter graph_lists; /* set_graph_function and set_graph_notrace */
 	u32 max_graph_depth;           /* 0: no limit */
 	u32 options;           /* TRACE_ITER_* */
 	unsigned pipe_readers; /* a bit for each CPU whose events an open trace_pipe consumes */

@@ -247,7 +247,7 @@ static void trace_graph_return(struct ftrace_graph_ret *trace, struct fgraph_ops
  */
 static void update_checks(struct trace_array *tr)
 {
-	const struct ftrace_ops *lists = &tr->graph_lists;
+	const struct ftrace_filter *lists = &tr->graph_lists;
 	struct trace_graph *g = tr->graph;
 	u32 checks = g->checks & GRAPH_MARKED;
 
@@ -271,7 +271,7 @@ static void update_checks(struct trace_array *tr)
 		tracing_ask(tr, false);
 }
 
-static int lists_changed(struct ftrace_ops *lists)
+static int lists_changed(struct ftrace_filter *lists)
 {
 	update_checks(container_of(lists, struct trace_array, graph_lists));
 	return 0;
@@ -317,7 +317,7 @@ static int graph_init(struct trace_array *tr)
 		return -ENOMEM;
 	g->user = (struct fgraph_ops){.entryfunc = trace_graph_entry,
 				      .retfunc = trace_graph_return,
-				      .filter = tr->ops,
+				      .filter = &tr->ops->filter,
 				      .private = tr,
 				      .direct = trace_graph_direct,
 				      .idx = -1};
@@ -341,7 +341,7 @@ TRACER(graph_tracer);
 
 /* ---- Files ---- */
 
-static struct ftrace_ops *lists_of(const struct file *f)
+static struct ftrace_filter *lists_of(const struct file *f)
 {
 	return &trace_array_of(f)->graph_lists;
 }

@@ -165,9 +165,9 @@ static int stack_trace_show(struct seq *s, u64 item)
 }
 TRACEFS_TEXT(stack_trace, "stack_trace", TRACEFS_TOP, stack_trace_show);
 
-static struct ftrace_ops *the_stack_ops(const struct file *f)
+static struct ftrace_filter *filter_of(const struct file *f)
 {
-	return &stack_ops;
+	return &stack_ops.filter;
 }
-static const struct filter_file stack_filter = {the_stack_ops, false};
+static const struct filter_file stack_filter = {filter_of, false};
 TRACEFS_FILE(stack_trace_filter, "stack_trace_filter", 0644, &filter_file_ops, (void *)&stack_filter);

@@ -79,11 +79,11 @@ int trace_make_formats(struct node *dir);
 
 /*
  * A file with a filter: written and read like set_ftrace_filter, or like
- * set_ftrace_notrace, for another op. Its ops are filter_file_ops, its data is
- * this structure. filter.c
+ * set_ftrace_notrace, for another filter. Its ops are filter_file_ops, its
+ * data is this structure. filter.c
  */
 struct filter_file {
-	struct ftrace_ops *(*op)(const struct file *f);
+	struct ftrace_filter *(*filter)(const struct file *f);
 	bool notrace_list;
 	/* As in Linux's set_graph_*: numbers are refused, and so is a "!" that removes nothing. */
 	bool strict;
