@@ -1,6 +1,11 @@
 /*
  * The tracefs files for the settings of a trace array (tracer, clock, options,
  * sizes, tracing_on), and those that describe the binary format.
+ *
+ * The other files of this room: trace_files_buffer.c has those that read and
+ * write the events (trace, trace_pipe, trace_marker), filter.c the filters,
+ * functions.c the lists of functions, instances.c the directory instances/.
+ * No other room calls this one: the files are found through tracefs's table.
  */
 #include "errno.h"
 #include "string.h"

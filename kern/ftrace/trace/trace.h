@@ -1,8 +1,22 @@
 /*
- * Tracers, the events that they write, and the per-CPU ring buffers.
+ * Tracers, the events that they write, and the text that `cat trace` prints.
  *
  * A tracer is listed in available_tracers and chosen through current_tracer.
- * The linker collects all tracers that are declared with TRACER().
+ * The linker collects all tracers that are declared with TRACER(). Each instance
+ * (struct trace_array) has one tracer and a ring buffer for each CPU.
+ *
+ * An event, in the order in which it runs:
+ * 1. A callback (trace_function.c) or a handler of function_graph
+ *    (trace_graph.c, trace_graph_direct.c) is called for a traced function.
+ * 2. Short path: if this CPU's buffer has no reason to be slow, write the event
+ *    in place and commit it (trace_event.h).
+ * 3. Long path, for everything rare: trace_begin(), fill the entry, trace_end()
+ *    (trace.c); it may begin a new page or drop the event.
+ * 4. Later a reader takes the event out of the buffer and calls
+ *    trace_print_event() (trace_output.c). It finds the printer in the table of
+ *    event types (event_type.h) or in the tracer (print_other).
+ *
+ * This room uses ring/, core/, ops/ and graph/. files/ calls it.
  */
 #ifndef FTRACE_TRACE_H
 #define FTRACE_TRACE_H

@@ -1,6 +1,21 @@
 /*
- * tracefs: each object of the tracer declares its own files. A stage has the
- * files of the objects that are linked into it, and no others.
+ * tracefs: how a file of /sys/kernel/tracing is declared, and the directory
+ * that is made of the declarations.
+ *
+ * 1. Every object of the tracer declares its own files with the macros below;
+ *    the linker collects them in one table. So a stage has the files of the
+ *    objects that are linked into it, and no others.
+ * 2. At boot, and whenever an instance is made, tracefs.c turns the table into
+ *    nodes: one for each file, or one for each CPU (%u in the path).
+ * 3. open, read, write and close of such a file call its file_ops (file.h).
+ *    trace_array_of(f) says which instance the file belongs to.
+ *
+ * Context of every file operation: a thread. A file that changes a trace array
+ * takes trace_lock; one that changes filters or sites takes ftrace_lock, inside.
+ * A refusal goes through tracefs_refuse(): a sentence on the console, then errno.
+ *
+ * Every later room may declare files. This room calls later rooms only through
+ * the table, and trace_make_formats().
  */
 #ifndef FTRACE_TRACEFS_H
 #define FTRACE_TRACEFS_H
