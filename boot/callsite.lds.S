@@ -79,6 +79,7 @@ SECTIONS
 		*(.data .data.* .sdata .sdata.*)
 		. = ALIGN(8);
 		KEEP(*(.ftrace_records))
+		ftrace_records_end = .;
 		. = ALIGN(4096);
 		_edata = .;
 	}

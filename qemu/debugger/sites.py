@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 import gdb  # type: ignore[import]
 
 from qemu.debugger.guest import (MASK, Command, Value, address, as_int, constant, disassemble, evaluate,
-                                 name_of, place, pointer, read, symbol, word)
+                                 name_of, place, read, symbol, word)
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,15 @@ def kernel_base() -> int:
 
 
 def sites() -> Iterator[SiteRecord]:
-    at, count = address("ftrace_records"), evaluate("ftrace_record_count")
-    if at is None or count is None:
+    table, base = evaluate("ftrace_tables"), kernel_base()
+    if table is None:
         raise gdb.GdbError("This kernel has no table of call sites: lab 2 makes it.")
-    record, base = pointer(at, "struct dyn_ftrace"), kernel_base()
-    for n in range(int(count)):
-        ip = base + int(record[n]["offset"])
-        yield SiteRecord(ip, name_of(ip), record[n])
+    while int(table):
+        record = table["records"]
+        for n in range(int(table["end"] - record)):
+            ip = base + int(record[n]["offset"])
+            yield SiteRecord(ip, name_of(ip), record[n])
+        table = table["next"]
 
 
 # ---- Who is called ----

@@ -62,12 +62,11 @@ static void *entry_of(const char *name)
 {
 	unsigned long offset;
 
-	for (u32 i = 0; i < ftrace_record_count && is_workload(name); i++) {
-		unsigned long ip = ftrace_ip(&ftrace_records[i]);
-		const char *found = ksym_lookup(ip, &offset, NULL);
+	for_each_ftrace_rec(rec) {
+		const char *found = ksym_lookup(ftrace_ip(rec), &offset, NULL);
 
-		if (found && !strcmp(found, name))
-			return (void *)(ip - offset);
+		if (found && is_workload(name) && !strcmp(found, name))
+			return (void *)(ftrace_ip(rec) - offset);
 	}
 	return NULL;
 }

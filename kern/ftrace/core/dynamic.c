@@ -25,9 +25,10 @@ void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn)
 
 unsigned long ftrace_call_addr(const struct dyn_ftrace *rec, unsigned calls)
 {
-	const struct ftrace_region *region = ftrace_regions;
+	const struct ftrace_table *table = ftrace_table_of(rec);
+	const struct ftrace_region *region = table->regions;
 
-	while (region[1].first <= rec - ftrace_records)
+	while (region[1].first <= rec - table->records)
 		region++;
 	return ftrace_stub_addr(KERNEL_BASE + region->stubs, calls);
 }
@@ -72,15 +73,13 @@ void ftrace_init(void)
 {
 	int err = 0;
 
-	ftrace_check_records();
+	ftrace_check_records(ftrace_kernel_table);
 	if (!HOOK_REWRITES)
 		return;
 	mutex_lock(&ftrace_lock);
 	ftrace_batch_begin();
-	for (u32 i = 0; i < ftrace_record_count && err != -ENOSYS; i++) {
-		struct dyn_ftrace *rec = &ftrace_records[i];
-
-		if (rec->flags & FTRACE_FL_DISABLED)
+	for_each_ftrace_rec(rec) {
+		if (err == -ENOSYS || rec->flags & FTRACE_FL_DISABLED)
 			continue;
 		err = ftrace_init_nop(rec);
 		if (err && err != -ENOSYS)

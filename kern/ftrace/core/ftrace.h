@@ -44,15 +44,16 @@ struct dyn_ftrace {
 #define FTRACE_FL_FILTER 4    /* stage 3: the one tracer's filter */
 #define FTRACE_FL_NOTRACE 8   /* stage 3: and its notrace list */
 
-/* The table, from the build (recordmcount), sorted by offset. */
-extern struct dyn_ftrace ftrace_records[];
+/* The kernel's records, from the build (recordmcount), sorted by offset. */
+extern struct dyn_ftrace ftrace_records[], ftrace_records_end[];
 extern const u32 ftrace_record_count;
 
 /*
  * Which stubs a site calls: those of the tracer's section, or beyond a call's
  * reach an island's, a copy nearer to it. The build decides (recordmcount):
  * records from number @first on, up to the next region's, call the stubs at
- * KERNEL_BASE + @stubs. Behind the last region stands {ftrace_record_count}.
+ * KERNEL_BASE + @stubs. A sentinel after the last region has @first equal to the
+ * number of records.
  */
 struct ftrace_region {
 	u32 first, stubs;
@@ -63,6 +64,44 @@ static inline unsigned long ftrace_ip(const struct dyn_ftrace *rec)
 {
 	return KERNEL_BASE + rec->offset;
 }
+
+/*
+ * The call sites of one text. The kernel's table is the first; text that is
+ * loaded later brings its own. Such text lies above the kernel's, and is written
+ * through text_alias() like it.
+ */
+struct ftrace_table {
+	struct dyn_ftrace *records, *end;    /* the first, and the one after the last */
+	const struct ftrace_region *regions; /* @first counts from this table's first record */
+	unsigned long text, text_end;
+	struct ftrace_table *next;
+};
+extern struct ftrace_table ftrace_kernel_table, *ftrace_tables;
+extern unsigned long ftrace_text_end; /* of the text that lies highest */
+
+static inline u32 ftrace_count(const struct ftrace_table *table)
+{
+	return table->end - table->records;
+}
+
+/* For each record @rec of all tables. `break` leaves one table only. */
+#define for_each_ftrace_rec(rec)                                                              \
+	for (struct ftrace_table *table_ = ftrace_tables; table_; table_ = table_->next)      \
+		for (struct dyn_ftrace *rec = table_->records; rec < table_->end; rec++)
+
+/* Records are numbered through all tables, from 0 on. ftrace_record(): NULL after the last. */
+u32 ftrace_number(const struct dyn_ftrace *rec);
+struct dyn_ftrace *ftrace_record(u64 number);
+u32 ftrace_total(void); /* records */
+const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec); /* @rec is in one */
+
+/*
+ * Add a table after the others. Before: its records were checked
+ * (ftrace_check_records()), its sites hold the nop, and no registered op selects
+ * one of its functions, because no site is written here. Context: thread,
+ * ftrace_lock held.
+ */
+void ftrace_add_table(struct ftrace_table *table);
 
 struct ftrace_regs; /* <arch>/regs.h: arguments, sp at the call site, pc, link, fp */
 struct ftrace_ops;

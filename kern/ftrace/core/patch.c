@@ -23,7 +23,7 @@ void ftrace_batch_begin(void)
 #if LAB_START != 3
 	text_alias_open();
 #endif
-	open = _etext - _text;
+	open = ftrace_text_end - KERNEL_BASE;
 }
 
 /* The alias goes first: when the other CPUs go on, nothing of text is writable. */

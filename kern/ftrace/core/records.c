@@ -9,18 +9,18 @@
 #include "tracer.h"
 #include "print.h"
 
-/* The first record whose site is at or after @ip. */
-static u32 first_at_or_after(unsigned long ip)
+/* The first record of @table whose site is at or after @ip. */
+static u32 first_at_or_after(const struct ftrace_table *table, unsigned long ip)
 {
 #if LAB_START == 2
-	return ftrace_record_count;
+	return ftrace_count(table);
 #else
-	u32 low = 0, high = ftrace_record_count;
+	u32 low = 0, high = ftrace_count(table);
 
 	while (low < high) {
 		u32 middle = low + (high - low) / 2;
 
-		if (ftrace_ip(&ftrace_records[middle]) < ip)
+		if (ftrace_ip(&table->records[middle]) < ip)
 			low = middle + 1;
 		else
 			high = middle;
@@ -31,11 +31,13 @@ static u32 first_at_or_after(unsigned long ip)
 
 struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end)
 {
-	u32 i = first_at_or_after(start);
+	for (const struct ftrace_table *table = ftrace_tables; table; table = table->next) {
+		u32 i = first_at_or_after(table, start);
 
-	if (i == ftrace_record_count || ftrace_ip(&ftrace_records[i]) >= end)
-		return NULL;
-	return &ftrace_records[i];
+		if (i < ftrace_count(table) && ftrace_ip(&table->records[i]) < end)
+			return &table->records[i];
+	}
+	return NULL;
 }
 
 struct dyn_ftrace *lookup_rec(unsigned long ip)
@@ -43,34 +45,32 @@ struct dyn_ftrace *lookup_rec(unsigned long ip)
 	return lookup_rec_range(ip, ip + 1);
 }
 
-/* What is wrong with record @i, or NULL. */
-static const char *record_fault(u32 i)
+/* What is wrong with a record, or NULL. */
+static const char *record_fault(struct ftrace_table table, const struct dyn_ftrace *rec)
 {
-	const struct dyn_ftrace *rec = &ftrace_records[i];
 	unsigned long ip = ftrace_ip(rec);
 
-	if (i && rec->offset <= rec[-1].offset)
+	if (rec > table.records && rec->offset <= rec[-1].offset)
 		return "is not after the one before it";
 	if (ip & 3)
 		return "is not 4-byte aligned";
-	if (ip < (unsigned long)_text + 4 || ip >= (unsigned long)_etext)
+	if (ip < table.text + 4 || ip >= table.text_end)
 		return "lies outside of text";
 	if (!hook_untouched((const u32 *)ip))
 		return "does not hold what the compiler leaves there";
 	return NULL;
 }
 
-void ftrace_check_records(void)
+void ftrace_check_records(struct ftrace_table table)
 {
-	u32 i, far = 0, bad = 0;
+	u32 count = ftrace_count(&table), far = 0, bad = 0;
 
-	if (!ftrace_record_count) {
+	if (!count) {
 		printk("ftrace: the table of call sites is empty: no function can be named in a filter, none is patched\n");
 		return;
 	}
-	for (i = 0; i < ftrace_record_count; i++) {
-		struct dyn_ftrace *rec = &ftrace_records[i];
-		const char *fault = record_fault(i);
+	for (struct dyn_ftrace *rec = table.records; rec < table.end; rec++) {
+		const char *fault = record_fault(table, rec);
 
 		if (rec->flags & FTRACE_FL_DISABLED && far++ < 10)
 			printk("ftrace: %pS is out of reach; it is never traced\n",
@@ -82,8 +82,7 @@ void ftrace_check_records(void)
 		printk("ftrace: the call site at %pS %s; it is never written\n",
 		       (void *)ftrace_ip(rec), fault);
 	}
-	printk("ftrace: %u call sites, %zu bytes of records\n", ftrace_record_count,
-	       ftrace_record_count * sizeof(*ftrace_records));
+	printk("ftrace: %u call sites, %zu bytes of records\n", count, count * sizeof(*table.records));
 	if (far | bad)
 		printk("ftrace: %u of them out of reach, %u faulty\n", far, bad);
 }

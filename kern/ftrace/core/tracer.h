@@ -83,8 +83,8 @@ static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 /* In words and disassembled, what instruction @insn at @ip is. */
 void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn);
 
-/* Say what is wrong with the table; a faulty record is never written. */
-void ftrace_check_records(void);
+/* Say what is wrong with the records of a table; a faulty one is never written. */
+void ftrace_check_records(struct ftrace_table table);
 
 /*
  * At boot, before other CPUs run, inside a batch: a site as the compiler left it
@@ -95,28 +95,18 @@ void ftrace_check_records(void);
 int ftrace_init_nop(const struct dyn_ftrace *rec);
 
 /*
- * A set of functions being edited: one bit for each record. What a stage
- * keeps of it (flags in the records; a hash) is the stage's own.
+ * A set of functions being edited: one bit for each record, by its number. A
+ * table that is added later has none in it. What a stage keeps of the set (flags in
+ * the records; a hash) is the stage's own.
  */
 struct ftrace_set {
-	u32 count;
+	u32 count, records;
 	u64 bits[];
 };
 struct ftrace_set *ftrace_set_new(void); /* empty; NULL: no memory */
 void ftrace_set_free(struct ftrace_set *set);
-static inline bool ftrace_set_has(const struct ftrace_set *set, u32 index)
-{
-	return set->bits[index / 64] >> (index % 64) & 1;
-}
-static inline void ftrace_set_put(struct ftrace_set *set, u32 index, bool in)
-{
-	u64 bit = 1ull << (index % 64), *word = &set->bits[index / 64];
-
-	if (!(*word & bit) == !in)
-		return;
-	*word ^= bit;
-	set->count += in ? 1 : -1;
-}
+bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec);
+void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in);
 /* Add (or with "!": remove) what @word names; -EINVAL: it names nothing. */
 int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len);
 

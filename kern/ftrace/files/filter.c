@@ -15,9 +15,9 @@
 #include "tracefs.h"
 #include "tracer.h"
 
-static unsigned set_order(void)
+static unsigned set_order(u32 records)
 {
-	size_t size = sizeof(struct ftrace_set) + (ftrace_record_count + 63) / 64 * 8;
+	size_t size = sizeof(struct ftrace_set) + (records + 63) / 64 * 8;
 	unsigned order = 0;
 
 	while ((size_t)PAGE_SIZE << order < size)
@@ -27,17 +27,20 @@ static unsigned set_order(void)
 
 struct ftrace_set *ftrace_set_new(void)
 {
-	struct ftrace_set *set = page_alloc(set_order());
+	u32 records = ftrace_total();
+	struct ftrace_set *set = page_alloc(set_order(records));
 
-	if (set)
-		memset(set, 0, (size_t)PAGE_SIZE << set_order());
+	if (set) {
+		memset(set, 0, (size_t)PAGE_SIZE << set_order(records));
+		set->records = records;
+	}
 	return set;
 }
 
 void ftrace_set_free(struct ftrace_set *set)
 {
 	if (set)
-		page_free(set, set_order());
+		page_free(set, set_order(set->records));
 }
 
 static bool is_number(const char *word, size_t len)
@@ -55,9 +58,9 @@ static int apply_number(struct ftrace_set *set, const char *word, size_t len, bo
 			return -EINVAL;
 		n = 10 * n + (word[i] - '0');
 	}
-	for (u32 i = 0; n && i < ftrace_record_count; i++)
-		if (!(ftrace_records[i].flags & FTRACE_FL_DISABLED) && !--n) {
-			ftrace_set_put(set, i, in);
+	for_each_ftrace_rec(rec)
+		if (!(rec->flags & FTRACE_FL_DISABLED) && n && !--n) {
+			ftrace_set_put(set, rec, in);
 			return 0;
 		}
 	return -EINVAL;
@@ -73,12 +76,12 @@ int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
 		return -EINVAL;
 	if (is_number(word, len))
 		return apply_number(set, word, len, in);
-	for (u32 i = 0; i < ftrace_record_count; i++) {
-		bool never = in && ftrace_records[i].flags & FTRACE_FL_DISABLED;
+	for_each_ftrace_rec(rec) {
+		bool never = in && rec->flags & FTRACE_FL_DISABLED;
 
-		if (never || !glob_match(word, len, ftrace_name(&ftrace_records[i])))
+		if (never || !glob_match(word, len, ftrace_name(rec)))
 			continue;
-		ftrace_set_put(set, i, in);
+		ftrace_set_put(set, rec, in);
 		found = true;
 	}
 	return found ? 0 : -EINVAL;
@@ -88,10 +91,11 @@ static struct ftrace_set *copy_of_filter(const struct ftrace_filter *filter, boo
 {
 	struct ftrace_set *set = ftrace_set_new();
 
+	if (!set)
+		return NULL;
 	mutex_lock(&ftrace_lock);
-	for (u32 i = 0; set && i < ftrace_record_count; i++)
-		if (ftrace_filter_has(filter, &ftrace_records[i], notrace_list))
-			ftrace_set_put(set, i, true);
+	for_each_ftrace_rec(rec)
+		ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, notrace_list));
 	mutex_unlock(&ftrace_lock);
 	return set;
 }
@@ -191,19 +195,19 @@ static int filter_show(struct seq *s, u64 item)
 {
 	const struct filter_file *which = s->arg;
 	const struct ftrace_filter *filter = which->filter(s->file);
+	const struct dyn_ftrace *rec = ftrace_record(item);
 	bool notrace_list = which->notrace_list, named, empty;
 
 	mutex_lock(&ftrace_lock); /* so that the filter is not freed while it is read */
 	empty = !ftrace_filter_count(filter, notrace_list);
-	named = item < ftrace_record_count &&
-		ftrace_filter_has(filter, &ftrace_records[item], notrace_list);
+	named = rec && ftrace_filter_has(filter, rec, notrace_list);
 	mutex_unlock(&ftrace_lock);
 	if (!item && empty)
 		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
 					   : "#### all functions enabled ####\n");
 	if (named)
-		seq_printf(s, "%s\n", ftrace_name(&ftrace_records[item]));
-	return item >= ftrace_record_count;
+		seq_printf(s, "%s\n", ftrace_name(rec));
+	return !rec;
 }
 
 static int filter_open(struct file *f)
@@ -283,9 +287,9 @@ static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 
 static int enabled_show(struct seq *s, u64 item)
 {
-	const struct dyn_ftrace *rec = &ftrace_records[item];
+	const struct dyn_ftrace *rec = ftrace_record(item);
 
-	if (item >= ftrace_record_count)
+	if (!rec)
 		return 1;
 	mutex_lock(&ftrace_lock);
 	if (rec->calls)

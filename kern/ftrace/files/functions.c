@@ -15,42 +15,38 @@ const char *ftrace_name(const struct dyn_ftrace *rec)
 	return name ? name : "?";
 }
 
-static bool is_listed(u64 item)
-{
-	return !(ftrace_records[item].flags & FTRACE_FL_DISABLED);
-}
-
 static int functions_show(struct seq *s, u64 item)
 {
-	if (item >= ftrace_record_count)
-		return 1;
-	if (is_listed(item))
-		seq_printf(s, "%s\n", ftrace_name(&ftrace_records[item]));
-	return 0;
+	const struct dyn_ftrace *rec = ftrace_record(item);
+
+	if (rec && !(rec->flags & FTRACE_FL_DISABLED))
+		seq_printf(s, "%s\n", ftrace_name(rec));
+	return !rec;
 }
 TRACEFS_TEXT(available_filter_functions, "available_filter_functions", TRACEFS_TOP, functions_show);
 
 static int addresses_show(struct seq *s, u64 item)
 {
-	const struct dyn_ftrace *rec = &ftrace_records[item];
+	const struct dyn_ftrace *rec = ftrace_record(item);
 
-	if (item >= ftrace_record_count)
-		return 1;
-	if (is_listed(item))
+	if (rec && !(rec->flags & FTRACE_FL_DISABLED))
 		seq_printf(s, "%lx %s\n", ftrace_ip(rec), ftrace_name(rec));
-	return 0;
+	return !rec;
 }
 TRACEFS_TEXT(available_filter_functions_addrs, "available_filter_functions_addrs", TRACEFS_TOP, addresses_show);
 
-/* "pages" and "groups" describe the memory of the table: here one group, made by the build. */
+/* "pages" and "groups" describe the memory of the tables: each table is a group. */
 static int total_show(struct seq *s, u64 item)
 {
-	unsigned long bytes = ftrace_record_count * sizeof(*ftrace_records);
+	unsigned long pages = 0, groups = 0;
 
 	if (item)
 		return 1;
-	seq_printf(s, "%u pages:%lu groups: 1\n", ftrace_record_count,
-		   (bytes + PAGE_SIZE - 1) / PAGE_SIZE);
+	for (const struct ftrace_table *table = ftrace_tables; table; table = table->next) {
+		pages += ALIGN_UP((char *)table->end - (char *)table->records, PAGE_SIZE) / PAGE_SIZE;
+		groups++;
+	}
+	seq_printf(s, "%u pages:%lu groups: %lu\n", ftrace_total(), pages, groups);
 	return 0;
 }
 TRACEFS_TEXT(dyn_ftrace_total_info, "dyn_ftrace_total_info", TRACEFS_TOP, total_show);

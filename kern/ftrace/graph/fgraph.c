@@ -324,12 +324,12 @@ static int update_graph_ops(void)
 	set = ftrace_set_new();
 	if (!set)
 		return -ENOMEM;
-	for (u32 i = 0; i < ftrace_record_count; i++)
-		ftrace_set_put(set, i, wanted(ftrace_ip(&ftrace_records[i])));
+	for_each_ftrace_rec(rec)
+		ftrace_set_put(set, rec, wanted(ftrace_ip(rec)));
 	if (!set->count && graph_ops.slot >= 0)
 		err = ftrace_shutdown(&graph_ops);
 	if (set->count) {
-		if (set->count == ftrace_record_count)
+		if (set->count == ftrace_total())
 			set->count = 0; /* an empty filter is no filter */
 		err = ftrace_set_hash(&graph_ops.filter, set, false);
 		if (!err && graph_ops.slot < 0)

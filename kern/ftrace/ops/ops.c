@@ -152,11 +152,9 @@ static inline int lose(struct dyn_ftrace *rec, const struct change *c)
 	return 0;
 }
 
-/* The records of one region. */
-static int change_region(const struct ftrace_region *region, const struct change *c)
+/* The records of one region, up to @end. */
+static int change_region(struct dyn_ftrace *rec, const struct dyn_ftrace *end, const struct change *c)
 {
-	struct dyn_ftrace *rec = ftrace_records + region[0].first;
-	struct dyn_ftrace *end = ftrace_records + region[1].first;
 	bool uniform = is_uniform(c->was) && is_uniform(c->is);
 	int by = c->is.on - c->was.on, err = 0;
 
@@ -181,10 +179,11 @@ static int change_selection(struct ftrace_ops *op, struct selection was, struct 
 	int err = 0;
 
 	ftrace_batch_begin();
-	for (const struct ftrace_region *r = ftrace_regions; r->first < ftrace_record_count; r++) {
-		c.stub = ftrace_stub_addr(KERNEL_BASE + r->stubs, c.own);
-		err = change_region(r, &c) ?: err;
-	}
+	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
+		for (const struct ftrace_region *r = t->regions; r->first < ftrace_count(t); r++) {
+			c.stub = ftrace_stub_addr(KERNEL_BASE + r->stubs, c.own);
+			err = change_region(t->records + r[0].first, t->records + r[1].first, &c) ?: err;
+		}
 	ftrace_batch_end();
 	return err;
 }
@@ -197,13 +196,10 @@ static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, st
 #else
 	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
 		return false;
-	for (u32 i = 0; i < ftrace_record_count; i++) {
-		const struct dyn_ftrace *rec = &ftrace_records[i];
-
+	for_each_ftrace_rec(rec)
 		if (rec->flags & FTRACE_FL_IPMODIFY && !selects(was, rec->offset) &&
 		    selects(is, rec->offset))
 			return true;
-	}
 	return false;
 #endif
 }
@@ -347,9 +343,9 @@ static int hash_from_set(const struct ftrace_set *set, struct ftrace_hash **hash
 	*hash = ftrace_hash_new(set->count);
 	if (!*hash)
 		return -ENOMEM;
-	for (u32 i = 0; i < ftrace_record_count; i++)
-		if (ftrace_set_has(set, i))
-			ftrace_hash_add(*hash, ftrace_records[i].offset);
+	for_each_ftrace_rec(rec)
+		if (ftrace_set_has(set, rec))
+			ftrace_hash_add(*hash, rec->offset);
 	return 0;
 }
 

@@ -27,8 +27,7 @@ static int update_sites(bool on)
 	int err = 0;
 
 	ftrace_batch_begin();
-	for (u32 i = 0; i < ftrace_record_count; i++) {
-		struct dyn_ftrace *rec = &ftrace_records[i];
+	for_each_ftrace_rec(rec) {
 		unsigned calls = on && selected(rec) ? FTRACE_CALLS_LIST : FTRACE_CALLS_NOTHING;
 
 		if (rec->calls == calls || rec->flags & FTRACE_FL_DISABLED)
@@ -115,11 +114,11 @@ int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *
 	int err = 0;
 
 	mutex_lock(&ftrace_lock);
-	for (u32 i = 0; i < ftrace_record_count; i++)
-		if (ftrace_set_has(set, i))
-			ftrace_records[i].flags |= flag;
+	for_each_ftrace_rec(rec)
+		if (ftrace_set_has(set, rec))
+			rec->flags |= flag;
 		else
-			ftrace_records[i].flags &= ~flag;
+			rec->flags &= ~flag;
 	*(notrace_list ? &notraced : &filtered) = set->count;
 	if (tracing)
 		err = update_sites(true);

@@ -47,5 +47,5 @@ int unregister_ftrace_function(struct ftrace_ops *op)
 
 void ftrace_init(void)
 {
-	ftrace_check_records();
+	ftrace_check_records(ftrace_kernel_table);
 }

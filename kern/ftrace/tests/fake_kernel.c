@@ -19,6 +19,7 @@ __asm__(".globl _text, _etext, ftrace_stubs, ftrace_call, _mcount\n"
 	".set ftrace_stubs, 0x10080000\n.set ftrace_call, 0x10080200\n.set _mcount, 0x10080300");
 
 #define MAX_RECORDS 4096
+#define MAPPED	    MiB(8)
 
 int fake_opens, fake_syncs, fake_graces;
 bool fake_open_at_sync;
@@ -28,11 +29,12 @@ char fake_console[4096];
 static size_t console_length;
 static struct thread thread_now;
 static struct cpu cpu_now = {.context_bit = 1};
-struct dyn_ftrace ftrace_records[MAX_RECORDS];
+struct dyn_ftrace ftrace_records[MAX_RECORDS], ftrace_records_end[1];
 static const char *names[MAX_RECORDS];
 static u32 record_count;
 extern const u32 ftrace_record_count __attribute__((alias("record_count")));
-static struct ftrace_region regions[3];
+static struct ftrace_region regions[3], more_regions[2];
+static struct ftrace_table more_table;
 extern const struct ftrace_region ftrace_regions[3] __attribute__((alias("regions")));
 
 /* Print what the kernel's panic would print; then the fault's own message. */
@@ -40,9 +42,9 @@ static void say_store(int sig, siginfo_t *info, void *context)
 {
 	unsigned long at = (unsigned long)info->si_addr;
 
-	if (at - KERNEL_BASE < FAKE_TEXT_SIZE)
+	if (at - KERNEL_BASE < MAPPED)
 		fprintf(stderr, "a store into text at %#lx: it is written through text_alias() alone\n", at);
-	if (at - ALIAS_BASE < FAKE_TEXT_SIZE)
+	if (at - ALIAS_BASE < MAPPED)
 		fprintf(stderr, "a store through text's alias at %#lx, while that is not open\n", at);
 	signal(sig, SIG_DFL);
 }
@@ -58,17 +60,17 @@ static void map_text(void)
 		return;
 	mapped = true;
 	sigaction(SIGSEGV, &act, NULL);
-	if (ftruncate(fd, FAKE_TEXT_SIZE) ||
-	    mmap((void *)KERNEL_BASE, FAKE_TEXT_SIZE, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE,
+	if (ftruncate(fd, MAPPED) ||
+	    mmap((void *)KERNEL_BASE, MAPPED, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE,
 		 fd, 0) != (void *)KERNEL_BASE ||
-	    mmap((void *)ALIAS_BASE, FAKE_TEXT_SIZE, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE,
+	    mmap((void *)ALIAS_BASE, MAPPED, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE,
 		 fd, 0) != (void *)ALIAS_BASE)
 		abort();
 }
 
 static void alias_access(int prot)
 {
-	if (mprotect((void *)ALIAS_BASE, FAKE_TEXT_SIZE, prot))
+	if (mprotect((void *)ALIAS_BASE, MAPPED, prot))
 		abort();
 }
 
@@ -78,11 +80,14 @@ void fake_reset(void)
 	ftrace_lock.owner = host_current = &thread_now;
 	host_cpu = &cpu_now;
 	alias_access(PROT_READ | PROT_WRITE);
-	__builtin_memset((void *)ALIAS_BASE, 0, FAKE_TEXT_SIZE);
+	__builtin_memset((void *)ALIAS_BASE, 0, MAPPED);
 	alias_access(PROT_NONE);
 	fake_opens = fake_syncs = fake_graces = 0;
 	fake_open_at_sync = alias_is_open = false;
 	record_count = 0;
+	ftrace_kernel_table.end = ftrace_records;
+	ftrace_kernel_table.next = NULL;
+	ftrace_text_end = KERNEL_BASE + FAKE_TEXT_SIZE;
 	regions[0] = (struct ftrace_region){0, FAKE_STUBS - KERNEL_BASE};
 	regions[1] = (struct ftrace_region){0, 0};
 	console_length = 0;
@@ -106,8 +111,26 @@ struct dyn_ftrace *fake_record(u32 offset, const char *name)
 {
 	names[record_count] = name;
 	ftrace_records[record_count] = (struct dyn_ftrace){.offset = offset};
-	regions[1 + !!regions[1].stubs].first = record_count + 1;
+	if (ftrace_kernel_table.next) {
+		more_table.end++;
+		more_regions[1].first++;
+	} else {
+		ftrace_kernel_table.end++;
+		regions[1 + !!regions[1].stubs].first = record_count + 1;
+	}
 	return &ftrace_records[record_count++];
+}
+
+/* Not the record after the kernel's last: tables lie anywhere. */
+struct ftrace_table *fake_table(void)
+{
+	record_count++;
+	more_regions[0] = (struct ftrace_region){0, FAKE_MORE_STUBS - KERNEL_BASE};
+	more_regions[1] = (struct ftrace_region){0, 0};
+	more_table = (struct ftrace_table){&ftrace_records[record_count], &ftrace_records[record_count], more_regions,
+					   FAKE_MORE, FAKE_MORE + FAKE_MORE_SIZE};
+	ftrace_add_table(&more_table);
+	return &more_table;
 }
 
 void fake_island(void)
@@ -167,17 +190,18 @@ void mutex_lock(struct mutex *m)
 void mutex_unlock(struct mutex *m)
 {
 }
+static void print(const char *fmt, va_list args)
+{
+	console_length += vsnprintf(fake_console + console_length, sizeof(fake_console) - console_length, fmt, args);
+}
 int printk(const char *fmt, ...)
 {
 	va_list args;
-	int n;
 
 	va_start(args, fmt);
-	n = vsnprintf(fake_console + console_length, sizeof(fake_console) - console_length, fmt,
-		      args);
+	print(fmt, args);
 	va_end(args);
-	console_length += n;
-	return n;
+	return 0;
 }
 void *kmalloc(size_t size)
 {
@@ -208,8 +232,10 @@ struct trace_array *trace_array_of(const struct file *f)
 {
 	return NULL;
 }
+int (*fake_show)(struct seq *s, u64 item);
 int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg)
 {
+	fake_show = show;
 	return 0;
 }
 ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos)
@@ -222,6 +248,11 @@ int seq_release(struct file *f)
 }
 int seq_printf(struct seq *s, const char *fmt, ...)
 {
+	va_list args;
+
+	va_start(args, fmt);
+	print(fmt, args);
+	va_end(args);
 	return 0;
 }
 void ftrace_stub(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,

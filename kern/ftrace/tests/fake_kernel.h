@@ -17,6 +17,9 @@ extern "C" {
 #undef private
 
 #define FAKE_TEXT_SIZE MiB(4)
+#define FAKE_MORE      (KERNEL_BASE + MiB(6)) /* text that is loaded later, FAKE_MORE_SIZE of it */
+#define FAKE_MORE_SIZE MiB(1)
+#define FAKE_MORE_STUBS (FAKE_MORE + 0x80000)
 #define FAKE_STUBS     (KERNEL_BASE + 0x80000)
 #define FAKE_ISLAND    (KERNEL_BASE + 0x280000)
 #define FAKE_CALL      (KERNEL_BASE + 0x80200) /* ftrace_call */
@@ -25,7 +28,10 @@ void _mcount(void);
 extern int fake_opens, fake_syncs, fake_graces;
 extern bool fake_open_at_sync; /* the text alias existed while arch_sync_all() ran */
 extern unsigned long fake_last_line; /* the text address of the last arch_sync_line() */
-extern char fake_console[4096];
+extern char fake_console[4096]; /* what printk() and seq_printf() were given */
+struct seq;
+extern int (*fake_show)(struct seq *s, u64 item); /* of the file that was opened last */
+void fake_list(struct ftrace_filter *filter); /* read the file of a filter; fake_list.c */
 
 extern void (*fake_in_grace)(void); /* called in a grace period, in place of other CPUs; or NULL */
 void fake_reset(void); /* text all zero, counters zero, no records */
@@ -34,6 +40,7 @@ void fake_scribble(unsigned long ip, u32 insn); /* text is written, and not by p
 /* Add a record at KERNEL_BASE + offset, with its function's name. Call it in the order of offsets. */
 struct dyn_ftrace *fake_record(u32 offset, const char *name);
 void fake_island(void); /* the records from here on call the stubs at FAKE_ISLAND */
+struct ftrace_table *fake_table(void); /* the records from here on are in a table of their own, of the text at FAKE_MORE */
 
 #ifdef __cplusplus
 }

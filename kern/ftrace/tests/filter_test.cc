@@ -1,4 +1,4 @@
-// needs: kern/ftrace/files/filter.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -fno-pie -no-pie
+// needs: kern/ftrace/files/filter.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/tests/fake_list.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -fno-pie -no-pie
 /* Ops and filters, down to the words in text. */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
@@ -52,14 +52,14 @@ struct filter : testing::Test {
 	static std::string text()
 	{
 		std::string s;
-		for (u32 i = 0; i < ftrace_record_count; i++) {
-			unsigned long ip = ftrace_ip(&ftrace_records[i]), target, n;
+		for_each_ftrace_rec(rec) {
+			unsigned long ip = ftrace_ip(rec), target, n;
 			u32 word = fake_word(ip);
 			if (word == INSN_NOP)
 				s += 'n';
 			else if (!insn_call_target(ip, word, HOOK_LINK, &target))
 				s += '?';
-			else if ((n = (target - (target < FAKE_ISLAND ? FAKE_STUBS : FAKE_ISLAND)) /
+			else if ((n = (target - (target < FAKE_ISLAND ? FAKE_STUBS : target < FAKE_MORE ? FAKE_ISLAND : FAKE_MORE_STUBS)) /
 				      FTRACE_STUB_SIZE) == 0)
 				s += 'l';
 			else
@@ -337,4 +337,91 @@ TEST_F(island, a_foreign_word_behind_an_island_is_refused_and_told)
 	EXPECT_EQ("nnnnnnn?n", text());
 	fake_scribble(ftrace_ip(second), INSN_NOP);
 	fake_console[0] = 0;
+}
+
+/* Text that was loaded after the kernel's, with stubs of its own and a name that the kernel has too. */
+struct more : filter {
+	struct ftrace_table *table;
+
+	void SetUp() override
+	{
+		filter::SetUp();
+		table = fake_table();
+		add_far("twin", FAKE_MORE - KERNEL_BASE + 64);
+		add_far("newcomer", FAKE_MORE - KERNEL_BASE + 128);
+	}
+	void TearDown() override
+	{
+		for (struct ftrace_ops *o : {&a, &b}) {
+			unregister_ftrace_function(o);
+			ftrace_filter_free(&o->filter);
+		}
+		EXPECT_EQ("nnnnnnnn", text());
+		EXPECT_STREQ("", fake_console);
+		fake_reset();
+	}
+};
+
+TEST_F(more, an_op_has_both_tables_sites_in_one_batch)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ("00000000", text());
+	EXPECT_EQ(1, fake_syncs);
+	ASSERT_EQ(0, set(b, "newcomer"));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ("0000000l", text());
+	EXPECT_EQ(fake_word(ftrace_ip(&table->records[1])), ftrace_expected(&table->records[1]));
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ("nnnnnnn1", text());
+}
+
+TEST_F(more, names_globs_and_numbers_go_through_both)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, set(a, "twin"));
+	EXPECT_EQ("nnn00n0n", text());
+	EXPECT_EQ(0, set(a, "*e*"));
+	EXPECT_EQ("000nnnn0", text());
+	EXPECT_EQ(0, set(a, "8"));
+	EXPECT_EQ("nnnnnnn0", text());
+	EXPECT_EQ(-EINVAL, set(a, "9"));
+	EXPECT_EQ(0, set(a, "new*", true, true));
+	EXPECT_EQ("nnnnnnnn", text());
+	EXPECT_EQ(0, set(a, "", true));
+	EXPECT_EQ("0000000n", text());
+}
+
+TEST_F(more, a_filters_file_lists_both)
+{
+	ASSERT_EQ(0, set(a, "*t*"));
+	fake_list(&a.filter);
+	EXPECT_STREQ("mutex_lock\nmutex_unlock\ntwin\ntwin\nlast\ntwin\n", fake_console);
+	fake_console[0] = 0;
+}
+
+TEST_F(more, what_comes_while_a_set_is_edited_is_not_in_it)
+{
+	fake_reset();
+	add("schedule");
+	struct ftrace_set *set = ftrace_set_new();
+	fake_table();
+	struct dyn_ftrace *rec = add_far("newcomer", FAKE_MORE - KERNEL_BASE + 64);
+	ftrace_set_put(set, rec, true);
+	EXPECT_FALSE(ftrace_set_has(set, rec));
+	EXPECT_EQ(0u, set->count);
+	ftrace_set_free(set);
+	filter::SetUp();
+	fake_table();
+	add_far("twin", FAKE_MORE - KERNEL_BASE + 64);
+	add_far("newcomer", FAKE_MORE - KERNEL_BASE + 128);
+}
+
+TEST_F(more, only_one_op_that_changes_pc_has_a_function_of_the_second_table)
+{
+	a = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	b = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	ASSERT_EQ(0, set(a, "newcomer"));
+	ASSERT_EQ(0, set(b, "newcomer"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(-EBUSY, register_ftrace_function(&b));
 }

@@ -1,4 +1,4 @@
-// needs: kern/ftrace/stages/graph.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_var.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/files/filter.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
+// needs: kern/ftrace/stages/graph.c kern/ftrace/graph/shadow_frame.c kern/ftrace/graph/shadow_var.c kern/ftrace/files/functions.c kern/ftrace/ops/ops.c kern/ftrace/core/hash.c kern/ftrace/core/glob.c kern/ftrace/files/filter.c kern/ftrace/core/dynamic.c kern/ftrace/core/records.c kern/ftrace/core/patch.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -DSHADOW_HOOK=1 -fno-pie -no-pie
 /*
  * Lab 5's function_graph, from the word in the call site to the return. A
  * processor is imitated: it looks at the site and at ftrace_graph_call, goes
@@ -277,6 +277,7 @@ TEST_F(graph, the_filter_of_an_op_can_be_a_users_too)
 	EXPECT_EQ(2, ftrace_records[3].count);
 	ASSERT_EQ(0, unregister_ftrace_graph(&user));
 	EXPECT_EQ(1, ftrace_records[3].count);
+	EXPECT_EQ(nullptr, op.filter.changed);
 	ASSERT_EQ(0, ftrace_set_filter(&op, "5", 1, true, false));
 	EXPECT_EQ(0, ftrace_records[3].count);
 	EXPECT_EQ(0, unregister_ftrace_function(&op));

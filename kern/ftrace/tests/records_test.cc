@@ -1,4 +1,4 @@
-// needs: kern/ftrace/core/records.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -fno-pie -no-pie
+// needs: kern/ftrace/core/records.c kern/ftrace/tests/fake_kernel.c kern/ftrace/core/table.c kern/ftrace/core/ftrace.c -Ikern/ftrace/tests/host -Ikern/ftrace/tests/host/riscv64 -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -fno-pie -no-pie
 /* Records: found by address, and compared with text at boot. */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
@@ -46,10 +46,44 @@ TEST_F(records, an_empty_table_has_nothing)
 	EXPECT_EQ(nullptr, lookup_rec_range(0, ~0ul));
 }
 
+TEST_F(records, a_second_table_is_searched_and_numbered_after_the_first)
+{
+	struct dyn_ftrace *first = site(64), *last = site(128);
+	struct ftrace_table *table = fake_table();
+	struct dyn_ftrace *more = site(FAKE_MORE - KERNEL_BASE + 64), *most = site(FAKE_MORE - KERNEL_BASE + 128);
+
+	EXPECT_EQ(more, lookup_rec(FAKE_MORE + 64));
+	EXPECT_EQ(nullptr, lookup_rec(FAKE_MORE + 68));
+	EXPECT_EQ(last, lookup_rec_range(KERNEL_BASE + 65, ~0ul));
+	EXPECT_EQ(more, lookup_rec_range(KERNEL_BASE + 129, ~0ul));
+	EXPECT_EQ(4u, ftrace_total());
+	struct dyn_ftrace *all[] = {first, last, more, most, nullptr};
+	for (u32 i = 0; i < 5; i++)
+		EXPECT_EQ(all[i], ftrace_record(i)) << i;
+	for (u32 i = 0; i < 4; i++)
+		EXPECT_EQ(i, ftrace_number(all[i]));
+	u32 seen = 0;
+	for_each_ftrace_rec(rec)
+		EXPECT_EQ(all[seen++], rec);
+	EXPECT_EQ(4u, seen);
+	EXPECT_EQ(table, ftrace_table_of(most));
+	EXPECT_EQ(&ftrace_kernel_table, ftrace_table_of(first));
+}
+
+TEST_F(records, a_record_must_lie_in_its_own_tables_text)
+{
+	struct ftrace_table *table = fake_table();
+	struct dyn_ftrace *kernels = site(64), *own = site(FAKE_MORE - KERNEL_BASE + 64);
+
+	ftrace_check_records(*table);
+	EXPECT_EQ(FTRACE_FL_DISABLED, kernels->flags);
+	EXPECT_EQ(0, own->flags);
+}
+
 TEST_F(records, a_sound_table_is_accepted)
 {
 	site(64), site(128);
-	ftrace_check_records();
+	ftrace_check_records(ftrace_kernel_table);
 	EXPECT_EQ(0, ftrace_records[0].flags | ftrace_records[1].flags);
 	EXPECT_NE(nullptr, strstr(fake_console, "2 call sites, 16 bytes"));
 }
@@ -62,7 +96,7 @@ TEST_F(records, unsorted_twice_misaligned_outside_and_foreign_are_disabled_and_n
 	fake_record(142, "misaligned");
 	site(256, 0x12345678);
 	fake_record(FAKE_TEXT_SIZE + 64, "outside");
-	ftrace_check_records();
+	ftrace_check_records(ftrace_kernel_table);
 	int want[] = {0,
 		      FTRACE_FL_DISABLED,
 		      0,

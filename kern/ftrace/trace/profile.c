@@ -18,7 +18,8 @@
 struct profile {
 	u64 hits, time, squared, squared_high; /* time in ns; the squares' sum in ns^2, 128 bits */
 };
-static struct profile *profiles[NR_CPUS]; /* indexed by record; allocated when first enabled, and kept */
+static struct profile *profiles[NR_CPUS]; /* indexed by record number; allocated when enabled */
+static u32 profiled;			  /* the number of records that there were then */
 static bool profile_enabled;
 static struct mutex profile_lock = MUTEX_INIT;
 
@@ -38,9 +39,12 @@ struct call {
 	u64 ticks; /* ticks_on_cpu() */
 };
 
+/* NULL: it is in a table that was added later. */
 static struct profile *profile_of(unsigned long func)
 {
-	return &profiles[this_cpu()->index][lookup_rec(func) - ftrace_records];
+	u32 number = ftrace_number(lookup_rec(func));
+
+	return number < profiled ? &profiles[this_cpu()->index][number] : NULL;
 }
 
 static inline u64 add(u64 *to, u64 n)
@@ -54,6 +58,8 @@ static int profile_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops
 	struct call *call = fgraph_reserve_data(gops->idx, sizeof(*call));
 	struct profile *p = profile_of(trace->func);
 
+	if (!p)
+		return 0;
 	add(&p->hits, 1);
 	if (!call)
 		return 0;
@@ -92,16 +98,18 @@ static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops.
 
 static int profile_start(struct file *f)
 {
-	size_t size = ftrace_record_count * sizeof(struct profile);
+	u32 count = ftrace_total();
+	size_t size = count * sizeof(struct profile);
 	int err;
 
+	profiled = 0;
 	for (unsigned i = 0; i < nr_cpus; i++) {
-		if (!profiles[i])
-			profiles[i] = kmalloc(size);
+		kfree(profiles[i]);
+		profiles[i] = kzalloc(size);
 		if (!profiles[i])
 			return tracefs_refuse(f, -ENOMEM, "no memory for %zu bytes for each CPU", size);
-		memset(profiles[i], 0, size);
 	}
+	profiled = count;
 	err = register_ftrace_graph(&profiler);
 	return err ? tracefs_refuse(f, err, "function_graph takes no user more: %s", strerror(-err)) : 0;
 }
@@ -129,18 +137,18 @@ TRACEFS_U64(function_profile_enabled, "function_profile_enabled", TRACEFS_TOP, e
 
 /* The content of an open file: the functions that were called on this CPU, the longest time first. */
 struct row {
-	u32 record;
+	const struct dyn_ftrace *rec;
 	struct profile p; /* no hits: the end */
 };
 
 /* Functions with equal times are in reverse order, as on Linux. */
 static struct row *sorted_rows(const struct profile *p)
 {
-	struct row *rows = kzalloc((ftrace_record_count + 1) * sizeof(*rows));
+	struct row *rows = kzalloc((profiled + 1) * sizeof(*rows));
 	u32 count = 0;
 
-	for (u32 i = 0; rows && p && i < ftrace_record_count; i++) {
-		struct row row = {i, p[i]};
+	for (u32 i = 0; rows && p && i < profiled; i++) {
+		struct row row = {ftrace_record(i), p[i]};
 		u32 at = count;
 
 		if (!row.p.hits)
@@ -186,7 +194,7 @@ static int stat_show(struct seq *s, u64 item)
 			      "  --------                               ---    ----            ---             ---\n");
 	if (!row->p.hits)
 		return 1;
-	seq_printf(s, "  %-30.30s  %10lu    ", ftrace_name(&ftrace_records[row->record]),
+	seq_printf(s, "  %-30.30s  %10lu    ", ftrace_name(row->rec),
 		   (unsigned long)row->p.hits);
 	trace_print_duration(s, row->p.time);
 	seq_printf(s, "    ");
@@ -199,9 +207,13 @@ static int stat_show(struct seq *s, u64 item)
 
 static int stat_open(struct file *f)
 {
-	struct row *rows = sorted_rows(profiles[(unsigned long)f->node->data]);
-	int err = rows ? seq_open(f, stat_show, rows) : -ENOMEM;
+	struct row *rows;
+	int err;
 
+	mutex_lock(&profile_lock);
+	rows = sorted_rows(profiles[(unsigned long)f->node->data]);
+	mutex_unlock(&profile_lock);
+	err = rows ? seq_open(f, stat_show, rows) : -ENOMEM;
 	if (err)
 		kfree(rows);
 	return err;
