@@ -33,7 +33,7 @@ NARROWEST = 80  # columns; a narrower table would cut words
 
 def seed_of(text: str) -> int:
     if not re.fullmatch(r"(0x)?[0-9a-fA-F]{1,16}", text):
-        raise Refused(f"REPLAY={text} is no seed, which has 1 to 16 hexadecimal digits")
+        raise Refused(f"REPLAY={text} is not a seed: a seed has 1 to 16 hexadecimal digits")
     return int(text, 16)
 
 
@@ -61,7 +61,7 @@ def wanted_rung(options: argparse.Namespace) -> rubric.Rung | None:
     for number, rung in enumerate(rungs, 1):
         if options.rung in (str(number), rung.name):
             return rung
-    raise Refused(f"RUNG={options.rung} is no rung of lab {options.lab}, which are:\n" +
+    raise Refused(f"RUNG={options.rung} is not a rung of lab {options.lab}. Its rungs are:\n" +
                   "\n".join(f"  {number:2} {rung.name}" for number, rung in enumerate(rungs, 1)))
 
 

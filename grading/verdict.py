@@ -51,7 +51,7 @@ def blamed() -> Iterator[None]:
         raise Stopped(Verdict.HARNESS, f"{type(error).__name__}: {error}") from error
     except Exception as error:  # pylint: disable=broad-except
         at = traceback.extract_tb(error.__traceback__)[-1]
-        raise Stopped(Verdict.FAIL, "this kernel, or what it did, is such that it cannot be judged: "
+        raise Stopped(Verdict.FAIL, "the harness cannot judge this kernel or what it did, which never happens with a right kernel: "
                       f"{type(error).__name__}: {error} ({Path(at.filename).name}, line {at.lineno})") from error
 
 
@@ -60,7 +60,7 @@ def limited(seconds: float) -> Iterator[None]:
     """Limit this process's own processor time, which a busy host does not use up. Exceeding it is a fail and not a harness error: a right
     kernel needs a small part of it, and nobody may escape a bad score by making the grader slow."""
     def end(_: int, __: FrameType | None) -> None:
-        raise Stopped(Verdict.FAIL, "what this boot left takes too much time to be judged: many times that of a right kernel's")
+        raise Stopped(Verdict.FAIL, "judging this boot takes too much processor time: many times what a right kernel's boot needs")
 
     before = signal.signal(signal.SIGPROF, end)
     signal.setitimer(signal.ITIMER_PROF, max(seconds, 1e-6))

@@ -95,7 +95,7 @@ def main() -> int:
         return 2
     for file in (own.elf, machine.image_path()):
         if not file.exists():
-            print(f"{file} is not there: make ARCH={machine.arch}", file=sys.stderr)
+            print(f"{file} does not exist: type make ARCH={machine.arch}", file=sys.stderr)
             return 2
     return debug(machine, own.elf, own.gdb)
 

@@ -66,7 +66,7 @@ def mirror() -> str:
     """The Debian mirror of this host, from either format of its list of sources."""
     found = re.search(rf"'(\S+)/dists/{SUITE}/(?:In)?Release'", run("apt-get", "update", "--print-uris"))
     if not found:
-        raise Unfit(f"apt's sources name no {SUITE}")
+        raise Unfit(f"apt's sources do not name {SUITE}")
     return found[1]
 
 
@@ -104,9 +104,9 @@ def main() -> int:
     wrong = too_old()
     if not wrong or os.environ.get("QEMU_DIR"):
         return 0
-    needed = f"A grade needs QEMU {'.'.join(map(str, GRADES))}, and here is: {'; '.join(wrong)}."
+    needed = f"A grade needs QEMU {'.'.join(map(str, GRADES))}, and this host has: {'; '.join(wrong)}."
     if not debian_12():
-        print(f"{needed} Build or install one, and say QEMU_DIR=its folder.")
+        print(f"{needed} Build or install one, and set QEMU_DIR to its folder.")
         return 1
     print(f"Fetching QEMU 10 from {SUITE}-backports into {short(emulator.UNPACKED)} (21 MB) ...", flush=True)
     try:

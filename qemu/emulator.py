@@ -58,7 +58,7 @@ def look(path: Path) -> Emulator:
         said = str(error)
     emulator = Emulator(path, said.partition("\n")[0])
     if not emulator.version:
-        raise Unfit(f"{short(path)} does not say its version, but: {emulator.version_line or 'nothing'}")
+        raise Unfit(f"{short(path)} does not print its version, but: {emulator.version_line or 'nothing'}")
     return emulator
 
 
@@ -90,6 +90,6 @@ def for_a_grade(arch: str) -> Emulator:
     """The emulator for a grade. Raises Unfit if it is too old."""
     emulator = find(arch)
     if emulator.version < GRADES:
-        advice = "leave QEMU_DIR out" if os.environ.get("QEMU_DIR") else "type make setup, or say QEMU_DIR=folder of another"
-        raise Unfit(f"a grade needs QEMU {'.'.join(map(str, GRADES))} or newer for {arch}, and here is {emulator}: {advice}")
+        advice = "leave QEMU_DIR out" if os.environ.get("QEMU_DIR") else "type make setup, or set QEMU_DIR to the folder of another"
+        raise Unfit(f"a grade needs QEMU {'.'.join(map(str, GRADES))} or newer for {arch}, and this is {emulator}: {advice}")
     return emulator

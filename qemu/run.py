@@ -69,7 +69,7 @@ def run(machine: Machine) -> int:
 def cpus(text: str) -> int:
     """A number of CPUs, at least 1. The kernel prints how many of them it does not use."""
     if not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no number of CPUs")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a number of CPUs")
     return int(text)
 
 
@@ -107,7 +107,7 @@ def main() -> int:
         print(why, file=sys.stderr)
         return 2
     if not machine.image_path().exists():
-        print(f"{machine.image_path()} is not there: make ARCH={machine.arch}", file=sys.stderr)
+        print(f"{machine.image_path()} does not exist: type make ARCH={machine.arch}", file=sys.stderr)
         return 2
     if only_print:
         with tempfile.TemporaryDirectory() as disk:

@@ -147,7 +147,7 @@ def result_printed(where: str, run: ExpectedRun, output: str) -> Finding | None:
     if run.line in output:
         return None
     said = output.strip().splitlines()
-    return Finding(f"{where}: the workload went wrong. It should print '{run.line}', it printed '{said[-1] if said else ''}'")
+    return Finding(f"{where}: the workload's result is wrong. It must print '{run.line}', and printed '{said[-1] if said else ''}'")
 
 
 def right_arguments(e: Evidence) -> Finding | None:
@@ -194,7 +194,7 @@ def executed_as_expected(e: Evidence, phase: Phase) -> Finding | None:
         if want != got:
             at = first_difference(want, got)
             rows = side_by_side(got, want, at)
-            return Finding(f"{phase.name}, {name}: call {at} is not the one that the seed asks for", rows,
+            return Finding(f"{phase.name}, {name}: call {at} is not the one that follows from the seed", rows,
                            ("executed", "expected"), seq=seq_at(executed.get(name, []), at))
     return None
 
@@ -220,7 +220,7 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
     if trace is None or trace.in_buffer < 0:
         return Finding(f"{phase.name}: no trace was printed")
     if trace.in_buffer != len(trace.events):
-        return Finding(f"{phase.name}: the header says {trace.in_buffer} entries, {len(trace.events)} are printed")
+        return Finding(f"{phase.name}: the header of the trace counts {trace.in_buffer} entries, and {len(trace.events)} are printed")
     if trace.overrun:
         return Finding(f"{phase.name}: {trace.overrun} events were lost in a buffer that has room for all")
     found = _aligned(e, phase)
@@ -228,7 +228,7 @@ def printed_as_executed(e: Evidence, phase: Phase) -> Finding | None:
     wrong = parted(e, phase.name, found) or first_of(in_time(phase.name, a) for a in found.values())
     if wrong or ran >= printed:
         return wrong
-    return Finding(f"{phase.name}: {printed} events are printed, the tracer's callback ran {ran} times")
+    return Finding(f"{phase.name}: {printed} events are printed, and the tracer's callback ran only {ran} times")
 
 
 def parted(e: Evidence, where: str, found: dict[int, Alignment[AnyExecuted, AnyEvent]]) -> Finding | None:
@@ -239,7 +239,7 @@ def parted(e: Evidence, where: str, found: dict[int, Alignment[AnyExecuted, AnyE
     for alignment in found.values() if e.lab >= 3 else ():
         for ran, event in alignment.pairs:
             if not traced(e, ran.call):
-                return at_site(e, ran.call, f"{where}: '{event.line.strip()}' is printed, and its call site held no call", True)
+                return at_site(e, ran.call, f"{where}: '{event.line.strip()}' is printed, and the call site of {ran.call.name} held no call to the tracer", True)
     return None
 
 
@@ -254,7 +254,7 @@ def _diverged(e: Evidence, where: str, d: Divergence) -> Finding:
 def in_time(where: str, alignment: Alignment[AnyExecuted, AnyEvent]) -> Finding | None:
     for (_, before), (_, event) in pairwise(alignment.pairs):
         if event.usec < before.usec:
-            return Finding(f"{where}: time goes back on CPU {event.cpu}: '{event.line.strip()}'")
+            return Finding(f"{where}, CPU {event.cpu}: an event has an earlier time than the one before it: '{event.line.strip()}'")
     return None
 
 
@@ -280,7 +280,7 @@ def no_hits(e: Evidence, points: list[Record], what: str) -> Finding | None:
     for phase in e.off():
         hits = during(phase, points)
         if hits:
-            return Finding(f"{phase.name}: {what} ran {len(hits)} times, first {e.kernel.name_at(hits[0].addr)} "
+            return Finding(f"{phase.name}: {what} ran {len(hits)} times while no tracer was on, first {e.kernel.name_at(hits[0].addr)} "
                            f"on CPU {hits[0].vcpu}", seq=hits[0].seq)
     return None
 
@@ -292,7 +292,7 @@ def rest_at_boot(e: Evidence) -> Finding | None:
 
 
 def rest_at_end(e: Evidence) -> Finding | None:
-    return _at_rest(e, e.text_at_end, "after the last tracer went")
+    return _at_rest(e, e.text_at_end, "after the last tracer was switched off")
 
 
 def _at_rest(e: Evidence, text: bytes, when: str) -> Finding | None:
@@ -312,7 +312,7 @@ def _rest_executed(e: Evidence) -> Finding | None:
     for phase in e.off():
         for call in e.calls(phase):
             if call.word != call.site.rest:
-                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} executed a call in {call.name} while nobody traces", False)
+                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} executed another word than the nop at the call site of {call.name} while no tracer was on", False)
     return None
 
 
@@ -321,9 +321,9 @@ def calls_while_on(e: Evidence) -> Finding | None:
     for phase in e.on():
         for call in _selected(e, phase):
             if not traced(e, call):
-                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and found no call", True)
+                return at_site(e, call, f"{phase.name}: CPU {call.vcpu} ran {call.name}, which is traced, and its call site held no call to the tracer", True)
         if phase.filter and not any(c.name in phase.filter.names for c in e.calls(phase)):
-            return Finding(f"{phase.name}: not one traced function ran", began=phase.first)
+            return Finding(f"{phase.name}: no traced function ran", began=phase.first)
     return None
 
 
@@ -336,15 +336,15 @@ def only_selected(e: Evidence) -> Finding | None:
         changed = differing(kernel, phase.text, rest)
         wrong = foreign(kernel, changed, chosen)
         if wrong:
-            return Finding(f"{phase.name}: {len(wrong)} words outside of the filter {phase.filter} "
-                           f"were changed, first {kernel.name_at(wrong[0])}", address=wrong[0], kind=Defect.BEYOND_FILTER)
+            return Finding(f"{phase.name}: {len(wrong)} words of text that the filter {phase.filter} does not select "
+                           f"were changed, first at {kernel.name_at(wrong[0])}", address=wrong[0], kind=Defect.BEYOND_FILTER)
         missed = sorted(chosen - set(changed))
         if missed:
             return Finding(f"{phase.name}: {len(missed)} sites that the filter {phase.filter} selects hold no "
                            f"call, first {kernel.name_at(missed[0])}", address=missed[0])
         for call in e.calls(phase):
             if call.name not in phase.filter.names and call.word != call.site.rest:
-                return at_site(e, call, f"{phase.name}: {call.name} is not in the filter and was called", False)
+                return at_site(e, call, f"{phase.name}: {call.name} is not in the filter, and its call site did not hold the nop", False)
     return None
 
 
@@ -353,7 +353,7 @@ def every_site(e: Evidence) -> Finding | None:
     for site in e.kernel.sites if e.text_traced else []:
         word = word_in(e.kernel, e.text_traced, site.address)
         if not calls_tracer(e.kernel, site.address, word):
-            return Finding(f"every function was traced, and the call site of {site.function.name} held no call of the tracer",
+            return Finding(f"every function was traced, and the call site of {site.function.name} held no call to the tracer",
                            site=site_lines(e.kernel, site, word, call=True))
     return None
 
@@ -362,7 +362,7 @@ def silent_trampolines(e: Evidence) -> Finding | None:
     for phase in e.off():
         for call in e.calls(phase):
             if traced(e, call):
-                return at_site(e, call, f"{phase.name}: {call.name} called a trampoline on CPU {call.vcpu}, and nobody traces", False)
+                return at_site(e, call, f"{phase.name}: the call site of {call.name} called a trampoline on CPU {call.vcpu} while no tracer was on", False)
     return no_hits(e, e.truth.trampolines, "a trampoline")
 
 
@@ -400,7 +400,7 @@ def _synchronises(arch: str, word: int) -> bool:
 
 LINE = 64  # cortex-a72: bytes of a cache line
 ALIGN = 2 << 20  # text and its alias begin at multiples of this
-STEPS = ["dc cvau of it", "a dsb after dc cvau", "ic ivau of it", "a dsb after ic ivau"]
+STEPS = ["dc cvau", "a dsb after dc cvau", "ic ivau", "a dsb after ic ivau"]
 
 
 def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
@@ -425,8 +425,8 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     does = {0: _cleans, 2: _invalidates}.get(late)
     others = does is not None and any(does(r.word) for r in mine if r.kind == Kind.FENCE)
     elsewhere = " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)" if others else ""
-    return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned, and for a line that it wrote "
-                   f"there was no {STEPS[late]}{elsewhere}", seq=batch.end, kind=Defect.NO_LINE_MAINTENANCE), last
+    return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned without "
+                   f"{STEPS[late]} for a cache line that it wrote{elsewhere}", seq=batch.end, kind=Defect.NO_LINE_MAINTENANCE), last
 
 
 def _cleans(word: int) -> bool:
@@ -465,6 +465,6 @@ def something_called(e: Evidence) -> Finding | None:
     """At least one traced function found a call at its site. Other rungs compare the phases."""
     if any(traced(e, call) for phase in e.on() for call in _selected(e, phase)):
         return None
-    return not_started(e) or Finding("not one traced function found a call at its site")
+    return not_started(e) or Finding("no traced function found a call at its site")
 
 

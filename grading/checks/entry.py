@@ -45,7 +45,7 @@ def registers_seen(e: Evidence) -> Finding | None:
         wrong = _seen_wrong(e, call, call.callbacks[0])
         if wrong:
             return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=call.callbacks[0].seq, mistake=wrong[1])
-    return None if _calls(e) else Finding("not one call site came to a callback")
+    return None if _calls(e) else Finding("no call site reached a callback")
 
 
 def handler_arguments(e: Evidence) -> Finding | None:
@@ -67,13 +67,13 @@ def _seen_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
     regs, arch = _regs(r), e.arch
     sp, pc, fp, link = (regs[at[arch]] for at in (SEEN_SP, SEEN_PC, SEEN_FP, SEEN_LINK))
     if sp != call.sp:
-        return f"regs->sp was {sp:#x}, and not {call.sp:#x}, what sp was at the call site: arguments on the stack are not found there", "sp-inside-the-frame"
+        return f"regs->sp was {sp:#x}, and not {call.sp:#x}, the sp at the call site: arguments on the stack are found from there", "sp-inside-the-frame"
     if pc != call.site.address + 4:
-        return f"regs->pc was {where(e, pc)}, and not {where(e, call.site.address + 4)}, after the call site", ""
+        return f"regs->pc was {where(e, pc)}, and not {where(e, call.site.address + 4)}, the address after the call site", ""
     if fp != call.fp:
         return f"regs->fp was {fp:#x}, and not {call.fp:#x}, the caller's frame pointer", "sp-inside-the-frame" if fp == call.sp else ""
     if link != call.parent:
-        return f"regs->link was {where(e, link)}, and not {where(e, call.parent)}, where the function returns to", ""
+        return f"regs->link was {where(e, link)}, and not {where(e, call.parent)}, the function's return address", ""
     return _argument_wrong(e, call, regs)
 
 
@@ -95,7 +95,7 @@ def callers_seen(e: Evidence) -> Finding | None:
             wrong = _caller_wrong(e, call, r)
             if wrong:
                 return Finding(f"{call.name} was traced, and the callback's {wrong[0]}", seq=r.seq, mistake=wrong[1])
-    return lone_callbacks(e) or (None if _calls(e) else Finding("not one call site came to a callback"))
+    return lone_callbacks(e) or (None if _calls(e) else Finding("no call site reached a callback"))
 
 
 def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
@@ -104,16 +104,16 @@ def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
         return (f"ip was {where(e, ip)}, and not {where(e, call.site.address)}, the address of the word that is toggled",
                 "ip-off-by-one-instruction")
     if parent != call.parent:
-        return f"parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, where the function returns to", ""
+        return f"parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, the function's return address", ""
     if r is not call.callbacks[0]:
         return None  # the records lie in struct ftrace_regs: an op before may have changed pc and link
     records = [(r.more[at], r.more[at + 1]) for at in range(0, 8, 2)]  # the frame below, where to go on
     at = next((i for i, (_, home) in enumerate(records) if home == call.site.address + 4), None)
     if at is None:
-        return "frame records have none of the traced function: a stack walk does not find it", "one-frame-record"
+        return "frame records do not include the traced function's: a stack walk does not find the function", "one-frame-record"
     if at + 1 < len(records) and records[at + 1] != (call.fp, call.parent):
         seen = _regs(r)[SEEN_SP[e.arch]]
-        return ("frame records have none of the function's caller: a stack walk does not find it",
+        return ("frame records do not include that of the function's caller: a stack walk does not find the caller",
                 "sp-inside-the-frame" if e.arch == "riscv64" and seen != call.sp else "one-frame-record")
     return None
 
@@ -135,7 +135,7 @@ def registers_found(e: Evidence) -> Finding | None:
             if finding:
                 return finding
     if not any(call.landed for call in e.truth.calls if call.name == "entry_traced"):
-        return Finding("entry_traced, traced, was called with a pattern in every register, and did not run")
+        return Finding("entry_traced was traced and called with a pattern in every register, and its body did not run")
     seen = entry_calls(e).get("seen")
     return kept(e, seen) if seen else None
 
@@ -144,7 +144,7 @@ def registers_changed(e: Evidence) -> Finding | None:
     """A traced function finds the registers that a callback changed with their new values."""
     call = entry_calls(e).get("changed")
     if not call or not call.landed:
-        return Finding("entry_traced, traced and changed, was called with a pattern in every register, and did not run")
+        return Finding("entry_traced was called with a pattern in every register and with an op that changes registers, and its body did not run")
     said = "entry_traced was called with a pattern in every register; the callback changed every regs->arg and regs->link. The function "
     regs = _regs(call.callbacks[0])
     for n, value in enumerate(call.arguments):
@@ -155,7 +155,7 @@ def registers_changed(e: Evidence) -> Finding | None:
         return Finding(f"{said}would return to {where(e, call.landed.v[2])}, and not to the changed link", seq=call.seq,
                        mistake="change-not-loaded-back" if call.landed.v[2] == call.parent else "return-address-lost")
     wrong = lost(e, call, 1 << LINK[e.arch] | sum(1 << n for n in list(ARGUMENTS[e.arch])[:8]))
-    return Finding(f"{said}found another {NAMES[e.arch][wrong[0]]} than its caller had", seq=call.seq,
+    return Finding(f"{said}did not find {NAMES[e.arch][wrong[0]]} as its caller had left it", seq=call.seq,
                    mistake=mistake_of(e.arch, wrong[0])) if wrong else None
 
 
@@ -189,7 +189,7 @@ def return_taken(e: Evidence) -> Finding | None:
     if not call or call.landed and call.landed.addr == e.kernel.symbol("entry_through"):
         return None
     return Finding("two ops traced entry_traced: the first set regs->pc to parent_ip, the other then replaced regs->link. The function must "
-                   "return at once, through the replacement, and did not: the list has to set pc to link", seq=call.seq)
+                   "return at once, to the replaced link, and did not: the list must set regs->pc to regs->link", seq=call.seq)
 
 
 def own_functions_kept(e: Evidence) -> Finding | None:
@@ -197,8 +197,8 @@ def own_functions_kept(e: Evidence) -> Finding | None:
     refused = [question for _, question, answer in e.truth.asked("ftrace_set_filter") if answer.v[0] & 0xFFFFFFFF]
     if not refused:
         return None
-    return Finding(seq=refused[0].seq, why="an op that may change pc traced entry_traced, alone, and its filter got text_alias_close too. It was refused: the functions "
-                   "that an op had before (was) are its own already")
+    return Finding(seq=refused[0].seq, why="an op that may change pc traced entry_traced alone. Adding text_alias_close to its filter was refused, and must succeed: the functions "
+                   "that the op has already (was) cannot clash with the op itself")
 
 
 def _registered(e: Evidence, program: str) -> list[tuple[Record, Record]]:
@@ -232,9 +232,9 @@ def disabled_left_alone(e: Evidence) -> Finding | None:
     """An op gets a function whose site is never to be written again: it is registered, and the site stays as it is."""
     sites = {s.address - e.kernel.text[0] for s in e.kernel.sites if s.function.name == "entry_traced"}
     for question, answer in _registered(e, "entry_disabled"):
-        said = "an op got entry_traced, whose record had FTRACE_FL_DISABLED: "
+        said = "an op was registered for entry_traced, whose record had FTRACE_FL_DISABLED: "
         if any(r.v[0] in sites for r in between(e.truth.stores, question.seq, answer.seq)):
-            return Finding(said + "its call site was written", seq=question.seq, mistake="disabled-site-written")
+            return Finding(said + "the call site was written, and must never be written again", seq=question.seq, mistake="disabled-site-written")
         if answer.v[0] & 0xFFFFFFFF:
-            return Finding(said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and not 0: the op goes without", seq=question.seq)
+            return Finding(said + f"register_ftrace_function returned {answer.v[0] & 0xFFFFFFFF:#x}, and must return 0: the op is registered without that function", seq=question.seq)
     return None

@@ -80,8 +80,8 @@ def astray(e: Evidence) -> str:
     trap = _last_of(e, call)
     if not call or not trap or not _by_an_instruction(e, trap) or _access(e, trap.v[0]) != Access.EXECUTION:
         return ""
-    held = {call.fp: "what the frame pointer had been at the call site", call.sp: "what the stack pointer had been there"}.get(trap.v[1], "and there is no code")
-    return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and nobody came back from there: the CPU went on at {trap.v[1]:#x}, {held}"
+    held = {call.fp: "the value of the frame pointer at the call site", call.sp: "the value of the stack pointer at the call site"}.get(trap.v[1], "where there is no code")
+    return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and the tracer did not return to it: the CPU went on at {trap.v[1]:#x}, {held}"
 
 
 def earlier_defect(e: Evidence) -> str:
@@ -101,4 +101,4 @@ def register_lost(e: Evidence) -> str:
         return ""
     _, call, when, numbers = max(found, key=lambda each: each[0])
     names = ", ".join(NAMES[e.arch][n] for n in numbers)
-    return f"Before that, {when}, on CPU {call.vcpu}, {names} {'was' if len(numbers) == 1 else 'were'} not as before the tracer ran"
+    return f"Before that, {when}, on CPU {call.vcpu}, {names} {'was not what it was' if len(numbers) == 1 else 'were not what they were'} before the tracer ran"

@@ -21,14 +21,14 @@ FEW = 8  # interrupts must have come at more than this many instructions between
 ORDER, NOT_FILLED, READ, LEFT, BARE, NOBODY, KEPT = ("stores-out-of-order", "frame-not-filled", "shadow-frame-read-after-release", "frame-not-popped",
                                          "patched-without-a-frame", "patched-for-nobody", "data-not-given-back")
 STACK_DIFFERS = {
-    WANTED: "frames_traced has returned, an interrupt came on the way, and the shadow stack is not as it was before the call",
-    REFUSED: "the user did not want to hear of a return, and the shadow stack is not as it was before the call",
-    FULL: "the shadow stack was full, a traced function was called, and the shadow stack is not as it was before the call",
+    WANTED: "frames_traced was interrupted and has returned, and the shadow stack is not as it was before the call",
+    REFUSED: "the user said no at the entry of frames_traced, and after its return the shadow stack is not as it was before the call",
+    FULL: "frames_traced was called while the shadow stack was full, and after its return the shadow stack is not as it was before the call",
 }
 PATCHED = {
-    WANTED: "the user wanted to hear of its return, and its return address was not return_to_handler",
-    REFUSED: "the user did not want to hear of its return, and its return address was replaced",
-    FULL: "the shadow stack was full, and its return address was replaced",
+    WANTED: "the user said yes, and the return address was not replaced by return_to_handler",
+    REFUSED: "the user said no, and the return address was replaced",
+    FULL: "the shadow stack was full, and the return address was replaced although no frame keeps it",
 }
 # A stack walk may fail in these functions: they save and load registers in any order.
 ASSEMBLY = ("ftrace_stub_", "ftrace_island_", "ftrace_caller", HANDLER, "ftrace_graph_stub", "ftrace_graph_caller")
@@ -98,9 +98,9 @@ def _returns(e: Evidence, t: Try) -> Finding | None:
     if leaving and leaving.back and leaving.back.addr == t.span.home:
         return None
     entered = t.stage in ("before", "entry")
-    released = "" if entered else ": its frame was read after it had been given back"
-    return Finding(f"an interrupt came while frames_traced {'was entered' if entered else 'returned'}, and wrote what it liked above "
-                   f"`free`; the function then returned to what the interrupt had written{released}",
+    released = "" if entered else ": the frame was read after it was released"
+    return Finding(f"an interrupt came while frames_traced {'was entered' if entered else 'returned'} and overwrote the memory above "
+                   f"`free`, as it may; the function then returned to an address that the interrupt had written{released}",
                    mistake=(ORDER if e.lab == 5 else "") if entered else READ, seq=t.span.call.seq)
 
 
@@ -120,12 +120,12 @@ def _whole(e: Evidence, t: Try) -> Finding | None:
     mistake = ORDER if e.lab == 5 else ""
     if t.within.v[0] == t.before.v[0]:
         lost = t.stage == "body" and t.answer == WANTED and not _patched(e, t)
-        return Finding("an interrupt came while frames_traced ran, and `top` did not lead to its frame", mistake=mistake,
+        return Finding("an interrupt came while frames_traced ran, and `top` did not point to its shadow frame", mistake=mistake,
                        seq=t.within.seq) if lost else None
     if _filled(t):
         return None
     never = any(u.stage == "body" and u.within and u.within.v[0] != u.before.v[0] and not _filled(u) for u in tries(e))
-    return Finding("an interrupt came, and the frame that `top` led to was not filled", mistake=NOT_FILLED if mistake and never else mistake, seq=t.within.seq)
+    return Finding("an interrupt came, and the shadow frame to which `top` pointed was not complete", mistake=NOT_FILLED if mistake and never else mistake, seq=t.within.seq)
 
 
 def _walked(e: Evidence, t: Try) -> Finding | None:
@@ -134,8 +134,8 @@ def _walked(e: Evidence, t: Try) -> Finding | None:
         return None
     if e.kernel.name_at(t.interrupt.v[1]).startswith(ASSEMBLY):
         return None
-    return Finding("an interrupt came while frames_traced was entered or returned, and a stack walk did not find where it returns to: "
-                   "neither in regs->link nor in a frame", seq=t.within.seq)
+    return Finding("an interrupt came while frames_traced was entered or returned, and a stack walk did not find its return address, "
+                   "neither in regs->link nor in a shadow frame", seq=t.within.seq)
 
 
 def _restored(e: Evidence, found: list[Try], answer: int) -> Finding | None:
@@ -158,12 +158,12 @@ def position(t: Try) -> tuple[str, int]:
 def _covered(found: list[Try]) -> Finding | None:
     """Interrupts came before the call, in the tracer, and after the call."""
     if any(t.after.v[3] & 1 for t in found):
-        return Finding("frames_traced was interrupted, and a frame did not fit: the kernel has switched graph tracing off for good")
+        return Finding("frames_traced was interrupted, and at a return no shadow frame was right: the kernel has ended graph tracing permanently")
     for answer in (WANTED, REFUSED):
         at = {position(t) for t in found if t.answer == answer and t.interrupt}
         inside = sum(stage not in ("before", "after") for stage, _ in at)
         if inside <= FEW or not {"before", "after"} <= {stage for stage, _ in at}:
-            return Finding("frames_traced was to be interrupted at each instruction, and the interrupts came elsewhere")
+            return Finding("frames_traced must be interrupted at each of its instructions in turn, and the interrupts came at other ones")
     return None
 
 
@@ -179,7 +179,7 @@ def patched_if_wanted(e: Evidence) -> Finding | None:
         return None
     found = tries(e)
     if FULL not in {t.answer for t in found} and not any(t.after.v[3] & 1 for t in found):
-        return Finding("frames_traced was not called to the end with an interrupt at each instruction")
+        return Finding("frames_traced must be called with an interrupt at each of its instructions in turn, and these calls ended too early")
     return _first(e, found, _patched)
 
 
@@ -199,6 +199,6 @@ def room_given_back(e: Evidence) -> Finding | None:
     for last, r in zip(seen, seen[1:]):
         end = r.v[0] + 8 * WORDS
         if call not in (last.addr, r.addr) and (r.v[1], r.more[8 + DATA_END]) != (end, end):
-            return Finding("a user kept something and then did not want to hear of the return: its room is not given back",
+            return Finding("a user reserved entry data and then said no: the room of the data on the shadow stack was not given back",
                            mistake=KEPT, seq=r.seq)
     return None

@@ -37,7 +37,7 @@ def differ(step: GraphStep, event: GraphEvent) -> str:
     if step.kind != event.kind or event.func not in (step.span.name, ""):
         return f"executed the {step}, printed the {event}"
     if event.depth not in step.depths:
-        return f"{step}: {min(step.depths)} traced calls are around it, {event.depth} are printed"
+        return f"{step}: {min(step.depths)} traced calls are around it, and the printed depth is {event.depth}"
     return ""
 
 

@@ -98,7 +98,7 @@ def link_replaced(e: Evidence) -> Finding | None:
         for span in e.spans(phase):
             link = handler if patched(span) else span.call.parent
             if span.body and span.body.v[2] != link and not doubtful(span):
-                return of_call(phase.name, span, f"{span.name} was entered, and the link register was {span.body.v[2]:#x}, not "
+                return of_call(phase.name, span, f"{span.name} was entered, and its link register was {span.body.v[2]:#x}, and must be "
                                f"{e.kernel.name_at(link)}")
     return None
 
@@ -108,9 +108,9 @@ def _hits(phase: Phase, leaving: Leaving, traced: list[Span]) -> Finding | None:
     if len(traced) - gone <= len(leaving.hits) <= len(traced):
         return None  # the user may have been unregistered after the call site was executed
     chain = " <- ".join(s.name for s in leaving.spans)
-    past = "its call site was traced, and it returned past the tracer: " if len(leaving.hits) < len(traced) else ""
-    return of_call(phase.name, leaving.spans[0], f"when {chain} returned, {len(traced)} traced calls ended; {past}"
-                   f"return_to_handler ran {len(leaving.hits)} times", leaving.left.seq)
+    past = ": a traced call returned without the tracer" if len(leaving.hits) < len(traced) else ""
+    return of_call(phase.name, leaving.spans[0], f"when {chain} returned, {len(traced)} traced calls ended, and "
+                   f"return_to_handler ran {len(leaving.hits)} times{past}", leaving.left.seq)
 
 
 def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: str = "", kind: Defect = Defect.OTHER) -> Finding:
@@ -120,7 +120,7 @@ def of_call(where: str, span: Span, why: str, seq: int | None = None, mistake: s
     while at and len(rows) < 8:
         rows.append((at.name, "by a jump" if at.tail else "", at is span))
         at = at.maker
-    return Finding(f"{where}{', ' if where else ''}{cpu_of(span)}: {why}", rows, ("calls that were out, the innermost first", ""), seq=seq or span.seq,
+    return Finding(f"{where}{', ' if where else ''}{cpu_of(span)}: {why}", rows, ("calls in progress, the innermost first", ""), seq=seq or span.seq,
                    mistake=mistake, kind=kind)
 
 
@@ -129,13 +129,13 @@ def comes_home(e: Evidence) -> Finding | None:
     for phase in e.phases:
         for span in e.spans(phase):
             if not span.body:
-                return of_call(phase.name, span, f"{span.name} was called and did not go on after its call site")
+                return of_call(phase.name, span, f"{span.name} was called, and did not go on after its call site")
         for leaving in _leavings(e, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):
-                went = e.kernel.name_at(leaving.back.addr) if leaving.back else "nowhere that is watched"
+                went = f"went to {e.kernel.name_at(leaving.back.addr)}" if leaving.back else "did not return to any watched address"
                 tail = f" (by tail calls from {last.name})" if last is not first else ""
-                return of_call(phase.name, first, f"{first.name}{tail} must return to {e.kernel.name_at(last.home)}, and went to {went}",
+                return of_call(phase.name, first, f"{first.name}{tail} must return to {e.kernel.name_at(last.home)}, and {went}",
                                leaving.left.seq, kind=Defect.WENT_ELSEWHERE if leaving.back else Defect.WENT_NOWHERE)
         for at in during(phase, e.truth.returns.unmatched):
             return Finding(f"{phase.name}, CPU {at.vcpu}: {e.kernel.name_at(at.addr)} returned, and had not been entered",
@@ -167,13 +167,13 @@ def silent_handler(e: Evidence) -> Finding | None:
     before = e.phases[0]
     early = during(before, e.truth.handlers)
     if early:
-        return Finding(f"{before.name}: return_to_handler ran {len(early)} times while nobody traces", seq=early[0].seq)
+        return Finding(f"{before.name}: return_to_handler ran {len(early)} times while no tracer was on", seq=early[0].seq)
     for phase, following in zip(e.phases, e.phases[1:]):
         if phase.on and not following.on:
             until = min(at for at in (following.first, e.frames_out[0], e.slot_again[0]) if at > phase.last)
             late = between(e.truth.handlers, phase.last, until)
             if late:
-                return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no call was out", seq=late[0].seq)
+                return Finding(f"after {phase.name}: return_to_handler ran {len(late)} times, and no traced call was in progress", seq=late[0].seq)
     return checks.silent_trampolines(e)
 
 
@@ -187,11 +187,11 @@ def frames_out(e: Evidence) -> Finding | None:
     calls = sum(checks.traced(e, c) for c in between(e.truth.calls, begin, end))
     hits = len(between(e.truth.handlers, begin, e.interrupted))
     if not calls:
-        return Finding("every function was traced, and not one call site held a call")
+        return Finding("every function was traced, and no call site held a call")
     if not hits:
-        return Finding(f"every function was traced, {calls} call sites called the tracer, return_to_handler never ran")
+        return Finding(f"every function was traced, {calls} call sites called the tracer, and return_to_handler never ran")
     if hits > calls:
-        return Finding(f"every function was traced: {calls} call sites called the tracer, return_to_handler ran {hits} times")
+        return Finding(f"every function was traced, {calls} call sites called the tracer, and return_to_handler ran more often, {hits} times")
     return checks.right_result(e)
 
 
@@ -206,13 +206,13 @@ def nested_as_expected(e: Evidence, phase: Phase) -> Finding | None:
     for name, want, call in e.call_pairs(phase):
         span = span_of.get(call.seq)
         if span and name != "main" and (span.depth, span.tail) != (want.depth, want.tail):
-            return of_call(phase.name, span, f"{want.function} was called {span.depth} deep"
+            return of_call(phase.name, span, f"{want.function} was called at depth {span.depth}"
                            f"{' by a jump' if span.tail else ''}, and must be {_place(want)}")
     return None
 
 
 def _place(want: workload.ExpectedCall) -> str:
-    return f"{want.depth} deep, called by {want.maker}" + (" by a jump" if want.tail else "")
+    return f"at depth {want.depth}, called by {want.maker}" + (" by a jump" if want.tail else "")
 
 
 @once
@@ -225,9 +225,9 @@ def nested_as_printed(e: Evidence, phase: Phase, user: User) -> Finding | None:
     where = f"{phase.name}, {user.directory}trace"
     trace = user.trace
     if trace.tracer != "function_graph":
-        return Finding(f"{where}: it begins with '# tracer: {trace.tracer}'")
+        return Finding(f"{where}: it begins with '# tracer: {trace.tracer}', and must begin with '# tracer: function_graph'")
     if trace.unknown:
-        return Finding(f"{where}: not a line of function_graph: '{trace.unknown[0]}'")
+        return Finding(f"{where}: this is not a line of function_graph: '{trace.unknown[0]}'")
     finding = _counts(where, user)
     if finding:
         return finding
@@ -257,7 +257,7 @@ def _counts(where: str, user: User) -> Finding | None:
         if lost:
             return Finding(f"{where}, CPU {cpu}: {lost} events were lost in a buffer that has room for all")
         if counts.get("entries") != printed:
-            return Finding(f"{where}, CPU {cpu}: stats says {counts.get('entries')} entries, {printed} are printed")
+            return Finding(f"{where}, CPU {cpu}: stats counts {counts.get('entries')} entries, and {printed} are printed")
     return None
 
 
@@ -323,7 +323,7 @@ def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
     for step, event, ns in _returns(alignment):
         limits = bounds(step.span, patched)
         if ns < 0:
-            return Finding(f"{phase.name}: a return without a duration: '{event.line.strip()}'")
+            return Finding(f"{phase.name}: a return is printed without a duration: '{event.line.strip()}'")
         if limits and not limits[0] - step_ns - event.unit < ns < limits[1] + step_ns + event.unit:
             return Finding(f"{phase.name}: {step.span.name} is printed with {ns / 1000:.3f} us; from its call site to its "
                            f"return {limits[0]} to {limits[1]} instructions ran, of 1 ns each: '{event.line.strip()}'",
@@ -337,9 +337,9 @@ def sums(where: str, alignment: Aligned) -> Finding | None:
     printed = {step.span for step, _ in alignment.pairs}
     for step, event, ns in _returns(alignment):
         if ns < 0:
-            return Finding(f"{where}: a return without a duration: '{event.line.strip()}'")
+            return Finding(f"{where}: a return is printed without a duration: '{event.line.strip()}'")
         if inner.get(step.span, 0) >= ns + event.unit:
-            return Finding(f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made "
+            return Finding(f"{where}: {step.span.name} lasted {ns / 1000:.3f} us, and the calls that it made lasted "
                            f"{inner[step.span] / 1000:.3f} us: '{event.line.strip()}'", seq=step.span.call.seq, kind=Defect.WRONG_DURATION)
         maker = step.span.maker
         while maker and maker not in printed:
@@ -353,19 +353,19 @@ def something_returned(e: Evidence) -> Finding | None:
     """return_to_handler ran at least once. Other rungs compare the phases."""
     if any(during(phase, e.truth.handlers) for phase in e.on()):
         return None
-    return checks.not_started(e) or Finding("return_to_handler never ran, and function_graph was on")
+    return checks.not_started(e) or Finding("function_graph was on, and return_to_handler never ran")
 
 
 # ---- mistakes with a name in both labs 5 and 6: recognised by what was executed and printed ----
 
 RECURSION, DEPTH = "recursion-not-put-back", "depth-counted-twice"
-MISTAKES = {**rare.MISTAKES, RECURSION: "after the first entry no other is seen", DEPTH: "entry and return disagree on the depth"}
+MISTAKES = {**rare.MISTAKES, RECURSION: "after the first entries no other is seen", DEPTH: "an entry and its return have different depths"}
 
 
 def frames_fit(e: Evidence) -> Finding | None:
     """If the kernel's frame check printed a message: that message."""
     said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
-    return Finding(f"the kernel said: {said}", mistake="sp-does-not-fit") if said else None
+    return Finding(f"the kernel printed: {said}", mistake="sp-does-not-fit") if said else None
 
 
 def entries_end(e: Evidence, finding: Finding) -> str:

@@ -19,11 +19,11 @@ def as_linked(e: Evidence) -> Finding | None:
         return _foreign(e, r)
     for r in e.truth.words:
         if not permitted(e, r.addr, r.word):
-            return Finding(f"{e.kernel.name_at(r.addr)} held {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}), which is neither what "
-                           "was linked there nor what a tracer writes", seq=r.seq)
+            return Finding(f"{e.kernel.name_at(r.addr)} held {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}), which is neither the word that "
+                           "was linked there nor one that a tracer writes", seq=r.seq)
     for r in e.truth.middle:
-        return Finding(f"CPU {r.vcpu} left the tracer's callback at {e.kernel.name_at(r.addr)} and had not entered it by its first instruction: "
-                       "a jump into the middle of it is no call", seq=r.seq)
+        return Finding(f"CPU {r.vcpu} left the tracer's callback at {e.kernel.name_at(r.addr)} without having entered it at its first instruction: "
+                       "a jump into its middle is not a call", seq=r.seq)
     return _set_once(e) or _stored(e)
 
 
@@ -49,7 +49,7 @@ def _set_once(e: Evidence) -> Finding | None:
     for r in e.truth.settings:
         if values.setdefault(r.addr, r.v[0]) != r.v[0]:
             return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) was executed with {r.v[0]:#x}, and before with "
-                           f"{values[r.addr]:#x}: where exceptions go and what is mapped is for the kernel to set, once", seq=r.seq)
+                           f"{values[r.addr]:#x}: the kernel alone sets the exception vector and the page tables, once", seq=r.seq)
     return None
 
 
@@ -57,7 +57,7 @@ def _foreign(e: Evidence, r: Record) -> Finding:
     lo, hi = e.kernel.text
     if lo <= r.addr < hi:
         return Finding(f"CPU {r.vcpu} executed {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}) at {e.kernel.name_at(r.addr)}, where "
-                       f"{e.kernel.word(r.addr):08x} was linked: that is no call site", seq=r.seq)
+                       f"{e.kernel.word(r.addr):08x} was linked: this is not a call site, and must not change", seq=r.seq)
     return Finding(f"CPU {r.vcpu} executed an instruction at {r.addr:#x}, which is outside of the kernel's text", seq=r.seq)
 
 

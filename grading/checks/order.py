@@ -147,7 +147,7 @@ def ops_published(e: Evidence) -> Finding | None:
             wrong = _op_published(e, ops, step, op, sites)
             if wrong:
                 return wrong
-    return None if seen else Finding("no op was registered while the observer looked at what is stored")
+    return None if seen else Finding("no op was registered while the observer recorded stores")
 
 
 def _op_published(e: Evidence, ops: Ops, step: Step, op: int, sites: list[Record]) -> Finding | None:
@@ -157,19 +157,19 @@ def _op_published(e: Evidence, ops: Ops, step: Step, op: int, sites: list[Record
         return Finding(f"'{line}' registered an op, and no store linked it into ops_list", mistake="published-too-late")
     late = next((r for r in own if r.seq > link.seq), None)
     if late:
-        return Finding(f"'{line}' linked the op into ops_list, and stored op->{ops.of(op, late)} only then: an event on another CPU finds the op half "
-                       "filled", seq=late.seq)
+        return Finding(f"'{line}' linked the op into ops_list, and stored op->{ops.of(op, late)} afterwards: an event on another CPU may find the op "
+                       "incomplete", seq=late.seq)
     if not published(e, link, before(own, link.seq, step.first)):
-        return Finding(f"'{line}' filled the op and linked it into ops_list, and no smp_wmb() was executed between: another CPU may find the op before "
-                       "what is in it", seq=link.seq)
+        return Finding(f"'{line}' filled the op and linked it into ops_list without an smp_wmb() between: another CPU may find the op before "
+                       "its members", seq=link.seq)
     found = [r for r in step.writes if r is link or inside(r, ops.slots)]
     late = next((r for r in found if r.seq > sites[0].seq), None)
     if late:
         where = "ops_list" if late is link else "ftrace_slots"
-        return Finding(f"'{line}' wrote call sites, and stored into {where} only then: what a site calls must be there", seq=late.seq,
+        return Finding(f"'{line}' wrote call sites, and stored into {where} afterwards: the op must be published before a site calls it", seq=late.seq,
                        mistake="published-too-late")
     if not barrier(e, link, found[-1].seq, sites[0].seq):
-        return Finding(f"'{line}' stored into ops_list and ftrace_slots, then wrote the first call site, and no smp_wmb() was executed between: a CPU may "
+        return Finding(f"'{line}' stored into ops_list and ftrace_slots, then wrote the first call site, without an smp_wmb() between: a CPU may "
                        "call the stub before it sees the op", seq=sites[0].seq)
     return None
 
@@ -186,13 +186,13 @@ def ops_withdrawn(e: Evidence) -> Finding | None:
         gone = max([*listed, sites[-1].seq])
         waited = waits(e, gone, step.last)
         if not waited:
-            return Finding(f"'{step.line}' took an op out of the list and its call sites back, and no call of {GRACE} followed: another CPU may still be in "
+            return Finding(f"'{step.line}' took an op out of ops_list, restored its call sites, and did not call {GRACE} afterwards: another CPU may still be in "
                            "the op's callback when the op is freed", seq=gone)
         early = next((r for r in slots if r.seq < waited), None)
         if early:
-            return Finding(f"'{step.line}' changed the op's slot before {GRACE} was called: another CPU may be in the stub, and load the one word as it "
-                           "was and the other as it is", seq=early.seq)
-    return None if seen else Finding("no op was unregistered while the observer looked at what is stored")
+            return Finding(f"'{step.line}' changed the op's slot before {GRACE} was called: another CPU may be in the stub, and load one word of the slot before "
+                           "the change and the other after it", seq=early.seq)
+    return None if seen else Finding("no op was unregistered while the observer recorded stores")
 
 
 def filter_replaced(e: Evidence) -> Finding | None:
@@ -207,7 +207,7 @@ def filter_replaced(e: Evidence) -> Finding | None:
         if live:
             return _filled(e, step, stored) or _replaced(e, step, stored, old)
         old = stored.v[1]
-    return Finding("the filter of an op that traces was written, and no store put the new hash in its place")
+    return Finding("the filter of a registered op was written, and no store replaced its hash")
 
 
 def _filled(e: Evidence, step: Step, stored: Record) -> Finding | None:
@@ -215,22 +215,22 @@ def _filled(e: Evidence, step: Step, stored: Record) -> Finding | None:
     filled = [r for r in step.writes if not e.kernel.text[0] <= r.v[0] < hi]
     late = next((r for r in filled if r.seq > stored.seq), None)
     if late:
-        return Finding(f"'{step.line}' put a hash where events find it, and stored into it afterwards", seq=late.seq)
+        return Finding(f"'{step.line}' published a hash, and stored into it afterwards: an event may search it before it is complete", seq=late.seq)
     if filled and not published(e, stored, filled[-1].seq):
-        return Finding(f"'{step.line}' filled a hash and put it where events find it, and no smp_wmb() was executed between", seq=stored.seq)
+        return Finding(f"'{step.line}' filled a hash and published it without an smp_wmb() between", seq=stored.seq)
     return None
 
 
 def _replaced(e: Evidence, step: Step, stored: Record, old: int) -> Finding | None:
     sites = between(e.truth.stores, step.first, step.last)
     if sites[0].seq < stored.seq:
-        return Finding(f"'{step.line}' wrote call sites, and the hash in which the list looks for their functions only then", seq=stored.seq,
+        return Finding(f"'{step.line}' wrote call sites before it published the hash in which the list looks for their functions", seq=stored.seq,
                        mistake="published-too-late")
     waited = waits(e, max(stored.seq, sites[-1].seq), step.last)
     freed = next((r for r in between(e.truth.hits["kfree"], stored.seq, step.last) if r.v[0] == old), None)
     if not waited or freed and freed.seq < waited:
-        return Finding(f"'{step.line}' replaced the hash of an op that traces, and the old one was free before {GRACE} had been called: another CPU may be "
-                       "looking into it", seq=(freed or stored).seq)
+        return Finding(f"'{step.line}' replaced the hash of a registered op, and did not call {GRACE} before the old one was freed: another CPU may "
+                       "still search it", seq=(freed or stored).seq)
     return None
 
 
@@ -250,13 +250,13 @@ def stacks_in_time(e: Evidence) -> Finding | None:
         for begin in between(e.truth.hits["shadow_users_begin"], step.first, step.last) if sites else ():
             begun += 1
             if sites[0].seq < begin.seq:
-                return Finding(f"'{step.line}' wrote call sites, and called shadow_users_begin only then: the first calls find no shadow stack", seq=begin.seq)
+                return Finding(f"'{step.line}' wrote call sites, and called shadow_users_begin afterwards: the first traced calls find no shadow stack", seq=begin.seq)
         for end in between(e.truth.hits["shadow_users_end"], step.first, step.last) if sites else ():
             ended += 1
             if sites[-1].seq > end.seq or not waits(e, sites[-1].seq, end.seq):
-                return Finding(f"'{step.line}' called shadow_users_end, and not after the call sites were nops and {GRACE} had been called: a CPU may be about "
+                return Finding(f"'{step.line}' called shadow_users_end before the call sites were nops and {GRACE} had been called: a CPU may be about "
                                "to push a frame", seq=end.seq)
-    return None if begun and ended else Finding("no first user came, or no last one left, while the observer looked at what is stored")
+    return None if begun and ended else Finding("no first user was registered, or no last one unregistered, while the observer recorded stores")
 
 
 def _unregistered(e: Evidence, step: Step, seq: int) -> Record | None:
@@ -268,12 +268,12 @@ def _birth(e: Evidence, step: Step, user: Record, offset: int, where: str) -> Fi
     """The user's birth is there when events find the user: `user` is the store that makes it so."""
     births = [r for r in step.writes if r.v[0] == user.v[1] + offset]
     if not births or births[0].seq > user.seq:
-        return Finding(f"'{step.line}' stored a user of function_graph into {where}, and had not stored its birth: an event on another CPU takes it for an "
-                       "older one", seq=user.seq)
+        return Finding(f"'{step.line}' stored a user of function_graph into {where} before its birth: an event on another CPU may take it for an "
+                       "older user", seq=user.seq)
     if births[-1].seq > user.seq:
         return Finding(f"'{step.line}' stored a user of function_graph into {where}, and changed its birth afterwards", seq=births[-1].seq)
     if not published(e, user, births[-1].seq):
-        return Finding(f"'{step.line}' stored a user's birth, then the user into {where}, and no smp_wmb() was executed between", seq=user.seq)
+        return Finding(f"'{step.line}' stored a user's birth, then the user into {where}, without an smp_wmb() between", seq=user.seq)
     return None
 
 
@@ -291,7 +291,7 @@ def user_in_time(e: Evidence) -> Finding | None:
                                 "be in the user's handler", seq=user.seq)
             if wrong:
                 return wrong
-    return None if came and left else Finding("no user came, or none left, while the observer looked at what is stored in graph_user")
+    return None if came and left else Finding("no user was registered, or none unregistered, while the observer recorded stores to graph_user")
 
 
 # ---- lab 6: many users --------------------------------------------------------------------------------
@@ -334,7 +334,7 @@ def users_in_time(e: Evidence) -> Finding | None:
             if wrong:
                 return wrong
     if not (came and left):
-        return Finding("no user came, or none left, while the observer looked at what is stored in fgraph_array")
+        return Finding("no user was registered, or none unregistered, while the observer recorded stores to fgraph_array")
     return _slots_fit(e, users)
 
 
@@ -348,8 +348,8 @@ def _slots_fit(e: Evidence, users: Users) -> Finding | None:
                 taken[(r.v[0] - users.array[0]) // 8] = r.v[1] != users.nobody
         last = max((1 + n for n, is_taken in taken.items() if is_taken), default=0)
         if slots != last and any(inside(r, users.array) and r.v[1] == users.nobody for r in step.writes):
-            return Finding(f"'{step.line}' took a user out of its slot. fgraph_slots is {slots} then, and the last slot that is taken is " +
-                           (f"{last - 1}: it must be {last}" if last else "none: it must be 0"), mistake=SLOTS, seq=step.last)
+            return Finding(f"'{step.line}' took a user out of its slot, and then fgraph_slots is {slots}. " +
+                           (f"The last slot in use is {last - 1}: it must be {last}" if last else "No slot is in use: it must be 0"), mistake=SLOTS, seq=step.last)
     return None
 
 
@@ -357,15 +357,15 @@ def _stamped(e: Evidence, step: Step, slot: Record, users: Users) -> Finding | N
     """The slot, and how many there are, before the stamp."""
     stamps = [r for r in step.writes if r.v[0] == users.stamp]
     if not stamps or stamps[0].seq < slot.seq:
-        return Finding(f"'{step.line}' stored a user into its slot and had stored fgraph_stamp before, or never: an event that reads the new stamp does not "
+        return Finding(f"'{step.line}' stored a user into its slot, and did not store fgraph_stamp afterwards: an event that reads the new stamp may not "
                        "find the user", seq=slot.seq)
     rest = [r for r in step.writes if r.v[0] == users.slots or inside(r, users.array)]
     late = next((r for r in rest if r.seq > stamps[0].seq), None)
     if late:
-        return Finding(f"'{step.line}' stored the new fgraph_stamp, and the slot or fgraph_slots only then: an event that reads the new stamp does not find "
+        return Finding(f"'{step.line}' stored the new fgraph_stamp, and the slot or fgraph_slots afterwards: an event that reads the new stamp may not find "
                        "the user", seq=late.seq)
     if not published(e, stamps[0], rest[-1].seq):
-        return Finding(f"'{step.line}' stored a user into its slot, then the stamp, and no smp_wmb() was executed between", seq=stamps[0].seq)
+        return Finding(f"'{step.line}' stored a user into its slot, then the stamp, without an smp_wmb() between", seq=stamps[0].seq)
     return None
 
 
@@ -390,14 +390,14 @@ def shortcut_in_time(e: Evidence) -> Finding | None:
                 seen, on = seen + 1, step
                 data = before((w for w in shared if w.v[0] in users.direct_data), step.last, 0)
                 if data and not waits(e, data, r.seq):
-                    return Finding(f"'{step.line}' stored what the only user's shortcut needs, and then fgraph_direct_users, without a call of {GRACE} "
-                                   "between: another CPU may go there and load what was there before", seq=r.seq)
+                    return Finding(f"'{step.line}' stored what the shortcut of a single user needs, and then fgraph_direct_users, without a call of {GRACE} "
+                                   "between: another CPU may take the shortcut and load the old values", seq=r.seq)
             elif on:
                 on, after = None, next((w.seq for w in shared if w.seq > r.seq), step.last)
                 if not waits(e, r.seq, after):
                     return Finding(f"'{step.line}' set fgraph_direct_users to 0 and changed the users without a call of {GRACE} between: another CPU may be "
                                    "on the shortcut", seq=r.seq)
-    return None if seen else Finding("no user had the shortcut while the observer looked at what is stored")
+    return None if seen else Finding("no single user had the shortcut while the observer recorded stores")
 
 
 def dead_or_unused(e: Evidence) -> Finding | None:
@@ -415,9 +415,9 @@ def dead_or_unused(e: Evidence) -> Finding | None:
             look = next((x for x in between(looks, r.seq, step.last) if x.context == r.context), None)
             if not look or not barrier(e, r, r.seq, look.seq, STORES | LOADS):
                 name = "fgraph_slots" if r.v[0] == users.slots else "fgraph_direct_users"
-                return Finding(f"'{step.line}' stored {name} and did not look at ftrace_graph_dead after an smp_mb(): a CPU that gives up at the same time "
-                               "may not be seen", seq=r.seq)
-    return None if seen else Finding("no user came while the observer looked at what is stored in fgraph_slots")
+                return Finding(f"'{step.line}' stored {name}, and did not read ftrace_graph_dead afterwards with an smp_mb() between: a CPU that ends graph tracing "
+                               "at the same time may not be noticed", seq=r.seq)
+    return None if seen else Finding("no user was registered while the observer recorded stores to fgraph_slots")
 
 
 def _given_up(e: Evidence, users: Users) -> Finding | None:
@@ -427,8 +427,8 @@ def _given_up(e: Evidence, users: Users) -> Finding | None:
         for name, at in (("fgraph_direct_users", users.direct), ("fgraph_slots", users.slots)):
             store = next((r for r in between(e.truth.writes, stop.seq, until) if r.kind == Kind.WRITE and r.v[:2] == (at, 0) and r.context == stop.context), None)
             if not store or not barrier(e, store, stop.seq, store.seq, STORES | LOADS):
-                return Finding(f"a frame was bad, and after ftrace_graph_stop {name} was not set to 0 after an smp_mb(): a user that comes at the same time is told "
-                               "of calls", seq=stop.seq)
+                return Finding(f"a frame was bad, and after ftrace_graph_stop {name} was not set to 0 with an smp_mb() before: a user that registers at the same time "
+                               "may be called", seq=stop.seq)
     return None
 
 
@@ -444,6 +444,6 @@ def stamp_first(e: Evidence) -> Finding | None:
             seen += 1
             stamp = stamps.pop(r.context)
             if not acquires(e.arch, stamp.word) and not barrier(e, r, stamp.seq, r.seq, LOADS):
-                return Finding("ftrace_graph_func read fgraph_stamp, then the slots, and no smp_rmb() was executed between: a user with that stamp may not be "
-                               "seen yet", seq=r.seq)
+                return Finding("ftrace_graph_func read fgraph_stamp, then the slots, without an smp_rmb() between: it may read a slot as it was before "
+                               "that stamp", seq=r.seq)
     return None if seen else Finding("ftrace_graph_func was not seen to read fgraph_stamp, then the slots")

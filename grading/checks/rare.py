@@ -15,9 +15,9 @@ from grading.truth.truth import Call
 
 OWN_CALLS, WRONG_FRAME, AFTER_THE_END, WRONG_SIZE = "recursion-not-guarded", "wrong-frame-taken", "told-after-the-end", "wrong-size"
 MISTAKES = {
-    OWN_CALLS: "a handler is told of the functions that it calls itself",
-    WRONG_FRAME: "a function was left without its return, and the frame whose sp fits is not the one that is taken",
-    AFTER_THE_END: "a frame was bad, and users are told of calls after that",
+    OWN_CALLS: "a user is called for functions that its own handler calls",
+    WRONG_FRAME: "a function was left without a return, and a later return does not use the frame whose sp fits",
+    AFTER_THE_END: "users are called after a bad frame has ended graph tracing",
 }
 CHAIN = [f"rare_{letter}" for letter in "abcdef"]  # each calls the next one
 OFF = 16  # so far is sp lower when rare_f returns than it was at its call
@@ -33,9 +33,9 @@ ENTRY, LINK = 1, 2
 WALKS = (("the entry handler of a user", "ftrace_caller", LINK, ""), ("an op that is called after function_graph's", "ftrace_caller", LINK, "return_to_handler"),
          ("the return handler of a user", "return_to_handler", ENTRY, ""))
 # The registrations that are not allowed, by number: the error, what was tried, and the mistake's name if it has one.
-REFUSED = ((errno.ENOSPC, "a user registered while ops had all stubs", ""),
-           (errno.EBUSY, "a user that was registered already registered again", ""),
-           (errno.ENODEV, "a user registered after a bad frame had ended graph tracing", AFTER_THE_END))
+REFUSED = ((errno.ENOSPC, "a user was to be registered while ops had all stubs", ""),
+           (errno.EBUSY, "a registered user was to be registered again", ""),
+           (errno.ENODEV, "a user was to be registered after a bad frame had ended graph tracing", AFTER_THE_END))
 
 
 @once
@@ -62,10 +62,10 @@ def own_calls(e: Evidence) -> Finding | None:
     told = [t for t in _told(e) if t[1] in ("rare_inner", "rare_outer") and t[2] < begin]
     inner = next((seq for _, name, seq in told if name == "rare_inner"), None)
     if inner is not None:
-        return Finding("a handler of function_graph called a traced function, rare_inner, and was told of that: a CPU that is in the tracer already, in the "
-                       "same context, must leave the call alone", mistake=OWN_CALLS, seq=inner)
+        return Finding("a handler of function_graph called a traced function, rare_inner, and was called for it: a CPU that is already in the tracer, in the "
+                       "same context, must not trace the call", mistake=OWN_CALLS, seq=inner)
     if "rare_outer" in calls(e) and [t[:2] for t in told] != [("rare_entry", "rare_outer"), ("rare_return", "rare_outer")]:
-        return Finding("rare_outer was called once, whose user calls a traced function in both handlers; the user must be told of one entry and one return")
+        return Finding("rare_outer was called once, and its user calls a traced function in both handlers; the user must be called for one entry and one return")
     return None
 
 
@@ -79,7 +79,7 @@ def refused(e: Evidence) -> Finding | None:
             return Finding(f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, and returned {'-' if got < 0 else ''}{said}",
                            mistake=mistake, seq=r.seq)
         if error == errno.ENOSPC and r.v[2]:
-            return Finding(f"{what}: it was refused, and threads still have a shadow stack, without a user of function_graph", mistake=mistake, seq=r.seq)
+            return Finding(f"{what}: it was refused, and threads still have shadow stacks although no user is registered", mistake=mistake, seq=r.seq)
     return None
 
 
@@ -99,7 +99,7 @@ def walks(e: Evidence) -> Finding | None:
     if "rare_outer" not in calls(e) or e.why and len(found) < len(WALKS):
         return None
     if len(found) != len(WALKS):
-        return Finding(f"the handlers of a user, and an op of the same function, walk the stack at one call: {len(found)} of them did, of {len(WALKS)}")
+        return Finding(f"at one call the two handlers of a user and an op walk the stack: {len(found)} of these {len(WALKS)} walks were seen")
     call = [c for c in e.truth.calls if c.name == "rare_outer" and c.seq < found[0][0].seq][-1]
     for (who, gate, by, patched), walk in zip(WALKS, found):
         stack = [r.v[by] for r in walk if r.v[by]]
@@ -109,7 +109,7 @@ def walks(e: Evidence) -> Finding | None:
         if at < 0 or home >= len(stack) or stack[home] != caller or by == LINK and names[at + 1] != "rare_outer":
             seen = " < ".join(map(e.kernel.name_at, stack))
             return Finding(f"rare_outer was called by {e.kernel.name_at(call.parent)}, and {who} walked the stack{' by its frame records' if by == LINK else ''}. "
-                           f"The walk must come to {gate}, {'to rare_outer, ' if by == LINK else ''}and to {patched or 'that caller'}; it found {seen}", seq=walk[0].seq)
+                           f"The walk must show {gate}, {'rare_outer ' if by == LINK else ''}and {patched or 'that caller'}; it showed {seen}", seq=walk[0].seq)
     return _assembly_between(e, found) if e.kernel.symbol("ftrace_graph_caller") else None
 
 
@@ -132,21 +132,21 @@ def left(e: Evidence) -> Finding | None:
         return None
     stops, handlers = ([r for r in e.truth.hits[name] if r.seq > _bad_since(e)] for name in ("ftrace_graph_stop", "return_to_handler"))
     if not handlers:
-        return Finding("six functions called each other, rare_a to rare_f, a user wants to hear of their returns, and none came to return_to_handler", seq=_bad_since(e))
+        return Finding("rare_a to rare_f called each other, the user said yes to each, and none of them returned through return_to_handler", seq=_bad_since(e))
     past = next((of[name] for name in CHAIN if (body := of[name].landed) and body.v[2] != e.kernel.symbol("return_to_handler")), None)
     if past:
-        return Finding(f"{past.name} was called, a user wants to hear of its return, and the return was not patched", seq=past.seq)
+        return Finding(f"{past.name} was called, the user said yes, and the return was not patched", seq=past.seq)
     went = sorted(((r.seq, name, r.v[0]) for name in ("rare_lost", *(place for _, place, *_ in RETURNS)) for r in e.truth.hits[name]))
     for n, (function, place, value, *_, newest, fits) in enumerate(RETURNS):
         found = of[fits].sp if fits else of[newest].sp - OFF
         said = stops[n].v[:3] if n < len(stops) else ()
         who = f"{function} returned with sp {found:#x}. The newest frame was that of {newest}, with sp {of[newest].sp:#x}"
         if n < len(handlers) and said != (of[newest].site.address, of[newest].sp, found):
-            return Finding(f"{who}: ftrace_graph_stop must be told that, and was " + (f"told {', '.join(map(hex, said))}" if said else "not called"),
+            return Finding(f"{who}: ftrace_graph_stop must be called with the function and these two values, and was " + (f"called with {', '.join(map(hex, said))}" if said else "not called"),
                            mistake=WRONG_FRAME, seq=handlers[n].seq)
         if n >= len(went) or went[n][1:] != (place, value):
-            where = f"went to {went[n][1]} with {went[n][2]:#x}" if n < len(went) else "went nowhere that is watched"
-            return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if none fits, by the newest, and {where}",
+            where = f"it went to {went[n][1]} with {went[n][2]:#x}" if n < len(went) else "it did not go to any watched address"
+            return Finding(f"{who}. It must go to {place} with {value:#x}, by the frame whose sp fits or, if none fits, by the newest; {where}",
                            mistake=WRONG_FRAME, seq=of[function].seq)
     return _popped(e) or _nobody_told(e, stops[0])
 
@@ -158,14 +158,14 @@ def _popped(e: Evidence) -> Finding | None:
     for r, (function, _, _, out, *_) in zip(stacks[1:], RETURNS):
         want = (free + 8 * WORDS * (out - 1) if out else top, free + 8 * WORDS * out, depth + out)
         if r.v[:3] != want:
-            return Finding(f"{function} had returned, past functions that were left without a return. Then top, free and depth of the shadow stack were "
-                           f"{', '.join(map(hex, r.v[:3]))}, and must be {', '.join(map(hex, want))}: the frames above go with it", mistake=WRONG_FRAME, seq=r.seq)
+            return Finding(f"{function} returned past functions that were left without a return. Afterwards top, free and depth of the shadow stack were "
+                           f"{', '.join(map(hex, r.v[:3]))}, and must be {', '.join(map(hex, want))}: the frames above its own are popped too", mistake=WRONG_FRAME, seq=r.seq)
     return None
 
 
 def _nobody_told(e: Evidence, stop: Record) -> Finding | None:
     late = next((r for r in e.truth.rare if r.seq > stop.seq and r.addr in map(e.kernel.symbol, ("rare_entry", "rare_return"))), None)
-    return Finding(f"ftrace_graph_stop was called, as a frame was bad; then {e.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
+    return Finding(f"ftrace_graph_stop was called because a frame was bad; after that {e.kernel.name_at(late.addr)} ran, a user's handler", mistake=AFTER_THE_END,
                    seq=late.seq) if late else None
 
 
@@ -173,8 +173,8 @@ def filter_of_two(e: Evidence) -> Finding | None:
     """Lab 6: a filter that two users had, and is written when one of them has left, reaches the one that stays."""
     if "rare_outer" not in calls(e) or [handler for handler, name, _ in _told(e) if name == "rare_shared"] == ["rare_entry", "rare_return"]:
         return None
-    return Finding("two users had one filter, and one of them left. Then rare_shared was written to the filter and called; the user that stayed must be told of its "
-                   "entry and of its return, once each", mistake="filter-change-unheard")
+    return Finding("two users had one filter, and one of them was unregistered. Then rare_shared was written to the filter and called; the other user must be called at its "
+                   "entry and at its return, once each", mistake="filter-change-unheard")
 
 
 def sizes(e: Evidence) -> Finding | None:
@@ -184,9 +184,9 @@ def sizes(e: Evidence) -> Finding | None:
         asked -= (asked >> 63) << 64
         want = -(-asked // 8) * 8 if 0 < asked <= MOST_DATA else 0
         if not want and (reserved or found):
-            return Finding(f"a user asked for {asked} bytes to keep, and got room: only 1 to {MOST_DATA} can be had", mistake=WRONG_SIZE, seq=r.seq)
+            return Finding(f"a user asked for {asked} bytes of entry data, and got them: only 1 to {MOST_DATA} bytes can be reserved", mistake=WRONG_SIZE, seq=r.seq)
         if want and (not reserved or reserved != found or size != want):
-            return Finding(f"a user kept {asked} bytes at {reserved:#x}; at the return it found {size} bytes at {found:#x}, and must find {want} there, whole words",
+            return Finding(f"a user reserved {asked} bytes of entry data at {reserved:#x}; at the return it found {size} bytes at {found:#x}, and must find {want} (whole words) at {reserved:#x}",
                            mistake=WRONG_SIZE, seq=r.seq)
     return None
 
@@ -195,9 +195,9 @@ def room(e: Evidence) -> Finding | None:
     """Lab 6: data are given as long as they fit, to the last word; what does not fit is counted."""
     for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_room")):
         asked, left, reserved, counted = r.v
-        fits, what = asked + 8 <= left, f"a user asked for {asked} bytes to keep, which take {asked + 8}, and the shadow stack had {left} left"
+        fits, what = asked + 8 <= left, f"a user asked for {asked} bytes of entry data, which take {asked + 8}, and the shadow stack had {left} bytes left"
         if bool(reserved) != fits:
-            return Finding(f"{what}: it {'was refused' if fits else 'got them'}", seq=r.seq)
+            return Finding(f"{what}: {'it did not get them' if fits else 'it got them'}", seq=r.seq)
         if counted != (not fits):
-            return Finding(f"{what}: overrun must {'stay' if fits else 'be one more'} and grew by {counted}", seq=r.seq)
+            return Finding(f"{what}: overrun must {'not grow' if fits else 'grow by 1'}, and grew by {counted}", seq=r.seq)
     return None

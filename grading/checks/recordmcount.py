@@ -61,13 +61,13 @@ def _call(arch: str, at: int, target: int) -> list[int]:
 def _other_bits(arch: str) -> list[tuple[str, tuple[int, ...]]]:
     """Decoys: a description, and the bits in which the words differ from a real call. Every bit of the opcode is tried."""
     if arch == "arm64":
-        return [(f"no bl: bit {n} is another", (1 << n,)) for n in range(26, 32)]
+        return [(f"not a bl: bit {n} is inverted", (1 << n,)) for n in range(26, 32)]
     found: list[tuple[str, tuple[int, ...]]] = [
-        (f"a jalr, and before it no auipc ra: bit {n} is another", (1 << n, 0)) for n in range(12)]
-    found += [(f"an auipc ra, and after it no jalr ra, lo(ra): bit {n} is another", (0, 1 << n)) for n in range(20)]
+        (f"a jalr after a word that is not an auipc ra: bit {n} is inverted", (1 << n, 0)) for n in range(12)]
+    found += [(f"an auipc ra before a word that is not a jalr ra, lo(ra): bit {n} is inverted", (0, 1 << n)) for n in range(20)]
     for register, other in (("t0", 1 ^ 5), ("t1", 1 ^ 6)):
         found += [(f"an auipc {register}, and after it a jalr ra, lo({register})", (other << 7, other << 15)),
-                  (f"a pair with {register}, which the compiler uses for no call of _mcount", (other << 7, other << 15 | other << 7))]
+                  (f"a pair with {register}, which the compiler never uses to call _mcount", (other << 7, other << 15 | other << 7))]
     return found
 
 
@@ -136,4 +136,4 @@ def table(tool: Path, kernel: bytes, file: Path) -> tuple[list[int], str]:
     file.with_suffix(".S").write_text(done.stdout)
     lines = done.stdout.partition("ftrace_records:")[2].partition(".section")[0].splitlines()
     found = [int(line.split()[1], 0) & 0xFFFFFFFF for line in lines if line.strip().startswith(".quad 0x")]
-    return found, done.stderr.strip() or (f"it ends with status {done.returncode}" if done.returncode else "")
+    return found, done.stderr.strip() or (f"it ended with status {done.returncode}" if done.returncode else "")

@@ -66,14 +66,14 @@ def registers_kept(e: Evidence) -> Finding | None:
         finding = kept(e, call) or went_on(e, call)
         if finding:
             return finding
-    return None if any(call.landed for call in e.truth.calls if call.callbacks) else Finding("not one call site came to a callback and back")
+    return None if any(call.landed for call in e.truth.calls if call.callbacks) else Finding("no traced call reached the callback and returned to its call site")
 
 
 def below_sp(e: Evidence) -> Finding | None:
     """A finding if the tracer used memory below sp or had an unaligned sp: an interrupt may come at any instruction."""
     for r in e.truth.below:
-        what, mistake = ("uses what lies below sp, where an interrupt writes meanwhile: first lower sp, then store; first load, then raise it",
-                         "stored-below-sp") if r.v[0] % 16 == 0 else (f"found sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
+        what, mistake = ("uses memory below sp, which an interrupt may overwrite: lower sp before you store, and raise it after you load",
+                         "stored-below-sp") if r.v[0] % 16 == 0 else (f"ran with sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
         return Finding(f"{e.kernel.name_at(r.addr)} ({e.kernel.disassemble(r.addr)}) {what}", seq=r.seq, mistake=mistake if e.lab == 1 else "")
     return None
 
@@ -137,7 +137,7 @@ def callback_arguments(e: Evidence) -> Finding | None:
             if finding:
                 finding.seq = r.seq
                 return finding
-    return lone_callbacks(e) or (None if seen else Finding("not one call site came to a callback"))
+    return lone_callbacks(e) or (None if seen else Finding("no call site reached a callback"))
 
 
 def lone_callbacks(e: Evidence) -> Finding | None:
@@ -155,8 +155,8 @@ def _arguments_wrong(e: Evidence, call: Call, r: Record) -> Finding | None:
         return Finding(f"{stub} ip was {where(e, ip)}, and not {where(e, call.site.address)}, the call site",
                        mistake="wrong-call-site-offset")
     if parent != call.parent:
-        return Finding(f"{stub} parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, where the function returns to"
-                       + (": it is the frame pointer that is saved beside that" if parent == callers else ""),
+        return Finding(f"{stub} parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, the function's return address"
+                       + (": it is the other word of the frame record, the saved frame pointer" if parent == callers else ""),
                        mistake=_mistake_of_parent(call, parent, callers))
     if op != r.more[8]:
         return Finding(f"{stub} op was {where(e, op)}, and not the value of function_trace_op",
@@ -164,7 +164,7 @@ def _arguments_wrong(e: Evidence, call: Call, r: Record) -> Finding | None:
     if regs:
         return Finding(f"{stub} regs was {regs:#x}, and not 0")
     if (below, home) != (call.fp, call.site.address + 4):
-        return Finding(f"{stub} caller has no frame record that says who called it: a walk of the stack from the callback goes wrong")
+        return Finding(f"{stub} caller made no frame record with the function's frame pointer and the address after the call site: a stack walk from the callback goes wrong")
     return None
 
 

@@ -55,9 +55,9 @@ def _wrong(e: Evidence, run: ScheduleRun, wrong: Callable[[Evidence, ScheduleRun
     ended = _ended(e, run)
     change = run.schedule.change
     if ended is None:
-        return f"{change.ends} was not seen to return", None
+        return f"{change.ends} did not return", None
     if change.stays and len(calls) < 2 or change.comes and not any(call.seq > ended for call in calls):
-        return f"of two calls of {CALLED}, the second of them after {change.ends} had returned, {len(calls)} went to the tracer", None
+        return f"{CALLED} was called twice, the second time after {change.ends} had returned, and {len(calls)} of these calls reached the tracer", None
     return next((found for call in calls if (found := wrong(e, run, call, ended))), None)
 
 
@@ -110,9 +110,9 @@ def _return_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wron
     if found := _entered_wrong(e, call, 1 << LINK[e.arch]):  # the return is patched
         return found
     if not back or back.addr != span.home:
-        return "the call did not come back to its caller" + (f", but to {e.kernel.name_at(back.addr)}" if back else ""), call.seq
+        return "the call did not return to its caller" + (f", but to {e.kernel.name_at(back.addr)}" if back else ""), call.seq
     if lost_at_return(e, span):
-        return "where the call returned to a register was not as the function had left it", back.seq
+        return "the call returned, and a register was not as the function had left it", back.seq
     users = {user for seq, user, _ in _user_events(e) if call.seq < seq < back.seq} | run.schedule.change.stays | run.schedule.change.comes
     return next((found for user in sorted(users) if (found := _user_wrong(e, run, call, back.seq, ended, user))), None)
 
@@ -121,12 +121,12 @@ def _user_wrong(e: Evidence, run: ScheduleRun, call: Call, back: int, ended: int
     change, name, events = run.schedule.change, _user(user), [(seq, what) for seq, of, what in _user_events(e) if of == user and call.seq < seq < back]
     whats = [what for _, what in events]
     if whats not in ([], [AT_ENTRY], [AT_ENTRY, AT_RETURN]):
-        return f"of one call {name} was told {', '.join('of its return' if what else 'of its entry' for what in whats)}", events[-1][0]
+        return f"for one call {name} was called {', '.join('at the return' if what else 'at the entry' for what in whats)}", events[-1][0]
     must = user in change.stays or user in change.comes and call.seq > ended
     if must and whats != [AT_ENTRY, AT_RETURN] or whats == [AT_ENTRY] and user not in change.goes:
-        return f"{name} was told of {'the entry of a call and not of its return' if whats else 'neither entry nor return of a call'}", call.seq
+        return f"{name} was called {'at the entry of a call and not at its return' if whats else 'neither at the entry nor at the return of a call'}", call.seq
     if user in change.goes and events and events[-1][0] > ended:
-        return f"{name} was told of a call after {change.ends} had returned", events[-1][0]
+        return f"{name} was called for a call after {change.ends} had returned", events[-1][0]
     return None
 
 

@@ -49,8 +49,8 @@ def too_little(e: Evidence, wanted: Iterable[Coverage]) -> Finding | None:
 def _said(what: str, amount: Amount) -> str:
     where = f"{amount.where}: " if amount.where else ""
     if not amount.seen:
-        return f"{where}no {what} was seen, so nothing can be said of it"
-    return f"{where}too little was seen: {what}, {amount.seen} times, and at least {amount.least} times is needed"
+        return f"{where}no {what} was observed, so the rung cannot be judged"
+    return f"{where}too little was observed to judge the rung: {what}, {amount.seen} times, and at least {amount.least} times are needed"
 
 
 def _half(number: int) -> int:
@@ -74,7 +74,7 @@ def _phases(e: Evidence, on: int, off: int) -> list[Phase]:
 
 def _not_run(e: Evidence, on: int, off: int) -> Iterator[Amount]:
     """Amounts for the phases, with a tracer on or off, that are missing in this boot."""
-    for phases, number, when in ((e.on(), on, "while somebody traces"), (e.off(), off, "while nobody traces")):
+    for phases, number, when in ((e.on(), on, "with a tracer on"), (e.off(), off, "with no tracer on")):
         if len(phases) < number:
             yield Amount(f"workload {len(phases) + 1} of {number} {when}", 0, 1)
 
@@ -180,7 +180,7 @@ def _words(e: Evidence, text: bytes) -> Amount:
 
 
 TEXT_AT_BOOT = Coverage("byte of text, after boot,", lambda e: [_words(e, e.text_at_boot)])
-TEXT_AT_END = Coverage("byte of text, after the last tracer went,", lambda e: [_words(e, e.text_at_end)])
+TEXT_AT_END = Coverage("byte of text, after the last tracer was switched off,", lambda e: [_words(e, e.text_at_end)])
 
 
 # In a boot that ended early text may not have been read.
@@ -199,7 +199,7 @@ def text_of(on: int) -> Coverage:
 
 def batches(least: int) -> Coverage:
     """Batches that ended and began when every CPU was known to be online."""
-    return once("batch of patches, with every CPU at work,",
+    return once("batch of patches with every CPU online",
                 lambda e: sum(bool(b.stores and b.end is not None and len(b.online) >= e.smp) for b in e.truth.batches), least)
 
 
@@ -208,7 +208,7 @@ def answers(what: str, least: int = 1) -> Coverage:
 
 
 STEPS = with_one_cpu(Coverage("step of _mcount", lambda e: [
-    Amount(f"while {who} traces", e.steps.taken[traced], 4) for traced, who in enumerate(("nobody", "somebody"))]))
+    Amount(f"with {tracer} on", e.steps.taken[traced], 4) for traced, tracer in enumerate(("no tracer", "a tracer"))]))
 
 
 # ---- patched returns -----------------------------------------------------------------------------
@@ -235,7 +235,7 @@ def returned_compared(on: int) -> Coverage:
 
 def handlers_given(on: int) -> Coverage:
     """For lab 5 only: in lab 6 a single user is called by a shorter path."""
-    return in_phases("entry or return of which function_graph's handlers were told", on, 0,
+    return in_phases("call of function_graph's handlers at an entry or a return", on, 0,
                      lambda e, p: len(during(p, e.truth.users)), _half_of_returning)
 
 
@@ -259,8 +259,8 @@ def timed(on: int) -> Coverage:
 
 def _interrupted(e: Evidence) -> Iterator[Amount]:
     tries, called = frames.tries(e), rare.calls(e)
-    for answer, least, who in ((frames.WANTED, frames.FEW, "who wants to hear of the return"), (frames.REFUSED, frames.FEW, "who does not"),
-                               (frames.FULL, 1, "for whom there is no room")):
+    for answer, least, who in ((frames.WANTED, frames.FEW, "that says yes"), (frames.REFUSED, frames.FEW, "that says no"),
+                               (frames.FULL, 1, "for which there is no room")):
         yield Amount(f"a user {who}", sum(t.answer == answer for t in tries), least)
     for name in ("rare_outer", *rare.CHAIN):
         yield Amount(name, int(name in called), 1)

@@ -55,7 +55,7 @@ class Stack:
 
     def _give(self, value: int) -> str:
         if self.top in self.words and value < self.end(self.top):
-            return "the room of what is still shown was given back (free before top, or before data_end)"
+            return "free was lowered below the end of the frame at top: lower top, or data_end, first"
         self.free = value
         self.words = {at: word for at, word in self.words.items() if at < value}
         return ""
@@ -66,18 +66,18 @@ class Stack:
         if not above:
             return ""
         if value + self.frame[""] > self.free:
-            return "a frame was shown (top) whose room had not been taken (free)"
+            return "top was set to a frame that ends above free: raise free first"
         missing = [name for name, offset in self.frame.items() if name and value + offset not in self.words]
-        return f"a frame was shown (top) and its {missing[0]} had not been stored" if missing else ""
+        return f"top was set to a frame whose {missing[0]} had not been stored" if missing else ""
 
     def _fill(self, at: int, value: int) -> str:
         if at + 8 > self.free:
-            return "a word was stored above free: that room had not been taken"
+            return "a word was stored above free: raise free first"
         shown = self.top in self.words and at == self.top + self.frame["data_end"]
         if shown and value > self.free:
-            return "data were shown (data_end) whose room had not been taken (free)"
+            return "data_end was raised above free: raise free first"
         if self.signed and shown and value > self.end(self.top) and self.end(self.top) not in self.words:
-            return "data were shown (data_end) and their first word had not been stored"
+            return "data_end was raised before the first word of the data was stored"
         self.data += shown and value > self.end(self.top)
         self.words[at] = value
         return ""
@@ -108,7 +108,7 @@ def whole(e: Evidence) -> Finding | None:
         for word in words(r):
             wrong = mine.store(*word.v[:2])
             if wrong:
-                return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt that comes then, and calls traced functions, does harm", seq=r.seq,
+                return Finding(f"CPU {r.vcpu}, at {kernel.name_at(r.addr)}: {wrong}. An interrupt at that moment, whose handler calls traced functions, does harm", seq=r.seq,
                                mistake="stores-out-of-order" if e.lab == 5 else "")
     data += sum(s.data for s in stacks.values())
-    return None if data else Finding("no user kept anything in a frame while the observer looked at what is stored")
+    return None if data else Finding("no user reserved entry data while the observer recorded stores")

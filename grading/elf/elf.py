@@ -80,7 +80,7 @@ class Kernel:
         """The symbol's address; 0 if this stage does not have it. A second symbol of that name is refused: a handed-in file could use it to
         lead the grader to another address."""
         if name in self._several:
-            raise Stopped(Verdict.FAIL, f"two things in this kernel are called {name}: the name is taken, give yours another one")
+            raise Stopped(Verdict.FAIL, f"two symbols of this kernel are called {name}: choose another name for yours")
         return self.symbols.get(name, 0)
 
     @property

@@ -146,10 +146,10 @@ class Object:
         for section in self.sections:
             self._section(section)
         if (size := sum(s["sh_size"] for s in self.sections if s["sh_flags"] & ALLOC)) > LARGEST:
-            raise Broken(f"it brings {size} bytes into the kernel, and may bring {LARGEST}")
+            raise Broken(f"it adds {size} bytes to the kernel, and may add {LARGEST} at most")
         tables = [s for s in self.sections if s["sh_type"] == "SHT_SYMTAB"]
         if len(tables) != 1:
-            raise Broken("its object has not one table of symbols")
+            raise Broken("its object does not have exactly one symbol table")
         symbols = list(tables[0].iter_symbols())
         for symbol in symbols:
             self._symbol(symbol)
@@ -163,14 +163,14 @@ class Object:
             return self._relocations(section)
         if name in self.rule.tables:
             if section["sh_size"] != 8 or flags != ALLOC:
-                raise Broken(f"section {name} may have one entry")
+                raise Broken(f"section {name} may have only one entry")
         elif flags & ALLOC:
             if not any(form.fullmatch(name) and (flags & ~(MERGE | STRINGS), kind) == (wanted, of) for form, wanted, of in LAID):
                 raise Broken(f"it may not have a section {name!a} with flags {flags:#x}")
         elif not (kind in BESIDE and BESIDE[kind].fullmatch(name)) or flags & ~(MERGE | STRINGS):
             raise Broken(f"it may not have a section {name!a}")
         if section["sh_addralign"] > PAGE:
-            raise Broken(f"section {name} is aligned to {section['sh_addralign']} bytes: a page is the most")
+            raise Broken(f"section {name} is aligned to {section['sh_addralign']} bytes, and may be aligned to a page at most")
         if flags & EXECUTE and (found := forbidden(self.arch, section.data(), 0)):
             raise Broken(f"it may not have the instruction {found}: that is for the kernel's own files")
         return None
@@ -184,7 +184,7 @@ class Object:
         for entry in section.iter_relocations() if target["sh_flags"] & ALLOC else ():
             kind, at = entry["r_info_type"], entry["r_offset"]
             if kind not in RELOCATIONS[self.arch]:
-                raise Broken(f"{target.name}+{at:#x} wants something of the linker (relocation {kind}) that a handed-in file may not")
+                raise Broken(f"{target.name}+{at:#x} has relocation {kind}, which a handed-in file may not have")
             if at + 4 > target["sh_size"]:
                 raise Broken(f"{section.name} reaches {at:#x}, outside of its section")
 
@@ -193,17 +193,17 @@ class Object:
         place = symbol["st_shndx"]
         if kind == "STT_FILE" or (kind, bound) == ("STT_NOTYPE", "STB_LOCAL") and MADE.fullmatch(name):
             if not NAME.fullmatch(name) and name != Path(self.rule.source).name and kind == "STT_FILE":
-                raise Broken(f"it calls itself {name!a}")
+                raise Broken(f"its object names {name!a} as its source")
             return
         if not NAME.fullmatch(name):
-            raise Broken(f"{name!a} is no name")
+            raise Broken(f"{name!a} is not a valid name")
         if kind not in ("STT_NOTYPE", "STT_FUNC", "STT_OBJECT", "STT_SECTION") or bound not in ("STB_LOCAL", "STB_GLOBAL"):
             raise Broken(f"{name} is {bound.removeprefix('STB_').lower()} and of type {kind.removeprefix('STT_').lower()}: "
-                         "an ordinary function or variable is wanted")
+                         "only ordinary functions and variables are allowed")
         if place == "SHN_UNDEF":
             self._refers(name)
         elif place == "SHN_ABS":
-            raise Broken(f"{name} is an absolute symbol: a number's name is a #define, or begins with .L")
+            raise Broken(f"{name} is an absolute symbol: use #define for a number, or a name that begins with .L")
         elif not isinstance(place, int):
             raise Broken(f"{name} has no place in a section ({place})")
         else:
@@ -215,12 +215,12 @@ class Object:
 
     def _defines(self, name: str, everywhere: bool) -> None:
         if everywhere and name not in self.rule.defines:
-            raise Broken(f"it defines {name} for other files, and none is to have it: make it local (in C: static)")
+            raise Broken(f"it defines {name} for other files, and none of them may use it: make it local (in C: static)")
         if not everywhere and (name in self.taken or name in self.shared):
             whose = self.taken.get(name)
-            raise Broken(f"{name} is a name of {whose.name if whose else 'another file of the labs'}: call yours something else")
+            raise Broken(f"{name} is a name of {whose.name if whose else 'another file of the labs'}: choose another name")
         if name not in self.rule.defines and self._watched(name):
-            raise Broken(f"{name} is a name that the harness asks for: call yours something else")
+            raise Broken(f"{name} is a name that the harness looks for: choose another name")
 
     def _watched(self, name: str) -> bool:
         stub = names.STUB.fullmatch(name) and not self.rule.source.endswith("/caller.S")
@@ -232,14 +232,14 @@ class Object:
         for s in symbols:
             start, end, section = s["st_value"], s["st_value"] + s["st_size"], s["st_shndx"]
             if section >= len(self.sections) or end > self.sections[section]["sh_size"]:
-                raise Broken(f"{s.name or 'a symbol'} reaches out of its section: {start:#x} to {end:#x}")
+                raise Broken(f"{s.name or 'a symbol'} is not within its section: {start:#x} to {end:#x}")
             if s["st_info"]["type"] == "STT_FUNC" and not self.sections[section]["sh_flags"] & EXECUTE:
                 raise Broken(f"{s.name} is a function outside of text")
             if s["st_info"]["type"] in ("STT_FUNC", "STT_OBJECT") and s["st_size"]:
                 sized.append((section, start, end, s.name))
         for (section, _, end, name), (other, start, _, at) in pairwise(sorted(sized)):
             if section == other and start < end:
-                raise Broken(f"{name} and {at} lie over each other")
+                raise Broken(f"{name} and {at} overlap")
         where = {s.name: s for s in symbols}
         for word, function in self.rule.inside.items():
             self._within(where.get(word), where.get(function), word, function)
@@ -288,7 +288,7 @@ def _made_by_the_linker(kernel: Kernel) -> str:
     known = rules(kernel.arch)
     for at, size, name in re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M):
         if name in known and (found := forbidden(kernel.arch, kernel.read(int(at, 16), int(size, 16)), int(at, 16))):
-            return f"{known[name].source}: a relocation makes the instruction {found} of another"
+            return f"{known[name].source}: a relocation makes another instruction into {found}"
     return ""
 
 

@@ -157,7 +157,7 @@ class Complaint:
     error: str  # the errno's name in the output, such as ENOSYS, or ""
 
     def __str__(self) -> str:
-        return f"'{self.line}' said: {'; '.join(self.printed)}"
+        return f"'{self.line}' printed: {'; '.join(self.printed)}"
 
 
 @dataclass

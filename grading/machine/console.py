@@ -85,14 +85,14 @@ class GuestConsole:
                 if self._clock() > deadline:
                     raise self._late(seconds, what)
             if self.ended:
-                raise Stopped(Verdict.DEAD, f"the console closed while we waited for {what}")
+                raise Stopped(Verdict.DEAD, f"the console closed while the harness waited for {what}")
         text = plain(self._unread)
         self._unread.clear()
         return text
 
     def _late(self, seconds: float, what: str) -> Stopped:
         if not self.received:
-            return Stopped(Verdict.DEAD, f"not one byte on the console in {seconds:.0f} s")
+            return Stopped(Verdict.DEAD, f"no byte on the console in {seconds:.0f} s")
         last = last_line(plain(self._unread[-LAST:]), len(self._unread) > LAST)
         return Stopped(Verdict.TIMEOUT, f"no {what} within {seconds:.0f} s" + (f"; the last line was: {last}" if last else ""))
 

@@ -140,7 +140,7 @@ class Stub:
         self.send("s")
         if not self.stopped(STEP):
             self.hold()  # QEMU still answers
-            raise Stopped(Verdict.TIMEOUT, "an instruction that was taken alone waits for what does not come")
+            raise Stopped(Verdict.TIMEOUT, "an instruction that was stepped alone does not end")
 
     def registers(self) -> list[int]:
         """riscv64: x0 to x31, pc. arm64: x0 to x30, sp, pc."""

@@ -211,7 +211,7 @@ class Run:
         if reason == "guest-reset":
             raise Stopped(Verdict.REBOOT, "the guest reset the machine")
         if not self.console.received:
-            raise Stopped(Verdict.DEAD, f"the machine ended ({reason or self._qemu_errors()}) without a byte")
+            raise Stopped(Verdict.DEAD, f"the machine ended ({reason or self._qemu_errors()}) without any output")
         raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._qemu_errors() or 'QEMU did not say why'}")
 
     def check_limits(self) -> None:
@@ -226,7 +226,7 @@ class Run:
             raise Stopped(Verdict.TIMEOUT, f"the boot took more than {LONGEST} s in all")
         if self._observer and self._observer.lost():
             raise Stopped(verdict, f"{self._observer.written():,} calls, stores and exceptions were seen, several times what "
-                          "a graded boot has: the kernel goes round in a circle, or each of its steps is an exception")
+                          "a graded boot has: the kernel repeats itself endlessly, or each of its steps causes an exception")
 
     @contextmanager
     def held(self) -> Iterator[Stub]:
@@ -297,7 +297,7 @@ class Run:
                             below.append((virtual, at))
             tables = below
             if len(tables) > MOST_TABLES:
-                raise Stopped(Verdict.FAIL, f"the page tables lead to {len(tables)} others: who could say what is writable?")
+                raise Stopped(Verdict.FAIL, f"the page tables refer to {len(tables)} others: too many to find out what is writable")
 
     def whereabouts(self) -> list[list[int]]:
         """LOOKS samples of every CPU's pc; an empty list if the machine has ended."""

@@ -47,5 +47,5 @@ def as_handed_out(lab: int, arches: list[str]) -> str:
     files = sorted({f for found in missing.values() for names in found.values() for f in names})
     done = [arch for arch in arches if not missing[arch]]
     asked = ",".join(sorted({*map(str, labs), *filter(None, staff)}))
-    return (f"Lab {lab} stands on lab {' and lab '.join(map(str, labs))}, of which {', '.join(files)} {'is' if len(files) == 1 else 'are'} as handed out: "
+    return (f"Lab {lab} needs lab {' and lab '.join(map(str, labs))}, of which {', '.join(files)} {'is' if len(files) == 1 else 'are'} as handed out: "
             f"write that first, or take the staff's objects, make grade LAB={lab} STAFF={asked}" + (f"; or grade ARCH={done[0]} alone" if done else "") + ".")

@@ -56,7 +56,7 @@ def needs() -> None:
     if not shutil.which(debug.GDB):
         raise Refused(debug.MISSING)
     if not sys.stdin.isatty():
-        raise Refused("GDB=1 needs a terminal to type at: this is none")
+        raise Refused("GDB=1 needs a terminal, and this is not one")
 
 
 def moment(e: Evidence, finding: Finding) -> Moment:
@@ -126,7 +126,7 @@ def under_gdb(e: Evidence, rung: Rung, finding: Finding, m: Moment, console: Con
     if finding.schedule:
         return schedule_under_gdb(e.kernel, e.lab, finding.schedule, e.log.parent, console)
     if finding.by_hand:
-        console.print(f"\n{escape(rung.name)} was lost on this host, by a program of yours that no kernel runs: there is nothing to stop under gdb. "
+        console.print(f"\n{escape(rung.name)} was lost by your program on this host, not by a kernel: there is nothing to stop under gdb. "
                       f"By hand:\n{escape(finding.by_hand)}", highlight=False, soft_wrap=True)
         return 1
     stops = describe(e, m)

@@ -16,7 +16,7 @@ def write(lab: int, directory: Path) -> Path:
     files = rubric.lab(lab).files
     gone = [name for name in files if not (ROOT / name).is_file()]
     if gone:
-        raise Refused(f"lab {lab} hands in {', '.join(gone)}, and {'it is' if len(gone) == 1 else 'they are'} not there")
+        raise Refused(f"lab {lab} needs {', '.join(gone)}, and {'it does' if len(gone) == 1 else 'they do'} not exist")
     subprocess.run(["tar", "--format=ustar", "--owner=0", "--group=0", "--numeric-owner", "--mode=644", "--mtime=@0", "--dereference",
                     "-cf", tar, "-C", ROOT, *files], check=True)
     return tar

@@ -132,7 +132,7 @@ def build(wrong: Wrong, arch: str) -> str:
     done = subprocess.run(["patch", "-p1", "-s", "-f", "--no-backup-if-mismatch", "-d", str(tree), "-i", str(wrong.path)],
                           capture_output=True, text=True, check=False)
     if done.returncode:
-        raise BadPatch(f"{wrong.path.relative_to(ROOT)} does not fit:\n{done.stdout}")
+        raise BadPatch(f"{wrong.path.relative_to(ROOT)} does not apply:\n{done.stdout}")
     made = make(tree, f"LAB={wrong.lab}", *images(wrong.lab, (arch,)))
     return (made.stderr or made.stdout or "make failed") if made.returncode else ""
 
@@ -181,7 +181,7 @@ def differs(wrong: Wrong, got: Outcome) -> str:
         return f"the verdict must be {wrong.head['Verdict']}"
     lost = [rung for rung in got.lost if rung not in wrong.listed("Also")]
     if got.verdict == Verdict.FAIL and rungs != lost[:len(rungs)]:
-        return f"the rungs lost must begin with {', '.join(rungs)}, and do with {', '.join(lost) or 'none'}"
+        return f"the rungs lost must begin with {', '.join(rungs)}, and begin with {', '.join(lost) or 'none'}"
     if mistakes != got.mistakes:
         return f"the mistakes named must be {', '.join(sorted(mistakes)) or 'none'}"
     return ""
@@ -226,7 +226,7 @@ def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
     except BadPatch as why:
         return [f"FAIL {why}"]
     done = side_by_side.run(lambda arch, _: list(on_one(todo, whole, arch)), arches, Console(quiet=True))
-    return [line for arch in arches for line in done.get(arch, [f"FAIL {arch}: it died, and has said why"])]
+    return [line for arch in arches for line in done.get(arch, [f"FAIL {arch}: its process died; the reason is printed above"])]
 
 
 def on_one(todo: Todo, whole: list[int], arch: str) -> Iterator[str]:
@@ -238,7 +238,7 @@ def on_one(todo: Todo, whole: list[int], arch: str) -> Iterator[str]:
             got = outcome_of(wrong, arch)
             bad = differs(wrong, got)
         except BadPatch as why:
-            got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "the patch is no good"
+            got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "the patch cannot be used"
         yield say(wrong.lab, arch, wrong.name, got, bad, began)
 
 

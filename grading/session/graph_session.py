@@ -152,7 +152,7 @@ class GraphSession(Session):
         """A slot gets a second owner while a thread sleeps in a call with a frame of the first owner. When the thread wakes, `time` calls
         printk while that old frame, with the first owner's data, is still on the shadow stack."""
         observer = machine.observer
-        self._say("a slot changes hands under a sleeper")
+        self._say("a slot gets a new user while a thread sleeps")
         first = observer.written()
         with observer.recording():
             self._quiet(machine, "graph 0 keep sleep_ns time_main")

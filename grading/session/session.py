@@ -157,11 +157,11 @@ class Session:
             e.text_traced = self._text(machine)
             self._quiet(machine, "echo nop > current_tracer; echo > trace")
         if e.lab == 2 and e.smp == 1:
-            self._say("looking records up")
+            self._say("lookups of records")
             with machine.observer.recording():
                 machine.console.command(f"lookup {rng.getrandbits(64):016x}")
         if e.lab == 3:
-            self._alias(machine, "after the last tracer went")
+            self._alias(machine, "after the last tracer was switched off")
             e.spoilt = spoil(self._kernel, rng.getrandbits(64), e.smp)
             self._refused(machine, e.spoilt)
         if e.lab >= 2 and e.smp == 1:
@@ -214,8 +214,8 @@ class Session:
         text, loaded = self._kernel.text[0], self._machine.load_address()
         for cpu, physical in (machine.mapped(text) or {0: 0}).items():
             if physical != loaded:
-                where = f"{physical:#x}, and it lies at {loaded:#x}" if physical else "nowhere"
-                raise Stopped(Verdict.FAIL, f"{when}: the page tables of CPU {cpu} lead from text, {text:#x}, to {where}")
+                where = f"{physical:#x}" if physical else "no address"
+                raise Stopped(Verdict.FAIL, f"{when}: the page tables of CPU {cpu} map text, {text:#x}, to {where}, and must map it to {loaded:#x}")
         self._evidence.alias.append((when, machine.writable(loaded, loaded + self._kernel.text[1] - text)))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:

@@ -182,7 +182,7 @@ class Player:
         for line in lines:
             said = self.machine.console.command(line)
             if said:
-                raise Stopped(Verdict.FAIL, f"'{line}' said: {said.strip()}")
+                raise Stopped(Verdict.FAIL, f"'{line}' printed: {said.strip()}")
 
     def _dry(self, change: Change) -> tuple[list[Schedule], int]:
         """Run the change without any stop. Returns all its schedules, with A's steps in order, and the number of A's instructions."""

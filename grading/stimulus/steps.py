@@ -59,7 +59,7 @@ class _Call:
             self._found(before, UNALIGNED, f"makes sp {now[self._sp]:#x}, which is not a multiple of 16")
         for number, name in RESERVED[self._kernel.arch].items():
             if now[number] != before[number]:
-                self._found(before, TOUCHED, f"changes {name}, which is not yours to touch")
+                self._found(before, TOUCHED, f"changes {name}, which the tracer must not change")
 
     def _found(self, before: list[int], mistake: str, what: str) -> None:
         if not self._seen.why:

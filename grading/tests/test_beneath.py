@@ -1,4 +1,4 @@
-"""A lab that stands on one that is as handed out: said in one line, and not by a table."""
+"""A lab that needs one that is as handed out: said in one line, and not by a table."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Tree(unittest.TestCase):
     def test_what_is_not_begun_is_named_with_what_to_type(self) -> None:
         self.assertEqual(len(untouched()), 7)
         self.begin("kern/ftrace/tools/recordmcount.c", "kern/ftrace/core/records.c")
-        self.assertEqual(self.said("arm64"), "Lab 5 stands on lab 4, of which kern/ftrace/arm64/caller.S is as handed out: write that first, or take "
+        self.assertEqual(self.said("arm64"), "Lab 5 needs lab 4, of which kern/ftrace/arm64/caller.S is as handed out: write that first, or take "
                          "the staff's objects, make grade LAB=5 STAFF=4.")
 
     def test_an_architecture_that_is_done_can_be_graded(self) -> None:
@@ -65,7 +65,7 @@ class Tree(unittest.TestCase):
     def test_the_staffs_objects_are_as_good(self) -> None:
         self.assertEqual(self.said(staff="2,4"), "")
         self.assertIn("STAFF=2,4.", self.said(staff="2"))
-        self.assertIn("stands on lab 2 and lab 4", self.said())
+        self.assertIn("needs lab 2 and lab 4", self.said())
 
     def test_a_host_tool_counts(self) -> None:
         self.begin("kern/ftrace/core/records.c", "kern/ftrace/arm64/caller.S")
@@ -85,7 +85,7 @@ class Tree(unittest.TestCase):
         with (mock.patch("sys.argv", ["grading", "--lab", "5", "--arch", "arm64", "--kernels", "build"]), mock.patch.dict(os.environ, {"STAFF": ""}),
               contextlib.redirect_stderr(io.StringIO()) as said):
             self.assertEqual(program.main(), program.EXIT_USAGE)
-        self.assertIn("Lab 5 stands on lab 2 and lab 4", said.getvalue())
+        self.assertIn("Lab 5 needs lab 2 and lab 4", said.getvalue())
         self.assertEqual(said.getvalue().count("\n"), 1)
 
 

@@ -107,9 +107,9 @@ class Faults(RecordedCalls):
             read = next(cause for cause, access in CAUSES[arch].items() if access == Access.READ)
             e = self.ended(arch, trap(execution, 0x5000, 0x5000, seq=5))
             e.truth.calls = [call := self.call(mask=None, callbacks=[record(Kind.CALLBACK, 1)])]
-            self.assertIn("0x5000, and there is no code", faults.astray(e))
+            self.assertIn("0x5000, where there is no code", faults.astray(e))
             call.fp = 0x5000
-            self.assertIn("0x5000, what the frame pointer had been at the call site", faults.astray(e))
+            self.assertIn("0x5000, the value of the frame pointer at the call site", faults.astray(e))
             e.truth.traps = [trap(read, 0x5000, 0x5000, seq=5)]
             self.assertEqual(faults.astray(e), "", "that is no jump")
             e.truth.traps, call.landed = [trap(execution, 0x5000, 0x5000, seq=5)], record(Kind.BODY, 1)
@@ -160,7 +160,7 @@ class RegisterLost(RecordedCalls):
         e.verdict, e.why = Verdict.PANIC, "so"
         found = report._judged(rubric.lab(4).rungs[0], e, [])
         assert found
-        self.assertIn("s11 was not as before", found.why)
+        self.assertIn("s11 was not what it was before", found.why)
 
 
 class Deeper(unittest.TestCase):

@@ -63,12 +63,12 @@ class Forged(unittest.TestCase):
         e = self.forged()
         e.truth.calls = [dataclasses.replace(c, word=c.site.rest) for c in e.truth.calls]
         self.sees(checks.three_agree, e, "held no call")
-        self.sees(checks.calls_while_on, e, "found no call")
+        self.sees(checks.calls_while_on, e, "held no call")
 
     def test_a_printed_trace_without_a_callback(self) -> None:
         e = self.forged()
         e.truth.callbacks = []
-        self.sees(checks.three_agree, e, "callback ran 0 times")
+        self.sees(checks.three_agree, e, "callback ran only 0 times")
 
     def test_an_event_less(self) -> None:
         e = self.forged()
@@ -81,7 +81,7 @@ class Forged(unittest.TestCase):
     def test_an_event_less_than_the_header_says(self) -> None:
         e = self.forged()
         del self.events(e)[-1]
-        self.sees(checks.three_agree, e, "the header says")
+        self.sees(checks.three_agree, e, "the header of the trace counts")
 
     def test_two_events_swapped(self) -> None:
         e = self.forged()
@@ -131,7 +131,7 @@ class Forged(unittest.TestCase):
         e = self.forged()
         phase, at = e.on()[0], e.kernel.symbol("schedule") + 8 - e.kernel.text[0]
         phase.text = phase.text[:at] + bytes(4) + phase.text[at + 4:]
-        self.sees(checks.only_selected, e, "outside of the filter")
+        self.sees(checks.only_selected, e, "does not select were changed")
 
     def trial(self, e: Evidence, name: str) -> Trial:
         return next(t for t in e.trials if t.name == name)
@@ -174,7 +174,7 @@ class Forged(unittest.TestCase):
         many = self.trial(e, "many ops")
         e.truth.calls = [dataclasses.replace(c, callbacks=[r._replace(insns=r.insns + 1) for r in c.callbacks])
                          if many.first <= c.seq < many.last else c for c in e.truth.calls]
-        self.sees(rubric.checks_of(4).many_ops, e, "an op costs nothing where it does not trace")
+        self.sees(rubric.checks_of(4).many_ops, e, "an op must cost nothing where it does not trace")
 
     def test_a_second_op_that_may_change_pc(self) -> None:
         e = self.forged()

@@ -70,7 +70,7 @@ class Swept(unittest.TestCase):
                 self.assertEqual(wanted - at, set(), f"{arch}: no interrupt came there")
 
     def test_a_function_that_returns_elsewhere(self) -> None:
-        for stage, words in (("entry", "was entered, and wrote"), ("return", "read after it had been given back")):
+        for stage, words in (("entry", "was entered and overwrote"), ("return", "read after it was released")):
             e = self.forged()
             span = self.try_(e, WANTED, stage).span
             assert span.leaving and span.leaving.back
@@ -84,15 +84,15 @@ class Swept(unittest.TestCase):
         for span in (self.try_(e, WANTED, "entry").span, next(s for s in e.spans(e.on()[0]) if s.name in e.on()[0].returning)):
             assert span.body
             self.change(span, body=span.body._replace(v=(0, 0, span.call.parent, 0)))
-        self.sees(frames.patched_if_wanted, e, "was not return_to_handler")
-        self.sees(graph_checks.link_replaced, e, "and the link register was")
+        self.sees(frames.patched_if_wanted, e, "was not replaced by return_to_handler")
+        self.sees(graph_checks.link_replaced, e, "and its link register was")
 
     def test_a_link_register_that_was_replaced_for_nobody(self) -> None:
         e = self.forged()
         span = self.try_(e, REFUSED, "entry").span
         assert span.body
         self.change(span, body=span.body._replace(v=(0, 0, e.kernel.symbol("return_to_handler"), 0)))
-        self.sees(frames.patched_if_wanted, e, "did not want to hear of its return, and its return address was replaced")
+        self.sees(frames.patched_if_wanted, e, "the user said no, and the return address was replaced")
 
     def put(self, e: Evidence, old: Any, **fields: Any) -> None:
         e.truth.frames = [r._replace(**fields) if r is old else r for r in e.truth.frames]
@@ -104,14 +104,14 @@ class Swept(unittest.TestCase):
             more = list(shown.more)
             more[8 + word] ^= 8
             self.put(e, shown, more=tuple(more))
-            self.sees(frames.frames_kept, e, "was not filled")
+            self.sees(frames.frames_kept, e, "was not complete")
 
     def test_a_frame_that_is_not_shown_while_its_function_runs(self) -> None:
         e = self.forged()
         t = self.try_(e, WANTED, "body")
         assert t.within
         self.put(e, t.within, v=(t.before.v[0], *t.within.v[1:]))
-        self.sees(frames.frames_kept, e, "did not lead to its frame")
+        self.sees(frames.frames_kept, e, "did not point to its shadow frame")
 
     def test_a_stack_that_is_not_put_back(self) -> None:
         for n in range(3):
@@ -133,23 +133,23 @@ class Swept(unittest.TestCase):
     def test_interrupts_that_come_elsewhere(self) -> None:
         e = self.forged()
         e.truth.frames = [r for r in e.truth.frames if not r.level]
-        self.sees(frames.frames_kept, e, "the interrupts came elsewhere")
+        self.sees(frames.frames_kept, e, "the interrupts came at other ones")
 
     def test_tracing_that_is_switched_off(self) -> None:
         e = self.forged()
         after = frames.tries(e)[-1].after
         self.put(e, after, v=(*after.v[:3], 1))
-        self.sees(frames.frames_kept, e, "off for good")
+        self.sees(frames.frames_kept, e, "ended graph tracing permanently")
 
     def test_a_program_that_was_not_run(self) -> None:
         e = self.forged()
         e.truth.frames = []
-        self.sees(frames.patched_if_wanted, e, "was not called to the end")
+        self.sees(frames.patched_if_wanted, e, "these calls ended too early")
 
     def test_room_that_is_kept(self) -> None:
         e = self.forged()
         self.put(e, e.truth.frames[-1], v=(e.truth.frames[-1].v[0], e.truth.frames[-1].v[1] + 16, 0, 0))
-        self.sees(frames.room_given_back, e, "its room is not given back")
+        self.sees(frames.room_given_back, e, "was not given back")
 
     # ---- rare.c ----
 
@@ -169,7 +169,7 @@ class Swept(unittest.TestCase):
         inner = next(s.address for s in e.kernel.sites if s.function.name == "rare_inner")
         told = self.rare(e, "rare_return")[0]
         self.put_rare(e, told, more=(*told.more[:8], inner, *told.more[9:]))
-        self.sees(rare.own_calls, e, "was told of that")
+        self.sees(rare.own_calls, e, "was called for it")
         e = self.forged()
         e.truth.rare = [r for r in e.truth.rare if r is not told]
         self.sees(rare.own_calls, e, "one entry and one return")
@@ -184,7 +184,7 @@ class Swept(unittest.TestCase):
                 e = self.forged()
                 walk, at = self.walk(e, who)
                 self.word(e, walk[at + further], by, e.kernel.symbol("panic") + 8)
-                self.sees(rare.walks, e, f"The walk must come to {gate}")
+                self.sees(rare.walks, e, f"The walk must show {gate}")
     def test_a_record_of_the_assembly_s_that_leads_past_its_caller(self) -> None:
         e = self.forged()
         walk, at = self.walk(e, 0)
@@ -204,7 +204,7 @@ class Swept(unittest.TestCase):
     def test_handlers_that_walk_no_stack(self) -> None:
         e = self.forged()
         e.truth.rare = [r for r in e.truth.rare if r.addr != e.kernel.symbol("rare_walk")]
-        self.sees(rare.walks, e, "0 of them did, of 3")
+        self.sees(rare.walks, e, "0 of these 3 walks were seen")
 
     def test_a_registration_that_is_not_refused(self) -> None:
         for n, words in enumerate(("-ENOSPC, and returned 0", "-EBUSY, and returned 0", "-ENODEV, and returned 0")):
@@ -213,13 +213,13 @@ class Swept(unittest.TestCase):
             self.sees(rare.refused, e, words)
         e = self.forged()
         self.word(e, self.rare(e, "rare_refused")[0], 2, 0x1000)
-        self.sees(rare.refused, e, "threads still have a shadow stack")
+        self.sees(rare.refused, e, "threads still have shadow stacks")
 
     def test_room_that_is_not_there(self) -> None:
         rooms = self.rare(self.forged(), "rare_room")
         self.assertEqual([(r.v[0] + 8 > r.v[1], bool(r.v[2]), r.v[3]) for r in rooms[-4:]],
                          [(False, True, 0), (True, False, 1), (False, True, 0), (True, False, 1)])
-        for at, word, value, words in ((-3, 2, 0x1000, "it got them"), (-2, 2, 0, "it was refused"), (-3, 3, 0, "must be one more"), (-2, 3, 1, "must stay")):
+        for at, word, value, words in ((-3, 2, 0x1000, "it got them"), (-2, 2, 0, "it did not get them"), (-3, 3, 0, "must grow by 1"), (-2, 3, 1, "must not grow")):
             e = self.forged()
             self.word(e, self.rare(e, "rare_room")[at], word, value)
             self.sees(rare.room, e, words)
@@ -234,13 +234,13 @@ class Swept(unittest.TestCase):
         e = self.forged()
         began = rare.calls(e)["rare_a"].seq
         e.truth.hits = e.truth.hits | {"return_to_handler": [r for r in e.truth.handlers if r.seq < began]}
-        self.sees(rare.left, e, "none came to return_to_handler")
+        self.sees(rare.left, e, "none of them returned through return_to_handler")
 
     def test_a_frame_that_is_not_said_to_be_bad(self) -> None:
         for at in range(3):
             e = self.forged()
             self.without(e, "ftrace_graph_stop", at)
-            self.sees(rare.left, e, "ftrace_graph_stop must be told that")
+            self.sees(rare.left, e, "ftrace_graph_stop must be called with")
 
     def test_a_return_past_frames_that_goes_astray(self) -> None:
         for place in ("rare_home_f", "rare_home_c", "rare_home_a"):
@@ -255,16 +255,16 @@ class Swept(unittest.TestCase):
             v = list(stack.v)
             v[word] += 1
             self.put_rare(e, stack, v=tuple(v))
-            self.sees(rare.left, e, "the frames above go with it")
+            self.sees(rare.left, e, "the frames above its own are popped too")
 
     def test_a_handler_after_the_end(self) -> None:
         for name in ("rare_entry", "rare_return"):
             e = self.forged()
             e.truth.rare = [*e.truth.rare, self.rare(e, name)[0]._replace(seq=self.rare(e, "rare_stack")[-1].seq)]
-            self.sees(rare.left, e, "then rare_")
+            self.sees(rare.left, e, "after that rare_")
 
     def test_data_of_another_size(self) -> None:
-        for asked, word, words in ((9, 3, "must find 16"), (256, 2, "must find 256"), (257, 1, "got room"), (0, 2, "got room"), (2**64 - 1, 1, "-1 bytes")):
+        for asked, word, words in ((9, 3, "must find 16"), (256, 2, "must find 256"), (257, 1, "got them"), (0, 2, "got them"), (2**64 - 1, 1, "-1 bytes")):
             e = self.forged()
             data = next(r for r in self.rare(e, "rare_data") if r.v[0] == asked)
             v = list(data.v)
@@ -284,7 +284,7 @@ class Swept(unittest.TestCase):
         left = next(s for s in order.steps(e) if s.line == "graph 0 off")
         e.truth.known = {}
         e.truth.writes = sorted([*e.truth.writes, left.writes[-1]._replace(v=(e.kernel.symbol("fgraph_slots"), 3, 0, 0))])
-        self.sees(order.users_in_time, e, "fgraph_slots is 3 then, and the last slot that is taken is 15")
+        self.sees(order.users_in_time, e, "fgraph_slots is 3. The last slot in use is 15")
 
     def test_a_register_that_a_return_loses(self) -> None:
         for number, name in ((10, "a0"), (11, "a1"), (2, "sp"), (8, "s0"), (27, "s11"), (4, "tp")):

@@ -184,7 +184,7 @@ class Aligning(unittest.TestCase):
         said = printed("a{ b{ } c{ } }")
         said[1] = event(ENTRY, "wl_b", 2)
         found = align(steps(self.story().spans, NAMES, lambda s: True), said, differ)[0].divergence
-        self.assertIn("1 traced calls are around it, 2 are printed", found.why if found else "")
+        self.assertIn("1 traced calls are around it, and the printed depth is 2", found.why if found else "")
 
     def test_a_missing_return_is_named(self) -> None:
         said = printed("a{ b{ } c{ } }")[:-1]
@@ -330,7 +330,7 @@ class Checks(unittest.TestCase):
         story = Story()
         story.enter("wl_a")
         story.leave(hits=0)
-        self.assertIn("returned past the tracer", self.why(graph_checks.through_handler, evidence(story)))
+        self.assertIn("returned without the tracer", self.why(graph_checks.through_handler, evidence(story)))
 
     def test_a_tail_call_whose_maker_is_lost(self) -> None:
         story = Story()
@@ -379,7 +379,7 @@ class Checks(unittest.TestCase):
         e = evidence(story, 4)
         said = [event(ENTRY, "wl_a"), event(ENTRY, "wl_b", 1), event(RETURN, "wl_b", 1, 500), event(RETURN, "wl_a", 0, 400)]
         e.phases[0].users[0].trace = GraphTrace("function_graph", said)
-        self.assertIn("and the calls that it made 0.500 us", self.why(graph_checks.durations, e))
+        self.assertIn("and the calls that it made lasted 0.500 us", self.why(graph_checks.durations, e))
 
     def order_finding(self, entries: list[int], returns: list[int]) -> str:
         """The finding for users whose handlers ran in this order at the entry and at the return."""
@@ -399,10 +399,10 @@ class Checks(unittest.TestCase):
         self.assertEqual(self.order_finding([1, 2], [2, 1]), "")
 
     def test_the_wrong_order(self) -> None:
-        self.assertIn("told in a wrong order", self.order_finding([1, 2], [1, 2]))
+        self.assertIn("ran in a wrong order", self.order_finding([1, 2], [1, 2]))
 
     def test_a_user_that_is_not_told(self) -> None:
-        self.assertIn("user 0 said yes at the entry and was not told of the return", self.order_finding([1, 2], [2]))
+        self.assertIn("user 0 said yes at the entry, and was not called at the return", self.order_finding([1, 2], [2]))
         self.assertIn("ran for 1 of them", self.order_finding([1], [1]))
 
 

@@ -58,7 +58,7 @@ class ForgedGraph(unittest.TestCase):
         for span in e.truth.returns.spans:
             self.addCleanup(setattr, span, "leaving", span.leaving)
             span.leaving = span.leaving and dataclasses.replace(span.leaving, hits=[])
-        self.sees(graph_checks.through_handler, e, "returned past the tracer")
+        self.sees(graph_checks.through_handler, e, "returned without the tracer")
 
     def test_a_printed_trace_without_a_call(self) -> None:
         e = self.forged()
@@ -71,7 +71,7 @@ class ForgedGraph(unittest.TestCase):
         """The expected calls are printed, but other calls were executed."""
         e = self.forged()
         e.phases[1].seed ^= 1
-        self.sees(graph_checks.three_agree, e, "not the one that the seed asks for")
+        self.sees(graph_checks.three_agree, e, "not the one that follows from the seed")
 
     def test_an_event_less(self) -> None:
         """The next event must have another name: of two equal events either may be the missing one."""
@@ -80,7 +80,7 @@ class ForgedGraph(unittest.TestCase):
         at = next(i for i, v in enumerate(events) if i >= 100
                   and v.func != next(n.func for n in events[i + 1:] if n.cpu == v.cpu))
         gone = events.pop(at)
-        self.sees(graph_checks.three_agree, e, "stats says")
+        self.sees(graph_checks.three_agree, e, "stats counts")
         e.on()[0].users[0].stats = {}
         self.sees(graph_checks.three_agree, e, "executed")
         self.assertTrue(gone.func)
@@ -112,14 +112,14 @@ class ForgedGraph(unittest.TestCase):
         e = self.forged()
         phase, at = e.on()[0], e.kernel.symbol("schedule") + 8 - e.kernel.text[0]
         phase.text = phase.text[:at] + bytes(4) + phase.text[at + 4:]
-        self.sees(checks.only_selected, e, "outside of the filter")
+        self.sees(checks.only_selected, e, "does not select were changed")
 
     def test_time_that_goes_back(self) -> None:
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if i >= 50 and v.cpu in {before.cpu for before in events[:i]})
         events[at] = events[at]._replace(usec=0)
-        self.sees(graph_checks.three_agree, e, "time goes back")
+        self.sees(graph_checks.three_agree, e, "an earlier time than the one before it")
 
     def handlers(self, e: Evidence) -> list[Record]:
         """A copy of the evidence that may be changed."""
@@ -130,7 +130,7 @@ class ForgedGraph(unittest.TestCase):
         e = self.forged()
         hits = self.handlers(e)
         hits.insert(0, hits[0]._replace(seq=e.off()[0].first))
-        self.sees(graph_checks.silent_handler, e, "while nobody traces")
+        self.sees(graph_checks.silent_handler, e, "while no tracer was on")
 
     def test_more_returns_than_calls(self) -> None:
         e = self.forged()

@@ -41,15 +41,15 @@ TRUSTED = '\t.text\n\t.globl schedule, open\nschedule:\nopen:\nits_own:\n\tnop\n
 RULES = {  # lines added to a good file -> the message
     "\t.set number, 5\n": "number is an absolute symbol",
     "\t.globl ftrace_stub_9\n\t.set ftrace_stub_9, 0xffffffff80000000\n": "ftrace_stub_9 is an absolute symbol",
-    "\t.size ftrace_stub, 1 << 30\n": "ftrace_stub reaches out of its section",
-    "\t.type late, %object\nlate:\n\t.size late, 4\n": "late reaches out of its section",
+    "\t.size ftrace_stub, 1 << 30\n": "ftrace_stub is not within its section",
+    "\t.type late, %object\nlate:\n\t.size late, 4\n": "late is not within its section",
     "\t.globl mine\nmine:\n\tnop\n": "it defines mine for other files",
     "\t.globl ftrace_make_call\nftrace_make_call:\n\tnop\n": "it defines ftrace_make_call for other files",
     "\t.data\n\t.8byte wl_first\n": "it refers to wl_first, which no header of the kernel declares",
     "\t.data\n\t.8byte app_table_of\n": "it refers to app_table_of",
     "schedule:\n\tnop\n": "schedule is a name of sched.o",
-    "hand_users:\n\tnop\n": "hand_users is a name that the harness asks for",
-    "wl_other:\n\tnop\n": "wl_other is a name that the harness asks for",
+    "hand_users:\n\tnop\n": "hand_users is a name that the harness looks for",
+    "wl_other:\n\tnop\n": "wl_other is a name that the harness looks for",
     "wl_leaf:\n\tnop\n": "wl_leaf is a name of workload.o",
     "\t.weak ftrace_stub\n": "ftrace_stub is weak",
     "\t.type ftrace_stub, %gnu_indirect_function\n": "ftrace_stub is global and of type",
@@ -64,12 +64,12 @@ RULES = {  # lines added to a good file -> the message
     '\t.section .rela.mine, "", %4\n\t.8byte 0, 0, 0\n': "it may not have a section '.rela.mine'",
     '\t.altmacro\n\t.macro one n\nx\\n:\n\t.endm\n\t.set .Ln, 0\n\t.rept 50000\n\tone %.Ln\n\t.set .Ln, .Ln + 1\n\t.endr\n': "it has 500",
     "\t.data\n\t.8byte 0\n\t.rept 50000\n\t.reloc 0, NONE, ftrace_stub\n\t.endr\n": ".data has 50000 relocations",
-    "\t.bss\n\t.zero 1 << 20\n": "bytes into the kernel, and may bring 262144",
-    "\t.data\n\t.balign 1 << 20\n": "a page is the most",
-    '\t.file "kern/sched.c"\n': "it calls itself 'kern/sched.c'",
-    '\t.type "a\\"b", %function\n"a\\"b":\n\tnop\n': "is no name",
+    "\t.bss\n\t.zero 1 << 20\n": "bytes to the kernel, and may add 262144 at most",
+    "\t.data\n\t.balign 1 << 20\n": "may be aligned to a page at most",
+    '\t.file "kern/sched.c"\n': "its object names 'kern/sched.c' as its source",
+    '\t.type "a\\"b", %function\n"a\\"b":\n\tnop\n': "is not a valid name",
     "\t.data\n\t.type f, %function\nf:\n\t.8byte 0\n": "f is a function outside of text",
-    "\t.size ftrace_stub_0, 8\n": "ftrace_stub_0 and ftrace_caller lie over each other",
+    "\t.size ftrace_stub_0, 8\n": "ftrace_stub_0 and ftrace_caller overlap",
 }
 SYSTEM = {  # forbidden instructions, and permitted ones
     "riscv64": (["csrw stvec, a0", "csrw satp, a0", "csrs sie, a0", "csrw sstatus, a0", "sfence.vma", "ecall", "sret", ".word 0x0045200f" "  # cbo.zero",
@@ -126,7 +126,7 @@ class Rules(unittest.TestCase):
             self.assertEqual(handed_in.refused(arch, elf.parent, objects), "")
             subprocess.run([GCC[arch].replace("gcc", "ld"), "-Ttext", "0x80000000", "-e", "0", "-Map", elf.with_suffix(".map"), "-o", elf, *names],
                            cwd=self.folder, check=True)
-            self.assertEqual(handed_in.broken(elf, arch), f"{SOURCE}: a relocation makes the instruction '{instruction}' of another".replace("<arch>", arch))
+            self.assertEqual(handed_in.broken(elf, arch), f"{SOURCE}: a relocation makes another instruction into '{instruction}'".replace("<arch>", arch))
 
     def test_what_is_patched_lies_in_its_function(self) -> None:
         for arch in ARCHES:
@@ -142,12 +142,12 @@ class Rules(unittest.TestCase):
         for arch, kinds in {"riscv64": ("R_RISCV_ALIGN, 4", "R_RISCV_RELAX"), "arm64": ("R_AARCH64_IRELATIVE", "R_AARCH64_COPY")}.items():
             for kind in kinds:
                 with self.subTest(kind=kind):
-                    self.assertIn("wants something of the linker", self.said(arch, GOOD + f"\t.reloc 0, {kind}\n"))
+                    self.assertIn("which a handed-in file may not have", self.said(arch, GOOD + f"\t.reloc 0, {kind}\n"))
 
     def test_a_table_has_one_entry_of_it(self) -> None:
         entry = '__asm__(".pushsection .table.unwind_hook, \\"a\\"; .8byte 1; .popsection");\n'
         for arch in ARCHES:
-            for count, sentence in ((1, ""), (2, "kern/ftrace/stages/graph.c: section .table.unwind_hook may have one entry")):
+            for count, sentence in ((1, ""), (2, "kern/ftrace/stages/graph.c: section .table.unwind_hook may have only one entry")):
                 objects = [self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, "kern/ftrace/stages/graph.c", count * entry)]
                 self.assertEqual(handed_in.refused(arch, self.folder, objects), sentence)
 
@@ -171,7 +171,7 @@ class Rules(unittest.TestCase):
                 self.assertRegex(said, rf"^kern/ftrace/{arch}/caller\.S: .*object")
             made.write_bytes(whole)
             subprocess.run([GCC[arch].replace("gcc", "strip"), made], check=True)
-            self.assertIn("not one table of symbols", handed_in.refused(arch, self.folder, [beside, made]))
+            self.assertIn("not have exactly one symbol table", handed_in.refused(arch, self.folder, [beside, made]))
             other = self.made(next(a for a in ARCHES if a != arch), "kern/other.S", GOOD)
             made.write_bytes(other.read_bytes())
             self.assertIn("not one that a compiler makes", handed_in.refused(arch, self.folder, [beside, made]))

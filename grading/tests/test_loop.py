@@ -82,11 +82,11 @@ class TestMistyped(Folder):
 
     def test_a_rung_that_there_is_not(self) -> None:
         for rung in ("nonsense", "0", "14", "-1", ""):
-            self.refused(f"RUNG={rung} is no rung of lab 4, which are:\n   1 called\n", f"--rung={rung}")
+            self.refused(f"RUNG={rung} is not a rung of lab 4. Its rungs are:\n   1 called\n", f"--rung={rung}")
 
     def test_a_seed_that_is_none(self) -> None:
         for seed in ("xyz", "0123456789abcdef0", "-1", "1_0"):
-            self.refused(f"REPLAY={seed} is no seed", f"--seed={seed}")
+            self.refused(f"REPLAY={seed} is not a seed", f"--seed={seed}")
 
     def test_a_terminal_that_is_none(self) -> None:
         self.refused("GDB=1 needs a terminal", "--gdb")

@@ -361,7 +361,7 @@ class Anywhere(unittest.TestCase):
             return b"".join((base + word % 30000 * 4096 >> 2 | 1).to_bytes(8, "little") for word in range(at // 8, (at + size) // 8))
 
         with self.boot("riscv64") as machine, mock.patch.object(machine, "read", table), \
-                self.assertRaisesRegex(Stopped, "lead to [0-9]+ others"):
+                self.assertRaisesRegex(Stopped, "refer to [0-9]+ others"):
             list(machine._walk(base, range(ADDRESSES)))
 
     def test_what_was_written_and_is_not_there_is_no_ones_mistake_but_the_harness_s(self) -> None:

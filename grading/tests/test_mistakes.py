@@ -95,8 +95,8 @@ class Said(unittest.TestCase):
     def test_a_rung_that_may_be_lost_or_not(self) -> None:
         head = "Rung: filter\nAlso: off"
         self.assertEqual([self.differs(head, "off", "filter"), self.differs(head, "filter", "home")], ["", ""])
-        self.assertIn("must begin with filter, and do with life", self.differs(head, "life", "off", "filter"))
-        self.assertIn("must begin with filter, and do with off", self.differs("Rung: filter", "off", "filter"))
+        self.assertIn("must begin with filter, and begin with life", self.differs(head, "life", "off", "filter"))
+        self.assertIn("must begin with filter, and begin with off", self.differs("Rung: filter", "off", "filter"))
 
     def test_what_failed_is_told_again_before_the_count(self) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as out:

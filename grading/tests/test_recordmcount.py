@@ -41,11 +41,11 @@ class Finds(Tool):
     def test_each_bit_that_is_not_looked_at_is_seen(self) -> None:
         source = SOURCE.read_text()
         for arch, was, now, what in (
-                ("riscv64", "(before & 0xfff) != 0x97 || ", "", "no auipc ra"), ("riscv64", "(before & 0xfff)", "(before & 0x7f | 0x80)", "no auipc ra"),
-                ("riscv64", "(word & 0xfffff) != 0x80e7", "(word & 0x7f) != 0x67", "no jalr ra"),
-                ("riscv64", " || (word & 0xfffff) != 0x80e7", "", "no jalr ra"),
+                ("riscv64", "(before & 0xfff) != 0x97 || ", "", "not an auipc ra"), ("riscv64", "(before & 0xfff)", "(before & 0x7f | 0x80)", "not an auipc ra"),
+                ("riscv64", "(word & 0xfffff) != 0x80e7", "(word & 0x7f) != 0x67", "not a jalr ra"),
+                ("riscv64", " || (word & 0xfffff) != 0x80e7", "", "not a jalr ra"),
                 ("riscv64", "== k->mcount", "- k->mcount <= 4", "_mcount+4"),
-                ("arm64", "word >> 26 == 0x25", "(word >> 26 & 31) == 5", "no bl"), ("arm64", "word >> 26 == 0x25", "1", "no bl")):
+                ("arm64", "word >> 26 == 0x25", "(word >> 26 & 31) == 5", "not a bl"), ("arm64", "word >> 26 == 0x25", "1", "not a bl")):
             self.assertIn(was, source)
             for decoys, missing in self.found(source.replace(was, now), arch):
                 self.assertTrue(decoys and what in " ".join(decoys), now)

@@ -134,7 +134,7 @@ class Kept(RecordedCalls):
     def test_something_must_have_been_traced(self) -> None:
         nothing: list[Record] = []
         for traced in (nothing, [record(Kind.CALLBACK, 0)]):
-            self.assert_finding(registers.registers_kept(self.evidence("riscv64", self.call(mask=None, callbacks=traced), self.call())), "not one call site came to a callback and back")
+            self.assert_finding(registers.registers_kept(self.evidence("riscv64", self.call(mask=None, callbacks=traced), self.call())), "no traced call reached the callback and returned to its call site")
 
     def test_the_traced_call_that_did_not_come_back_since_a_line_was_typed(self) -> None:
         traced = [record(Kind.CALLBACK, 0)]
@@ -177,10 +177,10 @@ class Told(RecordedCalls):
 
     def test_no_frame_record(self) -> None:
         for wrong in ({"below": FP + 16}, {"home": PARENT}):
-            self.assert_finding(self.traced(**wrong), "caller has no frame record")
+            self.assert_finding(self.traced(**wrong), "caller made no frame record")
 
     def test_no_callback(self) -> None:
-        self.assert_finding(registers.callback_arguments(self.evidence("riscv64", self.call())), "not one call site came to a callback")
+        self.assert_finding(registers.callback_arguments(self.evidence("riscv64", self.call())), "no call site reached a callback")
 
     def test_a_callback_on_a_stack_of_its_own(self) -> None:
         e = self.evidence("riscv64", self.call())
@@ -251,9 +251,9 @@ class Seen(RecordedCalls):
 
     def test_the_stack_can_be_walked_from_the_first_callback(self) -> None:
         for arch in ARCHES:
-            for walk, words in (((0x7F00, 1, FP, PARENT, 0, 0, 0, 0), "none of the traced function"),
-                                ((0x7F80, TEXT + 8, FP + 16, PARENT, 0, 0, 0, 0), "none of the function's caller"),
-                                ((0x7F80, TEXT + 8, FP, PARENT + 4, 0, 0, 0, 0), "none of the function's caller")):
+            for walk, words in (((0x7F00, 1, FP, PARENT, 0, 0, 0, 0), "do not include the traced function's"),
+                                ((0x7F80, TEXT + 8, FP + 16, PARENT, 0, 0, 0, 0), "do not include that of the function's caller"),
+                                ((0x7F80, TEXT + 8, FP, PARENT + 4, 0, 0, 0, 0), "do not include that of the function's caller")):
                 self.assert_finding(self.caller(arch, walk=walk), words, "one-frame-record")
                 self.assertIsNone(self.caller(arch, walk=walk, second=True), "an op before may have changed pc and link")
 
@@ -278,7 +278,7 @@ class Seen(RecordedCalls):
             self.assert_finding(entry.registers_changed(self.entries(arch, link=1)), "and not to the changed link", "return-address-lost")
             saved = "s1" if arch == "riscv64" else "x19"
             found = entry.registers_changed(self.entries(arch, mask=1 << NAMES[arch].index(saved)))
-            self.assert_finding(found, f"found another {saved} than its caller had", "saved-register-lost")
+            self.assert_finding(found, f"did not find {saved} as its caller had left it", "saved-register-lost")
             self.assert_finding(entry.registers_changed(self.entries(arch, mask=None)), "did not run")
 
     def test_every_register_is_found_by_who_is_only_looked_at(self) -> None:
@@ -305,7 +305,7 @@ class Seen(RecordedCalls):
         self.assertIsNone(entry.return_taken(e))
         e.truth.known = {}
         e.truth.calls[2] = self.call("entry_traced", at=PARENT, callbacks=e.truth.calls[2].callbacks)
-        self.assert_finding(entry.return_taken(e), "must return at once, through the replacement")
+        self.assert_finding(entry.return_taken(e), "must return at once, to the replaced link")
 
     def test_an_op_is_there_when_its_site_is_written(self) -> None:
         for ran, late in ((1, 2), None), ((0, 2), "alone"), ((1, 1), "after another one"):
@@ -441,7 +441,7 @@ class Integrity(RecordedCalls):
     def test_a_callback_begins_at_its_beginning(self) -> None:
         e = self.evidence("arm64")
         e.truth.middle = [record(Kind.MIDDLE, TEXT + 8)]
-        self.assert_finding(integrity.as_linked(e), "CPU 0 left the tracer's callback at wl_a+0x8 and had not entered it by its first instruction")
+        self.assert_finding(integrity.as_linked(e), "CPU 0 left the tracer's callback at wl_a+0x8 without having entered it at its first instruction")
 
     def test_without_a_filter_every_site_calls_the_tracer(self) -> None:
         for arch in ARCHES:
@@ -453,7 +453,7 @@ class Integrity(RecordedCalls):
             self.assertIsNone(checks.every_site(e))
             for at in sites:
                 e.text_traced = bytes(text[:at - TEXT]) + e.kernel.isa.nop.to_bytes(4, "little") + bytes(text[at - TEXT + 4:])
-                self.assert_finding(checks.every_site(e), f"the call site of {e.kernel.name_at(at - 4)} held no call of the tracer")
+                self.assert_finding(checks.every_site(e), f"the call site of {e.kernel.name_at(at - 4)} held no call to the tracer")
             e.text_traced, e.phases = b"", []
             needed = (seen.text_traced("arguments"),)
             self.assert_finding(seen.too_little(e, needed), "no byte of text, while every function was traced")
@@ -476,7 +476,7 @@ class Integrity(RecordedCalls):
             self.assertIsNone(integrity.as_linked(e))
 
     def test_what_is_foreign_is_told_with_its_address(self) -> None:
-        for address, words in ((TEXT + 8, "at wl_a+0x8, where 00000000 was linked: that is no call site"),
+        for address, words in ((TEXT + 8, "at wl_a+0x8, where 00000000 was linked: this is not a call site"),
                                (0x70000, "executed an instruction at 0x70000, which is outside of the kernel's text")):
             e = self.evidence("riscv64")
             e.truth.foreign = [record(Kind.FOREIGN, address, word=0x13)]

@@ -83,8 +83,8 @@ class Judged(RecordedCalls):
         self.wrong("did not go on after its call site", REGISTER, lost, self.traced(60, 0, 1))
 
     def test_what_was_not_seen_is_not_right(self) -> None:
-        self.wrong("had returned, 1 went to the tracer", REGISTER, self.traced(10, 1))
-        self.wrong("was not seen to return", REGISTER, self.traced(10, 1), self.traced(60, 0, 1), done=False)
+        self.wrong("had returned, and 1 of these calls reached the tracer", REGISTER, self.traced(10, 1))
+        self.wrong("register_ftrace_function did not return", REGISTER, self.traced(10, 1), self.traced(60, 0, 1), done=False)
         e = self.played(REGISTER, self.traced(10, 1), self.traced(60, 0, 1))
         self.assertIsNone(too_little(e, [PLAYED]))
         for todo, shown in ((9, 1), (10, 0)):

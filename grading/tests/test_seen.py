@@ -54,14 +54,14 @@ class OfNothing(unittest.TestCase):
                             self.assertIsNotNone(report._judged(rung, e, []))
                             assert found
                             self.assertEqual(found.kind, Defect.TOO_LITTLE)
-                            self.assertIn("was seen", found.why)
+                            self.assertIn("was observed", found.why)
 
     def test_no_phase_is_no_phase_in_which_all_was_well(self) -> None:
         e = Evidence("arm64", 4, 1, SEED, Nothing("arm64", 4), Path())
         e.phases = [Phase("before", 1, None)]
         found = seen.too_little(e, (seen.ran(0, 2),))
         assert found
-        self.assertEqual(found.why, "before, main: no call of the workload was seen, so nothing can be said of it")
+        self.assertEqual(found.why, "before, main: no call of the workload was observed, so the rung cannot be judged")
 
 
 class Amounts(unittest.TestCase):
@@ -69,7 +69,7 @@ class Amounts(unittest.TestCase):
         self.e = Evidence("arm64", 4, 1, SEED, Nothing("arm64", 4), Path())
 
     def test_less_than_is_needed(self) -> None:
-        for amount, words in ((Amount("", 0, 1), "no call was seen"), (Amount("trace 1", 3, 9), "trace 1: too little was seen: call, 3 times, and at least 9 times")):
+        for amount, words in ((Amount("", 0, 1), "no call was observed"), (Amount("trace 1", 3, 9), "trace 1: too little was observed to judge the rung: call, 3 times, and at least 9 times")):
             found = seen.too_little(self.e, (Coverage("call", lambda e, a=amount: [a]),))  # type: ignore[misc]
             assert found
             self.assertIn(words, found.why)
@@ -106,7 +106,7 @@ class Contexts(unittest.TestCase):
             for call, want in zip(asked[name], calls):
                 call.name = want.function
         more = {**asked, "thread 7": asked["main"]}
-        for executed, words in ((asked, ""), (more, "trace, thread 7: call 0 is not the one that the seed asks for")):
+        for executed, words in ((asked, ""), (more, "trace, thread 7: call 0 is not the one that follows from the seed")):
             with mock.patch.object(Evidence, "executed_contexts", return_value=executed):
                 found = checks.executed_as_expected(e, phase)
             self.assertEqual(found.why if found else "", words)

@@ -122,7 +122,7 @@ class Handout(unittest.TestCase):
 
     def test_a_lab_beneath_that_is_as_handed_out_is_said_first(self) -> None:
         said = self.make("grade", *SEED_WORDS, "LAB=3")
-        self.assertIn("\nLab 3 stands on lab 1 and lab 2, of which kern/ftrace/core/records.c, kern/ftrace/riscv64/mcount.S, kern/ftrace/tools/recordmcount.c are as handed out: ", said)
+        self.assertIn("\nLab 3 needs lab 1 and lab 2, of which kern/ftrace/core/records.c, kern/ftrace/riscv64/mcount.S, kern/ftrace/tools/recordmcount.c are as handed out: ", said)
         self.assertNotIn("what must hold", said)
         self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=3", "STAFF=1,2"))
 

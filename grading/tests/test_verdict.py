@@ -106,7 +106,7 @@ class Blame(unittest.TestCase):
         with mock.patch.object(truth, "read", for_ever):
             e = self.boot(seconds=3)
         self.assertEqual(e.verdict, Verdict.FAIL)
-        self.assertIn("too much time to be judged", e.why)
+        self.assertIn("takes too much processor time", e.why)
         e = Evidence("arm64", LAB, 1, 5, self.kernel("arm64"), Path())
         began = time.process_time()
         with mock.patch.object(evidence, "JUDGING", 0.5), mock.patch.object(report, "_judged", for_ever):
@@ -114,7 +114,7 @@ class Blame(unittest.TestCase):
         self.assertLess(time.process_time() - began, 2, "each rung was given as much again")
         self.assertEqual(len(findings), len(rubric.lab(LAB).rungs))
         for found in filter(None, findings):
-            self.assertIn("too much time", "".join(f.why for f in found.values() if f))
+            self.assertIn("too much processor time", "".join(f.why for f in found.values() if f))
 
     def test_who_waits_uses_nothing_up(self) -> None:
         e = Evidence("arm64", LAB, 1, 5, self.kernel("arm64"), Path())
@@ -130,7 +130,7 @@ class Blame(unittest.TestCase):
             self.assertLess(e.judging, evidence.JUDGING / 6)
 
     def test_text_that_is_not_where_it_was_loaded_fails(self) -> None:
-        for there, says in (({}, "lead from text, 0xffffffff80000000, to nowhere"), ({0: 0x5000}, "to 0x5000, and it lies at 0x4")):
+        for there, says in (({}, "map text, 0xffffffff80000000, to no address"), ({0: 0x5000}, "to 0x5000, and must map it to 0x4")):
             with mock.patch.object(Run, "mapped", return_value=there):
                 e = self.boot()
             self.assertEqual(e.verdict, Verdict.FAIL)

@@ -20,7 +20,7 @@ MISTAKES = {
     "wrong-call-site-offset": "ip is not the address of the call",
     "parent-of-the-stub": "the parent is read from _mcount's own frame",
     "parent-from-argument": "the parent is taken from the first argument register",
-    "pointer-taken-for-the-function": "the variable is called, and not the function whose address it holds",
+    "pointer-taken-for-the-function": "the variable itself is called, and not the function whose address it holds",
     "asked-the-wrong-way-round": "the callback runs while no tracer is on",
     "stub-called-for-nobody": "ftrace_stub is called while no tracer is on",
     "stored-below-sp": "memory below sp is used, and an interrupt overwrites it",
@@ -39,7 +39,7 @@ def steps_right(e: Evidence) -> Finding | None:
     """sp and the reserved registers are right after every instruction of _mcount, as an interrupt may come at any time."""
     if not e.steps.why:
         return None
-    when = "while somebody traces" if e.steps.traced else "while nobody traces"
+    when = "while a tracer was on" if e.steps.traced else "while no tracer was on"
     call = next((c for c in pattern_calls(e) if bool(c.callbacks) == e.steps.traced), None)
     return Finding(f"_mcount was called {when}: {e.steps.why}", seq=call.seq if call else None, mistake=e.steps.mistake)
 
@@ -51,7 +51,7 @@ def something_traced(e: Evidence) -> Finding | None:
         if not during(phase, e.truth.callbacks):
             return Finding(f"{phase.name}: the tracer's callback never ran", began=phase.first)
         if not phase.trace or not phase.trace.events:
-            return Finding(f"{phase.name}: not one event is printed", began=phase.first)
+            return Finding(f"{phase.name}: no event is printed", began=phase.first)
     return None
 
 
@@ -77,8 +77,8 @@ def silent_callback(e: Evidence) -> Finding | None:
     for phase in e.off():
         hits = during(phase, e.truth.hits["ftrace_stub"])
         if hits:
-            return Finding(f"{phase.name}, while nobody traced: _mcount called ftrace_stub {len(hits)} times. When "
-                           "ftrace_trace_function holds ftrace_stub, return, and do not call it", seq=hits[0].seq)
+            return Finding(f"{phase.name}: _mcount called ftrace_stub {len(hits)} times while no tracer was on. When "
+                           "ftrace_trace_function holds ftrace_stub, _mcount must return without a call", seq=hits[0].seq)
     return None
 
 

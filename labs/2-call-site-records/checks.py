@@ -24,7 +24,7 @@ def something_recorded(e: Evidence) -> Finding | None:
 
 def _no_sites(e: Evidence) -> Finding | None:
     extra = sorted({a for a, _ in e.kernel.records()} - set(e.kernel.site_at))
-    return Finding(f"{len(extra)} entries of the table are no call sites, first {e.kernel.name_at(extra[0])}") if extra else None
+    return Finding(f"{len(extra)} entries of the table are not call sites, first {e.kernel.name_at(extra[0])}") if extra else None
 
 
 def of_the_build(check: Check) -> Check:
@@ -43,8 +43,8 @@ def _empty(e: Evidence) -> Finding:
         return Finding("the table is empty")
     first, mcount = e.kernel.sites[0], e.kernel.symbol("_mcount")
     words = [first.address - 4, first.address] if e.arch == "riscv64" else [first.address]
-    known = [f"are they written? then perhaps: {PAGE}#stale-previous-word"] if e.arch == "riscv64" else []
-    return Finding(f"the table is empty: call_target and find_calls found no call whose target is _mcount ({mcount:#x}), and there are "
+    known = [f"if both are written, see {PAGE}#stale-previous-word"] if e.arch == "riscv64" else []
+    return Finding(f"the table is empty: call_target and find_calls found no call whose target is _mcount ({mcount:#x}), and the kernel has "
                    f"{len(e.kernel.sites)}",
                    site=[f"the first, in {first.function.name}:",
                          *(f"{a:#x}: {e.kernel.word(a):08x}  {e.kernel.disassemble(a)}" for a in words), *known])
@@ -78,17 +78,17 @@ def tool_finds(e: Evidence) -> Finding | None:
         return None
     made, file = recordmcount.calls(e.arch, e.seed), _given(e, "calls")
     got, complaint = recordmcount.table(tool, made.elf(e.arch), file)
-    said = f"recordmcount was given a file with {len(made.sites)} calls of _mcount and {len(made.decoys)} that are nearly one"
+    said = f"recordmcount was given a file with {len(made.sites)} calls of _mcount and {len(made.decoys)} words that are almost such a call"
     extra, missing = sorted(set(got) - set(made.sites)), sorted(set(made.sites) - set(got))
     if extra:
-        what = made.decoys.get(extra[0], "no call")
+        what = made.decoys.get(extra[0], "not a call")
         nearly = all(a in made.decoys and a not in made.beside for a in extra) and not missing
-        return Finding(f"{said}. Its table has {len(extra)} of these, first",
+        return Finding(f"{said}. Its table has {len(extra)} entries that are not a call of _mcount, first",
                        site=[what, *(f"{recordmcount.BASE + a:#x}: {made.words[a // 4]:08x}" for a in (extra[0] - 4, extra[0]) if a >= 0)],
                        by_hand=recordmcount.by_hand(tool, file),
                        mistake=("pair-not-checked" if e.arch == "riscv64" else "opcode-not-checked") if nearly else "")
     if missing:
-        return Finding(f"{said}. Its table does not have {len(missing)} of the calls, first at {recordmcount.BASE + missing[0]:#x}"
+        return Finding(f"{said}. Its table lacks {len(missing)} of the calls, first at {recordmcount.BASE + missing[0]:#x}"
                        + (f" ({complaint})" if complaint else ""), by_hand=recordmcount.by_hand(tool, file))
     return None
 
@@ -113,7 +113,7 @@ def tool_sorts(e: Evidence) -> Finding | None:
         return None
     at = first_difference(want, got)
     rows = side_by_side([f"{o:#x}" for o in got], [f"{o:#x}" for o in want], at)
-    return Finding(f"recordmcount was given a file with {len(want)} call sites in no order. Its table is not theirs, sorted: "
+    return Finding(f"recordmcount was given a file with {len(want)} call sites in random order. Its table must have them sorted: "
                    f"record {at} differs" + (f" ({complaint})" if complaint else ""), rows, ("written", "must be"),
                    by_hand=recordmcount.by_hand(tool, file))
 
@@ -129,7 +129,7 @@ def list_complete(e: Evidence) -> Finding | None:
         got = e.files.get(file, "").split("\n")[:-1]
         if want != got:
             at = first_difference(want, got)
-            return Finding(f"{file} has {len(got)} lines, the kernel {len(want)} call sites; line {at + 1} differs",
+            return Finding(f"{file} has {len(got)} lines, and the kernel has {len(want)} call sites; line {at + 1} differs",
                            side_by_side(got, want, at), ("printed", "in the kernel"))
     return None
 
@@ -152,7 +152,7 @@ def lookups(e: Evidence) -> Finding | None:
     if e.why:
         return _unanswered(e, *asked[-1][1:]) if len(asked) > len(pairs) else None
     if len(asked) != 3 * len(table) + 4 or len(pairs) != len(asked) or not table:
-        return Finding("not every question was answered: is the table empty, or did a search not end?")
+        return Finding("not every lookup was made and returned: is the table empty, or did a search not end?")
     return _steps(e, pairs)
 
 
@@ -177,7 +177,7 @@ def _unanswered(e: Evidence, name: str, question: Record) -> Finding | None:
     if e.verdict == Verdict.TIMEOUT:
         executed, (lo, hi) = e.insns[question.vcpu] - question.insns, e.kernel.code_beside("lookup_rec")
         searching = lo <= e.kernel.symbol(e.stuck().get(question.vcpu, "")) < hi
-        return Finding(f"{_asked(name, question)} did not return: {executed:,} instructions later its time was over", seq=question.seq,
+        return Finding(f"{_asked(name, question)} did not return: the boot timed out {executed:,} instructions later", seq=question.seq,
                        mistake="search-without-end" if searching else "")
     if fault and fault.access == Access.READ:
         return Finding(f"{_asked(name, question)} read {fault.address:#x}, which is outside of the table", seq=question.seq, mistake="search-outside-the-table")
@@ -188,7 +188,7 @@ def _wrong_answer(e: Evidence, table: list[int], name: str, question: Record, an
     (start, _), found = _bounds(name, question), _right_answer(e, table, name, question)
     at, asked = bisect_left(table, start), _asked(name, question)
     gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
-    return Finding(f"{asked} gave {gave}, " + (f"not record {at}, whose site is {table[at]:#x}" if found else "and there is none: NULL"),
+    return Finding(f"{asked} returned {gave}, and must return " + (f"record {at}, whose site is {table[at]:#x}" if found else "NULL: there is no such record"),
                    seq=question.seq, mistake=mistake)
 
 
@@ -199,8 +199,8 @@ def _steps(e: Evidence, pairs: list[tuple[str, Record, Record]]) -> Finding | No
         taken = sorted(answer.insns - question.insns for asked, question, answer in pairs if asked == name)
         used = taken[9 * len(taken) // 10]
         if used > STEP * bits:
-            return Finding(f"an answer of {name} took {used} instructions (all but one in ten took no more), with {len(e.kernel.records())} "
-                           f"records: {bits} steps are enough, which grow with the logarithm of the table's size", mistake="search-linear")
+            return Finding(f"a call of {name} took {used} instructions (nine of ten took no more), with {len(e.kernel.records())} "
+                           f"records: {bits} steps are enough for a binary search", mistake="search-linear")
     return None
 
 
@@ -242,14 +242,14 @@ MISTAKES = {
     "carry-forgotten": "the lower part of the offset was taken without its sign, and half of the sites are missing",
     "sign-forgotten": "bl's offset was taken without its sign, and the calls backwards are missing",
     "pc-of-the-wrong-word": "the offset was counted from the jalr, and no call's target is _mcount",
-    "auipc-recorded": "the records name the first word of the pair",
-    "pair-not-checked": "a jalr is taken for a call, whatever it or the word before it really is",
-    "opcode-not-checked": "a word is taken for a bl by less than its six bits",
-    "table-unsorted": "the right sites, not in order",
+    "auipc-recorded": "the records hold the address of the first word of the pair, and not of the second",
+    "pair-not-checked": "a jalr is taken for a call without checking all of it and of the word before it",
+    "opcode-not-checked": "a word is taken for a bl although not all six bits of the opcode are a bl's",
+    "table-unsorted": "the table has the right sites, and they are not sorted",
     "search-off-by-one": "the search finds another record than the one at the address",
-    "search-without-end": "the search does not come to its end",
-    "search-outside-the-table": "the search looks at what is no record",
-    "search-linear": "the search looks at one record after the other",
+    "search-without-end": "the search does not end",
+    "search-outside-the-table": "the search reads outside of the table",
+    "search-linear": "the search looks at all records, one after the other",
 }
 ADVICE = {"every-call-recorded", "stale-previous-word"}
 

@@ -24,7 +24,7 @@ from grading.verdict import Verdict
 
 
 REACH = {"riscv64": 1 << 20, "arm64": 1 << 27}  # bytes of jal, of bl
-NO_BATCH, AFTER_TEXT = "while no batch was open", "in a batch, for a site at _etext, where text has ended"
+NO_BATCH, AFTER_TEXT = "while no batch was open", "in a batch, for a site at _etext, after the end of text"
 FAR = "in a batch, for the last word of text, and was to make it call address 0, which is out of reach"
 REFUSALS = (  # the calls that kern/apps/registers.c makes, in order: the function, when it is called, the right errors
     ("ftrace_make_nop", NO_BATCH, (EFAULT,)), ("ftrace_update_ftrace_func", NO_BATCH, (EFAULT,)),
@@ -43,9 +43,9 @@ def written_by_patcher(e: Evidence) -> Finding | None:
     for store in e.truth.stores:
         where = kernel.name_at(kernel.text[0] + store.v[0])
         if not lo <= store.addr < hi:
-            return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer", seq=store.seq)
+            return Finding(f"text was written at {where} by {kernel.name_at(store.addr)}, which is not the tracer's code", seq=store.seq)
         if store.size != 4 or store.v[0] % 4:
-            return Finding(f"{store.size} bytes of text were written at {where}: a site changes as one aligned word", seq=store.seq)
+            return Finding(f"{store.size} bytes of text were written at {where}: a store into text must be one aligned word", seq=store.seq)
         if id(store) not in inside:
             return Finding(f"text was written at {where} outside of a batch", seq=store.seq)
     return None if e.truth.stores else Finding("text was never written")
@@ -65,7 +65,7 @@ def looked_before(e: Evidence) -> Finding | None:
                 look = next(looks, None)
             address = lo + store.v[0]
             if address not in looked:
-                return Finding(f"{e.kernel.name_at(address)} was written, and nobody had read what stood at that address before. (A word is compared where it "
+                return Finding(f"{e.kernel.name_at(address)} was written, and the word at that address had not been read before in this batch. (Read it where it "
                                "is executed, not at its alias)",
                                mistake="wrote-without-looking", seq=store.seq)
     return None
@@ -75,9 +75,9 @@ def alias_closed(e: Evidence) -> Finding | None:
     """Between batches no part of text is writable, by its alias or by another mapping."""
     for when, cpus in e.alias:
         if cpus:
-            return Finding(f"{when}: text is writable in the page tables of CPU {cpus[0]}, by its alias, say: a batch must close that",
+            return Finding(f"{when}: text is writable in the page tables of CPU {cpus[0]}, perhaps through its alias, which a batch must close at its end",
                            mistake="alias-left-open")
-    return None if e.alias else Finding("the alias of text was not looked at")
+    return None if e.alias else Finding("the page tables were never searched for the alias of text")
 
 
 def in_batches(e: Evidence) -> Finding | None:
@@ -85,8 +85,8 @@ def in_batches(e: Evidence) -> Finding | None:
     for batch in e.truth.batches:
         when = {name: seq for name, seq in batch.steps}
         if batch.stores and when.get("arch_sync_all", batch.end or 0) < when.get("text_alias_close", 0):
-            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while its alias was "
-                           "still there: text_alias_close comes first", seq=when["arch_sync_all"])
+            return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all while the alias was "
+                           "still open: text_alias_close must be called first", seq=when["arch_sync_all"])
     return None
 
 
@@ -104,7 +104,7 @@ def text_alone(e: Evidence) -> Finding | None:
     for (name, question, answer), (_, when, right) in zip(e.truth.asked(*PATCHERS), REFUSALS):
         if _error(answer.v[0]) not in right:
             ends = EFAULT in right and "batch," in when or _error(answer.v[0]) == EFAULT
-            return Finding(f"{name} was called {when}, and returned {_returned(answer.v[0])}: it must be -{errorcode[right[0]]}", seq=question.seq,
+            return Finding(f"{name} was called {when}, and returned {_returned(answer.v[0])}: it must return -{errorcode[right[0]]}", seq=question.seq,
                            mistake="end-of-text-missed" if ends else "")
     return None
 
@@ -119,7 +119,7 @@ def encoded(e: Evidence) -> Finding | None:
         said = f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
         if _error(answer.v[0]) != right:
             must = f"-{errorcode[right]}" if right else "0"
-            return Finding(said + f"returned {_returned(answer.v[0])}: it must be {must}", seq=question.seq, mistake="wrong-reach")
+            return Finding(said + f"returned {_returned(answer.v[0])}: it must return {must}", seq=question.seq, mistake="wrong-reach")
         if not right and word.v[0] & 0xFFFFFFFF != (want := e.kernel.isa.call(ip, addr, link)):
             return Finding(said + f"made the instruction {word.v[0] & 0xFFFFFFFF:08x}, {e.kernel.disassemble(ip, word.v[0] & 0xFFFFFFFF)}: it must be {want:08x}",
                            seq=question.seq)
@@ -140,16 +140,16 @@ def refused(e: Evidence) -> Finding | None:
     """A site that holds an unexpected word is reported and not written, and nothing is traced."""
     was, kernel = e.spoilt, e.kernel
     if not was or not was.text:
-        return Finding("the boot ended before a site with another word could be refused")
+        return Finding("the boot ended before the harness had changed the word at a call site, which the kernel must then refuse to write")
     site, name = was.site, was.site.function.name
     found = word_in(kernel, was.text, site.address)
     if found != was.word:
-        wanted, before = ("traced no more", "call") if e.smp > 1 else ("traced", "nop")
-        return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. It was overwritten", site=[
+        wanted, before = ("no longer traced", "call") if e.smp > 1 else ("traced", "nop")
+        return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. That word was overwritten, and must be left alone", site=[
             f"{name} at {site.address:#x}", f"was        {was.word:08x}  {kernel.disassemble(site.address, was.word)}",
             f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
     if f"refused to write the call site of {name} " not in was.printed:
-        return Finding(f"the call site of {name} held another word than the {'call' if e.smp > 1 else 'nop'}, and nobody said so")
+        return Finding(f"the call site of {name} held another word than the {'call' if e.smp > 1 else 'nop'}, and the kernel did not report it")
     changed = foreign(kernel, differing(kernel, was.text, rest_text(kernel, e.lab)), {site.address})
     if changed:
         return Finding(f"a site was refused, and text was changed elsewhere: {kernel.name_at(changed[0])}")
@@ -230,36 +230,36 @@ def ended(e: Evidence) -> str:
 
 MISTAKES = {
     "no-synchronisation": "a batch returns before every CPU has synchronised",
-    "no-line-maintenance": "what was written is neither cleaned out of the data cache nor invalidated in the instruction cache",
-    "wrote-without-looking": "a word of text is overwritten that nobody has read",
-    "wrote-through-text": "the store goes to where the code is executed, and not to the alias",
-    "scattered-immediate": "the pieces of jal's immediate are not where they belong",
-    "offset-in-bytes": "bl counts words",
-    "wrong-link": "a site's call links with another register than ftrace_caller returns by",
-    "return-address-lost": "ftrace_caller returns by what its own call left in the link register",
-    "went-astray": "ftrace_caller goes where no code is, and not back to the call site",
+    "no-line-maintenance": "a written line is not cleaned out of the data cache, or not invalidated in the instruction cache",
+    "wrote-without-looking": "a word of text is overwritten without being read first",
+    "wrote-through-text": "the store goes to the address at which the code is executed, and not to its alias",
+    "scattered-immediate": "the pieces of jal's immediate are in the wrong bits",
+    "offset-in-bytes": "bl's offset is in bytes, and must be in words",
+    "wrong-link": "a site's call leaves its return address in another register than the one that ftrace_caller reads",
+    "return-address-lost": "ftrace_caller returns to the address that its own call left in the link register",
+    "went-astray": "ftrace_caller jumps to an address without code, and not back to the call site",
     "argument-clobbered": "an argument register does not come back as it was",
     "frame-pointer-lost": "the frame pointer does not come back as it was",
     "stack-not-given-back": "the stack pointer does not come back as it was",
     "wrong-call-site-offset": "ip is not the address of the call",
     "parent-of-the-stub": "the parent is read from ftrace_caller's own frame",
-    "address-taken-for-the-value": "op is the address of the variable, and not what it holds",
-    "pair-half-rewritten": "the auipc before the site stays",
-    "tracer-not-named": "the call in ftrace_caller is not written",
-    "alias-not-open": "text is written where there is no alias yet",
-    "alias-left-open": "text stays writable when the batch is over",
+    "address-taken-for-the-value": "op is the address of the variable, and not its value",
+    "pair-half-rewritten": "the auipc before the site is not replaced",
+    "tracer-not-named": "the call to the tracer in ftrace_caller is not patched",
+    "alias-not-open": "text is written through its alias before the alias is open",
+    "alias-left-open": "text is still writable after the batch",
     "never-restored": "the sites do not become nops again",
-    "wrong-reach": "insn_call takes what is out of reach or misaligned, or refuses what is not",
-    "end-of-text-missed": "where text ends is taken for text, or the other way round",
+    "wrong-reach": "insn_call accepts an address that is out of reach or misaligned, or refuses one that is not",
+    "end-of-text-missed": "the check for the end of text is wrong: an address after it is accepted, or the last word is refused",
     "preemption-unpaired": "a batch lacks its preempt_disable() or its preempt_enable()",
 }
 ADVICE = {"unsigned-offset"}
 
 LOOKS = seen_once("load of a word of text by the tracer", lambda e: len(e.truth.looks), 100)
-ALIAS = seen_once("look at what of text is writable", lambda e: len(e.alias), 4)
-REFUSED_ALL = seen_once("answer of a function that was asked to write nothing", lambda e: len(e.truth.asked(*PATCHERS)), len(REFUSALS))
-ENCODED = seen_once("instruction that insn_call was asked for", lambda e: len(e.truth.asked(ENCODER[1])), 11)
-REFUSED = Coverage("call of the workload while a site held another word", lambda e: [
+ALIAS = seen_once("search of the page tables for writable text", lambda e: len(e.alias), 4)
+REFUSED_ALL = seen_once("answer of a patching function to a request that it must refuse", lambda e: len(e.truth.asked(*PATCHERS)), len(REFUSALS))
+ENCODED = seen_once("call of insn_call", lambda e: len(e.truth.asked(ENCODER[1])), 11)
+REFUSED = Coverage("call of the workload while a call site held an unexpected word", lambda e: [
     Amount("", len(during(e.spoilt, e.truth.calls)), half_of_run(e, e.spoilt.seed))] if e.spoilt else [])
 
 CHECKS = {

@@ -114,7 +114,7 @@ def _unheard(h: TrialEvidence, call: Call | None, ops: list[Op]) -> str:
     return " and ".join(str(op) for op in ops if op.number not in called)
 
 
-NOT_CALLED = "was not called: its stub, ftrace_caller or the list never came to the callback"
+NOT_CALLED = "was not called: its stub, ftrace_caller or the list did not reach the callback"
 GOES_ON = "a traced function goes on at regs->pc, wherever the callback left it"
 
 
@@ -127,10 +127,10 @@ def _why(h: TrialEvidence, calls: list[ExpectedCall], at: int, mine: list[Call])
     patch = next(iter(trial.of(before, "patch")), None)
     ran = got.name if got else "nothing"
     if patch and _unheard(h, mine[at - 1] if at <= len(mine) else None, [patch]):
-        return f"{patch} puts {patch.target} in the place of {before}, and {NOT_CALLED}", Defect.OTHER
+        return f"{patch} replaces {before} by {patch.target}, and {NOT_CALLED}", Defect.OTHER
     if patch:
-        return f"{patch} sets regs->pc so that {patch.target} runs in the place of {before}, and after the call site of {before} came {ran}: {GOES_ON}", Defect.PC_NOT_TAKEN
-    return (f"{want.function if want else 'nothing'} must be called, and {ran} is: what a function calls follows from the "
+        return f"{patch} sets regs->pc so that {patch.target} runs instead of {before}, and after the call site of {before} {ran} ran: {GOES_ON}", Defect.PC_NOT_TAKEN
+    return (f"{want.function if want else 'nothing'} must be called, and {ran} was: which functions a function calls follows from the "
             "arguments that it received"), Defect.OTHER
 
 
@@ -138,9 +138,9 @@ def _why_values(h: TrialEvidence, want: ExpectedCall, got: Call) -> tuple[str, D
     trial, received = h.trial, _received(got)
     patch = next(iter(trial.of(want.function, "patch")), None)
     if patch and _unheard(h, got, [patch]):
-        return f"the body of {want.function} ran: {patch} puts {patch.target} in its place, and {NOT_CALLED}", Defect.OTHER
+        return f"the body of {want.function} ran: {patch} replaces it by {patch.target}, and {NOT_CALLED}", Defect.OTHER
     if patch:
-        return f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs in its place: {GOES_ON}", Defect.PC_NOT_TAKEN
+        return f"the body of {want.function} ran, and {patch} sets regs->pc so that {patch.target} runs instead: {GOES_ON}", Defect.PC_NOT_TAKEN
     if len(received) != len(want.received):
         return f"the body of {want.function} did not run after its call site", Defect.OTHER
     i = first_difference(received, want.received)
@@ -158,7 +158,7 @@ def _why_values(h: TrialEvidence, want: ExpectedCall, got: Call) -> tuple[str, D
     why = f"{why}: the caller passed {passed:#x}, {who}"
     if received[i] != passed:
         return why, Defect.OTHER
-    return f"{why}. It is what the caller passed: the changed register was not loaded back", Defect.NOT_LOADED_BACK
+    return f"{why}. The function received what the caller passed: the changed register was not loaded back", Defect.NOT_LOADED_BACK
 
 
 # ---- each op is called for its own functions ------------------------------------
@@ -209,7 +209,7 @@ def _values_of(h: TrialEvidence, call: Call, want: ExpectedCall | None) -> Findi
         op, saw = next(op for op in h.ops[call.name] if op.number == number), r.more[9]
         if saw != now:
             return Finding(f"{op} saw {saw:#x} in regs->arg[1], and {now:#x} is there: what the "
-                           "caller passed, and what the ops called before it added")
+                           "caller passed, plus what the ops called before it added")
         now = (now + op.value) & MASK
     return None
 
@@ -254,9 +254,9 @@ def _same_cost(many: TrialEvidence, fewer: TrialEvidence) -> Finding | None:
         (before, name), (after, other) = _cost(many, op), _cost(fewer, op)
         if before and after and before != after:
             return Finding(
-                f"{op} alone traces {name}. From the call site to the op were {before} instructions while "
+                f"{op} alone traces {name}. From the call site to the op there were {before} instructions while "
                 f"{len(many.trial.ops)} ops were registered, and {after} (at {other}) while {len(fewer.trial.ops)} were: an op "
-                "costs nothing where it does not trace", kind=Defect.COSTS_MORE)
+                "must cost nothing where it does not trace", kind=Defect.COSTS_MORE)
     return None
 
 
@@ -268,7 +268,7 @@ def _trial(e: Evidence, name: str) -> Trial | None:
 
 def _made(trial: Trial) -> Finding | None:
     """A finding if one of the trial's ops could not be registered."""
-    return Finding(f"{trial.name}: {trial.unmade}. So nothing that it does was to be seen", began=trial.first) if trial.unmade else None
+    return Finding(f"{trial.name}: {trial.unmade}. So its effects could not be checked", began=trial.first) if trial.unmade else None
 
 
 def _as_the_ops_say(h: TrialEvidence) -> Finding | None:
@@ -280,27 +280,27 @@ def lives_with_ops(e: Evidence) -> Finding | None:
     finding = lives(e)
     complaint = e.complaint
     if finding and not e.why and complaint and complaint.error == "ENOSYS" and not not_started(e):
-        finding.why = f"'{complaint.line}' was refused with {complaint.error}: an op that traces what another one traces needs change_shared"
+        finding.why = f"'{complaint.line}' was refused with {complaint.error}: an op that traces a function of another op needs change_shared"
     return finding
 
 
 def changed_arguments(e: Evidence) -> Finding | None:
     """The values that callbacks add to arguments arrive, in every argument register."""
     trial = _trial(e, "changed arguments")
-    return _as_the_ops_say(evidence_of(e, trial)) if trial else Finding("no op was tried")
+    return _as_the_ops_say(evidence_of(e, trial)) if trial else Finding("no op was registered")
 
 
 def patched(e: Evidence) -> Finding | None:
     """A callback that changes pc replaces the function; only one such op is allowed for each function."""
     trial = _trial(e, "live patch")
     if not trial or not trial.refused:
-        return Finding("no op was tried")
+        return Finding("no op was registered")
     if trial.unmade:
         return _made(trial)
     if "EBUSY" not in trial.printed:
         both = sorted(trial.refused.names & {n for op in trial.ops if op.does == "patch" for n in op.names})
         return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
-                       f"with EBUSY; '{trial.refused.command}' " + (f"said: {trial.printed}" if trial.printed else "was taken"),
+                       f"with EBUSY; '{trial.refused.command}' " + (f"printed: {trial.printed}" if trial.printed else "was accepted"),
                        began=trial.first, kind=Defect.OTHER if trial.printed else Defect.NOT_REFUSED)
     return _as_the_ops_say(evidence_of(e, trial))
 
@@ -309,7 +309,7 @@ def many_ops(e: Evidence) -> Finding | None:
     """Each op runs for its own functions only, and costs nothing elsewhere; unregistering an op does not affect the others."""
     trials = _trial(e, "many ops"), _trial(e, "fewer ops")
     if not trials[0] or not trials[1]:
-        return Finding("no op was tried")
+        return Finding("no op was registered")
     many, fewer = evidence_of(e, trials[0]), evidence_of(e, trials[1])
     for h in (many, fewer):
         finding = _made(h.trial) or _right_ops(h) or _own_stubs(h) or _goes_as_changed(h)
@@ -414,27 +414,27 @@ def ended(e: Evidence) -> str:
 
 
 MISTAKES = {
-    "disabled-site-written": "a site is written whose record says that it never will be again",
+    "disabled-site-written": "the call site of a disabled record is written",
     "argument-clobbered": "an argument register does not come back as it was",
-    "change-not-loaded-back": "what the callback changed does not come back",
+    "change-not-loaded-back": "what the callback changed in regs is not loaded back",
     "return-address-lost": "the link register is not loaded back",
     "stack-not-given-back": "the stack pointer does not come back as it was",
-    "went-astray": "ftrace_caller goes where no code is, and not on at regs->pc",
-    "sp-inside-the-frame": "regs->sp is not the caller's",
-    "one-frame-record": "a stack walk from the callback does not find the function, or not its caller",
-    "pc-ignored": "the function goes on where it was, and not at regs->pc",
-    "ip-off-by-one-instruction": "ip is not the word that is toggled",
-    "list-asks-no-filter": "the list calls every op",
+    "went-astray": "ftrace_caller jumps to an address without code, and not to regs->pc",
+    "sp-inside-the-frame": "regs->sp is not the sp at the call site",
+    "one-frame-record": "a stack walk from the callback does not find the traced function, or not its caller",
+    "pc-ignored": "the function goes on after its call site, and not at regs->pc",
+    "ip-off-by-one-instruction": "ip is not the address of the word that is toggled",
+    "list-asks-no-filter": "the list calls every op, whatever its filter",
     "every-op-through-the-list": "a function that one op traces goes through the list",
-    "last-op-not-found": "an op goes, and the one that is left is not called",
-    "notrace-ignored": "what must not be traced is traced",
-    "published-too-late": "a site calls an op that is not there yet",
+    "last-op-not-found": "an op is unregistered, and the only one that remains is not called",
+    "notrace-ignored": "functions of the notrace list are traced",
+    "published-too-late": "a site calls an op that is not published yet",
     "two-change-pc": "two ops may change pc of one function",
     "filter-not-read-back": "a filter's file does not print what was written there",
-    "refused-without-a-clash": "an op that leaves pc alone is refused",
-    "lock-not-held": "sites change while nobody holds ftrace_lock",
-    "lock-not-given-back": "ftrace_lock is taken and never given back",
-    "loop-without-end": "a loop of ops.c or hash.c does not come to its end",
+    "refused-without-a-clash": "an op that cannot change pc is refused",
+    "lock-not-held": "call sites are changed without ftrace_lock",
+    "lock-not-given-back": "ftrace_lock is locked and never unlocked",
+    "loop-without-end": "a loop of ops.c or hash.c does not end",
 }
 
 # ---- schedules: one CPU makes a change while another makes a traced call -----------
@@ -453,7 +453,7 @@ SCHEDULES = (
 ENTERED = seen_once("call of entry_traced with a tracer that sees and changes its registers", lambda e: len(entry_calls(e).keys() & {"seen", "changed"}), 2)
 SKIPPED = seen_once("call of entry_traced with two ops that return in its place", lambda e: len(entry_calls(e).keys() & {"skipped"}))
 READY = seen_once("call of text_alias_close whose site had just been written", lambda e: len(while_published(e)), 2)
-WAITED = seen_once("op that was switched off, and whose sites were written", lambda e: len(switched_off(e)), 7)
+WAITED = seen_once("op that was unregistered, and whose sites were written", lambda e: len(switched_off(e)), 7)
 
 
 def tried(name: str) -> Coverage:
@@ -475,7 +475,7 @@ def _costs(e: Evidence) -> Iterator[Amount]:
         yield Amount(str(op), bool(_cost(evidence_of(e, many), op)[0] and _cost(evidence_of(e, few), op)[0]), alone)
 
 
-COSTS = Coverage("pair of calls that one op alone traces, with more and with fewer ops beside it,", _costs)
+COSTS = Coverage("pair of calls that one op alone traces, with more and with fewer ops registered,", _costs)
 
 CHECKS = {
     "called": something_called,
@@ -493,8 +493,8 @@ CHECKS = {
     "schedules": all_of(as_linked, right_under_schedules),
 }
 
-OWN_FILTER = seen_once("answer to an op that may change pc and wanted another function", lambda e: len(e.truth.asked("ftrace_set_filter")))
-REGISTERED = seen_once("op that kern/apps/entry.c registered, to be refused or with a site that is disabled", lambda e: len(e.truth.asked("register_ftrace_function")), 4)
+OWN_FILTER = seen_once("change of the filter of an op that may change pc", lambda e: len(e.truth.asked("ftrace_set_filter")))
+REGISTERED = seen_once("op of kern/apps/entry.c that must be refused or has a disabled record", lambda e: len(e.truth.asked("register_ftrace_function")), 4)
 
 SEEN = {
     "called": (ANYTHING_CALLED,),

@@ -60,18 +60,18 @@ def ended(e: Evidence) -> str:
 
 
 MISTAKES = {
-    RESULT: "a register with the result does not come back",
-    STACK: "return_to_handler does not put sp back to where it was",
-    "wrong-parent-slot": "not the return address was replaced: the functions' bodies are skipped",
+    RESULT: "return_to_handler does not preserve a result register",
+    STACK: "return_to_handler does not restore sp",
+    "wrong-parent-slot": "another word than the return address was replaced, and the functions' bodies are skipped",
     "link-register-lost": "the tracer does not go on after the call site",
-    "return-to-wrong-place": "a function does not go on after the call that made it",
-    "frame-not-popped": "who says no at the entry leaves a frame",
-    "patched-without-a-frame": "a return is patched, and no frame knows where it goes",
-    "shadow-frame-read-after-release": "a frame is read that has been given back",
-    "frame-not-filled": "a word of the frame is missing, or another one than it must be",
-    "stores-out-of-order": "the shadow stack's stores are in an order in which an interrupt does harm",
+    "return-to-wrong-place": "a function does not return to the instruction after its call",
+    "frame-not-popped": "a user says no at the entry, and the frame stays on the shadow stack",
+    "patched-without-a-frame": "a return is patched, and no frame keeps its return address",
+    "shadow-frame-read-after-release": "a frame is read after it was released",
+    "frame-not-filled": "a word of the frame is missing or wrong",
+    "stores-out-of-order": "the shadow stack's stores are in an order that an interrupt can make harmful",
     "sp-does-not-fit": "regs->sp is not the caller's",
-    "call-left-behind": "the last user goes and the call in ftrace_graph_stub stays",
+    "call-left-behind": "the last user is unregistered, and the call in ftrace_graph_stub stays",
     **graph_checks.MISTAKES,
     "duration-not-measured": "the printed time is not the time between the call and its return",
 }

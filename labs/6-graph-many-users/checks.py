@@ -73,10 +73,10 @@ def _end_of(span: Span) -> int:
 
 def _wrong_order(e: Evidence, phase: Phase, span: Span, entered: Sequence[int], returned: Sequence[int]) -> Finding:
     """A finding with the order of the users at the entry and at the return, also if a user was called at one of the two only."""
-    wrong = _forgotten(entered, returned) or "the tracers were told in a wrong order: it must be the reverse of that at the entry"
+    wrong = _forgotten(entered, returned) or "the return handlers ran in a wrong order: it must be the reverse of the order at the entry"
     return Finding(f"{phase.name}, {cpu_of(span)}: when {span.name} returned, {wrong}",
                    [(str(left), str(right), False) for left, right in zip_longest(entered, returned, fillvalue="-")],
-                   ("told of the entry: user", "told of the return: user"), seq=_end_of(span), mistake=_order(e, entered, returned))
+                   ("called at the entry: user", "called at the return: user"), seq=_end_of(span), mistake=_order(e, entered, returned))
 
 
 def _more(got: list[int], want: list[int], slug: str) -> str:
@@ -95,8 +95,8 @@ def _forgotten(entered: Sequence[int], returned: Sequence[int]) -> str:
     """A sentence about a user that was called only at the entry or only at the return, or ''."""
     missing, extra = sorted(set(entered) - set(returned)), sorted(set(returned) - set(entered))
     if missing:
-        return f"user {missing[0]} said yes at the entry and was not told of the return"
-    return f"user {extra[0]} was told of the return, and of no entry" if extra else ""
+        return f"user {missing[0]} said yes at the entry, and was not called at the return"
+    return f"user {extra[0]} was called at the return, and not at the entry" if extra else ""
 
 
 def sixteen(e: Evidence) -> Finding | None:
@@ -104,19 +104,19 @@ def sixteen(e: Evidence) -> Finding | None:
     for phase in _by_hand(e):
         if "ENOSPC" not in phase.refused:
             return Finding(f"{phase.name}: the seventeenth user must be refused with ENOSPC; "
-                           f"the shell said '{phase.refused.strip()}'", began=phase.first, mistake="seventeenth-user")
+                           f"the shell printed '{phase.refused.strip()}'", began=phase.first, mistake="seventeenth-user")
         for span, entered, returned in _hand_calls(e, phase):
             want = [h.number for h in phase.hands if span.name in h.names]
             got = [t.user for t in entered]
             if sorted(got) != want:
                 return of_call(phase.name, span, f"{span.name} was entered; it is in the filters of users {want}, and users {sorted(got)} "
-                               "were told", mistake=_more(got, want, "filter-not-asked"))
+                               "were called", mistake=_more(got, want, "filter-not-asked"))
             want = [h.number for h in phase.hands if span.name in h.names and h.returning]
             got = [t.user for t in returned if t.what == AT_RETURN]
             if sorted(got) != want:
-                return of_call(phase.name, span, f"{span.name} returned; users {want} had asked for it, and users {sorted(got)} were told",
+                return of_call(phase.name, span, f"{span.name} returned; users {want} said yes at the entry, and users {sorted(got)} were called",
                                _end_of(span), _more(got, want, "told-without-asking"))
-    return None if _by_hand(e) else Finding("sixteen users were not tried")
+    return None if _by_hand(e) else Finding("sixteen users were never registered")
 
 
 def followed(e: Evidence) -> Finding | None:
@@ -126,8 +126,8 @@ def followed(e: Evidence) -> Finding | None:
         if phase.rewritten and phase.filter and listed != phase.filter.names:
             rows = [(name if name in phase.filter.names else "-", name if name in listed else "-", False)
                     for name in sorted(listed ^ phase.filter.names)[:12]]
-            return Finding(f"{phase.name}: set_ftrace_filter of both was '{phase.rewritten}' when they began and was written again while they "
-                           "ran; enabled_functions does not list what they want now", rows, ("wanted", "listed"),
+            return Finding(f"{phase.name}: set_ftrace_filter of both users was '{phase.rewritten}' when they were registered, and was written again while they "
+                           "were on; enabled_functions does not list what the filters select now", rows, ("selected", "listed"),
                            began=phase.first, mistake="filter-change-unheard" if listed == {phase.rewritten} else "")
     return None
 
@@ -157,7 +157,7 @@ def _reverse_tracers(e: Evidence, phase: Phase) -> Finding | None:
         entered, returned = [r.v[1] for r in at_entry], [r.v[1] for r in at_end]
         if len(set(entered)) != want:
             return of_call(phase.name, span, f"{span.name} was entered, {want} tracers have it in their filter, "
-                           f"the entry handler ran for {len(set(entered))} of them")
+                           f"and the entry handler ran for {len(set(entered))} of them")
         if returned != entered[::-1]:
             numbers = {addr: n for n, addr in enumerate(dict.fromkeys(entered + returned))}
             return _wrong_order(e, phase, span, [numbers[a] for a in entered], [numbers[a] for a in returned])
@@ -176,13 +176,13 @@ def kept(e: Evidence) -> Finding | None:
                 if t.user in keepers and t.what == AT_RETURN:
                     seen += 1
                     if t.value != value.get((span, t.user)):
-                        return of_call(phase.name, span, f"user {t.user} wanted to keep {value.get((span, t.user), 0):#x} when "
+                        return of_call(phase.name, span, f"user {t.user} stored {value.get((span, t.user), 0):#x} as entry data when "
                                        f"{span.name} was entered, and found {f'{t.value:#x}' if t.value else 'nothing'} when it returned",
                                        _end_of(span), _not_its_own(e, phase, (span, t.user) in value))
         wrong = first_of(_parents(phase, span, returned, keepers, value) for span, _, returned in _hand_calls(e, phase))
         if wrong:
             return wrong
-    return None if seen else Finding("no user that keeps something was told of a return")
+    return None if seen else Finding("no user that reserves entry data was called at a return")
 
 
 def _not_its_own(e: Evidence, phase: Phase, notified: bool) -> str:
@@ -204,8 +204,8 @@ def _parents(phase: Phase, span: Span, returned: list[UserEvent], keepers: Mappi
     want = {n: value.get((outer, n)) for n, h in keepers.items() if outer and outer.name in h.names and n in asked}
     if found == want:
         return None
-    return of_call(phase.name, span, f"when {span.name} returned, users found of what they had kept for "
-                   f"{outer.name if outer else 'nobody'}: {found}, and must find {want}", _end_of(span),
+    return of_call(phase.name, span, f"when {span.name} returned, users looked for their entry data of "
+                   f"{f'the call of {outer.name}' if outer else 'the next outer traced call, which does not exist'}. They found {found}, and must find {want} (value by user)", _end_of(span),
                    mistake="parent-off-by-one" if found and found == {n: value.get((span, n)) for n in found} else "")
 
 
@@ -229,18 +229,18 @@ def slot_again(e: Evidence) -> Finding | None:
     for t in events:
         key = (t.user, t.thread, t.level)
         if t.what == OF_PARENT and t.user == 1:
-            return Finding(f"CPU {t.vcpu}: user 1 keeps nothing, and found {t.value:#x} in a frame further out: the frame was older than "
-                           "the user, and its slot another's, who had kept that and left", seq=t.seq, mistake="data-of-a-former-owner")
+            return Finding(f"CPU {t.vcpu}: user 1 reserves no entry data, and found {t.value:#x} in an outer frame: that frame is older than "
+                           "the user, and the data belong to the slot's earlier owner", seq=t.seq, mistake="data-of-a-former-owner")
         if t.what == OF_PARENT:
             continue
         open_calls[key] = open_calls.get(key, 0) + (1 if t.what == AT_ENTRY else -1)
         if open_calls[key] < 0:
-            return Finding(f"CPU {t.vcpu}: user {t.user} was told of a return, and of no entry: the frame was older than the "
-                           "user, and belonged to one that had left", seq=t.seq, mistake="stale-handler-called")
+            return Finding(f"CPU {t.vcpu}: user {t.user} was called at a return, and not at the entry: the frame is older than the "
+                           "user, and belongs to the slot's earlier owner", seq=t.seq, mistake="stale-handler-called")
     slept, inside = _out_beneath(events)
     if not slept:
-        return Finding("nobody slept in a traced function while its user left")
-    return None if inside else Finding("the user that came later was told of no return beneath which the first one's frame was out")
+        return Finding("no thread slept in a traced function while its user was unregistered")
+    return None if inside else Finding("the user that was registered later was not called at any return while the first user's frame was still on the shadow stack")
 
 
 def leaver_left(e: Evidence) -> Finding | None:
@@ -251,12 +251,12 @@ def leaver_left(e: Evidence) -> Finding | None:
         if not gone:
             continue
         if not left:
-            return Finding(f"{phase.name}: {gone[0].directory} has another tracer, and unregister_ftrace_graph never returned", began=phase.first)
+            return Finding(f"{phase.name}: {gone[0].directory} got another tracer, and unregister_ftrace_graph did not return", began=phase.first)
         if not during(phase, e.truth.users):
-            return Finding(f"{phase.name}: not one handler ran, of {len(phase.users)} users", began=phase.first)
+            return Finding(f"{phase.name}: no handler ran, of {len(phase.users)} users", began=phase.first)
         after = {t.v[1] for t in between(e.truth.users, left[0].seq, phase.last)}
         if len(after) > len(phase.users) - len(gone):
-            return Finding(f"{phase.name}: handlers ran for a user that had left", seq=left[0].seq)
+            return Finding(f"{phase.name}: handlers of a user ran after it was unregistered", seq=left[0].seq)
         wrong = within(phase, first_of(nested_as_printed(e, phase, user) for user in stayed(phase)))
         if wrong:
             return wrong
@@ -273,7 +273,7 @@ def walked(e: Evidence) -> Finding | None:
     if found in places:
         return None
     return Finding(f"a thread sleeps in sleep_ns, whose return is patched. ps -s shows that it returns to {e.kernel.name_at(found)}, and "
-                   f"the calls of sleep_ns return to {' or '.join(map(e.kernel.name_at, sorted(places)))}: the true address is in the frame")
+                   f"the calls of sleep_ns return to {' or '.join(map(e.kernel.name_at, sorted(places)))}: the true address is in the shadow frame")
 
 
 def home(e: Evidence) -> Finding | None:
@@ -300,22 +300,22 @@ def ended(e: Evidence) -> str:
 
 MISTAKES = {
     **graph_checks.MISTAKES,
-    "slot-not-cleared": "a user leaves, and its slot still points to it",
-    "last-slot-forgotten": "the slots that are looked at end before the last user",
-    "return-handlers-in-entry-order": "users are told of the return in the order of the entry",
-    "slot-0-forgotten": "the user in slot 0 is told of no return",
-    "filter-change-unheard": "a filter that is written while the tracer runs changes nothing",
-    "stale-handler-called": "a frame of a slot's earlier owner calls the present one",
-    "told-without-asking": "users are told of a return who had not asked for it",
-    "filter-not-asked": "users are told of functions that another one wants",
-    "data-of-another-user": "a user finds what another one kept",
-    "data-of-a-former-owner": "a user finds what an earlier owner of its slot had kept further out",
+    "slot-not-cleared": "a user is unregistered, and its slot still points to it",
+    "last-slot-forgotten": "the search of the slots ends before the last user",
+    "return-handlers-in-entry-order": "return handlers run in the order of the entry handlers",
+    "slot-0-forgotten": "the user in slot 0 is not called at any return",
+    "filter-change-unheard": "a filter that is written while the tracer is on has no effect",
+    "stale-handler-called": "for a frame of a slot's earlier owner the present owner is called",
+    "told-without-asking": "users are called at a return although they said no at the entry",
+    "filter-not-asked": "users are called for functions that only another user's filter selects",
+    "data-of-another-user": "a user finds the entry data of another user",
+    "data-of-a-former-owner": "in an outer frame a user finds the entry data of its slot's earlier owner",
     "parent-off-by-one": "the caller's data are looked for in the function's own frame",
-    "data-not-given-back": "what a user keeps stays, though it said no",
-    "patched-for-nobody": "a return is patched that nobody wants to hear of",
-    "shadow-frame-read-after-release": "a frame is read that has been given back",
-    WRONG_SIZE: "what a user keeps has another size than it asked for",
-    SLOTS: "a user leaves, and fgraph_slots does not end behind the last slot that is taken",
+    "data-not-given-back": "a user's entry data stay on the shadow stack although it said no",
+    "patched-for-nobody": "a return is patched although every user said no",
+    "shadow-frame-read-after-release": "a frame is read after it was released",
+    WRONG_SIZE: "a user's entry data do not have the size that it asked for",
+    SLOTS: "a user is unregistered, and fgraph_slots is not one more than the last slot in use",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
@@ -351,12 +351,12 @@ def _two_tracer_amounts(e: Evidence) -> Iterator[Amount]:
             yield Amount(phase.name, len(during(phase, e.truth.users)), sum(half_of(e, phase, u.filter.names) for u in phase.users))
 
 
-HAND_CALLS = Coverage("call of which the user was told", _hand_amounts)
-KEPT_DATA = Coverage("return at which the user found what it had kept", _keeper_amounts)
-TWO_TRACERS = Coverage("call of which two tracers were told", _two_tracer_amounts)
-CALLS_AFTER_LEAVING = Coverage("call after a user had left", _calls_after)
-LEAVERS = seen_once("phase in which a user left", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
-SLOT_AGAIN = seen_once("user that was told of something while its slot changed hands", lambda e: len(between(e.truth.user_events, *e.slot_again)), 4)
+HAND_CALLS = Coverage("call of the user's handlers", _hand_amounts)
+KEPT_DATA = Coverage("return at which the user found its entry data", _keeper_amounts)
+TWO_TRACERS = Coverage("call of the handlers of two tracers", _two_tracer_amounts)
+CALLS_AFTER_LEAVING = Coverage("call after a user was unregistered", _calls_after)
+LEAVERS = seen_once("phase in which a user was unregistered", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
+SLOT_AGAIN = seen_once("call of a user's handlers while a slot got a new user", lambda e: len(between(e.truth.user_events, *e.slot_again)), 4)
 
 # User 1 stays registered; user 2 may get the slot of user 0.
 COMES, GOES, STAYS = ("graph 1 see calls_traced",), ("graph 1 off",), frozenset({1})

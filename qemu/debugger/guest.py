@@ -115,7 +115,7 @@ def kernel_runs() -> bool:
 
 def need_kernel() -> None:
     if not kernel_runs():
-        raise gdb.GdbError("The kernel has not come so far: continue first, or `console`.")
+        raise gdb.GdbError("The kernel has not run that far yet: continue first, or `console`.")
 
 
 def cpus() -> list[Value]:
@@ -181,7 +181,7 @@ class Command(gdb.Command):
             self.run(gdb.string_to_argv(argument))
         except gdb.MemoryError as error:
             if in_firmware():
-                raise gdb.GdbError("This hart is in the firmware, where the kernel's addresses lead nowhere. `console` runs on to the prompt.") from error
+                raise gdb.GdbError("This hart is in the firmware, where the kernel's addresses are not mapped. `console` runs on to the prompt.") from error
             raise
 
     def run(self, words: list[str]) -> None:

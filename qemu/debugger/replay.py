@@ -125,5 +125,5 @@ def replay(path: Path) -> None:
         gdb.write(f"\nThe machine has ended: {error}\n")
         return
     said = f"This is {plan['where']}." if reached else \
-        f"This time it did not come to that. It was {plan['where']}; `bt` says where it is now."
+        f"This time the boot did not reach that place. It was {plan['where']}; `bt` says where it is now."
     gdb.write(f"\n{plan['why']}\n{said}\n")

@@ -98,10 +98,10 @@ def told_of(target: int, offset: int) -> str:
         op = evaluate("*(struct ftrace_ops **)&function_trace_op")  # a program of labs 1 and 3 declares it as void *
         return place(target) + (f": {op_name(op)}" if op is not None else "")
     if number == 0:
-        return f"list: {', '.join(listed_ops(offset)) or 'nobody'}"
+        return f"list: {', '.join(listed_ops(offset)) or 'no op'}"
     slot = gdb.parse_and_eval(f"ftrace_slots[{number}]")
     if not int(slot["op"]):
-        return f"stub {number}, which is nobody's"
+        return f"stub {number}, which has no op"
     return f"stub {number}: {op_name(slot['op'])}"
 
 

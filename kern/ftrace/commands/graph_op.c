@@ -100,4 +100,4 @@ static int graph_command(int argc, char **argv)
 		out_printf("usage: graph 0..19 see|keep|skip FUNCTION.. | off\n");
 	return err;
 }
-SHELL_COMMAND("graph", graph_command, "0..19 see|keep|skip|off ..", "users of function_graph: told, keep data, say no");
+SHELL_COMMAND("graph", graph_command, "0..19 see|keep|skip|off ..", "users of function_graph: see calls, keep data, say no");

@@ -94,7 +94,7 @@ static int instance_rmdir(struct node *dir, const char *name)
 	int err = file_detach(dir, name, &tree);
 
 	if (err == -EBUSY)
-		printk("tracefs: instances/%s: one of its files is open, or somebody stands in it\n",
+		printk("tracefs: instances/%s: one of its files is open, or it is a current directory\n",
 		       name);
 	if (!err)
 		tree_free(tree);

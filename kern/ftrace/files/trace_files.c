@@ -43,8 +43,8 @@ static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u
 	mutex_unlock(&trace_lock);
 	if (err)
 		return tracefs_refuse(f, err, err == -EINVAL ? "no tracer is named '%s'; see available_tracers"
-					    : err == -EBUSY  ? "%s can be used once, and somebody uses it"
-					    : err == -ENOSPC ? "%s has all the users that it can have"
+					    : err == -EBUSY  ? "%s can be used once, and another instance uses it"
+					    : err == -ENOSPC ? "%s cannot have another user"
 							     : "%s did not start", name);
 	return n;
 }
@@ -139,7 +139,7 @@ static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 
 	mutex_lock(&trace_lock);
 	err = tracing_resize(trace_array_of(f), kb << 10, -1);
 	mutex_unlock(&trace_lock);
-	return err ? tracefs_refuse(f, err, "no memory for that") : (ssize_t)n;
+	return err ? tracefs_refuse(f, err, "no memory for a buffer of this size") : (ssize_t)n;
 }
 TRACEFS_CONTROL(buffer_size_kb, "buffer_size_kb", TRACEFS_INSTANCE, buffer_size_show, buffer_size_write);
 

@@ -438,7 +438,7 @@ static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64
 		e->buf[n + (buf[n - 1] != '\n')] = 0;
 	}
 	trace_end(&w, e);
-	return e ? (ssize_t)n : tracefs_refuse(f, -EBADF, "it is not recorded: tracing_on is 0, or the buffer is full");
+	return e ? (ssize_t)n : tracefs_refuse(f, -EBADF, "the text is not recorded: tracing_on is 0, or the buffer is full");
 }
 static const struct file_ops marker_ops = {NULL, NULL, tracing_mark_write, NULL};
 

@@ -199,7 +199,7 @@ struct fgraph : testing::Test {
 	void TearDown() override
 	{
 		at_store = nullptr;
-		EXPECT_EQ(graph_op, nullptr) << "a test left its users";
+		EXPECT_EQ(graph_op, nullptr) << "a test did not unregister its users";
 		EXPECT_FALSE(users_on);
 	}
 
@@ -231,7 +231,7 @@ struct fgraph : testing::Test {
 			if (home == RTH)
 				break;
 		}
-		ASSERT_EQ(link, home) << "the wrong return address";
+		ASSERT_EQ(link, home) << "the function returned to a wrong address";
 		owed.pop_back();
 		owed_fp.pop_back();
 	}
@@ -273,7 +273,7 @@ struct fgraph : testing::Test {
 			bool known = false;
 			for (size_t i = 0; i < owed.size(); i++)
 				known |= owed[i] == f->ret && owed_fp[i] == f->fp;
-			ASSERT_TRUE(known) << "a frame on the stack that nobody pushed";
+			ASSERT_TRUE(known) << "a frame on the shadow stack belongs to no call in progress";
 			if (f->ret != RTH) {
 				ASSERT_EQ(ftrace_graph_ret_addr(host_current, RTH, f->fp), f->ret);
 			}
@@ -330,7 +330,7 @@ TEST_F(fgraph, nobody_said_yes_and_the_return_is_left_alone)
 	a.words = 3;
 	register_ftrace_graph(&a.ops);
 	call_at(5, 0x1234, 0x9000, 0x9008, [](unsigned long link) { EXPECT_EQ(link, 0x1234u); });
-	EXPECT_TRUE(is_empty()) << "what a refusing user reserved is given back";
+	EXPECT_TRUE(is_empty()) << "data of a user that says no must be released";
 	unregister_ftrace_graph(&a.ops);
 }
 
@@ -368,7 +368,7 @@ TEST_F(fgraph, a_user_behind_a_free_slot_is_still_registered)
 	EXPECT_EQ(events.size(), 2u);
 	unregister_ftrace_graph(&b.ops);
 	call(5);
-	EXPECT_EQ(events.size(), 2u) << "called after it has left";
+	EXPECT_EQ(events.size(), 2u) << "a user was called after it was unregistered";
 }
 
 /* Does what ftrace_set_hash() does for a filter that is written while the tracer runs. */
@@ -382,9 +382,9 @@ TEST_F(fgraph, a_changed_filter_is_heard_of_as_long_as_a_user_goes_by_it)
 	ASSERT_NE(c.filter.changed, nullptr);
 	EXPECT_EQ(a.filter.changed(&a.filter), 0);
 	unregister_ftrace_graph(&a.ops);
-	EXPECT_NE(a.filter.changed, nullptr) << "the second user goes by it still";
+	EXPECT_NE(a.filter.changed, nullptr) << "the second user still uses the filter";
 	unregister_ftrace_graph(&b.ops);
-	EXPECT_EQ(a.filter.changed, nullptr) << "nobody goes by it any more";
+	EXPECT_EQ(a.filter.changed, nullptr) << "no user uses the filter any more";
 	EXPECT_NE(c.filter.changed, nullptr);
 	unregister_ftrace_graph(&c.ops);
 	EXPECT_EQ(c.filter.changed, nullptr);
@@ -411,7 +411,7 @@ TEST_F(fgraph, a_slot_reused_100000_times_calls_nobody_wrongly_when_the_sleeper_
 		for (int i = 0; i < 100000; i++) {
 			user next(2);
 			ASSERT_EQ(register_ftrace_graph(&next.ops), 0);
-			ASSERT_EQ(next.ops.idx, 0) << "the slot is reused";
+			ASSERT_EQ(next.ops.idx, 0) << "a new user must get the free slot";
 			if (i % 1000 == 0) {
 				call(6, 1);
 				others += 2;
@@ -509,10 +509,10 @@ TEST_F(fgraph, a_user_that_has_left_on_another_cpu_may_be_freed)
 			register_ftrace_graph(&a->ops);
 			register_ftrace_graph(&b->ops);
 			unregister_ftrace_graph(&a->ops);
-			EXPECT_EQ(a->inside, 0) << "it has left, and is called";
+			EXPECT_EQ(a->inside, 0) << "a handler still runs after unregistering its user";
 			delete a;
 			unregister_ftrace_graph(&b->ops);
-			EXPECT_EQ(b->inside, 0) << "it has left, and is called";
+			EXPECT_EQ(b->inside, 0) << "a handler still runs after unregistering its user";
 			delete b;
 		}
 		done = true;
@@ -542,7 +542,7 @@ TEST_F(fgraph, a_tail_call_returns_through_both_frames)
 		back.fp = 0x9008;
 		back.link = RTH;
 		ftrace_return_to_handler(&back);
-		EXPECT_EQ(back.link, RTH) << "g returns to where f would have";
+		EXPECT_EQ(back.link, RTH) << "g must return to the same address as f";
 	});
 	std::vector<event> expected = {{1, true, 5, 0}, {1, true, 6, 1}, {1, false, 6, 1}, {1, false, 5, 0}};
 	EXPECT_EQ(events, expected);
@@ -600,7 +600,7 @@ TEST_F(fgraph, parents_data_of_who_had_the_slot_before_is_not_found)
 	call(5, 0, [&] {
 		unregister_ftrace_graph(&first.ops);
 		register_ftrace_graph(&second.ops);
-		ASSERT_EQ(second.ops.idx, 0) << "the slot is reused";
+		ASSERT_EQ(second.ops.idx, 0) << "a new user must get the free slot";
 		call(6, 1, [&] { EXPECT_EQ(fgraph_retrieve_parent_data(second.ops.idx, nullptr, 1), nullptr); });
 	});
 	EXPECT_EQ(events.size(), 3u);
@@ -622,7 +622,7 @@ TEST_F(fgraph, a_handler_that_still_runs_while_its_user_leaves_finds_what_it_kep
 		unregister_ftrace_graph(&a.ops);
 		fake_in_grace = nullptr;
 	});
-	EXPECT_GE(graces, 2u) << "before its slot is given back, and after";
+	EXPECT_GE(graces, 2u) << "one grace period before the slot is cleared, one after";
 	EXPECT_EQ(finds, graces);
 }
 
@@ -738,7 +738,7 @@ TEST_F(fgraph, an_interrupts_first_use_of_the_variable_stays)
 		};
 		unsigned long *var = fgraph_get_task_var(&a.ops);
 		at_store = nullptr;
-		EXPECT_EQ(*var, used ? 5u : 0u) << "in front of store " << k;
+		EXPECT_EQ(*var, used ? 5u : 0u) << "before store " << k;
 		unregister_ftrace_graph(&a.ops);
 	}
 }

@@ -96,7 +96,7 @@ TEST_F(filter, names_globs_numbers_and_twins)
 	EXPECT_EQ(0, set(a, "6"));
 	EXPECT_EQ("nnnnn0", text());
 	EXPECT_EQ(0, set(a, "!6", false));
-	EXPECT_EQ("000000", text()) << "an empty filter is no filter";
+	EXPECT_EQ("000000", text()) << "an empty filter selects every function";
 }
 
 TEST_F(filter, who_goes_by_a_filter_may_refuse_a_change)
@@ -107,7 +107,7 @@ TEST_F(filter, who_goes_by_a_filter_may_refuse_a_change)
 	a.filter.changed = [](struct ftrace_filter *) { return 0; };
 	int graces = fake_graces;
 	EXPECT_EQ(0, set(a, "last"));
-	EXPECT_GT(fake_graces, graces) << "the old one is freed under who goes by it";
+	EXPECT_GT(fake_graces, graces) << "the old hash must be freed after a grace period";
 	a.filter.changed = nullptr;
 	ASSERT_EQ(0, register_ftrace_function(&a));
 	EXPECT_EQ("nnnnn0", text());

@@ -87,7 +87,7 @@ struct graph : testing::Test {
 	static int entry(struct ftrace_graph_ent *t, struct fgraph_ops *, struct ftrace_regs *regs)
 	{
 		events += "+" + std::to_string((t->func - KERNEL_BASE) / 64);
-		EXPECT_NE(RTH, regs->link) << "an entry handler sees the real return address";
+		EXPECT_NE(RTH, regs->link) << "an entry handler must see the true return address";
 		return !refuses;
 	}
 	static void ret(struct ftrace_graph_ret *t, struct fgraph_ops *, struct ftrace_regs *regs)
@@ -122,7 +122,7 @@ struct graph : testing::Test {
 	{
 		at_store = nullptr;
 		unregister_ftrace_graph(&user);
-		EXPECT_EQ(0, users_on) << "shadow stacks begun and ended as often";
+		EXPECT_EQ(0, users_on) << "each shadow_users_begin() needs one shadow_users_end()";
 		EXPECT_EQ(INSN_NOP, fake_word(FAKE_GRAPH_CALL));
 		for (u32 i = 1; i <= 9; i++)
 			EXPECT_EQ(INSN_NOP, fake_word(KERNEL_BASE + 64 * i));
@@ -164,7 +164,7 @@ struct graph : testing::Test {
 		unsigned long sp = 0x90000 - 64 * depth, link = enter(f, 0x1000 + depth, sp);
 
 		body();
-		ASSERT_EQ(0x1000 + depth, leave(link, sp)) << "the wrong return address";
+		ASSERT_EQ(0x1000 + depth, leave(link, sp)) << "the function returned to a wrong address";
 	}
 	void expect_empty()
 	{
@@ -192,7 +192,7 @@ TEST_F(graph, the_call_is_patched_before_any_site_and_a_nop_again_after_all)
 	ASSERT_EQ(0, insn_call(FAKE_GRAPH_CALL, FAKE_GRAPH_CALLER, HOOK_LINK, &call));
 	ASSERT_EQ(0, register_ftrace_graph(&user));
 	EXPECT_EQ(call, fake_word(FAKE_GRAPH_CALL));
-	EXPECT_EQ(2, fake_syncs) << "one batch for the call, one for the sites";
+	EXPECT_EQ(2, fake_syncs) << "one batch patches ftrace_graph_call, one the sites";
 	ASSERT_EQ(0, unregister_ftrace_graph(&user));
 	EXPECT_EQ(INSN_NOP, fake_word(FAKE_GRAPH_CALL));
 	EXPECT_GE(fake_graces, 1);
@@ -313,7 +313,7 @@ TEST_F(graph, tail_calls_return_through_both_frames_and_a_walk_finds_the_caller)
 	EXPECT_EQ(RTH, regs.link);
 	EXPECT_EQ(0x1234u, ftrace_graph_ret_addr(host_current, RTH, 0x90008));
 	EXPECT_EQ(0x4321u, ftrace_graph_ret_addr(host_current, 0x4321, 0x90008));
-	EXPECT_EQ(RTH, ftrace_graph_ret_addr(host_current, RTH, 0x80008)) << "no such frame";
+	EXPECT_EQ(RTH, ftrace_graph_ret_addr(host_current, RTH, 0x80008)) << "no frame has this frame pointer";
 	EXPECT_EQ(0x1234u, leave(regs.link, 0x90000));
 	EXPECT_EQ("+5:-6-5", events);
 	expect_empty();
@@ -335,7 +335,7 @@ TEST_F(graph, too_deep_is_counted_and_returns_untraced)
 	ASSERT_EQ(0, register_ftrace_graph(&user));
 	down(frames + 30);
 	EXPECT_EQ(30u, stack.overrun);
-	EXPECT_EQ(30u, overrun) << "the returns say it";
+	EXPECT_EQ(30u, overrun) << "the return handlers must get the number of lost calls";
 	EXPECT_EQ(4 * frames, events.size());
 	expect_empty();
 }
@@ -375,7 +375,7 @@ TEST_F(graph, a_frame_that_does_not_fit_stops_tracing_and_the_right_caller_is_fo
 	EXPECT_EQ(KERNEL_BASE + 64 * 4, stopped.func);
 	EXPECT_EQ(0x80000u, stopped.expected);
 	EXPECT_EQ(0x90000u, stopped.found);
-	EXPECT_EQ("+3+4", events) << "nobody hears of a return that is not sure";
+	EXPECT_EQ("+3+4", events) << "no return handler may run for a bad frame";
 	expect_empty();
 	call(5);
 	EXPECT_EQ("+3+4", events);
@@ -476,8 +476,8 @@ TEST_F(graph, an_interrupt_at_any_two_stores_does_no_harm)
 
 		interrupts++;
 		for (auto *f = stack.top; f; f = f->below) {
-			ASSERT_TRUE(f->ret >= 0x1000 && f->ret < 0x1002) << "half a frame is seen";
-			ASSERT_LE((unsigned long *)(f + 1), stack.free) << "a frame in free room";
+			ASSERT_TRUE(f->ret >= 0x1000 && f->ret < 0x1002) << "top leads to an incomplete frame";
+			ASSERT_LE((unsigned long *)(f + 1), stack.free) << "a frame ends above free";
 			ASSERT_EQ(f->ret, ftrace_graph_ret_addr(host_current, RTH, f->fp));
 		}
 		host_cpu->context_bit = 2;
@@ -508,7 +508,7 @@ TEST_F(graph, an_interrupt_at_any_two_stores_does_no_harm)
 			if (!strchr("67", events[i]) && !(i + 1 < events.size() && strchr("67", events[i + 1])))
 				rest += events[i];
 		ASSERT_EQ("+3+4-4-3", rest);
-		ASSERT_EQ(8 + 8 * when.size(), events.size()) << "each interrupt's calls are heard of";
+		ASSERT_EQ(8 + 8 * when.size(), events.size()) << "the user must be called for the calls of each interrupt";
 		expect_empty();
 	};
 
@@ -519,5 +519,5 @@ TEST_F(graph, an_interrupt_at_any_two_stores_does_no_harm)
 	for (unsigned a = 0; a < all; a++)
 		for (unsigned b = a; b < all && !HasFatalFailure(); b++)
 			run({a, b});
-	EXPECT_EQ(interrupts, all * all) << "pairs, and each alone";
+	EXPECT_EQ(interrupts, all * all) << "an interrupt must come at each pair of stores";
 }

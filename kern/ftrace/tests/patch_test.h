@@ -202,7 +202,7 @@ TEST_F(site, nothing_is_written_outside_of_a_batch)
 {
 	ftrace_batch_begin();
 	ftrace_batch_end();
-	ASSERT_EQ(-EFAULT, ftrace_make_nop(rec, stub)) << "the batch is over: `open` is 0";
+	ASSERT_EQ(-EFAULT, ftrace_make_nop(rec, stub)) << "after the end of the batch `open` must be 0";
 	EXPECT_EQ(-EFAULT, ftrace_modify_call(rec, stub, stub + FTRACE_STUB_SIZE));
 	EXPECT_EQ(-EFAULT, ftrace_init_nop(rec));
 	EXPECT_EQ(-EFAULT, ftrace_update_ftrace_func((ftrace_func_t)(FAKE_CALL + 4096)));

@@ -54,7 +54,7 @@ void *page_alloc(unsigned)
 }
 void page_free(void *p, unsigned)
 {
-	ASSERT_EQ(pages.erase(p), 1u) << "no page begins there, or it is free";
+	ASSERT_EQ(pages.erase(p), 1u) << "page_free() got no address of an allocated page";
 	memset(p, 0x6b, PAGE_SIZE);
 	free(p);
 }
@@ -92,7 +92,7 @@ struct shadow : testing::Test {
 	void TearDown() override
 	{
 		at_store = in_grace = at_walk = nullptr;
-		EXPECT_TRUE(pages.empty()) << "a stack is left";
+		EXPECT_TRUE(pages.empty()) << "a shadow stack was not freed";
 	}
 	static struct shadow_frame *push(struct thread *t)
 	{
@@ -126,9 +126,9 @@ TEST_F(shadow, a_thread_that_is_inside_keeps_it_until_a_switch_after_it_has_left
 	shadow_users_end();
 	ASSERT_NE(shadow_of(&b), nullptr);
 	event(THREAD_SWITCH, &b, &a);
-	ASSERT_NE(shadow_of(&b), nullptr) << "taken from under a frame";
+	ASSERT_NE(shadow_of(&b), nullptr) << "a shadow stack with a frame on it must stay";
 	ASSERT_EQ(shadow_users_begin(), 0);
-	EXPECT_EQ(shadow_of(&b)->top, f) << "a new user gives no second one";
+	EXPECT_EQ(shadow_of(&b)->top, f) << "a thread must keep the stack that it has";
 	shadow_users_end();
 	shadow_pop(shadow_of(&b), f);
 	event(THREAD_SWITCH, &b, &a);
@@ -212,7 +212,7 @@ TEST_F(shadow, a_switch_does_not_wait_for_a_walk_over_all_threads)
 		});
 		for (int i = 0; i < 1000 && !switched; i++)
 			std::this_thread::sleep_for(std::chrono::milliseconds(1));
-		EXPECT_TRUE(switched) << "the switch waits for the walk";
+		EXPECT_TRUE(switched) << "the switch must not wait for the end of the walk";
 	};
 	shadow_users_end();
 	other.join();

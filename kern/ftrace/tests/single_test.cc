@@ -52,6 +52,6 @@ TEST(single, two_errors_do_not_make_a_third)
 	fake_reset();
 	for (u32 i = 0; i < errors.size(); i++)
 		fake_record(64 + 64 * i, "function");
-	EXPECT_EQ(register_ftrace_function(&global_ops), 0) << "an error leaves nobody registered";
+	EXPECT_EQ(register_ftrace_function(&global_ops), 0) << "after an error no tracer may be registered";
 	EXPECT_EQ(unregister_ftrace_function(&global_ops), 0);
 }

@@ -298,7 +298,7 @@ class OnAMachine:
                     size += step
         said = self.sh("echo 1 > function_profile_enabled")
         self.assertRegex(said, r"function_profile_enabled: (no memory for \d+ bytes for each CPU|"
-                               r"function_graph takes no user more: Cannot allocate memory)\n.*\(ENOMEM\)")
+                               r"function_graph cannot take another user: Cannot allocate memory)\n.*\(ENOMEM\)")
         self.quiet(*(f"rmdir instances/i{n}" for n in range(made)))
         self.assertEqual(self.sh("cat function_profile_enabled"), "0\n")
         self.assertEqual(self.sh("cat trace_stat/function0"), HEADER)

@@ -111,7 +111,7 @@ static int profile_start(struct file *f)
 	}
 	profiled = count;
 	err = register_ftrace_graph(&profiler);
-	return err ? tracefs_refuse(f, err, "function_graph takes no user more: %s", strerror(-err)) : 0;
+	return err ? tracefs_refuse(f, err, "function_graph cannot take another user: %s", strerror(-err)) : 0;
 }
 
 static u64 enabled_get(const struct file *f)
