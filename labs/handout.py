@@ -51,7 +51,7 @@ def options() -> argparse.Namespace:
 def last_lab(text: str) -> int:
     match = re.fullmatch(r"0-(\d+)", text)
     if not match or int(match[1]) not in rubric.LABS:
-        raise NoHandout(f"LABS={text}: labs are handed out from lab 0 on, so say LABS=0-1 to LABS=0-{max(rubric.LABS)}")
+        raise NoHandout(f"LABS={text}: labs are handed out from lab 0 on: give LABS=0-1 to LABS=0-{max(rubric.LABS)}")
     return int(match[1])
 
 
@@ -105,7 +105,7 @@ def write(out: Path, name: str, start: int) -> None:
     if not target.is_symlink() and target.suffix in (".c", ".h", ".S") and "LAB_START" in target.read_text():
         target.write_text(resolve(name, start))
         if "LAB_START" in target.read_text():
-            raise NoHandout(f"{name}: a condition on LAB_START is left, and it is no file of a lab's")
+            raise NoHandout(f"{name}: a condition on LAB_START is left, and no lab hands in this file")
 
 
 def readme(last: int) -> str:
@@ -175,7 +175,7 @@ def commit(out: Path) -> None:
 def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
     last = last_lab(labs)
     if out.exists():
-        raise NoHandout(f"{out} is there already; name a folder that is not")
+        raise NoHandout(f"{out} exists; name a new folder")
     start = {file: lab for lab in rubric.LABS for file in rubric.lab(lab).files}
     for name in files(later_names(stages, last), last):
         write(out, name, start.get(name, 0))

@@ -56,7 +56,7 @@ class GraphSession(Session):
             self._quiet(machine, f"mkdir {INSTANCE.rstrip('/')}")
             with machine.observer.ordering():
                 self._graph(machine, "two users", rng.getrandbits(64), [User("", chosen), User(INSTANCE, other)], BEFORE)
-            self._graph(machine, "one leaves", rng.getrandbits(64), [User("", chosen), User(INSTANCE, everything, leaves=True)])
+            self._graph(machine, "one unregistered", rng.getrandbits(64), [User("", chosen), User(INSTANCE, everything, leaves=True)])
             self._quiet(machine, f"rmdir {INSTANCE.rstrip('/')}")
             with machine.observer.ordering():
                 self._by_hand(machine, rng.getrandbits(64), hands(self._kernel, rng.getrandbits(64)))

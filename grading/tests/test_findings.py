@@ -57,7 +57,7 @@ class NoProse(unittest.TestCase):
         for line, refused in (("echo function > current_tracer", True), ("registers", True), ("op 1 see wl_*", False)):
             e.complaint = Complaint(line, ["so: ENOSYS"], "ENOSYS")
             self.assertEqual(bool(checks.not_started(e)), refused)
-            self.assertEqual(str(e.complaint), f"'{line}' said: so: ENOSYS")
+            self.assertEqual(str(e.complaint), f"'{line}' printed: so: ENOSYS")
 
 
 class Faults(RecordedCalls):
@@ -140,7 +140,7 @@ class RegisterLost(RecordedCalls):
             e = self.evidence(arch, *calls)
             e.verdict, e.why = Verdict.PANIC, "read from a NULL pointer"
             self.assertEqual(report._ending(e), f"panic: read from a NULL pointer. Before that, after the call site of entry_traced, on CPU 0, {saved} "
-                             "was not as before the tracer ran")
+                             "was not what it was before the tracer ran")
 
     def test_or_return(self) -> None:
         e = self.evidence("riscv64", call := self.call())
@@ -148,7 +148,7 @@ class RegisterLost(RecordedCalls):
         span = Span(call, 0, None, False, 2, None, ())
         span.leaving = Leaving([span], record(Kind.EXIT, 1), [], record(Kind.HOME, 2, 1 << 27, seq=5))
         e.truth.returns.spans = [span]
-        self.assertEqual(faults.register_lost(e), "Before that, when wl_a had returned, on CPU 0, s11 was not as before the tracer ran")
+        self.assertEqual(faults.register_lost(e), "Before that, when wl_a had returned, on CPU 0, s11 was not what it was before the tracer ran")
 
     def test_nothing_where_none_did(self) -> None:
         e = self.evidence("arm64", self.call(), self.call(mask=None))

@@ -78,11 +78,11 @@ class Stores(unittest.TestCase):
     def test_each_wrong_order(self) -> None:
         shown = [*self.push(FIRST), (FREE, FIRST + 48), (FIRST + 32, 7), (FIRST + 24, FIRST + 48)]
         for words, stores in (("above free", [*self.filled(FIRST), (FREE, FIRST + 32), (TOP, FIRST)]),
-                              ("had not been taken", [(TOP, FIRST), (FREE, FIRST + 32), *self.filled(FIRST)]),
-                              ("its users had not", [(FREE, FIRST + 32), *self.filled(FIRST)[:2], (TOP, FIRST)]),
-                              ("was given back", [*self.push(FIRST), (FREE, FIRST), (TOP, 0)]),
-                              ("was given back", [*shown, (FREE, FIRST + 32), (FIRST + 24, FIRST + 32)]),
-                              ("data were shown", [*self.push(FIRST), (FIRST + 24, FIRST + 48), (FREE, FIRST + 48)]),
+                              ("a frame that ends above free", [(TOP, FIRST), (FREE, FIRST + 32), *self.filled(FIRST)]),
+                              ("whose users had not", [(FREE, FIRST + 32), *self.filled(FIRST)[:2], (TOP, FIRST)]),
+                              ("was lowered below the end", [*self.push(FIRST), (FREE, FIRST), (TOP, 0)]),
+                              ("was lowered below the end", [*shown, (FREE, FIRST + 32), (FIRST + 24, FIRST + 32)]),
+                              ("data_end was raised above free", [*self.push(FIRST), (FIRST + 24, FIRST + 48), (FREE, FIRST + 48)]),
                               ("first word", [*self.push(FIRST), (FREE, FIRST + 48), (FIRST + 24, FIRST + 48), (FIRST + 32, 7)])):
             with self.subTest(words=words):
                 self.assertIn(words, self.stack(*stores))

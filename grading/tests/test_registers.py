@@ -298,7 +298,7 @@ class Seen(RecordedCalls):
         for e in (self.entries("arm64", mask=None), self.evidence("arm64")):
             e.truth.calls[:] = [self.call("entry_traced", mask=None, callbacks=[self.callback("arm64")])]
             for check in (entry.registers_found, entry.registers_changed):
-                self.assert_finding(check(e), "and did not run")
+                self.assert_finding(check(e), "and its body did not run")
 
     def test_who_is_skipped_returns_through_the_replacement(self) -> None:
         e = self.entries("arm64")
@@ -319,7 +319,7 @@ class Seen(RecordedCalls):
             e.truth.hits["ftrace_set_filter"] = [record(Kind.HIT, 0)._replace(seq=1)]
             e.truth.hits["answer"] = [record(Kind.HIT, 0, value)._replace(seq=2)]
             found = entry.own_functions_kept(e)
-            self.assert_finding(found, "It was refused") if refused else self.assertIsNone(found)
+            self.assert_finding(found, "was refused, and must succeed") if refused else self.assertIsNone(found)
 
     def test_a_disabled_site_is_left_alone(self) -> None:
         for value, words in (0, ""), (1, "register_ftrace_function returned 0x1"):

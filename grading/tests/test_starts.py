@@ -103,8 +103,8 @@ class Handout(unittest.TestCase):
             self.assertEqual(runs(text) & solution, set(), name)
 
     def test_what_cannot_be_is_said(self) -> None:
-        for words, sentence in ((["handout", f"OUT={self.out}"], "is there already"),
-                                (["handout", "OUT=build/never", "LABS=nonsense"], "say LABS=0-1 to LABS=0-6"),
+        for words, sentence in ((["handout", f"OUT={self.out}"], "exists; name a new folder"),
+                                (["handout", "OUT=build/never", "LABS=nonsense"], "give LABS=0-1 to LABS=0-6"),
                                 (["STAFF=1"], "has no objects of the staff's")):
             self.assertIn(sentence, self.make(*words, tree=ROOT))
         self.assertIn("LAB=5 can have the staff's objects of these labs: 2 3 4.", self.make("LAB=5", "STAFF=5"))

@@ -95,7 +95,7 @@ class Blame(unittest.TestCase):
                 words = ["grading", "--lab", str(LAB), "--arch", "arm64", "--kernels", name, "--out", name]
                 with mock.patch("sys.argv", words), mock.patch("sys.stderr") as said:
                     self.assertEqual(program.main(), program.EXIT_FAIL)
-                self.assertIn("cannot be judged", str(said.write.call_args_list))
+                self.assertIn("cannot judge this kernel", str(said.write.call_args_list))
 
     def test_judging_has_an_end(self) -> None:
         """The limit counts processor time, in the boot and in each rung; a waiting process uses none."""

@@ -49,7 +49,7 @@ HEAD = """#define _GNU_SOURCE
 """
 FORMS = [  # a line to replace, the line printed instead, and the message that it causes
     ("\t.quad 0x18\n", '\t.incbin "/etc/passwd"\n', r"line 6 .*\.incbin \"/etc/passwd\""),
-    ("\t.quad 0x18\n", "\tj .\n", "line 6 of what it prints belongs to no table"),
+    ("\t.quad 0x18\n", "\tj .\n", "line 6 of its output belongs to no table"),
     ("\t.quad 0x18\n", "\t.quad 0x18; .incbin 0\n", "line 6"),
     ("\t.quad 0x18\n", "\t.quad secret\n", "line 6"),
     ("\t.quad 0x18\n", "\t.quad 0x18, 0x20\n", "line 6"),
@@ -201,7 +201,7 @@ class Sandbox(unittest.TestCase):
         tool = self.folder / "ready"
         tool.write_text("#!/bin/sh\ntouch ran\n")
         tool.chmod(0o755)
-        with self.assertRaisesRegex(mkrecords.Refused, "bwrap is not there: type make setup"):
+        with self.assertRaisesRegex(mkrecords.Refused, "bwrap is not installed: type make setup"):
             mkrecords.run(str(tool), str(self.elf), 65536)
         bwrap = self.folder / "bwrap"
         bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2; exit 1\n")

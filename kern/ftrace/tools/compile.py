@@ -51,7 +51,7 @@ def say(ended: Ended) -> str:
 def place(folder: str, name: str, target: str) -> None:
     path = f"{folder}/{name}"
     if os.path.islink(path) or not os.path.isfile(path):
-        raise Refused("the compiler left no object")
+        raise Refused("the compiler made no object")
     os.replace(path, target)
 
 
@@ -59,7 +59,7 @@ def check_depends(path: str) -> None:
     """make reads this file, so it may contain only names of files and colons, nothing that make executes."""
     with open(path, encoding="ascii", errors="replace") as file:
         if not re.fullmatch(r"([\w./+~: -]|\\?\n)*", file.read(MESSAGES), re.A):
-            raise Refused("what it includes has a name that no file of the kernel has")
+            raise Refused("it includes a file whose name no file of the kernel has")
 
 
 def build(seen: list[str], command: list[str]) -> None:

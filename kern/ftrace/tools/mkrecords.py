@@ -94,7 +94,7 @@ class Lines:
         self.at = 0
 
     def refuse(self) -> None:
-        raise Refused(f"line {self.at + 1} of what it prints belongs to no table of call sites: "
+        raise Refused(f"line {self.at + 1} of its output belongs to no table of call sites: "
                       + (repr(printable(self.lines[self.at].encode())[:80]) if self.at < len(self.lines) - 1 else "the end"))
 
     def title(self, lines: list[str]) -> None:
@@ -142,7 +142,7 @@ def check(table: Table, counted: int, kernel: Kernel) -> None:
             raise Refused(f"record {number} has state {state:#x}, which only a running kernel gives it")
     starts = [first for first, _ in table.regions]
     if not starts or starts[0] or starts != sorted(starts) or table.regions[-1] != (counted, 0):
-        raise Refused("its regions do not go from record 0 to the last one")
+        raise Refused("its regions do not cover all records, from record 0 to the last one")
     for _, stubs in table.regions[:-1]:
         if stubs not in kernel.stubs:
             raise Refused(f"a region calls {kernel.base + stubs:#x}, where there are no stubs")

@@ -200,7 +200,7 @@ def prove(kernel: Kernel, rules: Rules) -> int:
     """The number of functions that the tracer can reach. Raises Violation if one of them has a call site."""
     roots = sorted(name for name in kernel.functions if ROOTS.fullmatch(name))
     if not roots:
-        raise Violation("nothing that a call site could call: no ftrace_caller and no _mcount")
+        raise Violation("the kernel has no trampoline: neither ftrace_caller nor _mcount")
     paths = {root: root for root in roots}
     queue = roots
     while queue:

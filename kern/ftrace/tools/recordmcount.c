@@ -119,7 +119,7 @@ static void read_header(struct kernel *k)
 	if (k->header->e_shoff > k->size || k->header->e_shoff % 8 ||
 	    k->header->e_shnum * sizeof(Elf64_Shdr) > k->size - k->header->e_shoff ||
 	    k->header->e_shstrndx >= k->header->e_shnum)
-		fail("its section headers are not all there");
+		fail("its table of section headers is cut short");
 	k->sections = (const void *)(k->image + k->header->e_shoff);
 }
 
@@ -196,7 +196,7 @@ static void find_entries(const struct kernel *k, const Elf64_Shdr *text, struct 
 			fail("the call site at %#lx is not 4-byte aligned", address);
 		if (word_at(k, text, address) != nop ||
 		    (!is_riscv(k) && word_at(k, text, address + 4) != nop))
-			fail("no nop stands at the call site at %#lx", address);
+			fail("the call site at %#lx does not hold a nop", address);
 		add_site(s, is_riscv(k) ? address : address + 4);
 	}
 }
@@ -360,9 +360,9 @@ int main(int argc, char **argv)
 	else
 		find_entries(&k, text, &sites);
 	if (!sites.count && !k.mcount)
-		fail("not one call site: was it compiled with HOOK=entry or HOOK=mcount?");
+		fail("it has no call site: was it compiled with HOOK=entry or HOOK=mcount?");
 	if (!sites.count)
-		fprintf(stderr, "recordmcount: %s: not one call to _mcount was found: the table is empty\n", path);
+		fprintf(stderr, "recordmcount: %s: no call to _mcount was found: the table is empty\n", path);
 	if (k.etext - k.text > UINT32_MAX)
 		fail("its text is larger than a record's offset can say");
 	qsort(sites.address, sites.count, sizeof(*sites.address), by_address);

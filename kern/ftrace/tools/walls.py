@@ -58,22 +58,22 @@ def run(command: list[str], sees: Iterable[str], limits: Limits, writes: str = "
         except subprocess.TimeoutExpired:
             status = 128 + signal.SIGXCPU
         except FileNotFoundError as missing:
-            raise Refused(f"{missing.filename} is not there: type make setup") from None
+            raise Refused(f"{missing.filename} is not installed: type make setup") from None
         out.seek(0)
         errors.seek(0)
         state.seek(0)
         began = b"exit-code" in state.read()  # bubblewrap reports the program's end; without that the message is bubblewrap's own
         ended = Ended(status if status >= 0 else 128 - status, out.read(), errors.read())
     if walls and status and not began and re.match(rb"(bwrap|unshare|mount|chroot): ", ended.said):
-        raise Refused(f"the sandbox cannot be made ({printable(ended.said[:500]).strip()}). What another wrote needs another machine, or root; "
-                      "if you wrote it yourself, type:  export SANDBOX=no")
+        raise Refused(f"the sandbox cannot be made ({printable(ended.said[:500]).strip()}). Code that you did not write needs another machine, or root; "
+                      "if you wrote the code yourself, type:  export SANDBOX=no")
     return ended
 
 
 def _walls(sees: Iterable[str], writes: str, processes: bool, seccomp: IO[bytes]) -> list[str]:
     """The command that runs another in the sandbox. As root it needs no user namespace."""
     if not shutil.which("bwrap"):
-        raise Refused("bwrap is not there: type make setup")
+        raise Refused("bwrap is not installed: type make setup")
     words = ["bwrap", "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try",
              "--die-with-parent", "--new-session", "--clearenv", "--cap-drop", "ALL"]
     if processes:  # first: the named files may be below /tmp
