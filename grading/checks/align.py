@@ -225,6 +225,6 @@ def differ(ran: Executed, event: FunctionEvent) -> str:
     if call.name != event.func:
         return f"executed {call.name}, printed {event.func}"
     if call.name.startswith("wl_") and bool(call.level) != event.interrupt:
-        ran, printed = ("an interrupt", "a thread") if call.level else ("a thread", "an interrupt")
-        return f"{call.name} ran in {ran}, and is printed as if it ran in {printed}"
+        at, other = ("an interrupt", "a thread") if call.level else ("a thread", "an interrupt")
+        return f"{call.name} ran in {at}, and is printed as if it ran in {other}"
     return ""

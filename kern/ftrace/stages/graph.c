@@ -104,7 +104,7 @@ static inline struct shadow_frame *frame_of(struct shadow_stack *s, unsigned lon
 	struct shadow_frame *f = s->top;
 
 	if (unlikely(!f))
-		panic("return_to_handler, but no function has its return address here");
+		panic("return_to_handler ran, but the shadow stack has no frame");
 	if (likely(f->sp == sp))
 		return f;
 	ftrace_graph_stop(f->func, f->sp, sp);

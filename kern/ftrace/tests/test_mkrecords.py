@@ -57,7 +57,7 @@ FORMS = [  # a line to replace, the line printed instead, and the message that i
     ("\t.quad 0x18\n", "\n\t.quad 0x18\n", "line 6"),
     (".ftrace_records,", ".text,", "line 1"),
     ("\t.long 3, 0\n", "\t.long 3, 0\n\t.include \"x\"\n", "line 19"),
-    ("\t.long 3, 0\n", "", "its regions do not go"),
+    ("\t.long 3, 0\n", "", "its regions do not cover"),
     ("\t.long 3, 0\n", "\t.long 3, 0", "line 19 .*the end"),
     ("\t.globl ftrace_regions\n", "", "line 15"),
     (TABLE, "", "line 1 .*the end"),
@@ -68,8 +68,8 @@ FORMS = [  # a line to replace, the line printed instead, and the message that i
     ("\t.long 3\n", "\t.long 4\n", "there are 4 records, and prints 3"),
     ("\t.long 3\n", "\t.long 3\n\t.long 3\n", "line 14"),
     ("\t.long 0, 0\n", "\t.long 0, 0x18\n", "a region calls 0xffffffff80000018, where there are no stubs"),
-    ("\t.long 0, 0\n", "\t.long 1, 0\n", "its regions do not go"),
-    ("\t.long 3, 0\n", "\t.long 4, 0\n", "its regions do not go"),
+    ("\t.long 0, 0\n", "\t.long 1, 0\n", "its regions do not cover"),
+    ("\t.long 3, 0\n", "\t.long 4, 0\n", "its regions do not cover"),
 ]
 
 
@@ -186,7 +186,7 @@ class Sandbox(unittest.TestCase):
                     mkrecords.check(*mkrecords.parse(TABLE.replace(was, now)), kernel)
 
     def test_what_is_linked_is_written_here(self) -> None:
-        self.refused(prints(TABLE.replace("\t.quad 0x18\n", '\t.incbin "/etc/passwd"\n')), "line 6 of what it prints")
+        self.refused(prints(TABLE.replace("\t.quad 0x18\n", '\t.incbin "/etc/passwd"\n')), "line 6 of its output")
 
     def test_the_empty_table(self) -> None:
         done = subprocess.run([sys.executable, mkrecords.__file__, "--empty"], capture_output=True, text=True, check=True)
