@@ -210,7 +210,7 @@ class Cell:
             wrong.fresh(self.stale.pop().path, self.lab, self.arch)
         results = side_by_side.run(lambda n, _: self._one(self.trees[int(n)], new[n]), list(new), Console(quiet=True))
         for n, mutant in new.items():
-            got = results.get(n, {"result": HARNESS, "message": "its process died, and has said why", "code": ""})
+            got = results.get(n, {"result": HARNESS, "message": "its process died; the reason is printed above", "code": ""})
             self.before[mutant.id] = {"id": mutant.id, "line": mutant.line, "kind": mutant.kind, **got}
             with self.log.open("a") as log:
                 print(json.dumps(self.before[mutant.id]), file=log)

@@ -72,7 +72,7 @@ class TerminalRun(unittest.TestCase):
 
     def test_a_missing_image_is_said(self) -> None:
         child = start("riscv64", "--image", "/nothing/here")
-        child.expect("is not there")
+        child.expect("does not exist")
         self.assertEqual(self.ends(child), 2)
 
 

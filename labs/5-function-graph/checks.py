@@ -70,7 +70,7 @@ MISTAKES = {
     "shadow-frame-read-after-release": "a frame is read after it was released",
     "frame-not-filled": "a word of the frame is missing or wrong",
     "stores-out-of-order": "the shadow stack's stores are in an order that an interrupt can make harmful",
-    "sp-does-not-fit": "regs->sp is not the caller's",
+    "sp-does-not-fit": "regs->sp differs between the call and its return",
     "call-left-behind": "the last user is unregistered, and the call in ftrace_graph_stub stays",
     **graph_checks.MISTAKES,
     "duration-not-measured": "the printed time is not the time between the call and its return",

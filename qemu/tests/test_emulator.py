@@ -85,7 +85,7 @@ class Found(Machines):
         for name in NAMES.values():
             self.script(self.unpacked / "usr/bin" / name, "echo error while loading shared libraries: libslirp.so.0 >&2", "exit 127")
         self.assertEqual(self.used(), [self.path] * 2)
-        with self.assertRaisesRegex(Unfit, "does not say its version, but: error while loading shared libraries: libslirp.so.0"):
+        with self.assertRaisesRegex(Unfit, "does not print its version, but: error while loading shared libraries: libslirp.so.0"):
             emulator.look(self.unpacked / "usr/bin" / NAMES["arm64"])
 
     def test_none_is_a_sentence(self) -> None:
@@ -191,7 +191,7 @@ class Plugins(Machines):
 
     def test_an_old_qemu(self) -> None:
         self.fake(self.path, "7.2.22")
-        self.unfit(r"^a grade needs QEMU 10.0 or newer for riscv64, and here is QEMU 7.2.22 \(.*/bin/qemu-system-riscv64\): type make setup, or")
+        self.unfit(r"^a grade needs QEMU 10.0 or newer for riscv64, and this is QEMU 7.2.22 \(.*/bin/qemu-system-riscv64\): type make setup, or")
         self.change("QEMU_DIR", str(self.path))
         self.unfit("leave QEMU_DIR out$")
 
@@ -241,7 +241,7 @@ class Grades(Machines):
 
     def test_an_old_qemu(self) -> None:
         self.fake(self.path, "7.2.22")
-        said = self.grade("a grade needs QEMU 10.0 or newer for riscv64, and here is QEMU 7.2.22")
+        said = self.grade("a grade needs QEMU 10.0 or newer for riscv64, and this is QEMU 7.2.22")
         self.assertEqual(said.count("\n"), 1)
 
     def test_a_qemu_without_plugins(self) -> None:
@@ -281,7 +281,7 @@ class Doctor(Machines):
         status, said = self.doctor()
         self.assertEqual(status, 1)
         self.assertIn("): QEMU_DIR names it.", said)
-        self.assertIn("arm64: a grade needs QEMU 10.0 or newer for arm64, and here is QEMU 7.2.22", said)
+        self.assertIn("arm64: a grade needs QEMU 10.0 or newer for arm64, and this is QEMU 7.2.22", said)
 
 
 class Download(Machines):
@@ -321,7 +321,7 @@ class Download(Machines):
         self.fake(self.path, "9.2.4")
         emulator.look.cache_clear()
         self.replace(download, "debian_12", lambda: False)
-        self.assertRegex(self.said(1), "^A grade needs QEMU 10.0, and here is: QEMU 9.2.4 .* Build or install one, and say QEMU_DIR=")
+        self.assertRegex(self.said(1), "^A grade needs QEMU 10.0, and this host has: QEMU 9.2.4 .* Build or install one, and set QEMU_DIR")
         self.assertFalse(self.unpacked.exists())
 
     def test_why_it_could_not_be_fetched(self) -> None:
@@ -329,7 +329,7 @@ class Download(Machines):
         self.assertIn("could not be fetched: ", said := self.said(1))
         self.assertIn("cannot open libslirp.so.0", said)
         self.apt("'file:/debian/dists/trixie/InRelease' x 0")
-        self.assertIn("could not be fetched: apt's sources name no bookworm", self.said(1))
+        self.assertIn("could not be fetched: apt's sources do not name bookworm", self.said(1))
         self.script(self.path / "apt-get", "echo 'E: no network' >&2", "exit 100")
         self.assertIn("could not be fetched: apt-get: E: no network. All but make grade works; to try again, type make setup.", self.said(1))
         self.assertFalse(self.unpacked.exists())

@@ -128,7 +128,7 @@ class Proof(unittest.TestCase):
 
     def test_a_kernel_without_a_tracer_is_refused(self) -> None:
         for arch in WORDS:
-            with self.subTest(arch=arch), self.assertRaisesRegex(proof.Violation, "nothing that a call site"):
+            with self.subTest(arch=arch), self.assertRaisesRegex(proof.Violation, "the kernel has no trampoline"):
                 with tempfile.TemporaryDirectory() as name:
                     elf = kernel(arch, {"traced": "nop\n{ret}"}, Path(name))
                     proof.prove(proof.load(arch, elf), proof.Rules())

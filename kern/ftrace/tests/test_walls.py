@@ -58,7 +58,7 @@ class Compile(unittest.TestCase):
         for name in ("$(shell touch x).h", "a;b.h", "a\tb.h", "a=b.h", "a#b.h"):
             with self.subTest(name=name):
                 (self.source.parent / name).write_text("\n")
-                self.stopped(f'#include "{name}"\n', "has a name that no file of the kernel has", "-MMD", "-MP")
+                self.stopped(f'#include "{name}"\n', "whose name no file of the kernel has", "-MMD", "-MP")
 
     def test_its_memory_ends(self) -> None:
         self.stopped('__asm__(".rept 100000000; .8byte 1, 2, 3, 4; .endr");\n', "it needs more than 1024 MiB of memory")
