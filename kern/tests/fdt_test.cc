@@ -130,7 +130,7 @@ TEST_F(fdt_reader, finds_every_property_as_libfdt_does)
 			ASSERT_EQ(want, len);
 		}
 	EXPECT_EQ(nullptr, fdt_prop(fdt, 0, "absent", nullptr));
-	EXPECT_EQ(nullptr, fdt_prop(fdt, 0, "compat", nullptr)) << "a prefix is another name";
+	EXPECT_EQ(nullptr, fdt_prop(fdt, 0, "compat", nullptr)) << "a prefix of a name is not the name";
 }
 
 TEST_F(fdt_reader, resolves_every_path)

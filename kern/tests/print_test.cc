@@ -120,7 +120,7 @@ TEST(print, addresses_have_their_symbols)
 	EXPECT_EQ("schedule", say("%ps", 0x1010));
 	EXPECT_EQ("schedule+0x10/0x80", say("%pS", 0x1010));
 	EXPECT_EQ("schedule+0x0/0x80", say("%pS", 0x1000));
-	EXPECT_EQ("schedule+0x80/0x80", say("%pB", 0x1080)) << "a return address behind the last call";
+	EXPECT_EQ("schedule+0x80/0x80", say("%pB", 0x1080)) << "a return address after the last call of a function";
 	EXPECT_EQ("0x5000", say("%pS", 0x5000));
 	EXPECT_EQ("0x5000", say("%ps", 0x5000));
 	EXPECT_EQ("[schedule  ]", say("[%-10ps]", 0x1000));
