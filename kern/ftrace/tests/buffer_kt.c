@@ -82,7 +82,7 @@ static void check_accounts(unsigned cpu, u64 written, enum known known)
 	struct ring_buffer_cpu *rb = &global_trace.cpu[cpu];
 	u64 unread = count_unread(cpu, known);
 
-	expect(unread == rb_entries(rb), "entries is not what is in the buffer");
+	expect(unread == rb_entries(rb), "the number of entries is wrong");
 	expect(rb->read + unread + rb->overrun + rb->dropped == written,
 	       "read + in buffer + overrun + dropped is not what was written");
 }
@@ -341,9 +341,9 @@ static void test_without_memory(void)
 	n = file_read(f, text, sizeof(text));
 	give_memory(hoard);
 	expect(n == -ENOMEM, "a read without memory did not say so");
-	expect(rb_entries(&global_trace.cpu[i]) == 20, "an event went that nobody read");
+	expect(rb_entries(&global_trace.cpu[i]) == 20, "an unread event is missing");
 	n = file_read(f, text, sizeof(text));
-	expect(n > 0 && rb_entries(&global_trace.cpu[i]) == 0, "a read with memory again did not give them");
+	expect(n > 0 && rb_entries(&global_trace.cpu[i]) == 0, "a later read with memory did not return the events");
 	file_close(f);
 	set_cpu_affinity(-1);
 }

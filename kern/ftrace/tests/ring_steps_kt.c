@@ -88,7 +88,7 @@ static u64 check(const struct rb_event *ev, u64 number, u64 lost)
 
 	expect(n && get_address(e->parent_ip) == ~n && ev->ts == 10 * n, "an event is damaged");
 	expect(n > number, "an event came twice or out of order");
-	expect(n == number + 1 + lost, "events are missing, and the reader was not told how many");
+	expect(n == number + 1 + lost, "events are missing, and the reader got another number of them");
 	return n;
 }
 
@@ -167,8 +167,8 @@ NOIPA static void ring_read(char how)
 static void account(void)
 {
 	consume(ENOUGH);
-	expect(!rb_entries(rb) && !rb_bytes(rb), "the buffer is read to its end, and does not say so");
-	expect(rb->read == consumed, "what was read is not what was counted");
+	expect(!rb_entries(rb) && !rb_bytes(rb), "the buffer was read to its end, and still counts entries");
+	expect(rb->read == consumed, "the number of events that were read is wrong");
 	expect(rb->read + rb->overrun + rb->dropped == tried, "read + in buffer + overrun + dropped is not what was written");
 	expect(rb->accepted == last - before, "the last event is missing");
 }
