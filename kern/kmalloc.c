@@ -146,14 +146,28 @@ void *kzalloc(size_t size)
 	return p ? memset(p, 0, size) : NULL;
 }
 
-static struct slab *slab_of(const void *p)
+/* The slab with an object that begins at @p, or NULL. */
+static struct slab *find_slab(const void *p)
 {
 	struct slab *s = (struct slab *)ALIGN_DOWN((unsigned long)p, SLAB_SIZE);
+	bool object = page_order(s) == SLAB_ORDER && s->magic == SLAB_MAGIC &&
+		      ((char *)p - (char *)(s + 1)) % class_size[s->index] == 0;
 
-	if (page_order(s) != SLAB_ORDER || s->magic != SLAB_MAGIC ||
-	    ((char *)p - (char *)(s + 1)) % class_size[s->index])
+	return object ? s : NULL;
+}
+
+static struct slab *slab_of(const void *p)
+{
+	struct slab *s = find_slab(p);
+
+	if (!s)
 		panic("kfree: %p is not an object (freed before?)", p);
 	return s;
+}
+
+bool is_kmalloc_object(const void *p)
+{
+	return page_order(p) >= 0 || find_slab(p);
 }
 
 static size_t object_size(const void *p)

@@ -114,6 +114,8 @@ void *kmalloc(size_t size);
 void *krealloc(void *p, size_t size); /* NULL: p is unchanged */
 void *kzalloc(size_t size);
 void kfree(void *p);
+/* Does an object begin at @p, allocated or freed? Also false for a freed object whose pages were freed too. */
+bool is_kmalloc_object(const void *p);
 #endif
 
 #endif

@@ -384,6 +384,8 @@ static inline __attribute__((always_inline)) struct list_node *disown(void *obje
 	c = (struct list_node *)object - 1;
 	if ((unsigned long)c - LINEAR_BASE >= MMIO_BASE - LINEAR_BASE || (unsigned long)c % 16)
 		panic("free: malloc() did not return %p", object);
+	if (!is_kmalloc_object(c))
+		panic("free: malloc() did not return %p, or it was already freed", object);
 	flags = spin_lock_irqsave(&p->chunk_lock);
 	if (!c->link)
 		panic("free: the object at %p was already freed", object);

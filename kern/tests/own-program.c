@@ -182,12 +182,18 @@ static int mistake(const char *kind)
 
 	if (!strcmp(kind, "inside"))
 		free((char *)malloc(32) + 8);
+	if (!strcmp(kind, "within"))
+		free((char *)memset(malloc(64), 0x55, 64) + 16);
+	if (!strcmp(kind, "zeroed"))
+		free((char *)calloc(64, 1) + 16);
 	if (!strcmp(kind, "static"))
 		free(words);
+	if (!strcmp(kind, "local"))
+		free(&err);
 	if (!strcmp(kind, "nowhere"))
 		free((void *)0x1234);
-	if (!strcmp(kind, "twice")) {
-		void *p = malloc(32);
+	if (!strcmp(kind, "twice") || !strcmp(kind, "large")) {
+		void *p = malloc(kind[0] == 't' ? 32 : 100000);
 
 		free(p);
 		free(p);

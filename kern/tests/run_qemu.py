@@ -536,9 +536,13 @@ def panic_cases(arch: str) -> list[Case]:
 
     programs = {
         "inside": r"panic: free: malloc\(\) did not return ffffffc0\w+8$",
+        "within": r"panic: free: malloc\(\) did not return ffffffc0\w+0, or it was already freed$",
+        "zeroed": r"panic: free: malloc\(\) did not return ffffffc0\w+0, or it was already freed$",
         "static": r"panic: free: malloc\(\) did not return ffffffff8\w+$",
+        "local": r"panic: free: malloc\(\) did not return ffffff\w+$",
         "nowhere": r"panic: free: malloc\(\) did not return 0{12}1234$",
         "twice": r"panic: free: the object at ffffffc0\w+ was already freed$",
+        "large": r"panic: free: malloc\(\) did not return ffffffc0\w+, or it was already freed$",
         "interrupt": r"panic: interrupt_call: the function allocates[^\n]*\nCPU 1, ",
         "odd": r"panic: (illegal instruction|misaligned instruction address) at 0xffffffff8\w+( \(0x0\))?$",
     }
