@@ -16,7 +16,7 @@ struct uart_type {
 	bool (*sent)(void); /* the transmitter's FIFO is empty */
 	void (*send)(u8 c);
 	int (*receive)(void);
-	u32 (*enable)(void); /* enables input; returns the new `room` */
+	u32 (*enable)(void); /* enables input, and the FIFOs unless that would discard input; returns the new `room` */
 	void (*acknowledge)(void);
 };
 
@@ -68,7 +68,8 @@ static notrace int ns_receive(void)
 }
 static u32 ns_enable(void)
 {
-	reg_write(NS_FCR_FIFO, NS_FCR);
+	if (!(reg_read(NS_LSR) & NS_LSR_READY))
+		reg_write(NS_FCR_FIFO, NS_FCR);
 	reg_write(NS_MCR_LINES, NS_MCR);
 	reg_write(1, NS_IER);
 	return (reg_read(NS_IIR) & NS_IIR_FIFO) == NS_IIR_FIFO ? FIFO_SIZE : 1;
@@ -102,10 +103,11 @@ static notrace int pl_receive(void)
 }
 static u32 pl_enable(void)
 {
-	reg_write(PL_LINE_FIFO, PL_LINE);
+	if (reg_read(PL_FLAGS) & PL_FLAGS_EMPTY)
+		reg_write(PL_LINE_FIFO, PL_LINE);
 	reg_write(reg_read(PL_CONTROL) | PL_CONTROL_ON, PL_CONTROL);
 	reg_write(PL_RECEIVE, PL_MASK);
-	return FIFO_SIZE;
+	return (reg_read(PL_LINE) & PL_LINE_FIFO) == PL_LINE_FIFO ? FIFO_SIZE : 1;
 }
 static void pl_acknowledge(void)
 {

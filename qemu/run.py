@@ -15,7 +15,7 @@ import sys
 import tempfile
 import termios
 import threading
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -46,15 +46,26 @@ def end_with_terminal(qemu: subprocess.Popen[bytes]) -> None:
     qemu.kill()
 
 
+def pass_on(qemu: subprocess.Popen[bytes]) -> None:
+    """Pass a file or a pipe on to riscv64's console. Its firmware discards the first byte: that is an empty line of ours."""
+    assert qemu.stdin
+    with suppress(BrokenPipeError), qemu.stdin:
+        data = b"\n"
+        while data:
+            qemu.stdin.write(data)
+            data = os.read(0, 4096)
+
+
 def run(machine: Machine) -> int:
     settings = terminal_settings()
     with tempfile.TemporaryDirectory(prefix="callsite-") as name, closing(Reason()) as reason:
         serial = ["-chardev", "stdio,id=console,mux=on,signal=off", "-serial", "chardev:console"]
         command = machine.command(serial, Path(name)) + reason.options()
         try:
-            qemu = subprocess.Popen(WITH_US + command, pass_fds=[reason.fileno()])
-            if settings:
-                threading.Thread(target=end_with_terminal, args=[qemu], daemon=True).start()
+            passed_on = machine.arch == "riscv64" and not settings
+            qemu = subprocess.Popen(WITH_US + command, bufsize=0, pass_fds=[reason.fileno()], stdin=subprocess.PIPE if passed_on else None)
+            if settings or passed_on:
+                threading.Thread(target=end_with_terminal if settings else pass_on, args=[qemu], daemon=True).start()
             status = qemu.wait()
         finally:
             restore_terminal(settings)

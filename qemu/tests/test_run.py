@@ -1,11 +1,21 @@
-"""`make run`: how it ends."""
+"""`make run`: what it reads, and how it ends."""
 import os
 import pty
 import signal
 import subprocess
 import unittest
 
+from qemu.machine import ARCHES, ROOT
 from qemu.run import end_with_terminal
+
+
+class TypedAhead(unittest.TestCase):
+    def test_a_line_that_came_before_the_prompt_keeps_its_first_character(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch):
+                said = subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", "run"], input="echo hello\npoweroff\n",
+                                      capture_output=True, text=True, check=False, timeout=300).stdout
+                self.assertIn("callsite# echo hello\nhello\ncallsite# poweroff\n", said.replace("\r", ""))
 
 
 class ClosedTerminal(unittest.TestCase):
