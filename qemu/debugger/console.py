@@ -18,6 +18,7 @@ import gdb  # type: ignore[import]
 from qemu.debugger.guest import Command, in_firmware
 
 PROMPT = b"callsite# "
+WAITS = "[the kernel waits for a line: Ctrl-C stops it here, then `console LINE` types one]\n"
 
 
 @contextmanager
@@ -48,6 +49,8 @@ class Console:
         self.at_prompt = False
         self.stopped = False  # the guest, by us
         self.muted = False  # what it prints is not shown
+        self._told = False  # that nothing stops the guest at its prompt
+        gdb.events.cont.connect(self._goes_on)
 
     def connect(self, path: Path) -> None:
         self._socket.connect(str(path))
@@ -72,6 +75,14 @@ class Console:
             self._waited_for = False
             self.stopped = True
             gdb.post_event(lambda: gdb.execute("interrupt"))
+        elif self.at_prompt and not self.muted:
+            os.write(self._out, WAITS.encode())
+
+    def _goes_on(self, _: gdb.ContinueEvent) -> None:
+        """The user lets the guest go on at its prompt, where nothing stops it."""
+        if self.at_prompt and not self.muted and not self._told:
+            self._told = True
+            gdb.write(WAITS)
 
     def _receive(self) -> bytes:
         try:
@@ -108,6 +119,7 @@ class Console:
             gdb.write(told)
         elif in_firmware():
             self.stopped = leave_firmware()
+        self._told = False
         return self.stopped
 
 

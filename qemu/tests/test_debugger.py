@@ -52,6 +52,14 @@ class DebuggerSession:
         self._gdb.expect_exact("(gdb) ")
         return str(self._gdb.before).replace("\r", "")
 
+    def interrupted(self, line: str, until: str) -> str:
+        """Type Ctrl-C when the command has shown this."""
+        self._gdb.sendline(line)
+        self._gdb.expect_exact(until)
+        self._gdb.send("\x03")
+        self._gdb.expect_exact("(gdb) ")
+        return str(self._gdb.before)
+
     def sh(self, line: str) -> str:
         """The shell's output for a line."""
         said = self(f"console {line}")
@@ -173,6 +181,11 @@ class OnAMachine(Shared):
         self.gdb("thbreak *($mepc + 4)")
         said = self.gdb("python from qemu.debugger import console; print(console.leave_firmware())")
         self.assertRegex(said, r"(?s)Temporary breakpoint .*False$")
+
+    def test_a_guest_that_goes_on_at_its_prompt_says_how_to_stop_it(self) -> None:
+        said = self.gdb.interrupted("continue", "waits for a line: Ctrl-C")
+        self.assertIn("SIGINT", said)
+        self.assertEqual(self.gdb.sh("echo alive"), "alive\n")
 
     # ---- trace ----
 
