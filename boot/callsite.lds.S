@@ -44,6 +44,7 @@ SECTIONS
 		*kern/ftrace?*.o(.text .text.*)
 		. = ALIGN(64);
 		__ftrace_text_end = .;
+		_apps = .;
 		*kern/apps?*.o(.text .text.*)
 		FTRACE_ISLANDS_TEXT
 		*(.text .text.*)

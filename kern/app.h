@@ -35,8 +35,7 @@ int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format
 
 /*
  * Each returns -errno on failure; strerror(errno) describes it. Descriptors 0 to 2
- * are the console (1: or the redirection). Ctrl-C ends a program in its next read,
- * write or printf, unless it has several threads.
+ * are the console (1: or the redirection).
  */
 int open(const char *path, int flags, ...);
 long read(int fd, void *buf, size_t n);
@@ -84,6 +83,11 @@ int strncmp(const char *a, const char *b, size_t n);
 char *strchr(const char *s, int c);
 unsigned long long strtoull(const char *s, char **end, int base);
 
+/*
+ * A program ends when all of its threads have ended. Ctrl-C and `kill` end all of
+ * them, wherever they are: in a loop, asleep, at a mutex_release(). Only a thread
+ * that holds a mutex goes on until it has released it.
+ */
 /* -EAGAIN: no memory, or there are 4,095 threads already. */
 typedef struct thread *thread_t;
 int thread_create(thread_t *t, int (*fn)(void *), void *arg);
@@ -109,7 +113,7 @@ void interrupt_call(int cpu, void (*fn)(void *), void *arg);
 
 /* Nanoseconds since the machine's counter started. */
 uint64_t clock(void);
-void sleep_ns(uint64_t ns); /* Ctrl-C ends it early */
+void sleep_ns(uint64_t ns);
 
 #define float _Pragma("GCC error \"a Callsite program uses integers only: no float\"") float
 #define double _Pragma("GCC error \"a Callsite program uses integers only: no double\"") double

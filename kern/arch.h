@@ -43,7 +43,8 @@
  *   struct context: callee-saved registers, fp, sp and pc of a thread that is
  *   not running, saved by __switch_to().
  *   struct trap_frame: every general register and the exception state, on the
- *   interrupted stack. regs_pc/regs_sp/regs_fp/regs_link(frame).
+ *   interrupted stack. regs_pc/regs_sp/regs_fp/regs_link(frame);
+ *   regs_call(frame, fn).
  *
  *   ARCH_NAME "riscv64" | "arm64".
  */

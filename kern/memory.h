@@ -38,7 +38,7 @@
 #include "types.h"
 
 /* Set by boot/callsite.lds.S. */
-extern char _start[], _text[], _etext[], _rodata[], _erodata[], _data[], _edata[], _bss[], _end[];
+extern char _start[], _text[], _apps[], _etext[], _rodata[], _erodata[], _data[], _edata[], _bss[], _end[];
 extern char _early_tables[], _early_tables_end[]; /* before _end */
 
 extern unsigned long kernel_pa;  /* physical address of _start; head.S */

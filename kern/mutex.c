@@ -55,9 +55,11 @@ void wake_up(struct wait_queue *wq)
 bool mutex_trylock(struct mutex *m)
 {
 	struct thread *none = NULL;
+	bool free = __atomic_compare_exchange_n(&m->owner, &none, current, false, __ATOMIC_ACQUIRE,
+						__ATOMIC_RELAXED);
 
-	return __atomic_compare_exchange_n(&m->owner, &none, current, false, __ATOMIC_ACQUIRE,
-					   __ATOMIC_RELAXED);
+	current->mutexes += free;
+	return free;
 }
 
 void mutex_lock(struct mutex *m)
@@ -74,6 +76,7 @@ void mutex_unlock(struct mutex *m)
 {
 	mutex_assert_held(m);
 	__atomic_store_n(&m->owner, NULL, __ATOMIC_RELEASE);
+	current->mutexes--;
 	smp_mb(); /* either the waiter sees the mutex free, or this thread sees the waiter in the queue */
 	if (READ_ONCE(m->waiters.waiters))
 		wake_up(&m->waiters);

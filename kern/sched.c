@@ -295,13 +295,31 @@ static void retry_soon(struct cpu *cpu)
 	}
 }
 
+/*
+ * End a program's thread that was interrupted, instead of the return from this interrupt (thread.h). False: not
+ * here; nor at the first interrupt that finds it so: a program that ends by itself then, as `sleep` does, returns.
+ */
+static notrace bool end_program(struct trap_frame *regs)
+{
+	bool own = regs_pc(regs) >= (unsigned long)_apps && regs_pc(regs) < (unsigned long)_etext;
+	bool first = !current->end_is_due;
+
+	current->end_is_due = true;
+	if (first || !own || current->mutexes || current->ctx >= CTX_PREEMPT)
+		return false;
+	regs_call(regs, current->end);
+	return true;
+}
+
 notrace void irq_exit(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();
 	bool due = READ_ONCE(cpu->resched); /* once: another CPU may set it at any moment */
-	bool deferred = due && (cpu->recursion || in_tracer(regs_pc(regs)));
+	bool ends = unlikely(interrupted()) && current->end;
+	bool traces = (due || ends) && (cpu->recursion || in_tracer(regs_pc(regs)));
+	bool deferred = due && traces;
 
-	if (deferred)
+	if (deferred || (ends && (traces || !end_program(regs))))
 		retry_soon(cpu);
 	current->ctx &= ~CTX_HARDIRQ;
 	if (due && !deferred && preemptible())

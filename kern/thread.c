@@ -42,6 +42,7 @@ static bool publish(struct thread *t)
 		last_pid = last_pid % (PID_MAX - 1) + 1;
 	while (pid_in_use(last_pid) && --tries);
 	if (tries) {
+		t->interrupted = t->process && interrupted(); /* under the lock: process_interrupt() does not miss it */
 		t->pid = last_pid;
 		t->all_next = all_threads;
 		all_threads = t;
@@ -149,6 +150,8 @@ static struct thread *kernel_clone(int (*fn)(void *), void *arg, int cpu, const 
 	t->pinned = cpu;
 	t->out = current->out;
 	t->cwd = current->cwd;
+	t->process = current->process;
+	t->end = current->end;
 	t->context.pc = (unsigned long)thread_start_asm;
 	t->context.sp = (unsigned long)t->stack + THREAD_SIZE;
 	if (!publish(t)) {
@@ -181,16 +184,89 @@ bool thread_done(struct thread *t)
 	return __atomic_load_n(&t->state, __ATOMIC_ACQUIRE) == THREAD_DEAD;
 }
 
-bool thread_wait(struct thread *t)
+bool thread_wait(struct thread *t, bool main)
 {
-	wait_event(&exits, thread_done(t) || interrupted());
+	wait_event(&exits, thread_done(t) || (main && READ_ONCE(t->main_returned)) || interrupted());
 	return thread_done(t);
+}
+
+void thread_main_returned(void)
+{
+	WRITE_ONCE(current->main_returned, true);
+	wake_up(&exits);
+}
+
+/* ---- the threads of a program ---- */
+
+void end_if_interrupted(void)
+{
+	if (unlikely(interrupted()) && current->end && !current->mutexes)
+		current->end();
+}
+
+struct others {
+	const void *process;
+	unsigned running;
+	struct thread *one;
+};
+
+static void note_other(struct thread *t, void *arg)
+{
+	struct others *others = arg;
+
+	if (t == current || t->process != others->process)
+		return;
+	others->running += !thread_done(t);
+	others->one = t;
+}
+
+static struct others others_of(const void *process)
+{
+	struct others others = {process};
+
+	threads_for_each(note_other, &others);
+	return others;
+}
+
+unsigned process_threads(const void *process)
+{
+	return process ? others_of(process).running + (current->process == process) : 0;
+}
+
+bool process_wait(void)
+{
+	wait_event(&exits, process_threads(current->process) == 1 || interrupted());
+	return process_threads(current->process) == 1;
+}
+
+static void interrupt_other(struct thread *t, void *process)
+{
+	if (t != current && t->process == process)
+		thread_interrupt(t);
+}
+
+void process_interrupt(void)
+{
+	threads_for_each(interrupt_other, current->process);
+}
+
+void process_join(void)
+{
+	struct thread *t;
+
+	wait_event(&exits, process_threads(current->process) == 1);
+	while ((t = others_of(current->process).one))
+		thread_join(t);
 }
 
 int thread_join(struct thread *t)
 {
 	int code;
 
+	wait_event(&exits, thread_done(t) || (interrupted() && current->end));
+	if (current->end && !t->end) /* interrupted, so this thread is next: until both have ended, others may use @t's stack */
+		wait_event(&exits, interrupted());
+	end_if_interrupted();
 	wait_event(&exits, thread_done(t));
 	while (__atomic_load_n(&t->on_cpu, __ATOMIC_ACQUIRE))
 		yield();

@@ -38,6 +38,9 @@ struct thread {
 	bool on_cpu;
 	bool queued;      /* on the run queue of its CPU */
 	bool interrupted; /* after Ctrl-C: sleeps, reads and loops end early, with -EINTR */
+	bool main_returned; /* other threads of its program run on: the shell no longer waits for it */
+	bool end_is_due; /* sched.c: an interrupt found it interrupted */
+	u32 mutexes; /* that it holds */
 	s8 pinned; /* CPU index, or -1 */
 	u8 cpu;    /* current or last CPU */
 	int (*fn)(void *);
@@ -55,7 +58,8 @@ struct thread {
 	int out_error;            /* the first write to it that failed; 0 */
 	struct node *cwd;         /* inherited */
 	void *ftrace; /* the tracer's own per-thread data; thread hooks */
-	void *process; /* app.c: the application that it belongs to, or NULL */
+	void *process; /* app.c: the application that it belongs to, or NULL. Inherited */
+	void (*end)(void); /* a program's thread: ends it when it is interrupted; does not return. Inherited */
 };
 #define STACK_END_MAGIC 0x57ac6e9d57ac6e9dul
 
@@ -78,8 +82,24 @@ struct thread_hook {
  */
 struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name);
 int thread_join(struct thread *t); /* waits for its exit, frees it, returns its exit code */
-bool thread_wait(struct thread *t); /* until it has exited (true) or Ctrl-C comes (false) */
+/* Until it has exited (true), Ctrl-C comes, or @main and its program's main() has returned. */
+bool thread_wait(struct thread *t, bool main);
 bool thread_done(struct thread *t);
+void thread_main_returned(void); /* of the running thread's program: see thread_wait() */
+
+/*
+ * A program that is interrupted ends at a safe point. Each of its threads that is flagged calls current->end:
+ * - in end_if_interrupted(), which thread_join() and app.c's functions call where nothing is held;
+ * - instead of returning from an interrupt of the program's own text (_apps). There it is in no kernel function, and
+ *   irq_exit() excludes a callback of the tracer, preemption off, and a mutex held.
+ * A thread that holds a mutex goes on until it has unlocked it. The program's main thread ends last: it waits for the
+ * others and frees their memory, because one thread may use another one's stack.
+ */
+void end_if_interrupted(void);
+unsigned process_threads(const void *process); /* that have not exited */
+bool process_wait(void); /* until the others of current->process have exited (true), or Ctrl-C comes (false) */
+void process_interrupt(void); /* the others of current->process */
+void process_join(void); /* all others of current->process */
 void __noreturn thread_exit(int code);
 
 /*

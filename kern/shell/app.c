@@ -1,7 +1,8 @@
 /*
  * The implementation of app.h. An application is a function named main and the
  * threads that it creates; they share a process: the table of open files and the
- * list of allocated memory. So both are freed when Ctrl-C ends a program.
+ * list of allocated memory. The thread that called main() frees both when all
+ * threads have ended, by themselves or by Ctrl-C (thread.h).
  */
 #include "app.h"
 
@@ -21,16 +22,9 @@
 struct process {
 	struct mutex lock; /* protects files[] */
 	struct file *files[MAX_FDS];
-	struct file *out; /* standard output, for threads that outlive main(); NULL: the console */
 	struct spinlock chunk_lock; /* protects chunks */
 	struct list_node *chunks; /* one node before each object of malloc(); its link is NULL after free() */
-	u32 threads; /* the last one to end closes the files and frees the chunks */
-};
-
-struct start {
-	int (*fn)(void *);
-	void *arg;
-	struct process *process;
+	struct thread *main;
 };
 
 _Static_assert(sizeof(mutex_t) == sizeof(struct mutex), "app.h's mutex_t is struct mutex");
@@ -54,52 +48,33 @@ static struct file *file_get(struct file *f)
 	return f;
 }
 
-static void process_put(struct process *p)
+/* Wait for the other threads; after Ctrl-C all of them are ended. Context: the main thread. */
+static void process_end(struct process *p)
 {
-	if (__atomic_sub_fetch(&p->threads, 1, __ATOMIC_ACQ_REL))
-		return;
+	if (!process_wait())
+		process_interrupt();
+	process_join();
 	for (int fd = FIRST_FD; fd < MAX_FDS; fd++)
 		if (p->files[fd])
 			file_close(p->files[fd]);
-	if (p->out)
-		file_close(p->out);
 	while (p->chunks) {
 		struct list_node *c = p->chunks;
 
 		p->chunks = c->next;
 		kfree(c);
 	}
+	current->process = NULL;
 	kfree(p);
 }
 
-static int start_thread(void *arg)
+static void end_thread(void)
 {
-	struct start s = *(struct start *)arg;
-	int code;
+	struct process *p = current->process;
 
-	kfree(arg);
-	current->process = s.process;
-	code = s.fn(s.arg);
-	process_put(s.process);
-	return code;
-}
-
-static struct thread *process_thread(struct process *p, int (*fn)(void *), void *arg, int cpu,
-				     const char *name)
-{
-	struct start *s = kmalloc(sizeof(*s));
-	struct thread *t;
-
-	if (!s)
-		return NULL;
-	*s = (struct start){fn, arg, p};
-	__atomic_add_fetch(&p->threads, 1, __ATOMIC_RELAXED);
-	t = kthread_run(start_thread, s, cpu, name);
-	if (!t) {
-		kfree(s);
-		process_put(p);
-	}
-	return t;
+	current->end = NULL;
+	if (current == p->main)
+		process_end(p);
+	thread_exit(130);
 }
 
 const struct app *app_find(const char *name)
@@ -110,42 +85,30 @@ const struct app *app_find(const char *name)
 	return NULL;
 }
 
-/* Runs in the calling thread, which Ctrl-C interrupts. */
 int app_run(const struct app *app, int argc, char **argv)
 {
-	struct process *before = current->process, *p = kzalloc(sizeof(*p));
+	struct process *p = kzalloc(sizeof(*p));
 	int status;
 
 	if (!p)
 		return -ENOMEM;
-	p->threads = 1;
-	p->out = file_get(current->out);
+	p->main = current;
 	current->process = p;
+	current->end = end_thread;
 	status = app->main(argc, argv) & 0xff;
-	current->process = before;
-	process_put(p);
+	current->end = NULL;
+	if (process_threads(p) > 1)
+		thread_main_returned();
+	process_end(p);
 	return status;
-}
-
-/*
- * Ctrl-C ends a program in a read or write, unless it has several threads: the
- * others may use this thread's stack.
- */
-static void exit_when_interrupted(void)
-{
-	struct process *p = current->process;
-
-	if (!interrupted() || __atomic_load_n(&p->threads, __ATOMIC_ACQUIRE) > 1)
-		return;
-	process_put(p);
-	thread_exit(130);
 }
 
 int thread_create_on(thread_t *t, int cpu, int (*fn)(void *), void *arg)
 {
 	if (cpu < -1 || cpu >= (int)nr_cpus)
 		return -EINVAL;
-	*t = process_thread(this_process(), fn, arg, cpu, current->comm);
+	this_process();
+	*t = kthread_run(fn, arg, cpu, current->comm);
 	return *t ? 0 : -EAGAIN;
 }
 
@@ -172,15 +135,18 @@ void mutex_acquire(mutex_t *m)
 void mutex_release(mutex_t *m)
 {
 	mutex_unlock((struct mutex *)m);
+	end_if_interrupted();
 }
 
 /* Joins the queue before it releases the mutex, so that no broadcast is lost. */
 void cond_wait(cond_t *c, mutex_t *m)
 {
 	prepare_to_wait((struct wait_queue *)c);
-	mutex_release(m);
-	schedule();
+	mutex_unlock((struct mutex *)m);
+	if (!interrupted())
+		schedule();
 	finish_wait((struct wait_queue *)c);
+	end_if_interrupted();
 	mutex_acquire(m);
 }
 
@@ -296,14 +262,14 @@ long read(int fd, void *buf, size_t n)
 	struct file *f;
 	long got;
 
-	exit_when_interrupted();
+	end_if_interrupted();
 	if (fd == 0) {
 		got = read_console(buf, n);
 	} else {
 		f = use(fd);
 		got = done_with(f, f ? file_read(f, buf, n) : 0);
 	}
-	exit_when_interrupted();
+	end_if_interrupted();
 	return got;
 }
 
@@ -311,7 +277,7 @@ long write(int fd, const void *buf, size_t n)
 {
 	struct file *f;
 
-	exit_when_interrupted();
+	end_if_interrupted();
 	if (fd == 1)
 		return out_write(buf, n);
 	if (fd == 2) {
@@ -322,18 +288,13 @@ long write(int fd, const void *buf, size_t n)
 	return done_with(f, f ? file_write(f, buf, n) : 0);
 }
 
-static void fill_stat(struct stat *st, const struct node *n)
-{
-	*st = (struct stat){n->mode, n->size};
-}
-
 int stat(const char *path, struct stat *st)
 {
 	struct node n;
 	int err = file_stat(shell_cwd(), path, &n);
 
 	if (!err)
-		fill_stat(st, &n);
+		*st = (struct stat){n.mode, n.size};
 	return err;
 }
 
@@ -344,7 +305,7 @@ int readdir(int fd, struct dirent *entry)
 	int found = done_with(f, f ? file_entry(f, &n, entry->name, sizeof(entry->name)) : 0);
 
 	if (found > 0)
-		fill_stat(&entry->stat, &n);
+		entry->stat = (struct stat){n.mode, n.size};
 	return found;
 }
 
@@ -423,4 +384,5 @@ void *realloc(void *p, size_t size)
 void free(void *p)
 {
 	kfree(disown(p));
+	end_if_interrupted();
 }

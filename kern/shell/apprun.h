@@ -18,9 +18,10 @@ extern const unsigned app_count;
 const struct app *app_find(const char *name);
 
 /*
- * Run @app in the calling thread, with that thread's standard output. Files that
- * it left open are closed. After Ctrl-C app_run() may not return: memory that must
- * be freed then must be known to the thread that joins this one. Context: thread.
+ * Run @app in the calling thread, with that thread's standard output, and wait
+ * until all threads of it have ended. Files that it left open are closed. After
+ * Ctrl-C app_run() may not return: memory that must be freed then must be known to
+ * the thread that joins this one. Context: thread of no program.
  * Return: the exit status (0 to 255), or -ENOMEM.
  */
 int app_run(const struct app *app, int argc, char **argv);

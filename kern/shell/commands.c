@@ -166,19 +166,29 @@ static int ps_main(int argc, char **argv)
 }
 SHELL_COMMAND("ps", ps_main, "[-s [pid]]", "list the threads with their CPU, state and CPU time; -s: their stacks");
 
+static void jobs_row(const struct job *job)
+{
+	unsigned threads = process_threads(job->thread->process);
+	char others[24] = "";
+
+	if (threads > 1)
+		snprintf(others, sizeof(others), " and %u other%s", threads - 1, threads > 2 ? "s" : "");
+	out_printf("[%d] thread %d%s, %s: %s\n", job->id, job->thread->pid, others,
+		   thread_done(job->thread) ? "done" : "running", job->title);
+}
+
 static int jobs_main(int argc, char **argv)
 {
-	for (struct job *job = shell_jobs(); job; job = job->next)
-		out_printf("[%d] thread %d, %s: %s\n", job->id, job->thread->pid,
-			   thread_done(job->thread) ? "done" : "running", job->title);
+	for (struct job *job = shell_jobs; job; job = job->next)
+		jobs_row(job);
 	return 0;
 }
-SHELL_COMMAND("jobs", jobs_main, "", "list the background jobs", .alone = true);
+SHELL_COMMAND("jobs", jobs_main, "", "list the background jobs and their threads", .alone = true);
 
 static int wait_main(int argc, char **argv)
 {
-	for (struct job *job = shell_jobs(); job; job = job->next)
-		if (!thread_wait(job->thread))
+	for (struct job *job = shell_jobs; job; job = job->next)
+		if (!thread_wait(job->thread, false))
 			break;
 	return 0;
 }
@@ -190,7 +200,7 @@ static int kill_main(int argc, char **argv)
 
 	if (argc != 2 || kstrtou64(argv[1] + (argv[1][0] == '%'), 10, &id))
 		return usage("kill job");
-	for (struct job *job = shell_jobs(); job; job = job->next)
+	for (struct job *job = shell_jobs; job; job = job->next)
 		if ((u64)job->id == id) {
 			thread_interrupt(job->thread);
 			return 0;

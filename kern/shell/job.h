@@ -15,8 +15,7 @@ struct job {
 	struct job *next;
 };
 
-/* Newest first. Context: the shell's own thread. */
-struct job *shell_jobs(void);
+extern struct job *shell_jobs; /* newest first; accessed by the shell's thread only */
 void shell_run_line(char *text);
 
 #endif

@@ -17,7 +17,7 @@
 #define INTERRUPTED 130
 
 static struct line line;
-static struct job *jobs; /* newest first; accessed by the shell's thread only */
+struct job *shell_jobs;
 
 /* ---- standard output ---- */
 
@@ -164,11 +164,6 @@ static int run_parsed(void *arg)
 
 /* ---- jobs ---- */
 
-struct job *shell_jobs(void)
-{
-	return jobs;
-}
-
 static struct job *job_new(const char *text)
 {
 	struct job *job = kzalloc(sizeof(*job));
@@ -184,9 +179,9 @@ static struct job *job_new(const char *text)
 
 static void job_keep(struct job *job)
 {
-	job->id = jobs ? jobs->id + 1 : 1;
-	job->next = jobs;
-	jobs = job;
+	job->id = shell_jobs ? shell_jobs->id + 1 : 1;
+	job->next = shell_jobs;
+	shell_jobs = job;
 }
 
 static int job_end(struct job *job)
@@ -200,7 +195,7 @@ static int job_end(struct job *job)
 
 static void report_jobs(void)
 {
-	struct job **at = &jobs;
+	struct job **at = &shell_jobs;
 
 	while (*at) {
 		struct job *job = *at;
@@ -215,14 +210,6 @@ static void report_jobs(void)
 	}
 }
 
-static int job_start(struct job *job)
-{
-	const char *name = job->line.argc ? job->line.argv[0] : "shell";
-
-	job->thread = kthread_run(run_parsed, job, -1, name);
-	return job->thread ? 0 : -EAGAIN;
-}
-
 /* After an interruption, the next output starts on a new line. */
 static bool was_interrupted(struct thread *t)
 {
@@ -233,14 +220,15 @@ static bool was_interrupted(struct thread *t)
 
 /*
  * Wait for a command. If it does not end after Ctrl-C, a second Ctrl-C moves it to
- * the background. Return: true after Ctrl-C: the line's other commands do not run.
+ * the background; so does the return of main(), if other threads run on. Return:
+ * true after Ctrl-C: the line's other commands do not run.
  */
 static bool wait_foreground(struct job *job)
 {
 	bool done, stopped;
 
 	console_set_foreground(job->thread, current);
-	done = thread_wait(job->thread);
+	done = thread_wait(job->thread, true);
 	console_set_foreground(NULL, NULL);
 	current->interrupted = false;
 	stopped = was_interrupted(job->thread);
@@ -250,9 +238,10 @@ static bool wait_foreground(struct job *job)
 		return stopped;
 	}
 	job_keep(job);
-	printk("%s does not respond to Ctrl-C; it continues in the background as job %d.\n",
+	printk(stopped ? "%s does not respond to Ctrl-C; it continues in the background as job %d.\n" :
+			 "main() of %s has returned; its threads continue in the background as job %d.\n",
 	       job->line.argv[0], job->id);
-	return true;
+	return stopped;
 }
 
 static bool run_here(struct job *job)
@@ -277,13 +266,11 @@ static bool needs_thread(const struct command_line *c)
 
 static bool run_job(struct job *job)
 {
-	int err;
-
 	if (!needs_thread(&job->line))
 		return run_here(job);
-	err = job_start(job);
-	if (err) {
-		complain(job->line.argv[0], "not started", err);
+	job->thread = kthread_run(run_parsed, job, -1, job->line.argv[0]);
+	if (!job->thread) {
+		complain(job->line.argv[0], "not started", EAGAIN);
 		kfree(job);
 	} else if (job->line.background) {
 		job_keep(job);

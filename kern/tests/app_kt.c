@@ -12,19 +12,20 @@
 #define OUT "/tmp/app_kt"
 
 static int fd, while_reading, after_reading;
-static struct thread *left;
-static u32 go;
+static struct thread *first;
+static int put;
 
 static int reads(void *unused)
 {
 	char c;
 
-	return read(fd, &c, 1) == -EINTR;
+	return read(fd, &c, 1);
 }
 
 /* One reader at a time: the pipe is busy as long as somebody reads from it. */
 static int close_while_reading(int argc, char **argv)
 {
+	int marker = open("/sys/kernel/tracing/trace_marker", O_WRONLY);
 	thread_t t;
 
 	fd = open(PIPE, O_RDONLY);
@@ -33,7 +34,7 @@ static int close_while_reading(int argc, char **argv)
 		sleep_ns(1000000);
 	close(fd);
 	while_reading = open(PIPE, O_RDONLY);
-	thread_interrupt(t);
+	write(marker, "x", 1);
 	thread_join(t);
 	after_reading = open(PIPE, O_RDONLY);
 	return 0;
@@ -41,46 +42,42 @@ static int close_while_reading(int argc, char **argv)
 
 static int writes_late(void *unused)
 {
-	while (!READ_ONCE(go))
+	while (!READ_ONCE(first->main_returned))
 		sleep_ns(1000000);
-	return write(1, "late\n", 5);
+	put = write(1, "late\n", 5);
+	return 0;
 }
 
 static int leave(int argc, char **argv)
 {
-	return thread_create(&left, writes_late, NULL);
+	thread_t t;
+
+	first = current;
+	return thread_create(&t, writes_late, NULL);
 }
 
 static int write_after_main(void)
 {
 	const struct app app = {.name = "leave", .main = leave};
-	struct node *n;
-	int err;
+	int err = file_open(NULL, OUT, O_WRONLY | O_CREAT | O_TRUNC, &current->out);
 
-	go = 0;
-	err = file_open(NULL, OUT, O_WRONLY | O_CREAT | O_TRUNC, &current->out);
+	put = 0;
 	if (err)
 		return err;
 	app_run(&app, 0, NULL);
 	file_close(current->out);
 	current->out = NULL;
-	n = file_lookup(NULL, OUT);
-	err = n->opens == 1 ? 0 : -EBADF; /* else it would write through what is freed */
-	WRITE_ONCE(go, 1);
-	return err ?: thread_join(left);
+	return put;
 }
 
 static int test_app(int argc, char **argv)
 {
 	const struct app app = {.name = "close", .main = close_while_reading};
-	int put;
-
 	kt_begin();
 	app_run(&app, 0, NULL);
 	kt_promise(while_reading == -EBUSY && after_reading >= 3,
 		   "a file that is read from is closed when the read ends: %d, then %d", while_reading, after_reading);
-	put = write_after_main();
-	kt_promise(put == 5, "a thread that outlives main() writes where main() did: %d", put);
+	kt_promise(write_after_main() == 5, "a thread that outlives main() writes where main() did: %d", put);
 	return kt_end();
 }
 SHELL_COMMAND("test-app", test_app, "", "threads that outlast a descriptor, and their program");

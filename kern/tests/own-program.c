@@ -208,8 +208,92 @@ static int mistake(const char *kind)
 	return 1;
 }
 
+/* What goes on until it is ended. Each thread has its own turn, so that `ps` shows that all of them run. */
+static void own_spin(unsigned long *turns)
+{
+	for (;;)
+		(*(volatile unsigned long *)turns)++;
+}
+
+static int spins(void *turns)
+{
+	own_spin(turns);
+	return 0;
+}
+
+static int locks_and_naps(void *turns)
+{
+	while (turns) {
+		mutex_acquire(&lock);
+		++*(volatile unsigned long *)turns;
+		mutex_release(&lock);
+		sleep_ns(1000);
+	}
+	return 0;
+}
+
+static int allocates(void *turns)
+{
+	while (turns) {
+		free(malloc(100));
+		++*(volatile unsigned long *)turns;
+	}
+	return 0;
+}
+
+static int never_turned(void *turns)
+{
+	mutex_acquire(&lock);
+	while (!turns)
+		cond_wait(&turned, &lock);
+	return 0;
+}
+
+static int joins(void *thread)
+{
+	return thread_join(thread);
+}
+
+static void keeps_the_lock(void)
+{
+	uint64_t end;
+
+	mutex_acquire(&lock);
+	printf("all run\n");
+	for (end = clock() + 300000000; clock() < end;)
+		;
+	mutex_release(&lock);
+}
+
+/* `outlive`: main() returns before its threads. `together`: it waits for one of them. Both leave memory and a file. */
+static int endless(const char *kind)
+{
+	static unsigned long turns[4];
+	thread_t t[6];
+
+	memset(turns, 0, sizeof(turns));
+	if (!malloc(5000) || open("/tmp/own", O_WRONLY | O_CREAT | O_TRUNC) < 0)
+		return 1;
+	if (!strcmp(kind, "locked"))
+		keeps_the_lock();
+	if (!strcmp(kind, "locked") || !strcmp(kind, "alone"))
+		own_spin(turns);
+	thread_create(&t[0], spins, &turns[0]);
+	thread_create(&t[1], locks_and_naps, &turns[1]);
+	thread_create(&t[2], allocates, &turns[2]);
+	thread_create(&t[3], never_turned, NULL);
+	thread_create(&t[4], spins, &turns[3]);
+	thread_create(&t[5], joins, t[4]);
+	while (!turns[0] || !turns[1] || !turns[2] || !turns[3])
+		sleep_ns(1000000);
+	printf("all run\n");
+	return strcmp(kind, "outlive") ? thread_join(t[5]) : 3;
+}
+
 int main(int argc, char **argv)
 {
+	if (argc == 3 && !strcmp(argv[1], "endless"))
+		return endless(argv[2]);
 	if (argc == 3 && !strcmp(argv[1], "mistake"))
 		return mistake(argv[2]);
 	/* What is static is as the last run left it. */

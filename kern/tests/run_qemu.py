@@ -220,6 +220,45 @@ def interrupted() -> Step:
     return step
 
 
+def ended(kind: str, how: str, again: int = 3) -> Step:
+    """A program without I/O ends by Ctrl-C or by `kill`, with all its threads, and leaves nothing behind; its mutex is free."""
+    def once(run: Run) -> str:
+        line = f"own-program endless {kind}"
+        run.console.begin(line + (" &" if how == "kill" else ""))
+        shown = {PROMPT} if how == "kill" else set()
+        run.console.wait_for(lambda text: all(words in text for words in shown | ({"all run"} if kind != "alone" else set())), 60, "threads of the program")
+        if how == "kill":
+            said = run.console.command("kill 1") + run.console.command("wait")
+        else:
+            run.console.send(b"\x03")
+            said = run.console.wait_ready(60)
+        left = re.findall(r"^.* own-program$", run.console.command("ps"), re.M)
+        wrong = "does not respond" in said or how == "kill" and f"[1] done, exit status 130: {line}" not in said
+        return f"'{line}', after {how}: {said[-300:]!r}, {left}" if left or wrong else ""
+
+    def step(run: Run) -> str:
+        free = []
+        for _ in range(again):
+            wrong = once(run)
+            if wrong:
+                return wrong
+            run.console.command("rm /tmp/own")
+            free.append(run.console.command("free"))
+        return f"memory after 'own-program endless {kind}' was ended, by {how}: {free}" if len(set(free[1:])) > 1 else ""
+    return step
+
+
+def outlives() -> Step:
+    """Threads that run when main() has returned are a job: it is told, listed, and ended by `kill`."""
+    def step(run: Run) -> str:
+        steps = [shows("own-program endless outlive", r"^all run$", r"^main\(\) of own-program has returned; its threads continue in the background as job 1\.$"),
+                 shows("jobs", r"^\[1\] thread \d+ and 6 others, running: own-program endless outlive$"),
+                 prints("kill 1", ""), shows("wait", r"^\[1\] done, exit status 130: own-program endless outlive$")]
+        left = next(filter(None, (s(run) for s in steps)), "")
+        return left or prints("jobs", "")(run) or (shows("ps", "swapper")(run) if "own-program" not in run.console.command("ps") else "own-program still runs")
+    return step
+
+
 def stack_among(threads: int) -> Step:
     """`ps -s` finds the shell, the eldest, among more threads than `ps` lists."""
     def step(run: Run) -> str:
@@ -343,8 +382,13 @@ def application_cases(arch: str) -> list[Case]:
         sums, sorts, compressed(), shows("pipeline /data/prose.txt", ": as in one pass", seconds=90)]),
         *(Case(f"a person's own program on {n} CPUs", arch, f"{FINISHED}-own-program", n, [
             promises("own-program 'two words' 2"), promises("own-program 'two words' 2"), works(),
+            ended("alone", "Ctrl-C"), ended("alone", "kill"), ended("together", "Ctrl-C"), ended("together", "kill"), outlives(),
+            ended("locked", "Ctrl-C"), ended("locked", "kill"),
+            shows("echo 'own_*' > set_ftrace_filter; echo function_graph > current_tracer"),
+            ended("alone", "Ctrl-C"), ended("together", "kill"), outlives(), prints("echo nop > current_tracer", ""),
+            promises("own-program 'two words' 2"),
             shows("echo own_cpu > set_ftrace_filter; echo function > current_tracer"),
-            promises("own-program 'two words' 2"), shows("cat trace", r"own-program-\d+ .*: own_cpu <-start_thread$")])
+            promises("own-program 'two words' 2"), shows("cat trace", r"own-program-\d+ .*: own_cpu <-thread_start$")])
           for n in (1, 4))]
 
 

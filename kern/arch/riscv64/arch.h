@@ -207,6 +207,12 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 {
 	return regs->x[8];
 }
+/* The interrupted context goes on at @fn, as if it had called it. */
+always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
+{
+	regs->x[1] = regs->pc;
+	regs->pc = (unsigned long)fn;
+}
 
 /* Shared by this architecture's files only. */
 struct sbi_result {
