@@ -14,6 +14,7 @@ from grading.machine.observer import Record
 from grading.truth.truth import Call
 
 OWN_CALLS, WRONG_FRAME, AFTER_THE_END, WRONG_SIZE = "recursion-not-guarded", "wrong-frame-taken", "told-after-the-end", "wrong-size"
+LEFT_TWICE = "left-twice"
 MISTAKES = {
     OWN_CALLS: "a user is called for functions that its own handler calls",
     WRONG_FRAME: "a function was left without a return, and a later return does not use the frame whose sp fits",
@@ -175,6 +176,26 @@ def filter_of_two(e: Evidence) -> Finding | None:
         return None
     return Finding("two users had one filter, and one of them was unregistered. Then rare_shared was written to the filter and called; the other user must be called at its "
                    "entry and at its return, once each", mistake="filter-change-unheard")
+
+
+def leavers(e: Evidence) -> list[Record]:
+    """What unregister_ftrace_graph returned to each of two CPUs that unregistered one user, in this order."""
+    return [r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_left")]
+
+
+def left_once(e: Evidence) -> Finding | None:
+    """Lab 6: two CPUs unregister one user. The second is refused, and the user that has the slot by then stays."""
+    found = leavers(e)
+    if len(found) < 2:
+        return None
+    said = [r.v[0] - (r.v[0] >> 63 << 64) for r in found]
+    if said != [0, -errno.ENOENT]:
+        return Finding("two CPUs unregistered one user; one of them was held before it got ftrace_lock, until the other had done so and had registered another user. "
+                       f"unregister_ftrace_graph must return 0 and then -ENOENT, and returned {said[0]} and {said[1]}", mistake=LEFT_TWICE, seq=found[1].seq)
+    if [handler for handler, name, seq in _told(e) if name == "rare_shared" and seq > found[1].seq] != ["rare_entry", "rare_return"]:
+        return Finding("two CPUs unregistered one user, and another user had its slot when the second was refused. Then rare_shared was called; the other user must be "
+                       "told of its entry and of its return, once each", mistake=LEFT_TWICE, seq=found[1].seq)
+    return None
 
 
 def sizes(e: Evidence) -> Finding | None:

@@ -8,7 +8,9 @@
         cpus.go(1)
 
 A held CPU has not yet executed the instruction at which it is held. A *served* CPU holds only its thread: it still handles
-interrupts, because another CPU may wait for its answer. All other CPUs run.
+interrupts, because another CPU may wait for its answer. All other CPUs run. A thread that is held in the tracer's text stays on
+its CPU (irq_exit defers the switch), so synchronize_sched() on another CPU waits until it goes on: to see that one return, hold
+the thread elsewhere, for example at the first instruction of mutex_lock and not at the tracer's call of it.
 
 QEMU's debugger stub resumes single CPUs (vCont), and stops all of them when one reaches a breakpoint. Each stop discards QEMU's
 translated code and costs about 10 ms, so conditions are read from memory or from the observer's log where possible.
@@ -66,6 +68,15 @@ class Cpus:
         self._away -= set(cpus)
         for cpu in cpus:
             self._served.pop(cpu, None)
+
+    def alone(self, cpu: int, place: int) -> bool:
+        """Run this CPU alone until it is about to execute the place, and hold it there. False: it does not come there."""
+        others = self.all - self._held
+        self.hold(*others)
+        self.go(cpu)
+        reached = self.reach({place}) == cpu
+        self.go(*others - {cpu})
+        return reached
 
     def write(self, physical: int, word: int) -> None:
         self._stub.write_physical(physical, word.to_bytes(8, "little"))

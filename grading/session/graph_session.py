@@ -71,6 +71,8 @@ class GraphSession(Session):
             with machine.observer.recording(), machine.observer.ordering():
                 machine.console.command("frames", WORKLOAD_SECONDS)
                 machine.console.command("rare", WORKLOAD_SECONDS)
+        elif e.lab == 6 and e.smp > 1:
+            self._leave_twice(machine)
 
     def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:
         """Run a workload with these users; a user that leaves does so during the workload. `rewritten`: their first filter, replaced before it."""
@@ -159,6 +161,21 @@ class GraphSession(Session):
             job = self._asleep(machine, f"time sleep {FOR_EVER}")
             machine.console.command(f"graph 0 off; graph 1 see sleep_ns printk; kill {job}; wait; graph 1 off", WORKLOAD_SECONDS)
         self._evidence.slot_again = (first, observer.written())
+
+    def _leave_twice(self, machine: Run) -> None:
+        """Two CPUs unregister one user: the first is held at the first instruction of mutex_lock until the other has done so and registered another user."""
+        self._say("two CPUs unregister one user")
+        observer, at_prompt = machine.observer, machine.console.at_prompt
+        unregister, lock, left = map(self._kernel.symbol, ("unregister_ftrace_graph", "mutex_lock", "rare_left"))
+        first = observer.written()
+        with observer.recording():
+            with interleaved(machine) as cpus:
+                cpus.begin("taskset -c 0 rare leave")
+                held = cpus.reach({unregister}, until=at_prompt, insns=MANY)
+                if held is not None and cpus.alone(held, lock):
+                    cpus.serve(held)
+                    cpus.run(lambda: any(r.addr == left for r in observer.records(first)), MANY)
+            machine.console.wait_ready(WORKLOAD_SECONDS)
 
     def _walk(self, machine: Run) -> None:
         """Print the stack of a thread that sleeps in a call whose return is patched."""

@@ -7,12 +7,14 @@
  * 4. A registration is refused.
  * 5. Functions are left without a return, as by longjmp(). Graph tracing is off for good after that.
  *
+ * `rare leave` does another thing alone: two CPUs unregister one user (lab 6).
+ *
  * The program checks nothing. It passes data to rare_walk(), rare_data(), rare_room(),
- * rare_refused() and rare_stack() in registers, for an observer of the processor.
+ * rare_refused(), rare_stack() and rare_left() in registers, for an observer of the processor.
  */
 #include "app.h"
 
-const char *const program_help[] = {"", "rare uses of function_graph, for grading; graph tracing is off for good afterwards"};
+const char *const program_help[] = {"[leave]", "rare uses of function_graph, for grading; graph tracing is off for good afterwards"};
 
 #if STAGE >= 5
 #include "cpu.h"
@@ -246,6 +248,42 @@ static int filter_of_two(void)
 	end();
 	return err;
 }
+
+__attribute__((noipa)) static notrace void rare_left(long err)
+{
+	barrier();
+}
+
+static struct fgraph_ops next;
+
+/* The thread that comes first gives the slot to another user. */
+static int leaves(void *unused)
+{
+	int err = unregister_ftrace_graph(&user);
+
+	if (!err) {
+		next = (struct fgraph_ops){.entryfunc = rare_entry, .retfunc = rare_return, .filter = &filter, .idx = -1};
+		register_ftrace_graph(&next);
+	}
+	rare_left(err);
+	return 0;
+}
+
+/* The harness holds one of the two before it gets ftrace_lock. */
+static int leave_twice(void)
+{
+	thread_t other;
+	int err = begin(rare_entry, rare_return, "rare_shared") ?: thread_create_on(&other, cpu_count() - 1, leaves, NULL);
+
+	if (!err) {
+		leaves(NULL);
+		thread_join(other);
+		rare_shared();
+		unregister_ftrace_graph(&next);
+	}
+	end();
+	return err;
+}
 #endif
 
 /* ---- 4. ---- */
@@ -407,6 +445,13 @@ int main(int argc, char **argv)
 	int err;
 
 	mutex_lock(&alone);
+#if STAGE >= 6
+	if (argc > 1) {
+		err = leave_twice();
+		mutex_unlock(&alone);
+		return err ? complain(argv[0], argv[1], -err) : 0;
+	}
+#endif
 	err = handlers_call() ?: handlers_walk();
 #if STAGE >= 6
 	err = err ?: data_of_all_sizes() ?: all_there_is_room_for() ?: filter_of_two();

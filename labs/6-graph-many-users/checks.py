@@ -23,7 +23,7 @@ from grading.checks.graph_checks import (at_rest, at_return, comes_home, depth, 
                                   registers_given_back, of_call, something_returned, stayed, three_agree, through_handler, values, cpu_of)
 from grading.checks.integrity import as_linked
 from grading.checks.order import SLOTS, dead_or_unused, shortcut_in_time, stacks_in_time, stamp_first, users_in_time
-from grading.checks.rare import WRONG_SIZE, filter_of_two, left, own_calls, refused, room, sizes, walks
+from grading.checks.rare import LEFT_TWICE, WRONG_SIZE, filter_of_two, leavers, left, left_once, own_calls, refused, room, sizes, walks
 from grading.checks.registers import found_as_left
 from grading.checks.schedule_checks import PLAYED, returns_under_schedules
 from grading.machine.observer import Record
@@ -316,6 +316,7 @@ MISTAKES = {
     "shadow-frame-read-after-release": "a frame is read after it was released",
     WRONG_SIZE: "a user's entry data do not have the size that it asked for",
     SLOTS: "a user is unregistered, and fgraph_slots is not one more than the last slot in use",
+    LEFT_TWICE: "a user that is unregistered already is unregistered once more",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
@@ -357,6 +358,7 @@ TWO_TRACERS = Coverage("call of the handlers of two tracers", _two_tracer_amount
 CALLS_AFTER_LEAVING = Coverage("call after a user was unregistered", _calls_after)
 LEAVERS = seen_once("phase in which a user was unregistered", lambda e: sum(any(u.leaves for u in p.users) for p in e.on()))
 SLOT_AGAIN = seen_once("call of a user's handlers while a slot got a new user", lambda e: len(between(e.truth.user_events, *e.slot_again)), 4)
+LEFT_BY_TWO = Coverage("CPU that unregistered a user which another CPU unregistered too", lambda e: [Amount("", len(leavers(e)), 2 if e.smp > 1 else 0)])
 
 # User 1 stays registered; user 2 may get the slot of user 0.
 COMES, GOES, STAYS = ("graph 1 see calls_traced",), ("graph 1 off",), frozenset({1})
@@ -380,7 +382,7 @@ CHECKS = {
     "sixteen": named(all_of(sixteen, patched_if_wanted, own_calls, refused), _last_forgotten),
     "reverse": reverse,
     "data": all_of(kept, room_given_back, sizes, room, whole),
-    "leaving": all_of(leaver_left, slot_again, filter_of_two, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
+    "leaving": all_of(leaver_left, slot_again, filter_of_two, left_once, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
     "schedules": all_of(as_linked, returns_under_schedules),
 }
 
@@ -396,6 +398,6 @@ SEEN = {
     "sixteen": (HAND_CALLS, INTERRUPTED),
     "reverse": (TWO_TRACERS, HAND_CALLS),
     "data": (HAND_CALLS, KEPT_DATA, INTERRUPTED),
-    "leaving": (LEAVERS, CALLS_AFTER_LEAVING, SLOT_AGAIN, INTERRUPTED),
+    "leaving": (LEAVERS, CALLS_AFTER_LEAVING, SLOT_AGAIN, LEFT_BY_TWO, INTERRUPTED),
     "schedules": (PLAYED,),
 }
