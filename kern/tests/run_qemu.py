@@ -309,6 +309,30 @@ def meanwhile(program: str, place: str, line: str) -> Step:
     return step
 
 
+def grace_period(line: str) -> Step:
+    """The line waits for a grace period as long as CPU 1 is served in the tracer's text, which a thread does not leave by an interrupt, and no longer."""
+    def step(run: Run) -> str:
+        kernel = kernel_of(run)
+        lock = kernel.symbol("mutex_lock")
+        with interleaved(run) as cpus:
+            cpus.begin("taskset -c 1 frames &")
+            if cpus.reach(calls_to(kernel, "mutex_lock", kernel.extent("register_ftrace_graph")), but={0}) != 1:
+                return "frames does not come to where register_ftrace_graph takes ftrace_lock"
+            cpus.serve(1)
+            cpus.run(run.console.at_prompt)
+            cpus.begin(line)
+            end = run.clock() + 2  # without the other CPU it takes a tenth of that
+            if cpus.run(lambda: run.console.at_prompt() or run.clock() > end) and run.console.at_prompt():
+                return f"'{line}' does not wait for a CPU that is in the tracer's text"
+            if not cpus.alone(1, lock):
+                return "frames does not come to mutex_lock"
+            cpus.serve(1)
+            if not cpus.run(run.console.at_prompt, insns=MANY):
+                return f"'{line}' waits for a CPU that is in front of mutex_lock, and handles its interrupts"
+        return shows("wait; echo alive", "^alive$")(run)
+    return step
+
+
 MANY = 20_000_000  # instructions: a tracer is started and a thread makes some thousand calls in them
 
 
@@ -444,6 +468,7 @@ def shell_cases(arch: str) -> list[Case]:
              stack_among(300)]
     graph = "echo function_graph > current_tracer"
     return [Case("shell", arch, smp=2, steps=steps),
+            Case("a grace period and a thread that is held", arch, smp=2, steps=[grace_period(graph), prints("echo nop > current_tracer", ""), works()]),
             *(Case(f"frames under {name}", arch, variant, 2, [
                 shows(f"{begin}; frames; {end}", r"^frames: function_graph is in use: Device or resource busy \(EBUSY\)$"),
                 prints("frames", ""),
