@@ -194,7 +194,7 @@ def left_once(e: Evidence) -> Finding | None:
                        f"unregister_ftrace_graph must return 0 and then -ENOENT, and returned {said[0]} and {said[1]}", mistake=LEFT_TWICE, seq=found[1].seq)
     if [handler for handler, name, seq in _told(e) if name == "rare_shared" and seq > found[1].seq] != ["rare_entry", "rare_return"]:
         return Finding("two CPUs unregistered one user, and another user had its slot when the second was refused. Then rare_shared was called; the other user must be "
-                       "told of its entry and of its return, once each", mistake=LEFT_TWICE, seq=found[1].seq)
+                       "called at its entry and at its return, once each", mistake=LEFT_TWICE, seq=found[1].seq)
     return None
 
 

@@ -98,9 +98,9 @@ def lab(number: int) -> Lab:
 
 def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Coverage, ...]]) -> Rung:
     name, points, promise = (entry.pop(key) for key in ("name", "points", "promise"))
-    for table, entries in (("CHECKS", checks), ("SEEN", seen)):
-        if name not in entries:
-            raise ValueError(f"rubric.toml has a rung '{name}', for which {table} of checks.py has no entry")
+    missing = "CHECKS" if name not in checks else "SEEN" if name not in seen else ""
+    if missing:
+        raise ValueError(f"rubric.toml has a rung '{name}', for which {missing} of checks.py has no entry")
     options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
     return Rung(name, points, promise, checks[name], seen[name], **options)
 
