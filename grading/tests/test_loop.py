@@ -349,7 +349,7 @@ class TestByHand(Folder):
                 gdb.expect([pexpect.EOF, "\\(gdb\\) "])
                 said, status = gdb.before.replace("\r", ""), gdb.wait() if gdb.after is pexpect.EOF else None
                 gdb.close(force=True)
-                self.assertIn("sorted was lost on this host", said)
+                self.assertIn("sorted was lost by your program on this host", said)
                 self.assertEqual(status, 1)
                 again = re.findall(rf"^(?:by hand: +)?(\S*python3 .*/{arch}-lab2-entries\.elf)$", said, re.M)
                 self.assertEqual(len(again), 2, said)
