@@ -122,8 +122,9 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
 /*
  * For code that keeps an op of its own under ftrace_lock (stage 4 on): register
  * and unregister it; replace its function (the old one may run until a grace
- * period has passed); make @set its filter; select what @filter selects, with
- * the same hashes, which stay @filter's: again after each change of @filter.
+ * period has passed); make @set a filter; make @op select what @filter selects.
+ * This last op may not change pc. It uses @filter's own hashes, so call it again
+ * after each change of @filter.
  */
 int ftrace_startup(struct ftrace_ops *op);
 int ftrace_shutdown(struct ftrace_ops *op);
