@@ -18,7 +18,7 @@ from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.machine import ended_by_signals
 from grading.report import progress, replay, report, side_by_side, submit
-from grading.report.beneath import as_handed_out
+from grading.report.beneath import as_handed_out, graded_halves, nothing_own
 from grading.session import rubric
 from grading.session.session import BUDGET
 from grading.stimulus.schedules import SCHEDULES
@@ -45,6 +45,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smp", type=int, nargs="+", help="the number of CPUs of each boot")
     parser.add_argument("--rung", help="grade only this rung, by its number or name")
     parser.add_argument("--schedule", default="", help="play only this schedule")
+    parser.add_argument("--staff", action="append", default=[], help="the staff's objects are linked for this half of the lab, which gets no points: 4.2")
     parser.add_argument("--gdb", action="store_true", help="repeat the boot under gdb, up to the point where it goes wrong")
     parser.add_argument("--budget", type=int, default=BUDGET, help="the number of instructions that one CPU may execute in a boot")
     parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
@@ -57,10 +58,14 @@ def wanted_rung(options: argparse.Namespace) -> rubric.Rung | None:
     """The rung that --rung names, if it names one."""
     if options.rung is None:
         return None
-    rungs = rubric.lab(options.lab).rungs
+    lab = rubric.lab(options.lab)
+    rungs = lab.rungs
+    judged = [rung for half in lab.judged(options.staff) for rung in half.rungs]
     for number, rung in enumerate(rungs, 1):
-        if options.rung in (str(number), rung.name):
+        if options.rung in (str(number), rung.name) and rung in judged:
             return rung
+        if options.rung in (str(number), rung.name):
+            raise Refused(f"RUNG={options.rung} cannot be graded. {graded_halves(options.lab, options.staff)}")
     raise Refused(f"RUNG={options.rung} is not a rung of lab {options.lab}. Its rungs are:\n" +
                   "\n".join(f"  {number:2} {rung.name}" for number, rung in enumerate(rungs, 1)))
 
@@ -69,7 +74,8 @@ def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[
     """The boots of --smp; else all boots by which the rung is judged; with --schedule, only the boot of the schedules."""
     if options.schedule:
         return [SCHEDULES]
-    return options.smp or [boot for boot in rubric.boots(options.lab) if not rung or rung.judges(boot)]
+    rungs = [rung] if rung else [rung for half in rubric.lab(options.lab).judged(options.staff) for rung in half.rungs]
+    return options.smp or [boot for boot in rubric.boots(options.lab) if any(rung.judges(boot) for rung in rungs)]
 
 
 @dataclass
@@ -87,7 +93,7 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say:
                             lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget, options.schedule)  # type: ignore[misc]
                 for smp in wanted_boots(options, rung)]
     say("judging")
-    findings = report.findings_of(options.lab, evidence)
+    findings = report.findings_of(options.lab, evidence, options.staff)
     moments = {}
     if options.gdb:
         moments = {(n, e.boot): replay.moment(e, found) for n, by_boot in enumerate(findings) for e in evidence
@@ -139,7 +145,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")
-    unfinished = as_handed_out(options.lab, options.arch)
+    unfinished = nothing_own(options.lab, options.staff) or as_handed_out(options.lab, options.arch, options.staff)
     if unfinished:
         raise Refused(unfinished)
     if options.gdb and options.schedule and len(options.arch) > 1:
@@ -178,8 +184,10 @@ def main() -> int:
         return replay.schedule_under_gdb(Kernel(options.kernels / arch / "callsite.elf", arch), options.lab, options.schedule,
                                          options.out / "grade", console)
     outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
-    grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings)
+    grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings, options.staff)
               for a in options.arch if a in outcomes]
+    if said := graded_halves(options.lab, options.staff):
+        console.print(said, highlight=False)
     for graded in grades:
         if rung:
             only(graded, rung)

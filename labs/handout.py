@@ -5,12 +5,14 @@
 Student files (the rubrics name them) are resolved by unifdef to their start.
 Files that only later labs are made of, and the instructor's own, are left out.
 Of a lab that others build on, the solution goes along as objects, without
-debugging information: `make LAB=5 STAFF=3,4`.
+debugging information: `make LAB=5 STAFF=3,4`. So do the halves of a lab that
+has two: the first is graded with the staff's second (labs/student.mk).
 """
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import platform
 import re
@@ -24,11 +26,11 @@ sys.path.insert(0, str(ROOT))
 from grading.session import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
-# The shortcut for one user shows the way for many: it goes along as an object.
-DIRECT = "kern/ftrace/trace/trace_graph_direct"
+# By lab, what would show a student how to do this lab or the next: it goes along as an object.
+HIDDEN = {5: "kern/ftrace/stages/graph_walk", 6: "kern/ftrace/trace/trace_graph_direct"}
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|selftest/(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/instructors\.md$|"
-                         rf"{DIRECT}\.c$")
+                         rf"({'|'.join(HIDDEN.values())})\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
 # The host test of lab 5 that is linked with earlier labs.
@@ -115,9 +117,11 @@ def readme(last: int) -> str:
 
 # ---- the staff's objects ------------------------------------------------------
 
-def objects(stages: dict[int, list[str]], stage: int, arch: str) -> dict[str, int]:
-    """What of earlier labs this stage links, as build/ names it, and whose it is."""
-    return {str(Path(name).with_suffix(".o")): lab for lab in rubric.LABS if lab < stage for name in rubric.lab(lab).files
+def objects(stages: dict[int, list[str]], stage: int, arch: str) -> dict[str, str]:
+    """What of earlier labs, and of its own halves, this stage links, as build/ names it, and whose it is: 3, 4.1."""
+    whose = {name: half.number if lab == stage else str(lab) for lab in rubric.LABS if lab <= stage for half in rubric.lab(lab).halves
+             if lab < stage or half.name for name in half.files}
+    return {str(Path(name).with_suffix(".o")): number for name, number in whose.items()
             if name.endswith((".c", ".S")) and Path(name).name in stages[stage] and not _of_another(name, arch)}
 
 
@@ -134,12 +138,12 @@ def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
         built = [f"build/{arch}/lab{stage}/{o}" for arch in ARCHES for o in wanted[arch]]
         run("make", "-s", "-j2", f"LAB={stage}", "build/recordmcount", *built)
         for arch in ARCHES:
-            for name, lab in wanted[arch].items():
-                strip(arch, ROOT / f"build/{arch}/lab{stage}/{name}", folder / f"{arch}/lab{stage}/{lab}/{name}")
-    for arch in ARCHES if last >= 6 else ():
-        shortcut = f"build/{arch}/lab6/{DIRECT}.o"
-        run("make", "-s", "LAB=6", shortcut)
-        strip(arch, ROOT / shortcut, folder / f"{arch}/always/{DIRECT}.o")
+            for name, whose in wanted[arch].items():
+                strip(arch, ROOT / f"build/{arch}/lab{stage}/{name}", folder / f"{arch}/lab{stage}/{whose}/{name}")
+    for arch, (lab, name) in itertools.product(ARCHES, HIDDEN.items()) if last >= 5 else ():
+        if lab <= last:
+            run("make", "-s", f"LAB={lab}", f"build/{arch}/lab{lab}/{name}.o")
+            strip(arch, ROOT / f"build/{arch}/lab{lab}/{name}.o", folder / f"{arch}/always{lab}/{name}.o")
     if last >= 3:
         (folder / platform.machine()).mkdir()
         run("strip", "-o", folder / platform.machine() / "recordmcount", "build/recordmcount")
@@ -153,14 +157,13 @@ def strip(arch: str, source: Path, target: Path) -> None:
 
 
 def graph_test(folder: Path) -> None:
-    """What lab 5's host test is linked with of labs 2 to 4."""
+    """What lab 5's host test is linked with of labs 2 to 4, and what is hidden of lab 5."""
     run("make", "-s", "-j2", HOST.removesuffix(".d"))
-    for lab in range(2, 5):
-        named = [str(Path(name).with_suffix(".o")) for name in rubric.lab(lab).files if name in _first_line(GRAPH_TEST).split()]
-        for name in named:
-            target = folder / platform.machine() / str(lab) / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            run("objcopy", "--strip-debug", ROOT / HOST / name, target)
+    whose = {name: str(lab) for lab in range(2, 5) for name in rubric.lab(lab).files if name in _first_line(GRAPH_TEST).split()}
+    for name, lab in {**whose, f"{HIDDEN[5]}.c": "always"}.items():
+        target = (folder / platform.machine() / lab / name).with_suffix(".o")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        run("objcopy", "--strip-debug", (ROOT / HOST / name).with_suffix(".o"), target)
 
 
 # ---- one commit ---------------------------------------------------------------

@@ -3,15 +3,20 @@
 #
 # `make handout` put the objects into labs/staff/<arch>/lab<stage>/<lab>/, under
 # the names that they have in build/; what the build makes itself lies beside.
+# Of a lab with halves, those of its own are there too: lab4/4.1/, lab4/4.2/.
 #
-#   STAFF=3,4            the staff's objects in the place of labs that were not finished
-ifdef STAFF
+#   STAFF=3,4            the staff's objects in the place of labs that were not finished; 4.1: of a half of lab 4
 staffed := $(subst $(comma), ,$(STAFF))
+halves := $(notdir $(wildcard labs/staff/riscv64/lab$(stage)/$(stage).*))
+# While a file of the second half is as handed out, the staff's objects stand in for that half.
+waiting := $(if $(halves),$(filter-out $(staffed),$(shell $(PYTHON) labs/begun.py --waiting $(stage))))
+staffed += $(waiting)
+ifneq ($(strip $(staffed)),)
 staff_labs := $(sort $(notdir $(wildcard labs/staff/riscv64/lab$(stage)/*)))
 ifeq ($(wildcard labs/staff),)
 $(error STAFF=$(STAFF): this tree has no objects of the staff's; make handout puts them into the students')
 endif
-ifneq ($(filter-out $(filter-out $(stage),$(STAGES)),$(staffed)),)
+ifneq ($(filter-out $(filter-out $(stage),$(STAGES)) $(halves),$(staffed)),)
 $(error STAFF=$(STAFF): LAB=$(stage) can have the staff's objects of these labs: $(or $(staff_labs),none))
 endif
 # No file of a later lab is in this kernel, and not one of each that came before.
@@ -30,23 +35,21 @@ ifeq ($(wildcard $(staff_recordmcount)),)
 $(error STAFF=$(STAFF): the staff's recordmcount is not made for this machine, $(shell uname -m))
 endif
 endif
-
-# Lab 5's host test is linked with labs 2 to 4.
-graph_test := kern/ftrace/tests/graph_test.cc
-$(graph_test).staff_obj := $(foreach n,$(staffed),$(wildcard $(addprefix labs/staff/$(shell uname -m)/$n/kern/ftrace/,*/*.o)))
-$(graph_test).staff_src := $(foreach o,$($(graph_test).staff_obj:.o=.c),kern/ftrace/$(lastword $(subst /kern/ftrace/, ,$o)))
 endif
 
-# What no student writes and none is to read: lab 6's shortcut for one user.
-ifeq ($(stage),6)
+# Lab 5's host test is linked with labs 2 to 4, and with what is hidden of lab 5.
+graph_test := kern/ftrace/tests/graph_test.cc
+$(graph_test).staff_obj := $(foreach n,$(staffed) always,$(wildcard $(addprefix labs/staff/$(shell uname -m)/$n/kern/ftrace/,*/*.o)))
+$(graph_test).staff_src := $(foreach o,$($(graph_test).staff_obj:.o=.c),kern/ftrace/$(lastword $(subst /kern/ftrace/, ,$o)))
+
+# What no student writes and none is to read (HIDDEN in the instructor's labs/handout.py).
 define always_object
-build/$1/$(variant)/$2: labs/staff/$1/always/$2
+build/$1/$(variant)/$2: labs/staff/$1/always$(stage)/$2
 	$$(call say,STAFF,$$@)mkdir -p $$(@D) && cp $$< $$@
 endef
-$(foreach a,$(WANTED),$(foreach o,$(patsubst labs/staff/$a/always/%,%,$(wildcard labs/staff/$a/always/kern/ftrace/*/*.o)),\
-	$(eval $(call always_object,$a,$o))))
-ftrace_c += $(patsubst labs/staff/riscv64/always/%.o,%.c,$(wildcard labs/staff/riscv64/always/kern/ftrace/*/*.o))
-endif
+always = $(patsubst labs/staff/$1/always$(stage)/%,%,$(wildcard labs/staff/$1/always$(stage)/kern/ftrace/*/*.o))
+$(foreach a,$(WANTED),$(foreach o,$(call always,$a),$(eval $(call always_object,$a,$o))))
+ftrace_c += $(patsubst %.o,%.c,$(call always,riscv64))
 
 # $(call begun,tests): those of them that need no file that is as it was handed out. It says which others were asked for.
 begun = $1

@@ -29,7 +29,7 @@ from typing import Any
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
-from grading.elf import names
+from grading.elf import halves, names
 from grading.elf.elf import OBJDUMP, Kernel, disassemble
 from grading.verdict import Stopped, Verdict
 from qemu.machine import ROOT
@@ -84,7 +84,7 @@ def rules(arch: str) -> dict[str, Rule]:
     found = {}
     for rubric in sorted(ROOT.glob("labs/[0-9]-*/rubric.toml")):
         said = tomllib.loads(rubric.read_text())
-        for source in (Path(name.replace("<arch>", arch)) for name in said["files"] if name.endswith((".c", ".S"))):
+        for source in (Path(name) for of_half in halves.files(rubric, (arch,)).values() for name in of_half if name.endswith((".c", ".S"))):
             found[str(source.with_suffix(".o"))] = Rule(str(source), **said.get("object", {}).get(source.name, {}))
     return found
 

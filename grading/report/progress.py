@@ -48,3 +48,5 @@ def show(grades: list[report.Grade], best: dict[str, int], console: Console) -> 
         rung = result.rung
         console.print(f"[bold]Next: {escape(rung.name)}[/bold] on {grade.arch} ({rung.points} points): {escape(rung.promise)}\n"
                       f"      {report.closer(grade, result)}", highlight=False, soft_wrap=True)
+    elif waiting := next((half for half, results in grades[0].halves if not results[0].findings), None):
+        console.print(f"[bold]Next: {waiting.name}[/bold] ({waiting.points} points): {', '.join(waiting.files)}", highlight=False, soft_wrap=True)

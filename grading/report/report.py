@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from grading.checks.seen import too_little
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.session import rubric
-from grading.session.rubric import Rung
+from grading.session.rubric import Half, Rung
 from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Stopped, Verdict
 
@@ -27,11 +27,16 @@ class Result:
     """The findings of one rung on one architecture."""
 
     rung: Rung
-    findings: dict[int, Finding | None]  # by boot (its number of CPUs, or SCHEDULES)
+    findings: dict[int, Finding | None]  # by boot (its number of CPUs, or SCHEDULES); none if its half is not graded
+    own: bool = True  # False: the staff's objects are linked for its half
 
     @property
     def reached(self) -> bool:
-        return all(f is None for f in self.findings.values())
+        return bool(self.findings) and all(f is None for f in self.findings.values())
+
+    @property
+    def points(self) -> int:
+        return self.rung.points if self.own and self.reached else 0
 
     @property
     def lost(self) -> bool:
@@ -49,11 +54,17 @@ class Grade:
 
     @property
     def points(self) -> int:
-        return sum(r.rung.points for r in self.results if r.reached)
+        return sum(r.points for r in self.results)
 
     @property
     def possible(self) -> int:
         return sum(r.rung.points for r in self.results)
+
+    @property
+    def halves(self) -> list[tuple[Half, list[Result]]]:
+        """The lab's halves, each with its results."""
+        by_half = [(half, [r for r in self.results if r.rung in half.rungs]) for half in rubric.lab(self.lab).halves]
+        return [(half, results) for half, results in by_half if results]
 
     @property
     def harness_error(self) -> Evidence | None:
@@ -90,17 +101,19 @@ def printable(text: str) -> str:
 Findings = list[dict[int, Finding | None]]  # for each rung, by boot
 
 
-def findings_of(lab: int, evidence: list[Evidence]) -> Findings:
-    """Judge every rung by every boot that it names. A boot that ended early loses all rungs except those that are judged by the built files."""
+def findings_of(lab: int, evidence: list[Evidence], staff: Collection[str] = ()) -> Findings:
+    """Judge every rung by every boot that it names. A boot that ended early loses all rungs except those that are judged by the built files.
+    `staff`: the halves for which the staff's objects are linked."""
     results: list[Result] = []
-    for rung in rubric.lab(lab).rungs:
+    for rung in (rung for half in rubric.lab(lab).judged(staff) for rung in half.rungs):
         results.append(Result(rung, {e.boot: _judge(rung, e, results) for e in evidence if rung.judges(e.boot)}))
     return [r.findings for r in results]
 
 
-def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings: Findings) -> Grade:
-    results = [Result(rung, found) for rung, found in zip(rubric.lab(lab).rungs, findings) if found]
-    return Grade(arch, lab, seed, results, evidence)
+def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings: Findings, staff: Collection[str] = ()) -> Grade:
+    rungs = [(rung, half.number not in staff) for half in rubric.lab(lab).halves for rung in half.rungs]
+    waiting = [Result(rung, {}, own) for rung, own in rungs[len(findings):]]
+    return Grade(arch, lab, seed, [Result(rung, found, own) for (rung, own), found in zip(rungs, findings) if found] + waiting, evidence)
 
 
 def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
@@ -136,7 +149,7 @@ def _ending(e: Evidence) -> str:
 def _unmet(above: list[Result], e: Evidence, names: tuple[str, ...]) -> Finding | None:
     """A finding if one of these rungs was not reached in the same boot. The boot of the schedules needs them in all boots."""
     name = next((r.rung.name for r in above if r.rung.name in names and (
-        r.findings.get(e.boot) or e.boot == SCHEDULES and not r.reached)), "")
+        r.findings.get(e.boot) or e.boot == SCHEDULES and any(r.findings.values()))), "")
     return Finding(f"needs: {name}", need=name) if name else None
 
 
@@ -170,16 +183,26 @@ def show(grade: Grade, console: Console) -> None:
     for e in grade.evidence:
         table.add_column(cpus(e.boot), justify="center")
     table.add_column("points", justify="right")
-    for result in grade.results:
-        marks = [_mark(result, e.boot) for e in grade.evidence]
-        points = f"{result.rung.points if result.reached else 0}/{result.rung.points}"
-        table.add_row(result.rung.name, result.rung.promise, *marks, points, style="" if result.reached else "bold")
-    table.add_section()
+    for half, results in grade.halves:
+        if half.name:
+            table.add_row(f"[u]{half.name}[/u]", _files(half, results[0].own), *("" for _ in grade.evidence), _out_of(results))
+        for result in results:
+            marks = [_mark(result, e.boot) for e in grade.evidence]
+            table.add_row(result.rung.name, result.rung.promise, *marks, _out_of([result]), style="" if result.reached else "bold")
+        table.add_section()
     table.add_row("", _totals(grade), *("" for _ in grade.evidence), f"{grade.points}/{grade.possible}")
     console.print(table)
-    failed = [r for r in grade.results if not r.reached]
+    failed = [r for r in grade.results if r.findings and not r.reached]
     if failed:
         _show_failures(grade, failed, console)
+
+
+def _out_of(results: list[Result]) -> str:
+    return f"{sum(r.points for r in results)}/{sum(r.rung.points for r in results)}"
+
+
+def _files(half: Half, own: bool) -> str:
+    return ", ".join(dict.fromkeys(Path(name).name for name in half.files)) + ("" if own else ": the staff's")
 
 
 def _mark(result: Result, smp: int) -> str:
@@ -246,8 +269,9 @@ def write_json(grades: list[Grade], path: Path) -> None:
     document = {"grades": [{
         "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
         "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "observer",
-        "replay": replay(g),
-        "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.rung.points if r.reached else 0,
+        "replay": replay(g), "halves": [{"name": half.name, "points": sum(r.points for r in results), "possible": sum(r.rung.points for r in results),
+                                         "own": results[0].own} for half, results in g.halves if half.name],
+        "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.points,
                    "possible": r.rung.points,
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
                    "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],

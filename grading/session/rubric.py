@@ -10,7 +10,7 @@ of each rung, by its name. checks.py also has
     ended(e)    the slug of the mistake that made a boot end early, or ""
     SCHEDULES   the changes that one CPU makes while another CPU calls (grading.stimulus.schedules)
 
-Each slug is a section of the lab's handout.
+Each slug is a section of the lab's handout. A rubric with halves ([[half]]) has files and rungs in each of them (grading/elf/halves.py).
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from __future__ import annotations
 import functools
 import importlib.util
 import sys
-import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +27,7 @@ from typing import Any
 from grading.checks.checks import Check, all_of
 from grading.checks.integrity import as_linked
 from grading.checks.seen import TEXTS, Coverage
+from grading.elf import halves
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.session.schedule_session import ScheduleSession
@@ -59,15 +59,41 @@ class Rung:
 
 
 @dataclass(frozen=True)
+class Half:
+    """A part of a lab that can be graded without the parts after it. A lab without halves has one part, without a name."""
+
+    number: str  # 4.1
+    name: str
+    files: tuple[str, ...]  # the student's, for each architecture
+    rungs: tuple[Rung, ...]
+
+    @property
+    def points(self) -> int:
+        return sum(rung.points for rung in self.rungs)
+
+
+@dataclass(frozen=True)
 class Lab:
     number: int
     folder: Path
-    files: tuple[str, ...]  # the student's, for each architecture
-    rungs: tuple[Rung, ...]
+    halves: tuple[Half, ...]
     session: type[Session]
     mistakes: dict[str, str]
     ended: Callable[[Evidence], str]
     schedules: tuple[Change, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return tuple(name for half in self.halves for name in half.files)
+
+    @property
+    def rungs(self) -> tuple[Rung, ...]:
+        return tuple(rung for half in self.halves for rung in half.rungs)
+
+    def judged(self, staff: Collection[str]) -> tuple[Half, ...]:
+        """The halves that are judged if the staff's objects are linked for these: all up to the last one that is the student's own."""
+        own = [n for n, half in enumerate(self.halves, 1) if half.number not in staff]
+        return self.halves[:max(own, default=0)]
 
     def page(self, slug: str) -> str:
         """The section of the handout about this mistake."""
@@ -86,12 +112,14 @@ def checks_of(number: int) -> ModuleType:
 
 @functools.cache
 def lab(number: int) -> Lab:
-    rubric = tomllib.loads((LABS[number] / "rubric.toml").read_text())
-    checks = checks_of(number)
-    first, *rungs = (_rung(r, checks.CHECKS, checks.SEEN) for r in rubric["rung"])
+    rubric, checks = LABS[number] / "rubric.toml", checks_of(number)
+    files = halves.files(rubric, ARCHES)
+    parts = [Half(half, entry.get("name", ""), tuple(files[half]), tuple(_rung(r, checks.CHECKS, checks.SEEN) for r in entry["rung"]))
+             for half, entry in halves.halves(rubric).items()]
+    first = parts[0].rungs[0]
     first = replace(first, check=all_of(as_linked, first.check), seen=(*first.seen, TEXTS))
-    files = tuple(name.replace("<arch>", arch) for name in rubric["files"] for arch in (ARCHES if "<arch>" in name else ARCHES[:1]))
-    return Lab(number, LABS[number], files, (first, *rungs),
+    parts[0] = replace(parts[0], rungs=(first, *parts[0].rungs[1:]))
+    return Lab(number, LABS[number], tuple(parts),
                 getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""),
                 getattr(checks, "SCHEDULES", ()))
 

@@ -179,7 +179,7 @@ class Forged(unittest.TestCase):
     def test_a_second_op_that_may_change_pc(self) -> None:
         e = self.forged()
         e.trials[1].printed = ""
-        self.sees(rubric.checks_of(4).patched, e, "must be refused with EBUSY")
+        self.sees(rubric.checks_of(4).one_patches, e, "must be refused with EBUSY")
 
     def test_a_trampoline_while_off(self) -> None:
         e = self.forged()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import unittest
 
+from rich.console import Console
+
+from grading.report import progress, report
 from grading.session import rubric
 
 
@@ -40,6 +44,40 @@ class Rubrics(unittest.TestCase):
     def test_the_rungs_are_worth_100_points(self) -> None:
         for number in rubric.LABS:
             self.assertEqual(sum(rung.points for rung in rubric.lab(number).rungs), 100, f"lab {number}")
+
+
+class RubricHalves(unittest.TestCase):
+    def test_lab_4_has_two_of_50_points(self) -> None:
+        self.assertEqual([(half.number, half.name, half.points) for half in rubric.lab(4).halves], [("4.1", "registers", 50), ("4.2", "many tracers", 50)])
+        for number in set(rubric.LABS) - {4}:
+            self.assertEqual([(half.number, half.name) for half in rubric.lab(number).halves], [(str(number), "")])
+
+    def test_those_after_the_last_of_the_students_own_are_not_judged(self) -> None:
+        for staff, judged in ((), 2), (("4.2",), 1), (("4.1",), 2), (("4.1", "4.2"), 0):
+            self.assertEqual(rubric.lab(4).judged(staff), rubric.lab(4).halves[:judged], staff)
+
+    def graded(self, *staff: str) -> report.Grade:
+        """All that is judged is reached."""
+        findings: report.Findings = [{1: None} for half in rubric.lab(4).judged(staff) for _ in half.rungs]
+        return report.grade_of("arm64", 4, 1, [], findings, staff)
+
+    def test_what_is_the_staffs_gets_no_points(self) -> None:
+        for staff, points in ((), 100), (("4.2",), 50), (("4.1",), 50):
+            grade = self.graded(*staff)
+            self.assertEqual((grade.points, grade.possible, len(grade.results)), (points, 100, 13), staff)
+
+    def test_the_table_has_a_heading_and_the_points_of_each(self) -> None:
+        report.show(self.graded("4.2"), Console(width=100, file=(said := io.StringIO())))
+        self.assertRegex(said.getvalue(), r"registers +│ caller.S +│ +50/50 │")
+        self.assertRegex(said.getvalue(), r"many tracers +│ hash.c, ops.c: the staff's +│ +0/50 │")
+        self.assertNotIn("replay", said.getvalue())
+
+    def test_the_half_that_waits_comes_next(self) -> None:
+        progress.show([self.graded("4.2")], {"arm64": 50}, Console(width=200, file=(said := io.StringIO())))
+        self.assertEqual(said.getvalue(), "Next: many tracers (50 points): kern/ftrace/core/hash.c, kern/ftrace/ops/ops.c\n")
+        for staff in (), ("4.1",):
+            progress.show([self.graded(*staff)], {"arm64": 50}, Console(width=200, file=(said := io.StringIO())))
+            self.assertEqual(said.getvalue(), "")
 
 
 if __name__ == "__main__":

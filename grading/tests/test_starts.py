@@ -29,7 +29,7 @@ class RubricsOfStarts(unittest.TestCase):
             lab = rubric.lab(number)
             handout = lab.folder / "handout.md"
             if handout.exists():
-                ladder = handout.read_text().partition("\n## The ladder\n")[2].partition("\n## ")[0]
+                ladder = "".join(re.findall(r"^##+ The ladder$.*?^##", handout.read_text(), re.M | re.S))
                 self.assertEqual(re.findall(r"^\| ([\w -]+) \| (\d+) \|", ladder, re.M),
                                  [(rung.name, str(rung.points)) for rung in lab.rungs], f"lab {number}")
 
@@ -38,6 +38,14 @@ class RubricsOfStarts(unittest.TestCase):
             for name in rubric.lab(number).files:
                 found = set(re.findall(r"LAB_START [!=]= (\d)", (ROOT / name).read_text()))
                 self.assertEqual(found, {str(number)}, name)
+
+    def test_the_states_differ_in_bodies_and_nowhere_else(self) -> None:
+        """And no function has an attribute that only the start's build needs."""
+        for name in (name for number in rubric.LABS for name in rubric.lab(number).files if name.endswith(".c")):
+            text = (ROOT / name).read_text()
+            self.assertNotIn("__maybe_unused", text, name)
+            for at in re.finditer(r"^#if LAB_START", text, re.M):
+                self.assertEqual(re.findall(r"^[{}]", text[:at.start()], re.M)[-1:], ["{"], f"{name}: {text[at.start():][:200]}")
 
 
 def resolved(name: str, lab: int) -> str:
@@ -81,10 +89,10 @@ class Handout(unittest.TestCase):
         self.assertIn("kern/ftrace/core/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|wrong|muta)|instructor\.mk|handout\.py|trace_graph_direct\.c|instructors\.md|^\.ci/run")
+            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|wrong|muta)|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|instructors\.md|^\.ci/run")
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotIn("instructors.md", (self.out / name).read_text(), name)
-        self.assertIn("labs/staff/arm64/always/kern/ftrace/trace/trace_graph_direct.o", files)
+        self.assertIn("labs/staff/arm64/always6/kern/ftrace/trace/trace_graph_direct.o", files)
         self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
 
     def test_no_text_of_a_solution_is_in_it(self) -> None:
@@ -110,10 +118,22 @@ class Handout(unittest.TestCase):
         self.assertIn("LAB=5 can have the staff's objects of these labs: 2 3 4.", self.make("LAB=5", "STAFF=5"))
         self.assertIn("LAB=1 can have the staff's objects of these labs: none.", self.make("LAB=1", "STAFF=1"))
 
-    def solve(self, lab: int) -> None:
-        for name in rubric.lab(lab).files:
+    def solve(self, lab: int, *halves: int) -> None:
+        for name in rubric.lab(lab).files if not halves else [name for n in halves for name in rubric.lab(lab).halves[n - 1].files]:
             (self.out / name).write_text(resolved(name, 0))
             self.addCleanup((self.out / name).write_text, resolved(name, lab))
+
+    def hand_out_again(self, lab: int) -> None:
+        for name in rubric.lab(lab).files:
+            (self.out / name).write_text(resolved(name, lab))
+
+    def grade_4(self, staff: str = "2,3", *more: str) -> str:
+        """Both architectures, with one CPU: 45 points for the first half of 4, and 40 for the second without its schedules."""
+        return self.make("grade", *(word for word in SEED_WORDS if "ARCH" not in word), "LAB=4", f"STAFF={staff}", *more)
+
+    def test_the_start_of_every_lab_builds(self) -> None:
+        for lab in rubric.LABS:
+            self.assertNotIn("Error", self.make("-s", f"LAB={lab}", "ARCH=arm64"), f"lab {lab}")
 
     def test_lab_1_can_be_done_in_it(self) -> None:
         self.assertIn("\n0 of 85 points.", self.make("grade", *SEED_WORDS, "LAB=1"))
@@ -126,7 +146,43 @@ class Handout(unittest.TestCase):
         self.assertNotIn("what must hold", said)
         self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=3", "STAFF=1,2"))
 
+    def test_the_first_half_of_lab_4_is_graded_without_the_second(self) -> None:
+        said = self.grade_4()
+        self.assertIn('\nLab 4: the half "registers" is graded. The half "many tracers" is not graded yet: '
+                      "kern/ftrace/core/hash.c, kern/ftrace/ops/ops.c are as handed out, ", said)
+        self.assertIn("\n0 of 190 points.", said)
+        self.solve(4, 1)
+        self.assertIn("\n90 of 190 points.", self.grade_4())
+        self.assertIn('Lab 4: the half "registers" is graded. The half "many tracers" is not graded yet: ', self.of_what_is_handed_in())
+        self.solve(4, 2)
+        self.assertIn("\n170 of 170 points.", self.grade_4())
+        self.assertIn("gets no points: the kernel is linked with the staff's objects for it (STAFF=4.2).", self.grade_4("2,3,4.2", "RUNG=1"))
+        self.hand_out_again(4)
+        self.solve(4, 1)
+        self.assertIn("\n90 of 190 points.", self.grade_4())
+
+    def of_what_is_handed_in(self) -> str:
+        """What an instructor's tree says, a fresh one with the files of make submit in it."""
+        words = ["LAB=4", "STAFF=2,3", "ARCH=riscv64", "SMP=1", "RUNG=called"]
+        self.make("submit", *words)
+        fresh = self.out.parent / "fresh"
+        subprocess.run(["git", "clone", "-q", self.out, fresh], check=True)
+        subprocess.run(["tar", "-xf", self.out / "build/lab4.tar", "-C", fresh], check=True)
+        (fresh / "build").mkdir()
+        shutil.copy2(ROOT / "build/.setup", fresh / "build")
+        (fresh / "build/qemu-10").symlink_to(ROOT / "build/qemu-10")
+        return self.make("grade", *words, tree=fresh)
+
+    def test_the_second_half_of_lab_4_needs_the_first(self) -> None:
+        self.solve(4, 2)
+        said = self.grade_4()
+        self.assertIn('\nLab 4 needs its own half "registers", of which kern/ftrace/arm64/caller.S, kern/ftrace/riscv64/caller.S are as handed out: write that '
+                      "first, or take the staff's objects, make grade LAB=4 STAFF=2,3,4.1.\n", said)
+        self.assertNotIn("what must hold", said)
+        self.assertIn("\n80 of 170 points.", self.grade_4("2,3,4.1"))
+
     def test_lab_6_can_be_done_with_the_staffs_labs_2_to_5(self) -> None:
+        self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=6", "STAFF=2,3,4,5"))
         self.solve(6)
         self.assertIn("\n80 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=6", "STAFF=2,3,4,5"))
 

@@ -14,7 +14,7 @@ ftrace_lab.2 := mcount.S static.c records.c table.c functions.c
 ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c table.c functions.c patch.c dynamic.c single.c filter.c glob.c
 ftrace_lab.4 := caller.S islands.S records.c table.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c op.c instances.c trace_stack.c
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
-ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c trace_graph_nodirect.c
+ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c graph_walk.c trace_graph_nodirect.c
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c graph_op.c profile.c
 
 # The rooms (README.md): a file's name says it in all of them.

@@ -21,7 +21,7 @@ from grading.checks.entry import callers_seen, clashes, disabled_left_alone, ent
 from grading.checks.faults import astray, back_into, panicked
 from grading.checks.integrity import as_linked
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
-from grading.evidence.evidence import Evidence, once
+from grading.evidence.evidence import Evidence, during, once
 from grading.evidence.finding import Defect, Finding, seq_at, side_by_side
 from grading.stimulus.schedules import Change
 from grading.checks.seen import (ANYTHING_CALLED, POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, arguments, batches, called, called_back, half_of_run, once as seen_once,
@@ -275,6 +275,13 @@ def _as_the_ops_say(h: TrialEvidence) -> Finding | None:
     return _made(h.trial) or _goes_as_changed(h) or _right_ops(h)
 
 
+def reached(e: Evidence) -> Finding | None:
+    """At least one traced call came to a callback."""
+    if any(during(phase, e.truth.callbacks) for phase in e.on()):
+        return None
+    return Finding("traced functions found calls at their sites, but no callback was called: ftrace_caller must call slot->func")
+
+
 def lives_with_ops(e: Evidence) -> Finding | None:
     """The kernel boots, runs and powers off, and accepts all commands."""
     finding = lives(e)
@@ -291,7 +298,17 @@ def changed_arguments(e: Evidence) -> Finding | None:
 
 
 def patched(e: Evidence) -> Finding | None:
-    """A callback that changes pc replaces the function; only one such op is allowed for each function."""
+    """A callback that changes pc replaces the function."""
+    trial = _trial(e, "live patch")
+    if not trial:
+        return Finding("no op was tried")
+    if trial.refused and not trial.printed:
+        return None  # two ops that patch one function ran: one_patches says so
+    return _as_the_ops_say(evidence_of(e, trial))
+
+
+def one_patches(e: Evidence) -> Finding | None:
+    """Only one op that changes pc is allowed for each function."""
     trial = _trial(e, "live patch")
     if not trial or not trial.refused:
         return Finding("no op was registered")
@@ -302,7 +319,7 @@ def patched(e: Evidence) -> Finding | None:
         return Finding(f"{trial.name}: two ops that may change pc were to trace {both[0]}, and the second must be refused "
                        f"with EBUSY; '{trial.refused.command}' " + (f"printed: {trial.printed}" if trial.printed else "was accepted"),
                        began=trial.first, kind=Defect.OTHER if trial.printed else Defect.NOT_REFUSED)
-    return _as_the_ops_say(evidence_of(e, trial))
+    return None
 
 
 def many_ops(e: Evidence) -> Finding | None:
@@ -478,14 +495,14 @@ def _costs(e: Evidence) -> Iterator[Amount]:
 COSTS = Coverage("pair of calls that one op alone traces, with more and with fewer ops registered,", _costs)
 
 CHECKS = {
-    "called": something_called,
+    "called": all_of(something_called, reached),
     "life": lives_with_ops,
     "off": all_of(rest_at_boot, silent_trampolines, rest_at_end),
     "filter": named(all_of(calls_while_on, only_selected, every_site, listed), _notrace),
     "arguments": named(all_of(registers_found, right_arguments, right_result), _argument),
     "changed arguments": named(all_of(registers_seen, registers_changed, changed_arguments), _shared, _too_many, of_kind(Defect.NOT_LOADED_BACK, "change-not-loaded-back")),
-    "live patch": named(all_of(patched, own_functions_kept, clashes), _shared, _too_many, _both_patch, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
-    "many ops": named(all_of(many_ops, return_taken, ready_before_sites, stubs_filled, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
+    "live patch": named(patched, _shared, _too_many, _looks_on, of_kind(Defect.PC_NOT_TAKEN, "pc-ignored")),
+    "many ops": named(all_of(many_ops, one_patches, own_functions_kept, clashes, return_taken, ready_before_sites, stubs_filled, disabled_left_alone, ops_published, ops_withdrawn, filter_replaced), _shared, _too_many, _both_patch, _looks_on, _gone, of_kind(Defect.COSTS_MORE, "every-op-through-the-list")),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "parents": all_of(callers_seen, right_parents),
@@ -503,8 +520,8 @@ SEEN = {
     "filter": (called(2), text_of(2), text_traced("arguments")),
     "arguments": (arguments(2, 2), registers(2), called_back(2), ENTERED),
     "changed arguments": (called_back(2), tried("changed arguments"), ENTERED),
-    "live patch": (tried("live patch"), OWN_FILTER, REGISTERED),
-    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY, REGISTERED),
+    "live patch": (tried("live patch"),),
+    "many ops": (tried("many ops"), tried("fewer ops"), COSTS, WAITED, SKIPPED, READY, OWN_FILTER, REGISTERED),
     "one CPU": (ran(2, 2), printed(2)),
     "four CPUs": (ran(2, 2), printed(2)),
     "parents": (called_back(2), printed(2)),

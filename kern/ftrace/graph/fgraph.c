@@ -36,9 +36,10 @@ static notrace void stub_return(struct ftrace_graph_ret *trace, struct fgraph_op
 static struct fgraph_ops fgraph_stub = {stub_entry, stub_return, .idx = -1, .birth = ~0ull};
 
 static struct fgraph_ops *fgraph_array[FGRAPH_USERS] = {[0 ... FGRAPH_USERS - 1] = &fgraph_stub};
-static long fgraph_slots; /* index of the last taken slot + 1 */
 static int fgraph_count; /* number of users */
-static u64 fgraph_stamp; /* birth of the newest user */
+/* Global, so that the compiler does not remove them from the start, where nothing stores to them. */
+long fgraph_slots; /* index of the last taken slot + 1 */
+u64 fgraph_stamp; /* birth of the newest user */
 
 /*
  * The direct path, for a single user. fgraph_direct_users is 0 while the other two
@@ -56,13 +57,197 @@ static struct ftrace_ops graph_ops = {
 	.slot = -1,
 };
 
+/* ---- Register and unregister users: ftrace_lock held. ---- */
+
+static int slot_of(const struct fgraph_ops *gops)
+{
+	int i = 0;
+
+	while (i < FGRAPH_USERS && fgraph_array[i] != gops)
+		i++;
+	return i;
+}
+
+static bool wanted(unsigned long ip)
+{
+	for (int i = 0; i < fgraph_slots; i++)
+		if (fgraph_array[i] != &fgraph_stub && ftrace_filter_test(fgraph_array[i]->filter, ip))
+			return true;
+	return false;
+}
+
+/* Make the filter of graph_ops the union of the users' filters. An op without a filter traces every function. */
+static int update_graph_ops(void)
+{
+	struct ftrace_set *set;
+	int err = 0;
+
+	if (!fgraph_count) /* needs no memory, so the last user can always be unregistered */
+		return graph_ops.slot >= 0 ? ftrace_shutdown(&graph_ops) : 0;
+	set = ftrace_set_new();
+	if (!set)
+		return -ENOMEM;
+	for_each_ftrace_rec(rec)
+		ftrace_set_put(set, rec, wanted(ftrace_ip(rec)));
+	if (!set->count && graph_ops.slot >= 0)
+		err = ftrace_shutdown(&graph_ops);
+	if (set->count) {
+		if (set->count == ftrace_total())
+			set->count = 0; /* an empty filter is no filter */
+		err = ftrace_set_hash(&graph_ops.filter, set, false);
+		if (!err && graph_ops.slot < 0)
+			err = ftrace_startup(&graph_ops);
+	}
+	ftrace_set_free(set);
+	return err;
+}
+
+static void leave_direct(void)
+{
+	WRITE_ONCE(fgraph_direct_users, 0);
+	ftrace_set_func(&graph_ops, ftrace_graph_func);
+	synchronize_sched();
+}
+
+/*
+ * After the users have changed: wait for a grace period, and use the direct path if
+ * there is a single user and it has one. The variables of the direct path are
+ * stored a grace period before it is used, because a CPU may load them earlier
+ * than fgraph_direct_users or the op's function.
+ */
+static void settle(int err)
+{
+	struct fgraph_ops *gops = fgraph_slots ? fgraph_array[fgraph_slots - 1] : &fgraph_stub;
+	bool direct = !err && fgraph_count == 1 && gops->direct.entry;
+
+	if (direct) {
+		graph_ops.private = direct_private = gops->private;
+		direct_return = gops->direct.ret;
+	}
+	synchronize_sched(); /* every CPU has seen the stamp, and is in no handler of a user that was unregistered */
+	if (!direct)
+		return;
+	WRITE_ONCE(fgraph_direct_users, fgraph_stamp | 1u << gops->idx);
+	smp_mb();
+	if (READ_ONCE(ftrace_graph_dead))
+		WRITE_ONCE(fgraph_direct_users, 0);
+	else
+		ftrace_set_func(&graph_ops, gops->direct.entry);
+}
+
+static int filter_changed(struct ftrace_filter *filter)
+{
+	return update_graph_ops();
+}
+
+static void set_slots(long slots)
+{
+	WRITE_ONCE(fgraph_slots, slots);
+	smp_mb();
+	if (READ_ONCE(ftrace_graph_dead))
+		WRITE_ONCE(fgraph_slots, 0);
+}
+
+/*
+ * Store in this order, with smp_wmb() between: (1) birth, (2) slot, (3) stamp. Then an
+ * event that reads the new stamp finds the user.
+ */
+static void enter_slot(struct fgraph_ops *gops, int idx)
+{
+#if LAB_START != 6
+	gops->idx = idx;
+	gops->birth = fgraph_stamp + (1ull << STAMP_SHIFT);
+	gops->filter->changed = filter_changed;
+	smp_wmb();
+	WRITE_ONCE(fgraph_array[idx], gops);
+	if (idx >= fgraph_slots)
+		set_slots(idx + 1);
+	smp_wmb();
+	WRITE_ONCE(fgraph_stamp, gops->birth);
+	fgraph_count++;
+#endif
+}
+
+static void leave_slot(struct fgraph_ops *gops)
+{
+#if LAB_START != 6
+	WRITE_ONCE(fgraph_array[gops->idx], &fgraph_stub);
+	gops->filter->changed = NULL;
+	for (int i = 0; i < fgraph_slots; i++) /* another user may share the filter */
+		if (fgraph_array[i] != &fgraph_stub)
+			fgraph_array[i]->filter->changed = filter_changed;
+	fgraph_count--;
+	while (fgraph_slots && fgraph_array[fgraph_slots - 1] == &fgraph_stub)
+		set_slots(fgraph_slots - 1);
+#endif
+}
+
+/* No CPU is inside a handler of @gops when this returns. */
+static void remove_user(struct fgraph_ops *gops)
+{
+	leave_direct();
+	leave_slot(gops);
+	settle(update_graph_ops());
+	gops->idx = -1;
+	if (!fgraph_count)
+		shadow_users_end();
+}
+
+static int add_user(struct fgraph_ops *gops)
+{
+#if LAB_START == 6
+	return -ENOSYS;
+#else
+	int idx = slot_of(&fgraph_stub), err;
+
+	if (ftrace_disabled || ftrace_graph_dead)
+		return -ENODEV;
+	if (slot_of(gops) < FGRAPH_USERS)
+		return -EBUSY;
+	if (idx == FGRAPH_USERS)
+		return -ENOSPC;
+	err = fgraph_count ? 0 : shadow_users_begin();
+	if (err)
+		return err;
+	leave_direct();
+	enter_slot(gops, idx);
+	err = update_graph_ops();
+	if (err)
+		remove_user(gops);
+	else
+		settle(0);
+	return err;
+#endif
+}
+
+int register_ftrace_graph(struct fgraph_ops *gops)
+{
+	int err;
+
+	mutex_lock(&ftrace_lock);
+	err = add_user(gops);
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+int unregister_ftrace_graph(struct fgraph_ops *gops)
+{
+	bool found;
+
+	mutex_lock(&ftrace_lock);
+	found = slot_of(gops) < FGRAPH_USERS;
+	if (found)
+		remove_user(gops);
+	mutex_unlock(&ftrace_lock);
+	return found ? 0 : -ENOENT;
+}
+
 /* ---- Entry ---- */
 
-static inline void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx);
+static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx);
 
 /* Call the entry handlers. A user whose handler returns non-zero gets its bit. */
-static inline void call_entries(struct shadow_stack *s, struct shadow_frame *f,
-				struct ftrace_regs *regs)
+static void call_entries(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
 {
 #if LAB_START != 6
 	struct ftrace_graph_ent trace = {f->func, s->depth - 1, f->calltime};
@@ -112,7 +297,7 @@ void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_
  * whose sp is @sp and pop the frames above it, whose functions never return.
  * If there is no such frame, use the top frame: it is the best guess.
  */
-static __noinline __maybe_unused struct shadow_frame *find_frame(struct shadow_stack *s, unsigned long sp)
+static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsigned long sp)
 {
 #if LAB_START == 6
 	return s->top;
@@ -134,8 +319,7 @@ static __noinline __maybe_unused struct shadow_frame *find_frame(struct shadow_s
 }
 
 /* Call the return handlers, in the reverse order of the entry handlers. */
-static inline void call_returns(struct shadow_stack *s, struct shadow_frame *f,
-				struct ftrace_regs *regs)
+static void call_returns(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
 {
 #if LAB_START != 6
 	struct ftrace_graph_ret trace = {f->func,    regs->arg[0], s->depth - 1,
@@ -216,7 +400,7 @@ void *fgraph_reserve_data(int idx, int size)
 #endif
 }
 
-static inline void *find_datum(struct shadow_frame *f, int idx, int *size)
+static void *find_datum(struct shadow_frame *f, int idx, int *size)
 {
 #if LAB_START == 6
 	return NULL;
@@ -234,7 +418,7 @@ static inline void *find_datum(struct shadow_frame *f, int idx, int *size)
 #endif
 }
 
-static inline void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx)
+static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx)
 {
 #if LAB_START != 6
 	unsigned long *data = find_datum(f, idx, NULL);
@@ -293,188 +477,3 @@ unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigne
 #endif
 }
 UNWIND_HOOK(ftrace_graph_ret_addr);
-
-/* ---- Register and unregister users: ftrace_lock held. ---- */
-
-static int slot_of(const struct fgraph_ops *gops)
-{
-	int i = 0;
-
-	while (i < FGRAPH_USERS && fgraph_array[i] != gops)
-		i++;
-	return i;
-}
-
-static bool wanted(unsigned long ip)
-{
-	for (int i = 0; i < fgraph_slots; i++)
-		if (fgraph_array[i] != &fgraph_stub && ftrace_filter_test(fgraph_array[i]->filter, ip))
-			return true;
-	return false;
-}
-
-/* Make the filter of graph_ops the union of the users' filters. An op without a filter traces every function. */
-static int update_graph_ops(void)
-{
-	struct ftrace_set *set;
-	int err = 0;
-
-	if (!fgraph_count) /* needs no memory, so the last user can always be unregistered */
-		return graph_ops.slot >= 0 ? ftrace_shutdown(&graph_ops) : 0;
-	set = ftrace_set_new();
-	if (!set)
-		return -ENOMEM;
-	for_each_ftrace_rec(rec)
-		ftrace_set_put(set, rec, wanted(ftrace_ip(rec)));
-	if (!set->count && graph_ops.slot >= 0)
-		err = ftrace_shutdown(&graph_ops);
-	if (set->count) {
-		if (set->count == ftrace_total())
-			set->count = 0; /* an empty filter is no filter */
-		err = ftrace_set_hash(&graph_ops.filter, set, false);
-		if (!err && graph_ops.slot < 0)
-			err = ftrace_startup(&graph_ops);
-	}
-	ftrace_set_free(set);
-	return err;
-}
-
-static void leave_direct(void)
-{
-	WRITE_ONCE(fgraph_direct_users, 0);
-	ftrace_set_func(&graph_ops, ftrace_graph_func);
-	synchronize_sched();
-}
-
-/*
- * After the users have changed: wait for a grace period, and use the direct path if
- * there is a single user and it has one. The variables of the direct path are
- * stored a grace period before it is used, because a CPU may load them earlier
- * than fgraph_direct_users or the op's function.
- */
-static void settle(int err)
-{
-	struct fgraph_ops *gops = fgraph_slots ? fgraph_array[fgraph_slots - 1] : &fgraph_stub;
-	bool direct = !err && fgraph_count == 1 && gops->direct.entry;
-
-	if (direct) {
-		graph_ops.private = direct_private = gops->private;
-		direct_return = gops->direct.ret;
-	}
-	synchronize_sched(); /* every CPU has seen the stamp, and is in no handler of a user that was unregistered */
-	if (!direct)
-		return;
-	WRITE_ONCE(fgraph_direct_users, fgraph_stamp | 1u << gops->idx);
-	smp_mb();
-	if (READ_ONCE(ftrace_graph_dead))
-		WRITE_ONCE(fgraph_direct_users, 0);
-	else
-		ftrace_set_func(&graph_ops, gops->direct.entry);
-}
-
-static inline int filter_changed(struct ftrace_filter *filter)
-{
-	return update_graph_ops();
-}
-
-static inline void set_slots(long slots)
-{
-	WRITE_ONCE(fgraph_slots, slots);
-	smp_mb();
-	if (READ_ONCE(ftrace_graph_dead))
-		WRITE_ONCE(fgraph_slots, 0);
-}
-
-static void leave_slot(struct fgraph_ops *gops)
-{
-#if LAB_START != 6
-	WRITE_ONCE(fgraph_array[gops->idx], &fgraph_stub);
-	gops->filter->changed = NULL;
-	for (int i = 0; i < fgraph_slots; i++) /* another user may share the filter */
-		if (fgraph_array[i] != &fgraph_stub)
-			fgraph_array[i]->filter->changed = filter_changed;
-	fgraph_count--;
-	while (fgraph_slots && fgraph_array[fgraph_slots - 1] == &fgraph_stub)
-		set_slots(fgraph_slots - 1);
-#endif
-}
-
-/*
- * Store in this order, with smp_wmb() between: (1) birth, (2) slot, (3) stamp. Then an
- * event that reads the new stamp finds the user.
- */
-static inline void enter_slot(struct fgraph_ops *gops, int idx)
-{
-#if LAB_START != 6
-	gops->idx = idx;
-	gops->birth = fgraph_stamp + (1ull << STAMP_SHIFT);
-	gops->filter->changed = filter_changed;
-	smp_wmb();
-	WRITE_ONCE(fgraph_array[idx], gops);
-	if (idx >= fgraph_slots)
-		set_slots(idx + 1);
-	smp_wmb();
-	WRITE_ONCE(fgraph_stamp, gops->birth);
-	fgraph_count++;
-#endif
-}
-
-/* No CPU is inside a handler of @gops when this returns. */
-static void remove_user(struct fgraph_ops *gops)
-{
-	leave_direct();
-	leave_slot(gops);
-	settle(update_graph_ops());
-	gops->idx = -1;
-	if (!fgraph_count)
-		shadow_users_end();
-}
-
-static int add_user(struct fgraph_ops *gops)
-{
-#if LAB_START == 6
-	return -ENOSYS;
-#else
-	int idx = slot_of(&fgraph_stub), err;
-
-	if (ftrace_disabled || ftrace_graph_dead)
-		return -ENODEV;
-	if (slot_of(gops) < FGRAPH_USERS)
-		return -EBUSY;
-	if (idx == FGRAPH_USERS)
-		return -ENOSPC;
-	err = fgraph_count ? 0 : shadow_users_begin();
-	if (err)
-		return err;
-	leave_direct();
-	enter_slot(gops, idx);
-	err = update_graph_ops();
-	if (err)
-		remove_user(gops);
-	else
-		settle(0);
-	return err;
-#endif
-}
-
-int register_ftrace_graph(struct fgraph_ops *gops)
-{
-	int err;
-
-	mutex_lock(&ftrace_lock);
-	err = add_user(gops);
-	mutex_unlock(&ftrace_lock);
-	return err;
-}
-
-int unregister_ftrace_graph(struct fgraph_ops *gops)
-{
-	bool found;
-
-	mutex_lock(&ftrace_lock);
-	found = slot_of(gops) < FGRAPH_USERS;
-	if (found)
-		remove_user(gops);
-	mutex_unlock(&ftrace_lock);
-	return found ? 0 : -ENOENT;
-}

@@ -15,7 +15,6 @@
 #include "print.h"
 #include "shadow.h"
 #include "tracer.h"
-#include "unwind.h"
 
 static struct fgraph_ops *graph_user; /* or NULL. Changed under ftrace_lock, read by events */
 static u64 births;		      /* number of registrations so far; a frame has the birth of its user */
@@ -58,7 +57,7 @@ int ftrace_disable_ftrace_graph_caller(void)
 /* ---- A function is entered, and returns. ---- */
 
 /* Push the frame before *@parent changes: a stack walk finds the return address in one of the two. */
-static inline void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned long ip,
+static void trace_entry(struct fgraph_ops *user, unsigned long *parent, unsigned long ip,
 			struct ftrace_regs *regs)
 {
 #if LAB_START != 5
@@ -96,7 +95,7 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
  * does not, use the frame whose sp is @sp and pop the frames above it, whose
  * functions never return. If no frame fits, the newest is the best guess.
  */
-static inline struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
+static struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
 {
 #if LAB_START == 5
 	return NULL;
@@ -117,7 +116,7 @@ static inline struct shadow_frame *frame_of(struct shadow_stack *s, unsigned lon
 }
 
 /* Call the return handler, unless the frame was pushed for an earlier user. */
-static inline void trace_return(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
+static void trace_return(struct shadow_stack *s, struct shadow_frame *f, struct ftrace_regs *regs)
 {
 #if LAB_START != 5
 	struct fgraph_ops *user = READ_ONCE(graph_user);
@@ -167,18 +166,6 @@ void *fgraph_retrieve_data(int idx, int *size)
 
 	return f->data_end > (unsigned long *)(f + 1) ? f + 1 : NULL;
 }
-
-/* For stack walks, and complete. In a chain of tail calls all frames have the same fp, and one has the caller's address. */
-unsigned long ftrace_graph_ret_addr(struct thread *t, unsigned long ret, unsigned long fp)
-{
-	struct shadow_frame *f = shadow_of(t) ? READ_ONCE(shadow_of(t)->top) : NULL;
-
-	for (; f && ret == (unsigned long)return_to_handler; f = f->below)
-		if (f->fp == fp)
-			ret = f->ret;
-	return ret;
-}
-UNWIND_HOOK(ftrace_graph_ret_addr);
 
 /* ---- Register and unregister the user: ftrace_lock held. ---- */
 
