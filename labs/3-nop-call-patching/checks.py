@@ -115,7 +115,7 @@ def encoded(e: Evidence) -> Finding | None:
     for (_, question, answer), (_, word, _) in zip(asked[::2], asked[1::2]):
         ip, addr, link = question.v[:3]
         off = (addr - ip + (1 << 63)) % (1 << 64) - (1 << 63)
-        right = EINVAL if (addr | ip) & 3 else 0 if -REACH[e.arch] <= off < REACH[e.arch] else ERANGE
+        right = ERANGE if not -REACH[e.arch] <= off < REACH[e.arch] else EINVAL if (addr | ip) & 3 else 0
         said = f"insn_call({ip:#x}, {addr:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
         if _error(answer.v[0]) != right:
             must = f"-{errorcode[right]}" if right else "0"
