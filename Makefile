@@ -62,7 +62,7 @@ endif
 ifneq ($(APP),$(wildcard $(APP)))
 $(error APP=$(APP): no such file)
 endif
-# waiting: of a lab with halves, what labs/student.mk links the staff's objects for.
+# $(waiting), of labs/student.mk: the halves of this lab for which the staff's objects are linked, because they are not written yet.
 variant = lab$(stage)$(if $(START),-start)$(if $(STAFF)$(waiting),-staff$(subst $(comma),,$(STAFF))$(waiting))$(if $(TESTS),-tests)$(if $(DEBUG),-debug)$(if $(APP),-$(app_name))$(if $(BENCH_SITES),-$(BENCH_SITES)sites)
 PYTHON := /usr/bin/python3
 include $(wildcard labs/*.mk)

@@ -187,7 +187,7 @@ def main() -> int:
     grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings, options.staff)
               for a in options.arch if a in outcomes]
     if said := graded_halves(options.lab, options.staff):
-        console.print(said, highlight=False)
+        console.print(said, highlight=False, soft_wrap=True)
     for graded in grades:
         if rung:
             only(graded, rung)

@@ -1,13 +1,11 @@
-"""What of a student's tree is as it was handed out.
+"""What a student has not begun yet: which host tests and which halves of a lab need a file that is as handed out.
 
     begun.py [--staff=FILE ...] TEST.cc ...
     begun.py --waiting LAB
 
-The host tests that need no file as it was handed out; a file of which the
-staff's object is taken counts as begun. The others are said, with the file that
-nobody has begun, on the standard error: a test of what is not written yet says
-nothing. --waiting: the halves of a lab for which the staff's objects are linked,
-because files of theirs are as handed out.
+The first form prints the tests that can be run: those that need no file that is as handed out. A file for which the staff's object is
+linked counts as begun. The other tests, each with the file that is as handed out, are printed on the standard error. The second form
+prints the halves of a lab for which the staff's objects are linked, because one of their files is as handed out.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 Student files (the rubrics name them) are resolved by unifdef to their start.
 Files that only later labs are made of, and the instructor's own, are left out.
 Of a lab that others build on, the solution goes along as objects, without
-debugging information: `make LAB=5 STAFF=3,4`. So do the halves of a lab that
-has two: the first is graded with the staff's second (labs/student.mk).
+debugging information: `make LAB=5 STAFF=3,4`. So does the solution of each half
+of a lab: the first half is graded with the staff's second half (labs/student.mk).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ sys.path.insert(0, str(ROOT))
 from grading.session import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
-# By lab, what would show a student how to do this lab or the next: it goes along as an object.
+# By lab: a file that would show a student how to do this lab or the next goes along as an object.
 HIDDEN = {5: "kern/ftrace/stages/graph_walk", 6: "kern/ftrace/trace/trace_graph_direct"}
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|selftest/(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/instructors\.md$|"

@@ -3,12 +3,12 @@
 #
 # `make handout` put the objects into labs/staff/<arch>/lab<stage>/<lab>/, under
 # the names that they have in build/; what the build makes itself lies beside.
-# Of a lab with halves, those of its own are there too: lab4/4.1/, lab4/4.2/.
+# A lab with halves has folders for its own halves too: lab4/4.1/, lab4/4.2/.
 #
 #   STAFF=3,4            the staff's objects in the place of labs that were not finished; 4.1: of a half of lab 4
 staffed := $(subst $(comma), ,$(STAFF))
 halves := $(notdir $(wildcard labs/staff/riscv64/lab$(stage)/$(stage).*))
-# While a file of the second half is as handed out, the staff's objects stand in for that half.
+# While a file of the second half is as handed out, the kernel is linked with the staff's objects for that half.
 waiting := $(if $(halves),$(filter-out $(staffed),$(shell $(PYTHON) labs/begun.py --waiting $(stage))))
 staffed += $(waiting)
 ifneq ($(strip $(staffed)),)
