@@ -89,7 +89,7 @@ class Handout(unittest.TestCase):
         self.assertIn("kern/ftrace/core/patch.c", files)
         self.assertIn("labs/6-graph-many-users/rubric.toml", files)
         for name in files:
-            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|wrong|muta)|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|instructors\.md|^\.ci/run")
+            self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|selftest/(wrong|muta))|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|instructors\.md|^\.ci/run")
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotIn("instructors.md", (self.out / name).read_text(), name)
         self.assertIn("labs/staff/arm64/always6/kern/ftrace/trace/trace_graph_direct.o", files)
