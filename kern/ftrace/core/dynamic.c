@@ -1,9 +1,10 @@
 /*
- * From records to text: what stands in each site, and what happens when
- * something else is found there.
+ * From records to text: which word must be at each site, and what happens if
+ * another word is found there.
  *
- * The invariant: rec->calls says what the site holds. patch.c looks before it
- * writes, so a lie is found at the next change and nothing is overwritten.
+ * The invariant: rec->calls says what the site calls. patch.c reads the word before
+ * it writes, so a wrong record is found at the next change, and nothing is
+ * overwritten.
  */
 #include "asm-ftrace/hook.h"
 #include "print.h"

@@ -1,6 +1,6 @@
 /*
- * What every stage of the function tracer has: the op behind the tracefs
- * files, the lock, and the guard against a callback that traces itself.
+ * What every stage of the function tracer has: the op that current_tracer and
+ * set_ftrace_filter control, the lock, and the guard against recursion.
  */
 #include "cpu.h"
 #include "ftrace.h"

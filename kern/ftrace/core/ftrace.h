@@ -2,15 +2,16 @@
  * The function tracer's contract: records, patching, ops.
  *
  * Who may touch what:
- * - records: the table is made by the build and sorted; `count`, `calls` and
- *   `flags` change under ftrace_lock (a mutex) only.
- * - text: only patch.c writes it, through the alias, inside one batch at a
- *   time (ftrace_lock held). A site holds the nop or one call, never a half.
- * - ops: the list and the stubs' slots are published with smp_wmb() before
- *   any site is patched to call them; after the sites are nops again,
- *   synchronize_sched() passes before an op may be reused or freed.
- * Callbacks run with preemption impossible (see irq_exit()), may come from
- * any context, and do not sleep.
+ * - records: the build makes and sorts the table. `count`, `calls` and `flags`
+ *   change only under ftrace_lock, a mutex.
+ * - text: only patch.c writes it, through the text alias, inside a batch. There
+ *   is one batch at a time, under ftrace_lock. A site always has the nop or one
+ *   whole call.
+ * - ops: an op's slot and the list of ops are published with smp_wmb() before a
+ *   site is patched to call them. An op may be reused or freed after its sites
+ *   are nops again and a grace period (synchronize_sched()) has passed.
+ * A callback runs in any context, cannot be preempted (see irq_exit()), and must
+ * not sleep.
  */
 #ifndef FTRACE_FTRACE_H
 #define FTRACE_FTRACE_H
@@ -28,10 +29,10 @@ struct dyn_ftrace {
 	union {
 		struct {
 			u16 count; /* ops that trace this function */
-			u8 calls;  /* what stands in the site: FTRACE_CALLS_* */
+			u8 calls;  /* what the site calls: FTRACE_CALLS_* */
 			u8 flags;  /* FTRACE_FL_* */
 		};
-		u32 state; /* the three of them: a batch looks at one word */
+		u32 state; /* count, calls and flags: a batch reads them as one word */
 	};
 };
 
@@ -44,16 +45,16 @@ struct dyn_ftrace {
 #define FTRACE_FL_FILTER 4    /* stage 3: the one tracer's filter */
 #define FTRACE_FL_NOTRACE 8   /* stage 3: and its notrace list */
 
-/* The kernel's records, from the build (recordmcount), sorted by offset. */
+/* The kernel's records, made by the build (recordmcount), sorted by offset. */
 extern struct dyn_ftrace ftrace_records[], ftrace_records_end[];
 extern const u32 ftrace_record_count;
 
 /*
- * Which stubs a site calls: those of the tracer's section, or beyond a call's
- * reach an island's, a copy nearer to it. The build decides (recordmcount):
- * records from number @first on, up to the next region's, call the stubs at
- * KERNEL_BASE + @stubs. A sentinel after the last region has @first equal to the
- * number of records.
+ * Which stubs a site calls: those of the tracer's section, or, if they are out of
+ * reach, those of an island. The build decides (recordmcount): the records from
+ * number @first to the next region's @first call the stubs at KERNEL_BASE +
+ * @stubs. A sentinel after the last region has @first equal to the number of
+ * records.
  */
 struct ftrace_region {
 	u32 first, stubs;
@@ -66,9 +67,9 @@ static inline unsigned long ftrace_ip(const struct dyn_ftrace *rec)
 }
 
 /*
- * The call sites of one text. The kernel's table is the first; text that is
- * loaded later brings its own. Such text lies above the kernel's, and is written
- * through text_alias() like it.
+ * The call sites of one text. The kernel's table is the first. Text that is
+ * loaded later has a table of its own; its addresses are above the kernel's text,
+ * and it is written through text_alias() too.
  */
 struct ftrace_table {
 	struct dyn_ftrace *records, *end;    /* the first, and the one after the last */
@@ -77,7 +78,7 @@ struct ftrace_table {
 	struct ftrace_table *next;
 };
 extern struct ftrace_table ftrace_kernel_table, *ftrace_tables;
-extern unsigned long ftrace_text_end; /* of the text that lies highest */
+extern unsigned long ftrace_text_end; /* the end of the text with the highest addresses */
 
 static inline u32 ftrace_count(const struct ftrace_table *table)
 {
@@ -96,10 +97,9 @@ u32 ftrace_total(void); /* records */
 const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec); /* @rec is in one */
 
 /*
- * Add a table after the others. Before: its records were checked
- * (ftrace_check_records()), its sites hold the nop, and no registered op selects
- * one of its functions, because no site is written here. Context: thread,
- * ftrace_lock held.
+ * Add a table after the others. It writes no site, so these must hold before: its
+ * records were checked (ftrace_check_records()), its sites have the nop, and no
+ * registered op selects one of its functions. Context: thread, ftrace_lock held.
  */
 void ftrace_add_table(struct ftrace_table *table);
 
@@ -115,7 +115,7 @@ typedef void (*ftrace_func_t)(unsigned long ip, unsigned long parent_ip,
 
 struct ftrace_hash; /* a set of functions; hash.h */
 
-/* Which functions: those of the filter, less those of the notrace list. All zero: every function. */
+/* Selects the functions of the filter hash that are not in the notrace hash. All zero: every function. */
 struct ftrace_filter {
 	struct ftrace_hash *filter_hash, *notrace_hash; /* NULL: every function; none */
 	/*
@@ -136,9 +136,9 @@ struct ftrace_ops {
 };
 #define FTRACE_OPS_FL_IPMODIFY 1 /* may change regs->pc; one such op a function: -EBUSY */
 /*
- * Guards itself; else the core does. Only for a callback in the tracer's own
- * section, .ftrace.text: in any other place it may be preempted, and unregister
- * may return while a thread is inside of it.
+ * The callback guards itself against recursion; without this flag the core does.
+ * Only for a callback in the tracer's own section, .ftrace.text: elsewhere it may
+ * be preempted, and unregister may return while a thread is inside it.
  */
 #define FTRACE_OPS_FL_RECURSION 2
 #define FTRACE_OPS_MAX 32         /* stubs; one more registration gets -ENOSPC */
@@ -146,74 +146,79 @@ struct ftrace_ops {
 /*
  * Start and stop calling op->func for the functions that its filter selects.
  * When register returns 0, every CPU calls it; when unregister returns, no
- * CPU is inside it. Context: thread. Errors: -EBUSY registered already or
- * IPMODIFY clash, -ENOSPC, -ENODEV when tracing was disabled by a bad site.
+ * CPU is inside it. Context: thread. Errors: -EBUSY (registered already, or
+ * another op with IPMODIFY has one of the functions), -ENOSPC (no stub is free),
+ * -ENODEV (tracing was disabled by a bad site); unregister: -ENOENT.
  */
 int register_ftrace_function(struct ftrace_ops *op);
 int unregister_ftrace_function(struct ftrace_ops *op);
 
 /*
- * Change a filter (or, notrace_list true, its notrace list): a glob (exact,
- * *, ?, []) or "!glob" to remove or a number (1 = the first function), len bytes; reset: start empty.
- * The sites of a registered op are patched at once. -EINVAL: nothing matches.
+ * Change a filter or, if @notrace_list, its notrace list. @glob, @len bytes, is a
+ * name or pattern (* ? []) to add, "!" and a pattern to remove, or a number (1 =
+ * the first function). @reset: empty the list first. If a registered op has the
+ * filter, its sites are patched before this returns. -EINVAL: nothing matches.
  */
 int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t len, bool reset, bool notrace_list);
 int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace_list);
 
-/* Every function again. No registered op uses the filter. Needs no memory. */
+/* Empty both lists: every function. No registered op may have the filter. Needs no memory. */
 void ftrace_filter_free(struct ftrace_filter *filter);
 
 /* The op behind `current_tracer`, set_ftrace_filter and set_ftrace_notrace. */
 extern struct ftrace_ops global_ops;
 
 /*
- * Patching: patch.c; what the words say: <arch>/insn.h. @addr: what the site
- * calls then, or called until now.
+ * Patching (patch.c; <arch>/insn.h has the instructions). Each function replaces
+ * one word at the site of @rec:
+ *	ftrace_make_nop		the call of @addr by the nop
+ *	ftrace_make_call	the nop by a call of @addr
+ *	ftrace_modify_call	the call of @old_addr by a call of @addr
  *
- * The word at the site is read first and must be exactly what the name says is
- * replaced: the nop, or the call of @addr (of @old_addr). Any other word is left
- * alone. One aligned store, through the writable alias (memory.h); what the new
- * word then needs here is arch_sync_line()'s (arch.h).
+ * 1. Read the word at the site. If it is not exactly the one to replace, leave it.
+ * 2. Store the new word through the text alias (memory.h): one aligned store.
+ * 3. arch_sync_line() does what this CPU must do for the new word (arch.h).
  *
  * Context: thread, ftrace_lock held, between ftrace_batch_begin() and _end().
- * Return: 0; -EINVAL if another word stands there, -ERANGE if @addr is out of
- * reach, -EFAULT if the site is not in text, or no batch is open.
+ * Return: 0; -EFAULT if the site is not in text or no batch is open, -ERANGE if an
+ * address is out of reach, -EINVAL if another word is at the site.
  */
 int ftrace_make_nop(const struct dyn_ftrace *rec, unsigned long addr);
 int ftrace_make_call(const struct dyn_ftrace *rec, unsigned long addr);
 int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, unsigned long addr);
 /*
- * Lab 3: @func is the tracer that ftrace_caller calls from now on: the call at
- * ftrace_call, with a plain link (CALL_LINK), is patched like a site's. It must
- * be a call before; of whom does not matter. Return: as above.
+ * Lab 3: make @func the tracer that ftrace_caller calls. The call at ftrace_call,
+ * which links into CALL_LINK, is patched like a site. Any call may be there
+ * before. Return: as above.
  */
 int ftrace_update_ftrace_func(ftrace_func_t func);
 /*
- * Pure: the instruction that calls @addr from @ip and leaves the return address
- * in register number @link. Return: 0, and it is in *@insn; -ERANGE if @addr is
- * out of reach (INSN_REACH), -EINVAL if @ip or @addr is misaligned.
+ * Encode in *@insn the instruction that calls @addr from @ip and leaves the return
+ * address in register number @link. Changes nothing else. Return: 0; -ERANGE if
+ * @addr is out of reach (INSN_REACH), -EINVAL if @ip or @addr is misaligned.
  */
 int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn);
 /*
- * Text is writable through its alias (memory.h) between these two, preemption off; when
- * ftrace_batch_end() returns it is not any more, and every CPU executes what was
- * written: one synchronisation (arch_sync_all()), however many sites. Context:
- * thread, ftrace_lock held; without it the kernel ends in a panic.
+ * A batch. Between these two calls text is writable through its alias (memory.h),
+ * and preemption is off. When ftrace_batch_end() returns, text is not writable,
+ * and every CPU executes the new words: it synchronises all CPUs once
+ * (arch_sync_all()), for any number of sites. Context: thread, ftrace_lock held;
+ * without the lock the kernel panics.
  */
 void ftrace_batch_begin(void);
 void ftrace_batch_end(void);
 
 /*
- * At boot, memory mapped, one CPU, before smp_init(): check the records and
- * bring every site into the state that is toggled from then on.
+ * Check the records, and make every site a nop. Context: boot, with memory mapped,
+ * on one CPU, before smp_init().
  */
 void ftrace_init(void);
 
-/* Say what stands at a site and what should, mark it, disable tracing for good. */
+/* Print the word at a site and @expected, disable the record, and disable tracing until the next boot. */
 void ftrace_bug(int err, struct dyn_ftrace *rec, u32 expected);
 extern bool ftrace_disabled;
 
-/* Binary search: the record whose site is exactly @ip / lies in [start, end). */
+/* Find the record whose site is at @ip; the first whose site is in [start, end). Binary search. NULL: none. */
 struct dyn_ftrace *lookup_rec(unsigned long ip);
 struct dyn_ftrace *lookup_rec_range(unsigned long start, unsigned long end);
 

@@ -1,12 +1,12 @@
 /*
  * Globs for filters: * ? [a-z] [!a-z] and backslash, as in a shell. A '['
- * without its ']' stands for itself.
+ * without its ']' matches a '['.
  */
 #include "tracer.h"
 
 /*
- * One pattern character (a class counts as one) against @c: moves *p behind
- * it. The caller has made sure that there is one.
+ * Does the pattern character at *@p match @c? Moves *@p past it. A class counts as
+ * one character. The caller has checked that the pattern is not at its end.
  */
 static bool match_class(const char **p, const char *end, char c)
 {

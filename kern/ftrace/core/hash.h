@@ -1,10 +1,10 @@
 /*
- * A set of functions that can be asked on the event path: open addressing,
- * at most half full, keyed by the record's offset (0 is nobody's).
+ * A set of functions that an event can search: open addressing, at most half of
+ * the slots used, keyed by the record's offset (no function has offset 0).
  *
- * Never changed once published: an edit makes a new one, stores the pointer to
- * it after smp_wmb() and before any site is written for it, and frees the old
- * one after a grace period.
+ * A hash is not changed once it is published. To change a set: (1) make a new
+ * hash, (2) smp_wmb(), (3) store the pointer to it, (4) write the sites, (5) free
+ * the old hash after a grace period.
  */
 #ifndef FTRACE_HASH_H
 #define FTRACE_HASH_H
@@ -22,7 +22,7 @@ static inline u32 hash_slot(const struct ftrace_hash *hash, u32 offset)
 	return (u32)(offset * 0x9e3779b1u) >> hash->shift;
 }
 
-/* Not in its first place: further on, until an empty one. */
+/* Search the slots after the first one, until a free slot. */
 bool ftrace_hash_search(const struct ftrace_hash *hash, u32 offset);
 
 static inline bool ftrace_hash_has(const struct ftrace_hash *hash, u32 offset)

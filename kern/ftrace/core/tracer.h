@@ -1,5 +1,7 @@
 /*
- * Between the files of the function tracer: what the stages share.
+ * What the files of the function tracer share, in every stage, and other code does
+ * not see. A function that is "the stage's" is in stages/single.c in lab 3 and in
+ * ops/ops.c from lab 4 on.
  */
 #ifndef FTRACE_TRACER_H
 #define FTRACE_TRACER_H
@@ -15,8 +17,8 @@ void ftrace_stub(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 		 struct ftrace_regs *regs);
 
 /*
- * Calls op->func unless this CPU is inside it already in the same context
- * (thread, interrupt, exception): for ops that do not guard themselves.
+ * The function in the slot of an op that does not guard itself: call op->func,
+ * unless this CPU is in the tracer already in this context.
  */
 void ftrace_assist_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			struct ftrace_regs *regs);
@@ -38,7 +40,7 @@ extern char ftrace_stubs[];
 #define FTRACE_STUBS (1 + FTRACE_OPS_MAX)
 #endif
 
-/* What a stub hands to ftrace_caller. Written while no site calls the stub and no CPU is inside it. */
+/* A stub's slot: what ftrace_caller calls. Written while no site calls the stub and no CPU is inside it. */
 struct ftrace_slot {
 	ftrace_func_t func;
 	struct ftrace_ops *op;
@@ -50,18 +52,18 @@ static inline unsigned long ftrace_stub_addr(unsigned long stubs, unsigned calls
 	return stubs + (calls - 1) * FTRACE_STUB_SIZE;
 }
 
-/* What the site of @rec calls when it calls @calls, FTRACE_CALLS_LIST or more. */
+/* The address of the stub that the site of @rec calls if rec->calls is @calls, which is not FTRACE_CALLS_NOTHING. */
 unsigned long ftrace_call_addr(const struct dyn_ftrace *rec, unsigned calls);
 
-extern unsigned long ftrace_syncs; /* synchronisations so far: one a batch */
+extern unsigned long ftrace_syncs; /* number of synchronisations since boot: one for each batch */
 
-/* The word that the site of @rec should hold now, to be told when it does not. */
+/* The word that must be at the site of @rec now: for a message that another word is there. */
 u32 ftrace_expected(const struct dyn_ftrace *rec);
 
-/* A site was not as its record says: ftrace_bug(), and -ENODEV. */
+/* Another word was at a site than its record says: call ftrace_bug() and return -ENODEV. */
 int ftrace_refuse(struct dyn_ftrace *rec, int err);
 
-/* Make the site of @rec call @calls, inside a batch. 0, or -ENODEV after ftrace_bug(). */
+/* Make the site of @rec call @calls (FTRACE_CALLS_*), inside a batch. Return: 0, or -ENODEV after ftrace_bug(). */
 static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 {
 	unsigned old = rec->calls;
@@ -80,24 +82,24 @@ static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 	return 0;
 }
 
-/* In words and disassembled, what instruction @insn at @ip is. */
+/* Write into @buf which instruction @insn at @ip is: the nop, or which call. */
 void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn);
 
-/* Say what is wrong with the records of a table; a faulty one is never written. */
+/* Check the records of a table, and print their faults. A faulty record is disabled: its site is never written. */
 void ftrace_check_records(struct ftrace_table table);
 
 /*
- * At boot, before other CPUs run, inside a batch: a site as the compiler left it
- * (hook_untouched(), in <arch>/hook.h) becomes the nop, and with HOOK_REWRITES the
- * word before it HOOK_BEFORE. 0; -EFAULT: as ftrace_make_nop()'s;
- * -EINVAL: it is not as the compiler left it.
+ * Make the site a nop, and with HOOK_REWRITES the word before it HOOK_BEFORE. The
+ * site must be as the compiler left it (hook_untouched(), in <arch>/hook.h).
+ * Context: boot, before other CPUs run, inside a batch. Return: 0; -EFAULT as for
+ * ftrace_make_nop(); -EINVAL if the site is not as the compiler left it.
  */
 int ftrace_init_nop(const struct dyn_ftrace *rec);
 
 /*
- * A set of functions being edited: one bit for each record, by its number. A
- * table that is added later has none in it. What a stage keeps of the set (flags in
- * the records; a hash) is the stage's own.
+ * A set of functions while it is edited: a bit for each record, by its number. It
+ * has no bits for a table that is added later. Each stage keeps the result in a form
+ * of its own: flags in the records, or a hash.
  */
 struct ftrace_set {
 	u32 count, records;
@@ -107,16 +109,16 @@ struct ftrace_set *ftrace_set_new(void); /* empty; NULL: no memory */
 void ftrace_set_free(struct ftrace_set *set);
 bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec);
 void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in);
-/* Add (or with "!": remove) what @word names; -EINVAL: it names nothing. */
+/* Add the functions that @word names, or with "!" remove them. -EINVAL: it names none. */
 int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len);
 
-/* The stage's: does @filter (or its notrace list) name @rec; how many it names. */
+/* The stage's: is @rec in the filter (or its notrace list); how many functions are in it. */
 bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec,
 		       bool notrace_list);
 u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list);
-/* The stage's: make @set the filter (or its notrace list); a registered op's sites follow. */
+/* The stage's: make @set the filter (or its notrace list), and patch the sites of a registered op that has it. */
 int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
-/* The stage's: the op that alone traces @rec, with its stub in *stub; NULL: several, or none. */
+/* The stage's: the only op that traces @rec; NULL: several, or none. */
 struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
 
 /*
@@ -132,10 +134,10 @@ void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func);
 int ftrace_set_hash(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
 int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filter);
 
-/* What kallsyms calls it. */
+/* The function's name in kallsyms. */
 const char *ftrace_name(const struct dyn_ftrace *rec);
 
-/* Does @name match the pattern: * ? [a-z] [!a-z] and backslash. */
+/* Does @name match @pattern, @len bytes: * ? [a-z] [!a-z] and backslash. */
 bool glob_match(const char *pattern, size_t len, const char *name);
 
 #endif
