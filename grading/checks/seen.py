@@ -259,9 +259,9 @@ def timed(on: int) -> Coverage:
 
 def _interrupted(e: Evidence) -> Iterator[Amount]:
     tries, called = frames.tries(e), rare.calls(e)
-    for answer, least, who in ((frames.WANTED, frames.FEW, "that says yes"), (frames.REFUSED, frames.FEW, "that says no"),
-                               (frames.FULL, 1, "for which there is no room")):
-        yield Amount(f"a user {who}", sum(t.answer == answer for t in tries), least)
+    for answer, least, user in ((frames.WANTED, frames.FEW, "a user that says yes"), (frames.REFUSED, frames.FEW, "a user that says no"),
+                                (frames.FULL, 1, "a user for which there is no room")):
+        yield Amount(user, sum(t.answer == answer for t in tries), least)
     for name in ("rare_outer", *rare.CHAIN):
         yield Amount(name, int(name in called), 1)
     for name, least in rare.ASKED.items():

@@ -172,7 +172,7 @@ class Run:
     def clock(self) -> float:
         """Seconds, without the time in which QEMU waited for a processor of the host: a busy host causes no time-out.
 
-        Linux adds a wait to schedstat when the wait is over. This clock then stands still for as long; it never goes back.
+        Linux adds the length of a wait to schedstat only when the wait is over. This clock then stops for that long, so it never goes back.
         """
         for name in glob.glob(f"/proc/{self._process.pid}/task/*/schedstat"):
             with suppress(OSError, IndexError), open(name, encoding="ascii") as file:  # the thread may have just ended

@@ -112,7 +112,7 @@ class Ends(unittest.TestCase):
                     time.sleep(0.01)
 
     def test_the_clock_does_not_go_back(self) -> None:
-        """Linux tells a wait of ten seconds when it is over, and until then the clock went on."""
+        """A wait of ten seconds is in schedstat only when it is over; the clock has counted it until then."""
         with run("arm64", "LOOP") as machine, tempfile.NamedTemporaryFile("w") as schedstat:
             with mock.patch("grading.machine.machine.glob.glob", return_value=[schedstat.name]):
                 before = machine.clock()

@@ -1,4 +1,4 @@
-"""A grade that is ended by any signal leaves no machine, no sandbox and no folder behind."""
+"""After a grade that a signal has ended, no machine runs, and no sandbox or folder of it exists."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def parents() -> dict[int, tuple[int, str]]:
     found = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            before, _, behind = stat.read_text().rpartition(")")
+            before, _, after = stat.read_text().rpartition(")")
         except OSError:
             continue  # it has just ended
-        state, parent = behind.split()[:2]
+        state, parent = after.split()[:2]
         if state != "Z":
             found[int(stat.parent.name)] = (int(parent), before.partition("(")[2])
     return found
@@ -96,7 +96,7 @@ class Ended(unittest.TestCase):
             self.addCleanup(self.kill, pid, started[pid])
         process.send_signal(end)
         self.assertTrue(until(lambda: not set(started) & set(parents())),
-                        f"behind {end.name} there run {[n for p, n in started.items() if p in parents()]}")
+                        f"after {end.name} these run: {[n for p, n in started.items() if p in parents()]}")
         self.assertEqual(process.wait(30), -end if end == signal.SIGKILL else 128 + end)
         if clean:
             self.assertEqual(list((self.scratch / "tmp").iterdir()), [], "a folder was left")

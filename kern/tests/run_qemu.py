@@ -176,7 +176,7 @@ def rests() -> Step:
 
 
 def answers(run: Run, before: bytes, seconds: float) -> str:
-    """The shell runs what is typed right behind all that, and waits at its prompt: "", or what is wrong."""
+    """The shell runs a line that is typed immediately after all that, and prints its prompt. Returns "", or what is wrong."""
     word = f"alive-{run.console.received}"
     run.console.send(before + f"echo {word}\r".encode())
     try:
@@ -195,7 +195,7 @@ def flood() -> Step:
 
 
 def too_long() -> Step:
-    """A line that does not fit is refused; the bytes behind its end are not echoed, so not waited for."""
+    """A line that does not fit is refused; the bytes after its end are not echoed, so the test does not wait for them."""
     def step(run: Run) -> str:
         run.console.send(b"echo " + b"x" * 2000 + b"\r")
         text = run.console.wait_ready(20)
@@ -215,13 +215,13 @@ def interrupted() -> Step:
         try:
             run.console.wait_for(lambda text: "\nalive\n" in text and text.endswith("# "), 15, "the command after Ctrl-C")
         except Stopped as stopped:
-            return f"Ctrl-C right behind a command's line: {stopped}"
+            return f"Ctrl-C immediately after a command's line: {stopped}"
         return ""
     return step
 
 
 def ended(kind: str, how: str, again: int = 3) -> Step:
-    """A program without I/O ends by Ctrl-C or by `kill`, with all its threads, and leaves nothing behind; its mutex is free."""
+    """Ctrl-C and `kill` end a program without I/O and all its threads; its memory is freed and its mutex released."""
     def once(run: Run) -> str:
         line = f"own-program endless {kind}"
         run.console.begin(line + (" &" if how == "kill" else ""))

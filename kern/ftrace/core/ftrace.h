@@ -1,7 +1,7 @@
 /*
  * The function tracer's contract: records, patching, ops.
  *
- * Who may touch what:
+ * Locking, and the order of stores:
  * - records: the build makes and sorts the table. `count`, `calls` and `flags`
  *   change only under ftrace_lock, a mutex.
  * - text: only patch.c writes it, through the text alias, inside a batch. There
@@ -165,7 +165,7 @@ int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool 
 /* Empty both lists: every function. No registered op may have the filter. Needs no memory. */
 void ftrace_filter_free(struct ftrace_filter *filter);
 
-/* The op behind `current_tracer`, set_ftrace_filter and set_ftrace_notrace. */
+/* The op that current_tracer, set_ftrace_filter and set_ftrace_notrace control. */
 extern struct ftrace_ops global_ops;
 
 /*

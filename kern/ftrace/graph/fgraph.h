@@ -9,7 +9,7 @@
  *	             of each user whose entry handler returned non-zero, in reverse
  *	             order; pop the frame; continue at its return address
  *
- * Who may touch what:
+ * Locking, and the order of stores:
  * - a thread's shadow stack (shadow.h): only the thread itself and the interrupts
  *   that it takes. While a thread is off its CPU and its run-queue lock is held,
  *   the holder of the lock may read its shadow stack.

@@ -10,7 +10,7 @@
 #include "shadow.h"
 #include "trace_graph_event.h"
 
-/* shadow_push_into() and shadow_pop() of shadow_frame.c without a call, which costs 17 instructions of a pair. */
+/* shadow_push_into() and shadow_pop() of shadow_frame.c without the two calls, which cost 21 (riscv64) or 18 (arm64) instructions. */
 static inline void push(struct shadow_stack *s, unsigned long ip, const struct ftrace_regs *regs, u64 now, u64 users)
 {
 	struct shadow_frame *f = (struct shadow_frame *)s->free;
