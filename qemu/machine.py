@@ -27,6 +27,7 @@ UBOOT = {
     "arm64": Path("/usr/lib/u-boot/qemu_arm64/u-boot.bin"),
 }
 MIB = 1 << 20
+AFTER_FIRMWARE = RAM_BASE["riscv64"] + 2 * MIB  # QEMU's riscv64 machines: where the firmware jumps to
 # A prefix for a command: it is killed when the thread that started it ends, even by SIGKILL.
 WITH_US = ["setpriv", "--pdeathsig", "KILL"]
 # A prefix that limits QEMU's memory: the guest's RAM, translated code, the observer's log and its data about translated code.
@@ -64,7 +65,7 @@ class Machine:
         """The physical address of the image's first byte when the kernel is entered."""
         base = RAM_BASE[self.arch]
         if self.arch == "riscv64" and not self.uboot:
-            return base + 2 * MIB  # QEMU: the first 2 MiB after the firmware
+            return AFTER_FIRMWARE
         if self.load is not None:
             return self.load
         offset = image_header(self.image_path().read_bytes()).text_offset

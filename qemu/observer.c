@@ -142,6 +142,8 @@ static uint8_t *image;
 static bool want_fences, mcount, started;
 static unsigned boot_vcpu;
 static uint8_t *ram; /* the host address that corresponds to guest physical address 0 */
+static const uint8_t *reset; /* the host address of the first instruction that was translated, which is in ROM on riscv64 */
+static uint64_t reset_pc;
 
 enum { MASKED = 32, CPU, THREAD, KEPT, CAUSE = KEPT, FROM, FAULT, MODE, REGISTERS, MOST_PRIVILEGED = 3 };
 
@@ -774,7 +776,13 @@ static uint32_t word_of(struct qemu_plugin_insn *insn)
 	return word;
 }
 
-/* May this be executed here? Permitted are the text as linked, its head at the physical address, and the firmware. */
+/* riscv64: each hart begins in the machine's ROM, and may still be there when another one is in the kernel. */
+static bool in_reset_rom(const uint8_t *host, uint64_t pc)
+{
+	return firmware.hi && pc >> 12 == reset_pc >> 12 && host - reset == (int64_t)(pc - reset_pc);
+}
+
+/* May this be executed here? Permitted are the text as linked, its head at the physical address, the firmware, and the ROM before it. */
 static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uint32_t word)
 {
 	uint64_t at = pa - text_pa;
@@ -782,6 +790,8 @@ static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uin
 
 	if (pa - firmware.lo < firmware.hi - firmware.lo)
 		return pc == pa;
+	if (in_reset_rom(qemu_plugin_insn_haddr(insn), pc))
+		return true;
 	if (at >= text.hi - text.lo || at % 4 || qemu_plugin_insn_size(insn) != 4)
 		return false;
 	memcpy(&linked, image + at, 4);
@@ -817,6 +827,10 @@ static void watch_insn(struct qemu_plugin_insn *insn, size_t ahead)
 	struct place p;
 #define WATCH (w ? w : (w = new_watch(p, word, ahead)))
 
+	if (!reset) {
+		reset = host;
+		reset_pc = pc;
+	}
 	if (pc == start_pa) /* here the host address of guest memory becomes known */
 		ram = host - start_pa;
 	if (ram)

@@ -29,7 +29,7 @@ from grading.machine.gdbstub import QemuGone, Stub
 from grading.machine.observer import Config, Observer
 from grading.verdict import HOST, Stopped, Verdict
 from qemu.emulator import Unfit
-from qemu.machine import BOUNDED, WITH_US, Machine
+from qemu.machine import AFTER_FIRMWARE, BOUNDED, WITH_US, Machine
 from qemu.reason import Reason
 
 PANIC = "panic:"
@@ -91,7 +91,7 @@ class Run:
     def __init__(self, machine: Machine, log: Path, config: Config | None = None,
                  budget: int = 0, cap: int = 32 << 20, stopped: bool = False) -> None:
         self.machine = machine
-        self._stopped = stopped  # stay stopped at the first instruction
+        self._stopped = stopped  # stay stopped before the kernel's first instruction
         self.log = log
         self.config = config
         self.budget = budget  # instructions that any vCPU may execute; 0: any number
@@ -143,10 +143,22 @@ class Run:
         self._stub = Stub(line, self._keep_up, self.clock)
         try:
             self._stub.hold()
+            self._first_cpu_boots()
             if not self._stopped:
                 self._stub.go_on()
         except QemuGone as error:
             raise Stopped(Verdict.HARNESS, f"QEMU did not start: {self._qemu_errors() or error}") from error
+
+    def _first_cpu_boots(self) -> None:
+        """riscv64: all harts enter OpenSBI, and the first of them starts the kernel. Let CPU 0 run alone until it leaves the firmware, so
+        that CPU n of QEMU is CPU n of the kernel."""
+        if self.machine.arch != "riscv64" or self.machine.smp == 1 or self.machine.board != "virt":
+            return
+        self._stub.breakpoint(AFTER_FIRMWARE, True)
+        self._stub.go_on_with([0])
+        if not self._stub.stopped():
+            raise Stopped(Verdict.HARNESS, "CPU 0 alone does not come through the firmware")
+        self._stub.breakpoint(AFTER_FIRMWARE, False)
 
     def _keep_up(self) -> None:
         """Read the console and the control socket, so that QEMU never blocks on them."""

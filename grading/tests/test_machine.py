@@ -12,6 +12,7 @@ import time
 import unittest
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from unittest import mock
 
 from grading.elf.elf import Kernel
@@ -23,7 +24,7 @@ from grading.session import rubric
 from grading.session.session import KERNEL_BASE, machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
-from qemu.machine import ARCHES, MIB, RAM_BASE, ROOT
+from qemu.machine import AFTER_FIRMWARE, ARCHES, MIB, RAM_BASE, ROOT
 
 LOGS = ROOT / "build/tests/machine"
 NOP = {"riscv64": 0x00000013, "arm64": 0xD503201F}
@@ -84,7 +85,7 @@ class Ends(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch=arch), run(arch, "LIVE", budget=100_000_000) as machine:
                 machine.console.wait_ready(30)
-                with mock.patch.object(machine, "_latest", machine.clock()), self.assertRaises(Stopped) as caught:
+                with mock.patch.object(machine, "_latest", machine.clock() - 1), self.assertRaises(Stopped) as caught:
                     machine.watch()
                 self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT)
                 self.assertIn("in all", caught.exception.why)
@@ -110,6 +111,12 @@ class Ends(unittest.TestCase):
                 while time.monotonic() - machine.clock() < late + 1:  # until it has waited for a second
                     self.assertLess(time.monotonic(), start + 300, "its clock is the wall's")
                     time.sleep(0.01)
+
+    def test_the_first_cpu_boots(self) -> None:
+        """riscv64: it has left the firmware before another hart executes anything."""
+        machine = replace(tiny.machine("riscv64", "LIVE"), smp=2)
+        with Run(machine, LOGS / "riscv64-first.log", stopped=True) as run_, run_.held() as stub:
+            self.assertEqual([stub.pc(cpu) for cpu in range(2)], [AFTER_FIRMWARE, 0x1000])
 
     def test_the_clock_does_not_go_back(self) -> None:
         """A wait of ten seconds is in schedstat only when it is over; the clock has counted it until then."""
