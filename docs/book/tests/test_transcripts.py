@@ -102,6 +102,22 @@ def shows(shown: list[str], printed: list[str], whole: bool) -> str:
     return "" if not whole or shown[-1] == "..." or at == len(printed) else f"nothing more, not: {printed[at]}"
 
 
+# What an interrupt adds to a trace (plain() has been applied): lines of the function tracer with an h, and what function_graph has between its arrows.
+IN_INTERRUPT = re.compile(r"\S+ \[0\] \S\Sh")
+FROM, TO = "==========>", "<=========="
+
+
+def uninterrupted(printed: list[str]) -> list[str]:
+    """The lines without those of interrupts, which come when they come."""
+    kept, inside = list[str](), False
+    for line in printed:
+        inside |= FROM in line
+        if not inside and not IN_INTERRUPT.match(line):
+            kept.append(line)
+        inside &= TO not in line
+    return kept
+
+
 def gdb_says(shown: list[str], printed: str) -> str:
     """The same of gdb, which breaks its lines where the window ends, and says more than a page shows."""
     at = 0
@@ -155,6 +171,23 @@ class Terminal:
         self._log.close()
 
 
+class InterruptsInTraces(unittest.TestCase):
+    """A timer's interrupt between two calls that a document shows one after the other."""
+
+    def test_between_two_lines_of_the_function_tracer(self) -> None:
+        printed = ("  collatz-2  [000] .....  0.131630: strtoull <-app_main_collatz\n  collatz-2  [000] d.h..  0.131871: sched_tick <-handle_external\n"
+                   "  collatz-2  [000] .....  0.131997: steps <-app_main_collatz\n")
+        shown = [line for line in printed.splitlines() if "sched_tick" not in line]
+        self.assertEqual("", difference(TranscriptStep(SHELL, "cat trace", shown), printed))
+        self.assertIn("is not printed", difference(TranscriptStep(SHELL, "cat trace", shown[::-1]), printed))
+
+    def test_inside_a_call_of_function_graph(self) -> None:
+        printed = (" 0)               |  steps() {\n 0)   ==========> |\n 0)               |    sched_tick() {\n 0)   1.0 us      |    }\n"
+                   " 0)   <========== |\n 0)   0.1 us      |    triple();\n 0)   2.0 us      |  }\n")
+        shown = [" 0)               |  steps() {", " 0)   0.1 us      |    triple();", " 0)   2.0 us      |  }"]
+        self.assertEqual("", difference(TranscriptStep(SHELL, "cat trace", shown), printed))
+
+
 class Transcripts(unittest.TestCase):
     maxDiff = None
 
@@ -197,6 +230,8 @@ def difference(step: TranscriptStep, text: str) -> str:
     """What is shown and was not printed, or ""."""
     shown = [plain(re.sub(r"(?<=\S)\s{3,}# .*", "", line)) for line in step.shown if line.strip()]  # a comment is the document's
     printed = [plain(line) for line in text.splitlines() if line.strip()]
+    if uninterrupted(shown) == shown:
+        printed = uninterrupted(printed)
     if shown and not (of_code(step) and compiler() != COMPILER):
         missing = gdb_says(shown, " ".join(printed)) if step.prompt == GDB else shows(shown, printed, step.prompt == SHELL)
         return missing and f"this is not printed: {missing}"
