@@ -1,7 +1,7 @@
 """Lab 4's trials: workloads with several ops that look at calls, change their arguments or replace functions.
 
 The ops, their filters and their values follow from the seed. They are registered
-by `op` commands (kern/ftrace/commands/op.c) at the kernel's prompt. workload.expect()
+by `op` commands (kern/apps/op.c) at the kernel's prompt. workload.expect()
 computes the expected calls with the ops' changes.
 """
 

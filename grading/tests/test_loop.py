@@ -270,7 +270,7 @@ class TestUnderGdb(UnderGdb):
                 self.assertIn("The kernel has ended by a panic", self.said)
                 self.assertIn("This is during 'echo function > current_tracer', before the machine ends.", self.said)
                 stack = re.findall(r"^#\d+ .*?(\w+) \(", self.ask(gdb, "bt"), re.M)
-                for function in ("die", "exception_vector", "ftrace_make_call", "current_tracer_write", "thread_start_asm"):
+                for function in ("die", "exception_vector", "ftrace_make_call", "current_tracer_set", "thread_start_asm"):
                     self.assertIn(function, stack)
 
     def test_what_never_comes_back_is_stopped_where_it_is(self) -> None:

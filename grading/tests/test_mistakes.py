@@ -39,7 +39,7 @@ class Named(unittest.TestCase):
     def test_each_that_is_recognised_has_a_wrong_solution(self) -> None:
         for lab in rubric.LABS:
             with self.subTest(lab=lab):
-                made = {slug for w in wrong.shelf(lab) for slug in w.listed("Mistake")}
+                made = {slug for w in wrong.shelf(lab) for slug in w.listed("Mistake") + w.listed("Maybe")}
                 self.assertEqual(made, set(rubric.lab(lab).mistakes))
 
     def test_a_slug_in_code_is_one_of_its_labs(self) -> None:
@@ -97,6 +97,14 @@ class Said(unittest.TestCase):
         self.assertEqual([self.differs(head, "off", "filter"), self.differs(head, "filter", "home")], ["", ""])
         self.assertIn("must begin with filter, and begin with life", self.differs(head, "life", "off", "filter"))
         self.assertIn("must begin with filter, and begin with off", self.differs("Rung: filter", "off", "filter"))
+
+    def test_a_mistake_that_may_be_named_or_not(self) -> None:
+        with tempfile.TemporaryDirectory(prefix="callsite-test-") as name:
+            path = Path(name) / "it.patch"
+            path.write_text("Verdict: time-out\nMistake: one\nMaybe: two\n\nA sentence.\n")
+            said = [wrong.differs(wrong.Wrong(1, path), wrong.Outcome(Verdict.TIMEOUT, [], named, 0, []))
+                    for named in ({"one"}, {"one", "two"}, {"two"}, {"one", "three"})]
+        self.assertEqual([bool(why) for why in said], [False, False, True, True])
 
     def test_what_failed_is_told_again_before_the_count(self) -> None:
         with contextlib.redirect_stdout(io.StringIO()) as out:

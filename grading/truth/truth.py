@@ -25,7 +25,7 @@ FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words o
 RARE = {"rare_entry": 1, "rare_return": 1, "rare_walk": 0, "rare_refused": 0, "rare_data": 0, "rare_room": 0, "rare_stack": 0, "rare_left": 0}  # of kern/apps/rare.c; the number of words to log
 RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
-HANDS = ("hand_entry", "hand_return")  # of a user that the shell made
+HANDS = ("hand_entry", "hand_return")  # of a user that the program graph made
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
@@ -66,7 +66,7 @@ class Call:
 
 
 class UserEvent(NamedTuple):
-    """A handler of a function_graph user that the shell registered (`graph`) ran, or read its data."""
+    """A handler of a function_graph user that the program graph registered ran, or read its data."""
 
     seq: int
     vcpu: int
