@@ -56,6 +56,8 @@ comma := ,
 app_name := $(basename $(notdir $(APP)))
 app_symbol := app_main_$(shell tr -c 'A-Za-z0-9_\n' _ <<< '$(app_name)')
 apps := $(basename $(notdir $(wildcard kern/apps/*.c)))
+# They use the tracer's functions: a grade runs them. The others see kern/app.h alone.
+apps_inside := entry.o frames.o graph.o lookup.o op.o rare.o registers.o
 ifneq ($(filter $(app_name),$(apps)),)
 $(error APP=$(APP): there is an application '$(app_name)' already; give yours another name)
 endif
@@ -153,9 +155,9 @@ $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
 # An application sees kern/app.h alone; so does the library.
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
-# What a grade runs sees the kernel too.
-$$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o rare.o registers.o): sees := $$(ftrace_includes) -iquote build/$(1)/include -iquote $$($(1).out)/include
-$$(addprefix $$($(1).out)/kern/apps/,entry.o frames.o lookup.o rare.o registers.o): $$($(1).gen)
+# These see the kernel too.
+$$(addprefix $$($(1).out)/kern/apps/,$(apps_inside)): sees := $$(ftrace_includes) -iquote build/$(1)/include -iquote $$($(1).out)/include
+$$(addprefix $$($(1).out)/kern/apps/,$(apps_inside)): $$($(1).gen)
 $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern $$(sees) \
 	-Dmain=app_main_$$* -Dprogram_help=app_help_$$* -MMD -MP -c -o $$@ $$<

@@ -97,8 +97,8 @@ int cpio_unpack(const void *archive, size_t size);
 /*
  * Files whose text is generated item by item. A file's open calls seq_open(),
  * which sets f->private to a struct seq. show is called with item 0, 1, 2, ...
- * and returns 0 to go on, 1 when there is no such item, or -errno. The text of
- * an item is buffered, so that reads may be small.
+ * and returns 0 to go on, 1 if no item follows (this one may have text or not), or
+ * -errno. The text of an item is buffered, so that reads may be small.
  */
 struct seq {
 	char *buf;
@@ -108,6 +108,7 @@ struct seq {
 	void *arg;
 	const struct file *file; /* the file of this text */
 	bool lost;               /* no memory for a part of the text: the read returns -ENOMEM */
+	bool ended;              /* show has returned 1 */
 };
 int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg);
 ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos);

@@ -22,18 +22,17 @@ int seq_open(struct file *f, int (*show)(struct seq *, u64), void *arg)
 /* Generate the next item that is not empty. Return: 0; 1: there is none; -errno. */
 static int fill(struct seq *s)
 {
-	int err = 0;
+	int err = s->ended;
 
 	s->len = s->sent = 0;
 	while (!err && !s->len)
 		err = s->show(s, s->item++);
-	if (err == 1 && s->len)
-		err = 0;
 	if (s->lost)
 		err = -ENOMEM;
-	if (err)
+	if (err < 0)
 		s->item--; /* so that the next call returns the same error */
-	return err;
+	s->ended = err == 1;
+	return s->ended && s->len ? 0 : err;
 }
 
 ssize_t seq_read(struct file *f, char *buf, size_t n, u64 *pos)

@@ -25,7 +25,6 @@ const char *const program_help[] = {"", "call a traced function with a pattern i
 #include "cpu.h"
 #include "errno.h"
 #include "lib/pattern.h"
-#include "overwrite.h"
 #include "tracer.h"
 
 void entry_elsewhere(void), entry_through(void);
@@ -69,9 +68,6 @@ __attribute__((noipa)) static void call_traced(void)
 	: : : PATTERN_CLOBBERS);
 	irq_restore(flags);
 }
-
-/* For callbacks of ops with their own recursion protection (FTRACE_OPS_FL_RECURSION). */
-#define CALLBACK __attribute__((noipa, section(".ftrace.text"))) notrace
 
 CALLBACK static void
 entry_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)

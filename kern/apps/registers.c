@@ -14,7 +14,6 @@
 #include "errno.h"
 #include "ftrace.h"
 #include "lib/pattern.h"
-#include "overwrite.h"
 #include "tracer.h"
 
 const char *const program_help[] = {"[seed]", "call _mcount with a pattern in every register, for grading"};

@@ -85,7 +85,7 @@ static void test_objects(void)
 	for (unsigned i = 0; i < nr_cpus; i++)
 		wrong += thread_join(t[i]);
 	kt_promise(!wrong, "objects keep what was written into them (%lu do not)", wrong);
-	kt_promise(pages_free_count() + 64 * nr_cpus >= before, "freed objects' pages come back (%lu of %lu)",
+	kt_promise(pages_free_count() + 64 * nr_cpus >= before, "the pages of freed objects are free again (%lu of %lu)",
 		   pages_free_count(), before);
 }
 
@@ -111,15 +111,15 @@ static void test_every_page(void)
 	}
 	kt_promise(pages_free_count() == 0 && count == before, "every free page can be taken (%lu of %lu)",
 		   count, before);
-	kt_promise(!kmalloc(9000) && !kzalloc(MiB(64)), "an allocation that cannot be is NULL");
+	kt_promise(!kmalloc(9000) && !kzalloc(MiB(64)), "an allocation that is too large is NULL");
 	kt_promise(!reserved, "no reserved page is given out (%lu are)", reserved);
 	while ((p = all)) {
 		all = *p;
 		page_free(p, 0);
 	}
-	kt_promise(pages_free_count() == before, "and all come back");
+	kt_promise(pages_free_count() == before, "all pages are free again after that");
 	p = page_alloc(PAGE_ORDER_MAX - 1);
-	kt_promise(p != NULL, "neighbours have joined again");
+	kt_promise(p != NULL, "free neighbours are joined to one large block");
 	page_free(p, PAGE_ORDER_MAX - 1);
 }
 
@@ -153,11 +153,11 @@ static void test_alias(void)
 	kt_promise(mmu_lookup(alias, &pa, &prot) == -EFAULT, "text has no alias outside a batch");
 	preempt_disable();
 	text_alias_open();
-	kt_promise(mapped_as(alias, image_to_pa((void *)site), PROT_READ | PROT_WRITE), "inside it is writable there");
-	kt_promise(mapped_as(site, image_to_pa((void *)site), PROT_READ | PROT_EXEC), "and R-X where it runs");
+	kt_promise(mapped_as(alias, image_to_pa((void *)site), PROT_READ | PROT_WRITE), "inside a batch the alias is writable");
+	kt_promise(mapped_as(site, image_to_pa((void *)site), PROT_READ | PROT_EXEC), "and text itself is R-X");
 	text_alias_close();
 	preempt_enable();
-	kt_promise(mmu_lookup(alias, &pa, &prot) == -EFAULT, "and afterwards it is gone");
+	kt_promise(mmu_lookup(alias, &pa, &prot) == -EFAULT, "after the batch there is no alias");
 }
 
 static void test_map(void)
@@ -166,7 +166,7 @@ static void test_map(void)
 	unsigned long pa = image_to_pa(_rodata);
 
 	va += PAGE_SIZE;
-	kt_promise(mmu_map((unsigned long)_text, pa, PAGE_SIZE, PROT_READ) == -EEXIST, "what is mapped stays");
+	kt_promise(mmu_map((unsigned long)_text, pa, PAGE_SIZE, PROT_READ) == -EEXIST, "a page that is mapped cannot be mapped again");
 	kt_promise(mmu_map(va, pa, PAGE_SIZE, PROT_READ) == 0 && mapped_as(va, pa, PROT_READ), "a page can be mapped");
 	kt_promise(memcmp((void *)va, _rodata, PAGE_SIZE) == 0, "and read");
 }

@@ -523,7 +523,7 @@ def traced_cases(arch: str) -> list[Case]:
              [shows("kt_graph_bad_frame", "graph tracing is off for good"), shows("echo function_graph > current_tracer", "No such device"),
               shows("cat current_tracer", "^nop")]),
         Case("threads that outlast their files", arch, f"{FINISHED}-tests", 2, [promises("test-app"), prints("cat /tmp/app_kt; rm /tmp/app_kt", "late\n")]),
-        Case("an option of a tracer that goes", arch, f"{FINISHED}-tests", 2, [promises("test-options")]),
+        Case("settings while the tracer changes", arch, f"{FINISHED}-tests", 2, [promises("test-options")]),
         Case("ring buffers under fire", arch, f"{FINISHED}-tests", 4, [promises("test-buffer")]),
         *(Case(f"threads on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-sched")]) for n in (1, 4, 8)),
         *(Case(f"unwinding from interrupts on {n} CPUs", arch, f"{FINISHED}-tests", n,

@@ -63,7 +63,7 @@ static void affinity(void)
 		preempt_enable();
 	}
 	set_cpu_affinity(-1);
-	kt_promise(right == 3 * nr_cpus, "a pinned thread runs where it is pinned: %u of %u times",
+	kt_promise(right == 3 * nr_cpus, "a pinned thread runs on its CPU only: %u of %u times",
 		   right, 3 * nr_cpus);
 }
 
@@ -211,7 +211,7 @@ static void runtimes(void)
 	WRITE_ONCE(leaver, NULL);
 	thread_join(t);
 	set_cpu_affinity(-1);
-	kt_promise(ran && ran <= lived, "on the way to another CPU %lu us were run, of %lu",
+	kt_promise(ran && ran <= lived, "a thread that changed CPUs ran %lu us, in a life of %lu us",
 		   (unsigned long)ticks_to_ns(ran) / 1000, (unsigned long)ticks_to_ns(lived) / 1000);
 }
 
@@ -235,7 +235,7 @@ static void going_idle(void)
 	for (unsigned i = 2; i < nr_cpus; i++)
 		thread_join(busy[i]);
 	set_cpu_affinity(-1);
-	kt_promise(taken, "a CPU on its way to idle takes what came meanwhile");
+	kt_promise(taken, "a CPU that is about to idle runs a thread that was just queued");
 }
 
 /*
@@ -290,7 +290,7 @@ static void new_threads_cpu(void)
 	thread_join(looker);
 	thread_join(t);
 	set_cpu_affinity(-1);
-	kt_promise(stayed, "a new thread's CPU stays while its lock is held");
+	kt_promise(stayed, "a new thread does not change its CPU while that CPU's lock is held");
 }
 
 static struct mutex lock;
@@ -321,7 +321,7 @@ static void mutexes(void)
 		thread_join(t[i]);
 	kt_promise(guarded == 4000, "a mutex admits one at a time: %lu of 4000", (unsigned long)guarded);
 	mutex_lock(&lock);
-	kt_promise(!mutex_trylock(&lock), "a held mutex cannot be tried");
+	kt_promise(!mutex_trylock(&lock), "mutex_trylock() of a held mutex fails");
 	mutex_unlock(&lock);
 }
 
@@ -427,7 +427,7 @@ static void calls(void)
 		thread_join(t[i]);
 	for (unsigned i = 0; i < nr_cpus; i++)
 		sum += served[i];
-	kt_promise(sum == 50 * nr_cpus, "CPUs that call each other all get served, in interrupts: %lu of %u",
+	kt_promise(sum == 50 * nr_cpus, "every call between CPUs is served, in an interrupt: %lu of %u",
 		   (unsigned long)sum, 50 * nr_cpus);
 }
 
@@ -467,7 +467,7 @@ static void grace(void)
 	WRITE_ONCE(stop, 1);
 	for (unsigned i = 0; i < nr_cpus; i++)
 		thread_join(t[i]);
-	kt_promise(!stale, "after a grace period nobody reads the old: %lu did", (unsigned long)stale);
+	kt_promise(!stale, "after a grace period no CPU reads the old value: %lu did", (unsigned long)stale);
 	synchronize_sched();
 	kt_promise(true, "a grace period ends on idle CPUs");
 }
@@ -531,7 +531,7 @@ static void births(void)
 	left = pages_free_count();
 	kept = (thread_stacks() - kept) * (THREAD_SIZE / PAGE_SIZE);
 	kt_promise(left + kept + 32 >= pages,
-		   "their memory comes back: %lu pages before, %lu after, %lu kept for stacks", pages,
+		   "the threads' memory is free again: %lu pages before, %lu after, %lu kept for stacks", pages,
 		   left, kept);
 }
 

@@ -155,9 +155,9 @@ static const char *fault_of(const struct walk *w)
 
 	for (unsigned n = 0; n < w->count; n++)
 		if (!w->exact[n] && is_start_of(w->pc[n], "return_to_handler"))
-			return "return_to_handler stands for a caller";
+			return "it has return_to_handler in the place of a caller";
 	if (!i || !w->exact[i])
-		return "it does not cross the interrupt";
+		return "it ends at the interrupt";
 	for (; i + 1 < w->count; i++) {
 		const char *caller = name_of(w, i + 1);
 
@@ -168,7 +168,7 @@ static const char *fault_of(const struct walk *w)
 	}
 	if (strcmp(name, "thread_start_asm"))
 		return "it does not reach the thread's first instruction";
-	return deep == w->level || deep == w->level + 1 ? NULL : "not as many chain_deep as are out";
+	return deep == w->level || deep == w->level + 1 ? NULL : "its number of chain_deep is wrong";
 }
 
 /* The tracer's way in and out. */
@@ -249,7 +249,7 @@ static struct thread *start_chain(void)
 
 	stop = begun = false;
 	t = kthread_run(chain_top, NULL, nr_cpus - 1, "chain");
-	kt_promise(t, "a thread that calls");
+	kt_promise(t, "a thread that makes calls is created");
 	while (t && !begun)
 		sleep_ns(1000000);
 	return t;

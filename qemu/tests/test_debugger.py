@@ -172,6 +172,16 @@ class OnAMachine(Shared):
         self.gdb("python from qemu.debugger import console; console.leave_firmware()")
         self.assertGreater(len(self.rows()), 200)
 
+    def test_memory_is_read_through_the_selected_hart(self) -> None:
+        """Not through the first one, which is in the firmware here: the kernel's addresses are not mapped there."""
+        if self.arch != "riscv64" or self.smp == 1:
+            return
+        for thread, mode in ((1, 3), (2, 1)):  # 3: the firmware's, 1: the kernel's
+            self.gdb(f"thread {thread}")
+            self.addCleanup(self.gdb, f"thread apply {thread} set $priv = {self.gdb('output $priv')}")
+            self.gdb(f"set $priv = {mode}")
+        self.assertGreater(len(self.rows()), 200)
+
     def test_a_breakpoint_on_the_way_out_of_the_firmware_is_told(self) -> None:
         if self.arch != "riscv64":
             return
@@ -314,7 +324,7 @@ class OnAMachine(Shared):
         self.assertIn(f"wl_leaf_fir at 0x{site[1]} is written: now {site[3]}", said)
         self.assertTrue(site[5])
         stack = self.gdb.functions("bt")
-        for name in ("ftrace_make_call", "ftrace_startup", "current_tracer_write", "shell_main"):
+        for name in ("ftrace_make_call", "ftrace_startup", "current_tracer_set", "shell_main"):
             self.assertIn(name, stack)
         self.assertIn("callsite# ", self.gdb("console"))
         self.gdb("console echo nop > current_tracer")

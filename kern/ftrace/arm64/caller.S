@@ -5,8 +5,8 @@
  *
  * void ftrace_caller(void)
  *
- * Live: x0-x8 (arguments, and where a structure is returned to), x9 (the
- * traced function's own return address: its first instruction put it there),
+ * Live: x0-x7 (arguments), x8 (where a returned structure goes), x9 (the traced
+ * function's own return address: its first instruction put it there),
  * x30 (where to resume), x10 (the slot), x18, sp, x29. Free: x10-x17.
  *
  * 1. Save the registers that the callback may read or change, and make two

@@ -1,10 +1,10 @@
 /*
- * void _mcount(void), what `-pg` makes every function call after its
- * prologue, by `bl`.
+ * void _mcount(void). With `-pg` every function calls it after its prologue, by
+ * `bl`.
  *
- * Live: x0-x8 (the function may have moved its arguments already or not: keep them),
- * x29 (the traced function's frame record), x30 (where in it to resume), sp,
- * x18, and all callee-saved registers. Free: x9-x17.
+ * Live: x0-x8 (arguments: the function may not have moved them yet), x29 (the traced
+ * function's frame record), x30 (where to resume that function), sp, x18, and all
+ * callee-saved registers. Free: x9-x17.
  *
  * The parent is not in x0 (GCC leaves it there, Clang does not) but in the
  * traced function's frame record:

@@ -162,6 +162,9 @@ int unregister_ftrace_function(struct ftrace_ops *op);
 int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t len, bool reset, bool notrace_list);
 int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool reset, bool notrace_list);
 
+/* Is @rec in the filter (or its notrace list)? */
+bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec, bool notrace_list);
+
 /* Empty both lists: every function. No registered op may have the filter. Needs no memory. */
 void ftrace_filter_free(struct ftrace_filter *filter);
 

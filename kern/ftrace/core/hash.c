@@ -2,9 +2,9 @@
 #include "hash.h"
 #include "memory.h"
 
-static inline u32 slots_of(const struct ftrace_hash *hash)
+static u32 slots_of(u32 shift)
 {
-	return 1u << (32 - hash->shift);
+	return 1u << (32 - shift);
 }
 
 struct ftrace_hash *ftrace_hash_new(u32 count)
@@ -12,7 +12,7 @@ struct ftrace_hash *ftrace_hash_new(u32 count)
 	struct ftrace_hash *hash;
 	u32 shift = 29;
 
-	while (shift > 4 && 1u << (32 - shift) < 2 * count)
+	while (shift > 4 && slots_of(shift) < 2 * count)
 		shift--;
 	hash = kzalloc(sizeof(*hash) + (sizeof(u32) << (32 - shift)));
 	if (hash)
@@ -25,7 +25,7 @@ bool ftrace_hash_search(const struct ftrace_hash *hash, u32 offset)
 #if LAB_START == 4
 	return false;
 #else
-	u32 mask = slots_of(hash) - 1;
+	u32 mask = slots_of(hash->shift) - 1;
 
 	for (u32 i = hash_slot(hash, offset); hash->slots[i]; i = (i + 1) & mask)
 		if (hash->slots[i] == offset)
@@ -40,7 +40,7 @@ void ftrace_hash_add(struct ftrace_hash *hash, u32 offset)
 	u32 i = hash_slot(hash, offset);
 
 	while (hash->slots[i] && hash->slots[i] != offset)
-		i = (i + 1) & (slots_of(hash) - 1);
+		i = (i + 1) & (slots_of(hash->shift) - 1);
 	hash->count += !hash->slots[i];
 	hash->slots[i] = offset;
 #endif

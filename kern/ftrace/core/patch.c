@@ -1,11 +1,11 @@
 /*
- * Writing call sites. The only writer of text.
+ * Changing call sites. Only this file writes text.
  *
- * The fact: a site is one aligned word. A CPU that runs into it while it
- * changes executes the old instruction or the new one, nothing between: the
- * nop and the call may be exchanged so (riscv64: Ziccif; arm64: insn.h). So
- * nobody has to be stopped. What remains is to look before each write, and to
- * make the batch visible everywhere once, at its end.
+ * A site is one aligned word. A CPU that runs into it while it changes executes
+ * the old instruction or the new one, nothing between, and the nop and the call
+ * may be exchanged while other CPUs run (riscv64: Ziccif; arm64: insn.h). So no
+ * CPU is stopped. Two things remain: read the word before each write, and
+ * synchronise all CPUs once, at the end of the batch.
  */
 #include "asm-ftrace/hook.h"
 #include "arch.h"
@@ -13,46 +13,10 @@
 
 extern u32 ftrace_call[]; /* the call to the tracer in ftrace_caller */
 
-unsigned long ftrace_syncs; /* batches made visible everywhere, since boot */
-static u64 open; /* how much of text may be written: all of it while a batch is open, else 0 */
+unsigned long ftrace_syncs; /* number of synchronisations since boot */
+static u64 open; /* sites at offsets below it may be written: the end of text while a batch is open, else 0 */
 
-void ftrace_batch_begin(void)
-{
-	mutex_assert_held(&ftrace_lock); /* records and sites change under it */
-	preempt_disable(); /* the alias is this CPU's: no migration */
-#if LAB_START != 3
-	text_alias_open();
-#endif
-	open = ftrace_text_end - KERNEL_BASE;
-}
-
-/* The alias goes first: when the other CPUs go on, nothing of text is writable. */
-void ftrace_batch_end(void)
-{
-	open = 0;
-#if LAB_START != 3
-	text_alias_close();
-	arch_sync_all();
-#endif
-	ftrace_syncs++;
-	preempt_enable();
-}
-
-/* Inline: each site of a batch pays for it. */
-static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
-{
-#if LAB_START == 3
-	return -ENOSYS;
-#else
-	if (unlikely(*(const u32 *)ip != expected))
-		return -EINVAL;
-	*(volatile u32 *)text_alias(ip) = insn;
-	arch_sync_line(ip, (unsigned long)text_alias(ip));
-	return 0;
-#endif
-}
-
-/* `jal link, addr` or `bl addr`: insn.h says which it is, and how far it reaches. */
+/* `jal link, addr` if insn.h defines INSN_JAL, else `bl addr`. */
 inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *insn)
 {
 #if LAB_START == 3
@@ -71,6 +35,66 @@ inline int insn_call(unsigned long ip, unsigned long addr, unsigned link, u32 *i
 	*insn = INSN_BL | (off >> 2 & 0x03ffffff);
 #endif
 	return 0;
+#endif
+}
+
+void ftrace_batch_begin(void)
+{
+	mutex_assert_held(&ftrace_lock); /* it guards records and sites */
+	preempt_disable(); /* text_alias_open() flushes only this CPU's TLB: stay on it */
+#if LAB_START != 3
+	text_alias_open();
+#endif
+	open = ftrace_text_end - KERNEL_BASE;
+}
+
+/* Close the alias before the synchronisation: when the other CPUs go on after it, text is not writable. */
+void ftrace_batch_end(void)
+{
+	open = 0;
+#if LAB_START != 3
+	text_alias_close();
+	arch_sync_all();
+#endif
+	ftrace_syncs++;
+	preempt_enable();
+}
+
+/* Inline, because it runs for each site of a batch. */
+static inline int patch_word(unsigned long ip, u32 expected, u32 insn)
+{
+#if LAB_START == 3
+	return -ENOSYS;
+#else
+	if (unlikely(*(const u32 *)ip != expected))
+		return -EINVAL;
+	*(volatile u32 *)text_alias(ip) = insn;
+	arch_sync_line(ip, (unsigned long)text_alias(ip));
+	return 0;
+#endif
+}
+
+/*
+ * The word before a site is written here, while one CPU runs, and never again: two
+ * words cannot change together while other CPUs run.
+ */
+int ftrace_init_nop(const struct dyn_ftrace *rec)
+{
+#if LAB_START == 3
+	return -ENOSYS;
+#else
+	unsigned long ip = ftrace_ip(rec);
+	int err = 0;
+
+	if (rec->offset >= open)
+		return -EFAULT;
+	if (!hook_untouched((const u32 *)ip))
+		return -EINVAL;
+#ifdef HOOK_BEFORE
+	if (HOOK_REWRITES)
+		err = patch_word(ip - 4, ((const u32 *)ip)[-1], HOOK_BEFORE);
+#endif
+	return err ? err : patch_word(ip, *(const u32 *)ip, INSN_NOP);
 #endif
 }
 
@@ -121,7 +145,7 @@ int ftrace_modify_call(const struct dyn_ftrace *rec, unsigned long old_addr, uns
 #endif
 }
 
-/* One tracer at a time: the call in ftrace_caller is the one that names it. */
+/* There is one tracer at a time: the call at ftrace_call, in ftrace_caller, calls it. */
 int ftrace_update_ftrace_func(ftrace_func_t func)
 {
 #if LAB_START == 3
@@ -138,29 +162,5 @@ int ftrace_update_ftrace_func(ftrace_func_t func)
 	if (!insn_call_target(ip, *ftrace_call, CALL_LINK, &target))
 		return -EINVAL;
 	return patch_word(ip, *ftrace_call, call);
-#endif
-}
-
-/*
- * The word before a site is written here, on one CPU, and never again: two
- * words cannot change together while others run.
- */
-int ftrace_init_nop(const struct dyn_ftrace *rec)
-{
-#if LAB_START == 3
-	return -ENOSYS;
-#else
-	unsigned long ip = ftrace_ip(rec);
-	int err = 0;
-
-	if (rec->offset >= open)
-		return -EFAULT;
-	if (!hook_untouched((const u32 *)ip))
-		return -EINVAL;
-#ifdef HOOK_BEFORE
-	if (HOOK_REWRITES)
-		err = patch_word(ip - 4, ((const u32 *)ip)[-1], HOOK_BEFORE);
-#endif
-	return err ? err : patch_word(ip, *(const u32 *)ip, INSN_NOP);
 #endif
 }

@@ -1,15 +1,15 @@
 /*
- * The call-site records: one for each traceable function, made by the build
- * (recordmcount), sorted by address, found again by binary search.
+ * The call-site records: one for each traceable function. The build makes them
+ * (recordmcount), sorted by address, so that a binary search finds one.
  *
- * Nothing is believed: at boot each record is held against its neighbours and
- * against the text it points to.
+ * The table may be wrong. So at boot each record is compared with the one before
+ * it and with the word at its site.
  */
 #include "asm-ftrace/hook.h"
 #include "tracer.h"
 #include "print.h"
 
-/* The first record of @table whose site is at or after @ip. */
+/* The index of the first record of @table whose site is at or after @ip; ftrace_count(@table): there is none. */
 static u32 first_at_or_after(const struct ftrace_table *table, unsigned long ip)
 {
 #if LAB_START == 2
@@ -45,7 +45,7 @@ struct dyn_ftrace *lookup_rec(unsigned long ip)
 	return lookup_rec_range(ip, ip + 1);
 }
 
-/* What is wrong with a record, or NULL. */
+/* What is wrong with @rec; NULL: nothing. */
 static const char *record_fault(struct ftrace_table table, const struct dyn_ftrace *rec)
 {
 	unsigned long ip = ftrace_ip(rec);

@@ -112,9 +112,7 @@ void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool i
 /* Add the functions that @word names, or with "!" remove them. -EINVAL: it names none. */
 int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len);
 
-/* The stage's: is @rec in the filter (or its notrace list); how many functions are in it. */
-bool ftrace_filter_has(const struct ftrace_filter *filter, const struct dyn_ftrace *rec,
-		       bool notrace_list);
+/* The stage's: how many functions are in the filter (or its notrace list). */
 u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list);
 /* The stage's: make @set the filter (or its notrace list), and patch the sites of a registered op that has it. */
 int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);

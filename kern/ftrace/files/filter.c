@@ -15,32 +15,19 @@
 #include "tracefs.h"
 #include "tracer.h"
 
-static unsigned set_order(u32 records)
-{
-	size_t size = sizeof(struct ftrace_set) + (records + 63) / 64 * 8;
-	unsigned order = 0;
-
-	while ((size_t)PAGE_SIZE << order < size)
-		order++;
-	return order;
-}
-
 struct ftrace_set *ftrace_set_new(void)
 {
 	u32 records = ftrace_total();
-	struct ftrace_set *set = page_alloc(set_order(records));
+	struct ftrace_set *set = kzalloc(sizeof(*set) + (records + 63) / 64 * 8);
 
-	if (set) {
-		memset(set, 0, (size_t)PAGE_SIZE << set_order(records));
+	if (set)
 		set->records = records;
-	}
 	return set;
 }
 
 void ftrace_set_free(struct ftrace_set *set)
 {
-	if (set)
-		page_free(set, set_order(set->records));
+	kfree(set);
 }
 
 static bool is_number(const char *word, size_t len)
@@ -124,8 +111,8 @@ int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool 
 /* An open filter file. */
 struct edit {
 	const char *name;
-	struct ftrace_filter *filter;
-	bool notrace_list, strict, comment, overlong;
+	const struct filter_file *which;
+	bool comment, overlong;
 	struct ftrace_set *set; /* the copy; NULL: opened for reading */
 	size_t len;		/* of the word so far */
 	char word[128];
@@ -137,10 +124,10 @@ static int apply_word(struct edit *e)
 	u32 before = e->set->count;
 	int err;
 
-	if (e->strict && is_number(e->word + out, e->len - out))
+	if (e->which->strict && is_number(e->word + out, e->len - out))
 		return -EINVAL;
 	err = ftrace_set_apply(e->set, e->word, e->len);
-	return err ?: e->strict && out && e->set->count == before ? -EINVAL : 0;
+	return err ?: e->which->strict && out && e->set->count == before ? -EINVAL : 0;
 }
 
 /* A word is complete. */
@@ -221,10 +208,8 @@ static int filter_open(struct file *f)
 	if (!e)
 		return -ENOMEM;
 	e->name = f->node->name;
-	e->filter = which->filter(f);
-	e->notrace_list = which->notrace_list;
-	e->strict = which->strict;
-	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(e->filter, e->notrace_list);
+	e->which = which;
+	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(which->filter(f), which->notrace_list);
 	if (!e->set) {
 		kfree(e);
 		return -ENOMEM;
@@ -246,7 +231,7 @@ static int filter_release(struct file *f)
 	if ((f->flags & O_ACCMODE) == O_RDONLY)
 		return seq_release(f);
 	err = end_word(e);
-	commit_err = ftrace_filter_commit(e->filter, e->set, e->notrace_list);
+	commit_err = ftrace_filter_commit(e->which->filter(f), e->set, e->which->notrace_list);
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",
 		       e->name);
@@ -261,9 +246,8 @@ static struct ftrace_filter *array_filter(const struct file *f)
 {
 	return &trace_array_of(f)->ops->filter;
 }
-static const struct filter_file functions = {array_filter, false}, no_functions = {array_filter, true};
-TRACEFS_INSTANCE_FILE(set_ftrace_filter, "set_ftrace_filter", 0644, &filter_file_ops, (void *)&functions);
-TRACEFS_INSTANCE_FILE(set_ftrace_notrace, "set_ftrace_notrace", 0644, &filter_file_ops, (void *)&no_functions);
+TRACEFS_FILTER(set_ftrace_filter, "set_ftrace_filter", TRACEFS_INSTANCE, array_filter, false);
+TRACEFS_FILTER(set_ftrace_notrace, "set_ftrace_notrace", TRACEFS_INSTANCE, array_filter, true);
 
 /*
  * A line in Linux's form: name, number of ops, then columns for R (full

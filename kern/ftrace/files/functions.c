@@ -40,13 +40,11 @@ static int total_show(struct seq *s, u64 item)
 {
 	unsigned long pages = 0, groups = 0;
 
-	if (item)
-		return 1;
 	for (const struct ftrace_table *table = ftrace_tables; table; table = table->next) {
 		pages += ALIGN_UP((char *)table->end - (char *)table->records, PAGE_SIZE) / PAGE_SIZE;
 		groups++;
 	}
 	seq_printf(s, "%u pages:%lu groups: %lu\n", ftrace_total(), pages, groups);
-	return 0;
+	return 1;
 }
 TRACEFS_TEXT(dyn_ftrace_total_info, "dyn_ftrace_total_info", TRACEFS_TOP, total_show);

@@ -16,39 +16,31 @@
 
 static int available_tracers_show(struct seq *s, u64 item)
 {
-	if (item)
-		return 1;
 	TABLE_FOR_EACH(const struct tracer *const, tracer, t)
 		seq_printf(s, "%s ", (*t)->name);
 	seq_printf(s, "%s\n", nop_tracer.name);
-	return 0;
+	return 1;
 }
 TRACEFS_TEXT(available_tracers, "available_tracers", TRACEFS_INSTANCE, available_tracers_show);
 
 static int current_tracer_show(struct seq *s, u64 item)
 {
-	if (!item)
-		seq_printf(s, "%s\n", trace_array_of(s->file)->tracer->name);
-	return item != 0;
+	seq_printf(s, "%s\n", trace_array_of(s->file)->tracer->name);
+	return 1;
 }
 
-static ssize_t current_tracer_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static int current_tracer_set(struct file *f, const char *name)
 {
-	char name[100];
-	int err;
+	int err = tracing_set_tracer(trace_array_of(f), name);
 
-	tracefs_word(buf, n, name, sizeof(name));
-	mutex_lock(&trace_lock);
-	err = tracing_set_tracer(trace_array_of(f), name);
-	mutex_unlock(&trace_lock);
 	if (err)
 		return tracefs_refuse(f, err, err == -EINVAL ? "no tracer is named '%s'; see available_tracers"
 					    : err == -EBUSY  ? "%s can be used once, and another instance uses it"
 					    : err == -ENOSPC ? "%s cannot have another user"
 							     : "%s did not start", name);
-	return n;
+	return 0;
 }
-TRACEFS_CONTROL(current_tracer, "current_tracer", TRACEFS_INSTANCE, current_tracer_show, current_tracer_write);
+TRACEFS_CONTROL(current_tracer, "current_tracer", TRACEFS_INSTANCE, current_tracer_show, word, current_tracer_set);
 
 /* ---- tracing_on ---- */
 
@@ -70,8 +62,6 @@ static int trace_clock_show(struct seq *s, u64 item)
 {
 	const struct trace_clock *chosen = trace_array_of(s->file)->clock;
 
-	if (item)
-		return 1;
 	for (unsigned i = 0; i < trace_clock_count; i++) {
 		bool now = &trace_clocks[i] == chosen;
 
@@ -79,21 +69,16 @@ static int trace_clock_show(struct seq *s, u64 item)
 			   now ? "]" : "");
 	}
 	seq_printf(s, "\n");
-	return 0;
+	return 1;
 }
 
-static ssize_t trace_clock_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static int trace_clock_set(struct file *f, const char *name)
 {
-	char name[64];
-	int err;
+	int err = tracing_set_clock(trace_array_of(f), name);
 
-	tracefs_word(buf, n, name, sizeof(name));
-	mutex_lock(&trace_lock);
-	err = tracing_set_clock(trace_array_of(f), name);
-	mutex_unlock(&trace_lock);
-	return err ? tracefs_refuse(f, err, "no clock is named '%s'", name) : (ssize_t)n;
+	return err ? tracefs_refuse(f, err, "no clock is named '%s'", name) : 0;
 }
-TRACEFS_CONTROL(trace_clock, "trace_clock", TRACEFS_INSTANCE, trace_clock_show, trace_clock_write);
+TRACEFS_CONTROL(trace_clock, "trace_clock", TRACEFS_INSTANCE, trace_clock_show, word, trace_clock_set);
 
 /* ---- buffer_size_kb, buffer_total_size_kb ---- */
 
@@ -114,49 +99,40 @@ static int buffer_size_show(struct seq *s, u64 item)
 {
 	const struct trace_array *tr = trace_array_of(s->file);
 
-	if (item)
-		return 1;
 	if (!same_sizes(tr))
 		seq_printf(s, "X\n");
 	else if (tr->expanded)
 		seq_printf(s, "%lu\n", size_kb(&tr->cpu[0]));
 	else
 		seq_printf(s, "%lu (expanded: %lu)\n", size_kb(&tr->cpu[0]), TRACE_BUFFER_SIZE >> 10);
-	return 0;
+	return 1;
 }
 
-static ssize_t buffer_size_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static int buffer_size_set(struct file *f, u64 kb)
 {
-	u64 kb;
-	int err = tracefs_number(f, buf, n, &kb);
+	int err;
 
-	if (err)
-		return err;
 	if (!kb)
 		return tracefs_refuse(f, -EINVAL, "a buffer has at least 1 KiB");
 	if (kb > RB_MAX_BYTES >> 10)
 		return tracefs_refuse(f, -ENOMEM, "a buffer has at most 1 GiB");
-	mutex_lock(&trace_lock);
 	err = tracing_resize(trace_array_of(f), kb << 10, -1);
-	mutex_unlock(&trace_lock);
-	return err ? tracefs_refuse(f, err, "no memory for a buffer of this size") : (ssize_t)n;
+	return err ? tracefs_refuse(f, err, "no memory for a buffer of this size") : 0;
 }
-TRACEFS_CONTROL(buffer_size_kb, "buffer_size_kb", TRACEFS_INSTANCE, buffer_size_show, buffer_size_write);
+TRACEFS_CONTROL(buffer_size_kb, "buffer_size_kb", TRACEFS_INSTANCE, buffer_size_show, number, buffer_size_set);
 
 static int buffer_total_show(struct seq *s, u64 item)
 {
 	const struct trace_array *tr = trace_array_of(s->file);
 	unsigned long sum = 0;
 
-	if (item)
-		return 1;
 	for (unsigned i = 0; i < nr_cpus; i++)
 		sum += size_kb(&tr->cpu[i]);
 	if (tr->expanded)
 		seq_printf(s, "%lu\n", sum);
 	else
 		seq_printf(s, "%lu (expanded: %lu)\n", sum, nr_cpus * (TRACE_BUFFER_SIZE >> 10));
-	return 0;
+	return 1;
 }
 TRACEFS_TEXT(buffer_total_size_kb, "buffer_total_size_kb", TRACEFS_INSTANCE, buffer_total_show);
 
@@ -188,26 +164,19 @@ static int trace_options_show(struct seq *s, u64 item)
 	return 0;
 }
 
-static ssize_t trace_options_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static int trace_options_set(struct file *f, const char *name)
 {
 	struct trace_array *tr = trace_array_of(f);
-	char name[64];
-	int option;
-	bool no;
+	bool no = !strncmp(name, "no", 2);
+	int option = option_find(tr, name + (no ? 2 : 0));
 
-	tracefs_word(buf, n, name, sizeof(name));
-	no = !strncmp(name, "no", 2);
-	mutex_lock(&trace_lock);
-	option = option_find(tr, name + (no ? 2 : 0));
-	if (option >= 0)
-		tracing_set_option(tr, option, !no);
-	mutex_unlock(&trace_lock);
 	if (option < 0)
 		return tracefs_refuse(f, option, "'%s' is no option while %s is the tracer", name,
 				      tr->tracer->name);
-	return n;
+	tracing_set_option(tr, option, !no);
+	return 0;
 }
-TRACEFS_CONTROL(trace_options, "trace_options", TRACEFS_INSTANCE, trace_options_show, trace_options_write);
+TRACEFS_CONTROL(trace_options, "trace_options", TRACEFS_INSTANCE, trace_options_show, word, trace_options_set);
 
 u64 trace_option_get(const struct file *f)
 {
@@ -218,9 +187,7 @@ int trace_option_set(struct file *f, u64 on)
 {
 	if (on > 1)
 		return tracefs_refuse(f, -EINVAL, "neither 0 nor 1");
-	mutex_lock(&trace_lock);
 	tracing_set_option(trace_array_of(f), tracefs_value(f)->arg, on);
-	mutex_unlock(&trace_lock);
 	return 0;
 }
 
@@ -230,9 +197,8 @@ TRACE_OPTIONS(TRACEFS_OPTION)
 
 static int text_show(struct seq *s, u64 item)
 {
-	if (!item)
-		seq_printf(s, "%s", (const char *)s->arg);
-	return item != 0;
+	seq_printf(s, "%s", (const char *)s->arg);
+	return 1;
 }
 TRACEFS_TEXT_OPS(text_ops, text_show, NULL);
 
@@ -266,14 +232,12 @@ static int format_show(struct seq *s, u64 item)
 	static const struct trace_field common[] = {TRACE_COMMON_FIELDS(TRACE_FIELD){NULL}};
 	const struct trace_event_type *type = s->arg;
 
-	if (item)
-		return 1;
 	seq_printf(s, "name: %s\nID: %u\nformat:\n", type->name, type->id);
 	print_fields(s, "common_", common, 0);
 	seq_printf(s, "\n");
 	print_fields(s, "", type->fields, sizeof(struct trace_entry));
 	seq_printf(s, "\nprint fmt: %s\n", type->print_fmt);
-	return 0;
+	return 1;
 }
 TRACEFS_TEXT_OPS(format_ops, format_show, NULL);
 

@@ -32,6 +32,29 @@ static bool in_view(const struct view *v, unsigned cpu)
  */
 #define HELD_MAX 128
 
+/* The next event of a CPU: that of @it or, if @it is NULL, the one to consume next. */
+static bool peek(struct ring_buffer_cpu *rb, struct rb_iter *it, struct rb_event *ev)
+{
+	return it ? rb_iter_peek(it, ev) : rb_peek(rb, ev);
+}
+
+/*
+ * Find the oldest of the view's next events. @its: an iterator for each CPU, or NULL,
+ * as for peek(). Return: its CPU, and the event in *@ev; -1 if no event is left.
+ */
+static int oldest_event(const struct view *v, struct rb_iter *its, struct rb_event *ev)
+{
+	struct rb_event e;
+	int next = -1;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (in_view(v, i) && peek(&v->tr->cpu[i], its ? &its[i] : NULL, &e) && (next < 0 || e.ts < ev->ts)) {
+			*ev = e;
+			next = i;
+		}
+	return next;
+}
+
 /* Advance past the event just peeked at: in @it, or by consuming the event if @it is NULL. */
 static void advance(struct ring_buffer_cpu *rb, struct rb_iter *it)
 {
@@ -57,7 +80,7 @@ static void print_line(struct seq *s, struct trace_printer *p, unsigned cpu, str
 	}
 	ev->data = memcpy(held, ev->data, ev->len); /* the next peek may overwrite the original */
 	advance(rb, it);
-	more = it ? rb_iter_peek(it, &next) : rb_peek(rb, &next);
+	more = peek(rb, it, &next);
 	if (trace_print_event(s, p, cpu, ev, more ? &next : NULL) > 1)
 		advance(rb, it);
 }
@@ -105,20 +128,6 @@ static struct snapshot *snapshot_make(const struct view *v)
 	return t;
 }
 
-/* Return: the CPU with the oldest next event, and that event in *@ev; -1 if no event is left. */
-static int snapshot_next(struct snapshot *t, struct rb_event *ev)
-{
-	struct rb_event e;
-	int next = -1;
-
-	for (unsigned i = 0; i < nr_cpus; i++)
-		if (t->cpu[i].copy && rb_iter_peek(&t->cpu[i], &e) && (next < 0 || e.ts < ev->ts)) {
-			*ev = e;
-			next = i;
-		}
-	return next;
-}
-
 static int snapshot_show(struct seq *s, u64 item)
 {
 	struct snapshot *t = s->arg;
@@ -131,7 +140,7 @@ static int snapshot_show(struct seq *s, u64 item)
 			t->cpu[i].end = READ_ONCE(t->view.tr->cpu[i].accepted);
 		return 0;
 	}
-	cpu = snapshot_next(t, &ev);
+	cpu = oldest_event(&t->view, t->cpu, &ev);
 	if (cpu < 0)
 		return 1;
 	if (t->annotate && t->printed && !(t->started & 1u << cpu))
@@ -185,20 +194,23 @@ static const struct file_ops trace_ops = {trace_open, seq_read, trace_write, tra
 
 #define POLL_NS 10000000
 
+/* Lock or unlock the buffers of the view. */
+static void each_reader(const struct view *v, void (*act)(struct mutex *))
+{
+	for (unsigned i = 0; i < nr_cpus; i++)
+		if (in_view(v, i))
+			act(&v->tr->cpu[i].reader);
+}
+
 static bool view_empty(const struct view *v)
 {
-	bool empty = true;
+	struct rb_event ev;
+	int cpu;
 
-	for (unsigned i = 0; i < nr_cpus && empty; i++) {
-		struct ring_buffer_cpu *rb = &v->tr->cpu[i];
-
-		if (!in_view(v, i))
-			continue;
-		mutex_lock(&rb->reader);
-		empty = rb_empty(rb);
-		mutex_unlock(&rb->reader);
-	}
-	return empty;
+	each_reader(v, mutex_lock);
+	cpu = oldest_event(v, NULL, &ev);
+	each_reader(v, mutex_unlock);
+	return cpu < 0;
 }
 
 /*
@@ -270,34 +282,20 @@ static int pipe_release(struct file *f)
 	return 0;
 }
 
-/* Lock or unlock the buffers of the view. */
-static void each_reader(const struct view *v, void (*act)(struct mutex *))
-{
-	for (unsigned i = 0; i < nr_cpus; i++)
-		if (in_view(v, i))
-			act(&v->tr->cpu[i].reader);
-}
-
 /* The largest text of an event with @len bytes: the columns, and a symbol for each address in it. */
 #define LINE_ROOM(len) (1024 + 16 * (len))
 
 /* Print and consume the oldest event. Return: 1; 0 if there is none; -ENOMEM, and the event stays in the buffer. */
 static int pipe_line(struct pipe *p)
 {
-	struct trace_array *tr = p->view.tr;
-	struct rb_event ev, e;
-	int next = -1;
+	struct rb_event ev;
+	int cpu = oldest_event(&p->view, NULL, &ev);
 
-	for (unsigned i = 0; i < nr_cpus; i++)
-		if (in_view(&p->view, i) && rb_peek(&tr->cpu[i], &e) && (next < 0 || e.ts < ev.ts)) {
-			ev = e;
-			next = i;
-		}
-	if (next < 0)
+	if (cpu < 0)
 		return 0;
 	if (seq_room(&p->out, LINE_ROOM(ev.len)))
 		return -ENOMEM;
-	print_line(&p->out, &p->printer, next, NULL, &ev);
+	print_line(&p->out, &p->printer, cpu, NULL, &ev);
 	return 1;
 }
 
@@ -385,35 +383,23 @@ static const struct file_ops raw_ops = {raw_open, raw_read, NULL, raw_release};
 
 /* ---- stats ---- */
 
-static void stats_time(struct seq *s, const struct trace_clock *clock, const char *what, u64 ts)
-{
-	u64 us = (ts + 500) / 1000;
-
-	if (clock->in_ns)
-		seq_printf(s, "%s ts: %5llu.%06lu\n", what, (unsigned long long)(us / 1000000),
-			   (unsigned long)(us % 1000000));
-	else
-		seq_printf(s, "%s ts: %llu\n", what, (unsigned long long)ts);
-}
-
 static int stats_show(struct seq *s, u64 item)
 {
 	const struct view v = view_of(s->file);
 	struct ring_buffer_cpu *rb = &v.tr->cpu[v.cpu];
 	const struct trace_clock *clock = v.tr->clock;
 
-	if (item)
-		return 1;
 	mutex_lock(&rb->reader);
-	seq_printf(s, "entries: %llu\noverrun: %llu\ncommit overrun: 0\nbytes: %llu\n",
+	seq_printf(s, "entries: %llu\noverrun: %llu\ncommit overrun: 0\nbytes: %llu\noldest event ts:",
 		   (unsigned long long)rb_entries(rb), (unsigned long long)rb->overrun,
 		   (unsigned long long)rb_bytes(rb));
-	stats_time(s, clock, "oldest event", rb_oldest_ts(rb));
-	stats_time(s, clock, "now", clock->read ? clock->read() : clock_ns());
-	seq_printf(s, "dropped events: %llu\nread events: %llu\n", (unsigned long long)rb->dropped,
+	trace_print_time(s, clock, rb_oldest_ts(rb), 0);
+	seq_printf(s, "\nnow ts:");
+	trace_print_time(s, clock, clock->read ? clock->read() : clock_ns(), 0);
+	seq_printf(s, "\ndropped events: %llu\nread events: %llu\n", (unsigned long long)rb->dropped,
 		   (unsigned long long)rb->read);
 	mutex_unlock(&rb->reader);
-	return 0;
+	return 1;
 }
 TRACEFS_TEXT(cpu_stats, "per_cpu/cpu%u/stats", TRACEFS_CPU, stats_show);
 

@@ -42,8 +42,8 @@ long fgraph_slots; /* index of the last taken slot + 1 */
 u64 fgraph_stamp; /* birth of the newest user */
 
 /*
- * The direct path, for a single user. fgraph_direct_users is 0 while the other two
- * change, and from a grace period before that.
+ * The direct path, for a single user. fgraph_direct_users is set to 0 at least a
+ * grace period before one of the other two changes.
  */
 u64 fgraph_direct_users;
 static void *direct_private;

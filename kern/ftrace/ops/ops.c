@@ -1,14 +1,13 @@
 /*
- * Many tracers at once: each op has its own filter, and a function that only
- * one op traces calls that op's own stub, so ops cost each other nothing.
+ * Many ops, each with its own filter. What a function's site calls depends on how
+ * many ops trace the function (rec->count):
  *
- *	site -> ftrace_stub_0     the list: every op whose filter has the function
- *	     -> ftrace_stub_1+n   slot n's op alone
+ *	none		nothing: the nop
+ *	one, in slot n	ftrace_stub_1+n, which calls the op's callback
+ *	two or more	ftrace_stub_0, which calls ftrace_list_func()
  *
- * (by way of an island, where those are out of reach)
- *
- * rec->count says how many ops trace a function; what its site must call
- * follows from the count and, when it is one, from whose filter has it.
+ * (through an island, if the stubs are out of reach). So an op costs nothing in
+ * the functions that it does not trace.
  */
 #include "asm-ftrace/regs.h"
 #include "errno.h"
@@ -25,201 +24,7 @@ struct ftrace_slot ftrace_slots[FTRACE_STUBS] = {
 
 static struct ftrace_ops *ops_list; /* changed under ftrace_lock, walked by events */
 
-/* Which functions: a filter's half of an op, so that before and after can be compared. */
-struct selection {
-	const struct ftrace_hash *filter, *excluded;
-	bool on;
-};
-
-static inline struct selection selection_of(const struct ftrace_ops *op, bool on)
-{
-	return (struct selection){READ_ONCE(op->filter.filter_hash), READ_ONCE(op->filter.notrace_hash), on};
-}
-
-static inline bool selects(struct selection s, u32 offset)
-{
-	if (!s.on || (s.filter && !ftrace_hash_has(s.filter, offset)))
-		return false;
-	return !s.excluded || !ftrace_hash_has(s.excluded, offset);
-}
-
-/* All functions, or none: nothing has to be asked about each. */
-static inline bool is_uniform(struct selection s)
-{
-	return !s.on || (!s.filter && !s.excluded);
-}
-
-static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
-			     struct ftrace_regs *regs)
-{
-#if LAB_START != 4
-	for (struct ftrace_ops *op = READ_ONCE(ops_list); op; op = READ_ONCE(op->next)) {
-		if (ftrace_ops_test(op, ip))
-			ftrace_op_func(op)(ip, parent_ip, op, regs);
-	}
-	/* One let the function return at once, and one after it took the return. */
-	if (regs && regs->pc == parent_ip)
-		regs->pc = regs->link;
-#endif
-}
-
-static unsigned own_stub(const struct ftrace_ops *op)
-{
-	return FTRACE_CALLS_OP + op->slot;
-}
-
-struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
-{
-	struct ftrace_ops *op = NULL;
-
-	if (rec->count == 1)
-		for (op = ops_list; op && !selects(selection_of(op, true), rec->offset);)
-			op = op->next;
-	return op;
-}
-
-/* The op that is being changed, worked out once for the whole batch. */
-struct change {
-	struct selection was, is;
-	unsigned long stub; /* its own, as the region that is being changed calls it */
-	u32 alone;	    /* a record's state while no other op has the function */
-	u8 own, ipmodify;   /* FTRACE_CALLS_OP + slot; the flag that it leaves in records */
-};
-
-static struct change change_of(const struct ftrace_ops *op, struct selection was,
-			       struct selection is)
-{
-	struct dyn_ftrace alone = {.count = 1, .calls = own_stub(op)};
-	struct change c = {was, is, 0, 0, alone.calls, 0};
-
-	if (op->flags & FTRACE_OPS_FL_IPMODIFY)
-		alone.flags = c.ipmodify = FTRACE_FL_IPMODIFY;
-	c.alone = alone.state;
-	return c;
-}
-
-/* +1: the op wins the function, -1: it loses it, 0: as before. */
-static __noinline int direction(const struct change *c, const struct dyn_ftrace *rec)
-{
-	return selects(c->is, rec->offset) - selects(c->was, rec->offset);
-}
-
-/* Other ops select the function too, so @rec->count stays 1 or more; or the site is disabled. */
-static __noinline int change_shared(struct dyn_ftrace *rec, const struct change *c, int by)
-{
-#if LAB_START == 4
-	return -ENOSYS;
-#else
-	unsigned calls = FTRACE_CALLS_LIST;
-
-	if (rec->flags & FTRACE_FL_DISABLED)
-		return 0;
-	rec->flags ^= c->ipmodify;
-	rec->count += by;
-	if (rec->count == 1)
-		calls = own_stub(ftrace_only_op(rec));
-	return rec->calls == calls ? 0 : ftrace_switch(rec, calls);
-#endif
-}
-
-static inline int win(struct dyn_ftrace *rec, const struct change *c)
-{
-	int err;
-
-	if (unlikely(rec->state))
-		return change_shared(rec, c, 1);
-	err = ftrace_make_call(rec, c->stub);
-	if (unlikely(err))
-		return ftrace_refuse(rec, err);
-	rec->state = c->alone;
-	return 0;
-}
-
-static inline int lose(struct dyn_ftrace *rec, const struct change *c)
-{
-	int err;
-
-	if (unlikely(rec->state != c->alone))
-		return change_shared(rec, c, -1);
-	err = ftrace_make_nop(rec, c->stub);
-	if (unlikely(err))
-		return ftrace_refuse(rec, err);
-	rec->state = 0;
-	return 0;
-}
-
-/* The records of one region, up to @end. */
-static int change_region(struct dyn_ftrace *rec, const struct dyn_ftrace *end, const struct change *c)
-{
-	bool uniform = is_uniform(c->was) && is_uniform(c->is);
-	int by = c->is.on - c->was.on, err = 0;
-
-	for (; rec < end; rec++) {
-		if (!uniform)
-			by = direction(c, rec);
-		if (by > 0)
-			err = win(rec, c) ?: err;
-		else if (by < 0)
-			err = lose(rec, c) ?: err;
-	}
-	return err;
-}
-
-/*
- * Bring all records and their sites from one selection of @op to another, in
- * one batch. A refused site is disabled and stays so.
- */
-static int change_selection(struct ftrace_ops *op, struct selection was, struct selection is)
-{
-	struct change c = change_of(op, was, is);
-	int err = 0;
-
-	ftrace_batch_begin();
-	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
-		for (const struct ftrace_region *r = t->regions; r->first < ftrace_count(t); r++) {
-			c.stub = ftrace_stub_addr(KERNEL_BASE + r->stubs, c.own);
-			err = change_region(t->records + r[0].first, t->records + r[1].first, &c) ?: err;
-		}
-	ftrace_batch_end();
-	return err;
-}
-
-/* Only one op that may change pc can have a function. */
-static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, struct selection is)
-{
-#if LAB_START == 4
-	return false;
-#else
-	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
-		return false;
-	for_each_ftrace_rec(rec)
-		if (rec->flags & FTRACE_FL_IPMODIFY && !selects(was, rec->offset) &&
-		    selects(is, rec->offset))
-			return true;
-	return false;
-#endif
-}
-
-static void unlink_op(struct ftrace_ops *op)
-{
-	struct ftrace_ops **link = &ops_list;
-
-	while (*link != op)
-		link = &(*link)->next;
-	WRITE_ONCE(*link, op->next);
-}
-
-/* The registered op that has @filter; NULL: there is none. */
-static struct ftrace_ops *op_of(const struct ftrace_filter *filter)
-{
-	struct ftrace_ops *op = ops_list;
-
-	while (op && &op->filter != filter)
-		op = op->next;
-	return op;
-}
-
-/* Give @op a stub and a place in the list: all that an event needs, before any site. */
+/* Give @op a slot, and link it into the list. Only after that a site may call its stub. */
 static int publish_op(struct ftrace_ops *op)
 {
 #if LAB_START == 4
@@ -243,12 +48,210 @@ static int publish_op(struct ftrace_ops *op)
 #endif
 }
 
-/* No site and no list leads to @op any more; when this returns no CPU is inside it. */
+static void unlink_op(struct ftrace_ops *op)
+{
+	struct ftrace_ops **link = &ops_list;
+
+	while (*link != op)
+		link = &(*link)->next;
+	WRITE_ONCE(*link, op->next);
+}
+
+/* Free the slot of @op, which was unlinked and which no site calls. When this returns, no CPU is inside @op. */
 static void retire_op(struct ftrace_ops *op)
 {
 	synchronize_sched();
 	ftrace_slots[1 + op->slot] = (struct ftrace_slot){ftrace_stub, NULL};
 	op->slot = -1;
+}
+
+/* Call each op in the list whose filter has the function. Any context, without a lock. */
+static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
+			     struct ftrace_regs *regs)
+{
+#if LAB_START != 4
+	for (struct ftrace_ops *op = READ_ONCE(ops_list); op; op = READ_ONCE(op->next)) {
+		if (ftrace_ops_test(op, ip))
+			ftrace_op_func(op)(ip, parent_ip, op, regs);
+	}
+	/* An op made the function return at once. A later op may have replaced its return address. */
+	if (regs && regs->pc == parent_ip)
+		regs->pc = regs->link;
+#endif
+}
+
+/* The functions that an op selects before or after a change; @on: the op is registered. */
+struct selection {
+	const struct ftrace_hash *filter, *excluded;
+	bool on;
+};
+
+static inline struct selection selection_of(const struct ftrace_ops *op, bool on)
+{
+	return (struct selection){READ_ONCE(op->filter.filter_hash), READ_ONCE(op->filter.notrace_hash), on};
+}
+
+static inline bool selects(struct selection s, u32 offset)
+{
+	if (!s.on || (s.filter && !ftrace_hash_has(s.filter, offset)))
+		return false;
+	return !s.excluded || !ftrace_hash_has(s.excluded, offset);
+}
+
+/* Is @s all functions, or none? Then selects() need not be called for each function. */
+static inline bool is_uniform(struct selection s)
+{
+	return !s.on || (!s.filter && !s.excluded);
+}
+
+static unsigned own_stub(const struct ftrace_ops *op)
+{
+	return FTRACE_CALLS_OP + op->slot;
+}
+
+struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec)
+{
+	struct ftrace_ops *op = NULL;
+
+	if (rec->count == 1)
+		for (op = ops_list; op && !selects(selection_of(op, true), rec->offset);)
+			op = op->next;
+	return op;
+}
+
+/* A change of one op's selection: computed once for a batch. */
+struct change {
+	struct selection was, is;
+	unsigned long stub; /* the op's own, as the records of the present region call it */
+	u32 alone;	    /* a record's state while the op alone traces the function */
+	u8 own, ipmodify;   /* FTRACE_CALLS_OP + slot; FTRACE_FL_IPMODIFY or 0 */
+};
+
+static struct change change_of(const struct ftrace_ops *op, struct selection was,
+			       struct selection is)
+{
+	struct dyn_ftrace alone = {.count = 1, .calls = own_stub(op)};
+	struct change c = {was, is, 0, 0, alone.calls, 0};
+
+	if (op->flags & FTRACE_OPS_FL_IPMODIFY)
+		alone.flags = c.ipmodify = FTRACE_FL_IPMODIFY;
+	c.alone = alone.state;
+	return c;
+}
+
+/* 1: the op selects the function from now on, -1: it selected it until now, 0: no change. */
+static __noinline int count_change(const struct change *c, const struct dyn_ftrace *rec)
+{
+	return selects(c->is, rec->offset) - selects(c->was, rec->offset);
+}
+
+/*
+ * Add (@by 1) or remove (@by -1) the op in one of these cases: another op traces
+ * the function too, so that @rec->count stays 1 or more; or the record is disabled.
+ */
+static __noinline int change_shared(struct dyn_ftrace *rec, const struct change *c, int by)
+{
+#if LAB_START == 4
+	return -ENOSYS;
+#else
+	unsigned calls = FTRACE_CALLS_LIST;
+
+	if (rec->flags & FTRACE_FL_DISABLED)
+		return 0;
+	rec->flags ^= c->ipmodify;
+	rec->count += by;
+	if (rec->count == 1)
+		calls = own_stub(ftrace_only_op(rec));
+	return rec->calls == calls ? 0 : ftrace_switch(rec, calls);
+#endif
+}
+
+static inline int add_op_to(struct dyn_ftrace *rec, const struct change *c)
+{
+	int err;
+
+	if (unlikely(rec->state))
+		return change_shared(rec, c, 1);
+	err = ftrace_make_call(rec, c->stub);
+	if (unlikely(err))
+		return ftrace_refuse(rec, err);
+	rec->state = c->alone;
+	return 0;
+}
+
+static inline int remove_op_from(struct dyn_ftrace *rec, const struct change *c)
+{
+	int err;
+
+	if (unlikely(rec->state != c->alone))
+		return change_shared(rec, c, -1);
+	err = ftrace_make_nop(rec, c->stub);
+	if (unlikely(err))
+		return ftrace_refuse(rec, err);
+	rec->state = 0;
+	return 0;
+}
+
+/* Change the records of one region, from @rec to @end. */
+static int change_region(struct dyn_ftrace *rec, const struct dyn_ftrace *end, const struct change *c)
+{
+	bool uniform = is_uniform(c->was) && is_uniform(c->is);
+	int by = c->is.on - c->was.on, err = 0;
+
+	for (; rec < end; rec++) {
+		if (!uniform)
+			by = count_change(c, rec);
+		if (by > 0)
+			err = add_op_to(rec, c) ?: err;
+		else if (by < 0)
+			err = remove_op_from(rec, c) ?: err;
+	}
+	return err;
+}
+
+/*
+ * Change all records and sites from one selection of @op to another, in one batch.
+ * A site with an unexpected word is left alone, and its record is disabled.
+ */
+static int change_selection(struct ftrace_ops *op, struct selection was, struct selection is)
+{
+	struct change c = change_of(op, was, is);
+	int err = 0;
+
+	ftrace_batch_begin();
+	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
+		for (const struct ftrace_region *r = t->regions; r->first < ftrace_count(t); r++) {
+			c.stub = ftrace_stub_addr(KERNEL_BASE + r->stubs, c.own);
+			err = change_region(t->records + r[0].first, t->records + r[1].first, &c) ?: err;
+		}
+	ftrace_batch_end();
+	return err;
+}
+
+/* Would @op be the second op that may change pc for some function? */
+static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, struct selection is)
+{
+#if LAB_START == 4
+	return false;
+#else
+	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
+		return false;
+	for_each_ftrace_rec(rec)
+		if (rec->flags & FTRACE_FL_IPMODIFY && !selects(was, rec->offset) &&
+		    selects(is, rec->offset))
+			return true;
+	return false;
+#endif
+}
+
+/* The registered op that has @filter; NULL: there is none. */
+static struct ftrace_ops *op_of(const struct ftrace_filter *filter)
+{
+	struct ftrace_ops *op = ops_list;
+
+	while (op && &op->filter != filter)
+		op = op->next;
+	return op;
 }
 
 void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func)
@@ -330,7 +333,7 @@ u32 ftrace_filter_count(const struct ftrace_filter *filter, bool notrace_list)
 	return hash ? hash->count : 0;
 }
 
-/* An empty set is no hash at all: everything passes such a filter, nothing such a notrace list. */
+/* Store the hash of @set in *@hash. For an empty set it is NULL, which is no filter or no notrace list. */
 static int hash_from_set(const struct ftrace_set *set, struct ftrace_hash **hash)
 {
 	*hash = NULL;
@@ -345,7 +348,7 @@ static int hash_from_set(const struct ftrace_set *set, struct ftrace_hash **hash
 	return 0;
 }
 
-/* Put @hash in its place; on a clash nothing changes. Frees the unused hash. */
+/* Make @hash the filter or the notrace list. On a clash nothing changes. Frees the unused hash. */
 static int swap_hash(struct ftrace_filter *filter, struct ftrace_hash *hash, bool notrace_list)
 {
 	struct ftrace_hash **place = list_of(filter, notrace_list), *old = *place;
@@ -364,7 +367,7 @@ static int swap_hash(struct ftrace_filter *filter, struct ftrace_hash *hash, boo
 		err = change_selection(op, was, is);
 	if (filter->changed)
 		refused = filter->changed(filter);
-	if (refused) { /* all that use the filter return to the old hash */
+	if (refused) { /* put the old hash back */
 		WRITE_ONCE(*place, old);
 		old = hash;
 		if (was.on)

@@ -454,11 +454,6 @@ void rb_consume(struct ring_buffer_cpu *rb)
 	WRITE_ONCE(rb->read, rb->read + 1);
 }
 
-bool rb_empty(struct ring_buffer_cpu *rb)
-{
-	return !find_data(rb);
-}
-
 static void put_missed(struct rb_page *out, u32 size, u64 lost)
 {
 	out->commit = size;

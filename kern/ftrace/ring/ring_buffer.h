@@ -166,7 +166,6 @@ void rb_free(struct ring_buffer_cpu *rb);  /* no pages: as before the first rb_r
 
 bool rb_peek(struct ring_buffer_cpu *rb, struct rb_event *ev); /* false: no event */
 void rb_consume(struct ring_buffer_cpu *rb);                   /* the event that rb_peek() found */
-bool rb_empty(struct ring_buffer_cpu *rb);
 /*
  * The rest of the oldest page as one page of its own, with the missed-events
  * bits, consumed. Return: its events; 0 when there are none.

@@ -1,7 +1,7 @@
 /*
  * void ftrace_graph_stub(ip, parent_ip, op, regs): the callback of lab 5's
- * graph op, called by ftrace_caller like any other. It has nothing but a call
- * site: off, it returns at once; on, the word at ftrace_graph_call is
+ * graph op, called by ftrace_caller like any other. It is one call site: the word
+ * at ftrace_graph_call is a nop while no user is registered, and else
  * `jal t0, ftrace_graph_caller`.
  *
  * void ftrace_graph_caller(void)

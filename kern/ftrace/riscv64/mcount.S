@@ -1,10 +1,10 @@
 /*
- * void _mcount(void), what `-pg` makes every function call after its
- * prologue, by `auipc ra; jalr ra`.
+ * void _mcount(void). With `-pg` every function calls it after its prologue, by
+ * `auipc ra; jalr ra`.
  *
- * Live: a0-a7 (the function may have moved its arguments already or not: keep them),
- * s0 (the traced function's frame), ra (where in it to resume), sp, and all
- * callee-saved registers. Free: t0-t6.
+ * Live: a0-a7 (arguments: the function may not have moved them yet), s0 (the traced
+ * function's frame), ra (where to resume that function), sp, and all callee-saved
+ * registers. Free: t0-t6.
  *
  * The parent is not in a0 (GCC leaves it there, Clang does not) but in the
  * traced function's frame record:

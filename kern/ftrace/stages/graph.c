@@ -169,7 +169,7 @@ void *fgraph_retrieve_data(int idx, int *size)
 
 /* ---- Register and unregister the user: ftrace_lock held. ---- */
 
-/* The op through which the user sees the functions of its filter. */
+/* The user's op: it selects the functions of the user's filter, and calls ftrace_graph_stub for them. */
 static struct ftrace_ops graph_op = {ftrace_graph_stub, FTRACE_OPS_FL_RECURSION, .slot = -1};
 
 static int filter_changed(struct ftrace_filter *filter)

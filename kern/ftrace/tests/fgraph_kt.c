@@ -164,7 +164,7 @@ static void nesting(void)
 		   "the return handler sees what was returned");
 	noted = 0;
 	nest(1);
-	kt_promise(!noted, "after unregister nobody is called");
+	kt_promise(!noted, "after unregister no handler is called");
 }
 
 static void order(void)
@@ -248,11 +248,11 @@ static void sleeper_in_a_slot(unsigned times)
 	join(&next, 2, "kt_graph_sleep");
 	WRITE_ONCE(awake, true);
 	wake_up(&bed);
-	kt_promise(thread_join(t) == 5, "it wakes, and returns to its caller");
+	kt_promise(thread_join(t) == 5, "the thread wakes, and the function returns to its caller");
 	leave(&next);
-	kt_promise(!wrong && heard == times, "%u times the slot had a new owner, who was called", times);
+	kt_promise(!wrong && heard == times, "%u times a new user got the slot and was called", times);
 	kt_promise(!next.returns && !first.returns,
-		   "and nobody heard of the sleeper's return: the one had left, the other came later");
+		   "no user is called for the sleeper's return: one was unregistered, one registered later");
 }
 
 static int mover(void *arg)
@@ -273,7 +273,7 @@ static void migration(void)
 	thread_join(kthread_run(mover, NULL, 0, "mover"));
 	leave(&a);
 	kt_promise(a.entries == 50 * nr_cpus && a.returns == a.entries,
-		   "a thread that moves inside a traced function returns there");
+		   "a thread that changes its CPU inside a traced function returns on the new CPU");
 	kt_promise(nr_cpus == 1 || notes[2].cpu != notes[3].cpu,
 		   "its entry and its return are on different CPUs");
 }
@@ -308,7 +308,7 @@ static void replaced(void)
 	ftrace_filter_free(&op.filter);
 	leave(&a);
 	kt_promise(value == 77 && a.entries == 1 && a.returns == 1 && !ftrace_graph_dead,
-		   "through function_graph's hands: %u entries, %u returns", a.entries, a.returns);
+		   "and function_graph sees it return: %u entries, %u returns", a.entries, a.returns);
 }
 
 static void exits(void)
@@ -337,7 +337,7 @@ static void overflow(void)
 	leave(&a);
 	kt_promise(depth == 99, "100 calls deep: the result is right");
 	kt_promise(a.entries == room && a.returns == room, "%u of them fit and are traced", room);
-	kt_promise(after - before == 100 - room, "the others are counted");
+	kt_promise(after - before == 100 - room, "the calls that do not fit are counted");
 }
 
 static void interrupted_handler(void)
@@ -352,8 +352,8 @@ static void interrupted_handler(void)
 	leave(&slow);
 	leave(&all);
 	kt_promise(slow.entries == 1 && slow.returns == 1,
-		   "interrupts inside a handler are traced, and it goes on");
-	kt_promise(all.entries - all.returns < 100, "every traced function returned, but those that are out");
+		   "interrupts inside a handler are traced, and the handler continues");
+	kt_promise(all.entries - all.returns < 100, "every traced function returned, but those still in progress");
 }
 
 /* An event of another kind after the frame's time, as an interrupt may write one before the tracer's. */
@@ -417,7 +417,7 @@ static void events_in_time(void)
 	leave(&last);
 	leave(&first);
 	kt_promise(types_in_time() == (TRACE_FN << 12 | TRACE_GRAPH_ENT << 8 | TRACE_FN << 4 | TRACE_GRAPH_RET),
-		   "what is written between a frame's time and its event has the earlier time");
+		   "an event written between a frame's time and the frame's event has the earlier time");
 	kt_echo("nop", "current_tracer", false);
 	kt_echo("", "set_ftrace_filter", false);
 	set_cpu_affinity(-1);
@@ -440,7 +440,7 @@ static int graph_command(int argc, char **argv)
 	interrupted_handler();
 	events_in_time();
 	sleep_ns(30000000); /* threads that are inside a traced function leave it meanwhile */
-	kt_promise(!shadow_of(current), "the shadow stack is gone with the last user");
+	kt_promise(!shadow_of(current), "the shadow stack is freed with the last user");
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();
 }
@@ -474,10 +474,10 @@ static int bad_frame_command(int argc, char **argv)
 	join(&a, 1, "kt_graph_*");
 	ftrace_filter_edit(&a.filter, "jumps_over", 10, false, false);
 	kt_promise(jumps_over(), "a function jumps over four that never return");
-	kt_promise(ftrace_graph_dead, "the check at the return notices");
+	kt_promise(ftrace_graph_dead, "the check at the return stops graph tracing");
 	sleep_ns(1000000);
 	leave(&a);
-	kt_promise(join(&a, 1, "kt_graph_*") == -ENODEV, "nobody can trace the graph any more: -ENODEV");
+	kt_promise(join(&a, 1, "kt_graph_*") == -ENODEV, "no user can be registered any more: -ENODEV");
 	kt_promise(kt_echo("function", "current_tracer", false) == 0, "functions can still be traced");
 	kt_echo("nop", "current_tracer", false);
 	return kt_end();

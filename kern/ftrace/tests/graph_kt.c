@@ -132,7 +132,7 @@ static void calls_are_heard(void)
 		   "each entry and return in its place, with its depth and its result");
 	stop();
 	leaf(1);
-	kt_promise(heard_count == 6, "after unregister nobody is called");
+	kt_promise(heard_count == 6, "after unregister no handler is called");
 }
 
 static void every_result_comes_back(void)
@@ -141,15 +141,15 @@ static void every_result_comes_back(void)
 
 	start("kt_graph_*");
 	p = pair(40);
-	kt_promise(p.first == 41 && p.second == 42, "a result in two registers comes back");
+	kt_promise(p.first == 41 && p.second == 42, "a result in two registers is right");
 	heard_count = 0;
 	kt_promise(tail(3) == 8, "a tail call returns to the first caller");
 	kt_promise(heard_count == 4 && is_event(2, kt_graph_leaf, 1, true, 8) &&
 			   is_event(3, kt_graph_tail, 0, true, 8),
-		   "through both functions, the last first");
+		   "both functions return, the last one first");
 	heard_count = 0;
 	heard_refuses = true;
-	kt_promise(outer(1) == 6 && heard_count == 3, "who says no hears of no return");
+	kt_promise(outer(1) == 6 && heard_count == 3, "if an entry handler returns 0, the return handler is not called");
 	stop();
 }
 
@@ -162,7 +162,7 @@ static void too_deep_is_counted(void)
 		   heard_overrun);
 	heard_count = 0;
 	outer(1);
-	kt_promise(heard_count == 6, "afterwards there is room again");
+	kt_promise(heard_count == 6, "after these calls the shadow stack has room again");
 	stop();
 }
 
@@ -180,12 +180,12 @@ static void a_user_leaves_meanwhile(void)
 {
 	start("kt_graph_body");
 	graph_body = leave;
-	kt_promise(body(4) == 7, "the user left meanwhile: the function returns to its caller");
-	kt_promise(heard_count == 1, "and the user is not called");
-	kt_promise(start("kt_graph_body"), "it comes again");
+	kt_promise(body(4) == 7, "the user is unregistered during a call: the function returns to its caller");
+	kt_promise(heard_count == 1, "the return handler of that user is not called");
+	kt_promise(start("kt_graph_body"), "the user is registered again");
 	graph_body = leave_and_come_back;
 	kt_promise(body(5) == 8 && heard_count == 1,
-		   "nor is one that left and came back: the frame is older");
+		   "a user that was unregistered and registered again is not called: the frame is older");
 	stop();
 }
 
@@ -235,9 +235,9 @@ static int bad_frame_command(int argc, char **argv)
 	kt_promise(body(6) == 9, "a frame that does not fit: the function returns to its caller");
 	sleep_ns(2000000); /* the message is printed at a switch of threads */
 	kt_promise(ftrace_graph_dead, "graph tracing has stopped");
-	kt_promise(outer(5) == 22 && heard_count == 1, "nobody hears of a call any more");
+	kt_promise(outer(5) == 22 && heard_count == 1, "no handler is called any more");
 	stop();
-	kt_promise(register_ftrace_graph(&kt_user) == -ENODEV, "and nobody can register: -ENODEV");
+	kt_promise(register_ftrace_graph(&kt_user) == -ENODEV, "no user can be registered: -ENODEV");
 	return kt_end();
 }
 SHELL_COMMAND("kt_graph_bad_frame", bad_frame_command, "", "function_graph: a frame that does not fit");

@@ -291,10 +291,10 @@ static void hostile_graph_phase(u64 seconds, u64 seed)
 	kt_promise(changes && !bad, "%lu changes, none refused (%d)", (unsigned long)changes, bad);
 	kt_promise(rounds && !wrong_results, "%lu rounds, %lu wrong results", (unsigned long)rounds,
 		   (unsigned long)wrong_results);
-	kt_promise(!wrong_data, "%lu returns found another's entry data", (unsigned long)wrong_data);
-	kt_promise(walks && !lost_walks, "%lu walks, %lu lost their way", (unsigned long)walks,
+	kt_promise(!wrong_data, "%lu returns found another user's entry data", (unsigned long)wrong_data);
+	kt_promise(walks && !lost_walks, "%lu walks, %lu wrong", (unsigned long)walks,
 		   (unsigned long)lost_walks);
-	kt_promise(!calls_after, "%lu calls of users that had left", (unsigned long)calls_after);
+	kt_promise(!calls_after, "%lu calls of users that were unregistered", (unsigned long)calls_after);
 }
 
 /* A user that is registered from before the threads' first call until after their last sees a return for every entry. */
@@ -312,7 +312,7 @@ static void balance(void)
 		thread_join(workers[i]);
 	user_leaves(&users[0]);
 	kt_promise(users[0].entries && users[0].entries - users[0].returns <= rounds / 64,
-		   "%lu entries, %lu returns: only who died inside is missing",
+		   "%lu entries, %lu returns: only calls of threads that exited inside are missing",
 		   (unsigned long)users[0].entries, (unsigned long)users[0].returns);
 }
 
@@ -339,7 +339,7 @@ static int hostile_graph_command(int argc, char **argv)
 	sleep_ns(50000000); /* every CPU passes through the scheduler */
 	threads_for_each(count_shadow, &stacks);
 	kt_promise(!stacks, "%u shadow stacks are left", stacks);
-	kt_promise(!ftrace_disabled && !ftrace_graph_dead, "no site was refused, no frame misfitted");
+	kt_promise(!ftrace_disabled && !ftrace_graph_dead, "no site was refused, every frame fitted");
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();
 }

@@ -144,7 +144,7 @@ static void account(void)
 		for (; rb_iter_peek(&it, &ev); rb_iter_next(&it))
 			found++;
 		kt_promise(found == rb_entries(rb),
-			   "CPU %u: %lu events written, %lu overrun, %lu there", cpu,
+			   "CPU %u: %lu events written, %lu overrun, %lu in the buffer", cpu,
 			   (unsigned long)rb->accepted, (unsigned long)rb->overrun,
 			   (unsigned long)found);
 		page_free(copy, 0);

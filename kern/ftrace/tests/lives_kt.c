@@ -113,7 +113,7 @@ static int lives_command(int argc, char **argv)
 			t[i] = kthread_run(kt_life, (void *)(number + i), -1, "life");
 		for (unsigned i = 0; i < LIVES; i++, number++)
 			kt_promise(t[i] && thread_join(t[i]) == (int)number,
-				   "a thread leaves with its own code");
+				   "a thread exits with its own code");
 	}
 	return kt_end();
 }

@@ -132,7 +132,7 @@ static void registers_are_seen(void)
 		arguments &= seen.arg[i] == i + 1;
 	kt_promise(arguments, "the callback sees all eight arguments");
 	kt_promise(rec && seen_ip == ftrace_ip(rec), "ip is the call site");
-	kt_promise(seen.pc == seen_ip + 4, "pc is the instruction behind it");
+	kt_promise(seen.pc == seen_ip + 4, "pc is the instruction after the call site");
 	kt_promise(seen.link == seen_parent, "link is the parent");
 	kt_promise(seen.sp == seen_at + sizeof(seen) && !(seen.sp & 15), "sp is the caller's");
 	kt_promise(seen.fp == (unsigned long)__builtin_frame_address(0), "fp is the caller's");
@@ -151,7 +151,7 @@ static void registers_are_changed(void)
 	start(&op, "kt_double");
 	kt_promise(twice(1) == 4711, "pc = link returns at once, with the callback's value");
 	stop(&op);
-	kt_promise(twice(1) == 2, "afterwards the function is itself again");
+	kt_promise(twice(1) == 2, "after unregister the function's own body runs");
 }
 
 static bool in_function(unsigned long pc, const char *name)
@@ -174,9 +174,9 @@ static __noinline void stack_is_walked(void)
 		i++;
 	kt_promise(i < walked_count, "a walk from the callback sees the traced function");
 	kt_promise(i + 1 < walked_count && in_function(walked[i + 1], "kt_caller"),
-		   "then its caller");
+		   "the walk then sees the function's caller");
 	kt_promise(i + 2 < walked_count && in_function(walked[i + 2], "stack_is_walked"),
-		   "then theirs");
+		   "and then the caller of that");
 }
 
 static void many_ops(void)
@@ -195,15 +195,15 @@ static void many_ops(void)
 	other(1);
 	kt_promise(calls_of[0] == 10 && calls_of[2] == 10,
 		   "two ops of one function both get each call");
-	kt_promise(calls_of[1] == 1, "an op gets no other's functions");
+	kt_promise(calls_of[1] == 1, "an op is not called for another op's functions");
 	stop(&a);
 	twice(1);
-	kt_promise(calls_of[0] == 10 && calls_of[2] == 11, "the op that stays goes on");
+	kt_promise(calls_of[0] == 10 && calls_of[2] == 11, "the op that stays registered is still called");
 	kt_promise(register_ftrace_function(&b) == -EBUSY, "registered twice: -EBUSY");
 	stop(&b);
 	stop(&c);
 	twice(1);
-	kt_promise(calls_of[2] == 11, "after unregister nobody is called");
+	kt_promise(calls_of[2] == 11, "after unregister no op is called");
 }
 
 static void recursion_is_cut(void)
@@ -216,7 +216,7 @@ static void recursion_is_cut(void)
 	twice(1);
 	twice(1);
 	stop(&op);
-	kt_promise(calls_of[3] == 2, "a callback that calls what it traces is called once a call");
+	kt_promise(calls_of[3] == 2, "a callback that calls a function that it traces is called once for each call");
 }
 
 static void one_may_change_pc(void)
@@ -227,9 +227,9 @@ static void one_may_change_pc(void)
 
 	start(&a, "kt_double");
 	kt_promise(start(&b, "kt_*") == -EBUSY, "a second op that changes pc: -EBUSY");
-	kt_promise(start(&b, "kt_other") == 0, "elsewhere it may");
+	kt_promise(start(&b, "kt_other") == 0, "for another function it is registered");
 	kt_promise(ftrace_set_filter(&b, "kt_double", 9, false, false) == -EBUSY,
-		   "nor may its filter grow into it: -EBUSY");
+		   "its filter cannot get a function of the first op: -EBUSY");
 	stop(&a);
 	stop(&b);
 }
@@ -248,7 +248,7 @@ static void a_filter_that_is_refused_is_not_taken(void)
 	calls_of[0] = 0;
 	start(&op, "kt_double");
 	op.filter.changed = refuse;
-	kt_promise(ftrace_set_filter(&op, "kt_other", 8, true, false) == -ENOMEM, "the error is told");
+	kt_promise(ftrace_set_filter(&op, "kt_other", 8, true, false) == -ENOMEM, "the error is returned");
 	twice(1);
 	other(1);
 	kt_promise(calls_of[0] == 1, "the op has the functions that it had (%u calls)", calls_of[0]);

@@ -89,7 +89,7 @@ static int pieces_command(int argc, char **argv)
 	      file_write(f, "ree", 3) != 3;
 	kt_promise(!err, "pieces of words are accepted");
 	kt_promise(!ftrace_filter_count(&global_ops.filter, false), "nothing changes before close");
-	kt_promise(!file_close(f), "close puts them together");
+	kt_promise(!file_close(f), "close joins the pieces");
 	kt_promise(ftrace_filter_count(&global_ops.filter, false) == 2 &&
 			   ftrace_filter_has(&global_ops.filter, mutex, false) &&
 			   ftrace_filter_has(&global_ops.filter, free, false),

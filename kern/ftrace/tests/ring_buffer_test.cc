@@ -216,7 +216,6 @@ TEST_F(Ring, what_is_written_is_read_once_in_order)
 	for (int i = 0; i < 100; i++)
 		ASSERT_EQ(read_one(), i);
 	EXPECT_EQ(read_one(), -1);
-	EXPECT_TRUE(rb_empty(&rb));
 	balance();
 }
 
@@ -429,7 +428,7 @@ TEST_F(Ring, reset_empties_and_forgets)
 	read_one();
 	rb_reset(&rb);
 	tried = 0;
-	EXPECT_TRUE(rb_empty(&rb));
+	EXPECT_EQ(read_one(), -1);
 	EXPECT_EQ(rb_bytes(&rb), 0u);
 	balance();
 	write();

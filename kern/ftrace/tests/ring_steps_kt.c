@@ -14,6 +14,7 @@
 #include "kt.h"
 #include "string.h"
 #include "trace_event.h"
+#include "tracefs.h"
 
 #define WORDS EVENT_WORDS(struct function_entry)
 #define NOIPA __attribute__((noipa))

@@ -20,8 +20,7 @@ struct profile {
 };
 static struct profile *profiles[NR_CPUS]; /* indexed by record number; allocated when enabled */
 static u32 profiled;			  /* the number of records that there were then */
-static bool profile_enabled;
-static struct mutex profile_lock = MUTEX_INIT;
+static bool profile_enabled; /* under trace_lock */
 
 /* ---- The handlers ---- */
 
@@ -123,12 +122,10 @@ static int enabled_set(struct file *f, u64 on)
 {
 	int err = 0;
 
-	mutex_lock(&profile_lock);
 	if (!!on != profile_enabled)
 		err = on ? profile_start(f) : unregister_ftrace_graph(&profiler);
 	if (!err)
 		profile_enabled = on;
-	mutex_unlock(&profile_lock);
 	return err;
 }
 TRACEFS_U64(function_profile_enabled, "function_profile_enabled", TRACEFS_TOP, enabled_get, enabled_set);
@@ -210,9 +207,9 @@ static int stat_open(struct file *f)
 	struct row *rows;
 	int err;
 
-	mutex_lock(&profile_lock);
+	mutex_lock(&trace_lock);
 	rows = sorted_rows(profiles[(unsigned long)f->node->data]);
-	mutex_unlock(&profile_lock);
+	mutex_unlock(&trace_lock);
 	err = rows ? seq_open(f, stat_show, rows) : -ENOMEM;
 	if (err)
 		kfree(rows);

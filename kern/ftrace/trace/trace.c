@@ -10,8 +10,6 @@
 #include "shell.h"
 #include "string.h"
 
-struct mutex trace_lock;
-
 /* ---- Clocks ---- */
 
 static u64 counter_clock(void)
@@ -188,10 +186,7 @@ int tracing_set_clock(struct trace_array *tr, const char *name)
 			continue;
 		set_slow(tr, RB_STOPPED);
 		tr->clock = &trace_clocks[i];
-		if (tr->clock->read)
-			set_slow(tr, RB_CLOCK);
-		else
-			clear_slow(tr, RB_CLOCK);
+		(tr->clock->read ? set_slow : clear_slow)(tr, RB_CLOCK);
 		/* Times of two clocks do not mix. */
 		tracing_reset(tr, -1);
 		return 0;

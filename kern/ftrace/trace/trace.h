@@ -101,7 +101,6 @@ struct trace_array {
 	bool expanded;         /* no longer the small buffers of the boot */
 };
 extern struct trace_array global_trace; /* of the files in TRACEFS itself */
-extern struct mutex trace_lock; /* held while a function below changes a trace array */
 
 /*
  * The state that the reader of an open file keeps from one line to the next,
@@ -176,7 +175,7 @@ void trace_end(struct trace_write *w, void *entry);
 int trace_array_init(struct trace_array *tr, unsigned long bytes);
 void trace_array_free(struct trace_array *tr);
 
-/* Context: thread, trace_lock held. cpu -1: all CPUs. */
+/* Context: thread, trace_lock (tracefs.h) held. cpu -1: all CPUs. */
 #define TRACE_BUFFER_SIZE KiB(1408) /* for each CPU, from the first use of a tracer on */
 int tracing_set_tracer(struct trace_array *tr, const char *name);
 int tracing_set_clock(struct trace_array *tr, const char *name);
@@ -220,7 +219,12 @@ void trace_print_header(struct seq *s, struct trace_array *tr);
 /* Print @ev, or @ev and @next together, as whole lines. Return: the number of events printed, 1 or 2. */
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next);
-/* Parts of a line: the five flags; a symbol in the form that sym-offset and sym-addr in @options select. */
+/*
+ * Parts of a line: the time, in seconds, or with a clock that is not in ns as a
+ * number of @width columns; the five flags; a symbol in the form that sym-offset
+ * and sym-addr in @options select.
+ */
+void trace_print_time(struct seq *s, const struct trace_clock *clock, u64 ts, int width);
 void trace_print_flags(struct seq *s, const struct trace_entry *e);
 void trace_print_symbol(struct seq *s, u32 options, unsigned long addr);
 

@@ -345,10 +345,8 @@ static struct ftrace_filter *lists_of(const struct file *f)
 {
 	return &trace_array_of(f)->graph_lists;
 }
-static const struct filter_file wanted = {lists_of, false, true},
-				unwanted = {lists_of, true, true};
-TRACEFS_INSTANCE_FILE(set_graph_function, "set_graph_function", 0644, &filter_file_ops, (void *)&wanted);
-TRACEFS_INSTANCE_FILE(set_graph_notrace, "set_graph_notrace", 0644, &filter_file_ops, (void *)&unwanted);
+TRACEFS_FILTER(set_graph_function, "set_graph_function", TRACEFS_INSTANCE, lists_of, false, .strict = true);
+TRACEFS_FILTER(set_graph_notrace, "set_graph_notrace", TRACEFS_INSTANCE, lists_of, true, .strict = true);
 
 static u64 max_depth_get(const struct file *f)
 {
@@ -361,11 +359,9 @@ static int max_depth_set(struct file *f, u64 depth)
 
 	if (depth > UINT32_MAX)
 		return tracefs_refuse(f, -ERANGE, "too large a number");
-	mutex_lock(&trace_lock);
 	tr->max_graph_depth = depth;
 	if (tr->tracer == &graph_tracer)
 		graph_options_changed(tr);
-	mutex_unlock(&trace_lock);
 	return 0;
 }
 TRACEFS_U64(max_graph_depth, "max_graph_depth", TRACEFS_INSTANCE, max_depth_get, max_depth_set);

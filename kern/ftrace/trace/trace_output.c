@@ -93,7 +93,7 @@ void trace_print_flags(struct seq *s, const struct trace_entry *e)
 		   depth_char(e->preempt_count >> 4));
 }
 
-static void print_time(struct seq *s, const struct trace_clock *clock, u64 ts)
+void trace_print_time(struct seq *s, const struct trace_clock *clock, u64 ts, int width)
 {
 	u64 us = (ts + 500) / 1000;
 
@@ -101,7 +101,7 @@ static void print_time(struct seq *s, const struct trace_clock *clock, u64 ts)
 		seq_printf(s, " %5lu.%06lu", (unsigned long)(us / 1000000),
 			   (unsigned long)(us % 1000000));
 	else
-		seq_printf(s, " %12llu", (unsigned long long)ts);
+		seq_printf(s, " %*llu", width, (unsigned long long)ts);
 }
 
 static void print_context(struct seq *s, struct trace_array *tr, unsigned cpu, u64 ts,
@@ -113,7 +113,7 @@ static void print_context(struct seq *s, struct trace_array *tr, unsigned cpu, u
 	seq_printf(s, "%16s-%-7d [%03u] ", comm, e->pid, cpu);
 	if (tr->options & TRACE_ITER_IRQ_INFO)
 		trace_print_flags(s, e);
-	print_time(s, tr->clock, ts);
+	trace_print_time(s, tr->clock, ts, 12);
 	seq_printf(s, ": ");
 }
 

@@ -19,7 +19,9 @@
 static struct {
 	unsigned long max_size;
 	unsigned count;
-	unsigned long caller[STACK_ENTRIES], depth[STACK_ENTRIES];
+	struct place {
+		unsigned long caller, depth;
+	} places[STACK_ENTRIES];
 } deepest;
 static struct spinlock stack_lock; /* interrupts masked */
 static bool enabled;		   /* under trace_lock */
@@ -31,14 +33,11 @@ static __noinline void record_stack(unsigned long ip, unsigned long parent_ip, c
 	unsigned n;
 
 	unwind_start_at(&u, current, unwind_true_caller(current, parent_ip, regs->fp), regs->fp, regs->sp);
-	deepest.caller[0] = ip + 4;
-	deepest.depth[0] = u.high - regs->sp;
-	for (n = 1; n < STACK_ENTRIES && (n == 1 || unwind_next(&u)); n++) {
-		deepest.caller[n] = unwind_entry(&u);
-		deepest.depth[n] = u.high - u.sp;
-	}
+	deepest.places[0] = (struct place){ip + 4, u.high - regs->sp};
+	for (n = 1; n < STACK_ENTRIES && (n == 1 || unwind_next(&u)); n++)
+		deepest.places[n] = (struct place){unwind_entry(&u), u.high - u.sp};
 	deepest.count = n;
-	deepest.max_size = deepest.depth[0];
+	deepest.max_size = deepest.places[0].depth;
 }
 
 /* Calls in exception context are ignored: the walk itself may cause an exception, which ends in a panic. */
@@ -62,16 +61,15 @@ static void stack_trace_call(unsigned long ip, unsigned long parent_ip, struct f
 static struct ftrace_ops stack_ops = {
 	.func = stack_trace_call, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 
+/* Context: thread, trace_lock held, or boot. */
 static int stack_tracer_enable(bool on)
 {
 	int err = 0;
 
-	mutex_lock(&trace_lock);
 	if (on != enabled)
 		err = on ? register_ftrace_function(&stack_ops) : unregister_ftrace_function(&stack_ops);
 	if (!err)
 		enabled = on;
-	mutex_unlock(&trace_lock);
 	return err;
 }
 
@@ -127,41 +125,35 @@ static int max_size_set(struct file *f, u64 size)
 TRACEFS_U64(stack_max_size, "stack_max_size", TRACEFS_TOP, max_size_get, max_size_set);
 
 /* Copy all entries under one lock. No memcpy(): if it is traced, its callback would wait for that lock. */
-static unsigned copy_deepest(unsigned long *caller, unsigned long *depth)
+static unsigned copy_deepest(struct place *places)
 {
 	unsigned long flags = spin_lock_irqsave(&stack_lock);
 	unsigned count = deepest.count;
 
-	for (unsigned i = 0; i < count; i++) {
-		caller[i] = deepest.caller[i];
-		depth[i] = deepest.depth[i];
-	}
+	for (unsigned i = 0; i < count; i++)
+		places[i] = deepest.places[i];
 	spin_unlock_irqrestore(&stack_lock, flags);
 	return count;
 }
 
 static int stack_trace_show(struct seq *s, u64 item)
 {
-	unsigned long *caller, *depth;
+	struct place *places = kmalloc(sizeof(deepest.places));
 	unsigned count;
 
-	if (item)
-		return 1;
-	caller = kmalloc(2 * sizeof(deepest.caller));
-	if (!caller)
+	if (!places)
 		return -ENOMEM;
-	depth = caller + STACK_ENTRIES;
-	count = copy_deepest(caller, depth);
+	count = copy_deepest(places);
 	seq_printf(s, "        Depth    Size   Location    (%u entries)\n"
 		      "        -----    ----   --------\n", count);
 	for (unsigned i = 0; i < count; i++)
-		seq_printf(s, "%3u) %8lu   %5lu   %pB\n", i, depth[i],
-			   depth[i] - (i + 1 < count ? depth[i + 1] : 0), (void *)caller[i]);
-	kfree(caller);
+		seq_printf(s, "%3u) %8lu   %5lu   %pB\n", i, places[i].depth,
+			   places[i].depth - (i + 1 < count ? places[i + 1].depth : 0), (void *)places[i].caller);
+	kfree(places);
 	if (!enabled && !count)
 		seq_printf(s, "#\n# The stack tracer is off. To switch it on, boot with `stacktrace`, or\n"
 			      "#   echo 1 > /proc/sys/kernel/stack_tracer_enabled\n#\n");
-	return 0;
+	return 1;
 }
 TRACEFS_TEXT(stack_trace, "stack_trace", TRACEFS_TOP, stack_trace_show);
 
@@ -169,5 +161,4 @@ static struct ftrace_filter *filter_of(const struct file *f)
 {
 	return &stack_ops.filter;
 }
-static const struct filter_file stack_filter = {filter_of, false};
-TRACEFS_FILE(stack_trace_filter, "stack_trace_filter", 0644, &filter_file_ops, (void *)&stack_filter);
+TRACEFS_FILTER(stack_trace_filter, "stack_trace_filter", TRACEFS_TOP, filter_of, false);

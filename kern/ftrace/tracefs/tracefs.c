@@ -9,6 +9,8 @@
 #include "print.h"
 #include "string.h"
 
+struct mutex trace_lock = MUTEX_INIT;
+
 static int make_one(struct node *dir, const struct tracefs_file *f)
 {
 	return file_make_at(dir, f->path, f->mode, f->ops, f->data) ? 0 : -ENOMEM;
@@ -36,49 +38,57 @@ int tracefs_populate(struct node *dir, bool instance)
 	return err ?: trace_make_formats(dir);
 }
 
-void tracefs_word(const char *buf, size_t n, char *word, size_t size)
+ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, const char *word))
 {
+	ssize_t written = n;
+	char word[100];
+	int err;
+
 	while (n && (buf[n - 1] == '\n' || buf[n - 1] == ' ' || buf[n - 1] == '\t'))
 		n--;
 	while (n && (*buf == ' ' || *buf == '\t')) {
 		buf++;
 		n--;
 	}
-	n = MIN(n, size - 1);
+	n = MIN(n, sizeof(word) - 1);
 	memcpy(word, buf, n);
 	word[n] = 0;
+	mutex_lock(&trace_lock);
+	err = set(f, word);
+	mutex_unlock(&trace_lock);
+	return err ?: written;
 }
 
-int tracefs_number(struct file *f, const char *buf, size_t n, u64 *value)
+ssize_t tracefs_set_number(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, u64 value))
 {
 	char text[128];
 	int err = -EINVAL;
+	u64 value;
 
 	if (n < sizeof(text)) {
 		memcpy(text, buf, n);
 		text[n] = 0;
-		err = kstrtou64(text, 10, value);
+		err = kstrtou64(text, 10, &value);
 	}
 	if (err)
-		tracefs_refuse(f, err, err == -ERANGE ? "too large a number" : "not a number");
-	return err;
+		return tracefs_refuse(f, err, err == -ERANGE ? "too large a number" : "not a number");
+	mutex_lock(&trace_lock);
+	err = set(f, value);
+	mutex_unlock(&trace_lock);
+	return err ?: (ssize_t)n;
 }
 
 static int value_show(struct seq *s, u64 item)
 {
 	const struct tracefs_value *value = s->arg;
 
-	if (!item)
-		seq_printf(s, "%llu\n", (unsigned long long)value->get(s->file));
-	return item != 0;
+	seq_printf(s, "%llu\n", (unsigned long long)value->get(s->file));
+	return 1;
 }
 
 static ssize_t value_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
-	u64 value;
-	int err = tracefs_number(f, buf, n, &value);
-
-	return err ?: tracefs_value(f)->set(f, value) ?: (ssize_t)n;
+	return tracefs_set_number(f, buf, n, tracefs_value(f)->set);
 }
 
 static int value_open(struct file *f)

@@ -11,7 +11,8 @@
  *    trace_array_of(f) says which instance the file belongs to.
  *
  * Context of every file operation: a thread. A file that changes a trace array
- * takes trace_lock; one that changes filters or sites takes ftrace_lock, inside.
+ * does so with trace_lock held; one that changes filters or sites takes
+ * ftrace_lock, inside.
  * A refusal goes through tracefs_refuse(): a sentence on the console, then errno.
  *
  * Every later room may declare files. This room calls later rooms only through
@@ -24,6 +25,9 @@
 #include "shell.h"
 
 #define TRACEFS "/sys/kernel/tracing/"
+
+/* Held while a trace array or another setting of the tracers changes. */
+extern struct mutex trace_lock;
 
 struct tracefs_file {
 	const char *path; /* below the directory */
@@ -55,18 +59,28 @@ enum {
 	static int name##_open(struct file *f) { return seq_open(f, show_fn, f->node->data); } \
 	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
 
-/* TRACEFS_TEXT: a file with generated text. TRACEFS_CONTROL: the same, and it can be written. */
+/*
+ * TRACEFS_TEXT: a file with generated text. TRACEFS_CONTROL: the same, and what is
+ * written is passed to set(), with trace_lock held: if @kind is word, as a word
+ * without the spaces around it, cut to 99 characters; if it is number, as a decimal
+ * number. set() returns 0, or the error that the write returns.
+ */
 #define TRACEFS_TEXT(id, path, where, show_fn)                                                \
 	TRACEFS_TEXT_OPS(id##_ops, show_fn, NULL);                                            \
 	TRACEFS_ENTRY(id, path, 0444, where, &id##_ops, NULL)
-#define TRACEFS_CONTROL(id, path, where, show_fn, write_fn)                                   \
-	TRACEFS_TEXT_OPS(id##_ops, show_fn, write_fn);                                        \
+#define TRACEFS_CONTROL(id, path, where, show_fn, kind, set)                                  \
+	static ssize_t id##_write(struct file *f, const char *buf, size_t n, u64 *pos)        \
+	{                                                                                     \
+		return tracefs_set_##kind(f, buf, n, set);                                    \
+	}                                                                                     \
+	TRACEFS_TEXT_OPS(id##_ops, show_fn, id##_write);                                      \
 	TRACEFS_ENTRY(id, path, 0644, where, &id##_ops, NULL)
+ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, const char *word));
+ssize_t tracefs_set_number(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, u64 value));
 
 /*
- * A file with one decimal number. A read prints get(); a write passes the number
- * to set() and returns its error. id: a name for the variables, path: below the
- * directory.
+ * A file with one decimal number. A read prints get(); a write is that of a
+ * control of numbers. id: a name for the variables, path: below the directory.
  */
 struct tracefs_value {
 	u64 (*get)(const struct file *f);
@@ -94,8 +108,7 @@ int trace_make_formats(struct node *dir);
 
 /*
  * A file with a filter: written and read like set_ftrace_filter, or like
- * set_ftrace_notrace, for another filter. Its ops are filter_file_ops, its
- * data is this structure. filter.c
+ * set_ftrace_notrace, for another filter. filter.c
  */
 struct filter_file {
 	struct ftrace_filter *(*filter)(const struct file *f);
@@ -104,17 +117,12 @@ struct filter_file {
 	bool strict;
 };
 extern const struct file_ops filter_file_ops;
+#define TRACEFS_FILTER(id, path, where, ...)                                                  \
+	static const struct filter_file id##_file = {__VA_ARGS__};                            \
+	TRACEFS_ENTRY(id, path, 0644, where, &filter_file_ops, (void *)&id##_file)
 
 /* Make the files of the table: those of TRACEFS, or those of an instance. 0 or -ENOMEM. */
 int tracefs_populate(struct node *dir, bool instance);
-
-/*
- * Parse what was written. tracefs_number: a decimal number, with or without a
- * newline; else -EINVAL or -ERANGE, and a message on the console.
- * tracefs_word: a word without the spaces around it, cut to @size.
- */
-int tracefs_number(struct file *f, const char *buf, size_t n, u64 *value);
-void tracefs_word(const char *buf, size_t n, char *word, size_t size);
 
 /* Print on the console that this file refuses a write, and why; return @err. */
 int tracefs_refuse(struct file *f, int err, const char *fmt, ...) __printf(3, 4);

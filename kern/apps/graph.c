@@ -1,6 +1,6 @@
 /*
- * The shell command graph: makes and removes users of function_graph, more than
- * there are slots. Each has a filter of its own.
+ * graph: makes and removes users of function_graph, more than there are slots.
+ * Each has a filter of its own.
  *
  *	graph 0 see wl_leaf_*		both handlers are called
  *	graph 1 keep wl_pick_*		the same; the entry handler keeps the second argument as entry data
@@ -9,12 +9,16 @@
  *
  * Each return handler looks for the entry data of its call and of the calling call.
  */
+#include "app.h"
+
+const char *const program_help[] = {"0..19 see|keep|skip|off ..", "users of function_graph: see calls, keep data, say no"};
+
+#if STAGE >= 6
 #include "asm-ftrace/regs.h"
 #include "errno.h"
 #include "fgraph.h"
-#include "shell.h"
+#include "lib/pattern.h"
 #include "string.h"
-#include "tracer.h"
 
 /* Changed under user_lock, while not registered. */
 static struct hand_user {
@@ -23,10 +27,10 @@ static struct hand_user {
 	bool used, keeps, skips;
 } hand_users[FGRAPH_USERS + 4];
 
-static struct mutex user_lock = MUTEX_INIT;
+static mutex_t user_lock;
 
-static int hand_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
-		      struct ftrace_regs *regs)
+CALLBACK static int
+hand_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	struct hand_user *user = gops->private;
 	unsigned long *kept = user->keeps ? fgraph_reserve_data(gops->idx, sizeof(*kept)) : NULL;
@@ -36,8 +40,8 @@ static int hand_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 	return !user->skips;
 }
 
-static void hand_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
-			struct ftrace_regs *regs)
+CALLBACK static void
+hand_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	fgraph_retrieve_data(gops->idx, NULL);
 	fgraph_retrieve_parent_data(gops->idx, NULL, 1);
@@ -45,7 +49,7 @@ static void hand_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops,
 }
 
 /* @user is not registered: make it unused. Returns @err. */
-static int forget(struct hand_user *user, int err)
+static int hand_forget(struct hand_user *user, int err)
 {
 	ftrace_filter_edit(&user->filter, "", 0, true, false);
 	user->used = false;
@@ -53,7 +57,7 @@ static int forget(struct hand_user *user, int err)
 }
 
 /* Make @words the user's filter and register it; on an error it stays unused. */
-static int start(struct hand_user *user, int count, char **words)
+static int hand_start(struct hand_user *user, int count, char **words)
 {
 	int err = 0;
 
@@ -61,16 +65,16 @@ static int start(struct hand_user *user, int count, char **words)
 		err = ftrace_filter_edit(&user->filter, words[i], strlen(words[i]), !i, false);
 	if (!err)
 		err = register_ftrace_graph(&user->gops);
-	return err ? forget(user, err) : 0;
+	return err ? hand_forget(user, err) : 0;
 }
 
 /* Return: 0, -errno, or 1 if the words after the number are not valid. */
-static int change(struct hand_user *user, int argc, char **argv)
+static int hand_change(struct hand_user *user, int argc, char **argv)
 {
 	bool keeps = !strcmp(argv[0], "keep"), skips = !strcmp(argv[0], "skip");
 
 	if (argc == 1 && !strcmp(argv[0], "off"))
-		return user->used ? forget(user, unregister_ftrace_graph(&user->gops)) : -ENOENT;
+		return user->used ? hand_forget(user, unregister_ftrace_graph(&user->gops)) : -ENOENT;
 	if (argc == 1 || !(keeps || skips || !strcmp(argv[0], "see")))
 		return 1;
 	if (user->used)
@@ -81,23 +85,29 @@ static int change(struct hand_user *user, int argc, char **argv)
 		.keeps = keeps,
 		.skips = skips,
 	};
-	return start(user, argc - 1, argv + 1);
+	return hand_start(user, argc - 1, argv + 1);
 }
 
-static int graph_command(int argc, char **argv)
+int main(int argc, char **argv)
 {
 	u64 number;
 	int err = 1;
 
 	if (argc > 2 && !kstrtou64(argv[1], 10, &number) && number < ARRAY_SIZE(hand_users)) {
-		mutex_lock(&user_lock);
-		err = change(&hand_users[number], argc - 2, argv + 2);
-		mutex_unlock(&user_lock);
+		mutex_acquire(&user_lock);
+		err = hand_change(&hand_users[number], argc - 2, argv + 2);
+		mutex_release(&user_lock);
 	}
 	if (err < 0)
-		return complain("graph", argv[1], -err);
+		return complain(argv[0], argv[1], -err);
 	if (err)
-		out_printf("usage: graph 0..19 see|keep|skip FUNCTION.. | off\n");
+		printf("usage: graph 0..19 see|keep|skip FUNCTION.. | off\n");
 	return err;
 }
-SHELL_COMMAND("graph", graph_command, "0..19 see|keep|skip|off ..", "users of function_graph: see calls, keep data, say no");
+#else
+int main(int argc, char **argv)
+{
+	printf("%s: this kernel's function_graph has one user at most\n", argv[0]);
+	return 1;
+}
+#endif
