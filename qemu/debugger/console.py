@@ -79,10 +79,14 @@ class Console:
             os.write(self._out, WAITS.encode())
 
     def _goes_on(self, _: gdb.ContinueEvent) -> None:
-        """The user lets the guest go on at its prompt, where nothing stops it."""
+        """The user lets the guest go on at its prompt, where nothing stops it. A Ctrl-C that comes while Python runs is Python's and
+        not gdb's: it interrupts the guest all the same."""
         if self.at_prompt and not self.muted and not self._told:
             self._told = True
-            gdb.write(WAITS)
+            try:
+                gdb.write(WAITS)
+            except KeyboardInterrupt:
+                gdb.post_event(lambda: gdb.execute("interrupt"))
 
     def _receive(self) -> bytes:
         try:

@@ -197,6 +197,14 @@ class OnAMachine(Shared):
         self.assertIn("SIGINT", said)
         self.assertEqual(self.gdb.sh("echo alive"), "alive\n")
 
+    def test_a_ctrl_c_right_after_it_was_said_how_to_stop_the_guest_stops_it(self) -> None:
+        """SIGINT comes while the sentence is still being written: Python takes it for a KeyboardInterrupt then."""
+        self.gdb("python import time; write = gdb.write; gdb.write = lambda text: (write(text), gdb.flush(), time.sleep(0.2))")
+        said = self.gdb.interrupted("continue", "waits for a line: Ctrl-C")
+        self.gdb("python gdb.write = write")
+        self.assertIn("SIGINT", said)
+        self.assertEqual(self.gdb.sh("echo alive"), "alive\n")
+
     # ---- trace ----
 
     def same_as_cat_trace(self) -> None:
