@@ -30,9 +30,8 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from rich.console import Console
@@ -45,6 +44,7 @@ from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 SEED = 0x0123456789ABCDEF
+AT_ONCE = 16  # patches that one process grades
 BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several times what a solution needs
 # Warnings are not errors there: a wrong solution may have some.
 CLEAN = {name: value for name, value in os.environ.items() if name != "CI" and not name.startswith(("MAKE", "MFLAGS"))}
@@ -220,19 +220,22 @@ def end(lines: list[str], seconds: float) -> int:
 
 
 def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
-    """Grade all, each architecture in its own process; also the solution and the start of the labs in `whole`."""
+    """Grade all, each architecture in its own process; also the solution and the start of the labs in `whole`. A process grades a few
+    patches and ends, because each of them leaves 50 MB of its kernel's tables behind."""
     try:
         for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
             prepare(lab, whole=lab in whole)
     except BadPatch as why:
         return [f"FAIL {why}"]
-    done = side_by_side.run(lambda arch, _: list(on_one(todo, whole, arch)), arches, Console(quiet=True))
-    return [line for arch in arches for line in done.get(arch, [f"FAIL {arch}: its process died; the reason is printed above"])]
+    lines = []
+    for some, labs in [([], whole), *((todo[at:at + AT_ONCE], []) for at in range(0, len(todo), AT_ONCE))]:
+        done = side_by_side.run(partial(on_one, some, labs), arches, Console(quiet=True))
+        lines += [line for arch in arches for line in done.get(arch, [f"FAIL {arch}: its process died; the reason is printed above"])]
+    return lines
 
 
-def on_one(todo: Todo, whole: list[int], arch: str) -> Iterator[str]:
-    for lab in whole:
-        yield from (state(lab, arch, start) for start in (False, True))
+def on_one(todo: Todo, whole: list[int], arch: str, _: side_by_side.Say) -> list[str]:
+    lines = [state(lab, arch, start) for lab in whole for start in (False, True)]
     for wrong in (wrong for wrong, at in todo if at == arch):
         began = time.monotonic()
         try:
@@ -240,7 +243,8 @@ def on_one(todo: Todo, whole: list[int], arch: str) -> Iterator[str]:
             bad = differs(wrong, got)
         except BadPatch as why:
             got, bad = Outcome(Verdict.BUILD, [], set(), 0, [str(why)]), "the patch cannot be used"
-        yield say(wrong.lab, arch, wrong.name, got, bad, began)
+        lines.append(say(wrong.lab, arch, wrong.name, got, bad, began))
+    return lines
 
 
 def state(lab: int, arch: str, start: bool) -> str:
