@@ -18,6 +18,7 @@
 #   COUNT=n              how often: make soak-grade, make test-busy, make test-mutants
 #   JOBS=n               so many at a time: make soak, make soak-grade, make test-mutants
 #   SANDBOX=no           where bubblewrap may not work, and the labs' files are your own
+#   MODULE=path/to/m.c   a module of your own: it is in the initrd, and insmod m loads it
 #   TESTS=1              the tests inside the kernel are linked in
 #   DEBUG=1              freed memory is poisoned, and looked at
 #   V=1                  whole commands
@@ -125,17 +126,13 @@ $(1).all := $(CFLAGS) $($(1).flags) -Ikern $$(ftrace_includes) -Ikern/shell -Ibu
 $(1).traced := $($(1).$(hook))
 $(1).walled = $$(call walled,kern build/$(1)/include $$($(1).out)/include)
 $(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/shell/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
-	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
+	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) $(wildcard kern/module/*.c) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
-$(1).src := $$(filter-out %/asm-offsets.c,$$($(1).src))
+$(1).src := $$(filter-out %/asm-offsets.c $(if $(filter $(LAST_LAB),$(stage)),,kern/module/% %/reloc.c %/module_kt.c),$$($(1).src))
 $(1).app := $(if $(APP),$$($(1).out)/app/$(app_name).o)
 $(1).obj := $$(patsubst %,$$($(1).out)/%.o,$$(basename $$($(1).src))) $$($(1).app) \
 	$$($(1).out)/apps_table.o $(if $(BENCH_SITES),$$($(1).out)/sites.o)
 $(1).gen := $$($(1).out)/include/asm-offsets.h build/$(1)/include/.links
-
-build/$(1)/include/.links: | $$(setup)
-	@mkdir -p $$(@D) && ln -sfn ../../../kern/arch/$(1) $$(@D)/asm && \
-	ln -sfn ../../../kern/ftrace/$(1) $$(@D)/asm-ftrace && touch $$@
 
 # A changed variable rebuilds what it must: all that is compiled depends on this. -Werror makes no object another one.
 $(1).made_of = $$(filter-out -Werror,$$($(1).all)) $$($(1).traced) $$(APP) $$(BENCH_SITES)
@@ -238,10 +235,44 @@ $(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/record
 all: $(foreach a,$(WANTED),$(addprefix build/$(a)/callsite.,elf map) build/$(a)/Image) build/initrd.cpio ## build the kernel: build/<arch>/callsite.elf and Image
 FORCE:
 
-build/initrd.cpio: $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup)
-	$(call say,CPIO,$@)rm -rf build/initrd && mkdir -p build/initrd && \
-	$(PYTHON) kern/apps/initrd/make.py build/initrd && \
-	(cd build/initrd && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
+# ---- modules --------------------------------------------------------------
+# They are for the finished kernel, whichever lab is built; the initrd has those of both architectures, and MODULE.
+ifneq ($(MODULE),$(wildcard $(MODULE)))
+$(error MODULE=$(MODULE): no such file)
+endif
+module_sources := $(wildcard kern/modules/*.c) $(MODULE)
+# $(call modules_of,arch,folder,sources)
+modules_of = $(patsubst %,build/$1/$2/%.ko,$(basename $(notdir $3)))
+define modules
+build/$(1)/include/.links: | $$(setup)
+	@mkdir -p $$(@D) && ln -sfn ../../../kern/arch/$(1) $$(@D)/asm && \
+	ln -sfn ../../../kern/ftrace/$(1) $$(@D)/asm-ftrace && touch $$@
+
+$(1).module_flags = $$(filter-out -DSTAGE=% -DHOOK_% -DLAB_START=% -DCONFIG_% -g,$(CFLAGS)) -DSTAGE=$(LAST_LAB) -DHOOK_entry=1 -DMODULE=1 $($(1).flags) $($(1).entry) \
+	-iquote kern $(ftrace_includes) -iquote build/$(1)/include
+build/$(1)/modules/%.ko: kern/modules/%.c Makefile build/$(1)/include/.links
+	$$(call say,MODULE,$$@)mkdir -p $$(@D) && $$(ccache) $$($(1).cross)gcc $$($(1).module_flags) -MMD -MP -MF $$(@:.ko=.d) -c -o $$@ $$<
+$(if $(MODULE),$(call modules_of,$(1),modules,$(MODULE)): $(MODULE) Makefile build/$(1)/include/.links
+	$$(call say,MODULE,$$@)mkdir -p $$(@D) && $$(ccache) $$($(1).cross)gcc $$($(1).module_flags) -MMD -MP -MF $$(@:.ko=.d) -c -o $$@ $$<)
+build/$(1)/test-modules/%.ko: kern/tests/modules/%.c Makefile build/$(1)/include/.links
+	$$(call say,MODULE,$$@)mkdir -p $$(@D) && $$(ccache) $$($(1).cross)gcc $$($(1).module_flags) -MMD -MP -MF $$(@:.ko=.d) -c -o $$@ $$<
+-include $(wildcard build/$(1)/modules/*.d build/$(1)/test-modules/*.d)
+endef
+$(foreach a,$(ARCHS),$(eval $(call modules,$(a))))
+
+# Which modules are in it: a changed list packs the initrd again.
+build/modules.list: FORCE | $(setup)
+	@echo '$(module_sources)' | cmp -s - $@ || { mkdir -p $(@D); echo '$(module_sources)' > $@; }
+
+initrd_files := $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup) build/modules.list
+ordinary_modules := $(foreach a,$(ARCHS),$(call modules_of,$(a),modules,$(module_sources)))
+test_modules := $(foreach a,$(ARCHS),$(call modules_of,$(a),test-modules,$(wildcard kern/tests/modules/*.c)))
+build/initrd.cpio: $(initrd_files) $(ordinary_modules)
+build/initrd-tests.cpio: $(initrd_files) $(ordinary_modules) $(test_modules)
+build/initrd.cpio build/initrd-tests.cpio:
+	$(call say,CPIO,$@)rm -rf $(@:.cpio=) && mkdir -p $(@:.cpio=) && $(PYTHON) kern/apps/initrd/make.py $(@:.cpio=) && \
+	for ko in $(filter %.ko,$^); do to=$(@:.cpio=)/lib/modules/$$(cut -d/ -f2 <<< $$ko); mkdir -p $$to && cp $$ko $$to; done && \
+	(cd $(@:.cpio=) && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
 .PHONY: setup doctor run gdb grade submit test test-busy soak soak-grade bench sizes docs format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how), and QEMU 10 in build/

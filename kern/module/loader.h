@@ -1,0 +1,38 @@
+/*
+ * What the files of the loader share. A load passes through them in this order:
+ *
+ *	elf.c		the file is checked and laid out
+ *	memory.c	it gets its addresses and its pages
+ *	elf.c		it is copied there
+ *	exports.c	its symbols get the values of what the kernel and other modules export
+ *	relocate.c	it is relocated
+ *	params.c	its parameters are set
+ *	symbols.c	its functions get names
+ *	module.c	it is protected, published, and its init is called; and all of it backwards
+ *
+ * module_lock is held in all of them, except while init or exit runs.
+ */
+#ifndef MODULE_LOADER_H
+#define MODULE_LOADER_H
+
+#include "elf.h"
+#include "module.h"
+
+/* The value of an exported symbol, or 0. @owner: the live module that exports it; NULL: the kernel. */
+unsigned long module_find_export(const char *name, struct module **owner);
+
+/* Give @m's symbols their values. @m depends on the modules whose exports it uses (@m->uses). Errors: module_elf_resolve()'s, and -ENOSPC. */
+int module_resolve(struct module *m, struct module_elf *elf);
+/* @m no longer depends on other modules. */
+void module_drop_uses(struct module *m);
+
+/* Set the parameters "name=value" of @m. -EINVAL after a sentence: there is none of that name, or it refuses the value. */
+int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params);
+
+/* m->symbols: the names and addresses of the functions in its text. -ENOMEM. */
+int module_name_functions(struct module *m, const struct module_elf *elf);
+
+/* A table that the linker would have collected: the elements of section ".table.NAME". -ENOEXEC: it is no whole number of them. */
+int module_table(const struct module_elf *elf, const char *section, size_t element, const void **start, const void **end);
+
+#endif

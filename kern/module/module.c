@@ -1,0 +1,303 @@
+/*
+ * Loading and removing modules. module.h says what is promised; loader.h says which
+ * file does which step.
+ *
+ * A load makes a module ready while nobody can see it: its pages are not
+ * executable, and no list has it. It becomes visible in the order names, list of
+ * modules, call sites, so that a call site that is patched always has a name and an
+ * owner. A removal goes the other way, and waits for a grace period before it frees.
+ */
+#include "module.h"
+
+#include "file.h"
+#include "ftrace_module.h"
+#include "irq.h"
+#include "ksyms.h"
+#include "list.h"
+#include "loader.h"
+#include "module/memory.h"
+#include "string.h"
+#include "unwind.h"
+
+struct mutex module_lock;
+struct module *modules;
+
+const struct module *module_of(unsigned long addr)
+{
+	const struct module *m = READ_ONCE(modules);
+
+	while (m && !module_has_text(m, addr))
+		m = READ_ONCE(m->next);
+	return m;
+}
+
+static struct module **link_of(const char *name)
+{
+	struct module **link = &modules;
+
+	while (*link && strcmp((*link)->name, name))
+		link = &(*link)->next;
+	return link;
+}
+
+static int check_name(const char *name)
+{
+	struct module *same;
+
+	for (const char *p = name; *p; p++)
+		if (!((*p | 32) >= 'a' && (*p | 32) <= 'z') && !(*p >= '0' && *p <= '9') && *p != '_' && *p != '-')
+			name = "";
+	if (!*name || strlen(name) >= sizeof(same->name)) {
+		printk("module: a module's name has 1 to %zu letters, digits, '_' or '-'\n", sizeof(same->name) - 1);
+		return -EINVAL;
+	}
+	same = *link_of(name);
+	if (same)
+		printk("module %s: it is loaded already\n", name);
+	return same ? -EEXIST : 0;
+}
+
+/* Room for the file's regions, and in text for the tracer's trampolines, which begin at m->base + *room. */
+static int place(struct module *m, struct module_elf *elf, unsigned long at, size_t *room)
+{
+	size_t size[MODULE_REGIONS];
+	int err;
+
+	memcpy(size, elf->size, sizeof(size));
+	*room = ALIGN_UP(size[MODULE_TEXT], 16);
+	size[MODULE_TEXT] = *room + ftrace_module_room();
+	err = module_memory_alloc(m, size, at);
+	if (err)
+		return err;
+	elf->base[MODULE_TEXT] = m->base;
+	elf->base[MODULE_RODATA] = m->end[MODULE_TEXT];
+	elf->base[MODULE_DATA] = m->end[MODULE_RODATA];
+	for (int i = 0; i < MODULE_REGIONS; i++)
+		elf->memory[i] = (u8 *)elf->base[i];
+	return 0;
+}
+
+static int find_parts(struct module *m, const struct module_elf *elf)
+{
+	const void *start, *end;
+	struct module *owner;
+	int err = module_table(elf, ".table.export", sizeof(struct export), &start, &end);
+
+	m->exports = start;
+	m->exports_end = end;
+	for (const struct export *e = start; !err && e < m->exports_end; e++)
+		if (module_find_export(e->name, &owner)) {
+			printk("module %s: it exports '%s', as %s does\n", m->name, e->name, owner ? owner->name : "the kernel");
+			err = -EEXIST;
+		}
+	m->init = (int (*)(void))module_elf_symbol(elf, "init_module");
+	m->exit = (void (*)(void))module_elf_symbol(elf, "cleanup_module");
+	return err;
+}
+
+static int prepare_sites(struct module *m, const struct module_elf *elf, size_t room)
+{
+	const void *start, *end;
+	int err = module_table(elf, "__patchable_function_entries", sizeof(unsigned long), &start, &end);
+
+	return err ?: ftrace_module_prepare(m, start, (const unsigned long *)end - (const unsigned long *)start, m->base + room);
+}
+
+/* Everything before others can see the module. */
+static int make(struct module *m, struct module_elf *elf, unsigned long at, int count, char **params)
+{
+	size_t room;
+	int err = place(m, elf, at, &room);
+
+	if (err)
+		return err;
+	module_elf_copy(elf);
+	err = module_resolve(m, elf);
+	err = err ?: module_elf_relocate(elf);
+	err = err ?: find_parts(m, elf);
+	err = err ?: module_set_params(m, elf, count, params);
+	err = err ?: module_name_functions(m, elf);
+	err = err ?: prepare_sites(m, elf, room);
+	return err ?: module_memory_protect(m);
+}
+
+static void publish(struct module *m)
+{
+	struct module **link = &modules;
+
+	ksym_add(m->symbols);
+	while (*link)
+		link = &(*link)->next;
+	smp_wmb();
+	WRITE_ONCE(*link, m);
+	ftrace_module_enable(m);
+}
+
+/* Free what a load has made so far. Nobody else sees @m. */
+static void discard(struct module *m)
+{
+	ftrace_module_release(m);
+	module_drop_uses(m);
+	if (m->base)
+		module_memory_free(m);
+	kfree(m);
+}
+
+/* ---- removing ---- */
+
+struct inside {
+	const struct module *m;
+	struct thread *thread;
+};
+
+/* With all other CPUs stopped: is a thread in the module, or will one return to it? */
+static int look_inside(void *arg)
+{
+	struct inside *in = arg;
+	unsigned long start = in->m->base, end = in->m->end[MODULE_TEXT];
+
+	return threads_inside(start, end, &in->thread) || ftrace_returns_through(start, end);
+}
+
+static bool is_inside(const struct module *m, struct thread **thread)
+{
+	struct inside in = {m, NULL};
+	bool is = stop_machine(look_inside, &in);
+
+	*thread = in.thread;
+	return is;
+}
+
+/* Threads that were on their way through the module when it was withdrawn leave it. */
+static void wait_until_left(const struct module *m)
+{
+	struct thread *thread;
+
+	for (unsigned rounds = 1; is_inside(m, &thread); rounds++) {
+		if (rounds % 1000 == 0)
+			printk("module %s: thread %d is still inside; rmmod waits\n", m->name, thread ? thread->pid : -1);
+		sleep_ns(10000000);
+	}
+}
+
+/* Nothing leads into @m any more, and no CPU is inside it when this returns. */
+static void withdraw(struct module *m)
+{
+	struct module **link = link_of(m->name);
+
+	ftrace_module_release(m);
+	WRITE_ONCE(*link, m->next);
+	synchronize_sched();
+	wait_until_left(m);
+	ksym_remove(m->symbols);
+	m->symbols = NULL;
+}
+
+static int refuse(const struct module *m, const char *why)
+{
+	printk("module %s: %s\n", m->name, why);
+	return -EBUSY;
+}
+
+static int check_unused(struct module *m)
+{
+	struct thread *thread;
+
+	if (m->state != MODULE_LIVE)
+		return refuse(m, "it is being loaded or removed");
+	if (m->users)
+		return refuse(m, "another module uses its exports");
+	if (!m->exit && m->init)
+		return refuse(m, "it has no module_exit()");
+	if (file_ops_going(m->base, m->end[MODULE_DATA], true))
+		return refuse(m, "one of its files is open");
+	if (!is_inside(m, &thread))
+		return 0;
+	file_ops_going(m->base, m->end[MODULE_DATA], false);
+	if (thread)
+		printk("module %s: thread %d (%s) is inside\n", m->name, thread->pid, thread->name);
+	else
+		refuse(m, "a traced call will return to it");
+	return -EBUSY;
+}
+
+int module_unload(const char *name)
+{
+	struct module *m;
+	int err = -ENOENT;
+
+	mutex_lock(&module_lock);
+	m = *link_of(name);
+	if (m)
+		err = check_unused(m);
+	else
+		printk("module %s: it is not loaded\n", name);
+	if (!err)
+		m->state = MODULE_GOING;
+	mutex_unlock(&module_lock);
+	if (err)
+		return err;
+	if (m->exit)
+		m->exit();
+	mutex_lock(&module_lock);
+	withdraw(m);
+	discard(m);
+	mutex_unlock(&module_lock);
+	return 0;
+}
+
+/* ---- loading ---- */
+
+/* Call init without the lock: it may load another module, or read /proc/modules. */
+static int start(struct module *m)
+{
+	int err = m->init ? m->init() : 0;
+
+	mutex_lock(&module_lock);
+	if (!err)
+		m->state = MODULE_LIVE;
+	if (err) {
+		printk("module %s: its init returned %d\n", m->name, err);
+		m->state = MODULE_GOING;
+		withdraw(m);
+		discard(m);
+	}
+	mutex_unlock(&module_lock);
+	return err < 0 ? err : err ? -EINVAL : 0;
+}
+
+static int load(struct module *m, const void *file, size_t size, unsigned long at, int count, char **params)
+{
+	struct module_elf elf;
+	int err = module_elf_open(&elf, m->name, file, size);
+
+	err = err ?: make(m, &elf, at, count, params);
+	module_elf_close(&elf);
+	if (err) {
+		ksym_table_free(m->symbols);
+		discard(m);
+	} else {
+		publish(m);
+	}
+	return err;
+}
+
+int module_load(const char *name, const void *file, size_t size, unsigned long at, int count, char **params)
+{
+	struct module *m = NULL;
+	int err;
+
+	mutex_lock(&module_lock);
+	err = check_name(name);
+	if (!err) {
+		m = kzalloc(sizeof(*m));
+		err = m ? 0 : -ENOMEM;
+	}
+	if (!err) {
+		strlcpy(m->name, name, sizeof(m->name));
+		m->state = MODULE_COMING;
+		err = load(m, file, size, at, count, params);
+	}
+	mutex_unlock(&module_lock);
+	return err ?: start(m);
+}

@@ -1,0 +1,109 @@
+/*
+ * A module's parameters: `insmod m delay=5 name=x`. The module has declared each
+ * with module_param(), which leaves an entry in its section .table.module_param.
+ */
+#include "ksyms.h"
+#include "loader.h"
+#include "string.h"
+
+int module_table(const struct module_elf *elf, const char *section, size_t element, const void **start, const void **end)
+{
+	size_t size = 0;
+	unsigned long at = module_elf_section(elf, section, &size);
+
+	if (size % element) {
+		printk("module %s: section %s is no whole number of entries\n", elf->name, section);
+		return -ENOEXEC;
+	}
+	*start = (const void *)at;
+	*end = (const void *)(at + size);
+	return 0;
+}
+
+/* A number as kstrtou64() takes it, perhaps negative. False: @text is none, or it does not fit. */
+static bool parse_long(const char *text, long *value)
+{
+	bool negative = *text == '-';
+	u64 n;
+
+	if (kstrtou64(text + negative, 0, &n) || n - negative > INT64_MAX)
+		return false;
+	*value = negative ? -n : n;
+	return true;
+}
+
+static bool set_number(const struct module_param *p, const char *text)
+{
+	long value;
+
+	if (!parse_long(text, &value))
+		return false;
+	if (p->type == MODULE_PARAM_long)
+		*(long *)p->variable = value;
+	else if (value == (int)value)
+		*(int *)p->variable = value;
+	else
+		return false;
+	return true;
+}
+
+static bool set_bool(bool *variable, const char *text)
+{
+	bool yes = !strcmp(text, "1") || !strcmp(text, "y");
+
+	if (!yes && strcmp(text, "0") && strcmp(text, "n"))
+		return false;
+	*variable = yes;
+	return true;
+}
+
+/* The module keeps the string as long as it likes: a copy that is never freed. */
+static bool set_charp(const char **variable, const char *text)
+{
+	const char *copy = ksym_name(text);
+
+	if (copy)
+		*variable = copy;
+	return copy;
+}
+
+static bool set(const struct module_param *p, const char *text)
+{
+	switch (p->type) {
+	case MODULE_PARAM_int:
+	case MODULE_PARAM_long:
+		return set_number(p, text);
+	case MODULE_PARAM_bool:
+		return set_bool(p->variable, text);
+	case MODULE_PARAM_charp:
+		return set_charp(p->variable, text);
+	}
+	return false;
+}
+
+static int set_one(struct module *m, const struct module_param *p, const struct module_param *end, const char *word)
+{
+	const char *equals = strchr(word, '=');
+	size_t len = equals ? (size_t)(equals - word) : strlen(word);
+
+	for (; p < end; p++) {
+		if (strncmp(p->name, word, len) || p->name[len])
+			continue;
+		if (set(p, equals ? equals + 1 : "1"))
+			return 0;
+		printk("module %s: parameter '%s' refuses this value\n", m->name, word);
+		return -EINVAL;
+	}
+	printk("module %s: it has no parameter '%.*s'\n", m->name, (int)len, word);
+	return -EINVAL;
+}
+
+int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params)
+{
+	const void *start, *end;
+	int err = module_table(elf, ".table.module_param", sizeof(struct module_param), &start, &end);
+
+	for (int i = 0; i < count && !err; i++)
+		err = set_one(m, start, end, params[i]);
+	return err;
+}

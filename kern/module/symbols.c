@@ -1,0 +1,50 @@
+/*
+ * The names of a module's functions, for %pS, stack traces, filters and traces.
+ */
+#include "ksyms.h"
+#include "loader.h"
+#include "string.h"
+
+#define STT_FUNC 2
+
+static bool is_function(const struct module_elf *elf, const struct elf_symbol *s)
+{
+	return (s->info & 15) == STT_FUNC && s->section && s->section < elf->section_count &&
+	       elf->place[s->section] != NOT_LOADED && elf->region[s->section] == MODULE_TEXT;
+}
+
+/* Insert in the order of addresses. Of several names for one address the first stays. */
+static int add(struct ksym_table *table, unsigned long addr, const char *name)
+{
+	u32 i = table->count;
+
+	while (i && table->symbol[i - 1].addr > addr)
+		i--;
+	if (i && table->symbol[i - 1].addr == addr)
+		return 0;
+	memmove(&table->symbol[i + 1], &table->symbol[i], (table->count - i) * sizeof(table->symbol[0]));
+	table->symbol[i].addr = addr;
+	table->symbol[i].name = ksym_name(name);
+	table->count++;
+	return table->symbol[i].name ? 0 : -ENOMEM;
+}
+
+int module_name_functions(struct module *m, const struct module_elf *elf)
+{
+	u32 count = 0;
+	int err = 0;
+
+	for (u32 i = 0; i < elf->symbol_count; i++)
+		count += is_function(elf, &elf->symbols[i]);
+	m->symbols = ksym_table_new(count);
+	if (!m->symbols)
+		return -ENOMEM;
+	m->symbols->start = m->base;
+	m->symbols->end = m->end[MODULE_TEXT];
+	m->symbols->module = ksym_name(m->name);
+	m->symbols->count = 0;
+	for (u32 i = 0; i < elf->symbol_count && !err; i++)
+		if (is_function(elf, &elf->symbols[i]))
+			err = add(m->symbols, elf->symbols[i].value, elf->strings + elf->symbols[i].name);
+	return err ?: (m->symbols->module ? 0 : -ENOMEM);
+}
