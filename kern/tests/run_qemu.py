@@ -41,6 +41,7 @@ from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
 
 LOGS = ROOT / os.environ.get("LOGS", "build/tests/qemu")
 INITRD = ROOT / "build/initrd.cpio"
+INITRD_TESTS = ROOT / "build/initrd-tests.cpio"  # with the modules of kern/tests/modules/
 MIB = 1 << 20
 # The installed OpenSBI. Version 1.5.1, out of backports, loses this board's timer interrupts; 1.1 and 1.6 do not.
 FIRMWARE = "/usr/lib/riscv64-linux-gnu/opensbi/generic/fw_dynamic.bin"
@@ -659,7 +660,7 @@ def build(wanted: list[Case]) -> str:
         options = [f"ARCH={arch}", f"LAB={variant[3]}", *(["TESTS=1"] if "-tests" in variant else []),
                    *(["DEBUG=1"] if "-debug" in variant else []),
                    *(["APP=kern/tests/own-program.c"] if "own-program" in variant else [])]
-        made = subprocess.run(["make", "-s", "-j2", *options, image, "build/initrd.cpio"], cwd=ROOT,
+        made = subprocess.run(["make", "-s", "-j2", *options, image, "build/initrd.cpio", "build/initrd-tests.cpio"], cwd=ROOT,
                               capture_output=True, text=True, check=False)
         if made.returncode:
             return f"make {' '.join(options)} {image}:\n{made.stdout[-1500:]}{made.stderr[-1500:]}"
@@ -681,7 +682,7 @@ def run_case(case: Case) -> str:
     """"" or what is wrong."""
     log = LOGS / (case.full_name.replace(" ", "-").replace(",", "").replace("/", "-") + ".log")
     try:
-        machine = Machine(case.arch, case.smp, image=image_of(case, log), **{"initrd": INITRD, **case.options})  # type: ignore[arg-type]
+        machine = Machine(case.arch, case.smp, image=image_of(case, log), **{"initrd": INITRD_TESTS if "-tests" in case.variant else INITRD, **case.options})  # type: ignore[arg-type]
         with Run(machine, log) as run:
             text = run.console.wait_ready(90)
             missing = [p for p in case.boot if p not in text]

@@ -1,0 +1,415 @@
+/*
+ * Modules, inside the kernel: loading, refusing, tracing, removing. The modules
+ * are kern/tests/modules/, in the tests' initrd.
+ */
+#include "cpu.h"
+#include "errno.h"
+#include "fgraph.h"
+#include "file.h"
+#include "ftrace.h"
+#include "ftrace/tests/kt.h"
+#include "ksyms.h"
+#include "lock.h"
+#include "module.h"
+#include "module/loader.h"
+#include "string.h"
+#include "tracefs.h"
+
+#define DIR "/lib/modules/" ARCH_NAME "/"
+#ifdef __riscv
+#define OTHER_DIR "/lib/modules/arm64/"
+#else
+#define OTHER_DIR "/lib/modules/riscv64/"
+#endif
+#define ROUNDS 1000
+
+/* ---- helpers ---- */
+
+static void *read_path(const char *path, size_t *size)
+{
+	struct node copy;
+	struct file *f;
+	void *data;
+
+	if (file_stat(file_root(), path, &copy) || file_open(file_root(), path, O_RDONLY, &f))
+		return NULL;
+	data = kmalloc(copy.size + 1);
+	*size = file_read(f, data, copy.size);
+	file_close(f);
+	return data;
+}
+
+static int load_with(const char *name, unsigned long at, int count, char **params)
+{
+	size_t size = 0;
+	char path[96];
+	void *data;
+	int err;
+
+	snprintf(path, sizeof(path), DIR "%s.ko", name);
+	data = read_path(path, &size);
+	if (!data)
+		return -ENOENT;
+	err = module_load(name, data, size, at, count, params);
+	kfree(data);
+	return err;
+}
+
+static int load(const char *name)
+{
+	return load_with(name, MODULE_NEAR, 0, NULL);
+}
+
+static void *export(const char *name)
+{
+	struct module *owner;
+
+	return (void *)module_find_export(name, &owner);
+}
+
+static int (*function(const char *name))(int)
+{
+	return (int (*)(int))export(name);
+}
+
+static bool loaded(const char *name)
+{
+	for (const struct module *m = modules; m; m = m->next)
+		if (!strcmp(m->name, name))
+			return true;
+	return false;
+}
+
+static bool promise_removed(const char *name)
+{
+	int err = module_unload(name);
+
+	return kt_promise(!err && !loaded(name), "%s is removed: %d", name, err);
+}
+
+/* The first @max bytes of a tracefs file or another path. */
+static const char *text_of(const char *path)
+{
+	static char text[16384];
+	size_t len = 0;
+	struct file *f;
+	ssize_t n;
+
+	if (file_open(file_root(), path, O_RDONLY, &f))
+		return "";
+	while (len < sizeof(text) - 1 && (n = file_read(f, text + len, sizeof(text) - 1 - len)) > 0)
+		len += n;
+	file_close(f);
+	text[len] = '\0';
+	return text;
+}
+
+static bool has(const char *text, const char *part)
+{
+	size_t len = strlen(part);
+
+	for (; *text; text++)
+		if (!strncmp(text, part, len))
+			return true;
+	return false;
+}
+
+static void trace_off(void)
+{
+	kt_echo("nop", "current_tracer", false);
+	kt_echo("", "set_ftrace_filter", false);
+	kt_echo("", "trace", false);
+}
+
+/* ---- loading ---- */
+
+static bool page_has(unsigned long va, unsigned want)
+{
+	unsigned long pa;
+	unsigned prot;
+
+	return !mmu_lookup(va, &pa, &prot) && prot == want;
+}
+
+static const struct module *find_module(const char *name)
+{
+	for (const struct module *m = modules; m; m = m->next)
+		if (!strcmp(m->name, name))
+			return m;
+	return NULL;
+}
+
+/* W^X: each page at its own address, and no page of it in the linear map. */
+static void protected(const struct module *m)
+{
+	unsigned wrong = 0, twice = 0, prot;
+	unsigned long pa, again;
+
+	for (unsigned long va = m->base; va < m->end[MODULE_DATA]; va += PAGE_SIZE) {
+		wrong += !page_has(va, va < m->end[MODULE_TEXT]   ? PROT_READ | PROT_EXEC
+				       : va < m->end[MODULE_RODATA] ? PROT_READ
+								    : PROT_READ | PROT_WRITE);
+		if (!mmu_lookup(va, &pa, &prot))
+			twice += !mmu_lookup((unsigned long)phys_to_virt(pa), &again, &prot);
+	}
+	kt_promise(!wrong, "text is R-X, rodata R--, data RW-: %u pages are not", wrong);
+	kt_promise(!twice, "no page is mapped elsewhere as well: %u are", twice);
+}
+
+static void loading(void)
+{
+	char *params[] = {"delay=42", "big=-0x7fffffffffff", "loud", "word=hello"};
+	long (*param)(int);
+
+	kt_promise(!load_with("mt_hello", MODULE_NEAR, 4, params), "a module is loaded");
+	kt_promise(load("mt_hello") == -EEXIST, "the same module is not loaded twice");
+	protected(find_module("mt_hello"));
+	param = export("mt_params");
+	kt_promise(param(0) == 42 && param(1) == -0x7fffffffffff && param(2) && !strcmp((char *)param(3), "hello"),
+		   "its parameters are set: %ld %ld %ld", param(0), param(1), param(2));
+	kt_promise(function("mt_leaf")(2) == 7 && ((int (*)(void))export("mt_sum"))() == 4, "its constants, zeros and pointers are right");
+	kt_promise(has(text_of("/proc/modules"), "mt_hello ") && has(text_of("/proc/modules"), " Live 0xffffffff8"), "/proc/modules has it");
+	promise_removed("mt_hello");
+	kt_promise(!export("mt_leaf"), "its exports are gone");
+}
+
+static void dependencies(void)
+{
+	kt_promise(load("mt_user") == -ENOENT, "a module whose symbols are missing is refused");
+	kt_promise(!load("mt_hello") && !load("mt_user"), "a module uses another one's exports");
+	kt_promise(function("mt_twice")(3) == 20, "the call arrives there");
+	kt_promise(module_unload("mt_hello") == -EBUSY, "a module that another one uses is not removed");
+	kt_promise(load("mt_same") == -EEXIST, "a symbol that another module exports is refused");
+	promise_removed("mt_user");
+	promise_removed("mt_hello");
+}
+
+static void refusals(void)
+{
+	char *bad[] = {"delay=x"}, *unknown[] = {"dela=1"}, *huge[] = {"delay=0x80000000"};
+	size_t size = 0;
+	void *other;
+
+	kt_promise(load("mt_fails") == -EIO && !loaded("mt_fails"), "a module whose init fails is taken out");
+	kt_promise(load("mt_missing") == -ENOENT, "missing symbols are refused");
+	kt_promise(load_with("mt_hello", MODULE_NEAR, 1, bad) == -EINVAL && load_with("mt_hello", MODULE_NEAR, 1, unknown) == -EINVAL &&
+			   load_with("mt_hello", MODULE_NEAR, 1, huge) == -EINVAL && !loaded("mt_hello"),
+		   "wrong parameters are refused");
+	kt_promise(load_with("mt_hello", 0x1000, 0, NULL) == -EINVAL && load_with("mt_hello", KERNEL_BASE, 0, NULL) < 0 &&
+			   load_with("mt_hello", KERNEL_BASE + MiB(300) + 4, 0, NULL) == -EINVAL,
+		   "wrong addresses are refused");
+	other = read_path(OTHER_DIR "mt_hello.ko", &size);
+	kt_promise(other && module_load("mt_hello", other, size, MODULE_NEAR, 0, NULL) == -ENOEXEC, "a module for the other machine is refused");
+	kfree(other);
+	kt_promise(module_load("a b", "x", 1, MODULE_NEAR, 0, NULL) == -EINVAL && module_load("", "x", 1, MODULE_NEAR, 0, NULL) == -EINVAL,
+		   "wrong names are refused");
+	kt_promise(module_load("x", "no module at all", 16, MODULE_NEAR, 0, NULL) == -ENOEXEC, "a file that is no module is refused");
+	kt_promise(module_unload("mt_nobody") == -ENOENT, "a module that is not loaded cannot be removed");
+}
+
+/* ---- nothing is lost ---- */
+
+static void rounds(void)
+{
+	unsigned long pages;
+	int failed = 0;
+
+	failed += load("mt_hello") || module_unload("mt_hello"); /* names and page tables stay for the next ones */
+	pages = pages_free_count();
+	for (int i = 0; i < ROUNDS / 2; i++) {
+		failed += load("mt_hello") || module_unload("mt_hello");
+		failed += load("mt_missing") != -ENOENT;
+	}
+	kt_promise(!failed, "%d rounds of loading and removing: %d failed", ROUNDS, failed);
+	kt_promise(pages_free_count() + 2 >= pages, "they leave nothing behind: %lu pages free before, %lu after", pages, pages_free_count());
+}
+
+/* ---- tracing ---- */
+
+static void traced_at(unsigned long at, const char *where)
+{
+	const char *trace;
+
+	trace_off();
+	kt_promise(!load_with("mt_hello", at, 0, NULL), "%s: it is loaded", where);
+	kt_promise(!kt_echo("mt_leaf", "set_ftrace_filter", false) && !kt_echo("function", "current_tracer", false), "%s: its function is traced", where);
+	function("mt_leaf")(5);
+	trace = text_of(TRACEFS "trace");
+	kt_promise(has(trace, ": mt_leaf [mt_hello] <-"), "%s: the event names function and module", where);
+	kt_promise(!kt_echo("function_graph", "current_tracer", false) && function("mt_leaf")(5) == 8 &&
+			   has(text_of(TRACEFS "trace"), "mt_leaf [mt_hello]();"),
+		   "%s: function_graph sees its call and its return", where);
+	kt_promise(has(text_of(TRACEFS "enabled_functions"), "mt_leaf [mt_hello] (1)"), "%s: enabled_functions has it", where);
+	promise_removed("mt_hello");
+	kt_promise(!*text_of(TRACEFS "enabled_functions"), "%s: no site of it is enabled any more", where);
+	kt_promise(has(text_of(TRACEFS "trace"), "mt_leaf [mt_hello]();"), "%s: the old event still has its name", where);
+	trace_off();
+}
+
+static void tracing(void)
+{
+	traced_at(MODULE_NEAR, "near");
+	traced_at(MODULE_FAR, "far");
+	traced_at(KERNEL_BASE + MiB(300), "at an address");
+}
+
+/* The function tracer is on for everything, and for a pattern, when the module comes. */
+static void coming(void)
+{
+	trace_off();
+	kt_echo("function", "current_tracer", false);
+	kt_promise(!load("mt_hello"), "a module comes while everything is traced");
+	kt_promise(has(text_of(TRACEFS "enabled_functions"), "mt_leaf [mt_hello] (1)"), "its functions are traced from the first call on");
+	promise_removed("mt_hello");
+	trace_off();
+	kt_echo("mt_leaf", "set_ftrace_filter", false);
+	kt_promise(kt_echo("mt_leaf", "set_ftrace_filter", false) == -EINVAL, "a function of no loaded module is unknown");
+	load("mt_hello");
+	kt_echo("mt_leaf", "set_ftrace_filter", false);
+	promise_removed("mt_hello");
+	kt_promise(!has(text_of(TRACEFS "set_ftrace_filter"), "mt_leaf"), "a removed module's functions leave the filters");
+	trace_off();
+	kt_promise(!kt_echo(":mod:mt_hello", "set_ftrace_filter", false), ":mod: of a module that is not loaded is accepted");
+	kt_promise(has(text_of(TRACEFS "set_ftrace_filter"), "mt_hello"), "and listed");
+	kt_echo("function", "current_tracer", false);
+	load("mt_hello");
+	kt_promise(has(text_of(TRACEFS "enabled_functions"), "mt_leaf [mt_hello] (1)"), "and applied when the module comes");
+	promise_removed("mt_hello");
+	trace_off();
+}
+
+/* ---- busy ---- */
+
+static volatile int inside, let_go;
+
+static int wait_inside(int x)
+{
+	inside = 1;
+	while (!let_go)
+		sleep_ns(1000000);
+	return x;
+}
+
+static int spin_inside(int x)
+{
+	inside = 1;
+	while (!let_go)
+		cpu_relax();
+	return x;
+}
+
+static int call_through(void *through)
+{
+	int (*call)(int, int (*)(int)) = export("mt_call");
+
+	return call(5, through);
+}
+
+/* A thread is in the module, by way of @through; the module is not removed until it has left. */
+static void busy_by(int (*through)(int), const char *what)
+{
+	struct thread *t;
+
+	inside = let_go = 0;
+	t = kthread_run(call_through, through, nr_cpus - 1, "inside");
+	while (!inside)
+		sleep_ns(1000000);
+	kt_promise(module_unload("mt_hello") == -EBUSY, "it is not removed while a thread %s in it", what);
+	kt_promise(loaded("mt_hello"), "and is still there afterwards");
+	let_go = 1;
+	kt_promise(thread_join(t) == 6, "the thread comes back from it");
+}
+
+static void busy(void)
+{
+	struct file *f;
+
+	load("mt_hello");
+	busy_by(wait_inside, "sleeps");
+	if (nr_cpus > 1)
+		busy_by(spin_inside, "runs");
+	kt_echo("mt_call wait_inside", "set_ftrace_filter", false);
+	kt_echo("function_graph", "current_tracer", false);
+	busy_by(wait_inside, "sleeps below a patched return");
+	trace_off();
+	promise_removed("mt_hello");
+	kt_promise(!load("mt_thread") && !file_open(file_root(), "/mt_thread", O_RDONLY, &f), "a module has a thread and an open file");
+	kt_promise(module_unload("mt_thread") == -EBUSY, "it is not removed while its file is open");
+	file_close(f);
+	promise_removed("mt_thread");
+	kt_promise(file_open(file_root(), "/mt_thread", O_RDONLY, &f) == -ENOENT, "its file is gone");
+}
+
+/* ---- under fire ---- */
+
+static volatile int stop;
+static unsigned long calls, wrong_results;
+static struct mutex mt_lock; /* held from the search for mt_many to its last call, and while it is removed */
+
+static int caller(void *unused)
+{
+	while (!stop) {
+		int (*many)(int);
+
+		mutex_lock(&mt_lock);
+		many = function("mt_many");
+		for (int i = 0; many && i < 50; i++, calls++)
+			wrong_results += many(i) != 8 * i + 36;
+		mutex_unlock(&mt_lock);
+		yield();
+	}
+	return 0;
+}
+
+static int patcher(void *unused)
+{
+	while (!stop) {
+		kt_echo("mt_many* schedule", "set_ftrace_filter", false);
+		kt_echo("function", "current_tracer", false);
+		kt_echo("function_graph", "current_tracer", false);
+		kt_echo("nop", "current_tracer", false);
+	}
+	return 0;
+}
+
+static void under_fire(void)
+{
+	struct thread *t[2];
+	int failed = 0, err;
+
+	stop = calls = wrong_results = 0;
+	t[0] = kthread_run(caller, NULL, 1 % nr_cpus, "caller");
+	t[1] = kthread_run(patcher, NULL, 2 % nr_cpus, "patcher");
+	for (int i = 0; i < 60; i++) {
+		failed += !!load_with("mt_many", i & 1 ? MODULE_FAR : MODULE_NEAR, 0, NULL);
+		sleep_ns(2000000);
+		mutex_lock(&mt_lock);
+		err = module_unload("mt_many");
+		mutex_unlock(&mt_lock);
+		failed += !!err;
+	}
+	stop = 1;
+	thread_join(t[0]);
+	thread_join(t[1]);
+	trace_off();
+	kt_promise(!failed, "a module comes and goes while others call and patch it: %d failed", failed);
+	kt_promise(calls && !wrong_results, "each of %lu calls has its result: %lu wrong", calls, wrong_results);
+}
+
+static int test_module(int argc, char **argv)
+{
+	static const struct {
+		const char *name;
+		void (*fn)(void);
+	} tests[] = {
+		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"rounds", rounds},
+		{"tracing", tracing}, {"coming", coming}, {"busy", busy}, {"fire", under_fire},
+	};
+
+	kt_begin();
+	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++)
+		if (argc < 2 || !strcmp(argv[1], tests[i].name))
+			tests[i].fn();
+	return kt_end();
+}
+SHELL_COMMAND("test-module", test_module, "[PART]", "modules: loading, refusing, tracing, removing");
