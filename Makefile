@@ -126,9 +126,11 @@ $(1).all := $(CFLAGS) $($(1).flags) -Ikern $$(ftrace_includes) -Ikern/shell -Ibu
 $(1).traced := $($(1).$(hook))
 $(1).walled = $$(call walled,kern build/$(1)/include $$($(1).out)/include)
 $(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/shell/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
-	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) $(wildcard kern/module/*.c) \
+	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
-$(1).src := $$(filter-out %/asm-offsets.c $(if $(filter $(LAST_LAB),$(stage)),,kern/module/% %/reloc.c %/module_kt.c),$$($(1).src))
+# Modules come with the last lab.
+$(1).src := $$(filter-out %/asm-offsets.c $(if $(filter-out $(LAST_LAB),$(stage)),%/reloc.c %/module_kt.c),$$($(1).src)) \
+	$(if $(filter $(LAST_LAB),$(stage)),$(wildcard kern/module/*.c))
 $(1).app := $(if $(APP),$$($(1).out)/app/$(app_name).o)
 $(1).obj := $$(patsubst %,$$($(1).out)/%.o,$$(basename $$($(1).src))) $$($(1).app) \
 	$$($(1).out)/apps_table.o $(if $(BENCH_SITES),$$($(1).out)/sites.o)
