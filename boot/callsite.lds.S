@@ -56,6 +56,7 @@ SECTIONS
 		_rodata = .;
 		*(.rodata .rodata.* .srodata .srodata.*)
 		TABLE(initcall)
+		TABLE(export)
 		TABLE(param)
 		TABLE(shell_command)
 		TABLE(thread_hook)
