@@ -16,6 +16,7 @@
 #   SCHEDULE=name        make grade: this schedule alone, as a failed grade prints it
 #   GDB=1                make grade: stop the boot under gdb where it goes wrong
 #   COUNT=n              how often: make soak-grade, make test-busy, make test-mutants
+#   FUZZ_SECONDS=n       make fuzz: seconds for each fuzzer
 #   JOBS=n               so many at a time: make soak, make soak-grade, make test-mutants
 #   SANDBOX=no           where bubblewrap may not work, and the labs' files are your own
 #   MODULE=path/to/m.c   a module of your own: it is in the initrd, and insmod m loads it
@@ -359,7 +360,7 @@ clean: ## remove what was built; the QEMU that make setup fetched stays in build
 # ---- tests on the host: the kernel's own files under ASan and UBSan -------
 # Only they are optimised: googletest's headers take the compiler several times as long then, and show nothing.
 # A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
-host_tests := $(call begun,$(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc))
+host_tests := $(call begun,$(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc kern/module/tests/*_test.cc))
 host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell $(ftrace_includes) -iquote kern/tests -DHOST_TEST=1
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
@@ -367,9 +368,9 @@ $(1).bin := build/host/$(basename $(notdir $(1)))
 $(1).inc := $$(filter -I% -iquote% -D% -fno-pie -no-pie,$$($(1).words))
 $(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
 $(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words))))
-$$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/tests/*.h) $(ftrace_headers) Makefile | $(setup)
+$$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/tests/*.h kern/module/*.h kern/arch/*/reloc.h) $(ftrace_headers) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(or $$(call walled,kern),$$(ccache)) gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
-$$($(1).bin): $(1) $$($(1).obj) Makefile | $(setup)
+$$($(1).bin): $(1) $(wildcard $(dir $(1))*_test.h) $$($(1).obj) Makefile | $(setup)
 	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) -O0 $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
 	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread
 host-tests: $$($(1).bin)
@@ -378,3 +379,33 @@ $(foreach t,$(host_tests),$(eval $(call host_test,$(t))))
 .PHONY: host-tests
 host-tests: ## build and run the host tests
 	@fail=0; for t in $(foreach t,$(host_tests),$($(t).bin)); do $$t --gtest_brief=1 || fail=1; done; exit $$fail
+
+# ---- fuzzing: libFuzzer, with ASan and UBSan ------------------------------
+# A fuzzer names what it is linked with in its first line, as a host test does; in its second line may stand the architecture
+# whose objects of good-module.c it begins with. What it found is kept in build/fuzz/, an input that it fails on too.
+fuzzers := $(wildcard kern/module/tests/*_fuzz.c kern/ftrace/tests/*_fuzz.c)
+fuzz_flags := -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell $(ftrace_includes) -iquote kern/tests -DHOST_TEST=1
+fuzz_module := kern/module/tests/good-module.c
+define fuzz_seeds
+build/fuzz/seeds-$(1): $(fuzz_module) Makefile | $(setup)
+	@rm -rf $$@ && mkdir -p $$@ && for o in "-O2" "-O2 -DWEAK" "-Os -ffunction-sections -g1"; do \
+	$($(1).cross)gcc $($(1).flags) $($(1).entry) -ffreestanding -fno-pic -fno-common $$$$o -c -o "$$@/gcc$$$${o//[ -]/}.o" $$< && \
+	clang --target=$(patsubst %-,%,$($(1).cross)) $(patsubst %_zicsr_zifencei,%,$(filter-out -msmall% -mno-outline%,$($(1).flags))) -ffreestanding -fno-pic -fno-common $$$$o \
+	-c -o "$$@/clang$$$${o//[ -]/}.o" $$< || exit 1; done
+endef
+$(foreach a,$(ARCHS),$(eval $(call fuzz_seeds,$(a))))
+define fuzzer
+$(1).needs := $$(shell sed -n '1s,^// needs:,,p' $(1))
+$(1).seeds := $$(addprefix build/fuzz/seeds-,$$(shell sed -n '2s,^// seeds:,,p' $(1)))
+$(1).bin := build/fuzz/$(basename $(notdir $(1)))
+$$($(1).bin): $(1) $$(filter %.c,$$($(1).needs)) $(wildcard $(dir $(1))*_fuzz.h kern/*.h kern/module/*.h kern/arch/*/reloc.h) Makefile | $(setup)
+	$$(call say,FUZZER,$$@)mkdir -p $$(@D) && clang $(fuzz_flags) $$(filter-out %.c,$$($(1).needs)) -o $$@ $(1) $$(filter %.c,$$($(1).needs))
+.PHONY: $$($(1).bin)-run
+$$($(1).bin)-run: $$($(1).bin) $$($(1).seeds)
+	$$(call say,FUZZ,$$<)mkdir -p $$<-corpus && $$< -max_total_time=$(or $(FUZZ_SECONDS),30) -timeout=10 -rss_limit_mb=1024 -max_len=16384 \
+	-print_final_stats=1 -artifact_prefix=$$<- $$<-corpus $$($(1).seeds) >$$<.log 2>&1 || { tail -40 $$<.log; exit 1; }
+	@awk '/^stat::number_of_executed_units/ {print "$(basename $(notdir $(1))): " $$$$2 " inputs"}' $$<.log
+endef
+$(foreach f,$(fuzzers),$(eval $(call fuzzer,$(f))))
+.PHONY: fuzz
+fuzz: $(foreach f,$(fuzzers),$($(f).bin)-run) ## [FUZZ_SECONDS=30]: inputs that libFuzzer makes up, for the reader of modules; so many seconds each

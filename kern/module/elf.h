@@ -42,6 +42,11 @@ struct elf_rela {
 	s64 addend;
 };
 
+/* A symbol's entries in the PLT and in the GOT, counted from 1; 0: it has none. */
+struct module_slots {
+	u32 plt, got;
+};
+
 struct module_elf {
 	const char *name; /* of the module, for the sentences */
 	const u8 *file;	  /* 8-byte aligned */
@@ -57,9 +62,7 @@ struct module_elf {
 	unsigned long base[MODULE_REGIONS];  /* the address at which each region will run; set by the caller */
 	u8 *memory[MODULE_REGIONS];	     /* where it can be written meanwhile; set by the caller; may be @base itself */
 	size_t plt, plts, got, gots;	     /* in text and in rodata: offset, and entries that there is room for */
-	struct module_slots {
-		u32 plt, got;		     /* this symbol's entry, counted from 1; 0: it has none */
-	} *slots;			     /* of each symbol */
+	struct module_slots *slots;	     /* of each symbol */
 	/* While a section is relocated: its relocations, the one being applied, the section's address, lookups left. */
 	const struct elf_rela *relas;
 	u32 rela_count, rela;

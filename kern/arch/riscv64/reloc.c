@@ -47,17 +47,17 @@ const struct reloc_type *arch_reloc_type(u32 type)
 	return type < ARRAY_SIZE(types) && types[type].name ? &types[type] : NULL;
 }
 
-static bool has_reach(s64 offset)
+static bool has_reach(u64 offset)
 {
 	return reloc_fits(offset + 0x800, 32);
 }
 
-static void put_high(u8 *where, s64 value)
+static void put_high(u8 *where, u64 value)
 {
 	reloc_put_bits(where, IMM_U, value + 0x800);
 }
 
-static void put_low(u8 *where, s64 value, bool store)
+static void put_low(u8 *where, u64 value, bool store)
 {
 	if (store)
 		reloc_put_bits(where, IMM_S, (value & 0xfe0) << 20 | (value & 0x1f) << 7);

@@ -1,0 +1,89 @@
+/*
+ * libFuzzer's target for the reader and linker of modules: open, copy, resolve,
+ * relocate, whatever the input says. The sanitizers see an access outside of the file and the
+ * regions. Parts of the ELF header that the reader ignores say where the module and the symbols are.
+ */
+#include "module/elf.h"
+
+#include "string.h"
+
+void *malloc(size_t size);
+void *calloc(size_t n, size_t size);
+void free(void *p);
+void abort(void);
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+
+static u32 printed;
+
+int printk(const char *fmt, ...)
+{
+	printed++;
+	return 0;
+}
+void *kmalloc(size_t size)
+{
+	return malloc(size);
+}
+void *kzalloc(size_t size)
+{
+	return calloc(1, size);
+}
+void kfree(void *p)
+{
+	free(p);
+}
+
+/* A few names are not found, the others are all over the place. */
+static unsigned long find(void *arg, const char *name)
+{
+	const struct elf_header *h = arg;
+	unsigned long hash = 5381;
+
+	while (*name)
+		hash = hash * 33 + (u8)*name++;
+	return hash % 5 ? (h->entry & ~0xffful) + hash % ((h->phoff & 0xffffffff) + 1) * 4 : 0;
+}
+
+static int link_it(struct module_elf *elf, const struct elf_header *h)
+{
+	int err;
+
+	for (u32 i = 0; i < MODULE_REGIONS; i++) {
+		elf->memory[i] = malloc(elf->size[i]);
+		elf->base[i] = (h->entry & ~0xffful) + i * MiB(1);
+	}
+	module_elf_copy(elf);
+	err = module_elf_resolve(elf, find, (void *)h);
+	return err ? err : module_elf_relocate(elf);
+}
+
+static void ask(const struct module_elf *elf)
+{
+	size_t size;
+
+	module_elf_section(elf, ".table.export", &size);
+	module_elf_section(elf, ".text", &size);
+	module_elf_symbol(elf, "init_module");
+}
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+{
+	struct module_elf elf;
+	u8 *file = malloc(size); /* aligned, which @data need not be */
+	int err;
+
+	memcpy(file, data, size);
+	printed = 0;
+	err = module_elf_open(&elf, "m", file, size);
+	if (!err) {
+		err = link_it(&elf, (const void *)file);
+		ask(&elf);
+		for (u32 i = 0; i < MODULE_REGIONS; i++)
+			free(elf.memory[i]);
+	}
+	if (!err != !printed)
+		abort(); /* an error has a sentence, success has none */
+	module_elf_close(&elf);
+	free(file);
+	return 0;
+}
