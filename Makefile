@@ -126,6 +126,7 @@ $(1).traced := $($(1).$(hook))
 $(1).walled = $$(call walled,kern build/$(1)/include $$($(1).out)/include)
 $(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/shell/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
 	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
+	$(if $(filter $(LAST_LAB),$(stage)),$(wildcard kern/module/*.c $(if $(TESTS),kern/module/tests/*_kt.c))) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
 $(1).src := $$(filter-out %/asm-offsets.c,$$($(1).src))
 $(1).app := $(if $(APP),$$($(1).out)/app/$(app_name).o)
