@@ -128,6 +128,7 @@ $(1).traced := $($(1).$(hook))
 $(1).walled = $$(call walled,kern build/$(1)/include $$($(1).out)/include)
 $(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/shell/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
 	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
+	$(if $(filter $(LAST_LAB),$(stage)),$(wildcard kern/module/*.c $(if $(TESTS),kern/module/tests/*_kt.c))) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
 # Modules come with the last lab.
 $(1).src := $$(filter-out %/asm-offsets.c $(if $(filter-out $(LAST_LAB),$(stage)),%/reloc.c %/module_kt.c),$$($(1).src)) \

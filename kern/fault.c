@@ -6,13 +6,16 @@
 #include "cpu.h"
 #include "memory.h"
 #include "print.h"
+#include "unwind.h"
 
 bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
 
-static notrace const char *part_of_image(unsigned long pa)
+static notrace const char *part_of_memory(unsigned long address, unsigned long pa)
 {
 	unsigned long va = pa - kernel_pa + KERNEL_BASE;
 
+	if (pa >= module_ram.start && pa < module_ram.end)
+		return in_text(address) ? "module text" : "module memory";
 	if (va >= (unsigned long)_text && va < (unsigned long)_etext)
 		return "kernel text";
 	if (va >= (unsigned long)_rodata && va < (unsigned long)_erodata)
@@ -33,7 +36,7 @@ notrace void panic_fault(struct trap_frame *regs, unsigned long va, const char *
 	if (mmu_lookup(va, &pa, &prot))
 		panic_regs(regs, "%s an unmapped address, 0x%lx", access, va);
 	panic_regs(regs, "%s %s %s at 0x%lx", access, executes ? "non-executable" : "read-only",
-		   part_of_image(pa), va);
+		   part_of_memory(va, pa), va);
 }
 
 /*

@@ -3,15 +3,69 @@
  *
  * ksym_offsets[] holds each function's offset from KERNEL_BASE, sorted, and then
  * the end of the last function. ksym_names[i] is the offset of function i's name
- * in ksym_text. Panics and tracers use these functions: no call site.
+ * in ksym_text. The tables of text that was loaded later are in a list, which
+ * readers walk with interrupts masked. Panics and tracers read: no call site.
  */
 #include "ksyms.h"
 
-#include "memory.h"
 #include "string.h"
+#include "thread.h"
 
 extern const u32 ksym_count, ksym_offsets[], ksym_names[];
 extern const char ksym_text[];
+
+static struct ksym_table *tables; /* the latest first; changed by writers under module_lock */
+unsigned long module_text_span;
+
+/* ---- lookup ---- */
+
+static notrace bool is_inside(unsigned long addr, unsigned long start, unsigned long end)
+{
+	return addr - start < end - start;
+}
+
+/* Context: interrupts masked, as long as the table is used. */
+static notrace const struct ksym_table *table_of(unsigned long addr)
+{
+	const struct ksym_table *t = READ_ONCE(tables);
+
+	while (t && !is_inside(addr, t->start, t->end))
+		t = READ_ONCE(t->next);
+	return t;
+}
+
+/* Number @i's end is the next symbol's start; the last one's is the end of text. */
+static notrace const char *lookup_in(const struct ksym_table *t, unsigned long addr, unsigned long *offset,
+				     unsigned long *size)
+{
+	u32 low = 0, high = t->count;
+
+	if (!high || addr < t->symbol[0].addr)
+		return NULL;
+	while (high - low > 1) {
+		u32 middle = (low + high) / 2;
+
+		if (t->symbol[middle].addr <= addr)
+			low = middle;
+		else
+			high = middle;
+	}
+	if (offset)
+		*offset = addr - t->symbol[low].addr;
+	if (size)
+		*size = (high < t->count ? t->symbol[high].addr : t->end) - t->symbol[low].addr;
+	return t->symbol[low].name;
+}
+
+static notrace const char *lookup_later(unsigned long addr, unsigned long *offset, unsigned long *size)
+{
+	unsigned long flags = irq_save();
+	const struct ksym_table *t = table_of(addr);
+	const char *name = t ? lookup_in(t, addr, offset, size) : NULL;
+
+	irq_restore(flags);
+	return name;
+}
 
 notrace const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size)
 {
@@ -19,7 +73,7 @@ notrace const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsig
 
 	if (!high || addr < KERNEL_BASE + ksym_offsets[0] ||
 	    addr >= KERNEL_BASE + ksym_offsets[high])
-		return NULL;
+		return lookup_later(addr, offset, size);
 	while (high - low > 1) {
 		u32 middle = (low + high) / 2;
 
@@ -33,4 +87,133 @@ notrace const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsig
 	if (size)
 		*size = ksym_offsets[low + 1] - ksym_offsets[low];
 	return ksym_text + ksym_names[low];
+}
+
+notrace const char *ksym_module(unsigned long addr)
+{
+	unsigned long flags = irq_save();
+	const struct ksym_table *t = table_of(addr);
+	const char *module = t ? t->module : NULL;
+
+	irq_restore(flags);
+	return module;
+}
+
+notrace bool in_module_text(unsigned long pc)
+{
+	unsigned long flags = irq_save();
+	const struct ksym_table *t = table_of(pc);
+	bool in = t && !READ_ONCE(t->gone);
+
+	irq_restore(flags);
+	return in;
+}
+
+notrace bool in_module_tracer(unsigned long pc)
+{
+	unsigned long flags = irq_save();
+	const struct ksym_table *t = table_of(pc);
+	bool in = t && !READ_ONCE(t->gone) && is_inside(pc, t->tracer, t->tracer_end);
+
+	irq_restore(flags);
+	return in;
+}
+
+/* ---- tables; module_lock held ---- */
+
+struct ksym_table *ksym_table_new(u32 count)
+{
+	struct ksym_table *table = kzalloc(sizeof(*table) + count * sizeof(*table->symbol));
+
+	if (table)
+		table->count = count;
+	return table;
+}
+
+/* Of the tables that are not gone. */
+static void update_span(void)
+{
+	unsigned long span = 0;
+
+	for (const struct ksym_table *t = tables; t; t = t->next)
+		if (!t->gone)
+			span = MAX(span, t->end - (unsigned long)_etext);
+	WRITE_ONCE(module_text_span, span);
+}
+
+/* The link to a gone table that overlaps @table, or the last link. */
+static struct ksym_table **overlapped_by(const struct ksym_table *table)
+{
+	struct ksym_table **at = &tables;
+
+	while (*at && !((*at)->gone && (*at)->start < table->end && table->start < (*at)->end))
+		at = &(*at)->next;
+	return at;
+}
+
+/* A reader may be in an unlinked table until the grace period is over; its next stays as it is. */
+void ksym_add(struct ksym_table *table)
+{
+	struct ksym_table **at, *old;
+
+	while ((old = *(at = overlapped_by(table)))) {
+		WRITE_ONCE(*at, old->next);
+		synchronize_sched();
+		kfree(old);
+	}
+	table->next = tables;
+	smp_wmb();
+	WRITE_ONCE(tables, table);
+	update_span();
+}
+
+void ksym_remove(struct ksym_table *table)
+{
+	WRITE_ONCE(table->gone, true);
+	update_span();
+	synchronize_sched();
+}
+
+/* ---- names; module_lock held ---- */
+
+/* In each page: strings with two NULs, then zeroes; a page's last byte is always zero. */
+static char *name_pages[KSYM_NAMES_MAX / PAGE_SIZE];
+static unsigned name_page_count;
+static size_t name_used = PAGE_SIZE; /* of the last page */
+
+static const char *find_name(const char *name)
+{
+	for (unsigned i = 0; i < name_page_count; i++)
+		for (const char *p = name_pages[i]; *p; p += strlen(p) + 2)
+			if (!strcmp(p, name))
+				return p;
+	return NULL;
+}
+
+static bool new_name_page(void)
+{
+	char *page = name_page_count < ARRAY_SIZE(name_pages) ? page_alloc(0) : NULL;
+
+	if (!page)
+		return false;
+	memset(page, 0, PAGE_SIZE);
+	name_pages[name_page_count++] = page;
+	name_used = 0;
+	return true;
+}
+
+const char *ksym_name(const char *name)
+{
+	size_t size = strlen(name) + 2;
+	const char *found = find_name(name);
+	char *copy;
+
+	if (found)
+		return found;
+	if (size >= PAGE_SIZE || (name_used + size >= PAGE_SIZE && !new_name_page()))
+		return NULL;
+	copy = name_pages[name_page_count - 1] + name_used;
+	memcpy(copy, name, size - 1);
+	name_used += size;
+	return copy;
 }

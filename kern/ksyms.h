@@ -1,7 +1,8 @@
 /*
  * Symbols of text, sorted by address: a table that the build makes from the
- * first link and links into the second (kern/mksyms.py). No function here has
- * a call site: panics and tracers use them.
+ * first link and links into the second (kern/mksyms.py); and tables of text that
+ * is loaded later. ksym_lookup() and ksym_module() have no call site: panics and
+ * tracers use them.
  */
 #ifndef KERN_KSYMS_H
 #define KERN_KSYMS_H
@@ -20,7 +21,8 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
  * lock and are not preempted; a table is freed after a grace period. Writers hold module_lock.
  */
 struct ksym_table {
-	unsigned long start, end;      /* of the text */
+	unsigned long start, end;      /* of the text; above the kernel's image */
+	unsigned long tracer, tracer_end; /* the tracer's text in it, for in_tracer(); both 0: none */
 	const char *module;	       /* its name, from ksym_name() */
 	bool gone;		       /* the text was removed: in_text() is false there */
 	u32 count;
@@ -30,10 +32,22 @@ struct ksym_table {
 		const char *name; /* from ksym_name() */
 	} symbol[];		  /* sorted by address */
 };
-struct ksym_table *ksym_table_new(u32 count); /* NULL: no memory */
-const char *ksym_name(const char *name); /* an equal string that is never freed; NULL: no memory */
-void ksym_add(struct ksym_table *table); /* forgets gone tables that overlap it */
-void ksym_remove(struct ksym_table *table); /* its text is gone; the names stay */
-const char *ksym_module(unsigned long addr); /* the name of the module that has or had @addr; NULL: none */
+/* NULL: no memory. The caller fills in everything but next; or frees it with kfree(), unless it was added. */
+struct ksym_table *ksym_table_new(u32 count);
+/*
+ * An equal string that is never freed, followed by a second NUL: no parameters
+ * (kern/ftrace/trace/trace_args.c). NULL: the KSYM_NAMES_MAX bytes for such strings are used up.
+ */
+const char *ksym_name(const char *name);
+#define KSYM_NAMES_MAX KiB(64)
+/*
+ * From now on in_text() is true in the table's text, and in_tracer() in its tracer's text.
+ * Gone tables that overlap it are freed after a grace period.
+ */
+void ksym_add(struct ksym_table *table);
+/* The table becomes gone. When this returns, no walk of a stack reads the text any more; it waits for a grace period. */
+void ksym_remove(struct ksym_table *table);
+/* The name of the module that has or had @addr; NULL: none. Any context. */
+const char *ksym_module(unsigned long addr);
 
 #endif

@@ -15,6 +15,8 @@
 
 struct range_list ram, taken;
 struct range initrd;
+struct range module_ram;
+unsigned long module_ram_size __attribute__((weak)); /* not const: the compiler would take the 0 for granted */
 
 static void insert(struct range_list *l, unsigned at, struct range r)
 {
@@ -127,6 +129,30 @@ static void find_initrd(const void *fdt)
 		printk("initrd: %#lx to %#lx is not RAM: ignored\n", r.start, r.end);
 }
 
+static bool is_taken(unsigned long start, unsigned long end)
+{
+	for (unsigned i = 0; i < taken.count; i++)
+		if (start < taken.range[i].end && end > taken.range[i].start)
+			return true;
+	return false;
+}
+
+/* The first place in RAM that nothing else has. */
+static void find_module_ram(void)
+{
+	for (unsigned i = 0; i < ram.count; i++) {
+		unsigned long at = ALIGN_UP(ram.range[i].start, MiB(2));
+
+		for (; module_ram_size && at + module_ram_size <= ram.range[i].end; at += MiB(2)) {
+			if (is_taken(at, at + module_ram_size))
+				continue;
+			module_ram = (struct range){at, at + module_ram_size};
+			range_remove(&ram, module_ram.start, module_ram.end);
+			return;
+		}
+	}
+}
+
 int memory_init(const void *fdt)
 {
 	u64 addr, length;
@@ -139,8 +165,10 @@ int memory_init(const void *fdt)
 	reserve(boot_fdt_pa, fdt_size(fdt));
 	find_initrd(fdt);
 	reserve(initrd.start, initrd.end - initrd.start);
-	if (is_ram(kernel_pa, image_to_pa(_end)))
+	if (is_ram(kernel_pa, image_to_pa(_end))) {
+		find_module_ram();
 		return 0;
+	}
 	printk("memory: the device tree has no memory node that holds the kernel at %#lx\n",
 	       kernel_pa);
 	return -ENODEV;

@@ -64,6 +64,13 @@ extern struct range_list ram, taken; /* RAM that may be mapped; RAM that must no
 void range_remove(struct range_list *l, unsigned long start, unsigned long end);
 int memory_init(const void *fdt); /* -ENODEV when no RAM range contains the kernel */
 extern struct range initrd; /* its physical addresses; {0, 0} when there is none */
+/*
+ * The pages of modules: whole 2 MiB of RAM that the linear map leaves out, so that
+ * a module's text is writable at no address. {0, 0}: there was no room, or this
+ * kernel has no modules (module_ram_size is 0 then; kern/module/memory.c sets it).
+ */
+extern struct range module_ram;
+extern unsigned long module_ram_size;
 
 /*
  * Map [va, va+size) to pa with the largest leaf entries that fit; prot is PROT_*.
@@ -71,6 +78,26 @@ extern struct range initrd; /* its physical addresses; {0, 0} when there is none
  * Context: boot, or thread. Return: 0, -ENOMEM, -EEXIST when va is mapped.
  */
 int mmu_map(unsigned long va, unsigned long pa, unsigned long size, unsigned prot);
+/*
+ * Change the permissions of [va, va+size), or remove its mappings. @va and @size are
+ * multiples of PAGE_SIZE, and each page has an entry of its own (mmu_map() of one
+ * page at a time). Each entry changes by one 8-byte store, so another CPU's table
+ * walk finds the old entry or the new one. The pages change one after the other:
+ * until the function returns, another CPU may see any of them old or new.
+ *
+ * mmu_protect(): no page is writable on one CPU while another CPU may execute it:
+ * (1) if @prot has PROT_EXEC, make the pages read-only and flush every TLB;
+ * (2) store the new entries; (3) flush every TLB. The pages stay readable. Only the
+ * permissions change, so arm64 needs no break-before-make (Arm ARM D8.16.1).
+ * mmu_unmap(): (1) clear the entries; (2) flush every TLB. After it returns no CPU
+ * uses the old translation, and the physical pages may be used for something else.
+ * A page that is not mapped is skipped. The tables stay, for the next mapping there.
+ *
+ * Context: thread, interrupts on, no spinlock held. -EFAULT: a page is not mapped,
+ * or by a larger entry; nothing is changed then.
+ */
+int mmu_protect(unsigned long va, unsigned long size, unsigned prot);
+void mmu_unmap(unsigned long va, unsigned long size);
 /* Build the linear map of `ram` (W^X), remove head.S's identity map. */
 int mmu_init(void);
 /* Find the translation of @va: 0 and *pa, *prot, or -EFAULT. Used by tests and by panics. */
@@ -96,6 +123,17 @@ static inline __attribute__((always_inline)) void *text_alias(unsigned long text
 	return (void *)(text_va - KERNEL_BASE + ALIAS_BASE);
 }
 void text_alias_close(void);
+/*
+ * Text that is loaded later: text_alias(@va) leads to @pa from the next
+ * text_alias_open() on. @va is in the 1 GiB from KERNEL_BASE on. The alias's tables
+ * are not linked while no batch is open, so adding is invisible until then; if a
+ * batch is open, its CPU may see the new pages at once. remove: (1) clear the
+ * entries; (2) flush every TLB, for a batch that is open. The caller has ended all
+ * writes there. Pages that have no alias are skipped.
+ * Context: as mmu_protect(). Return: 0, -ENOMEM, -EEXIST; nothing is added then.
+ */
+int text_alias_add(unsigned long va, unsigned long pa, unsigned long size);
+void text_alias_remove(unsigned long va, unsigned long size);
 
 /* 2^order pages, not zeroed; NULL when there are none. Not in interrupts. */
 int page_init(void);

@@ -63,12 +63,10 @@ static pte_t *new_table(void)
 	return table;
 }
 
-/* Find the entry for @va at @level; missing tables are made. */
-static int make_entry(unsigned long va, int level, pte_t **entry)
+/* Find the entry for @va at @level, from @table on, which is of level @top; missing tables are made. */
+static int make_entry_below(pte_t *table, int top, unsigned long va, int level, pte_t **entry)
 {
-	pte_t *table = table_at(kernel_pgd_pa);
-
-	for (int l = 2; l > level; l--) {
+	for (int l = top; l > level; l--) {
 		pte_t *e = &table[INDEX(va, l)];
 
 		if (pte_valid(*e) && pte_is_leaf(*e, l))
@@ -85,6 +83,11 @@ static int make_entry(unsigned long va, int level, pte_t **entry)
 	}
 	*entry = &table[INDEX(va, level)];
 	return pte_valid(**entry) ? -EEXIST : 0;
+}
+
+static int make_entry(unsigned long va, int level, pte_t **entry)
+{
+	return make_entry_below(table_at(kernel_pgd_pa), 2, va, level, entry);
 }
 
 static int largest_leaf(unsigned long va, unsigned long pa, unsigned long size)
@@ -121,6 +124,49 @@ int mmu_map(unsigned long va, unsigned long pa, unsigned long size, unsigned pro
 	arch_tlb_flush();
 	spin_unlock_irqrestore(&mmu_lock, flags);
 	return err;
+}
+
+/* The page's entry, from @table on, which is of level @top; NULL: the page has none of its own. */
+static pte_t *page_entry(pte_t *table, int top, unsigned long va)
+{
+	pte_t *entry = &table[INDEX(va, top)];
+
+	while (top-- && pte_valid(*entry) && !pte_is_leaf(*entry, top + 1))
+		entry = &table_at(pte_pa(*entry))[INDEX(va, top)];
+	return top < 0 && pte_valid(*entry) ? entry : NULL;
+}
+
+/* Store the entries of [va, va+size) with @prot, or without PROT_READ: clear them; then flush every TLB. */
+static void change_pages(pte_t *table, int top, unsigned long va, unsigned long size, unsigned prot)
+{
+	unsigned long flags = spin_lock_irqsave(&mmu_lock);
+
+	for (unsigned long end = va + size; va < end; va += PAGE_SIZE) {
+		pte_t *entry = page_entry(table, top, va);
+
+		if (entry)
+			WRITE_ONCE(*entry, prot & PROT_READ ? pte_leaf(pte_pa(*entry), prot, 0) : 0);
+	}
+	spin_unlock_irqrestore(&mmu_lock, flags);
+	arch_tlb_flush_all();
+}
+
+int mmu_protect(unsigned long va, unsigned long size, unsigned prot)
+{
+	pte_t *root = table_at(kernel_pgd_pa);
+
+	for (unsigned long at = va; at < va + size; at += PAGE_SIZE)
+		if (!page_entry(root, 2, at))
+			return -EFAULT;
+	if (prot & PROT_EXEC)
+		change_pages(root, 2, va, size, PROT_READ);
+	change_pages(root, 2, va, size, prot);
+	return 0;
+}
+
+void mmu_unmap(unsigned long va, unsigned long size)
+{
+	change_pages(table_at(kernel_pgd_pa), 2, va, size, 0);
 }
 
 int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot)
@@ -249,4 +295,34 @@ void text_alias_close(void)
 {
 	set_alias(0);
 	arch_tlb_flush_all();
+}
+
+static int add_to_alias(unsigned long va, unsigned long pa)
+{
+	unsigned long flags = spin_lock_irqsave(&mmu_lock);
+	pte_t *entry;
+	int err = make_entry_below(table_at(pte_pa(alias_entry)), 1, va, 0, &entry);
+
+	if (!err)
+		WRITE_ONCE(*entry, pte_leaf(pa, PROT_READ | PROT_WRITE, 0));
+	spin_unlock_irqrestore(&mmu_lock, flags);
+	return err;
+}
+
+int text_alias_add(unsigned long va, unsigned long pa, unsigned long size)
+{
+	for (unsigned long done = 0; done < size; done += PAGE_SIZE) {
+		int err = add_to_alias((unsigned long)text_alias(va + done), pa + done);
+
+		if (err) {
+			text_alias_remove(va, done);
+			return err;
+		}
+	}
+	return 0;
+}
+
+void text_alias_remove(unsigned long va, unsigned long size)
+{
+	change_pages(table_at(pte_pa(alias_entry)), 1, (unsigned long)text_alias(va), size, 0);
 }

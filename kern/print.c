@@ -99,13 +99,14 @@ static void put_signed(struct out *o, const struct spec *s, s64 v)
 
 /*
  * %ps name, %pS name+offset/size, %pB the same for a return address, whose
- * call may be the function's last instruction.
+ * call may be the function's last instruction. A module's symbol is followed by
+ * " [module]", as on Linux.
  */
 static void put_symbol(struct out *o, const struct spec *s, unsigned long addr, char kind)
 {
-	char text[128];
+	char text[192];
 	unsigned long offset, size, back = kind == 'B';
-	const char *name = ksym_lookup(addr - back, &offset, &size);
+	const char *name = ksym_lookup(addr - back, &offset, &size), *module = ksym_module(addr - back);
 	int n;
 
 	if (!name)
@@ -114,6 +115,8 @@ static void put_symbol(struct out *o, const struct spec *s, unsigned long addr, 
 		n = scnprintf(text, sizeof(text), "%s", name);
 	else
 		n = scnprintf(text, sizeof(text), "%s+0x%lx/0x%lx", name, offset + back, size);
+	if (name && module)
+		n += scnprintf(text + n, sizeof(text) - n, " [%s]", module);
 	put_text(o, s, text, n);
 }
 

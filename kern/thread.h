@@ -153,21 +153,39 @@ static inline bool preemptible(void)
 /*
  * Trap entry calls these around a hardware interrupt, interrupts masked.
  * irq_exit() reschedules if needed, unless the interrupted pc is in the tracer's
- * text (the table ftrace_text: its section and its islands) or the interrupted
- * context is inside a callback: an event must stay on the CPU that executed its
- * call site. in_tracer(): no call site, any context.
+ * text (the table ftrace_text: its section and its islands; a module's trampolines)
+ * or the interrupted context is inside a callback: an event must stay on the CPU that
+ * executed its call site. in_tracer(): no call site, any context.
  */
 void irq_enter(void);
 void irq_exit(struct trap_frame *regs);
 struct text_range {
 	unsigned long start, end;
 };
-static inline __attribute__((always_inline)) bool in_tracer(unsigned long pc)
+static inline __attribute__((always_inline)) bool in_kernel_tracer(unsigned long pc)
 {
 	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
 		if (pc >= r->start && pc < r->end)
 			return true;
 	return false;
+}
+
+/*
+ * Modules' text is above the kernel's: at less than this distance from _etext. 0: no
+ * module is loaded. The functions behind it (ksyms.c) look at each module's table, and
+ * in_module_text() is false for a module that is gone. No call site, any context.
+ */
+extern unsigned long module_text_span;
+bool in_module_text(unsigned long pc);
+bool in_module_tracer(unsigned long pc);
+
+static inline __attribute__((always_inline)) bool may_be_in_module(unsigned long pc)
+{
+	return unlikely(pc - (unsigned long)_etext < READ_ONCE(module_text_span));
+}
+static inline __attribute__((always_inline)) bool in_tracer(unsigned long pc)
+{
+	return in_kernel_tracer(pc) || (may_be_in_module(pc) && in_module_tracer(pc));
 }
 
 /* A thread waits in one queue at a time. */

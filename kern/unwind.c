@@ -90,9 +90,12 @@ notrace bool unwind_next(struct unwind *u)
 	return to_caller(u) && (u->sp > sp || (exact && u->sp == sp));
 }
 
+/* The kernel's text first: nothing of modules is looked at for it. */
 static inline notrace bool is_plain(unsigned long pc)
 {
-	return in_text(pc) && !unwind_in_vector(pc) && !in_tracer(pc);
+	if (likely(in_kernel_text(pc)))
+		return !unwind_in_vector(pc) && !in_kernel_tracer(pc);
+	return in_text(pc) && !in_tracer(pc);
 }
 
 /* A fast path for frames outside of traps and the tracer: the frame records suffice. */

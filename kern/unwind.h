@@ -91,9 +91,14 @@ enum flow unwind_track(struct frame_state *s, u32 insn, long *to);
  */
 struct frame_state unwind_state(unsigned long pc, const char **name);
 
-static inline bool in_text(unsigned long pc)
+static inline bool in_kernel_text(unsigned long pc)
 {
 	return pc >= (unsigned long)_text && pc < (unsigned long)_etext;
+}
+/* Text of the kernel, or of a module: it can be read until the CPU next goes through schedule(). */
+static inline bool in_text(unsigned long pc)
+{
+	return likely(in_kernel_text(pc)) || (may_be_in_module(pc) && in_module_text(pc));
 }
 static inline bool unwind_in_vector(unsigned long pc)
 {

@@ -23,6 +23,11 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
 	*size = 0x80;
 	return "schedule";
 }
+/* A part of it is a module's. */
+const char *ksym_module(unsigned long addr)
+{
+	return addr >= 0x1040 && addr < 0x1060 ? "hello" : nullptr;
+}
 }
 
 template <typename... T> static void same(const std::string &fmt, T... args)
@@ -123,6 +128,10 @@ TEST(print, addresses_have_their_symbols)
 	EXPECT_EQ("schedule+0x80/0x80", say("%pB", 0x1080)) << "a return address after the last call of a function";
 	EXPECT_EQ("0x5000", say("%pS", 0x5000));
 	EXPECT_EQ("0x5000", say("%ps", 0x5000));
+	EXPECT_EQ("schedule [hello]", say("%ps", 0x1050));
+	EXPECT_EQ("schedule+0x50/0x80 [hello]", say("%pS", 0x1050));
+	EXPECT_EQ("schedule+0x60/0x80 [hello]", say("%pB", 0x1060)) << "the call is the module's, not what follows it";
+	EXPECT_EQ("schedule+0x40/0x80", say("%pB", 0x1040));
 	EXPECT_EQ("[schedule  ]", say("[%-10ps]", 0x1000));
 	EXPECT_EQ("00000000deadbeef", say("%p", 0xdeadbeef));
 }

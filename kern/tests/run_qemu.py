@@ -561,6 +561,8 @@ def memory_cases(arch: str) -> list[Case]:
                            end="boot: there is no memory to work with"))
     return [Case(f"memory on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-memory"), promises("test-memory")],
                  {"memory": m}) for n, m in ((1, 64), (4, 1024))] + [
+        Case(f"memory of modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module-memory"), promises("test-module-memory")])
+        for n in (1, 4)] + [
         Case("an object used after it was freed", arch, f"{FINISHED}-tests-debug", 1, [typed("break-memory")],
              end="panic: kmalloc: the 128-byte object at [0-9a-f]+ was written after it was freed"),
         Case("an object freed twice", arch, f"{FINISHED}-tests-debug", 1, [typed("break-memory twice")],
@@ -604,6 +606,12 @@ def panic_cases(arch: str) -> list[Case]:
         "call": r"panic: smp_call\(\): CPU 2 is not online[\s\S]*smp_call\+0x",
     }
 
+    of_modules = {
+        "text": r"panic: write to read-only module text at 0xffffffff8[\s\S]*break_module\+0x",
+        "rodata": r"panic: write to read-only module memory at 0xffffffff8[\s\S]*break_module\+0x",
+        "data": r"panic: execution of non-executable module memory at 0xffffffff8[\s\S]*break_module\+0x",
+        "call": r"panic: from a module\n[\s\S]*\] fail\+0x.*\n.*\] kt_visit\+0x1[4c]/0x100 \[kt_a\]\n.*\] break_module\+0x",
+    }
     programs = {
         "inside": r"panic: free: malloc\(\) did not return ffffffc0\w+8$",
         "within": r"panic: free: malloc\(\) did not return ffffffc0\w+0, or it was already freed$",
@@ -629,6 +637,8 @@ def panic_cases(arch: str) -> list[Case]:
     walk = "Call trace:\n" + "".join(rf".*\] {name}\+0x[1-9a-f].*\n" for name in callers) + "end of panic"
     return [*(Case(f"panic: {kind}", arch, f"{FINISHED}-tests", 2, [types(kind)], end=patterns)
               for kind, patterns in kinds.items()),
+            *(Case(f"panic: a module's {kind}", arch, f"{FINISHED}-tests", 2, [types(kind, "break-module")], end=patterns)
+              for kind, patterns in of_modules.items()),
             *(Case(f"a program's mistake: {kind}", arch, f"{FINISHED}-own-program", 2, [types(kind, "own-program mistake")], end=rf"(?m){pattern}")
               for kind, pattern in programs.items()),
             Case("a program's mistake: threads", arch, f"{FINISHED}-own-program", 2, options={"memory": 256}, steps=[

@@ -148,6 +148,20 @@ TEST_F(Graph, calls_nest_and_leaves_fold)
 		  " 0) # 1025.700 us |  }\n");
 }
 
+TEST_F(Graph, a_function_of_a_module_has_its_name)
+{
+	fake_module_start = ksys_write;
+	enter(ksys_write, 0);
+	enter(vfs_write, 1);
+	leaf(fdget_pos, 2, 700);
+	leave(ksys_write, 1, 1000);
+	EXPECT_EQ(shown(), " 0)               |  ksys_write [hello]() {\n"
+			   " 0)               |    vfs_write() {\n"
+			   " 0)   0.700 us    |      fdget_pos [hello]();\n"
+			   " 0)   1.000 us    |    } /* ksys_write [hello] */\n");
+	fake_module_start = ~0ul;
+}
+
 TEST_F(Graph, a_leaf_is_the_same_call_of_the_same_thread_next_to_its_return)
 {
 	enter(vfs_write, 0);

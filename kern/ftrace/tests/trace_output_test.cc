@@ -41,6 +41,17 @@ TEST_F(Lines, a_function_line)
 	EXPECT_EQ(line(&e, 0), "          <idle>-0       [001] .....     0.000000: vfs_write <-ksys_write\n");
 }
 
+TEST_F(Lines, a_function_of_a_module_has_its_name)
+{
+	function_entry e = call();
+	fake_module_start = 0xffffffff80002000;
+	tr->options = TRACE_ITER_PRINT_PARENT;
+	EXPECT_EQ(line(&e, 0), "vfs_write <-ksys_write [hello]\n");
+	tr->options |= TRACE_ITER_SYM_OFFSET;
+	EXPECT_EQ(line(&e, 0), "vfs_write+0x0/0x3ba <-ksys_write+0x6a/0xe8 [hello]\n");
+	fake_module_start = ~0ul;
+}
+
 TEST_F(Lines, times_are_rounded_to_microseconds)
 {
 	function_entry e = call();
