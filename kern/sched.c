@@ -311,6 +311,8 @@ static notrace bool end_program(struct trap_frame *regs)
 	return true;
 }
 
+struct tracer_range *tracer_ranges;
+
 notrace void irq_exit(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();

@@ -153,7 +153,8 @@ static inline bool preemptible(void)
 /*
  * Trap entry calls these around a hardware interrupt, interrupts masked.
  * irq_exit() reschedules if needed, unless the interrupted pc is in the tracer's
- * text (the table ftrace_text: its section and its islands) or the interrupted
+ * text (the table ftrace_text: its section and its islands; and its trampolines in
+ * modules, which the list tracer_ranges has) or the interrupted
  * context is inside a callback: an event must stay on the CPU that executed its
  * call site. in_tracer(): no call site, any context.
  */
@@ -162,10 +163,18 @@ void irq_exit(struct trap_frame *regs);
 struct text_range {
 	unsigned long start, end;
 };
+struct tracer_range { /* only the tracer changes the list; one that was unlinked is freed after a grace period */
+	struct text_range text;
+	struct tracer_range *next;
+};
+extern struct tracer_range *tracer_ranges;
 static inline __attribute__((always_inline)) bool in_tracer(unsigned long pc)
 {
 	TABLE_FOR_EACH(const struct text_range, ftrace_text, r)
 		if (pc >= r->start && pc < r->end)
+			return true;
+	for (const struct tracer_range *r = READ_ONCE(tracer_ranges); r; r = READ_ONCE(r->next))
+		if (pc >= r->text.start && pc < r->text.end)
 			return true;
 	return false;
 }
