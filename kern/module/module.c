@@ -100,6 +100,8 @@ static int prepare_sites(struct module *m, const struct module_elf *elf, size_t 
 	const void *start, *end;
 	int err = module_table(elf, "__patchable_function_entries", sizeof(unsigned long), &start, &end);
 
+	m->symbols->tracer = m->base + room;
+	m->symbols->tracer_end = m->base + room + ftrace_module_room();
 	return err ?: ftrace_module_prepare(m, start, (const unsigned long *)end - (const unsigned long *)start, m->base + room);
 }
 
@@ -274,7 +276,7 @@ static int load(struct module *m, const void *file, size_t size, unsigned long a
 	err = err ?: make(m, &elf, at, count, params);
 	module_elf_close(&elf);
 	if (err) {
-		ksym_table_free(m->symbols);
+		kfree(m->symbols);
 		discard(m);
 	} else {
 		publish(m);

@@ -44,6 +44,7 @@ struct dyn_ftrace {
 #define FTRACE_FL_IPMODIFY 2  /* an op that may change pc traces it */
 #define FTRACE_FL_FILTER 4    /* stage 3: the one tracer's filter */
 #define FTRACE_FL_NOTRACE 8   /* stage 3: and its notrace list */
+#define FTRACE_FL_FOLLOW 16   /* calls through a trampoline of its module: the table's verify() comes before each write */
 
 /* The kernel's records, made by the build (recordmcount), sorted by offset. */
 extern struct dyn_ftrace ftrace_records[], ftrace_records_end[];
@@ -67,15 +68,24 @@ static inline unsigned long ftrace_ip(const struct dyn_ftrace *rec)
 }
 
 /*
- * The call sites of one text. The kernel's table is the first. Text that is
- * loaded later has a table of its own; its addresses are above the kernel's text,
- * and it is written through text_alias() too.
+ * The call sites of one text. The kernel's table is the first, and stays. A module
+ * has a table of its own, which comes and goes (modules/ftrace_module.h); its
+ * addresses are above the kernel's text, and it is written through text_alias() too.
+ * The list changes under ftrace_lock. A table that was unlinked is freed after a
+ * grace period, so an event may look for a record without the lock.
  */
 struct ftrace_table {
 	struct dyn_ftrace *records, *end;    /* the first, and the one after the last */
 	const struct ftrace_region *regions; /* @first counts from this table's first record */
 	unsigned long text, text_end;
 	struct ftrace_table *next;
+	const char *module; /* its name; NULL: the kernel's table */
+	/*
+	 * For a record with FTRACE_FL_FOLLOW: do the trampoline that the site calls, and the
+	 * one that it will call (@calls), lead to the kernel's stubs? 0, or -ENODEV after a
+	 * message, and then the record is disabled. In a batch, before the site is written.
+	 */
+	int (*verify)(struct dyn_ftrace *rec, unsigned calls);
 };
 extern struct ftrace_table ftrace_kernel_table, *ftrace_tables;
 extern unsigned long ftrace_text_end; /* the end of the text with the highest addresses */
@@ -90,16 +100,19 @@ static inline u32 ftrace_count(const struct ftrace_table *table)
 	for (struct ftrace_table *table_ = ftrace_tables; table_; table_ = table_->next)      \
 		for (struct dyn_ftrace *rec = table_->records; rec < table_->end; rec++)
 
-/* Records are numbered through all tables, from 0 on. ftrace_record(): NULL after the last. */
+/*
+ * Records are numbered through all tables, from 0 on. ftrace_record(): NULL after the
+ * last. When a table goes, the numbers of other modules' records change.
+ */
 u32 ftrace_number(const struct dyn_ftrace *rec);
 struct dyn_ftrace *ftrace_record(u64 number);
 u32 ftrace_total(void); /* records */
 const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec); /* @rec is in one */
 
 /*
- * Add a table after the others. It writes no site, so these must hold before: its
- * records were checked (ftrace_check_records()), its sites have the nop, and no
- * registered op selects one of its functions. Context: thread, ftrace_lock held.
+ * Add a table after the others. Its records were checked, and its sites have the nop.
+ * This writes no site: the caller makes those that a registered op selects call it.
+ * Context: thread, ftrace_lock held.
  */
 void ftrace_add_table(struct ftrace_table *table);
 

@@ -5,6 +5,9 @@
  * A hash is not changed once it is published. To change a set: (1) make a new
  * hash, (2) smp_wmb(), (3) store the pointer to it, (4) write the sites, (5) free
  * the old hash after a grace period.
+ *
+ * The exception: when a module goes, its functions are overwritten by FTRACE_HASH_GONE
+ * in all hashes, and still counted, so a hash of these alone selects no function.
  */
 #ifndef FTRACE_HASH_H
 #define FTRACE_HASH_H
@@ -14,8 +17,11 @@
 
 struct ftrace_hash {
 	u32 count, shift; /* 32 - log2 of the number of slots */
+	struct ftrace_hash *next;
 	u32 slots[];
 };
+#define FTRACE_HASH_GONE 1 /* no call site's offset, which is a multiple of 4 */
+extern struct ftrace_hash *ftrace_hashes; /* all of them; ftrace_lock held */
 
 static inline u32 hash_slot(const struct ftrace_hash *hash, u32 offset)
 {
@@ -48,7 +54,7 @@ static inline bool ftrace_ops_test(const struct ftrace_ops *op, unsigned long ip
 	return ftrace_filter_test(&op->filter, ip);
 }
 
-/* Room for @count members; NULL: no memory. */
+/* Room for @count members; NULL: no memory. ftrace_lock held, as for ftrace_hash_free(). */
 struct ftrace_hash *ftrace_hash_new(u32 count);
 void ftrace_hash_add(struct ftrace_hash *hash, u32 offset);
 void ftrace_hash_free(struct ftrace_hash *hash);

@@ -2,12 +2,15 @@
  * The tables of call sites: the kernel's, made by the build, and those of text
  * that is loaded later. The sets of their records, by number.
  */
+#include "hash.h"
 #include "tracer.h"
 
 struct ftrace_table ftrace_kernel_table = {
 	ftrace_records, ftrace_records_end, ftrace_regions, (unsigned long)_text, (unsigned long)_etext};
 struct ftrace_table *ftrace_tables = &ftrace_kernel_table;
 unsigned long ftrace_text_end = (unsigned long)_etext;
+u32 ftrace_removals;
+struct ftrace_hash *ftrace_hashes;
 
 void ftrace_add_table(struct ftrace_table *table)
 {
@@ -58,18 +61,24 @@ u32 ftrace_total(void)
 	return total;
 }
 
+/* Has @set a bit for record @number? */
+static bool has_room(const struct ftrace_set *set, u32 number)
+{
+	return number < (set->removals == ftrace_removals ? set->records : ftrace_count(&ftrace_kernel_table));
+}
+
 bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec)
 {
 	u32 number = ftrace_number(rec);
 
-	return number < set->records && set->bits[number / 64] >> (number % 64) & 1;
+	return has_room(set, number) && set->bits[number / 64] >> (number % 64) & 1;
 }
 
 void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in)
 {
 	u32 number = ftrace_number(rec);
 
-	if (number >= set->records || ftrace_set_has(set, rec) == in)
+	if (!has_room(set, number) || ftrace_set_has(set, rec) == in)
 		return;
 	set->bits[number / 64] ^= 1ull << (number % 64);
 	set->count += in ? 1 : -1;

@@ -67,8 +67,12 @@ int ftrace_refuse(struct dyn_ftrace *rec, int err);
 static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 {
 	unsigned old = rec->calls;
-	int err;
+	int err = 0;
 
+	if (unlikely(rec->flags & FTRACE_FL_FOLLOW))
+		err = ftrace_table_of(rec)->verify(rec, calls);
+	if (err)
+		return err;
 	if (!old)
 		err = ftrace_make_call(rec, ftrace_call_addr(rec, calls));
 	else if (!calls)
@@ -98,13 +102,16 @@ int ftrace_init_nop(const struct dyn_ftrace *rec);
 
 /*
  * A set of functions while it is edited: a bit for each record, by its number. It
- * has no bits for a table that is added later. Each stage keeps the result in a form
- * of its own: flags in the records, or a hash.
+ * has no bits for a table that is added later, and after a table was removed, none
+ * for any module: their numbers have changed. Each stage keeps the result in a form
+ * of its own: flags in the records, or a hash. Changed under ftrace_lock.
  */
 struct ftrace_set {
 	u32 count, records;
+	u32 removals; /* ftrace_removals when it was made */
 	u64 bits[];
 };
+extern u32 ftrace_removals; /* tables removed since boot */
 struct ftrace_set *ftrace_set_new(void); /* empty; NULL: no memory */
 void ftrace_set_free(struct ftrace_set *set);
 bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec);
@@ -120,6 +127,19 @@ int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *
 struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
 
 /*
+ * The stage's (modules/mod_filter.c; stages/nomodules.c knows no module): requests
+ * "glob:mod:glob" of a filter, for modules that are not loaded yet. @word may be such
+ * a request, or one with a "!" before it. A module that is loaded gets it at once, in
+ * @set; else it is kept until a module comes. -EINVAL: it is no request, or nothing
+ * matches. ftrace_mod_requests(): are requests kept? ftrace_mod_forget(): drop them.
+ */
+int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len);
+bool ftrace_mod_requests(const struct ftrace_filter *filter, bool notrace_list);
+void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list);
+struct seq;
+void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter, bool notrace_list); /* ftrace_lock held */
+
+/*
  * For code that keeps an op of its own under ftrace_lock (stage 4 on): register
  * and unregister it; replace its function (the old one may run until a grace
  * period has passed); make @set a filter; make @op select what @filter selects.
@@ -132,8 +152,9 @@ void ftrace_set_func(struct ftrace_ops *op, ftrace_func_t func);
 int ftrace_set_hash(struct ftrace_filter *filter, const struct ftrace_set *set, bool notrace_list);
 int ftrace_share_filter(struct ftrace_ops *op, const struct ftrace_filter *filter);
 
-/* The function's name in kallsyms. */
+/* The function's name in kallsyms. ftrace_show_name() adds " [module]", as Linux does, and @end. */
 const char *ftrace_name(const struct dyn_ftrace *rec);
+void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end);
 
 /* Does @name match @pattern, @len bytes: * ? [a-z] [!a-z] and backslash. */
 bool glob_match(const char *pattern, size_t len, const char *name);

@@ -4,8 +4,8 @@
  * A write edits a copy of the filter; when the file is closed, the copy becomes
  * the filter, in one batch. `>` starts from an empty copy, `>>` from the present
  * filter. A word is an exact name, a glob, a line number of
- * available_filter_functions, or "!" and one of these; a name selects every
- * function of that name. A word may be split over several writes: it ends at
+ * available_filter_functions, "glob:mod:glob" (modules/mod_filter.c), or "!" and
+ * one of these; a name selects every function of that name. A word may be split over several writes: it ends at
  * white space, or when the file is closed. '#' begins a comment.
  */
 #include "errno.h"
@@ -53,16 +53,10 @@ static int apply_number(struct ftrace_set *set, const char *word, size_t len, bo
 	return -EINVAL;
 }
 
-int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
+static int apply_glob(struct ftrace_set *set, const char *word, size_t len, bool in)
 {
-	bool in = !len || word[0] != '!', found = false;
+	bool found = false;
 
-	word += !in;
-	len -= !in;
-	if (!len)
-		return -EINVAL;
-	if (is_number(word, len))
-		return apply_number(set, word, len, in);
 	for_each_ftrace_rec(rec) {
 		bool never = in && rec->flags & FTRACE_FL_DISABLED;
 
@@ -74,15 +68,30 @@ int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
 	return found ? 0 : -EINVAL;
 }
 
-static struct ftrace_set *copy_of_filter(const struct ftrace_filter *filter, bool notrace_list)
+int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
 {
-	struct ftrace_set *set = ftrace_set_new();
+	bool in = !len || word[0] != '!';
+	int err = -EINVAL;
 
-	if (!set)
-		return NULL;
+	word += !in;
+	len -= !in;
 	mutex_lock(&ftrace_lock);
-	for_each_ftrace_rec(rec)
-		ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, notrace_list));
+	if (len)
+		err = (is_number(word, len) ? apply_number : apply_glob)(set, word, len, in);
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+/* A copy of the filter; @reset: an empty one. */
+static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool reset, bool notrace_list)
+{
+	struct ftrace_set *set;
+
+	mutex_lock(&ftrace_lock);
+	set = ftrace_set_new();
+	if (set && !reset)
+		for_each_ftrace_rec(rec)
+			ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, notrace_list));
 	mutex_unlock(&ftrace_lock);
 	return set;
 }
@@ -90,7 +99,7 @@ static struct ftrace_set *copy_of_filter(const struct ftrace_filter *filter, boo
 int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t len, bool reset,
 		       bool notrace_list)
 {
-	struct ftrace_set *set = reset ? ftrace_set_new() : copy_of_filter(filter, notrace_list);
+	struct ftrace_set *set = set_to_edit(filter, reset, notrace_list);
 	int err = -ENOMEM;
 
 	if (!set)
@@ -112,6 +121,7 @@ int ftrace_set_filter(struct ftrace_ops *op, const char *glob, size_t len, bool 
 struct edit {
 	const char *name;
 	const struct filter_file *which;
+	struct ftrace_filter *filter;
 	bool comment, overlong;
 	struct ftrace_set *set; /* the copy; NULL: opened for reading */
 	size_t len;		/* of the word so far */
@@ -126,6 +136,8 @@ static int apply_word(struct edit *e)
 
 	if (e->which->strict && is_number(e->word + out, e->len - out))
 		return -EINVAL;
+	if (memchr(e->word, ':', e->len))
+		return e->which->strict ? -EINVAL : ftrace_mod_apply(e->filter, e->which->notrace_list, e->set, e->word, e->len);
 	err = ftrace_set_apply(e->set, e->word, e->len);
 	return err ?: e->which->strict && out && e->set->count == before ? -EINVAL : 0;
 }
@@ -182,18 +194,19 @@ static int filter_show(struct seq *s, u64 item)
 {
 	const struct filter_file *which = s->arg;
 	const struct ftrace_filter *filter = which->filter(s->file);
-	const struct dyn_ftrace *rec = ftrace_record(item);
-	bool notrace_list = which->notrace_list, named, empty;
+	const struct dyn_ftrace *rec;
+	bool notrace_list = which->notrace_list;
 
-	mutex_lock(&ftrace_lock); /* so that the filter is not freed while it is read */
-	empty = !ftrace_filter_count(filter, notrace_list);
-	named = rec && ftrace_filter_has(filter, rec, notrace_list);
-	mutex_unlock(&ftrace_lock);
-	if (!item && empty)
+	mutex_lock(&ftrace_lock); /* so that neither the filter nor a module is freed while it is read */
+	rec = ftrace_record(item);
+	if (!item && !ftrace_filter_count(filter, notrace_list) && !ftrace_mod_requests(filter, notrace_list))
 		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
 					   : "#### all functions enabled ####\n");
-	if (named)
-		seq_printf(s, "%s\n", ftrace_name(rec));
+	if (rec && ftrace_filter_has(filter, rec, notrace_list))
+		ftrace_show_name(s, rec, "\n");
+	if (!rec)
+		ftrace_mod_show(s, filter, notrace_list);
+	mutex_unlock(&ftrace_lock);
 	return !rec;
 }
 
@@ -209,11 +222,14 @@ static int filter_open(struct file *f)
 		return -ENOMEM;
 	e->name = f->node->name;
 	e->which = which;
-	e->set = f->flags & O_TRUNC ? ftrace_set_new() : copy_of_filter(which->filter(f), which->notrace_list);
+	e->filter = which->filter(f);
+	e->set = set_to_edit(e->filter, f->flags & O_TRUNC, which->notrace_list);
 	if (!e->set) {
 		kfree(e);
 		return -ENOMEM;
 	}
+	if (f->flags & O_TRUNC)
+		ftrace_mod_forget(e->filter, which->notrace_list);
 	f->private = e;
 	return 0;
 }
@@ -231,7 +247,11 @@ static int filter_release(struct file *f)
 	if ((f->flags & O_ACCMODE) == O_RDONLY)
 		return seq_release(f);
 	err = end_word(e);
-	commit_err = ftrace_filter_commit(e->which->filter(f), e->set, e->which->notrace_list);
+	mutex_lock(&ftrace_lock);
+	if (!e->set->count && ftrace_mod_requests(e->filter, e->which->notrace_list))
+		e->set->count = 1; /* so the hash is not NULL: without a function in it, it selects none */
+	mutex_unlock(&ftrace_lock);
+	commit_err = ftrace_filter_commit(e->filter, e->set, e->which->notrace_list);
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",
 		       e->name);
@@ -261,8 +281,8 @@ static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 {
 	const struct ftrace_ops *op = ftrace_only_op(rec);
 
-	seq_printf(s, "%s (%u)  %s       ", ftrace_name(rec), rec->count,
-		   rec->flags & FTRACE_FL_IPMODIFY ? " I" : "  ");
+	ftrace_show_name(s, rec, "");
+	seq_printf(s, " (%u)  %s       ", rec->count, rec->flags & FTRACE_FL_IPMODIFY ? " I" : "  ");
 	if (op)
 		seq_printf(s, "\ttramp: %pS (%pS)", (void *)ftrace_stub_addr((unsigned long)ftrace_stubs, rec->calls),
 			   (void *)op->func);
@@ -271,14 +291,13 @@ static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 
 static int enabled_show(struct seq *s, u64 item)
 {
-	const struct dyn_ftrace *rec = ftrace_record(item);
+	const struct dyn_ftrace *rec;
 
-	if (!rec)
-		return 1;
 	mutex_lock(&ftrace_lock);
-	if (rec->calls)
+	rec = ftrace_record(item);
+	if (rec && rec->calls)
 		show_enabled(s, rec);
 	mutex_unlock(&ftrace_lock);
-	return 0;
+	return !rec;
 }
 TRACEFS_TEXT(enabled_functions, "enabled_functions", TRACEFS_TOP, enabled_show);

@@ -15,23 +15,40 @@ const char *ftrace_name(const struct dyn_ftrace *rec)
 	return name ? name : "?";
 }
 
+void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *end)
+{
+	const char *module = ftrace_table_of(rec)->module;
+
+	if (module)
+		seq_printf(s, "%s [%s]%s", ftrace_name(rec), module, end);
+	else
+		seq_printf(s, "%s%s", ftrace_name(rec), end);
+}
+
+static int show_function(struct seq *s, u64 item, bool address)
+{
+	const struct dyn_ftrace *rec;
+
+	mutex_lock(&ftrace_lock); /* a module may go between two lines, not inside one */
+	rec = ftrace_record(item);
+	if (rec && !(rec->flags & FTRACE_FL_DISABLED)) {
+		if (address)
+			seq_printf(s, "%lx ", ftrace_ip(rec));
+		ftrace_show_name(s, rec, "\n");
+	}
+	mutex_unlock(&ftrace_lock);
+	return !rec;
+}
+
 static int functions_show(struct seq *s, u64 item)
 {
-	const struct dyn_ftrace *rec = ftrace_record(item);
-
-	if (rec && !(rec->flags & FTRACE_FL_DISABLED))
-		seq_printf(s, "%s\n", ftrace_name(rec));
-	return !rec;
+	return show_function(s, item, false);
 }
 TRACEFS_TEXT(available_filter_functions, "available_filter_functions", TRACEFS_TOP, functions_show);
 
 static int addresses_show(struct seq *s, u64 item)
 {
-	const struct dyn_ftrace *rec = ftrace_record(item);
-
-	if (rec && !(rec->flags & FTRACE_FL_DISABLED))
-		seq_printf(s, "%lx %s\n", ftrace_ip(rec), ftrace_name(rec));
-	return !rec;
+	return show_function(s, item, true);
 }
 TRACEFS_TEXT(available_filter_functions_addrs, "available_filter_functions_addrs", TRACEFS_TOP, addresses_show);
 
@@ -40,11 +57,13 @@ static int total_show(struct seq *s, u64 item)
 {
 	unsigned long pages = 0, groups = 0;
 
+	mutex_lock(&ftrace_lock);
 	for (const struct ftrace_table *table = ftrace_tables; table; table = table->next) {
 		pages += ALIGN_UP((char *)table->end - (char *)table->records, PAGE_SIZE) / PAGE_SIZE;
 		groups++;
 	}
 	seq_printf(s, "%u pages:%lu groups: %lu\n", ftrace_total(), pages, groups);
+	mutex_unlock(&ftrace_lock);
 	return 1;
 }
 TRACEFS_TEXT(dyn_ftrace_total_info, "dyn_ftrace_total_info", TRACEFS_TOP, total_show);

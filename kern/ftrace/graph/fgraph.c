@@ -242,6 +242,11 @@ int unregister_ftrace_graph(struct fgraph_ops *gops)
 	return found ? 0 : -ENOENT;
 }
 
+int ftrace_graph_new_table(void)
+{
+	return fgraph_count ? update_graph_ops() : 0;
+}
+
 /* ---- Entry ---- */
 
 static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int idx);

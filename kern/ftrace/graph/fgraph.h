@@ -106,6 +106,8 @@ extern u64 fgraph_direct_users; /* stamp and bit of the only user while the dire
  */
 int register_ftrace_graph(struct fgraph_ops *gops);
 int unregister_ftrace_graph(struct fgraph_ops *gops);
+/* A table was added: let users that select its functions trace them. ftrace_lock held. 0, or -ENOMEM. */
+int ftrace_graph_new_table(void);
 
 /*
  * Entry data, 8-byte aligned.

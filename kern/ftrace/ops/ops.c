@@ -147,7 +147,8 @@ static __noinline int count_change(const struct change *c, const struct dyn_ftra
 
 /*
  * Add (@by 1) or remove (@by -1) the op in one of these cases: another op traces
- * the function too, so that @rec->count stays 1 or more; or the record is disabled.
+ * the function too, so that @rec->count stays 1 or more; the record is disabled; or
+ * it is added alone to a record with FTRACE_FL_FOLLOW, which ftrace_switch() verifies.
  */
 static __noinline int change_shared(struct dyn_ftrace *rec, const struct change *c, int by)
 {
@@ -179,12 +180,25 @@ static inline int add_op_to(struct dyn_ftrace *rec, const struct change *c)
 	return 0;
 }
 
+/* Does one op trace a function whose site calls through a trampoline? */
+static inline bool is_followed_alone(const struct dyn_ftrace *rec)
+{
+	return rec->count == 1 && (rec->flags & (FTRACE_FL_FOLLOW | FTRACE_FL_DISABLED)) == FTRACE_FL_FOLLOW;
+}
+
+static __noinline int silence_followed(struct dyn_ftrace *rec, const struct change *c)
+{
+	rec->flags ^= c->ipmodify;
+	rec->count = 0;
+	return ftrace_switch(rec, FTRACE_CALLS_NOTHING);
+}
+
 static inline int remove_op_from(struct dyn_ftrace *rec, const struct change *c)
 {
 	int err;
 
 	if (unlikely(rec->state != c->alone))
-		return change_shared(rec, c, -1);
+		return is_followed_alone(rec) ? silence_followed(rec, c) : change_shared(rec, c, -1);
 	err = ftrace_make_nop(rec, c->stub);
 	if (unlikely(err))
 		return ftrace_refuse(rec, err);
@@ -410,7 +424,9 @@ int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *
 
 void ftrace_filter_free(struct ftrace_filter *filter)
 {
+	mutex_lock(&ftrace_lock);
 	ftrace_hash_free(filter->filter_hash);
 	ftrace_hash_free(filter->notrace_hash);
 	filter->filter_hash = filter->notrace_hash = NULL;
+	mutex_unlock(&ftrace_lock);
 }

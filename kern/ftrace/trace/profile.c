@@ -12,6 +12,7 @@
 #include "shell.h"
 #include "string.h"
 #include "trace_graph_event.h"
+#include "trace.h"
 #include "tracefs.h"
 #include "tracer.h"
 
@@ -49,6 +50,12 @@ static struct profile *profile_of(unsigned long func)
 static inline u64 add(u64 *to, u64 n)
 {
 	return __atomic_add_fetch(to, n, __ATOMIC_RELAXED);
+}
+
+/* A module goes, and the numbers of other modules' records change: no module is profiled until the next start. */
+void profile_forget_modules(void)
+{
+	WRITE_ONCE(profiled, MIN(profiled, ftrace_count(&ftrace_kernel_table)));
 }
 
 static int profile_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
@@ -134,7 +141,7 @@ TRACEFS_U64(function_profile_enabled, "function_profile_enabled", TRACEFS_TOP, e
 
 /* The content of an open file: the functions that were called on this CPU, the longest time first. */
 struct row {
-	const struct dyn_ftrace *rec;
+	const char *name; /* it outlives its module */
 	struct profile p; /* no hits: the end */
 };
 
@@ -145,7 +152,7 @@ static struct row *sorted_rows(const struct profile *p)
 	u32 count = 0;
 
 	for (u32 i = 0; rows && p && i < profiled; i++) {
-		struct row row = {ftrace_record(i), p[i]};
+		struct row row = {ftrace_name(ftrace_record(i)), p[i]};
 		u32 at = count;
 
 		if (!row.p.hits)
@@ -191,7 +198,7 @@ static int stat_show(struct seq *s, u64 item)
 			      "  --------                               ---    ----            ---             ---\n");
 	if (!row->p.hits)
 		return 1;
-	seq_printf(s, "  %-30.30s  %10lu    ", ftrace_name(row->rec),
+	seq_printf(s, "  %-30.30s  %10lu    ", row->name,
 		   (unsigned long)row->p.hits);
 	trace_print_duration(s, row->p.time);
 	seq_printf(s, "    ");
@@ -208,7 +215,9 @@ static int stat_open(struct file *f)
 	int err;
 
 	mutex_lock(&trace_lock);
+	mutex_lock(&ftrace_lock);
 	rows = sorted_rows(profiles[(unsigned long)f->node->data]);
+	mutex_unlock(&ftrace_lock);
 	mutex_unlock(&trace_lock);
 	err = rows ? seq_open(f, stat_show, rows) : -ENOMEM;
 	if (err)

@@ -178,6 +178,7 @@ void trace_array_free(struct trace_array *tr);
 /* Context: thread, trace_lock (tracefs.h) held. cpu -1: all CPUs. */
 #define TRACE_BUFFER_SIZE KiB(1408) /* for each CPU, from the first use of a tracer on */
 int tracing_set_tracer(struct trace_array *tr, const char *name);
+void profile_forget_modules(void); /* profile.c: a module goes; ftrace_lock held */
 int tracing_set_clock(struct trace_array *tr, const char *name);
 void tracing_set_option(struct trace_array *tr, int option, bool on);
 int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu);
