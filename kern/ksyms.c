@@ -174,6 +174,26 @@ void ksym_remove(struct ksym_table *table)
 	synchronize_sched();
 }
 
+bool ksym_number(u64 n, unsigned long *addr, const char **name, const char **module)
+{
+	const struct ksym_table *t = tables;
+
+	*module = NULL;
+	if (n < ksym_count) {
+		*addr = KERNEL_BASE + ksym_offsets[n];
+		*name = ksym_text + ksym_names[n];
+		return true;
+	}
+	for (n -= ksym_count; t && (t->gone || n >= t->count); t = t->next)
+		n -= t->gone ? 0 : t->count;
+	if (!t)
+		return false;
+	*addr = t->symbol[n].addr;
+	*name = t->symbol[n].name;
+	*module = t->module;
+	return true;
+}
+
 /* ---- names; module_lock held ---- */
 
 /* In each page: strings with two NULs, then zeroes; a page's last byte is always zero. */
@@ -208,6 +228,8 @@ const char *ksym_name(const char *name)
 	const char *found = find_name(name);
 	char *copy;
 
+	if (!*name)
+		return "\0";
 	if (found)
 		return found;
 	if (size >= PAGE_SIZE || (name_used + size >= PAGE_SIZE && !new_name_page()))

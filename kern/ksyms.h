@@ -50,4 +50,7 @@ void ksym_remove(struct ksym_table *table);
 /* The name of the module that has or had @addr; NULL: none. Any context. */
 const char *ksym_module(unsigned long addr);
 
+/* Function number @n of the kernel and then of each module: false after the last. Context: thread, module_lock held. */
+bool ksym_number(u64 n, unsigned long *addr, const char **name, const char **module);
+
 #endif

@@ -311,7 +311,6 @@ static notrace bool end_program(struct trap_frame *regs)
 	return true;
 }
 
-
 notrace void irq_exit(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();
