@@ -405,7 +405,8 @@ $$($(1).bin): $(1) $$(filter %.c,$$($(1).needs)) $(wildcard $(dir $(1))*_fuzz.h 
 $$($(1).bin)-run: $$($(1).bin) $$($(1).seeds)
 	$$(call say,FUZZ,$$<)mkdir -p $$<-corpus && $$< -max_total_time=$(or $(FUZZ_SECONDS),30) -timeout=10 -rss_limit_mb=1024 -max_len=16384 \
 	-print_final_stats=1 -artifact_prefix=$$<- $$<-corpus $$($(1).seeds) >$$<.log 2>&1 || { tail -40 $$<.log; exit 1; }
-	@awk '/^stat::number_of_executed_units/ {print "$(basename $(notdir $(1))): " $$$$2 " inputs"}' $$<.log
+	@awk '/^stat::number_of_executed_units/ {n = $$$$2} /^stat::linked/ {linked = $$$$2} \
+	END {print "$(basename $(notdir $(1))): " n " inputs, " linked " linked"; exit !(linked > 10)}' $$<.log
 endef
 $(foreach f,$(fuzzers),$(eval $(call fuzzer,$(f))))
 .PHONY: fuzz

@@ -28,6 +28,7 @@ TOOLS = [
     ("mypy", "mypy --version", (1, 0), "mypy"),
     ("gdb", "gdb-multiarch --version", (13, 1), "gdb-multiarch"),
     ("clang-format", "clang-format --version", (14, 0), "clang-format"),
+    ("clang", "clang --version", (14, 0), "clang"),
 ]
 
 

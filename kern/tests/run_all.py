@@ -101,7 +101,7 @@ def rows(with_slice: bool, jobs: int) -> list[list[Suite]]:
         wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.selftest.wrong", "--third", *seed()]))
     in_build = [*units.pop("docs/book/tests/test_transcripts"), *((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
     return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", f"--jobs={max(1, jobs // 3)}"])],
-            in_build, [("lint", [*MAKE, "lint"])], [("the book", [*MAKE, "docs"])], *units.values()]
+            in_build, [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz"])], [("the book", [*MAKE, "docs"])], *units.values()]
 
 
 def seed() -> list[str]:
