@@ -90,30 +90,32 @@ notrace bool unwind_next(struct unwind *u)
 	return to_caller(u) && (u->sp > sp || (exact && u->sp == sp));
 }
 
-/* The kernel's text first: nothing of modules is looked at for it. */
 static inline notrace bool is_plain(unsigned long pc)
 {
-	if (likely(in_kernel_text(pc)))
-		return !unwind_in_vector(pc) && !in_kernel_tracer(pc);
-	return in_text(pc) && !in_tracer(pc);
+	return in_kernel_text(pc) && !unwind_in_vector(pc) && !in_kernel_tracer(pc);
 }
 
-/* A fast path for frames outside of traps and the tracer: the frame records suffice. */
+/* A fast path for frames outside of traps, the tracer and modules: the frame records suffice. */
 static notrace unsigned save_plain(struct unwind *u, unsigned long *entries, unsigned max)
 {
-	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD);
+	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD), most = u->high - 16 + FRAME_RECORD, fp = u->fp;
 	unsigned count = 0;
 
 	if (u->regs || !is_plain(u->pc))
 		return 0;
-	while (count < max && u->fp >= least && u->fp <= u->high - 16 + FRAME_RECORD && u->fp % 8 == 0) {
-		const unsigned long *record = (void *)(u->fp - FRAME_RECORD);
+	while (count < max && fp >= least && fp <= most && fp % 8 == 0) {
+		const unsigned long *record = (void *)(fp - FRAME_RECORD);
 
 		if (!is_plain(record[1]))
 			break;
-		least = (u->sp = u->fp) + 1;
-		u->fp = record[0];
-		entries[count++] = u->pc = record[1];
+		least = fp + 1;
+		fp = record[0];
+		entries[count++] = record[1];
+	}
+	if (count) {
+		u->pc = entries[count - 1];
+		u->sp = least - 1;
+		u->fp = fp;
 	}
 	return count;
 }
