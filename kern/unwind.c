@@ -276,3 +276,68 @@ unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, uns
 	} while (r.running);
 	return r.count;
 }
+
+/* ---- Which threads are inside a range of text ---- */
+
+struct inside {
+	unsigned long start, size;
+	unsigned count;
+	struct thread *one;
+};
+
+static bool has(const struct inside *range, unsigned long pc)
+{
+	return pc - range->start < range->size;
+}
+
+/* The CPU that runs @t, or NULL. Every CPU is stopped. */
+static const struct cpu *runs_on(const struct thread *t)
+{
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (cpu_of(i)->online && cpu_of(i)->running == t)
+			return cpu_of(i);
+	return NULL;
+}
+
+static void start_at_top(struct unwind *u, struct thread *t)
+{
+	const struct cpu *cpu = runs_on(t);
+
+	if (!cpu)
+		unwind_start_at(u, t, t->context.pc, t->context.fp, t->context.sp);
+	else if (cpu->stopped)
+		*u = *cpu->stopped;
+	else
+		unwind_start_here(u);
+}
+
+/* A return address may be the first one after the range: its call is inside. */
+static void count_if_inside(struct thread *t, void *arg)
+{
+	struct inside *range = arg;
+	bool inside = has(range, (unsigned long)t->fn);
+	struct unwind u;
+
+	if (thread_done(t))
+		return;
+	start_at_top(&u, t);
+	do
+		inside = inside || has(range, unwind_entry(&u) - 1);
+	while (!inside && unwind_next(&u));
+	range->count += inside;
+	if (inside)
+		range->one = t;
+}
+
+unsigned threads_inside(unsigned long start, unsigned long end, struct thread **one)
+{
+	struct inside range = {start, end - start};
+
+	threads_for_each(count_if_inside, &range);
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (cpu_of(i)->online)
+			count_if_inside(cpu_of(i)->idle, &range);
+	if (one)
+		*one = range.one;
+	return range.count;
+}
