@@ -13,6 +13,8 @@
 
 #define NR_CPUS 8
 
+struct unwind;
+
 struct cpu {
 	struct thread *running; /* first: `current`, which riscv64 reads through tp */
 	u64 recursion;          /* tracer: context bits of the running callbacks; accessed by this CPU, irqs masked */
@@ -35,6 +37,7 @@ struct cpu {
 	u64 ipi_work;           /* bits 1 << IPI_*, atomically set by the sender */
 	struct smp_call *calls; /* pushed by senders; IPI_CALL takes the whole list */
 	void (*called)(void *); /* the function of the running call, or NULL */
+	const struct unwind *stopped; /* where its stack was when stop_machine() stopped it; NULL: it runs */
 	unsigned long switches;
 	void *boot_stack; /* top of the idle thread's stack: where secondary_start puts sp */
 };
@@ -66,6 +69,21 @@ unsigned long other_cpus(void); /* all online CPUs except the running one, bits:
 void smp_call(unsigned index, void (*fn)(void *), void *arg);
 void smp_call_others(void (*fn)(void *), void *arg);
 void smp_run_calls(void); /* IPI_CALL */
+
+/*
+ * Run fn(arg) on this CPU while every other online CPU waits: (1) an interrupt brings each
+ * other CPU into a handler, where it waits with interrupts masked; (2) this CPU masks its
+ * interrupts and runs fn(arg), which sees all that the others have stored; (3) the others
+ * go on, and see all that fn has stored. So no CPU is inside a section that masks
+ * interrupts during (2), and the spinlocks of such sections are free.
+ *
+ * fn must not sleep and not wait for another CPU: no smp_call(), no arch_sync_all() (it
+ * makes calls on arm64); arch_tlb_flush_all() is allowed. Calls that other CPUs make
+ * meanwhile are run after (3). One caller at a time; a second one sleeps until then.
+ * Context: thread, interrupts on, no spinlock held. Return: what fn returned; -ETIMEDOUT
+ * if a CPU has not come within WATCHDOG_S seconds, after watchdog()'s sentence: fn was not called.
+ */
+int stop_machine(int (*fn)(void *), void *arg);
 
 /*
  * A loop that waits for CPU @index first sets *@limit to WATCHDOG_LIMIT, then calls

@@ -15,7 +15,7 @@ extern const u32 ksym_count, ksym_offsets[], ksym_names[];
 extern const char ksym_text[];
 
 static struct ksym_table *tables; /* the latest first; changed by writers under module_lock */
-unsigned long module_text_span;
+unsigned long module_text_start = -1ul;
 
 /* ---- lookup ---- */
 
@@ -131,14 +131,14 @@ struct ksym_table *ksym_table_new(u32 count)
 }
 
 /* Of the tables that are not gone. */
-static void update_span(void)
+static void update_start(void)
 {
-	unsigned long span = 0;
+	unsigned long start = -1ul;
 
 	for (const struct ksym_table *t = tables; t; t = t->next)
 		if (!t->gone)
-			span = MAX(span, t->end - (unsigned long)_etext);
-	WRITE_ONCE(module_text_span, span);
+			start = MIN(start, t->start);
+	WRITE_ONCE(module_text_start, start);
 }
 
 /* The link to a gone table that overlaps @table, or the last link. */
@@ -164,13 +164,13 @@ void ksym_add(struct ksym_table *table)
 	table->next = tables;
 	smp_wmb();
 	WRITE_ONCE(tables, table);
-	update_span();
+	update_start();
 }
 
 void ksym_remove(struct ksym_table *table)
 {
 	WRITE_ONCE(table->gone, true);
-	update_span();
+	update_start();
 	synchronize_sched();
 }
 

@@ -171,17 +171,18 @@ static inline __attribute__((always_inline)) bool in_kernel_tracer(unsigned long
 }
 
 /*
- * Modules' text is above the kernel's: at less than this distance from _etext. 0: no
- * module is loaded. The functions behind it (ksyms.c) look at each module's table, and
- * in_module_text() is false for a module that is gone. No call site, any context.
+ * Modules' text is above the kernel's, from this address on; the highest address while
+ * no module is loaded. So one comparison is enough for the kernel's addresses. The two
+ * functions (ksyms.c) look at each module's table, and in_module_text() is false for a
+ * module that is gone. No call site, any context.
  */
-extern unsigned long module_text_span;
+extern unsigned long module_text_start;
 bool in_module_text(unsigned long pc);
 bool in_module_tracer(unsigned long pc);
 
 static inline __attribute__((always_inline)) bool may_be_in_module(unsigned long pc)
 {
-	return unlikely(pc - (unsigned long)_etext < READ_ONCE(module_text_span));
+	return unlikely(pc >= READ_ONCE(module_text_start));
 }
 static inline __attribute__((always_inline)) bool in_tracer(unsigned long pc)
 {

@@ -90,30 +90,32 @@ notrace bool unwind_next(struct unwind *u)
 	return to_caller(u) && (u->sp > sp || (exact && u->sp == sp));
 }
 
-/* The kernel's text first: nothing of modules is looked at for it. */
 static inline notrace bool is_plain(unsigned long pc)
 {
-	if (likely(in_kernel_text(pc)))
-		return !unwind_in_vector(pc) && !in_kernel_tracer(pc);
-	return in_text(pc) && !in_tracer(pc);
+	return in_kernel_text(pc) && !unwind_in_vector(pc) && !in_kernel_tracer(pc);
 }
 
-/* A fast path for frames outside of traps and the tracer: the frame records suffice. */
+/* A fast path for frames outside of traps, the tracer and modules: the frame records suffice. */
 static notrace unsigned save_plain(struct unwind *u, unsigned long *entries, unsigned max)
 {
-	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD);
+	unsigned long least = MAX(u->sp, u->low + FRAME_RECORD), most = u->high - 16 + FRAME_RECORD, fp = u->fp;
 	unsigned count = 0;
 
 	if (u->regs || !is_plain(u->pc))
 		return 0;
-	while (count < max && u->fp >= least && u->fp <= u->high - 16 + FRAME_RECORD && u->fp % 8 == 0) {
-		const unsigned long *record = (void *)(u->fp - FRAME_RECORD);
+	while (count < max && fp >= least && fp <= most && fp % 8 == 0) {
+		const unsigned long *record = (void *)(fp - FRAME_RECORD);
 
 		if (!is_plain(record[1]))
 			break;
-		least = (u->sp = u->fp) + 1;
-		u->fp = record[0];
-		entries[count++] = u->pc = record[1];
+		least = fp + 1;
+		fp = record[0];
+		entries[count++] = record[1];
+	}
+	if (count) {
+		u->pc = entries[count - 1];
+		u->sp = least - 1;
+		u->fp = fp;
 	}
 	return count;
 }
@@ -273,4 +275,69 @@ unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, uns
 			smp_call(r.cpu, save_interrupted, &r);
 	} while (r.running);
 	return r.count;
+}
+
+/* ---- Which threads are inside a range of text ---- */
+
+struct inside {
+	unsigned long start, size;
+	unsigned count;
+	struct thread *one;
+};
+
+static bool has(const struct inside *range, unsigned long pc)
+{
+	return pc - range->start < range->size;
+}
+
+/* The CPU that runs @t, or NULL. Every CPU is stopped. */
+static const struct cpu *runs_on(const struct thread *t)
+{
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (cpu_of(i)->online && cpu_of(i)->running == t)
+			return cpu_of(i);
+	return NULL;
+}
+
+static void start_at_top(struct unwind *u, struct thread *t)
+{
+	const struct cpu *cpu = runs_on(t);
+
+	if (!cpu)
+		unwind_start_at(u, t, t->context.pc, t->context.fp, t->context.sp);
+	else if (cpu->stopped)
+		*u = *cpu->stopped;
+	else
+		unwind_start_here(u);
+}
+
+/* A return address may be the first one after the range: its call is inside. */
+static void count_if_inside(struct thread *t, void *arg)
+{
+	struct inside *range = arg;
+	bool inside = has(range, (unsigned long)t->fn);
+	struct unwind u;
+
+	if (thread_done(t))
+		return;
+	start_at_top(&u, t);
+	do
+		inside = inside || has(range, unwind_entry(&u) - 1);
+	while (!inside && unwind_next(&u));
+	range->count += inside;
+	if (inside)
+		range->one = t;
+}
+
+unsigned threads_inside(unsigned long start, unsigned long end, struct thread **one)
+{
+	struct inside range = {start, end - start};
+
+	threads_for_each(count_if_inside, &range);
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (cpu_of(i)->online)
+			count_if_inside(cpu_of(i)->idle, &range);
+	if (one)
+		*one = range.one;
+	return range.count;
 }

@@ -536,6 +536,9 @@ def traced_cases(arch: str) -> list[Case]:
         Case("unwinding from every instruction of lab 5's tracer", arch, "lab5-tests", 2,
              [from_each_instruction("ftrace_caller", "return_to_handler", "ftrace_graph_caller")]),
         Case("unwinding from interrupts, HOOK=mcount", arch, "lab3-tests", 2, [promises("test-unwind function")]),
+        *(Case(f"a stopped machine of {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-stop"), promises("test-stop"),
+                                                                                *([promises("test-stop late")] if n == 2 else [])])
+          for n in (1, 2, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")]) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 5 7")]),
         Case("hostile to function_graph, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile_graph 5 1")]),
