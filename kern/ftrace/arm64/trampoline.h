@@ -35,7 +35,7 @@ static inline int trampoline_encode(unsigned long ip, unsigned long target, u32 
 /* Where the trampoline at @ip leads; false: these words are none. */
 static inline bool trampoline_target(unsigned long ip, const u32 word[TRAMPOLINE_WORDS], unsigned long *target)
 {
-	long pages = (s32)((word[0] >> 5 & 0x7ffff) << 13) >> 11 | (word[0] >> 29 & 3);
+	long pages = (s32)((word[0] >> 5 & 0x7ffff) << 13 | (word[0] >> 29 & 3) << 11) >> 11;
 
 	if ((word[0] & 0x9f00001f) != TRAMPOLINE_ADRP || (word[1] & 0xffc003ff) != TRAMPOLINE_ADD || word[2] != TRAMPOLINE_BR)
 		return false;

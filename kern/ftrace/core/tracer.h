@@ -112,7 +112,7 @@ struct ftrace_set {
 	u64 bits[];
 };
 extern u32 ftrace_removals; /* tables removed since boot */
-struct ftrace_set *ftrace_set_new(void); /* empty; NULL: no memory */
+struct ftrace_set *ftrace_set_new(void); /* empty; NULL: no memory. ftrace_lock held */
 void ftrace_set_free(struct ftrace_set *set);
 bool ftrace_set_has(const struct ftrace_set *set, const struct dyn_ftrace *rec);
 void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool in);

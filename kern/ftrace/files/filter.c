@@ -20,8 +20,10 @@ struct ftrace_set *ftrace_set_new(void)
 	u32 records = ftrace_total();
 	struct ftrace_set *set = kzalloc(sizeof(*set) + (records + 63) / 64 * 8);
 
-	if (set)
+	if (set) {
 		set->records = records;
+		set->removals = ftrace_removals;
+	}
 	return set;
 }
 

@@ -49,29 +49,44 @@ static void say_store(int sig, siginfo_t *info, void *context)
 	signal(sig, SIG_DFL);
 }
 
+/* Map text from @offset on, and its alias. */
+static void map_range(unsigned long offset, size_t size)
+{
+	void *text = (void *)(KERNEL_BASE + offset), *alias = (void *)(ALIAS_BASE + offset);
+	int fd = memfd_create("text", 0);
+
+	if (ftruncate(fd, size) || mmap(text, size, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) != text ||
+	    mmap(alias, size, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE, fd, 0) != alias)
+		abort();
+}
+
 static void map_text(void)
 {
 	const struct sigaction act = {.sa_sigaction = say_store, .sa_flags = SA_SIGINFO};
-
 	static bool mapped;
-	int fd = memfd_create("text", 0);
 
 	if (mapped)
 		return;
 	mapped = true;
 	sigaction(SIGSEGV, &act, NULL);
-	if (ftruncate(fd, MAPPED) ||
-	    mmap((void *)KERNEL_BASE, MAPPED, PROT_READ, MAP_SHARED | MAP_FIXED_NOREPLACE,
-		 fd, 0) != (void *)KERNEL_BASE ||
-	    mmap((void *)ALIAS_BASE, MAPPED, PROT_NONE, MAP_SHARED | MAP_FIXED_NOREPLACE,
-		 fd, 0) != (void *)ALIAS_BASE)
+	map_range(0, MAPPED);
+	map_range(FAKE_FAR - KERNEL_BASE, FAKE_MORE_SIZE);
+}
+
+static void text_access(unsigned long base, int prot)
+{
+	if (mprotect((void *)base, MAPPED, prot) || mprotect((void *)(base + FAKE_FAR - KERNEL_BASE), FAKE_MORE_SIZE, prot))
 		abort();
 }
 
 static void alias_access(int prot)
 {
-	if (mprotect((void *)ALIAS_BASE, MAPPED, prot))
-		abort();
+	text_access(ALIAS_BASE, prot);
+}
+
+void fake_text_writable(bool writable)
+{
+	text_access(KERNEL_BASE, PROT_READ | (writable ? PROT_WRITE : 0));
 }
 
 void fake_reset(void)
@@ -81,6 +96,7 @@ void fake_reset(void)
 	host_cpu = &cpu_now;
 	alias_access(PROT_READ | PROT_WRITE);
 	__builtin_memset((void *)ALIAS_BASE, 0, MAPPED);
+	__builtin_memset((void *)(ALIAS_BASE + FAKE_FAR - KERNEL_BASE), 0, FAKE_MORE_SIZE);
 	alias_access(PROT_NONE);
 	fake_opens = fake_syncs = fake_graces = 0;
 	fake_open_at_sync = alias_is_open = false;
@@ -139,12 +155,13 @@ void fake_island(void)
 	regions[2] = (struct ftrace_region){record_count, 0};
 }
 
+const char *(*fake_name)(unsigned long addr);
 const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long *size)
 {
 	for (u32 i = 0; i < record_count; i++)
 		if (ftrace_ip(&ftrace_records[i]) == addr)
 			return names[i];
-	return NULL;
+	return fake_name ? fake_name(addr) : NULL;
 }
 
 __thread struct thread *host_current;

@@ -20,6 +20,7 @@ extern "C" {
 #define FAKE_MORE      (KERNEL_BASE + MiB(6)) /* text that is loaded later, FAKE_MORE_SIZE of it */
 #define FAKE_MORE_SIZE MiB(1)
 #define FAKE_MORE_STUBS (FAKE_MORE + 0x80000)
+#define FAKE_FAR       (KERNEL_BASE + MiB(200)) /* FAKE_MORE_SIZE of it, out of reach of FAKE_STUBS on both architectures */
 #define FAKE_STUBS     (KERNEL_BASE + 0x80000)
 #define FAKE_ISLAND    (KERNEL_BASE + 0x280000)
 #define FAKE_CALL      (KERNEL_BASE + 0x80200) /* ftrace_call */
@@ -32,9 +33,15 @@ extern char fake_console[4096]; /* what printk() and seq_printf() were given */
 struct seq;
 extern int (*fake_show)(struct seq *s, u64 item); /* of the file that was opened last */
 void fake_list(struct ftrace_filter *filter); /* read the file of a filter; fake_list.c */
+struct fake_edit; /* the file of a filter, open for writing: `>`, or `>>` if @append */
+struct fake_edit *fake_open(struct ftrace_filter *filter, bool append, bool notrace_list);
+int fake_write(struct fake_edit *e, const char *words);
+int fake_close(struct fake_edit *e);
 
 extern void (*fake_in_grace)(void); /* called in a grace period, in place of other CPUs; or NULL */
 void fake_reset(void); /* text all zero, counters zero, no records */
+extern const char *(*fake_name)(unsigned long addr); /* the name of a function that fake_record() did not get; or NULL */
+void fake_text_writable(bool writable); /* at its own addresses, as a module's is while it is loaded */
 u32 fake_word(unsigned long ip);
 void fake_scribble(unsigned long ip, u32 insn); /* text is written, and not by patch.c */
 /* Add a record at KERNEL_BASE + offset, with its function's name. Call it in the order of offsets. */

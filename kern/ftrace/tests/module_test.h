@@ -1,0 +1,725 @@
+/*
+ * Tests the promises of modules/ for both architectures: a module's call sites come
+ * and go while ops trace; trampolines are followed. The including test names the
+ * assembler to compare trampolines with.
+ */
+#include "fake_kernel.h"
+#include "asm-ftrace/hook.h"
+#include "asm-ftrace/trampoline.h"
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <map>
+#include <memory>
+extern "C" {
+#define private private_ /* names in C, keywords here */
+#define export export_
+#include "cpu.h"
+#include "ftrace_module.h"
+#include "hash.h"
+#include "shadow.h"
+#undef private
+#undef export
+
+struct tracer_range *tracer_ranges;
+unsigned nr_cpus = 1;
+static struct thread idle_thread, other_thread;
+struct cpu cpus[NR_CPUS];
+void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
+{
+	fn(&other_thread, arg);
+}
+static int graph_told;
+int ftrace_graph_new_table(void)
+{
+	return graph_told++, 0;
+}
+static int profile_told;
+void profile_forget_modules(void)
+{
+	profile_told++;
+}
+}
+
+static std::map<unsigned long, const char *> names;
+static const char *name_at(unsigned long addr)
+{
+	auto found = names.find(addr);
+	return found == names.end() ? nullptr : found->second;
+}
+
+#define NEAR (KERNEL_BASE + 0xc0000)
+#define FAR FAKE_FAR
+
+static void nothing(unsigned long, unsigned long, struct ftrace_ops *, struct ftrace_regs *)
+{
+}
+
+/* A module at @base: functions of 64 bytes, and the room for trampolines after them. */
+struct fake_module {
+	struct module m = {};
+	std::vector<unsigned long> entries;
+	unsigned long room;
+
+	fake_module(const char *name, unsigned long base, std::vector<const char *> functions)
+	{
+		snprintf(m.name, sizeof(m.name), "%s", name);
+		m.base = base;
+		room = base + 64 * functions.size();
+		m.end[MODULE_TEXT] = base + 4096;
+		fake_text_writable(true);
+		for (size_t i = 0; i < functions.size(); i++) {
+			unsigned long f = base + 64 * i;
+			entries.push_back(f);
+			names[f + HOOK_ENTRY_OFFSET] = functions[i];
+			for (unsigned at = 0; at <= HOOK_ENTRY_OFFSET; at += 4)
+				*(u32 *)(f + at) = INSN_NOP;
+		}
+		for (unsigned long at = room; at < room + ftrace_module_room(); at += 4)
+			*(u32 *)at = 0;
+		fake_text_writable(false);
+	}
+	int prepare()
+	{
+		fake_text_writable(true);
+		int err = ftrace_module_prepare(&m, entries.data(), entries.size(), room);
+		fake_text_writable(false);
+		return err;
+	}
+	void load()
+	{
+		ASSERT_EQ(0, prepare());
+		ftrace_module_enable(&m);
+	}
+	void unload()
+	{
+		ftrace_module_release(&m);
+	}
+	~fake_module()
+	{
+		unload();
+	}
+	unsigned long site(int i)
+	{
+		return entries[i] + HOOK_ENTRY_OFFSET;
+	}
+	struct dyn_ftrace *record(int i)
+	{
+		return lookup_rec(site(i));
+	}
+};
+
+struct module_test : testing::Test {
+	struct ftrace_ops a = op(), b = op();
+
+	static struct ftrace_ops op(u32 flags = FTRACE_OPS_FL_RECURSION)
+	{
+		struct ftrace_ops o = {};
+		o.func = nothing;
+		o.flags = flags;
+		o.slot = -1;
+		return o;
+	}
+	void SetUp() override
+	{
+		fake_reset();
+		names.clear();
+		fake_name = name_at;
+		graph_told = profile_told = 0;
+			other_thread.ftrace = idle_thread.ftrace = nullptr;
+		cpus[0].idle = &idle_thread;
+		u32 at = 64;
+		for (const char *name : {"schedule", "write_all", "last"}) {
+			fake_scribble(KERNEL_BASE + at, INSN_NOP);
+			fake_record(at, name);
+			at += 64;
+		}
+	}
+	void TearDown() override
+	{
+		for (struct ftrace_ops *o : {&a, &b}) {
+			unregister_ftrace_function(o);
+			ftrace_mod_forget(&o->filter, false);
+			ftrace_mod_forget(&o->filter, true);
+			ftrace_filter_free(&o->filter);
+		}
+		EXPECT_EQ(nullptr, ftrace_hashes) << "a hash is left";
+		EXPECT_EQ(nullptr, ftrace_kernel_table.next) << "a table is left";
+		EXPECT_EQ(nullptr, tracer_ranges) << "trampolines are left";
+	}
+	/* Where the site leads in the end: n (nop), l (the list), 0.. (the stub of that slot), ? (something else). */
+	static char leads(unsigned long ip)
+	{
+		unsigned long target, end;
+		u32 word = fake_word(ip);
+		if (word == INSN_NOP)
+			return 'n';
+		if (!insn_call_target(ip, word, HOOK_LINK, &target))
+			return '?';
+		if (trampoline_target(target, (const u32 *)target, &end))
+			target = end;
+		if (target < FAKE_STUBS || (target - FAKE_STUBS) % FTRACE_STUB_SIZE || target >= FAKE_STUBS + FTRACE_STUBS * FTRACE_STUB_SIZE)
+			return '?';
+		long n = (target - FAKE_STUBS) / FTRACE_STUB_SIZE;
+		return n ? (char)('0' + n - 1) : 'l';
+	}
+	static std::string text()
+	{
+		std::string s;
+		for_each_ftrace_rec(rec)
+			s += leads(ftrace_ip(rec));
+		return s;
+	}
+	static int set(struct ftrace_ops &o, const char *glob, bool reset = true, bool notrace_list = false)
+	{
+		return ftrace_set_filter(&o, glob, strlen(glob), reset, notrace_list);
+	}
+	/* What `echo words >` (or `>>`) a filter's file does, and what `cat` of it prints then. */
+	struct open_file {
+		struct fake_edit *e;
+		open_file(struct ftrace_filter &filter, bool append, bool notrace_list) : e(fake_open(&filter, append, notrace_list))
+		{
+		}
+		int write(const char *words)
+		{
+			return fake_write(e, words);
+		}
+		int close()
+		{
+			return fake_close(e);
+		}
+	};
+	static int echo(const char *words, struct ftrace_filter &filter, bool append = false, bool notrace_list = false)
+	{
+		open_file f(filter, append, notrace_list);
+		int err = f.write(words), closed = f.close();
+		return err ? err : closed;
+	}
+	/* What is printed now; it was not printed before. */
+	static std::string said()
+	{
+		static size_t seen;
+		if (strlen(fake_console) < seen)
+			seen = 0;
+		std::string s = fake_console + seen;
+		seen = strlen(fake_console);
+		return s;
+	}
+	static std::string list(struct ftrace_filter &filter)
+	{
+		said();
+		fake_list(&filter);
+		return said();
+	}
+};
+
+/* Each test runs for a module in reach of the kernel's stubs, and for one that needs trampolines. */
+struct sites : module_test, testing::WithParamInterface<unsigned long> {
+	unsigned long base = GetParam();
+	bool far = base == FAR;
+};
+INSTANTIATE_TEST_SUITE_P(near_and_far, sites, testing::Values(NEAR, FAR),
+			 [](const testing::TestParamInfo<unsigned long> &i) { return i.param == FAR ? "far" : "near"; });
+
+TEST_P(sites, an_op_without_a_filter_traces_a_module_that_comes_until_it_goes)
+{
+	fake_module m("random", base, {"random_read", "random_write"});
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	m.load();
+	EXPECT_EQ("00000", text());
+	EXPECT_EQ(1, m.record(0)->count);
+	EXPECT_EQ(fake_word(m.site(0)), ftrace_expected(m.record(0)));
+	EXPECT_EQ(1, graph_told);
+	m.unload();
+	EXPECT_EQ("000", text());
+	EXPECT_EQ(INSN_NOP, fake_word(m.site(0))) << "the site is a nop before the table goes";
+	EXPECT_EQ(1, profile_told);
+	EXPECT_EQ(nullptr, m.m.sites);
+}
+
+TEST_P(sites, ops_are_counted_as_if_they_had_been_registered_later)
+{
+	fake_module m("random", base, {"random_read", "random_write"});
+	ASSERT_EQ(0, set(b, "schedule"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	m.load();
+	EXPECT_EQ("l0000", text());
+	ASSERT_EQ(0, set(b, "random_*"));
+	EXPECT_EQ("000ll", text());
+	EXPECT_EQ(2, m.record(1)->count);
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ("nnn11", text());
+	ASSERT_EQ(0, set(b, "random_read"));
+	EXPECT_EQ("nnn1n", text());
+	EXPECT_EQ(0, m.record(1)->count);
+	ASSERT_EQ(0, unregister_ftrace_function(&b));
+	EXPECT_EQ("nnnnn", text());
+	EXPECT_EQ(0, m.record(0)->count);
+	EXPECT_STREQ("", fake_console);
+}
+
+TEST_P(sites, a_table_that_goes_leaves_two_ops_on_its_sites_without_them)
+{
+	fake_module m("random", base, {"random_read", "random_write"});
+	m.load();
+	ASSERT_EQ(0, set(a, "random_*"));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ("111ll", text());
+	int syncs = fake_syncs;
+	m.unload();
+	EXPECT_EQ(syncs + 1, fake_syncs) << "all sites go in one batch";
+	EXPECT_EQ("111", text());
+	EXPECT_STREQ("", fake_console);
+}
+
+/* A grace period passes while the table's functions can still be found, and one before it is freed. */
+TEST_P(sites, grace_periods_pass_after_the_sites_and_after_the_table)
+{
+	static std::vector<std::string> seen;
+	fake_module m("random", base, {"random_read"});
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	m.load();
+	seen.clear();
+	fake_in_grace = [] { seen.push_back(text() + (tracer_ranges ? " trampolines" : "")); };
+	m.unload();
+	fake_in_grace = nullptr;
+	EXPECT_EQ((std::vector<std::string>{far ? "000n trampolines" : "000n", "000"}), seen);
+}
+
+TEST_P(sites, a_later_module_at_the_same_address_is_not_selected_by_old_entries)
+{
+	struct ftrace_filter graph_list = {}; /* no op has it */
+	{
+		fake_module m("random", base, {"random_read", "random_write"});
+		m.load();
+		ASSERT_EQ(0, set(a, "random_read"));
+		ASSERT_EQ(0, set(a, "random_write", true, true));
+		ASSERT_EQ(0, set(b, "random_*"));
+		ASSERT_EQ(0, set(b, "last", false));
+		ASSERT_EQ(0, ftrace_filter_edit(&graph_list, "random_read", 11, true, false));
+	}
+	fake_module other("other", base, {"innocent", "bystander"});
+	other.load();
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ("nn1nn", text());
+	EXPECT_EQ("", list(a.filter)) << "a filter that has lost all its functions selects none, and not every function";
+	EXPECT_FALSE(ftrace_filter_has(&graph_list, other.record(0), false));
+	EXPECT_EQ(0, set(a, "innocent"));
+	EXPECT_EQ("nn10n", text());
+	ftrace_filter_free(&graph_list);
+}
+
+TEST_P(sites, text_beyond_the_last_table_is_not_writable)
+{
+	unsigned long end = ftrace_text_end;
+	fake_module first("first", FAKE_MORE, {"one"}), m("random", base, {"random_read"});
+	m.load();
+	first.load();
+	EXPECT_EQ(MAX(first.m.end[MODULE_TEXT], MAX(end, m.m.end[MODULE_TEXT])), ftrace_text_end);
+	m.unload();
+	EXPECT_EQ(first.m.end[MODULE_TEXT], ftrace_text_end);
+	first.unload();
+	EXPECT_EQ((unsigned long)_etext, ftrace_text_end);
+}
+
+TEST_P(sites, only_one_op_that_changes_pc_has_a_function_that_comes)
+{
+	a = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	b = op(FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION);
+	ASSERT_EQ(0, set(a, "schedule", true, true));
+	ASSERT_EQ(0, set(b, "write_all", true, true));
+	ASSERT_EQ(0, set(b, "last", false, true));
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, register_ftrace_function(&b));
+	EXPECT_EQ("100", text());
+	fake_module m("random", base, {"random_read"});
+	m.load();
+	EXPECT_EQ("100n", text());
+	EXPECT_NE(nullptr, strstr(fake_console, "it is never traced")) << fake_console;
+	ASSERT_EQ(0, unregister_ftrace_function(&a));
+	EXPECT_EQ("1nnn", text());
+}
+
+TEST_P(sites, random_modules_ops_and_filters_never_disagree_with_text)
+{
+	const char *globs[] = {"*", "random_*", "schedule", "!*_read", "last", "!*", "one", "3"};
+	srand(7);
+	std::vector<struct ftrace_ops> ops(4, op());
+	std::vector<bool> on(4);
+	std::unique_ptr<fake_module> loaded[2];
+	for (int step = 0; step < 2000; step++) {
+		int i = rand() % 4, k = rand() % 2;
+		switch (rand() % 4) {
+		case 0:
+			if (loaded[k]) {
+				loaded[k].reset();
+			} else if (k) {
+				loaded[k].reset(new fake_module("first", FAKE_MORE, {"one", "two_read"}));
+				loaded[k]->load();
+			} else {
+				loaded[k].reset(new fake_module("random", base, {"random_read", "random_write", "one"}));
+				loaded[k]->load();
+			}
+			break;
+		case 1:
+			ASSERT_EQ(0, on[i] ? unregister_ftrace_function(&ops[i]) : register_ftrace_function(&ops[i]));
+			on[i] = !on[i];
+			break;
+		default:
+			set(ops[i], globs[rand() % 8], rand() % 2, rand() % 4 == 0);
+		}
+		std::string want;
+		for_each_ftrace_rec(rec) {
+			std::vector<int> who;
+			for (int j = 0; j < 4; j++)
+				if (on[j] && ftrace_ops_test(&ops[j], ftrace_ip(rec)))
+					who.push_back(ops[j].slot);
+			want += who.empty() ? 'n' : who.size() > 1 ? 'l' : (char)('0' + who[0]);
+			ASSERT_EQ(who.size(), rec->count) << "step " << step;
+		}
+		ASSERT_EQ(want, text()) << "step " << step;
+	}
+	for (int i = 0; i < 4; i++) {
+		if (on[i])
+			ASSERT_EQ(0, unregister_ftrace_function(&ops[i]));
+		ftrace_filter_free(&ops[i].filter);
+	}
+	EXPECT_STREQ("", fake_console);
+}
+
+/* ---- Preparing ---- */
+
+TEST_P(sites, records_are_sorted_and_the_word_before_a_site_is_written_once)
+{
+	fake_module m("random", base, {"a", "b", "c", "d"});
+	std::swap(m.entries[0], m.entries[3]);
+	std::swap(m.entries[1], m.entries[2]);
+	ASSERT_EQ(0, m.prepare());
+	ASSERT_EQ(4u, ftrace_count(m.m.sites));
+	for (int i = 0; i < 4; i++) {
+		unsigned long ip = base + 64 * i + HOOK_ENTRY_OFFSET;
+		EXPECT_EQ(ip, ftrace_ip(&m.m.sites->records[i]));
+		EXPECT_EQ(INSN_NOP, fake_word(ip));
+#ifdef HOOK_BEFORE
+		if (HOOK_REWRITES)
+			EXPECT_EQ(HOOK_BEFORE, fake_word(ip - 4));
+#endif
+	}
+	EXPECT_EQ(nullptr, ftrace_kernel_table.next) << "not published yet";
+	m.unload();
+	EXPECT_EQ(nullptr, m.m.sites);
+}
+
+TEST_P(sites, faulty_entries_are_told_and_never_written)
+{
+	fake_module m("random", base, {"sound", "foreign", "other"});
+	fake_scribble(m.site(1), 0x12345678);
+	for (unsigned long entry : {m.entries[0], m.entries[2] + 2, 0ul, ~0ul, base - 64, m.room, m.room - HOOK_ENTRY_OFFSET, m.room + 4096,
+				    (unsigned long)KERNEL_BASE + 64})
+		if (entry != m.entries[0] || m.entries.size() == 3)
+			m.entries.push_back(entry);
+	u32 kernels = fake_word(KERNEL_BASE + 64);
+	ASSERT_EQ(0, m.prepare());
+	ASSERT_EQ(2u, ftrace_count(m.m.sites));
+	EXPECT_EQ(m.site(0), ftrace_ip(&m.m.sites->records[0]));
+	EXPECT_EQ(m.site(2), ftrace_ip(&m.m.sites->records[1]));
+	EXPECT_EQ(0x12345678u, fake_word(m.site(1)));
+	EXPECT_EQ(kernels, fake_word(KERNEL_BASE + 64));
+	std::string all = fake_console;
+	for (const char *fault : {"module random", "is not 4-byte aligned", "lies outside of text", "does not hold what the compiler leaves", "is listed twice"})
+		EXPECT_NE(std::string::npos, all.find(fault)) << fault << "\n" << all;
+}
+
+TEST_P(sites, a_module_without_functions_has_no_table)
+{
+	fake_module m("empty", base, {});
+	m.load();
+	EXPECT_EQ(nullptr, m.m.sites);
+	EXPECT_EQ(nullptr, ftrace_kernel_table.next);
+}
+
+/* ---- Trampolines ---- */
+
+TEST(trampoline, is_what_the_assembler_writes)
+{
+	const unsigned long at = 0x10400000;
+	for (long off : {0l, 4l, -4l, 0x7fcl, 0x800l, -0x800l, -0x804l, 0xffcl, 0x1000l, -0x1000l, 0x12345678l & ~3l, -0x1234567l & ~3l, 0x20000000l, 0x7fff0000l, -0x10000000l}) {
+		unsigned long target = at + off, found;
+		u32 word[TRAMPOLINE_WORDS];
+		ASSERT_EQ(0, trampoline_encode(at, target, word));
+		ASSERT_TRUE(trampoline_target(at, word, &found));
+		EXPECT_EQ(target, found) << std::hex << off;
+		EXPECT_EQ(assemble_trampoline(at, target), std::vector<u32>(word, word + ASSEMBLED)) << std::hex << off;
+	}
+}
+
+TEST(trampoline, out_of_reach_is_refused)
+{
+	u32 word[TRAMPOLINE_WORDS];
+	EXPECT_EQ(-ERANGE, trampoline_encode(0x10000000, 0x10000000 + (8ul << 30), word));
+	EXPECT_EQ(-ERANGE, trampoline_encode(0x10000000ul + (8ul << 30), 0x10000000, word));
+}
+
+struct trampolines : module_test {
+	std::unique_ptr<fake_module> module;
+
+	void SetUp() override
+	{
+		module_test::SetUp();
+		module.reset(new fake_module("random", FAR, {"random_read", "random_write"}));
+	}
+	void TearDown() override
+	{
+		unregister_ftrace_function(&a);
+		unregister_ftrace_function(&b);
+		module.reset();
+		module_test::TearDown();
+	}
+
+	/* Trampoline number @n leads to @target. */
+	void redirect(int n, unsigned long target)
+	{
+		unsigned long at = module->room + n * FTRACE_STUB_SIZE;
+		u32 word[TRAMPOLINE_WORDS];
+		ASSERT_EQ(0, trampoline_encode(at, target, word));
+		for (int i = 0; i < TRAMPOLINE_WORDS; i++)
+			fake_scribble(at + 4 * i, word[i]);
+	}
+};
+
+TEST_F(trampolines, each_leads_to_its_stub)
+{
+	module->load();
+	for (unsigned n = 0; n < FTRACE_STUBS; n++) {
+		unsigned long at = module->room + n * FTRACE_STUB_SIZE, target;
+		ASSERT_TRUE(trampoline_target(at, (const u32 *)at, &target)) << n;
+		EXPECT_EQ(FAKE_STUBS + n * FTRACE_STUB_SIZE, target) << n;
+	}
+	EXPECT_EQ(0u, fake_word(module->room + ftrace_module_room())) << "nothing is written beyond the room";
+	ASSERT_NE(nullptr, tracer_ranges);
+	EXPECT_EQ(module->room, tracer_ranges->text.start);
+	EXPECT_EQ(module->room + ftrace_module_room(), tracer_ranges->text.end);
+}
+
+TEST_F(trampolines, a_module_in_reach_has_none)
+{
+	fake_module n("near", NEAR, {"near_read"});
+	n.load();
+	EXPECT_EQ(0u, fake_word(n.room));
+	EXPECT_EQ(nullptr, tracer_ranges);
+	EXPECT_EQ(0, n.record(0)->flags);
+}
+
+TEST_F(trampolines, one_that_leads_elsewhere_is_refused_and_told_before_it_is_called)
+{
+	module->load();
+	redirect(1, FAKE_STUBS + 4096);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&a));
+	EXPECT_EQ("nnnnn", text()) << "nothing was written";
+	EXPECT_TRUE(module->record(0)->flags & FTRACE_FL_DISABLED);
+	EXPECT_TRUE(ftrace_disabled);
+	char trampoline[32], leads[32], must[32];
+	snprintf(trampoline, sizeof(trampoline), "%#lx", module->room + FTRACE_STUB_SIZE);
+	snprintf(leads, sizeof(leads), "it leads to %#lx", (unsigned long)FAKE_STUBS + 4096);
+	snprintf(must, sizeof(must), "must lead to");
+	for (const char *part : std::vector<const char *>{trampoline, leads, must, "refused to write", "expected", "found", DISASSEMBLED})
+		EXPECT_NE(nullptr, strstr(fake_console, part)) << part << "\n" << fake_console;
+}
+
+TEST_F(trampolines, one_that_leads_elsewhere_is_refused_while_its_site_calls_it)
+{
+	module->load();
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	u32 call = fake_word(module->site(0));
+	redirect(1, FAKE_STUBS + 2 * FTRACE_STUB_SIZE); /* another stub, but not the one of the record */
+	unregister_ftrace_function(&a);
+	EXPECT_EQ(call, fake_word(module->site(0))) << "the site is left alone";
+	EXPECT_EQ("nnn", text().substr(0, 3));
+	EXPECT_NE(nullptr, strstr(fake_console, "must lead to"));
+}
+
+TEST_F(trampolines, words_that_are_no_trampoline_are_refused)
+{
+	module->load();
+	fake_scribble(module->room + FTRACE_STUB_SIZE + 4, INSN_NOP);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&a));
+	EXPECT_EQ("nnnnn", text());
+	EXPECT_NE(nullptr, strstr(fake_console, "no trampoline")) << fake_console;
+}
+
+TEST_F(trampolines, a_bad_one_that_is_not_used_disturbs_nobody)
+{
+	module->load();
+	redirect(0, FAKE_STUBS + 4096); /* the list's */
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ("00000", text());
+	EXPECT_STREQ("", fake_console);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&b));
+	EXPECT_EQ("00000", text()) << "the sites keep their call";
+}
+
+TEST_F(trampolines, a_site_that_calls_another_trampoline_is_refused)
+{
+	u32 call;
+	module->load();
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	ASSERT_EQ(0, insn_call(module->site(0), module->room + 3 * FTRACE_STUB_SIZE, HOOK_LINK, &call));
+	fake_scribble(module->site(0), call);
+	unregister_ftrace_function(&a);
+	EXPECT_EQ(call, fake_word(module->site(0)));
+	EXPECT_EQ('n', leads(module->site(1)));
+	EXPECT_NE(nullptr, strstr(fake_console, "refused to write"));
+}
+
+TEST_F(trampolines, a_foreign_word_at_a_site_is_refused)
+{
+	module->load();
+	fake_scribble(module->site(0), 0x12345678);
+	EXPECT_EQ(-ENODEV, register_ftrace_function(&a));
+	EXPECT_EQ(0x12345678u, fake_word(module->site(0)));
+	EXPECT_NE(nullptr, strstr(fake_console, "found    12345678")) << fake_console;
+}
+
+/* ---- Filters ---- */
+
+TEST_P(sites, names_have_their_module_after_them)
+{
+	fake_module m("random", base, {"random_read", "write_pool"});
+	m.load();
+	ASSERT_EQ(0, set(a, "*r*"));
+	EXPECT_EQ("write_all\nrandom_read [random]\nwrite_pool [random]\n", list(a.filter));
+}
+
+TEST_P(sites, a_word_with_mod_selects_functions_of_that_module_alone)
+{
+	fake_module m("random", base, {"random_read", "write_pool"}), n("other", FAKE_MORE, {"write_other"});
+	m.load();
+	n.load();
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, echo("write*:mod:random", a.filter));
+	EXPECT_EQ("nnnn0n", text());
+	EXPECT_EQ(0, echo(":mod:random", a.filter));
+	EXPECT_EQ("nnn00n", text());
+	EXPECT_EQ(0, echo("!write*:mod:random", a.filter, true));
+	EXPECT_EQ("nnn0nn", text());
+	EXPECT_EQ(0, echo(":mod:*", a.filter));
+	EXPECT_EQ("nnn000", text());
+	EXPECT_EQ(0, echo("write*:mod:!random", a.filter));
+	EXPECT_EQ("n0nnn0", text());
+	EXPECT_EQ(0, echo("*:mod:!", a.filter));
+	EXPECT_EQ("000nnn", text()) << "what is in no module";
+	EXPECT_EQ(0, echo(":mod:r*", a.filter, false, true));
+	EXPECT_EQ("000nnn", text());
+	EXPECT_EQ(0, echo("", a.filter));
+	EXPECT_EQ("000nn0", text()) << "the notrace list has the module";
+}
+
+TEST_P(sites, what_a_loaded_module_does_not_have_is_refused)
+{
+	fake_module m("random", base, {"random_read"});
+	m.load();
+	for (const char *word : {"nosuch:mod:random", "a:b", "random_read:traceoff", ":mod:random:x", "!nosuch:mod:random", "!:mod:nosuch", ":mod", "x:mod:!*"})
+		EXPECT_EQ(-EINVAL, echo(word, a.filter, true)) << word;
+	EXPECT_EQ("#### all functions enabled ####\n", list(a.filter));
+}
+
+TEST_P(sites, a_request_is_kept_until_its_module_comes)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, echo("write*:mod:random :mod:later", a.filter));
+	EXPECT_EQ("write*:mod:random\n*:mod:later\n", list(a.filter));
+	EXPECT_EQ("nnn", text()) << "a filter that waits for modules selects no function";
+	{
+		fake_module m("random", base, {"random_read", "write_pool"});
+		m.load();
+		EXPECT_EQ("nnnn0", text());
+		EXPECT_EQ("write_pool [random]\n*:mod:later\n", list(a.filter));
+	}
+	EXPECT_EQ("*:mod:later\n", list(a.filter)) << "the request was used up, and the functions went";
+	fake_module again("random", base, {"random_read", "write_pool"});
+	again.load();
+	EXPECT_EQ("nnnnn", text());
+	fake_module later("later", FAKE_MORE, {"one"});
+	later.load();
+	EXPECT_EQ("nnnnn0", text());
+}
+
+TEST_P(sites, a_request_adds_to_what_the_filter_has)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, echo("schedule :mod:random", a.filter));
+	EXPECT_EQ(0, echo("*read:mod:random", a.filter, false, true));
+	EXPECT_EQ("schedule\n*:mod:random\n", list(a.filter));
+	EXPECT_EQ("0nn", text());
+	fake_module m("random", base, {"random_read", "write_pool"});
+	m.load();
+	EXPECT_EQ("0nnn0", text());
+}
+
+TEST_P(sites, requests_go_by_name_by_truncation_and_only_of_their_filter)
+{
+	EXPECT_EQ(0, echo("a*:mod:x b*:mod:x c*:mod:y", a.filter));
+	EXPECT_EQ(0, echo(":mod:x", b.filter));
+	EXPECT_EQ(0, echo("!b*:mod:x", a.filter, true));
+	EXPECT_EQ("a*:mod:x\nc*:mod:y\n", list(a.filter));
+	EXPECT_EQ(-EINVAL, echo("!b*:mod:x", a.filter, true));
+	EXPECT_EQ(0, echo("d*:mod:x !:mod:x", a.filter, true));
+	EXPECT_EQ("c*:mod:y\n", list(a.filter));
+	EXPECT_EQ(0, echo("schedule", a.filter));
+	EXPECT_EQ("schedule\n", list(a.filter));
+	EXPECT_EQ("*:mod:x\n", list(b.filter));
+}
+
+TEST_P(sites, an_edit_that_is_open_while_a_module_goes_keeps_the_kernels_functions)
+{
+	std::unique_ptr<fake_module> m(new fake_module("random", base, {"random_read", "write_pool"}));
+	fake_module n("other", FAKE_MORE, {"write_other"});
+	m->load();
+	n.load();
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	open_file f(a.filter, false, false);
+	EXPECT_EQ(0, f.write("schedule random_read write_pool "));
+	m.reset();
+	EXPECT_EQ(0, f.write("last "));
+	fake_module later("later", base, {"innocent", "bystander"});
+	later.load();
+	EXPECT_EQ(0, f.close());
+	EXPECT_EQ("0n0nnn", text()) << "other modules' records have other numbers now";
+}
+
+TEST_P(sites, a_pattern_that_is_written_while_a_module_goes_finds_nothing_of_it)
+{
+	std::unique_ptr<fake_module> m(new fake_module("random", base, {"random_read"}));
+	m->load();
+	open_file f(a.filter, false, false);
+	m.reset();
+	EXPECT_EQ(-EINVAL, f.write("random_read "));
+	f.close();
+}
+
+/* ---- Shadow stacks ---- */
+
+TEST_P(sites, a_frame_that_returns_through_the_module_is_found)
+{
+	struct shadow_stack *s = (struct shadow_stack *)calloc(1, sizeof(*s));
+	struct shadow_frame outer = {}, inner = {};
+	shadow_init(s);
+	inner.below = &outer;
+	s->top = &inner;
+	EXPECT_FALSE(ftrace_returns_through(base, base + 4096));
+	for (struct thread *t : {&other_thread, &idle_thread}) {
+		t->ftrace = s;
+		inner.ret = outer.ret = base + 4096, outer.func = base - 4;
+		EXPECT_FALSE(ftrace_returns_through(base, base + 4096));
+		outer.ret = base + 8;
+		EXPECT_TRUE(ftrace_returns_through(base, base + 4096));
+		outer.ret = 0, outer.func = base;
+		EXPECT_TRUE(ftrace_returns_through(base, base + 4096));
+		t->ftrace = nullptr;
+	}
+	free(s);
+}
