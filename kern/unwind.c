@@ -281,6 +281,7 @@ unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, uns
 
 struct inside {
 	unsigned long start, size;
+	bool own;
 	unsigned count;
 	struct thread *one;
 };
@@ -318,7 +319,7 @@ static void count_if_inside(struct thread *t, void *arg)
 	bool inside = has(range, (unsigned long)t->fn);
 	struct unwind u;
 
-	if (thread_done(t))
+	if (thread_done(t) || (inside && !range->own))
 		return;
 	start_at_top(&u, t);
 	do
@@ -329,9 +330,9 @@ static void count_if_inside(struct thread *t, void *arg)
 		range->one = t;
 }
 
-unsigned threads_inside(unsigned long start, unsigned long end, struct thread **one)
+unsigned threads_inside(unsigned long start, unsigned long end, bool own, struct thread **one)
 {
-	struct inside range = {start, end - start};
+	struct inside range = {start, end - start, own};
 
 	threads_for_each(count_if_inside, &range);
 	for (unsigned i = 0; i < NR_CPUS; i++)

@@ -9,11 +9,11 @@
  */
 #include "module.h"
 
+#include "cpu.h"
 #include "file.h"
 #include "ftrace_module.h"
 #include "irq.h"
 #include "ksyms.h"
-#include "list.h"
 #include "loader.h"
 #include "module/memory.h"
 #include "string.h"
@@ -149,7 +149,8 @@ static void discard(struct module *m)
 
 struct inside {
 	const struct module *m;
-	struct thread *thread;
+	bool own;		 /* its own threads count too */
+	struct thread *thread; /* one of those that are inside */
 };
 
 /* With all other CPUs stopped: is a thread in the module, or will one return to it? */
@@ -158,13 +159,14 @@ static int look_inside(void *arg)
 	struct inside *in = arg;
 	unsigned long start = in->m->base, end = in->m->end[MODULE_TEXT];
 
-	return threads_inside(start, end, &in->thread) || ftrace_returns_through(start, end);
+	return threads_inside(start, end, in->own, &in->thread) || ftrace_returns_through(start, end);
 }
 
-static bool is_inside(const struct module *m, struct thread **thread)
+/* Return: 0, 1, or -ETIMEDOUT: a CPU did not stop. */
+static int is_inside(const struct module *m, bool own, struct thread **thread)
 {
-	struct inside in = {m, NULL};
-	bool is = stop_machine(look_inside, &in);
+	struct inside in = {m, own, NULL};
+	int is = stop_machine(look_inside, &in);
 
 	*thread = in.thread;
 	return is;
@@ -175,7 +177,7 @@ static void wait_until_left(const struct module *m)
 {
 	struct thread *thread;
 
-	for (unsigned rounds = 1; is_inside(m, &thread); rounds++) {
+	for (unsigned rounds = 1; is_inside(m, true, &thread); rounds++) {
 		if (rounds % 1000 == 0)
 			printk("module %s: thread %d is still inside; rmmod waits\n", m->name, thread ? thread->pid : -1);
 		sleep_ns(10000000);
@@ -201,9 +203,23 @@ static int refuse(const struct module *m, const char *why)
 	return -EBUSY;
 }
 
-static int check_unused(struct module *m)
+static int check_nobody_inside(const struct module *m)
 {
 	struct thread *thread;
+	int is = is_inside(m, false, &thread);
+
+	if (is < 0)
+		return refuse(m, "a CPU does not stop, so nobody knows whether it is inside");
+	if (is && thread)
+		printk("module %s: thread %d (%s) is inside\n", m->name, thread->pid, thread->comm);
+	else if (is)
+		refuse(m, "a traced call will return through it");
+	return is ? -EBUSY : 0;
+}
+
+static int check_unused(const struct module *m)
+{
+	int err;
 
 	if (m->state != MODULE_LIVE)
 		return refuse(m, "it is being loaded or removed");
@@ -213,17 +229,13 @@ static int check_unused(struct module *m)
 		return refuse(m, "it has no module_exit()");
 	if (file_ops_going(m->base, m->end[MODULE_DATA], true))
 		return refuse(m, "one of its files is open");
-	if (!is_inside(m, &thread))
-		return 0;
-	file_ops_going(m->base, m->end[MODULE_DATA], false);
-	if (thread)
-		printk("module %s: thread %d (%s) is inside\n", m->name, thread->pid, thread->name);
-	else
-		refuse(m, "a traced call will return to it");
-	return -EBUSY;
+	err = check_nobody_inside(m);
+	if (err)
+		file_ops_going(m->base, m->end[MODULE_DATA], false);
+	return err;
 }
 
-int module_unload(const char *name)
+static int unload(const char *name)
 {
 	struct module *m;
 	int err = -ENOENT;
@@ -243,9 +255,21 @@ int module_unload(const char *name)
 		m->exit();
 	mutex_lock(&module_lock);
 	withdraw(m);
+	file_ops_going(m->base, m->end[MODULE_DATA], false);
 	discard(m);
 	mutex_unlock(&module_lock);
 	return 0;
+}
+
+int module_unload(const char *name)
+{
+	static struct mutex one_at_a_time; /* file_ops_going() knows of one module, also while its exit runs */
+	int err;
+
+	mutex_lock(&one_at_a_time);
+	err = unload(name);
+	mutex_unlock(&one_at_a_time);
+	return err;
 }
 
 /* ---- loading ---- */

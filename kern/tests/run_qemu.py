@@ -539,6 +539,7 @@ def traced_cases(arch: str) -> list[Case]:
         *(Case(f"a stopped machine of {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-stop"), promises("test-stop"),
                                                                                 *([promises("test-stop late")] if n == 2 else [])])
           for n in (1, 2, 4)),
+        *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")]) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")]) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 5 7")]),
         Case("hostile to function_graph, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile_graph 5 1")]),

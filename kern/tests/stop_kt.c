@@ -161,7 +161,7 @@ static int ask(void *arg)
 	unsigned long size = 0, start = (unsigned long)q->function;
 
 	ksym_lookup(start, NULL, &size);
-	return threads_inside(start, start + size, &q->one);
+	return threads_inside(start, start + size, true, &q->one);
 }
 
 /* From CPU @cpu: the number of threads inside @function is @want, and @t is one of them. */
