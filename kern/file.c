@@ -14,6 +14,7 @@
 
 static struct mutex tree_lock;
 static struct node root = {.name = "", .mode = S_DIR | 0755};
+static unsigned long going_start, going_size; /* file_ops_going() */
 
 struct node *file_root(void)
 {
@@ -225,6 +226,40 @@ struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, v
 	return file_make_at(&root, path, mode, ops, data);
 }
 
+/* Is @n a file of what lies in this range? */
+static bool belongs_to(const struct node *n, unsigned long start, unsigned long size)
+{
+	return (unsigned long)n->ops - start < size || (!n->owned && (unsigned long)n->data - start < size);
+}
+
+static bool is_going(const struct node *n)
+{
+	return belongs_to(n, going_start, going_size);
+}
+
+typedef int (*special_t)(struct node *dir, const char *name);
+
+/* The directory's own mkdir or rmdir, to be called by call_special(); it counts as open until then. */
+static int prepare_special(struct node *dir, special_t fn, special_t *special)
+{
+	if (is_going(dir))
+		return -ENODEV;
+	*special = fn;
+	dir->opens += fn != NULL;
+	return -EPERM;
+}
+
+/* Context: without tree_lock. */
+static int call_special(struct node *dir, special_t special, const char *name)
+{
+	int err = special(dir, name);
+
+	mutex_lock(&tree_lock);
+	dir->opens--;
+	mutex_unlock(&tree_lock);
+	return err;
+}
+
 /* Create the missing last name of a path; its directory must be writable. */
 static int make_last(const struct place *at, u16 mode, struct node **n)
 {
@@ -236,7 +271,7 @@ static int make_last(const struct place *at, u16 mode, struct node **n)
 
 int file_mkdir(struct node *cwd, const char *path)
 {
-	int (*special)(struct node *, const char *) = NULL;
+	special_t special = NULL;
 	char name[NAME_MAX + 1];
 	struct place at;
 	int err;
@@ -246,14 +281,13 @@ int file_mkdir(struct node *cwd, const char *path)
 	if (!err) {
 		err = -EEXIST;
 	} else if (at.dir && at.dir->ops) {
-		err = -EPERM;
-		special = at.dir->ops->mkdir;
+		err = prepare_special(at.dir, at.dir->ops->mkdir, &special);
 		strlcpy(name, at.name, at.len + 1);
 	} else if (at.dir) {
 		err = make_last(&at, S_DIR | 0755, &at.node);
 	}
 	mutex_unlock(&tree_lock);
-	return special ? special(at.dir, name) : err;
+	return special ? call_special(at.dir, special, name) : err;
 }
 
 struct search {
@@ -308,7 +342,7 @@ static void remove_node(struct node *n)
 
 int file_remove(struct node *cwd, const char *path)
 {
-	int (*special)(struct node *, const char *) = NULL;
+	special_t special = NULL;
 	char name[NAME_MAX + 1];
 	struct place at;
 	struct node *dir;
@@ -318,8 +352,7 @@ int file_remove(struct node *cwd, const char *path)
 	err = walk(cwd, path, &at);
 	dir = err ? NULL : at.node->parent;
 	if (dir && dir->ops) {
-		err = -EPERM;
-		special = dir->ops->rmdir;
+		err = prepare_special(dir, dir->ops->rmdir, &special);
 		strlcpy(name, at.node->name, sizeof(name));
 	} else {
 		err = err ?: may_remove(at.node);
@@ -327,7 +360,48 @@ int file_remove(struct node *cwd, const char *path)
 			remove_node(at.node);
 	}
 	mutex_unlock(&tree_lock);
-	return special ? special(dir, name) : err;
+	return special ? call_special(dir, special, name) : err;
+}
+
+int file_unmake(struct node *n)
+{
+	int err = 0;
+
+	mutex_lock(&tree_lock);
+	if (n->child)
+		err = -ENOTEMPTY;
+	else if (in_use(n))
+		err = -EBUSY;
+	else
+		remove_node(n);
+	mutex_unlock(&tree_lock);
+	return err;
+}
+
+/* The node after @n, of all below the root: its first child, else the next one beside it or beside what it is in. */
+static struct node *next_node(struct node *n)
+{
+	if (n->child)
+		return n->child;
+	while (n && !n->sibling)
+		n = n->parent;
+	return n ? n->sibling : NULL;
+}
+
+int file_ops_going(unsigned long start, unsigned long end, bool going)
+{
+	int err = 0;
+
+	mutex_lock(&tree_lock);
+	for (struct node *n = &root; going && n && !err; n = next_node(n))
+		if (n->opens && belongs_to(n, start, end - start))
+			err = -EBUSY;
+	if (!err) {
+		going_start = start;
+		going_size = going ? end - start : 0;
+	}
+	mutex_unlock(&tree_lock);
+	return err;
 }
 
 struct node *file_tree_new(const char *name, u16 mode)
@@ -477,6 +551,8 @@ static int find_or_make(struct node *cwd, const char *path, int flags, struct no
 		err = at.name[at.len] == '/' ? -EISDIR : make_last(&at, 0644, n);
 	if (!err && is_dir(*n) && (flags & O_ACCMODE) != O_RDONLY)
 		err = -EISDIR;
+	if (!err && is_going(*n))
+		err = -ENODEV;
 	return err;
 }
 

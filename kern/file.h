@@ -78,6 +78,19 @@ int file_remove(struct node *cwd, const char *path); /* a file, or an empty dire
 int file_mkdir(struct node *cwd, const char *path);
 int file_stat(struct node *cwd, const char *path, struct node *copy);
 /*
+ * Remove a file that file_make() made, special or not. Its directories stay. -EBUSY: it is open or a thread's cwd;
+ * -ENOTEMPTY: a directory with names in it. Whoever looked the node up before must not use it any more.
+ */
+int file_unmake(struct node *n);
+/*
+ * A module goes. A file is the module's if its ops or its data (a special file's argument,
+ * contents that were not allocated) lie in [start, end). @going: -EBUSY if one of its files
+ * is open, or a name is just being made or removed in one of its directories; else, from
+ * now on, opening one fails with -ENODEV, and so do mkdir and rmdir in its directories. @going false: no longer. One range at a
+ * time: the caller holds module_lock.
+ */
+int file_ops_going(unsigned long start, unsigned long end, bool going);
+/*
  * file_tree_new() makes a directory outside of the tree. The caller fills it with
  * file_make_at(); then file_attach() makes it visible in one step (-EEXIST: @dir
  * has that name). file_detach() takes the directory and all below it out of the
