@@ -1,12 +1,13 @@
 /*
  * The memory map, the page tables, the page and the object allocator.
  *
- *   0xffffffc000000000  LINEAR_BASE   all RAM, text and rodata in it R--
+ *   0xffffffc000000000  LINEAR_BASE   all RAM but module_ram, text and rodata in it R--
  *   0xfffffff000000000  MMIO_BASE     devices, mapped by ioremap()
  *   0xfffffff400000000  STACK_BASE    threads' stacks, each above an unmapped gap of its size
- *   0xfffffff800000000  ALIAS_BASE    the writable alias of text, only during a batch
+ *   0xfffffff800000000  ALIAS_BASE    the writable alias of text, modules' too, only during a batch
  *   0xfffffffc00000000  FDT_BASE      the device tree, read-only
- *   0xffffffff80000000  KERNEL_BASE   the image: text R-X, rodata R--, data RW-
+ *   0xffffffff80000000  KERNEL_BASE   the image: text R-X, rodata R--, data RW-; then modules, each the same,
+ *                                     near ones after the image, far ones from + 256 MiB on
  *
  * All of this is in the upper half, which Sv39 and TTBR1 (39 bits) have in common.
  * The image may lie at any 2 MiB-aligned physical address; head.S stores it

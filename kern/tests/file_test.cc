@@ -19,7 +19,11 @@ void file_path(node *n, char *buf, size_t size);
 int file_remove(node *cwd, const char *path);
 int file_mkdir(node *cwd, const char *path);
 int file_chdir(node **cwd, const char *path);
+int file_unmake(node *n);
+int file_ops_going(unsigned long start, unsigned long end, bool going);
 /* file_host.c */
+extern const char host_items_ops[], host_dir_ops[];
+extern int (*host_in_special)(void);
 node *host_make(const char *path, int mode, const char *contents);
 node *host_make_special(const char *path, int items);
 int host_make_special_dir(const char *path);
@@ -246,6 +250,69 @@ TEST(File, a_directory_with_ops_but_these_changes_no_names)
 	EXPECT_EQ(file_mkdir(nullptr, "/closed/x"), -1);
 	EXPECT_EQ(file_remove(nullptr, "/closed/name"), -1);
 	EXPECT_NE(file_lookup(nullptr, "/closed/name"), nullptr);
+}
+
+int going(const void *at, bool on = true)
+{
+	return file_ops_going((unsigned long)at, (unsigned long)at + 1, on);
+}
+
+TEST(File, a_special_file_is_removed_when_it_is_not_open)
+{
+	node *n = host_make_special("/dev/unmade", 3);
+	file *f;
+
+	ASSERT_EQ(file_open(nullptr, "/dev/unmade", RDONLY, &f), 0);
+	EXPECT_EQ(file_unmake(n), -16);
+	EXPECT_EQ(file_unmake(file_lookup(nullptr, "/dev")), -39);
+	file_close(f);
+	EXPECT_EQ(file_unmake(n), 0);
+	EXPECT_EQ(get("/dev/unmade"), "error 2");
+	EXPECT_NE(host_make_special("/dev/unmade", 3), nullptr) << "the name is free again";
+}
+
+TEST(File, a_module_that_goes_has_no_open_file_and_gets_none)
+{
+	static const char contents[] = "of the module";
+	file *f, *g;
+
+	host_make_special("/dev/items", 3);
+	host_make("/dev/data", 0644, contents);
+	host_make("/dev/other", 0644, "x");
+	ASSERT_EQ(file_open(nullptr, "/dev/items", RDONLY, &f), 0);
+	EXPECT_EQ(going(host_items_ops), -16) << "one is open";
+	EXPECT_EQ(file_open(nullptr, "/dev/items", RDONLY, &g), 0) << "and another one can be opened after that";
+	file_close(g);
+	file_close(f);
+	EXPECT_EQ(going(host_items_ops), 0);
+	EXPECT_EQ(file_open(nullptr, "/dev/items", RDONLY, &f), -19);
+	EXPECT_EQ(get("/dev/other"), "x");
+	EXPECT_EQ(going(host_items_ops, false), 0);
+	EXPECT_NE(get("/dev/items"), "error 19");
+	ASSERT_EQ(file_open(nullptr, "/dev/data", RDONLY, &f), 0);
+	EXPECT_EQ(going(contents), -16) << "contents in the module";
+	file_close(f);
+	EXPECT_EQ(going(contents), 0);
+	EXPECT_EQ(get("/dev/data"), "error 19");
+	EXPECT_EQ(going(contents, false), 0);
+	EXPECT_EQ(put("/dev/data", "a copy"), 6);
+	ASSERT_EQ(file_open(nullptr, "/dev/data", RDONLY, &f), 0);
+	EXPECT_EQ(going(contents), 0) << "what was written is no longer the module's";
+	EXPECT_EQ(going(contents, false), 0);
+	file_close(f);
+}
+
+TEST(File, a_module_that_goes_makes_no_names)
+{
+	ASSERT_EQ(host_make_special_dir("/sys/gone"), 0);
+	host_in_special = [] { return going(host_dir_ops) == -16 ? 0 : 1; };
+	EXPECT_EQ(file_mkdir(nullptr, "/sys/gone/a"), 0) << "while it runs, the module cannot go";
+	host_in_special = nullptr;
+	EXPECT_EQ(going(host_dir_ops), 0);
+	EXPECT_EQ(file_mkdir(nullptr, "/sys/gone/b"), -19);
+	EXPECT_EQ(file_remove(nullptr, "/sys/gone/a"), -19);
+	EXPECT_EQ(going(host_dir_ops, false), 0);
+	EXPECT_EQ(file_remove(nullptr, "/sys/gone/a"), 0);
 }
 
 TEST(File, what_could_not_be_made_whole_is_not_there)

@@ -536,7 +536,7 @@ def traced_cases(arch: str) -> list[Case]:
         Case("unwinding from every instruction of lab 5's tracer", arch, "lab5-tests", 2,
              [from_each_instruction("ftrace_caller", "return_to_handler", "ftrace_graph_caller")]),
         Case("unwinding from interrupts, HOOK=mcount", arch, "lab3-tests", 2, [promises("test-unwind function")]),
-        *(Case(f"a stopped machine of {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-stop"), promises("test-stop"),
+        *(Case(f"a stopped machine of {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-stop"),
                                                                                 *([promises("test-stop late")] if n == 2 else [])])
           for n in (1, 2, 4)),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")]) for n in (1, 4)),

@@ -192,6 +192,54 @@ static void test_rounds(void)
 	kt_promise(pages_free_count() == free && module_pages_free() == pages, "and nothing is left behind");
 }
 
+/* ---- what other CPUs have cached ---- */
+
+static u32 faults;
+
+static bool note_fault(struct trap_frame *regs, unsigned long address)
+{
+	__atomic_fetch_add(&faults, 1, __ATOMIC_RELAXED);
+	regs->pc += 4;
+	return true;
+}
+
+static void write_to(void *at)
+{
+	*(volatile u32 *)at = 0;
+}
+
+static void read_from(void *at)
+{
+	(void)*(volatile u32 *)at;
+}
+
+/* How many CPUs fault in fn(@at). */
+static unsigned faults_in(void (*fn)(void *), unsigned long at)
+{
+	faults = 0;
+	exception_hook = note_fault;
+	preempt_disable();
+	fn((void *)at);
+	preempt_enable();
+	smp_call_others(fn, (void *)at);
+	exception_hook = NULL;
+	return faults;
+}
+
+static void test_flushes(void)
+{
+	unsigned long text;
+
+	kt_promise(!module_memory_alloc(&a, small, MODULE_NEAR), "a module is loaded");
+	text = a.base;
+	kt_promise(!faults_in(write_to, text), "every CPU can write its text before it is protected");
+	module_memory_protect(&a);
+	kt_promise(faults_in(write_to, text) == nr_cpus, "and none after that");
+	kt_promise(!faults_in(read_from, text), "every CPU can read it");
+	module_memory_free(&a);
+	kt_promise(faults_in(read_from, text) == nr_cpus, "and none after it is freed");
+}
+
 /* ---- symbols ---- */
 
 static struct ksym_table *table_of(const struct module *m, const char *name, const char *second)
@@ -261,6 +309,35 @@ static void test_tables(void)
 	module_memory_free(&b);
 }
 
+/* Two pages of text are gone; a page of it is another module's now, and a third module is loaded. */
+static void test_overlap(void)
+{
+	static struct module c = {.name = "kt_c"};
+	const size_t long_text[MODULE_REGIONS] = {5000};
+	unsigned long text;
+	struct ksym_table *of_a, *of_b, *of_c;
+
+	kt_promise(!load_visit(&c, MODULE_NEAR) && !module_memory_alloc(&a, long_text, MODULE_NEAR), "two modules are loaded");
+	text = a.base;
+	of_c = table_of(&c, "kt_first", "kt_second");
+	of_a = table_of(&a, "kt_long", "kt_longer");
+	ksym_add(of_c);
+	ksym_add(of_a);
+	kt_promise(in_text(text) && in_tracer(text + 0x200) && in_text(c.base), "the text of both is text");
+	ksym_remove(of_a);
+	kt_promise(!in_text(text) && !in_tracer(text + 0x200) && in_text(c.base), "what is gone is not, though another module is loaded");
+	kt_promise(prints("%ps", text + PAGE_SIZE, "kt_longer [kt_a]"), "it keeps its names");
+	module_memory_free(&a);
+	kt_promise(!load_visit(&b, MODULE_NEAR) && b.base == text, "another module takes a part of its place");
+	of_b = table_of(&b, "kt_short", "kt_shorter");
+	ksym_add(of_b);
+	kt_promise(prints("%ps", text, "kt_short [kt_b]") && !ksym_lookup(text + PAGE_SIZE, NULL, NULL), "then all of its names are forgotten");
+	ksym_remove(of_b);
+	ksym_remove(of_c);
+	module_memory_free(&b);
+	module_memory_free(&c);
+}
+
 /* ---- a stack through a module ---- */
 
 static volatile bool stop;
@@ -320,9 +397,11 @@ static int test_module_memory(int argc, char **argv)
 		test_places();
 		test_near_limit();
 		test_protection();
+		test_flushes();
 		test_rounds();
 		test_names();
 		test_tables();
+		test_overlap();
 		test_stack();
 	}
 	return kt_end();
