@@ -149,6 +149,17 @@ int file_stat(struct node *cwd, const char *path, struct node *copy)
 	return err;
 }
 
+/* Is @n a file of what lies in this range? */
+static bool belongs_to(const struct node *n, unsigned long start, unsigned long size)
+{
+	return (unsigned long)n->ops - start < size || (!n->owned && (unsigned long)n->data - start < size);
+}
+
+static bool is_going(const struct node *n)
+{
+	return belongs_to(n, going_start, going_size);
+}
+
 int file_chdir(struct node **cwd, const char *path)
 {
 	struct place at;
@@ -158,6 +169,8 @@ int file_chdir(struct node **cwd, const char *path)
 	err = walk(*cwd, path, &at);
 	if (!err && !is_dir(at.node))
 		err = -ENOTDIR;
+	if (!err && is_going(at.node))
+		err = -ENODEV;
 	if (!err)
 		*cwd = at.node;
 	mutex_unlock(&tree_lock);
@@ -224,17 +237,6 @@ struct node *file_make_at(struct node *dir, const char *path, u16 mode, const st
 struct node *file_make(const char *path, u16 mode, const struct file_ops *ops, void *data)
 {
 	return file_make_at(&root, path, mode, ops, data);
-}
-
-/* Is @n a file of what lies in this range? */
-static bool belongs_to(const struct node *n, unsigned long start, unsigned long size)
-{
-	return (unsigned long)n->ops - start < size || (!n->owned && (unsigned long)n->data - start < size);
-}
-
-static bool is_going(const struct node *n)
-{
-	return belongs_to(n, going_start, going_size);
 }
 
 typedef int (*special_t)(struct node *dir, const char *name);
@@ -394,7 +396,7 @@ int file_ops_going(unsigned long start, unsigned long end, bool going)
 
 	mutex_lock(&tree_lock);
 	for (struct node *n = &root; going && n && !err; n = next_node(n))
-		if (n->opens && belongs_to(n, start, end - start))
+		if (belongs_to(n, start, end - start) && in_use(n))
 			err = -EBUSY;
 	if (!err) {
 		going_start = start;
@@ -556,6 +558,23 @@ static int find_or_make(struct node *cwd, const char *path, int flags, struct no
 	return err;
 }
 
+/* A missing name in a special directory: the directory's own create makes it. */
+static int create_special(struct node *cwd, const char *path)
+{
+	special_t special = NULL;
+	char name[NAME_MAX + 1];
+	struct place at;
+	int err = 0;
+
+	mutex_lock(&tree_lock);
+	if (walk(cwd, path, &at) && at.dir && at.dir->ops && at.dir->ops->create) {
+		err = prepare_special(at.dir, at.dir->ops->create, &special);
+		strlcpy(name, at.name, at.len + 1);
+	}
+	mutex_unlock(&tree_lock);
+	return special ? call_special(at.dir, special, name) : err;
+}
+
 static void put_file(struct file *f)
 {
 	mutex_lock(&tree_lock);
@@ -566,11 +585,11 @@ static void put_file(struct file *f)
 
 int file_open(struct node *cwd, const char *path, int flags, struct file **file)
 {
-	struct file *f = kzalloc(sizeof(*f));
-	int err;
+	int err = flags & O_CREAT ? create_special(cwd, path) : 0;
+	struct file *f = err ? NULL : kzalloc(sizeof(*f));
 
 	if (!f)
-		return -ENOMEM;
+		return err ?: -ENOMEM;
 	f->flags = flags;
 	mutex_lock(&tree_lock);
 	err = find_or_make(cwd, path, flags, &f->node);

@@ -33,7 +33,8 @@ struct file_ops {
 	ssize_t (*read)(struct file *f, char *buf, size_t n, u64 *pos);
 	ssize_t (*write)(struct file *f, const char *buf, size_t n, u64 *pos);
 	int (*release)(struct file *f); /* close() returns its errno */
-	/* Of a directory: called for mkdir and rmdir of a name in it. */
+	/* Of a directory: called when a file or a directory is made in it, and when either is removed. */
+	int (*create)(struct node *dir, const char *name);
 	int (*mkdir)(struct node *dir, const char *name);
 	int (*rmdir)(struct node *dir, const char *name);
 };
@@ -85,9 +86,9 @@ int file_unmake(struct node *n);
 /*
  * A module goes. A file is the module's if its ops or its data (a special file's argument,
  * contents that were not allocated) lie in [start, end). @going: -EBUSY if one of its files
- * is open, or a name is just being made or removed in one of its directories; else, from
- * now on, opening one fails with -ENODEV, and so do mkdir and rmdir in its directories. @going false: no longer. One range at a
- * time: the caller holds module_lock.
+ * is open or one of its directories is a thread's cwd, or if a name is just being made or removed
+ * there; else, from now on, open, chdir, and making or removing names there fail with -ENODEV.
+ * @going false: no longer. One range at a time: the caller holds a lock.
  */
 int file_ops_going(unsigned long start, unsigned long end, bool going);
 /*

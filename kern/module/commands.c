@@ -71,30 +71,41 @@ static ssize_t read_all(const char *path, void **data)
 	return n;
 }
 
+/* Take `at=` out of @words. Return: how many are left, or -EINVAL. */
+static int take_at(int count, char **words, unsigned long *at)
+{
+	int left = 0;
+
+	for (int i = 0; i < count; i++) {
+		if (strncmp(words[i], "at=", 3))
+			words[left++] = words[i];
+		else if (parse_at(words[i] + 3, at))
+			return -EINVAL;
+	}
+	return left;
+}
+
 static int insmod_main(int argc, char **argv)
 {
 	unsigned long at = MODULE_NEAR;
 	char path[128], name[128];
-	int params = 2, err = 0;
 	void *data = NULL;
 	ssize_t size;
+	int params, err;
 
 	if (argc < 2)
 		return complain("insmod", "name a module of " MODULE_DIR, EINVAL);
-	if (argc > 2 && !strncmp(argv[2], "at=", 3)) {
-		err = parse_at(argv[2] + 3, &at);
-		params++;
-	}
-	if (err)
+	params = take_at(argc - 2, argv + 2, &at);
+	if (params < 0)
 		return complain("insmod", "at= takes near, far or an address", EINVAL);
 	path_of(argv[1], path, sizeof(path));
 	name_of(path, name, sizeof(name));
 	size = read_all(path, &data);
-	err = size < 0 ? size : module_load(name, data, size, at, argc - params, argv + params);
+	err = size < 0 ? size : module_load(name, data, size, at, params, argv + 2);
 	kfree(data);
 	return err ? complain("insmod", size < 0 ? path : name, -err) : 0;
 }
-SHELL_COMMAND("insmod", insmod_main, "module [at=near|far|0xADDR] [parameter=value ...]", "load a module of " MODULE_DIR);
+SHELL_COMMAND("insmod", insmod_main, "module [at=..] ..", "load a module; at=near|far|ADDRESS; other words are its parameters");
 
 static int rmmod_main(int argc, char **argv)
 {

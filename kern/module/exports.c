@@ -4,7 +4,7 @@
  * A symbol is found by its name: first among the kernel's exports, then among
  * those of each live module. The tracer's exports are in ftrace/modules/.
  */
-#include "app.h"
+#include "cpu.h"
 #include "file.h"
 #include "irq.h"
 #include "loader.h"
@@ -39,6 +39,7 @@ EXPORT_SYMBOL(mutex_unlock);
 EXPORT_SYMBOL(prepare_to_wait);
 EXPORT_SYMBOL(finish_wait);
 EXPORT_SYMBOL(wake_up);
+EXPORT_SYMBOL(nr_cpus);
 EXPORT_SYMBOL(schedule);
 EXPORT_SYMBOL(yield);
 EXPORT_SYMBOL(sleep_ns);
@@ -50,7 +51,9 @@ EXPORT_SYMBOL(preempt_enable);
 EXPORT_SYMBOL(synchronize_sched);
 
 EXPORT_SYMBOL(file_make);
+EXPORT_SYMBOL(file_make_at);
 EXPORT_SYMBOL(file_unmake);
+EXPORT_SYMBOL(file_lookup);
 EXPORT_SYMBOL(file_open);
 EXPORT_SYMBOL(file_read);
 EXPORT_SYMBOL(file_write);

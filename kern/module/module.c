@@ -228,7 +228,7 @@ static int check_unused(const struct module *m)
 	if (!m->exit && m->init)
 		return refuse(m, "it has no module_exit()");
 	if (file_ops_going(m->base, m->end[MODULE_DATA], true))
-		return refuse(m, "one of its files is open");
+		return refuse(m, "one of its files or directories is in use");
 	err = check_nobody_inside(m);
 	if (err)
 		file_ops_going(m->base, m->end[MODULE_DATA], false);

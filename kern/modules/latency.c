@@ -42,9 +42,11 @@ static int begin(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct
 
 static void end(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
-	u64 ns = (trace->rettime - trace->calltime) | 1;
-	unsigned bucket = MIN(63 - __builtin_clzll(ns), BUCKETS - 1);
+	u64 ns = trace->rettime - trace->calltime;
+	unsigned bucket = 0;
 
+	while (ns >>= 1)
+		bucket += bucket < BUCKETS - 1;
 	add_one(&counts[this_cpu()->index].bucket[bucket]);
 }
 
