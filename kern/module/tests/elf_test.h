@@ -39,13 +39,16 @@ extern "C" int printk(const char *fmt, ...)
 	said += line;
 	return n;
 }
+static int allocations = -1; /* so many succeed; -1: all */
+
 extern "C" void *kmalloc(size_t size)
 {
-	return malloc(size);
+	return allocations < 0 || allocations-- ? malloc(size) : NULL;
 }
 extern "C" void *kzalloc(size_t size)
 {
-	return calloc(1, size);
+	void *p = kmalloc(size);
+	return p ? memset(p, 0, size) : NULL;
 }
 extern "C" void kfree(void *p)
 {
@@ -361,7 +364,8 @@ static const Refused refused[] = {
 	{"names is not a string table inside", [](Bytes &b) { header(b)->shstrndx = 1; }},
 	{"names is not a string table inside", [](Bytes &b) { section(b, ".shstrtab").size--; }},
 	{"names is not a string table inside", [](Bytes &b) { section(b, ".shstrtab").offset = ~0ul; }},
-	{"names is not a string table inside", [](Bytes &b) { section(b, ".shstrtab").size = 0; }},
+	{"names is not a string table inside", [](Bytes &b) { elf_section &s = section(b, ".shstrtab"); s.offset++, s.size = 0; }},
+	{"names is not a string table inside", [](Bytes &b) { section(b, ".shstrtab").type = SHT_PROGBITS; }},
 	{"the name of section 2 is outside", [](Bytes &b) { sections(b)[2].name = 100000; }},
 	{"section .data, 0xfffffffffffffff0 bytes at 0x", [](Bytes &b) { section(b, ".data").size = -16; }},
 	{"section .data, ", [](Bytes &b) { section(b, ".data").offset = b.size(); }},
@@ -381,12 +385,15 @@ static const Refused refused[] = {
 	{"the module is larger than 1048576 bytes", [](Bytes &b) { section(b, ".bss").size = ~0ul; }},
 	{"the file has no symbol table", [](Bytes &b) { section(b, ".symtab").type = 0; }},
 	{"the file has two symbol tables", [](Bytes &b) { section(b, ".comment").type = SHT_SYMTAB; }},
-	{"is not a table of 24-byte entries", [](Bytes &b) { section(b, ".symtab").entsize = 16; }},
+	{"the symbol table at 0x", [](Bytes &b) { section(b, ".symtab").entsize = 1; }},
+	{"is not a table of 24-byte entries", [](Bytes &b) { section(b, ".symtab").size = 0; }},
 	{"is not a table of 24-byte entries", [](Bytes &b) { section(b, ".symtab").size--; }},
 	{"is not a table of 24-byte entries", [](Bytes &b) { section(b, ".symtab").offset -= 4; }},
 	{"the names of symbols are in section 4000, which", [](Bytes &b) { section(b, ".symtab").link = 4000; }},
 	{"the names of symbols are not in a string table", [](Bytes &b) { section(b, ".symtab").link = 1; }},
 	{"the names of symbols are not in a string table", [](Bytes &b) { section(b, ".strtab").size--; }},
+	{"the names of symbols are not in a string table", [](Bytes &b) { elf_section &s = section(b, ".strtab"); s.offset++, s.size = 0; }},
+	{"the names of symbols are not in a string table", [](Bytes &b) { section(b, ".strtab").type = SHT_PROGBITS; }},
 	{"is outside the table of names", [](Bytes &b) { symbol(b, "counter").name = 1 << 20; }},
 	{"symbol 'counter' has an unknown binding, 10", [](Bytes &b) { symbol(b, "counter").info = 0xa1; }},
 	{"symbol 'counter' is thread-local or", [](Bytes &b) { symbol(b, "counter").info = 0x16; }},
@@ -426,6 +433,17 @@ TEST(module_elf, what_is_wrong_is_refused_by_name)
 	}
 }
 
+TEST(module_elf, without_memory_nothing_is_left)
+{
+	for (int n = 0; n < 4; n++) {
+		allocations = n;
+		Linked m(good());
+		allocations = -1;
+		EXPECT_EQ(-ENOMEM, m.err) << n;
+		EXPECT_EQ(0u, said.find("module m: no memory for ")) << said;
+	}
+}
+
 TEST(module_elf, a_file_at_an_odd_address_is_refused)
 {
 	std::unique_ptr<u8[]> copy(new u8[good().size() + 4]);
@@ -437,12 +455,14 @@ TEST(module_elf, a_file_at_an_odd_address_is_refused)
 
 TEST(module_elf, a_name_cannot_change_the_terminal)
 {
-	Bytes b = assemble(".data\n.8byte aX2Jb\n");
-	b[section(b, ".strtab").offset + symbol(b, "aX2Jb").name + 1] = '\033';
+	Bytes b = assemble(".data\n.8byte aXY2Jb\n");
+	u64 at = section(b, ".strtab").offset + symbol(b, "aXY2Jb").name;
+	b[at + 1] = '\033';
+	b[at + 2] = 0x7f;
 	Linked m(b);
 	EXPECT_EQ(-ENOENT, m.err);
 	EXPECT_EQ(std::string::npos, said.find('\033'));
-	EXPECT_NE(std::string::npos, said.find("'a?2Jb'")) << said;
+	EXPECT_NE(std::string::npos, said.find("'a??2Jb'")) << said;
 }
 
 TEST(module_elf, a_relocation_of_what_is_not_loaded_is_skipped)
