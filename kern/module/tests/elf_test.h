@@ -358,7 +358,7 @@ static const Refused refused[] = {
 	{"has entries of 40 bytes", [](Bytes &b) { header(b)->shentsize = 40; }},
 	{"8-byte aligned, are needed", [](Bytes &b) { header(b)->shoff++; }},
 	{"the file has 0 sections", [](Bytes &b) { header(b)->shnum = 0; }},
-	{"the file has 4097 sections", [](Bytes &b) { header(b)->shnum = 4097; }},
+	{"the file has 2049 sections", [](Bytes &b) { header(b)->shnum = 2049; }},
 	{"the section table at 0xfffffffffffffff8 ends after it", [](Bytes &b) { header(b)->shoff = -8; }},
 	{"the section of section names, 4000, does not exist", [](Bytes &b) { header(b)->shstrndx = 4000; }},
 	{"names is not a string table inside", [](Bytes &b) { header(b)->shstrndx = 1; }},
@@ -442,6 +442,36 @@ TEST(module_elf, without_memory_nothing_is_left)
 		EXPECT_EQ(-ENOMEM, m.err) << n;
 		EXPECT_EQ(0u, said.find("module m: no memory for ")) << said;
 	}
+}
+
+TEST(module_elf, a_long_name_is_refused)
+{
+	std::string name(255, 'a');
+	Linked m(assemble(".data\n.globl " + name + "\n" + name + ": .8byte 0\n"));
+	EXPECT_EQ(0, m.err) << said;
+	Linked n(assemble(".data\n.globl b" + name + "\nb" + name + ": .8byte 0\n"));
+	EXPECT_EQ(-ENOEXEC, n.err);
+	EXPECT_NE(std::string::npos, said.find(", 'baaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa...', has more than 255 bytes\n")) << said;
+}
+
+/* 400 sections, each relocated by the same 1,000 entries. */
+TEST(module_elf, relocations_that_overlap_are_refused)
+{
+	std::string source;
+	for (int i = 0; i < 1000; i++)
+		source += ".8byte printk\n";
+	std::string all = ".data\n" + source;
+	for (int i = 0; i < 400; i++)
+		all += ".section .d" + std::to_string(i) + ",\"aw\"\n.zero 1992\n.8byte printk\n";
+	Bytes b = assemble(all);
+	Linked m(b);
+	EXPECT_EQ(0, m.err) << said;
+	for (int i = 1; i < header(b)->shnum; i++)
+		if (sections(b)[i].type == SHT_RELA)
+			sections(b)[i].offset = section(b, ".rela.data").offset, sections(b)[i].size = 249 * 24;
+	Linked n(b);
+	EXPECT_EQ(-ENOEXEC, n.err);
+	EXPECT_NE(std::string::npos, said.find(" overlaps other sections of relocations\n")) << said;
 }
 
 TEST(module_elf, a_file_at_an_odd_address_is_refused)
@@ -567,6 +597,21 @@ static void try_each(const std::vector<Tried> &rows)
 		std::copy(from.begin(), from.end(), one.text);
 		EXPECT_EQ(row.err, one.apply(row.type, row.value + (row.relative ? PLACE : 0))) << before << " " << row.value;
 		EXPECT_EQ(to, Bytes(one.text, one.text + to.size())) << arch_reloc_type(row.type)->name << " " << after;
+	}
+}
+
+/* Each single bit of an offset, from bit @low up to bit @high, is where the assembler puts it. */
+static void try_bits(u32 type, const std::string &insn, int low, int high)
+{
+	std::string source;
+	for (int bit = low; bit <= high; bit++)
+		source += insn + " . + " + std::to_string(1l << bit) + "\n";
+	Bytes want = text_of(assemble(source)), zero = text_of(assemble(insn + " .\n"));
+	for (int bit = low; bit <= high; bit++) {
+		One one;
+		std::copy(zero.begin(), zero.end(), one.text);
+		ASSERT_EQ(0, one.apply(type, PLACE + (1l << bit)));
+		ASSERT_EQ(reloc_get(&want[4 * (bit - low)], 4), reloc_get(one.text, 4)) << insn << " bit " << bit;
 	}
 }
 

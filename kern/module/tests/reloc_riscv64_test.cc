@@ -30,6 +30,19 @@ TEST(riscv64, branches_and_jumps_reach_to_their_limits)
 	});
 }
 
+TEST(riscv64, each_bit_of_an_offset_has_its_place)
+{
+	try_bits(BRANCH, "beq a0, a1,", 2, 11);
+	try_bits(JAL, "jal t0,", 2, 19);
+	std::vector<Tried> rows;
+	std::vector<std::string> text;
+	for (int bit = 0; bit <= 10; bit++)
+		text.push_back("sw a0, " + std::to_string(1 << bit) + "(a1)");
+	for (int bit = 0; bit <= 10; bit++)
+		rows.push_back({LO12_S, "sw a0, 0(a1)", text[bit].c_str(), 1l << bit, false, 0});
+	try_each(rows);
+}
+
 TEST(riscv64, pairs_reach_to_their_limits)
 {
 	for (u32 type : {CALL, CALL_PLT})
