@@ -101,10 +101,12 @@ TEST(riscv64, differences_are_made_in_their_width)
 	}
 	One one;
 	memset(one.text, 0xff, 8);
-	one.apply(SET6, 0x85);
-	EXPECT_EQ(0xc5, one.text[0]);
-	one.apply(SUB6, 0x46);
-	EXPECT_EQ(0xff, one.text[0]) << "5 - 6, modulo 64; the upper bits stay";
+	one.apply(SET6, 0x84);
+	EXPECT_EQ(0xc4, one.text[0]);
+	one.apply(SUB6, 0x45);
+	EXPECT_EQ(0xff, one.text[0]) << "4 - 5, modulo 64; the upper bits stay";
+	one.apply(SUB6, 1);
+	EXPECT_EQ(0xfe, one.text[0]);
 	one.apply(SET8, 0x1234);
 	EXPECT_EQ(0xffffff34u, reloc_get(one.text, 4));
 	one.apply(SET16, 0x12345);
