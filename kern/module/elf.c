@@ -236,6 +236,8 @@ static int check_symbol(struct module_elf *elf, u32 i, u64 names_size)
 
 	if (s->name >= names_size)
 		return REFUSE("the name of symbol %u is outside the table of names", i);
+	if (strnlen(name, MODULE_SYMBOL_MAX + 1) > MODULE_SYMBOL_MAX)
+		return REFUSE("the name of symbol %u, '%.32s...', has more than %u bytes", i, name, MODULE_SYMBOL_MAX);
 	if (s->info >> 4 > STB_WEAK)
 		return REFUSE("symbol '%.64s' has an unknown binding, %u", name, s->info >> 4);
 	if ((s->info & 15) == STT_TLS || (s->info & 15) == STT_GNU_IFUNC)
@@ -348,6 +350,8 @@ static int check_rela_section(struct module_elf *elf, const struct elf_section *
 
 static int check_relas(struct module_elf *elf)
 {
+	u64 bytes = 0;
+
 	for (u32 i = 1; i < elf->section_count; i++) {
 		const struct elf_section *s = &elf->sections[i];
 		int err = 0;
@@ -357,8 +361,12 @@ static int check_relas(struct module_elf *elf)
 		if (s->info >= elf->section_count)
 			return REFUSE("section %.64s relocates section %u, which does not exist",
 				      module_elf_section_name(elf, i), s->info);
-		if (is_loaded(elf, s->info))
-			err = check_rela_section(elf, s);
+		if (!is_loaded(elf, s->info))
+			continue;
+		bytes += s->size;
+		if (bytes > elf->file_size) /* else a small file could keep this CPU busy for minutes */
+			return REFUSE("section %.64s overlaps other sections of relocations", module_elf_section_name(elf, i));
+		err = check_rela_section(elf, s);
 		if (err)
 			return err;
 	}

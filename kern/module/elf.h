@@ -71,7 +71,8 @@ struct module_elf {
 };
 #define NOT_LOADED (~0ul)
 #define MODULE_MAX MiB(1)	 /* bytes of the file, and of all regions together */
-#define MODULE_SECTIONS_MAX 4096 /* sections are compared in pairs */
+#define MODULE_SECTIONS_MAX 2048 /* sections are compared in pairs */
+#define MODULE_SYMBOL_MAX 255	 /* bytes of a symbol's name; names may overlap in the file, their copies do not */
 
 enum { SHT_PROGBITS = 1, SHT_SYMTAB = 2, SHT_STRTAB = 3, SHT_RELA = 4, SHT_NOTE = 7, SHT_NOBITS = 8, SHT_REL = 9 };
 enum { SHF_WRITE = 1, SHF_ALLOC = 2, SHF_EXECINSTR = 4, SHF_TLS = 0x400, SHF_COMPRESSED = 0x800 };

@@ -37,6 +37,14 @@ TEST(arm64, branches_reach_to_their_limits)
 	});
 }
 
+TEST(arm64, each_bit_of_an_offset_has_its_place)
+{
+	try_bits(CALL26, "bl", 2, 26);
+	try_bits(CONDBR19, "b.ne", 2, 19);
+	try_bits(TSTBR14, "tbz x3, 40,", 2, 14);
+	try_bits(ADR_LO21, "adr x3,", 0, 19);
+}
+
 TEST(arm64, addresses_reach_to_their_limits)
 {
 	const char *zero = ".4byte 0x90000003", *max = ".4byte 0xf07fffe3", *min = ".4byte 0x90800003";

@@ -30,6 +30,19 @@ TEST(riscv64, branches_and_jumps_reach_to_their_limits)
 	});
 }
 
+TEST(riscv64, each_bit_of_an_offset_has_its_place)
+{
+	try_bits(BRANCH, "beq a0, a1,", 2, 11);
+	try_bits(JAL, "jal t0,", 2, 19);
+	std::vector<Tried> rows;
+	std::vector<std::string> text;
+	for (int bit = 0; bit <= 10; bit++)
+		text.push_back("sw a0, " + std::to_string(1 << bit) + "(a1)");
+	for (int bit = 0; bit <= 10; bit++)
+		rows.push_back({LO12_S, "sw a0, 0(a1)", text[bit].c_str(), 1l << bit, false, 0});
+	try_each(rows);
+}
+
 TEST(riscv64, pairs_reach_to_their_limits)
 {
 	for (u32 type : {CALL, CALL_PLT})
@@ -88,10 +101,12 @@ TEST(riscv64, differences_are_made_in_their_width)
 	}
 	One one;
 	memset(one.text, 0xff, 8);
-	one.apply(SET6, 0x85);
-	EXPECT_EQ(0xc5, one.text[0]);
-	one.apply(SUB6, 0x46);
-	EXPECT_EQ(0xff, one.text[0]) << "5 - 6, modulo 64; the upper bits stay";
+	one.apply(SET6, 0x84);
+	EXPECT_EQ(0xc4, one.text[0]);
+	one.apply(SUB6, 0x45);
+	EXPECT_EQ(0xff, one.text[0]) << "4 - 5, modulo 64; the upper bits stay";
+	one.apply(SUB6, 1);
+	EXPECT_EQ(0xfe, one.text[0]);
 	one.apply(SET8, 0x1234);
 	EXPECT_EQ(0xffffff34u, reloc_get(one.text, 4));
 	one.apply(SET16, 0x12345);
