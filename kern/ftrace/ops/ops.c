@@ -180,14 +180,11 @@ static inline int add_op_to(struct dyn_ftrace *rec, const struct change *c)
 	return 0;
 }
 
-/* Does one op trace a function whose site calls through a trampoline? */
-static inline bool is_followed_alone(const struct dyn_ftrace *rec)
+/* Another op traces the function, too; or the record is disabled; or it has FTRACE_FL_FOLLOW. */
+static __noinline int remove_shared(struct dyn_ftrace *rec, const struct change *c)
 {
-	return rec->count == 1 && (rec->flags & (FTRACE_FL_FOLLOW | FTRACE_FL_DISABLED)) == FTRACE_FL_FOLLOW;
-}
-
-static __noinline int silence_followed(struct dyn_ftrace *rec, const struct change *c)
-{
+	if (rec->count > 1 || rec->flags & FTRACE_FL_DISABLED || !(rec->flags & FTRACE_FL_FOLLOW))
+		return change_shared(rec, c, -1);
 	rec->flags ^= c->ipmodify;
 	rec->count = 0;
 	return ftrace_switch(rec, FTRACE_CALLS_NOTHING);
@@ -198,7 +195,7 @@ static inline int remove_op_from(struct dyn_ftrace *rec, const struct change *c)
 	int err;
 
 	if (unlikely(rec->state != c->alone))
-		return is_followed_alone(rec) ? silence_followed(rec, c) : change_shared(rec, c, -1);
+		return remove_shared(rec, c);
 	err = ftrace_make_nop(rec, c->stub);
 	if (unlikely(err))
 		return ftrace_refuse(rec, err);
