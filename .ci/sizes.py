@@ -19,16 +19,16 @@ def inside(*folders: str, but: tuple[str, ...] = ()) -> Callable[[str], bool]:
 
 # What is only there for modules, though a room or an architecture has it.
 MODULES = ("kern/ftrace/modules/", "kern/ftrace/riscv64/trampoline.h", "kern/ftrace/arm64/trampoline.h",
-           "kern/ftrace/stages/nomodules.c")
+           "kern/ftrace/stages/nomodules.c", "kern/module.h", "kern/module/", "kern/arch/riscv64/reloc.", "kern/arch/arm64/reloc.")
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
     ("what students hand in, labs 1 to 6", 2000, lambda f: f in HANDED_IN),
     ("kern/ftrace/", 6000, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES))),
     ("modules, probes, trace events", 2500, inside(*MODULES)),
     ("build tools in kern/ftrace/", 1000, inside("kern/ftrace/tools/")),
-    ("kern/ without ftrace, apps, shell", 7000, inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/"))),
+    ("kern/ without ftrace, apps, shell", 7000, inside("kern/", but=("kern/ftrace/", "kern/apps/", "kern/shell/", "kern/modules/", *MODULES))),
     ("kern/shell/", 1300, inside("kern/shell/")),
     ("grading/ and qemu/", 6500, inside("grading/", "qemu/")),
-    ("kern/apps/", None, inside("kern/apps/")),
+    ("kern/apps/ and kern/modules/", None, inside("kern/apps/", "kern/modules/")),
     ("boot/", None, inside("boot/")),
 ]
 
