@@ -390,6 +390,27 @@ TEST_F(fgraph, a_changed_filter_is_heard_of_as_long_as_a_user_goes_by_it)
 	EXPECT_EQ(c.filter.changed, nullptr);
 }
 
+TEST_F(fgraph, a_user_that_selects_no_function_begins_when_a_table_comes)
+{
+	user a(1);
+	a.filter.notrace_hash = ftrace_hash_new(64);
+	for_each_ftrace_rec(rec)
+		ftrace_hash_add(a.filter.notrace_hash, rec->offset);
+	ASSERT_EQ(register_ftrace_graph(&a.ops), 0);
+	EXPECT_EQ(graph_op, nullptr);
+	EXPECT_EQ(ftrace_graph_new_table(), 0);
+	EXPECT_EQ(graph_op, nullptr);
+	fake_table();
+	fake_record(FAKE_MORE - KERNEL_BASE + 64, "newcomer");
+	EXPECT_EQ(ftrace_graph_new_table(), 0);
+	EXPECT_NE(graph_op, nullptr);
+	unregister_ftrace_graph(&a.ops);
+	EXPECT_EQ(ftrace_graph_new_table(), 0) << "there is no user";
+	EXPECT_EQ(graph_op, nullptr);
+	ftrace_hash_free(a.filter.notrace_hash);
+	fake_reset();
+}
+
 TEST_F(fgraph, no_memory_for_shadow_stacks_and_nobody_is_registered)
 {
 	user a(1);
