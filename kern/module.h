@@ -93,7 +93,7 @@ static inline bool module_has_text(const struct module *m, unsigned long addr)
 /*
  * Load the module in @file: (1) check the file; (2) place it @at: MODULE_NEAR,
  * MODULE_FAR, or a page-aligned address; (3) copy and relocate it, writable and
- * not executable; (4) set @params, "name=value" words; (5) protect text and rodata;
+ * not executable; (4) set @count @params, "name=value" words; (5) protect text and rodata;
  * (6) publish its symbols, then its call sites; (7) call init.
  * @name is the module's name. Context: thread. Return: 0, or -errno after one
  * printed sentence that says why; then nothing of the module is left.
@@ -101,7 +101,7 @@ static inline bool module_has_text(const struct module *m, unsigned long addr)
  * -EEXIST: a module or a symbol of that name exists; -ENOMEM; -ERANGE: a
  * relocation does not reach; -EINVAL: @at or a parameter; else what init returned.
  */
-int module_load(const char *name, const void *file, size_t size, unsigned long at, int params, char **param);
+int module_load(const char *name, const void *file, size_t size, unsigned long at, int count, char **params);
 
 /*
  * Remove a module. -ENOENT: there is none; -EBUSY: another module or a thread uses

@@ -32,7 +32,7 @@ static void spin_ns(u64 ns)
 /* How many counters changed in 2 ms, of threads that this CPU does not run. */
 static int count_changed(void *unused)
 {
-	u64 before[NR_CPUS];
+	u64 before[NR_CPUS] = {0};
 	int changed = 0;
 
 	for (unsigned i = 0; i < nr_cpus; i++)
