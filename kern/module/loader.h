@@ -29,8 +29,8 @@ void module_drop_uses(struct module *m);
 /* Set the parameters "name=value" of @m. -EINVAL after a sentence: there is none of that name, or it refuses the value. */
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params);
 
-/* m->symbols: the names and addresses of the functions in its text. -ENOMEM. */
-int module_name_functions(struct module *m, const struct module_elf *elf);
+/* m->symbols: the names and addresses of the functions in its text, and of the tracer's trampolines at m->base + @room. -ENOMEM. */
+int module_name_functions(struct module *m, const struct module_elf *elf, size_t room);
 
 /* A table that the linker would have collected: the elements of section ".table.NAME". -ENOEXEC: it is no whole number of them. */
 int module_table(const struct module_elf *elf, const char *section, size_t element, const void **start, const void **end);

@@ -100,8 +100,6 @@ static int prepare_sites(struct module *m, const struct module_elf *elf, size_t 
 	const void *start, *end;
 	int err = module_table(elf, "__patchable_function_entries", sizeof(unsigned long), &start, &end);
 
-	m->symbols->tracer = m->base + room;
-	m->symbols->tracer_end = m->base + room + ftrace_module_room();
 	return err ?: ftrace_module_prepare(m, start, (const unsigned long *)end - (const unsigned long *)start, m->base + room);
 }
 
@@ -118,7 +116,7 @@ static int make(struct module *m, struct module_elf *elf, unsigned long at, int 
 	err = err ?: module_elf_relocate(elf);
 	err = err ?: find_parts(m, elf);
 	err = err ?: module_set_params(m, elf, count, params);
-	err = err ?: module_name_functions(m, elf);
+	err = err ?: module_name_functions(m, elf, room);
 	err = err ?: prepare_sites(m, elf, room);
 	return err ?: module_memory_protect(m);
 }

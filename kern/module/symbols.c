@@ -1,6 +1,7 @@
 /*
  * The names of a module's functions, for %pS, stack traces, filters and traces.
  */
+#include "ftrace_module.h"
 #include "ksyms.h"
 #include "loader.h"
 #include "string.h"
@@ -29,9 +30,20 @@ static int add(struct ksym_table *table, unsigned long addr, const char *name)
 	return table->symbol[i].name ? 0 : -ENOMEM;
 }
 
-int module_name_functions(struct module *m, const struct module_elf *elf)
+/* A walk of the stack knows the tracer's entry code by this name (unwind_in_tracer_entry()). */
+static int add_trampolines(struct module *m, size_t room)
 {
-	u32 count = 0;
+	char name[80];
+
+	m->symbols->tracer = m->base + room;
+	m->symbols->tracer_end = m->base + room + ftrace_module_room();
+	snprintf(name, sizeof(name), "ftrace_island_%s", m->name);
+	return add(m->symbols, m->symbols->tracer, name);
+}
+
+int module_name_functions(struct module *m, const struct module_elf *elf, size_t room)
+{
+	u32 count = 1;
 	int err = 0;
 
 	for (u32 i = 0; i < elf->symbol_count; i++)
@@ -46,5 +58,6 @@ int module_name_functions(struct module *m, const struct module_elf *elf)
 	for (u32 i = 0; i < elf->symbol_count && !err; i++)
 		if (is_function(elf, &elf->symbols[i]))
 			err = add(m->symbols, elf->symbols[i].value, elf->strings + elf->symbols[i].name);
+	err = err ?: add_trampolines(m, room);
 	return err ?: (m->symbols->module ? 0 : -ENOMEM);
 }
