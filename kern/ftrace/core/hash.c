@@ -15,11 +15,12 @@ struct ftrace_hash *ftrace_hash_new(u32 count)
 	while (shift > 4 && slots_of(shift) < 2 * count)
 		shift--;
 	hash = kzalloc(sizeof(*hash) + (sizeof(u32) << (32 - shift)));
-	if (!hash)
+	if (hash)
+		hash->shift = shift;
+	if (hash && !ftrace_hash_list(hash)) {
+		kfree(hash);
 		return NULL;
-	hash->shift = shift;
-	hash->next = ftrace_hashes;
-	ftrace_hashes = hash;
+	}
 	return hash;
 }
 
@@ -51,11 +52,6 @@ void ftrace_hash_add(struct ftrace_hash *hash, u32 offset)
 
 void ftrace_hash_free(struct ftrace_hash *hash)
 {
-	struct ftrace_hash **link = &ftrace_hashes;
-
-	while (hash && *link != hash)
-		link = &(*link)->next;
-	if (hash)
-		*link = hash->next;
+	ftrace_hash_unlist(hash);
 	kfree(hash);
 }

@@ -17,11 +17,18 @@
 
 struct ftrace_hash {
 	u32 count, shift; /* 32 - log2 of the number of slots */
-	struct ftrace_hash *next;
 	u32 slots[];
 };
 #define FTRACE_HASH_GONE 1 /* no call site's offset, which is a multiple of 4 */
-extern struct ftrace_hash *ftrace_hashes; /* all of them; ftrace_lock held */
+
+/* All hashes are in a list (table.c), whose entries lie outside of them. ftrace_lock held. */
+struct ftrace_hash_entry {
+	struct ftrace_hash *hash;
+	struct ftrace_hash_entry *next;
+};
+extern struct ftrace_hash_entry *ftrace_hashes;
+bool ftrace_hash_list(struct ftrace_hash *hash); /* false: no memory */
+void ftrace_hash_unlist(const struct ftrace_hash *hash);
 
 static inline u32 hash_slot(const struct ftrace_hash *hash, u32 offset)
 {

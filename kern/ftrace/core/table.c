@@ -10,7 +10,7 @@ struct ftrace_table ftrace_kernel_table = {
 struct ftrace_table *ftrace_tables = &ftrace_kernel_table;
 unsigned long ftrace_text_end = (unsigned long)_etext;
 u32 ftrace_removals;
-struct ftrace_hash *ftrace_hashes;
+struct ftrace_hash_entry *ftrace_hashes;
 
 void ftrace_add_table(struct ftrace_table *table)
 {
@@ -82,4 +82,28 @@ void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool i
 		return;
 	set->bits[number / 64] ^= 1ull << (number % 64);
 	set->count += in ? 1 : -1;
+}
+
+bool ftrace_hash_list(struct ftrace_hash *hash)
+{
+	struct ftrace_hash_entry *entry = kzalloc(sizeof(*entry));
+
+	if (!entry)
+		return false;
+	entry->hash = hash;
+	entry->next = ftrace_hashes;
+	ftrace_hashes = entry;
+	return true;
+}
+
+void ftrace_hash_unlist(const struct ftrace_hash *hash)
+{
+	struct ftrace_hash_entry **link = &ftrace_hashes, *entry;
+
+	while (*link && (*link)->hash != hash)
+		link = &(*link)->next;
+	entry = *link;
+	if (entry)
+		*link = entry->next;
+	kfree(entry);
 }

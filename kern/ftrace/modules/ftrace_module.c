@@ -289,10 +289,13 @@ static void unlink_sites(struct sites *s)
 /* All hashes lose the functions in [from, to). An event may read a hash meanwhile: it finds the function, or does not. */
 static void forget_functions(u32 from, u32 to)
 {
-	for (struct ftrace_hash *hash = ftrace_hashes; hash; hash = hash->next)
+	for (struct ftrace_hash_entry *entry = ftrace_hashes; entry; entry = entry->next) {
+		struct ftrace_hash *hash = entry->hash;
+
 		for (u32 i = 0; i < 1u << (32 - hash->shift); i++)
 			if (hash->slots[i] - from < to - from)
 				WRITE_ONCE(hash->slots[i], FTRACE_HASH_GONE);
+	}
 }
 
 /* The first grace period: no CPU is in a trampoline or callback. The second: no CPU reads the lists. */
