@@ -19,6 +19,14 @@ void ipi_stop_others(void); /* for panics: the other CPUs call park_cpu() */
 void __noreturn park_cpu(void); /* wait forever, interrupts masked */
 
 /*
+ * Call fn(arg) on this CPU while all other online CPUs wait in their IPI handlers,
+ * interrupts masked; each executes an isb before it goes on. Return: what @fn
+ * returned. Context: thread, interrupts on, no spinlock held; may sleep before it
+ * stops them.
+ */
+int stop_machine(int (*fn)(void *), void *arg);
+
+/*
  * The clock: nanoseconds since the counter started. It never goes back on one
  * CPU. No call site; any context. The product fits 128 bits:
  * ns = ((u128)(counter << 10) * clock_mult) >> 64.

@@ -270,3 +270,52 @@ void smp_call_others(void (*fn)(void *), void *arg)
 	call_each(other_cpus(), fn, arg);
 	preempt_enable();
 }
+
+/* TO BE REPLACED: another one is being written. */
+struct stop {
+	u32 arrived, go_on;
+};
+
+static notrace void wait_stopped(void *arg)
+{
+	struct stop *stop = arg;
+
+	__atomic_add_fetch(&stop->arrived, 1, __ATOMIC_ACQ_REL);
+	while (!__atomic_load_n(&stop->go_on, __ATOMIC_ACQUIRE))
+		cpu_relax();
+#ifdef __aarch64__
+	__asm__ volatile("isb" : : : "memory");
+#endif
+}
+
+int stop_machine(int (*fn)(void *), void *arg)
+{
+	static struct mutex lock = MUTEX_INIT;
+	struct smp_call calls[NR_CPUS];
+	struct stop stop = {0};
+	unsigned long mask, flags;
+	u32 count = 0;
+	int result;
+
+	mutex_lock(&lock);
+	preempt_disable();
+	mask = other_cpus();
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		if (mask >> i & 1) {
+			calls[i] = (struct smp_call){wait_stopped, &stop};
+			push_call(cpu_of(i), &calls[i]);
+			count++;
+		}
+	while (__atomic_load_n(&stop.arrived, __ATOMIC_ACQUIRE) < count)
+		cpu_relax();
+	flags = irq_save();
+	result = fn(arg);
+	irq_restore(flags);
+	__atomic_store_n(&stop.go_on, 1, __ATOMIC_RELEASE);
+	for (unsigned i = 0; i < NR_CPUS; i++)
+		while (mask >> i & 1 && !__atomic_load_n(&calls[i].done, __ATOMIC_ACQUIRE))
+			cpu_relax();
+	preempt_enable();
+	mutex_unlock(&lock);
+	return result;
+}
