@@ -4,12 +4,12 @@
  */
 #include "asm-ftrace/hook.h"
 #include "breakpoint.h"
+#include "cpu.h"
 #include "irq.h"
 #include "kprobes.h"
 #include "ksyms.h"
 #include "string.h"
 #include "tracer.h"
-#include "unwind.h"
 
 /* In the tracer's text, so that a CPU is not preempted in a slot (in_tracer()). */
 __attribute__((section(".text.kprobe_slots"))) __aligned(8) const u32 kprobe_slots[KPROBE_SLOTS][2] = {
