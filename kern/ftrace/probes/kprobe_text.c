@@ -16,16 +16,19 @@ __attribute__((section(".text.kprobe_slots"))) __aligned(8) const u32 kprobe_slo
 	[0 ... KPROBE_SLOTS - 1] = {INSN_BREAK, INSN_BREAK}};
 
 struct write {
-	unsigned long ip;
-	u32 expected, insn;
+	const struct kprobe_word *words;
+	unsigned count;
 };
 
-static int write_word(const struct write *w)
+static int write_words(const struct write *w)
 {
-	if (*(const volatile u32 *)w->ip != w->expected)
-		return -EINVAL;
-	*(volatile u32 *)text_alias(w->ip) = w->insn;
-	arch_sync_line(w->ip, (unsigned long)text_alias(w->ip));
+	for (unsigned i = 0; i < w->count; i++)
+		if (*(const volatile u32 *)w->words[i].ip != w->words[i].expected)
+			return -EINVAL;
+	for (const struct kprobe_word *word = w->words; word < w->words + w->count; word++) {
+		*(volatile u32 *)text_alias(word->ip) = word->insn;
+		arch_sync_line(word->ip, (unsigned long)text_alias(word->ip));
+	}
 	return 0;
 }
 
@@ -36,22 +39,22 @@ static int write_stopped(void *w)
 
 	preempt_disable();
 	text_alias_open();
-	err = write_word(w);
+	err = write_words(w);
 	text_alias_close();
 	preempt_enable();
 	return err;
 }
 
-int kprobe_write(unsigned long ip, u32 expected, u32 insn)
+int kprobe_write(const struct kprobe_word *words, unsigned count)
 {
-	struct write w = {ip, expected, insn};
+	struct write w = {words, count};
 	int err;
 
 	mutex_assert_held(&ftrace_lock);
 	if (PROBE_STOPS_CPUS)
 		return stop_machine(write_stopped, &w);
 	ftrace_batch_begin();
-	err = write_word(&w);
+	err = write_words(&w);
 	ftrace_batch_end();
 	return err;
 }

@@ -255,25 +255,32 @@ static int arm_entry(struct probe_point *pt, bool on)
 
 static int arm_break(struct probe_point *pt, bool on)
 {
-	int err = kprobe_write(pt->key, on ? pt->insn : INSN_BREAK, on ? INSN_BREAK : pt->insn);
+	struct kprobe_word word = {pt->key, on ? pt->insn : INSN_BREAK, on ? INSN_BREAK : pt->insn};
+	int err = kprobe_write(&word, 1);
 
 	if (!err)
 		pt->armed = on;
 	return err;
 }
 
-/* The slot's second word: a breakpoint if somebody must be called after the instruction, or if a jump does not reach. */
-static int write_slot_end(const struct probe_point *pt)
+/*
+ * The copy, then a jump back; or a breakpoint, if somebody must be called after the
+ * instruction or the jump does not reach. While a CPU may be in the slot, only the second
+ * word changes, from one of these to the other; on arm64 too these may be exchanged then.
+ */
+static int write_slot(const struct probe_point *pt)
 {
-	const volatile u32 *word = &kprobe_slots[pt->slot][1];
-	bool post = false;
-	u32 insn;
+	const volatile u32 *slot = kprobe_slots[pt->slot];
+	struct kprobe_word words[2] = {{(unsigned long)&slot[0], slot[0], pt->insn}, {(unsigned long)&slot[1], slot[1], INSN_BREAK}};
+	bool jumps = probe_jump(words[1].ip, pt->key + 4, &words[1].insn);
 
 	for (const struct kprobe *p = pt->probes; p; p = p->next)
-		post |= p->post_handler != NULL;
-	if (!probe_jump((unsigned long)word, pt->key + 4, &insn) || post)
-		insn = INSN_BREAK;
-	return *word == insn ? 0 : kprobe_write((unsigned long)word, *word, insn);
+		jumps &= !p->post_handler;
+	if (!jumps)
+		words[1].insn = INSN_BREAK;
+	if (words[0].expected == words[0].insn && words[1].expected == words[1].insn)
+		return 0;
+	return kprobe_write(words, 2);
 }
 
 /* Bring text to what the point's probes want. */
@@ -285,7 +292,7 @@ static int update_point(struct probe_point *pt)
 	for (const struct kprobe *p = pt->probes; p; p = p->next)
 		on |= !(p->flags & KPROBE_FLAG_DISABLED);
 	if (on && !pt->entry && pt->how == PROBE_SLOT)
-		err = write_slot_end(pt);
+		err = write_slot(pt);
 	if (err || on == pt->armed)
 		return err;
 	return pt->entry ? arm_entry(pt, on) : arm_break(pt, on);
@@ -296,7 +303,7 @@ static int take_slot(struct probe_point *pt)
 	for (pt->slot = 0; pt->slot < KPROBE_SLOTS; pt->slot++)
 		if (!slot_owner[pt->slot]) {
 			WRITE_ONCE(slot_owner[pt->slot], pt);
-			return kprobe_write(slot_addr(pt->slot), *(const volatile u32 *)slot_addr(pt->slot), pt->insn);
+			return 0;
 		}
 	return -ENOSPC;
 }

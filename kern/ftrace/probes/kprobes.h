@@ -119,10 +119,14 @@ static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long p
 extern const u32 kprobe_slots[KPROBE_SLOTS][2];
 
 /*
- * Replace one instruction by another on all CPUs. -EINVAL: @expected is not there.
- * Context: thread, ftrace_lock held.
+ * Replace instructions by others on all CPUs. -EINVAL, and none is written: another
+ * one than expected is there. Context: thread, ftrace_lock held.
  */
-int kprobe_write(unsigned long ip, u32 expected, u32 insn);
+struct kprobe_word {
+	unsigned long ip;
+	u32 expected, insn;
+};
+int kprobe_write(const struct kprobe_word *words, unsigned count);
 /*
  * Find the function of @addr, and whether it may be probed: 0, with the number of
  * bytes from its start in *@offset and its call site in *@site; or -EINVAL.
