@@ -60,7 +60,6 @@ SECTIONS
 		TABLE(shell_command)
 		TABLE(thread_hook)
 		TABLE(unwind_hook)
-		TABLE(break_hook)
 		TABLE(kprobe_blacklist)
 		TABLE(tracefs_file)
 		TABLE(tracer)

@@ -1,6 +1,6 @@
 /*
- * Breakpoints in the kernel's text, for code that puts them there: the kernel asks
- * it, through a linker-collected table, what a breakpoint means.
+ * Breakpoints in the kernel's text, for the code that puts them there: the kernel
+ * asks it, through a pointer, what a breakpoint means.
  */
 #ifndef KERN_BREAKPOINT_H
 #define KERN_BREAKPOINT_H
@@ -14,7 +14,7 @@ struct trap_frame;
  * exception's entry call them, in any context, interrupts masked.
  *
  * hit: an exception was taken; @context is the tracer's context bit of the
- *	interrupted code. Return true if it was a breakpoint of the hook's; then the
+ *	interrupted code. Return true if it was such a breakpoint; then the
  *	interrupted code continues as @regs says.
  * pc:	the address of the instruction of which a copy is at @pc; else @pc.
  * insn: the instruction that belongs at @at, where a breakpoint is.
@@ -24,7 +24,7 @@ struct break_hook {
 	unsigned long (*pc)(unsigned long pc);
 	u32 (*insn)(unsigned long at);
 };
-#define BREAK_HOOK(name) TABLE_ENTRY(const struct break_hook, break_hook, name)
+extern const struct break_hook *break_hook; /* stored once, before the first breakpoint; NULL: there is none */
 
 /*
  * No probe may be placed in @function. For traced functions only: those that are

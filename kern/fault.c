@@ -9,6 +9,7 @@
 #include "print.h"
 
 bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
+const struct break_hook *break_hook;
 
 static notrace const char *part_of_image(unsigned long pa)
 {
@@ -53,14 +54,6 @@ notrace void trap_interrupt(struct trap_frame *regs)
 	irq_exit(regs);
 }
 
-static inline bool hit_breakpoint(struct trap_frame *regs, u64 context)
-{
-	TABLE_FOR_EACH(const struct break_hook, break_hook, hook)
-		if (hook->hit(regs, context))
-			return true;
-	return false;
-}
-
 notrace void trap_exception(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();
@@ -68,7 +61,7 @@ notrace void trap_exception(struct trap_frame *regs)
 	unsigned long address = exception_address(regs);
 
 	cpu->context_bit = 4;
-	if (!hit_breakpoint(regs, context) && (!exception_hook || !exception_hook(regs, address)))
+	if ((!break_hook || !break_hook->hit(regs, context)) && (!exception_hook || !exception_hook(regs, address)))
 		panic_exception(regs);
 	cpu->context_bit = context;
 }

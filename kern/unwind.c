@@ -27,11 +27,7 @@ __noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned l
 
 __noinline notrace unsigned long unwind_true_pc(const struct trap_frame *regs)
 {
-	unsigned long pc = regs_pc(regs);
-
-	TABLE_FOR_EACH(const struct break_hook, break_hook, hook)
-		pc = hook->pc(pc);
-	return pc;
+	return break_hook ? break_hook->pc(regs_pc(regs)) : regs_pc(regs);
 }
 
 /* From the trap vector to the interrupted function, by the trap frame. */
@@ -181,11 +177,7 @@ static __noinline notrace u32 insn_at(unsigned long at)
 {
 	u32 insn = *(u32 *)at;
 
-	if (likely(insn != INSN_BREAK))
-		return insn;
-	TABLE_FOR_EACH(const struct break_hook, break_hook, hook)
-		insn = hook->insn(at);
-	return insn;
+	return insn == INSN_BREAK && break_hook ? break_hook->insn(at) : insn;
 }
 
 /*

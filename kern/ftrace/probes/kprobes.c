@@ -24,9 +24,8 @@ struct probe_point {
 	struct probe_point *next; /* in its bucket */
 	bool entry;		  /* the call site of a function; else a breakpoint: */
 	bool armed;
-	enum probe_how how;
-	u32 insn;    /* the one that was replaced */
-	int slot;    /* PROBE_SLOT */
+	u32 insn;		  /* the one that was replaced */
+	unsigned long resume;	  /* its slot; 0: it is emulated */
 };
 
 #define BUCKETS 64
@@ -84,7 +83,7 @@ static void kprobe_entry(unsigned long ip, unsigned long parent_ip, struct ftrac
 	struct cpu *cpu = this_cpu();
 	u64 bit = cpu->context_bit;
 	const struct probe_point *pt = find_point(ip | (unsigned long)op->private);
-	struct kprobe_regs regs = {.entry = fregs, .ip = ip, .irqs_off = irqs_off(flags)};
+	struct kprobe_regs regs = {fregs, NULL, ip, flags};
 
 	if (unlikely(!pt)) {
 		/* The site is being patched. */
@@ -103,15 +102,10 @@ static void kprobe_entry(unsigned long ip, unsigned long parent_ip, struct ftrac
 	irq_restore(flags);
 }
 
-static inline unsigned long slot_addr(int slot)
-{
-	return (unsigned long)kprobe_slots[slot];
-}
-
 /* The point in whose slot @pc is; NULL: in none. */
 static struct probe_point *slot_point(unsigned long pc)
 {
-	unsigned long offset = pc - slot_addr(0);
+	unsigned long offset = pc - (unsigned long)kprobe_slots;
 
 	return offset < sizeof(kprobe_slots) ? READ_ONCE(slot_owner[offset / sizeof(kprobe_slots[0])]) : NULL;
 }
@@ -120,13 +114,14 @@ static struct probe_point *slot_point(unsigned long pc)
  * Continue after the handlers of a breakpoint: in the slot, or after the emulated
  * instruction. Return: there is no second breakpoint, so run_post() is due.
  */
-static bool execute(const struct probe_point *pt, struct trap_frame *trap)
+static inline bool execute(const struct probe_point *pt, struct trap_frame *trap)
 {
-	if (pt->how == PROBE_SLOT)
-		trap->pc = slot_addr(pt->slot);
-	else
-		trap->pc = probe_emulate(pt->insn, pt->key, trap->x, probe_flags(trap));
-	return pt->how == PROBE_EMULATED;
+	if (likely(pt->resume)) {
+		trap->pc = pt->resume;
+		return false;
+	}
+	trap->pc = probe_emulate(pt->insn, pt->key, trap->x, probe_flags(trap));
+	return true;
 }
 
 /* Interrupts are masked, so what a handler hits is an exception in an exception: its context is EXCEPTION_BIT. */
@@ -161,7 +156,7 @@ static void hit_after(const struct probe_point *pt, struct kprobe_regs *regs, bo
 
 static bool kprobe_break(struct trap_frame *trap, u64 context)
 {
-	struct kprobe_regs regs = {.trap = trap, .ip = regs_pc(trap), .irqs_off = probe_irqs_off(trap)};
+	struct kprobe_regs regs = {NULL, trap, regs_pc(trap), 0};
 	bool missed = this_cpu()->recursion & context;
 	const struct probe_point *pt;
 
@@ -193,7 +188,7 @@ static u32 kprobe_insn(unsigned long at)
 	return pt && !pt->entry ? pt->insn : *(const volatile u32 *)at;
 }
 
-BREAK_HOOK(kprobe_hook) = {kprobe_break, kprobe_true_pc, kprobe_insn};
+static const struct break_hook kprobe_hook = {kprobe_break, kprobe_true_pc, kprobe_insn};
 
 /* ---- Writing: ftrace_lock is held ---- */
 
@@ -270,7 +265,7 @@ static int arm_break(struct probe_point *pt, bool on)
  */
 static int write_slot(const struct probe_point *pt)
 {
-	const volatile u32 *slot = kprobe_slots[pt->slot];
+	const volatile u32 *slot = (const u32 *)pt->resume;
 	struct kprobe_word words[2] = {{(unsigned long)&slot[0], slot[0], pt->insn}, {(unsigned long)&slot[1], slot[1], INSN_BREAK}};
 	bool jumps = probe_jump(words[1].ip, pt->key + 4, &words[1].insn);
 
@@ -291,7 +286,7 @@ static int update_point(struct probe_point *pt)
 
 	for (const struct kprobe *p = pt->probes; p; p = p->next)
 		on |= !(p->flags & KPROBE_FLAG_DISABLED);
-	if (on && !pt->entry && pt->how == PROBE_SLOT)
+	if (on && pt->resume)
 		err = write_slot(pt);
 	if (err || on == pt->armed)
 		return err;
@@ -300,9 +295,10 @@ static int update_point(struct probe_point *pt)
 
 static int take_slot(struct probe_point *pt)
 {
-	for (pt->slot = 0; pt->slot < KPROBE_SLOTS; pt->slot++)
-		if (!slot_owner[pt->slot]) {
-			WRITE_ONCE(slot_owner[pt->slot], pt);
+	for (unsigned i = 0; i < KPROBE_SLOTS; i++)
+		if (!slot_owner[i]) {
+			pt->resume = (unsigned long)kprobe_slots[i];
+			WRITE_ONCE(slot_owner[i], pt);
 			return 0;
 		}
 	return -ENOSPC;
@@ -318,7 +314,6 @@ static struct probe_point *new_point(unsigned long key, bool entry, enum probe_h
 		return NULL;
 	pt->key = key;
 	pt->entry = entry;
-	pt->how = how;
 	pt->insn = *(const u32 *)(key & ~KEY_MODIFY);
 	*err = !entry && how == PROBE_SLOT ? take_slot(pt) : 0;
 	if (*err) {
@@ -344,8 +339,8 @@ static void wait_and_free(struct probe_point *pt, bool unused)
 	synchronize_sched();
 	if (!unused)
 		return;
-	if (!pt->entry && pt->how == PROBE_SLOT)
-		WRITE_ONCE(slot_owner[pt->slot], NULL);
+	if (pt->resume)
+		WRITE_ONCE(slot_owner[(const u32 (*)[2])pt->resume - kprobe_slots], NULL);
 	kfree(pt);
 }
 
@@ -438,6 +433,7 @@ int register_kprobe(struct kprobe *p)
 	int err;
 
 	mutex_lock(&ftrace_lock);
+	WRITE_ONCE(break_hook, &kprobe_hook);
 	err = ftrace_disabled ? -ENODEV : add_probe(p);
 	mutex_unlock(&ftrace_lock);
 	return err;

@@ -43,12 +43,12 @@
 struct kprobe;
 struct probe_point;
 
-/* What a handler sees of the probed code: one of the two is not NULL. */
+/* What a handler sees of the probed code: one of the two pointers is not NULL. */
 struct kprobe_regs {
 	struct ftrace_regs *entry; /* at a function's entry: arguments, sp, fp, link, pc */
 	struct trap_frame *trap;   /* in a body: all registers */
 	unsigned long ip;	   /* the probed instruction */
-	bool irqs_off;		   /* in the probed code */
+	unsigned long flags;	   /* with @entry: of irq_save() in the handlers' caller; see kprobe_irqs_off() */
 };
 
 /*
@@ -105,6 +105,11 @@ static inline unsigned long *kprobe_arg(const struct kprobe_regs *regs, unsigned
 static inline unsigned long *kprobe_reg(const struct kprobe_regs *regs, unsigned n)
 {
 	return regs->entry ? ftrace_regs_reg(regs->entry, n) : trap_frame_reg(regs->trap, n);
+}
+/* Were interrupts masked in the probed code? */
+static inline bool kprobe_irqs_off(const struct kprobe_regs *regs)
+{
+	return regs->entry ? irqs_off(regs->flags) : probe_irqs_off(regs->trap);
 }
 /* Go on at @pc. At an entry its instruction is the first after the call site. */
 static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long pc)

@@ -439,7 +439,7 @@ static void too_many(void)
 static bool calls_leaf(struct kprobe *p, struct kprobe_regs *regs)
 {
 	hits++;
-	unlike += kt_probe_leaf(1) != 4 || !irqs_disabled() || regs->irqs_off;
+	unlike += kt_probe_leaf(1) != 4 || !irqs_disabled() || kprobe_irqs_off(regs);
 	return false;
 }
 
