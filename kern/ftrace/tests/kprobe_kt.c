@@ -3,6 +3,7 @@
  */
 #include "kt.h"
 #include "asm-ftrace/hook.h"
+#include "breakpoint.h"
 #include "cpu.h"
 #include "errno.h"
 #include "kprobes.h"
@@ -15,9 +16,11 @@
 #define FIRST_IN_BODY (HOOK_ENTRY_OFFSET + 4)
 #ifdef __riscv
 #define LINK_REGISTER	1
+#define BREAK_CAUSE	.cause = 3
 #define INSN_IRQ_ENABLE 0x10016073 /* csrsi sstatus, 2 */
 #else
 #define LINK_REGISTER	30
+#define BREAK_CAUSE	.esr = 0xf2000000 | BREAK_NUMBER
 #define INSN_IRQ_ENABLE 0xd50342ff /* msr daifclr, #2 */
 #endif
 #define SLOTS_START   ((unsigned long)kprobe_slots)
@@ -377,13 +380,22 @@ static int refusal(unsigned long addr)
 	return err;
 }
 
-/* The first instruction of @f's body with that error; 0: there is none. */
-static unsigned long find_refused(const void *f, int wanted)
+/* How many instructions of exclusive sequences are not refused; 1000: there are none. */
+static unsigned exclusive_and_probed(const void *f)
 {
-	for (unsigned long at = FIRST_IN_BODY; at < size_of(f); at += 4)
-		if (refusal((unsigned long)f + at) == wanted)
-			return at;
-	return 0;
+	unsigned probed = 1000;
+	int inside = 0;
+
+	for (unsigned long at = FIRST_IN_BODY; at < size_of(f); at += 4) {
+		int kind = probe_exclusive(*(const u32 *)((unsigned long)f + at));
+
+		if (kind > 0 && probed == 1000)
+			probed = 0;
+		inside |= kind > 0;
+		probed += inside && refusal((unsigned long)f + at) != -EOPNOTSUPP;
+		inside &= kind >= 0;
+	}
+	return probed;
 }
 
 static void refusals(void)
@@ -404,7 +416,7 @@ static void refusals(void)
 	kt_promise(register_kprobe(&unknown) == -ENOENT && register_kprobe(&nothing) == -EINVAL, "refused: no such function, no handler");
 	kt_promise(!register_kprobe(&p) && register_kprobe(&p) == -EEXIST, "refused: the same one twice");
 	unregister_kprobe(&p);
-	kt_promise(find_refused(kt_probe_atomics, -EOPNOTSUPP), "refused: an exclusive pair");
+	kt_promise(!exclusive_and_probed(kt_probe_atomics), "refused: exclusive pairs, and what is between");
 	synchronize_sched();
 	pages = pages_free_count();
 	for (int i = 0; i < 30; i++) {
@@ -539,6 +551,71 @@ static void in_an_interrupt(void)
 }
 
 #define FIRE_NS 3000000000
+/* A breakpoint was hit just before its instruction was written back. */
+static void taken_away(void)
+{
+	static const u32 foreign = INSN_BREAK;
+	struct trap_frame frame = {BREAK_CAUSE, .pc = (unsigned long)kt_probe_leaf + FIRST_IN_BODY};
+
+	kt_promise(break_hook->hit(&frame, 1) && frame.pc == (unsigned long)kt_probe_leaf + FIRST_IN_BODY, "a breakpoint that is gone: its instruction is executed");
+	frame.pc = (unsigned long)&foreign;
+	kt_promise(!break_hook->hit(&frame, 1), "another one's breakpoint is left alone");
+}
+
+/* On another CPU a handler runs for a while. */
+static volatile bool inside, other_stops;
+static bool stays(struct kprobe *p, struct kprobe_regs *regs)
+{
+	u64 until = clock_ns() + 20000000;
+
+	if (this_cpu()->index == 0)
+		return false;
+	inside = true;
+	while (clock_ns() < until)
+		cpu_relax();
+	inside = false;
+	return false;
+}
+static int call_leaf(void *unused)
+{
+	while (!other_stops)
+		kt_probe_leaf(1);
+	return 0;
+}
+
+static bool is_inside_after(struct kprobe *p, int (*end)(struct kprobe *))
+{
+	struct thread *t;
+	int err = register_kprobe(p);
+
+	other_stops = inside = false;
+	t = kthread_run(call_leaf, NULL, nr_cpus - 1, "caller");
+	while (!err && !inside)
+		yield();
+	end(p);
+	err |= inside;
+	other_stops = true;
+	thread_join(t);
+	unregister_kprobe(p);
+	return err;
+}
+static int unregister(struct kprobe *p)
+{
+	unregister_kprobe(p);
+	return 0;
+}
+
+static void leaving(void)
+{
+	struct kprobe entry = {.symbol_name = "kt_probe_leaf", .pre_handler = stays}, body = entry;
+
+	body.offset = FIRST_IN_BODY;
+	if (nr_cpus == 1)
+		return;
+	kt_promise(!is_inside_after(&entry, unregister) && !is_inside_after(&body, unregister), "after unregister_kprobe() no CPU is in a handler");
+	kt_promise(!is_inside_after(&entry, disable_kprobe) && !is_inside_after(&body, disable_kprobe), "nor after disable_kprobe()");
+}
+
 static volatile bool stop;
 static unsigned long wrong_results, rounds;
 
@@ -625,6 +702,8 @@ static int kprobe_command(int argc, char **argv)
 	in_a_handler();
 	set_cpu_affinity(0);
 	in_an_interrupt();
+	leaving();
+	taken_away();
 	under_fire();
 	set_cpu_affinity(-1);
 	kt_promise(hash_text() == text && !ftrace_disabled, "text at the end is text at the start");
