@@ -7,6 +7,7 @@
  */
 #include "breakpoint.h"
 #include "cpu.h"
+#include "hash.h"
 #include "kprobes.h"
 #include "tracer.h"
 
@@ -197,13 +198,19 @@ static struct ftrace_ops entry_ops[2] = {
 	{.func = kprobe_entry, .flags = FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY, .slot = -1, .private = (void *)KEY_MODIFY},
 };
 
-/* Let an op without functions call nobody: an empty filter would be every function. */
+/* The op is not registered. */
+static void forget_functions(struct ftrace_ops *op)
+{
+	ftrace_hash_free(op->filter.filter_hash);
+	op->filter.filter_hash = NULL;
+}
+
+/* Unregister an op without functions: an empty filter would be every function. */
 static int stop_op(struct ftrace_ops *op)
 {
-	if (op->slot >= 0) {
+	if (op->slot >= 0)
 		ftrace_shutdown(op);
-		ftrace_filter_free(&op->filter);
-	}
+	forget_functions(op);
 	return 0;
 }
 
@@ -215,7 +222,7 @@ static int start_op(struct ftrace_ops *op, const struct ftrace_set *set)
 		return err;
 	err = ftrace_startup(op);
 	if (err)
-		ftrace_filter_free(&op->filter);
+		forget_functions(op);
 	return err;
 }
 
