@@ -3,12 +3,14 @@
  * unless a test handles it. After a bad memory access the panic says which access
  * it was, at which address, and what is there.
  */
+#include "breakpoint.h"
 #include "cpu.h"
 #include "memory.h"
 #include "print.h"
 #include "unwind.h"
 
 bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
+const struct break_hook *break_hook;
 
 static notrace const char *part_of_memory(unsigned long address, unsigned long pa)
 {
@@ -62,7 +64,7 @@ notrace void trap_exception(struct trap_frame *regs)
 	unsigned long address = exception_address(regs);
 
 	cpu->context_bit = 4;
-	if (!exception_hook || !exception_hook(regs, address))
+	if ((!break_hook || !break_hook->hit(regs, context)) && (!exception_hook || !exception_hook(regs, address)))
 		panic_exception(regs);
 	cpu->context_bit = context;
 }

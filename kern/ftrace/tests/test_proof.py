@@ -126,6 +126,15 @@ class Proof(unittest.TestCase):
         self.refused("ftrace_caller -> traced", {"ftrace_caller": "{call} panic\n{resume}"},
                      "ftrace_caller: traced\nends: panic\n")
 
+    def test_another_root_is_followed_too(self) -> None:
+        """A probe's breakpoint: what its exception reaches has no call site, so that no probe is there."""
+        path = {"exception": "{indirect}\n{ret}", "handler": "{call} traced\n{ret}"}
+        rules = RULES + "with handler\nroots: exception\nexception: handler\n"
+        self.refused("exception -> handler -> traced", path, rules)
+        for arch in WORDS:
+            with self.subTest(arch=arch):
+                self.assertEqual(self.prove(arch, {**path, "handler": "{ret}"}, rules), 6)
+
     def test_a_kernel_without_a_tracer_is_refused(self) -> None:
         for arch in WORDS:
             with self.subTest(arch=arch), self.assertRaisesRegex(proof.Violation, "the kernel has no trampoline"):
