@@ -11,6 +11,7 @@ static const struct {
 	E(ENOENT, "No such file or directory"),
 	E(EINTR, "Interrupted system call"),
 	E(EIO, "Input/output error"),
+	E(E2BIG, "Argument list too long"),
 	E(EBADF, "Bad file descriptor"),
 	E(EAGAIN, "Resource temporarily unavailable"),
 	E(ENOMEM, "Cannot allocate memory"),
