@@ -16,7 +16,7 @@ ftrace_lab.4 := caller.S islands.S records.c table.c functions.c patch.c dynamic
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c graph_walk.c trace_graph_nodirect.c
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c
-ftrace_lab.6 += function.c fprobe.c kretprobe.c livepatch.c
+ftrace_lab.6 += sites.c fprobe.c kretprobe.c livepatch.c
 
 # The rooms (README.md): a file's name says it in all of them.
 ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph trace stages files probes)

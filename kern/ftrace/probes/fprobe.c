@@ -25,27 +25,26 @@
 #define RESERVE_MAX 256 /* fgraph_reserve_data() */
 #define WORDS_BITS 8
 
-/* A function of an fprobe, in the table by its call site. */
-struct fprobe_node {
-	unsigned long ip;
+/* A function of an fprobe. */
+struct fprobe_site {
+	struct probe_site site;
 	struct fprobe *fp;
-	struct fprobe_node *next;
 };
 
-#define BUCKET_BITS 9
-static struct fprobe_node *buckets[1 << BUCKET_BITS];
-static struct mutex fprobe_lock = MUTEX_INIT;
-static u64 births;
+static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
+static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
+static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
 
-static inline struct fprobe_node **bucket_of(unsigned long ip)
+static struct ftrace_filter graph_filter;
+static struct fgraph_ops graph_user = {fprobe_entry, fprobe_return, &graph_filter, .idx = -1};
+static struct ftrace_ops entry_op = {.func = fprobe_call, .slot = -1};
+/* The fprobes that have an exit handler, and those that have none. */
+static struct probe_sites with_exit = {.graph = &graph_user}, entry_only = {.op = &entry_op};
+
+static inline struct fprobe *fprobe_at(struct probe_site *site)
 {
-	return &buckets[(u32)((u32)ip * 0x9e3779b1u) >> (32 - BUCKET_BITS)];
+	return container_of(site, struct fprobe_site, site)->fp;
 }
-
-/* For each node of the function at @site, in the order of registration. */
-#define for_each_node(node, site)                                                             \
-	for (struct fprobe_node *node = READ_ONCE(*bucket_of(site)); node; node = READ_ONCE(node->next)) \
-		if (node->ip == (site))
 
 /* ---- Events ---- */
 
@@ -74,9 +73,8 @@ static inline unsigned bytes_of_all(unsigned long ip)
 {
 	unsigned bytes = 0;
 
-	for_each_node(node, ip)
-		if (node->fp->exit_handler)
-			bytes += 8 + 8 * words_of(node->fp);
+	for_each_probe_site(site, &with_exit, ip)
+		bytes += 8 + 8 * words_of(fprobe_at(site));
 	return MIN(bytes, RESERVE_MAX);
 }
 
@@ -97,12 +95,10 @@ static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 	u64 *data = fgraph_reserve_data(gops->idx, bytes), *end = data ? data + bytes / 8 : NULL;
 	u64 due = 0;
 
-	for_each_node(node, ip) {
-		struct fprobe *fp = node->fp;
+	for_each_probe_site(site, &with_exit, ip) {
+		struct fprobe *fp = fprobe_at(site);
 		u64 *tag = data + words_of(fp);
 
-		if (!fp->exit_handler)
-			continue;
 		if (unlikely(!data || tag >= end)) { /* registered since the room was reserved, or too much */
 			count_missed(fp);
 			continue;
@@ -119,9 +115,9 @@ static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 /* The fprobe whose registration @tag is from; NULL: it was unregistered. */
 static inline struct fprobe *fprobe_of(unsigned long ip, u64 tag)
 {
-	for_each_node(node, ip)
-		if (node->fp->birth == tag >> WORDS_BITS)
-			return node->fp;
+	for_each_probe_site(site, &with_exit, ip)
+		if (fprobe_at(site)->birth == tag >> WORDS_BITS)
+			return fprobe_at(site);
 	return NULL;
 }
 
@@ -150,17 +146,14 @@ static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gop
 	}
 }
 
-/* The op's callback, for the fprobes without an exit handler. */
 static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
-	for_each_node(node, ip)
-		if (!node->fp->exit_handler && !is_disabled(node->fp))
-			node->fp->entry_handler(node->fp, ip, true_return(parent_ip, regs->fp), regs, NULL);
-}
+	unsigned long ret = true_return(parent_ip, regs->fp);
 
-static struct ftrace_filter graph_filter;
-static struct fgraph_ops graph_user = {fprobe_entry, fprobe_return, &graph_filter, .idx = -1};
-static struct ftrace_ops entry_op = {.func = fprobe_call, .slot = -1};
+	for_each_probe_site(site, &entry_only, ip)
+		if (!is_disabled(fprobe_at(site)))
+			fprobe_at(site)->entry_handler(fprobe_at(site), ip, ret, regs, NULL);
+}
 
 /*
  * A thread exits inside functions, which never return. Nothing between this and
@@ -193,102 +186,42 @@ THREAD_HOOK(lose_calls);
 
 /* ---- Register and unregister: fprobe_lock held. ---- */
 
-static unsigned users[2]; /* fprobes without, and with an exit handler */
+static struct mutex fprobe_lock = MUTEX_INIT;
+static u64 births;
 
-static bool is_probed(unsigned long ip, bool exits)
+static inline struct probe_sites *table_of(const struct fprobe *fp)
 {
-	for_each_node(node, ip)
-		if (!node->fp->exit_handler == !exits)
-			return true;
-	return false;
-}
-
-/* Make the filter the functions that fprobes of this kind have now; there is at least one. */
-static int update_filter(bool exits)
-{
-	struct ftrace_set *set = ftrace_set_new();
-	int err;
-
-	if (!set)
-		return -ENOMEM;
-	for_each_ftrace_rec(rec)
-		ftrace_set_put(set, rec, is_probed(ftrace_ip(rec), exits));
-	err = ftrace_filter_commit(exits ? &graph_filter : &entry_op.filter, set, false);
-	ftrace_set_free(set);
-	return err;
-}
-
-static void link_nodes(struct fprobe *fp)
-{
-	for (u32 i = 0; i < fp->count; i++) {
-		struct fprobe_node **link = bucket_of(fp->nodes[i].ip);
-
-		while (*link)
-			link = &(*link)->next;
-		smp_wmb(); /* the node and the fprobe, before they are found */
-		WRITE_ONCE(*link, &fp->nodes[i]);
-	}
-}
-
-static void unlink_nodes(struct fprobe *fp)
-{
-	for (u32 i = 0; i < fp->count; i++) {
-		struct fprobe_node **link = bucket_of(fp->nodes[i].ip);
-
-		while (*link != &fp->nodes[i])
-			link = &(*link)->next;
-		WRITE_ONCE(*link, fp->nodes[i].next);
-	}
+	return fp->exit_handler ? &with_exit : &entry_only;
 }
 
 static void remove_fprobe(struct fprobe *fp)
 {
-	bool exits = fp->exit_handler;
-
-	unlink_nodes(fp);
-	if (--users[exits]) {
-		if (update_filter(exits)) /* it still has these functions, but they have no node */
-			synchronize_sched();
-	} else if (exits) {
-		unregister_ftrace_graph(&graph_user);
-		ftrace_filter_free(&graph_filter);
-	} else {
-		unregister_ftrace_function(&entry_op);
-		ftrace_filter_free(&entry_op.filter);
-	}
-	kfree(fp->nodes);
-	fp->nodes = NULL;
+	for (u32 i = 0; i < fp->count; i++)
+		probe_site_remove(table_of(fp), &fp->sites[i].site);
+	probe_sites_update(table_of(fp)); /* after an error, sites without an entry still call the tracer, which finds nothing */
+	kfree(fp->sites);
 	fp->birth = 0;
 }
 
-static int add_fprobe(struct fprobe *fp)
+static int add_fprobe(struct fprobe *fp, const struct ftrace_set *set)
 {
-	bool exits = fp->exit_handler;
 	int err;
 
+	fp->sites = kzalloc(set->count * sizeof(*fp->sites));
+	if (!fp->sites)
+		return -ENOMEM;
 	fp->birth = ++births;
-	fp->nmissed = 0;
-	link_nodes(fp);
-	err = update_filter(exits);
-	if (!users[exits]++ && !err)
-		err = exits ? register_ftrace_graph(&graph_user) : register_ftrace_function(&entry_op);
+	fp->nmissed = fp->count = 0;
+	for_each_ftrace_rec(rec) {
+		if (!ftrace_set_has(set, rec))
+			continue;
+		fp->sites[fp->count] = (struct fprobe_site){{ftrace_ip(rec)}, fp};
+		probe_site_add(table_of(fp), &fp->sites[fp->count++].site);
+	}
+	err = probe_sites_update(table_of(fp));
 	if (err)
 		remove_fprobe(fp);
 	return err;
-}
-
-static int make_nodes(struct fprobe *fp, const struct ftrace_set *set)
-{
-	u32 i = 0;
-
-	fp->count = set->count;
-	fp->nodes = kzalloc(set->count * sizeof(*fp->nodes));
-	if (!fp->nodes)
-		return -ENOMEM;
-	for_each_ftrace_rec(rec)
-		if (ftrace_set_has(set, rec))
-			fp->nodes[i++] = (struct fprobe_node){ftrace_ip(rec), fp};
-	return 0;
 }
 
 static int check(const struct fprobe *fp)
@@ -306,8 +239,7 @@ static int register_set(struct fprobe *fp, struct ftrace_set *set, int err)
 	mutex_lock(&fprobe_lock);
 	err = err ?: check(fp);
 	err = err ?: set->count ? 0 : -ENOENT;
-	err = err ?: make_nodes(fp, set);
-	err = err ?: add_fprobe(fp);
+	err = err ?: add_fprobe(fp, set);
 	mutex_unlock(&fprobe_lock);
 	ftrace_set_free(set);
 	return err;
@@ -332,7 +264,7 @@ int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter
 	return register_set(fp, set, 0);
 }
 
-static int register_listed(struct fprobe *fp, const unsigned long *addrs, const char **syms, int num)
+static int register_listed(struct fprobe *fp, const unsigned long *addrs, const char *const *syms, int num)
 {
 	struct ftrace_set *set;
 	struct dyn_ftrace *rec;
@@ -356,7 +288,7 @@ int register_fprobe_ips(struct fprobe *fp, const unsigned long *addrs, int num)
 	return register_listed(fp, addrs, NULL, num);
 }
 
-int register_fprobe_syms(struct fprobe *fp, const char **syms, int num)
+int register_fprobe_syms(struct fprobe *fp, const char *const *syms, int num)
 {
 	return register_listed(fp, NULL, syms, num);
 }

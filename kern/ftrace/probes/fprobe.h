@@ -2,19 +2,19 @@
  * fprobe: two handlers for a set of functions, one for the entry of each call and
  * one for its return, with data that the first leaves for the second.
  *
- *	register_fprobe() -> a node for each function, in a table by call site
- *	entry:  function_graph -> fprobe_entry(): find the function's nodes, reserve
+ *	register_fprobe() -> an entry for each function, in a table by call site (sites.h)
+ *	entry:  function_graph -> fprobe_entry(): find the function's fprobes, reserve
  *	        room for all of their data on the shadow stack, call the handlers
  *	return: function_graph -> fprobe_return(): the data say which exit handlers
  *	        are due; call them in the reverse order
  *
- * All fprobes together are one user of function_graph. It has 16, and a call
- * costs something for each of them; fprobes may be many, and one on another
+ * All fprobes together are one user of function_graph. It has room for 16, and a call
+ * costs something for each of them; there may be many fprobes, and one on another
  * function costs a call nothing. An fprobe that has no exit handler needs no
  * return: all of these together are one op, and their calls push no frame.
  *
- * Locking: fprobe_lock guards registration. Handlers run without a lock; a node is
- * unlinked, and freed after a grace period. An fprobe has a number that no other
+ * Locking: fprobe_lock guards registration. Handlers run without a lock; an entry is
+ * removed from the table, and freed after a grace period. An fprobe has a number that no other
  * registration has. It is stored beside the entry data, so a call that was entered
  * before an fprobe was unregistered never causes a call of its exit handler, even
  * if the same struct is registered again meanwhile.
@@ -22,7 +22,7 @@
 #ifndef FTRACE_FPROBE_H
 #define FTRACE_FPROBE_H
 
-#include "ftrace.h"
+#include "sites.h"
 
 struct fprobe;
 
@@ -51,7 +51,7 @@ struct fprobe {
 
 	/* Written by fprobe.c only. */
 	u64 birth;		   /* the number of its registration; 0: not registered */
-	struct fprobe_node *nodes; /* one for each function */
+	struct fprobe_site *sites; /* one for each function */
 	u32 count;
 };
 #define FPROBE_FL_DISABLED 1 /* its handlers are not called; may be changed at any time */
@@ -70,14 +70,7 @@ struct fprobe {
  */
 int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter);
 int register_fprobe_ips(struct fprobe *fp, const unsigned long *addrs, int num);
-int register_fprobe_syms(struct fprobe *fp, const char **syms, int num);
+int register_fprobe_syms(struct fprobe *fp, const char *const *syms, int num);
 int unregister_fprobe(struct fprobe *fp);
-
-/*
- * The record of the function @name, or of the one at @addr if @name is NULL.
- * -ENOENT: no such function has a call site; -EINVAL: several have the name, or
- * not exactly one of @name and @addr is given. Context: thread.
- */
-int probe_find_function(const char *name, unsigned long addr, struct dyn_ftrace **found);
 
 #endif

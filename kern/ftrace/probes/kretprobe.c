@@ -38,36 +38,21 @@ static void lose_call(struct fprobe *fp, void *data)
 	__atomic_fetch_sub(&container_of(fp, struct kretprobe, fp)->active, 1, __ATOMIC_RELAXED);
 }
 
-static int find(const struct kretprobe *rp, unsigned long *ip)
-{
-	struct dyn_ftrace *rec;
-	int err = probe_find_function(rp->kp.symbol_name, rp->kp.addr, &rec);
-
-	if (!err)
-		*ip = ftrace_ip(rec);
-	return err;
-}
-
 int register_kretprobe(struct kretprobe *rp)
 {
-	unsigned long ip;
-	int err;
-
-	if (!rp || !rp->handler)
+	if (!rp || !rp->handler || !rp->kp.symbol_name == !rp->kp.addr)
 		return -EINVAL;
 	if (rp->data_size < 0 || rp->data_size > KRETPROBE_DATA_MAX)
 		return -E2BIG;
 	if (rp->fp.birth)
 		return -EEXIST;
-	err = find(rp, &ip);
-	if (err)
-		return err;
 	if (rp->maxactive <= 0)
 		rp->maxactive = MAX(10, 2 * (int)nr_cpus);
 	rp->active = 0;
 	rp->nmissed = 0;
 	rp->fp = (struct fprobe){enter_call, leave_call, lose_call, sizeof(struct kretprobe_instance) + rp->data_size};
-	return register_fprobe_ips(&rp->fp, &ip, 1);
+	return rp->kp.addr ? register_fprobe_ips(&rp->fp, &rp->kp.addr, 1) :
+			     register_fprobe_syms(&rp->fp, &rp->kp.symbol_name, 1);
 }
 
 void unregister_kretprobe(struct kretprobe *rp)

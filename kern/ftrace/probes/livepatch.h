@@ -3,9 +3,11 @@
  *
  *	the call site -> ftrace_caller -> klp_call(): set pc to the new function
  *
- * A patched function has one op, which may change pc, and a stack of the patches'
- * functions. The newest enabled patch wins. A lower one can be disabled at any
- * time, which changes nothing; when the upper one is disabled, the lower one shows.
+ * All patched functions have one op, which may change pc, and a table says which
+ * patches a function has (sites.h). The newest enabled one wins. An older one can be
+ * disabled at any time, which changes nothing; when the newest one is disabled, the
+ * one before it shows. Linux has an op for each patched function instead; here an op needs
+ * one of 32 stubs.
  *
  * Which of the two functions a call runs is decided once, at its call site:
  * - A call that began in a function finishes in it.
@@ -28,7 +30,7 @@
 #ifndef FTRACE_LIVEPATCH_H
 #define FTRACE_LIVEPATCH_H
 
-#include "types.h"
+#include "sites.h"
 
 struct klp_func {
 	const char *old_name; /* one of the two; neither: the end of the list */
@@ -37,8 +39,7 @@ struct klp_func {
 
 	/* Written by livepatch.c only. */
 	struct klp_patch *patch;
-	struct klp_target *target;
-	struct klp_func *below; /* of an earlier patch, for the same function */
+	struct probe_site site;
 };
 
 struct klp_patch {
@@ -50,7 +51,7 @@ struct klp_patch {
  * Errors: -EINVAL (no functions, no new_func, both or several old functions for a
  * name; disable: not enabled), -ENOENT (no such function with a call site), -EBUSY
  * (enabled already; another op that may change pc has one of the functions),
- * -ENOMEM, -ENOSPC (no stub is free), -ENODEV (tracing was disabled by a bad site).
+ * -ENOMEM, -ENOSPC (no stub is free for the op), -ENODEV (tracing was disabled by a bad site).
  * On an error nothing is changed. Context: thread.
  */
 int klp_enable_patch(struct klp_patch *patch);
