@@ -15,6 +15,7 @@
 #include "fprobe.h"
 
 #include "asm-ftrace/regs.h"
+#include "cpu.h"
 #include "errno.h"
 #include "fgraph.h"
 #include "shadow.h"
@@ -22,6 +23,7 @@
 #include "thread.h"
 #include "tracer.h"
 
+#define INLINE inline __attribute__((always_inline)) /* a call more would save ten registers more */
 #define RESERVE_MAX 256 /* fgraph_reserve_data() */
 #define WORDS_BITS 8
 
@@ -33,10 +35,13 @@ struct fprobe_site {
 
 static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
 static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
+static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
+static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private);
 static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
 
 static struct ftrace_filter graph_filter;
-static struct fgraph_ops graph_user = {fprobe_entry, fprobe_return, &graph_filter, .idx = -1};
+static struct fgraph_ops graph_user = {
+	fprobe_entry, fprobe_return, &graph_filter, .direct = {fprobe_direct_entry, fprobe_direct_return}, .idx = -1};
 static struct ftrace_ops entry_op = {.func = fprobe_call, .slot = -1};
 /* The fprobes that have an exit handler, and those that have none. */
 static struct probe_sites with_exit = {.graph = &graph_user}, entry_only = {.op = &entry_op};
@@ -47,11 +52,6 @@ static inline struct fprobe *fprobe_at(struct probe_site *site)
 }
 
 /* ---- Events ---- */
-
-static inline unsigned words_of(const struct fprobe *fp)
-{
-	return (fp->entry_data_size + 7) / 8;
-}
 
 static inline bool is_disabled(const struct fprobe *fp)
 {
@@ -69,37 +69,38 @@ static inline unsigned long true_return(unsigned long ret, unsigned long fp)
 	return likely(ret != (unsigned long)return_to_handler) ? ret : ftrace_graph_ret_addr(current, ret, fp);
 }
 
-static inline unsigned bytes_of_all(unsigned long ip)
+static inline u64 words_of_all(unsigned long ip)
 {
-	unsigned bytes = 0;
+	u64 words = 0;
 
 	for_each_probe_site(site, &with_exit, ip)
-		bytes += 8 + 8 * words_of(fprobe_at(site));
-	return MIN(bytes, RESERVE_MAX);
+		words += fprobe_at(site)->words + 1;
+	return MIN(words, RESERVE_MAX / 8);
 }
 
 /* Call the entry handler; return the tag for the end of the data. */
 static inline u64 enter(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, u64 *data)
 {
-	unsigned words = words_of(fp);
+	u64 words = fp->words;
 
 	if (is_disabled(fp) || (fp->entry_handler && fp->entry_handler(fp, ip, ret, regs, words ? data : NULL)))
 		return words;
 	return fp->birth << WORDS_BITS | words;
 }
 
-static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+/* The entry of the function at @ip, whose frame is on the shadow stack. Return: is an exit handler due? */
+static INLINE bool enter_all(unsigned long ip, struct ftrace_regs *regs)
 {
-	unsigned long ip = trace->func, ret = true_return(regs->link, regs->fp);
-	unsigned bytes = bytes_of_all(ip);
-	u64 *data = fgraph_reserve_data(gops->idx, bytes), *end = data ? data + bytes / 8 : NULL;
+	unsigned long ret = true_return(regs->link, regs->fp);
+	u64 words = words_of_all(ip);
+	u64 *data = fgraph_reserve_data(graph_user.idx, 8 * words), *end = data ? data + words : NULL;
 	u64 due = 0;
 
 	for_each_probe_site(site, &with_exit, ip) {
 		struct fprobe *fp = fprobe_at(site);
-		u64 *tag = data + words_of(fp);
+		u64 *tag = data + fp->words;
 
-		if (unlikely(!data || tag >= end)) { /* registered since the room was reserved, or too much */
+		if (unlikely(tag >= end)) { /* no room, too much, or registered since the room was reserved */
 			count_missed(fp);
 			continue;
 		}
@@ -109,7 +110,12 @@ static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 	}
 	while (data < end)
 		*data++ = 0;
-	return due != 0;
+	return due;
+}
+
+static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	return enter_all(trace->func, regs);
 }
 
 /* The fprobe whose registration @tag is from; NULL: it was unregistered. */
@@ -131,19 +137,63 @@ static inline struct fprobe *step_back(unsigned long ip, u64 **at, void **data)
 	return fprobe_of(ip, tag);
 }
 
-static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+/* The return of the function of @f; its entry data are from @start to @at. */
+static INLINE void leave_all(const struct shadow_frame *f, u64 *start, u64 *at, struct ftrace_regs *regs)
 {
-	int bytes = 0;
-	u64 *start = fgraph_retrieve_data(gops->idx, &bytes), *at = start + bytes / 8;
-	unsigned long ret = true_return(shadow_of(current)->top->ret, regs->fp);
+	unsigned long ret = true_return(f->ret, regs->fp);
 	void *data;
 
 	while (at > start) {
-		struct fprobe *fp = step_back(trace->func, &at, &data);
+		struct fprobe *fp = step_back(f->func, &at, &data);
 
 		if (likely(fp) && !is_disabled(fp))
-			fp->exit_handler(fp, trace->func, ret, regs, data);
+			fp->exit_handler(fp, f->func, ret, regs, data);
 	}
+}
+
+static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	int bytes = 0;
+	u64 *start = fgraph_retrieve_data(gops->idx, &bytes);
+
+	leave_all(shadow_of(current)->top, start, start + bytes / 8, regs);
+}
+
+/*
+ * The direct path, while fprobes are the only user of function_graph: no loop over
+ * users, no second filter, no clock.
+ */
+static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	struct shadow_stack *s = shadow_of(current);
+	struct cpu *c = this_cpu();
+	u64 users = READ_ONCE(fgraph_direct_users), recursion = c->recursion;
+	struct shadow_frame *f;
+
+	if (unlikely(!users)) /* another user is being registered */
+		return ftrace_graph_func(ip, parent_ip, op, regs);
+	if (unlikely(recursion & c->context_bit) || unlikely(!s))
+		return;
+	c->recursion = recursion | c->context_bit;
+	f = shadow_push(s, ip, regs, 0, users);
+	if (likely(f) && likely(enter_all(ip, regs)))
+		regs->link = (unsigned long)return_to_handler;
+	else if (f)
+		shadow_pop(s, f);
+	this_cpu()->recursion = recursion;
+}
+
+static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private)
+{
+	struct cpu *c = this_cpu();
+	u64 recursion = c->recursion;
+
+	c->recursion = recursion | c->context_bit;
+	leave_all(f, (u64 *)(f + 1) + 1, f->data_end, regs); /* the only data; the first word is function_graph's */
+	regs->link = f->ret;
+	barrier();
+	shadow_pop(s, f);
+	this_cpu()->recursion = recursion;
 }
 
 static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
@@ -211,6 +261,7 @@ static int add_fprobe(struct fprobe *fp, const struct ftrace_set *set)
 	if (!fp->sites)
 		return -ENOMEM;
 	fp->birth = ++births;
+	fp->words = (fp->entry_data_size + 7) / 8;
 	fp->nmissed = fp->count = 0;
 	for_each_ftrace_rec(rec) {
 		if (!ftrace_set_has(set, rec))

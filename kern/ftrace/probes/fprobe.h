@@ -53,6 +53,7 @@ struct fprobe {
 	u64 birth;		   /* the number of its registration; 0: not registered */
 	struct fprobe_site *sites; /* one for each function */
 	u32 count;
+	u64 words;		   /* of entry data */
 };
 #define FPROBE_FL_DISABLED 1 /* its handlers are not called; may be changed at any time */
 #define FPROBE_DATA_MAX 248  /* of all fprobes on one function: together, with 8 bytes more for each, 256 */

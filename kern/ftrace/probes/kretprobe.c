@@ -29,8 +29,8 @@ static void leave_call(struct fprobe *fp, unsigned long ip, unsigned long ret_ip
 {
 	struct kretprobe *rp = container_of(fp, struct kretprobe, fp);
 
-	rp->handler(data, regs);
 	__atomic_fetch_sub(&rp->active, 1, __ATOMIC_RELAXED);
+	rp->handler(data, regs); /* last, so that it is a tail call */
 }
 
 static void lose_call(struct fprobe *fp, void *data)

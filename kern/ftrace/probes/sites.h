@@ -20,18 +20,18 @@ struct probe_site {
 	struct probe_site *next;
 };
 
-#define PROBE_BUCKET_BITS 8
+#define PROBE_BUCKETS 256
 struct probe_sites {
+	struct probe_site *buckets[PROBE_BUCKETS];
 	struct ftrace_ops *op;	  /* one of the two; its filter is the functions that have an entry */
 	struct fgraph_ops *graph;
 	bool registered;
 	u32 count;
-	struct probe_site *buckets[1 << PROBE_BUCKET_BITS];
 };
 
 static inline struct probe_site **probe_bucket(struct probe_sites *t, unsigned long ip)
 {
-	return &t->buckets[(u32)((u32)ip * 0x9e3779b1u) >> (32 - PROBE_BUCKET_BITS)];
+	return &t->buckets[ip / 16 % PROBE_BUCKETS]; /* few functions are shorter than 16 bytes */
 }
 
 /* For each entry @site of the function at @at, in the order in which they were added. Any context. */

@@ -6,7 +6,7 @@
 #include "kretprobe.h"
 #include "kt.h"
 #include "livepatch.h"
-#include "trace.h"
+#include "trace_event.h"
 
 void kt_bench_patched(void);
 __noinline notrace void kt_bench_patched(void)
@@ -21,16 +21,39 @@ static notrace int enter(struct fprobe *fp, unsigned long ip, unsigned long ret_
 static notrace void leave(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
 {
 }
-static notrace int write_event(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+static inline void fill(struct function_entry *e, const struct kretprobe_instance *ri)
+{
+	put_address(e->ip, (unsigned long)kt_bench_patched);
+	put_address(e->parent_ip, ri->ret_addr);
+}
+
+static notrace __noinline int write_slowly(struct kretprobe_instance *ri)
 {
 	struct trace_write w;
 	struct function_entry *e = trace_reserve(&global_trace, TRACE_FN, sizeof(*e), &w);
 
-	if (e) {
-		put_address(e->ip, (unsigned long)kt_bench_patched);
-		put_address(e->parent_ip, ri->ret_addr);
-	}
+	if (e)
+		fill(e, ri);
 	trace_end(&w, e);
+	return 0;
+}
+
+/* By the short path (trace_event.h), as an event of a fixed size can be written. */
+static notrace int write_event(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+{
+	struct ring_buffer_cpu *rb = (void *)((char *)&global_trace + (unsigned long)this_cpu()->ftrace);
+	unsigned long flags = irq_save();
+	u64 now = clock_ns(), delta = now - rb->last_ts, end = event_end(rb->page, EVENT_WORDS(struct function_entry));
+	struct function_entry *e;
+
+	if (unlikely(rb->slow) || unlikely(!event_fits(delta, end))) {
+		irq_restore(flags);
+		return write_slowly(ri);
+	}
+	e = event_start(rb, rb->page, end, now, delta, TRACE_FN, EVENT_WORDS(struct function_entry), flags);
+	fill(e, ri);
+	event_commit(rb->page, end);
+	irq_restore(flags);
 	return 0;
 }
 
