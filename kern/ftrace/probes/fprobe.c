@@ -8,7 +8,7 @@
  *
  *	a tag: birth << 8 | words of data before it; birth 0: no exit handler is due
  *
- * The tag is behind its data, so the return reads from the end, and the exit
+ * The tag is after its data, so the return reads from the end, and the exit
  * handlers are called in the reverse order. What was reserved and not used is
  * filled with tags of 0 words.
  */
@@ -83,7 +83,7 @@ static inline u64 enter(struct fprobe *fp, unsigned long ip, unsigned long ret, 
 {
 	u64 words = fp->words;
 
-	if (is_disabled(fp) || (fp->entry_handler && fp->entry_handler(fp, ip, ret, regs, words ? data : NULL)))
+	if (is_disabled(fp) || (fp->entry_handler && fp->entry_handler(fp, ip, ret, regs, data)))
 		return words;
 	return fp->birth << WORDS_BITS | words;
 }
@@ -127,13 +127,12 @@ static inline struct fprobe *fprobe_of(unsigned long ip, u64 tag)
 	return NULL;
 }
 
-/* Step from *@at, the end of the data, to the tag before it. Return: its fprobe and *@data; NULL: none is due. */
-static inline struct fprobe *step_back(unsigned long ip, u64 **at, void **data)
+/* Step from *@at, the end of the data, to the data before it. Return: their fprobe; NULL: none is due. */
+static inline struct fprobe *step_back(unsigned long ip, u64 **at)
 {
-	u64 tag = *--*at, words = tag & ((1u << WORDS_BITS) - 1);
+	u64 tag = *--*at;
 
-	*at -= words;
-	*data = words ? *at : NULL;
+	*at -= tag & ((1u << WORDS_BITS) - 1);
 	return fprobe_of(ip, tag);
 }
 
@@ -141,13 +140,12 @@ static inline struct fprobe *step_back(unsigned long ip, u64 **at, void **data)
 static INLINE void leave_all(const struct shadow_frame *f, u64 *start, u64 *at, struct ftrace_regs *regs)
 {
 	unsigned long ret = true_return(f->ret, regs->fp);
-	void *data;
 
 	while (at > start) {
-		struct fprobe *fp = step_back(f->func, &at, &data);
+		struct fprobe *fp = step_back(f->func, &at);
 
 		if (likely(fp) && !is_disabled(fp))
-			fp->exit_handler(fp, f->func, ret, regs, data);
+			fp->exit_handler(fp, f->func, ret, regs, at);
 	}
 }
 
@@ -221,13 +219,12 @@ static void lose_calls(enum thread_event event, struct thread *prev, struct thre
 	for (struct shadow_frame *f = s->top; f && graph_user.idx >= 0; f = f->below, depth++) {
 		int bytes = 0;
 		u64 *start = fgraph_retrieve_parent_data(graph_user.idx, &bytes, depth), *at = start + bytes / 8;
-		void *data;
 
 		while (at > start) {
-			struct fprobe *fp = step_back(f->func, &at, &data);
+			struct fprobe *fp = step_back(f->func, &at);
 
 			if (fp && fp->lost_handler)
-				fp->lost_handler(fp, data);
+				fp->lost_handler(fp, at);
 		}
 	}
 	preempt_enable();

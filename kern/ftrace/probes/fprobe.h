@@ -28,8 +28,8 @@ struct fprobe;
 
 /*
  * @ip: the call site. @ret_ip: where the function returns to. @data: entry_data_size
- * bytes, 8-byte aligned, the same in both handlers of a call, not cleared; NULL if
- * the size is 0 or if there is no exit handler.
+ * bytes, 8-byte aligned, the same in both handlers of a call, not cleared. If the
+ * size is 0 or there is no exit handler, it must not be used.
  * @regs: at the entry the arguments; in the exit handler arg[0] is the result. The
  * handlers may change both, and nothing else.
  * Return of the entry handler: 0; another value: no exit handler for this call.

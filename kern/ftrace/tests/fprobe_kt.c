@@ -86,13 +86,12 @@ static notrace void note(const struct fprobe *fp, bool entry, unsigned long ip, 
 	unsigned i = __atomic_fetch_add(&noted, 1, __ATOMIC_RELAXED);
 
 	if (i < ARRAY_SIZE(notes))
-		notes[i] = (struct note){ip, ret, regs->arg[0], data ? *data : 0, p->id, entry};
+		notes[i] = (struct note){ip, ret, regs->arg[0], fp->entry_data_size ? *data : 0, p->id, entry};
 }
 static notrace int note_enter(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, void *data)
 {
-	if (data)
-		for (int i = 0; i < fp->entry_data_size / 8; i++)
-			((u64 *)data)[i] = 1000 * container_of(fp, struct probe, fp)->id + regs->arg[0] + i;
+	for (int i = 0; i < fp->entry_data_size / 8; i++)
+		((u64 *)data)[i] = 1000 * container_of(fp, struct probe, fp)->id + regs->arg[0] + i;
 	__atomic_fetch_add(&container_of(fp, struct probe, fp)->entries, 1, __ATOMIC_RELAXED);
 	note(fp, true, ip, ret, regs, data);
 	return 0;
