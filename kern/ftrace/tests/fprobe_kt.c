@@ -535,8 +535,10 @@ static void under_load(void)
 		if (i >= 4)
 			err |= unregister_fprobe(&q->fp);
 		*q = make(i % 4, 8 * (i % 3));
-		if (i % 4 == 3)
+		if (i % 4 == 3) {
 			q->fp.exit_handler = NULL;
+			q->fp.entry_data_size = 0;
+		}
 		err |= register_fprobe(&q->fp, globs[i % 7 % 4], NULL);
 		if (i % 10 == 5)
 			err |= register_kretprobe(&rp);
