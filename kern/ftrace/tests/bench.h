@@ -14,6 +14,8 @@ void bench_report(const char *key, u64 instructions);
 
 /* Each stage has its own. kt_bench_traced is in the filter, no tracer is on; @nop: the cost of the calls then. */
 void bench_graph(u64 nop);
-void bench_probes(u64 nop); /* the last stage's, called by its bench_graph() */
+/* The last stage's, called by its bench_graph(). */
+void bench_probes(u64 nop);
+void bench_kprobes(u64 nop);
 
 #endif

@@ -78,4 +78,5 @@ void bench_graph(u64 nop)
 	bench_report("graph_second_user", two - general);
 	bench_report("graph_second_instance", instances - general);
 	bench_probes(nop);
+	bench_kprobes(nop);
 }

@@ -21,7 +21,7 @@ static void bench_probe(const char *key, unsigned long offset, u64 nop)
 	unregister_kprobe(&p);
 }
 
-void bench_probes(u64 nop)
+void bench_kprobes(u64 nop)
 {
 	bench_probe("kprobe_entry", 0, nop);
 	bench_probe("kprobe_body", HOOK_ENTRY_OFFSET + 4, nop);
