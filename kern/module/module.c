@@ -217,6 +217,7 @@ static int check_nobody_inside(const struct module *m)
 
 static int check_unused(const struct module *m)
 {
+	const char *why;
 	int err;
 
 	if (m->state != MODULE_LIVE)
@@ -225,6 +226,9 @@ static int check_unused(const struct module *m)
 		return refuse(m, "another module uses its exports");
 	if (!m->exit && m->init)
 		return refuse(m, "it has no module_exit()");
+	why = ftrace_module_busy(m);
+	if (why)
+		return refuse(m, why);
 	if (file_ops_going(m->base, m->end[MODULE_DATA], true))
 		return refuse(m, "one of its files or directories is in use");
 	err = check_nobody_inside(m);

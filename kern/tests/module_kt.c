@@ -8,7 +8,9 @@
 #include "file.h"
 #include "ftrace.h"
 #include "ftrace/tests/kt.h"
+#include "kprobes.h"
 #include "ksyms.h"
+#include "livepatch.h"
 #include "lock.h"
 #include "module.h"
 #include "module/loader.h"
@@ -339,6 +341,47 @@ static void busy(void)
 	kt_promise(file_open(file_root(), "/mt_thread", O_RDONLY, &f) == -ENOENT, "its file is gone");
 }
 
+/* ---- probes ---- */
+
+static int hits;
+
+static bool count_hit(struct kprobe *p, struct kprobe_regs *regs)
+{
+	hits++;
+	return false;
+}
+
+static int replacement(int x)
+{
+	return 100 + x;
+}
+
+/* A probe at the entry and in the body of a module's function, near and far; a patch of it. */
+static void probed_at(unsigned long at, const char *where)
+{
+	struct kprobe entry = {.symbol_name = "mt_leaf", .pre_handler = count_hit}, body = {.symbol_name = "mt_leaf", .offset = 16, .pre_handler = count_hit};
+	struct klp_func funcs[] = {{.old_name = "mt_leaf", .new_func = replacement}, {}};
+	struct klp_patch patch = {.funcs = funcs};
+
+	load_with("mt_hello", at, 0, NULL);
+	hits = 0;
+	kt_promise(!register_kprobe(&entry) && !register_kprobe(&body), "%s: its function is probed at its entry and in its body", where);
+	kt_promise(function("mt_leaf")(2) == 7 && hits == 2, "%s: both are hit, and the result is right: %d hits", where, hits);
+	unregister_kprobe(&entry);
+	kt_promise(module_unload("mt_hello") == -EBUSY, "%s: it is not removed while a probe is in it", where);
+	unregister_kprobe(&body);
+	kt_promise(!klp_enable_patch(&patch) && function("mt_leaf")(2) == 102, "%s: its function is replaced", where);
+	kt_promise(module_unload("mt_hello") == -EBUSY, "%s: it is not removed while it is patched", where);
+	kt_promise(!klp_disable_patch(&patch) && function("mt_leaf")(2) == 7, "%s: and is itself again", where);
+	promise_removed("mt_hello");
+}
+
+static void probed(void)
+{
+	probed_at(MODULE_NEAR, "near");
+	probed_at(MODULE_FAR, "far");
+}
+
 /* ---- under fire ---- */
 
 static volatile int stop;
@@ -402,7 +445,7 @@ static int test_module(int argc, char **argv)
 		void (*fn)(void);
 	} tests[] = {
 		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"rounds", rounds},
-		{"tracing", tracing}, {"coming", coming}, {"busy", busy}, {"fire", under_fire},
+		{"tracing", tracing}, {"probed", probed}, {"coming", coming}, {"busy", busy}, {"fire", under_fire},
 	};
 
 	kt_begin();

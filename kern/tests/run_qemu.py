@@ -41,6 +41,9 @@ from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
 
 LOGS = ROOT / os.environ.get("LOGS", "build/tests/qemu")
 INITRD = ROOT / "build/initrd.cpio"
+# QEMU with a thread for each CPU may translate the old word of a site again between its invalidation and the store, and then
+# executes it until the site is written once more. Where each call after a patch counts, the CPUs take turns in one thread.
+ONE_THREAD: dict[str, object] = {"extra": ["-accel", "tcg,thread=single"]}
 INITRD_TESTS = ROOT / "build/initrd-tests.cpio"  # with the modules of kern/tests/modules/
 MIB = 1 << 20
 # The installed OpenSBI. Version 1.5.1, out of backports, loses this board's timer interrupts; 1.1 and 1.6 do not.
@@ -508,7 +511,7 @@ def traced_cases(arch: str) -> list[Case]:
         *(Case(f"fprobe and kretprobe on {n} CPUs", arch, f"{FINISHED}-tests", n,
                [promises("kt_fprobe"), promises("kt_fprobe"), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
         *(Case(f"live patches on {n} CPUs", arch, f"{FINISHED}-tests", n,
-               [promises("kt_livepatch"), promises("kt_livepatch"), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
+               [promises("kt_livepatch"), promises("kt_livepatch"), shows("kt_sites", ", 0 unlike their record")], options=ONE_THREAD) for n in (1, 4)),
         *(Case(f"function_graph's users on {n} CPUs", arch, f"{FINISHED}-tests", n,
                [promises("kt_graph"), promises("kt_graph")]) for n in (1, 4)),
         *(Case(f"lab 5's function_graph on {n} CPUs", arch, "lab5-tests", n,

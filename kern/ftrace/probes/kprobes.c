@@ -480,3 +480,12 @@ int enable_kprobe(struct kprobe *p)
 {
 	return set_disabled(p, 0);
 }
+
+bool kprobe_within(unsigned long start, unsigned long end)
+{
+	for (unsigned i = 0; i < BUCKETS; i++)
+		for (const struct probe_point *pt = buckets[i]; pt; pt = pt->next)
+			if (pt->key - start < end - start)
+				return true;
+	return false;
+}

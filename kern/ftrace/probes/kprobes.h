@@ -94,6 +94,9 @@ void unregister_kprobe(struct kprobe *p);
 int disable_kprobe(struct kprobe *p);
 int enable_kprobe(struct kprobe *p);
 
+/* Is a probe registered at an instruction in [start, end)? Context: thread, ftrace_lock held. */
+bool kprobe_within(unsigned long start, unsigned long end);
+
 /* ---- For handlers ---- */
 
 /* Argument @n, 0 to 7. */
