@@ -13,6 +13,7 @@
 #include "file.h"
 #include "ftrace_module.h"
 #include "irq.h"
+#include "kprobes.h"
 #include "ksyms.h"
 #include "loader.h"
 #include "module/memory.h"
@@ -217,7 +218,6 @@ static int check_nobody_inside(const struct module *m)
 
 static int check_unused(const struct module *m)
 {
-	const char *why;
 	int err;
 
 	if (m->state != MODULE_LIVE)
@@ -226,9 +226,10 @@ static int check_unused(const struct module *m)
 		return refuse(m, "another module uses its exports");
 	if (!m->exit && m->init)
 		return refuse(m, "it has no module_exit()");
-	why = ftrace_module_busy(m);
-	if (why)
-		return refuse(m, why);
+	if (kprobe_within(m->base, m->end[MODULE_TEXT]))
+		return refuse(m, "a kprobe is in it");
+	if (ftrace_module_replaced(m))
+		return refuse(m, "a live patch, or another op that may change pc, has one of its functions");
 	if (file_ops_going(m->base, m->end[MODULE_DATA], true))
 		return refuse(m, "one of its files or directories is in use");
 	err = check_nobody_inside(m);

@@ -6,7 +6,6 @@
 #include "cpu.h"
 #include "fgraph.h"
 #include "hash.h"
-#include "kprobes.h"
 #include "shadow.h"
 #include "trace.h"
 #include "tracer.h"
@@ -321,25 +320,15 @@ void ftrace_module_release(struct module *m)
 	kfree(s);
 }
 
-static bool is_replaced(const struct ftrace_table *table)
+bool ftrace_module_replaced(const struct module *m)
 {
-	for (const struct dyn_ftrace *rec = table->records; rec < table->end; rec++)
-		if (rec->flags & FTRACE_FL_IPMODIFY)
-			return true;
-	return false;
-}
-
-const char *ftrace_module_busy(const struct module *m)
-{
-	const char *why = NULL;
+	bool is = false;
 
 	mutex_lock(&ftrace_lock);
-	if (kprobe_within(m->base, m->end[MODULE_TEXT]))
-		why = "a kprobe is in it";
-	else if (m->sites && is_replaced(m->sites))
-		why = "a live patch or another op that may change pc has one of its functions";
+	for (const struct dyn_ftrace *rec = m->sites ? m->sites->records : NULL; rec && rec < m->sites->end; rec++)
+		is |= rec->flags & FTRACE_FL_IPMODIFY;
 	mutex_unlock(&ftrace_lock);
-	return why;
+	return is;
 }
 
 /* ---- Shadow stacks ---- */

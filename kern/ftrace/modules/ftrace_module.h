@@ -56,11 +56,8 @@ void ftrace_module_enable(struct module *m);
  */
 void ftrace_module_release(struct module *m);
 
-/*
- * Why the module cannot be removed now; NULL: it can. A kprobe is in its text, or an op that may
- * change pc (a live patch) traces one of its functions. Context: thread, without ftrace_lock.
- */
-const char *ftrace_module_busy(const struct module *m);
+/* Does an op that may change pc, a live patch's say, trace one of the module's functions? Context: thread, without ftrace_lock. */
+bool ftrace_module_replaced(const struct module *m);
 
 /*
  * Will a thread return to [start, end), or through it: is there a shadow frame with a

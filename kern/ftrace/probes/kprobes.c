@@ -483,9 +483,12 @@ int enable_kprobe(struct kprobe *p)
 
 bool kprobe_within(unsigned long start, unsigned long end)
 {
+	bool is = false;
+
+	mutex_lock(&ftrace_lock);
 	for (unsigned i = 0; i < BUCKETS; i++)
 		for (const struct probe_point *pt = buckets[i]; pt; pt = pt->next)
-			if (pt->key - start < end - start)
-				return true;
-	return false;
+			is |= pt->key - start < end - start;
+	mutex_unlock(&ftrace_lock);
+	return is;
 }

@@ -94,7 +94,7 @@ void unregister_kprobe(struct kprobe *p);
 int disable_kprobe(struct kprobe *p);
 int enable_kprobe(struct kprobe *p);
 
-/* Is a probe registered at an instruction in [start, end)? Context: thread, ftrace_lock held. */
+/* Is a probe registered at an instruction in [start, end)? Context: thread, without ftrace_lock. */
 bool kprobe_within(unsigned long start, unsigned long end);
 
 /* ---- For handlers ---- */

@@ -98,7 +98,7 @@ static inline bool probe_branches(u32 insn, unsigned long a, unsigned long b)
 static inline unsigned long probe_emulate(u32 insn, unsigned long pc, unsigned long *x, unsigned long flags)
 {
 	unsigned long a = RS1(insn) ? x[RS1(insn)] : 0, b = RS2(insn) ? x[RS2(insn)] : 0;
-	unsigned long next = pc + 4, value = pc + 4;
+	unsigned long after = pc + 4, next = after, value = after;
 	long sign = -(long)(insn >> 31);
 
 	switch (OPCODE(insn)) {
