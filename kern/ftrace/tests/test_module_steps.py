@@ -1,0 +1,292 @@
+"""A module is loaded and removed, step by step: it is stopped before each step, while another CPU calls it, returns to it, or changes tracers.
+
+The mover is the thread that loads or removes the module. It is stopped at a step by a breakpoint; then its registers are exchanged, so
+that it calls steps_park(), as if an interrupt had preempted it there, and afterwards they are put back. steps_park() (module_steps_kt.c)
+lets the actor, a thread on the other CPU, do its action, and returns when the action has ended, or waits for a lock that the mover holds.
+The kernel checks each round; this file decides what the mover's result must be, and where it must wait.
+"""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import unittest
+from collections import Counter, defaultdict
+from typing import NamedTuple
+from zlib import crc32
+
+from grading.elf.elf import Kernel
+from grading.machine.gdbstub import PC, Stub
+from grading.machine.machine import Run
+from grading.stimulus.schedules import stepping
+from qemu.machine import FINISHED, ROOT, Machine
+
+EVERY = int(os.environ.get("EVERY", "4"))  # a store is a step of one in this many actions; make soak: of each
+AGAIN = 4  # a function is a step of its own this many times
+STORES = 2  # and a store
+EBUSY = -16
+MOVER = 1  # its CPU
+GRACE = 4  # a grace period that asks so often in vain does not end
+LONGEST = 30.0  # seconds for the way from one stop to the next
+REGISTERS = {"riscv64": (10, 1), "arm64": (0, 30)}  # the first argument, the return address
+HOW = {1: "done", 2: "waits for module_lock", 3: "waits for ftrace_lock", 4: "begun while all CPUs are stopped"}
+SOURCES = ["kern/module/module.c", "kern/ksyms.c", "kern/ftrace/modules/ftrace_module.c", "kern/ftrace/core/table.c", "kern/ftrace/core/patch.c"]
+OWN = ("mt_steps_init", "mt_steps_made", "mt_steps_exit")
+# Each of these functions is a step, and they come in this order.
+ORDER = {
+    "load": ("module_elf_open", "module_memory_alloc", "module_elf_copy", "module_resolve", "module_elf_resolve", "module_elf_relocate",
+             "module_set_params", "module_name_functions", "ftrace_module_prepare", "module_memory_protect", "text_alias_add", "arch_sync_all",
+             "module_elf_close", "ksym_add", "synchronize_sched", "ftrace_module_enable", "ftrace_add_table", "ftrace_batch_begin",
+             "ftrace_batch_end", "ftrace_mod_coming", "ftrace_batch_begin", "ftrace_make_call", "ftrace_batch_end", "mt_steps_init", "mt_steps_made"),
+    "remove": ("file_ops_going", "stop_machine", "look_inside", "ftrace_returns_through", "mt_steps_exit", "ftrace_module_release",
+               "ftrace_batch_begin", "ftrace_make_nop", "ftrace_batch_end", "synchronize_sched", "profile_forget_modules", "synchronize_sched",
+               "synchronize_sched", "stop_machine", "look_inside", "ksym_remove", "synchronize_sched", "file_ops_going",
+               "module_drop_uses", "module_memory_free", "text_alias_remove", "mmu_unmap"),
+}
+STOPPED = ("look_inside", "ftrace_returns_through")  # all other CPUs are stopped there
+ACTIONS = ("call", "enter", "return", "batch", "filter", "read")
+
+
+class Step(NamedTuple):
+    """Before this instruction, for the nth time. @named: it is the first of a function of ORDER."""
+
+    address: int
+    nth: int
+    name: str
+    named: bool
+
+    def __str__(self) -> str:
+        return self.name + (f" (time {self.nth})" if self.nth > 1 else "")
+
+
+class Round(NamedTuple):
+    """Where the mover is stopped, one after the other, and its result. @blocked: the last stop is where it waits for a grace period."""
+
+    stops: tuple[Step, ...]
+    result: int = 0
+    blocked: bool = False
+
+
+class OnAMachine:
+    arch: str
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        directory = ROOT / "build" / cls.arch / f"{FINISHED}-tests"
+        initrd = ROOT / "build/initrd-tests.cpio"
+        subprocess.run(["make", "--no-print-directory", "-s", "-C", str(ROOT), f"ARCH={cls.arch}", "TESTS=1", str(initrd.relative_to(ROOT)),
+                        *(str((directory / name).relative_to(ROOT)) for name in ("Image", "callsite.map"))], check=True)
+        cls.kernel = kernel = Kernel(directory / "callsite.elf", cls.arch)
+        machine = Machine(cls.arch, 2, image=directory / "Image", initrd=initrd)
+        cls.run_ = cls.enterClassContext(Run(machine, ROOT / f"build/tests/module-steps-{cls.arch}.log"))
+        cls.run_.console.wait_ready(60)
+        places = re.findall(r"^([01]) (\w+) ([0-9a-f]+)$", cls.run_.console.command("kt_modsteps where"), re.M)
+        cls.places = tuple({name: int(at, 16) for which, name, at in places if which == far} for far in "01")
+        cls.stores = stepping(kernel, SOURCES)
+        cls.begin, cls.park, cls.parked, cls.changed, cls.sleep, cls.end, cls.waiting = map(
+            kernel.symbol, ("steps_change", "steps_park", "steps_parked", "steps_changed", "sleep_ns", "kt_end", "watchdog"))
+
+    # ---- The machine is stopped between two of these ----
+
+    def to(self, *places: int) -> int:
+        """All CPUs run until the mover is about to execute one of these, or the kernel's command ends (returns 0)."""
+        stub, wanted = self.stub, {*places, self.end}
+        for place in self.breakpoints - wanted:
+            stub.breakpoint(place, False)
+        for place in wanted - self.breakpoints:
+            stub.breakpoint(place, True)
+        self.breakpoints = wanted
+        while True:
+            for cpu in range(2):
+                at = stub.pc(cpu)
+                while at in wanted and stub.pc(cpu) == at:
+                    stub.step_one(cpu)
+            stub.go_on_with(range(2))
+            if not stub.stopped(LONGEST):
+                stub.hold()
+                self.fail(f"{self.doing}: nobody goes on; the CPUs are at {' and '.join(self.name(stub.pc(cpu)) for cpu in range(2))}")
+            pcs = [stub.pc(cpu) for cpu in range(2)]
+            if self.end in pcs:
+                return 0
+            if pcs[MOVER] in places:
+                return pcs[MOVER]
+
+    def name(self, address: int) -> str:
+        for places in self.places:
+            for name in OWN:
+                if places[name] == address:
+                    return name
+        return self.kernel.name_at(address)
+
+    def wait_here(self) -> str:
+        """The mover calls steps_park(). Return: what became of the action."""
+        stub, (first, link) = self.stub, REGISTERS[self.arch]
+        at = stub.pc(MOVER)
+        before = stub.ask("g")  # of the CPU that was selected last
+        stub.do(f"P{PC:x}={self.park.to_bytes(8, 'little').hex()}")
+        stub.do(f"P{link:x}={at.to_bytes(8, 'little').hex()}")
+        if self.to(self.parked) != self.parked:
+            self.fail(f"{self.doing}: the action does not end: {self.said()}")
+        how = HOW[stub.register(MOVER, first)]
+        stub.do("G" + before.decode())
+        return how
+
+    def said(self) -> str:
+        """The machine goes on to the end of the command."""
+        self.finish()
+        self.stub.go_on()
+        text = self.run_.console.wait_ready(60)
+        self.stub.hold()
+        return text
+
+    def finish(self) -> None:
+        for place in self.breakpoints:
+            self.stub.breakpoint(place, False)
+        self.breakpoints = set()
+        for cpu in range(2):
+            self.stub.pc(cpu)
+
+    # ---- Steps ----
+
+    def steps(self, change: str, far: int) -> list[Step]:
+        """The steps of a change that nobody disturbs."""
+        named = {self.places[far].get(name) or self.kernel.symbol(name): name for name in ORDER[change]}
+        self.assertNotIn(0, named, "a function is not there, or the compiler has put it into another")
+        left = {**{a: STORES for a in self.stores}, **{a: AGAIN for a in named}}
+        found, seen = [], Counter()
+        self.doing = f"{change}, undisturbed"
+        with self.run_.held() as self.stub:
+            self.breakpoints = set()
+            self.run_.console.begin(f"taskset -c 0 kt_modsteps {change} none {far} 1")
+            self.assertEqual(self.to(self.begin), self.begin)
+            while (at := self.to(*(a for a in left if seen[a] < left[a]), self.changed)) not in (0, self.changed):
+                seen[at] += 1
+                found.append(Step(at, seen[at], self.name(at), at in named))
+            self.finish()
+        self.assertIn("1 passed, 0 failed", self.run_.console.wait_ready(60))
+        order = iter(step.name for step in found)
+        for name in ORDER[change]:
+            self.assertTrue(name in order, f"{change}: {name} does not come, or comes too early: {', '.join(map(str, found))}")
+        return found
+
+    def parts(self, change: str, steps: list[Step]) -> tuple[int, int, int]:
+        """The numbers of the first and the last step at which all CPUs are stopped, and of the module's exit."""
+        if change == "load":
+            return -1, -1, -1
+        stopped = [n for n, s in enumerate(steps) if s.name == "look_inside"]
+        return stopped[0], stopped[-1], [s.name for s in steps].index("mt_steps_exit")
+
+    # ---- Rounds ----
+
+    def rounds(self, change: str, action: str, steps: list[Step]) -> list[tuple[str, Round]]:
+        """For each step the action as it is possible there."""
+        check, last, leave = self.parts(change, steps)
+        again = Step(self.sleep, 1, "sleep_ns", False)  # rmmod waits until the actor has left
+        found = []
+        for n, step in enumerate(steps):
+            if action in ("batch", "filter", "read") or (action == "call" and change == "load"):
+                found.append((action, Round((step,))))
+            elif change == "load":
+                found += [(action, Round((step,)))] if action == "return" else []
+            elif step.name.partition("+")[0] in STOPPED:
+                continue
+            elif action == "call":
+                found.append((action if n < last else "find", Round((step,))))
+            elif action == "enter" and n < last:
+                found.append((action, Round((step,), EBUSY) if n < check else Round((step, again))))
+            elif action == "return" and n < check:
+                found.append((action, Round((step,))))
+            elif action == "return" and leave < n < last:
+                found.append(("enter", Round((steps[leave], step))))
+        return found
+
+    def spins(self, change: str, steps: list[Step]) -> list[Round]:
+        """The actor enters a callback before the nth grace period, which must wait for it."""
+        graces = [n for n, step in enumerate(steps) if step.name == "synchronize_sched"]
+        first = next(n for n, s in enumerate(steps) if s.name == ("mt_steps_exit" if change == "remove" else "module_memory_protect"))
+        begins = [first, *(n + 1 for n in graces[:-1])]
+        return [Round((steps[b], steps[g]), 0, True) for b, g in zip(begins, graces)]
+
+    def reach(self, round_: Round, wanted: Step, passed: Counter[int]) -> None:
+        while passed[wanted.address] < wanted.nth:
+            at = self.to(*(stop.address for stop in round_.stops), self.changed)
+            if at in (0, self.changed):
+                self.fail(f"{self.doing}: the mover does not come to {wanted}: {self.said()}")
+            passed[at] += 1
+
+    def blocked(self) -> None:
+        """The mover is at a grace period, which does not end."""
+        self.to(self.waiting)
+        for _ in range(GRACE):
+            at = self.to(self.waiting, self.changed, *self.stores)
+            if at != self.waiting:
+                self.fail(f"{self.doing}: the grace period ended while a callback ran: {self.name(at)} is reached: {self.said()}")
+
+    def one(self, round_: Round) -> str:
+        passed, hows = Counter[int](), list[str]()
+        if self.to(self.begin) != self.begin:
+            self.fail(f"{self.before}: {self.said()}")
+        for stop in round_.stops:
+            self.reach(round_, stop, passed)
+            if round_.blocked and hows:
+                self.blocked()
+            hows.append(self.wait_here())
+        return hows[0]
+
+    def play(self, change: str, action: str, far: int, rounds: list[Round]) -> list[str]:
+        hows, self.doing = list[str](), ""
+        with self.run_.held() as self.stub:
+            self.breakpoints = set()
+            self.run_.console.begin(f"taskset -c 0 kt_modsteps {change} {action} {far} {len(rounds)}")
+            for round_ in rounds:
+                self.before, self.doing = self.doing, f"{change}, {action} at {', '.join(map(str, round_.stops))}"
+                hows.append(self.one(round_))
+            self.finish()
+        said = self.run_.console.wait_ready(60)
+        results = [int(n) for n in re.findall(r"^round \d+: (-?\d+)", said, re.M)]
+        self.assertIn("1 passed, 0 failed", said, self.doing)
+        self.assertEqual([(str(r.stops), r.result) for r in rounds], [(str(r.stops), n) for r, n in zip(rounds, results)], said)
+        return hows
+
+    def chosen(self, change: str, far: int) -> dict[str, list[Round]]:
+        """By action: a function's step near or far, a store's in one of EVERY actions; if EVERY is 1, all."""
+        def is_chosen(step: Step, action: str) -> bool:
+            number = crc32(f"{step} {action}".encode())
+            return EVERY == 1 or (number % 2 == far and (step.named or number // 2 % EVERY == 0))
+
+        steps, found = self.steps(change, far), defaultdict[str, list[Round]](list)
+        for action in ACTIONS:
+            for name, round_ in self.rounds(change, action, steps):
+                if is_chosen(round_.stops[-1] if round_.stops[-1].address != self.sleep else round_.stops[0], action):
+                    found[name].append(round_)
+        found["spin"] = self.spins(change, steps)
+        self.covered[far] = len(steps)
+        return found
+
+    def all(self, change: str) -> None:
+        self.covered, places, hows, rounds = {}, set[str](), Counter[str](), 0
+        for far in range(2):
+            for action, chosen in self.chosen(change, far).items():
+                places |= {str(stop) for round_ in chosen for stop in round_.stops}
+                rounds += len(chosen)
+                hows.update(f"{action} {how}" for how in self.play(change, action, far, chosen))
+        print(f"{self.arch}, {change}: {rounds} rounds at {len(places)} of {max(self.covered.values())} steps x {len(ACTIONS) + 1} actions: "
+              + ", ".join(f"{how} {count}" for how, count in sorted(hows.items())), flush=True)
+
+    def test_load(self) -> None:
+        self.all("load")
+
+    def test_remove(self) -> None:
+        self.all("remove")
+
+
+class TestRiscv64(OnAMachine, unittest.TestCase):
+    arch = "riscv64"
+
+
+class TestArm64(OnAMachine, unittest.TestCase):
+    arch = "arm64"
+
+
+if __name__ == "__main__":
+    unittest.main()
