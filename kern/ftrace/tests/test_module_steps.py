@@ -11,17 +11,18 @@ import os
 import re
 import subprocess
 import unittest
-from collections import Counter, defaultdict
+from collections import Counter
 from typing import NamedTuple
 from zlib import crc32
 
 from grading.elf.elf import Kernel
-from grading.machine.gdbstub import PC, Stub
+from grading.machine.gdbstub import PC, QemuError, Stub
 from grading.machine.machine import Run
 from grading.stimulus.schedules import stepping
+from grading.verdict import Stopped
 from qemu.machine import FINISHED, ROOT, Machine
 
-EVERY = int(os.environ.get("EVERY", "4"))  # a store is a step of one in this many actions; make soak: of each
+EVERY = int(os.environ.get("EVERY", "2"))  # 1, as in make soak: every action at every step, near and far
 AGAIN = 4  # a function is a step of its own this many times
 STORES = 2  # and a store
 EBUSY = -16
@@ -31,6 +32,7 @@ LONGEST = 30.0  # seconds for the way from one stop to the next
 REGISTERS = {"riscv64": (10, 1), "arm64": (0, 30)}  # the first argument, the return address
 HOW = {1: "done", 2: "waits for module_lock", 3: "waits for ftrace_lock", 4: "begun while all CPUs are stopped"}
 SOURCES = ["kern/module/module.c", "kern/ksyms.c", "kern/ftrace/modules/ftrace_module.c", "kern/ftrace/core/table.c", "kern/ftrace/core/patch.c"]
+READER = "ksym_lookup+"  # it stores only what its caller asks for
 OWN = ("mt_steps_init", "mt_steps_made", "mt_steps_exit")
 # Each of these functions is a step, and they come in this order.
 ORDER = {
@@ -43,8 +45,7 @@ ORDER = {
                "synchronize_sched", "stop_machine", "look_inside", "ksym_remove", "synchronize_sched", "file_ops_going",
                "module_drop_uses", "module_memory_free", "text_alias_remove", "mmu_unmap"),
 }
-STOPPED = ("look_inside", "ftrace_returns_through")  # all other CPUs are stopped there
-ACTIONS = ("call", "enter", "return", "batch", "filter", "read")
+STOPPED = ("look_inside", "ftrace_returns_through", "search_frames")  # all other CPUs are stopped there
 
 
 class Step(NamedTuple):
@@ -60,8 +61,11 @@ class Step(NamedTuple):
 
 
 class Round(NamedTuple):
-    """Where the mover is stopped, one after the other, and its result. @blocked: the last stop is where it waits for a grace period."""
+    """Where the mover is stopped, one after the other, and its result. @what the actor does is named for the last but sleep_ns; @action is
+    the kernel's name. @blocked: the last stop is where the mover waits for a grace period."""
 
+    what: str
+    action: str
     stops: tuple[Step, ...]
     result: int = 0
     blocked: bool = False
@@ -82,7 +86,7 @@ class OnAMachine:
         cls.run_.console.wait_ready(60)
         places = re.findall(r"^([01]) (\w+) ([0-9a-f]+)$", cls.run_.console.command("kt_modsteps where"), re.M)
         cls.places = tuple({name: int(at, 16) for which, name, at in places if which == far} for far in "01")
-        cls.stores = stepping(kernel, SOURCES)
+        cls.stores = {at for at, name in stepping(kernel, SOURCES).items() if not name.startswith(READER)}
         cls.begin, cls.park, cls.parked, cls.changed, cls.sleep, cls.end, cls.waiting = map(
             kernel.symbol, ("steps_change", "steps_park", "steps_parked", "steps_changed", "sleep_ns", "kt_end", "watchdog"))
 
@@ -132,11 +136,14 @@ class OnAMachine:
         return how
 
     def said(self) -> str:
-        """The machine goes on to the end of the command."""
+        """The machine goes on to the end of the command, or to its own."""
         self.finish()
-        self.stub.go_on()
-        text = self.run_.console.wait_ready(60)
-        self.stub.hold()
+        try:
+            self.stub.go_on()
+            text = self.run_.console.wait_ready(LONGEST)
+            self.stub.hold()
+        except (Stopped, QemuError) as why:
+            text = f"{why}\n{self.run_.console.drain(1)[-3000:]}"
         return text
 
     def finish(self) -> None:
@@ -178,34 +185,30 @@ class OnAMachine:
 
     # ---- Rounds ----
 
-    def rounds(self, change: str, action: str, steps: list[Step]) -> list[tuple[str, Round]]:
-        """For each step the action as it is possible there."""
+    def rounds(self, change: str, steps: list[Step], n: int) -> list[Round]:
+        """The actions that are possible at step n."""
         check, last, leave = self.parts(change, steps)
+        step, can = steps[n], [Round(a, a, (steps[n],)) for a in ("batch", "filter", "read")]
         again = Step(self.sleep, 1, "sleep_ns", False)  # rmmod waits until the actor has left
-        found = []
-        for n, step in enumerate(steps):
-            if action in ("batch", "filter", "read") or (action == "call" and change == "load"):
-                found.append((action, Round((step,))))
-            elif change == "load":
-                found += [(action, Round((step,)))] if action == "return" else []
-            elif step.name.partition("+")[0] in STOPPED:
-                continue
-            elif action == "call":
-                found.append((action if n < last else "find", Round((step,))))
-            elif action == "enter" and n < last:
-                found.append((action, Round((step,), EBUSY) if n < check else Round((step, again))))
-            elif action == "return" and n < check:
-                found.append((action, Round((step,))))
-            elif action == "return" and leave < n < last:
-                found.append(("enter", Round((steps[leave], step))))
-        return found
+        if change == "load":
+            return can + [Round("call", "call", (step,)), Round("return", "return", (step,))]
+        if step.name.partition("+")[0] in STOPPED:
+            return can
+        if n >= last:
+            return can + [Round("call", "find", (step,))]
+        can.append(Round("call", "call", (step,)))
+        if n < check:
+            return can + [Round("enter", "enter", (step,), EBUSY), Round("return", "return", (step,))]
+        if n > leave:
+            can.append(Round("return", "enter", (steps[leave], step)))
+        return can + [Round("enter", "enter", (step, again))]
 
     def spins(self, change: str, steps: list[Step]) -> list[Round]:
         """The actor enters a callback before the nth grace period, which must wait for it."""
         graces = [n for n, step in enumerate(steps) if step.name == "synchronize_sched"]
         first = next(n for n, s in enumerate(steps) if s.name == ("mt_steps_exit" if change == "remove" else "module_memory_protect"))
         begins = [first, *(n + 1 for n in graces[:-1])]
-        return [Round((steps[b], steps[g]), 0, True) for b, g in zip(begins, graces)]
+        return [Round("spin", "spin", (steps[b], steps[g]), 0, True) for b, g in zip(begins, graces)]
 
     def reach(self, round_: Round, wanted: Step, passed: Counter[int]) -> None:
         while passed[wanted.address] < wanted.nth:
@@ -231,6 +234,8 @@ class OnAMachine:
             if round_.blocked and hows:
                 self.blocked()
             hows.append(self.wait_here())
+        if any("stopped" in how for how in hows) and round_.action in ("call", "enter", "return"):
+            self.fail(f"{self.doing}: interrupts are masked there, which this test does not expect: {self.said()}")
         return hows[0]
 
     def play(self, change: str, action: str, far: int, rounds: list[Round]) -> list[str]:
@@ -248,30 +253,31 @@ class OnAMachine:
         self.assertEqual([(str(r.stops), r.result) for r in rounds], [(str(r.stops), n) for r, n in zip(rounds, results)], said)
         return hows
 
-    def chosen(self, change: str, far: int) -> dict[str, list[Round]]:
-        """By action: a function's step near or far, a store's in one of EVERY actions; if EVERY is 1, all."""
-        def is_chosen(step: Step, action: str) -> bool:
-            number = crc32(f"{step} {action}".encode())
-            return EVERY == 1 or (number % 2 == far and (step.named or number // 2 % EVERY == 0))
-
-        steps, found = self.steps(change, far), defaultdict[str, list[Round]](list)
-        for action in ACTIONS:
-            for name, round_ in self.rounds(change, action, steps):
-                if is_chosen(round_.stops[-1] if round_.stops[-1].address != self.sleep else round_.stops[0], action):
-                    found[name].append(round_)
-        found["spin"] = self.spins(change, steps)
-        self.covered[far] = len(steps)
-        return found
+    def chosen(self, change: str) -> list[list[Round]]:
+        """Near and far. A function's step has each action, near or far; a store has one of them; if EVERY is 1, all have all."""
+        steps, chosen = [self.steps(change, far) for far in range(2)], [list[Round](), list[Round]()]
+        self.planned = {str(step) for which in steps for step in which}
+        for far in range(2):
+            others = {str(step) for step in steps[1 - far]}
+            for n, step in enumerate(steps[far]):
+                can, number = self.rounds(change, steps[far], n), crc32(str(step).encode())
+                if not step.named and EVERY > 1:
+                    can = can[number // 2 % len(can)::len(can)]
+                chosen[far] += [round_ for k, round_ in enumerate(can)
+                                if EVERY == 1 or str(step) not in others or (number + (k if step.named else 0)) % 2 == far]
+            chosen[far] += self.spins(change, steps[far])
+        return chosen
 
     def all(self, change: str) -> None:
-        self.covered, places, hows, rounds = {}, set[str](), Counter[str](), 0
+        done, hows, chosen = set[str](), Counter[str](), self.chosen(change)
         for far in range(2):
-            for action, chosen in self.chosen(change, far).items():
-                places |= {str(stop) for round_ in chosen for stop in round_.stops}
-                rounds += len(chosen)
-                hows.update(f"{action} {how}" for how in self.play(change, action, far, chosen))
-        print(f"{self.arch}, {change}: {rounds} rounds at {len(places)} of {max(self.covered.values())} steps x {len(ACTIONS) + 1} actions: "
-              + ", ".join(f"{how} {count}" for how, count in sorted(hows.items())), flush=True)
+            for action in sorted({round_.action for round_ in chosen[far]}):
+                rounds = [round_ for round_ in chosen[far] if round_.action == action]
+                hows.update(f"{round_.what} {how}" for round_, how in zip(rounds, self.play(change, action, far, rounds)))
+                done |= {str(stop) for round_ in rounds for stop in round_.stops}
+        print(f"{self.arch}, {change}: {len(done & self.planned)} of {len(self.planned)} steps x {len({how.split()[0] for how in hows})} actions, "
+              f"{sum(hows.values())} rounds: " + ", ".join(f"{how} {count}" for how, count in sorted(hows.items())), flush=True)
+        self.assertEqual(self.planned - done, set(), "steps without any action")
 
     def test_load(self) -> None:
         self.all("load")
