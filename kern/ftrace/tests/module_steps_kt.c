@@ -162,6 +162,14 @@ static int sleep_inside(int x)
 	return x;
 }
 
+static int run_inside(int x)
+{
+	WRITE_ONCE(inside, true);
+	while (READ_ONCE(stage) < 2)
+		cpu_relax();
+	return x;
+}
+
 static int sleep_first(int x)
 {
 	kt_steps_wait(1);
@@ -201,6 +209,12 @@ static void act_enter(void)
 {
 	kt_steps_wait(1);
 	expect(call(5, sleep_inside) == 7, "a call that slept has a wrong result");
+}
+
+static void act_run(void)
+{
+	kt_steps_wait(1);
+	expect(call(5, run_inside) == 7, "a call that ran long has a wrong result");
 }
 
 static void act_return(void)
@@ -286,7 +300,8 @@ static const struct action {
 	const char *tracer;
 } actions[] = {
 	{"none", act_none, "function"}, {"call", act_call, "function"},		  {"find", act_find, "function"},
-	{"enter", act_enter, "function_graph"}, {"return", act_return, "function_graph"}, {"batch", act_batch, "function"},
+	{"enter", act_enter, "function_graph"},
+	{"run", act_run, "function"}, {"return", act_return, "function_graph"}, {"batch", act_batch, "function"},
 	{"filter", act_filter, "function"}, {"read", act_read, "function"},		  {"spin", act_spin, "function"},
 };
 static const struct action *action;
@@ -334,7 +349,7 @@ static bool is_waiting_for(struct mutex *m)
 /* Return: PARKED_*, or 0: the actor is on its way. */
 static int settled(void)
 {
-	bool stays = READ_ONCE(inside) && stage < 2 && (action->act == act_spin || READ_ONCE(actor->state) == THREAD_SLEEPING);
+	bool stays = READ_ONCE(inside) && stage < 2 && (action->act == act_spin || action->act == act_run || READ_ONCE(actor->state) == THREAD_SLEEPING);
 
 	if (READ_ONCE(acted) || stays)
 		return PARKED_ACTED;

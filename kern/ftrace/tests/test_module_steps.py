@@ -198,10 +198,10 @@ class OnAMachine:
             return can + [Round("call", "find", (step,))]
         can.append(Round("call", "call", (step,)))
         if n < check:
-            return can + [Round("enter", "enter", (step,), EBUSY), Round("return", "return", (step,))]
+            return can + [Round("enter", "enter", (step,), EBUSY), Round("run", "run", (step,), EBUSY), Round("return", "return", (step,))]
         if n > leave:
             can.append(Round("return", "enter", (steps[leave], step)))
-        return can + [Round("enter", "enter", (step, again))]
+        return can + [Round("enter", "enter", (step, again)), Round("run", "run", (step, again))]
 
     def spins(self, change: str, steps: list[Step]) -> list[Round]:
         """The actor enters a callback before the nth grace period, which must wait for it."""
