@@ -35,10 +35,11 @@
 
 int kt_steps_wait(int x);
 int kt_steps_traced(int x);
-static int (*call)(int x, int (*through)(int)), (*leaf)(int x);
+static int (*call)(int x, int (*through)(int)), (*tail)(int x, int (*through)(int)), (*leaf)(int x);
 static struct thread *mover, *actor;
 static struct wait_queue go;
 static int stage;	     /* what the actor may do; steps_park() raises it */
+static bool over;	     /* the mover has ended */
 static bool acted, inside; /* the actor has ended; it sleeps or spins inside until stage 2 */
 static const char *wrong;    /* the first thing that was */
 static bool loading;
@@ -150,6 +151,13 @@ __noinline int kt_steps_wait(int x)
 	return x;
 }
 
+/* The mover is somewhere. False: it has ended, and was never stopped. */
+static bool is_time(void)
+{
+	kt_steps_wait(1);
+	return !READ_ONCE(over);
+}
+
 static int plain(int x)
 {
 	return x;
@@ -187,12 +195,24 @@ static void read_node(void)
 	file_close(f);
 }
 
-/* While it comes, only its file can be known. */
+/* While it comes, only its file can be known: module_lock is free while init runs, and it is not live. */
+static void call_coming(void)
+{
+	struct module *owner;
+
+	read_node();
+	if (!mutex_trylock(&module_lock))
+		return;
+	expect(!module_find_export("mt_steps_call", &owner), "an export is found before init has returned");
+	mutex_unlock(&module_lock);
+}
+
 static void act_call(void)
 {
-	kt_steps_wait(1);
+	if (!is_time())
+		return;
 	if (loading)
-		read_node();
+		call_coming();
 	else
 		expect(call(5, plain) == 7 && leaf(1) == 2, "a call has a wrong result");
 }
@@ -207,13 +227,23 @@ static void act_find(void)
 
 static void act_enter(void)
 {
-	kt_steps_wait(1);
+	if (!is_time())
+		return;
 	expect(call(5, sleep_inside) == 7, "a call that slept has a wrong result");
+}
+
+/* Nothing of the module is on the stack: its function has jumped to sleep_inside(). But its return is patched. */
+static void act_tail(void)
+{
+	if (!is_time())
+		return;
+	expect(tail(5, sleep_inside) == 5, "a tail call that slept has a wrong result");
 }
 
 static void act_run(void)
 {
-	kt_steps_wait(1);
+	if (!is_time())
+		return;
 	expect(call(5, run_inside) == 7, "a call that ran long has a wrong result");
 }
 
@@ -276,6 +306,14 @@ static notrace void spin_callback(unsigned long ip, unsigned long parent_ip, str
 }
 static struct ftrace_ops spin_op = {.func = spin_callback, .slot = -1};
 
+/* It selects all functions that are loaded later. */
+static unsigned long all_calls;
+static notrace void count_callback(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	all_calls++;
+}
+static struct ftrace_ops all_op = {.func = count_callback, .slot = -1};
+
 __noinline int kt_steps_traced(int x)
 {
 	barrier();
@@ -285,7 +323,8 @@ __noinline int kt_steps_traced(int x)
 /* The module's own function, while its site calls the callback; later one of the kernel. */
 static void act_spin(void)
 {
-	kt_steps_wait(1);
+	if (!is_time())
+		return;
 	expect(all_nops() || loading ? kt_steps_traced(1) == 2 : leaf(1) == 2, "a call has a wrong result");
 	expect(inside, "a call was not traced");
 }
@@ -301,7 +340,7 @@ static const struct action {
 } actions[] = {
 	{"none", act_none, "function"}, {"call", act_call, "function"},		  {"find", act_find, "function"},
 	{"enter", act_enter, "function_graph"},
-	{"run", act_run, "function"}, {"return", act_return, "function_graph"}, {"batch", act_batch, "function"},
+	{"run", act_run, "function"}, {"tail", act_tail, "function_graph"}, {"return", act_return, "function_graph"}, {"batch", act_batch, "function"},
 	{"filter", act_filter, "function"}, {"read", act_read, "function"},		  {"spin", act_spin, "function"},
 };
 static const struct action *action;
@@ -421,6 +460,7 @@ NOIPA notrace void steps_change(void)
 static void note_sites(void)
 {
 	call = find("mt_steps_call");
+	tail = find("mt_steps_tail");
 	leaf = find("mt_steps_leaf");
 	sites = 0;
 	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
@@ -428,7 +468,7 @@ static void note_sites(void)
 			site[sites].ip = ftrace_ip(rec);
 			site[sites++].nop = *(const u32 *)ftrace_ip(rec);
 		}
-	expect(call && leaf && sites >= 5, "the module has no exports or no sites");
+	expect(call && tail && leaf && sites >= 5, "the module has no exports or no sites");
 }
 
 static void trace_off(void)
@@ -442,23 +482,27 @@ static void trace_on(void)
 {
 	expect(!kt_echo(":mod:mt_steps kt_steps_wait", "set_ftrace_filter", false), ":mod: is refused");
 	expect(!kt_echo(action->tracer, "current_tracer", false), "a tracer cannot be switched on");
+	expect(!register_ftrace_function(&all_op), "an op is refused");
 	if (action->act != act_spin)
 		return;
 	expect(loading || !ftrace_set_filter(&spin_op, "mt_steps_leaf", 13, true, false), "a filter is refused");
 	expect(!ftrace_set_filter(&spin_op, "kt_steps_traced", 15, loading, false) && !register_ftrace_function(&spin_op), "an op is refused");
 }
 
-/* Each site has the word of its record, and is traced if and only if it is selected by the tracer that is on, or by spin_op. */
+static unsigned counted(unsigned long ip)
+{
+	return ftrace_filter_test(&global_ops.filter, ip) + (spin_op.slot >= 0 && ftrace_ops_test(&spin_op, ip)) +
+	       (all_op.slot >= 0 && ftrace_ops_test(&all_op, ip));
+}
+
+/* Each site has the word of its record, and is traced if and only if it is selected by the tracer that is on, or by an op. */
 static void check_sites(void)
 {
 	mutex_lock(&ftrace_lock);
 	for_each_ftrace_rec(rec) {
-		bool selected = ftrace_filter_test(&global_ops.filter, ftrace_ip(rec)) ||
-				(spin_op.slot >= 0 && ftrace_ops_test(&spin_op, ftrace_ip(rec)));
-
 		expect(*(const u32 *)ftrace_ip(rec) == ftrace_expected(rec), "a site is unlike its record");
-		expect(rec->flags & FTRACE_FL_DISABLED || !!rec->calls == selected, "a site is traced and not selected, or selected and not traced");
-		expect(!!rec->calls == !!rec->count, "a record counts other tracers than its site calls");
+		expect(rec->flags & FTRACE_FL_DISABLED || !!rec->calls == !!rec->count, "a site is traced and its record counts none, or it is not and its record counts some");
+		expect(rec->count == counted(ftrace_ip(rec)), "a record counts other tracers than select it");
 	}
 	mutex_unlock(&ftrace_lock);
 }
@@ -477,6 +521,7 @@ static void check_gone(void)
 		expect(!module, "kallsyms lists a removed module");
 	mutex_unlock(&module_lock);
 	for (unsigned i = 0; i < sites; i++) {
+		expect(!ftrace_filter_test(&global_ops.filter, site[i].ip), "a filter selects where a removed module was");
 		expect(!in_text(site[i].ip) && !is_mapped(site[i].ip) && !module_of(site[i].ip), "text of a removed module is left");
 		expect(ksym_lookup(site[i].ip, NULL, NULL), "an old event loses its name");
 	}
@@ -495,7 +540,7 @@ static void check_loaded(void)
 static void start_threads(unsigned long at)
 {
 	stage = 0;
-	acted = inside = false;
+	acted = inside = over = false;
 	actor = kthread_run(actor_main, NULL, 0, "actor");
 	while (!acted && (READ_ONCE(actor->state) != THREAD_SLEEPING || actor->on_cpu))
 		yield();
@@ -506,7 +551,8 @@ static int join_threads(void)
 {
 	int err = thread_join(mover);
 
-	WRITE_ONCE(stage, 2);
+	WRITE_ONCE(over, true);
+	__atomic_store_n(&stage, 2, __ATOMIC_RELEASE);
 	wake_up(&go);
 	thread_join(actor);
 	return err;
@@ -528,10 +574,11 @@ static int play(unsigned long at)
 	expect(!err || (!loading && err == -EBUSY), "the change has a wrong result");
 	if (!err && !loading)
 		check_sites();
+	if (err || loading)
+		check_loaded();
+	expect(!unregister_ftrace_function(&all_op), "an op cannot be taken away");
 	if (spin_op.slot >= 0)
 		expect(!unregister_ftrace_function(&spin_op), "an op cannot be taken away");
-	if (!err && loading)
-		check_loaded();
 	if (err || loading)
 		expect(!module_unload(NAME), "the module cannot be removed afterwards");
 	check_gone();
@@ -572,8 +619,11 @@ static int play_all(unsigned long at, u64 rounds)
 	u64 n = 0;
 
 	kt_begin();
-	for (wrong = NULL; n < rounds && !wrong; n++)
+	wrong = NULL;
+	expect(!ftrace_set_filter(&all_op, "*", 1, true, true), "a notrace list is refused");
+	for (; n < rounds && !wrong; n++)
 		out_printf("round %lu: %d\n", (unsigned long)n, play(at));
+	ftrace_filter_free(&all_op.filter);
 	kt_promise(!wrong, "%lu rounds: %s", (unsigned long)n, wrong ?: "nothing is left, and all results are right");
 	return kt_end();
 }

@@ -23,7 +23,7 @@ from grading.verdict import Stopped
 from qemu.machine import FINISHED, ROOT, Machine
 
 EVERY = int(os.environ.get("EVERY", "2"))  # 1, as in make soak: every action at every step, near and far
-AGAIN = 4  # a function is a step of its own this many times
+AGAIN = 9  # a function is a step of its own this many times
 STORES = 2  # and a store
 EBUSY = -16
 MOVER = 1  # its CPU
@@ -39,7 +39,7 @@ ORDER = {
     "load": ("module_elf_open", "module_memory_alloc", "module_elf_copy", "module_resolve", "module_elf_resolve", "module_elf_relocate",
              "module_set_params", "module_name_functions", "ftrace_module_prepare", "module_memory_protect", "text_alias_add", "arch_sync_all",
              "module_elf_close", "ksym_add", "synchronize_sched", "ftrace_module_enable", "ftrace_add_table", "ftrace_batch_begin",
-             "ftrace_batch_end", "ftrace_mod_coming", "ftrace_batch_begin", "ftrace_make_call", "ftrace_batch_end", "mt_steps_init", "mt_steps_made"),
+             "ftrace_make_call", "ftrace_batch_end", "ftrace_mod_coming", "ftrace_batch_begin", "ftrace_modify_call", "ftrace_batch_end", "mt_steps_init", "mt_steps_made"),
     "remove": ("file_ops_going", "stop_machine", "look_inside", "ftrace_returns_through", "mt_steps_exit", "ftrace_module_release",
                "ftrace_batch_begin", "ftrace_make_nop", "ftrace_batch_end", "synchronize_sched", "profile_forget_modules", "synchronize_sched",
                "synchronize_sched", "stop_machine", "look_inside", "ksym_remove", "synchronize_sched", "file_ops_going",
@@ -159,6 +159,7 @@ class OnAMachine:
         """The steps of a change that nobody disturbs."""
         named = {self.places[far].get(name) or self.kernel.symbol(name): name for name in ORDER[change]}
         self.assertNotIn(0, named, "a function is not there, or the compiler has put it into another")
+        named[self.kernel.symbol("mutex_lock")] = "mutex_lock"  # what was locked before may be free
         left = {**{a: STORES for a in self.stores}, **{a: AGAIN for a in named}}
         found, seen = [], Counter()
         self.doing = f"{change}, undisturbed"
@@ -198,10 +199,12 @@ class OnAMachine:
             return can + [Round("call", "find", (step,))]
         can.append(Round("call", "call", (step,)))
         if n < check:
-            return can + [Round("enter", "enter", (step,), EBUSY), Round("run", "run", (step,), EBUSY), Round("return", "return", (step,))]
+            return can + [Round("enter", "enter", (step,), EBUSY), Round("run", "run", (step,), EBUSY), Round("tail", "tail", (step,), EBUSY),
+                          Round("return", "return", (step,))]
         if n > leave:
             can.append(Round("return", "enter", (steps[leave], step)))
-        return can + [Round("enter", "enter", (step, again)), Round("run", "run", (step, again))]
+        return can + [Round("enter", "enter", (step, again)), Round("run", "run", (step, again))] + [
+            Round("tail", "tail", (step, again)) for _ in range(n <= [s.name for s in steps].index("ftrace_module_release"))]
 
     def spins(self, change: str, steps: list[Step]) -> list[Round]:
         """The actor enters a callback before the nth grace period, which must wait for it."""
@@ -240,13 +243,16 @@ class OnAMachine:
 
     def play(self, change: str, action: str, far: int, rounds: list[Round]) -> list[str]:
         hows, self.doing = list[str](), ""
-        with self.run_.held() as self.stub:
-            self.breakpoints = set()
-            self.run_.console.begin(f"taskset -c 0 kt_modsteps {change} {action} {far} {len(rounds)}")
-            for round_ in rounds:
-                self.before, self.doing = self.doing, f"{change}, {action} at {', '.join(map(str, round_.stops))}"
-                hows.append(self.one(round_))
-            self.finish()
+        try:
+            with self.run_.held() as self.stub:
+                self.breakpoints = set()
+                self.run_.console.begin(f"taskset -c 0 kt_modsteps {change} {action} {far} {len(rounds)}")
+                for round_ in rounds:
+                    self.before, self.doing = self.doing, f"{change} {'far' if far else 'near'}, {round_.what} at {', '.join(map(str, round_.stops))}"
+                    hows.append(self.one(round_))
+                self.finish()
+        except Stopped as why:
+            self.fail(f"{self.doing}: {why}")
         said = self.run_.console.wait_ready(60)
         results = [int(n) for n in re.findall(r"^round \d+: (-?\d+)", said, re.M)]
         self.assertIn("1 passed, 0 failed", said, self.doing)

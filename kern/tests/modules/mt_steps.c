@@ -24,6 +24,13 @@ __noinline int mt_steps_call(int x, int (*through)(int))
 }
 EXPORT_SYMBOL(mt_steps_call);
 
+int mt_steps_tail(int x, int (*through)(int));
+__noinline int mt_steps_tail(int x, int (*through)(int))
+{
+	return through(x);
+}
+EXPORT_SYMBOL(mt_steps_tail);
+
 static ssize_t mt_steps_read(struct file *f, char *buf, size_t n, u64 *pos)
 {
 	*buf = mt_steps_leaf('a');
