@@ -23,8 +23,9 @@ from grading.verdict import Stopped
 from qemu.machine import FINISHED, ROOT, Machine
 
 EVERY = int(os.environ.get("EVERY", "2"))  # 1, as in make soak: every action at every step, near and far
-AGAIN = 9  # a function is a step of its own this many times
+AGAIN = 4  # a function is a step of its own this many times
 STORES = 2  # and a store
+LOCKS = 9  # and mutex_lock()
 EBUSY = -16
 MOVER = 1  # its CPU
 GRACE = 4  # a grace period that asks so often in vain does not end
@@ -159,8 +160,7 @@ class OnAMachine:
         """The steps of a change that nobody disturbs."""
         named = {self.places[far].get(name) or self.kernel.symbol(name): name for name in ORDER[change]}
         self.assertNotIn(0, named, "a function is not there, or the compiler has put it into another")
-        named[self.kernel.symbol("mutex_lock")] = "mutex_lock"  # what was locked before may be free
-        left = {**{a: STORES for a in self.stores}, **{a: AGAIN for a in named}}
+        left = {**{a: STORES for a in self.stores}, **{a: AGAIN for a in named}, self.kernel.symbol("mutex_lock"): LOCKS}
         found, seen = [], Counter()
         self.doing = f"{change}, undisturbed"
         with self.run_.held() as self.stub:
@@ -260,17 +260,19 @@ class OnAMachine:
         return hows
 
     def chosen(self, change: str) -> list[list[Round]]:
-        """Near and far. A function's step has each action, near or far; a store has one of them; if EVERY is 1, all have all."""
+        """Near and far. A function's step has each action, near or far; a store has one of them, mutex_lock() two; if EVERY is 1, all have all."""
         steps, chosen = [self.steps(change, far) for far in range(2)], [list[Round](), list[Round]()]
         self.planned = {str(step) for which in steps for step in which}
         for far in range(2):
             others = {str(step) for step in steps[1 - far]}
             for n, step in enumerate(steps[far]):
                 can, number = self.rounds(change, steps[far], n), crc32(str(step).encode())
-                if not step.named and EVERY > 1:
+                if step.name == "mutex_lock" and EVERY > 1:
+                    can = can[:2]  # what was locked before may be free: batch and filter
+                elif not step.named and EVERY > 1:
                     can = can[number // 2 % len(can)::len(can)]
                 chosen[far] += [round_ for k, round_ in enumerate(can)
-                                if EVERY == 1 or str(step) not in others or (number + (k if step.named else 0)) % 2 == far]
+                                if EVERY == 1 or str(step) not in others or (number + k) % 2 == far]
             chosen[far] += self.spins(change, steps[far])
         return chosen
 
