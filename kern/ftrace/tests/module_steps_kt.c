@@ -14,7 +14,7 @@
 #include "errno.h"
 #include "file.h"
 #include "ftrace.h"
-#include "ftrace/core/hash.h"
+#include "hash.h"
 #include "ksyms.h"
 #include "kt.h"
 #include "module.h"
