@@ -50,7 +50,7 @@ STOPPED = ("look_inside", "ftrace_returns_through", "search_frames")  # all othe
 
 
 class Step(NamedTuple):
-    """Before this instruction, for the nth time. @named: it is the first of a function of ORDER."""
+    """Before this instruction, for the nth time. @named: it is the first of a function of ORDER, which has it n times or more."""
 
     address: int
     nth: int
@@ -169,7 +169,7 @@ class OnAMachine:
             self.assertEqual(self.to(self.begin), self.begin)
             while (at := self.to(*(a for a in left if seen[a] < left[a]), self.changed)) not in (0, self.changed):
                 seen[at] += 1
-                found.append(Step(at, seen[at], self.name(at), at in named))
+                found.append(Step(at, seen[at], self.name(at), seen[at] <= ORDER[change].count(named.get(at, ""))))
             self.finish()
         self.assertIn("1 passed, 0 failed", self.run_.console.wait_ready(60))
         order = iter(step.name for step in found)
