@@ -312,9 +312,9 @@ test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and m
 test-busy: $(setup) ## [COUNT=5]: make test so often in a row, beside eight busy processes
 	@$(PYTHON) kern/tests/run_all.py --busy 8 --jobs 8 --times $(or $(COUNT),5)
 
-soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every order of a ring buffer's reader and writer; every schedule of the solutions
+soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every order of a ring buffer's reader and writer, and of a module's load or removal and its users; every schedule of the solutions
 	@$(PYTHON) kern/tests/run_qemu.py --soak
-	@EVERY=1 $(PYTHON) -m unittest kern.ftrace.tests.test_ring_steps
+	@EVERY=1 $(PYTHON) -m unittest kern.ftrace.tests.test_ring_steps kern.ftrace.tests.test_module_steps
 	@$(PYTHON) -m grading.selftest.soak --schedules $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
 
 soak-grade: $(setup) ## [COUNT=n] [JOBS=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutions n times; none may lose a point; goes on where it was ended

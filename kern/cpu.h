@@ -86,12 +86,17 @@ void smp_run_calls(void); /* IPI_CALL */
 int stop_machine(int (*fn)(void *), void *arg);
 
 /*
- * A loop that waits for CPU @index first sets *@limit to WATCHDOG_LIMIT, then calls
+ * A loop that waits for CPU @index first sets *@w to WATCHDOG_START, then calls
  * watchdog() in each turn, which reports once, after WATCHDOG_S seconds, that the
- * CPU is stuck.
+ * CPU is stuck; @limit is WATCHDOG_TOLD then. If more than a second passes between two turns, the
+ * whole machine stood still (its host stopped it), and the time does not count.
  */
 #define WATCHDOG_S 8
-#define WATCHDOG_LIMIT (clock_ns() + WATCHDOG_S * 1000000000ul)
-void watchdog(unsigned index, u64 *limit);
+#define WATCHDOG_TOLD (~0ul)
+struct watchdog {
+	u64 limit, seen; /* when it is told; the last turn */
+};
+#define WATCHDOG_START {clock_ns() + WATCHDOG_S * 1000000000ul, clock_ns()}
+void watchdog(unsigned index, struct watchdog *w);
 
 #endif

@@ -470,7 +470,8 @@ void set_cpu_affinity(int cpu)
 
 void synchronize_sched(void)
 {
-	u64 seen[NR_CPUS] = {0}, limit = WATCHDOG_LIMIT;
+	u64 seen[NR_CPUS] = {0};
+	struct watchdog w = WATCHDOG_START;
 
 	smp_mb(); /* the caller's earlier stores come before the first read of `grace` */
 	for (unsigned i = 0; i < nr_cpus; i++) {
@@ -481,7 +482,7 @@ void synchronize_sched(void)
 	yield();
 	for (unsigned i = 0; i < nr_cpus; i++)
 		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i]) {
-			watchdog(i, &limit);
+			watchdog(i, &w);
 			yield();
 		}
 	smp_mb();

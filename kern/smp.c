@@ -226,14 +226,18 @@ void smp_run_calls(void)
 }
 
 /* No call site: loops call it. A CPU with masked interrupts cannot report its pc, only what it runs. */
-notrace void watchdog(unsigned index, u64 *limit)
+notrace void watchdog(unsigned index, struct watchdog *w)
 {
 	const struct thread *t = READ_ONCE(cpu_of(index)->running);
 	void *called = (void *)READ_ONCE(cpu_of(index)->called);
+	u64 now = clock_ns(), gap = now - w->seen;
 
-	if (clock_ns() < *limit)
+	w->seen = now;
+	if (gap > 1000000000 && w->limit != WATCHDOG_TOLD)
+		w->limit += gap;
+	if (now < w->limit || w->limit == WATCHDOG_TOLD)
 		return;
-	*limit = -1ul;
+	w->limit = WATCHDOG_TOLD;
 	printk("\nwatchdog: CPU %u has been stuck for %u s, in %pS [%s:%d]\n", index, WATCHDOG_S,
 	       called ?: (void *)t->fn, t->comm, t->pid);
 }
@@ -242,7 +246,7 @@ notrace void watchdog(unsigned index, u64 *limit)
 static void call_each(unsigned long mask, void (*fn)(void *), void *arg)
 {
 	struct smp_call calls[NR_CPUS];
-	u64 limit = WATCHDOG_LIMIT;
+	struct watchdog w = WATCHDOG_START;
 
 	for (unsigned i = 0; i < NR_CPUS; i++) {
 		calls[i] = (struct smp_call){fn, arg, .done = !(mask >> i & 1)};
@@ -251,7 +255,7 @@ static void call_each(unsigned long mask, void (*fn)(void *), void *arg)
 	}
 	for (unsigned i = 0; i < NR_CPUS; i++)
 		while (!__atomic_load_n(&calls[i].done, __ATOMIC_ACQUIRE)) {
-			watchdog(i, &limit);
+			watchdog(i, &w);
 			cpu_relax();
 		}
 }
@@ -304,12 +308,12 @@ static bool has_gone_on(unsigned index)
 /* Wait until each CPU of @mask is so. False: the watchdog has reported one that is not. */
 static bool wait_for_each(unsigned long mask, bool (*is_so)(unsigned index))
 {
-	u64 limit = WATCHDOG_LIMIT;
+	struct watchdog w = WATCHDOG_START;
 
 	for (unsigned i = 0; i < NR_CPUS; i++)
 		while (mask >> i & 1 && !is_so(i)) {
-			watchdog(i, &limit);
-			if (limit == -1ul)
+			watchdog(i, &w);
+			if (w.limit == WATCHDOG_TOLD)
 				return false;
 			cpu_relax();
 		}

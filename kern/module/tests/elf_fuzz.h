@@ -53,7 +53,7 @@ static unsigned long find(void *arg, const char *name)
 
 	while (*name)
 		hash = hash * 33 + (u8)*name++;
-	return needed || (h->phnum && hash % h->phnum == 0) ? BASE(h) + MiB(8) + hash % (h->phoff + 1) * 4 : 0;
+	return needed || (h->phnum && hash % h->phnum == 0) ? BASE(h) + MiB(8) + hash % ((u32)h->phoff + 1ul) * 4 : 0;
 }
 
 static int link_it(struct module_elf *elf, const struct elf_header *h)
