@@ -61,6 +61,8 @@ SECTIONS
 		TABLE(shell_command)
 		TABLE(thread_hook)
 		TABLE(unwind_hook)
+		TABLE(break_hook)
+		TABLE(kprobe_blacklist)
 		TABLE(tracefs_file)
 		TABLE(tracer)
 		TABLE(trace_event_type)

@@ -44,7 +44,7 @@
  *   not running, saved by __switch_to().
  *   struct trap_frame: every general register and the exception state, on the
  *   interrupted stack. regs_pc/regs_sp/regs_fp/regs_link(frame);
- *   regs_call(frame, fn).
+ *   regs_call(frame, fn); trap_frame_reg(frame, n): where general register n is.
  *
  *   ARCH_NAME "riscv64" | "arm64".
  */

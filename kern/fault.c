@@ -3,6 +3,7 @@
  * unless a test handles it. After a bad memory access the panic says which access
  * it was, at which address, and what is there.
  */
+#include "breakpoint.h"
 #include "cpu.h"
 #include "memory.h"
 #include "print.h"
@@ -55,6 +56,14 @@ notrace void trap_interrupt(struct trap_frame *regs)
 	irq_exit(regs);
 }
 
+static inline bool hit_breakpoint(struct trap_frame *regs, u64 context)
+{
+	TABLE_FOR_EACH(const struct break_hook, break_hook, hook)
+		if (hook->hit(regs, context))
+			return true;
+	return false;
+}
+
 notrace void trap_exception(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();
@@ -62,7 +71,7 @@ notrace void trap_exception(struct trap_frame *regs)
 	unsigned long address = exception_address(regs);
 
 	cpu->context_bit = 4;
-	if (!exception_hook || !exception_hook(regs, address))
+	if (!hit_breakpoint(regs, context) && (!exception_hook || !exception_hook(regs, address)))
 		panic_exception(regs);
 	cpu->context_bit = context;
 }

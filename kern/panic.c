@@ -5,6 +5,7 @@
  *
  * A panic inside a panic prints one line and turns the machine off.
  */
+#include "breakpoint.h"
 #include "cpu.h"
 #include "irq.h"
 #include "print.h"
@@ -94,3 +95,9 @@ void panic_regs(struct trap_frame *regs, const char *fmt, ...)
 	va_end(args);
 	die(regs, &u);
 }
+
+/* In a panic no probe's handler may run. */
+NOKPROBE_SYMBOL(enter_panic);
+NOKPROBE_SYMBOL(die);
+NOKPROBE_SYMBOL(panic);
+NOKPROBE_SYMBOL(panic_regs);

@@ -4,6 +4,8 @@
  */
 #include "unwind.h"
 
+#include "asm-ftrace/insn.h"
+#include "breakpoint.h"
 #include "cpu.h"
 #include "ksyms.h"
 #include "string.h"
@@ -23,6 +25,15 @@ __noinline notrace unsigned long unwind_true_caller(struct thread *t, unsigned l
 	return pc;
 }
 
+__noinline notrace unsigned long unwind_true_pc(const struct trap_frame *regs)
+{
+	unsigned long pc = regs_pc(regs);
+
+	TABLE_FOR_EACH(const struct break_hook, break_hook, hook)
+		pc = hook->pc(pc);
+	return pc;
+}
+
 /* From the trap vector to the interrupted function, by the trap frame. */
 static notrace bool step_to_interrupted(struct unwind *u)
 {
@@ -31,7 +42,7 @@ static notrace bool step_to_interrupted(struct unwind *u)
 	if (frame < u->low || frame > u->high - sizeof(struct trap_frame) || frame % 16)
 		return false;
 	u->regs = (struct trap_frame *)frame;
-	u->pc = regs_pc(u->regs);
+	u->pc = unwind_true_pc(u->regs);
 	u->fp = regs_fp(u->regs);
 	u->sp = regs_sp(u->regs);
 	return in_text(u->pc);
@@ -77,7 +88,7 @@ __noinline notrace void unwind_start_here(struct unwind *u)
 
 notrace void unwind_start_regs(struct unwind *u, struct trap_frame *regs)
 {
-	unwind_start_at(u, current, regs_pc(regs), regs_fp(regs), regs_sp(regs));
+	unwind_start_at(u, current, unwind_true_pc(regs), regs_fp(regs), regs_sp(regs));
 	u->regs = regs;
 }
 
@@ -170,6 +181,18 @@ static struct branch {
 	struct frame_state state;
 } branches[NR_CPUS][BRANCHES];
 
+/* The instruction at @at, also under a breakpoint. */
+static __noinline notrace u32 insn_at(unsigned long at)
+{
+	u32 insn = *(u32 *)at;
+
+	if (likely(insn != INSN_BREAK))
+		return insn;
+	TABLE_FOR_EACH(const struct break_hook, break_hook, hook)
+		insn = hook->insn(at);
+	return insn;
+}
+
 /*
  * Track the instructions from the function's start to @pc in the order of
  * addresses. A block after a jump starts with the state of a forward branch to
@@ -192,7 +215,7 @@ static notrace struct frame_state follow(unsigned long at, unsigned long pc)
 			return s.known ? s : jumped;
 		if (!s.known)
 			s = jumped;
-		flow = unwind_track(&s, *(u32 *)at, &to);
+		flow = unwind_track(&s, insn_at(at), &to);
 		if ((flow == FLOW_BRANCH || flow == FLOW_JUMP) && to > 0 && count < BRANCHES)
 			b[count++] = (struct branch){at + to, s};
 		if (flow == FLOW_JUMP || flow == FLOW_AWAY)

@@ -77,6 +77,9 @@ bool unwind_from_regs(struct unwind *u);
 
 /* ---- For <arch>/unwind.c ---- */
 
+/* The interrupted pc. In the copy of an instruction that a probe executes, it is the instruction's own address. */
+unsigned long unwind_true_pc(const struct trap_frame *regs);
+
 /*
  * What a function's instructions have done to sp, the link register and fp. The
  * offsets count from the sp at the function's entry; depth: how far sp is below it.

@@ -6,7 +6,7 @@
 #	lab 3   the calls become nops; one tracer at a time makes some of them calls again
 #	lab 4   nops at the function's entry, registers, many ops with a filter each
 #	lab 5   function_graph: a patched return for one user
-#	lab 6   a patched return for sixteen users
+#	lab 6   a patched return for sixteen users; and the finished kernel: probes
 STAGES := 1 2 3 4 5 6
 
 ftrace_lab.1 := mcount.S static.c norecords.c
@@ -15,10 +15,10 @@ ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c table.c functions.c
 ftrace_lab.4 := caller.S islands.S records.c table.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c instances.c trace_stack.c nomodules.c
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c graph_walk.c trace_graph_nodirect.c
-ftrace_lab.6 := $(filter-out nomodules.c,$(ftrace_lab.4)) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c ftrace_module.c mod_filter.c ftrace_exports.c
+ftrace_lab.6 := $(filter-out nomodules.c,$(ftrace_lab.4)) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c ftrace_module.c mod_filter.c ftrace_exports.c kprobes.c kprobe_text.c
 
 # The rooms (README.md): a file's name says it in all of them.
-ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph trace stages files modules)
+ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph probes trace stages files modules)
 ftrace_includes := $(addprefix -iquote ,$(ftrace_rooms))
 ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) kern/ftrace/riscv64 kern/ftrace/arm64))
 ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))
@@ -39,7 +39,7 @@ ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/
 ftrace_tests.3 := patch_kt.c hostile_kt.c
 ftrace_tests.4 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c
 ftrace_tests.5 := $(ftrace_tests.4) graph_kt.c
-ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c
+ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c kprobe_kt.c
 ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(STAGES),$(ftrace_tests.$(lab)))))
 
 # No jump tables: the proof (proof.py) needs the name of each target of an indirect

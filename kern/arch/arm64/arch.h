@@ -228,6 +228,11 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 {
 	return regs->x[29];
 }
+/* Where the register xN, or sp (31), is; NULL: there is none. */
+always_inline_ unsigned long *trap_frame_reg(struct trap_frame *regs, unsigned n)
+{
+	return n < 31 ? &regs->x[n] : n == 31 ? &regs->sp : NULL;
+}
 /* The interrupted context goes on at @fn, as if it had called it. */
 always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
 {

@@ -132,7 +132,7 @@ notrace bool unwind_from_regs(struct unwind *u)
 	struct trap_frame *regs = u->regs;
 	unsigned long link = regs_link(regs), x9 = regs->x[9];
 	const char *name;
-	struct frame_state s = unwind_state(regs_pc(regs), &name);
+	struct frame_state s = unwind_state(unwind_true_pc(regs), &name);
 	bool entry = unwind_in_tracer_entry(name) &&
 		     !(s.fp_set && s.fp_from_sp == offsetof(struct ftrace_regs, our_fp));
 	bool in = entry && follows_entry(link), out = entry && follows_entry(x9);

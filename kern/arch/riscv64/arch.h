@@ -207,6 +207,11 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 {
 	return regs->x[8];
 }
+/* Where the register xN is; NULL: there is none. */
+always_inline_ unsigned long *trap_frame_reg(struct trap_frame *regs, unsigned n)
+{
+	return n && n < 32 ? &regs->x[n] : NULL;
+}
 /* The interrupted context goes on at @fn, as if it had called it. */
 always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
 {

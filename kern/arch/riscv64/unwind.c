@@ -79,7 +79,7 @@ notrace bool unwind_from_regs(struct unwind *u)
 {
 	struct trap_frame *regs = u->regs;
 	const char *name;
-	struct frame_state s = unwind_state(regs_pc(regs), &name);
+	struct frame_state s = unwind_state(unwind_true_pc(regs), &name);
 
 	u->link_pending = !u->link_pending && in_entry(name, &s, regs->x[T0]);
 	if (u->link_pending) {

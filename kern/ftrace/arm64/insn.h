@@ -12,6 +12,8 @@
 #include "types.h"
 
 #define INSN_NOP	0xd503201fu
+#define INSN_BREAK	0xd420a000u /* brk #BREAK_NUMBER */
+#define BREAK_NUMBER	0x500
 #define INSN_MOV_X9_X30 0xaa1e03e9u
 #define INSN_BL		0x94000000u /* and the offset, in words */
 #define INSN_REACH	MiB(128)

@@ -4,9 +4,9 @@
  * Locking, and the order of stores:
  * - records: the build makes and sorts the table. `count`, `calls` and `flags`
  *   change only under ftrace_lock, a mutex.
- * - text: only patch.c writes it, through the text alias, inside a batch. There
- *   is one batch at a time, under ftrace_lock. A site always has the nop or one
- *   whole call.
+ * - text: only patch.c writes call sites, through the text alias, inside a batch.
+ *   There is one batch at a time, under ftrace_lock. A site always has the nop or
+ *   one whole call. Elsewhere only probes/ writes, under the same lock.
  * - ops: an op's slot and the list of ops are published with smp_wmb() before a
  *   site is patched to call them. An op may be reused or freed after its sites
  *   are nops again and a grace period (synchronize_sched()) has passed.

@@ -12,6 +12,7 @@
 #include "types.h"
 
 #define INSN_NOP   0x00000013u
+#define INSN_BREAK 0x00100073u
 #define INSN_JAL   0x0000006fu /* the link register from bit 7 on, the offset above */
 #define INSN_REACH MiB(1)
 #define REG_RA	   1u

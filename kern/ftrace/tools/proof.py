@@ -150,6 +150,7 @@ def load(arch: str, elf: str) -> Kernel:
 class Rules:
     targets: dict[str, list[str]] = field(default_factory=dict)
     ends: set[str] = field(default_factory=set)
+    roots: set[str] = field(default_factory=set)
 
 
 def read_rules(path: Path, kernel: Kernel) -> Rules:
@@ -169,6 +170,9 @@ def read_rules(path: Path, kernel: Kernel) -> Rules:
             continue
         if caller == "ends":
             rules.ends |= set(targets.split())
+            continue
+        if caller == "roots":
+            rules.roots |= set(targets.split())
             continue
         for target in targets.split():
             if target not in kernel.functions:
@@ -198,8 +202,9 @@ def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[s
 
 def prove(kernel: Kernel, rules: Rules) -> int:
     """The number of functions that the tracer can reach. Raises Violation if one of them has a call site."""
-    roots = sorted(name for name in kernel.functions if ROOTS.fullmatch(name))
-    if not roots:
+    stubs = [name for name in kernel.functions if ROOTS.fullmatch(name)]
+    roots = sorted({*stubs, *rules.roots})
+    if not stubs:
         raise Violation("the kernel has no trampoline: neither ftrace_caller nor _mcount")
     paths = {root: root for root in roots}
     queue = roots

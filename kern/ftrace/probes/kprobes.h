@@ -1,0 +1,136 @@
+/*
+ * Kprobes: handlers that run before (and after) one instruction of a traced function.
+ *
+ * At a function's entry the probe is a call from the function's call site: an
+ * ftrace op. Elsewhere its instruction is replaced by a breakpoint. After the
+ * handlers a copy of the instruction is executed in a slot, which then jumps back;
+ * an instruction that depends on pc is emulated instead (probe_insn.h).
+ *
+ *	entry:	call site -> ftrace_caller -> kprobe_entry() -> handlers
+ *	body:	breakpoint -> kprobe_break() -> handlers -> slot -> the next instruction
+ *
+ * What may be probed: an instruction of a function that has a call site. The
+ * build proves (tools/proof.py) that neither a callback nor the exception's path up to
+ * the handlers reaches such a function, so no probe can be hit on the way to
+ * another. NOKPROBE_SYMBOL (breakpoint.h) excludes further functions.
+ *
+ * Handlers run with interrupts masked and the recursion bit of their context set:
+ * they are not preempted, and the functions that they call are not traced. They
+ * must not sleep. A probe that is hit while the handlers of a probe run on this CPU
+ * in this context is counted in nmissed; its instruction is executed.
+ *
+ * Locking, and the order of stores. All of it changes under ftrace_lock. To start:
+ * (1) write the slot, and synchronise all CPUs; (2) smp_wmb(), link the point and its
+ * probe, which the handlers find by address without a lock; (3) write the breakpoint,
+ * or patch the call site. To stop: (1) write the instruction back, and synchronise;
+ * (2) unlink; (3) a grace period: no CPU is in a handler (masked interrupts, or the
+ * recursion bit) or in a slot (tracer's text: irq_exit() does not preempt there);
+ * (4) free the slot. A CPU that finds no point for its breakpoint reads the word
+ * again: it was written back in the meantime, and is executed.
+ *
+ * Why no CPU sees a half: riscv64, one aligned store. arm64: the other CPUs are
+ * stopped meanwhile. An interrupt between two steps finds a state in which either
+ * nothing leads to the probe yet, or all that it needs is there.
+ */
+#ifndef FTRACE_KPROBES_H
+#define FTRACE_KPROBES_H
+
+#include "asm-ftrace/probe.h"
+#include "asm-ftrace/regs.h"
+#include "arch.h"
+#include "types.h"
+
+struct kprobe;
+struct probe_point;
+
+/* What a handler sees of the probed code: one of the two is not NULL. */
+struct kprobe_regs {
+	struct ftrace_regs *entry; /* at a function's entry: arguments, sp, fp, link, pc */
+	struct trap_frame *trap;   /* in a body: all registers */
+	unsigned long ip;	   /* the probed instruction */
+	bool irqs_off;		   /* in the probed code */
+};
+
+/*
+ * Called before the instruction, with the registers that it will see. Any change is
+ * seen by the probed code, except of sp. Return true after kprobe_set_pc(), in a probe with
+ * KPROBE_FLAG_IPMODIFY: the instruction is not executed. Else the result is ignored.
+ */
+typedef bool (*kprobe_pre_handler_t)(struct kprobe *p, struct kprobe_regs *regs);
+/* Called after the instruction, with the registers that it left. */
+typedef void (*kprobe_post_handler_t)(struct kprobe *p, struct kprobe_regs *regs);
+
+#define KPROBE_FLAG_DISABLED 1 /* registered, but its handlers are not called */
+#define KPROBE_FLAG_IPMODIFY 2 /* its pre_handler may change pc; one such probe at an instruction, or op at an entry */
+
+/* All zero at first, but for what its owner sets before register_kprobe(). */
+struct kprobe {
+	const char *symbol_name;	    /* of a traced function; NULL: addr */
+	unsigned long offset;		    /* from it */
+	unsigned long addr;		    /* with symbol_name: set by register_kprobe() */
+	kprobe_pre_handler_t pre_handler;   /* or NULL */
+	kprobe_post_handler_t post_handler; /* or NULL */
+	u32 flags;			    /* KPROBE_FLAG_*; changed by enable_kprobe() and disable_kprobe() later */
+	unsigned long nmissed;		    /* hits for which no handler was called; atomic */
+	struct probe_point *point;	    /* NULL: not registered */
+	struct kprobe *next;		    /* at the same instruction, in the order of registration */
+};
+
+/*
+ * Start calling the handlers. When it returns 0, every CPU does. Context: thread.
+ * Several probes may be at one instruction. Each refusal leaves nothing behind:
+ * -EEXIST	@p is registered
+ * -ENOENT	no traced function has that name
+ * -EINVAL	addr is no instruction of a function that may be probed; or no handler
+ * -EOPNOTSUPP	the instruction cannot be executed elsewhere (printed: why)
+ * -EBUSY	another probe or op that may change pc is there
+ * -ENOSPC	no slot is free; or no stub for the op
+ * -ENOMEM, -ENODEV (tracing was disabled by a bad site)
+ */
+int register_kprobe(struct kprobe *p);
+/* When it returns, no CPU is in a handler of @p, and @p may be freed. Does nothing if @p is not registered. Context: thread. */
+void unregister_kprobe(struct kprobe *p);
+/* When disable_kprobe() returns, no CPU is in a handler. -ENOENT: not registered. Context: thread. */
+int disable_kprobe(struct kprobe *p);
+int enable_kprobe(struct kprobe *p);
+
+/* ---- For handlers ---- */
+
+/* Argument @n, 0 to 7. */
+static inline unsigned long *kprobe_arg(const struct kprobe_regs *regs, unsigned n)
+{
+	return regs->entry ? &regs->entry->arg[n] : &regs->trap->x[PROBE_ARG0 + n];
+}
+/* Where the register with the architecture's number @n is (arm64: 31 is sp); NULL: not there, at an entry. */
+static inline unsigned long *kprobe_reg(const struct kprobe_regs *regs, unsigned n)
+{
+	return regs->entry ? ftrace_regs_reg(regs->entry, n) : trap_frame_reg(regs->trap, n);
+}
+/* Go on at @pc. At an entry its instruction is the first after the call site. */
+static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long pc)
+{
+	*(regs->entry ? &regs->entry->pc : &regs->trap->pc) = pc;
+}
+
+/* ---- kprobe_text.c, for kprobes.c ---- */
+
+#define KPROBE_SLOTS 256
+/* Two instructions each: the copy, and a jump back or a breakpoint. */
+extern const u32 kprobe_slots[KPROBE_SLOTS][2];
+
+/*
+ * Replace one instruction by another on all CPUs. -EINVAL: @expected is not there.
+ * Context: thread, ftrace_lock held.
+ */
+int kprobe_write(unsigned long ip, u32 expected, u32 insn);
+/*
+ * Find the function of @addr, and whether it may be probed: 0, with the number of
+ * bytes from its start in *@offset and its call site in *@site; or -EINVAL.
+ */
+int kprobe_function(unsigned long addr, unsigned long *offset, unsigned long *site);
+/* The address of the traced function @name; 0: there is none. */
+unsigned long kprobe_lookup_name(const char *name);
+/* How the instruction at @addr, @offset bytes into its function, can be executed elsewhere; prints why it cannot. */
+enum probe_how kprobe_classify_at(unsigned long addr, unsigned long offset);
+
+#endif
