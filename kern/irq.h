@@ -18,7 +18,6 @@ void ipi_send(unsigned cpu_index, int what);
 void ipi_stop_others(void); /* for panics: the other CPUs call park_cpu() */
 void __noreturn park_cpu(void); /* wait forever, interrupts masked */
 
-
 /*
  * The clock: nanoseconds since the counter started. It never goes back on one
  * CPU. No call site; any context. The product fits 128 bits:

@@ -12,6 +12,7 @@ static const struct {
 	E(EINTR, "Interrupted system call"),
 	E(EIO, "Input/output error"),
 	E(ENOEXEC, "Exec format error"),
+	E(E2BIG, "Argument list too long"),
 	E(EBADF, "Bad file descriptor"),
 	E(EAGAIN, "Resource temporarily unavailable"),
 	E(ENOMEM, "Cannot allocate memory"),

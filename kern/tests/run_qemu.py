@@ -505,6 +505,10 @@ def traced_cases(arch: str) -> list[Case]:
     """The tests inside the kernel (TESTS=1), and what must end in a panic."""
     return [
         Case("ops, registers, recursion", arch, f"{FINISHED}-tests", 4, [promises("kt_ops"), shows("kt_sites", ", 0 unlike their record")]),
+        *(Case(f"fprobe and kretprobe on {n} CPUs", arch, f"{FINISHED}-tests", n,
+               [promises("kt_fprobe"), promises("kt_fprobe"), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
+        *(Case(f"live patches on {n} CPUs", arch, f"{FINISHED}-tests", n,
+               [promises("kt_livepatch"), promises("kt_livepatch"), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
         *(Case(f"function_graph's users on {n} CPUs", arch, f"{FINISHED}-tests", n,
                [promises("kt_graph"), promises("kt_graph")]) for n in (1, 4)),
         *(Case(f"lab 5's function_graph on {n} CPUs", arch, "lab5-tests", n,

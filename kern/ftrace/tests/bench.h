@@ -14,5 +14,6 @@ void bench_report(const char *key, u64 instructions);
 
 /* Each stage has its own. kt_bench_traced is in the filter, no tracer is on; @nop: the cost of the calls then. */
 void bench_graph(u64 nop);
+void bench_probes(u64 nop); /* in the last stage, called by bench_graph() */
 
 #endif

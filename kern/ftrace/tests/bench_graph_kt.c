@@ -77,4 +77,5 @@ void bench_graph(u64 nop)
 	bench_report("graph_tracing_off", off - nop);
 	bench_report("graph_second_user", two - general);
 	bench_report("graph_second_instance", instances - general);
+	bench_probes(nop);
 }

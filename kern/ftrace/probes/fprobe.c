@@ -1,0 +1,358 @@
+/*
+ * fprobe: the table of probed functions, and the one user of function_graph and
+ * the one op that serve all fprobes (fprobe.h).
+ *
+ * The entry data of a call, reserved once for all fprobes of the function:
+ *
+ *	| data of the first | tag | data of the second | tag | 0 | 0 |
+ *
+ *	a tag: birth << 8 | words of data before it; birth 0: no exit handler is due
+ *
+ * The tag is behind its data, so the return reads from the end, and the exit
+ * handlers are called in the reverse order. What was reserved and not used is
+ * filled with tags of 0 words.
+ */
+#include "fprobe.h"
+
+#include "asm-ftrace/regs.h"
+#include "cpu.h"
+#include "errno.h"
+#include "fgraph.h"
+#include "shadow.h"
+#include "string.h"
+#include "thread.h"
+#include "tracer.h"
+
+#define INLINE inline __attribute__((always_inline)) /* a call more would save ten registers more */
+#define RESERVE_MAX 256 /* fgraph_reserve_data() */
+#define WORDS_BITS 8
+
+/* A function of an fprobe. */
+struct fprobe_site {
+	struct probe_site site;
+	struct fprobe *fp;
+};
+
+static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
+static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs);
+static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
+static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private);
+static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
+
+static struct ftrace_filter graph_filter;
+static struct fgraph_ops graph_user = {
+	fprobe_entry, fprobe_return, &graph_filter, .direct = {fprobe_direct_entry, fprobe_direct_return}, .idx = -1};
+static struct ftrace_ops entry_op = {.func = fprobe_call, .slot = -1};
+/* The fprobes that have an exit handler, and those that have none. */
+static struct probe_sites with_exit = {.graph = &graph_user}, entry_only = {.op = &entry_op};
+
+static inline struct fprobe *fprobe_at(struct probe_site *site)
+{
+	return container_of(site, struct fprobe_site, site)->fp;
+}
+
+/* ---- Events ---- */
+
+static inline bool is_disabled(const struct fprobe *fp)
+{
+	return READ_ONCE(fp->flags) & FPROBE_FL_DISABLED;
+}
+
+static inline void count_missed(struct fprobe *fp)
+{
+	__atomic_fetch_add(&fp->nmissed, 1, __ATOMIC_RELAXED);
+}
+
+/* In a chain of tail calls an inner function returns to return_to_handler first. */
+static inline unsigned long true_return(unsigned long ret, unsigned long fp)
+{
+	return likely(ret != (unsigned long)return_to_handler) ? ret : ftrace_graph_ret_addr(current, ret, fp);
+}
+
+static inline u64 words_of_all(unsigned long ip)
+{
+	u64 words = 0;
+
+	for_each_probe_site(site, &with_exit, ip)
+		words += fprobe_at(site)->words + 1;
+	return MIN(words, RESERVE_MAX / 8);
+}
+
+/* Call the entry handler; return the tag for the end of the data. */
+static inline u64 enter(struct fprobe *fp, unsigned long ip, unsigned long ret, struct ftrace_regs *regs, u64 *data)
+{
+	u64 words = fp->words;
+
+	if (is_disabled(fp) || (fp->entry_handler && fp->entry_handler(fp, ip, ret, regs, words ? data : NULL)))
+		return words;
+	return fp->birth << WORDS_BITS | words;
+}
+
+/* The entry of the function at @ip, whose frame is on the shadow stack. Return: is an exit handler due? */
+static INLINE bool enter_all(unsigned long ip, struct ftrace_regs *regs)
+{
+	unsigned long ret = true_return(regs->link, regs->fp);
+	u64 words = words_of_all(ip);
+	u64 *data = fgraph_reserve_data(graph_user.idx, 8 * words), *end = data ? data + words : NULL;
+	u64 due = 0;
+
+	for_each_probe_site(site, &with_exit, ip) {
+		struct fprobe *fp = fprobe_at(site);
+		u64 *tag = data + fp->words;
+
+		if (unlikely(tag >= end)) { /* no room, too much, or registered since the room was reserved */
+			count_missed(fp);
+			continue;
+		}
+		*tag = enter(fp, ip, ret, regs, data);
+		due |= *tag >> WORDS_BITS;
+		data = tag + 1;
+	}
+	while (data < end)
+		*data++ = 0;
+	return due;
+}
+
+static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	return enter_all(trace->func, regs);
+}
+
+/* The fprobe whose registration @tag is from; NULL: it was unregistered. */
+static inline struct fprobe *fprobe_of(unsigned long ip, u64 tag)
+{
+	for_each_probe_site(site, &with_exit, ip)
+		if (fprobe_at(site)->birth == tag >> WORDS_BITS)
+			return fprobe_at(site);
+	return NULL;
+}
+
+/* Step from *@at, the end of the data, to the tag before it. Return: its fprobe and *@data; NULL: none is due. */
+static inline struct fprobe *step_back(unsigned long ip, u64 **at, void **data)
+{
+	u64 tag = *--*at, words = tag & ((1u << WORDS_BITS) - 1);
+
+	*at -= words;
+	*data = words ? *at : NULL;
+	return fprobe_of(ip, tag);
+}
+
+/* The return of the function of @f; its entry data are from @start to @at. */
+static INLINE void leave_all(const struct shadow_frame *f, u64 *start, u64 *at, struct ftrace_regs *regs)
+{
+	unsigned long ret = true_return(f->ret, regs->fp);
+	void *data;
+
+	while (at > start) {
+		struct fprobe *fp = step_back(f->func, &at, &data);
+
+		if (likely(fp) && !is_disabled(fp))
+			fp->exit_handler(fp, f->func, ret, regs, data);
+	}
+}
+
+static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+{
+	int bytes = 0;
+	u64 *start = fgraph_retrieve_data(gops->idx, &bytes);
+
+	leave_all(shadow_of(current)->top, start, start + bytes / 8, regs);
+}
+
+/*
+ * The direct path, while fprobes are the only user of function_graph: no loop over
+ * users, no second filter, no clock.
+ */
+static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	struct shadow_stack *s = shadow_of(current);
+	struct cpu *c = this_cpu();
+	u64 users = READ_ONCE(fgraph_direct_users), recursion = c->recursion;
+	struct shadow_frame *f;
+
+	if (unlikely(!users)) /* another user is being registered */
+		return ftrace_graph_func(ip, parent_ip, op, regs);
+	if (unlikely(recursion & c->context_bit) || unlikely(!s))
+		return;
+	c->recursion = recursion | c->context_bit;
+	f = shadow_push(s, ip, regs, 0, users);
+	if (likely(f) && likely(enter_all(ip, regs)))
+		regs->link = (unsigned long)return_to_handler;
+	else if (f)
+		shadow_pop(s, f);
+	this_cpu()->recursion = recursion;
+}
+
+static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private)
+{
+	struct cpu *c = this_cpu();
+	u64 recursion = c->recursion;
+
+	c->recursion = recursion | c->context_bit;
+	leave_all(f, (u64 *)(f + 1) + 1, f->data_end, regs); /* the only data; the first word is function_graph's */
+	regs->link = f->ret;
+	barrier();
+	shadow_pop(s, f);
+	this_cpu()->recursion = recursion;
+}
+
+static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	unsigned long ret = true_return(parent_ip, regs->fp);
+
+	for_each_probe_site(site, &entry_only, ip)
+		if (!is_disabled(fprobe_at(site)))
+			fprobe_at(site)->entry_handler(fprobe_at(site), ip, ret, regs, NULL);
+}
+
+/*
+ * A thread exits inside functions, which never return. Nothing between this and
+ * the end of run_thread_hooks() has a call site, so no frame is on the shadow
+ * stack that will be popped.
+ */
+static void lose_calls(enum thread_event event, struct thread *prev, struct thread *next)
+{
+	struct shadow_stack *s = shadow_of(prev);
+	int depth = 0;
+
+	if (event != THREAD_DIES || !s)
+		return;
+	preempt_disable(); /* so that no fprobe is unregistered meanwhile */
+	for (struct shadow_frame *f = s->top; f && graph_user.idx >= 0; f = f->below, depth++) {
+		int bytes = 0;
+		u64 *start = fgraph_retrieve_parent_data(graph_user.idx, &bytes, depth), *at = start + bytes / 8;
+		void *data;
+
+		while (at > start) {
+			struct fprobe *fp = step_back(f->func, &at, &data);
+
+			if (fp && fp->lost_handler)
+				fp->lost_handler(fp, data);
+		}
+	}
+	preempt_enable();
+}
+THREAD_HOOK(lose_calls);
+
+/* ---- Register and unregister: fprobe_lock held. ---- */
+
+static struct mutex fprobe_lock = MUTEX_INIT;
+static u64 births;
+
+static inline struct probe_sites *table_of(const struct fprobe *fp)
+{
+	return fp->exit_handler ? &with_exit : &entry_only;
+}
+
+static void remove_fprobe(struct fprobe *fp)
+{
+	for (u32 i = 0; i < fp->count; i++)
+		probe_site_remove(table_of(fp), &fp->sites[i].site);
+	probe_sites_update(table_of(fp)); /* after an error, sites without an entry still call the tracer, which finds nothing */
+	kfree(fp->sites);
+	fp->birth = 0;
+}
+
+static int add_fprobe(struct fprobe *fp, const struct ftrace_set *set)
+{
+	int err;
+
+	fp->sites = kzalloc(set->count * sizeof(*fp->sites));
+	if (!fp->sites)
+		return -ENOMEM;
+	fp->birth = ++births;
+	fp->words = (fp->entry_data_size + 7) / 8;
+	fp->nmissed = fp->count = 0;
+	for_each_ftrace_rec(rec) {
+		if (!ftrace_set_has(set, rec))
+			continue;
+		fp->sites[fp->count] = (struct fprobe_site){{ftrace_ip(rec)}, fp};
+		probe_site_add(table_of(fp), &fp->sites[fp->count++].site);
+	}
+	err = probe_sites_update(table_of(fp));
+	if (err)
+		remove_fprobe(fp);
+	return err;
+}
+
+static int check(const struct fprobe *fp)
+{
+	if (!fp->entry_handler && !fp->exit_handler)
+		return -EINVAL;
+	if (fp->entry_data_size < 0 || fp->entry_data_size > FPROBE_DATA_MAX)
+		return -E2BIG;
+	return fp->birth ? -EEXIST : 0;
+}
+
+/* Register @fp for the functions of @set, unless there is an error already. Frees the set. */
+static int register_set(struct fprobe *fp, struct ftrace_set *set, int err)
+{
+	mutex_lock(&fprobe_lock);
+	err = err ?: check(fp);
+	err = err ?: set->count ? 0 : -ENOENT;
+	err = err ?: add_fprobe(fp, set);
+	mutex_unlock(&fprobe_lock);
+	ftrace_set_free(set);
+	return err;
+}
+
+int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter)
+{
+	struct ftrace_set *set;
+
+	if (!fp || !filter)
+		return -EINVAL;
+	set = ftrace_set_new();
+	if (!set)
+		return -ENOMEM;
+	for_each_ftrace_rec(rec) {
+		const char *name = ftrace_name(rec);
+
+		if (rec->flags & FTRACE_FL_DISABLED || !glob_match(filter, strlen(filter), name))
+			continue;
+		ftrace_set_put(set, rec, !notfilter || !glob_match(notfilter, strlen(notfilter), name));
+	}
+	return register_set(fp, set, 0);
+}
+
+static int register_listed(struct fprobe *fp, const unsigned long *addrs, const char *const *syms, int num)
+{
+	struct ftrace_set *set;
+	struct dyn_ftrace *rec;
+	int err = 0;
+
+	if (!fp || (!addrs && !syms) || num <= 0)
+		return -EINVAL;
+	set = ftrace_set_new();
+	if (!set)
+		return -ENOMEM;
+	for (int i = 0; i < num && !err; i++) {
+		err = probe_find_function(syms ? syms[i] : NULL, addrs ? addrs[i] : 0, &rec);
+		if (!err)
+			ftrace_set_put(set, rec, true);
+	}
+	return register_set(fp, set, err);
+}
+
+int register_fprobe_ips(struct fprobe *fp, const unsigned long *addrs, int num)
+{
+	return register_listed(fp, addrs, NULL, num);
+}
+
+int register_fprobe_syms(struct fprobe *fp, const char *const *syms, int num)
+{
+	return register_listed(fp, NULL, syms, num);
+}
+
+int unregister_fprobe(struct fprobe *fp)
+{
+	int err = -EINVAL;
+
+	mutex_lock(&fprobe_lock);
+	if (fp && fp->birth) {
+		remove_fprobe(fp);
+		err = 0;
+	}
+	mutex_unlock(&fprobe_lock);
+	return err;
+}

@@ -1,0 +1,77 @@
+/*
+ * fprobe: two handlers for a set of functions, one for the entry of each call and
+ * one for its return, with data that the first leaves for the second.
+ *
+ *	register_fprobe() -> an entry for each function, in a table by call site (sites.h)
+ *	entry:  function_graph -> fprobe_entry(): find the function's fprobes, reserve
+ *	        room for all of their data on the shadow stack, call the handlers
+ *	return: function_graph -> fprobe_return(): the data say which exit handlers
+ *	        are due; call them in the reverse order
+ *
+ * All fprobes together are one user of function_graph. It has room for 16, and a call
+ * costs something for each of them; there may be many fprobes, and one on another
+ * function costs a call nothing. An fprobe that has no exit handler needs no
+ * return: all of these together are one op, and their calls push no frame.
+ *
+ * Locking: fprobe_lock guards registration. Handlers run without a lock; an entry is
+ * removed from the table, and freed after a grace period. An fprobe has a number that no other
+ * registration has. It is stored beside the entry data, so a call that was entered
+ * before an fprobe was unregistered never causes a call of its exit handler, even
+ * if the same struct is registered again meanwhile.
+ */
+#ifndef FTRACE_FPROBE_H
+#define FTRACE_FPROBE_H
+
+#include "sites.h"
+
+struct fprobe;
+
+/*
+ * @ip: the call site. @ret_ip: where the function returns to. @data: entry_data_size
+ * bytes, 8-byte aligned, the same in both handlers of a call, not cleared; NULL if
+ * the size is 0 or if there is no exit handler.
+ * @regs: at the entry the arguments; in the exit handler arg[0] is the result. The
+ * handlers may change both, and nothing else.
+ * Return of the entry handler: 0; another value: no exit handler for this call.
+ * Context: as a callback's: any, no sleep. Functions that a handler calls are not
+ * traced, and not probed; such calls are not counted.
+ */
+typedef int (*fprobe_entry_t)(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+			      struct ftrace_regs *regs, void *data);
+typedef void (*fprobe_exit_t)(struct fprobe *fp, unsigned long ip, unsigned long ret_ip,
+			      struct ftrace_regs *regs, void *data);
+
+struct fprobe {
+	fprobe_entry_t entry_handler; /* may be NULL */
+	fprobe_exit_t exit_handler;   /* may be NULL */
+	void (*lost_handler)(struct fprobe *fp, void *data); /* may be NULL: instead of exit_handler, when a thread exits inside the function */
+	int entry_data_size;	      /* at most FPROBE_DATA_MAX */
+	u32 flags;
+	unsigned long nmissed; /* calls without handlers, because there was no room for the entry data */
+
+	/* Written by fprobe.c only. */
+	u64 birth;		   /* the number of its registration; 0: not registered */
+	struct fprobe_site *sites; /* one for each function */
+	u32 count;
+	u64 words;		   /* of entry data */
+};
+#define FPROBE_FL_DISABLED 1 /* its handlers are not called; may be changed at any time */
+#define FPROBE_DATA_MAX 248  /* of all fprobes on one function: together, with 8 bytes more for each, 256 */
+
+/*
+ * Probe the functions whose name matches the glob @filter and not the glob
+ * @notfilter (NULL: none); those at @num addresses, each of a function or of its
+ * call site; those of @num names. When register returns 0, every call that begins
+ * has its handlers called. When unregister returns, no CPU is inside a handler, and none
+ * will be called for a call that is still in progress.
+ * Errors: -EINVAL (an argument is missing, no handler), -ENOENT (no such function,
+ * or it has no call site), -EEXIST (registered already), -E2BIG (entry_data_size),
+ * -ENOMEM, and those of register_ftrace_graph() and register_ftrace_function();
+ * unregister: -EINVAL (not registered). Context: thread.
+ */
+int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter);
+int register_fprobe_ips(struct fprobe *fp, const unsigned long *addrs, int num);
+int register_fprobe_syms(struct fprobe *fp, const char *const *syms, int num);
+int unregister_fprobe(struct fprobe *fp);
+
+#endif

@@ -1,0 +1,100 @@
+/*
+ * Live patches: one op for all patched functions, and one word that switches all
+ * functions of a patch (livepatch.h).
+ */
+#include "livepatch.h"
+
+#include "asm-ftrace/regs.h"
+#include "errno.h"
+#include "thread.h"
+
+static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
+
+/* It guards itself: a patched function is replaced for a tracer's handler, too. */
+static struct ftrace_ops klp_op = {
+	.func = klp_call,
+	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION,
+	.slot = -1,
+};
+static struct probe_sites patched = {.op = &klp_op};
+static struct mutex klp_lock = MUTEX_INIT;
+
+/* The last enabled patch of the function, the newest one, decides. */
+static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	for_each_probe_site(site, &patched, ip) {
+		struct klp_func *f = container_of(site, struct klp_func, site);
+
+		if (READ_ONCE(f->patch->enabled))
+			regs->pc = (unsigned long)f->new_func;
+	}
+}
+
+static bool is_end(const struct klp_func *f)
+{
+	return !f->old_name && !f->old_addr;
+}
+
+static int find(struct klp_func *f)
+{
+	struct dyn_ftrace *rec;
+	int err = f->new_func ? probe_find_function(f->old_name, f->old_addr, &rec) : -EINVAL;
+
+	if (!err)
+		f->site.ip = ftrace_ip(rec);
+	return err;
+}
+
+static void remove_patch(struct klp_patch *patch)
+{
+	for (struct klp_func *f = patch->funcs; !is_end(f); f++)
+		probe_site_remove(&patched, &f->site);
+	probe_sites_update(&patched); /* after an error, sites without an entry still call klp_call(), which changes nothing */
+}
+
+/* Add the functions of @patch, which is not enabled, to the table, and patch their call sites. */
+static int add_patch(struct klp_patch *patch)
+{
+	int err = !patch->funcs || is_end(patch->funcs) ? -EINVAL : 0;
+
+	for (struct klp_func *f = patch->funcs; !err && !is_end(f); f++)
+		err = find(f);
+	if (err)
+		return err;
+	for (struct klp_func *f = patch->funcs; !is_end(f); f++) {
+		f->patch = patch;
+		probe_site_add(&patched, &f->site);
+	}
+	err = probe_sites_update(&patched); /* with a grace period: every CPU sees all entries before the store */
+	if (err)
+		remove_patch(patch);
+	return err;
+}
+
+int klp_enable_patch(struct klp_patch *patch)
+{
+	int err;
+
+	mutex_lock(&klp_lock);
+	err = patch->enabled ? -EBUSY : add_patch(patch);
+	if (!err) {
+		WRITE_ONCE(patch->enabled, true);
+		synchronize_sched(); /* every CPU has seen it */
+	}
+	mutex_unlock(&klp_lock);
+	return err;
+}
+
+int klp_disable_patch(struct klp_patch *patch)
+{
+	int err = -EINVAL;
+
+	mutex_lock(&klp_lock);
+	if (patch->enabled) {
+		WRITE_ONCE(patch->enabled, false);
+		remove_patch(patch);
+		err = 0;
+	}
+	mutex_unlock(&klp_lock);
+	return err;
+}
