@@ -18,6 +18,7 @@ struct trap_frame;
  *	interrupted code continues as @regs says.
  * pc:	the address of the instruction of which a copy is at @pc; else @pc.
  * insn: the instruction that belongs at @at, where a breakpoint is.
+ * pc and insn may be NULL.
  */
 struct break_hook {
 	bool (*hit)(struct trap_frame *regs, u64 context);

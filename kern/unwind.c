@@ -30,7 +30,7 @@ __noinline notrace unsigned long unwind_true_pc(const struct trap_frame *regs)
 	unsigned long pc = regs_pc(regs);
 
 	TABLE_FOR_EACH(const struct break_hook, break_hook, hook)
-		pc = hook->pc(pc);
+		pc = hook->pc ? hook->pc(pc) : pc;
 	return pc;
 }
 
@@ -189,7 +189,7 @@ static __noinline notrace u32 insn_at(unsigned long at)
 	if (likely(insn != INSN_BREAK))
 		return insn;
 	TABLE_FOR_EACH(const struct break_hook, break_hook, hook)
-		insn = hook->insn(at);
+		insn = hook->insn ? hook->insn(at) : insn;
 	return insn;
 }
 

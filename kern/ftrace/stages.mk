@@ -16,10 +16,11 @@ ftrace_lab.4 := caller.S islands.S records.c table.c functions.c patch.c dynamic
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c graph_walk.c trace_graph_nodirect.c
 ftrace_lab.6 := $(filter-out nomodules.c,$(ftrace_lab.4)) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c \
-	ftrace_module.c mod_filter.c ftrace_exports.c kprobes.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c
+	ftrace_module.c mod_filter.c ftrace_exports.c kprobes.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
+	probe_parse.c event_filter.c probe_fetch.c probe_print.c probe_events.c probe_files.c error_log.c
 
 # The rooms (README.md): a file's name says it in all of them.
-ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph probes trace stages files modules)
+ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph probes trace stages files modules probe_events)
 ftrace_includes := $(addprefix -iquote ,$(ftrace_rooms))
 ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) kern/ftrace/riscv64 kern/ftrace/arm64))
 ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))

@@ -21,6 +21,7 @@
 
 struct mutex module_lock;
 struct module *modules;
+void (*module_notify)(const struct module *m, bool coming);
 
 const struct module *module_of(unsigned long addr)
 {
@@ -233,6 +234,12 @@ static int check_unused(const struct module *m)
 	return err;
 }
 
+static void notify(const struct module *m, bool coming)
+{
+	if (module_notify)
+		module_notify(m, coming);
+}
+
 static int unload(const char *name)
 {
 	struct module *m;
@@ -251,6 +258,7 @@ static int unload(const char *name)
 		return err;
 	if (m->exit)
 		m->exit();
+	notify(m, false);
 	mutex_lock(&module_lock);
 	withdraw(m);
 	file_ops_going(m->base, m->end[MODULE_DATA], false);
@@ -275,7 +283,12 @@ int module_unload(const char *name)
 /* Call init without the lock: it may load another module, or read /proc/modules. */
 static int start(struct module *m)
 {
-	int err = m->init ? m->init() : 0;
+	int err;
+
+	notify(m, true);
+	err = m->init ? m->init() : 0;
+	if (err)
+		notify(m, false);
 
 	mutex_lock(&module_lock);
 	if (!err)

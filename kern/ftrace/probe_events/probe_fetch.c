@@ -1,0 +1,284 @@
+/*
+ * A hit: fetch the arguments, make the event, write it.
+ *
+ * Memory is read by two instructions (FETCH_LOAD_*). An address that cannot be read
+ * is an exception there, for which probe_fault() makes the load return false. So a
+ * probe can fetch from any address, also from one that is unmapped meanwhile.
+ */
+#include "asm-ftrace/fetch.h"
+#include "asm-ftrace/regs.h"
+#include "breakpoint.h"
+#include "cpu.h"
+#include "irq.h"
+#include "probe_event.h"
+#include "string.h"
+
+/* ---- Memory ---- */
+
+bool probe_load_1(unsigned long at, unsigned long *value);
+bool probe_load_8(unsigned long at, unsigned long *value);
+bool fetch_fault(unsigned long at, unsigned long *value);
+
+#define FUNCTION(name, body) ".type " #name ", @function\n" #name ":\n" body ".size " #name ", . - " #name "\n"
+__asm__(".text\n" FUNCTION(probe_load_1, FETCH_LOAD_1) FUNCTION(probe_load_8, FETCH_LOAD_8)
+	FUNCTION(fetch_fault, FETCH_FAULT));
+
+static bool probe_fault(struct trap_frame *regs, u64 context)
+{
+	if (regs->pc != (unsigned long)probe_load_1 && regs->pc != (unsigned long)probe_load_8)
+		return false;
+	regs->pc = (unsigned long)fetch_fault;
+	return true;
+}
+BREAK_HOOK(fetch_hook) = {probe_fault};
+
+static bool read_memory(void *to, unsigned long from, unsigned size)
+{
+	unsigned long value;
+	u8 *bytes = to;
+
+	if (size == 8 && from % 8 == 0)
+		return probe_load_8(from, to);
+	for (unsigned i = 0; i < size; i++) {
+		if (!probe_load_1(from + i, &value))
+			return false;
+		bytes[i] = value;
+	}
+	return true;
+}
+
+/* ---- Arguments ---- */
+
+struct hit {
+	struct event_probe *probe;
+	const struct kprobe_regs *regs;
+	const unsigned long *args; /* at a return: those of the entry; NULL: in regs */
+	u8 *event;
+	u32 size; /* of the event so far; strings are added at its end */
+};
+
+int probe_register(const char *name, bool only_some)
+{
+	static const char *const names[] = FETCH_NAMES;
+	struct ftrace_regs regs;
+
+	if (!strcmp(name, "lr"))
+		name = "x30";
+	for (int i = 0; i < (int)ARRAY_SIZE(names); i++)
+		if (!strcmp(names[i], name) && strcmp(name, "zero"))
+			return !only_some || i == FETCH_PC || ftrace_regs_reg(&regs, i) ? i : -1;
+	return -1;
+}
+
+static unsigned long get_register(const struct kprobe_regs *regs, unsigned n)
+{
+	const unsigned long *at = n == FETCH_PC ? &regs->ip : kprobe_reg(regs, n);
+
+	return at ? *at : 0;
+}
+
+/* The base of @arg, before memory is read. */
+static unsigned long get_base(const struct hit *h, const struct probe_arg *arg)
+{
+	unsigned long value = 0;
+
+	switch (arg->base) {
+	case PROBE_REG:
+		return get_register(h->regs, arg->param);
+	case PROBE_ARG:
+		if (arg->param >= PROBE_KEPT_ARGS)
+			return 0; /* as Linux for those that are not in registers */
+		return h->args ? h->args[arg->param] : *kprobe_arg(h->regs, arg->param);
+	case PROBE_RETVAL:
+		return *kprobe_arg(h->regs, 0);
+	case PROBE_STACKP:
+		return get_register(h->regs, FETCH_SP);
+	case PROBE_STACK:
+		read_memory(&value, get_register(h->regs, FETCH_SP) + 8 * arg->param, 8);
+		return value;
+	case PROBE_COMM:
+		return (unsigned long)current->comm;
+	case PROBE_TEXT:
+		return (unsigned long)arg->text;
+	default:
+		return arg->param;
+	}
+}
+
+/* Add the string at @from to the event, and store where it is in @field: length and place, 0 for a fault. */
+static void store_string(struct hit *h, u8 *field, unsigned long from)
+{
+	u32 at = h->size, where = 0;
+	unsigned long c = 1;
+
+	while (c && h->size < PROBE_EVENT_MAX && probe_load_1(from++, &c))
+		h->event[h->size++] = c;
+	if (c && h->size > at && h->size == PROBE_EVENT_MAX)
+		h->event[h->size - 1] = c = 0; /* cut */
+	if (c)
+		h->size = at;
+	else
+		where = (h->size - at) << 16 | at;
+	memcpy(field, &where, sizeof(where));
+}
+
+static u64 bit_field(const struct probe_arg *arg, u64 value)
+{
+	return value << (64 - arg->width - arg->shift) >> (64 - arg->width);
+}
+
+static void store_value(const struct probe_arg *arg, u8 *field, u64 value)
+{
+	if (arg->width)
+		value = bit_field(arg, value);
+	memcpy(field, &value, arg->type->size);
+}
+
+/* The last read of memory: of the type's size, or of each member of an array. */
+static void store_memory(struct hit *h, const struct probe_arg *arg, u8 *field, unsigned long from)
+{
+	unsigned size = arg->type->size;
+	u64 value;
+
+	for (unsigned i = 0; i < MAX(arg->count, 1); i++, field += size) {
+		if (arg->type->print == 's') {
+			if (arg->count && !read_memory(&value, from + 8 * i, 8))
+				value = 0;
+			store_string(h, field, arg->count ? value : from);
+			continue;
+		}
+		value = 0;
+		read_memory(&value, from + i * size, size);
+		store_value(arg, field, value);
+	}
+}
+
+static void store_fault(const struct probe_arg *arg, u8 *field)
+{
+	memset(field, 0, arg->type->size * MAX(arg->count, 1));
+}
+
+static void store_arg(struct hit *h, const struct probe_arg *arg)
+{
+	unsigned long value = get_base(h, arg);
+	u8 *field = h->event + arg->offset;
+
+	for (int i = 0; i < arg->derefs - 1; i++)
+		if (!read_memory(&value, value + arg->deref[i], 8))
+			return store_fault(arg, field);
+	if (arg->derefs)
+		store_memory(h, arg, field, value + arg->deref[arg->derefs - 1]);
+	else if (arg->type->print == 's')
+		store_string(h, field, value);
+	else
+		store_value(arg, field, value);
+}
+
+/* ---- The event ---- */
+
+/* Where an event is made before it is written; a hit inside of a hit on this CPU is not handled (kprobes.h). */
+static u64 scratch[NR_CPUS][PROBE_EVENT_MAX / 8 + 1];
+
+static void write_event(const struct hit *h)
+{
+	u32 size = ALIGN_UP(h->size, 4);
+	struct trace_write w;
+	struct trace_entry *ent = trace_reserve(&global_trace, h->probe->event->id, size, &w);
+
+	if (ent) {
+		ent->flags &= ~TRACE_FLAG_IRQS_OFF;
+		ent->flags |= h->regs->irqs_off ? TRACE_FLAG_IRQS_OFF : 0;
+		memcpy(ent + 1, h->event + sizeof(*ent), size - sizeof(*ent));
+	}
+	trace_end(&w, ent);
+}
+
+/* As Linux: a trigger that counts stops at 0, and stays. */
+static void pull_triggers(struct probe_event *e)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(e->trigger); i++) {
+		struct event_trigger *t = &e->trigger[i];
+
+		if (likely(!READ_ONCE(t->set)) || !t->left)
+			continue;
+		if (t->on == tracing_is_on(&global_trace))
+			continue;
+		if (t->left > 0)
+			t->left--;
+		(t->on ? tracing_on : tracing_off)(&global_trace);
+	}
+}
+
+/* Context: interrupts masked. */
+static void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
+{
+	const struct probe_def *def = h->probe->def;
+	struct probe_event *e = h->probe->event;
+	const struct event_filter *filter = READ_ONCE(e->filter);
+	u64 *words = scratch[this_cpu()->index];
+
+	__atomic_fetch_add(&h->probe->hits, 1, __ATOMIC_RELAXED);
+	h->event = (u8 *)words;
+	h->size = def->size;
+	words[1] = ip;
+	if (def->is_return)
+		words[2] = ret_ip;
+	for (unsigned i = 0; i < def->arg_count; i++)
+		store_arg(h, &def->arg[i]);
+	if (READ_ONCE(e->enabled) && (!filter || event_filter_match(filter, h->event)))
+		write_event(h);
+	pull_triggers(e);
+}
+
+bool probe_kprobe_hit(struct kprobe *kp, struct kprobe_regs *regs)
+{
+	struct hit h = {container_of(kp, struct event_probe, kprobe), regs};
+
+	make_event(&h, h.probe->func, 0);
+	return false;
+}
+
+static void hit(struct event_probe *p, struct ftrace_regs *fregs, const unsigned long *args, unsigned long ret_ip)
+{
+	unsigned long flags = irq_save();
+	struct kprobe_regs regs = {.entry = fregs, .ip = p->func, .irqs_off = irqs_off(flags)};
+	struct hit h = {p, &regs, args};
+
+	make_event(&h, p->func, ret_ip);
+	irq_restore(flags);
+}
+
+static void keep_args(void *data, const struct ftrace_regs *regs)
+{
+	memcpy(data, regs->arg, PROBE_KEPT_ARGS * sizeof(regs->arg[0]));
+}
+
+int probe_kretprobe_entry(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+{
+	keep_args(ri->data, regs);
+	return 0;
+}
+
+int probe_kretprobe_return(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+{
+	struct event_probe *p = container_of(ri->rp, struct event_probe, kretprobe);
+
+	hit(p, regs, p->def->keeps_args ? (unsigned long *)ri->data : NULL, ri->ret_addr);
+	return 0;
+}
+
+int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+{
+	struct event_probe *p = container_of(fp, struct event_probe, fprobe);
+
+	if (p->def->is_return)
+		keep_args(data, regs);
+	else
+		hit(p, regs, NULL, 0);
+	return 0;
+}
+
+void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+{
+	hit(container_of(fp, struct event_probe, fprobe), regs, data, ret_ip);
+}
