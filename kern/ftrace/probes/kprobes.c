@@ -7,6 +7,7 @@
  */
 #include "breakpoint.h"
 #include "cpu.h"
+#include "hash.h"
 #include "kprobes.h"
 #include "tracer.h"
 
@@ -202,12 +203,20 @@ static struct ftrace_ops entry_ops[2] = {
 	{.func = kprobe_entry, .flags = FTRACE_OPS_FL_RECURSION | FTRACE_OPS_FL_IPMODIFY, .slot = -1, .private = (void *)KEY_MODIFY},
 };
 
+/* ftrace_filter_free() takes ftrace_lock, which is held here. */
+static void free_filter(struct ftrace_filter *filter)
+{
+	ftrace_hash_free(filter->filter_hash);
+	ftrace_hash_free(filter->notrace_hash);
+	filter->filter_hash = filter->notrace_hash = NULL;
+}
+
 /* Let an op without functions call nobody: an empty filter would be every function. */
 static int stop_op(struct ftrace_ops *op)
 {
 	if (op->slot >= 0) {
 		ftrace_shutdown(op);
-		ftrace_filter_free(&op->filter);
+		free_filter(&op->filter);
 	}
 	return 0;
 }
@@ -220,7 +229,7 @@ static int start_op(struct ftrace_ops *op, const struct ftrace_set *set)
 		return err;
 	err = ftrace_startup(op);
 	if (err)
-		ftrace_filter_free(&op->filter);
+		free_filter(&op->filter);
 	return err;
 }
 
