@@ -193,18 +193,18 @@ static void write_event(const struct hit *h)
 	trace_end(&w, ent);
 }
 
-/* As Linux: a trigger that counts stops at 0, and stays. */
+/* As on Linux, before the event, so traceoff's own event is not recorded. A count stops at 0. */
 static void pull_triggers(struct probe_event *e)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(e->trigger); i++) {
 		struct event_trigger *t = &e->trigger[i];
 
-		if (likely(!READ_ONCE(t->set)) || !t->left)
+		long left = READ_ONCE(t->left);
+
+		if (likely(!READ_ONCE(t->set)) || !left || t->on == tracing_is_on(&global_trace))
 			continue;
-		if (t->on == tracing_is_on(&global_trace))
-			continue;
-		if (t->left > 0)
-			t->left--;
+		if (left > 0 && !__atomic_compare_exchange_n(&t->left, &left, left - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+			continue; /* another CPU pulls it */
 		(t->on ? tracing_on : tracing_off)(&global_trace);
 	}
 }
@@ -218,6 +218,7 @@ static void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
 	u64 *words = scratch[this_cpu()->index];
 
 	__atomic_fetch_add(&h->probe->hits, 1, __ATOMIC_RELAXED);
+	pull_triggers(e);
 	h->event = (u8 *)words;
 	h->size = def->size;
 	words[1] = ip;
@@ -227,7 +228,6 @@ static void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
 		store_arg(h, &def->arg[i]);
 	if (READ_ONCE(e->enabled) && (!filter || event_filter_match(filter, h->event)))
 		write_event(h);
-	pull_triggers(e);
 }
 
 bool probe_kprobe_hit(struct kprobe *kp, struct kprobe_regs *regs)

@@ -20,7 +20,10 @@ static void print_integer(struct seq *s, const struct probe_type *type, const u8
 		seq_printf(s, "'%c'", (char)value);
 		break;
 	case 'S':
-		seq_printf(s, "%pS", (void *)value);
+		if (ksym_lookup(value, NULL, NULL))
+			seq_printf(s, "%pS", (void *)value);
+		else
+			seq_printf(s, "0x%llx", (unsigned long long)value);
 		break;
 	default:
 		seq_printf(s, "%llu", (unsigned long long)value);
