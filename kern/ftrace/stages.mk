@@ -52,7 +52,7 @@ ftrace_cflags.arm64 := -fno-jump-tables
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
 # Each of the graph's handlers, which are called through a pointer, saves as much.
 # The frame pointer stays the caller's in all of them, so that stack walks work.
-ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o %/kern/ftrace/probes/fprobe.o %/kern/ftrace/probes/kretprobe.o
+ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o %/kern/ftrace/probes/fprobe.o %/kern/ftrace/probes/kretprobe.o %/kern/ftrace/probe_events/probe_fetch.o
 $(ftrace_leaves): ftrace_cflags.riscv64 += -fomit-frame-pointer -ffixed-s0
 $(ftrace_leaves): ftrace_cflags.arm64 += -fomit-frame-pointer -ffixed-x29
 # The patchers have no frame either: 5 instructions less for each site.

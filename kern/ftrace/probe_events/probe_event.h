@@ -33,6 +33,7 @@ struct probe_event {
 	struct event_probe *first; /* at least one; they give the layout */
 	u16 id;
 	bool enabled, was_enabled;
+	bool plain; /* enabled, without arguments, filter and trigger */
 	struct event_filter *filter; /* NULL: every event */
 	struct event_trigger {
 		bool set, on; /* traceon or traceoff */
@@ -86,7 +87,7 @@ int probe_format_show(struct seq *s, u64 item);
 int probe_events_command(char *line, bool dynamic);
 /* Remove all that kprobe_events (or dynamic_events) lists. -EBUSY: an event is enabled; nothing is removed. */
 int probe_events_clear(bool dynamic);
-/* After enabled or a trigger has changed: start or stop the event's probes. On an error they are as before. */
+/* After enabled, the filter or a trigger has changed: start or stop the event's probes. On an error they are as before. */
 int probe_event_update(struct probe_event *e);
 u64 probe_missed(const struct event_probe *p);
 const char *probe_group(const struct probe_event *e);

@@ -118,6 +118,7 @@ int probe_event_update(struct probe_event *e)
 	bool on = e->enabled || e->trigger[0].set || e->trigger[1].set;
 	int err = 0;
 
+	WRITE_ONCE(e->plain, e->enabled && !e->filter && !e->trigger[0].set && !e->trigger[1].set && !e->first->def->arg_count);
 	for (struct event_probe *p = e->first; p && !err; p = p->sibling)
 		if (on && p->func && !p->armed)
 			err = start(p);

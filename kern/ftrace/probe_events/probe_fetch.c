@@ -12,6 +12,7 @@
 #include "irq.h"
 #include "probe_event.h"
 #include "string.h"
+#include "trace_event.h"
 
 /* ---- Memory ---- */
 
@@ -78,7 +79,7 @@ static unsigned long get_register(const struct kprobe_regs *regs, unsigned n)
 }
 
 /* The base of @arg, before memory is read. */
-static unsigned long get_base(const struct hit *h, const struct probe_arg *arg)
+static inline unsigned long get_base(const struct hit *h, const struct probe_arg *arg)
 {
 	unsigned long value = 0;
 
@@ -127,11 +128,19 @@ static u64 bit_field(const struct probe_arg *arg, u64 value)
 	return value << (64 - arg->width - arg->shift) >> (64 - arg->width);
 }
 
-static void store_value(const struct probe_arg *arg, u8 *field, u64 value)
+/* Fields are not aligned, but those of eight bytes mostly are. */
+static inline void store_value(const struct probe_arg *arg, u8 *field, u64 value)
 {
-	if (arg->width)
+	unsigned size = arg->type->size;
+
+	if (unlikely(arg->width))
 		value = bit_field(arg, value);
-	memcpy(field, &value, arg->type->size);
+	if (likely(size == 8 && (unsigned long)field % 8 == 0)) {
+		*(u64 *)field = value;
+		return;
+	}
+	for (; size; size--, value >>= 8)
+		*field++ = value;
 }
 
 /* The last read of memory: of the type's size, or of each member of an array. */
@@ -158,18 +167,24 @@ static void store_fault(const struct probe_arg *arg, u8 *field)
 	memset(field, 0, arg->type->size * MAX(arg->count, 1));
 }
 
-static void store_arg(struct hit *h, const struct probe_arg *arg)
+static __noinline void read_arg(struct hit *h, const struct probe_arg *arg, u8 *field, unsigned long value)
 {
-	unsigned long value = get_base(h, arg);
-	u8 *field = h->event + arg->offset;
-
 	for (int i = 0; i < arg->derefs - 1; i++)
 		if (!read_memory(&value, value + arg->deref[i], 8))
 			return store_fault(arg, field);
 	if (arg->derefs)
 		store_memory(h, arg, field, value + arg->deref[arg->derefs - 1]);
-	else if (arg->type->print == 's')
+	else
 		store_string(h, field, value);
+}
+
+static inline void store_arg(struct hit *h, const struct probe_arg *arg)
+{
+	unsigned long value = get_base(h, arg);
+	u8 *field = h->event + arg->offset;
+
+	if (arg->derefs || arg->type->print == 's')
+		read_arg(h, arg, field, value);
 	else
 		store_value(arg, field, value);
 }
@@ -179,9 +194,8 @@ static void store_arg(struct hit *h, const struct probe_arg *arg)
 /* Where an event is made before it is written; a hit inside of a hit on this CPU is not handled (kprobes.h). */
 static u64 scratch[NR_CPUS][PROBE_EVENT_MAX / 8 + 1];
 
-static void write_event(const struct hit *h)
+static __noinline void write_slowly(const struct hit *h, u32 size)
 {
-	u32 size = ALIGN_UP(h->size, 4);
 	struct trace_write w;
 	struct trace_entry *ent = trace_reserve(&global_trace, h->probe->event->id, size, &w);
 
@@ -193,15 +207,68 @@ static void write_event(const struct hit *h)
 	trace_end(&w, ent);
 }
 
+#define INLINE inline __attribute__((always_inline))
+#define ENTRY_WORDS (sizeof(struct trace_entry) / 4)
+
+static INLINE struct ring_buffer_cpu *this_buffer(void)
+{
+	return (void *)((char *)&global_trace + (unsigned long)this_cpu()->ftrace);
+}
+
+/* Begin an event by the short path (trace_event.h). Return: the place of its fields; NULL: not by this path. */
+static INLINE u32 *begin(struct ring_buffer_cpu *rb, const struct hit *h, u32 words, u64 *end)
+{
+	u64 now = clock_ns(), delta = now - rb->last_ts;
+	u32 *to;
+
+	*end = event_end(rb->page, words);
+	if (unlikely(rb->slow) || unlikely(!event_fits(delta, *end)))
+		return NULL;
+	to = event_start(rb, rb->page, *end, now, delta, h->probe->event->id, words, 0);
+	*to = (*to & ~((u32)TRACE_FLAG_IRQS_OFF << 16)) | (u32)h->regs->irqs_off << 16;
+	return to + ENTRY_WORDS;
+}
+
+static __noinline void write_event(const struct hit *h)
+{
+	struct ring_buffer_cpu *rb = this_buffer();
+	const u32 *from = (const u32 *)h->event + ENTRY_WORDS;
+	u32 words = (h->size + 3) / 4;
+	u64 end;
+	u32 *to = words <= RB_TYPE_MAX_WORDS ? begin(rb, h, words, &end) : NULL;
+
+	if (unlikely(!to))
+		return write_slowly(h, 4 * words);
+	for (words -= ENTRY_WORDS; words; words--)
+		*to++ = *from++;
+	event_commit(rb->page, end);
+}
+
+/* An event that has only addresses, straight into the buffer. */
+static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned long ip, unsigned long ret_ip)
+{
+	struct ring_buffer_cpu *rb = this_buffer();
+	u64 end;
+	u32 *to = begin(rb, h, ENTRY_WORDS + (is_return ? 4 : 2), &end);
+
+	if (unlikely(!to))
+		return false;
+	put_address(to, ip);
+	if (is_return)
+		put_address(to + 2, ret_ip);
+	event_commit(rb->page, end);
+	return true;
+}
+
 /* As on Linux, before the event, so traceoff's own event is not recorded. A count stops at 0. */
-static void pull_triggers(struct probe_event *e)
+static __noinline void pull_triggers(struct probe_event *e)
 {
 	for (unsigned i = 0; i < ARRAY_SIZE(e->trigger); i++) {
 		struct event_trigger *t = &e->trigger[i];
 
 		long left = READ_ONCE(t->left);
 
-		if (likely(!READ_ONCE(t->set)) || !left || t->on == tracing_is_on(&global_trace))
+		if (!READ_ONCE(t->set) || !left || t->on == tracing_is_on(&global_trace))
 			continue;
 		if (left > 0 && !__atomic_compare_exchange_n(&t->left, &left, left - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
 			continue; /* another CPU pulls it */
@@ -209,15 +276,13 @@ static void pull_triggers(struct probe_event *e)
 	}
 }
 
-/* Context: interrupts masked. */
-static void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
+static __noinline void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
 {
 	const struct probe_def *def = h->probe->def;
 	struct probe_event *e = h->probe->event;
 	const struct event_filter *filter = READ_ONCE(e->filter);
 	u64 *words = scratch[this_cpu()->index];
 
-	__atomic_fetch_add(&h->probe->hits, 1, __ATOMIC_RELAXED);
 	pull_triggers(e);
 	h->event = (u8 *)words;
 	h->size = def->size;
@@ -230,27 +295,38 @@ static void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
 		write_event(h);
 }
 
+/* Context: interrupts masked. */
+static INLINE void take_hit(struct hit *h, bool is_return, unsigned long ret_ip)
+{
+	unsigned long ip = h->probe->func;
+
+	__atomic_fetch_add(&h->probe->hits, 1, __ATOMIC_RELAXED);
+	if (!READ_ONCE(h->probe->event->plain) || !write_plain(h, is_return, ip, ret_ip))
+		make_event(h, ip, ret_ip);
+}
+
 bool probe_kprobe_hit(struct kprobe *kp, struct kprobe_regs *regs)
 {
 	struct hit h = {container_of(kp, struct event_probe, kprobe), regs};
 
-	make_event(&h, h.probe->func, 0);
+	take_hit(&h, false, 0);
 	return false;
 }
 
-static void hit(struct event_probe *p, struct ftrace_regs *fregs, const unsigned long *args, unsigned long ret_ip)
+static INLINE void hit(struct event_probe *p, bool is_return, struct ftrace_regs *fregs, const unsigned long *args, unsigned long ret_ip)
 {
 	unsigned long flags = irq_save();
 	struct kprobe_regs regs = {.entry = fregs, .ip = p->func, .irqs_off = irqs_off(flags)};
 	struct hit h = {p, &regs, args};
 
-	make_event(&h, p->func, ret_ip);
+	take_hit(&h, is_return, ret_ip);
 	irq_restore(flags);
 }
 
 static void keep_args(void *data, const struct ftrace_regs *regs)
 {
-	memcpy(data, regs->arg, PROBE_KEPT_ARGS * sizeof(regs->arg[0]));
+	for (int i = 0; i < PROBE_KEPT_ARGS; i++)
+		((unsigned long *)data)[i] = regs->arg[i];
 }
 
 int probe_kretprobe_entry(struct kretprobe_instance *ri, struct ftrace_regs *regs)
@@ -263,7 +339,7 @@ int probe_kretprobe_return(struct kretprobe_instance *ri, struct ftrace_regs *re
 {
 	struct event_probe *p = container_of(ri->rp, struct event_probe, kretprobe);
 
-	hit(p, regs, p->def->keeps_args ? (unsigned long *)ri->data : NULL, ri->ret_addr);
+	hit(p, true, regs, p->def->keeps_args ? (unsigned long *)ri->data : NULL, ri->ret_addr);
 	return 0;
 }
 
@@ -274,11 +350,11 @@ int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip
 	if (p->def->is_return)
 		keep_args(data, regs);
 	else
-		hit(p, regs, NULL, 0);
+		hit(p, false, regs, NULL, 0);
 	return 0;
 }
 
 void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
 {
-	hit(container_of(fp, struct event_probe, fprobe), regs, data, ret_ip);
+	hit(container_of(fp, struct event_probe, fprobe), true, regs, data, ret_ip);
 }

@@ -134,8 +134,10 @@ static int set_enabled(struct probe_event *e, bool on)
 		tracing_set_tracer(&global_trace, global_trace.tracer->name);
 	WRITE_ONCE(e->enabled, on);
 	err = probe_event_update(e);
-	if (err)
+	if (err) {
 		WRITE_ONCE(e->enabled, !on);
+		probe_event_update(e);
+	}
 	e->was_enabled |= e->enabled;
 	return err;
 }
@@ -260,6 +262,7 @@ static ssize_t filter_write(struct file *f, const char *buf, size_t n, u64 *pos)
 		old = e->filter;
 		smp_wmb();
 		WRITE_ONCE(e->filter, filter);
+		probe_event_update(e);
 	}
 	mutex_unlock(&events_lock);
 	if (old)
