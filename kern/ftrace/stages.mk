@@ -41,7 +41,7 @@ ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/
 ftrace_tests.3 := patch_kt.c hostile_kt.c
 ftrace_tests.4 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c
 ftrace_tests.5 := $(ftrace_tests.4) graph_kt.c
-ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c kprobe_kt.c fprobe_kt.c livepatch_kt.c bench_probes_kt.c
+ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c kprobe_kt.c fprobe_kt.c livepatch_kt.c bench_probes_kt.c probe_events_kt.c
 ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(STAGES),$(ftrace_tests.$(lab)))))
 
 # No jump tables: the proof (proof.py) needs the name of each target of an indirect

@@ -128,6 +128,9 @@ int probe_event_update(struct probe_event *e)
 	return err;
 }
 
+/* The event of a probe that has none yet: it may be hit while register_probe() tries it. */
+static struct probe_event no_event;
+
 /* Find the function; check that the probe can be there. It is not armed. A module's function may be missing. */
 static int register_probe(struct event_probe *p)
 {
@@ -293,6 +296,7 @@ static int add_probe(struct event_probe *p, struct probe_error *error)
 	err = register_probe(p);
 	if (err)
 		return note_refusal(p, err, error);
+	p->hits = p->missed = 0;
 	err = add_to_event(p, error);
 	if (err) {
 		unregister_probe(p);
@@ -314,7 +318,7 @@ static int create(char *line, struct probe_error *error)
 		return err == -ENODEV ? 0 : err;
 	p = kzalloc(sizeof(*p));
 	if (p)
-		p->def = def;
+		*p = (struct event_probe){.def = def, .event = &no_event};
 	err = !p ? -ENOMEM : def->size > PROBE_EVENT_MAX - 256 ? -E2BIG : add_probe(p, error);
 	if (err) {
 		kfree(p);
