@@ -131,6 +131,19 @@ class OnAMachine:
                       "\tfield:s32 arg1;\toffset:24;\tsize:4;\tsigned:1;\n\n"
                       'print fmt: "(%lx <- %lx) arg1=%d", REC->__probe_func, REC->__probe_ret_ip, REC->arg1\n', self.sh("cat events/kprobes/two/format"))
 
+    def test_the_flags_are_those_of_the_probed_code(self) -> None:
+        self.define("p:plain handle_timer", "p:args handle_timer $stack", "p:thread file_open", "p:body file_open+16", "r:ret file_open")
+        for name in ("plain", "args", "thread", "body", "ret"):
+            self.assertEqual(self.sh(f"echo 1 > events/kprobes/{name}/enable"), "")
+        self.sh("sleep 1")
+        self.sh("cat /etc/nosuch")
+        self.sh("echo 0 > events/kprobes/enable")
+        flags = {name: seen for seen, name in re.findall(r" \[\d+\] (\S{5}) +[\d.]+: (\w+): ", self.sh("cat trace"))}
+        for name in ("plain", "args"):
+            self.assertRegex(flags[name], r"^d.h..$", name)
+        for name in ("thread", "body", "ret"):
+            self.assertRegex(flags[name], r"^\....\.$", name)
+
     # ---- The list ----
 
     def test_removal_and_busy(self) -> None:
@@ -253,9 +266,6 @@ class OnAMachine:
             self.named(name, lines)
 
     def test_nothing_is_left_after_many_rounds(self) -> None:
-        def free() -> int:
-            return int(re.search(r"(\d+)", self.sh("cat /proc/meminfo").split("MemFree")[-1])[1])
-
         self.define("p:warm file_open $arg1", "-:warm")
         text = self.sh("cat enabled_functions")
         for number in range(20):
