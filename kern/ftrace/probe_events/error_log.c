@@ -32,6 +32,8 @@ static int error_log_show(struct seq *s, u64 item)
 	const struct entry *e;
 	u64 number;
 
+	if (trace_array_of(s->file) != &global_trace)
+		return 1; /* there are no probe events in an instance */
 	mutex_lock(&log_lock);
 	number = item + MAX(cleared, logged - MIN(logged, ERRORS_MAX));
 	e = number < logged ? &entries[number % ERRORS_MAX] : NULL;
@@ -45,7 +47,7 @@ static int error_log_show(struct seq *s, u64 item)
 
 static int error_log_open(struct file *f)
 {
-	if (f->flags & O_TRUNC) {
+	if (f->flags & O_TRUNC && trace_array_of(f) == &global_trace) {
 		mutex_lock(&log_lock);
 		cleared = logged;
 		mutex_unlock(&log_lock);
@@ -59,4 +61,4 @@ static ssize_t error_log_write(struct file *f, const char *buf, size_t n, u64 *p
 	return n;
 }
 static const struct file_ops error_log_ops = {error_log_open, seq_read, error_log_write, seq_release};
-TRACEFS_FILE(error_log, "error_log", 0644, &error_log_ops, NULL);
+TRACEFS_INSTANCE_FILE(error_log, "error_log", 0644, &error_log_ops, NULL);

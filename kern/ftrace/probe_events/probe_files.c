@@ -119,8 +119,8 @@ static ssize_t events_write(struct file *f, const char *buf, size_t n, u64 *pos)
 	return n;
 }
 static const struct file_ops events_ops = {events_open, seq_read, events_write, seq_release};
-TRACEFS_FILE(kprobe_events, "kprobe_events", 0640, &events_ops, NULL);
-TRACEFS_FILE(dynamic_events, "dynamic_events", 0640, &events_ops, (void *)1);
+TRACEFS_FILE(kprobe_events, "kprobe_events", 0644, &events_ops, NULL);
+TRACEFS_FILE(dynamic_events, "dynamic_events", 0644, &events_ops, (void *)1);
 
 /* ---- enable ---- */
 
@@ -362,8 +362,8 @@ static const struct event_file {
 	const char *name;
 	u16 mode;
 	const struct file_ops *ops;
-} event_files[] = {{"enable", 0640, &enable_ops}, {"filter", 0640, &filter_ops}, {"trigger", 0640, &trigger_ops},
-		   {"format", 0440, &format_ops}, {"id", 0440, &id_ops}};
+} event_files[] = {{"enable", 0644, &enable_ops}, {"filter", 0644, &filter_ops}, {"trigger", 0644, &trigger_ops},
+		   {"format", 0444, &format_ops}, {"id", 0444, &id_ops}};
 
 /* events/<group>, with its enable. */
 static struct node *group_dir(const char *group, int *err)
@@ -377,7 +377,7 @@ static struct node *group_dir(const char *group, int *err)
 		return dir->mode & S_DIR ? dir : NULL;
 	*err = -ENOMEM;
 	snprintf(path, sizeof(path), "%s/enable", group);
-	return events && file_make_at(events, path, 0640, &group_ops, NULL) ? file_lookup(events, group) : NULL;
+	return events && file_make_at(events, path, 0644, &group_ops, NULL) ? file_lookup(events, group) : NULL;
 }
 
 static void remove_empty_group(struct node *dir)
@@ -391,7 +391,7 @@ static void remove_empty_group(struct node *dir)
 struct node *probe_event_files(struct probe_event *e, int *err)
 {
 	const struct probe_def *def = e->first->def;
-	struct node *group = group_dir(def->group, err), *tree = group ? file_tree_new(def->event, S_DIR | 0750) : NULL;
+	struct node *group = group_dir(def->group, err), *tree = group ? file_tree_new(def->event, S_DIR | 0555) : NULL;
 	bool made = tree;
 
 	if (!tree)
