@@ -287,15 +287,14 @@ static int start(struct module *m)
 
 	notify(m, true);
 	err = m->init ? m->init() : 0;
-	if (err)
-		notify(m, false);
 
 	mutex_lock(&module_lock);
-	if (!err)
-		m->state = MODULE_LIVE;
+	m->state = err ? MODULE_GOING : MODULE_LIVE;
 	if (err) {
 		printk("module %s: its init returned %d\n", m->name, err);
-		m->state = MODULE_GOING;
+		mutex_unlock(&module_lock);
+		notify(m, false);
+		mutex_lock(&module_lock);
 		withdraw(m);
 		discard(m);
 	}

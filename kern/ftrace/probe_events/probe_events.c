@@ -131,6 +131,19 @@ int probe_event_update(struct probe_event *e)
 /* The event of a probe that has none yet: it may be hit while register_probe() tries it. */
 static struct probe_event no_event;
 
+/* Whoever removes a module calls module_changed() after this has become true. */
+static bool is_going(unsigned long addr)
+{
+	const struct module *m;
+	bool going;
+
+	mutex_lock(&module_lock);
+	m = module_of(addr);
+	going = m && m->state == MODULE_GOING;
+	mutex_unlock(&module_lock);
+	return going;
+}
+
 /* Find the function; check that the probe can be there. It is not armed. A module's function may be missing. */
 static int register_probe(struct event_probe *p)
 {
@@ -141,7 +154,9 @@ static int register_probe(struct event_probe *p)
 	if (*def->symbol && !count_functions(def->symbol, &p->func))
 		return 0;
 	p->func += def->offset;
-	if (is_kprobe(p)) {
+	if (is_going(p->func)) {
+		err = -ENODEV;
+	} else if (is_kprobe(p)) {
 		p->kprobe = (struct kprobe){.addr = p->func, .pre_handler = probe_kprobe_hit, .flags = KPROBE_FLAG_DISABLED};
 		err = register_kprobe(&p->kprobe);
 	} else {
