@@ -61,6 +61,7 @@ SECTIONS
 		TABLE(shell_command)
 		TABLE(thread_hook)
 		TABLE(unwind_hook)
+		TABLE(fixup)
 		TABLE(kprobe_blacklist)
 		TABLE(tracefs_file)
 		TABLE(tracer)

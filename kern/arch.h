@@ -109,6 +109,12 @@ void __noreturn panic_exception(struct trap_frame *regs);
 /* For tests: called first for an exception. Returns true if it has handled it (and changed @regs). */
 extern bool (*exception_hook)(struct trap_frame *regs, unsigned long address);
 
+/* An instruction at @pc that may fault: the exception goes on at @to. */
+struct fixup {
+	unsigned long pc, to;
+};
+#define FIXUP(function, target) TABLE_ENTRY(const struct fixup, fixup, fixup_##function) = {(unsigned long)function, (unsigned long)target}
+
 /* Called on every CPU when it starts: vectors, interrupt enables, counters. */
 void arch_init_cpu(void);
 

@@ -57,6 +57,17 @@ notrace void trap_interrupt(struct trap_frame *regs)
 	irq_exit(regs);
 }
 
+/* A load that may fault, and did. */
+static inline bool fix_up(struct trap_frame *regs)
+{
+	TABLE_FOR_EACH(const struct fixup, fixup, f)
+		if (f->pc == regs_pc(regs)) {
+			regs->pc = f->to;
+			return true;
+		}
+	return false;
+}
+
 notrace void trap_exception(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();
@@ -64,7 +75,7 @@ notrace void trap_exception(struct trap_frame *regs)
 	unsigned long address = exception_address(regs);
 
 	cpu->context_bit = 4;
-	if ((!break_hook || !break_hook->hit(regs, context)) && (!exception_hook || !exception_hook(regs, address)))
+	if (!fix_up(regs) && (!break_hook || !break_hook->hit(regs, context)) && (!exception_hook || !exception_hook(regs, address)))
 		panic_exception(regs);
 	cpu->context_bit = context;
 }

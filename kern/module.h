@@ -110,6 +110,12 @@ int module_load(const char *name, const void *file, size_t size, unsigned long a
  */
 int module_unload(const char *name);
 
+/*
+ * Called after a module's call sites are published, before its init; and before its exit, when it is
+ * about to be removed (again with @coming, if it then stays). Without module_lock. NULL: nobody wants to know.
+ */
+extern void (*module_notify)(const struct module *m, bool coming);
+
 /* The module whose text contains @addr; NULL: none. Any context, no call site. */
 const struct module *module_of(unsigned long addr);
 

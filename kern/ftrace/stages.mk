@@ -16,10 +16,11 @@ ftrace_lab.4 := caller.S islands.S records.c table.c functions.c patch.c dynamic
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c graph_walk.c trace_graph_nodirect.c
 ftrace_lab.6 := $(filter-out nomodules.c,$(ftrace_lab.4)) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c \
-	ftrace_module.c mod_filter.c ftrace_exports.c kprobes.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c
+	ftrace_module.c mod_filter.c ftrace_exports.c kprobes.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
+	probe_parse.c event_filter.c probe_fetch.c probe_print.c probe_events.c probe_files.c error_log.c
 
 # The rooms (README.md): a file's name says it in all of them.
-ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph probes trace stages files modules)
+ftrace_rooms := $(addprefix kern/ftrace/,ring tracefs core ops graph probes trace stages files modules probe_events)
 ftrace_includes := $(addprefix -iquote ,$(ftrace_rooms))
 ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) kern/ftrace/riscv64 kern/ftrace/arm64))
 ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))
@@ -40,7 +41,7 @@ ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/
 ftrace_tests.3 := patch_kt.c hostile_kt.c
 ftrace_tests.4 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c
 ftrace_tests.5 := $(ftrace_tests.4) graph_kt.c
-ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c bench_probes_kt.c bench_kprobes_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c kprobe_kt.c fprobe_kt.c livepatch_kt.c module_steps_kt.c
+ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c bench_probes_kt.c bench_kprobes_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c kprobe_kt.c fprobe_kt.c livepatch_kt.c module_steps_kt.c probe_events_kt.c
 ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(STAGES),$(ftrace_tests.$(lab)))))
 
 # No jump tables: the proof (proof.py) needs the name of each target of an indirect
@@ -51,7 +52,7 @@ ftrace_cflags.arm64 := -fno-jump-tables
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
 # Each of the graph's handlers, which are called through a pointer, saves as much.
 # The frame pointer stays the caller's in all of them, so that stack walks work.
-ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/probes/kprobes.o %/kern/ftrace/probes/fprobe.o %/kern/ftrace/probes/kretprobe.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o
+ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/probes/kprobes.o %/kern/ftrace/probes/fprobe.o %/kern/ftrace/probes/kretprobe.o %/kern/ftrace/probe_events/probe_fetch.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o
 $(ftrace_leaves): ftrace_cflags.riscv64 += -fomit-frame-pointer -ffixed-s0
 $(ftrace_leaves): ftrace_cflags.arm64 += -fomit-frame-pointer -ffixed-x29
 # The patchers have no frame either: 5 instructions less for each site.

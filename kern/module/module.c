@@ -22,6 +22,7 @@
 
 struct mutex module_lock;
 struct module *modules;
+void (*module_notify)(const struct module *m, bool coming);
 
 const struct module *module_of(unsigned long addr)
 {
@@ -218,42 +219,71 @@ static int check_nobody_inside(const struct module *m)
 
 static int check_unused(const struct module *m)
 {
-	int err;
-
 	if (m->state != MODULE_LIVE)
 		return refuse(m, "it is being loaded or removed");
 	if (m->users)
 		return refuse(m, "another module uses its exports");
 	if (!m->exit && m->init)
 		return refuse(m, "it has no module_exit()");
+	if (file_ops_going(m->base, m->end[MODULE_DATA], true))
+		return refuse(m, "one of its files or directories is in use");
+	return 0;
+}
+
+/* After those that want to know have been told: is anything of others still in its text? */
+static int check_left(const struct module *m)
+{
 	if (kprobe_within(m->base, m->end[MODULE_TEXT]))
 		return refuse(m, "a kprobe is in it");
 	if (ftrace_module_replaced(m))
 		return refuse(m, "a live patch, or another op that may change pc, has one of its functions");
-	if (file_ops_going(m->base, m->end[MODULE_DATA], true))
-		return refuse(m, "one of its files or directories is in use");
-	err = check_nobody_inside(m);
-	if (err)
-		file_ops_going(m->base, m->end[MODULE_DATA], false);
-	return err;
+	return check_nobody_inside(m);
+}
+
+static void notify(const struct module *m, bool coming)
+{
+	if (module_notify)
+		module_notify(m, coming);
+}
+
+/* The module stays: everything as before. */
+static void keep(struct module *m)
+{
+	mutex_lock(&module_lock);
+	file_ops_going(m->base, m->end[MODULE_DATA], false);
+	m->state = MODULE_LIVE;
+	mutex_unlock(&module_lock);
+	notify(m, true);
+}
+
+static struct module *begin_to_unload(const char *name, int *err)
+{
+	struct module *m;
+
+	mutex_lock(&module_lock);
+	m = *link_of(name);
+	*err = m ? check_unused(m) : -ENOENT;
+	if (!m)
+		printk("module %s: it is not loaded\n", name);
+	if (!*err)
+		m->state = MODULE_GOING;
+	mutex_unlock(&module_lock);
+	return m;
 }
 
 static int unload(const char *name)
 {
-	struct module *m;
-	int err = -ENOENT;
+	int err;
+	struct module *m = begin_to_unload(name, &err);
 
-	mutex_lock(&module_lock);
-	m = *link_of(name);
-	if (m)
-		err = check_unused(m);
-	else
-		printk("module %s: it is not loaded\n", name);
-	if (!err)
-		m->state = MODULE_GOING;
-	mutex_unlock(&module_lock);
 	if (err)
 		return err;
+	notify(m, false);
+	err = check_left(m);
+	if (err) {
+		keep(m);
+		return err;
+	}
 	if (m->exit)
 		m->exit();
 	mutex_lock(&module_lock);
@@ -280,14 +310,18 @@ int module_unload(const char *name)
 /* Call init without the lock: it may load another module, or read /proc/modules. */
 static int start(struct module *m)
 {
-	int err = m->init ? m->init() : 0;
+	int err;
+
+	notify(m, true);
+	err = m->init ? m->init() : 0;
 
 	mutex_lock(&module_lock);
-	if (!err)
-		m->state = MODULE_LIVE;
+	m->state = err ? MODULE_GOING : MODULE_LIVE;
 	if (err) {
 		printk("module %s: its init returned %d\n", m->name, err);
-		m->state = MODULE_GOING;
+		mutex_unlock(&module_lock);
+		notify(m, false);
+		mutex_lock(&module_lock);
 		withdraw(m);
 		discard(m);
 	}

@@ -552,6 +552,8 @@ def traced_cases(arch: str) -> list[Case]:
         Case("hostile to function_graph, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile_graph 5 1")]),
         *(Case(f"kprobes on {n} CPUs", arch, f"{FINISHED}-tests", n, [
             promises("kt_kprobe", 240), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
+        *(Case(f"probe events on {n} CPUs", arch, f"{FINISHED}-tests", n, [
+            promises("kt_probe_events"), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
         Case("hostile, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile 5 7")]),
         Case("hostile, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile 5 1")]),
         Case("call sites, HOOK=mcount", arch, "lab3-tests", 2, [shows("kt_sites", ", 0 unlike their record")]),

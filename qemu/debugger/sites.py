@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 import gdb  # type: ignore[import]
 
 from qemu.debugger.guest import (MASK, Command, Value, address, as_int, constant, disassemble, evaluate,
-                                 name_of, place, read, symbol, word)
+                                 name_of, place, read, symbol, symbols, word)
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,9 @@ def slot_of(target: int) -> int | None:
     island = re.match(r"ftrace_island_\d+", name)
     start = address(island[0]) if island else first
     number, rest = divmod(target - (start or 0), second - first)
-    slots = evaluate("sizeof(ftrace_slots) / sizeof(ftrace_slots[0])")
-    return number if not rest and slots is not None and 0 <= number < int(slots) else None
+    # In the DWARF of most files the array has no length, and gdb may choose one of those.
+    slots = next((size for _, size, name in symbols() if name == "ftrace_slots"), 0)
+    return number if not rest and 0 <= number < slots // gdb.lookup_type("struct ftrace_slot").sizeof else None
 
 
 def told_of(target: int, offset: int) -> str:

@@ -479,6 +479,13 @@ static const struct {
 	{"stack_trace",
 	 "  stack_trace           the deepest stack since /proc/sys/kernel/stack_tracer_enabled became 1;\n"
 	 "                        its size is in stack_max_size, whose it is in stack_trace_filter\n"},
+	{"kprobe_events",
+	 "  kprobe_events         events by probes: p[:[GROUP/][EVENT]] FUNCTION[+OFFSET] [ARG ...], r: at its\n"
+	 "                        return; -:EVENT removes one. ARG: [NAME=]FETCH[:TYPE]; FETCH: $argN $retval\n"
+	 "                        $stackN $comm %register @address +off(FETCH) or a parameter's name\n"
+	 "  dynamic_events        the same, and f: fprobes\n"
+	 "  kprobe_profile        how often each of kprobe_events was hit, and missed\n"
+	 "  error_log             the last refused lines, with a mark under what is wrong\n"},
 	{"instances", "  instances/            mkdir makes a tracer with files of its own here, rmdir ends it\n"},
 	{NULL, "\n"
 	       "With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"

@@ -164,34 +164,34 @@ static void fprobe_return(struct ftrace_graph_ret *trace, struct fgraph_ops *gop
 static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	struct shadow_stack *s = shadow_of(current);
-	struct cpu *c = this_cpu();
-	u64 users = READ_ONCE(fgraph_direct_users), recursion = c->recursion;
+	struct cpu *cpu = this_cpu();
+	u64 users = READ_ONCE(fgraph_direct_users), guard = cpu->recursion;
 	struct shadow_frame *f;
 
 	if (unlikely(!users)) /* another user is being registered */
 		return ftrace_graph_func(ip, parent_ip, op, regs);
-	if (unlikely(recursion & c->context_bit) || unlikely(!s))
+	if (unlikely(guard & cpu->context_bit) || unlikely(!s))
 		return;
-	c->recursion = recursion | c->context_bit;
+	cpu->recursion = guard | cpu->context_bit;
 	f = shadow_push(s, ip, regs, 0, users);
 	if (likely(f) && likely(enter_all(ip, regs)))
 		regs->link = (unsigned long)return_to_handler;
 	else if (f)
 		shadow_pop(s, f);
-	this_cpu()->recursion = recursion;
+	this_cpu()->recursion = guard;
 }
 
 static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private)
 {
-	struct cpu *c = this_cpu();
-	u64 recursion = c->recursion;
+	struct cpu *cpu = this_cpu();
+	u64 guard = cpu->recursion;
 
-	c->recursion = recursion | c->context_bit;
+	cpu->recursion = guard | cpu->context_bit;
 	leave_all(f, (u64 *)(f + 1) + 1, f->data_end, regs); /* the only data; the first word is function_graph's */
 	regs->link = f->ret;
-	barrier();
+	barrier(); /* a walk of the stack finds the address in one of the two */
 	shadow_pop(s, f);
-	this_cpu()->recursion = recursion;
+	this_cpu()->recursion = guard;
 }
 
 static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)

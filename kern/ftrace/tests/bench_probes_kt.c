@@ -67,6 +67,31 @@ static u64 cost_with(struct fprobe *fp, const char *function)
 	return cost;
 }
 
+/* The cost of the trace event of @line; its function is kt_bench_traced. */
+static void report_event(const char *key, const char *line, u64 nop)
+{
+	kt_echo(line, "dynamic_events", true);
+	kt_echo("1", "events/bench/enable", false);
+	bench_report(key, bench_cost_of_events() - nop);
+	kt_echo("0", "events/bench/enable", false);
+	kt_echo("-:bench/", "dynamic_events", true);
+}
+
+#ifdef __riscv
+#define BODY "kt_bench_traced+4"
+#else
+#define BODY "kt_bench_traced+8"
+#endif
+
+static void bench_probe_events(u64 nop)
+{
+	report_event("kprobe_event", "p:bench/e kt_bench_traced", nop);
+	report_event("kprobe_event_args", "p:bench/e kt_bench_traced $arg1 $arg2 $arg3:u32", nop);
+	report_event("kprobe_event_body", "p:bench/e " BODY, nop);
+	report_event("kretprobe_event", "r:bench/e kt_bench_traced", nop);
+	report_event("fprobe_event", "f:bench/e kt_bench_traced", nop);
+}
+
 void bench_probes(u64 nop)
 {
 	static struct fprobe both = {enter, leave}, other = {enter, leave}, entry = {enter};
@@ -87,4 +112,5 @@ void bench_probes(u64 nop)
 	klp_enable_patch(&patch);
 	bench_report("livepatch", bench_cost_of_events() - nop);
 	klp_disable_patch(&patch);
+	bench_probe_events(nop);
 }

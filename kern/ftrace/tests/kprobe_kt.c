@@ -543,7 +543,7 @@ static void in_an_interrupt(void)
 	kt_promise(hits >= 10, "both are hit (%lu)", hits);
 	kt_promise(unlike >= 5, "an interrupt in a slot finds the instruction after the probed one (%lu times)", unlike);
 	hits = 0;
-	for (until = clock_ns() + 60000000000; hits < 2 && clock_ns() < until;) /* of this CPU or another one: no limit that a slow host meets */
+	for (until = clock_ns() + 60000000000; READ_ONCE(hits) < 2 && clock_ns() < until;) /* of this CPU or another one: no limit that a slow host meets */
 		cpu_relax();
 	unregister_kprobe(&tick);
 	kt_promise(hits >= 2, "the timer's interrupt is probed alone (%lu)", hits);

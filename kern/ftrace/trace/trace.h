@@ -207,6 +207,8 @@ void trace_print_duration(struct seq *s, u64 ns);
 
 /* ---- trace_args.c ---- */
 
+/* The parameters of @func, in the form that trace_args.c describes; "": not known. Any context. */
+const char *trace_args_parameters(unsigned long func);
 /* The number of registers that carry the arguments of @func. Any context. */
 unsigned trace_args_count(unsigned long func);
 /* Print the arguments that were in these registers, without the parentheses. */
@@ -217,6 +219,8 @@ void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2]);
 /* The name printed for @pid: "<idle>", the name of its thread or of the last thread with that pid, or "<...>". */
 void trace_find_comm(int pid, char comm[16]);
 void trace_print_header(struct seq *s, struct trace_array *tr);
+/* Print the text of an event whose type is not in the table; false: it is not known. NULL: all are in the table. */
+extern bool (*trace_print_other_type)(const struct trace_line *l);
 /* Print @ev, or @ev and @next together, as whole lines. Return: the number of events printed, 1 or 2. */
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next);

@@ -14,7 +14,7 @@
 #include "string.h"
 #include "trace.h"
 
-static const char *parameters(unsigned long func)
+const char *trace_args_parameters(unsigned long func)
 {
 	const char *name = ksym_lookup(func, NULL, NULL);
 
@@ -25,7 +25,7 @@ static const char *parameters(unsigned long func)
 
 unsigned trace_args_count(unsigned long func)
 {
-	const char *p = parameters(func);
+	const char *p = trace_args_parameters(func);
 
 	return *p ? *p - '0' : 0;
 }
@@ -42,7 +42,7 @@ static void print_integer(struct seq *s, unsigned kind, unsigned long value)
 void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2])
 {
 	static const char integers[] = "bhilBHIL";
-	const char *p = parameters(func), *end;
+	const char *p = trace_args_parameters(func), *end;
 
 	for (p += *p != 0; *p; p = end + 1) {
 		const char *integer = strchr(integers, *p);

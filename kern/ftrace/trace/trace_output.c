@@ -177,6 +177,8 @@ TRACE_EVENT(TRACE_STACK, kernel_stack, STACK_FIELDS, .print = print_stack,
 			 "(void *)REC->caller[2], (void *)REC->caller[3], (void *)REC->caller[4], "
 			 "(void *)REC->caller[5], (void *)REC->caller[6], (void *)REC->caller[7]");
 
+bool (*trace_print_other_type)(const struct trace_line *l);
+
 static const struct trace_event_type *find_type(unsigned id)
 {
 	TABLE_FOR_EACH(const struct trace_event_type, trace_event_type, type)
@@ -191,7 +193,7 @@ static void print_common(const struct trace_line *l, struct trace_array *tr, con
 		print_context(l->s, tr, l->cpu, l->ev->ts, l->ent);
 	if (type)
 		type->print(l);
-	else
+	else if (!trace_print_other_type || !trace_print_other_type(l))
 		seq_printf(l->s, "Unknown type %d\n", l->ent->type);
 }
 

@@ -1,0 +1,498 @@
+/*
+ * The list of probe events: lines of kprobe_events and dynamic_events make them and
+ * remove them, and their probes are registered here. probe_event.h says what locks.
+ */
+#include "probe_event.h"
+
+#include "errno.h"
+#include "ksyms.h"
+#include "module.h"
+#include "print.h"
+#include "string.h"
+#include "tracefs.h"
+
+#define FIRST_ID 1000 /* above those of event_type.h */
+
+struct mutex events_lock = MUTEX_INIT, events_by_id_lock = MUTEX_INIT;
+struct event_probe *event_probes;
+struct probe_event *events_by_id;
+
+const char *probe_group(const struct probe_event *e)
+{
+	return e->first->def->group;
+}
+
+/* ---- What the parser asks ---- */
+
+/* @name: FUNCTION, or MODULE:FUNCTION. */
+static unsigned count_functions(const char *name, unsigned long *found)
+{
+	const char *colon = strchr(name, ':'), *symbol, *module;
+	size_t owner = colon ? colon - name : 0;
+	unsigned long addr;
+	unsigned count = 0;
+
+	mutex_lock(&module_lock);
+	for (u64 n = 0; ksym_number(n, &addr, &symbol, &module); n++) {
+		if (strcmp(symbol, colon ? colon + 1 : name))
+			continue;
+		if (colon && (!module || strlen(module) != owner || strncmp(module, name, owner)))
+			continue;
+		*found = addr;
+		count++;
+	}
+	mutex_unlock(&module_lock);
+	return count;
+}
+
+static const struct probe_names kernel_names = {count_functions, trace_args_parameters, probe_register};
+
+/* ---- A probe: registered, and armed while its event is enabled or has a trigger ---- */
+
+static bool is_kprobe(const struct event_probe *p)
+{
+	return p->def->kind != 'f' && !p->def->is_return;
+}
+
+static int start_return(struct event_probe *p)
+{
+	struct kretprobe *rp = &p->kretprobe;
+
+	*rp = (struct kretprobe){.kp.addr = p->func, .handler = probe_kretprobe_return, .maxactive = p->def->maxactive};
+	if (p->def->keeps_args) {
+		rp->entry_handler = probe_kretprobe_entry;
+		rp->data_size = PROBE_KEPT_ARGS * sizeof(long);
+	}
+	return register_kretprobe(rp);
+}
+
+static int start_fprobe(struct event_probe *p)
+{
+	struct fprobe *fp = &p->fprobe;
+
+	*fp = (struct fprobe){NULL};
+	if (!p->def->is_return || p->def->keeps_args)
+		fp->entry_handler = probe_fprobe_entry;
+	if (p->def->is_return)
+		fp->exit_handler = probe_fprobe_exit;
+	if (p->def->keeps_args)
+		fp->entry_data_size = PROBE_KEPT_ARGS * sizeof(long);
+	return register_fprobe_ips(fp, &p->func, 1);
+}
+
+static u64 missed_now(const struct event_probe *p)
+{
+	if (is_kprobe(p))
+		return p->kprobe.nmissed;
+	if (!p->armed)
+		return 0;
+	return p->def->kind == 'f' ? p->fprobe.nmissed : p->kretprobe.nmissed + p->kretprobe.fp.nmissed;
+}
+
+u64 probe_missed(const struct event_probe *p)
+{
+	return p->missed + missed_now(p);
+}
+
+static void stop(struct event_probe *p)
+{
+	if (is_kprobe(p)) {
+		disable_kprobe(&p->kprobe);
+	} else {
+		p->missed += missed_now(p);
+		(void)(p->def->kind == 'f' ? unregister_fprobe(&p->fprobe) : (unregister_kretprobe(&p->kretprobe), 0));
+	}
+	p->armed = false;
+}
+
+static int start(struct event_probe *p)
+{
+	int err = is_kprobe(p) ? enable_kprobe(&p->kprobe) : p->def->kind == 'f' ? start_fprobe(p) : start_return(p);
+
+	p->armed = !err;
+	return err;
+}
+
+int probe_event_update(struct probe_event *e)
+{
+	bool on = e->enabled || e->trigger[0].set || e->trigger[1].set;
+	int err = 0;
+
+	WRITE_ONCE(e->plain, e->enabled && !e->filter && !e->trigger[0].set && !e->trigger[1].set && !e->first->def->arg_count);
+	for (struct event_probe *p = e->first; p && !err; p = p->sibling)
+		if (on && p->func && !p->armed)
+			err = start(p);
+	for (struct event_probe *p = e->first; p && (!on || err); p = p->sibling)
+		if (p->armed)
+			stop(p);
+	return err;
+}
+
+/* The event of a probe that has none yet: it may be hit while register_probe() tries it. */
+static struct probe_event no_event;
+
+/* Whoever removes a module calls module_changed() after this has become true. */
+static bool is_going(unsigned long addr)
+{
+	const struct module *m;
+	bool going;
+
+	mutex_lock(&module_lock);
+	m = module_of(addr);
+	going = m && m->state == MODULE_GOING;
+	mutex_unlock(&module_lock);
+	return going;
+}
+
+/* Find the function; check that the probe can be there. It is not armed. A module's function may be missing. */
+static int register_probe(struct event_probe *p)
+{
+	struct probe_def *def = p->def;
+	int err;
+
+	p->func = def->addr;
+	if (*def->symbol && !count_functions(def->symbol, &p->func))
+		return 0;
+	p->func += def->offset;
+	if (is_going(p->func)) {
+		err = -ENODEV;
+	} else if (is_kprobe(p)) {
+		p->kprobe = (struct kprobe){.addr = p->func, .pre_handler = probe_kprobe_hit, .flags = KPROBE_FLAG_DISABLED};
+		err = register_kprobe(&p->kprobe);
+	} else {
+		err = start(p);
+		if (!err)
+			stop(p);
+	}
+	if (err)
+		p->func = 0;
+	return err;
+}
+
+static void unregister_probe(struct event_probe *p)
+{
+	if (p->armed)
+		stop(p);
+	if (p->func && is_kprobe(p)) {
+		p->missed += p->kprobe.nmissed;
+		unregister_kprobe(&p->kprobe);
+		p->kprobe.nmissed = 0;
+	}
+	p->func = 0;
+}
+
+/* ---- Making an event ---- */
+
+static struct probe_event *find_event(const char *group, const char *name)
+{
+	struct probe_event *e = events_by_id;
+
+	while (e && (strcmp(e->first->def->group, group) || strcmp(e->first->def->event, name)))
+		e = e->next;
+	return e;
+}
+
+/* The first argument, counted from 1, in which the two differ; 0: none. */
+static unsigned differing_arg(const struct probe_def *a, const struct probe_def *b)
+{
+	if (a->arg_count != b->arg_count)
+		return MIN(a->arg_count, b->arg_count) + 1;
+	for (unsigned i = 0; i < a->arg_count; i++)
+		if (a->arg[i].type != b->arg[i].type || a->arg[i].count != b->arg[i].count || strcmp(a->arg[i].name, b->arg[i].name))
+			return i + 1;
+	return 0;
+}
+
+static bool same_probe(const struct probe_def *a, const struct probe_def *b)
+{
+	bool same = !strcmp(a->symbol, b->symbol) && a->addr == b->addr && a->offset == b->offset;
+
+	for (unsigned i = 0; i < a->arg_count; i++)
+		same = same && !strcmp(a->arg[i].body, b->arg[i].body);
+	return same;
+}
+
+static int refuse(struct probe_error *error, unsigned word, const char *text)
+{
+	probe_error_at(error, word, 0, text);
+	return -EEXIST;
+}
+
+/* May @def be one more probe of @e? */
+static int check_append(const struct probe_event *e, const struct probe_def *def, struct probe_error *error)
+{
+	const struct probe_def *first = e->first->def;
+	unsigned arg = differing_arg(def, first);
+
+	if ((def->kind == 'f') != (first->kind == 'f'))
+		return refuse(error, 0, "Given group/event name is already used by another event");
+	if (def->is_return != first->is_return)
+		return refuse(error, 0, "Probe type is different from existing probe");
+	if (arg)
+		return refuse(error, arg + 1, "Argument type or name is different from existing probe");
+	for (const struct event_probe *p = e->first; p; p = p->sibling)
+		if (same_probe(p->def, def))
+			return refuse(error, 0, "There is already the exact same probe event");
+	return 0;
+}
+
+static u16 free_id(struct probe_event ***link)
+{
+	u16 id = FIRST_ID;
+
+	for (*link = &events_by_id; **link && (**link)->id == id; *link = &(**link)->next)
+		id++;
+	return id;
+}
+
+static int new_event(struct event_probe *p, struct probe_error *error)
+{
+	struct probe_event *e = kzalloc(sizeof(*e)), **link;
+	int err = -ENOMEM;
+
+	if (!e)
+		return err;
+	p->event = e;
+	e->first = p;
+	e->id = free_id(&link);
+	e->dir = probe_event_files(e, &err);
+	if (!e->dir) {
+		kfree(e);
+		return err == -EEXIST ? refuse(error, 0, "Given group/event name is already used by another event") : err;
+	}
+	mutex_lock(&events_by_id_lock);
+	e->next = *link;
+	*link = e;
+	mutex_unlock(&events_by_id_lock);
+	return 0;
+}
+
+static int append(struct event_probe *p, struct probe_event *e)
+{
+	struct event_probe **link = &e->first;
+	int err;
+
+	while (*link)
+		link = &(*link)->sibling;
+	p->event = e;
+	*link = p;
+	err = probe_event_update(e);
+	if (err)
+		*link = NULL;
+	return err;
+}
+
+static int add_to_event(struct event_probe *p, struct probe_error *error)
+{
+	struct probe_event *e = find_event(p->def->group, p->def->event);
+
+	return e ? append(p, e) : new_event(p, error);
+}
+
+static int note_refusal(struct event_probe *p, int err, struct probe_error *error)
+{
+	if (p->def->kind != 'f' && err == -ENOENT)
+		err = -EINVAL; /* it exists, and has no call site */
+	if (err == -ENOENT)
+		probe_error_at(error, 1, 0, "Invalid probed address or symbol");
+	else if (err != -ENOMEM && err != -EEXIST)
+		probe_error_at(error, 1, 0, "Failed to register probe event");
+	return err;
+}
+
+static int add_probe(struct event_probe *p, struct probe_error *error)
+{
+	const struct probe_event *e = find_event(p->def->group, p->def->event);
+	struct event_probe **link = &event_probes;
+	int err = e ? check_append(e, p->def, error) : 0;
+
+	if (err)
+		return err;
+	err = register_probe(p);
+	if (err)
+		return note_refusal(p, err, error);
+	p->hits = p->missed = 0;
+	err = add_to_event(p, error);
+	if (err) {
+		unregister_probe(p);
+		return err;
+	}
+	while (*link)
+		link = &(*link)->next;
+	*link = p;
+	return 0;
+}
+
+static int create(char *line, struct probe_error *error)
+{
+	struct event_probe *p;
+	struct probe_def *def;
+	int err = probe_parse(line, &kernel_names, &def, error);
+
+	if (err)
+		return err == -ENODEV ? 0 : err;
+	p = kzalloc(sizeof(*p));
+	if (p)
+		*p = (struct event_probe){.def = def, .event = &no_event};
+	err = !p ? -ENOMEM : def->size > PROBE_EVENT_MAX - 256 ? -E2BIG : add_probe(p, error);
+	if (err) {
+		kfree(p);
+		kfree(def);
+	}
+	return err;
+}
+
+/* ---- Removing ---- */
+
+static bool is_busy(const struct probe_event *e)
+{
+	return e->enabled || e->trigger[0].set || e->trigger[1].set;
+}
+
+/* Old events in the buffers would have no printer. As on Linux, only if there can be some. */
+static int remove_event(struct probe_event *e)
+{
+	struct probe_event **link = &events_by_id;
+	int err = is_busy(e) ? -EBUSY : probe_event_remove_files(e);
+
+	if (err)
+		return err;
+	if (e->was_enabled)
+		tracing_reset(&global_trace, -1);
+	mutex_lock(&events_by_id_lock);
+	while (*link != e)
+		link = &(*link)->next;
+	*link = e->next;
+	mutex_unlock(&events_by_id_lock);
+	return 0;
+}
+
+static int remove_probe(struct event_probe *p)
+{
+	struct event_probe **link = &event_probes, **sibling = &p->event->first;
+	struct probe_event *e = p->event;
+	int err = e->first == p && !p->sibling ? remove_event(e) : 0;
+
+	if (err)
+		return err;
+	unregister_probe(p);
+	while (*link != p)
+		link = &(*link)->next;
+	*link = p->next;
+	while (*sibling != p)
+		sibling = &(*sibling)->sibling;
+	mutex_lock(&events_by_id_lock);
+	*sibling = p->sibling;
+	mutex_unlock(&events_by_id_lock);
+	if (!e->first) {
+		kfree(e->filter);
+		kfree(e);
+	}
+	kfree(p->def);
+	kfree(p);
+	return 0;
+}
+
+int probe_events_clear(bool dynamic)
+{
+	struct event_probe *next;
+	int err = 0;
+
+	for_each_event_probe(p)
+		if ((dynamic || in_kprobe_events(p)) && is_busy(p->event))
+			return -EBUSY;
+	for (struct event_probe *p = event_probes; p && !err; p = next) {
+		next = p->next;
+		if (dynamic || in_kprobe_events(p))
+			err = remove_probe(p);
+	}
+	return err;
+}
+
+/* Does the probe have the words of a removal: where it is, and its first arguments? */
+static bool has_words(const struct probe_def *def, char **words, unsigned count)
+{
+	int size = probe_describe(NULL, 0, def) + 1, at = 0;
+	char *text = kmalloc(size);
+	bool same = text;
+
+	if (text)
+		probe_describe(text, size, def);
+	for (unsigned i = 0; same && i < count; i++) {
+		size_t n = strlen(words[i]);
+
+		same = text[at] == ' ' && !strncmp(text + at + 1, words[i], n) && (text[at + 1 + n] == ' ' || !text[at + 1 + n]);
+		at += n + 1;
+	}
+	kfree(text);
+	return same;
+}
+
+/* -:[GROUP/][EVENT] [FUNCTION [ARG ...]], also with '!' and the letter of a probe */
+static int remove_named(char *line, bool dynamic)
+{
+	char *words[16], *group = NULL, *name, *slash;
+	unsigned count = probe_split(line, words, ARRAY_SIZE(words) - 1);
+	struct event_probe *next;
+	int err = -ENOENT;
+
+	name = strchr(words[0], ':');
+	if (!name || (*words[0] == '-' && name != words[0] + 1))
+		return -EINVAL;
+	slash = strchr(++name, '/');
+	if (slash) {
+		group = name;
+		*slash = 0;
+		name = slash + 1;
+	}
+	if (!group && !*name)
+		return -EINVAL;
+	for (struct event_probe *p = event_probes; p && (!err || err == -ENOENT); p = next) {
+		next = p->next;
+		if ((!dynamic && !in_kprobe_events(p)) || (*name && strcmp(p->def->event, name)) ||
+		    (group && strcmp(p->def->group, group)) || !has_words(p->def, words + 1, count - 1))
+			continue;
+		err = remove_probe(p);
+	}
+	return err;
+}
+
+int probe_events_command(char *line, bool dynamic)
+{
+	struct probe_error error = {NULL};
+	int err;
+
+	if (*line == '-' || (dynamic && *line == '!'))
+		return remove_named(line, dynamic);
+	if (!dynamic && *line == 'f')
+		return -EINVAL;
+	err = create(line, &error);
+	if (error.text)
+		error_log_add(&error);
+	else
+		kfree(error.command);
+	return err;
+}
+
+/* ---- Modules ---- */
+
+/* A module's functions come, or go: as on Linux, events stay, and their probes are on while the module is there. */
+static void module_changed(const struct module *m, bool coming)
+{
+	mutex_lock(&events_lock);
+	for_each_event_probe(p) {
+		if (!coming && p->func && module_has_text(m, p->func))
+			unregister_probe(p);
+		if (coming && !p->func && (register_probe(p) || probe_event_update(p->event)))
+			printk("probe_events: %s/%s cannot be set in module %s\n", p->def->group, p->def->event, m->name);
+	}
+	mutex_unlock(&events_lock);
+}
+
+static int probe_events_init(void)
+{
+	module_notify = module_changed;
+	trace_print_other_type = probe_print_event;
+	return 0;
+}
+INITCALL(probe_events_init);

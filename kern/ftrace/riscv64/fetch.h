@@ -1,0 +1,20 @@
+/* riscv64: the registers of a probed function by name, and loads that may fault, for probe_events/. */
+#ifndef FTRACE_FETCH_H
+#define FTRACE_FETCH_H
+
+#define FETCH_SP 2
+#define FETCH_PC 32
+/* The name of number n is the n-th; several for one number: with its number. */
+#define FETCH_NAMES                                                                           \
+	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", \
+	 "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6", "epc"}
+
+/*
+ * bool probe_load(unsigned long at, unsigned long *value), for 1 or 8 bytes: the
+ * load is the first instruction. If it faults, probe_fault() continues at fetch_fault.
+ */
+#define FETCH_LOAD_1 "lbu a0, (a0)\n sd a0, (a1)\n li a0, 1\n ret\n"
+#define FETCH_LOAD_8 "ld a0, (a0)\n sd a0, (a1)\n li a0, 1\n ret\n"
+#define FETCH_FAULT "li a0, 0\n ret\n"
+
+#endif

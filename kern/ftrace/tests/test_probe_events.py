@@ -1,0 +1,297 @@
+"""Trace events by probes, typed at the console of a booted kernel: kprobe_events, dynamic_events, error_log, and each event's files."""
+import re
+import subprocess
+import unittest
+
+from grading.machine.machine import Run
+from qemu.machine import ROOT, Machine
+
+MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
+COMMON = ("\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
+          "\tfield:unsigned char common_flags;\toffset:2;\tsize:1;\tsigned:0;\n"
+          "\tfield:unsigned char common_preempt_count;\toffset:3;\tsize:1;\tsigned:0;\n"
+          "\tfield:int common_pid;\toffset:4;\tsize:4;\tsigned:1;\n\n")
+
+
+class OnAMachine:
+    """One boot for each class."""
+
+    arch: str
+    smp: int
+    machine: Run
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        image = ROOT / "build" / cls.arch / "lab6" / "Image"
+        subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
+        config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / "build/initrd.cpio")
+        cls.machine = Run(config, ROOT / f"build/tests/probe-events-{cls.arch}-{cls.smp}.log")
+        cls.machine.__enter__()
+        cls.machine.console.wait_ready(60)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.machine.__exit__(None, None, None)
+
+    @classmethod
+    def sh(cls, line: str) -> str:
+        return cls.machine.console.command(line)
+
+    def setUp(self) -> None:
+        self.sh("rmmod ramfs")
+        for group in ("kprobes", "fprobes", "mine"):
+            self.sh(f"echo 0 > events/{group}/enable")
+        for line in ("echo 1 > tracing_on", "echo > dynamic_events", "echo > trace", "echo > error_log"):
+            self.assertEqual(self.sh(line), "", line)
+        self.assertEqual(self.sh("cat dynamic_events error_log enabled_functions"), "")
+
+    def define(self, *lines: str, file: str = "dynamic_events") -> None:
+        for line in lines:
+            self.assertEqual(self.sh(f"echo '{line}' >> {file}"), "", line)
+
+    def refused(self, line: str, errno: str, file: str = "dynamic_events", operator: str = ">>") -> None:
+        self.assertIn(f"({errno})", self.sh(f"echo '{line}' {operator} {file}"), line)
+
+    def events(self, command: str, *groups: str) -> list[str]:
+        """What the events of the groups printed while the command ran, without the columns before the event's name."""
+        for group in groups or ("kprobes",):
+            self.assertEqual(self.sh(f"echo 1 > events/{group}/enable"), "")
+        self.sh(command)
+        for group in groups or ("kprobes",):
+            self.assertEqual(self.sh(f"echo 0 > events/{group}/enable"), "")
+        return [line[0] for line in re.findall(r"^ +\S+-\d+ +\[\d+\] [^:]+: ((\w+): .*)$", self.sh("cat trace"), re.M)]
+
+    def named(self, name: str, lines: list[str]) -> list[str]:
+        found = [line for line in lines if line.startswith(name + ": ")]
+        self.assertNotEqual(found, [], f"no event {name} among {lines[:20]}")
+        return found
+
+    # ---- Each kind of probe ----
+
+    def test_a_probe_at_an_entry(self) -> None:
+        self.define("p file_open path=+0($arg2):string flags $arg3", file="kprobe_events")
+        self.assertEqual(self.sh("cat kprobe_events"), "p:kprobes/p_file_open_0 file_open path=+0($arg2):string flags=flags arg3=$arg3\n")
+        lines = self.named("p_file_open_0", self.events("cat /etc/nosuch"))
+        self.assertRegex("\n".join(lines), r'p_file_open_0: \(file_open\+0x0/0x[0-9a-f]+\) path="/etc/nosuch" flags=0 arg3=0x0')
+
+    def test_a_probe_in_a_body_and_at_a_return(self) -> None:
+        self.define("p:body file_open+16 $stack", "r:ret file_open path=+0(path):string $retval:s32", "p:suffix file_open%return $retval:x32")
+        self.assertRegex(self.sh("cat kprobe_events"), r"p:kprobes/body file_open\+16 arg1=\$stack\nr\d+:kprobes/ret file_open "
+                         r"path=\+0\(path\):string arg2=\$retval:s32\nr\d+:kprobes/suffix file_open arg1=\$retval:x32\n")
+        lines = self.events("cat /etc/nosuch")
+        self.assertRegex(self.named("body", lines)[0], r"^body: \(file_open\+0x10/0x[0-9a-f]+\) arg1=0x[0-9a-f]{16}$")
+        self.assertRegex("\n".join(self.named("ret", lines)), r'ret: \(\w+\+0x\w+/0x\w+ <- file_open\) path="/etc/nosuch" arg2=-2')
+        self.assertIn("<- file_open) arg1=0xfffffffe", "\n".join(self.named("suffix", lines)))
+
+    def test_fprobes(self) -> None:
+        self.define("f file_open", "f:mine/out file_open%return path=+0($arg2):string $retval:s32")
+        self.assertEqual(self.sh("cat kprobe_events"), "")
+        self.assertEqual(self.sh("cat dynamic_events"), "f:fprobes/file_open__entry file_open\n"
+                         "f:mine/out file_open%return path=+0($arg2):string arg2=$retval:s32\n")
+        lines = self.events("cat /etc/nosuch", "fprobes", "mine")
+        self.assertRegex(self.named("file_open__entry", lines)[0], r"^file_open__entry: \(file_open\+0x0/0x[0-9a-f]+\)$")
+        self.assertRegex("\n".join(self.named("out", lines)), r'out: \(\w+\+0x\w+/0x\w+ <- file_open\) path="/etc/nosuch" arg2=-2')
+
+    # ---- What is fetched ----
+
+    def test_every_type(self) -> None:
+        types = [f"{kind}{bits}" for kind in "usx" for bits in (8, 16, 32, 64)]
+        self.define("p:t file_open " + " ".join(f"{t}=\\0xfffffffffffffff5:{t}" for t in types) + " c=\\65:char")
+        line = self.named("t", self.events("cat /etc/nosuch"))[0]
+        for kind, shown in (("u", lambda bits: 2**bits - 11), ("s", lambda bits: -11), ("x", lambda bits: hex(2**bits - 11))):
+            for bits in (8, 16, 32, 64):
+                self.assertIn(f" {kind}{bits}={shown(bits)} ", line)
+        self.assertTrue(line.endswith(" c='A'"), line)
+
+    def test_memory_arrays_symbols_and_faults(self) -> None:
+        self.define('p:m file_open a=+0(path):char[4] b=+1(path):u8 bad=+0(\\0x10):string deep=+0(+8(\\0x10)):u32 '
+                    'n=+0(\\16):x64[2] imm=\\"text" me=$comm bits=\\0xabcd:b4@4/16 s=@file_open:x32 zero=\\0:symbol')
+        line = "\n".join(self.named("m", self.events("cat /etc/nosuch")))
+        self.assertRegex(line, r"a=\{'/','e','t','c'\} b=101 bad=\(fault\) deep=0 n=\{0x0,0x0\} "
+                         r'imm="text" me="\w+" bits=12 s=0x[0-9a-f]+ zero=0x0')
+
+    def test_addresses_and_registers(self) -> None:
+        address = next(line.split()[0] for line in self.sh("cat available_filter_functions_addrs").splitlines() if line.endswith(" file_open"))
+        stack, link = ("%sp", "%ra") if self.arch == "riscv64" else ("%sp", "%lr")
+        self.define(f"p:r 0x{address} a={stack} b=$stack c={link}:symbol d=$stack0 f=\\0x{address}:symbol")
+        line = self.named("r", self.events("cat /etc/nosuch"))[0]
+        self.assertRegex(line, r"a=(0x\w+) b=\1 c=\w+\+0x\w+/0x\w+ d=0x[0-9a-f]+ f=file_open\+0x")
+
+    def test_the_format_file(self) -> None:
+        self.define('p:one file_open u=path:u8 s=+0(path):string a=+0(path):u16[2]', "r:two file_open $retval:s32")
+        number = self.sh("cat events/kprobes/one/id").strip()
+        self.assertEqual(self.sh("cat events/kprobes/one/format"), f"name: one\nID: {number}\nformat:\n{COMMON}"
+                         "\tfield:unsigned long __probe_ip;\toffset:8;\tsize:8;\tsigned:0;\n"
+                         "\tfield:u8 u;\toffset:16;\tsize:1;\tsigned:0;\n"
+                         "\tfield:__data_loc char[] s;\toffset:17;\tsize:4;\tsigned:1;\n"
+                         "\tfield:u16 a[2];\toffset:21;\tsize:4;\tsigned:0;\n\n"
+                         'print fmt: "(%lx) u=%u s=\\"%s\\" a={%u,%u}", REC->__probe_ip, REC->u, __get_str(s), REC->a[0], REC->a[1]\n')
+        self.assertIn("\tfield:unsigned long __probe_func;\toffset:8;\tsize:8;\tsigned:0;\n"
+                      "\tfield:unsigned long __probe_ret_ip;\toffset:16;\tsize:8;\tsigned:0;\n"
+                      "\tfield:s32 arg1;\toffset:24;\tsize:4;\tsigned:1;\n\n"
+                      'print fmt: "(%lx <- %lx) arg1=%d", REC->__probe_func, REC->__probe_ret_ip, REC->arg1\n', self.sh("cat events/kprobes/two/format"))
+
+    def test_the_flags_are_those_of_the_probed_code(self) -> None:
+        self.define("p:plain handle_timer", "p:args handle_timer $stack", "p:thread file_open", "p:body file_open+16", "r:ret file_open")
+        for name in ("plain", "args", "thread", "body", "ret"):
+            self.assertEqual(self.sh(f"echo 1 > events/kprobes/{name}/enable"), "")
+        self.sh("sleep 1")
+        self.sh("cat /etc/nosuch")
+        self.sh("echo 0 > events/kprobes/enable")
+        flags = {name: seen for seen, name in re.findall(r" \[\d+\] (\S{5}) +[\d.]+: (\w+): ", self.sh("cat trace"))}
+        for name in ("plain", "args"):
+            self.assertRegex(flags[name], r"^d.h..$", name)
+        for name in ("thread", "body", "ret"):
+            self.assertRegex(flags[name], r"^\....\.$", name)
+
+    # ---- The list ----
+
+    def test_removal_and_busy(self) -> None:
+        self.define("p:mine/a file_open", "p:mine/b file_read $arg1", "p:c file_open")
+        self.assertEqual(self.sh("echo 1 > events/mine/b/enable"), "")
+        self.assertEqual(self.sh("cat events/mine/enable events/mine/a/enable events/mine/b/enable"), "X\n0\n1\n")
+        self.refused("-:mine/b", "EBUSY")
+        self.refused("", "EBUSY", operator=">")
+        self.refused("-:mine/nosuch", "ENOENT")
+        self.refused("-:", "EINVAL")
+        self.refused("-", "EINVAL")
+        self.define("-:a", "-:c file_open")
+        self.assertEqual(self.sh("cat dynamic_events"), "p:mine/b file_read arg1=$arg1\n")
+        self.sh("echo 0 > events/mine/enable")
+        self.define("-:mine/ file_read arg1=$arg1")
+        self.assertEqual(self.sh("cat dynamic_events"), "")
+        self.assertNotIn("mine", self.sh("ls events"))
+
+    def test_a_name_twice(self) -> None:
+        self.define("p:two file_open n=$arg1", "p:two file_read n=$arg2")
+        for line, mark, why in (("p:two file_open n=$arg1", 0, "There is already the exact same probe event"),
+                                ("p:two file_write m=$arg1", 17, "Argument type or name is different from existing probe"),
+                                ("p:two file_write n=$arg1:u8", 17, "Argument type or name is different from existing probe"),
+                                ("p:two file_write", 17, "Argument type or name is different from existing probe"),
+                                ("r:two file_write n=$arg1", 0, "Probe type is different from existing probe"),
+                                ("f:kprobes/two file_write n=$arg1", 0, "Given group/event name is already used by another event"),
+                                ("p:ftrace/function file_write", 0, "Given group/event name is already used by another event")):
+            self.refused(line, "EEXIST")
+            log = self.sh("cat error_log")
+            self.assertRegex(log, rf"\[ *\d+\.\d{{6}}\] trace_[kf]probe: error: {re.escape(why)}\n"
+                             rf"  Command: {re.escape(line)}\n {{{11 + mark}}}\^\n$")
+            self.sh("echo > error_log")
+        lines = self.named("two", self.events("cat /etc/motd"))
+        self.assertTrue({"file_open", "file_read"} <= {line.split("(")[1].split("+")[0] for line in lines} | {"file_read"}, lines)
+
+    def test_errors_have_a_mark_and_eight_are_kept(self) -> None:
+        self.refused("p file_open ^$retval".replace("^", ""), "EINVAL")
+        self.assertRegex(self.sh("cat error_log"), r"^\[ {0,4}\d+\.\d{6}\] trace_kprobe: error: \$retval is not available on probe\n"
+                         r"  Command: p file_open \$retval\n {11} {12}\^\n$")
+        for number in range(9):
+            self.refused(f"p nosuch{number}", "EINVAL")
+        names = re.findall(r"Command: p nosuch(\d)\n {13}\^", self.sh("cat error_log"))
+        self.assertEqual(names, [str(number) for number in range(1, 9)])
+        self.assertEqual(self.sh("echo > error_log"), "")
+        self.assertEqual(self.sh("cat error_log"), "")
+        for line in ("x file_open", "p", "f file_open"):
+            self.refused(line, "EINVAL", file="kprobe_events")
+        self.assertEqual(self.sh("cat error_log dynamic_events"), "")
+
+    def test_places_that_cannot_be_probed(self) -> None:
+        for line in ("p 0x10", "p file_open+2", "p function_trace_call", "p file_open+0x100000"):
+            self.refused(line, "EINVAL")
+        self.assertEqual(self.sh("cat error_log").count("trace_kprobe: error: Failed to register probe event\n"), 4)
+        self.refused("f function_trace_call", "ENOENT")
+        self.assertEqual(self.sh("cat dynamic_events"), "")
+
+    def test_the_profile_counts_hits(self) -> None:
+        self.define("p:hits file_open", "r:returns file_open")
+        self.events("cat /etc/nosuch")
+        rows = dict(re.findall(r"^  (\w+) {37,42} +(\d+) +0$", self.sh("cat kprobe_profile"), re.M))
+        self.assertGreater(int(rows["hits"]), 1)
+        self.assertLessEqual(abs(int(rows["hits"]) - int(rows["returns"])), 2)
+        self.assertRegex(self.sh("cat kprobe_profile"), r"^  hits {40} {14}[ \d]\d {15}0\n")
+
+    # ---- filter, trigger ----
+
+    def test_filters(self) -> None:
+        self.define("p:f file_open path=+0(path):string n=\\-3:s8 u=\\200:u8")
+        self.assertEqual(self.sh("cat events/kprobes/f/filter"), "none\n")
+        for text, kept in (('path == "/etc/nosuch"', True), ('path ~ "*such"', True), ('path ~ "/tmp*"', False), ("n < 0 && u > 100", True),
+                           ("n == -3 && (u == 1 || u & 8)", True), ("!(n == -3)", False), ("u <= 199 || n >= -2", False),
+                           ('path != "/etc/nosuch" && n == -3 && path ~ "/etc/*"', False), ("common_pid == 99999 || comm ~ \"?*\"", True)):
+            self.assertEqual(self.sh(f"echo '{text}' > events/kprobes/f/filter"), "", text)
+            self.assertEqual(self.sh("cat events/kprobes/f/filter"), text + "\n")
+            self.sh("echo > trace")
+            self.assertEqual(any("/etc/nosuch" in line for line in self.events("cat /etc/nosuch")), kept, text)
+        for text, column, why in (("nosuch == 1", 0, "Field not found"), ("n + 1", 2, "Invalid operator"), ("n == x", 5, "Illegal integer value"),
+                                  ("(n == 1", 0, "Too many '('"), ("n == 1)", 6, "Too few '('"), ('path == "x', 8, "Missing matching quote"),
+                                  ("path < x", 5, "Illegal operation for field type"), ('n == "x"', 5, "Expecting numeric field"),
+                                  ("n == 1 &&", 9, "Meaningless filter expression")):
+            self.sh("echo > error_log")
+            self.refused(text, "EINVAL", file="events/kprobes/f/filter", operator=">")
+            self.assertRegex(self.sh("cat error_log"), rf"event filter parse error: error: {re.escape(why)}\n"
+                             rf"  Command: {re.escape(text)}\n {{{11 + column}}}\^\n$")
+        self.assertEqual(self.sh("echo 0 > events/kprobes/f/filter"), "")
+        self.assertEqual(self.sh("cat events/kprobes/f/filter"), "none\n")
+
+    def test_triggers(self) -> None:
+        self.define("p:g file_open path=+0(path):string")
+        trigger = "events/kprobes/g/trigger"
+        self.assertEqual(self.sh(f"cat {trigger}"), "# Available triggers:\n# traceon traceoff\n")
+        for text in ("snapshot", "traceoff:x", "traceoff:1 if u"):
+            self.refused(text, "EINVAL", file=trigger, operator=">")
+        self.define("traceoff:2", file=trigger)
+        self.refused("traceoff", "EEXIST", file=trigger)
+        self.assertEqual(self.sh(f"cat {trigger} tracing_on"), "traceoff:count=1\n0\n")
+        self.refused("-:g", "EBUSY")
+        self.define("traceon", "!traceoff", file=trigger)
+        self.assertEqual(self.sh(f"cat {trigger} tracing_on"), "traceon:unlimited\n1\n")
+        self.define("!traceon", file=trigger)
+        self.refused("!traceon", "ENOENT", file=trigger)
+
+    # ---- Modules ----
+
+    def test_a_function_of_a_module(self) -> None:
+        self.define("r:early ramfs:ram_read $retval")
+        self.assertEqual(self.sh("insmod ramfs") + self.sh("echo hello > /ram/x"), "")
+        self.define("p:entry ram_read n=$arg3", "p:body ram_read+16", "f:kprobes/fp ram_read")
+        lines = self.events("cat /ram/x")
+        self.assertRegex(self.named("entry", lines)[0], r"^entry: \(ram_read\+0x0/0x\w+ \[ramfs\]\) n=0x\w+$")
+        self.assertRegex(self.named("body", lines)[0], r"^body: \(ram_read\+0x10/0x\w+ \[ramfs\]\)$")
+        self.assertRegex(self.named("early", lines)[0], r" <- ram_read \[ramfs\]\) arg1=0x6$")
+        self.sh("echo 1 > events/kprobes/enable")
+        self.assertEqual(self.sh("rmmod ramfs"), "")
+        self.assertEqual(self.sh("cat enabled_functions"), "")
+        self.assertEqual(len(self.sh("cat dynamic_events").splitlines()), 4)
+        self.assertEqual(self.sh("echo > trace") + self.sh("insmod ramfs") + self.sh("echo hello > /ram/x"), "")
+        lines = self.events("cat /ram/x")
+        for name in ("early", "entry", "body", "fp"):
+            self.named(name, lines)
+
+    def test_nothing_is_left_after_many_rounds(self) -> None:
+        self.define("p:warm file_open $arg1", "-:warm")
+        text = self.sh("cat enabled_functions")
+        for number in range(20):
+            self.define(f"p:r{number} file_open $arg1:u8 x=$comm", f"r:s{number} file_open $retval", f"f:t{number} file_open")
+            self.sh(f"echo 1 > events/kprobes/r{number}/enable")
+            self.sh(f"echo 0 > events/kprobes/r{number}/enable")
+            self.refused("p file_open $nothing", "EINVAL")
+            self.assertEqual(self.sh("echo > dynamic_events"), "")
+        self.assertEqual(self.sh("cat enabled_functions"), text)
+
+
+class Riscv64(OnAMachine, unittest.TestCase):
+    arch, smp = "riscv64", 1
+
+
+class Arm64(OnAMachine, unittest.TestCase):
+    arch, smp = "arm64", 1
+
+
+class Riscv64Four(OnAMachine, unittest.TestCase):
+    arch, smp = "riscv64", 4
+
+
+class Arm64Four(OnAMachine, unittest.TestCase):
+    arch, smp = "arm64", 4
+
+
+if __name__ == "__main__":
+    unittest.main()
