@@ -14,7 +14,7 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
 
 /*
  * The symbols of text that was loaded later. Names stay valid for ever (ksym_name()), so
- * whoever looked one up may keep it. A table is searched until it is forgotten: after
+ * the caller of a lookup may keep one. A table is searched until it is forgotten: after
  * its text is gone too, so that old events keep their names.
  *
  * Order of publishing: fill the table, smp_wmb(), link it (ksym_add()). Readers take no

@@ -221,7 +221,7 @@ def end(lines: list[str], seconds: float) -> int:
 
 def run(todo: Todo, whole: list[int], arches: list[str]) -> list[str]:
     """Grade all, each architecture in its own process; also the solution and the start of the labs in `whole`. A process grades a few
-    patches and ends, because each of them leaves 50 MB of its kernel's tables behind."""
+    patches and ends, because each of them keeps 50 MB of its kernel's tables in memory."""
     try:
         for lab in dict.fromkeys([*whole, *(wrong.lab for wrong, _ in todo)]):
             prepare(lab, whole=lab in whole)

@@ -258,7 +258,7 @@ void ftrace_module_enable(struct module *m)
 
 /* ---- A table goes: ftrace_lock held ---- */
 
-/* Make the sites nops, whoever traces them. */
+/* Make all sites of the table nops; no op traces one of them afterwards. */
 static void stop_table(struct ftrace_table *table)
 {
 	ftrace_batch_begin();

@@ -108,7 +108,7 @@ static bool is_text(const char *s, size_t len, const char *text)
 	return strlen(text) == len && !memcmp(s, text, len);
 }
 
-/* "!glob:mod:module": drop the requests of that module with that glob; "*" stands for every glob. */
+/* "!glob:mod:module": drop the requests of that module with that glob; a glob "*" drops all of them. */
 static int drop_named(const struct ftrace_filter *filter, bool notrace_list, const struct word *w)
 {
 	bool every = is_text(w->glob, w->glob_len, "*");

@@ -266,7 +266,7 @@ static int arm_break(struct probe_point *pt, bool on)
 }
 
 /*
- * The copy, then a jump back; or a breakpoint, if somebody must be called after the
+ * The copy, then a jump back; or a breakpoint, if a handler must be called after the
  * instruction or the jump does not reach. While a CPU may be in the slot, only the second
  * word changes, from one of these to the other; on arm64 too these may be exchanged then.
  */

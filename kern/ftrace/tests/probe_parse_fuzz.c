@@ -1,6 +1,6 @@
 // needs: kern/ftrace/probe_events/probe_parse.c kern/string.c kern/print.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -include kern/tests/host.h -Wno-pointer-sign
 /*
- * libFuzzer's target for the parser of probes: any line, behind the beginning of one that is right.
+ * libFuzzer's target for the parser of probes: any text, after the beginning of a line that is right.
  * The sanitizers see an access outside of the line and of what is made of it.
  */
 #include "probe_parse_host.h"
