@@ -75,7 +75,7 @@ notrace void trap_exception(struct trap_frame *regs)
 	unsigned long address = exception_address(regs);
 
 	cpu->context_bit = 4;
-	if (!fix_up(regs) && (!break_hook || !break_hook->hit(regs, context)) && (!exception_hook || !exception_hook(regs, address)))
+	if ((!break_hook || !break_hook->hit(regs, context)) && !fix_up(regs) && (!exception_hook || !exception_hook(regs, address)))
 		panic_exception(regs);
 	cpu->context_bit = context;
 }
