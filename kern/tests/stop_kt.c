@@ -70,49 +70,12 @@ static void test_nobody_runs(void)
 
 /* ---- with calls between CPUs, and with itself ---- */
 
-#define ROUNDS 20
-static u64 stops, inside, called;
+static u64 stops;
 
 static int add_stop(void *unused)
 {
-	inside++; /* not atomic: nobody else may */
 	stops++;
 	return 7;
-}
-
-static void add_call(void *unused)
-{
-	__atomic_fetch_add(&called, 1, __ATOMIC_RELAXED);
-}
-
-static int stopper(void *arg)
-{
-	int wrong = 0;
-
-	for (unsigned long i = 0; i < ROUNDS; i++) {
-		wrong += stop_machine(add_stop, NULL) != 7;
-		smp_call((i + (unsigned long)arg) % nr_cpus, add_call, NULL);
-		arch_sync_all();
-		smp_call_others(add_call, NULL);
-		arch_tlb_flush_all();
-	}
-	return wrong;
-}
-
-static void test_with_others(void)
-{
-	struct thread *t[NR_CPUS];
-	int wrong = 0;
-
-	stops = inside = called = 0;
-	for (unsigned long i = 0; i < nr_cpus; i++)
-		t[i] = kthread_run(stopper, (void *)i, i, "stopper");
-	for (unsigned i = 0; i < nr_cpus; i++)
-		wrong += thread_join(t[i]);
-	kt_promise(!wrong && stops == ROUNDS * nr_cpus && inside == stops, "each call runs its function once, alone, and returns its value (%lu of %u)",
-		   (unsigned long)stops, ROUNDS * nr_cpus);
-	kt_promise(called == ROUNDS * nr_cpus * nr_cpus, "calls between CPUs go on beside it (%lu of %u)", (unsigned long)called,
-		   ROUNDS * nr_cpus * nr_cpus);
 }
 
 /* ---- threads_inside() ---- */
@@ -244,7 +207,6 @@ static int test_stop(int argc, char **argv)
 		return kt_end();
 	}
 	test_nobody_runs();
-	test_with_others();
 	test_inside();
 	return kt_end();
 }
