@@ -68,7 +68,7 @@ static void test_nobody_runs(void)
 	kt_promise(!irqs_disabled() && preemptible(), "afterwards interrupts and preemption are on");
 }
 
-/* ---- with calls between CPUs, and with itself ---- */
+/* ---- a call, as the tests below make it ---- */
 
 static u64 stops;
 
