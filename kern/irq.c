@@ -2,7 +2,9 @@
  * Interrupts by number, interrupts between CPUs, and the clock.
  *
  * An IPI carries no message: the sender sets a bit of the receiver's ipi_work
- * first, and sends only if that bit was not yet set.
+ * first, and sends only if that bit was not yet set. Interrupts are masked between
+ * the two. Otherwise stop_machine() could stop the sender there: it waits for the
+ * receiver, sends no IPI itself because the bit is set, and the first one is not sent.
  */
 #include "irq.h"
 #include "cpu.h"
@@ -54,10 +56,12 @@ void handle_timer(void)
 
 void ipi_send(unsigned cpu_index, int what)
 {
+	unsigned long flags = irq_save();
 	u64 bit = 1ul << what;
 
 	if (!(__atomic_fetch_or(&cpu_of(cpu_index)->ipi_work, bit, __ATOMIC_SEQ_CST) & bit))
 		irqchip_send_ipi(1ul << cpu_index);
+	irq_restore(flags);
 }
 
 notrace void park_cpu(void)

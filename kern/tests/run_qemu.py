@@ -362,6 +362,19 @@ def from_each_instruction(*functions: str) -> Step:
     return step
 
 
+def stops_a_sender(run: Run) -> str:
+    """CPU 1 has set CPU 2's bit and has not sent the IPI yet when CPU 0 stops the machine: CPU 0 relies on that IPI."""
+    kernel, line = kernel_of(run), "test-stop crossing"
+    with interleaved(run) as cpus:
+        cpus.begin(line)
+        if cpus.reach(calls_to(kernel, "irqchip_send_ipi", kernel.extent("ipi_send")), but={0, 2}) != 1:
+            return f"'{line}': CPU 1 does not come to where it sends an IPI"
+        if cpus.reach({kernel.symbol("watchdog")}, but={2}) != 0:
+            return f"'{line}': CPU 0 does not wait for the others"
+        cpus.go(0, 1)
+    return kept(line, run.console.wait_ready(60))
+
+
 def instructions(kernel: Kernel, function: str) -> range:
     """Their addresses, without what fills its last line."""
     lo, hi = kernel.extent(function)
@@ -546,6 +559,7 @@ def traced_cases(arch: str) -> list[Case]:
         *(Case(f"a stopped machine of {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-stop"),
                                                                                 *([promises("test-stop late")] if n == 2 else [])])
           for n in (1, 2, 4)),
+        Case("a stopped machine with an IPI on its way", arch, f"{FINISHED}-tests", 3, [stops_a_sender]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")]) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")]) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 5 7")]),

@@ -68,14 +68,74 @@ static void test_nobody_runs(void)
 	kt_promise(!irqs_disabled() && preemptible(), "afterwards interrupts and preemption are on");
 }
 
-/* ---- a call, as the tests below make it ---- */
+/* ---- with calls between CPUs, and with itself ---- */
 
-static u64 stops;
+#define ROUNDS 20
+static u64 stops, inside, called;
 
 static int add_stop(void *unused)
 {
+	inside++; /* not atomic: nobody else may */
 	stops++;
 	return 7;
+}
+
+static void add_call(void *unused)
+{
+	__atomic_fetch_add(&called, 1, __ATOMIC_RELAXED);
+}
+
+static int stopper(void *arg)
+{
+	int wrong = 0;
+
+	for (unsigned long i = 0; i < ROUNDS; i++) {
+		wrong += stop_machine(add_stop, NULL) != 7;
+		smp_call((i + (unsigned long)arg) % nr_cpus, add_call, NULL);
+		arch_sync_all();
+		smp_call_others(add_call, NULL);
+		arch_tlb_flush_all();
+	}
+	return wrong;
+}
+
+static void test_with_others(void)
+{
+	struct thread *t[NR_CPUS];
+	int wrong = 0;
+
+	stops = inside = called = 0;
+	for (unsigned long i = 0; i < nr_cpus; i++)
+		t[i] = kthread_run(stopper, (void *)i, i, "stopper");
+	for (unsigned i = 0; i < nr_cpus; i++)
+		wrong += thread_join(t[i]);
+	kt_promise(!wrong && stops == ROUNDS * nr_cpus && inside == stops, "each call runs its function once, alone, and returns its value (%lu of %u)",
+		   (unsigned long)stops, ROUNDS * nr_cpus);
+	kt_promise(called == ROUNDS * nr_cpus * nr_cpus, "calls between CPUs go on beside it (%lu of %u)", (unsigned long)called,
+		   ROUNDS * nr_cpus * nr_cpus);
+}
+
+static int caller(void *unused)
+{
+	while (!stop)
+		smp_call(2, add_call, NULL);
+	return 0;
+}
+
+/* CPU 1 is about to send CPU 2 an IPI when this CPU stops both; run_qemu.py holds CPU 1 there. */
+static void test_crossing(void)
+{
+	struct thread *t;
+
+	stop = false;
+	set_cpu_affinity(0);
+	t = kthread_run(caller, NULL, 1, "caller");
+	while (!(READ_ONCE(cpu_of(2)->ipi_work) & 1 << IPI_CALL))
+		cpu_relax();
+	kt_promise(stop_machine(add_stop, NULL) == 7, "a CPU that is about to send an IPI does not keep the machine from being stopped");
+	stop = true;
+	thread_join(t);
+	set_cpu_affinity(-1);
 }
 
 /* ---- threads_inside() ---- */
@@ -206,8 +266,13 @@ static int test_stop(int argc, char **argv)
 		test_late();
 		return kt_end();
 	}
+	if (argc > 1 && !strcmp(argv[1], "crossing")) {
+		test_crossing();
+		return kt_end();
+	}
 	test_nobody_runs();
+	test_with_others();
 	test_inside();
 	return kt_end();
 }
-SHELL_COMMAND("test-stop", test_stop, "[late]", "stop all other CPUs; find the threads inside a function");
+SHELL_COMMAND("test-stop", test_stop, "[late|crossing]", "stop all other CPUs; find the threads inside a function");
