@@ -2,9 +2,9 @@
 
 Each suite is one command whose output says how many of its tests passed; a
 suite that ends badly without saying so counts as one failure. What is built is
-built first. Then as many suites run side by side as there are processors; those
-of one row, which use the same files, one after the other. The last line is the
-sum: `N passed, N failed`.
+built first. Then one suite more than there are processors runs at a time, because
+some wait for guest time; those of one row, which use the same files, one after
+the other. The last line is the sum: `N passed, N failed`.
 """
 import argparse
 import os
@@ -154,7 +154,7 @@ def main() -> int:
     parser.add_argument("only", nargs="*", help="run the suites whose name contains one of these words")
     parser.add_argument("--slice", action="store_true", help="a third of the wrong solutions, too")
     parser.add_argument("--busy", type=int, default=0, help="beside so many busy processes")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="so many suites side by side")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1, help="so many suites side by side")
     parser.add_argument("--times", type=int, default=1, help="so often, or until something fails")
     options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)

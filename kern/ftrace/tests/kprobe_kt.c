@@ -550,7 +550,7 @@ static void in_an_interrupt(void)
 	kt_promise(in_tracer(SLOTS_START) && in_tracer(SLOTS_START + sizeof(kprobe_slots) - 4), "irq_exit() does not preempt in a slot");
 }
 
-#define FIRE_NS 3000000000
+#define FIRE_NS 1500000000
 /* A breakpoint was hit just before its instruction was written back. */
 static void taken_away(void)
 {
@@ -645,7 +645,7 @@ static void under_fire(void)
 	wrong_results = rounds = hits = posts = 0;
 	for (unsigned i = 0; i < nr_cpus; i++)
 		threads[i] = kthread_run(hammer, NULL, i, "hammer");
-	for (; changes < 30 || clock_ns() < until; changes++) {
+	for (; changes < 12 || clock_ns() < until; changes++) {
 		struct kprobe p = {.pre_handler = count}, q;
 		unsigned f = (dice >> 40) % SHARED;
 		int err;

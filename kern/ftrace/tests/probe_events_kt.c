@@ -4,7 +4,7 @@
 #include "probe_event.h"
 #include "string.h"
 
-#define ROUNDS 12
+#define ROUNDS 8
 
 long kt_event_target(long a, const char *s, const void *p);
 __noinline long kt_event_target(long a, const char *s, const void *p)
@@ -104,12 +104,12 @@ static void no_memory_is_lost(void)
 		come_and_go(i);
 	synchronize_sched();
 	pages = pages_free_count();
-	for (unsigned i = 0; i < 30; i++) {
+	for (unsigned i = 0; i < 12; i++) {
 		come_and_go(i);
 		kt_echo("p:kt/x kt_event_target $nothing", "dynamic_events", true);
 		kt_echo("p:kt/x function_trace_call", "dynamic_events", true);
 	}
-	kt_promise(pages_free_count() >= pages, "90 lines later no memory is lost: %lu pages, then %lu", pages, pages_free_count());
+	kt_promise(pages_free_count() >= pages, "36 lines later no memory is lost: %lu pages, then %lu", pages, pages_free_count());
 }
 
 /* An address that cannot be read gives no value, whatever it is. */
