@@ -26,6 +26,7 @@ LONGEST = "40m"  # for a suite: one that hangs is a failure with a name
 LABS = range(1, LAST_LAB + 1)
 MAKE = ["make", "--no-print-directory", "-j2"]
 Suite = tuple[str, list[str]]  # its name and its command
+LONG = ("grading/tests/test_starts", "kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/ftrace/tests/test_islands")
 
 # What a suite's own last words look like: (pattern, what the groups are).
 COUNTS = [
@@ -101,7 +102,8 @@ def rows(with_slice: bool, jobs: int) -> list[list[Suite]]:
         wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.selftest.wrong", "--third", *seed()]))
     in_build = [*units.pop("docs/book/tests/test_transcripts"), *((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in LABS), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
     return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", f"--jobs={max(1, jobs // 3)}"])],
-            in_build, [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz"])], [("the book", [*MAKE, "docs"])], *units.values()]
+            in_build, *(units.pop(name) for name in LONG), [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz"])], [("the book", [*MAKE, "docs"])],
+            *units.values()]
 
 
 def seed() -> list[str]:
