@@ -34,6 +34,8 @@ STAGES = {
     4: (*EVERY, *RECORDS, *PATCHING, *OPS, *ENTRY),
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
+    7: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
+    8: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
 }
 # Variables that a lab's files define, and into which they must store in a certain order (grading/checks/order.py).
 STORED = {
