@@ -80,7 +80,7 @@ def modules_at_rest(e: Evidence) -> Finding | None:
         if not loaded.rest:
             return Finding(f"the text of {loaded.module.name} was not found in memory: it was not loaded")
         for text, traced in ((loaded.rest, False), (loaded.traced, True)):
-            wrong = _wrong_word(e, loaded, text, traced) if text and not (traced and text is loaded.rest) else None
+            wrong = _wrong_word(e, loaded, text, traced) if text else None
             if wrong:
                 return _changed(e, loaded, text, *wrong)
     return None
@@ -103,7 +103,7 @@ def near_calls_stubs(e: Evidence) -> Finding | None:
         module = loaded.module
         if any(loaded.trampoline(loaded.rest, n) != (0, 0, 0) for n in range(module.stubs)):
             return Finding(f"{_where(loaded)}: there are words where a far module has its trampolines", mistake="every-module-far")
-        for site in module.sites if loaded.traced and loaded.traced is not loaded.rest else ():
+        for site in module.sites if loaded.traced else ():
             word = loaded.word(loaded.traced, site.address)
             target = calls(e, site.address, word)
             if target not in known:
@@ -175,7 +175,7 @@ def _agree(got: list[str], want: list[str]) -> int:
     return next((n for n, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
 
 
-def traced_as_executed(e: Evidence, name: str, trace: FunctionTrace | None, executed: list[Call], by_stub: bool = True) -> Finding | None:
+def traced_as_executed(e: Evidence, name: str, trace: FunctionTrace | None, executed: list[Call]) -> Finding | None:
     """The printed events are those calls, in their order on each CPU."""
     if trace is None or trace.in_buffer < 0:
         return Finding(f"{name}: no trace was printed")

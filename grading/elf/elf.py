@@ -105,8 +105,8 @@ class Kernel:
         return self.read(lo, hi - lo)
 
     def place(self, modules: tuple[Module, ...]) -> None:
-        """A boot loads these modules, each at its address. Of two at one address the sites have the names of the last."""
-        self.modules = modules
+        """A boot loads these modules too, each at its address. Of two at one address the sites have the names of the last."""
+        self.modules = tuple(dict.fromkeys((*self.modules, *modules)))
         self.__dict__.pop("site_at", None)
 
     def module_at(self, address: int) -> Module | None:

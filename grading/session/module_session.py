@@ -12,11 +12,14 @@ from grading.elf.module import PAGE, TRAMPOLINE, Module, ModuleFile
 from grading.elf.names import STUB
 from grading.evidence.evidence import Coming, Filter, Going, Loaded, Phase, Redirected, Visit
 from grading.machine.machine import Run
+from grading.machine.observer import Config
 from grading.session.session import BUDGET, INITRD, KERNEL_BASE, WORKLOAD_SECONDS, Session
 from grading.stimulus import seeded
 from grading.text.trace_text import parse
+from grading.truth import truth
 
 NEAR, FAR = 1 << 20, 256 << 20  # a module this far from the stubs is in reach; a module this far from KERNEL_BASE is out of reach
+SCHEDULED = KERNEL_BASE + FAR  # where a module of the schedules is; other modules are further away
 FAR_PAGES = (512 << 20) // PAGE
 ROOM = 8  # pages for a module
 GRAPHED = re.compile(r"\| +(\w+ \[\w+\])\(\)")
@@ -31,14 +34,22 @@ def stubs(kernel: Kernel) -> list[int]:
     return [kernel.symbol(f"ftrace_stub_{n}") for n in range(len(names))]
 
 
+def _file(kernel: Kernel, name: str) -> ModuleFile:
+    return ModuleFile(INITRD.parent / kernel.arch / f"modules/{name}.ko", kernel.arch, len(stubs(kernel)))
+
+
+def scheduled(kernel: Kernel) -> tuple[Module, ...]:
+    """The module that the schedules of lab 7 load; none in earlier labs."""
+    return (_file(kernel, "maple").at(SCHEDULED),) if kernel.symbol("ftrace_module_enable") else ()
+
+
 def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module]:
     """Two modules, the first near and the second far, at addresses that the seed chooses; and the first at the address of the second."""
     rng = random.Random(seed)
-    one, two = (ModuleFile(INITRD.parent / kernel.arch / f"modules/{name}.ko", kernel.arch, len(stubs(kernel)))
-                for name in rng.sample(("maple", "pine"), 2))
+    one, two = (_file(kernel, name) for name in rng.sample(("maple", "pine"), 2))
     lowest = kernel.symbol("_end") + -kernel.symbol("_end") % PAGE
     pages = (kernel.symbol("ftrace_stubs") + NEAR - lowest) // PAGE - ROOM
-    far = KERNEL_BASE + FAR + rng.randrange(FAR_PAGES) * PAGE
+    far = SCHEDULED + rng.randrange(ROOM, FAR_PAGES) * PAGE
     return one.at(lowest + rng.randrange(pages) * PAGE), two.at(far), one.at(far)
 
 
@@ -49,7 +60,11 @@ class ModuleSession(Session):
                  budget: int = BUDGET) -> None:
         super().__init__(kernel, lab, smp, seed, log, say, budget)
         self._near, self._far, self._successor = modules(kernel, seed)
-        kernel.place((self._near, self._successor, self._far))
+        self._placed = self._near, self._successor, self._far
+        kernel.place(self._placed)
+
+    def _config(self) -> Config:
+        return truth.config(self._kernel, self._machine, modules=self._placed)
 
     def _talk(self, machine: Run, rng: random.Random) -> None:
         e = self._evidence
@@ -140,8 +155,9 @@ class ModuleSession(Session):
             self._evidence.visits.append(visit)
             self._say(f"{visit.name}: {', '.join(run.command for run in runs)}")
             self._all_that_come(machine)
-            visit.loaded = [self._load(machine, stays, far)]
-            visit.loaded[0].traced = visit.loaded[0].rest
+            self._insert(machine, stays)
+            visit.loaded = [Loaded(stays, far, traced=self._text_of(machine, stays))]
+            self._quiet(machine, "echo > trace")
             change = [f"taskset -c 2 insmod {goes.name} at={goes.base:#x}", f"taskset -c 2 rmmod {goes.name}"]
             self._run(machine, visit, 3 * change)
             self._clear(machine)

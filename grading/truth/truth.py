@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from grading.elf import names
 from grading.elf.elf import Kernel, Site
+from grading.elf.module import Module
 from grading.machine.observer import Config, Kind, Record
 from grading.truth import returns
 from qemu.machine import RAM_BASE, Machine
@@ -207,9 +208,9 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
     return found + [(kernel.symbol(n), regs, 2) for n in (*HANDS, *returns.HANDLERS)]
 
 
-def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED, sites: str = "") -> Config:
+def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED, sites: str = "", modules: tuple[Module, ...] = ()) -> Config:
     """The observer's configuration for this kernel. `followed`: prefixes of functions whose calls are followed to their return; `sites`:
-    only sites of functions whose names begin so are logged."""
+    only sites of functions whose names begin so are logged, and all of `modules`."""
     c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
     c.add("start", start)
     c.add("text", lo, start, hi - lo)
@@ -230,7 +231,7 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
         c.add("body", site.address + 4)
         if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER):
             c.add("arguments", site.function.start if kernel.hook == "mcount" else site.address + 4)
-    for module in kernel.modules:
+    for module in modules:
         c.add("module", module.base, module.end)
         for site in module.sites:
             c.add("site", site.address, 0)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from grading.checks.checks import all_of, differing, foreign, lives, named, rest_at_boot, rest_at_end, rest_text, right_result
+from grading.checks.checks import all_of, differing, foreign, lives, rest_at_boot, rest_at_end, rest_text, right_result
 from grading.checks.integrity import as_linked
 from grading.checks.module_checks import (executed_runs, far_calls, is_of, modules_at_rest, near_calls_stubs, of_modules, runs_as_expected, something_led,
                                           three_agree, traced_as_executed, trampolines_lead)
 from grading.checks.schedule_checks import PLAYED, right_under_schedules
 from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once, ran
-from grading.evidence.evidence import Evidence, Phase, between
+from grading.evidence.evidence import Evidence, between
 from grading.evidence.finding import Finding, side_by_side
-from grading.session.module_session import GRAPH, OTHER, REQUEST, ModuleSession
+from grading.session.module_session import GRAPH, OTHER, REQUEST, SCHEDULED, ModuleSession
 from grading.stimulus import seeded
 from grading.stimulus.schedules import Change
-from grading.text.trace_text import FunctionTrace
 from grading.truth.truth import GRACE, MODULES
 from grading.verdict import Verdict
 
@@ -79,15 +78,15 @@ def _tracers(e: Evidence) -> Finding | None:
     assert was
     module = was.run.module
     executed = of_modules(e, was, module.names)
-    wrong = {at: traced_as_executed(e, f"{module.name} came while tracers were on; {at or './'}trace", _only(was.traces[at], module), executed) for at in ("", REQUEST)}
+    wrong = {at: traced_as_executed(e, f"{module.name} came while tracers were on; {at or './'}trace", was.traces[at], executed) for at in ("", REQUEST)}
     graphed, want = [name for name in was.graph if is_of(module, name)], [c.name for c in executed]
-    lone = [at or "./" for at in wrong if wrong[at] and not _only(was.traces[at], module).events]
+    silent = [at for at in wrong if not was.traces[at].events]
     if any(is_of(module, event.func) for event in was.traces[OTHER].events):
         return Finding(f"{OTHER}set_ftrace_filter has wl_begin alone, and {module.name}'s functions are in its trace", mistake="op-not-asked")
-    if len(lone) == 2 and not graphed:
+    if len(silent) == 2 and not graphed:
         return Finding(f"{module.name} came while three tracers were on, and none of them traced it", mistake="op-not-asked")
     if wrong[""] or wrong[REQUEST]:
-        return _named(wrong[""] or wrong[REQUEST], lone)
+        return _of_one(wrong[""] or wrong[REQUEST], silent)
     if graphed != want:
         at = next((n for n, (a, b) in enumerate(zip(graphed, want)) if a != b), min(len(graphed), len(want)))
         return Finding(f"{module.name} came while function_graph was on: {GRAPH}trace does not have its calls", side_by_side(want, graphed, at),
@@ -95,17 +94,13 @@ def _tracers(e: Evidence) -> Finding | None:
     return None
 
 
-def _named(finding: Finding | None, silent: list[str]) -> Finding | None:
+def _of_one(finding: Finding | None, silent: list[str]) -> Finding | None:
     """The finding, with the mistake's name if one of two tracers printed nothing."""
     if finding and silent == [REQUEST]:
         finding.mistake = "request-forgotten"
     elif finding and len(silent) == 1:
         finding.mistake = "one-op-only"
     return finding
-
-
-def _only(trace: FunctionTrace, module: object) -> FunctionTrace:
-    return trace
 
 
 # ---- going ---------------------------------------------------------------------------
@@ -231,4 +226,10 @@ SEEN = {
     "schedules": (PLAYED,),
 }
 
-SCHEDULES: tuple[Change, ...] = ()
+INSMOD, RMMOD = f"insmod maple at={SCHEDULED:#x}", "rmmod maple"
+TRACED = ("op 0 see calls_traced", "echo '*' > set_ftrace_notrace", "echo function > current_tracer")
+UNTRACED = ("echo nop > current_tracer", "echo > set_ftrace_notrace", "op 0 off")
+SCHEDULES = (
+    Change("load", INSMOD, "ftrace_module_enable", first=TRACED, last=UNTRACED, after=(RMMOD,), stays=frozenset({0})),
+    Change("remove", RMMOD, "ftrace_module_release", first=TRACED, last=UNTRACED, before=(INSMOD,), stays=frozenset({0})),
+)
