@@ -39,6 +39,8 @@ WANTED := $(or $(ARCH),$(ARCHS))
 
 include kern/ftrace/stages.mk
 LAST_LAB := $(lastword $(STAGES))
+# The last stage that can be graded: that has a folder in labs/.
+last_graded := $(patsubst labs/%,%,$(lastword $(sort $(foreach r,$(wildcard labs/*/rubric.toml),$(firstword $(subst -, ,$r))))))
 ifdef LAB
 ifeq ($(filter $(LAB),$(STAGES)),)
 $(error LAB=$(LAB) is not one of: $(STAGES))
@@ -49,7 +51,7 @@ ifeq ($(filter $(HOOK),entry mcount),)
 $(error HOOK=$(HOOK) is not one of: entry mcount)
 endif
 endif
-stage := $(or $(LAB),$(START),$(if $(filter mcount,$(HOOK)),3,$(LAST_LAB)))
+stage := $(or $(LAB),$(START),$(if $(filter mcount,$(HOOK)),3,$(if $(filter grade submit,$(MAKECMDGOALS)),$(last_graded),$(LAST_LAB))))
 hook := $(if $(filter 1 2 3,$(stage)),mcount,entry)
 has_modules := $(filter 7 8,$(stage))
 ifneq ($(or $(HOOK),$(hook)),$(hook))
