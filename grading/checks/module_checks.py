@@ -115,9 +115,11 @@ def near_calls_stubs(e: Evidence) -> Finding | None:
 
 def trampolines_lead(e: Evidence) -> Finding | None:
     """Trampoline n of a far module leads to the kernel's stub n."""
-    for loaded in (loaded for loaded in e.loaded if loaded.far and loaded.rest):
+    texts = [(loaded, loaded.rest) for loaded in e.loaded if loaded.far and loaded.rest]
+    texts += [(e.going.successor, e.going.successor.traced)] if e.going and e.going.successor.traced else []
+    for loaded, text in texts:
         for number, stub in enumerate(stubs(e)):
-            at, words = loaded.module.trampoline(number), loaded.trampoline(loaded.rest, number)
+            at, words = loaded.module.trampoline(number), loaded.trampoline(text, number)
             target = e.kernel.isa.trampoline(at, words)
             if target != stub:
                 leads = "is no trampoline" if target is None else f"leads to {target:#x}, {e.kernel.name_at(target)}"

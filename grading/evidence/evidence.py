@@ -255,7 +255,7 @@ class Evidence:
     alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when it was checked, and the CPUs that could write text then
     loaded: list[Loaded] = field(default_factory=list)  # lab 7
     visits: list[Visit] = field(default_factory=list)
-    coming: Coming | None = None
+    coming: list[Coming] = field(default_factory=list)
     going: Going | None = None
     redirected: Redirected | None = None
     inside: dict[str, str] = field(default_factory=dict)  # what the commands printed while a call was inside a module that is removed
@@ -292,7 +292,7 @@ class Evidence:
     def summary(self) -> Evidence:
         """A copy without the bulk data that only checks use."""
         return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None,
-                       loaded=[], visits=[], coming=None, going=None, redirected=None)
+                       loaded=[], visits=[], coming=[], going=None, redirected=None)
 
     def ending(self) -> str:
         """A sentence that says how the boot ended early."""

@@ -23,9 +23,9 @@ SCHEDULED = KERNEL_BASE + FAR  # where a module of the schedules is; other modul
 FAR_PAGES = (512 << 20) // PAGE
 ROOM = 8  # pages for a module
 GRAPHED = re.compile(r"\| +(\w+ \[\w+\])\(\)")
-# By tracefs directory: what is typed there before the module comes. "": everything that comes; the first instance has a request for the
-# module, the second has another function alone, the third is function_graph.
-REQUEST, OTHER, GRAPH = "instances/request/", "instances/other/", "instances/graph/"
+# Tracers in instances, besides that of the top directory, which traces all that comes: one that does the same, one that has a request for
+# the module, one that has another function alone, and function_graph.
+SECOND, REQUEST, OTHER, GRAPH = "instances/second/", "instances/request/", "instances/other/", "instances/graph/"
 
 
 def stubs(kernel: Kernel) -> list[int]:
@@ -78,7 +78,9 @@ class ModuleSession(Session):
         if not e.complaint and e.smp > 1:
             self._come_and_go(machine, rng)
         if not e.complaint:
-            self._coming(machine, rng)
+            self._coming(machine, rng, OTHER)
+            self._coming(machine, rng, SECOND)
+            self._coming(machine, rng, REQUEST, OTHER, GRAPH)
             self._going(machine)
             self._inside(machine)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
@@ -169,31 +171,37 @@ class ModuleSession(Session):
 
     # ---- coming and going ----
 
-    def _coming(self, machine: Run, rng: random.Random) -> None:
+    def _coming(self, machine: Run, rng: random.Random, *instances: str) -> None:
         module = self._far if self._evidence.smp == 1 else self._near
-        coming = self._evidence.coming = Coming(seeded.Run(module, rng.getrandbits(64)))
+        coming = Coming(seeded.Run(module, rng.getrandbits(64)))
+        self._evidence.coming.append(coming)
         self._say(f"{module.name} comes: {coming.run.command}")
-        for at in (REQUEST, OTHER, GRAPH):
+        for at in instances:
             self._quiet(machine, f"mkdir {at.rstrip('/')}")
-        self._begin(machine, Filter(f":mod:{module.name}", "", frozenset()), "function", REQUEST)
-        self._begin(machine, Filter("wl_begin", "", frozenset()), "function", OTHER)
-        self._all_that_come(machine, "function_graph", GRAPH)
-        self._all_that_come(machine)
+            if at in (REQUEST, OTHER):
+                self._begin(machine, Filter(f":mod:{module.name}" if at == REQUEST else "wl_begin", "", frozenset()), "function", at)
+            else:
+                self._all_that_come(machine, "function_graph" if at == GRAPH else "function", at)
+        if instances != (OTHER,):
+            self._all_that_come(machine)
         with machine.observer.recording():
             coming.first = machine.observer.written()
             self._insert(machine, module)
             coming.loaded = coming.first, machine.observer.written()
             coming.output = machine.console.command(coming.run.command, WORKLOAD_SECONDS)
-            for at in ("", REQUEST, OTHER, GRAPH):
+            for at in ("", *instances):
                 self._trace(machine, at)
             coming.last = machine.observer.written()
-        for at in ("", REQUEST, OTHER):
-            coming.traces[at] = parse(machine.console.command(f"cat {at}trace", WORKLOAD_SECONDS))
-        coming.graph = GRAPHED.findall(machine.console.command(f"cat {GRAPH}trace", WORKLOAD_SECONDS))
+        for at in ("", *instances):
+            printed = machine.console.command(f"cat {at}trace", WORKLOAD_SECONDS)
+            if at == GRAPH:
+                coming.graph = GRAPHED.findall(printed)
+            else:
+                coming.traces[at] = parse(printed)
         self._remove(machine, module)
-        for at in ("", REQUEST, OTHER, GRAPH):
+        for at in ("", *instances):
             self._clear(machine, at)
-        for at in (REQUEST, OTHER, GRAPH):
+        for at in instances:
             self._quiet(machine, f"rmdir {at.rstrip('/')}")
 
     def _going(self, machine: Run) -> None:

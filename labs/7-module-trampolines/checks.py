@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from grading.checks.checks import all_of, differing, foreign, lives, rest_at_boot, rest_at_end, rest_text, right_result
+from grading.checks.checks import all_of, differing, first_of, foreign, lives, named, rest_at_boot, rest_at_end, rest_text, right_result
 from grading.checks.integrity import as_linked
 from grading.checks.module_checks import (executed_runs, far_calls, is_of, modules_at_rest, near_calls_stubs, of_modules, runs_as_expected, something_led,
                                           three_agree, traced_as_executed, trampolines_lead)
 from grading.checks.schedule_checks import PLAYED, right_under_schedules
 from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once, ran
-from grading.evidence.evidence import Evidence, between
+from grading.evidence.evidence import Coming, Evidence, between
 from grading.evidence.finding import Finding, side_by_side
-from grading.session.module_session import GRAPH, OTHER, REQUEST, SCHEDULED, ModuleSession
+from grading.session.module_session import GRAPH, OTHER, REQUEST, SCHEDULED, SECOND, ModuleSession
 from grading.stimulus import seeded
 from grading.stimulus.schedules import Change
 from grading.truth.truth import GRACE, MODULES
@@ -48,16 +48,12 @@ def followed(e: Evidence) -> Finding | None:
 
 def coming(e: Evidence) -> Finding | None:
     """Each tracer that is on and selects a module's functions traces them from its init on; another tracer does not."""
-    was = e.coming
-    if not was:
-        return Finding("no module was loaded while tracers were on")
-    return _in_order(e) or runs_as_expected(e, "a module comes", was, [was.run], was.output) or _tracers(e)
+    return first_of(_in_order(e, was) or runs_as_expected(e, "a module comes", was, [was.run], was.output) or _tracers(e, was) for was in e.coming)
 
 
-def _in_order(e: Evidence) -> Finding | None:
+def _in_order(e: Evidence, was: Coming) -> Finding | None:
     """The call sites are published before the first of them is patched."""
-    assert e.coming
-    steps = _steps(e, *e.coming.loaded)
+    steps = _steps(e, *was.loaded)
     if "ftrace_add_table" not in steps:
         return Finding("a module was loaded, and its call sites were not published with ftrace_add_table()")
     patched = [steps.index(name) for name in ("ftrace_make_call", "ftrace_modify_call") if name in steps]
@@ -73,34 +69,30 @@ def _steps(e: Evidence, first: int, last: int) -> list[str]:
     return [name for _, name in sorted(hits)]
 
 
-def _tracers(e: Evidence) -> Finding | None:
-    was = e.coming
-    assert was
+def _tracers(e: Evidence, was: Coming) -> Finding | None:
     module = was.run.module
     executed = of_modules(e, was, module.names)
-    wrong = {at: traced_as_executed(e, f"{module.name} came while tracers were on; {at or './'}trace", was.traces[at], executed) for at in ("", REQUEST)}
-    graphed, want = [name for name in was.graph if is_of(module, name)], [c.name for c in executed]
-    silent = [at for at in wrong if not was.traces[at].events]
-    if any(is_of(module, event.func) for event in was.traces[OTHER].events):
+    wanted = [at for at in was.traces if at != OTHER] if len(was.traces) > 2 or OTHER not in was.traces else []
+    wrong = {at: traced_as_executed(e, f"{module.name} came while tracers were on; {at or './'}trace", was.traces[at], executed) for at in wanted}
+    silent = [at for at in wanted if not was.traces[at].events]
+    if OTHER in was.traces and any(is_of(module, event.func) for event in was.traces[OTHER].events):
         return Finding(f"{OTHER}set_ftrace_filter has wl_begin alone, and {module.name}'s functions are in its trace", mistake="op-not-asked")
-    if len(silent) == 2 and not graphed:
-        return Finding(f"{module.name} came while three tracers were on, and none of them traced it", mistake="op-not-asked")
-    if wrong[""] or wrong[REQUEST]:
-        return _of_one(wrong[""] or wrong[REQUEST], silent)
-    if graphed != want:
-        at = next((n for n, (a, b) in enumerate(zip(graphed, want)) if a != b), min(len(graphed), len(want)))
-        return Finding(f"{module.name} came while function_graph was on: {GRAPH}trace does not have its calls", side_by_side(want, graphed, at),
-                       mistake="" if graphed else "graph-not-told")
-    return None
+    if wanted and len(silent) == len(wanted):
+        return Finding(f"{module.name} came while tracers were on, and none of them traced it", mistake="op-not-asked")
+    found = first_of(wrong.values())
+    if found and len(silent) == 1:
+        found.mistake = "request-forgotten" if silent == [REQUEST] else "one-op-only" if SECOND in wanted else ""
+    return found or (_graphed(was, [c.name for c in executed]) if REQUEST in wanted else None)
 
 
-def _of_one(finding: Finding | None, silent: list[str]) -> Finding | None:
-    """The finding, with the mistake's name if one of two tracers printed nothing."""
-    if finding and silent == [REQUEST]:
-        finding.mistake = "request-forgotten"
-    elif finding and len(silent) == 1:
-        finding.mistake = "one-op-only"
-    return finding
+def _graphed(was: Coming, want: list[str]) -> Finding | None:
+    module = was.run.module
+    printed = [name for name in was.graph if is_of(module, name)]
+    if printed == want:
+        return None
+    at = next((n for n, (a, b) in enumerate(zip(printed, want)) if a != b), min(len(printed), len(want)))
+    return Finding(f"{module.name} came while function_graph was on: {GRAPH}trace does not have its calls", side_by_side(want, printed, at),
+                   mistake="" if printed else "graph-not-told")
 
 
 # ---- going ---------------------------------------------------------------------------
@@ -156,11 +148,15 @@ def inside(e: Evidence) -> Finding | None:
     return None
 
 
+def _wrong_encoding(e: Evidence) -> str:
+    wrong = trampolines_lead(e)
+    return wrong.mistake if wrong else ""
+
+
 def ended(e: Evidence) -> str:
     """A mistake that ends a boot: a trampoline leads astray, or a site is patched before its record can be found."""
-    wrong = trampolines_lead(e)
-    if wrong:
-        return wrong.mistake
+    if _wrong_encoding(e):
+        return _wrong_encoding(e)
     steps = _steps(e, 0, 1 << 62)
     at = max((n for n, name in enumerate(steps) if name == "ftrace_module_enable"), default=-1)
     rest = steps[at + 1:] if at >= 0 else []
@@ -191,13 +187,13 @@ NEARS = once("module in reach", lambda e: sum(bool(loaded.rest) and not loaded.f
 FARS = once("module out of reach", lambda e: sum(bool(loaded.rest) and loaded.far for loaded in e.loaded), 1)
 RUNS = Coverage("run of seeded calls", lambda e: [Amount(v.name, len(executed_runs(e, v)), len(v.runs)) for v in e.visits])
 PRINTED = Coverage("printed event", lambda e: [Amount(v.name, len(v.trace.events) if v.trace else 0, sum(len(seeded.expect(r).calls) for r in v.runs)) for v in e.visits])
-CAME = once("module that came while tracers were on", lambda e: int(bool(e.coming)))
+CAME = once("module that came while tracers were on", lambda e: len(e.coming), 3)
 WENT = once("module that went while it was traced", lambda e: int(bool(e.going)))
 INSIDE = once("try to remove a module while a call was inside it", lambda e: int("awake" in e.inside))
 REDIRECTED = once("module whose trampolines were overwritten", lambda e: int(bool(e.redirected and e.redirected.before)))
 
 CHECKS = {
-    "called": something_led,
+    "called": named(something_led, lambda e, finding: _wrong_encoding(e)),
     "life": all_of(lives, right_result),
     "rest": all_of(rest_at_boot, modules_at_rest, rest_at_end),
     "near": near_calls_stubs,
