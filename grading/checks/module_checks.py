@@ -162,7 +162,7 @@ def runs_as_expected(e: Evidence, name: str, window: Window, runs: list[seeded.R
         names = [run.module.named("write"), *want.calls]
         same = next((done for done in executed if [c.name for c in done] == names), None)
         if not same:
-            near = max((done for done in executed if done[0].name == names[0]), key=lambda done: _agree([c.name for c in done], names), default=[])
+            near: list[Call] = max((done for done in executed if done[0].name == names[0]), key=lambda done: _agree([c.name for c in done], names), default=[])
             got = [c.name for c in near]
             at = _agree(got, names)
             return Finding(f"{name}: call {at} of '{run.command}' is not the one that follows from the seed", side_by_side(got, names, at),

@@ -46,6 +46,8 @@ class Site:
 class Kernel:
     """One built kernel."""
 
+    modules: tuple[Module, ...] = ()  # that boots of it load
+
     def __init__(self, path: Path, arch: str) -> None:
         self.path = path
         self.arch = arch
@@ -56,7 +58,6 @@ class Kernel:
         self._segments: list[tuple[int, bytes]] = []
         self._units: list[Any] | None = None  # the code ranges of each compiled file
         self._members: dict[tuple[str, str], dict[str, int]] = {}
-        self.modules: tuple[Module, ...] = ()
         with path.open("rb") as file:
             self._read(ELFFile(file))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from grading.elf.elf import Kernel
 from grading.elf.module import PAGE, TRAMPOLINE, Module, ModuleFile
 from grading.elf.names import STUB
-from grading.evidence.evidence import Coming, Filter, Going, Loaded, Phase, Redirected, Visit
+from grading.evidence.evidence import Coming, Complaint, Filter, Going, Loaded, Phase, Redirected, Visit
 from grading.machine.machine import Run
 from grading.machine.observer import Config
 from grading.session.session import BUDGET, INITRD, KERNEL_BASE, WORKLOAD_SECONDS, Session
@@ -72,8 +72,8 @@ class ModuleSession(Session):
         near, far = self._load(machine, self._near, False), self._load(machine, self._far, True)
         if not e.complaint:
             self._visit(machine, "two modules", [near, far], rng)
-        if not e.complaint:
-            for loaded in (near, far):
+        for loaded in (near, far):
+            if not e.complaint:
                 self._remove(machine, loaded.module)
         if not e.complaint and e.smp > 1:
             self._come_and_go(machine, rng)
@@ -101,7 +101,12 @@ class ModuleSession(Session):
         self._quiet(machine, f"insmod {module.name} at={module.base:#x}")
 
     def _remove(self, machine: Run, module: Module) -> None:
-        self._quiet(machine, f"rmmod {module.name}")
+        """After a removal that leaves the module's records in the list nothing more is tried: the kernel would read freed memory."""
+        first, line = machine.observer.written(), f"rmmod {module.name}"
+        self._quiet(machine, line)
+        unlinks = self._kernel.symbol("profile_forget_modules")
+        if not self._evidence.complaint and not any(r.addr == unlinks for r in machine.observer.records(first)):
+            self._evidence.complaint = Complaint(line, ["nothing, but unlink_sites() was not called: the module's records are still in the list"], "")
 
     def _physical(self, machine: Run, module: Module) -> dict[int, int]:
         """By page of the module's text: its physical address."""

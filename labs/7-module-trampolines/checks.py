@@ -185,7 +185,8 @@ LED = once("call of a far module's function through a trampoline", lambda e: sum
 LOADED = once("module whose text was read", lambda e: sum(bool(loaded.rest) for loaded in e.loaded), 2)
 NEARS = once("module in reach", lambda e: sum(bool(loaded.rest) and not loaded.far for loaded in e.loaded), 1)
 FARS = once("module out of reach", lambda e: sum(bool(loaded.rest) and loaded.far for loaded in e.loaded), 1)
-RUNS = Coverage("run of seeded calls", lambda e: [Amount(v.name, len(executed_runs(e, v)), len(v.runs)) for v in e.visits])
+RUNS = Coverage("run of seeded calls in modules", lambda e: [Amount(v.name, len(executed_runs(e, v)), len(v.runs)) for v in e.visits] + [
+    Amount("", len(e.visits), 3 if e.smp > 1 else 1)])
 PRINTED = Coverage("printed event", lambda e: [Amount(v.name, len(v.trace.events) if v.trace else 0, sum(len(seeded.expect(r).calls) for r in v.runs)) for v in e.visits])
 CAME = once("module that came while tracers were on", lambda e: len(e.coming), 3)
 WENT = once("module that went while it was traced", lambda e: int(bool(e.going)))
