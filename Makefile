@@ -39,6 +39,8 @@ WANTED := $(or $(ARCH),$(ARCHS))
 
 include kern/ftrace/stages.mk
 LAST_LAB := $(lastword $(STAGES))
+# The last stage that can be graded: that has a folder in labs/.
+last_graded := $(patsubst labs/%,%,$(lastword $(sort $(foreach r,$(wildcard labs/*/rubric.toml),$(firstword $(subst -, ,$r))))))
 ifdef LAB
 ifeq ($(filter $(LAB),$(STAGES)),)
 $(error LAB=$(LAB) is not one of: $(STAGES))
@@ -49,8 +51,9 @@ ifeq ($(filter $(HOOK),entry mcount),)
 $(error HOOK=$(HOOK) is not one of: entry mcount)
 endif
 endif
-stage := $(or $(LAB),$(START),$(if $(filter mcount,$(HOOK)),3,$(LAST_LAB)))
+stage := $(or $(LAB),$(START),$(if $(filter mcount,$(HOOK)),3,$(if $(filter grade submit,$(MAKECMDGOALS)),$(last_graded),$(LAST_LAB))))
 hook := $(if $(filter 1 2 3,$(stage)),mcount,entry)
+has_modules := $(filter 7 8,$(stage))
 ifneq ($(or $(HOOK),$(hook)),$(hook))
 $(error Lab $(stage) calls the tracer by HOOK=$(hook), not HOOK=$(HOOK))
 endif
@@ -128,11 +131,9 @@ $(1).traced := $($(1).$(hook))
 $(1).walled = $$(call walled,kern build/$(1)/include $$($(1).out)/include)
 $(1).src := $(wildcard boot/$(1)/*.S kern/*.c kern/shell/*.c kern/arch/$(1)/*.c kern/arch/$(1)/*.S) \
 	$$(ftrace_src.$(1)) $(wildcard kern/apps/*.c kern/apps/lib/*.c) \
-	$(if $(filter $(LAST_LAB),$(stage)),$(wildcard kern/module/*.c $(if $(TESTS),kern/module/tests/*_kt.c))) \
+	$(if $(has_modules),$(wildcard kern/module/*.c $(if $(TESTS),kern/module/tests/*_kt.c))) \
 	$(if $(TESTS),$(wildcard kern/tests/*_kt.c) $$(ftrace_tests))
-# Modules come with the last lab.
-$(1).src := $$(filter-out %/asm-offsets.c $(if $(filter-out $(LAST_LAB),$(stage)),%/reloc.c %/module_kt.c),$$($(1).src)) \
-	$(if $(filter $(LAST_LAB),$(stage)),$(wildcard kern/module/*.c))
+$(1).src := $$(filter-out %/asm-offsets.c $(if $(has_modules),,%/reloc.c) $(if $(filter-out $(LAST_LAB),$(stage)),%/module_kt.c),$$($(1).src))
 $(1).app := $(if $(APP),$$($(1).out)/app/$(app_name).o)
 $(1).obj := $$(patsubst %,$$($(1).out)/%.o,$$(basename $$($(1).src))) $$($(1).app) \
 	$$($(1).out)/apps_table.o $(if $(BENCH_SITES),$$($(1).out)/sites.o)

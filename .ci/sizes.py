@@ -22,7 +22,7 @@ MODULES = ("kern/ftrace/modules/", "kern/ftrace/riscv64/trampoline.h", "kern/ftr
            "kern/ftrace/stages/nomodules.c", "kern/module.h", "kern/module/", "kern/arch/riscv64/reloc.", "kern/arch/arm64/reloc.",
            "kern/ftrace/probes/", "kern/ftrace/probe_events/", "kern/ftrace/riscv64/fetch.h", "kern/ftrace/arm64/fetch.h", "kern/ftrace/riscv64/probe.h", "kern/ftrace/arm64/probe.h", "kern/breakpoint.h")
 PARTS: list[tuple[str, int | None, Callable[[str], bool]]] = [
-    ("what students hand in, labs 1 to 6", 2000, lambda f: f in HANDED_IN),
+    ("what students hand in, labs 1 to 7", 2000, lambda f: f in HANDED_IN),
     ("kern/ftrace/", 6000, inside("kern/ftrace/", but=("kern/ftrace/tools/", *MODULES))),
     ("modules, probes, trace events", 2500, inside(*MODULES)),
     ("build tools in kern/ftrace/", 1000, inside("kern/ftrace/tools/")),

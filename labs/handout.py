@@ -27,7 +27,7 @@ from grading.session import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
 # By lab: a file that would show a student how to do this lab or the next goes along as an object.
-HIDDEN = {5: "kern/ftrace/stages/graph_walk", 6: "kern/ftrace/trace/trace_graph_direct"}
+HIDDEN = {5: "kern/ftrace/stages/graph_walk", **dict.fromkeys((6, 7), "kern/ftrace/trace/trace_graph_direct")}
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|selftest/(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/instructors\.md$|"
                          rf"({'|'.join(HIDDEN.values())})\.c$")

@@ -18,6 +18,7 @@
  *	image FILE		the text as linked, which may be executed
  *	word VA			a word of the text that the kernel changes: each value other than the linked one is logged
  *	head SIZE		the first SIZE bytes of text may also run at their physical address, before there are page tables
+ *	module LO HI		virtual addresses at which text that is loaded later may be executed; there may be several
  *	firmware PA END		memory that may also be executed, in a more privileged mode
  *	site VA N		the registers are kept; N = 1: only if its word is not the nop, and it is not
  *				logged otherwise
@@ -132,7 +133,7 @@ struct range {
 static struct ranges {
 	struct range r[16];
 	unsigned n;
-} looks, order, ordered;
+} looks, order, ordered, modules;
 
 static struct place *places;
 static size_t n_places;
@@ -782,7 +783,7 @@ static bool in_reset_rom(const uint8_t *host, uint64_t pc)
 	return firmware.hi && pc >> 12 == reset_pc >> 12 && host - reset == (int64_t)(pc - reset_pc);
 }
 
-/* May this be executed here? Permitted are the text as linked, its head at the physical address, the firmware, and the ROM before it. */
+/* May this be executed here? Permitted are the text as linked, its head at the physical address, modules, the firmware, and the ROM before it. */
 static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uint32_t word)
 {
 	uint64_t at = pa - text_pa;
@@ -790,7 +791,7 @@ static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uin
 
 	if (pa - firmware.lo < firmware.hi - firmware.lo)
 		return pc == pa;
-	if (in_reset_rom(qemu_plugin_insn_haddr(insn), pc))
+	if (in_reset_rom(qemu_plugin_insn_haddr(insn), pc) || inside_any(&modules, pc))
 		return true;
 	if (at >= text.hi - text.lo || at % 4 || qemu_plugin_insn_size(insn) != 4)
 		return false;
@@ -950,6 +951,8 @@ static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 		return add_range(&looks, a, b);
 	else if (!strcmp(word, "order"))
 		return add_range(&order, a, b);
+	else if (!strcmp(word, "module"))
+		return add_range(&modules, a, b);
 	else if (!strcmp(word, "ordered"))
 		return add_range(&ordered, a, b);
 	else if (!strcmp(word, "tracer"))

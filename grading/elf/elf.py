@@ -13,12 +13,15 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
 from grading.elf.insn import ARM64, ISAS, RISCV64, Isa
 from grading.verdict import Stopped, Verdict
+
+if TYPE_CHECKING:
+    from grading.elf.module import Module
 
 OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
 
@@ -42,6 +45,8 @@ class Site:
 
 class Kernel:
     """One built kernel."""
+
+    modules: tuple[Module, ...] = ()  # that boots of it load
 
     def __init__(self, path: Path, arch: str) -> None:
         self.path = path
@@ -100,7 +105,18 @@ class Kernel:
         lo, hi = self.text
         return self.read(lo, hi - lo)
 
+    def place(self, modules: tuple[Module, ...]) -> None:
+        """A boot loads these modules too, each at its address. Of two at one address the sites have the names of the last."""
+        self.modules = tuple(dict.fromkeys((*self.modules, *modules)))
+        self.__dict__.pop("site_at", None)
+
+    def module_at(self, address: int) -> Module | None:
+        return next((m for m in reversed(self.modules) if m.base <= address < m.end), None)
+
     def function_at(self, address: int) -> Function | None:
+        module = self.module_at(address)
+        if module:
+            return next((f for f in module.functions if f.start <= address < f.end), None)
         i = bisect_right(self._starts, address) - 1
         while i >= 0 and self.functions[i].end <= address and address - self.functions[i].start < 0x10000:
             i -= 1  # skip a nested or zero-length function
@@ -154,7 +170,8 @@ class Kernel:
 
     @cached_property
     def site_at(self) -> dict[int, Site]:
-        return {s.address: s for s in self.sites}
+        """The kernel's sites, and those of its modules."""
+        return {s.address: s for s in (*self.sites, *(s for m in self.modules for s in m.sites))}
 
     def code_beside(self, name: str) -> tuple[int, int]:
         """[start, end) of all code that was compiled from the same file as this function; (0, 0) if there is none."""
@@ -213,7 +230,8 @@ class Kernel:
 
     def disassemble(self, address: int, word: int | None = None) -> str:
         """The instruction as linked, or `word` at its address, with the name of the function that it jumps to."""
-        word = self.word(address) if word is None else word
+        module = self.module_at(address)
+        word = word if word is not None else module.word(address) if module else self.word(address)
         jump = self.isa.jump(address, word)
         text = disassemble(self.arch, address, word)
         return f"{text}  <{self.name_at(jump[0])}>" if jump else text

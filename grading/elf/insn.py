@@ -41,6 +41,17 @@ class Riscv64Isa:
         target = address + _signed(first & 0xFFFFF000, 32) + _signed(second >> 20, 12)
         return target & MASK64, second >> 7 & 31
 
+    def trampoline(self, address: int, words: tuple[int, int, int]) -> int | None:
+        """The target of auipc t1; jalr x0, lo(t1); None: these words are no trampoline."""
+        found = self.far_call(address, words[0], words[1])
+        return found[0] if found and found[1] == 0 and words[0] >> 7 & 31 == 6 else None
+
+    def aside(self, words: tuple[int, int, int], by: int) -> tuple[int, int, int]:
+        """A trampoline that leads `by` bytes, a small number, away from the target of this one, ahead or back."""
+        low = _signed(words[1] >> 20, 12)
+        low += by if low + by < 2048 else -by
+        return words[0], words[1] & 0xFFFFF | (low & 0xFFF) << 20, words[2]
+
     def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
         """Does this instruction leave the function in [lo, hi): is it a return, or a jump out of it without a link?"""
         if word & 0xFFF == 0x067:  # jalr x0: a return, or a far tail call
@@ -67,6 +78,18 @@ class Arm64Isa:
         if not -(1 << 27) <= imm < 1 << 27 or imm & 3:
             raise ValueError(f"bl from {address:#x} does not reach {target:#x}")
         return (0x94000000 if link else 0x14000000) | (imm >> 2 & 0x3FFFFFF)
+
+    def trampoline(self, address: int, words: tuple[int, int, int]) -> int | None:
+        """adrp x16; add x16, x16, lo; br x16."""
+        if words[0] & 0x9F00001F != 0x90000010 or words[1] & 0xFFC003FF != 0x91000210 or words[2] != 0xD61F0200:
+            return None
+        pages = _signed((words[0] >> 5 & 0x7FFFF) << 2 | words[0] >> 29 & 3, 21)
+        return ((address & ~0xFFF) + (pages << 12) + (words[1] >> 10 & 0xFFF)) & MASK64
+
+    def aside(self, words: tuple[int, int, int], by: int) -> tuple[int, int, int]:
+        low = words[1] >> 10 & 0xFFF
+        low += by if low + by < 4096 else -by
+        return words[0], words[1] & ~(0xFFF << 10) | low << 10, words[2]
 
     def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
         if word & 0xFFFFFC1F in (0xD65F0000, 0xD61F0000):  # ret, br

@@ -26,6 +26,8 @@ GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "t
          "ftrace_graph_dead", "ftrace_graph_stop", "rare_entry", "rare_return", "rare_stack", "rare_walk", "rare_refused", "rare_inner", "rare_outer", "rare_a", "rare_f", "rare_home_f",
          "rare_home_c", "rare_home_a", "rare_lost")
 USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data", "rare_data", "rare_room", "rare_shared")
+MODULES = ("ftrace_module_enable", "ftrace_module_release", "ftrace_add_table", "profile_forget_modules", "ftrace_make_call", "ftrace_make_nop",
+           "ftrace_modify_call", "_end")
 STAGES = {
     1: (*EVERY, *MCOUNT),
     2: (*EVERY, *MCOUNT, *RECORDS, "lookup_rec", "lookup_rec_range", "app_main_lookup"),
@@ -34,6 +36,8 @@ STAGES = {
     4: (*EVERY, *RECORDS, *PATCHING, *OPS, *ENTRY),
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
+    7: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS, *MODULES),
+    8: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS, *MODULES),
 }
 # Variables that a lab's files define, and into which they must store in a certain order (grading/checks/order.py).
 STORED = {

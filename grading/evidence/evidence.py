@@ -15,7 +15,8 @@ from operator import attrgetter
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from grading.elf.elf import Kernel, Site
-from grading.stimulus import workload
+from grading.elf.module import Module
+from grading.stimulus import seeded, workload
 from grading.stimulus.schedules import Played
 from grading.stimulus.steps import Steps
 from grading.stimulus.trials import Trial
@@ -148,6 +149,73 @@ class Spoilt:
     output: str = ""  # the workload's
 
 
+@dataclass(eq=False)
+class Loaded:
+    """Lab 7: a module that was loaded, and its text."""
+
+    module: Module
+    far: bool
+    rest: bytes = b""  # after the load, while no tracer was on
+    traced: bytes = b""  # while its functions were traced
+
+    def word(self, text: bytes, address: int) -> int:
+        at = address - self.module.base
+        return int.from_bytes(text[at:at + 4], "little")
+
+    def trampoline(self, text: bytes, number: int) -> tuple[int, int, int]:
+        at = self.module.trampoline(number)
+        return self.word(text, at), self.word(text, at + 4), self.word(text, at + 8)
+
+
+@dataclass(eq=False)
+class Visit:
+    """Lab 7: seeded calls in modules while they are traced."""
+
+    name: str
+    runs: list[seeded.Run]
+    names: frozenset[str]  # the traced functions
+    loaded: list[Loaded]
+    first: int = 0
+    last: int = 0
+    output: str = ""
+    trace: FunctionTrace | None = None
+
+
+@dataclass(eq=False)
+class Coming:
+    """Lab 7: a module that is loaded while several tracers are on."""
+
+    run: seeded.Run
+    first: int = 0
+    last: int = 0
+    output: str = ""
+    traces: dict[str, FunctionTrace] = field(default_factory=dict)  # by tracefs directory
+    graph: list[str] = field(default_factory=list)  # the functions that function_graph printed, in the order of their entries
+    loaded: tuple[int, int] = (0, 0)  # the records during which it was loaded
+
+
+@dataclass(eq=False)
+class Going:
+    """Lab 7: a module is removed while it is traced; another module comes to its address."""
+
+    gone: Module
+    successor: Loaded
+    first: int = 0  # the records during which it was removed
+    last: int = 0
+    files: dict[str, str] = field(default_factory=dict)  # tracefs files after the removal, and (with " again") with the other module loaded
+
+
+@dataclass
+class Redirected:
+    """Lab 7: the harness overwrote a module's trampolines: before its functions were traced, or (four CPUs) while they were."""
+
+    loaded: Loaded
+    printed: str = ""
+    before: bytes = b""  # the module's text, with the overwritten trampolines
+    after: bytes = b""
+    kernel: bytes = b""  # the kernel's text, afterwards
+
+
 @dataclass(frozen=True)
 class Complaint:
     """Output of the shell for a command that should print nothing."""
@@ -185,6 +253,12 @@ class Evidence:
     spoilt: Spoilt | None = None
     steps: Steps = field(default_factory=Steps)  # lab 1
     alias: list[tuple[str, list[int]]] = field(default_factory=list)  # when it was checked, and the CPUs that could write text then
+    loaded: list[Loaded] = field(default_factory=list)  # lab 7
+    visits: list[Visit] = field(default_factory=list)
+    coming: list[Coming] = field(default_factory=list)
+    going: Going | None = None
+    redirected: Redirected | None = None
+    inside: dict[str, str] = field(default_factory=dict)  # what the commands printed while a call was inside a module that is removed
     walk: str = ""  # the threads' stacks, while one thread sleeps in a call whose return is patched
     slot_again: tuple[int, int] = (0, 0)  # the records during which a slot got a new owner while a thread slept in a call of the old one
     frames_out: tuple[int, int] = (0, 0)  # the records during which function_graph traced every function
@@ -217,7 +291,8 @@ class Evidence:
 
     def summary(self) -> Evidence:
         """A copy without the bulk data that only checks use."""
-        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None)
+        return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None,
+                       loaded=[], visits=[], coming=[], going=None, redirected=None)
 
     def ending(self) -> str:
         """A sentence that says how the boot ended early."""

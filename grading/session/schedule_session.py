@@ -10,6 +10,7 @@ from pathlib import Path
 from grading.elf.elf import Kernel
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Record
+from grading.session.module_session import scheduled
 from grading.session.session import Session
 from grading.stimulus.schedules import SCHEDULES, Change, Player, WhenHeld
 from grading.truth import truth
@@ -35,7 +36,9 @@ class ScheduleSession(Session):
 
     def _config(self) -> Config:
         self._player = Player(self._kernel, self._files, self._when_held)
-        config = truth.config(self._kernel, self._machine, FOLLOWED, "calls_")
+        modules = scheduled(self._kernel)
+        self._kernel.place(modules)
+        config = truth.config(self._kernel, self._machine, FOLLOWED, "calls_", modules)
         config.capacity = CAPACITY
         return self._player.config(config, self._changes)
 

@@ -20,11 +20,12 @@ from grading.stimulus.trials import Trial
 from grading.text.trace_text import parse
 from grading.truth import truth
 from grading.verdict import Stopped, Verdict, blamed
-from qemu.machine import Machine
+from qemu.machine import ROOT, Machine
 
 BUDGET = 4_000_000_000  # instructions that one CPU may execute in a graded boot
 BEGINNING = 1_000_000  # observer records that are read if the log was too small
 KERNEL_BASE = 0xFFFFFFFF80000000
+INITRD = ROOT / "build/initrd.cpio"  # has the modules
 BOOT_SECONDS = 60  # from power-on to the first prompt; for the whole boot: LONGEST in grading/machine/machine.py
 FILTERS = "set_ftrace_filter", "set_ftrace_notrace"
 WORKLOAD_SECONDS = 90  # for one run of the seeded workload
@@ -68,7 +69,8 @@ def text_alias(kernel: Kernel) -> int:
 
 
 def machine_of(kernel: Kernel, lab: int, smp: int) -> Machine:
-    return Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), icount=lab >= 5 and smp == 1)
+    return Machine(kernel.arch, smp, image=kernel.path.with_name("Image"), icount=lab >= 5 and smp == 1,
+                   initrd=INITRD if lab >= 7 else None)
 
 
 class Session:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 LINE = re.compile(
     r"^(?P<comm>.{16})-(?P<pid>\d{1,19}) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) +(?P<sec>\d{1,19})\.(?P<usec>\d{6}): "
-    r"(?P<func>\S+) <-(?P<parent>\S+)$")
+    r"(?P<func>\S+( \[\w+\])?) <-(?P<parent>\S+( \[\w+\])?)$")
 COUNTS = re.compile(r"^# entries-in-buffer/entries-written: (\d{1,19})/(\d{1,19})   #P:(\d{1,19})$")
 LOST = re.compile(r"^CPU:(\d{1,19}) \[LOST (\d{1,19} )?EVENTS\]$")
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from grading.elf import names
 from grading.elf.elf import Kernel, Site
+from grading.elf.module import Module
 from grading.machine.observer import Config, Kind, Record
 from grading.truth import returns
 from qemu.machine import RAM_BASE, Machine
@@ -33,6 +34,9 @@ PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace
 ENCODER = ("insn_call", "registers_word")
 ROOM = ("kfree", "shadow_users_begin", "shadow_users_end")
 GRACE = "synchronize_sched"  # waits for a grace period
+# Of kernels with modules: where a module's call sites come and go.
+MODULES = ("ftrace_module_enable", "ftrace_add_table", "ftrace_module_release", "profile_forget_modules", "ftrace_make_call", "ftrace_make_nop",
+           "ftrace_modify_call")
 # The first entry that a kernel has: one function of each file whose stores and barriers are logged; helper functions that may store for them.
 ORDERED_CODE = ((("register_ftrace_graph", "shadow_pop"), ("memcpy", "memset")), (("ftrace_set_func", "ftrace_hash_add"), ()), (("ftrace_make_nop",), ()))
 # Variables that events load while another CPU may store into them.
@@ -178,7 +182,10 @@ def _named(kernel: Kernel) -> dict[int, str]:
 def _always(kernel: Kernel) -> dict[int, str]:
     """The addresses that are always logged, with their names."""
     found = {kernel.symbol(n): n for n in ("ftrace_batch_begin", GRACE, "panic", *BATCH_STEPS, *ROOM)}
-    ends = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
+    ends: tuple[str, ...] = ("ftrace_batch_end", "arch_sync_all", "unregister_ftrace_graph")
+    if kernel.symbol(MODULES[0]):
+        found |= {kernel.symbol(n): n for n in MODULES}
+        ends += ("ftrace_module_release",)
     return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
 
 
@@ -201,9 +208,9 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
     return found + [(kernel.symbol(n), regs, 2) for n in (*HANDS, *returns.HANDLERS)]
 
 
-def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED, sites: str = "") -> Config:
+def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED, sites: str = "", modules: tuple[Module, ...] = ()) -> Config:
     """The observer's configuration for this kernel. `followed`: prefixes of functions whose calls are followed to their return; `sites`:
-    only sites of functions whose names begin so are logged."""
+    only sites of functions whose names begin so are logged, and all of `modules`."""
     c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
     c.add("start", start)
     c.add("text", lo, start, hi - lo)
@@ -224,6 +231,11 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
         c.add("body", site.address + 4)
         if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER):
             c.add("arguments", site.function.start if kernel.hook == "mcount" else site.address + 4)
+    for module in modules:
+        c.add("module", module.base, module.end)
+        for site in module.sites:
+            c.add("site", site.address, 0)
+            c.add("body", site.address + 4)
     patched = bool(kernel.symbol("ftrace_caller"))  # else, in labs 1 and 2, every site calls _mcount: it is counted
     for address, name in _named(kernel).items():
         c.add("stray" if patched and name == "trampoline" else "hit", address)

@@ -6,8 +6,10 @@
 #	lab 3   the calls become nops; one tracer at a time makes some of them calls again
 #	lab 4   nops at the function's entry, registers, many ops with a filter each
 #	lab 5   function_graph: a patched return for one user
-#	lab 6   a patched return for sixteen users; and the finished kernel: modules, probes, live patches
-STAGES := 1 2 3 4 5 6
+#	lab 6   a patched return for sixteen users
+#	7       modules, whose call sites may need trampolines
+#	8       probes, their events, live patches; the finished kernel
+STAGES := 1 2 3 4 5 6 7 8
 
 ftrace_lab.1 := mcount.S static.c norecords.c
 ftrace_lab.2 := mcount.S static.c records.c table.c functions.c
@@ -15,8 +17,11 @@ ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c table.c functions.c
 ftrace_lab.4 := caller.S islands.S records.c table.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c instances.c trace_stack.c nomodules.c
 ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c graph_walk.c trace_graph_nodirect.c
-ftrace_lab.6 := $(filter-out nomodules.c,$(ftrace_lab.4)) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c \
-	ftrace_module.c mod_filter.c ftrace_exports.c kprobes.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
+ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c
+ftrace_modules := trampoline.c ftrace_module.c module_records.c mod_filter.c ftrace_exports.c
+ftrace_lab.7 := $(filter-out nomodules.c,$(ftrace_lab.6)) $(ftrace_modules) noprobes.c
+ftrace_lab.8 := $(filter-out noprobes.c,$(ftrace_lab.7)) probe_exports.c \
+	kprobes.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
 	probe_parse.c event_filter.c probe_fetch.c probe_print.c probe_events.c probe_files.c error_log.c
 
 # The rooms (README.md): a file's name says it in all of them.
@@ -26,7 +31,7 @@ ftrace_headers := $(wildcard $(addsuffix /*.h,$(ftrace_rooms) kern/ftrace/riscv6
 ftrace_c := $(wildcard $(addsuffix /*.c,$(ftrace_rooms)))
 
 ftrace_staged := $(sort $(foreach lab,$(STAGES),$(ftrace_lab.$(lab))))
-ftrace_per_arch := mcount.S mcount_caller.S caller.S graph_caller.S graph.S islands.S
+ftrace_per_arch := mcount.S mcount_caller.S caller.S graph_caller.S graph.S islands.S trampoline.c
 # A file that no stage names is in all stages: the buffers, the tracers, their files.
 ftrace_common := $(filter-out $(addprefix %/,$(ftrace_staged)),$(ftrace_c))
 # $(call ftrace_files,arch,lab)
@@ -41,7 +46,9 @@ ftrace_tests = $(filter-out $(ftrace_staged_tests),$(wildcard kern/ftrace/tests/
 ftrace_tests.3 := patch_kt.c hostile_kt.c
 ftrace_tests.4 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_nograph_kt.c
 ftrace_tests.5 := $(ftrace_tests.4) graph_kt.c
-ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c bench_probes_kt.c bench_kprobes_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c kprobe_kt.c fprobe_kt.c livepatch_kt.c module_steps_kt.c probe_events_kt.c
+ftrace_tests.6 := patch_kt.c hostile_kt.c ops_kt.c bench_kt.c bench_graph_kt.c fgraph_kt.c unwind_graph_kt.c hostile_graph_kt.c
+ftrace_tests.7 := $(ftrace_tests.6) module_steps_kt.c
+ftrace_tests.8 := $(ftrace_tests.7) bench_probes_kt.c bench_kprobes_kt.c kprobe_kt.c fprobe_kt.c livepatch_kt.c probe_events_kt.c
 ftrace_staged_tests := $(addprefix kern/ftrace/tests/,$(sort $(foreach lab,$(STAGES),$(ftrace_tests.$(lab)))))
 
 # No jump tables: the proof (proof.py) needs the name of each target of an indirect

@@ -5,7 +5,6 @@
  */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
-#include "asm-ftrace/trampoline.h"
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +18,7 @@ extern "C" {
 #include "ftrace_module.h"
 #include "hash.h"
 #include "shadow.h"
+#include "trampoline.h"
 #undef private
 #undef export
 

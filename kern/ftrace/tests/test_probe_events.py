@@ -4,7 +4,7 @@ import subprocess
 import unittest
 
 from grading.machine.machine import Run
-from qemu.machine import ROOT, Machine
+from qemu.machine import FINISHED, ROOT, Machine
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 COMMON = ("\tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n"
@@ -22,7 +22,7 @@ class OnAMachine:
 
     @classmethod
     def setUpClass(cls) -> None:
-        image = ROOT / "build" / cls.arch / "lab6" / "Image"
+        image = ROOT / "build" / cls.arch / FINISHED / "Image"
         subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
         config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / "build/initrd.cpio")
         cls.machine = Run(config, ROOT / f"build/tests/probe-events-{cls.arch}-{cls.smp}.log")

@@ -9,7 +9,7 @@ import unittest
 
 from grading.machine.machine import Run
 from kern.ftrace.tests.waiting import until
-from qemu.machine import ROOT, Machine
+from qemu.machine import FINISHED, ROOT, Machine
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 SWITCH = "/proc/sys/kernel/stack_tracer_enabled"
@@ -32,7 +32,7 @@ class Stacks:
 
     @classmethod
     def setUpClass(cls) -> None:
-        image = ROOT / "build" / cls.arch / "lab6" / "Image"
+        image = ROOT / "build" / cls.arch / FINISHED / "Image"
         subprocess.run([*MAKE, f"ARCH={cls.arch}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
         config = Machine(cls.arch, smp=cls.smp, image=image, initrd=ROOT / "build/initrd.cpio", append="stacktrace")
         cls.machine = Run(config, ROOT / f"build/tests/stack-{cls.arch}-{cls.smp}.log")

@@ -1,0 +1,226 @@
+"""Checks of modules' call sites, trampolines and calls (lab 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from grading.checks.align import Alignment, Executed, align, by_cpu, differ
+from grading.checks.checks import in_time, link_register, within
+from grading.checks.registers import NAMES, lost
+from grading.elf.insn import ARM64
+from grading.elf.module import Module
+from grading.evidence.evidence import Evidence, Loaded, Visit, Window, during
+from grading.evidence.finding import Finding, side_by_side
+from grading.stimulus import seeded
+from grading.text.trace_text import FunctionEvent, FunctionTrace
+from grading.truth.truth import Call
+
+
+def stubs(e: Evidence) -> list[int]:
+    """The kernel's stubs, in order."""
+    names = [f"ftrace_stub_{n}" for n in range(len(e.kernel.symbols)) if f"ftrace_stub_{n}" in e.kernel.symbols]
+    return [e.kernel.symbol(name) for name in names]
+
+
+# ---- where a site leads ----------------------------------------------------------
+
+def calls(e: Evidence, address: int, word: int) -> int | None:
+    """What the word calls with the tracer's link register; None: nothing."""
+    jump = e.kernel.isa.jump(address, word)
+    return jump[0] if jump and jump[1] == link_register(e.kernel) else None
+
+
+def leads_to(e: Evidence, loaded: Loaded, address: int, word: int) -> int | None:
+    """Where a site leads, through its trampoline if it calls one; None: nowhere."""
+    target, module = calls(e, address, word), loaded.module
+    if target is None or not module.is_trampoline(target):
+        return target
+    return e.kernel.isa.trampoline(target, loaded.trampoline(loaded.traced, (target - module.room) // 12))
+
+
+def loaded_of(visit: Visit, call: Call) -> Loaded | None:
+    return next((loaded for loaded in visit.loaded if loaded.module.base <= call.site.address < loaded.module.end), None)
+
+
+def far_calls(e: Evidence) -> Iterator[tuple[Loaded, Call]]:
+    """The calls of far modules that led to a stub through a trampoline."""
+    known = set(stubs(e))
+    for visit in e.visits:
+        for call in during(visit, e.truth.calls):
+            loaded = loaded_of(visit, call)
+            target = calls(e, call.site.address, call.word)
+            if loaded and loaded.far and target is not None and loaded.module.is_trampoline(target) and leads_to(e, loaded, call.site.address, call.word) in known:
+                yield loaded, call
+
+
+def something_led(e: Evidence) -> Finding | None:
+    if next(far_calls(e), None):
+        return None
+    return Finding(str(e.complaint) if e.complaint else "no traced function of a far module called a trampoline that leads to a stub of the kernel")
+
+
+# ---- text -------------------------------------------------------------------------
+
+def _wrong_word(e: Evidence, loaded: Loaded, text: bytes, calls_at_sites: bool) -> tuple[int, int] | None:
+    """(address, the word that must be there) of the first wrong word before the trampolines; the sites' own words are not looked at if they call."""
+    module, sites = loaded.module, {s.address for s in loaded.module.sites}
+    before = {a - 4 for a in sites} if e.arch == "arm64" else set()
+    for address in range(module.base, module.base + len(module.text) - 3, 4):
+        want = e.kernel.isa.nop if address in sites else ARM64.mov_x9_x30 if address in before else module.word(address)
+        if address in module.relocated or address in sites and calls_at_sites:
+            continue
+        if loaded.word(text, address) != want:
+            return address, want
+    return None
+
+
+def modules_at_rest(e: Evidence) -> Finding | None:
+    """After a load every site is a nop, and the module's functions are as in its file."""
+    for loaded in e.loaded:
+        if not loaded.rest:
+            return Finding(f"the text of {loaded.module.name} was not found in memory: it was not loaded")
+        for text, traced in ((loaded.rest, False), (loaded.traced, True)):
+            wrong = _wrong_word(e, loaded, text, traced) if text else None
+            if wrong:
+                return _changed(e, loaded, text, *wrong)
+    return None
+
+
+def _changed(e: Evidence, loaded: Loaded, text: bytes, address: int, want: int) -> Finding:
+    found, name = loaded.word(text, address), e.kernel.name_at(address)
+    return Finding(f"{_where(loaded)}: the word at {name} is wrong after the load", site=[
+        f"{name} at {address:#x}", f"was        {found:08x}  {e.kernel.disassemble(address, found)}", f"should be  {want:08x}  {e.kernel.disassemble(address, want)}"])
+
+
+def _where(loaded: Loaded) -> str:
+    return f"{loaded.module.name}, {'out of' if loaded.far else 'in'} reach of the stubs"
+
+
+def near_calls_stubs(e: Evidence) -> Finding | None:
+    """A module in reach has no trampolines: each of its traced sites calls a stub of the kernel."""
+    known = set(stubs(e))
+    for loaded in (loaded for loaded in e.loaded if not loaded.far and loaded.rest):
+        module = loaded.module
+        if any(loaded.trampoline(loaded.rest, n) != (0, 0, 0) for n in range(module.stubs)):
+            return Finding(f"{_where(loaded)}: there are words where a far module has its trampolines", mistake="every-module-far")
+        for site in module.sites if loaded.traced else ():
+            word = loaded.word(loaded.traced, site.address)
+            target = calls(e, site.address, word)
+            if target not in known:
+                return Finding(f"{_where(loaded)}: the site of {site.function.name} must call a stub of the kernel", site=[
+                    f"{site.function.name} at {site.address:#x}", f"was        {word:08x}  {e.kernel.disassemble(site.address, word)}"],
+                    mistake="every-module-far" if target is not None and module.is_trampoline(target) else "")
+    return None
+
+
+def trampolines_lead(e: Evidence) -> Finding | None:
+    """Trampoline n of a far module leads to the kernel's stub n."""
+    texts = [(loaded, loaded.rest) for loaded in e.loaded if loaded.far and loaded.rest]
+    texts += [(e.going.successor, e.going.successor.traced)] if e.going and e.going.successor.traced else []
+    for loaded, text in texts:
+        for number, stub in enumerate(stubs(e)):
+            at, words = loaded.module.trampoline(number), loaded.trampoline(text, number)
+            target = e.kernel.isa.trampoline(at, words)
+            if target != stub:
+                leads = "is no trampoline" if target is None else f"leads to {target:#x}, {e.kernel.name_at(target)}"
+                return Finding(f"{_where(loaded)}: trampoline {number}, at {at:#x}, {leads}; it must lead to ftrace_stub_{number}, {stub:#x}", site=[
+                    f"{e.kernel.disassemble(at + 4 * n, word)}" for n, word in enumerate(words)], mistake=_wrong_trampoline(e, target, stub))
+    return None
+
+
+def _wrong_trampoline(e: Evidence, target: int | None, stub: int) -> str:
+    if target is None:
+        return ""
+    if abs(target - stub) == 4096:
+        return "trampoline-off-by-a-page"
+    return "same-stub-for-all" if target == stubs(e)[0] else ""
+
+
+# ---- expected = executed = printed --------------------------------------------------
+
+def executed_runs(e: Evidence, window: Window) -> list[list[Call]]:
+    """The calls that each write to a module's file made, the write first."""
+    of: dict[int, list[Call]] = {}
+    found: list[list[Call]] = []
+    for call in during(window, e.truth.calls):
+        if not e.kernel.module_at(call.site.address):
+            continue
+        part = call.name.split(" ")[0].partition("_")[2]
+        if part == "write":
+            found.append(of.setdefault(call.thread, []))
+            of[call.thread] = found[-1] = [call]
+        elif part in seeded.PARTS and call.thread in of:
+            of[call.thread].append(call)
+    return found
+
+
+def runs_as_expected(e: Evidence, name: str, window: Window, runs: list[seeded.Run], output: str) -> Finding | None:
+    """Each run made the calls that follow from its seed, and printed their result."""
+    executed = executed_runs(e, window)
+    for run in runs:
+        want = seeded.expect(run)
+        names = [run.module.named("write"), *want.calls]
+        same = next((done for done in executed if [c.name for c in done] == names), None)
+        if not same:
+            near: list[Call] = max((done for done in executed if done[0].name == names[0]), key=lambda done: _agree([c.name for c in done], names), default=[])
+            got = [c.name for c in near]
+            at = _agree(got, names)
+            return Finding(f"{name}: call {at} of '{run.command}' is not the one that follows from the seed", side_by_side(got, names, at),
+                           ("executed", "expected"), seq=near[min(at, len(near) - 1)].seq if near else None)
+        executed.remove(same)
+        if want.line not in output:
+            return Finding(f"{name}: '{run.command}' must print '{want.line}'")
+    return None
+
+
+def _agree(got: list[str], want: list[str]) -> int:
+    return next((n for n, (a, b) in enumerate(zip(got, want)) if a != b), min(len(got), len(want)))
+
+
+def traced_as_executed(e: Evidence, name: str, trace: FunctionTrace | None, executed: list[Call]) -> Finding | None:
+    """The printed events are those calls, in their order on each CPU."""
+    if trace is None or trace.in_buffer < 0:
+        return Finding(f"{name}: no trace was printed")
+    if trace.in_buffer != len(trace.events) or trace.overrun:
+        return Finding(f"{name}: the header of the trace counts {trace.in_buffer} entries of {trace.written}, and {len(trace.events)} are printed")
+    found: dict[int, Alignment[Executed, FunctionEvent]] = align(by_cpu(Executed(c, c.seq, c.vcpu) for c in executed), trace.events, differ)
+    for alignment in found.values():
+        if alignment.divergence:
+            return _diverged(e, name, alignment)
+    return next((f for f in (in_time(name, a) for a in found.values()) if f), None)
+
+
+def _diverged(e: Evidence, name: str, alignment: Alignment[Executed, FunctionEvent]) -> Finding:
+    d = alignment.divergence
+    assert d
+    seq = d.executed[d.executed_at].seq if d.executed_at < len(d.executed) else None
+    return Finding(f"{name}, CPU {d.cpu}, event {d.printed_at}: {d.why}", d.neighbours(), seq=seq)
+
+
+def of_modules(e: Evidence, window: Window, names: frozenset[str]) -> list[Call]:
+    return [c for c in during(window, e.truth.calls) if c.name in names]
+
+
+def registers_kept(e: Evidence, call: Call) -> Finding | None:
+    """After its site the function continues with its caller's registers."""
+    if not call.landed or call.landed.addr != call.site.address + 4:
+        return Finding(f"{call.name} did not go on after its call site", seq=call.seq)
+    changed = lost(e, call)
+    if changed:
+        return Finding(f"{call.name}: {', '.join(NAMES[e.arch][n] for n in changed)} changed between the call site and the instruction after it", seq=call.seq)
+    return None
+
+
+def three_agree(e: Evidence) -> Finding | None:
+    """Expected from the seed = executed = printed."""
+    for visit in e.visits:
+        executed = of_modules(e, visit, visit.names)
+        found = runs_as_expected(e, visit.name, visit, visit.runs, visit.output) or traced_as_executed(e, visit.name, visit.trace, executed)
+        found = found or next((f for f in (registers_kept(e, c) for c in executed if c.word != e.kernel.isa.nop) if f), None)
+        if found:
+            return within(visit, found)
+    return None if e.visits else Finding("no calls were made in modules")
+
+
+def is_of(module: Module, name: str) -> bool:
+    return name.endswith(f"[{module.name}]")

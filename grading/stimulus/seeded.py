@@ -1,0 +1,65 @@
+"""Works out on the host which calls `echo SEED > /proc/maple` makes (kern/modules/seeded.h), and what it prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from grading.elf.module import Module
+from grading.stimulus.workload import MASK, Generator, mix
+
+PARTS = ("leaf", "twig", "bough", "root")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One write of a seed to a module's file, on this CPU."""
+
+    module: Module
+    seed: int
+    cpu: int = 0
+
+    @property
+    def command(self) -> str:
+        return f"echo {self.seed:016x} > /proc/{self.module.name}"
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The calls, in order, without the write itself; and the line that is printed."""
+
+    calls: list[str]
+    line: str
+
+
+class _Work:
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+
+    def call(self, part: str, x: int) -> int:
+        x &= MASK
+        self.calls.append(part)
+        if part == "leaf":
+            return mix(x)
+        if part == "twig":
+            left = self.call("leaf", x)
+            return (left * 31 + self.call("leaf", x + 1)) & MASK
+        if part == "bough":
+            return self.call("leaf", x + 2) if x & 1 else self.call("twig", x + 3)
+        if not x & 7:
+            return x
+        leaf = self.call("leaf", x)
+        return leaf ^ self.call("root", (x & 7) - 1)
+
+
+def expect(run: Run) -> Expected:
+    work, random = _Work(), Generator(run.seed)
+    top, sum_ = 60 + random.next() % 41, 0
+    for _ in range(top):
+        x = random.next()
+        sum_ = mix((sum_ + work.call(PARTS[x % len(PARTS)], x >> 8)) & MASK)
+    return Expected([run.module.named(part) for part in work.calls], f"{run.module.name} {run.seed:016x}: {top} calls, result {sum_:016x}")
+
+
+def lines(runs: list[Run]) -> Iterator[str]:
+    yield from (expect(run).line for run in runs)

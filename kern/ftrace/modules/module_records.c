@@ -1,0 +1,130 @@
+/* Makes the records of a module's call sites, and says which of these cannot be traced; ftrace_module.h. */
+#include "asm-ftrace/hook.h"
+#include "module_records.h"
+#include "trace.h"
+#include "trampoline.h"
+
+size_t ftrace_module_room(void)
+{
+	return FTRACE_STUBS * FTRACE_STUB_SIZE;
+}
+
+static const char *site_fault(const struct module *m, unsigned long entry, unsigned long end)
+{
+	unsigned long site = entry + HOOK_ENTRY_OFFSET;
+
+	if (entry % 4)
+		return "is not 4-byte aligned";
+	if (entry < m->base || entry >= end || site >= end)
+		return "lies outside of text";
+	if (!hook_untouched((const u32 *)site))
+		return "does not hold what the compiler leaves there";
+	return NULL;
+}
+
+static void complain(const struct module *m, unsigned long entry, const char *fault)
+{
+	printk("ftrace: module %s: the call site of the function at %#lx %s; it is never written\n", m->name, entry, fault);
+}
+
+static void take_entries(struct module_sites *s, const struct module *m, const unsigned long *entries, u32 count, unsigned long end)
+{
+	for (u32 i = 0; i < count; i++) {
+		const char *fault = site_fault(m, entries[i], end);
+
+		if (fault)
+			complain(m, entries[i], fault);
+		else
+			(s->table.end++)->offset = entries[i] + HOOK_ENTRY_OFFSET - KERNEL_BASE;
+	}
+}
+
+/* Shell's sort. The compiler lists functions nearly in order. */
+static void sort(struct dyn_ftrace *rec, u32 count)
+{
+	for (u32 gap = count / 2; gap; gap /= 2)
+		for (u32 i = gap; i < count; i++)
+			for (u32 j = i; j >= gap && rec[j - gap].offset > rec[j].offset; j -= gap) {
+				struct dyn_ftrace other = rec[j];
+
+				rec[j] = rec[j - gap];
+				rec[j - gap] = other;
+			}
+}
+
+/* Keep the records that can be patched, and make each site the nop that is toggled from now on. */
+static void keep_sound(struct module_sites *s, const struct module *m)
+{
+	struct dyn_ftrace *kept = s->record;
+	unsigned long stubs = KERNEL_BASE + s->region[0].stubs;
+
+	for (const struct dyn_ftrace *rec = s->record; rec < s->table.end; rec++) {
+		bool twice = kept > s->record && kept[-1].offset == rec->offset;
+		unsigned long ip = ftrace_ip(rec);
+
+		if (twice || !module_site_reaches(rec, stubs)) {
+			complain(m, ip - HOOK_ENTRY_OFFSET, twice ? "is listed twice" : "is out of reach of the trampolines");
+			continue;
+		}
+#ifdef HOOK_BEFORE
+		if (HOOK_REWRITES)
+			*(u32 *)(ip - 4) = HOOK_BEFORE;
+#endif
+		kept->flags = s->far ? FTRACE_FL_FOLLOW : 0;
+		(kept++)->offset = rec->offset;
+	}
+	s->table.end = kept;
+	s->region[0].first = 0;
+	s->region[1].first = kept - s->record;
+}
+
+int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count, unsigned long room)
+{
+	struct module_sites *s;
+
+	if (!count)
+		return 0;
+	s = kzalloc(sizeof(*s) + count * sizeof(s->record[0]));
+	if (!s) {
+		printk("ftrace: module %s: no memory for the records of %u functions\n", m->name, count);
+		return -ENOMEM;
+	}
+	s->table = (struct ftrace_table){s->record, s->record, s->region, m->base, m->end[MODULE_TEXT], .module = m->name};
+	take_entries(s, m, entries, count, room);
+	sort(s->record, s->table.end - s->record);
+	module_choose_stubs(s, room);
+	keep_sound(s, m);
+	m->sites = &s->table;
+	return 0;
+}
+
+bool ftrace_module_replaced(const struct module *m)
+{
+	bool is = false;
+
+	mutex_lock(&ftrace_lock);
+	for (const struct dyn_ftrace *rec = m->sites ? m->sites->records : NULL; rec && rec < m->sites->end; rec++)
+		is |= rec->flags & FTRACE_FL_IPMODIFY;
+	mutex_unlock(&ftrace_lock);
+	return is;
+}
+
+int module_bad_trampoline(struct dyn_ftrace *rec, unsigned long at, unsigned long stub)
+{
+	const u32 *found = (const u32 *)at;
+	u32 expected[TRAMPOLINE_WORDS] = {0};
+	char want[80], have[80];
+	unsigned long target;
+
+	trampoline_encode(at, stub, expected);
+	trampoline_describe(want, sizeof(want), expected);
+	trampoline_describe(have, sizeof(have), found);
+	ftrace_bug(-EINVAL, rec, ftrace_expected(rec));
+	printk("ftrace: its trampoline at %#lx must lead to %pS\n"
+	       "ftrace:   expected %08x %08x %08x  %s\n"
+	       "ftrace:   found    %08x %08x %08x  %s\n",
+	       at, (void *)stub, expected[0], expected[1], expected[2], want, found[0], found[1], found[2], have);
+	if (trampoline_target(at, found, &target))
+		printk("ftrace:   it leads to %#lx  %pS\n", target, (void *)target);
+	return -ENODEV;
+}
