@@ -26,6 +26,9 @@ GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "t
          "ftrace_graph_dead", "ftrace_graph_stop", "rare_entry", "rare_return", "rare_stack", "rare_walk", "rare_refused", "rare_inner", "rare_outer", "rare_a", "rare_f", "rare_home_f",
          "rare_home_c", "rare_home_a", "rare_lost")
 USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data", "rare_data", "rare_room", "rare_shared")
+PROBES = ("kprobe_slots", "kprobe_slot_owner", "probe_before", "probe_after", "probe_said", "probe_steps_first", "probe_steps_end", "probe_inner_first",
+          "probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one",
+          "register_kprobe", "unregister_kprobe", "kprobe_update_point", "kprobe_wait_and_free", "klp_enable_patch", "klp_disable_patch")
 STAGES = {
     1: (*EVERY, *MCOUNT),
     2: (*EVERY, *MCOUNT, *RECORDS, "lookup_rec", "lookup_rec_range", "app_main_lookup"),
@@ -35,7 +38,7 @@ STAGES = {
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
     7: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
-    8: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
+    8: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS, *PROBES),
 }
 # Variables that a lab's files define, and into which they must store in a certain order (grading/checks/order.py).
 STORED = {
