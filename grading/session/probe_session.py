@@ -17,7 +17,6 @@ from grading.truth import probes, truth
 
 AT_ONCE = 8  # probes on the workload
 STAYS = 3  # of them, while the others come and go
-ROUNDS = 6  # in which they come and go
 
 
 def chosen(kernel: Kernel, rng: random.Random) -> list[int]:
@@ -44,6 +43,9 @@ class ProbeSession(Session):
         if e.complaint:  # no probe can be registered: nothing more would be seen
             return
         self._hits(machine, Phase("probes", rng.getrandbits(64), None))
+        self._come_and_go(machine, Phase("come and go", rng.getrandbits(64), None))
+        for words in ("nested", "stale", f"returns {rng.getrandbits(32):#x}", "patches"):
+            self._probe(machine, words)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
 
@@ -74,4 +76,18 @@ class ProbeSession(Session):
             phase.output = self._workload(machine, phase.seed)
             phase.last = machine.observer.written()
             for number in range(len(e.probed)):
+                self._quiet(machine, f"probe off {number}")
+
+    def _come_and_go(self, machine: Run, phase: Phase) -> None:
+        """A workload while some of the probes stay, and the others are unregistered and registered again."""
+        e = self._evidence
+        self._say(f"{phase.name}: workload {phase.seed:016x}")
+        e.phases.append(phase)
+        with self._part(machine, phase.name):
+            for number, address in enumerate(e.probed):
+                self._quiet(machine, f"probe at {number} {address:#x}{' post' if number % 2 else ''}")
+            phase.first = machine.observer.written()
+            phase.output = machine.console.command(f"workload {phase.seed:016x} & ; probe turns {STAYS} {len(e.probed)}; wait", WORKLOAD_SECONDS)
+            phase.last = machine.observer.written()
+            for number in reversed(range(len(e.probed))):
                 self._quiet(machine, f"probe off {number}")

@@ -86,6 +86,9 @@ def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
         config.add("hit", kernel.symbol(name))
     for name in CALLED:
         config.add("hit", next(s.address for s in kernel.sites if s.function.name == name) + 4)
+    for name in ("klp_enable_patch", "klp_disable_patch"):
+        for address in (kernel.symbol(name), *kernel.exits(name)):
+            config.add("hit", address)
     config.add("order", *kernel.code_beside("kprobe_wait_and_free"))
     config.add("order", *kernel.code_beside("klp_enable_patch"))
     return config

@@ -4,6 +4,7 @@
  *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them
  *	probe at N ADDR [post]	probe N, at an instruction of any function; with a post handler
  *	probe off N		unregister it
+ *	probe turns N M		unregister and register probes N to M - 1, several times
  *	probe nested		a handler reaches a probed instruction
  *	probe stale		a breakpoint that was taken away meanwhile
  *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not wanted
@@ -14,7 +15,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"steps|at|off|nested|stale|returns|patches ...", "make probes and live patches, for grading"};
+const char *const program_help[] = {"steps|at|off|turns|nested|stale|returns|patches ...", "make probes and live patches, for grading"};
 
 #if STAGE >= 8
 #include "breakpoint.h"
@@ -98,6 +99,24 @@ static void end(unsigned number)
 		return;
 	unregister_kprobe(&probes[number].kp);
 	probe_said(SAID_COUNTS, probes[number].hits, probes[number].kp.nmissed);
+}
+
+#define TURNS 6
+
+static int take_turns(unsigned first, unsigned last)
+{
+	int err = 0;
+
+	for (unsigned turn = 0; turn < TURNS; turn++)
+		for (unsigned i = first; i < last && i < PROBES && !err; i++) {
+			unsigned long addr = probes[i].kp.addr;
+			bool post = probes[i].kp.post_handler;
+
+			end(i);
+			yield();
+			err = begin(i, addr, post);
+		}
+	return err;
 }
 
 /* ---- steps ---- */
@@ -271,6 +290,8 @@ static int run(int argc, char **argv)
 		return begin(x, strtoull(argv[3], NULL, 0), argc > 4);
 	if (argc == 3 && !strcmp(argv[1], "off") && x < PROBES)
 		return end(x), 0;
+	if (argc == 4 && !strcmp(argv[1], "turns"))
+		return take_turns(x, strtoull(argv[3], NULL, 0));
 	if (argc == 2 && !strcmp(argv[1], "nested"))
 		return nested();
 	if (argc == 2 && !strcmp(argv[1], "stale"))
@@ -291,8 +312,10 @@ WATCHED long probe_value(long x)
 }
 WATCHED long probe_deep(long n)
 {
-	barrier();
-	return n ? probe_deep(n - 1) + n : 0;
+	long below = n ? probe_deep(n - 1) : 0;
+
+	barrier(); /* so that it is no tail call */
+	return below + n;
 }
 WATCHED long probe_tail(long x)
 {
