@@ -454,7 +454,7 @@ static int while_called(void)
 	err = thread_create_on(&thread, cpu_count() - 1, call_both, NULL);
 	if (err)
 		return err;
-	for (int i = 0; i < 4 && !err; i++) {
+	for (int i = 0; i < 8 && !err; i++) {
 		unsigned long seen = READ_ONCE(pairs);
 
 		while (READ_ONCE(pairs) == seen)
