@@ -27,7 +27,7 @@ GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "t
          "rare_home_c", "rare_home_a", "rare_lost")
 USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data", "rare_data", "rare_room", "rare_shared")
 PROBES = ("kprobe_slots", "kprobe_slot_owner", "probe_before", "probe_after", "probe_said", "probe_steps_first", "probe_steps_end", "probe_inner_first",
-          "probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one",
+          "probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", "probe_new_traced", "calls_traced",
           "register_kprobe", "unregister_kprobe", "kprobe_update_point", "kprobe_wait_and_free", "klp_enable_patch", "klp_disable_patch")
 STAGES = {
     1: (*EVERY, *MCOUNT),

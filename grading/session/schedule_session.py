@@ -12,13 +12,13 @@ from grading.machine.machine import Run
 from grading.machine.observer import Config, Record
 from grading.session.session import Session
 from grading.stimulus.schedules import SCHEDULES, Change, Player, WhenHeld
-from grading.truth import truth
+from grading.truth import probes, truth
 from grading.verdict import Stopped, Verdict
 
 FOLLOWED = ("calls_",)
 CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
 CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
-PATCHER = "kern/ftrace/core/patch.c"  # its stores are steps in every lab, as other CPUs see them
+PATCHERS = "kern/ftrace/core/patch.c", "kern/ftrace/probes/kprobe_text.c"  # their stores are steps in every lab, as other CPUs see them
 
 
 class ScheduleSession(Session):
@@ -31,12 +31,14 @@ class ScheduleSession(Session):
         self._changes = changes
         self._only = only
         self._when_held = when_held
-        self._files = (*files, PATCHER)
+        self._files = (*files, *PATCHERS)
 
     def _config(self) -> Config:
         self._player = Player(self._kernel, self._files, self._when_held)
         config = truth.config(self._kernel, self._machine, FOLLOWED, "calls_")
         config.capacity = CAPACITY
+        if self._evidence.lab == 8:
+            probes.add(self._kernel, config, ())
         return self._player.config(config, self._changes)
 
     def _truth(self, records: Iterable[Record]) -> truth.Truth:

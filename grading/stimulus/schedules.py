@@ -65,6 +65,7 @@ class Change:
     stays: frozenset[int] = frozenset()
     comes: frozenset[int] = frozenset()
     goes: frozenset[int] = frozenset()
+    inside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ class Player:
             if r.addr in self._steps:
                 counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
         steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items() for n in range(1, min(times, AGAIN) + 1)]
-        places |= self._places_of_call()
+        places |= self._places_of_call() | {*change.inside}
         self._lines(change.after)
         return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))], insns
 

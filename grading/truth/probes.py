@@ -20,8 +20,9 @@ SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
 CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH = range(7)  # enum said
 STEPS = "probe_steps_first", "probe_steps_end"
+NEW_TRACED = "probe_new_traced"
 # Functions whose first instruction is logged, with their arguments and return address.
-CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one")
+CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", NEW_TRACED)
 
 
 def signed(value: int) -> int:
@@ -40,7 +41,17 @@ def slots(kernel: Kernel) -> range:
 
 def own(kernel: Kernel) -> set[int]:
     """The instructions that only kern/apps/probe.c probes."""
-    return {*steps(kernel), kernel.symbol("probe_inner_first")}
+    return {*steps(kernel), kernel.symbol("probe_inner_first"), on_schedule(kernel)}
+
+
+def on_schedule(kernel: Kernel) -> int:
+    """The instruction of calls_traced that is probed."""
+    return kernel.symbol("calls_traced") + 8
+
+
+def body(kernel: Kernel, function: str) -> int:
+    """The instruction after the function's call site."""
+    return next((s.address + 4 for s in kernel.sites if s.function.name == function), 0)
 
 
 def depends_on_pc(arch: str, word: int) -> bool:
@@ -85,7 +96,7 @@ def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
     for name in (BEFORE, AFTER, SAID):
         config.add("hit", kernel.symbol(name))
     for name in CALLED:
-        config.add("hit", next(s.address for s in kernel.sites if s.function.name == name) + 4)
+        config.add("hit", body(kernel, name))
     for name in ("klp_enable_patch", "klp_disable_patch"):
         for address in (kernel.symbol(name), *kernel.exits(name)):
             config.add("hit", address)

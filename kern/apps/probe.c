@@ -2,20 +2,21 @@
  * probe: makes probes, live patches, and the calls that they are about, for grading.
  *
  *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them
- *	probe at N ADDR [post]	probe N, at an instruction of any function; with a post handler
+ *	probe at N ADDR [post]	probe N, at an instruction of any function (NAME+OFFSET, too); with a post handler
  *	probe off N		unregister it
  *	probe turns N M		unregister and register probes N to M - 1, several times
  *	probe nested		a handler reaches a probed instruction
  *	probe stale		a breakpoint that was taken away meanwhile
  *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not wanted
  *	probe patches		live patches, in either order
+ *	probe patch on|off	a live patch of calls_traced (calls.c)
  *
  * The program checks nothing. It passes data to probe_before(), probe_after() and
  * probe_said() in registers, for an observer of the processor.
  */
 #include "app.h"
 
-const char *const program_help[] = {"steps|at|off|turns|nested|stale|returns|patches ...", "make probes and live patches, for grading"};
+const char *const program_help[] = {"steps|at|off|turns|nested|stale|returns|patches|patch ...", "make probes and live patches, for grading"};
 
 #if STAGE >= 8
 #include "breakpoint.h"
@@ -83,14 +84,20 @@ static notrace void after(struct kprobe *p, struct kprobe_regs *regs)
 	probe_after(n - probes, regs->ip, *kprobe_arg(regs, 0));
 }
 
-static int begin(unsigned number, unsigned long addr, bool post)
+static int begin_in(unsigned number, const char *name, unsigned long addr, bool post)
 {
 	struct numbered *n = &probes[number];
 
 	if (n->kp.point)
 		return -EEXIST;
-	*n = (struct numbered){{.addr = addr, .pre_handler = before, .post_handler = post ? after : NULL}};
+	*n = (struct numbered){{.symbol_name = name, .pre_handler = before, .post_handler = post ? after : NULL}};
+	*(name ? &n->kp.offset : &n->kp.addr) = addr;
 	return register_kprobe(&n->kp);
+}
+
+static int begin(unsigned number, unsigned long addr, bool post)
+{
+	return begin_in(number, NULL, addr, post);
 }
 
 static void end(unsigned number)
@@ -277,8 +284,19 @@ static int is_number(const char *s)
 	return *s >= '0' && *s <= '9';
 }
 
+/* NAME+OFFSET, or an address. */
+static int begin_at(unsigned number, char *where, bool post)
+{
+	char *plus = strchr(where, '+');
+
+	if (plus)
+		*plus++ = '\0';
+	return begin_in(number, plus ? where : NULL, strtoull(plus ?: where, NULL, 0), post);
+}
+
 static int returns(unsigned long seed);
 static int patches(void);
+static int patch(bool on);
 
 static int run(int argc, char **argv)
 {
@@ -287,7 +305,7 @@ static int run(int argc, char **argv)
 	if (argc == 3 && !strcmp(argv[1], "steps"))
 		return steps(x);
 	if (argc >= 4 && !strcmp(argv[1], "at") && x < PROBES)
-		return begin(x, strtoull(argv[3], NULL, 0), argc > 4);
+		return begin_at(x, argv[3], argc > 4);
 	if (argc == 3 && !strcmp(argv[1], "off") && x < PROBES)
 		return end(x), 0;
 	if (argc == 4 && !strcmp(argv[1], "turns"))
@@ -300,6 +318,8 @@ static int run(int argc, char **argv)
 		return returns(x);
 	if (argc == 2 && !strcmp(argv[1], "patches"))
 		return patches();
+	if (argc == 3 && !strcmp(argv[1], "patch"))
+		return patch(!strcmp(argv[2], "on"));
 	return -EINVAL;
 }
 
@@ -478,6 +498,20 @@ static int patches(void)
 	err = while_called();
 	probe_said(SAID_PATCH, 10, err);
 	return err;
+}
+
+WATCHED uint64_t probe_new_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
+{
+	barrier();
+	return a + h;
+}
+
+static int patch(bool on)
+{
+	static struct klp_func traced[] = {{.old_name = "calls_traced", .new_func = probe_new_traced}, {}};
+	static struct klp_patch one = {traced};
+
+	return on ? klp_enable_patch(&one) : klp_disable_patch(&one);
 }
 
 int main(int argc, char **argv)

@@ -7,11 +7,15 @@ from collections import Counter
 from typing import NamedTuple
 
 from grading.checks.checks import Check, all_of, differing, executed_as_expected, lives, rest_at_boot, rest_text, right_result, within
+from grading.checks.integrity import as_linked
+from grading.checks.probe_schedules import PATCH, probes_under_schedules
+from grading.checks.schedule_checks import PLAYED
 from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once as seen_once, ran
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.session.probe_session import STAYS, ProbeSession
+from grading.stimulus.schedules import Change
 from grading.truth import probes
 from grading.truth.probes import AFTER, BEFORE, BREAK, StepsCall
 
@@ -482,6 +486,17 @@ def _probed_calls(part: str) -> Coverage:
     return Coverage("hit of a probe on the workload", lambda e: [Amount(part, sum(c.executed for c in _counted(e, part)), 5)])
 
 
+# Probe 0 is on an instruction of calls_traced. B is held before the copy in its slot, before the slot's second word, and in the exception.
+ON, POST_ON, GONE = "probe at 0 calls_traced+0x8", "probe at 0 calls_traced+0x8 post", "probe off 0"
+INSIDE = ("kprobe_slots", "kprobe_slots+0x4", "trap_exception", "calls_traced+0xc")
+SCHEDULES = (
+    Change("register", POST_ON, "register_kprobe", after=(GONE,), comes=frozenset({0}), inside=INSIDE),
+    Change("unregister", GONE, "unregister_kprobe", before=(ON,), goes=frozenset({0}), inside=INSIDE),
+    Change("post", "probe at 1 calls_traced+0x8 post", "register_kprobe", before=(ON,), after=("probe off 1", GONE), stays=frozenset({0}), comes=frozenset({1}), inside=INSIDE),
+    Change("patch", "probe patch on", "klp_enable_patch", after=("probe patch off",), comes=frozenset({PATCH})),
+    Change("unpatch", "probe patch off", "klp_disable_patch", before=("probe patch on",), goes=frozenset({PATCH})),
+)
+
 CHECKS = {
     "hit": all_of(_of_rung(HIT), refused),
     "life": all_of(lives, right_result),
@@ -494,6 +509,7 @@ CHECKS = {
     "nested": nested,
     "returns": returns,
     "patched": all_of(patched, all_at_once, waited_for),
+    "schedules": all_of(as_linked, probes_under_schedules),
 }
 
 SEEN = {
@@ -508,4 +524,5 @@ SEEN = {
     "nested": (NESTED,),
     "returns": (RETURNED,),
     "patched": (PATCHES, SWITCHED),
+    "schedules": (PLAYED,),
 }
