@@ -18,7 +18,9 @@ from grading.verdict import Stopped, Verdict
 FOLLOWED = ("calls_",)
 CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
 CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
-PATCHERS = "kern/ftrace/core/patch.c", "kern/ftrace/probes/kprobe_text.c"  # their stores are steps in every lab, as other CPUs see them
+PATCHER = "kern/ftrace/core/patch.c"  # its stores are steps in every lab, as other CPUs see them
+# So are these. On arm64 the other CPUs are stopped while the second one stores.
+PROBES = {"riscv64": ("kern/ftrace/probes/kprobes.c", "kern/ftrace/probes/kprobe_text.c"), "arm64": ("kern/ftrace/probes/kprobes.c",)}
 
 
 class ScheduleSession(Session):
@@ -31,7 +33,7 @@ class ScheduleSession(Session):
         self._changes = changes
         self._only = only
         self._when_held = when_held
-        self._files = (*files, *PATCHERS)
+        self._files = (*files, PATCHER, *PROBES[kernel.arch])
 
     def _config(self) -> Config:
         self._player = Player(self._kernel, self._files, self._when_held)

@@ -177,7 +177,7 @@ static void link_probe(struct probe_point *pt, struct kprobe *p)
 }
 
 /* When this returns, no CPU uses @p. Its own `next` stays until then. */
-static void remove_probe(struct kprobe *p)
+static void remove_kprobe(struct kprobe *p)
 {
 	struct probe_point *pt = p->point;
 	struct kprobe **link = &pt->probes;
@@ -190,7 +190,7 @@ static void remove_probe(struct kprobe *p)
 	p->point = NULL;
 }
 
-static int add_probe(struct kprobe *p)
+static int add_kprobe(struct kprobe *p)
 {
 	struct probe_point *pt;
 	int err;
@@ -213,7 +213,7 @@ static int add_probe(struct kprobe *p)
 	link_probe(pt, p);
 	err = kprobe_update_point(pt);
 	if (err)
-		remove_probe(p);
+		remove_kprobe(p);
 	return err;
 }
 
@@ -223,7 +223,7 @@ int register_kprobe(struct kprobe *p)
 
 	mutex_lock(&ftrace_lock);
 	WRITE_ONCE(break_hook, &kprobe_hook);
-	err = ftrace_disabled ? -ENODEV : add_probe(p);
+	err = ftrace_disabled ? -ENODEV : add_kprobe(p);
 	mutex_unlock(&ftrace_lock);
 	return err;
 }
@@ -232,7 +232,7 @@ void unregister_kprobe(struct kprobe *p)
 {
 	mutex_lock(&ftrace_lock);
 	if (p->point)
-		remove_probe(p);
+		remove_kprobe(p);
 	mutex_unlock(&ftrace_lock);
 }
 
