@@ -62,7 +62,7 @@ app_name := $(basename $(notdir $(APP)))
 app_symbol := app_main_$(shell tr -c 'A-Za-z0-9_\n' _ <<< '$(app_name)')
 apps := $(basename $(notdir $(wildcard kern/apps/*.c)))
 # They use the tracer's functions: a grade runs them. The others see kern/app.h alone.
-apps_inside := entry.o frames.o graph.o lookup.o op.o rare.o registers.o
+apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o
 ifneq ($(filter $(app_name),$(apps)),)
 $(error APP=$(APP): there is an application '$(app_name)' already; give yours another name)
 endif

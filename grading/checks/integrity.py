@@ -11,6 +11,7 @@ from grading.elf.insn import ARM64
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
+from grading.truth import probes
 from grading.truth.truth import changing
 
 
@@ -65,6 +66,8 @@ def permitted(e: Evidence, address: int, word: int) -> bool:
     """May this address hold this word? A call site may hold a nop or a call, ftrace_call a call, and the word before a site its boot value."""
     kernel = e.kernel
     if e.spoilt and (address, word) == (e.spoilt.site.address, e.spoilt.word):
+        return True
+    if probes.permitted(kernel, e.probed, address, word):
         return True
     if address in kernel.site_at:
         return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(e, address, word)

@@ -24,15 +24,15 @@ Wrong = tuple[str, int | None]  # what is wrong, and the record that shows it
 
 def right_under_schedules(e: Evidence) -> Finding | None:
     """Ops: each call ran the ops that it must run, and none is in an op that was unregistered."""
-    return _first(e, _call_wrong)
+    return first_wrong(e, _call_wrong)
 
 
 def returns_under_schedules(e: Evidence) -> Finding | None:
     """The same for function_graph's users: each call returns to its caller, even if users were registered or left while it was in flight."""
-    return _first(e, _return_wrong)
+    return first_wrong(e, _return_wrong)
 
 
-def _first(e: Evidence, wrong: Callable[[Evidence, ScheduleRun, Call, int], Wrong | None]) -> Finding | None:
+def first_wrong(e: Evidence, wrong: Callable[[Evidence, ScheduleRun, Call, int], Wrong | None]) -> Finding | None:
     for played in e.played:
         for run in played.runs:
             if found := _wrong(e, run, wrong):

@@ -266,6 +266,8 @@ class Evidence:
     typed: list[tuple[int, str]] = field(default_factory=list)  # each line, with the number of observer records before it
     observed: int = 0  # number of executed call sites
     seconds: float = 0.0
+    probed: list[int] = field(default_factory=list)  # lab 8: the instructions of the workload that are probed
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)  # lab 8: by name, the records of a part of the boot
     played: list[Played] = field(default_factory=list)  # only in the boot of the schedules
     boot: int = -1  # SCHEDULES, or the number of CPUs
     judging: float = 0.0  # seconds of JUDGING that are used up

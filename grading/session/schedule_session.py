@@ -13,13 +13,15 @@ from grading.machine.observer import Config, Record
 from grading.session.module_session import scheduled
 from grading.session.session import Session
 from grading.stimulus.schedules import SCHEDULES, Change, Player, WhenHeld
-from grading.truth import truth
+from grading.truth import probes, truth
 from grading.verdict import Stopped, Verdict
 
 FOLLOWED = ("calls_",)
 CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
 CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
 PATCHER = "kern/ftrace/core/patch.c"  # its stores are steps in every lab, as other CPUs see them
+# So are these. On arm64 the other CPUs are stopped while the second one stores.
+PROBES = {"riscv64": ("kern/ftrace/probes/kprobes.c", "kern/ftrace/probes/kprobe_text.c"), "arm64": ("kern/ftrace/probes/kprobes.c",)}
 
 
 class ScheduleSession(Session):
@@ -32,7 +34,7 @@ class ScheduleSession(Session):
         self._changes = changes
         self._only = only
         self._when_held = when_held
-        self._files = (*files, PATCHER)
+        self._files = (*files, PATCHER, *PROBES[kernel.arch])
 
     def _config(self) -> Config:
         self._player = Player(self._kernel, self._files, self._when_held)
@@ -40,6 +42,8 @@ class ScheduleSession(Session):
         self._kernel.place(modules)
         config = truth.config(self._kernel, self._machine, FOLLOWED, "calls_", modules)
         config.capacity = CAPACITY
+        if self._evidence.lab == 8:
+            probes.add(self._kernel, config, ())
         return self._player.config(config, self._changes)
 
     def _truth(self, records: Iterable[Record]) -> truth.Truth:

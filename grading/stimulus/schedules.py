@@ -65,6 +65,7 @@ class Change:
     stays: frozenset[int] = frozenset()
     comes: frozenset[int] = frozenset()
     goes: frozenset[int] = frozenset()
+    inside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,6 +143,7 @@ class Player:
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
         site = next(s.address for s in kernel.sites if s.function.name == CALLED)
         self._site = kernel.name_at(site)
+        self.stops = kernel.arch == "arm64" and bool(kernel.symbol("kprobe_slots"))  # A may stop B, which then waits for A: stop_machine()
         if kernel.symbol(HANDLER):  # while its return is patched, the function's body is a place too
             self._places[site + 4] = kernel.name_at(site + 4)
 
@@ -195,7 +197,7 @@ class Player:
             if r.addr in self._steps:
                 counted[self._steps[r.addr]] = counted.get(self._steps[r.addr], 0) + 1
         steps = [s if n == 1 else f"{s}#{n}" for s, times in counted.items() for n in range(1, min(times, AGAIN) + 1)]
-        places |= self._places_of_call()
+        places |= self._places_of_call() | {*change.inside}
         self._lines(change.after)
         return [Schedule(change, step, inside) for step in steps for inside in ("", *sorted(places))], insns
 
@@ -269,7 +271,8 @@ class _Play:
             cpus.serve(CALLER)
             cpus.go(CHANGER)
             cpus.run(self._ended, self._insns)
-            cpus.hold(CHANGER)
+            if not player.stops:
+                cpus.hold(CHANGER)
             cpus.go(CALLER)
         self._made()
         cpus.go(CHANGER)

@@ -21,7 +21,7 @@ ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c pr
 ftrace_modules := trampoline.c ftrace_module.c module_records.c mod_filter.c ftrace_exports.c
 ftrace_lab.7 := $(filter-out nomodules.c,$(ftrace_lab.6)) $(ftrace_modules) noprobes.c
 ftrace_lab.8 := $(filter-out noprobes.c,$(ftrace_lab.7)) probe_exports.c \
-	kprobes.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
+	kprobes.c kprobe_hit.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \
 	probe_parse.c event_filter.c probe_fetch.c probe_print.c probe_events.c probe_files.c error_log.c
 
 # The rooms (README.md): a file's name says it in all of them.
@@ -59,7 +59,7 @@ ftrace_cflags.arm64 := -fno-jump-tables
 # function_trace_call() is a leaf without a frame of its own: 5 instructions less an event.
 # Each of the graph's handlers, which are called through a pointer, saves as much.
 # The frame pointer stays the caller's in all of them, so that stack walks work.
-ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/probes/kprobes.o %/kern/ftrace/probes/fprobe.o %/kern/ftrace/probes/kretprobe.o %/kern/ftrace/probe_events/probe_fetch.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o
+ftrace_leaves := %/kern/ftrace/trace/trace_function.o %/kern/ftrace/trace/trace_graph_direct.o %/kern/ftrace/graph/fgraph.o %/kern/ftrace/probes/kprobes.o %/kern/ftrace/probes/kprobe_hit.o %/kern/ftrace/probes/fprobe.o %/kern/ftrace/probes/kretprobe.o %/kern/ftrace/probe_events/probe_fetch.o %/kern/ftrace/graph/shadow_frame.o %/kern/ftrace/trace/trace_graph.o
 $(ftrace_leaves): ftrace_cflags.riscv64 += -fomit-frame-pointer -ffixed-s0
 $(ftrace_leaves): ftrace_cflags.arm64 += -fomit-frame-pointer -ffixed-x29
 # The patchers have no frame either: 5 instructions less for each site.

@@ -120,7 +120,7 @@ static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long p
 	*(regs->entry ? &regs->entry->pc : &regs->trap->pc) = pc;
 }
 
-/* ---- kprobe_text.c, for kprobes.c ---- */
+/* ---- kprobe_text.c, for kprobes.c and kprobe_hit.c ---- */
 
 #define KPROBE_SLOTS 256
 /* Two instructions each: the copy, and a jump back or a breakpoint. */

@@ -22,12 +22,14 @@ static struct mutex klp_lock = MUTEX_INIT;
 /* The last enabled patch of the function, the newest one, decides. */
 static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
+#if LAB_START != 8
 	for_each_probe_site(site, &patched, ip) {
 		struct klp_func *f = container_of(site, struct klp_func, site);
 
 		if (READ_ONCE(f->patch->enabled))
 			regs->pc = (unsigned long)f->new_func;
 	}
+#endif
 }
 
 static bool is_end(const struct klp_func *f)
@@ -55,6 +57,9 @@ static void remove_patch(struct klp_patch *patch)
 /* Add the functions of @patch, which is not enabled, to the table, and patch their call sites. */
 static int add_patch(struct klp_patch *patch)
 {
+#if LAB_START == 8
+	return -ENOSYS;
+#else
 	int err = !patch->funcs || is_end(patch->funcs) ? -EINVAL : 0;
 
 	for (struct klp_func *f = patch->funcs; !err && !is_end(f); f++)
@@ -69,6 +74,7 @@ static int add_patch(struct klp_patch *patch)
 	if (err)
 		remove_patch(patch);
 	return err;
+#endif
 }
 
 int klp_enable_patch(struct klp_patch *patch)
@@ -77,10 +83,12 @@ int klp_enable_patch(struct klp_patch *patch)
 
 	mutex_lock(&klp_lock);
 	err = patch->enabled ? -EBUSY : add_patch(patch);
+#if LAB_START != 8
 	if (!err) {
 		WRITE_ONCE(patch->enabled, true);
 		synchronize_sched(); /* every CPU has seen it */
 	}
+#endif
 	mutex_unlock(&klp_lock);
 	return err;
 }
@@ -90,11 +98,13 @@ int klp_disable_patch(struct klp_patch *patch)
 	int err = -EINVAL;
 
 	mutex_lock(&klp_lock);
+#if LAB_START != 8
 	if (patch->enabled) {
 		WRITE_ONCE(patch->enabled, false);
 		remove_patch(patch);
 		err = 0;
 	}
+#endif
 	mutex_unlock(&klp_lock);
 	return err;
 }

@@ -1,0 +1,55 @@
+"""Checks each schedule of lab 8: a call whose instruction is probed, or that is patched, while another CPU registers or unregisters.
+
+Each call executes the instruction exactly once: in place, or its copy in a slot; or, patched, the new function. What the handlers did is
+in the observer's log, with the probe's number.
+"""
+
+from __future__ import annotations
+
+from grading.checks.schedule_checks import Wrong, first_wrong
+from grading.evidence.evidence import Evidence, between, during
+from grading.evidence.finding import Finding
+from grading.machine.observer import Record
+from grading.stimulus.schedules import CALLED, CALLER, ScheduleRun
+from grading.truth import probes
+from grading.truth.truth import Call
+
+PATCH = -1  # in a change's sets: the live patch of calls_traced; other numbers are those of probes
+
+
+def probes_under_schedules(e: Evidence) -> Finding | None:
+    return first_wrong(e, _call_wrong)
+
+
+def _hits(e: Evidence, run: ScheduleRun, call: Call) -> list[Record]:
+    """What CPU B executed from this call to the next one."""
+    later = [c.seq for c in during(run, e.truth.calls) if c.name == CALLED and c.vcpu == CALLER and c.seq > call.seq]
+    return [r for r in between(e.truth.hits["step"], call.seq, min(later, default=run.last)) if r.vcpu == CALLER]
+
+
+def _call_wrong(e: Evidence, run: ScheduleRun, call: Call, ended: int) -> Wrong | None:
+    change, kernel, hits = run.schedule.change, e.kernel, _hits(e, run, call)
+    at, slots = probes.on_schedule(kernel), probes.slots(kernel)
+    done = [r for r in hits if r.word == kernel.word(at) and (r.addr == at or r.addr in slots)]
+    new = [r for r in hits if r.addr == probes.body(kernel, probes.NEW_TRACED)]
+    if len(done) + len(new) != 1:
+        return f"the probed instruction of {CALLED} was executed {len(done)} times in one call" + (
+            f", and the new function {len(new)} times" if new else ""), call.seq
+    handled = [r for r in hits if r.addr == kernel.symbol(probes.BEFORE)]
+    after = [r for r in hits if r.addr == kernel.symbol(probes.AFTER)]
+    ran = [r.v[0] for r in handled] + [PATCH] * len(new)
+    must = change.stays | (change.comes if call.seq > ended else frozenset())
+    may = change.stays | change.comes | (frozenset() if call.seq > ended else change.goes)
+    for number in sorted({*ran, *must}):
+        if number not in may:
+            return f"{_name(number)} was in effect for a call that began after {change.ends} had returned", call.seq
+        if ran.count(number) != 1:
+            return f"{_name(number)} was in effect {ran.count(number)} times for one call", call.seq
+    late = [r for r in (*handled, *after, *new, *(r for r in hits if r.addr in slots)) if r.seq > ended > call.seq]
+    if late and change.goes and not change.stays:
+        return f"{change.ends} returned while another CPU was still about to execute {kernel.name_at(late[0].addr)}", late[0].seq
+    return None
+
+
+def _name(number: int) -> str:
+    return "the live patch" if number == PATCH else f"probe {number}"

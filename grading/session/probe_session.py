@@ -1,0 +1,93 @@
+"""A graded boot of lab 8: probes on the instructions of a program for grading and of the workload, kretprobes, live patches."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from grading.elf.elf import Kernel
+from grading.evidence.evidence import Phase
+from grading.machine.machine import Run
+from grading.machine.observer import Config
+from grading.session.session import WORKLOAD_SECONDS, Session
+from grading.stimulus import workload
+from grading.truth import probes, truth
+
+AT_ONCE = 8  # probes on the workload
+STAYS = 3  # of them, while the others come and go
+
+
+def chosen(kernel: Kernel, rng: random.Random) -> list[int]:
+    """An instruction in each of a few functions of the workload; one that is executed once in each call."""
+    names = [n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end") and probes.entered_with(kernel, n)]
+    return [rng.choice(probes.entered_with(kernel, name)) for name in rng.sample(names, AT_ONCE)]
+
+
+class ProbeSession(Session):
+    """One boot with probes: on each instruction of a function, then on the workload, then others."""
+
+    def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path,
+                 say: Callable[[str], None] = lambda text: None, budget: int = 2_000_000_000) -> None:
+        super().__init__(kernel, lab, smp, seed, log, say, budget)
+        self._evidence.probed = chosen(kernel, random.Random(seed))
+
+    def _config(self) -> Config:
+        return probes.add(self._kernel, truth.config(self._kernel, self._machine), self._evidence.probed)
+
+    def _talk(self, machine: Run, rng: random.Random) -> None:
+        e = self._evidence
+        self._phase(machine, Phase("before", rng.getrandbits(64), None))
+        self._probe(machine, f"steps {rng.getrandbits(63):#x}")
+        if e.complaint:  # no probe can be registered: nothing more would be seen
+            return
+        self._hits(machine, Phase("probes", rng.getrandbits(64), None))
+        self._come_and_go(machine, Phase("come and go", rng.getrandbits(64), None))
+        for words in ("nested", "stale", f"returns {rng.getrandbits(32):#x}", "patches"):
+            self._probe(machine, words)
+        self._phase(machine, Phase("after", rng.getrandbits(64), None))
+        e.text_at_end = self._text(machine)
+
+    @contextmanager
+    def _part(self, machine: Run, name: str) -> Iterator[None]:
+        """Record all that is executed in this block, as a part of the boot with this name."""
+        first = machine.observer.written()
+        with machine.observer.recording(), machine.observer.ordering():
+            yield
+        self._evidence.parts[name] = (first, machine.observer.written())
+
+    def _probe(self, machine: Run, words: str) -> None:
+        """Run the program probe, as a part of the boot."""
+        self._say(f"probe {words}")
+        with self._part(machine, words.split()[0]):
+            self._quiet(machine, f"probe {words}")
+
+    def _hits(self, machine: Run, phase: Phase) -> None:
+        """A workload with probes on its instructions."""
+        e = self._evidence
+        self._say(f"{phase.name}: workload {phase.seed:016x}")
+        e.phases.append(phase)
+        with self._part(machine, phase.name):
+            for number, address in enumerate(e.probed):
+                self._quiet(machine, f"probe at {number} {address:#x}{' post' if number % 2 else ''}")
+            phase.text = self._text(machine)
+            phase.first = machine.observer.written()
+            phase.output = self._workload(machine, phase.seed)
+            phase.last = machine.observer.written()
+            for number in range(len(e.probed)):
+                self._quiet(machine, f"probe off {number}")
+
+    def _come_and_go(self, machine: Run, phase: Phase) -> None:
+        """A workload while some of the probes stay, and the others are unregistered and registered again."""
+        e = self._evidence
+        self._say(f"{phase.name}: workload {phase.seed:016x}")
+        e.phases.append(phase)
+        with self._part(machine, phase.name):
+            for number, address in enumerate(e.probed):
+                self._quiet(machine, f"probe at {number} {address:#x}{' post' if number % 2 else ''}")
+            phase.first = machine.observer.written()
+            phase.output = machine.console.command(f"workload {phase.seed:016x} & ; probe turns {STAYS} {len(e.probed)}; wait", WORKLOAD_SECONDS)
+            phase.last = machine.observer.written()
+            for number in reversed(range(len(e.probed))):
+                self._quiet(machine, f"probe off {number}")

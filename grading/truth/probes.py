@@ -1,0 +1,157 @@
+"""Lab 8: what the observer logs of probes, and what it means.
+
+Each probed instruction, each word of the slots and the program's three functions for the observer (kern/apps/probe.c) are hits: in
+the log stands the word that was executed, with the first three argument registers before it.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+
+from grading.elf.elf import OBJDUMP, Kernel
+from grading.machine.observer import Config, Record
+
+BREAK = {"riscv64": 0x00100073, "arm64": 0xD420A000}
+SLOTS = 256
+BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
+CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH = range(7)  # enum said
+STEPS = "probe_steps_first", "probe_steps_end"
+NEW_TRACED = "probe_new_traced"
+# Functions whose first instruction is logged, with their arguments and return address.
+CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", NEW_TRACED)
+
+
+def signed(value: int) -> int:
+    return value - (value >> 63 << 64)
+
+
+def steps(kernel: Kernel) -> range:
+    """The addresses of the instructions of probe_steps."""
+    return range(kernel.symbol(STEPS[0]), kernel.symbol(STEPS[1]), 4)
+
+
+def slots(kernel: Kernel) -> range:
+    """The addresses of the slots' words: two words a slot."""
+    return range(kernel.symbol("kprobe_slots"), kernel.symbol("kprobe_slots") + 8 * SLOTS, 4)
+
+
+def own(kernel: Kernel) -> set[int]:
+    """The instructions that only kern/apps/probe.c probes."""
+    return {*steps(kernel), kernel.symbol("probe_inner_first"), on_schedule(kernel)}
+
+
+def on_schedule(kernel: Kernel) -> int:
+    """The instruction of calls_traced that is probed."""
+    return kernel.symbol("calls_traced") + 8
+
+
+def body(kernel: Kernel, function: str) -> int:
+    """The instruction after the function's call site."""
+    return next((s.address + 4 for s in kernel.sites if s.function.name == function), 0)
+
+
+def depends_on_pc(arch: str, word: int) -> bool:
+    """Is it a branch, a jump, a return or the making of an address? All others do the same in a slot."""
+    if arch == "riscv64":
+        return word & 0x7F in (0x17, 0x63, 0x67, 0x6F)
+    return (word & 0x1F000000 == 0x10000000 or word & 0x7C000000 == 0x14000000 or word & 0x7C000000 == 0x34000000
+            or word & 0xFF000000 == 0x54000000 or word & 0xFE000000 == 0xD6000000)
+
+
+def _plain(arch: str, word: int) -> bool:
+    """May it be probed anywhere, by what is known of it here? No exclusive pair, no access to the machine's state."""
+    if arch == "riscv64":
+        return word & 0x7F not in (0x73, 0x2F, 0x0F) and not (depends_on_pc(arch, word) and word >> 7 & 31 in (2, 4))
+    return word >> 24 != 0xD5 and word & 0x3F000000 != 0x08000000
+
+
+@cache
+def entered_with(kernel: Kernel, function: str) -> list[int]:
+    """The instructions that are executed once in each call: from the second after the call site up to the first jump, or to where one jumps."""
+    start, end = kernel.extent(function)
+    site = next(s.address for s in kernel.sites if s.function.name == function)
+    out = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", f"--start-address={start:#x}", f"--stop-address={end:#x}", str(kernel.path)],
+                         capture_output=True, text=True, check=True).stdout
+    targets = {start + int(offset, 16) for offset in re.findall(rf"<{re.escape(function)}\+0x([0-9a-f]+)>", out)}
+    found = list[int]()
+    for address in range(site + 8, end, 4):
+        if address in targets or depends_on_pc(kernel.arch, kernel.word(address)) or not _plain(kernel.arch, kernel.word(address)):
+            break
+        found.append(address)
+    return found
+
+
+def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
+    """Add to the observer's configuration what probes change and execute."""
+    for address in {*own(kernel), *probed}:
+        config.add("hit", address)
+        config.add("word", address)
+    for address in slots(kernel):
+        config.add("hit", address)
+        config.add("word", address)
+    for name in (BEFORE, AFTER, SAID):
+        config.add("hit", kernel.symbol(name))
+    for name in CALLED:
+        config.add("hit", body(kernel, name))
+    for name in ("klp_enable_patch", "klp_disable_patch"):
+        for address in (kernel.symbol(name), *kernel.exits(name)):
+            config.add("hit", address)
+    config.add("order", *kernel.code_beside("kprobe_wait_and_free"))
+    config.add("order", *kernel.code_beside("klp_enable_patch"))
+    return config
+
+
+def permitted(kernel: Kernel, probed: Iterable[int], address: int, word: int) -> bool:
+    """May this address hold this word while there are probes?"""
+    if not kernel.symbol("kprobe_slots"):
+        return False
+    changed = {*own(kernel), *probed}
+    if address in changed:
+        return word in (BREAK[kernel.arch], kernel.word(address))
+    if address not in slots(kernel):
+        return False
+    jump = kernel.isa.jump(address, word)
+    if (address - slots(kernel).start) % 8 == 0:
+        return word == BREAK[kernel.arch] or word in {kernel.word(a) for a in changed}
+    return word == BREAK[kernel.arch] or bool(jump and jump[1] == 0 and jump[0] - 4 in changed)
+
+
+# ---- calls of probe_steps -----------------------------------------------------------------
+
+@dataclass
+class StepsCall:
+    """One call of probe_steps: the hits between its two probe_said()."""
+
+    probed: int  # 0: no instruction; 1: all of them; else the one
+    post: bool
+    seq: int
+    hits: list[Record] = field(default_factory=list)
+    result: tuple[int, int] | None = None
+
+    def is_probed(self, address: int) -> bool:
+        return self.probed in (1, address)
+
+    def has_post(self, kernel: Kernel, address: int) -> bool:
+        return self.post and (self.probed != 1 or (address - steps(kernel).start) // 4 % 2 == 1)
+
+
+def calls_of_steps(kernel: Kernel, hits: list[Record]) -> list[StepsCall]:
+    found, going, said = list[StepsCall](), dict[int, StepsCall](), kernel.symbol(SAID)
+    for r in hits:
+        if r.addr == said and r.v[0] == CALL:
+            found.append(StepsCall(r.v[1], bool(r.v[2]), r.seq))
+            going[r.thread] = found[-1]
+        elif r.addr == said and r.v[0] == RESULT and r.thread in going:
+            going.pop(r.thread).result = r.v[1], r.v[2]
+        elif r.thread in going:
+            going[r.thread].hits.append(r)
+    return found
+
+
+def said(kernel: Kernel, hits: list[Record], what: int) -> Iterator[Record]:
+    at = kernel.symbol(SAID)
+    return (r for r in hits if r.addr == at and r.v[0] == what)

@@ -1,0 +1,533 @@
+/*
+ * probe: makes probes, live patches, and the calls that they are about, for grading.
+ *
+ *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them
+ *	probe at N ADDR [post]	probe N, at an instruction of any function (NAME+OFFSET, too); with a post handler
+ *	probe off N		unregister it
+ *	probe turns N M		unregister and register probes N to M - 1, several times
+ *	probe nested		a handler reaches a probed instruction
+ *	probe stale		a breakpoint that was taken away meanwhile
+ *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not wanted
+ *	probe patches		live patches, in either order
+ *	probe patch on|off	a live patch of calls_traced (calls.c)
+ *
+ * The program checks nothing. It passes data to probe_before(), probe_after() and
+ * probe_said() in registers, for an observer of the processor.
+ */
+#include "app.h"
+
+const char *const program_help[] = {"steps|at|off|turns|nested|stale|returns|patches|patch ...", "make probes and live patches, for grading"};
+
+#if STAGE >= 8
+#include "breakpoint.h"
+#include "cpu.h"
+#include "errno.h"
+#include "irq.h"
+#include "kprobes.h"
+#include "kretprobe.h"
+#include "lib/pattern.h"
+#include "livepatch.h"
+#include "thread.h"
+
+#define WATCHED __attribute__((noipa)) static
+
+/* What a handler sees: the probe's number, the instruction, its register a0 or x0. */
+WATCHED notrace void probe_before(long number, unsigned long ip, unsigned long value)
+{
+	barrier();
+}
+WATCHED notrace void probe_after(long number, unsigned long ip, unsigned long value)
+{
+	barrier();
+}
+
+enum said {
+	SAID_CALL,	/* a call of probe_steps: the instruction that is probed, 0: none, 1: all; with post handlers? */
+	SAID_RESULT,	/* of probe_steps: x0, x1 */
+	SAID_COUNTS,	/* of a probe that was unregistered: hits, nmissed */
+	SAID_STALE,	/* break_hook->hit(): its result, how far it moved pc */
+	SAID_RETURN,	/* a kretprobe's handler: ret_addr, the value */
+	SAID_KRETPROBE, /* one that was unregistered: nmissed, active */
+	SAID_PATCH,	/* a step of `probe patches` is done: its number, its result */
+};
+WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
+{
+	barrier();
+}
+
+/* ---- Probes with a number ---- */
+
+#define PROBES 40
+struct numbered {
+	struct kprobe kp;
+	unsigned long hits;
+};
+static struct numbered probes[PROBES];
+static bool nesting;
+static void reach_inner(void);
+
+static notrace bool before(struct kprobe *p, struct kprobe_regs *regs)
+{
+	struct numbered *n = container_of(p, struct numbered, kp);
+
+	__atomic_fetch_add(&n->hits, 1, __ATOMIC_RELAXED);
+	probe_before(n - probes, regs->ip, *kprobe_arg(regs, 0));
+	if (nesting)
+		reach_inner();
+	return false;
+}
+
+static notrace void after(struct kprobe *p, struct kprobe_regs *regs)
+{
+	struct numbered *n = container_of(p, struct numbered, kp);
+
+	probe_after(n - probes, regs->ip, *kprobe_arg(regs, 0));
+}
+
+static int begin_in(unsigned number, const char *name, unsigned long addr, bool post)
+{
+	struct numbered *n = &probes[number];
+
+	if (n->kp.point)
+		return -EEXIST;
+	*n = (struct numbered){{.symbol_name = name, .pre_handler = before, .post_handler = post ? after : NULL}};
+	*(name ? &n->kp.offset : &n->kp.addr) = addr;
+	return register_kprobe(&n->kp);
+}
+
+static int begin(unsigned number, unsigned long addr, bool post)
+{
+	return begin_in(number, NULL, addr, post);
+}
+
+static void end(unsigned number)
+{
+	if (!probes[number].kp.point)
+		return;
+	unregister_kprobe(&probes[number].kp);
+	probe_said(SAID_COUNTS, probes[number].hits, probes[number].kp.nmissed);
+}
+
+#define TURNS 6
+
+static int take_turns(unsigned first, unsigned last)
+{
+	int err = 0;
+
+	for (unsigned turn = 0; turn < TURNS; turn++)
+		for (unsigned i = first; i < last && i < PROBES && !err; i++) {
+			unsigned long addr = probes[i].kp.addr;
+			bool post = probes[i].kp.post_handler;
+
+			end(i);
+			yield();
+			err = begin(i, addr, post);
+		}
+	return err;
+}
+
+/* ---- steps ---- */
+
+unsigned long probe_steps(unsigned long a, unsigned long b, unsigned long c, unsigned long *memory);
+unsigned long probe_inner(unsigned long a);
+extern const char probe_steps_first[], probe_steps_end[], probe_inner_first[];
+
+/* Instructions that a copy can do, and such that depend on pc; the first three arguments are all that they change. */
+__asm__(
+"	.text\n"
+TRACED("probe_steps")
+"probe_steps_first:\n"
+#ifdef __riscv
+"	addi a0, a0, 5\n"
+"	xor a1, a1, a0\n"
+"	sd a0, 0(a3)\n"
+"	ld a2, 0(a3)\n"
+"	amoadd.d a1, a0, (a3)\n"
+"	auipc a2, 0\n"
+"	andi a2, a2, 0xff\n"
+"	bltu a0, a1, 1f\n"
+"	addi a1, a1, 3\n"
+"1:	slli a2, a2, 3\n"
+"	beq a0, a0, 2f\n"
+"	addi a1, a1, 1\n"
+"2:	add a0, a0, a2\n"
+"	j 3f\n"
+"	addi a0, a0, 1\n"
+"3:	jal a2, 4f\n"
+"	addi a0, a0, 9\n"
+"4:	addi a0, a0, 7\n"
+#else
+"	add x0, x0, #5\n"
+"	eor x1, x1, x0\n"
+"	str x0, [x3]\n"
+"	ldr x2, [x3]\n"
+"	adds x1, x1, x2\n"
+"	adr x2, .\n"
+"	and x2, x2, #0xff\n"
+"	b.ne 1f\n"
+"	add x1, x1, #1\n"
+"1:	b.lo 2f\n"
+"	add x1, x1, #3\n"
+"2:	cbnz x3, 3f\n"
+"	lsl x2, x2, #3\n"
+"3:	add x0, x0, x2\n"
+"	tbz x0, #0, 4f\n"
+"	add x1, x1, #2\n"
+"4:	b 5f\n"
+"	add x0, x0, #1\n"
+"5:	add x0, x0, #7\n"
+#endif
+"	ret\n"
+"probe_steps_end:\n"
+"	.size probe_steps, . - probe_steps\n"
+TRACED("probe_inner")
+"probe_inner_first:\n"
+#ifdef __riscv
+"	addi a0, a0, 1\n"
+#else
+"	add x0, x0, #1\n"
+#endif
+"	ret\n"
+"	.size probe_inner, . - probe_inner\n");
+
+static void call_steps(unsigned long seed, unsigned long probed, bool post)
+{
+	unsigned long memory = 0, flags = irq_save(), result;
+
+	probe_said(SAID_CALL, probed, post);
+	result = probe_steps(seed, ~seed, seed >> 7, &memory);
+	probe_said(SAID_RESULT, result, memory);
+	irq_restore(flags);
+}
+
+#define STEPS ((unsigned)(probe_steps_end - probe_steps_first) / 4)
+
+static int probe_each(unsigned long seed, bool post)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < STEPS && !err; i++) {
+		unsigned long at = (unsigned long)probe_steps_first + 4 * i;
+
+		err = begin(i, at, post);
+		if (!err)
+			call_steps(seed, at, post);
+		end(i);
+	}
+	return err;
+}
+
+static int steps(unsigned long seed)
+{
+	int err = 0;
+
+	call_steps(seed, 0, false);
+	err = probe_each(seed, false) ?: probe_each(seed, true);
+	for (unsigned i = 0; i < STEPS && !err; i++)
+		err = begin(i, (unsigned long)probe_steps_first + 4 * i, i % 2);
+	if (!err)
+		call_steps(seed, 1, true);
+	for (unsigned i = 0; i < STEPS; i++)
+		end(i);
+	return err;
+}
+
+/* ---- nested, stale ---- */
+
+static notrace void reach_inner(void)
+{
+	nesting = false;
+	probe_inner(1);
+}
+
+static int nested(void)
+{
+	unsigned long memory = 0;
+	int err = begin(0, (unsigned long)probe_steps_first, false) ?: begin(1, (unsigned long)probe_inner_first, true);
+
+	if (!err) {
+		probe_inner(1);
+		nesting = true;
+		probe_steps(1, 2, 3, &memory);
+		nesting = false;
+		probe_inner(1);
+	}
+	end(0);
+	end(1);
+	return err;
+}
+
+#ifdef __riscv
+#define BREAK_CAUSE .cause = 3
+#else
+#define BREAK_CAUSE .esr = 0xf2000000 | BREAK_NUMBER
+#endif
+
+/* As if this CPU had taken the exception just before the breakpoint was removed. */
+static int stale(void)
+{
+	unsigned long at = (unsigned long)probe_steps_first;
+	struct trap_frame frame = {BREAK_CAUSE, .pc = at};
+	int err = begin(0, at, false);
+	bool known;
+
+	end(0);
+	if (err)
+		return err;
+	known = break_hook->hit(&frame, 1);
+	probe_said(SAID_STALE, known, frame.pc - at);
+	return 0;
+}
+
+static int is_number(const char *s)
+{
+	return *s >= '0' && *s <= '9';
+}
+
+/* NAME+OFFSET, or an address. */
+static int begin_at(unsigned number, char *where, bool post)
+{
+	char *plus = strchr(where, '+');
+
+	if (plus)
+		*plus++ = '\0';
+	return begin_in(number, plus ? where : NULL, strtoull(plus ?: where, NULL, 0), post);
+}
+
+static int returns(unsigned long seed);
+static int patches(void);
+static int patch(bool on);
+
+static int run(int argc, char **argv)
+{
+	unsigned long x = argc > 2 && is_number(argv[2]) ? strtoull(argv[2], NULL, 0) : 0;
+
+	if (argc == 3 && !strcmp(argv[1], "steps"))
+		return steps(x);
+	if (argc >= 4 && !strcmp(argv[1], "at") && x < PROBES)
+		return begin_at(x, argv[3], argc > 4);
+	if (argc == 3 && !strcmp(argv[1], "off") && x < PROBES)
+		return end(x), 0;
+	if (argc == 4 && !strcmp(argv[1], "turns"))
+		return take_turns(x, strtoull(argv[3], NULL, 0));
+	if (argc == 2 && !strcmp(argv[1], "nested"))
+		return nested();
+	if (argc == 2 && !strcmp(argv[1], "stale"))
+		return stale();
+	if (argc == 3 && !strcmp(argv[1], "returns"))
+		return returns(x);
+	if (argc == 2 && !strcmp(argv[1], "patches"))
+		return patches();
+	if (argc == 3 && !strcmp(argv[1], "patch"))
+		return patch(!strcmp(argv[2], "on"));
+	return -EINVAL;
+}
+
+/* ---- returns ---- */
+
+WATCHED long probe_value(long x)
+{
+	barrier();
+	return 3 * x + 1;
+}
+WATCHED long probe_deep(long n)
+{
+	long below = n ? probe_deep(n - 1) : 0;
+
+	barrier(); /* so that it is no tail call */
+	return below + n;
+}
+WATCHED long probe_tail(long x)
+{
+	barrier();
+	return x + 2;
+}
+WATCHED long probe_outer(long x)
+{
+	barrier();
+	return probe_tail(x ^ 1);
+}
+WATCHED void probe_exits(void)
+{
+	thread_exit(0);
+}
+
+static notrace int only_even(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+{
+	return regs->arg[0] & 1;
+}
+
+static notrace int returned(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+{
+	probe_said(SAID_RETURN, ri->ret_addr, regs->arg[0]);
+	return 0;
+}
+
+static int rp_begin(struct kretprobe *rp, void *function, int maxactive, kretprobe_handler_t entry)
+{
+	*rp = (struct kretprobe){.kp.addr = (unsigned long)function, .handler = returned, .entry_handler = entry, .maxactive = maxactive};
+	return register_kretprobe(rp);
+}
+
+static void rp_end(struct kretprobe *rp)
+{
+	unregister_kretprobe(rp);
+	probe_said(SAID_KRETPROBE, rp->nmissed, rp->active);
+}
+
+static int exits(void *unused)
+{
+	probe_exits();
+	return 0;
+}
+
+static int returns(unsigned long seed)
+{
+	static struct kretprobe rp, outer;
+	thread_t thread;
+	int err = rp_begin(&rp, probe_value, 2, NULL);
+
+	for (int i = 0; i < 6 && !err; i++)
+		probe_value(seed + i);
+	rp_end(&rp);
+	err = err ?: rp_begin(&rp, probe_deep, 3, NULL);
+	for (int i = 0; i < 2 && !err; i++)
+		probe_deep(4);
+	rp_end(&rp);
+	err = err ?: rp_begin(&rp, probe_value, 2, only_even);
+	for (int i = 0; i < 10 && !err; i++)
+		probe_value(i);
+	rp_end(&rp);
+	err = err ?: rp_begin(&rp, probe_tail, 4, NULL) ?: rp_begin(&outer, probe_outer, 4, NULL);
+	if (!err)
+		probe_outer(seed & 0xff);
+	rp_end(&outer);
+	rp_end(&rp);
+	err = err ?: rp_begin(&rp, probe_exits, 1, NULL);
+	for (int i = 0; i < 2 && !err; i++)
+		err = thread_create_on(&thread, 0, exits, NULL) ?: (thread_join(thread), 0);
+	rp_end(&rp);
+	return err;
+}
+
+/* ---- patches ---- */
+
+WATCHED long probe_one(long x)
+{
+	barrier();
+	return x;
+}
+WATCHED long probe_two(long x)
+{
+	barrier();
+	return x;
+}
+WATCHED long probe_new_one(long x)
+{
+	barrier();
+	return x + 10;
+}
+WATCHED long probe_new_two(long x)
+{
+	barrier();
+	return x + 10;
+}
+WATCHED long probe_newest_one(long x)
+{
+	barrier();
+	return x + 20;
+}
+
+static struct klp_func both[] = {{.old_name = "probe_one", .new_func = probe_new_one}, {.old_name = "probe_two", .new_func = probe_new_two}, {}};
+static struct klp_func one[] = {{.old_name = "probe_one", .new_func = probe_newest_one}, {}};
+static struct klp_patch older = {both}, newer = {one};
+
+static notrace int step(unsigned number, int err)
+{
+	probe_said(SAID_PATCH, number, err);
+	probe_one(number);
+	probe_two(number);
+	return err;
+}
+
+static volatile bool calling;
+static unsigned long pairs;
+
+/* The first function, then the second, as often as there is time. */
+static int call_both(void *unused)
+{
+	while (calling) {
+		probe_one(0);
+		probe_two(0);
+		pairs++;
+		yield();
+	}
+	return 0;
+}
+
+static int while_called(void)
+{
+	thread_t thread;
+	int err;
+
+	calling = true;
+	err = thread_create_on(&thread, cpu_count() - 1, call_both, NULL);
+	if (err)
+		return err;
+	for (int i = 0; i < 8 && !err; i++) {
+		unsigned long seen = READ_ONCE(pairs);
+
+		while (READ_ONCE(pairs) == seen)
+			yield();
+		err = klp_enable_patch(&older) ?: klp_disable_patch(&older);
+	}
+	calling = false;
+	thread_join(thread);
+	return err;
+}
+
+static int patches(void)
+{
+	int err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?: step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
+		  step(4, klp_disable_patch(&newer)) ?: step(5, klp_enable_patch(&older)) ?: step(6, klp_enable_patch(&newer)) ?:
+		  step(7, klp_disable_patch(&newer)) ?: step(8, klp_disable_patch(&older));
+
+	if (err)
+		return err;
+	probe_said(SAID_PATCH, 9, 0);
+	err = while_called();
+	probe_said(SAID_PATCH, 10, err);
+	return err;
+}
+
+WATCHED uint64_t probe_new_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
+{
+	barrier();
+	return a + h;
+}
+
+static int patch(bool on)
+{
+	static struct klp_func traced[] = {{.old_name = "calls_traced", .new_func = probe_new_traced}, {}};
+	static struct klp_patch one = {traced};
+
+	return on ? klp_enable_patch(&one) : klp_disable_patch(&one);
+}
+
+int main(int argc, char **argv)
+{
+	static struct mutex alone;
+	int err;
+
+	mutex_lock(&alone);
+	err = run(argc, argv);
+	mutex_unlock(&alone);
+	return err ? complain(argv[0], argc > 1 ? argv[1] : "usage: probe steps SEED", -err) : 0;
+}
+#else
+int main(int argc, char **argv)
+{
+	printf("%s: this kernel has no probes\n", argv[0]);
+	return 1;
+}
+#endif

@@ -1,0 +1,528 @@
+"""Lab 8: the check of each rung, and the mistakes that it names. Its own checks are about probed instructions: each must be executed once,
+out of line, between its handlers."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import NamedTuple
+
+from grading.checks.checks import Check, all_of, differing, executed_as_expected, lives, rest_at_boot, rest_text, right_result, within
+from grading.checks.integrity import as_linked
+from grading.checks.probe_schedules import PATCH, probes_under_schedules
+from grading.checks.schedule_checks import PLAYED
+from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once as seen_once, ran
+from grading.evidence.evidence import Evidence, between, once
+from grading.evidence.finding import Finding
+from grading.machine.observer import Record
+from grading.session.probe_session import STAYS, ProbeSession
+from grading.stimulus.schedules import Change
+from grading.truth import probes
+from grading.truth.probes import AFTER, BEFORE, BREAK, StepsCall
+
+SESSION = ProbeSession
+HIT, OUT, EMULATED, POST = "hit", "out of line", "emulated", "after"
+ALL, GOING = "probes", "come and go"  # parts of the boot
+
+
+def hits(e: Evidence, part: str) -> list[Record]:
+    """What was logged of probes in this part of the boot, in order."""
+    return between(e.truth.hits["step"], *e.parts[part]) if part in e.parts else []
+
+
+# ---- each instruction of probe_steps -------------------------------------------------------
+
+class Wrong(NamedTuple):
+    """A call of probe_steps that went wrong: by which rung it is judged."""
+
+    rung: str
+    finding: Finding
+
+
+@once
+def _steps(e: Evidence) -> list[StepsCall]:
+    last = e.parts.get("steps", (0, 1 << 62))
+    return probes.calls_of_steps(e.kernel, between(e.truth.hits["step"], *last))
+
+
+class _Call:
+    """Compares a call of probe_steps in which instructions were probed with one in which none was."""
+
+    def __init__(self, e: Evidence, plain: StepsCall, call: StepsCall) -> None:
+        self._e, self._call, self._left = e, call, call.hits
+        self._plain = [(r.addr, r.v[:3]) for r in plain.hits]
+        self._first, self._last = probes.slots(e.kernel).start, probes.slots(e.kernel).stop
+        self._result = plain.result
+
+    def wrong(self) -> Wrong | None:
+        for n, (at, regs) in enumerate(self._plain):
+            after = self._plain[n + 1][1] if n + 1 < len(self._plain) else None
+            found = self._probed(at, regs, after) if self._call.is_probed(at) else self._unprobed(at, regs)
+            if found:
+                return found
+        if self._left:
+            return self._said(OUT, "after its last instruction more was executed", self._left[0])
+        if self._call.result is None:
+            return self._said(OUT, "it did not return", None)
+        return None
+
+    def _said(self, rung: str, why: str, at: Record | None, mistake: str = "") -> Wrong:
+        kernel = self._e.kernel
+        what = "all instructions of probe_steps were probed" if self._call.probed == 1 else (
+            f"the instruction {kernel.disassemble(self._call.probed)} at {kernel.name_at(self._call.probed)} was probed"
+            + (", with a post handler" if self._call.post else ""))
+        return Wrong(rung, Finding(f"{what}: {why}", seq=at.seq if at else self._call.seq, mistake=mistake))
+
+    def _next(self) -> Record | None:
+        if not self._left:
+            return None
+        found, self._left = self._left[0], self._left[1:]
+        return found
+
+    def _in_slot(self, r: Record | None) -> bool:
+        return bool(r and self._first <= r.addr < self._last)
+
+    def _describe(self, r: Record | None) -> str:
+        return f"{self._e.kernel.name_at(r.addr)} was executed, the word {r.word:08x} ({self._e.kernel.disassemble(r.addr, r.word)})" if r else "nothing more was executed"
+
+    def _unprobed(self, at: int, regs: tuple[int, ...]) -> Wrong | None:
+        r, name = self._next(), self._e.kernel.name_at(at)
+        if not r or r.addr != at:
+            return self._said(OUT, f"next {name} must be executed; {self._describe(r)}", r)
+        if r.v[:3] != regs:
+            return self._said(OUT, f"{name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
+        return None
+
+    def _probed(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None) -> Wrong | None:
+        e, name, r = self._e, self._e.kernel.name_at(at), self._next()
+        if not r or r.addr != at or r.word != BREAK[e.arch]:
+            return self._said(HIT, f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
+        if r.v[:3] != regs:
+            return self._said(OUT, f"at {name} the registers were {_hex(r.v)}, and must be {_hex(regs)}", r)
+        r = self._next()
+        if not r or r.addr != e.kernel.symbol(BEFORE):
+            return self._said(HIT, f"the breakpoint at {name} was executed, and then the pre handler must run; {self._describe(r)}", r)
+        if r.v[1:3] != (at, regs[0]):
+            return self._said(HIT, f"the pre handler must find {name} and the value {regs[0]:#x} in the first argument register, and found {e.kernel.name_at(r.v[1])} "
+                              f"and {r.v[2]:#x}", r)
+        post, word = self._call.has_post(e.kernel, at), e.kernel.word(at)
+        if not probes.depends_on_pc(e.arch, word):
+            return self._out_of_line(at, regs, after, post)
+        if self._in_slot(self._left[0] if self._left else None):
+            return self._said(EMULATED, f"{name} depends on pc, so it must be emulated; {self._describe(self._left[0])}", self._left[0])
+        return self._post(at, after) if post else None
+
+    def _out_of_line(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None, post: bool) -> Wrong | None:
+        e, name, r = self._e, self._e.kernel.name_at(at), self._next()
+        if not self._in_slot(r):
+            again = "executed-twice" if r and r.addr == at else "skipped" if r and r.addr == at + 4 else ""
+            return self._said(OUT, f"after the handlers of {name} a copy of the instruction must be executed in a slot; {self._describe(r)}", r, again)
+        assert r
+        if r.word != e.kernel.word(at):
+            return self._said(OUT, f"the slot of {name} must hold a copy of the instruction; {self._describe(r)}", r, "slot-not-written" if r.word == BREAK[e.arch] else "")
+        if r.v[:3] != regs:
+            return self._said(OUT, f"in its slot the instruction of {name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
+        slot, r = r.addr, self._next()
+        if not r or r.addr != slot + 4:
+            return self._said(OUT, f"after the copy in its slot, the slot's second word must be executed; {self._describe(r)}", r)
+        is_break = r.word == BREAK[e.arch]
+        if post and not is_break:
+            return self._said(POST, f"the probe at {name} has a post handler, and its slot jumps back: no breakpoint follows the copy", r, "jump-with-a-post-handler")
+        found = self._post(at, after) if post else None
+        nxt = self._left[0] if self._left else None
+        if not found and nxt and nxt.addr == at:
+            return self._said(OUT, f"the copy of {name} was executed in its slot, and then {name} again", nxt, "executed-twice")
+        return found
+
+    def _post(self, at: int, after: tuple[int, ...] | None) -> Wrong | None:
+        e, name, r = self._e, self._e.kernel.name_at(at), self._next()
+        if not r or r.addr != e.kernel.symbol(AFTER):
+            return self._said(POST, f"after the instruction of {name} its post handler must run; {self._describe(r)}", r)
+        if r.v[1] != at:
+            return self._said(POST, f"the post handler of {name} must find that address in regs->ip, and found {e.kernel.name_at(r.v[1])}", r,
+                              "pc-of-the-slot" if r.v[1] in probes.slots(e.kernel) else "")
+        if after and r.v[2] != after[0]:
+            return self._said(POST, f"after the instruction of {name} the first argument register is {after[0]:#x}, and the post handler found {r.v[2]:#x}", r)
+        return None
+
+
+def _hex(values: tuple[int, ...]) -> str:
+    return ", ".join(f"{v:#x}" for v in values[:3])
+
+
+@once
+def _wrong(e: Evidence) -> list[Wrong]:
+    calls = _steps(e)
+    if not calls or calls[0].probed:
+        return []
+    return [found for call in calls[1:] if (found := _Call(e, calls[0], call).wrong())]
+
+
+def _of_rung(rung: str) -> Check:
+    return lambda e: next((w.finding for w in _wrong(e) if w.rung == rung), None)
+
+
+# ---- probes on the workload ---------------------------------------------------------------
+
+class Counted(NamedTuple):
+    number: int
+    at: int
+    executed: int
+    handled: int
+    hits: int  # by the program's own count, and the kernel's
+    missed: int
+
+
+@once
+def _counted(e: Evidence, part: str) -> list[Counted]:
+    """Of the probes that stayed during the whole part."""
+    log = hits(e, part)
+    executed = Counter(r.addr for r in log if r.word == BREAK[e.arch])
+    handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
+    stay = e.probed if part == ALL else e.probed[:STAYS]
+    said = [r.v for r in probes.said(e.kernel, log, probes.COUNTS)][-len(stay):]
+    if part == GOING:
+        said.reverse()  # they are unregistered last, the first one last of all
+    return [Counted(n, at, executed[at], handled[n], v[1], v[2]) for (n, at), v in zip(enumerate(stay), said)]
+
+
+def counted(e: Evidence, part: str) -> Finding | None:
+    """Each hit of a probe on the workload: as often as the seed asks for, as executed, as counted."""
+    phase = next((p for p in e.phases if p.name == part), None)
+    if not phase:
+        return Finding("no workload ran with probes on its instructions")
+    wrong = executed_as_expected(e, phase)
+    if wrong:
+        return within(phase, wrong)
+    expected = Counter(call.function for calls in e.expected(phase).contexts.values() for call in calls)
+    for c in _counted(e, part):
+        function = e.kernel.name_at(c.at).partition("+")[0]
+        rows = [str(n) for n in (expected[function], c.executed, c.handled, c.hits)]
+        if len(set(rows)) > 1 or c.missed:
+            return Finding(f"{phase.name}: probe {c.number} is at {e.kernel.name_at(c.at)}, {e.kernel.disassemble(c.at)}. By the seed it is executed {rows[0]} times; the "
+                           f"breakpoint was executed {rows[1]} times, the handler ran {rows[2]} times, and {rows[3]} hits and {c.missed} missed hits were counted", began=phase.first)
+    return None
+
+
+@once
+def _came(e: Evidence) -> list[Record]:
+    """Stores into the workload's probed instructions while probes come and go."""
+    text, first, last = e.kernel.text[0], *e.parts.get(GOING, (0, 0))
+    return [r for r in between(e.truth.stores, first, last) if text + r.v[0] & ~3 in e.probed]
+
+
+def came_and_went(e: Evidence) -> Finding | None:
+    """Every word that is written to a probed instruction is the breakpoint or the instruction, and each breakpoint that is executed has its effect."""
+    for r in _came(e):
+        at = e.kernel.text[0] + r.v[0]
+        if r.size != 4 or r.v[1] not in (BREAK[e.arch], e.kernel.word(at)):
+            return Finding(f"{r.size} bytes, {r.v[1]:#x}, were written to the probed instruction {e.kernel.name_at(at)}: only the whole instruction, or a whole breakpoint, may be", seq=r.seq)
+    log = hits(e, GOING)
+    handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
+    told = sum(r.v[1] for r in probes.said(e.kernel, log, probes.COUNTS))
+    if told != sum(handled.values()):
+        return Finding(f"while probes came and went, their handlers ran {sum(handled.values())} times, and {told} hits were counted", began=e.parts[GOING][0])
+    return None
+
+
+def stale(e: Evidence) -> Finding | None:
+    """A breakpoint that is gone when its exception is handled: the instruction is executed."""
+    for r in probes.said(e.kernel, hits(e, "stale"), probes.STALE):
+        if r.v[1:3] != (1, 0):
+            return Finding("a CPU took a breakpoint, and before it could look for the point, the probe was unregistered and the instruction was written back. Then break_hook->hit "
+                           f"must return true and leave pc alone; it returned {'true' if r.v[1] else 'false'} and moved pc by {probes.signed(r.v[2])}", seq=r.seq, mistake="found-nothing-dies")
+    return None
+
+
+# ---- order ----------------------------------------------------------------------------------
+
+def slot_first(e: Evidence) -> Finding | None:
+    """When a breakpoint is written, a slot already holds the instruction, and the way on from it."""
+    kernel, lo, slots = e.kernel, e.kernel.text[0], probes.slots(e.kernel)
+    held = {a: kernel.word(a) for a in slots}
+    mine = {*probes.own(kernel), *e.probed}
+    for r in e.truth.stores:
+        at = lo + r.v[0]
+        if at in held:
+            held[at] = r.v[1]
+        elif at in mine and r.v[1] == BREAK[e.arch] and not probes.depends_on_pc(e.arch, kernel.word(at)) and not _has_slot(e, held, at):
+            return Finding(f"the breakpoint was written to {kernel.name_at(at)}, and no slot held {kernel.disassemble(at)} and the way on from it yet: a CPU that executes "
+                           "the breakpoint now finds another instruction", seq=r.seq, mistake="armed-before-the-slot")
+    return None
+
+
+def _has_slot(e: Evidence, held: dict[int, int], at: int) -> bool:
+    slots = probes.slots(e.kernel)
+    for copy in range(slots.start, slots.stop, 8):
+        jump = e.kernel.isa.jump(copy + 4, held[copy + 4])
+        if held[copy] == e.kernel.word(at) and (held[copy + 4] == BREAK[e.arch] or jump == (at + 4, 0)):
+            return True
+    return False
+
+
+def slot_kept(e: Evidence) -> Finding | None:
+    """A slot is given back only after a grace period that began when nothing led to the point any more."""
+    owners = e.kernel.symbol("kprobe_slot_owner")
+    buckets = e.kernel.extent("kprobe_buckets")
+    mine = {*probes.own(e.kernel), *e.probed}
+    for r in e.truth.writes:
+        if not owners <= r.v[0] < owners + 8 * probes.SLOTS or r.v[1]:
+            continue
+        graces = [g.seq for g in e.truth.hits["synchronize_sched"] if g.thread == r.thread and g.seq < r.seq]
+        before = [s.seq for s in e.truth.stores if s.seq < r.seq and e.kernel.text[0] + s.v[0] in mine] + [
+            w.seq for w in e.truth.writes if w.seq < r.seq and w.thread == r.thread and buckets[0] <= w.v[0] < buckets[1]]
+        if not graces or graces[-1] < max(before, default=0):
+            return Finding("a slot was given back, and no grace period had passed since its breakpoint was removed and its point was unlinked: a CPU may still be in the slot, "
+                           "or on its way there", seq=r.seq, mistake="slot-freed-at-once")
+    return None
+
+
+# ---- nested -----------------------------------------------------------------------------------
+
+def nested(e: Evidence) -> Finding | None:
+    """probe_inner is called three times; the second time by a handler."""
+    log, at = hits(e, "nested"), e.kernel.symbol("probe_inner_first")
+    slots = probes.slots(e.kernel)
+    breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((BREAK[e.arch], at.__eq__), (e.kernel.word(at), slots.__contains__)))
+    ran = [sum(r.addr == e.kernel.symbol(name) and r.v[0] == 1 for r in log) for name in (BEFORE, AFTER)]
+    said = [r.v[1:3] for r in probes.said(e.kernel, log, probes.COUNTS)]
+    if breaks < 3 or len(said) < 2:
+        return Finding(f"probe_inner was to be called three times with a probe; its breakpoint was executed {breaks} times", began=e.parts["nested"][0])
+    which = "probe_inner was called three times, once by a handler of another probe. For this call its own handlers must not run, and nmissed must count it"
+    if ran != [2, 2]:
+        return Finding(f"{which}; its pre handler ran {ran[0]} times and its post handler {ran[1]} times, and each must run twice", began=e.parts["nested"][0],
+                       mistake="handlers-nest" if max(ran) > 2 else "")
+    if copies != 3:
+        return Finding(f"{which}; its instruction was executed {copies} times, and must be three times", began=e.parts["nested"][0])
+    if said[1][1] != 1 or said[0][1]:
+        return Finding(f"{which}; nmissed is {said[1][1]}, and must be 1; of the other probe it is {said[0][1]}, and must be 0", began=e.parts["nested"][0],
+                       mistake="missed-not-counted" if not said[1][1] else "")
+    return None
+
+
+# ---- returns ----------------------------------------------------------------------------------
+
+class Part(NamedTuple):
+    """What `probe returns` does with one kretprobe, or two: what their handlers must find, and nmissed of each."""
+
+    what: str
+    function: str  # the caller of its first call is where all returns go, if `home`
+    values: list[int]
+    missed: list[int]
+
+
+def _parts(seed: int) -> list[Part]:
+    deep = [n * (n + 1) // 2 for n in (2, 3, 4)]
+    tail = ((seed & 0xFF) ^ 1) + 2
+    return [Part("probe_value was called 6 times", "probe_value", [3 * (seed + i) + 1 for i in range(6)], [0]),
+            Part("probe_deep(4), which calls itself, was called twice with maxactive 3", "probe_deep", deep + deep, [4]),
+            Part("probe_value was called with 0 to 9, and the entry handler said no to the odd ones; maxactive is 2", "probe_value", [3 * x + 1 for x in range(0, 10, 2)], [0]),
+            Part("probe_outer was called, which ends in a tail call of probe_tail; both are probed", "probe_outer", [tail, tail], [0, 0]),
+            Part("two threads exited inside probe_exits; maxactive is 1", "probe_exits", [], [0])]
+
+
+def returns(e: Evidence) -> Finding | None:
+    log = hits(e, "returns")
+    at = e.kernel.symbol(probes.SAID)
+    said = [r for r in log if r.addr == at and r.v[0] in (probes.RETURN, probes.KRETPROBE)]
+    line = next((line for _, line in e.typed if line.startswith("probe returns")), "probe returns 0")
+    for part in _parts(int(line.split()[2], 16)):
+        mine = list[Record]()
+        ends = list[Record]()
+        while said and len(ends) < len(part.missed):
+            (ends if said[0].v[0] == probes.KRETPROBE else mine).append(said.pop(0))
+        found = _part_wrong(e, part, mine, ends)
+        if found:
+            return found
+    return None
+
+
+def _part_wrong(e: Evidence, part: Part, mine: list[Record], ends: list[Record]) -> Finding | None:
+    first = mine[0].seq if mine else ends[0].seq if ends else None
+    if len(ends) < len(part.missed):
+        return Finding(f"{part.what}: the program did not end")
+    active = [probes.signed(r.v[2] << 32 & (1 << 64) - 1) >> 32 for r in ends]
+    missed = [r.v[1] for r in ends]
+    held = "active-not-given-back" if any(a > 0 for a in active) else ""
+    values = [r.v[2] for r in mine]
+    if values != part.values:
+        return Finding(f"{part.what}: the handler must find the values {', '.join(map(hex, part.values)) or '(none)'}, and found {', '.join(map(hex, values)) or 'none'}", seq=first, mistake=held)
+    if missed != part.missed:
+        return Finding(f"{part.what}: nmissed must be {', '.join(map(str, part.missed))}, and is {', '.join(map(str, missed))}", seq=first, mistake=held)
+    if any(active):
+        return Finding(f"{part.what}, and then the kretprobe was unregistered: {', '.join(map(str, active))} calls were in flight, and must be none", seq=first, mistake=held)
+    return _callers(e, part, mine)
+
+
+def _callers(e: Evidence, part: Part, mine: list[Record]) -> Finding | None:
+    """ret_addr is where the function returns to, also in a chain of tail calls."""
+    calls = [c for c in between(e.truth.calls, *e.parts["returns"]) if c.name == part.function and c.parent != e.kernel.symbol("return_to_handler")]
+    homes = {c.parent for c in calls}
+    for r in mine:
+        if r.v[1] not in homes:
+            return Finding(f"{part.what}: the handler found {e.kernel.name_at(r.v[1])} in ri->ret_addr, and must find {' or '.join(sorted(map(e.kernel.name_at, homes)))}", seq=r.seq,
+                           mistake="parent-of-the-handler" if r.v[1] == e.kernel.symbol("return_to_handler") else "")
+    return None
+
+
+# ---- patched ------------------------------------------------------------------------------------
+
+OLD, NEW, NEWEST = ("probe_one", "probe_two"), ("probe_new_one", "probe_new_two"), ("probe_newest_one", "probe_new_two")
+ENABLE, DISABLE = "klp_enable_patch", "klp_disable_patch"
+# After each step: what was done, and the functions that two calls then run.
+PATCHED = (("no patch is enabled", OLD), ("a patch of both functions was enabled", NEW), ("a newer patch of the first function was enabled", NEWEST),
+           ("the older of two patches was disabled", ("probe_newest_one", "probe_two")), ("the last patch was disabled", OLD), ("a patch of both functions was enabled again", NEW),
+           ("a newer patch of the first function was enabled again", NEWEST), ("the newer of two patches was disabled", NEW), ("the last patch was disabled again", OLD))
+
+
+@once
+def _bodies(e: Evidence) -> list[tuple[Record, str]]:
+    """The functions of `probe patches`, as they were executed, with their records."""
+    names = {s.address + 4: s.function.name for s in e.kernel.sites if s.function.name in {*OLD, *NEW, *NEWEST}}
+    return [(r, names[r.addr]) for r in hits(e, "patches") if r.addr in names]
+
+
+def patched(e: Evidence) -> Finding | None:
+    """After each step, the newest enabled patch of a function decides."""
+    marks = list(probes.said(e.kernel, hits(e, "patches"), probes.PATCH))
+    for (what, want), mark, end in zip(PATCHED, marks, marks[1:]):
+        if mark.v[2]:
+            return Finding(f"{what}: it returned {probes.signed(mark.v[2])}", seq=mark.seq)
+        ran = tuple(name for r, name in _bodies(e) if mark.seq < r.seq < end.seq)
+        if ran != want:
+            oldest = want == NEWEST and ran == NEW
+            return Finding(f"{what}; then probe_one and probe_two were called. {' and '.join(want)} must run, and {' and '.join(ran) or 'nothing'} ran", seq=mark.seq,
+                           mistake="oldest-patch-wins" if oldest else "")
+    return None if len(marks) == len(PATCHED) + 2 else Finding(f"'probe patches' made {len(marks)} of {len(PATCHED) + 2} steps")
+
+
+def _windows(e: Evidence, name: str) -> list[tuple[Record, Record]]:
+    """Each call of this function by `probe patches`: its first instruction, and its return."""
+    start, ends = e.kernel.symbol(name), set(e.kernel.exits(name))
+    found, begun = list[tuple[Record, Record]](), dict[int, Record]()
+    for r in hits(e, "patches"):
+        if r.addr == start:
+            begun[r.thread] = r
+        elif r.addr in ends and r.thread in begun:
+            found.append((begun.pop(r.thread), r))
+    return found
+
+
+def all_at_once(e: Evidence) -> Finding | None:
+    """While a patch is being enabled: a thread that has called one new function calls no old one of that patch."""
+    for begin, end in _windows(e, ENABLE):
+        new = dict[int, str]()
+        for r, name in _bodies(e):
+            if begin.seq < r.seq < end.seq and r.thread != begin.thread:
+                if name in NEW:
+                    new[r.thread] = name
+                elif name in OLD and r.thread in new:
+                    return Finding(f"while {ENABLE} ran, a thread called {new[r.thread]}, and after it {name}: all functions of a patch change at once", seq=r.seq, mistake="patch-switched-piecewise")
+    return None
+
+
+def waited_for(e: Evidence) -> Finding | None:
+    """Each change of a patch is followed by a grace period before the function returns."""
+    for name in (ENABLE, DISABLE):
+        for begin, end in _windows(e, name):
+            inside = [w.seq for w in e.truth.writes if w.thread == begin.thread and begin.seq < w.seq < end.seq and w.size == 1]
+            graces = [g.seq for g in e.truth.hits["synchronize_sched"] if g.thread == begin.thread and begin.seq < g.seq < end.seq]
+            if inside and (not graces or graces[-1] < inside[-1]):
+                return Finding(f"{name} changed patch->enabled and returned, and no grace period began after the change: another CPU may still "
+                               f"{'enter the new function' if name == DISABLE else 'enter the old function'}", seq=end.seq, mistake="disabled-at-once" if name == DISABLE else "")
+    return None
+
+
+# ---- off ---------------------------------------------------------------------------------
+
+def as_before(e: Evidence) -> Finding | None:
+    """After the last probe has gone, text is as it was; only the slots may hold old copies."""
+    if not e.text_at_end:
+        return Finding("text was not read after the last probe had gone")
+    want = rest_text(e.kernel, e.lab)
+    wrong = [a for a in differing(e.kernel, e.text_at_end, want) if a != e.kernel.symbol("ftrace_call") and a not in probes.slots(e.kernel)]
+    if not wrong:
+        return None
+    return Finding(f"{len(wrong)} words of text are wrong after the last probe had gone, first at {e.kernel.name_at(wrong[0])}", address=wrong[0])
+
+
+def refused(e: Evidence) -> Finding | None:
+    """No probe can be registered at all."""
+    return Finding(str(e.complaint)) if e.complaint and not any(r.addr == e.kernel.symbol(BEFORE) for r in e.truth.hits["step"]) else None
+
+
+MISTAKES = {
+    "armed-before-the-slot": "the breakpoint is written before the slot",
+    "slot-not-written": "the slot holds no copy of the instruction",
+    "executed-twice": "the instruction is executed in the slot and again in place",
+    "skipped": "the instruction is not executed at all",
+    "pc-of-the-slot": "the post handler sees the slot's address",
+    "jump-with-a-post-handler": "the slot jumps back although a handler is due after the instruction",
+    "slot-freed-at-once": "a slot is given away while a CPU is in it",
+    "found-nothing-dies": "a breakpoint that was taken away meanwhile is a panic",
+    "handlers-nest": "a probe that is hit in a handler calls handlers again",
+    "missed-not-counted": "a probe that is hit in a handler is not counted in nmissed",
+    "active-not-given-back": "maxactive is used up by calls whose entry handler said no, or whose thread has exited",
+    "parent-of-the-handler": "a kretprobe's ret_addr is return_to_handler",
+    "patch-switched-piecewise": "the functions of one patch change one after the other",
+    "oldest-patch-wins": "of two patches the older one decides",
+    "disabled-at-once": "klp_disable_patch returns while a CPU may still enter the new function",
+}
+
+HITS = seen_once("hit of a probe", lambda e: sum(r.addr == e.kernel.symbol(BEFORE) for r in e.truth.hits["step"]), 20)
+STEPPED = seen_once("call of probe_steps with probes", lambda e: len(_steps(e)) - 1, 10)
+POSTED = seen_once("run of a post handler", lambda e: sum(r.addr == e.kernel.symbol(AFTER) for r in e.truth.hits["step"]), 10)
+CAME = seen_once("store of a breakpoint while probes came and went", lambda e: len(_came(e)), 20)
+STALE = seen_once("breakpoint that was taken away meanwhile", lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.STALE))))
+GIVEN_BACK = seen_once("slot that was given back", lambda e: sum(e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 * probes.SLOTS
+                                                               for w in e.truth.writes), 10)
+NESTED = seen_once("probe that was hit in a handler", lambda e: len(hits(e, "nested")))
+RETURNED = seen_once("return with a kretprobe", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))), 15)
+PATCHES = seen_once("call of a patched function", lambda e: len(_bodies(e)), 18)
+SWITCHED = seen_once("call of a live patch's function by another thread while it was enabled", lambda e: sum(
+    begin.seq < r.seq < end.seq and r.thread != begin.thread for begin, end in _windows(e, ENABLE) for r, _ in _bodies(e)))
+
+
+def _probed_calls(part: str) -> Coverage:
+    return Coverage("hit of a probe on the workload", lambda e: [Amount(part, sum(c.executed for c in _counted(e, part)), 5)])
+
+
+# Probe 0 is on an instruction of calls_traced. B is held before the copy in its slot, before the slot's second word, and in the exception.
+ON, POST_ON, GONE = "probe at 0 calls_traced+0x8", "probe at 0 calls_traced+0x8 post", "probe off 0"
+INSIDE = ("kprobe_slots", "kprobe_slots+0x4", "trap_exception", "calls_traced+0xc")
+SCHEDULES = (
+    Change("register", POST_ON, "register_kprobe", after=(GONE,), comes=frozenset({0}), inside=INSIDE),
+    Change("unregister", GONE, "unregister_kprobe", before=(ON,), goes=frozenset({0}), inside=INSIDE),
+    Change("post", "probe at 1 calls_traced+0x8 post", "register_kprobe", before=(ON,), after=("probe off 1", GONE), stays=frozenset({0}), comes=frozenset({1}), inside=INSIDE),
+    Change("patch", "probe patch on", "klp_enable_patch", after=("probe patch off",), comes=frozenset({PATCH})),
+    Change("unpatch", "probe patch off", "klp_disable_patch", before=("probe patch on",), goes=frozenset({PATCH})),
+)
+
+CHECKS = {
+    "hit": all_of(_of_rung(HIT), refused),
+    "life": all_of(lives, right_result),
+    "off": all_of(rest_at_boot, as_before, stale, slot_kept),
+    "out of line": all_of(_of_rung(OUT), slot_first),
+    "emulated": _of_rung(EMULATED),
+    "after": _of_rung(POST),
+    "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
+    "four CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
+    "nested": nested,
+    "returns": returns,
+    "patched": all_of(patched, all_at_once, waited_for),
+    "schedules": all_of(as_linked, probes_under_schedules),
+}
+
+SEEN = {
+    "hit": (HITS,),
+    "life": (POWERED_OFF, ran(0, 4)),
+    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, GIVEN_BACK),
+    "out of line": (STEPPED,),
+    "emulated": (STEPPED,),
+    "after": (STEPPED, POSTED),
+    "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
+    "four CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
+    "nested": (NESTED,),
+    "returns": (RETURNED,),
+    "patched": (PATCHES, SWITCHED),
+    "schedules": (PLAYED,),
+}
