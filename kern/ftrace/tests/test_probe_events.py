@@ -160,6 +160,35 @@ class OnAMachine:
         self.assertRegex(self.named("file_open__entry", lines)[0], r"^file_open__entry: \(file_open\+0x0/0x[0-9a-f]+\)$")
         self.assertRegex("\n".join(self.named("out", lines)), r'out: \(\w+\+0x\w+/0x\w+ <- file_open\) path="/etc/nosuch" arg2=-2')
 
+    def test_with_the_function_tracer(self) -> None:
+        """As kprobe_ftrace.tc."""
+        self.define("p:both file_open")
+        self.addCleanup(lambda: (self.sh("echo nop > current_tracer"), self.sh("echo > set_ftrace_filter")))
+        self.assertEqual(self.sh("echo file_open > set_ftrace_filter"), "")
+        for probe, tracer in ((1, "nop"), (1, "function"), (0, "function"), (1, "function"), (1, "nop")):
+            for line in (f"echo {probe} > events/kprobes/both/enable", f"echo {tracer} > current_tracer", "echo > trace"):
+                self.assertEqual(self.sh(line), "", line)
+            self.sh("cat /etc/nosuch")
+            text = self.sh("cat trace")
+            self.assertEqual(("both:" in text, "file_open <-" in text), (probe == 1, tracer == "function"), text)
+
+    def test_every_instruction_and_every_function(self) -> None:
+        """As kprobe_insn_boundary.tc and multiple_kprobes.tc: 64 probes in one function, one of each of 256 functions."""
+        names = [name for name in self.sh("cat available_filter_functions").split() if "." not in name]
+        made = 0
+        for place in [f"file_open+{offset}" for offset in range(256)] + names:
+            made += self.sh(f"echo p {place} >> kprobe_events") == ""
+            if made == 64 + 256:
+                break
+        self.assertEqual(self.sh("cat kprobe_events").count("p:kprobes/"), 64 + 256)
+        self.assertGreater(len(self.events("cat /etc/nosuch")), 64)
+
+    def test_the_entry_s_argument_at_the_return(self) -> None:
+        """As kretprobe_entry_arg.tc and fprobe_entry_arg.tc."""
+        self.define("p:mine/a file_open arg=$arg2", "r:mine/b file_open arg=$arg2", "f:mine/c file_open arg=$arg2", "f:mine/d file_open%return arg=$arg2")
+        lines = self.events("cat /etc/nosuch", "mine")
+        self.assertEqual(len({self.named(name, lines)[0].split("arg=")[1] for name in "abcd"}), 1, lines)
+
     # ---- What is fetched ----
 
     def test_every_type(self) -> None:
@@ -248,6 +277,22 @@ class OnAMachine:
         self.assertEqual(self.sh("cat dynamic_events"), "")
         self.assertNotIn("mine", self.sh("ls events"))
 
+    def test_one_of_several_probes(self) -> None:
+        """As kprobe_multiprobe.tc and generic_clear_event.tc; and emptying kprobe_events leaves fprobes."""
+        self.define("p:mine/two file_open", "p:mine/two file_read", "f file_open", "-:mine/two file_open")
+        self.assertEqual(self.sh("cat dynamic_events"), "p:mine/two file_read\nf:fprobes/file_open__entry file_open\n")
+        self.refused("p:mine/two file_open $stack", "EEXIST")
+        self.define("p:mine/two file_open", "r:ret file_open", "-:mine/two", "!r:ret file_open", "p file_read")
+        self.assertEqual(self.sh("echo > kprobe_events"), "")
+        self.assertEqual(self.sh("cat dynamic_events"), "f:fprobes/file_open__entry file_open\n")
+
+    def test_128_arguments(self) -> None:
+        """As dynevent_limitations.tc."""
+        for kind in "pf":
+            most = f"{kind} file_read" + "".join(f" \\{number}" for number in range(128))
+            self.define(most)
+            self.refused(most + " \\128", "E2BIG")
+
     def test_all_events_at_once(self) -> None:
         self.assertEqual(self.sh("cat events/enable"), "?\n")
         self.define("p:mine/a file_open", "f file_open")
@@ -291,6 +336,8 @@ class OnAMachine:
             self.refused(line, "EINVAL")
         self.assertEqual(self.sh("cat error_log").count("trace_kprobe: error: Failed to register probe event\n"), 4)
         self.refused("f function_trace_call", "ENOENT")
+        self.refused("p begin", "EINVAL")
+        self.assertIn("error: The symbol is not unique\n", self.sh("cat error_log"))
         self.assertEqual(self.sh("cat dynamic_events"), "")
 
     def test_the_profile_counts_hits(self) -> None:
