@@ -89,6 +89,8 @@ def parameters(function: DIE) -> str:
             break
         registers += 1 + (kind in "SU")
         text += f"{kind}{named.attributes['DW_AT_name'].value.decode() if 'DW_AT_name' in named.attributes else ''},"
+    if "DW_AT_type" not in origin(function, "DW_AT_type").attributes:
+        return chr(ord("@") + registers) + text
     return f"{registers}{text}" if text else ""
 
 

@@ -32,12 +32,16 @@ F int more(const char *format, ...) { return format[0]; }
 static inline int twice(int number) { return number * number; }
 int (*out_of_line)(int) = twice;
 F int inlined(int x) { return twice(x) + out_of_line(x); }
+F void silent(void) { asm(""); }
+F void silent_two(int a, struct two t) { asm("" : : "r"(a + t.b)); }
+static inline void shy(int number) { asm("" : : "r"(number)); }
+void (*shy_out_of_line)(int) = shy;
 static __attribute__((noinline)) int cloned(const struct large *l, int unused) { return l->a[0]; }
 F int calls_a_clone(struct large *l) { return cloned(l, 7); }
 """
 
 PARAMETERS = {
-    "nothing": "", "tiny": "", "signed_ones": "5ba,hb,ic,ld,le,", "addresses": "5pb,pc,pargv,pt,prows,",
+    "nothing": "", "silent": "@", "silent_two": "Cia,St,", "shy": "Ainumber,", "tiny": "", "signed_ones": "5ba,hb,ic,ld,le,", "addresses": "5pb,pc,pargv,pt,prows,",
     "others": "5Ic,so,St,pl,", "unions": "3ue,Up,", "odd": "2i,ia,.,", "wide": "0.,",
     "eight": "8ia,ib,ic,id,ie,if,ig,ih,", "nine": "8ia,ib,ic,id,ie,if,ig,ih,.,",
     "no_room": "7ia,ib,ic,id,ie,if,ig,.,", "more": "1pformat,", "inlined": "1ix,", "twice": "1inumber,",

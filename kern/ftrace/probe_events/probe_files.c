@@ -169,14 +169,19 @@ static ssize_t enable_write(struct file *f, const char *buf, size_t n, u64 *pos)
 }
 TRACEFS_TEXT_OPS(enable_ops, enable_show, enable_write);
 
-/* A group's: its directory has the name. */
+/* Does @file enable @e? events/enable does, and that of the group, whose directory has its name. */
+static bool is_of(const struct probe_event *e, const struct file *file)
+{
+	return file->node->data || !strcmp(probe_group(e), file->node->parent->name);
+}
+
 static int group_show(struct seq *s, u64 item)
 {
 	unsigned on = 0, off = 0;
 
 	mutex_lock(&events_lock);
 	for (const struct probe_event *e = events_by_id; e; e = e->next)
-		if (!strcmp(probe_group(e), s->file->node->parent->name))
+		if (is_of(e, s->file))
 			e->enabled ? on++ : off++;
 	mutex_unlock(&events_lock);
 	seq_printf(s, "%c\n", on && off ? 'X' : on ? '1' : off ? '0' : '?');
@@ -189,7 +194,7 @@ static int group_set(struct file *f, u64 on)
 
 	mutex_lock(&events_lock);
 	for (struct probe_event *e = events_by_id; e && !err; e = e->next)
-		if (!strcmp(probe_group(e), f->node->parent->name))
+		if (is_of(e, f))
 			err = set_enabled(e, on);
 	mutex_unlock(&events_lock);
 	return err;
@@ -200,6 +205,7 @@ static ssize_t group_write(struct file *f, const char *buf, size_t n, u64 *pos)
 	return tracefs_set_number(f, buf, n, group_set);
 }
 TRACEFS_TEXT_OPS(group_ops, group_show, group_write);
+TRACEFS_FILE(events_enable, "events/enable", 0644, &group_ops, (void *)1);
 
 /* ---- filter, trigger, id, format ---- */
 

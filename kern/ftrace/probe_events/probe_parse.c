@@ -206,6 +206,12 @@ static bool set_argument(struct parser *p, struct probe_arg *arg, unsigned long 
 	return p->at_entry || p->def->is_return;
 }
 
+/* As trace_args.c has them; "": the function has none, or they are not known. */
+static const char *parameters(const struct parser *p)
+{
+	return p->function ? p->names->parameters(p->function) : "";
+}
+
 static int parse_variable(struct parser *p, const char *name, struct probe_arg *arg, unsigned column)
 {
 	const char *wrong = "Invalid $-valiable specified"; /* as Linux spells it */
@@ -213,7 +219,9 @@ static int parse_variable(struct parser *p, const char *name, struct probe_arg *
 
 	if (!strcmp(name, "retval")) {
 		set_base(arg, PROBE_RETVAL, 0);
-		return p->def->is_return ? 0 : fail(p, column, "$retval is not available on probe");
+		if (!p->def->is_return)
+			return fail(p, column, "$retval is not available on probe");
+		return *parameters(p) < '@' ? 0 : fail(p, column, "This function returns 'void' type");
 	}
 	if (!strcmp(name, "comm") || !strcmp(name, "COMM")) {
 		set_base(arg, PROBE_COMM, 0);
@@ -240,14 +248,14 @@ static int parse_variable(struct parser *p, const char *name, struct probe_arg *
 static int parse_parameter(struct parser *p, const char *name, struct probe_arg *arg, unsigned column)
 {
 	static const char kinds[] = "bhilBHILp", *const type[] = {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "x64"};
-	const char *at = p->function ? p->names->parameters(p->function) : "", *end, *kind;
+	const char *at = parameters(p), *end, *kind;
 	unsigned n = 0;
 
 	if (!p->at_entry && !p->def->is_return)
 		return fail(p, column, "BTF is not available or not supported");
-	if (!*at)
+	if (!*at || !*++at)
 		return fail(p, column, "No BTF entry for this probe point");
-	for (at++; *at && *at != '.'; at = end + 1) {
+	for (; *at && *at != '.'; at = end + 1) {
 		end = strchr(at, ',');
 		if ((size_t)(end - at) - 1 != strlen(name) || strncmp(at + 1, name, end - at - 1)) {
 			n += *at == 'S' || *at == 'U' ? 2 : 1;
@@ -336,13 +344,15 @@ static int parse_read(struct parser *p, char *text, struct probe_arg *arg, unsig
 	close = last_of(open + 1, ')');
 	if (!close)
 		return fail(p, column + strlen(open + 1), "Dereference brace is not closed");
+	if (close[1])
+		return fail(p, column + (close - open), "Invalid fetch argument");
 	*close = 0;
 	err = parse_fetch(p, open + 1, arg, column);
 	if (err)
 		return err;
 	arg->type = NULL; /* the parameter's type is not that of what it points to */
 	if (arg->base == PROBE_COMM || arg->base == PROBE_TEXT)
-		return fail(p, column, "$comm cannot be dereferenced");
+		return fail(p, column, "$comm can not be dereferenced");
 	return add_read(p, arg, offset, column);
 }
 
@@ -444,6 +454,8 @@ static int parse_body(struct parser *p, char *body, struct probe_arg *arg, unsig
 	err = err ?: parse_fetch(p, body, arg, column);
 	if (err)
 		return err;
+	if (wanted && wanted->print == 's' && arg->type && arg->type != wanted)
+		return fail(p, column, "This type does not fit for string."); /* a parameter's */
 	arg->type = wanted ?: arg->type ?: types;
 	return check_type(p, arg, at);
 }
@@ -501,23 +513,53 @@ static int parse_arg(struct parser *p, char *word)
 	return 0;
 }
 
-/* $arg*: all parameters of the function, by their names. */
+/* Parameter @n, counted from 1: kind, name and a comma; "" or ".": there is none, or it is not known. */
+static const char *nth_parameter(const struct parser *p, unsigned n)
+{
+	const char *at = parameters(p);
+
+	for (at += *at != 0; --n && *at && *at != '.'; at = strchr(at, ',') + 1)
+		;
+	return at;
+}
+
+/* Parameter @n by its name, and @type. */
+static int parse_nth(struct parser *p, unsigned n, const char *type)
+{
+	const char *at = nth_parameter(p, n);
+	char text[PROBE_ARG_NAME + PROBE_BODY_MAX];
+
+	snprintf(text, sizeof(text), "%.*s%s", (int)(strchr(at, ',') - at) - 1, at + 1, type);
+	return parse_arg(p, text);
+}
+
 static int parse_all_args(struct parser *p)
 {
-	const char *at = p->function ? p->names->parameters(p->function) : "", *end;
-	char name[PROBE_ARG_NAME];
 	int err = 0;
 
-	if (!*at)
+	if (!*nth_parameter(p, 1))
 		return fail(p, 0, "BTF is not available or not supported");
-	for (at++; !err && *at && *at != '.'; at = end + 1) {
-		end = strchr(at, ',');
+	for (unsigned n = 1; !err && is_letter(*nth_parameter(p, n)); n++) {
 		if (p->def->arg_count >= PROBE_ARGS_MAX)
 			return fail(p, 0, "$arg* failed because the argument list is too long");
-		snprintf(name, sizeof(name), "%.*s", (int)(end - at) - 1, at + 1);
-		err = parse_arg(p, name);
+		err = parse_nth(p, n, "");
 	}
 	return err;
+}
+
+/* $argN without a name is parameter N by its name, if the function's parameters are known. */
+static int parse_word(struct parser *p, char *word)
+{
+	char *type = word + 4;
+	unsigned n = 0;
+
+	if (strncmp(word, "$arg", 4) || !*nth_parameter(p, 1))
+		return parse_arg(p, word);
+	while (is_digit(*type) && n <= STACK_WORDS_MAX)
+		n = 10 * n + *type++ - '0';
+	if (!n || n > STACK_WORDS_MAX || (*type && *type != ':') || *nth_parameter(p, n) == '.')
+		return parse_arg(p, word);
+	return *nth_parameter(p, n) ? parse_nth(p, n, type) : fail(p, 0, "This variable is not found at this probe point");
 }
 
 /* Where is $arg*? *index: its word, or 0. */
@@ -527,15 +569,13 @@ static int find_all_args(struct parser *p, unsigned *index)
 	for (p->word = 2; p->word < p->count; p->word++) {
 		char *word = p->words[p->word], *found = find(word, "$arg*");
 
-		if (!found)
-			continue;
-		if (found != word || word[5])
+		if (found && (found != word || word[5]))
 			return fail(p, found - word, "$arg* must be an independent parameter without name etc.");
-		if (!p->at_entry && !p->def->is_return)
+		if (!strncmp(word, "$arg", 4) && !p->at_entry && !p->def->is_return)
 			return fail(p, 0, "$arg* can be used only on function entry or exit");
-		if (*index)
+		if (found && *index)
 			return fail(p, 0, "$arg* can be used only once in the parameters");
-		*index = p->word;
+		*index = found ? p->word : *index;
 	}
 	return 0;
 }
@@ -548,7 +588,7 @@ static int parse_args(struct parser *p)
 	for (p->word = 2; !err && p->word < p->count; p->word++) {
 		if (p->def->arg_count >= PROBE_ARGS_MAX)
 			return fail(p, 0, "Too many arguments are specified");
-		err = p->word == all ? parse_all_args(p) : parse_arg(p, p->words[p->word]);
+		err = p->word == all ? parse_all_args(p) : parse_word(p, p->words[p->word]);
 	}
 	return err;
 }

@@ -78,6 +78,10 @@ TEST_F(Parse, names_are_made_as_on_linux)
 		{"f vfs_read%return", "fprobes/vfs_read__exit vfs_read%return"},
 		{"f vfs_read ret=$retval", "fprobes/vfs_read__exit vfs_read%return ret=$retval"},
 		{"p:a/b  ramfs:ram_read   x=$arg1\t$comm", "a/b ramfs:ram_read x=$arg1 arg2=$comm"},
+		{"p vfs_read $arg3 $arg1:u8 n=$arg2", "kprobes/p_vfs_read_0 vfs_read count=count file=file:u8 n=$arg2"},
+		{"p plain $arg9", "kprobes/p_plain_0 plain arg1=$arg9"},
+		{"p structs $arg2", "kprobes/p_structs_0 structs arg1=$arg2"},
+		{"p nothing $arg1", "kprobes/p_nothing_0 nothing arg1=$arg1"},
 		{"p vfs_read $arg*", "kprobes/p_vfs_read_0 vfs_read file=file buf=buf count=count"},
 	};
 
@@ -90,8 +94,10 @@ TEST_F(Parse, names_are_made_as_on_linux)
 
 TEST_F(Parse, fetches_become_a_base_and_reads)
 {
-	EXPECT_EQ(arg("$arg3").base, PROBE_ARG);
+	EXPECT_EQ(arg("n=$arg3").base, PROBE_ARG);
+	EXPECT_EQ(arg("n=$arg3").param, 2u);
 	EXPECT_EQ(arg("$arg3").param, 2u);
+	EXPECT_STREQ(arg("$arg3").type->name, "u64");
 	EXPECT_EQ(arg("$stack12").param, 12u);
 	EXPECT_EQ(arg("%x9").param, 9u);
 	EXPECT_EQ(arg("\\-3").param, -3ul);
@@ -164,7 +170,17 @@ TEST_F(Parse, errors_are_those_of_linux)
 		{"p vfs_read ^$stack10000", "Invalid stack number"},
 		{"p vfs_read ^$arg10000", "Invalid argument number"},
 		{"p vfs_read ^$arg0", "Invalid argument number"},
-		{"p vfs_read+8 ^$arg1", "Invalid $-valiable specified"},
+		{"p vfs_read ^$arg4", "This variable is not found at this probe point"},
+		{"p vfs_read ^$arg4294967297", "Invalid argument number"},
+		{"p vfs_read ^$arg1x", "Invalid $-valiable specified"},
+		{"p vfs_read+8 ^$arg1", "$arg* can be used only on function entry or exit"},
+		{"p vfs_read+8 x=^$arg1", "Invalid $-valiable specified"},
+		{"r nothing ^$retval", "This function returns 'void' type"},
+		{"p nothing ^file", "No BTF entry for this probe point"},
+		{"p nothing ^$arg*", "BTF is not available or not supported"},
+		{"p vfs_read ^file:string", "This type does not fit for string."},
+		{"p vfs_read +0(+8(%x1)^x)", "Invalid fetch argument"},
+		{"p vfs_read +0(%x1)^+10", "Invalid fetch argument"},
 		{"p vfs_read ^$none_var", "Invalid $-valiable specified"},
 		{"f vfs_read ^%x1", "Invalid $-valiable specified"},
 		{"p vfs_read ^%none_reg", "Invalid register name"},
@@ -176,7 +192,7 @@ TEST_F(Parse, errors_are_those_of_linux)
 		{"p vfs_read ^+0@0)", "Dereference needs a brace"},
 		{"p vfs_read ^+0ab1(@0)", "Invalid dereference offset"},
 		{"p vfs_read +0(+0(@0^)", "Dereference brace is not closed"},
-		{"p vfs_read +0(^$comm)", "$comm cannot be dereferenced"},
+		{"p vfs_read +0(^$comm)", "$comm can not be dereferenced"},
 		{"p vfs_read ^&1", "Invalid fetch argument"},
 		{"p vfs_read +0(^+0(+0(+0(+0(+0(+0(+0(+0(+0(+0(+0(+0(+0(@0))))))))))))))", "Dereference is too much nested"},
 		{"p vfs_read +0(@11):u8[10^", "Array is not closed"},

@@ -32,6 +32,13 @@ TEST_F(Args, none)
 	EXPECT_EQ(trace_args_count(0x1008), 0u);
 }
 
+TEST_F(Args, of_a_function_that_returns_nothing)
+{
+	EXPECT_EQ(print("@", {}), "");
+	EXPECT_EQ(print("Cia,Sb,", {1, 2, 3}), "a=1, b=(STRUCT)[0x2:0x3]");
+	EXPECT_EQ(print("Hpa,pb,pc,pd,pe,pf,pg,ph,", {1, 2, 3, 4, 5, 6, 7, 8}), "a=0x1, b=0x2, c=0x3, d=0x4, e=0x5, f=0x6, g=0x7, h=0x8");
+}
+
 TEST_F(Args, an_address_as_linux_prints_it)
 {
 	EXPECT_EQ(print("1psem,", {0xffff8880100bea78}), "sem=0xffff8880100bea78");

@@ -5,7 +5,8 @@
  *
  *	schedule\0 mutex_lock\0001plock, memcpy\0003pd,ps,Ln,
  *
- * The number of registers that carry them, then kind and name of each. Kinds:
+ * The number of registers that carry them, as a digit, or as one of @ABC... if the
+ * function returns nothing; then kind and name of each. Kinds:
  * p an address; b, h, i, l a signed integer of 1, 2, 4, 8 bytes and B, H, I, L
  * an unsigned one; s, S a structure in one or in two registers; u, U a union;
  * . more arguments than fit.
@@ -25,9 +26,7 @@ const char *trace_args_parameters(unsigned long func)
 
 unsigned trace_args_count(unsigned long func)
 {
-	const char *p = trace_args_parameters(func);
-
-	return *p ? *p - '0' : 0;
+	return *trace_args_parameters(func) & 15;
 }
 
 /* The upper bits of a register with a narrow integer are undefined. Linux prints all integers as signed longs. */
