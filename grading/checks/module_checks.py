@@ -83,12 +83,16 @@ def modules_at_rest(e: Evidence) -> Finding | None:
             wrong = _wrong_word(e, loaded, text, traced) if text else None
             if wrong:
                 return _changed(e, loaded, text, *wrong)
+            rest = range(loaded.module.trampoline(loaded.module.stubs), loaded.module.end, 4)
+            used = next((address for address in rest if text and loaded.word(text, address)), None)
+            if used:
+                return _changed(e, loaded, text, used, 0)
     return None
 
 
 def _changed(e: Evidence, loaded: Loaded, text: bytes, address: int, want: int) -> Finding:
     found, name = loaded.word(text, address), e.kernel.name_at(address)
-    return Finding(f"{_where(loaded)}: the word at {name} is wrong after the load", site=[
+    return Finding(f"{_where(loaded)}: the word at {name} is wrong", site=[
         f"{name} at {address:#x}", f"was        {found:08x}  {e.kernel.disassemble(address, found)}", f"should be  {want:08x}  {e.kernel.disassemble(address, want)}"])
 
 

@@ -42,15 +42,19 @@ class Riscv64Isa:
         return target & MASK64, second >> 7 & 31
 
     def trampoline(self, address: int, words: tuple[int, int, int]) -> int | None:
-        """The target of auipc t1; jalr x0, lo(t1); None: these words are no trampoline."""
+        """The target of auipc t1; jalr x0, lo(t1); ebreak. None: these words are no trampoline."""
         found = self.far_call(address, words[0], words[1])
-        return found[0] if found and found[1] == 0 and words[0] >> 7 & 31 == 6 else None
+        return found[0] if found and found[1] == 0 and words[0] >> 7 & 31 == 6 and words[2] == 0x00100073 else None
 
     def aside(self, words: tuple[int, int, int], by: int) -> tuple[int, int, int]:
         """A trampoline that leads `by` bytes, a small number, away from the target of this one, ahead or back."""
         low = _signed(words[1] >> 20, 12)
         low += by if low + by < 2048 else -by
         return words[0], words[1] & 0xFFFFF | (low & 0xFFF) << 20, words[2]
+
+    def astray(self, words: tuple[int, int, int]) -> tuple[int, int, int]:
+        """A trampoline that jumps to what is in another register."""
+        return words[0], words[1] & ~(31 << 15) | 7 << 15, words[2]
 
     def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
         """Does this instruction leave the function in [lo, hi): is it a return, or a jump out of it without a link?"""
@@ -90,6 +94,9 @@ class Arm64Isa:
         low = words[1] >> 10 & 0xFFF
         low += by if low + by < 4096 else -by
         return words[0], words[1] & ~(0xFFF << 10) | low << 10, words[2]
+
+    def astray(self, words: tuple[int, int, int]) -> tuple[int, int, int]:
+        return words[0], words[1], words[2] & ~(31 << 5) | 17 << 5
 
     def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
         if word & 0xFFFFFC1F in (0xD65F0000, 0xD61F0000):  # ret, br

@@ -239,6 +239,8 @@ class ModuleSession(Session):
         said = self._evidence.inside
         said["sleeps"] = machine.console.command(f"rmmod {module.name}")
         said["modules"] = machine.console.command("cat /proc/modules")
+        self._insert(machine, self._far)
+        said["another"] = machine.console.command(f"rmmod {self._far.name}")
         if module.name in said["modules"]:
             self._quiet(machine, f"echo wake > /proc/{module.name}")
             said["awake"] = machine.console.command(f"rmmod {module.name}")
@@ -247,8 +249,8 @@ class ModuleSession(Session):
     # ---- trampolines that lead elsewhere ----
 
     def _redirected(self, machine: Run) -> None:
-        """Overwrite a far module's trampolines. The kernel must find it when tracing begins (one CPU) or ends (four CPUs). Comes last: such a
-        kernel starts no tracer any more."""
+        """Overwrite a far module's trampolines: they jump to what is in another register (one CPU), or to another stub. The kernel must find
+        it when tracing begins (one CPU) or ends (four CPUs). Comes last: such a kernel starts no tracer any more."""
         module, lines = self._far, ("echo function > current_tracer", "echo nop > current_tracer")
         self._say(f"other trampolines in {module.name}")
         loaded = self._load(machine, module, True)
@@ -257,7 +259,8 @@ class ModuleSession(Session):
             self._quiet(machine, lines[0])
         where = self._physical(machine, module)
         for number in range(module.stubs):
-            words = self._evidence.kernel.isa.aside(loaded.trampoline(loaded.rest, number), TRAMPOLINE)
+            right = loaded.trampoline(loaded.rest, number)
+            words = self._kernel.isa.aside(right, TRAMPOLINE) if self._evidence.smp > 1 else self._kernel.isa.astray(right)
             for at, word in zip(range(module.trampoline(number), module.trampoline(number + 1), 4), words):
                 machine.write(where[at - at % PAGE] + at % PAGE, word.to_bytes(4, "little"))
         redirected = self._evidence.redirected = Redirected(loaded, before=self._text_of(machine, module))

@@ -63,7 +63,7 @@ def runs(text: str) -> set[tuple[str, ...]]:
 
 
 class Handout(unittest.TestCase):
-    """`make handout`, then labs 1 and 6 in the handed-out tree, as a student uses it."""
+    """`make handout`, then labs 1, 6 and 7 in the handed-out tree, as a student uses it."""
 
     out: Path
 
@@ -92,7 +92,8 @@ class Handout(unittest.TestCase):
             self.assertNotRegex(name, r"/wrong/|/equivalent$|^grading/(tests/|selftest/(wrong|muta))|instructor\.mk|handout\.py|(trace_graph_direct|graph_walk)\.c|instructors\.md|^\.ci/run")
         for name in ("docs/index.md", "docs/mkdocs.yml"):
             self.assertNotIn("instructors.md", (self.out / name).read_text(), name)
-        self.assertIn("labs/staff/arm64/always6/kern/ftrace/trace/trace_graph_direct.o", files)
+        for lab in (6, 7):
+            self.assertIn(f"labs/staff/arm64/always{lab}/kern/ftrace/trace/trace_graph_direct.o", files)
         self.assertEqual(self.git("log", "--format=%an %s"), ["Callsite The labs of Callsite"])
 
     def test_no_text_of_a_solution_is_in_it(self) -> None:
@@ -185,6 +186,11 @@ class Handout(unittest.TestCase):
         self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=6", "STAFF=2,3,4,5"))
         self.solve(6)
         self.assertIn("\n80 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=6", "STAFF=2,3,4,5"))
+
+    def test_lab_7_can_be_done_with_the_staffs_labs_2_to_6(self) -> None:
+        self.assertIn("\n0 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=7", "STAFF=2,3,4,5,6"))
+        self.solve(7)
+        self.assertIn("\n80 of 80 points.", self.make("grade", *SEED_WORDS, "LAB=7", "STAFF=2,3,4,5,6"))
 
 
 if __name__ == "__main__":

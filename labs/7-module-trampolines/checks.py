@@ -22,7 +22,7 @@ SESSION = ModuleSession
 # ---- followed ------------------------------------------------------------------------
 
 def followed(e: Evidence) -> Finding | None:
-    """A trampoline that leads to another stub is reported, and the sites that call it, or would call it, are not written."""
+    """A trampoline that leads elsewhere is reported, and the sites that call it, or would call it, are not written."""
     was = e.redirected
     if not was or not was.after:
         return Finding("the boot ended before the harness had overwritten a module's trampolines, which the kernel must then find")
@@ -31,7 +31,7 @@ def followed(e: Evidence) -> Finding | None:
     for site in module.sites:
         before, after = was.loaded.word(was.before, site.address), was.loaded.word(was.after, site.address)
         if before != after:
-            return Finding(f"{site.function.name} was to be {wanted}, and its trampoline led to another stub. The site was written, and must be left alone", site=[
+            return Finding(f"{site.function.name} was to be {wanted}, and its trampoline led elsewhere. The site was written, and must be left alone", site=[
                 f"{site.function.name} at {site.address:#x}", f"was        {before:08x}  {e.kernel.disassemble(site.address, before)}",
                 f"became     {after:08x}  {e.kernel.disassemble(site.address, after)}"], mistake=slug)
     if was.before != was.after:
@@ -143,6 +143,8 @@ def inside(e: Evidence) -> Finding | None:
         return Finding("no module was removed while a call was inside it")
     if "EBUSY" not in e.inside["sleeps"]:
         return Finding("rmmod removed a module while a traced call, whose thread sleeps, would return through it; it must fail with EBUSY", mistake="frames-not-searched")
+    if e.inside["another"].strip():
+        return Finding(f"a thread slept in a traced call of one module, and another module could not be removed: {e.inside['another'].strip()}")
     if e.inside.get("awake", "").strip():
         return Finding(f"the call that was inside the module has returned, and rmmod still refuses: {e.inside['awake'].strip()}")
     return None

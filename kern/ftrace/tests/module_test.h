@@ -442,17 +442,18 @@ TEST_P(sites, a_module_without_functions_has_no_table)
 
 /* ---- Trampolines ---- */
 
+/* At a page's first word, and near a page's end: there the sum of two low parts reaches the next page. */
 TEST(trampoline, is_what_the_assembler_writes)
 {
-	const unsigned long at = 0x10400000;
-	for (long off : {0l, 4l, -4l, 0x7fcl, 0x800l, -0x800l, -0x804l, 0xffcl, 0x1000l, -0x1000l, 0x12345678l & ~3l, -0x1234567l & ~3l, 0x20000000l, 0x7fff0000l, -0x10000000l}) {
-		unsigned long target = at + off, found;
-		u32 word[TRAMPOLINE_WORDS];
-		ASSERT_EQ(0, trampoline_encode(at, target, word));
-		ASSERT_TRUE(trampoline_target(at, word, &found));
-		EXPECT_EQ(target, found) << std::hex << off;
-		EXPECT_EQ(assemble_trampoline(at, target), std::vector<u32>(word, word + ASSEMBLED)) << std::hex << off;
-	}
+	for (unsigned long at : {0x10400000ul, 0x10400f2cul})
+		for (long off : {0l, 4l, -4l, 0x7fcl, 0x800l, -0x800l, -0x804l, 0xffcl, 0x1000l, -0x1000l, 0x12345678l & ~3l, -0x1234567l & ~3l, 0x20000000l, 0x7fff0000l, -0x10000000l}) {
+			unsigned long target = at + off, found;
+			u32 word[TRAMPOLINE_WORDS];
+			ASSERT_EQ(0, trampoline_encode(at, target, word));
+			ASSERT_TRUE(trampoline_target(at, word, &found));
+			EXPECT_EQ(target, found) << std::hex << at << ' ' << off;
+			EXPECT_EQ(assemble_trampoline(at, target), std::vector<u32>(word, word + ASSEMBLED)) << std::hex << at << ' ' << off;
+		}
 }
 
 TEST(trampoline, out_of_reach_is_refused)
