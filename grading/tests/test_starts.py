@@ -20,7 +20,7 @@ CLEAN = {name: value for name, value in os.environ.items() if not name.startswit
 
 class RubricsOfStarts(unittest.TestCase):
     def test_every_lab_has_one_that_holds(self) -> None:
-        self.assertEqual(sorted(rubric.LABS), [1, 2, 3, 4, 5, 6])
+        self.assertEqual(sorted(rubric.LABS), [1, 2, 3, 4, 5, 6, 8])
         for number in rubric.LABS:
             self.assertTrue(6 <= len(rubric.lab(number).rungs) <= 16, f"lab {number}")
 

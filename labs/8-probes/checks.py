@@ -31,7 +31,7 @@ def hits(e: Evidence, part: str) -> list[Record]:
 
 # ---- each instruction of probe_steps -------------------------------------------------------
 
-class Wrong(NamedTuple):
+class Deviation(NamedTuple):
     """A call of probe_steps that went wrong: by which rung it is judged."""
 
     rung: str
@@ -44,7 +44,7 @@ def _steps(e: Evidence) -> list[StepsCall]:
     return probes.calls_of_steps(e.kernel, between(e.truth.hits["step"], *last))
 
 
-class _Call:
+class _Compared:
     """Compares a call of probe_steps in which instructions were probed with one in which none was."""
 
     def __init__(self, e: Evidence, plain: StepsCall, call: StepsCall) -> None:
@@ -53,7 +53,7 @@ class _Call:
         self._first, self._last = probes.slots(e.kernel).start, probes.slots(e.kernel).stop
         self._result = plain.result
 
-    def wrong(self) -> Wrong | None:
+    def wrong(self) -> Deviation | None:
         for n, (at, regs) in enumerate(self._plain):
             after = self._plain[n + 1][1] if n + 1 < len(self._plain) else None
             found = self._probed(at, regs, after) if self._call.is_probed(at) else self._unprobed(at, regs)
@@ -65,12 +65,12 @@ class _Call:
             return self._said(OUT, "it did not return", None)
         return None
 
-    def _said(self, rung: str, why: str, at: Record | None, mistake: str = "") -> Wrong:
+    def _said(self, rung: str, why: str, at: Record | None, mistake: str = "") -> Deviation:
         kernel = self._e.kernel
         what = "all instructions of probe_steps were probed" if self._call.probed == 1 else (
             f"the instruction {kernel.disassemble(self._call.probed)} at {kernel.name_at(self._call.probed)} was probed"
             + (", with a post handler" if self._call.post else ""))
-        return Wrong(rung, Finding(f"{what}: {why}", seq=at.seq if at else self._call.seq, mistake=mistake))
+        return Deviation(rung, Finding(f"{what}: {why}", seq=at.seq if at else self._call.seq, mistake=mistake))
 
     def _next(self) -> Record | None:
         if not self._left:
@@ -84,7 +84,7 @@ class _Call:
     def _describe(self, r: Record | None) -> str:
         return f"{self._e.kernel.name_at(r.addr)} was executed, the word {r.word:08x} ({self._e.kernel.disassemble(r.addr, r.word)})" if r else "nothing more was executed"
 
-    def _unprobed(self, at: int, regs: tuple[int, ...]) -> Wrong | None:
+    def _unprobed(self, at: int, regs: tuple[int, ...]) -> Deviation | None:
         r, name = self._next(), self._e.kernel.name_at(at)
         if not r or r.addr != at:
             return self._said(OUT, f"next {name} must be executed; {self._describe(r)}", r)
@@ -92,7 +92,7 @@ class _Call:
             return self._said(OUT, f"{name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
         return None
 
-    def _probed(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None) -> Wrong | None:
+    def _probed(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not r or r.addr != at or r.word != BREAK[e.arch]:
             return self._said(HIT, f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
@@ -111,7 +111,7 @@ class _Call:
             return self._said(EMULATED, f"{name} depends on pc, so it must be emulated; {self._describe(self._left[0])}", self._left[0])
         return self._post(at, after) if post else None
 
-    def _out_of_line(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None, post: bool) -> Wrong | None:
+    def _out_of_line(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None, post: bool) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not self._in_slot(r):
             again = "executed-twice" if r and r.addr == at else "skipped" if r and r.addr == at + 4 else ""
@@ -133,7 +133,7 @@ class _Call:
             return self._said(OUT, f"the copy of {name} was executed in its slot, and then {name} again", nxt, "executed-twice")
         return found
 
-    def _post(self, at: int, after: tuple[int, ...] | None) -> Wrong | None:
+    def _post(self, at: int, after: tuple[int, ...] | None) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not r or r.addr != e.kernel.symbol(AFTER):
             return self._said(POST, f"after the instruction of {name} its post handler must run; {self._describe(r)}", r)
@@ -150,11 +150,11 @@ def _hex(values: tuple[int, ...]) -> str:
 
 
 @once
-def _wrong(e: Evidence) -> list[Wrong]:
+def _wrong(e: Evidence) -> list[Deviation]:
     calls = _steps(e)
     if not calls or calls[0].probed:
         return []
-    return [found for call in calls[1:] if (found := _Call(e, calls[0], call).wrong())]
+    return [found for call in calls[1:] if (found := _Compared(e, calls[0], call).wrong())]
 
 
 def _of_rung(rung: str) -> Check:
@@ -238,7 +238,7 @@ def stale(e: Evidence) -> Finding | None:
 def slot_first(e: Evidence) -> Finding | None:
     """When a breakpoint is written, a slot already holds the instruction, and the way on from it."""
     kernel, lo, slots = e.kernel, e.kernel.text[0], probes.slots(e.kernel)
-    held = {a: kernel.word(a) for a in slots}
+    held = dict.fromkeys(slots, BREAK[e.arch])  # as they are linked
     mine = {*probes.own(kernel), *e.probed}
     for r in e.truth.stores:
         at = lo + r.v[0]
@@ -281,6 +281,8 @@ def slot_kept(e: Evidence) -> Finding | None:
 def nested(e: Evidence) -> Finding | None:
     """probe_inner is called three times; the second time by a handler."""
     log, at = hits(e, "nested"), e.kernel.symbol("probe_inner_first")
+    if not log:
+        return None
     slots = probes.slots(e.kernel)
     breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((BREAK[e.arch], at.__eq__), (e.kernel.word(at), slots.__contains__)))
     ran = [sum(r.addr == e.kernel.symbol(name) and r.v[0] == 1 for r in log) for name in (BEFORE, AFTER)]
