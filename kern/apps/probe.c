@@ -42,7 +42,7 @@ WATCHED notrace void probe_after(long number, unsigned long ip, unsigned long va
 }
 
 enum said {
-	SAID_CALL,	/* a call of probe_steps: the instruction that is probed, 0: none, 1: all; with post handlers? */
+	SAID_CALL,	/* a call of probe_steps: the instruction that is probed, 0: none, 1: all; how */
 	SAID_RESULT,	/* of probe_steps: x0, x1 */
 	SAID_COUNTS,	/* of a probe that was unregistered: hits, nmissed */
 	SAID_STALE,	/* break_hook->hit(): its result, how far it moved pc */
@@ -190,11 +190,13 @@ TRACED("probe_inner")
 "	ret\n"
 "	.size probe_inner, . - probe_inner\n");
 
-static void call_steps(unsigned long seed, unsigned long probed, bool post)
+enum how { PRE, POST, TWO }; /* a probe without a post handler, one with it, both */
+
+static void call_steps(unsigned long seed, unsigned long probed, enum how how)
 {
 	unsigned long memory = 0, flags = irq_save(), result;
 
-	probe_said(SAID_CALL, probed, post);
+	probe_said(SAID_CALL, probed, how);
 	result = probe_steps(seed, ~seed, seed >> 7, &memory);
 	probe_said(SAID_RESULT, result, memory);
 	irq_restore(flags);
@@ -202,18 +204,32 @@ static void call_steps(unsigned long seed, unsigned long probed, bool post)
 
 #define STEPS ((unsigned)(probe_steps_end - probe_steps_first) / 4)
 
-static int probe_each(unsigned long seed, bool post)
+static int probe_one_step(unsigned long seed, unsigned long at, enum how how)
+{
+	int err = begin(0, at, how == POST);
+
+	if (!err && how == TWO) {
+		err = begin(1, at, true);
+		if (!err)
+			call_steps(seed, at, TWO);
+		end(1);
+	}
+	if (!err)
+		call_steps(seed, at, how == POST ? POST : PRE);
+	end(0);
+	return err;
+}
+
+static int probe_all_steps(unsigned long seed)
 {
 	int err = 0;
 
-	for (unsigned i = 0; i < STEPS && !err; i++) {
-		unsigned long at = (unsigned long)probe_steps_first + 4 * i;
-
-		err = begin(i, at, post);
-		if (!err)
-			call_steps(seed, at, post);
+	for (unsigned i = 0; i < STEPS && !err; i++)
+		err = begin(i, (unsigned long)probe_steps_first + 4 * i, i % 2);
+	if (!err)
+		call_steps(seed, 1, POST);
+	for (unsigned i = 0; i < STEPS; i++)
 		end(i);
-	}
 	return err;
 }
 
@@ -221,15 +237,11 @@ static int steps(unsigned long seed)
 {
 	int err = 0;
 
-	call_steps(seed, 0, false);
-	err = probe_each(seed, false) ?: probe_each(seed, true);
-	for (unsigned i = 0; i < STEPS && !err; i++)
-		err = begin(i, (unsigned long)probe_steps_first + 4 * i, i % 2);
-	if (!err)
-		call_steps(seed, 1, true);
-	for (unsigned i = 0; i < STEPS; i++)
-		end(i);
-	return err;
+	call_steps(seed, 0, PRE);
+	for (enum how how = PRE; how <= TWO; how++)
+		for (unsigned i = 0; i < STEPS && !err; i++)
+			err = probe_one_step(seed, (unsigned long)probe_steps_first + 4 * i, how);
+	return err ?: probe_all_steps(seed);
 }
 
 /* ---- nested, stale ---- */

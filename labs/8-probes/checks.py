@@ -69,7 +69,7 @@ class _Compared:
         kernel = self._e.kernel
         what = "all instructions of probe_steps were probed" if self._call.probed == 1 else (
             f"the instruction {kernel.disassemble(self._call.probed)} at {kernel.name_at(self._call.probed)} was probed"
-            + (", with a post handler" if self._call.post else ""))
+            + ("", ", with a post handler", " by two probes, the second with a post handler")[self._call.how])
         return Deviation(rung, Finding(f"{what}: {why}", seq=at.seq if at else self._call.seq, mistake=mistake))
 
     def _next(self) -> Record | None:
@@ -98,12 +98,13 @@ class _Compared:
             return self._said(HIT, f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
         if r.v[:3] != regs:
             return self._said(OUT, f"at {name} the registers were {_hex(r.v)}, and must be {_hex(regs)}", r)
-        r = self._next()
-        if not r or r.addr != e.kernel.symbol(BEFORE):
-            return self._said(HIT, f"the breakpoint at {name} was executed, and then the pre handler must run; {self._describe(r)}", r)
-        if r.v[1:3] != (at, regs[0]):
-            return self._said(HIT, f"the pre handler must find {name} and the value {regs[0]:#x} in the first argument register, and found {e.kernel.name_at(r.v[1])} "
-                              f"and {r.v[2]:#x}", r)
+        for _ in range(2 if self._call.how == probes.TWO else 1):
+            r = self._next()
+            if not r or r.addr != e.kernel.symbol(BEFORE):
+                return self._said(HIT, f"the breakpoint at {name} was executed, and then the pre handler must run; {self._describe(r)}", r)
+            if r.v[1:3] != (at, regs[0]):
+                return self._said(HIT, f"the pre handler must find {name} and the value {regs[0]:#x} in the first argument register, and found {e.kernel.name_at(r.v[1])} "
+                                  f"and {r.v[2]:#x}", r)
         post, word = self._call.has_post(e.kernel, at), e.kernel.word(at)
         if not probes.depends_on_pc(e.arch, word):
             return self._out_of_line(at, regs, after, post)
