@@ -18,7 +18,7 @@ from grading.machine.observer import Config, Record
 BREAK = {"riscv64": 0x00100073, "arm64": 0xD420A000}
 SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
-CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH = range(7)  # enum said
+CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED = range(8)  # enum said
 PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"
 NEW_TRACED = "probe_new_traced"
@@ -42,7 +42,7 @@ def slots(kernel: Kernel) -> range:
 
 def own(kernel: Kernel) -> set[int]:
     """The instructions that only kern/apps/probe.c probes."""
-    return {*steps(kernel), kernel.symbol("probe_inner_first"), on_schedule(kernel)}
+    return {*steps(kernel), kernel.symbol("probe_inner_first"), on_schedule(kernel), on_schedule(kernel) + 8}
 
 
 def on_schedule(kernel: Kernel) -> int:

@@ -49,6 +49,7 @@ enum said {
 	SAID_RETURN,	/* a kretprobe's handler: ret_addr, the value */
 	SAID_KRETPROBE, /* one that was unregistered: nmissed, active */
 	SAID_PATCH,	/* a step of `probe patches` is done: its number, its result */
+	SAID_REFUSED,	/* a registration that is not allowed: its number, its result */
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -393,11 +394,54 @@ static int exits(void *unused)
 	return 0;
 }
 
+enum refused { NO_HANDLER, NO_FUNCTION, TWO_FUNCTIONS, TOO_MUCH_DATA, NEGATIVE_DATA, RETURNS_TWICE, NO_OLD_FUNCTION, NO_FUNCTIONS, NO_LIST, ENABLED_TWICE, NOT_ENABLED };
+
+static void refuse(enum refused what, struct kretprobe rp)
+{
+	static struct kretprobe wrong;
+	int err;
+
+	wrong = rp;
+	err = register_kretprobe(&wrong);
+	probe_said(SAID_REFUSED, what, err);
+	if (!err)
+		unregister_kretprobe(&wrong);
+}
+
+static void refused_kretprobes(void)
+{
+	static struct kretprobe rp;
+	const struct kretprobe right = {.kp.addr = (unsigned long)probe_value, .handler = returned, .maxactive = 1};
+	struct kretprobe wrong = right;
+
+	wrong.handler = NULL;
+	refuse(NO_HANDLER, wrong);
+	wrong = right;
+	wrong.kp.addr = 0;
+	refuse(NO_FUNCTION, wrong);
+	wrong = right;
+	wrong.kp.symbol_name = "probe_value";
+	refuse(TWO_FUNCTIONS, wrong);
+	wrong = right;
+	wrong.data_size = KRETPROBE_DATA_MAX + 1;
+	refuse(TOO_MUCH_DATA, wrong);
+	wrong.data_size = -1;
+	refuse(NEGATIVE_DATA, wrong);
+	rp = right;
+	if (register_kretprobe(&rp))
+		return;
+	probe_said(SAID_REFUSED, RETURNS_TWICE, register_kretprobe(&rp));
+	unregister_kretprobe(&rp);
+}
+
 static int returns(unsigned long seed)
 {
 	static struct kretprobe rp, outer;
 	thread_t thread;
-	int err = rp_begin(&rp, probe_value, 2, NULL);
+	int err;
+
+	refused_kretprobes();
+	err = rp_begin(&rp, probe_value, 2, NULL);
 
 	for (int i = 0; i < 6 && !err; i++)
 		probe_value(seed + i);
@@ -498,9 +542,36 @@ static int while_called(void)
 	return err;
 }
 
+static void refuse_patch(enum refused what, struct klp_func *funcs)
+{
+	struct klp_patch wrong = {funcs};
+	int err = klp_enable_patch(&wrong);
+
+	probe_said(SAID_REFUSED, what, err);
+	if (!err)
+		klp_disable_patch(&wrong);
+}
+
+static void refused_patches(void)
+{
+	static struct klp_func unknown[] = {{.old_name = "probe_one", .new_func = probe_new_one}, {.old_name = "probe_unknown", .new_func = probe_new_two}, {}}, none[] = {{}};
+
+	refuse_patch(NO_OLD_FUNCTION, unknown);
+	refuse_patch(NO_FUNCTIONS, none);
+	refuse_patch(NO_LIST, NULL);
+	probe_said(SAID_REFUSED, NOT_ENABLED, klp_disable_patch(&older));
+	if (klp_enable_patch(&older))
+		return;
+	probe_said(SAID_REFUSED, ENABLED_TWICE, klp_enable_patch(&older));
+	klp_disable_patch(&older);
+}
+
 static int patches(void)
 {
-	int err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?: step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
+	int err;
+
+	refused_patches();
+	err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?: step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
 		  step(4, klp_disable_patch(&newer)) ?: step(5, klp_enable_patch(&older)) ?: step(6, klp_enable_patch(&newer)) ?:
 		  step(7, klp_disable_patch(&newer)) ?: step(8, klp_disable_patch(&older));
 

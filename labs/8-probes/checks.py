@@ -3,6 +3,7 @@ out of line, between its handlers."""
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from typing import NamedTuple
 
@@ -367,6 +368,26 @@ def _callers(e: Evidence, part: Part, mine: list[Record]) -> Finding | None:
     return None
 
 
+# What is not allowed, in the order of enum refused; the error.
+REFUSED = (("a kretprobe without a handler", errno.EINVAL), ("a kretprobe without a function", errno.EINVAL), ("a kretprobe with a name and an address", errno.EINVAL),
+           ("a kretprobe with too much data", errno.E2BIG), ("a kretprobe with less than no data", errno.E2BIG), ("a kretprobe that is registered already", errno.EEXIST),
+           ("a live patch of a function that does not exist", errno.ENOENT), ("a live patch of no function", errno.EINVAL), ("a live patch without a list", errno.EINVAL),
+           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL))
+
+
+def refused_in(part: str) -> Check:
+    """Each registration that is not allowed returns its error."""
+    def check(e: Evidence) -> Finding | None:
+        for r in probes.said(e.kernel, hits(e, part), probes.REFUSED):
+            what, error = REFUSED[r.v[1]]
+            got = probes.signed(r.v[2])
+            if got != -error:
+                said = f"-{errno.errorcode.get(-got, -got)}" if got else "0"
+                return Finding(f"{what} must be refused with -{errno.errorcode[error]}; the result was {said}", seq=r.seq)
+        return None
+    return check
+
+
 # ---- patched ------------------------------------------------------------------------------------
 
 OLD, NEW, NEWEST = ("probe_one", "probe_two"), ("probe_new_one", "probe_new_two"), ("probe_newest_one", "probe_new_two")
@@ -480,6 +501,8 @@ GIVEN_BACK = seen_once("slot that was given back", lambda e: sum(e.kernel.symbol
                                                                for w in e.truth.writes), 10)
 NESTED = seen_once("probe that was hit in a handler", lambda e: len(hits(e, "nested")))
 RETURNED = seen_once("return with a kretprobe", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))), 15)
+RETURNS_REFUSED = seen_once("kretprobe that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.REFUSED))), 6)
+PATCHES_REFUSED = seen_once("live patch that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 5)
 PATCHES = seen_once("call of a patched function", lambda e: len(_bodies(e)), 18)
 SWITCHED = seen_once("call of a live patch's function by another thread while it was enabled", lambda e: sum(
     begin.seq < r.seq < end.seq and r.thread != begin.thread for begin, end in _windows(e, ENABLE) for r, _ in _bodies(e)))
@@ -490,10 +513,12 @@ def _probed_calls(part: str) -> Coverage:
 
 
 # Probe 0 is on an instruction of calls_traced. B is held before the copy in its slot, before the slot's second word, and in the exception.
+# Its slot held another instruction before.
+OTHER = ("probe at 0 calls_traced+0x10", "probe off 0")
 ON, POST_ON, GONE = "probe at 0 calls_traced+0x8", "probe at 0 calls_traced+0x8 post", "probe off 0"
 INSIDE = ("kprobe_slots", "kprobe_slots+0x4", "trap_exception", "calls_traced+0xc")
 SCHEDULES = (
-    Change("register", POST_ON, "register_kprobe", after=(GONE,), comes=frozenset({0}), inside=INSIDE),
+    Change("register", POST_ON, "register_kprobe", before=OTHER, after=(GONE,), comes=frozenset({0}), inside=INSIDE),
     Change("unregister", GONE, "unregister_kprobe", before=(ON,), goes=frozenset({0}), inside=INSIDE),
     Change("post", "probe at 1 calls_traced+0x8 post", "register_kprobe", before=(ON,), after=("probe off 1", GONE), stays=frozenset({0}), comes=frozenset({1}), inside=INSIDE),
     Change("patch", "probe patch on", "klp_enable_patch", after=("probe patch off",), comes=frozenset({PATCH})),
@@ -510,8 +535,8 @@ CHECKS = {
     "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
     "four CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
-    "returns": returns,
-    "patched": all_of(patched, all_at_once, waited_for),
+    "returns": all_of(returns, refused_in("returns")),
+    "patched": all_of(patched, all_at_once, waited_for, refused_in("patches")),
     "schedules": all_of(as_linked, probes_under_schedules),
 }
 
@@ -525,7 +550,7 @@ SEEN = {
     "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
     "four CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
     "nested": (NESTED,),
-    "returns": (RETURNED,),
-    "patched": (PATCHES, SWITCHED),
+    "returns": (RETURNED, RETURNS_REFUSED),
+    "patched": (PATCHES, SWITCHED, PATCHES_REFUSED),
     "schedules": (PLAYED,),
 }
