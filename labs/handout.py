@@ -26,11 +26,12 @@ sys.path.insert(0, str(ROOT))
 from grading.session import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
-# By lab: a file that would show a student how to do this lab or the next goes along as an object.
-HIDDEN = {5: "kern/ftrace/stages/graph_walk", **dict.fromkeys((6, 7), "kern/ftrace/trace/trace_graph_direct")}
+# A file that would show a student how to do a lab goes along as an object, for each stage that links it.
+WALK, DIRECT, FPROBE = "kern/ftrace/stages/graph_walk", "kern/ftrace/trace/trace_graph_direct", "kern/ftrace/probes/fprobe"
+HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
 INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|selftest/(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/instructors\.md$|"
-                         rf"({'|'.join(HIDDEN.values())})\.c$")
+                         rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
 # The host test of lab 5 that is linked with earlier labs.
@@ -140,7 +141,7 @@ def staff(out: Path, stages: dict[int, list[str]], last: int) -> None:
         for arch in ARCHES:
             for name, whose in wanted[arch].items():
                 strip(arch, ROOT / f"build/{arch}/lab{stage}/{name}", folder / f"{arch}/lab{stage}/{whose}/{name}")
-    for arch, (lab, name) in itertools.product(ARCHES, HIDDEN.items()) if last >= 5 else ():
+    for arch, (lab, name) in itertools.product(ARCHES, HIDDEN) if last >= 5 else ():
         if lab <= last:
             run("make", "-s", f"LAB={lab}", f"build/{arch}/lab{lab}/{name}.o")
             strip(arch, ROOT / f"build/{arch}/lab{lab}/{name}.o", folder / f"{arch}/always{lab}/{name}.o")
@@ -160,7 +161,7 @@ def graph_test(folder: Path) -> None:
     """What lab 5's host test is linked with of labs 2 to 4, and what is hidden of lab 5."""
     run("make", "-s", "-j2", HOST.removesuffix(".d"))
     whose = {name: str(lab) for lab in range(2, 5) for name in rubric.lab(lab).files if name in _first_line(GRAPH_TEST).split()}
-    for name, lab in {**whose, f"{HIDDEN[5]}.c": "always"}.items():
+    for name, lab in {**whose, f"{WALK}.c": "always"}.items():
         target = (folder / platform.machine() / lab / name).with_suffix(".o")
         target.parent.mkdir(parents=True, exist_ok=True)
         run("objcopy", "--strip-debug", (ROOT / HOST / name).with_suffix(".o"), target)

@@ -18,7 +18,8 @@ from grading.machine.observer import Config, Record
 BREAK = {"riscv64": 0x00100073, "arm64": 0xD420A000}
 SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
-CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH = range(7)  # enum said
+CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED = range(8)  # enum said
+PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"
 NEW_TRACED = "probe_new_traced"
 # Functions whose first instruction is logged, with their arguments and return address.
@@ -41,7 +42,7 @@ def slots(kernel: Kernel) -> range:
 
 def own(kernel: Kernel) -> set[int]:
     """The instructions that only kern/apps/probe.c probes."""
-    return {*steps(kernel), kernel.symbol("probe_inner_first"), on_schedule(kernel)}
+    return {*steps(kernel), kernel.symbol("probe_inner_first"), on_schedule(kernel), on_schedule(kernel) + 8}
 
 
 def on_schedule(kernel: Kernel) -> int:
@@ -127,7 +128,7 @@ class StepsCall:
     """One call of probe_steps: the hits between its two probe_said()."""
 
     probed: int  # 0: no instruction; 1: all of them; else the one
-    post: bool
+    how: int  # PRE, POST, TWO
     seq: int
     hits: list[Record] = field(default_factory=list)
     result: tuple[int, int] | None = None
@@ -136,14 +137,14 @@ class StepsCall:
         return self.probed in (1, address)
 
     def has_post(self, kernel: Kernel, address: int) -> bool:
-        return self.post and (self.probed != 1 or (address - steps(kernel).start) // 4 % 2 == 1)
+        return self.how != PRE and (self.probed != 1 or (address - steps(kernel).start) // 4 % 2 == 1)
 
 
 def calls_of_steps(kernel: Kernel, hits: list[Record]) -> list[StepsCall]:
     found, going, said = list[StepsCall](), dict[int, StepsCall](), kernel.symbol(SAID)
     for r in hits:
         if r.addr == said and r.v[0] == CALL:
-            found.append(StepsCall(r.v[1], bool(r.v[2]), r.seq))
+            found.append(StepsCall(r.v[1], r.v[2], r.seq))
             going[r.thread] = found[-1]
         elif r.addr == said and r.v[0] == RESULT and r.thread in going:
             going.pop(r.thread).result = r.v[1], r.v[2]

@@ -42,13 +42,14 @@ WATCHED notrace void probe_after(long number, unsigned long ip, unsigned long va
 }
 
 enum said {
-	SAID_CALL,	/* a call of probe_steps: the instruction that is probed, 0: none, 1: all; with post handlers? */
+	SAID_CALL,	/* a call of probe_steps: the instruction that is probed, 0: none, 1: all; how */
 	SAID_RESULT,	/* of probe_steps: x0, x1 */
 	SAID_COUNTS,	/* of a probe that was unregistered: hits, nmissed */
 	SAID_STALE,	/* break_hook->hit(): its result, how far it moved pc */
 	SAID_RETURN,	/* a kretprobe's handler: ret_addr, the value */
 	SAID_KRETPROBE, /* one that was unregistered: nmissed, active */
 	SAID_PATCH,	/* a step of `probe patches` is done: its number, its result */
+	SAID_REFUSED,	/* a registration that is not allowed: its number, its result */
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -190,11 +191,13 @@ TRACED("probe_inner")
 "	ret\n"
 "	.size probe_inner, . - probe_inner\n");
 
-static void call_steps(unsigned long seed, unsigned long probed, bool post)
+enum how { PRE, POST, TWO }; /* a probe without a post handler, one with it, both */
+
+static void call_steps(unsigned long seed, unsigned long probed, enum how how)
 {
 	unsigned long memory = 0, flags = irq_save(), result;
 
-	probe_said(SAID_CALL, probed, post);
+	probe_said(SAID_CALL, probed, how);
 	result = probe_steps(seed, ~seed, seed >> 7, &memory);
 	probe_said(SAID_RESULT, result, memory);
 	irq_restore(flags);
@@ -202,18 +205,32 @@ static void call_steps(unsigned long seed, unsigned long probed, bool post)
 
 #define STEPS ((unsigned)(probe_steps_end - probe_steps_first) / 4)
 
-static int probe_each(unsigned long seed, bool post)
+static int probe_one_step(unsigned long seed, unsigned long at, enum how how)
+{
+	int err = begin(0, at, how == POST);
+
+	if (!err && how == TWO) {
+		err = begin(1, at, true);
+		if (!err)
+			call_steps(seed, at, TWO);
+		end(1);
+	}
+	if (!err)
+		call_steps(seed, at, how == POST ? POST : PRE);
+	end(0);
+	return err;
+}
+
+static int probe_all_steps(unsigned long seed)
 {
 	int err = 0;
 
-	for (unsigned i = 0; i < STEPS && !err; i++) {
-		unsigned long at = (unsigned long)probe_steps_first + 4 * i;
-
-		err = begin(i, at, post);
-		if (!err)
-			call_steps(seed, at, post);
+	for (unsigned i = 0; i < STEPS && !err; i++)
+		err = begin(i, (unsigned long)probe_steps_first + 4 * i, i % 2);
+	if (!err)
+		call_steps(seed, 1, POST);
+	for (unsigned i = 0; i < STEPS; i++)
 		end(i);
-	}
 	return err;
 }
 
@@ -221,15 +238,11 @@ static int steps(unsigned long seed)
 {
 	int err = 0;
 
-	call_steps(seed, 0, false);
-	err = probe_each(seed, false) ?: probe_each(seed, true);
-	for (unsigned i = 0; i < STEPS && !err; i++)
-		err = begin(i, (unsigned long)probe_steps_first + 4 * i, i % 2);
-	if (!err)
-		call_steps(seed, 1, true);
-	for (unsigned i = 0; i < STEPS; i++)
-		end(i);
-	return err;
+	call_steps(seed, 0, PRE);
+	for (enum how how = PRE; how <= TWO; how++)
+		for (unsigned i = 0; i < STEPS && !err; i++)
+			err = probe_one_step(seed, (unsigned long)probe_steps_first + 4 * i, how);
+	return err ?: probe_all_steps(seed);
 }
 
 /* ---- nested, stale ---- */
@@ -381,11 +394,54 @@ static int exits(void *unused)
 	return 0;
 }
 
+enum refused { NO_HANDLER, NO_FUNCTION, TWO_FUNCTIONS, TOO_MUCH_DATA, NEGATIVE_DATA, RETURNS_TWICE, NO_OLD_FUNCTION, NO_FUNCTIONS, NO_LIST, ENABLED_TWICE, NOT_ENABLED };
+
+static void refuse(enum refused what, struct kretprobe rp)
+{
+	static struct kretprobe wrong;
+	int err;
+
+	wrong = rp;
+	err = register_kretprobe(&wrong);
+	probe_said(SAID_REFUSED, what, err);
+	if (!err)
+		unregister_kretprobe(&wrong);
+}
+
+static void refused_kretprobes(void)
+{
+	static struct kretprobe rp;
+	const struct kretprobe right = {.kp.addr = (unsigned long)probe_value, .handler = returned, .maxactive = 1};
+	struct kretprobe wrong = right;
+
+	wrong.handler = NULL;
+	refuse(NO_HANDLER, wrong);
+	wrong = right;
+	wrong.kp.addr = 0;
+	refuse(NO_FUNCTION, wrong);
+	wrong = right;
+	wrong.kp.symbol_name = "probe_value";
+	refuse(TWO_FUNCTIONS, wrong);
+	wrong = right;
+	wrong.data_size = KRETPROBE_DATA_MAX + 1;
+	refuse(TOO_MUCH_DATA, wrong);
+	wrong.data_size = -1;
+	refuse(NEGATIVE_DATA, wrong);
+	rp = right;
+	if (register_kretprobe(&rp))
+		return;
+	probe_said(SAID_REFUSED, RETURNS_TWICE, register_kretprobe(&rp));
+	unregister_kretprobe(&rp);
+}
+
 static int returns(unsigned long seed)
 {
 	static struct kretprobe rp, outer;
 	thread_t thread;
-	int err = rp_begin(&rp, probe_value, 2, NULL);
+	int err;
+
+	refused_kretprobes();
+	err = rp_begin(&rp, probe_value, 2, NULL);
 
 	for (int i = 0; i < 6 && !err; i++)
 		probe_value(seed + i);
@@ -486,9 +542,36 @@ static int while_called(void)
 	return err;
 }
 
+static void refuse_patch(enum refused what, struct klp_func *funcs)
+{
+	struct klp_patch wrong = {funcs};
+	int err = klp_enable_patch(&wrong);
+
+	probe_said(SAID_REFUSED, what, err);
+	if (!err)
+		klp_disable_patch(&wrong);
+}
+
+static void refused_patches(void)
+{
+	static struct klp_func unknown[] = {{.old_name = "probe_one", .new_func = probe_new_one}, {.old_name = "probe_unknown", .new_func = probe_new_two}, {}}, none[] = {{}};
+
+	refuse_patch(NO_OLD_FUNCTION, unknown);
+	refuse_patch(NO_FUNCTIONS, none);
+	refuse_patch(NO_LIST, NULL);
+	probe_said(SAID_REFUSED, NOT_ENABLED, klp_disable_patch(&older));
+	if (klp_enable_patch(&older))
+		return;
+	probe_said(SAID_REFUSED, ENABLED_TWICE, klp_enable_patch(&older));
+	klp_disable_patch(&older);
+}
+
 static int patches(void)
 {
-	int err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?: step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
+	int err;
+
+	refused_patches();
+	err = step(0, 0) ?: step(1, klp_enable_patch(&older)) ?: step(2, klp_enable_patch(&newer)) ?: step(3, klp_disable_patch(&older)) ?:
 		  step(4, klp_disable_patch(&newer)) ?: step(5, klp_enable_patch(&older)) ?: step(6, klp_enable_patch(&newer)) ?:
 		  step(7, klp_disable_patch(&newer)) ?: step(8, klp_disable_patch(&older));
 

@@ -3,6 +3,7 @@ out of line, between its handlers."""
 
 from __future__ import annotations
 
+import errno
 from collections import Counter
 from typing import NamedTuple
 
@@ -31,7 +32,7 @@ def hits(e: Evidence, part: str) -> list[Record]:
 
 # ---- each instruction of probe_steps -------------------------------------------------------
 
-class Wrong(NamedTuple):
+class Deviation(NamedTuple):
     """A call of probe_steps that went wrong: by which rung it is judged."""
 
     rung: str
@@ -44,7 +45,7 @@ def _steps(e: Evidence) -> list[StepsCall]:
     return probes.calls_of_steps(e.kernel, between(e.truth.hits["step"], *last))
 
 
-class _Call:
+class _Compared:
     """Compares a call of probe_steps in which instructions were probed with one in which none was."""
 
     def __init__(self, e: Evidence, plain: StepsCall, call: StepsCall) -> None:
@@ -53,7 +54,7 @@ class _Call:
         self._first, self._last = probes.slots(e.kernel).start, probes.slots(e.kernel).stop
         self._result = plain.result
 
-    def wrong(self) -> Wrong | None:
+    def wrong(self) -> Deviation | None:
         for n, (at, regs) in enumerate(self._plain):
             after = self._plain[n + 1][1] if n + 1 < len(self._plain) else None
             found = self._probed(at, regs, after) if self._call.is_probed(at) else self._unprobed(at, regs)
@@ -65,12 +66,12 @@ class _Call:
             return self._said(OUT, "it did not return", None)
         return None
 
-    def _said(self, rung: str, why: str, at: Record | None, mistake: str = "") -> Wrong:
+    def _said(self, rung: str, why: str, at: Record | None, mistake: str = "") -> Deviation:
         kernel = self._e.kernel
         what = "all instructions of probe_steps were probed" if self._call.probed == 1 else (
             f"the instruction {kernel.disassemble(self._call.probed)} at {kernel.name_at(self._call.probed)} was probed"
-            + (", with a post handler" if self._call.post else ""))
-        return Wrong(rung, Finding(f"{what}: {why}", seq=at.seq if at else self._call.seq, mistake=mistake))
+            + ("", ", with a post handler", " by two probes, the second with a post handler")[self._call.how])
+        return Deviation(rung, Finding(f"{what}: {why}", seq=at.seq if at else self._call.seq, mistake=mistake))
 
     def _next(self) -> Record | None:
         if not self._left:
@@ -84,7 +85,7 @@ class _Call:
     def _describe(self, r: Record | None) -> str:
         return f"{self._e.kernel.name_at(r.addr)} was executed, the word {r.word:08x} ({self._e.kernel.disassemble(r.addr, r.word)})" if r else "nothing more was executed"
 
-    def _unprobed(self, at: int, regs: tuple[int, ...]) -> Wrong | None:
+    def _unprobed(self, at: int, regs: tuple[int, ...]) -> Deviation | None:
         r, name = self._next(), self._e.kernel.name_at(at)
         if not r or r.addr != at:
             return self._said(OUT, f"next {name} must be executed; {self._describe(r)}", r)
@@ -92,18 +93,19 @@ class _Call:
             return self._said(OUT, f"{name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
         return None
 
-    def _probed(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None) -> Wrong | None:
+    def _probed(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not r or r.addr != at or r.word != BREAK[e.arch]:
             return self._said(HIT, f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
         if r.v[:3] != regs:
             return self._said(OUT, f"at {name} the registers were {_hex(r.v)}, and must be {_hex(regs)}", r)
-        r = self._next()
-        if not r or r.addr != e.kernel.symbol(BEFORE):
-            return self._said(HIT, f"the breakpoint at {name} was executed, and then the pre handler must run; {self._describe(r)}", r)
-        if r.v[1:3] != (at, regs[0]):
-            return self._said(HIT, f"the pre handler must find {name} and the value {regs[0]:#x} in the first argument register, and found {e.kernel.name_at(r.v[1])} "
-                              f"and {r.v[2]:#x}", r)
+        for _ in range(2 if self._call.how == probes.TWO else 1):
+            r = self._next()
+            if not r or r.addr != e.kernel.symbol(BEFORE):
+                return self._said(HIT, f"the breakpoint at {name} was executed, and then the pre handler must run; {self._describe(r)}", r)
+            if r.v[1:3] != (at, regs[0]):
+                return self._said(HIT, f"the pre handler must find {name} and the value {regs[0]:#x} in the first argument register, and found {e.kernel.name_at(r.v[1])} "
+                                  f"and {r.v[2]:#x}", r)
         post, word = self._call.has_post(e.kernel, at), e.kernel.word(at)
         if not probes.depends_on_pc(e.arch, word):
             return self._out_of_line(at, regs, after, post)
@@ -111,7 +113,7 @@ class _Call:
             return self._said(EMULATED, f"{name} depends on pc, so it must be emulated; {self._describe(self._left[0])}", self._left[0])
         return self._post(at, after) if post else None
 
-    def _out_of_line(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None, post: bool) -> Wrong | None:
+    def _out_of_line(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None, post: bool) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not self._in_slot(r):
             again = "executed-twice" if r and r.addr == at else "skipped" if r and r.addr == at + 4 else ""
@@ -133,7 +135,7 @@ class _Call:
             return self._said(OUT, f"the copy of {name} was executed in its slot, and then {name} again", nxt, "executed-twice")
         return found
 
-    def _post(self, at: int, after: tuple[int, ...] | None) -> Wrong | None:
+    def _post(self, at: int, after: tuple[int, ...] | None) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not r or r.addr != e.kernel.symbol(AFTER):
             return self._said(POST, f"after the instruction of {name} its post handler must run; {self._describe(r)}", r)
@@ -150,11 +152,11 @@ def _hex(values: tuple[int, ...]) -> str:
 
 
 @once
-def _wrong(e: Evidence) -> list[Wrong]:
+def _wrong(e: Evidence) -> list[Deviation]:
     calls = _steps(e)
     if not calls or calls[0].probed:
         return []
-    return [found for call in calls[1:] if (found := _Call(e, calls[0], call).wrong())]
+    return [found for call in calls[1:] if (found := _Compared(e, calls[0], call).wrong())]
 
 
 def _of_rung(rung: str) -> Check:
@@ -238,7 +240,7 @@ def stale(e: Evidence) -> Finding | None:
 def slot_first(e: Evidence) -> Finding | None:
     """When a breakpoint is written, a slot already holds the instruction, and the way on from it."""
     kernel, lo, slots = e.kernel, e.kernel.text[0], probes.slots(e.kernel)
-    held = {a: kernel.word(a) for a in slots}
+    held = dict.fromkeys(slots, BREAK[e.arch])  # as they are linked
     mine = {*probes.own(kernel), *e.probed}
     for r in e.truth.stores:
         at = lo + r.v[0]
@@ -281,6 +283,8 @@ def slot_kept(e: Evidence) -> Finding | None:
 def nested(e: Evidence) -> Finding | None:
     """probe_inner is called three times; the second time by a handler."""
     log, at = hits(e, "nested"), e.kernel.symbol("probe_inner_first")
+    if not log:
+        return None
     slots = probes.slots(e.kernel)
     breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((BREAK[e.arch], at.__eq__), (e.kernel.word(at), slots.__contains__)))
     ran = [sum(r.addr == e.kernel.symbol(name) and r.v[0] == 1 for r in log) for name in (BEFORE, AFTER)]
@@ -362,6 +366,26 @@ def _callers(e: Evidence, part: Part, mine: list[Record]) -> Finding | None:
             return Finding(f"{part.what}: the handler found {e.kernel.name_at(r.v[1])} in ri->ret_addr, and must find {' or '.join(sorted(map(e.kernel.name_at, homes)))}", seq=r.seq,
                            mistake="parent-of-the-handler" if r.v[1] == e.kernel.symbol("return_to_handler") else "")
     return None
+
+
+# What is not allowed, in the order of enum refused; the error.
+REFUSED = (("a kretprobe without a handler", errno.EINVAL), ("a kretprobe without a function", errno.EINVAL), ("a kretprobe with a name and an address", errno.EINVAL),
+           ("a kretprobe with too much data", errno.E2BIG), ("a kretprobe with less than no data", errno.E2BIG), ("a kretprobe that is registered already", errno.EEXIST),
+           ("a live patch of a function that does not exist", errno.ENOENT), ("a live patch of no function", errno.EINVAL), ("a live patch without a list", errno.EINVAL),
+           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL))
+
+
+def refused_in(part: str) -> Check:
+    """Each registration that is not allowed returns its error."""
+    def check(e: Evidence) -> Finding | None:
+        for r in probes.said(e.kernel, hits(e, part), probes.REFUSED):
+            what, error = REFUSED[r.v[1]]
+            got = probes.signed(r.v[2])
+            if got != -error:
+                said = f"-{errno.errorcode.get(-got, -got)}" if got else "0"
+                return Finding(f"{what} must be refused with -{errno.errorcode[error]}; the result was {said}", seq=r.seq)
+        return None
+    return check
 
 
 # ---- patched ------------------------------------------------------------------------------------
@@ -477,6 +501,8 @@ GIVEN_BACK = seen_once("slot that was given back", lambda e: sum(e.kernel.symbol
                                                                for w in e.truth.writes), 10)
 NESTED = seen_once("probe that was hit in a handler", lambda e: len(hits(e, "nested")))
 RETURNED = seen_once("return with a kretprobe", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))), 15)
+RETURNS_REFUSED = seen_once("kretprobe that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.REFUSED))), 6)
+PATCHES_REFUSED = seen_once("live patch that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 5)
 PATCHES = seen_once("call of a patched function", lambda e: len(_bodies(e)), 18)
 SWITCHED = seen_once("call of a live patch's function by another thread while it was enabled", lambda e: sum(
     begin.seq < r.seq < end.seq and r.thread != begin.thread for begin, end in _windows(e, ENABLE) for r, _ in _bodies(e)))
@@ -487,10 +513,12 @@ def _probed_calls(part: str) -> Coverage:
 
 
 # Probe 0 is on an instruction of calls_traced. B is held before the copy in its slot, before the slot's second word, and in the exception.
+# Its slot held another instruction before.
+OTHER = ("probe at 0 calls_traced+0x10", "probe off 0")
 ON, POST_ON, GONE = "probe at 0 calls_traced+0x8", "probe at 0 calls_traced+0x8 post", "probe off 0"
 INSIDE = ("kprobe_slots", "kprobe_slots+0x4", "trap_exception", "calls_traced+0xc")
 SCHEDULES = (
-    Change("register", POST_ON, "register_kprobe", after=(GONE,), comes=frozenset({0}), inside=INSIDE),
+    Change("register", POST_ON, "register_kprobe", before=OTHER, after=(GONE,), comes=frozenset({0}), inside=INSIDE),
     Change("unregister", GONE, "unregister_kprobe", before=(ON,), goes=frozenset({0}), inside=INSIDE),
     Change("post", "probe at 1 calls_traced+0x8 post", "register_kprobe", before=(ON,), after=("probe off 1", GONE), stays=frozenset({0}), comes=frozenset({1}), inside=INSIDE),
     Change("patch", "probe patch on", "klp_enable_patch", after=("probe patch off",), comes=frozenset({PATCH})),
@@ -507,8 +535,8 @@ CHECKS = {
     "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
     "four CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
-    "returns": returns,
-    "patched": all_of(patched, all_at_once, waited_for),
+    "returns": all_of(returns, refused_in("returns")),
+    "patched": all_of(patched, all_at_once, waited_for, refused_in("patches")),
     "schedules": all_of(as_linked, probes_under_schedules),
 }
 
@@ -522,7 +550,7 @@ SEEN = {
     "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
     "four CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
     "nested": (NESTED,),
-    "returns": (RETURNED,),
-    "patched": (PATCHES, SWITCHED),
+    "returns": (RETURNED, RETURNS_REFUSED),
+    "patched": (PATCHES, SWITCHED, PATCHES_REFUSED),
     "schedules": (PLAYED,),
 }
