@@ -173,15 +173,17 @@ class OnAMachine:
             self.assertEqual(("both:" in text, "file_open <-" in text), (probe == 1, tracer == "function"), text)
 
     def test_every_instruction_and_every_function(self) -> None:
-        """As kprobe_insn_boundary.tc and multiple_kprobes.tc: 64 probes in one function, one of each of 256 functions."""
-        names = [name for name in self.sh("cat available_filter_functions").split() if "." not in name]
-        made = 0
-        for place in [f"file_open+{offset}" for offset in range(256)] + names:
-            made += self.sh(f"echo p {place} >> kprobe_events") == ""
-            if made == 64 + 256:
-                break
-        self.assertEqual(self.sh("cat kprobe_events").count("p:kprobes/"), 64 + 256)
-        self.assertGreater(len(self.events("cat /etc/nosuch")), 64)
+        """As kprobe_insn_boundary.tc and multiple_kprobes.tc: on every word of a function, and on 256 functions."""
+        def make(places: list[str], most: int) -> int:
+            made = 0
+            while places and made < most:
+                made += self.sh(f"echo p {places.pop(0)} >> kprobe_events") == ""
+            return made
+
+        self.assertGreater(make([f"file_open+{offset}" for offset in range(256)], 64), 50)
+        names = self.sh("cat available_filter_functions").split()
+        self.assertEqual(make([name for name in names if "." not in name and name != "file_open"], 256), 256)
+        self.assertGreater(len(self.events("cat /etc/nosuch")), 50)
 
     def test_the_entry_s_argument_at_the_return(self) -> None:
         """As kretprobe_entry_arg.tc and fprobe_entry_arg.tc."""
