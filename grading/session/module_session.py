@@ -83,6 +83,8 @@ class ModuleSession(Session):
             self._coming(machine, rng, REQUEST, OTHER, GRAPH)
             self._going(machine)
             self._inside(machine)
+            for line in ("insmod stone", "rmmod stone"):  # it has no function
+                self._quiet(machine, line)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
         if not e.complaint:
