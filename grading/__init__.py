@@ -2,7 +2,7 @@
 
 A room is a folder. It imports only rooms before it in ROOMS, and all of them may import grading/verdict.py; `make lint` checks that.
 
-    elf        what the build made: a kernel's functions, call sites and instructions; the rules for a handed-in object; a lab's halves
+    elf        what the build made: a kernel's and a module's functions, call sites and instructions; the rules for a handed-in object; a lab's halves
     machine    a running machine: QEMU with its console, debugger stub, memory and observer; holding a CPU at an instruction
     text       the `trace` file as Linux prints it, parsed into events
     truth      what was executed: the observer's log as calls, batches and returns

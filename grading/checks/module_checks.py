@@ -8,18 +8,12 @@ from grading.checks.align import Alignment, Executed, align, by_cpu, differ
 from grading.checks.checks import in_time, link_register, within
 from grading.checks.registers import NAMES, lost
 from grading.elf.insn import ARM64
-from grading.elf.module import Module
+from grading.elf.module import TRAMPOLINE, Module, stubs
 from grading.evidence.evidence import Evidence, Loaded, Visit, Window, during
 from grading.evidence.finding import Finding, side_by_side
 from grading.stimulus import seeded
 from grading.text.trace_text import FunctionEvent, FunctionTrace
 from grading.truth.truth import Call
-
-
-def stubs(e: Evidence) -> list[int]:
-    """The kernel's stubs, in order."""
-    names = [f"ftrace_stub_{n}" for n in range(len(e.kernel.symbols)) if f"ftrace_stub_{n}" in e.kernel.symbols]
-    return [e.kernel.symbol(name) for name in names]
 
 
 # ---- where a site leads ----------------------------------------------------------
@@ -35,7 +29,7 @@ def leads_to(e: Evidence, loaded: Loaded, address: int, word: int) -> int | None
     target, module = calls(e, address, word), loaded.module
     if target is None or not module.is_trampoline(target):
         return target
-    return e.kernel.isa.trampoline(target, loaded.trampoline(loaded.traced, (target - module.room) // 12))
+    return e.kernel.isa.trampoline(target, loaded.trampoline(loaded.traced, (target - module.room) // TRAMPOLINE))
 
 
 def loaded_of(visit: Visit, call: Call) -> Loaded | None:
@@ -44,7 +38,7 @@ def loaded_of(visit: Visit, call: Call) -> Loaded | None:
 
 def far_calls(e: Evidence) -> Iterator[tuple[Loaded, Call]]:
     """The calls of far modules that led to a stub through a trampoline."""
-    known = set(stubs(e))
+    known = set(stubs(e.kernel))
     for visit in e.visits:
         for call in during(visit, e.truth.calls):
             loaded = loaded_of(visit, call)
@@ -102,7 +96,7 @@ def _where(loaded: Loaded) -> str:
 
 def near_calls_stubs(e: Evidence) -> Finding | None:
     """A module in reach has no trampolines: each of its traced sites calls a stub of the kernel."""
-    known = set(stubs(e))
+    known = set(stubs(e.kernel))
     for loaded in (loaded for loaded in e.loaded if not loaded.far and loaded.rest):
         module = loaded.module
         if any(loaded.trampoline(loaded.rest, n) != (0, 0, 0) for n in range(module.stubs)):
@@ -122,7 +116,7 @@ def trampolines_lead(e: Evidence) -> Finding | None:
     texts = [(loaded, loaded.rest) for loaded in e.loaded if loaded.far and loaded.rest]
     texts += [(e.going.successor, e.going.successor.traced)] if e.going and e.going.successor.traced else []
     for loaded, text in texts:
-        for number, stub in enumerate(stubs(e)):
+        for number, stub in enumerate(stubs(e.kernel)):
             at, words = loaded.module.trampoline(number), loaded.trampoline(text, number)
             target = e.kernel.isa.trampoline(at, words)
             if target != stub:
@@ -137,7 +131,7 @@ def _wrong_trampoline(e: Evidence, target: int | None, stub: int) -> str:
         return ""
     if abs(target - stub) == 4096:
         return "trampoline-off-by-a-page"
-    return "same-stub-for-all" if target == stubs(e)[0] else ""
+    return "same-stub-for-all" if target == stubs(e.kernel)[0] else ""
 
 
 # ---- expected = executed = printed --------------------------------------------------

@@ -11,13 +11,18 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
-from grading.elf.elf import Function, Site
+from grading.elf.elf import Function, Kernel, Site
 from grading.elf.insn import ISAS
 
 PAGE = 4096
 TRAMPOLINE = 12  # bytes of a trampoline, and of a stub
 EXECUTABLE = 6  # SHF_ALLOC, SHF_EXECINSTR
 CALLS = {"riscv64": (0, frozenset[int]()), "arm64": (12, frozenset({282, 283}))}  # bytes of an entry for a call of the kernel, relocations that need one
+
+
+def stubs(kernel: Kernel) -> list[int]:
+    """The kernel's stubs, in order, without those of islands."""
+    return [kernel.symbol(name) for n in range(len(kernel.symbols)) if (name := f"ftrace_stub_{n}") in kernel.symbols]
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from grading.elf.elf import Kernel
-from grading.elf.module import PAGE, TRAMPOLINE, Module, ModuleFile
-from grading.elf.names import STUB
+from grading.elf.module import PAGE, TRAMPOLINE, Module, ModuleFile, stubs
 from grading.evidence.evidence import Coming, Complaint, Filter, Going, Loaded, Phase, Redirected, Visit
 from grading.machine.machine import Run
 from grading.machine.observer import Config
@@ -26,12 +25,6 @@ GRAPHED = re.compile(r"\| +(\w+ \[\w+\])\(\)")
 # Tracers in instances, besides that of the top directory, which traces all that comes: one that does the same, one that has a request for
 # the module, one that has another function alone, and function_graph.
 SECOND, REQUEST, OTHER, GRAPH = "instances/second/", "instances/request/", "instances/other/", "instances/graph/"
-
-
-def stubs(kernel: Kernel) -> list[int]:
-    """The kernel's stubs, in order."""
-    names = [n for n in kernel.symbols if STUB.fullmatch(n) and n.startswith("ftrace_stub_")]
-    return [kernel.symbol(f"ftrace_stub_{n}") for n in range(len(names))]
 
 
 def _file(kernel: Kernel, name: str) -> ModuleFile:
@@ -83,6 +76,8 @@ class ModuleSession(Session):
             self._coming(machine, rng, REQUEST, OTHER, GRAPH)
             self._going(machine)
             self._inside(machine)
+            for line in ("insmod stone", "rmmod stone"):  # it has no function
+                self._quiet(machine, line)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
         if not e.complaint:

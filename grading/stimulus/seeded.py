@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from grading.elf.module import Module
@@ -59,7 +58,3 @@ def expect(run: Run) -> Expected:
         x = random.next()
         sum_ = mix((sum_ + work.call(PARTS[x % len(PARTS)], x >> 8)) & MASK)
     return Expected([run.module.named(part) for part in work.calls], f"{run.module.name} {run.seed:016x}: {top} calls, result {sum_:016x}")
-
-
-def lines(runs: list[Run]) -> Iterator[str]:
-    yield from (expect(run).line for run in runs)

@@ -48,6 +48,8 @@ class Trampolines(unittest.TestCase):
 
 
 class Loaded(unittest.TestCase):
+    logs: Path
+
     @classmethod
     def setUpClass(cls) -> None:
         build(LAB)
