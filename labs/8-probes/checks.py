@@ -380,7 +380,7 @@ def _callers(e: Evidence, part: Part, mine: list[Record]) -> Finding | None:
 REFUSED = (("a kretprobe without a handler", errno.EINVAL), ("a kretprobe without a function", errno.EINVAL), ("a kretprobe with a name and an address", errno.EINVAL),
            ("a kretprobe with too much data", errno.E2BIG), ("a kretprobe with less than no data", errno.E2BIG), ("a kretprobe that is registered already", errno.EEXIST),
            ("a live patch of a function that does not exist", errno.ENOENT), ("a live patch of no function", errno.EINVAL), ("a live patch without a list", errno.EINVAL),
-           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL))
+           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL), ("a kretprobe with the most data", 0))
 
 
 def refused_in(part: str) -> Check:
@@ -391,7 +391,8 @@ def refused_in(part: str) -> Check:
             got = probes.signed(r.v[2])
             if got != -error:
                 said = f"-{errno.errorcode.get(-got, -got)}" if got else "0"
-                return Finding(f"{what} must be refused with -{errno.errorcode[error]}; the result was {said}", seq=r.seq)
+                want = f"refused with -{errno.errorcode[error]}" if error else "registered"
+                return Finding(f"{what} must be {want}; the result was {said}", seq=r.seq)
         return None
     return check
 
