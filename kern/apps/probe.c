@@ -394,7 +394,8 @@ static int exits(void *unused)
 	return 0;
 }
 
-enum refused { NO_HANDLER, NO_FUNCTION, TWO_FUNCTIONS, TOO_MUCH_DATA, NEGATIVE_DATA, RETURNS_TWICE, NO_OLD_FUNCTION, NO_FUNCTIONS, NO_LIST, ENABLED_TWICE, NOT_ENABLED };
+enum refused { NO_HANDLER, NO_FUNCTION, TWO_FUNCTIONS, TOO_MUCH_DATA, NEGATIVE_DATA, RETURNS_TWICE, NO_OLD_FUNCTION, NO_FUNCTIONS, NO_LIST, ENABLED_TWICE, NOT_ENABLED,
+	       MOST_DATA /* is allowed */ };
 
 static void refuse(enum refused what, struct kretprobe rp)
 {
@@ -425,6 +426,8 @@ static void refused_kretprobes(void)
 	wrong = right;
 	wrong.data_size = KRETPROBE_DATA_MAX + 1;
 	refuse(TOO_MUCH_DATA, wrong);
+	wrong.data_size = KRETPROBE_DATA_MAX;
+	refuse(MOST_DATA, wrong);
 	wrong.data_size = -1;
 	refuse(NEGATIVE_DATA, wrong);
 	rp = right;

@@ -53,18 +53,26 @@ class _Compared:
         self._plain = [(r.addr, r.v[:3]) for r in plain.hits]
         self._first, self._last = probes.slots(e.kernel).start, probes.slots(e.kernel).stop
         self._result = plain.result
+        self._done = ""  # the rung that judges where the last instruction led, if it was probed
 
     def wrong(self) -> Deviation | None:
         for n, (at, regs) in enumerate(self._plain):
+            self._done = self._way(self._plain[n - 1][0]) if n else ""
             after = self._plain[n + 1][1] if n + 1 < len(self._plain) else None
             found = self._probed(at, regs, after) if self._call.is_probed(at) else self._unprobed(at, regs)
             if found:
                 return found
         if self._left:
             return self._said(OUT, "after its last instruction more was executed", self._left[0])
-        if self._call.result is None:
-            return self._said(OUT, "it did not return", None)
+        if self._call.result != self._result:
+            said = "it did not return" if self._call.result is None else f"it returned {_hex(self._call.result)}, and must return {_hex(self._result or ())}: the result, and the word in memory"
+            return self._said(OUT, said, None)
         return None
+
+    def _way(self, at: int) -> str:
+        if not self._call.is_probed(at):
+            return ""
+        return EMULATED if probes.depends_on_pc(self._e.arch, self._e.kernel.word(at)) else OUT
 
     def _said(self, rung: str, why: str, at: Record | None, mistake: str = "") -> Deviation:
         kernel = self._e.kernel
@@ -88,17 +96,17 @@ class _Compared:
     def _unprobed(self, at: int, regs: tuple[int, ...]) -> Deviation | None:
         r, name = self._next(), self._e.kernel.name_at(at)
         if not r or r.addr != at:
-            return self._said(OUT, f"next {name} must be executed; {self._describe(r)}", r)
+            return self._said(self._done or OUT, f"next {name} must be executed; {self._describe(r)}", r)
         if r.v[:3] != regs:
-            return self._said(OUT, f"{name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
+            return self._said(self._done or OUT, f"{name} found the registers {_hex(r.v)}, and must find {_hex(regs)}", r)
         return None
 
     def _probed(self, at: int, regs: tuple[int, ...], after: tuple[int, ...] | None) -> Deviation | None:
         e, name, r = self._e, self._e.kernel.name_at(at), self._next()
         if not r or r.addr != at or r.word != BREAK[e.arch]:
-            return self._said(HIT, f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
+            return self._said(self._done if self._done and r and r.addr != at else HIT, f"a breakpoint must be executed at {name}; {self._describe(r)}", r)
         if r.v[:3] != regs:
-            return self._said(OUT, f"at {name} the registers were {_hex(r.v)}, and must be {_hex(regs)}", r)
+            return self._said(self._done or OUT, f"at {name} the registers were {_hex(r.v)}, and must be {_hex(regs)}", r)
         for _ in range(2 if self._call.how == probes.TWO else 1):
             r = self._next()
             if not r or r.addr != e.kernel.symbol(BEFORE):
@@ -372,7 +380,7 @@ def _callers(e: Evidence, part: Part, mine: list[Record]) -> Finding | None:
 REFUSED = (("a kretprobe without a handler", errno.EINVAL), ("a kretprobe without a function", errno.EINVAL), ("a kretprobe with a name and an address", errno.EINVAL),
            ("a kretprobe with too much data", errno.E2BIG), ("a kretprobe with less than no data", errno.E2BIG), ("a kretprobe that is registered already", errno.EEXIST),
            ("a live patch of a function that does not exist", errno.ENOENT), ("a live patch of no function", errno.EINVAL), ("a live patch without a list", errno.EINVAL),
-           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL))
+           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL), ("a kretprobe with the most data", 0))
 
 
 def refused_in(part: str) -> Check:
@@ -383,7 +391,8 @@ def refused_in(part: str) -> Check:
             got = probes.signed(r.v[2])
             if got != -error:
                 said = f"-{errno.errorcode.get(-got, -got)}" if got else "0"
-                return Finding(f"{what} must be refused with -{errno.errorcode[error]}; the result was {said}", seq=r.seq)
+                want = f"refused with -{errno.errorcode[error]}" if error else "registered"
+                return Finding(f"{what} must be {want}; the result was {said}", seq=r.seq)
         return None
     return check
 
