@@ -8,7 +8,7 @@
 #   BOOT=uboot           make run, gdb: through U-Boot
 #   GIC=3                make run, gdb: arm64 with a GICv3, not a GICv2
 #   EL=2                 make run, gdb: arm64 is entered at exception level 2, not 1
-#   APPEND='words'       make run, gdb: the kernel's boot arguments
+#   APPEND='words'       make run, gdb, sdcard, tftp: the kernel's boot arguments
 #   QEMU_EXTRA='words'   more options of QEMU's
 #   QEMU_DIR=folder      another QEMU than the one that make doctor names
 #   SEED=n               make grade: this seed, not a new one (REPLAY=n is the same); .ci/run, test-labs: which wrong solutions
@@ -240,6 +240,8 @@ $(if $(START),build/recordmcount-start$(START)) build/recordmcount: build/record
 all: $(foreach a,$(WANTED),$(addprefix build/$(a)/callsite.,elf map) build/$(a)/Image) build/initrd.cpio ## build the kernel: build/<arch>/callsite.elf and Image
 FORCE:
 
+include boot/card.mk
+
 # ---- modules --------------------------------------------------------------
 # They are for the finished kernel, whichever lab is built; the initrd has those of both architectures, and MODULE.
 ifneq ($(MODULE),$(wildcard $(MODULE)))
@@ -349,12 +351,12 @@ lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy, and t
 	@$(PYTHON) kern/ftrace/tools/rooms.py
 	@$(PYTHON) -m grading.selftest.rooms
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
-	@$(mypy) grading qemu docs $(if $(CI),,|| true)
+	@$(mypy) grading qemu docs boot $(if $(CI),,|| true)
 	@for f in labs/*.py labs/*/checks.py; do $(mypy) $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
 
 help: ## this list of commands and variables
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile $(wildcard labs/*.mk) | expand -t 20
-	@echo; sed -n 's/^#   \([A-Z]\)/  \1/p' Makefile $(wildcard labs/*.mk)
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile boot/card.mk $(wildcard labs/*.mk) | expand -t 20
+	@echo; sed -n 's/^#   \([A-Z]\)/  \1/p' Makefile boot/card.mk $(wildcard labs/*.mk)
 
 clean: ## remove what was built; the QEMU that make setup fetched stays in build/
 	rm -rf $(filter-out build/. build/.. build/qemu-10,$(wildcard build/* build/.*))

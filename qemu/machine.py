@@ -50,6 +50,7 @@ class Machine:
     image: Path | None = None  # default: build/<arch>/Image
     initrd: Path | None = None
     uboot: bool = False
+    card: Path | None = None  # with uboot: boots from this, a card's image or a folder that QEMU serves by TFTP; default: make_boot_disk()
     load: int | None = None  # U-Boot loads the image there (physical, 2 MiB-aligned)
     gic: int = 2
     board: str = "virt"  # riscv64: another of QEMU's machines
@@ -82,15 +83,20 @@ class Machine:
 
     def _boot(self, scratch: Path) -> list[str]:
         if self.uboot:
-            make_boot_disk(self, scratch)
             how = "-kernel" if self.arch == "riscv64" else "-bios"
-            return [how, str(UBOOT[self.arch]),
-                    "-drive", f"if=none,id=boot,format=raw,readonly=on,file=fat:{scratch}",
-                    "-device", "virtio-blk-device,drive=boot"]
+            return [how, str(UBOOT[self.arch]), *self._boot_device(scratch)]
         boot = ["-kernel", str(self.image_path())]
         if self.initrd:
             boot += ["-initrd", str(self.initrd)]
         return boot + (["-append", self.append] if self.append else [])
+
+    def _boot_device(self, scratch: Path) -> list[str]:
+        if self.card and self.card.is_dir():
+            return ["-netdev", f"user,id=tftp,tftp={self.card}", "-device", "virtio-net-device,netdev=tftp"]
+        if not self.card:
+            make_boot_disk(self, scratch)
+        return ["-drive", f"if=none,id=boot,format=raw,readonly=on,file={self.card or f'fat:{scratch}'}",
+                "-device", "virtio-blk-device,drive=boot"]
 
     def ram(self) -> range:
         """The physical addresses of RAM."""

@@ -1,0 +1,140 @@
+"""What `make sdcard` and `make tftp` make, booted by Debian's U-Boot: each way by which U-Boot starts a kernel, and cards that are not whole."""
+import shutil
+import subprocess
+import unittest
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from grading.machine.machine import Run
+from grading.verdict import Stopped
+from kern.tests.run_qemu import shows, works
+from qemu.machine import ARCHES, ROOT, Machine
+
+LOGS = ROOT / "build/tests/card"
+UBOOT_PROMPT = "=> "
+PARTITION = "@@1M"
+LOAD_FIT = "load virtio 0:1 ${ramdisk_addr_r} callsite.itb"
+FIT = "${ramdisk_addr_r}#qemu-virt"
+
+
+@dataclass
+class Case:
+    """A boot. Without `types` no key is pressed: U-Boot's default boot command finds what it starts."""
+
+    name: str
+    says: tuple[str, ...]  # the boot's output has each of these, in this order
+    types: tuple[str, ...] = ()  # at U-Boot's prompt
+    tftp: bool = False  # over the network, not from a card
+    without: tuple[str, ...] = ()  # files that are removed from the card
+    fit: Callable[[bytes], bytes] | None = None  # what becomes of the FIT
+    ends: str = ""  # U-Boot's last words; "": the kernel boots
+    whole: bool = True  # the kernel has its initrd
+
+
+def cut(fit: bytes) -> bytes:
+    return fit[:len(fit) // 2]
+
+
+def one_byte_changed(fit: bytes) -> bytes:
+    """In each kernel of the FIT: its header's magic number."""
+    return fit.replace(b"RSC\x05", b"RSC\x06").replace(b"ARM\x64", b"ARM\x65")
+
+
+TYPES_FIT = (LOAD_FIT, f"bootm {FIT} {FIT} ${{fdtcontroladdr}}")
+KERNEL = ("Starting kernel ...", ": 4 CPUs, ")
+CASES = [
+    Case("extlinux", ("Found /extlinux/extlinux.conf", *KERNEL)),
+    Case("boot.scr", ("Found U-Boot script /boot.scr", *KERNEL), without=("extlinux/extlinux.conf",)),
+    Case("booti", KERNEL, types=("load virtio 0:1 ${kernel_addr_r} Image", "load virtio 0:1 ${ramdisk_addr_r} initrd",
+                                 "booti ${kernel_addr_r} ${ramdisk_addr_r}:${filesize} ${fdtcontroladdr}")),
+    Case("bootm of the FIT", ("Using 'qemu-virt' configuration", "sha256+ OK", "sha256+ OK", *KERNEL),
+         types=TYPES_FIT),
+    Case("bootm of the FIT, its configuration not named", ("Using 'qemu-virt' configuration", *KERNEL),
+         types=(LOAD_FIT, "bootm ${ramdisk_addr_r} ${ramdisk_addr_r} ${fdtcontroladdr}")),
+    Case("TFTP", ("Filename 'boot.scr.uimg'", "Filename 'Image'", "Filename 'initrd'", *KERNEL), tftp=True),
+    Case("a card without the initrd", ("EXTLINUX FAILED: continuing", "Callsite: the file initrd is missing", *KERNEL), without=("initrd",), whole=False),
+    Case("a card without the kernel", ("EXTLINUX FAILED: continuing",), without=("Image",), ends="Callsite: the file Image is missing."),
+    Case("a FIT that is cut in half", ("Bad FIT kernel image format",), types=TYPES_FIT, fit=cut, ends="ERROR: can't get kernel image!"),
+    Case("a FIT with a changed byte", ("Verifying Hash Integrity", "Bad hash value for 'hash-1'"), types=TYPES_FIT, fit=one_byte_changed,
+         ends="ERROR: can't get kernel image!"),
+]
+
+
+def card(arch: str, case: Case) -> Path:
+    """The card of that architecture, with what the case changes on it; or the folder for TFTP."""
+    if case.tftp:
+        return ROOT / "build" / arch / "tftp"
+    whole = ROOT / "build" / arch / "sdcard.img"
+    if not case.without and not case.fit:
+        return whole
+    made = LOGS / f"{arch}-{case.name.replace(' ', '-')}.img"
+    shutil.copyfile(whole, made)
+    for name in case.without:
+        subprocess.run(["mdel", "-i", f"{made}{PARTITION}", f"::{name}"], check=True)
+    if case.fit:
+        spoiled = case.fit((ROOT / "build" / arch / "card/callsite.itb").read_bytes())
+        subprocess.run(["mcopy", "-o", "-i", f"{made}{PARTITION}", "-", "::callsite.itb"], input=spoiled, check=True)
+    return made
+
+
+def boot(run: Run, case: Case) -> str:
+    """Everything that was printed until the kernel's prompt or U-Boot's last words."""
+    text = ""
+    if case.types:
+        text += run.console.wait_for(lambda said: "Hit any key to stop autoboot" in said, 60, "U-Boot")
+        run.console.send(b" ")
+    for line in case.types:
+        text += run.console.wait_for(lambda said: said.endswith(UBOOT_PROMPT), 60, "U-Boot's prompt")
+        run.console.send(line.encode() + b"\r")
+    if case.ends:
+        return text + run.console.wait_for(lambda said: case.ends in said, 60, "U-Boot's last words")
+    return text + run.console.wait_ready(60)
+
+
+class Boots(unittest.TestCase):
+    def check(self, arch: str, case: Case, el2: bool = False) -> None:
+        log = LOGS / f"{arch}{'-el2' if el2 else ''}-{case.name.replace(' ', '-')}.log"
+        machine = Machine(arch, smp=4, memory=256, uboot=True, el2=el2, card=card(arch, case))
+        with self.subTest(arch=arch, case=case.name, el2=el2), Run(machine, log) as run:
+            try:
+                text = boot(run, case)
+                self.found(text, case.says)
+                if not case.ends:
+                    self.traces(run, case.whole)
+            except Stopped as why:
+                self.fail(f"{why}; see {log}")
+
+    def found(self, text: str, says: tuple[str, ...]) -> None:
+        """Each of these, in this order."""
+        at = 0
+        for words in says:
+            at = text.find(words, at)
+            self.assertGreaterEqual(at, 0, f"the boot does not say '{words}' but:\n{text[-1500:]}")
+
+    def traces(self, run: Run, whole: bool) -> None:
+        """All CPUs run the workload, and its functions are traced on each."""
+        steps = [shows("ls /data", "^words.txt$" if whole else "ENOENT"),
+                 shows("echo 'wl_*n*' > set_ftrace_filter; echo function > current_tracer"), works(1, 4),
+                 shows("cat trace", *(rf"\[00{cpu}\] .* wl_\w+ <-" for cpu in range(4)))]
+        for step in steps:
+            self.assertEqual(step(run), "")
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        LOGS.mkdir(parents=True, exist_ok=True)
+        subprocess.run(["make", "-s", "-C", str(ROOT), "sdcard", "tftp"], check=True)
+
+    def test_each_way_to_boot(self) -> None:
+        for arch in ARCHES:
+            for case in CASES:
+                self.check(arch, case)
+
+    def test_each_way_to_boot_at_el2(self) -> None:
+        for case in CASES:
+            if not case.ends and case.whole:
+                self.check("arm64", case, el2=True)
+
+
+if __name__ == "__main__":
+    unittest.main()
