@@ -363,6 +363,26 @@ int fdt_reg(const void *fdt, int node, int index, u64 *addr, u64 *size)
 	return err;
 }
 
+static bool runs_this_kernel(const void *fdt, int node)
+{
+	const char *type = fdt_string(fdt, node, "device_type");
+	const char *mmu = fdt_string(fdt, node, "mmu-type");
+
+	if (!type || strcmp(type, "cpu") || !fdt_available(fdt, node))
+		return false;
+	return mmu ? strcmp(mmu, "riscv,none") != 0 : !fdt_prop(fdt, node, "riscv,isa", NULL);
+}
+
+int fdt_next_cpu(const void *fdt, int node, u64 *hwid)
+{
+	u64 unused;
+
+	do
+		node = fdt_next_node(fdt, node, NULL);
+	while (node >= 0 && (!runs_this_kernel(fdt, node) || fdt_reg(fdt, node, 0, hwid, &unused)));
+	return node;
+}
+
 int fdt_reservation(const void *fdt, int index, u64 *addr, u64 *size)
 {
 	u32 offset = header(fdt, OFF_RESERVED);

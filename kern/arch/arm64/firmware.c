@@ -40,6 +40,20 @@ static notrace long psci_call(unsigned long function, unsigned long arg1, unsign
 	return (long)x0;
 }
 
+bool firmware_has_console(void)
+{
+	return false;
+}
+
+notrace void firmware_putchar(u8 c)
+{
+}
+
+notrace int firmware_getchar(void)
+{
+	return -1;
+}
+
 void firmware_init(const void *fdt)
 {
 	static const char *const versions[] = {"arm,psci-1.0", "arm,psci-0.2", NULL};
