@@ -515,6 +515,10 @@ def board_cases(arch: str) -> list[Case]:
     if arch == "riscv64":
         cases.append(Case("boots on the HiFive Unleashed", arch, smp=5, end="", boot=["Unleashed A00: 4 CPUs"],
                           options={"board": "sifive_u", "memory": 1024, "extra": ["-bios", FIRMWARE]}, steps=[*traces, stands_still()]))
+    else:
+        cases.append(Case("boots on the Raspberry Pi 3", arch, smp=4, end="", boot=["Raspberry Pi 3: 4 CPUs", "no PSCI: the machine cannot be turned off"],
+                          options={"board": "raspi3b", "memory": 1024, "extra": ["-dtb", str(LOGS / "raspi3b.dtb")]},
+                          steps=[lies_at(), *traces, stands_still()]))
     for uart in ("ns16550a", "snps,dw-apb-uart") if arch == "riscv64" else ():
         log = LOGS / f"icicle-{uart}.trace"
         options = {"board": "microchip-icicle-kit", "memory": 1537,
@@ -617,6 +621,7 @@ def make_broken() -> None:
     subprocess.run([*qemu, "-M", f"virt,dumpdtb={three}", "-smp", "4"], check=True, capture_output=True)
     subprocess.run(["fdtput", "-t", "s", str(three), "/cpus/cpu@1", "status", "disabled"], check=True)
     (LOGS / "no-stdout.dtb").write_bytes(tree.read_bytes().replace(b"stdout-path\0", b"stdin-paths\0"))
+    subprocess.run(["dtc", "-q", "-O", "dtb", "-o", str(LOGS / "raspi3b.dtb"), str(ROOT / "kern/tests/raspi3b.dts")], check=True)
     icicle = (ROOT / "kern/tests/icicle.dts").read_text()
     for uart in ("ns16550a", "snps,dw-apb-uart"):
         subprocess.run(["dtc", "-q", "-O", "dtb", "-o", str(LOGS / f"icicle-{uart}.dtb")], check=True, text=True,

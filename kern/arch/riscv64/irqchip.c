@@ -82,17 +82,12 @@ void irqchip_init_cpu(void)
 
 int irqchip_map(const void *fdt, int node, unsigned *irq)
 {
-	int len;
-	const char *cells = fdt_prop(fdt, node, "interrupts", &len);
+	u32 cell[3];
+	int controller = fdt_interrupt(fdt, node, 0, cell);
 
-	if (cells && len >= 4) {
-		*irq = fdt_be32(cells);
-		return 0;
-	}
-	cells = fdt_prop(fdt, node, "interrupts-extended", &len);
-	if (!cells || len < 8)
-		return -ENOENT;
-	*irq = fdt_be32(cells + 4);
+	if (controller != plic_node)
+		return controller < 0 ? controller : -ENODEV;
+	*irq = cell[0];
 	return 0;
 }
 
