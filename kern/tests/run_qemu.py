@@ -452,6 +452,8 @@ def kernel_cases(arch: str) -> list[Case]:
         tree = LOGS / "three-harts.dtb"
         cases.append(Case("boots on harts 0, 2 and 3", arch, f"{FINISHED}-tests", 4, options={"extra": ["-dtb", str(tree)]},
                           boot=["3 CPUs"], steps=[shows("ps", "swapper/2"), promises("test-smp")]))
+        cases += [Case(f"boots with aia={aia} on 4 CPUs", arch, smp=4, options={"board": f"virt,aia={aia}"}, steps=[works(), interrupted()])
+                  for aia in ("aplic", "aplic-imsic")]
         cases += [Case("boots with an unknown UART", arch, replace=(rb"ns16550a\0", b"ns16550?\0"),
                        boot=["no driver for the device tree's console (/soc/", "): the firmware's console is used."], steps=[works(), prints("echo typed", "typed\n")]),
                   Case("boots without stdout-path", arch, options={"extra": ["-dtb", str(LOGS / "no-stdout.dtb")]}, steps=[works()])]
