@@ -122,6 +122,10 @@ void arch_init_cpu(void);
 void firmware_init(const void *fdt);
 /* Start @cpu at the physical entry of head.S's secondary_start; 0 or -errno. */
 int firmware_cpu_start(struct cpu *cpu);
+/* The firmware's console, for a machine whose UART is not known. getchar: a byte, or -1. (SBI; PSCI has none.) */
+bool firmware_has_console(void);
+void firmware_putchar(u8 c);
+int firmware_getchar(void);
 /*
  * Turn the machine off, or reset it after a @failure: under -no-reboot QEMU then
  * ends, and qemu/run.py gives status 1. (OpenSBI 1.1 ends a shutdown with reason

@@ -16,6 +16,8 @@ void asm_offsets(void)
 	DEFINE(THREAD_STACK, offsetof(struct thread, stack));
 	DEFINE(CPU_CURRENT, offsetof(struct cpu, running));
 	DEFINE(CPU_BOOT_STACK, offsetof(struct cpu, boot_stack));
+	DEFINE(CPU_HWID, offsetof(struct cpu, hwid));
+	DEFINE(CPU_SIZE, sizeof(struct cpu));
 	DEFINE(FREGS_ARG, offsetof(struct ftrace_regs, arg));
 #ifdef __clang__
 	DEFINE(FREGS_T, offsetof(struct ftrace_regs, t));

@@ -29,7 +29,8 @@ static size_t early_len;
 
 static u8 ring[RING_SIZE];
 static u32 ring_in, ring_out; /* under input_lock */
-static unsigned long lost;    /* under input_lock */
+static unsigned long lost;    /* under input_lock: bytes that did not fit into the ring */
+static unsigned long overruns; /* under input_lock: times that the UART had no room */
 static struct spinlock input_lock;
 static struct wait_queue readers;
 static struct thread *foreground, *watcher; /* under input_lock */
@@ -144,6 +145,7 @@ void console_input(void)
 		c = uart_receive();
 		if (c >= 0)
 			receive_byte(c);
+		overruns += c >= 0 && c & UART_OVERRUN;
 	}
 	more = c >= 0;
 	spin_unlock_irqrestore(&input_lock, flags);
@@ -159,12 +161,15 @@ void console_tick(void)
 static void report_loss(void)
 {
 	unsigned long flags = spin_lock_irqsave(&input_lock);
-	unsigned long n = lost;
+	unsigned long n = lost, times = overruns;
 
 	lost = 0;
+	overruns = 0;
 	spin_unlock_irqrestore(&input_lock, flags);
 	if (n)
 		printk("\n%lu bytes of input were lost: they came faster than they were read.\n", n);
+	if (times)
+		printk("\nThe UART overran %lu times: it lost bytes of input before they were read.\n", times);
 }
 
 static bool input_waits(void)

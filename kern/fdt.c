@@ -363,6 +363,61 @@ int fdt_reg(const void *fdt, int node, int index, u64 *addr, u64 *size)
 	return err;
 }
 
+/* The controller of `interrupts` is named by the node, or by the nearest parent that names one. */
+static int interrupt_parent(const void *fdt, int node)
+{
+	u32 phandle;
+
+	while (node >= 0 && fdt_u32(fdt, node, "interrupt-parent", &phandle))
+		node = fdt_parent(fdt, node);
+	return node < 0 ? -ENOENT : fdt_by_phandle(fdt, phandle);
+}
+
+/* Of interrupts-extended, whose entries may have different lengths, only the first is read. */
+int fdt_interrupt(const void *fdt, int node, int index, u32 cell[3])
+{
+	int len, controller;
+	const u8 *p = fdt_prop(fdt, node, "interrupts-extended", &len);
+	u32 count;
+
+	if (p) {
+		controller = len < 4 || index ? -EINVAL : fdt_by_phandle(fdt, fdt_be32(p));
+		p += 4;
+		len -= 4;
+	} else {
+		p = fdt_prop(fdt, node, "interrupts", &len);
+		controller = p ? interrupt_parent(fdt, node) : -ENOENT;
+	}
+	if (controller < 0)
+		return controller;
+	if (fdt_u32(fdt, controller, "#interrupt-cells", &count) || !count || count > 3 ||
+	    index < 0 || index >= len / 4 / (int)count)
+		return -EINVAL;
+	for (u32 i = 0; i < 3; i++)
+		cell[i] = i < count ? fdt_be32(p + 4 * (index * count + i)) : 0;
+	return controller;
+}
+
+static bool runs_this_kernel(const void *fdt, int node)
+{
+	const char *type = fdt_string(fdt, node, "device_type");
+	const char *mmu = fdt_string(fdt, node, "mmu-type");
+
+	if (!type || strcmp(type, "cpu") || !fdt_available(fdt, node))
+		return false;
+	return mmu ? strcmp(mmu, "riscv,none") != 0 : !fdt_prop(fdt, node, "riscv,isa", NULL);
+}
+
+int fdt_next_cpu(const void *fdt, int node, u64 *hwid)
+{
+	u64 unused;
+
+	do
+		node = fdt_next_node(fdt, node, NULL);
+	while (node >= 0 && (!runs_this_kernel(fdt, node) || fdt_reg(fdt, node, 0, hwid, &unused)));
+	return node;
+}
+
 int fdt_reservation(const void *fdt, int index, u64 *addr, u64 *size)
 {
 	u32 offset = header(fdt, OFF_RESERVED);

@@ -25,6 +25,14 @@ bool fdt_available(const void *fdt, int node); /* status absent, "okay" or "ok" 
 int fdt_find_compatible(const void *fdt, int after, const char *compatible); /* after: -1 to start */
 /* The first available node that is compatible with one of @names (ends with NULL); earlier names are preferred. */
 int fdt_find_device(const void *fdt, const char *const *names);
+/* The index-th interrupt of @node: its cells, at most 3. Return: the controller's node or -errno. */
+int fdt_interrupt(const void *fdt, int node, int index, u32 cell[3]);
+/*
+ * The next node after @node (-1 to start) of a CPU that can run this kernel, and the
+ * CPU's id. Not disabled ones, nor RISC-V harts without an MMU (no mmu-type, or
+ * "riscv,none"). -ENOENT at the end.
+ */
+int fdt_next_cpu(const void *fdt, int node, u64 *hwid);
 int fdt_by_phandle(const void *fdt, u32 phandle);
 /* The index-th (address, size) of reg, translated through every parent's ranges. */
 int fdt_reg(const void *fdt, int node, int index, u64 *addr, u64 *size);

@@ -35,7 +35,7 @@ void range_remove(struct range_list *l, unsigned long start, unsigned long end)
 	for (unsigned i = 0; i < l->count; i++) {
 		struct range *r = &l->range[i], all = *r;
 
-		if (all.end <= start || all.start >= end)
+		if (all.end <= start || all.start >= end || end <= start)
 			continue;
 		r->end = MAX(MIN(all.end, start), all.start);
 		if (all.end > end)

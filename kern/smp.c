@@ -32,13 +32,6 @@ struct cpu cpus[NR_CPUS] = {
 };
 unsigned nr_cpus = 1;
 
-static bool is_cpu(const void *fdt, int node)
-{
-	const char *type = fdt_string(fdt, node, "device_type");
-
-	return type && !strcmp(type, "cpu") && fdt_available(fdt, node);
-}
-
 /* Give the boot CPU its index in the device tree. */
 static void move_boot_cpu(unsigned index)
 {
@@ -56,13 +49,9 @@ static void move_boot_cpu(unsigned index)
 static unsigned list_cpus(const void *fdt, u64 *hwids, int *boot)
 {
 	unsigned count = 0, more = 0;
-	int depth = 0;
+	u64 hwid;
 
-	for (int node = fdt_path(fdt, "/cpus"); node >= 0; node = fdt_next_node(fdt, node, &depth)) {
-		u64 hwid, unused;
-
-		if (!is_cpu(fdt, node) || fdt_reg(fdt, node, 0, &hwid, &unused))
-			continue;
+	for (int node = -1; (node = fdt_next_cpu(fdt, node, &hwid)) >= 0;) {
 		/* The last entry is reserved for the boot CPU until it is found. */
 		if (count == NR_CPUS || (count == NR_CPUS - 1 && *boot < 0 && hwid != boot_hwid)) {
 			more++;

@@ -1,7 +1,8 @@
 /*
- * Drivers for serial ports: ns16550a, its DesignWare variants, and pl011. Output
- * is polled, input raises interrupts; firmware has set the baud rate and the
- * line's format.
+ * Drivers for serial ports. Output is polled, input raises interrupts; firmware
+ * has set the baud rate and the line's format. known[] lists the ports by their
+ * `compatible`; where the device tree has none of them, the firmware's console is
+ * used, if it has one.
  */
 #include "uart.h"
 #include "errno.h"
@@ -10,12 +11,10 @@
 #include "memory.h"
 #include "print.h"
 
-#define FIFO_SIZE 16 /* bytes: of a 16550; a pl011 has 16 or 32 */
-
 struct uart_type {
-	bool (*sent)(void); /* the transmitter's FIFO is empty */
+	bool (*ready)(void); /* `room` bytes can be sent */
 	void (*send)(u8 c);
-	int (*receive)(void);
+	int (*receive)(void); /* as uart_receive() */
 	u32 (*enable)(void); /* enables input, and the FIFOs unless that would discard input; returns the new `room` */
 	void (*acknowledge)(void);
 };
@@ -25,7 +24,7 @@ static struct {
 	char *base;
 	u32 shift, width;
 	int node;
-	u32 room; /* bytes that an empty transmitter takes */
+	u32 room; /* bytes that the transmitter takes when it is ready */
 } uart;
 
 static notrace u32 reg_read(unsigned reg)
@@ -48,13 +47,16 @@ static notrace void reg_write(u32 value, unsigned reg)
 /* National Semiconductor PC16550D; Synopsys DW_apb_uart for NS_USR. */
 enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 };
 #define NS_LSR_READY 0x01
+#define NS_LSR_OVERRUN 0x02 /* a read of the register clears it */
 #define NS_LSR_EMPTY 0x20
 #define NS_FCR_FIFO 0x81 /* on; interrupt at eight bytes, or when no byte came for the time of four */
 #define NS_MCR_LINES 0x0b /* DTR, RTS, OUT2 (enables the interrupt line) */
+#define NS_IER_RECEIVE 0x05 /* data, overrun */
 #define NS_IIR_BUSY 0x07
 #define NS_IIR_FIFO 0xc0 /* both bits set: the FIFOs exist and are usable */
+#define NS_FIFO_SIZE 16
 
-static notrace bool ns_sent(void)
+static notrace bool ns_ready(void)
 {
 	return reg_read(NS_LSR) & NS_LSR_EMPTY;
 }
@@ -64,15 +66,18 @@ static notrace void ns_send(u8 c)
 }
 static notrace int ns_receive(void)
 {
-	return reg_read(NS_LSR) & NS_LSR_READY ? (int)(reg_read(NS_DATA) & 0xff) : -1;
+	u32 status = reg_read(NS_LSR);
+	int overrun = status & NS_LSR_OVERRUN ? UART_OVERRUN : 0;
+
+	return status & NS_LSR_READY ? (int)(reg_read(NS_DATA) & 0xff) | overrun : -1;
 }
 static u32 ns_enable(void)
 {
 	if (!(reg_read(NS_LSR) & NS_LSR_READY))
 		reg_write(NS_FCR_FIFO, NS_FCR);
 	reg_write(NS_MCR_LINES, NS_MCR);
-	reg_write(1, NS_IER);
-	return (reg_read(NS_IIR) & NS_IIR_FIFO) == NS_IIR_FIFO ? FIFO_SIZE : 1;
+	reg_write(NS_IER_RECEIVE, NS_IER);
+	return (reg_read(NS_IIR) & NS_IIR_FIFO) == NS_IIR_FIFO ? NS_FIFO_SIZE : 1;
 }
 /* A DesignWare port has an extra "busy" interrupt, which a read of USR clears. */
 static void ns_acknowledge(void)
@@ -81,15 +86,28 @@ static void ns_acknowledge(void)
 		reg_read(NS_USR);
 }
 
+/*
+ * The mini UART (BCM2835 ARM Peripherals, 2.2.2) is a 16550 but for this: bit 5 of
+ * LSR is set while there is room for one byte. In IER bit 0 is for received data,
+ * and bit 2 must be set, too: the manual's text has an erratum there.
+ */
+static u32 mini_enable(void)
+{
+	ns_enable();
+	return 1;
+}
+
 /* ARM DDI 0183, chapter 3; offsets in bytes, so the shift is 0. */
 enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_LINE = 0x2c, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
+#define PL_DATA_OVERRUN (1 << 11) /* bytes before this one were lost */
 #define PL_FLAGS_EMPTY (1 << 4)
 #define PL_FLAGS_SENT (1 << 7)
 #define PL_RECEIVE (1 << 4 | 1 << 6) /* FIFO reached its level; or data waited for the time of 32 bits */
 #define PL_LINE_FIFO (3 << 5 | 1 << 4) /* eight bits, FIFOs on: without FIFOs there is room for one byte */
 #define PL_CONTROL_ON 0x301
+#define PL_FIFO_SIZE 16 /* or 32 */
 
-static notrace bool pl_sent(void)
+static notrace bool pl_ready(void)
 {
 	return reg_read(PL_FLAGS) & PL_FLAGS_SENT;
 }
@@ -99,7 +117,12 @@ static notrace void pl_send(u8 c)
 }
 static notrace int pl_receive(void)
 {
-	return reg_read(PL_FLAGS) & PL_FLAGS_EMPTY ? -1 : (int)(reg_read(PL_DATA) & 0xff);
+	u32 data;
+
+	if (reg_read(PL_FLAGS) & PL_FLAGS_EMPTY)
+		return -1;
+	data = reg_read(PL_DATA);
+	return (data & 0xff) | (data & PL_DATA_OVERRUN ? UART_OVERRUN : 0);
 }
 static u32 pl_enable(void)
 {
@@ -107,50 +130,140 @@ static u32 pl_enable(void)
 		reg_write(PL_LINE_FIFO, PL_LINE);
 	reg_write(reg_read(PL_CONTROL) | PL_CONTROL_ON, PL_CONTROL);
 	reg_write(PL_RECEIVE, PL_MASK);
-	return (reg_read(PL_LINE) & PL_LINE_FIFO) == PL_LINE_FIFO ? FIFO_SIZE : 1;
+	return (reg_read(PL_LINE) & PL_LINE_FIFO) == PL_LINE_FIFO ? PL_FIFO_SIZE : 1;
 }
 static void pl_acknowledge(void)
 {
 	reg_write(PL_RECEIVE, PL_CLEAR);
 }
 
-static const struct uart_type ns16550 = {ns_sent, ns_send, ns_receive, ns_enable, ns_acknowledge};
-static const struct uart_type pl011 = {pl_sent, pl_send, pl_receive, pl_enable, pl_acknowledge};
-
-static int find_uart(const void *fdt)
+/* SBSA's generic UART (Arm BSA, DEN0094, appendix B): a PL011 without PL_LINE and PL_CONTROL; its FIFOs are always on. */
+static u32 sbsa_enable(void)
 {
-	static const char *const names[] = {"arm,pl011", "ns16550a", "snps,dw-apb-uart", "ns16550", NULL};
-	const char *path = fdt_string(fdt, fdt_path(fdt, "/chosen"), "stdout-path");
-	int node = path ? fdt_path(fdt, path) : -ENOENT;
-
-	for (unsigned i = 0; names[i]; i++)
-		if (fdt_compatible(fdt, node, names[i]))
-			return node;
-	return fdt_find_device(fdt, names);
+	reg_write(PL_RECEIVE, PL_MASK);
+	return PL_FIFO_SIZE;
 }
 
-void uart_init(const void *fdt)
-{
-	u64 addr, size;
-	int node = find_uart(fdt);
+/* SiFive FU540-C000 Manual, chapter 13; words. It does not report an overrun. */
+enum { SIFIVE_TX, SIFIVE_RX, SIFIVE_TX_CONTROL, SIFIVE_RX_CONTROL, SIFIVE_IE };
+#define SIFIVE_FULL (1u << 31)	/* of SIFIVE_TX */
+#define SIFIVE_EMPTY (1u << 31) /* of SIFIVE_RX, a read of which removes the byte */
+#define SIFIVE_ON 1		/* and the interrupt's level is one byte */
+#define SIFIVE_IE_RECEIVE 2
 
-	if (node < 0 || fdt_reg(fdt, node, 0, &addr, &size))
-		return; /* without a UART no error can be printed */
+static notrace bool sifive_ready(void)
+{
+	return !(reg_read(SIFIVE_TX) & SIFIVE_FULL);
+}
+static notrace void sifive_send(u8 c)
+{
+	reg_write(c, SIFIVE_TX);
+}
+static notrace int sifive_receive(void)
+{
+	u32 data = reg_read(SIFIVE_RX);
+
+	return data & SIFIVE_EMPTY ? -1 : (int)(data & 0xff);
+}
+static u32 sifive_enable(void)
+{
+	reg_write(reg_read(SIFIVE_TX_CONTROL) | SIFIVE_ON, SIFIVE_TX_CONTROL);
+	reg_write(SIFIVE_ON, SIFIVE_RX_CONTROL);
+	reg_write(SIFIVE_IE_RECEIVE, SIFIVE_IE);
+	return 1;
+}
+
+static notrace bool always_ready(void)
+{
+	return true;
+}
+static void no_acknowledge(void)
+{
+}
+
+static const struct uart_type ns16550 = {ns_ready, ns_send, ns_receive, ns_enable, ns_acknowledge};
+static const struct uart_type mini = {ns_ready, ns_send, ns_receive, mini_enable, no_acknowledge};
+static const struct uart_type pl011 = {pl_ready, pl_send, pl_receive, pl_enable, pl_acknowledge};
+static const struct uart_type sbsa = {pl_ready, pl_send, pl_receive, sbsa_enable, pl_acknowledge};
+static const struct uart_type sifive = {sifive_ready, sifive_send, sifive_receive, sifive_enable, no_acknowledge};
+static const struct uart_type firmware = {always_ready, firmware_putchar, firmware_getchar};
+
+static const struct {
+	const char *compatible;
+	const struct uart_type *type;
+	u32 shift, width; /* where the device tree does not say it */
+} known[] = {
+	{"arm,pl011", &pl011, 0, 4},
+	{"ns16550a", &ns16550, 0, 1},
+	{"snps,dw-apb-uart", &ns16550, 0, 1},
+	{"ns16550", &ns16550, 0, 1},
+	{"sifive,uart0", &sifive, 2, 4},
+	{"brcm,bcm2835-aux-uart", &mini, 2, 4},
+	{"arm,sbsa-uart", &sbsa, 0, 4},
+};
+
+static int known_as(const void *fdt, int node)
+{
+	for (unsigned i = 0; i < ARRAY_SIZE(known); i++)
+		if (fdt_compatible(fdt, node, known[i].compatible))
+			return i;
+	return -ENOENT;
+}
+
+/* The first in the device tree of those that come first in known[]. */
+static int any_uart(const void *fdt)
+{
+	int node = -ENOENT;
+
+	for (unsigned i = 0; i < ARRAY_SIZE(known) && node < 0; i++)
+		node = fdt_find_device(fdt, (const char *const[]){known[i].compatible, NULL});
+	return node;
+}
+
+static bool open_node(const void *fdt, int node)
+{
+	int as = node < 0 ? node : known_as(fdt, node);
+	u64 addr, size;
+
+	if (as < 0 || fdt_reg(fdt, node, 0, &addr, &size))
+		return false;
 	uart.base = ioremap(addr, size);
 	if (!uart.base)
-		return;
+		return false;
 	uart.node = node;
-	uart.room = 1;
-	uart.width = 1;
-	fdt_u32(fdt, node, "reg-io-width", &uart.width);
-	fdt_u32(fdt, node, "reg-shift", &uart.shift);
-	uart.type = &ns16550;
-	if (fdt_compatible(fdt, node, "arm,pl011")) {
-		uart.type = &pl011;
-		uart.width = 4;
-		uart.shift = 0;
+	uart.width = known[as].width;
+	uart.shift = known[as].shift;
+	if (known[as].type == &ns16550) {
+		fdt_u32(fdt, node, "reg-io-width", &uart.width);
+		fdt_u32(fdt, node, "reg-shift", &uart.shift);
 	}
+	uart.type = known[as].type;
+	return true;
+}
+
+/* In this order: stdout-path, else serial0; any UART that is known; the firmware's console. */
+void uart_init(const void *fdt)
+{
+	const char *path = fdt_string(fdt, fdt_path(fdt, "/chosen"), "stdout-path");
+	const char *instead = NULL;
+
+	bool found = open_node(fdt, fdt_path(fdt, path ?: "serial0"));
+
+	uart.room = 1;
+	if (!found && path)
+		instead = "another one is used";
+	found = found || open_node(fdt, any_uart(fdt));
+	if (!found && firmware_has_console()) {
+		uart.type = &firmware;
+		instead = "the firmware's console is used";
+		found = true;
+	}
+	if (!found)
+		return; /* no error can be printed */
 	console_uart_found();
+	if (instead)
+		printk("Callsite has no driver for the device tree's console (%s): %s.\n",
+		       path ?: "none is named", instead);
 }
 
 notrace bool uart_present(void)
@@ -162,7 +275,7 @@ notrace bool uart_present(void)
 static notrace u32 send(u8 c, u32 room)
 {
 	if (!room) {
-		while (!uart.type->sent())
+		while (!uart.type->ready())
 			cpu_relax();
 		room = uart.room;
 	}
@@ -197,7 +310,7 @@ int uart_enable_input(const void *fdt)
 	unsigned irq;
 	int err;
 
-	if (!uart.type)
+	if (!uart.type || !uart.type->enable)
 		return -ENODEV;
 	err = irqchip_map(fdt, uart.node, &irq);
 	if (!err)

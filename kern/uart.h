@@ -9,6 +9,7 @@
 bool uart_present(void);
 void uart_write(const char *s, size_t n); /* polls until the UART accepts it; sends '\n' as CR LF */
 int uart_receive(void);                   /* a byte, or -1 */
+#define UART_OVERRUN 0x100 /* in the byte's value: bytes before it were lost in the UART */
 /* From now on received bytes interrupt and call console_input(). -errno: the caller must poll. */
 int uart_enable_input(const void *fdt);
 

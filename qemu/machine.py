@@ -53,7 +53,7 @@ class Machine:
     card: Path | None = None  # with uboot: boots from this, a card's image or a folder that QEMU serves by TFTP; default: make_boot_disk()
     load: int | None = None  # U-Boot loads the image there (physical, 2 MiB-aligned)
     gic: int = 2
-    board: str = "virt"  # riscv64: another of QEMU's machines
+    board: str = "virt"  # or another of QEMU's machines
     el2: bool = False  # arm64: entered at EL2
     icount: bool = False
     plugin: str | None = None  # -plugin's argument
@@ -64,7 +64,7 @@ class Machine:
 
     def load_address(self) -> int:
         """The physical address of the image's first byte when the kernel is entered."""
-        base = RAM_BASE[self.arch]
+        base = self.ram().start
         if self.arch == "riscv64" and not self.uboot:
             return AFTER_FIRMWARE
         if self.load is not None:
@@ -75,7 +75,7 @@ class Machine:
         return base + (offset if offset >= 0x1000 else offset + 2 * MIB)
 
     def _machine(self) -> list[str]:
-        if self.arch == "riscv64":
+        if self.arch == "riscv64" or self.board != "virt":
             return ["-M", self.board]
         virtualization = "on" if self.el2 else "off"
         machine = f"virt,gic-version={self.gic},virtualization={virtualization}"
@@ -101,11 +101,14 @@ class Machine:
     def ram(self) -> range:
         """The physical addresses of RAM."""
         size = max(self.memory, 256) if self.uboot else self.memory  # U-Boot's script is at 193 MiB
-        return range(RAM_BASE[self.arch], RAM_BASE[self.arch] + size * MIB)
+        base = 0 if self.board == "raspi3b" else RAM_BASE[self.arch]
+        return range(base, base + size * MIB)
 
     def command(self, serial: list[str], scratch: Path, memory: int | None = None) -> list[str]:
         """QEMU's command line. `serial`: options for the console; `memory`: a file descriptor to use as RAM."""
         size = f"{len(self.ram()) // MIB}M"
+        if self.board == "raspi3b":  # its console is the second serial line
+            serial = ["-serial", "null", *serial]
         line = [*find(self.arch).command(), *self._machine(), "-smp", str(self.smp), "-m", size,
                 "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
                 "-no-reboot", *serial, *self._boot(scratch)]

@@ -67,13 +67,9 @@ boot_start:
 	str	x21, [x0]
 	ldr	x0, =boot_counter
 	str	x22, [x0]
-	mrs	x1, mpidr_el1
-	and	x1, x1, #MPIDR_AFFINITY_LOW
-	mrs	x2, mpidr_el1
-	and	x2, x2, #MPIDR_AFFINITY_HIGH
-	orr	x1, x1, x2
-	ldr	x0, =boot_hwid
-	str	x1, [x0]
+	bl	read_affinity
+	ldr	x1, =boot_hwid
+	str	x0, [x1]
 
 	ldr	x0, =cpus
 	msr	tpidr_el1, x0
@@ -196,20 +192,33 @@ mmu_is_on:
 	add	x30, x30, x0
 	ret
 
+/* x0 = this CPU's hwid; changes x1. */
+read_affinity:
+	mrs	x0, mpidr_el1
+	and	x1, x0, #MPIDR_AFFINITY_HIGH
+	and	x0, x0, #MPIDR_AFFINITY_LOW
+	orr	x0, x0, x1
+	ret
+
 /*
- * Entry of a CPU that PSCI's CPU_ON started: x0 = physical address of its struct
- * cpu. Until its caches are on it reads text only, no data of the kernel.
+ * Entry of a CPU that the firmware started. Until its caches are on it reads text
+ * only, no data of the kernel. A spin table passes nothing in x0, so its struct
+ * cpu is the one with its hwid.
  */
 	.globl	secondary_start
 secondary_start:
-	mov	x21, x0
 	bl	drop_to_el1
 	adrp	x19, _image_header
 	adrp	x20, _early_tables
 	bl	enable_mmu_with_tables
-	sub	x0, x21, x19
-	ldr	x1, =KERNEL_BASE
-	add	x0, x0, x1
+	bl	read_affinity
+	ldr	x1, =cpus
+1:	ldr	x2, [x1, #CPU_HWID]
+	cmp	x2, x0
+	b.eq	2f
+	add	x1, x1, #CPU_SIZE
+	b	1b
+2:	mov	x0, x1
 	msr	tpidr_el1, x0
 	ldr	x1, [x0, #CPU_CURRENT]
 	msr	sp_el0, x1

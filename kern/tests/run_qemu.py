@@ -452,6 +452,11 @@ def kernel_cases(arch: str) -> list[Case]:
         tree = LOGS / "three-harts.dtb"
         cases.append(Case("boots on harts 0, 2 and 3", arch, f"{FINISHED}-tests", 4, options={"extra": ["-dtb", str(tree)]},
                           boot=["3 CPUs"], steps=[shows("ps", "swapper/2"), promises("test-smp")]))
+        cases += [Case(f"boots with aia={aia} on 4 CPUs", arch, smp=4, options={"board": f"virt,aia={aia}"}, steps=[works(), interrupted()])
+                  for aia in ("aplic", "aplic-imsic")]
+        cases += [Case("boots with an unknown UART", arch, replace=(rb"ns16550a\0", b"ns16550?\0"),
+                       boot=["no driver for the device tree's console (/soc/", "): the firmware's console is used."], steps=[works(), prints("echo typed", "typed\n")]),
+                  Case("boots without stdout-path", arch, options={"extra": ["-dtb", str(LOGS / "no-stdout.dtb")]}, steps=[works()])]
         cases += [Case(f"boots without SBI {name}", arch, smp=4, replace=(asked.to_bytes(8, "little"), bytes(7) + b"?"),
                        boot=[f"no SBI {name}: only one CPU is used", " 1 CPU, "], steps=[works(cpus=1)])
                   for name, asked in (("RFENCE", 0x52464E43), ("IPI", 0x735049))]
@@ -504,18 +509,25 @@ def shell_cases(arch: str) -> list[Case]:
 
 
 def board_cases(arch: str) -> list[Case]:
-    """Another machine: the SoC's own addresses, harts 1 to 4, a UART with wide registers; both bindings' names."""
+    """Other machines: four CPUs of the SoC, its own addresses, UART and interrupt controller, and nothing turns it off."""
     cases, readme = [], (ROOT / "README.md").read_bytes()
+    traces = [shows("ps", "swapper/3"), works(cpus=4), shows("cksum /README.md", f"^{cksum(readme)} {len(readme)} "), interrupted(),
+              shows("echo 'wl_*n*' > set_ftrace_filter; echo function > current_tracer"), works(1, 4),
+              shows("cat trace", *(rf"\[00{cpu}\] .* wl_\w+ <-" for cpu in range(4)))]
+    if arch == "riscv64":
+        cases.append(Case("boots on the HiFive Unleashed", arch, smp=5, end="", boot=["Unleashed A00: 4 CPUs"],
+                          options={"board": "sifive_u", "memory": 1024, "extra": ["-bios", FIRMWARE]}, steps=[*traces, stands_still()]))
+    else:
+        cases.append(Case("boots on the Raspberry Pi 3", arch, smp=4, end="", boot=["Raspberry Pi 3: 4 CPUs", "no PSCI: the machine cannot be turned off"],
+                          options={"board": "raspi3b", "memory": 1024, "extra": ["-dtb", str(LOGS / "raspi3b.dtb")]},
+                          steps=[lies_at(), *traces, stands_still()]))
     for uart in ("ns16550a", "snps,dw-apb-uart") if arch == "riscv64" else ():
         log = LOGS / f"icicle-{uart}.trace"
         options = {"board": "microchip-icicle-kit", "memory": 1537,
                    "extra": ["-bios", FIRMWARE, "-dtb", str(LOGS / f"icicle-{uart}.dtb"), "-trace", "memory_region_ops_*", "-D", str(log)]}
         cases.append(Case(f"Icicle kit, {uart}", arch, smp=5, options=options, end="",
                           boot=["Icicle kit: 4 CPUs", "cannot be turned off"], steps=[
-            shows("ps", "swapper/3"), works(cpus=4), shows("cksum /README.md", f"^{cksum(readme)} {len(readme)} "),
-            shows("echo 'wl_*n*' > set_ftrace_filter; echo function > current_tracer"), works(1, 4),
-            shows("cat trace", *(rf"\[00{cpu}\] .* wl_\w+ <-" for cpu in range(4))),
-            wide_accesses(log), stands_still()]))
+            *traces, wide_accesses(log), stands_still()]))
     return cases
 
 
@@ -610,6 +622,8 @@ def make_broken() -> None:
     three = LOGS / "three-harts.dtb"
     subprocess.run([*qemu, "-M", f"virt,dumpdtb={three}", "-smp", "4"], check=True, capture_output=True)
     subprocess.run(["fdtput", "-t", "s", str(three), "/cpus/cpu@1", "status", "disabled"], check=True)
+    (LOGS / "no-stdout.dtb").write_bytes(tree.read_bytes().replace(b"stdout-path\0", b"stdin-paths\0"))
+    subprocess.run(["dtc", "-q", "-O", "dtb", "-o", str(LOGS / "raspi3b.dtb"), str(ROOT / "kern/tests/raspi3b.dts")], check=True)
     icicle = (ROOT / "kern/tests/icicle.dts").read_text()
     for uart in ("ns16550a", "snps,dw-apb-uart"):
         subprocess.run(["dtc", "-q", "-O", "dtb", "-o", str(LOGS / f"icicle-{uart}.dtb")], check=True, text=True,

@@ -243,6 +243,13 @@ always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
 /* Shared by this architecture's files only. */
 void handle_external(void); /* irqchip.c: acknowledge and handle all pending interrupts */
 extern unsigned timer_irq;  /* timer.c */
+/* bcm2836.c: irqchip.c calls these where there is no GIC. */
+int bcm2836_init(const void *fdt);
+void bcm2836_init_cpu(void);
+int bcm2836_map(const void *fdt, int node, unsigned *irq);
+void bcm2836_enable(unsigned irq);
+void bcm2836_handle(void);
+void bcm2836_send_ipi(unsigned long mask);
 void trap_unexpected(struct trap_frame *regs, unsigned vector);
 #endif
 

@@ -1,6 +1,7 @@
 /*
  * The firmware, arm64: PSCI calls (Arm Power State Coordination Interface,
- * DEN0022) by hvc or smc, to start CPUs and to end the machine. Also the
+ * DEN0022) by hvc or smc, to start CPUs and to end the machine; without PSCI, CPUs
+ * that wait for their entry's address in memory (spin-table). Also the
  * synchronisation of all CPUs after page tables or text changed, for which
  * arm64 needs no firmware: TLB and cache maintenance are broadcast, and an IPI
  * is a context synchronisation event.
@@ -40,6 +41,20 @@ static notrace long psci_call(unsigned long function, unsigned long arg1, unsign
 	return (long)x0;
 }
 
+bool firmware_has_console(void)
+{
+	return false;
+}
+
+notrace void firmware_putchar(u8 c)
+{
+}
+
+notrace int firmware_getchar(void)
+{
+	return -1;
+}
+
 void firmware_init(const void *fdt)
 {
 	static const char *const versions[] = {"arm,psci-1.0", "arm,psci-0.2", NULL};
@@ -50,11 +65,44 @@ void firmware_init(const void *fdt)
 	else if (name && !strcmp(name, "smc"))
 		method = METHOD_SMC;
 	else
-		printk("The firmware has no PSCI: only one CPU runs, the machine cannot be turned off.\n");
+		printk("The firmware has no PSCI: the machine cannot be turned off.\n");
 }
 
+/*
+ * The CPU waits, with its caches off, for a nonzero word at cpu-release-addr
+ * (Devicetree Specification 0.4, 3.8), and enters there.
+ */
+static int release_cpu(int node)
+{
+	int len;
+	unsigned prot;
+	unsigned long pa;
+	const char *cells = fdt_prop(boot_fdt, node, "cpu-release-addr", &len);
+	u64 *release;
+
+	if (!cells || len != 8)
+		return -EINVAL;
+	release = phys_to_virt((u64)fdt_be32(cells) << 32 | fdt_be32(cells + 4));
+	if (mmu_lookup((unsigned long)release, &pa, &prot))
+		return -EFAULT;
+	WRITE_ONCE(*release, image_to_pa(secondary_start));
+	__asm__ volatile("dc civac, %0\n\tdsb sy\n\tsev" : : "r"(release) : "memory");
+	return 0;
+}
+
+/* head.S finds @cpu by its hwid. */
 int firmware_cpu_start(struct cpu *cpu)
 {
+	const char *method;
+	u64 hwid = ~0ul;
+	int node = -1;
+
+	do
+		node = fdt_next_cpu(boot_fdt, node, &hwid);
+	while (node >= 0 && hwid != cpu->hwid);
+	method = fdt_string(boot_fdt, node, "enable-method");
+	if (method && !strcmp(method, "spin-table"))
+		return release_cpu(node);
 	return psci_call(PSCI_CPU_ON, cpu->hwid, image_to_pa(secondary_start), image_to_pa(cpu))
 		       ? -ENODEV
 		       : 0;

@@ -62,6 +62,8 @@
 #define ICC_SRE_EL1 S3_0_C12_C12_5
 #define ICC_IGRPEN1_EL1 S3_0_C12_C12_7
 
+#define NO_GIC 0 /* the version where bcm2836.c has the interrupt controller */
+
 static int gic_node, version;
 static char *distributor, *cpu_interface;
 static char *redistributor[NR_CPUS];
@@ -104,11 +106,11 @@ int irqchip_init(const void *fdt)
 					    "arm,cortex-a9-gic", NULL};
 
 	gic_node = fdt_find_device(fdt, names);
-	version = fdt_compatible(fdt, gic_node, "arm,gic-v3") ? 3 : 2;
 	if (gic_node < 0) {
-		printk("The device tree has no GIC: nothing can interrupt.\n");
-		return -ENODEV;
+		version = NO_GIC;
+		return bcm2836_init(fdt);
 	}
+	version = fdt_compatible(fdt, gic_node, "arm,gic-v3") ? 3 : 2;
 	distributor = map_region(0);
 	if (version == 2)
 		cpu_interface = map_region(1);
@@ -195,7 +197,9 @@ static void init_cpu_v3(struct cpu *cpu)
 
 void irqchip_init_cpu(void)
 {
-	if (version == 3)
+	if (version == NO_GIC)
+		bcm2836_init_cpu();
+	else if (version == 3)
 		init_cpu_v3(this_cpu());
 	else
 		init_cpu_v2(this_cpu());
@@ -204,12 +208,14 @@ void irqchip_init_cpu(void)
 /* <type number flags>: type 0 is an SPI, 1 a PPI. */
 int irqchip_map(const void *fdt, int node, unsigned *irq)
 {
-	int len;
-	const char *cells = fdt_prop(fdt, node, "interrupts", &len);
+	u32 cell[3];
+	int controller = fdt_interrupt(fdt, node, 0, cell);
 
-	if (!cells || len < 12)
-		return -ENOENT;
-	*irq = fdt_be32(cells + 4) + (fdt_be32(cells) ? PPI_BASE : SPI_BASE);
+	if (version == NO_GIC)
+		return bcm2836_map(fdt, node, irq);
+	if (controller != gic_node)
+		return controller < 0 ? controller : -ENODEV;
+	*irq = cell[1] + (cell[0] ? PPI_BASE : SPI_BASE);
 	return 0;
 }
 
@@ -219,6 +225,10 @@ void irqchip_enable(unsigned irq)
 	struct cpu *cpu = this_cpu();
 	char *base = distributor;
 
+	if (version == NO_GIC) {
+		bcm2836_enable(irq);
+		return;
+	}
 	if (irq < SPI_BASE && version == 3)
 		base = redistributor[cpu->index] + R_SGI_FRAME;
 	else if (version == 3)
@@ -256,6 +266,10 @@ static void end_of_interrupt(u32 ack)
  */
 void handle_external(void)
 {
+	if (version == NO_GIC) {
+		bcm2836_handle();
+		return;
+	}
 	for (;;) {
 		u32 ack = acknowledge(), irq = ack & 0x3ff;
 
@@ -290,6 +304,10 @@ notrace void irqchip_send_ipi(unsigned long mask)
 	u32 targets = 0;
 
 	io_mb();
+	if (version == NO_GIC) {
+		bcm2836_send_ipi(mask);
+		return;
+	}
 	for (; mask; mask &= mask - 1) {
 		struct cpu *cpu = cpu_of(__builtin_ctzl(mask));
 

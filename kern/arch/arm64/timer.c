@@ -17,12 +17,13 @@ u64 timer_frequency(const void *fdt)
 {
 	static const char *const names[] = {"arm,armv8-timer", "arm,armv7-timer", NULL};
 	u32 hz = sysreg_read(cntfrq_el0);
-	int len, node = fdt_find_device(fdt, names);
-	const char *cells = fdt_prop(fdt, node, "interrupts", &len);
+	int node = fdt_find_device(fdt, names);
+	u32 cell[3];
+	int controller = fdt_interrupt(fdt, node, VIRTUAL_TIMER, cell);
 
-	if (!cells || len < 12 * (VIRTUAL_TIMER + 1))
+	if (controller < 0)
 		panic("The device tree has no arm,armv8-timer: time cannot be measured");
-	timer_irq = fdt_be32(cells + 12 * VIRTUAL_TIMER + 4) + PPI_BASE;
+	timer_irq = fdt_compatible(fdt, controller, "brcm,bcm2836-l1-intc") ? cell[0] : cell[1] + PPI_BASE;
 	fdt_u32(fdt, node, "clock-frequency", &hz);
 	if (!hz)
 		panic("Neither cntfrq_el0 nor the device tree has the timer's frequency");

@@ -230,6 +230,15 @@ struct sbi_result sbi_call(unsigned long ext, unsigned long fid, unsigned long a
 long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
 
 void handle_external(void); /* irqchip.c: claim and handle all pending interrupts */
+/* irqchip.c: the place of hart @hwid's external interrupt for S-mode in @node's interrupts-extended, or -ENOENT. */
+int plic_context(const void *fdt, int node, u64 hwid);
+/* aia.c: irqchip.c calls these where there is no PLIC. @index: the hart's place in the node aia_hart_list(). */
+int aia_init(const void *fdt);
+int aia_hart_list(void);
+void aia_init_cpu(int index);
+int aia_map(const void *fdt, int node, unsigned *irq);
+void aia_enable(unsigned irq, int index);
+void aia_handle(int index);
 #endif
 
 #endif

@@ -10,6 +10,8 @@
 #include "memory.h"
 #include "print.h"
 
+#define SBI_PUTCHAR 1
+#define SBI_GETCHAR 2
 #define SBI_BASE 0x10
 #define BASE_PROBE 3
 #define HSM_START 0
@@ -57,6 +59,24 @@ notrace long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long 
 static bool sbi_has(unsigned long ext)
 {
 	return sbi_call(SBI_BASE, BASE_PROBE, ext, 0, 0, 0).value != 0;
+}
+
+/* The legacy console: each of its functions is an extension, and returns its value as the error. */
+bool firmware_has_console(void)
+{
+	return sbi_has(SBI_PUTCHAR) && sbi_has(SBI_GETCHAR);
+}
+
+notrace void firmware_putchar(u8 c)
+{
+	sbi_call(SBI_PUTCHAR, 0, c, 0, 0, 0);
+}
+
+notrace int firmware_getchar(void)
+{
+	long c = sbi_call(SBI_GETCHAR, 0, 0, 0, 0, 0).error;
+
+	return c < 0 ? -1 : (int)c;
 }
 
 static bool only_one; /* an extension that several CPUs need is missing */

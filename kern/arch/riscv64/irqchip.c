@@ -17,7 +17,7 @@
 #define CLAIM(context) (THRESHOLD(context) + 4)
 #define S_EXTERNAL 9
 
-static char *plic;
+static char *plic; /* NULL: aia.c has the interrupt controller */
 static int plic_node;
 static u32 source_count;
 static int cpu_context[NR_CPUS];
@@ -28,10 +28,10 @@ int irqchip_init(const void *fdt)
 	u64 addr, size;
 
 	plic_node = fdt_find_device(fdt, names);
-	if (plic_node < 0 || fdt_reg(fdt, plic_node, 0, &addr, &size)) {
-		printk("The device tree has no PLIC: devices cannot interrupt.\n");
+	if (plic_node < 0)
+		return aia_init(fdt);
+	if (fdt_reg(fdt, plic_node, 0, &addr, &size))
 		return -ENODEV;
-	}
 	fdt_u32(fdt, plic_node, "riscv,ndev", &source_count);
 	plic = ioremap(addr, size);
 	if (!plic)
@@ -50,10 +50,10 @@ static u64 hart_of(const void *fdt, u32 phandle)
 	return fdt_reg(fdt, cpu, 0, &hwid, &unused) ? ~0ul : hwid;
 }
 
-static int find_context(const void *fdt, u64 hwid)
+int plic_context(const void *fdt, int node, u64 hwid)
 {
 	int len = 0;
-	const char *pairs = fdt_prop(fdt, plic_node, "interrupts-extended", &len);
+	const char *pairs = fdt_prop(fdt, node, "interrupts-extended", &len);
 
 	for (int i = 0; pairs && i < len / 8; i++)
 		if (fdt_be32(pairs + 8 * i + 4) == S_EXTERNAL &&
@@ -67,12 +67,14 @@ void irqchip_init_cpu(void)
 	struct cpu *cpu = this_cpu();
 	int context;
 
-	if (!plic)
-		return;
-	context = find_context(boot_fdt, cpu->hwid);
+	context = plic_context(boot_fdt, plic ? plic_node : aia_hart_list(), cpu->hwid);
 	cpu_context[cpu->index] = context;
 	if (context < 0) {
-		printk("The PLIC has no S-mode context for hart %lu.\n", (unsigned long)cpu->hwid);
+		printk("The interrupt controller has no S-mode context for hart %lu.\n", (unsigned long)cpu->hwid);
+		return;
+	}
+	if (!plic) {
+		aia_init_cpu(context);
 		return;
 	}
 	for (u32 irq = 0; irq <= source_count; irq += 32)
@@ -82,17 +84,14 @@ void irqchip_init_cpu(void)
 
 int irqchip_map(const void *fdt, int node, unsigned *irq)
 {
-	int len;
-	const char *cells = fdt_prop(fdt, node, "interrupts", &len);
+	u32 cell[3];
+	int controller = fdt_interrupt(fdt, node, 0, cell);
 
-	if (cells && len >= 4) {
-		*irq = fdt_be32(cells);
-		return 0;
-	}
-	cells = fdt_prop(fdt, node, "interrupts-extended", &len);
-	if (!cells || len < 8)
-		return -ENOENT;
-	*irq = fdt_be32(cells + 4);
+	if (!plic)
+		return aia_map(fdt, node, irq);
+	if (controller != plic_node)
+		return controller < 0 ? controller : -ENODEV;
+	*irq = cell[0];
 	return 0;
 }
 
@@ -102,7 +101,13 @@ void irqchip_enable(unsigned irq)
 	int context = cpu_context[this_cpu()->index];
 	char *enable;
 
-	if (!plic || context < 0 || irq > source_count)
+	if (context < 0)
+		return;
+	if (!plic) {
+		aia_enable(irq, context);
+		return;
+	}
+	if (irq > source_count)
 		return;
 	enable = plic + ENABLE(context, irq);
 	write32(1, plic + PRIORITY(irq));
@@ -114,6 +119,10 @@ void handle_external(void)
 	int context = cpu_context[this_cpu()->index];
 	u32 irq;
 
+	if (!plic) {
+		aia_handle(context);
+		return;
+	}
 	while ((irq = read32(plic + CLAIM(context)))) {
 		handle_irq(irq);
 		write32(irq, plic + CLAIM(context));
