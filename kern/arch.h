@@ -133,7 +133,7 @@ int firmware_getchar(void);
  */
 void __noreturn firmware_poweroff(bool failure);
 
-/* The interrupt controller (PLIC; GICv2 or GICv3), from the device tree. */
+/* The interrupt controller (PLIC or APLIC; GICv2, GICv3 or the BCM2836's), from the device tree. */
 int irqchip_init(const void *fdt);
 void irqchip_init_cpu(void);
 /* The number, for irqchip_enable(), of @node's first interrupt specifier. Return: 0 or -errno. */

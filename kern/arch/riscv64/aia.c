@@ -70,6 +70,7 @@ int aia_init(const void *fdt)
 static unsigned long imsic_read(unsigned long reg)
 {
 	csr_write(0x150, reg); /* siselect */
+	/* cppcheck-suppress uninitvar */
 	return csr_read(0x151); /* sireg */
 }
 
@@ -130,6 +131,7 @@ static u32 claim(int index)
 	if (!messages)
 		return read32(aplic + CLAIM(index)) >> 16;
 	__asm__ volatile("csrrw %0, 0x15c, zero" : "=r"(top) : : "memory"); /* stopei */
+	/* cppcheck-suppress uninitvar */
 	return top >> 16;
 }
 

@@ -2,7 +2,7 @@
  * The PLIC (RISC-V Platform-Level Interrupt Controller Specification): one
  * priority for each source; for each context an enable bit for each source, and
  * a claim register. The device tree says which context is a hart's S-mode: the
- * n-th pair of interrupts-extended is context n.
+ * n-th pair of interrupts-extended is context n. Without a PLIC: aia.c.
  */
 #include "cpu.h"
 #include "errno.h"
