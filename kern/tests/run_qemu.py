@@ -585,6 +585,7 @@ def traced_cases(arch: str) -> list[Case]:
         Case("hostile, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile 3 7")]),
         Case("hostile, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile 3 1")]),
         Case("call sites, HOOK=mcount", arch, "lab3-tests", 2, [shows("kt_sites", ", 0 unlike their record")]),
+        *(Case(f"call sites, lab {n}", arch, f"lab{n}-tests", 2, [shows("kt_sites", ", 0 unlike their record")]) for n in (6, 7)),
         Case("a store into text", arch, f"{FINISHED}-tests", 1,
              [lambda run: run.console.command("kt_store") and "kt_store returned"], end="panic: write to"),
     ]

@@ -77,6 +77,8 @@ void bench_graph(u64 nop)
 	bench_report("graph_tracing_off", off - nop);
 	bench_report("graph_second_user", two - general);
 	bench_report("graph_second_instance", instances - general);
+#if STAGE >= 8
 	bench_probes(nop);
 	bench_kprobes(nop);
+#endif
 }
