@@ -152,7 +152,7 @@ def executed_runs(e: Evidence, window: Window) -> list[list[Call]]:
     return found
 
 
-def runs_as_expected(e: Evidence, name: str, window: Window, runs: list[seeded.Run], output: str) -> Finding | None:
+def runs_as_expected(e: Evidence, name: str, window: Window, runs: list[seeded.SeededRun], output: str) -> Finding | None:
     """Each run made the calls that follow from its seed, and printed their result."""
     executed = executed_runs(e, window)
     for run in runs:

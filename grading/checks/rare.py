@@ -77,8 +77,9 @@ def refused(e: Evidence) -> Finding | None:
         got = r.v[1] - (r.v[1] >> 63 << 64)
         if got != -error:
             said = errno.errorcode.get(-got, str(got)) if got else "0"
+            ended = any(stop.seq > _bad_since(e) for stop in e.truth.hits["ftrace_graph_stop"])
             return Finding(f"{what}: register_ftrace_graph must return -{errno.errorcode[error]}, and returned {'-' if got < 0 else ''}{said}",
-                           mistake=mistake, seq=r.seq)
+                           mistake=mistake if ended else "", seq=r.seq)
         if error == errno.ENOSPC and r.v[2]:
             return Finding(f"{what}: it was refused, and threads still have shadow stacks although no user is registered", mistake=mistake, seq=r.seq)
     return None

@@ -172,7 +172,7 @@ class Visit:
     """Lab 7: seeded calls in modules while they are traced."""
 
     name: str
-    runs: list[seeded.Run]
+    runs: list[seeded.SeededRun]
     names: frozenset[str]  # the traced functions
     loaded: list[Loaded]
     first: int = 0
@@ -185,7 +185,7 @@ class Visit:
 class Coming:
     """Lab 7: a module that is loaded while several tracers are on."""
 
-    run: seeded.Run
+    run: seeded.SeededRun
     first: int = 0
     last: int = 0
     output: str = ""

@@ -122,7 +122,7 @@ class ModuleSession(Session):
     def _visit(self, machine: Run, name: str, all_: Sequence[Loaded], rng: random.Random) -> None:
         """Run seeded calls in each of these modules, on several CPUs if there are several, while all their functions are traced."""
         cpus = range(self._evidence.smp)
-        runs = [seeded.Run(loaded.module, rng.getrandbits(64), cpu) for loaded in all_ for cpu in cpus[:2]]
+        runs = [seeded.SeededRun(loaded.module, rng.getrandbits(64), cpu) for loaded in all_ for cpu in cpus[:2]]
         visit = Visit(name, runs, frozenset(n for loaded in all_ for n in loaded.module.names), list(all_))
         self._evidence.visits.append(visit)
         self._say(f"{name}: {', '.join(run.command for run in runs)}")
@@ -152,7 +152,7 @@ class ModuleSession(Session):
     def _come_and_go(self, machine: Run, rng: random.Random) -> None:
         """Calls in one module on two CPUs, while the other module comes and goes on a third."""
         for stays, goes, far in ((self._far, self._near, True), (self._near, self._far, False)):
-            runs = [seeded.Run(stays, rng.getrandbits(64), cpu) for cpu in (0, 1, 0, 1)]
+            runs = [seeded.SeededRun(stays, rng.getrandbits(64), cpu) for cpu in (0, 1, 0, 1)]
             visit = Visit(f"{goes.name} comes and goes", runs, stays.names | goes.names, [])
             self._evidence.visits.append(visit)
             self._say(f"{visit.name}: {', '.join(run.command for run in runs)}")
@@ -173,7 +173,7 @@ class ModuleSession(Session):
 
     def _coming(self, machine: Run, rng: random.Random, *instances: str) -> None:
         module = self._far if self._evidence.smp == 1 else self._near
-        coming = Coming(seeded.Run(module, rng.getrandbits(64)))
+        coming = Coming(seeded.SeededRun(module, rng.getrandbits(64)))
         self._evidence.coming.append(coming)
         self._say(f"{module.name} comes: {coming.run.command}")
         for at in instances:

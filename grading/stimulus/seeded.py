@@ -11,7 +11,7 @@ PARTS = ("leaf", "twig", "bough", "root")
 
 
 @dataclass(frozen=True)
-class Run:
+class SeededRun:
     """One write of a seed to a module's file, on this CPU."""
 
     module: Module
@@ -51,7 +51,7 @@ class _Work:
         return leaf ^ self.call("root", (x & 7) - 1)
 
 
-def expect(run: Run) -> Expected:
+def expect(run: SeededRun) -> Expected:
     work, random = _Work(), Generator(run.seed)
     top, sum_ = 60 + random.next() % 41, 0
     for _ in range(top):

@@ -47,7 +47,7 @@ class Trampolines(unittest.TestCase):
             self.assertEqual(back, ahead - 12)
 
 
-class Loaded(unittest.TestCase):
+class ComparedWithTheLoader(unittest.TestCase):
     logs: Path
 
     @classmethod
@@ -67,7 +67,7 @@ class Loaded(unittest.TestCase):
                     for module in (near, far):
                         self.assertEqual(run.console.command(f"insmod {module.name} at={module.base:#x}"), "")
                         self.is_as_listed(run, module.name, {f.name.split(" ")[0]: f.start for f in module.functions}, module.room)
-                        work = seeded.Run(module, SEED)
+                        work = seeded.SeededRun(module, SEED)
                         self.assertIn(seeded.expect(work).line, run.console.command(work.command))
                     run.power_off()
 
