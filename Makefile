@@ -374,7 +374,7 @@ $(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
 $(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words))))
 $$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/tests/*.h kern/module/*.h kern/arch/*/reloc.h) $(ftrace_headers) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(or $$(call walled,kern),$$(ccache)) gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
-$$($(1).bin): $(1) $(wildcard $(dir $(1))*_test.h) $$($(1).obj) $(ftrace_headers) $(wildcard kern/ftrace/tests/*.h) Makefile | $(setup)
+$$($(1).bin): $(1) $(wildcard $(dir $(1))*_test.h) $$($(1).obj) $(ftrace_headers) $(wildcard kern/ftrace/tests/*.h kern/tests/*.h) Makefile | $(setup)
 	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) -O0 $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
 	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread
 host-tests: $$($(1).bin)

@@ -63,8 +63,9 @@ class ProbeSession(Session):
         with self._part(machine, words.split()[0]):
             self._quiet(machine, f"probe {words}")
 
-    def _hits(self, machine: Run, phase: Phase) -> None:
-        """A workload with probes on its instructions."""
+    @contextmanager
+    def _probed(self, machine: Run, phase: Phase) -> Iterator[None]:
+        """Probes on the chosen instructions, in a part of the boot; the block is the phase."""
         e = self._evidence
         self._say(f"{phase.name}: workload {phase.seed:016x}")
         e.phases.append(phase)
@@ -73,21 +74,18 @@ class ProbeSession(Session):
                 self._quiet(machine, f"probe at {number} {address:#x}{' post' if number % 2 else ''}")
             phase.text = self._text(machine)
             phase.first = machine.observer.written()
-            phase.output = self._workload(machine, phase.seed)
-            phase.last = machine.observer.written()
-            for number in range(len(e.probed)):
-                self._quiet(machine, f"probe off {number}")
-
-    def _come_and_go(self, machine: Run, phase: Phase) -> None:
-        """A workload while some of the probes stay, and the others are unregistered and registered again."""
-        e = self._evidence
-        self._say(f"{phase.name}: workload {phase.seed:016x}")
-        e.phases.append(phase)
-        with self._part(machine, phase.name):
-            for number, address in enumerate(e.probed):
-                self._quiet(machine, f"probe at {number} {address:#x}{' post' if number % 2 else ''}")
-            phase.first = machine.observer.written()
-            phase.output = machine.console.command(f"workload {phase.seed:016x} & ; probe turns {STAYS} {len(e.probed)}; wait", WORKLOAD_SECONDS)
+            yield
             phase.last = machine.observer.written()
             for number in reversed(range(len(e.probed))):
                 self._quiet(machine, f"probe off {number}")
+
+    def _hits(self, machine: Run, phase: Phase) -> None:
+        """A workload with probes on its instructions."""
+        with self._probed(machine, phase):
+            phase.output = self._workload(machine, phase.seed)
+
+    def _come_and_go(self, machine: Run, phase: Phase) -> None:
+        """A workload while some of the probes stay, and the others are unregistered and registered again."""
+        line = f"workload {phase.seed:016x} & ; probe turns {STAYS} {len(self._evidence.probed)}; wait"
+        with self._probed(machine, phase):
+            phase.output = machine.console.command(line, WORKLOAD_SECONDS)

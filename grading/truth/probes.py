@@ -1,7 +1,7 @@
 """Lab 8: what the observer logs of probes, and what it means.
 
-Each probed instruction, each word of the slots and the program's three functions for the observer (kern/apps/probe.c) are hits: in
-the log stands the word that was executed, with the first three argument registers before it.
+Hits are logged at each probed instruction, at each word of the slots, and at the program's three functions for the observer
+(kern/apps/probe.c). A record has the word that is executed there and the first three argument registers before it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 // needs: kern/cpio.c kern/string.c -DKERNEL_NAMES -Ikern/tests -Ikern/ftrace/tests/host
 /* The initrd's reader, on archives that cpio(1) made, and on what is left of them. */
-#include <cstdarg>
 #include <cstdlib>
 #include <fstream>
 #include <gtest/gtest.h>
@@ -9,6 +8,8 @@
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "said.h"
 
 extern "C" int cpio_unpack(const void *archive, size_t size);
 
@@ -24,22 +25,9 @@ struct fake_node {
 };
 
 static std::map<std::string, fake_node> tree;
-static std::string said;
-
 extern "C" fake_node *file_make(const char *path, uint16_t mode, const void *ops, void *data)
 {
 	return &(tree[path] = {path, mode, ops, data, 0, false, nullptr, nullptr, nullptr});
-}
-
-extern "C" int printk(const char *fmt, ...)
-{
-	char line[512];
-	va_list args;
-	va_start(args, fmt);
-	int n = vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	said += line;
-	return n;
 }
 
 using Bytes = std::vector<uint8_t>;

@@ -25,6 +25,7 @@ const void *fdt_getprop_by_offset(const void *fdt, int offset, const char **name
 }
 static auto lib_next_node = fdt_next_node;
 
+#include "tree.h"
 #include "host.h"
 extern "C" {
 #include "errno.h"
@@ -87,25 +88,10 @@ static const char source[] = R"(
 };
 )";
 
-using Blob = std::vector<uint8_t>;
-
-static Blob compile()
-{
-	char dir[] = "/tmp/fdt_test.XXXXXX";
-	std::string base = mkdtemp(dir);
-	std::ofstream(base + "/t.dts") << source;
-	std::string command = "dtc -q -I dts -O dtb -o " + base + "/t.dtb " + base + "/t.dts";
-	EXPECT_EQ(0, system(command.c_str()));
-	std::ifstream in(base + "/t.dtb", std::ios::binary);
-	Blob blob((std::istreambuf_iterator<char>(in)), {});
-	EXPECT_EQ(0, system(("rm -r " + base).c_str()));
-	return blob;
-}
-
 struct fdt_reader : testing::Test {
 	static const Blob &blob()
 	{
-		static Blob b = compile();
+		static Blob b = compile(source);
 		return b;
 	}
 	const void *fdt = blob().data();

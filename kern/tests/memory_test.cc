@@ -1,6 +1,5 @@
 // needs: kern/memory.c kern/fdt.c kern/string.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end -fno-pie -no-pie
 /* Which memory is the kernel's to use, by the device tree. */
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -8,8 +7,8 @@
 #include <string>
 #include <vector>
 
-static auto lib_vsnprintf = vsnprintf;
-
+#include "said.h"
+#include "tree.h"
 #include "host.h"
 extern "C" {
 #include "errno.h"
@@ -25,31 +24,15 @@ extern struct range_list ram, taken;
 extern struct range initrd, module_ram;
 int memory_init(const void *fdt);
 unsigned long kernel_pa = 0x80200000, boot_fdt_pa = 0x88000100;
+}
 
-static std::string said;
-int printk(const char *fmt, ...)
-{
-	char line[512];
-	va_list args;
-	va_start(args, fmt);
-	int n = lib_vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	said += line;
-	return n;
-}
-}
 /* An image of 1 MiB. */
 asm(".globl image_start, image_end\nimage_start = 0x10000000\nimage_end = 0x10100000\n");
 
 static int begin(const std::string &body, const std::string &reserve = "")
 {
-	char dir[] = "/tmp/memory_test.XXXXXX";
-	std::string base = mkdtemp(dir);
-	std::ofstream(base + "/t.dts") << "/dts-v1/;\n" << reserve << "/ { #address-cells = <1>; #size-cells = <1>;\n" << body << "};\n";
-	EXPECT_EQ(0, system(("dtc -q -I dts -O dtb -o " + base + "/t.dtb " + base + "/t.dts").c_str()));
-	std::ifstream in(base + "/t.dtb", std::ios::binary);
-	std::vector<char> blob((std::istreambuf_iterator<char>(in)), {});
-	EXPECT_EQ(0, system(("rm -r " + base).c_str()));
+	Blob blob = compile("/dts-v1/;\n" + reserve + "/ { #address-cells = <1>; #size-cells = <1>;\n" + body + "};\n");
+
 	ram.count = taken.count = 0;
 	initrd = {0, 0};
 	said = "";

@@ -1,13 +1,11 @@
 // needs: kern/param.c kern/string.c kern/shell/strerror.c -DKERNEL_NAMES -Ikern/ftrace/tests/host -Ikern/tests
 /* Boot arguments. */
-#include <cstdarg>
 #include <cstdio>
 #include <gtest/gtest.h>
 #include <string>
 #include <vector>
 
-static auto lib_vsnprintf = vsnprintf;
-
+#include "said.h"
 #include "host.h"
 extern "C" {
 #include "errno.h"
@@ -15,8 +13,6 @@ extern "C" {
 }
 
 static std::vector<std::string> set;
-static std::string said;
-
 static int take(const char *value)
 {
 	set.push_back(value);
@@ -28,17 +24,6 @@ extern "C" const struct param host_params[] = {{"trace", take}, {"verbose", take
 asm(".globl __start_table_param, __stop_table_param\n"
     "__start_table_param = host_params\n"
     "__stop_table_param = host_params + 32\n");
-
-extern "C" int printk(const char *fmt, ...)
-{
-	char line[512];
-	va_list args;
-	va_start(args, fmt);
-	int n = lib_vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	said += line;
-	return n;
-}
 
 static std::vector<std::string> parse(const std::string &line)
 {

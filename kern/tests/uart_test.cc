@@ -1,6 +1,5 @@
 // needs: kern/uart.c kern/fdt.c kern/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
 /* Which UART the device tree leads to, and what the drivers do with its registers. */
-#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
@@ -10,8 +9,8 @@
 #include <string>
 #include <vector>
 
-static auto lib_vsnprintf = vsnprintf;
-
+#include "said.h"
+#include "tree.h"
 #include "host.h"
 extern "C" {
 #include "errno.h"
@@ -29,7 +28,7 @@ static std::map<unsigned long, std::deque<u32>> reads;
 static std::vector<std::pair<unsigned long, u32>> writes;
 static int width;
 static bool firmware_console;
-static std::string said, firmware_said;
+static std::string firmware_said;
 static char window[4096];
 
 static u32 answer(const volatile void *addr, int bytes)
@@ -62,30 +61,11 @@ void console_uart_found(void) {}
 void console_input(void) {}
 int irqchip_map(const void *, int, unsigned *irq) { *irq = 7; return 0; }
 int request_irq(unsigned, void (*)(void)) { return 0; }
-int printk(const char *fmt, ...)
-{
-	char line[512];
-	va_list args;
-	va_start(args, fmt);
-	int n = lib_vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	said += line;
-	return n;
 }
-}
-
-using Blob = std::vector<uint8_t>;
 
 static Blob tree(const std::string &body)
 {
-	char dir[] = "/tmp/uart_test.XXXXXX";
-	std::string base = mkdtemp(dir);
-	std::ofstream(base + "/t.dts") << "/dts-v1/;\n/ { #address-cells = <1>; #size-cells = <1>;\n" << body << "};\n";
-	EXPECT_EQ(0, system(("dtc -q -I dts -O dtb -o " + base + "/t.dtb " + base + "/t.dts").c_str()));
-	std::ifstream in(base + "/t.dtb", std::ios::binary);
-	Blob blob((std::istreambuf_iterator<char>(in)), {});
-	EXPECT_EQ(0, system(("rm -r " + base).c_str()));
-	return blob;
+	return compile("/dts-v1/;\n/ { #address-cells = <1>; #size-cells = <1>;\n" + body + "};\n");
 }
 
 static void begin(const std::string &body, bool has_firmware_console = false)

@@ -26,7 +26,7 @@ enum { SOURCE_OFF, SOURCE_RISING = 4, SOURCE_FALLING, SOURCE_HIGH, SOURCE_LOW };
 #define THRESHOLD(index) (0x4008 + 32 * (index))
 #define CLAIM(index) (0x401c + 32 * (index))
 
-/* The IMSIC's registers behind siselect and sireg; of EIE only the even ones exist, for 64 numbers each. */
+/* The IMSIC's registers: siselect names one, sireg accesses it. Each EIE register enables 64 numbers; on RV64 only the even ones exist. */
 enum { IMSIC_DELIVERY = 0x70, IMSIC_THRESHOLD = 0x72, IMSIC_EIE = 0xc0 };
 
 static char *aplic;

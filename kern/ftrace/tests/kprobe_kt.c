@@ -61,68 +61,77 @@ __noinline long kt_probe_plain(long x)
 
 /* Each way of a branch adds another bit. */
 #define TWO_WAYS(branch) branch " 1f\n\tadd %0, %0, %0\n1:\tadd %0, %0, %1\n\t"
+#ifdef __riscv
+static inline __attribute__((always_inline)) long each_branch(long r, long x, long y)
+{
+	__asm__ volatile(TWO_WAYS("beq %1, %2,") TWO_WAYS("bne %1, %2,") TWO_WAYS("blt %1, %2,") TWO_WAYS("bge %1, %2,")
+			 TWO_WAYS("bltu %1, %2,") TWO_WAYS("bgeu %1, %2,")
+			 "auipc t0, 0\n\t"
+			 "jalr t1, 12(t0)\n\t" /* over the next one */
+			 "add %0, %0, %0\n\t"
+			 "sub t1, t1, t0\n\t"
+			 "add %0, %0, t1\n\t"
+			 "auipc t2, 1\n\t"
+			 "sub t2, t2, t0\n\t"
+			 "add %0, %0, t2\n\t"
+			 "j 2f\n\t"
+			 "add %0, %0, %0\n"
+			 "2:\tjal t0, 3f\n\t"
+			 "j 4f\n"
+			 "3:\taddi %0, %0, 5\n\t"
+			 "jr t0\n"
+			 "4:\n"
+			 : "+r"(r) : "r"(x), "r"(y) : "t0", "t1", "t2");
+	return r;
+}
+#else
+static inline __attribute__((always_inline)) long each_branch(long r, long x, long y)
+{
+	__asm__ volatile("cmp %1, %2\n\t"
+			 TWO_WAYS("b.eq") TWO_WAYS("b.ne") TWO_WAYS("b.hs") TWO_WAYS("b.lo") TWO_WAYS("b.mi") TWO_WAYS("b.pl")
+			 TWO_WAYS("b.vs") TWO_WAYS("b.vc") TWO_WAYS("b.hi") TWO_WAYS("b.ls") TWO_WAYS("b.ge") TWO_WAYS("b.lt")
+			 TWO_WAYS("b.gt") TWO_WAYS("b.le") TWO_WAYS("b.al")
+			 TWO_WAYS("cbz %2,") TWO_WAYS("cbnz %2,") TWO_WAYS("cbz %w1,") TWO_WAYS("tbz %2, #0,") TWO_WAYS("tbnz %2, #63,")
+			 TWO_WAYS("tbz %1, #1,")
+			 "adr x9, .\n\t"
+			 "adr x10, . + 8\n\t"
+			 "sub x10, x10, x9\n\t"
+			 "add %0, %0, x10\n\t"
+			 "adrp x10, .\n\t"
+			 "and x9, x9, #~0xfff\n\t"
+			 "sub x10, x10, x9\n\t"
+			 "add %0, %0, x10\n\t"
+			 ".subsection 1\n\t" /* after the last function of this file */
+			 ".balign 8\n"
+			 "5:\t.quad 0xfedcba9876543210\n\t"
+			 ".previous\n\t"
+			 "ldr x9, 5b\n\t"
+			 "ldr w10, 5b\n\t"
+			 "ldrsw x11, 5b + 4\n\t"
+			 "add %0, %0, x9\n\t"
+			 "eor %0, %0, x10\n\t"
+			 "add %0, %0, x11\n\t"
+			 "prfm pldl1keep, 5b\n\t"
+			 "adr x9, 3f\n\t"
+			 "adr x10, 4f\n\t"
+			 "br x9\n\t"
+			 "3:\tadd %0, %0, #3\n\t"
+			 "ret x10\n\t"
+			 "add %0, %0, %0\n"
+			 "4:\tb 6f\n\t"
+			 "add %0, %0, %0\n"
+			 "6:\n"
+			 : "+r"(r) : "r"(x), "r"(y) : "x9", "x10", "x11", "cc");
+	return r;
+}
+#endif
+
 __noinline long kt_probe_branches(long x)
 {
 	long r = 1;
 
-	for (long y = x - 2; y < x + 3; y++) {
-#ifdef __riscv
-		__asm__ volatile(TWO_WAYS("beq %1, %2,") TWO_WAYS("bne %1, %2,") TWO_WAYS("blt %1, %2,") TWO_WAYS("bge %1, %2,")
-				 TWO_WAYS("bltu %1, %2,") TWO_WAYS("bgeu %1, %2,")
-				 "auipc t0, 0\n\t"
-				 "jalr t1, 12(t0)\n\t" /* over the next one */
-				 "add %0, %0, %0\n\t"
-				 "sub t1, t1, t0\n\t"
-				 "add %0, %0, t1\n\t"
-				 "auipc t2, 1\n\t"
-				 "sub t2, t2, t0\n\t"
-				 "add %0, %0, t2\n\t"
-				 "j 2f\n\t"
-				 "add %0, %0, %0\n"
-				 "2:\tjal t0, 3f\n\t"
-				 "j 4f\n"
-				 "3:\taddi %0, %0, 5\n\t"
-				 "jr t0\n"
-				 "4:\n"
-				 : "+r"(r) : "r"(x), "r"(y) : "t0", "t1", "t2");
-#else
-		__asm__ volatile("cmp %1, %2\n\t"
-				 TWO_WAYS("b.eq") TWO_WAYS("b.ne") TWO_WAYS("b.hs") TWO_WAYS("b.lo") TWO_WAYS("b.mi") TWO_WAYS("b.pl")
-				 TWO_WAYS("b.vs") TWO_WAYS("b.vc") TWO_WAYS("b.hi") TWO_WAYS("b.ls") TWO_WAYS("b.ge") TWO_WAYS("b.lt")
-				 TWO_WAYS("b.gt") TWO_WAYS("b.le") TWO_WAYS("b.al")
-				 TWO_WAYS("cbz %2,") TWO_WAYS("cbnz %2,") TWO_WAYS("cbz %w1,") TWO_WAYS("tbz %2, #0,") TWO_WAYS("tbnz %2, #63,")
-				 TWO_WAYS("tbz %1, #1,")
-				 "adr x9, .\n\t"
-				 "adr x10, . + 8\n\t"
-				 "sub x10, x10, x9\n\t"
-				 "add %0, %0, x10\n\t"
-				 "adrp x10, .\n\t"
-				 "and x9, x9, #~0xfff\n\t"
-				 "sub x10, x10, x9\n\t"
-				 "add %0, %0, x10\n\t"
-				 ".subsection 1\n\t" /* after the last function of this file */
-				 ".balign 8\n"
-				 "5:\t.quad 0xfedcba9876543210\n\t"
-				 ".previous\n\t"
-				 "ldr x9, 5b\n\t"
-				 "ldr w10, 5b\n\t"
-				 "ldrsw x11, 5b + 4\n\t"
-				 "add %0, %0, x9\n\t"
-				 "eor %0, %0, x10\n\t"
-				 "add %0, %0, x11\n\t"
-				 "prfm pldl1keep, 5b\n\t"
-				 "adr x9, 3f\n\t"
-				 "adr x10, 4f\n\t"
-				 "br x9\n\t"
-				 "3:\tadd %0, %0, #3\n\t"
-				 "ret x10\n\t"
-				 "add %0, %0, %0\n"
-				 "4:\tb 6f\n\t"
-				 "add %0, %0, %0\n"
-				 "6:\n"
-				 : "+r"(r) : "r"(x), "r"(y) : "x9", "x10", "x11", "cc");
-#endif
-	}
+	for (long y = x - 2; y < x + 3; y++)
+		r = each_branch(r, x, y);
 	return r;
 }
 

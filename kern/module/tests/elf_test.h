@@ -3,7 +3,6 @@
  * the cross compiler, which makes the object files, and adds what its relocations promise.
  */
 #include <algorithm>
-#include <cstdarg>
 #include <cstdlib>
 #include <fstream>
 #include <functional>
@@ -12,6 +11,8 @@
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "said.h"
 
 extern "C" {
 #define export export_ /* a structure's name in C */
@@ -27,18 +28,6 @@ extern "C" {
 #define RODATA 0x10100000ul
 #define DATA   0x10200000ul
 
-static std::string said;
-
-extern "C" int printk(const char *fmt, ...)
-{
-	char line[512];
-	va_list args;
-	va_start(args, fmt);
-	int n = vsnprintf(line, sizeof(line), fmt, args);
-	va_end(args);
-	said += line;
-	return n;
-}
 static int allocations = -1; /* so many succeed; -1: all */
 
 extern "C" void *kmalloc(size_t size)
