@@ -189,9 +189,7 @@ def _counted(e: Evidence, part: str) -> list[Counted]:
     executed = Counter(r.addr for r in log if r.word == BREAK[e.arch])
     handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
     stay = e.probed if part == ALL else e.probed[:STAYS]
-    said = [r.v for r in probes.said(e.kernel, log, probes.COUNTS)][-len(stay):]
-    if part == GOING:
-        said.reverse()  # they are unregistered last, the first one last of all
+    said = [r.v for r in probes.said(e.kernel, log, probes.COUNTS)][:-len(stay) - 1:-1]  # they are unregistered last, the first one last of all
     return [Counted(n, at, executed[at], handled[n], v[1], v[2]) for (n, at), v in zip(enumerate(stay), said)]
 
 
