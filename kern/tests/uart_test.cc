@@ -1,5 +1,6 @@
 // needs: kern/uart.c kern/fdt.c kern/string.c -DKERNEL_NAMES -Ikern/tests/host -Ikern/tests
 /* Which UART the device tree leads to, and what the drivers do with its registers. */
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <deque>
