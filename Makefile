@@ -11,17 +11,21 @@
 #   APPEND='words'       make run, gdb, sdcard, tftp: the kernel's boot arguments
 #   QEMU_EXTRA='words'   more options of QEMU's
 #   QEMU_DIR=folder      another QEMU than the one that make doctor names
-#   SEED=n               make grade: this seed, not a new one (REPLAY=n is the same); .ci/run, test-labs: which wrong solutions
+#   SEED=n               make grade, grade-class: this seed, not a new one (REPLAY=n is the same); .ci/run, test-labs: which wrong solutions
 #   RUNG=n|name          make grade: this rung alone
 #   SCHEDULE=name        make grade: this schedule alone, as a failed grade prints it
 #   GDB=1                make grade: stop the boot under gdb where it goes wrong
+#   MACHINE=serial:/dev/ttyUSB0@115200|pty:PATH|unix:PATH|telnet:HOST:PORT  make grade: the machine at this line, by its console alone
+#   POWER='command'      with MACHINE=: called with `on` before the boot and with `off` after it
+#   UBOOT='a; b'         with MACHINE=: typed at U-Boot's prompt; without it U-Boot boots by itself
+#   UBOOT_PROMPT='=> '   with MACHINE=: U-Boot's prompt
 #   COUNT=n              how often: make soak-grade, make test-busy, make test-mutants
 #   FUZZ_SECONDS=n       make fuzz: seconds for each fuzzer
-#   JOBS=n               so many at a time: make soak, make soak-grade, make test-mutants
-#   SANDBOX=no           where bubblewrap may not work, and the labs' files are your own
+#   JOBS=n               so many at a time: make soak, make soak-grade, make test-mutants, make grade-class
+#   SANDBOX=no           no sandbox: only where bubblewrap cannot work, and only for files of your own
 #   MODULE=path/to/m.c   a module of your own: it is in the initrd, and insmod m loads it
 #   TESTS=1              the tests inside the kernel are linked in
-#   DEBUG=1              freed memory is poisoned, and looked at
+#   DEBUG=1              freed memory is poisoned, and the poison is checked
 #   V=1                  whole commands
 MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 .SUFFIXES:
@@ -39,7 +43,7 @@ WANTED := $(or $(ARCH),$(ARCHS))
 
 include kern/ftrace/stages.mk
 LAST_LAB := $(lastword $(STAGES))
-# The last stage that can be graded: that has a folder in labs/.
+# The last stage that can be graded: the last one with a rubric in labs/.
 last_graded := $(patsubst labs/%,%,$(lastword $(sort $(foreach r,$(wildcard labs/*/rubric.toml),$(firstword $(subst -, ,$r))))))
 ifdef LAB
 ifeq ($(filter $(LAB),$(STAGES)),)
@@ -61,7 +65,7 @@ comma := ,
 app_name := $(basename $(notdir $(APP)))
 app_symbol := app_main_$(shell tr -c 'A-Za-z0-9_\n' _ <<< '$(app_name)')
 apps := $(basename $(notdir $(wildcard kern/apps/*.c)))
-# They use the tracer's functions: a grade runs them. The others see kern/app.h alone.
+# A grade runs these programs. They call the tracer's functions; all other programs see only kern/app.h.
 apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o
 ifneq ($(filter $(app_name),$(apps)),)
 $(error APP=$(APP): there is an application '$(app_name)' already; give yours another name)
@@ -76,16 +80,16 @@ include $(wildcard labs/*.mk)
 
 Q := $(if $(V),,@)
 say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
-# Through the environment, whatever quotes are in them: for every machine, and for make run.
+# Passed in the environment, so that quotes in them do no harm: for every machine, and for make run.
 export QEMU_EXTRA QEMU_DIR APPEND
 
 # ---- set-up ---------------------------------------------------------------
 packages := .ci/packages
-# $(call package_names,sed expression): the packages of .ci/packages that it leaves.
+# $(call package_names,sed expression): the packages of .ci/packages that the expression does not delete.
 package_names = $(shell sed -e '$1' -e 's/\#.*//' $(packages) | awk 'NF {print $$1}')
 needed := $(call package_names,/^\# Only make docs/$(comma)$$d)
 docs_needed := $(call package_names,1$(comma)/^\# Only make docs/d)
-# Without QEMU 10 all but a grade works, so only make setup fails.
+# Without QEMU 10 everything but a grade works, so only make setup fails.
 setup := build/.setup
 $(setup): $(packages) .ci/install $(wildcard qemu/download.py)
 	@.ci/install $(needed)
@@ -93,8 +97,8 @@ $(setup): $(packages) .ci/install $(wildcard qemu/download.py)
 	@touch $@
 
 # ---- the kernel -----------------------------------------------------------
-# Most files are compiled alike for every lab. Nothing that is handed in comes near the cache.
-CCACHE_DIR := $(CURDIR)/build/ccache
+# Most files are compiled in the same way for every lab, so a cache helps. It is never used for a handed-in file.
+CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_DIR
 ccache := $(shell command -v ccache)
 riscv64.cross := riscv64-linux-gnu-
@@ -119,7 +123,16 @@ CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-prote
 records := $(if $(filter 1,$(stage)),,$(if $(wildcard kern/ftrace/tools/recordmcount.c),$(or $(staff_recordmcount),build/recordmcount$(if $(START),-start$(START)))))
 # A student's program: it runs in a sandbox, so it is static and needs no library there.
 mkrecords := $(PYTHON) kern/ftrace/tools/mkrecords.py
+mksyms := $(PYTHON) kern/ftrace/tools/mksyms.py
 proof := $(wildcard kern/ftrace/tools/proof.py)
+
+# $(call modules_of,arch,folder,sources)
+modules_of = $(patsubst %,build/$1/$2/%.ko,$(basename $(notdir $3)))
+module_sources := $(wildcard kern/modules/*.c) $(MODULE)
+module_tests := $(wildcard kern/tests/modules/*.c)
+# The modules that the proof goes through with the kernel.
+$(foreach a,$(if $(has_modules),$(ARCHS)),$(eval proved.$(a) := $(call modules_of,$(a),modules,$(module_sources)) \
+	$(if $(TESTS),$(call modules_of,$(a),test-modules,$(module_tests)))))
 
 # $(call kernel,arch): the rules that build one architecture's kernel.
 define kernel
@@ -139,7 +152,7 @@ $(1).obj := $$(patsubst %,$$($(1).out)/%.o,$$(basename $$($(1).src))) $$($(1).ap
 	$$($(1).out)/apps_table.o $(if $(BENCH_SITES),$$($(1).out)/sites.o)
 $(1).gen := $$($(1).out)/include/asm-offsets.h build/$(1)/include/.links
 
-# A changed variable rebuilds what it must: all that is compiled depends on this. -Werror makes no object another one.
+# If a variable changes, all objects that it affects are compiled again: they depend on this file. -Werror changes no object.
 $(1).made_of = $$(filter-out -Werror,$$($(1).all)) $$($(1).traced) $$(APP) $$(BENCH_SITES)
 $$($(1).out)/flags: FORCE | $$(setup)
 	@mkdir -p $$(@D)/include; echo '$$($(1).made_of)' | cmp -s - $$@ || echo '$$($(1).made_of)' > $$@
@@ -154,10 +167,10 @@ $$($(1).out)/kern/ftrace/tests/%.o: kern/ftrace/tests/%.c $$($(1).out)/flags $$(
 # The tracer itself has no call sites: it must not trace itself.
 $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$(or $$($(1).walled),$$(ccache)) $$($(1).gcc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
-# An application sees kern/app.h alone; so does the library.
+# An application sees only kern/app.h; so does the library.
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
 	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
-# These see the kernel too.
+# These programs see the kernel's headers, too.
 $$(addprefix $$($(1).out)/kern/apps/,$(apps_inside)): sees := $$(ftrace_includes) -iquote build/$(1)/include -iquote $$($(1).out)/include
 $$(addprefix $$($(1).out)/kern/apps/,$(apps_inside)): $$($(1).gen)
 $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
@@ -187,7 +200,7 @@ $$($(1).out)/apps_table.o: $$($(1).out)/apps_table.c $$($(1).gen)
 $$($(1).out)/sites.o: kern/ftrace/tests/mksites.py $$($(1).out)/flags
 	$$(call say,SITES,$$@)$(PYTHON) $$< $(1) $(BENCH_SITES) > $$(@:.o=.S) && $$($(1).cc) $$($(1).all) -c -o $$@ $$(@:.o=.S)
 
-# Islands stand between the sections of what may be large.
+# Islands lie between the sections of the objects that may be large.
 $$($(1).out)/islands.h: kern/ftrace/tools/islands.py $$($(1).app) $(if $(BENCH_SITES),$$($(1).out)/sites.o) $$($(1).out)/flags
 	@$(PYTHON) $$< $(1) $$(filter %.o,$$^) > $$@
 $$($(1).out)/kern/ftrace/$(1)/islands.o: $$($(1).out)/islands.h
@@ -198,13 +211,13 @@ $$($(1).out)/callsite.lds: boot/callsite.lds.S kern/memory.h $$($(1).out)/island
 # Two links: the first, without the tables, gives the addresses that go into
 # them. Text comes before the tables, so its addresses do not move.
 $$($(1).out)/tables0.S: $$($(1).out)/flags
-	@{ $(PYTHON) kern/mksyms.py --empty && $(if $(records),$(mkrecords) --empty,true); } > $$@
-$$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) kern/mksyms.py $(wildcard kern/ftrace/tools/mkrecords.py)
-# A handed-in file's object is linked when it is what it may be.
+	@{ $(mksyms) --empty && $(if $(records),$(mkrecords) --empty,true); } > $$@
+$$($(1).out)/tables0.S $$($(1).out)/tables.S: $(records) $(lastword $(mksyms)) $(wildcard kern/ftrace/tools/mkrecords.py)
+# A handed-in file's object is checked before it is linked.
 $$($(1).out)/handed-in: $$($(1).obj) $(wildcard labs/*/rubric.toml grading/elf/handed_in.py)
 	$(if $(handed_in),$$(Q)$(PYTHON) -m grading.elf.handed_in $(1) $$($(1).out) $$($(1).obj))
 	@touch $$@
-# And its debugging information is for gdb alone: the first link, which the tables are made of, goes without.
+# Its debugging information is only for gdb: the first link, from which the tables are made, leaves it out.
 $(1).handed := $$(filter $$(patsubst %,$$($(1).out)/%.o,$$(basename $$(handed_in))),$$($(1).obj))
 $(1).bare := $$(foreach o,$$($(1).obj),$$(if $$(filter $$o,$$($(1).handed)),$$(o:$$($(1).out)/%=$$($(1).out)/bare/%),$$o))
 $$($(1).out)/bare/%.o: $$($(1).out)/%.o $$($(1).out)/handed-in
@@ -212,20 +225,20 @@ $$($(1).out)/bare/%.o: $$($(1).out)/%.o $$($(1).out)/handed-in
 $$($(1).out)/first.elf: $$($(1).bare) $$($(1).out)/tables0.o $$($(1).out)/callsite.lds $$($(1).out)/handed-in
 	@$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -o $$@ $$(filter %.o,$$^)
 $$($(1).out)/tables.S: $$($(1).out)/first.elf
-	@{ $(PYTHON) kern/mksyms.py $$< $(if $(filter-out 1 2 3 4,$(stage)),--args) && $(if $(records),$(mkrecords) $(records) $$<,true); } > $$@
+	@{ $(mksyms) $$< $(if $(filter-out 1 2 3 4,$(stage)),--args) && $(if $(records),$(mkrecords) $(records) $$<,true); } > $$@
 	$(if $(records),@cp $(records) $$(@D)/recordmcount)
 $$($(1).out)/tables0.o $$($(1).out)/tables.o: $$($(1).out)/%.o: $$($(1).out)/%.S
 	@$$($(1).cc) $$($(1).all) -c -o $$@ $$<
-$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/tools/indirect-calls) $(wildcard grading/elf/names.py)
+$$($(1).out)/callsite.elf: $$($(1).obj) $$($(1).out)/tables.o $$($(1).out)/callsite.lds $(proof) $(wildcard kern/ftrace/tools/indirect-calls) $(wildcard grading/elf/names.py) $(proved.$(1))
 	$$(call say,LD,$$@)$($(1).cross)ld $($(1).ldflags) --no-warn-rwx-segments -T $$($(1).out)/callsite.lds -Map $$(@:.elf=.map) -o $$@.new $$(filter %.o,$$^)
-	$(if $(proof),$$(Q)$(PYTHON) $(proof) $(1) $$@.new)
+	$(if $(proof),$$(Q)$(PYTHON) $(proof) $(1) $$@.new $(proved.$(1)))
 	$(if $(START)$(APP)$(if $(wildcard grading/elf/names.py),,none),,@$(PYTHON) -m grading.elf.names $(1) $(stage) $$@.new)
 	@mv $$@.new $$@
 $$($(1).out)/callsite.map: $$($(1).out)/callsite.elf
 $$($(1).out)/Image: $$($(1).out)/callsite.elf
 	@$($(1).cross)objcopy -O binary $$< $$@
 
-# build/<arch>/ holds what was asked for last.
+# build/<arch>/ has the kernel that was built last.
 build/$(1)/callsite.elf build/$(1)/callsite.map build/$(1)/Image: build/$(1)/%: $$($(1).out)/% FORCE
 	@cmp -s $$< $$@ || cp $$< $$@
 	$(if $(records),@cp $(records) $$@.recordmcount && mv $$@.recordmcount $$(@D)/recordmcount)
@@ -243,13 +256,10 @@ FORCE:
 include boot/card.mk
 
 # ---- modules --------------------------------------------------------------
-# They are for the finished kernel, whichever lab is built; the initrd has those of both architectures, and MODULE.
+# Modules are compiled for the finished kernel, whichever lab is built. The initrd has them for both architectures, and MODULE.
 ifneq ($(MODULE),$(wildcard $(MODULE)))
 $(error MODULE=$(MODULE): no such file)
 endif
-module_sources := $(wildcard kern/modules/*.c) $(MODULE)
-# $(call modules_of,arch,folder,sources)
-modules_of = $(patsubst %,build/$1/$2/%.ko,$(basename $(notdir $3)))
 define modules
 build/$(1)/include/.links: | $$(setup)
 	@mkdir -p $$(@D) && ln -sfn ../../../kern/arch/$(1) $$(@D)/asm && \
@@ -267,13 +277,13 @@ build/$(1)/test-modules/%.ko: kern/tests/modules/%.c Makefile build/$(1)/include
 endef
 $(foreach a,$(ARCHS),$(eval $(call modules,$(a))))
 
-# Which modules are in it: a changed list packs the initrd again.
+# The list of modules in the initrd: if it changes, the initrd is packed again.
 build/modules.list: FORCE | $(setup)
 	@echo '$(module_sources)' | cmp -s - $@ || { mkdir -p $(@D); echo '$(module_sources)' > $@; }
 
 initrd_files := $(wildcard kern/apps/initrd/*) README.md LICENSE $(setup) build/modules.list
 ordinary_modules := $(foreach a,$(ARCHS),$(call modules_of,$(a),modules,$(module_sources)))
-test_modules := $(foreach a,$(ARCHS),$(call modules_of,$(a),test-modules,$(wildcard kern/tests/modules/*.c)))
+test_modules := $(foreach a,$(ARCHS),$(call modules_of,$(a),test-modules,$(module_tests)))
 build/initrd.cpio: $(initrd_files) $(ordinary_modules)
 build/initrd-tests.cpio: $(initrd_files) $(ordinary_modules) $(test_modules)
 build/initrd.cpio build/initrd-tests.cpio:
@@ -295,15 +305,16 @@ run: $(if $(ARCH),$(made)/Image build/initrd.cpio,) ## ARCH=.. [SMP=n] [APPEND='
 	@$(PYTHON) qemu/run.py --arch $(ARCH) --image $(made)/Image $(if $(SMP),--smp $(SMP)) $(if $(BOOT),--boot $(BOOT)) \
 	$(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL))
 
-gdb: $(if $(ARCH),$(made)/callsite.elf $(made)/Image build/initrd.cpio,) ## ARCH=.. [LAB=n] [SMP=n]: a machine that waits, gdb attached, with commands of our own
+gdb: $(if $(ARCH),$(made)/callsite.elf $(made)/Image build/initrd.cpio,) ## ARCH=.. [LAB=n] [SMP=n]: a stopped machine with gdb attached, and gdb commands for the tracer
 	$(if $(ARCH),,$(error make gdb needs ARCH=riscv64 or ARCH=arm64))
 	@$(PYTHON) qemu/debug.py --arch $(ARCH) --elf $(made)/callsite.elf $(if $(SMP),--smp $(SMP)) \
 	$(if $(BOOT),--boot $(BOOT)) $(if $(GIC),--gic $(GIC)) $(if $(EL),--el $(EL))
 
 grade submit: all
 grade submit: grading := $(PYTHON) -m grading --lab $(stage) --arch $(WANTED) $(if $(or $(REPLAY),$(SEED)),--seed '$(or $(REPLAY),$(SEED))') \
-	$(if $(SMP),--smp $(SMP)) $(if $(RUNG),--rung '$(RUNG)') $(if $(SCHEDULE),--schedule '$(SCHEDULE)') $(addprefix --staff=,$(filter $(halves),$(staffed)))
-grade: ## [LAB=n] [ARCH=..] [SMP=1|4] [STAFF=..] [REPLAY=seed] [RUNG=n] [SCHEDULE=..] [GDB=1]: judge the trace against what the processor executed
+	$(if $(SMP),--smp $(SMP)) $(if $(RUNG),--rung '$(RUNG)') $(if $(SCHEDULE),--schedule '$(SCHEDULE)') $(addprefix --staff=,$(filter $(halves),$(staffed))) \
+	$(if $(MACHINE),--machine '$(MACHINE)') $(if $(POWER),--power '$(POWER)') $(if $(UBOOT_PROMPT),--uboot-prompt '$(UBOOT_PROMPT)') $(if $(value UBOOT),--uboot '$(value UBOOT)')
+grade: ## [LAB=n] [ARCH=..] [SMP=1|4] [STAFF=..] [REPLAY=seed] [RUNG=n] [SCHEDULE=..] [GDB=1] [MACHINE=.. [POWER=..] [UBOOT=..]]: judge the trace against what the processor executed
 	@$(grading) $(if $(GDB),--gdb)
 submit: ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
 	$(if $(LAB),,$(error make submit needs LAB=n))
@@ -312,12 +323,12 @@ submit: ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
 test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and make soak take longer
 	@$(PYTHON) kern/tests/run_all.py
 
-test-busy: $(setup) ## [COUNT=5]: make test so often in a row, beside eight busy processes
+test-busy: $(setup) ## [COUNT=5]: make test COUNT times in a row, beside eight busy processes
 	@$(PYTHON) kern/tests/run_all.py --busy 8 --jobs 12 --times $(or $(COUNT),5)
 
-soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every order of a ring buffer's reader and writer, and of a module's load or removal and its users; every schedule of the solutions
+soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every order of a ring buffer's reader and writer, and of a module's load or removal and its users; every card on the models of boards; every schedule of the solutions; ten minutes of a bad serial line
 	@$(PYTHON) kern/tests/run_qemu.py --soak
-	@EVERY=1 $(PYTHON) -m unittest kern.ftrace.tests.test_ring_steps kern.ftrace.tests.test_module_steps
+	@EVERY=1 $(PYTHON) -m unittest kern.ftrace.tests.test_ring_steps kern.ftrace.tests.test_module_steps kern.tests.test_boards grading.tests.test_line
 	@$(PYTHON) -m grading.selftest.soak --schedules $(if $(JOBS),--jobs $(JOBS)) $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH))
 
 soak-grade: $(setup) ## [COUNT=n] [JOBS=n] [LAB=n] [ARCH=..] [SEED=..]: grade the solutions n times; none may lose a point; goes on where it was ended
@@ -341,7 +352,7 @@ docs: build/.docs-setup ## the book: build/docs/index.html
 format: $(setup) ## clang-format, in place, the lines that you changed since the last commit
 	@git clang-format --extensions c,h,cc --force HEAD || [ $$? = 1 ]
 
-# Newer packages have types that older ones did not have, so that neither a comment nor a call may depend on them.
+# Newer packages have types that older ones do not have. So an unused "type: ignore" and a call without types are allowed.
 mypy := mypy --python-executable $(PYTHON) --strict --no-warn-unused-ignores --allow-untyped-calls
 lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy, and that rooms depend on each other in one direction
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
@@ -358,14 +369,19 @@ help: ## this list of commands and variables
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile boot/card.mk $(wildcard labs/*.mk) | expand -t 20
 	@echo; sed -n 's/^#   \([A-Z]\)/  \1/p' Makefile boot/card.mk $(wildcard labs/*.mk)
 
-clean: ## remove what was built; the QEMU that make setup fetched stays in build/
-	rm -rf $(filter-out build/. build/.. build/qemu-10,$(wildcard build/* build/.*))
+clean: ## remove what was built; what was fetched stays in build/: QEMU, and the boards' device trees
+	rm -rf $(filter-out build/. build/.. build/qemu-10 build/boards,$(wildcard build/* build/.*))
 
 # ---- tests on the host: the kernel's own files under ASan and UBSan -------
-# Only they are optimised: googletest's headers take the compiler several times as long then, and show nothing.
+# Only these files are optimised: googletest's headers would take several times as long, and no more errors would be found.
 # A test names what it is linked with in its first line: `// needs: kern/fdt.c -lfdt`.
 host_tests := $(call begun,$(wildcard kern/tests/*_test.cc kern/ftrace/tests/*_test.cc kern/module/tests/*_test.cc))
 host_flags := -g -O1 -fsanitize=address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell $(ftrace_includes) -iquote kern/tests -DHOST_TEST=1
+# The headers that all of them include are compiled once.
+host_flags.cc := -std=gnu++17 $(host_flags) -O0
+gtest := build/host/gtest.h
+$(gtest).gch: Makefile | $(setup)
+	$(call say,HOSTCXX,$@)mkdir -p $(@D) && echo '#include <gtest/gtest.h>' >$(gtest) && g++ $(host_flags.cc) -o $@ $(gtest)
 define host_test
 $(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).bin := build/host/$(basename $(notdir $(1)))
@@ -374,20 +390,24 @@ $(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
 $(1).obj := $$(patsubst %.c,$$($(1).dir)/%.o,$$(filter-out $$($(1).staff_src),$$(filter %.c,$$($(1).words))))
 $$($(1).obj): $$($(1).dir)/%.o: %.c $(wildcard kern/*.h kern/shell/*.h kern/tests/*.h kern/module/*.h kern/arch/*/reloc.h) $(ftrace_headers) Makefile | $(setup)
 	$$(call say,HOSTCC,$$@)mkdir -p $$(@D) && $$(or $$(call walled,kern),$$(ccache)) gcc -std=gnu11 $(host_flags) $$($(1).inc) $(if $(wildcard kern/tests/host.h),-include kern/tests/host.h) -c -o $$@ $$<
-$$($(1).bin): $(1) $(wildcard $(dir $(1))*_test.h) $$($(1).obj) $(ftrace_headers) $(wildcard kern/ftrace/tests/*.h kern/tests/*.h) Makefile | $(setup)
-	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ -std=gnu++17 $(host_flags) -O0 $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
+$$($(1).bin): $(1) $(wildcard $(dir $(1))*_test.h) $$($(1).obj) $(ftrace_headers) $(wildcard kern/ftrace/tests/*.h kern/tests/*.h) $(gtest).gch Makefile | $(setup)
+	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ $(host_flags.cc) -include $(gtest) $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
 	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread
-host-tests: $$($(1).bin)
+host-tests-built: $$($(1).bin)
 endef
 $(foreach t,$(host_tests),$(eval $(call host_test,$(t))))
-.PHONY: host-tests
-host-tests: ## build and run the host tests
+.PHONY: host-tests host-tests-built
+# If the device trees cannot be fetched, their tests are skipped, and the next call tries again.
+build/boards/.fetched: kern/tests/board_trees.py $(wildcard qemu/download.py) | $(setup)
+	@$(PYTHON) $< && touch $@ || true
+host-tests-built: $(if $(wildcard kern/tests/board_trees.py),build/boards/.fetched)
+host-tests: host-tests-built ## build and run the host tests
 	@fail=0; for t in $(foreach t,$(host_tests),$($(t).bin)); do $$t --gtest_brief=1 || fail=1; done; exit $$fail
 
 # ---- fuzzing: libFuzzer, with ASan and UBSan ------------------------------
-# A fuzzer names what it is linked with in its first line, as a host test does; in its second line may stand the architecture
-# whose objects of good-module.c it begins with. What it found is kept in build/fuzz/, an input that it fails on too.
-fuzzers := $(wildcard kern/module/tests/*_fuzz.c kern/ftrace/tests/*_fuzz.c)
+# A fuzzer names what it is linked with in its first line, as a host test does; in its second line may stand what it begins with: the
+# architecture of objects of good-module.c, `trees`, `probes` or `filters`. What it found is kept in build/fuzz/, an input that it fails on too.
+fuzzers := $(wildcard kern/tests/*_fuzz.c kern/module/tests/*_fuzz.c kern/ftrace/tests/*_fuzz.c)
 fuzz_flags := -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -iquote kern -iquote kern/shell $(ftrace_includes) -iquote kern/tests -DHOST_TEST=1
 fuzz_module := kern/module/tests/good-module.c
 define fuzz_seeds
@@ -398,19 +418,28 @@ build/fuzz/seeds-$(1): $(fuzz_module) Makefile | $(setup)
 	-c -o "$$@/clang$$$${o//[ -]/}.o" $$< || exit 1; done
 endef
 $(foreach a,$(ARCHS),$(eval $(call fuzz_seeds,$(a))))
+# Two boards' trees, and one with an edge of each kind.
+build/fuzz/seeds-trees: $(wildcard kern/tests/*.dts kern/tests/fdt_test.cc) Makefile | $(setup)
+	@rm -rf $@ && mkdir -p $@ && for t in $(filter %.dts,$^); do dtc -q -O dtb -o $@/$$(basename $$t).dtb $$t || exit 1; done && \
+	sed -n '/^\/dts-v1/,/^)"/{/^)"/d;p}' kern/tests/fdt_test.cc | dtc -q -O dtb -o $@/edges.dtb
+# The lines of probes, without the ^ that marks an error, and the filters of these tests: a file each.
+build/fuzz/seeds-probes: kern/ftrace/tests/probe_parse_test.cc Makefile | $(setup)
+	@rm -rf $@ && mkdir -p $@ && sed 's/arg("/&p vfs_read /g' $< | grep -oE '"[prf][^ "]* ([^"\\]|\\.)*"' | sed -E 's/^"|"$$|\^//g; s/\\(.)/\1/g' | split -a 3 -l 1 - $@/
+build/fuzz/seeds-filters: kern/ftrace/tests/test_probe_events.py Makefile | $(setup)
+	@rm -rf $@ && mkdir -p $@ && sed -n '/def test_filters/,/def test_triggers/p' $< | grep -oE "\\((\"(\\\\.|[^\"\\])*\"|'[^']*'), [TF0-9]" | sed -E 's/^..|.{4}$$|\\//g' | split -a 3 -l 1 - $@/
 define fuzzer
 $(1).needs := $$(shell sed -n '1s,^// needs:,,p' $(1))
 $(1).seeds := $$(addprefix build/fuzz/seeds-,$$(shell sed -n '2s,^// seeds:,,p' $(1)))
 $(1).bin := build/fuzz/$(basename $(notdir $(1)))
-$$($(1).bin): $(1) $$(filter %.c,$$($(1).needs)) $(wildcard $(dir $(1))*_fuzz.h kern/*.h kern/module/*.h kern/arch/*/reloc.h) Makefile | $(setup)
+$$($(1).bin): $(1) $$(filter %.c,$$($(1).needs)) $(wildcard $(dir $(1))*_fuzz.h $(dir $(1))*_host.h kern/*.h kern/module/*.h kern/arch/*/reloc.h) $(ftrace_headers) Makefile | $(setup)
 	$$(call say,FUZZER,$$@)mkdir -p $$(@D) && clang $(fuzz_flags) $$(filter-out %.c,$$($(1).needs)) -o $$@ $(1) $$(filter %.c,$$($(1).needs))
 .PHONY: $$($(1).bin)-run
 $$($(1).bin)-run: $$($(1).bin) $$($(1).seeds)
-	$$(call say,FUZZ,$$<)mkdir -p $$<-corpus && $$< -max_total_time=$(or $(FUZZ_SECONDS),30) -timeout=10 -rss_limit_mb=1024 -max_len=16384 \
+	$$(call say,FUZZ,$$<)mkdir -p $$<-corpus && $$< -max_total_time=$(or $(FUZZ_SECONDS),60) -timeout=10 -rss_limit_mb=1024 -max_len=16384 \
 	-print_final_stats=1 -artifact_prefix=$$<- $$<-corpus $$($(1).seeds) >$$<.log 2>&1 || { tail -40 $$<.log; exit 1; }
 	@awk '/^stat::number_of_executed_units/ {n = $$$$2} /^stat::linked/ {linked = $$$$2} \
 	END {print "$(basename $(notdir $(1))): " n " inputs, " linked " linked"; exit !(linked > 10)}' $$<.log
 endef
 $(foreach f,$(fuzzers),$(eval $(call fuzzer,$(f))))
 .PHONY: fuzz
-fuzz: $(foreach f,$(fuzzers),$($(f).bin)-run) ## [FUZZ_SECONDS=30]: inputs that libFuzzer makes up, for the reader of modules; so many seconds each
+fuzz: $(foreach f,$(fuzzers),$($(f).bin)-run) ## [FUZZ_SECONDS=60]: run libFuzzer on the readers of modules, probes, filters and device trees, FUZZ_SECONDS seconds each

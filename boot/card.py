@@ -39,10 +39,13 @@ BOARDS = {
     "riscv64": [Board("qemu-virt", "riscv-virtio", 0x80200000),
                 Board("hifive-unleashed", "sifive,hifive-unleashed-a00", 0x80200000),
                 Board("hifive-unmatched", "sifive,hifive-unmatched-a00", 0x80200000),
-                Board("jh7110", "starfive,jh7110", 0x40200000)],
+                Board("jh7110", "starfive,jh7110", 0x40200000),
+                Board("beaglev-fire", "microchip,mpfs", 0x80200000)],
     "arm64": [Board("qemu-virt", "linux,dummy-virt", 0x40400000),
               Board("raspberrypi-3", "raspberrypi,3-model-b", 0x00200000),
-              Board("raspberrypi-4", "raspberrypi,4-model-b", 0x00200000)],
+              Board("raspberrypi-4", "raspberrypi,4-model-b", 0x00200000),
+              Board("raspberrypi-5", "raspberrypi,5-model-b", 0x00200000),
+              Board("pine64", "allwinner,sun50i-a64", 0x40200000)],
 }
 
 # U-Boot sets devtype, and for a card devnum, distro_bootpart and prefix, before it runs a script that it has found.

@@ -16,10 +16,12 @@ from grading.elf.elf import Kernel
 from grading.elf.handed_in import broken
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
+from grading.machine.line import UBoot
 from grading.machine.machine import ended_by_signals
 from grading.report import progress, replay, report, side_by_side, submit
 from grading.report.beneath import as_handed_out, graded_halves, nothing_own
 from grading.session import rubric
+from grading.session.line_session import Place
 from grading.session.session import BUDGET
 from grading.stimulus.schedules import SCHEDULES
 from grading.verdict import Refused, Stopped, Verdict, blamed
@@ -47,6 +49,10 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--schedule", default="", help="play only this schedule")
     parser.add_argument("--staff", action="append", default=[], help="the staff's objects are linked for this half of the lab, which gets no points: 4.2")
     parser.add_argument("--gdb", action="store_true", help="repeat the boot under gdb, up to the point where it goes wrong")
+    parser.add_argument("--machine", metavar="serial:DEVICE[@BAUD]|pty:PATH|unix:PATH|telnet:HOST:PORT", help="grade the machine at this line, by its console alone")
+    parser.add_argument("--power", default="", help="with --machine: a command that is called with `on` before the boot and with `off` after it")
+    parser.add_argument("--uboot", action="append", default=[], help="with --machine: a line that is typed at U-Boot's prompt; default: it boots by itself")
+    parser.add_argument("--uboot-prompt", default=UBoot().prompt)
     parser.add_argument("--budget", type=int, default=BUDGET, help="the number of instructions that one CPU may execute in a boot")
     parser.add_argument("--submit", action="store_true", help="write the lab's files into one tar")
     parser.add_argument("--kernels", type=Path, default=ROOT / "build", help="the folder that has ARCH/callsite.elf")
@@ -55,7 +61,7 @@ def arguments() -> argparse.Namespace:
 
 
 def wanted_rung(options: argparse.Namespace) -> rubric.Rung | None:
-    """The rung that --rung names, if it names one."""
+    """The rung that --rung names; None if there is no --rung."""
     if options.rung is None:
         return None
     lab = rubric.lab(options.lab)
@@ -89,6 +95,10 @@ class ArchResult:
 
 def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> ArchResult:
     kernel = Kernel(options.kernels / arch / "callsite.elf", arch)
+    if options.machine:
+        place = Place(options.machine, UBoot(options.uboot_prompt, tuple(options.uboot)), options.power)
+        evidence = [rubric.boot_on_line(kernel, options.lab, options.seed, options.out / "grade", place, say)]
+        return ArchResult([e.summary() for e in evidence], report.findings_of(options.lab, evidence, options.staff), {})
     evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
                             lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget, options.schedule)  # type: ignore[misc]
                 for smp in wanted_boots(options, rung)]
@@ -150,10 +160,14 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
         raise Refused(unfinished)
     if options.gdb and options.schedule and len(options.arch) > 1:
         raise Refused("SCHEDULE= with GDB=1 needs ARCH=riscv64 or ARCH=arm64")
+    if options.machine and (len(options.arch) > 1 or options.gdb or options.schedule or options.smp or options.submit):
+        raise Refused("MACHINE= needs ARCH=riscv64 or ARCH=arm64; SMP=, SCHEDULE=, GDB=1 and make submit need QEMU")
+    if options.machine and not any(rung.console for rung in rubric.lab(options.lab).rungs):
+        raise Refused(f"MACHINE=: no rung of lab {options.lab} can be judged by the console alone")
     if options.gdb:
         replay.needs()
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
-    for arch in options.arch:
+    for arch in options.arch if not options.machine else []:
         plugin.build(arch)
     with blamed():
         elves = [(options.kernels / arch / "callsite.elf", arch) for arch in options.arch]
@@ -196,7 +210,7 @@ def main() -> int:
         console.print("The harness failed; this is no score.")
         return EXIT_HARNESS
     try:
-        status = verdict(grades, options, not rung and not options.smp and not options.schedule, console)
+        status = verdict(grades, options, not rung and not options.smp and not options.schedule and not options.machine, console)
     except Refused as missing:
         console.print(f"Nothing was written: {missing}.", highlight=False)
         return EXIT_FAIL

@@ -58,7 +58,7 @@ def blamed() -> Iterator[None]:
 @contextmanager
 def limited(seconds: float) -> Iterator[None]:
     """Limit this process's own processor time, which a busy host does not use up. Exceeding it is a fail and not a harness error: a right
-    kernel needs a small part of it, and nobody may escape a bad score by making the grader slow."""
+    kernel needs a small part of it, and a slow grade must not hide a bad score."""
     def end(_: int, __: FrameType | None) -> None:
         raise Stopped(Verdict.FAIL, "judging this boot takes too much processor time: many times what a right kernel's boot needs")
 

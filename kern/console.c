@@ -26,6 +26,8 @@ static struct spinlock output_lock;
 static bool panic_mode;
 static char early[EARLY_SIZE];
 static size_t early_len;
+static char *keep;                 /* under output_lock: a copy of the output goes here */
+static size_t keep_len, keep_size; /* keep_len counts what did not fit, too */
 
 static u8 ring[RING_SIZE];
 static u32 ring_in, ring_out; /* under input_lock */
@@ -41,6 +43,11 @@ static bool more;          /* the last interrupt left bytes in the UART, which m
 
 static notrace void emit(const char *s, size_t n)
 {
+	if (keep) {
+		if (keep_len < keep_size)
+			memcpy(keep + keep_len, s, MIN(n, keep_size - keep_len));
+		keep_len += n;
+	}
 	if (uart_present()) {
 		uart_write(s, n);
 	} else {
@@ -104,6 +111,18 @@ notrace void console_panic_mode(void)
 	WRITE_ONCE(panic_mode, true);
 }
 
+size_t console_keep(char *buf, size_t size)
+{
+	unsigned long flags = lock_output();
+	size_t printed = keep_len;
+
+	WRITE_ONCE(keep, buf);
+	keep_size = size;
+	keep_len = 0;
+	unlock_output(flags);
+	return printed;
+}
+
 void console_uart_found(void)
 {
 	unsigned long flags = lock_output();
@@ -123,10 +142,10 @@ static void put_byte(u8 c)
 		ring[ring_in++ % RING_SIZE] = c;
 }
 
-/* Ctrl-C also discards the bytes typed before it. */
+/* Ctrl-C also discards the bytes typed before it. While output is kept it may be another byte that the line changed. */
 static void receive_byte(u8 c)
 {
-	if (c != CTRL_C || !foreground) {
+	if (c != CTRL_C || !foreground || READ_ONCE(keep)) {
 		put_byte(c);
 		return;
 	}

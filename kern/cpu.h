@@ -13,8 +13,6 @@
 
 #define NR_CPUS 8
 
-struct unwind;
-
 struct cpu {
 	struct thread *running; /* first: `current`, which riscv64 reads through tp */
 	u64 recursion;          /* tracer: context bits of the running callbacks; accessed by this CPU, irqs masked */
@@ -31,13 +29,14 @@ struct cpu {
 	struct thread *sleepers;     /* under rq_lock: threads with a time-out, soonest first */
 	struct spinlock rq_lock;
 	u64 grace;              /* counts passes through schedule(), for synchronize_sched() */
+	u64 touched;            /* counts calls of watchdog_touch() */
+	u32 reports;            /* counts the watchdog's reports about this CPU */
 	u64 next_tick;          /* counter value */
 	u64 timer;              /* counter value that the timer is set to; ~0: none */
 	u64 switched_at;        /* when current began to run */
 	u64 ipi_work;           /* bits 1 << IPI_*, atomically set by the sender */
 	struct smp_call *calls; /* pushed by senders; IPI_CALL takes the whole list */
 	void (*called)(void *); /* the function of the running call, or NULL */
-	const struct unwind *stopped; /* where its stack was when stop_machine() stopped it; NULL: it runs */
 	unsigned long switches;
 	void *boot_stack; /* top of the idle thread's stack: where secondary_start puts sp */
 };
@@ -71,32 +70,39 @@ void smp_call_others(void (*fn)(void *), void *arg);
 void smp_run_calls(void); /* IPI_CALL */
 
 /*
- * Run fn(arg) on this CPU while every other online CPU waits: (1) an interrupt brings each
- * other CPU into a handler, where it waits with interrupts masked; (2) this CPU masks its
- * interrupts and runs fn(arg), which sees all that the others have stored; (3) the others
- * go on, and see all that fn has stored. So no CPU is inside a section that masks
- * interrupts during (2), and the spinlocks of such sections are free.
- *
- * fn must not sleep and not wait for another CPU: no smp_call(), no arch_sync_all() (it
- * makes calls on arm64); arch_tlb_flush_all() is allowed. Calls that other CPUs make
- * meanwhile are run after (3). One caller at a time; a second one sleeps until then.
- * Context: thread, interrupts on, no spinlock held. Return: what fn returned; -ETIMEDOUT
- * if a CPU has not come within WATCHDOG_S seconds, after watchdog()'s sentence: fn was not called.
+ * The same in two steps, for a caller that does not wait, or not for ever: ask @cpu to
+ * run call->fn(call->arg). `done` becomes 1 when it has returned; until then *@call stays
+ * as it is. Context: any.
  */
-int stop_machine(int (*fn)(void *), void *arg);
+struct smp_call {
+	void (*fn)(void *);
+	void *arg;
+	struct smp_call *next;
+	u32 done;
+};
+void smp_push_call(struct cpu *cpu, struct smp_call *call);
 
 /*
- * A loop that waits for CPU @index first sets *@w to WATCHDOG_START, then calls
- * watchdog() in each turn, which reports once, after WATCHDOG_S seconds, that the
- * CPU is stuck; @limit is WATCHDOG_TOLD then. If more than a second passes between two turns, the
- * whole machine stood still (its host stopped it), and the time does not count.
+ * The watchdog. A CPU is stuck when it neither passes through schedule() nor waits for another
+ * CPU: it masks interrupts, stays in a handler, or has turned preemption off. watchdog_tick()
+ * reports it WATCHDOG_S to WATCHDOG_S + 1 seconds later, and again every WATCHDOG_S seconds.
+ *
+ * Each second the first CPU with a timer interrupt looks at all online CPUs, itself too. An idle
+ * CPU gets a timer interrupt for that, unless it is the only one. In this order:
+ * (1) It moves @watchdog_due on by compare-and-exchange. The CPU that succeeds makes this look.
+ * (2) For each CPU it compares `grace` + `touched`, which that CPU alone increments, with their
+ *     sum at the last look; after WATCHDOG_S looks with the same sum it increments `reports`.
+ * (3) It requests a reschedule of that CPU. So a CPU that is idle, or that has only one thread,
+ *     passes through schedule() before the next look.
+ * Looks are counted, not seconds: while the host stops the whole machine the clock goes on, but
+ * afterwards only one look is due. Which CPUs look does not matter, if the looks do not overlap:
+ * each sees what the one before it stored, through @watchdog_due (acquire and release).
+ *
+ * A debugger that holds a single CPU stores TIMER_NEVER to @watchdog_due, and 0 afterwards.
  */
 #define WATCHDOG_S 8
-#define WATCHDOG_TOLD (~0ul)
-struct watchdog {
-	u64 limit, seen; /* when it is told; the last turn */
-};
-#define WATCHDOG_START {clock_ns() + WATCHDOG_S * 1000000000ul, clock_ns()}
-void watchdog(unsigned index, struct watchdog *w);
+extern u64 watchdog_due; /* counter value of the next look */
+void watchdog_tick(void); /* timer interrupt */
+void watchdog_touch(void); /* in each turn of a loop that waits for another CPU without schedule() */
 
 #endif

@@ -58,7 +58,7 @@ notrace void trap_interrupt(struct trap_frame *regs)
 }
 
 /* A load that may fault, and did. */
-static inline bool fix_up(struct trap_frame *regs)
+static notrace bool fix_up(struct trap_frame *regs)
 {
 	TABLE_FOR_EACH(const struct fixup, fixup, f)
 		if (f->pc == regs_pc(regs)) {
@@ -68,21 +68,27 @@ static inline bool fix_up(struct trap_frame *regs)
 	return false;
 }
 
+static notrace __noinline void no_breakpoint(struct trap_frame *regs)
+{
+	if (!fix_up(regs) && (!exception_hook || !exception_hook(regs, regs_fault_address(regs))))
+		panic_exception(regs);
+}
+
 notrace void trap_exception(struct trap_frame *regs)
 {
 	struct cpu *cpu = this_cpu();
 	u64 context = cpu->context_bit;
-	unsigned long address = exception_address(regs);
 
+	regs_complete(regs);
 	cpu->context_bit = 4;
-	if ((!break_hook || !break_hook->hit(regs, context)) && !fix_up(regs) && (!exception_hook || !exception_hook(regs, address)))
-		panic_exception(regs);
+	if (!break_hook || !break_hook->hit(regs, context))
+		no_breakpoint(regs);
 	cpu->context_bit = context;
 }
 
 notrace void trap_overflow(struct trap_frame *regs)
 {
-	exception_address(regs);
+	regs_complete(regs);
 	panic_regs(regs, "the stack of thread %d (%s) overflowed: sp is 0x%lx, the stack 0x%lx-0x%lx",
 		   current->pid, current->comm, regs_sp(regs), (unsigned long)current->stack,
 		   (unsigned long)current->stack + THREAD_SIZE);

@@ -247,18 +247,25 @@ const char *fdt_string(const void *fdt, int node, const char *name)
 	return p && len > 0 && p[len - 1] == '\0' ? p : NULL;
 }
 
-bool fdt_compatible(const void *fdt, int node, const char *compatible)
+/* Is @want one of the strings of a property of @len bytes? */
+static bool has_string(const char *p, int len, const char *want)
 {
-	int len;
-	const char *p = fdt_prop(fdt, node, "compatible", &len);
-	size_t want = strlen(compatible) + 1;
+	size_t size = strlen(want) + 1;
 
 	if (!p || len <= 0 || p[len - 1])
 		return false;
 	for (const char *end = p + len; p < end; p += strlen(p) + 1)
-		if (want <= end - p && memcmp(p, compatible, want) == 0)
+		if (size <= end - p && memcmp(p, want, size) == 0)
 			return true;
 	return false;
+}
+
+bool fdt_compatible(const void *fdt, int node, const char *compatible)
+{
+	int len = 0;
+	const char *p = fdt_prop(fdt, node, "compatible", &len);
+
+	return has_string(p, len, compatible);
 }
 
 bool fdt_available(const void *fdt, int node)
@@ -281,14 +288,22 @@ int fdt_find_compatible(const void *fdt, int after, const char *compatible)
 
 int fdt_find_device(const void *fdt, const char *const *names)
 {
-	int n = -ENOENT;
+	int found = -ENOENT, best = 0;
 
-	for (; *names && n < 0; names++) {
-		n = fdt_find_compatible(fdt, -1, *names);
-		while (n >= 0 && !fdt_available(fdt, n))
-			n = fdt_find_compatible(fdt, n, *names);
+	while (names[best])
+		best++;
+	for (int n = fdt_next_node(fdt, -1, NULL); n >= 0 && best; n = fdt_next_node(fdt, n, NULL)) {
+		int i = 0, len = 0;
+		const char *p = fdt_prop(fdt, n, "compatible", &len);
+
+		while (i < best && !has_string(p, len, names[i]))
+			i++;
+		if (i < best && fdt_available(fdt, n)) {
+			best = i;
+			found = n;
+		}
 	}
-	return n;
+	return found;
 }
 
 int fdt_by_phandle(const void *fdt, u32 phandle)
@@ -405,7 +420,9 @@ static bool runs_this_kernel(const void *fdt, int node)
 
 	if (!type || strcmp(type, "cpu") || !fdt_available(fdt, node))
 		return false;
-	return mmu ? strcmp(mmu, "riscv,none") != 0 : !fdt_prop(fdt, node, "riscv,isa", NULL);
+	if (mmu)
+		return strcmp(mmu, "riscv,none") != 0;
+	return !fdt_prop(fdt, node, "riscv,isa", NULL) && !fdt_prop(fdt, node, "riscv,isa-base", NULL);
 }
 
 int fdt_next_cpu(const void *fdt, int node, u64 *hwid)

@@ -45,13 +45,17 @@ extern const void *boot_fdt; /* mapped, checked; NULL when there is none */
 
 /*
  * Boot arguments: "name" or "name=value". An unknown name, or a value that the
- * handler refuses, is reported on the console and ignored.
+ * handler refuses, is reported on the console and ignored. The handlers run in
+ * the shell's thread after the initcalls; those of EARLY_PARAM() before
+ * memory_init(), when there is a console and nothing else. A name may have both.
  */
 struct param {
 	const char *name;
 	int (*set)(const char *value); /* value "" when there was no '=' */
+	bool early;
 };
-#define PARAM(n, fn) TABLE_ENTRY(const struct param, param, fn##_param) = {n, fn}
-void param_parse(const char *bootargs);
+#define PARAM(n, fn) TABLE_ENTRY(const struct param, param, fn##_param) = {n, fn, false}
+#define EARLY_PARAM(n, fn) TABLE_ENTRY(const struct param, param, fn##_param) = {n, fn, true}
+void param_parse(const char *bootargs, bool early);
 
 #endif

@@ -149,7 +149,7 @@ int file_stat(struct node *cwd, const char *path, struct node *copy)
 	return err;
 }
 
-/* Is @n a file of what lies in this range? */
+/* Do @n's ops or its data lie in this range? */
 static bool belongs_to(const struct node *n, unsigned long start, unsigned long size)
 {
 	return (unsigned long)n->ops - start < size || (!n->owned && (unsigned long)n->data - start < size);

@@ -80,23 +80,23 @@ int file_mkdir(struct node *cwd, const char *path);
 int file_stat(struct node *cwd, const char *path, struct node *copy);
 /*
  * Remove a file that file_make() made, special or not. Its directories stay. -EBUSY: it is open or a thread's cwd;
- * -ENOTEMPTY: a directory with names in it. Whoever looked the node up before must not use it any more.
+ * -ENOTEMPTY: a directory with names in it. Code that looked the node up before must not use it any more.
  */
 int file_unmake(struct node *n);
 /*
- * A module goes. A file is the module's if its ops or its data (a special file's argument,
- * contents that were not allocated) lie in [start, end). @going: -EBUSY if one of its files
- * is open or one of its directories is a thread's cwd, or if a name is just being made or removed
- * there; else, from now on, open, chdir, and making or removing names there fail with -ENODEV.
- * @going false: no longer. One range at a time: the caller holds a lock.
+ * For the removal of a module. A file is the module's if its ops or its data (a special file's argument, contents
+ * that were not allocated) lie in [start, end). @going true: from now on open, chdir, and making or removing names
+ * there fail with -ENODEV. -EBUSY: nothing changes, because one of its files is open, one of its directories is a
+ * thread's cwd, or a name is being made or removed there. @going false: undo this. One range at a time: the caller
+ * holds a lock.
  */
 int file_ops_going(unsigned long start, unsigned long end, bool going);
 /*
  * file_tree_new() makes a directory outside of the tree. The caller fills it with
  * file_make_at(); then file_attach() makes it visible in one step (-EEXIST: @dir
  * has that name). file_detach() takes the directory and all below it out of the
- * tree again (-EBUSY: one of its files is open, or a directory is a thread's cwd);
- * the caller frees it with file_tree_free().
+ * tree again. -EBUSY: one of its files is open, or a directory is a thread's cwd.
+ * The caller then frees it with file_tree_free().
  */
 struct node *file_tree_new(const char *name, u16 mode); /* NULL: no memory */
 int file_attach(struct node *dir, struct node *tree);

@@ -1,10 +1,10 @@
 /*
  * Interrupts by number, interrupts between CPUs, and the clock.
  *
- * An IPI carries no message: the sender sets a bit of the receiver's ipi_work
- * first, and sends only if that bit was not yet set. Interrupts are masked between
- * the two. Otherwise stop_machine() could stop the sender there: it waits for the
- * receiver, sends no IPI itself because the bit is set, and the first one is not sent.
+ * An IPI carries no message: the sender first sets a bit of the receiver's ipi_work,
+ * and sends the IPI only if that bit was not set before. It does both with interrupts
+ * masked. Otherwise stop_machine() could stop the sender between the two: it finds the
+ * bit set, sends no IPI of its own, and waits for a receiver that gets none.
  */
 #include "irq.h"
 #include "cpu.h"
@@ -51,6 +51,7 @@ void handle_irq(unsigned irq)
 void handle_timer(void)
 {
 	console_tick();
+	watchdog_tick();
 	sched_tick();
 }
 

@@ -1,6 +1,6 @@
 /*
  * Symbols of text, sorted by address: a table that the build makes from the
- * first link and links into the second (kern/mksyms.py); and tables of text that
+ * first link and links into the second (kern/ftrace/tools/mksyms.py); and tables of text that
  * is loaded later. ksym_lookup() and ksym_module() have no call site: panics and
  * tracers use them.
  */
@@ -14,8 +14,8 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
 
 /*
  * The symbols of text that was loaded later. Names stay valid for ever (ksym_name()), so
- * the caller of a lookup may keep one. A table is searched until it is forgotten: after
- * its text is gone too, so that old events keep their names.
+ * the caller of a lookup may keep one. A table is searched even after its text was
+ * removed, until ksym_add() frees it: so old events keep their names.
  *
  * Order of publishing: fill the table, smp_wmb(), link it (ksym_add()). Readers take no
  * lock and are not preempted; a table is freed after a grace period. Writers hold module_lock.
@@ -35,7 +35,7 @@ struct ksym_table {
 /* NULL: no memory. The caller fills in everything but next; or frees it with kfree(), unless it was added. */
 struct ksym_table *ksym_table_new(u32 count);
 /*
- * An equal string that is never freed, followed by a second NUL: no parameters
+ * An equal string that is never freed (module/names.c), followed by a second NUL: no parameters
  * (kern/ftrace/trace/trace_args.c). NULL: the KSYM_NAMES_MAX bytes for such strings are used up.
  */
 const char *ksym_name(const char *name);
@@ -45,9 +45,9 @@ const char *ksym_name(const char *name);
  * Gone tables that overlap it are freed after a grace period.
  */
 void ksym_add(struct ksym_table *table);
-/* The table becomes gone. When this returns, no walk of a stack reads the text any more; it waits for a grace period. */
+/* Mark the table as gone, and wait for a grace period: when this returns, no stack walk reads the text any more. */
 void ksym_remove(struct ksym_table *table);
-/* The name of the module that has or had @addr; NULL: none. Any context. */
+/* The name of the module that contains or contained @addr; NULL: none. Any context. */
 const char *ksym_module(unsigned long addr);
 
 /* Function number @n of the kernel and then of each module: false after the last. Context: thread, module_lock held. */

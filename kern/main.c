@@ -10,9 +10,11 @@
 #include "file.h"
 #include "ftrace.h"
 #include "irq.h"
+#include "memory.h"
 #include "print.h"
 #include "shell.h"
 #include "string.h"
+#include "uart.h"
 
 const void *boot_fdt;
 u64 boot_counter, prompt_counter;
@@ -23,7 +25,9 @@ static void __noreturn stop(const char *why)
 	firmware_poweroff(true);
 }
 
-static const char *bootargs(void)
+static const char *bootargs; /* "": none */
+
+static const char *find_bootargs(void)
 {
 	int chosen = fdt_path(boot_fdt, "/chosen");
 
@@ -37,8 +41,8 @@ static void banner(void)
 	printk("Callsite " ARCH_NAME " on %s: %u CPU%s, %lu MiB free\n",
 	       fdt_string(boot_fdt, root, "model") ?: "an unnamed machine", nr_cpus,
 	       nr_cpus == 1 ? "" : "s", pages_free_count() >> 8);
-	if (*bootargs())
-		printk("Command line: %s\n", bootargs());
+	if (*bootargs)
+		printk("Command line: %s\n", bootargs);
 }
 
 static void make_files(void)
@@ -66,7 +70,7 @@ static int main_thread(void *unused)
 	banner();
 	make_files();
 	run_initcalls();
-	param_parse(bootargs());
+	param_parse(bootargs, false);
 	prompt_counter = arch_counter();
 	return shell_main(NULL);
 }
@@ -74,12 +78,16 @@ static int main_thread(void *unused)
 void kernel_main(void)
 {
 	boot_fdt = mmu_map_fdt(boot_fdt_pa);
+	uart_init(boot_fdt);
 	if (!boot_fdt)
 		stop("firmware gave no device tree, or a broken one");
+	firmware_init(boot_fdt);
+	if (!uart_present())
+		firmware_poweroff(true); /* a reset tells more than a machine that is silent */
 	cpus_init(boot_fdt);
 	clock_init(boot_fdt);
-	uart_init(boot_fdt);
-	firmware_init(boot_fdt);
+	bootargs = find_bootargs();
+	param_parse(bootargs, true);
 	if (memory_init(boot_fdt) || mmu_init() || page_init())
 		stop("there is no memory to work with");
 	if (irqchip_init(boot_fdt))

@@ -15,7 +15,8 @@
 
 struct range_list ram, taken;
 struct range initrd;
-struct range module_ram;
+struct range module_ram, last_boot_ram;
+unsigned long last_boot_size;
 unsigned long module_ram_size __attribute__((weak)); /* not const: the compiler would take the 0 for granted */
 
 static void insert(struct range_list *l, unsigned at, struct range r)
@@ -30,16 +31,28 @@ static void insert(struct range_list *l, unsigned at, struct range r)
 	l->range[at] = r;
 }
 
+static void drop(struct range_list *l, unsigned at)
+{
+	for (l->count--; at < l->count; at++)
+		l->range[at] = l->range[at + 1];
+}
+
 void range_remove(struct range_list *l, unsigned long start, unsigned long end)
 {
-	for (unsigned i = 0; i < l->count; i++) {
-		struct range *r = &l->range[i], all = *r;
+	unsigned i = 0;
 
-		if (all.end <= start || all.start >= end || end <= start)
+	while (i < l->count) {
+		struct range all = l->range[i];
+
+		if (all.end <= start || all.start >= end || end <= start) {
+			i++;
 			continue;
-		r->end = MAX(MIN(all.end, start), all.start);
+		}
+		drop(l, i);
 		if (all.end > end)
-			insert(l, i + 1, (struct range){MAX(all.start, end), all.end});
+			insert(l, i, (struct range){end, all.end});
+		if (all.start < start)
+			insert(l, i, (struct range){all.start, start});
 	}
 }
 
@@ -55,7 +68,7 @@ static void add(struct range_list *l, unsigned long start, unsigned long end)
 		insert(l, at, (struct range){start, end});
 }
 
-static void reserve(unsigned long start, unsigned long size)
+void memory_reserve(unsigned long start, unsigned long size)
 {
 	add(&taken, ALIGN_DOWN(start, PAGE_SIZE), ALIGN_UP(start + size, PAGE_SIZE));
 }
@@ -87,7 +100,7 @@ static void take_reserved_nodes(const void *fdt)
 	for (int n = fdt_next_node(fdt, parent, &depth); n >= 0 && depth > 0;
 	     n = fdt_next_node(fdt, n, &depth)) {
 		for (int i = 0; fdt_reg(fdt, n, i, &addr, &size) == 0; i++) {
-			reserve(addr, size);
+			memory_reserve(addr, size);
 			if (fdt_prop(fdt, n, "no-map", NULL))
 				range_remove(&ram, ALIGN_DOWN(addr, PAGE_SIZE),
 					     ALIGN_UP(addr + size, PAGE_SIZE));
@@ -116,6 +129,11 @@ static bool is_ram(unsigned long start, unsigned long end)
 	return false;
 }
 
+static bool overlaps(struct range r, unsigned long start, unsigned long size)
+{
+	return r.start < start + size && r.end > start;
+}
+
 static void find_initrd(const void *fdt)
 {
 	struct range r;
@@ -123,10 +141,12 @@ static void find_initrd(const void *fdt)
 	if (!initrd_address(fdt, "linux,initrd-start", &r.start) ||
 	    !initrd_address(fdt, "linux,initrd-end", &r.end) || r.end <= r.start)
 		return;
-	if (is_ram(r.start, r.end))
-		initrd = r;
-	else
+	if (!is_ram(r.start, r.end))
 		printk("initrd: %#lx to %#lx is not RAM: ignored\n", r.start, r.end);
+	else if (overlaps(r, kernel_pa, _end - _start) || overlaps(r, boot_fdt_pa, fdt_size(fdt)))
+		printk("initrd: %#lx to %#lx is also the kernel's or the device tree's: ignored\n", r.start, r.end);
+	else
+		initrd = r;
 }
 
 static bool is_taken(unsigned long start, unsigned long end)
@@ -137,20 +157,37 @@ static bool is_taken(unsigned long start, unsigned long end)
 	return false;
 }
 
-/* The first place in RAM that nothing else has. */
-static void find_module_ram(void)
+bool memory_find(unsigned long size, struct range *found)
 {
 	for (unsigned i = 0; i < ram.count; i++) {
-		unsigned long at = ALIGN_UP(ram.range[i].start, MiB(2));
+		unsigned long first = ALIGN_UP(ram.range[i].start, MiB(2)), end = ram.range[i].end;
 
-		for (; module_ram_size && at + module_ram_size <= ram.range[i].end; at += MiB(2)) {
-			if (is_taken(at, at + module_ram_size))
+		for (unsigned long at = first; at >= first && at < end && end - at >= size; at += MiB(2)) {
+			if (is_taken(at, at + size))
 				continue;
-			module_ram = (struct range){at, at + module_ram_size};
-			range_remove(&ram, module_ram.start, module_ram.end);
-			return;
+			*found = (struct range){at, at + size};
+			return true;
 		}
 	}
+	return false;
+}
+
+static void reserve_last_boot(void)
+{
+	struct range most = {0, 0};
+	unsigned long at;
+
+	for (unsigned i = 0; i < ram.count; i++)
+		if (ram.range[i].end - ram.range[i].start > most.end - most.start)
+			most = ram.range[i];
+	at = ALIGN_UP(most.start + (most.end - most.start) / 8 * 5, MiB(2));
+	if (is_ram(at, at + last_boot_size) && !is_taken(at, at + last_boot_size)) {
+		last_boot_ram = (struct range){at, at + last_boot_size};
+		memory_reserve(at, last_boot_size);
+		return;
+	}
+	printk("last_boot: there are no free %lu MiB at %#lx: no event is kept for the next boot\n",
+	       last_boot_size >> 20, at);
 }
 
 int memory_init(const void *fdt)
@@ -159,14 +196,17 @@ int memory_init(const void *fdt)
 
 	add_memory_nodes(fdt);
 	for (int i = 0; fdt_reservation(fdt, i, &addr, &length) == 0; i++)
-		reserve(addr, length);
+		memory_reserve(addr, length);
 	take_reserved_nodes(fdt);
-	reserve(kernel_pa, _end - _start);
-	reserve(boot_fdt_pa, fdt_size(fdt));
+	memory_reserve(kernel_pa, _end - _start);
+	memory_reserve(boot_fdt_pa, fdt_size(fdt));
 	find_initrd(fdt);
-	reserve(initrd.start, initrd.end - initrd.start);
+	memory_reserve(initrd.start, initrd.end - initrd.start);
+	if (last_boot_size)
+		reserve_last_boot();
 	if (is_ram(kernel_pa, image_to_pa(_end))) {
-		find_module_ram();
+		if (module_ram_size && memory_find(module_ram_size, &module_ram))
+			range_remove(&ram, module_ram.start, module_ram.end);
 		return 0;
 	}
 	printk("memory: the device tree has no memory node that holds the kernel at %#lx\n",

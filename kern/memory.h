@@ -2,7 +2,7 @@
  * The memory map, the page tables, the page and the object allocator.
  *
  *   0xffffffc000000000  LINEAR_BASE   all RAM but module_ram, text and rodata in it R--
- *   0xfffffff000000000  MMIO_BASE     devices, mapped by ioremap()
+ *   0xfffffff000000000  MMIO_BASE     devices, mapped by fdt_iomap()
  *   0xfffffff400000000  STACK_BASE    threads' stacks, each above an unmapped gap of its size
  *   0xfffffff800000000  ALIAS_BASE    the writable alias of text, modules' too, only during a batch
  *   0xfffffffc00000000  FDT_BASE      the device tree, read-only
@@ -63,6 +63,9 @@ struct range_list {
 };
 extern struct range_list ram, taken; /* RAM that may be mapped; RAM that must not be allocated */
 void range_remove(struct range_list *l, unsigned long start, unsigned long end);
+void memory_reserve(unsigned long start, unsigned long size); /* add its pages to `taken` */
+/* The first 2 MiB-aligned place of @size bytes in `ram` of which nothing is in `taken`. */
+bool memory_find(unsigned long size, struct range *found);
 int memory_init(const void *fdt); /* -ENODEV when no RAM range contains the kernel */
 extern struct range initrd; /* its physical addresses; {0, 0} when there is none */
 /*
@@ -74,8 +77,17 @@ extern struct range module_ram;
 extern unsigned long module_ram_size;
 
 /*
+ * RAM for what the next boot is to find (the boot argument last_boot=): mapped, never
+ * allocated, and at an address that depends on the device tree's memory alone. The kernel
+ * and what a loader puts beside it are at the beginning of RAM or at its end, so it begins
+ * at five eighths of the largest range. {0, 0}: last_boot_size is 0, or there is no room.
+ */
+extern struct range last_boot_ram;
+extern unsigned long last_boot_size; /* set before memory_init() */
+
+/*
  * Map [va, va+size) to pa with the largest leaf entries that fit; prot is PROT_*.
- * Tables come from a static pool until page_init(), then from the allocator.
+ * Tables come from a static pool before mmu_init(), then from RAM that it takes, from page_init() on from the allocator.
  * Context: boot, or thread. Return: 0, -ENOMEM, -EEXIST when va is mapped.
  */
 int mmu_map(unsigned long va, unsigned long pa, unsigned long size, unsigned prot);
@@ -108,8 +120,11 @@ int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot);
  * NULL when there is none, or when its size is not plausible.
  */
 const void *mmu_map_fdt(unsigned long pa);
-/* Map a device's registers at MMIO_BASE; NULL when that range is full. Never unmapped. */
-void *ioremap(unsigned long pa, unsigned long size);
+/*
+ * Map the registers of a device, the @index-th (address, size) of @node's reg, in the range at
+ * MMIO_BASE. Never unmapped. NULL: @node has no such entry, or the range is full.
+ */
+void *fdt_iomap(const void *fdt, int node, int index);
 
 /*
  * The writable alias of [_text, _etext), for one batch of patches.
@@ -126,11 +141,11 @@ static inline __attribute__((always_inline)) void *text_alias(unsigned long text
 void text_alias_close(void);
 /*
  * Text that is loaded later: text_alias(@va) leads to @pa from the next
- * text_alias_open() on. @va is in the 1 GiB from KERNEL_BASE on. The alias's tables
- * are not linked while no batch is open, so adding is invisible until then; if a
- * batch is open, its CPU may see the new pages at once. remove: (1) clear the
- * entries; (2) flush every TLB, for a batch that is open. The caller has ended all
- * writes there. Pages that have no alias are skipped.
+ * text_alias_open() on. @va is in the 1 GiB from KERNEL_BASE on. While no batch is
+ * open, the alias's tables are not linked, so new pages are not visible yet. If a
+ * batch is open, its CPU may see them at once. remove: (1) clear the entries; (2)
+ * flush every TLB, for a batch that is open. The caller has ended all writes there.
+ * Pages that have no alias are skipped.
  * Context: as mmu_protect(). Return: 0, -ENOMEM, -EEXIST; nothing is added then.
  */
 int text_alias_add(unsigned long va, unsigned long pa, unsigned long size);

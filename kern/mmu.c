@@ -21,10 +21,11 @@
 #define LINEAR_END	 MMIO_BASE
 #define FDT_MAX		 MiB(8)
 
-/* The tables that are made before page_init(): for the linear map's edges, the device tree, devices. */
-#define POOL_TABLES 24
+/* The tables that are made before there is RAM: for the device tree (6), the console (3), and @early (1). */
+#define POOL_TABLES 12
 static pte_t pool[POOL_TABLES][ENTRIES] __aligned(PAGE_SIZE);
 static unsigned pool_used;
+static struct range early; /* 2 MiB of RAM, the linear map's first: its tables; what it leaves is free again in page_init() */
 static struct spinlock mmu_lock;
 static unsigned long mmio_next = MMIO_BASE;
 static pte_t alias_entry;
@@ -57,7 +58,12 @@ static pte_t *new_table(void)
 
 	if (pool_used < POOL_TABLES)
 		return pool[pool_used++];
-	table = page_alloc(0);
+	if (early.start < early.end) {
+		table = phys_to_virt(early.start);
+		early.start += PAGE_SIZE;
+	} else {
+		table = page_alloc(0);
+	}
 	if (table)
 		memset(table, 0, PAGE_SIZE);
 	return table;
@@ -108,10 +114,14 @@ static int map_leaves(unsigned long va, unsigned long pa, unsigned long size, un
 
 		if (err)
 			return err;
-		WRITE_ONCE(*entry, pte_leaf(pa, prot, level));
-		va += LEAF_SIZE(level);
-		pa += LEAF_SIZE(level);
-		size -= LEAF_SIZE(level);
+		do { /* the entries beside it, too */
+			if (pte_valid(*entry))
+				return -EEXIST;
+			WRITE_ONCE(*entry++, pte_leaf(pa, prot, level));
+			va += LEAF_SIZE(level);
+			pa += LEAF_SIZE(level);
+			size -= LEAF_SIZE(level);
+		} while (INDEX(va, level) && largest_leaf(va, pa, size) == level && size);
 	}
 	return 0;
 }
@@ -249,29 +259,43 @@ static int prepare_text_alias(void)
 int mmu_init(void)
 {
 	pte_t *root = table_at(kernel_pgd_pa);
+	struct range_list rest;
+	struct range first = {0, 0};
 	int err = 0;
 
 	linear_pa = ALIGN_DOWN(ram.range[0].start, GiB(1));
 	drop_beyond_the_map();
 	memset(root, 0, INDEX(LINEAR_BASE, 2) * sizeof(*root)); /* head.S's identity map */
-	for (unsigned i = 0; i < ram.count && !err; i++)
-		err = map_linear(ram.range[i]);
+	rest = ram;
+	if (memory_find(MiB(2), &first)) {
+		err = map_linear(first);
+		early = first;
+		range_remove(&rest, first.start, first.end);
+	}
+	for (unsigned i = 0; i < rest.count && !err; i++)
+		err = map_linear(rest.range[i]);
 	err = err ?: prepare_text_alias();
+	memory_reserve(first.start, early.start - first.start);
+	early.end = early.start;
 	arch_tlb_flush();
 	if (err)
 		printk("mmu: cannot map memory: error %d\n", err);
 	return err;
 }
 
-void *ioremap(unsigned long pa, unsigned long size)
+void *fdt_iomap(const void *fdt, int node, int index)
 {
-	unsigned long offset = pa & (PAGE_SIZE - 1), va;
+	unsigned long offset, va;
+	u64 pa, size;
 
+	if (fdt_reg(fdt, node, index, &pa, &size))
+		return NULL;
+	offset = pa & (PAGE_SIZE - 1);
 	size = ALIGN_UP(offset + size, PAGE_SIZE);
 	va = __atomic_fetch_add(&mmio_next, size, __ATOMIC_RELAXED);
 	if (va + size > ALIAS_BASE ||
 	    mmu_map(va, pa - offset, size, PROT_READ | PROT_WRITE | PROT_DEVICE)) {
-		printk("ioremap: no room for %#lx bytes at %#lx\n", size, pa);
+		printk("ioremap: no room for %#lx bytes at %#lx\n", (unsigned long)size, (unsigned long)pa);
 		return NULL;
 	}
 	return (void *)(va + offset);

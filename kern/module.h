@@ -1,7 +1,8 @@
 /*
- * Modules: object files that are linked into the running kernel, and taken out
- * again. This is all that a module's source needs to include; it may include any
- * other header of the kernel, and call what the kernel exports (module/exports.c).
+ * Modules: object files that are linked into the running kernel, and can be
+ * removed again. This is all that a module's source needs to include; it may
+ * include any other header of the kernel, and call what the kernel exports
+ * (module/exports.c).
  *
  *	#include "module.h"
  *	static int hello_init(void) { printk("hello\n"); return 0; }
@@ -41,7 +42,7 @@ struct module_param {
 	enum module_param_type type;
 };
 
-/* Modules may use the symbol, the kernel's or another module's, which then cannot be removed. */
+/* Modules may use the symbol, of the kernel or of another module. The other module cannot be removed while it is used. */
 #define EXPORT_SYMBOL(symbol)                                                                 \
 	TABLE_ENTRY(const struct export, export, export_##symbol) = {#symbol, (unsigned long)&symbol}
 struct export {
@@ -96,7 +97,7 @@ static inline bool module_has_text(const struct module *m, unsigned long addr)
  * not executable; (4) set @count @params, "name=value" words; (5) protect text and rodata;
  * (6) publish its symbols, then its call sites; (7) call init.
  * @name is the module's name. Context: thread. Return: 0, or -errno after one
- * printed sentence that says why; then nothing of the module is left.
+ * printed message that says why; then nothing of the module is left.
  * -ENOEXEC: no module, or for another machine; -ENOENT: a symbol is missing;
  * -EEXIST: a module or a symbol of that name exists; -ENOMEM; -ERANGE: a
  * relocation does not reach; -EINVAL: @at or a parameter; else what init returned.
@@ -104,19 +105,26 @@ static inline bool module_has_text(const struct module *m, unsigned long addr)
 int module_load(const char *name, const void *file, size_t size, unsigned long at, int count, char **params);
 
 /*
- * Remove a module. -ENOENT: there is none; -EBUSY: another module or a thread uses
- * it, one of its returns is still patched, or it has no exit; each after a sentence.
- * When this returns 0, no CPU executes it, and nothing points into it. Context: thread.
+ * Remove a module. -ENOENT: there is no such module. -EBUSY: another module or a thread uses
+ * it, a probe or a patch is in it, one of its returns is still patched, or it has no exit. Each
+ * error is printed with a message. Ops and users of function_graph do not prevent it: their
+ * filters lose its functions. When this returns 0, no CPU executes it, and nothing points into
+ * it. Context: thread.
  */
 int module_unload(const char *name);
 
 /*
  * Called after a module's call sites are published, before its init; and before its exit, when it is
- * about to be removed (again with @coming, if it then stays). Without module_lock. NULL: nobody wants to know.
+ * about to be removed (again with @coming, if it then stays). Without module_lock. NULL: nothing is called.
  */
 extern void (*module_notify)(const struct module *m, bool coming);
 
 /* The module whose text contains @addr; NULL: none. Any context, no call site. */
 const struct module *module_of(unsigned long addr);
+/*
+ * Is the module at @addr being removed? Then it gets no probe and no patch. The caller holds
+ * the lock under which rmmod looks for probes and patches later. Any context.
+ */
+bool module_is_going(unsigned long addr);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * Wait queues and the mutex. A waiter joins the queue before it tests its
- * condition, so that a wake-up between the test and the sleep is not lost.
+ * condition. So a wake-up between the test and the sleep is not lost.
  */
 #include "print.h"
 #include "thread.h"

@@ -32,27 +32,29 @@ static bool next_argument(const char **text, char *arg, size_t size)
 	return true;
 }
 
-static void parse_one(const char *arg)
+static void parse_one(const char *arg, bool early)
 {
 	const char *equals = strchr(arg, '=');
 	size_t len = equals ? (size_t)(equals - arg) : strlen(arg);
+	bool known = early; /* reported once */
 	int err;
 
 	TABLE_FOR_EACH(const struct param, param, p) {
 		if (strncmp(p->name, arg, len) || p->name[len])
 			continue;
-		err = p->set(equals ? equals + 1 : "");
+		known = true;
+		err = p->early == early ? p->set(equals ? equals + 1 : "") : 0;
 		if (err)
 			printk("boot argument '%s' is refused (%s), ignored\n", arg, errno_name(-err));
-		return;
 	}
-	printk("boot argument '%s' is not known, ignored\n", arg);
+	if (!known)
+		printk("boot argument '%s' is not known, ignored\n", arg);
 }
 
-void param_parse(const char *bootargs)
+void param_parse(const char *bootargs, bool early)
 {
 	char arg[256];
 
 	while (next_argument(&bootargs, arg, sizeof(arg)))
-		parse_one(arg);
+		parse_one(arg, early);
 }

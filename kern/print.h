@@ -31,10 +31,5 @@ void console_init(void);          /* receive interrupt; needs threads */
 
 void __noreturn panic(const char *fmt, ...) __printf(1, 2);
 void __noreturn panic_regs(struct trap_frame *regs, const char *fmt, ...) __printf(2, 3);
-#define BUG_ON(c)                                                                             \
-	do {                                                                                  \
-		if (unlikely(c))                                                              \
-			panic("BUG: %s at %s:%d", #c, __FILE__, __LINE__);                    \
-	} while (0)
 
 #endif

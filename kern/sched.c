@@ -90,12 +90,12 @@ static void dequeue_sleeper(struct cpu *cpu, struct thread *t)
 
 static u64 next_deadline(struct cpu *cpu, struct thread *runs, u64 now)
 {
-	u64 deadline = TIMER_NEVER;
+	u64 deadline = nr_cpus > 1 ? READ_ONCE(watchdog_due) : TIMER_NEVER;
 
 	if (runs != cpu->idle) {
 		if (cpu->next_tick <= now)
 			cpu->next_tick = now + ns_to_ticks(TICK_NS);
-		deadline = cpu->next_tick;
+		deadline = MIN(deadline, cpu->next_tick);
 	}
 	if (cpu->sleepers && cpu->sleepers->wake_at < deadline)
 		deadline = cpu->sleepers->wake_at;
@@ -282,8 +282,8 @@ notrace void irq_enter(void)
 }
 
 /*
- * The tracer does not check for a deferred reschedule (each event would pay for the check). At most ticks, a thread
- * that mainly calls traced functions is inside the tracer: without this early timer it kept its CPU for a second.
+ * The tracer does not check for a deferred reschedule: each event would pay for it. A thread that mainly calls traced
+ * functions is inside the tracer at nearly every tick: without this early timer it keeps its CPU for a second.
  */
 static void retry_soon(struct cpu *cpu)
 {
@@ -296,8 +296,8 @@ static void retry_soon(struct cpu *cpu)
 }
 
 /*
- * End a program's thread that was interrupted, instead of the return from this interrupt (thread.h). False: not
- * here; nor at the first interrupt that finds it so: a program that ends by itself then, as `sleep` does, returns.
+ * After Ctrl-C: end a program's thread instead of returning from this interrupt (thread.h). False: it cannot end here,
+ * or this is the first such interrupt: a program that ends by itself after Ctrl-C, as `sleep` does, gets time for it.
  */
 static notrace bool end_program(struct trap_frame *regs)
 {
@@ -471,7 +471,6 @@ void set_cpu_affinity(int cpu)
 void synchronize_sched(void)
 {
 	u64 seen[NR_CPUS] = {0};
-	struct watchdog w = WATCHDOG_START;
 
 	smp_mb(); /* the caller's earlier stores come before the first read of `grace` */
 	for (unsigned i = 0; i < nr_cpus; i++) {
@@ -481,10 +480,8 @@ void synchronize_sched(void)
 	}
 	yield();
 	for (unsigned i = 0; i < nr_cpus; i++)
-		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i]) {
-			watchdog(i, &w);
+		while (cpu_of(i)->online && READ_ONCE(cpu_of(i)->grace) == seen[i])
 			yield();
-		}
 	smp_mb();
 }
 

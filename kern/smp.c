@@ -11,17 +11,9 @@
 #include "print.h"
 #include "sched.h"
 #include "string.h"
-#include "unwind.h"
 
 #define START_TRIES 50
 #define START_TIMEOUT_NS 5000000000 /* an emulator on a busy host may not run a CPU for a second */
-
-struct smp_call {
-	void (*fn)(void *);
-	void *arg;
-	struct smp_call *next;
-	u32 done;
-};
 
 struct cpu cpus[NR_CPUS] = {
 	[0] = {
@@ -189,7 +181,7 @@ notrace unsigned long other_cpus(void)
 	return mask;
 }
 
-static void push_call(struct cpu *cpu, struct smp_call *call)
+void smp_push_call(struct cpu *cpu, struct smp_call *call)
 {
 	call->next = READ_ONCE(cpu->calls);
 	while (!__atomic_compare_exchange_n(&cpu->calls, &call->next, call, false,
@@ -214,37 +206,19 @@ void smp_run_calls(void)
 	WRITE_ONCE(this_cpu()->called, NULL);
 }
 
-/* No call site: loops call it. A CPU with masked interrupts cannot report its pc, only what it runs. */
-notrace void watchdog(unsigned index, struct watchdog *w)
-{
-	const struct thread *t = READ_ONCE(cpu_of(index)->running);
-	void *called = (void *)READ_ONCE(cpu_of(index)->called);
-	u64 now = clock_ns(), gap = now - w->seen;
-
-	w->seen = now;
-	if (gap > 1000000000 && w->limit != WATCHDOG_TOLD)
-		w->limit += gap;
-	if (now < w->limit || w->limit == WATCHDOG_TOLD)
-		return;
-	w->limit = WATCHDOG_TOLD;
-	printk("\nwatchdog: CPU %u has been stuck for %u s, in %pS [%s:%d]\n", index, WATCHDOG_S,
-	       called ?: (void *)t->fn, t->comm, t->pid);
-}
-
 /* Context: preemption off. */
 static void call_each(unsigned long mask, void (*fn)(void *), void *arg)
 {
 	struct smp_call calls[NR_CPUS];
-	struct watchdog w = WATCHDOG_START;
 
 	for (unsigned i = 0; i < NR_CPUS; i++) {
 		calls[i] = (struct smp_call){fn, arg, .done = !(mask >> i & 1)};
 		if (!calls[i].done)
-			push_call(cpu_of(i), &calls[i]);
+			smp_push_call(cpu_of(i), &calls[i]);
 	}
 	for (unsigned i = 0; i < NR_CPUS; i++)
 		while (!__atomic_load_n(&calls[i].done, __ATOMIC_ACQUIRE)) {
-			watchdog(i, &w);
+			watchdog_touch();
 			cpu_relax();
 		}
 }
@@ -263,82 +237,4 @@ void smp_call_others(void (*fn)(void *), void *arg)
 	preempt_disable();
 	call_each(other_cpus(), fn, arg);
 	preempt_enable();
-}
-
-/* ---- stop_machine() ---- */
-
-/* Not on the caller's stack: a CPU that comes too late still finds its request. */
-static struct mutex stop_lock;
-static struct smp_call stop_calls[NR_CPUS]; /* fn is NULL: never sent */
-static bool stopping;
-
-/* In smp_call's interrupt. A CPU that comes after the caller has given up goes on at once. */
-static notrace void wait_while_stopping(void *unused)
-{
-	struct unwind here;
-
-	unwind_start_here(&here);
-	__atomic_store_n(&this_cpu()->stopped, &here, __ATOMIC_RELEASE);
-	while (__atomic_load_n(&stopping, __ATOMIC_ACQUIRE))
-		cpu_relax();
-	WRITE_ONCE(this_cpu()->stopped, NULL);
-}
-
-static bool is_stopped(unsigned index)
-{
-	return __atomic_load_n(&cpu_of(index)->stopped, __ATOMIC_ACQUIRE);
-}
-
-static bool has_gone_on(unsigned index)
-{
-	return !stop_calls[index].fn || __atomic_load_n(&stop_calls[index].done, __ATOMIC_ACQUIRE);
-}
-
-/* Wait until each CPU of @mask is so. False: the watchdog has reported one that is not. */
-static bool wait_for_each(unsigned long mask, bool (*is_so)(unsigned index))
-{
-	struct watchdog w = WATCHDOG_START;
-
-	for (unsigned i = 0; i < NR_CPUS; i++)
-		while (mask >> i & 1 && !is_so(i)) {
-			watchdog(i, &w);
-			if (w.limit == WATCHDOG_TOLD)
-				return false;
-			cpu_relax();
-		}
-	return true;
-}
-
-/* Interrupts stay on during the wait: another CPU that waits for a call by this one gets it, and then comes. */
-static bool stop_others(unsigned long mask)
-{
-	WRITE_ONCE(stopping, true);
-	for (unsigned i = 0; i < NR_CPUS; i++)
-		if (mask >> i & 1) {
-			stop_calls[i] = (struct smp_call){wait_while_stopping, NULL};
-			push_call(cpu_of(i), &stop_calls[i]);
-		}
-	return wait_for_each(mask, is_stopped);
-}
-
-int stop_machine(int (*fn)(void *), void *arg)
-{
-	int result = -ETIMEDOUT;
-	unsigned long others;
-
-	mutex_lock(&stop_lock);
-	preempt_disable();
-	others = other_cpus();
-	if (wait_for_each(others, has_gone_on)) { /* also one that came too late last time */
-		if (stop_others(others)) {
-			unsigned long flags = irq_save();
-
-			result = fn(arg);
-			irq_restore(flags);
-		}
-		__atomic_store_n(&stopping, false, __ATOMIC_RELEASE);
-	}
-	preempt_enable();
-	mutex_unlock(&stop_lock);
-	return result;
 }

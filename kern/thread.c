@@ -71,6 +71,13 @@ void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
 	spin_unlock_irqrestore(&threads_lock, flags);
 }
 
+void threads_and_idle_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
+{
+	threads_for_each(fn, arg);
+	for (unsigned i = nr_cpus; i--;)
+		fn(cpu_of(i)->idle, arg);
+}
+
 static void *map_stack(void)
 {
 	void *pages = page_alloc(STACK_ORDER);

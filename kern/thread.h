@@ -82,7 +82,7 @@ struct thread_hook {
  */
 struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *name);
 int thread_join(struct thread *t); /* waits for its exit, frees it, returns its exit code */
-/* Until it has exited (true), Ctrl-C comes, or @main and its program's main() has returned. */
+/* Wait until it has exited (return true), until Ctrl-C, or, if @main, until its program's main() has returned. */
 bool thread_wait(struct thread *t, bool main);
 bool thread_done(struct thread *t);
 void thread_main_returned(void); /* of the running thread's program: see thread_wait() */
@@ -90,14 +90,15 @@ void thread_main_returned(void); /* of the running thread's program: see thread_
 /*
  * A program that is interrupted ends at a safe point. Each of its threads that is flagged calls current->end:
  * - in end_if_interrupted(), which thread_join() and app.c's functions call where nothing is held;
- * - instead of returning from an interrupt of the program's own text (_apps). There it is in no kernel function, and
- *   irq_exit() excludes a callback of the tracer, preemption off, and a mutex held.
+ * - instead of returning from an interrupt of the program's own text (_apps). There the thread is in no kernel
+ *   function, and irq_exit() has checked that it is in no callback of the tracer, has preemption on, and holds no
+ *   mutex.
  * A thread that holds a mutex goes on until it has unlocked it. The program's main thread ends last: it waits for the
  * others and frees their memory, because one thread may use another one's stack.
  */
 void end_if_interrupted(void);
 unsigned process_threads(const void *process); /* that have not exited */
-bool process_wait(void); /* until the others of current->process have exited (true), or Ctrl-C comes (false) */
+bool process_wait(void); /* wait until the others of current->process have exited (return true), or until Ctrl-C (false) */
 void process_interrupt(void); /* the others of current->process */
 void process_join(void); /* all others of current->process */
 void __noreturn thread_exit(int code);
@@ -126,6 +127,8 @@ void task_call_func(struct thread *t, void (*fn)(struct thread *t, void *arg), v
 u64 thread_runtime(struct thread *t);
 /* Call @fn for each thread, threads_lock held. */
 void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
+/* And then for the idle thread of each CPU, the last CPU's first. */
+void threads_and_idle_for_each(void (*fn)(struct thread *t, void *arg), void *arg);
 
 /*
  * Wait for a grace period: until every CPU has passed through schedule() once. No
@@ -152,10 +155,10 @@ static inline bool preemptible(void)
 
 /*
  * Trap entry calls these around a hardware interrupt, interrupts masked.
- * irq_exit() reschedules if needed, unless the interrupted pc is in the tracer's
- * text (the table ftrace_text: its section and its islands; a module's trampolines)
- * or the interrupted context is inside a callback: an event must stay on the CPU that
- * executed its call site. in_tracer(): no call site, any context.
+ * irq_exit() reschedules if needed, but not if the interrupted pc is in the tracer's
+ * text (the table ftrace_text: its section and its islands; a module's trampolines),
+ * and not inside a callback. An event must stay on the CPU that executed its call
+ * site. in_tracer(): no call site, any context.
  */
 void irq_enter(void);
 void irq_exit(struct trap_frame *regs);

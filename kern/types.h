@@ -44,7 +44,6 @@ typedef long ssize_t;
 #define barrier() __asm__ volatile("" ::: "memory")
 
 #define __noinline __attribute__((noinline))
-#define __maybe_unused __attribute__((unused))
 #define __noreturn __attribute__((noreturn))
 #define __aligned(n) __attribute__((aligned(n)))
 #define __used __attribute__((used))

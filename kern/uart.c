@@ -16,7 +16,7 @@ struct uart_type {
 	void (*send)(u8 c);
 	int (*receive)(void); /* as uart_receive() */
 	u32 (*enable)(void); /* enables input, and the FIFOs unless that would discard input; returns the new `room` */
-	void (*acknowledge)(void);
+	void (*acknowledge)(void); /* NULL: not needed */
 };
 
 static struct {
@@ -56,9 +56,19 @@ enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 
 #define NS_IIR_FIFO 0xc0 /* both bits set: the FIFOs exist and are usable */
 #define NS_FIFO_SIZE 16
 
+/* The sender's reads of LSR clear the overrun bit, too: it is kept for the next byte that is received. */
+static u32 ns_overran;
+static notrace u32 ns_status(void)
+{
+	u32 status = reg_read(NS_LSR);
+
+	if (status & NS_LSR_OVERRUN)
+		WRITE_ONCE(ns_overran, UART_OVERRUN);
+	return status;
+}
 static notrace bool ns_ready(void)
 {
-	return reg_read(NS_LSR) & NS_LSR_EMPTY;
+	return ns_status() & NS_LSR_EMPTY;
 }
 static notrace void ns_send(u8 c)
 {
@@ -66,10 +76,9 @@ static notrace void ns_send(u8 c)
 }
 static notrace int ns_receive(void)
 {
-	u32 status = reg_read(NS_LSR);
-	int overrun = status & NS_LSR_OVERRUN ? UART_OVERRUN : 0;
-
-	return status & NS_LSR_READY ? (int)(reg_read(NS_DATA) & 0xff) | overrun : -1;
+	if (!(ns_status() & NS_LSR_READY))
+		return -1;
+	return (reg_read(NS_DATA) & 0xff) | __atomic_exchange_n(&ns_overran, 0, __ATOMIC_RELAXED);
 }
 static u32 ns_enable(void)
 {
@@ -87,7 +96,7 @@ static void ns_acknowledge(void)
 }
 
 /*
- * The mini UART (BCM2835 ARM Peripherals, 2.2.2) is a 16550 but for this: bit 5 of
+ * The mini UART (BCM2835 ARM Peripherals) is a 16550 but for this: bit 5 of
  * LSR is set while there is room for one byte. In IER bit 0 is for received data,
  * and bit 2 must be set, too: the manual's text has an erratum there.
  */
@@ -97,7 +106,7 @@ static u32 mini_enable(void)
 	return 1;
 }
 
-/* ARM DDI 0183, chapter 3; offsets in bytes, so the shift is 0. */
+/* ARM DDI 0183 (PL011); offsets in bytes, so the shift is 0. */
 enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_LINE = 0x2c, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
 #define PL_DATA_OVERRUN (1 << 11) /* bytes before this one were lost */
 #define PL_FLAGS_EMPTY (1 << 4)
@@ -137,14 +146,14 @@ static void pl_acknowledge(void)
 	reg_write(PL_RECEIVE, PL_CLEAR);
 }
 
-/* SBSA's generic UART (Arm BSA, DEN0094, appendix B): a PL011 without PL_LINE and PL_CONTROL; its FIFOs are always on. */
+/* SBSA's generic UART (Arm BSA, DEN0094): a PL011 without PL_LINE and PL_CONTROL; its FIFOs are always on. */
 static u32 sbsa_enable(void)
 {
 	reg_write(PL_RECEIVE, PL_MASK);
 	return PL_FIFO_SIZE;
 }
 
-/* SiFive FU540-C000 Manual, chapter 13; words. It does not report an overrun. */
+/* SiFive FU540-C000 Manual; words. It does not report an overrun. */
 enum { SIFIVE_TX, SIFIVE_RX, SIFIVE_TX_CONTROL, SIFIVE_RX_CONTROL, SIFIVE_IE };
 #define SIFIVE_FULL (1u << 31)	/* of SIFIVE_TX */
 #define SIFIVE_EMPTY (1u << 31) /* of SIFIVE_RX, a read of which removes the byte */
@@ -177,15 +186,12 @@ static notrace bool always_ready(void)
 {
 	return true;
 }
-static void no_acknowledge(void)
-{
-}
 
 static const struct uart_type ns16550 = {ns_ready, ns_send, ns_receive, ns_enable, ns_acknowledge};
-static const struct uart_type mini = {ns_ready, ns_send, ns_receive, mini_enable, no_acknowledge};
+static const struct uart_type mini = {ns_ready, ns_send, ns_receive, mini_enable};
 static const struct uart_type pl011 = {pl_ready, pl_send, pl_receive, pl_enable, pl_acknowledge};
 static const struct uart_type sbsa = {pl_ready, pl_send, pl_receive, sbsa_enable, pl_acknowledge};
-static const struct uart_type sifive = {sifive_ready, sifive_send, sifive_receive, sifive_enable, no_acknowledge};
+static const struct uart_type sifive = {sifive_ready, sifive_send, sifive_receive, sifive_enable};
 static const struct uart_type firmware = {always_ready, firmware_putchar, firmware_getchar};
 
 static const struct {
@@ -210,24 +216,21 @@ static int known_as(const void *fdt, int node)
 	return -ENOENT;
 }
 
-/* The first in the device tree of those that come first in known[]. */
+/* Of the UARTs in the device tree take the type that comes first in known[], and of these the first one. */
 static int any_uart(const void *fdt)
 {
-	int node = -ENOENT;
+	const char *names[ARRAY_SIZE(known) + 1] = {NULL};
 
-	for (unsigned i = 0; i < ARRAY_SIZE(known) && node < 0; i++)
-		node = fdt_find_device(fdt, (const char *const[]){known[i].compatible, NULL});
-	return node;
+	for (unsigned i = 0; i < ARRAY_SIZE(known); i++)
+		names[i] = known[i].compatible;
+	return fdt_find_device(fdt, names);
 }
 
 static bool open_node(const void *fdt, int node)
 {
 	int as = node < 0 ? node : known_as(fdt, node);
-	u64 addr, size;
 
-	if (as < 0 || fdt_reg(fdt, node, 0, &addr, &size))
-		return false;
-	uart.base = ioremap(addr, size);
+	uart.base = as < 0 ? NULL : fdt_iomap(fdt, node, 0);
 	if (!uart.base)
 		return false;
 	uart.node = node;
@@ -241,18 +244,17 @@ static bool open_node(const void *fdt, int node)
 	return true;
 }
 
-/* In this order: stdout-path, else serial0; any UART that is known; the firmware's console. */
+/* Try in this order: stdout-path, else serial0; any known UART; the firmware's console (this also without a device tree: NULL). */
 void uart_init(const void *fdt)
 {
-	const char *path = fdt_string(fdt, fdt_path(fdt, "/chosen"), "stdout-path");
+	const char *path = fdt ? fdt_string(fdt, fdt_path(fdt, "/chosen"), "stdout-path") : NULL;
 	const char *instead = NULL;
-
-	bool found = open_node(fdt, fdt_path(fdt, path ?: "serial0"));
+	bool found = fdt && open_node(fdt, fdt_path(fdt, path ?: "serial0"));
 
 	uart.room = 1;
 	if (!found && path)
 		instead = "another one is used";
-	found = found || open_node(fdt, any_uart(fdt));
+	found = found || (fdt && open_node(fdt, any_uart(fdt)));
 	if (!found && firmware_has_console()) {
 		uart.type = &firmware;
 		instead = "the firmware's console is used";
@@ -261,7 +263,7 @@ void uart_init(const void *fdt)
 	if (!found)
 		return; /* no error can be printed */
 	console_uart_found();
-	if (instead)
+	if (instead && fdt)
 		printk("Callsite has no driver for the device tree's console (%s): %s.\n",
 		       path ?: "none is named", instead);
 }
@@ -301,7 +303,8 @@ int uart_receive(void)
 
 static void uart_interrupt(void)
 {
-	uart.type->acknowledge();
+	if (uart.type->acknowledge)
+		uart.type->acknowledge();
 	console_input();
 }
 

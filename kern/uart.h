@@ -14,6 +14,8 @@ int uart_receive(void);                   /* a byte, or -1 */
 int uart_enable_input(const void *fdt);
 
 void console_uart_found(void);
+/* From now on copy all output into @buf as well; NULL: no more. Return: the bytes printed since the last call, also those for which there was no room. */
+size_t console_keep(char *buf, size_t size);
 void console_input(void); /* interrupt context, or polling: take the bytes that the UART has received */
 void console_tick(void);  /* each timer interrupt */
 

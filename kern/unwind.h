@@ -47,15 +47,6 @@ unsigned unwind_save(struct unwind *u, unsigned long *entries, unsigned max);
 unsigned stack_trace_save_pid(int pid, unsigned cpu, unsigned long *entries, unsigned max);
 
 /*
- * Inside stop_machine(): the number of threads that will execute text in [start, end) without
- * being called there again: an address of it is on the thread's stack, or its interrupted pc is
- * there. @own: count the threads whose first function is there as well. *one (NULL: not wanted): one of them. The walk ends at
- * text that is unknown, so call it before ksym_remove(). Returns that a tracer has patched
- * are seen through the hooks below; what else a tracer keeps of calls, it knows itself.
- */
-unsigned threads_inside(unsigned long start, unsigned long end, bool own, struct thread **one);
-
-/*
  * A tracer that replaces return addresses links in a hook: for @pc, read from
  * @t's stack or link register, fn(t, pc, fp) returns the original address; @fp is
  * the frame pointer of the function that contains @pc. Any context.

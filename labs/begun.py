@@ -1,4 +1,4 @@
-"""What a student has not begun yet: which host tests and which halves of a lab need a file that is as handed out.
+"""Finds out what a student has not begun yet: which host tests and which halves of a lab need a file that is as handed out.
 
     begun.py [--staff=FILE ...] TEST.cc ...
     begun.py --waiting LAB
@@ -18,7 +18,7 @@ from grading.report.beneath import untouched, waiting  # noqa: E402
 
 
 def needed(test: Path) -> set[str]:
-    """What a test is linked with stands in its first line."""
+    """The objects that a test is linked with, from its first line."""
     return set(test.read_text().split("\n", 1)[0].split())
 
 

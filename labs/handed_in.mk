@@ -1,5 +1,5 @@
-# What students hand in: the files that each lab's rubric.toml names. The compiler reads them within walls, and what it makes of them
-# is looked at before anything is linked with it.
+# What students hand in: the files that each lab's rubric.toml names. The compiler reads them in a sandbox, and the objects are
+# checked before they are linked.
 handed_in := $(foreach a,$(ARCHS),$(subst <arch>,$a,$(shell sed -n 's/^files = \[\(.*\)\]$$/\1/p' labs/*/rubric.toml | tr -d '",')))
 # No warning about an unused function: the bodies that call it may not be written yet.
 handed_in_c := $(patsubst %.c,%.o,$(filter kern/%.c,$(handed_in)))

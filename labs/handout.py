@@ -1,12 +1,12 @@
-"""The tree that students get: starts for solutions, the staff's objects, one commit.
+"""Makes the tree that students get: starts instead of solutions, the staff's objects, one commit.
 
     handout.py OUT --labs 0-4 --stage STAGE FILE...
 
 Student files (the rubrics name them) are resolved by unifdef to their start.
-Files that only later labs are made of, and the instructor's own, are left out.
-Of a lab that others build on, the solution goes along as objects, without
-debugging information: `make LAB=5 STAFF=3,4`. So does the solution of each half
-of a lab: the first half is graded with the staff's second half (labs/student.mk).
+Files that only later labs use, and those for the instructor, are left out.
+The solution of a lab on which others build is included as objects, without
+debugging information: `make LAB=5 STAFF=3,4`. So is the solution of each half
+of a lab, as the first half is graded with the staff's second half (labs/student.mk).
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ sys.path.insert(0, str(ROOT))
 from grading.session import rubric  # noqa: E402
 from qemu.machine import ARCHES  # noqa: E402
 
-# A file that would show a student how to do a lab goes along as an object, for each stage that links it.
+# A file that would show a student how to do a lab is included only as an object, for each stage that links it.
 WALK, DIRECT, FPROBE = "kern/ftrace/stages/graph_walk", "kern/ftrace/trace/trace_graph_direct", "kern/ftrace/probes/fprobe"
 HIDDEN = ((5, WALK), (6, DIRECT), (7, DIRECT), (8, DIRECT), (8, FPROBE))
 CONTENTS = ("docs/index.md", "docs/mkdocs.yml")  # a line for each page
-INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|selftest/(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/instructors\.md$|"
+INSTRUCTORS = re.compile(r"labs/(?!\d+-[^/]+/(?!wrong/|equivalent$)|(student|handed_in)\.mk$|begun\.py$)|grading/(tests/|classroom/|selftest/(wrong|mutants|mutations)\.py$)|\.ci/run$|docs/(instructors|platforms)\.md$|"
                          rf"({'|'.join((WALK, DIRECT, FPROBE))})\.c$")
 CROSS = {"riscv64": "riscv64-linux-gnu-", "arm64": "aarch64-linux-gnu-"}
 STAGES = re.compile(r"^STAGES := .*$", re.M)
@@ -68,7 +68,7 @@ def run(*words: str | Path) -> None:
 # ---- what is left out ---------------------------------------------------------
 
 def later_names(stages: dict[int, list[str]], last: int) -> set[str]:
-    """Of what the stages are made of, what none up to the last lab has."""
+    """The names of files that only the stages after the last lab have."""
     have = {name for lab, names in stages.items() if lab <= last for name in names}
     return {name for names in stages.values() for name in names} - have
 
@@ -119,7 +119,7 @@ def readme(last: int) -> str:
 # ---- the staff's objects ------------------------------------------------------
 
 def objects(stages: dict[int, list[str]], stage: int, arch: str) -> dict[str, str]:
-    """What of earlier labs, and of its own halves, this stage links, as build/ names it, and whose it is: 3, 4.1."""
+    """The objects of earlier labs and of its own halves that this stage links: their names in build/, with the lab or half (3, 4.1) of each."""
     whose = {name: half.number if lab == stage else str(lab) for lab in rubric.LABS if lab <= stage for half in rubric.lab(lab).halves
              if lab < stage or half.name for name in half.files}
     return {str(Path(name).with_suffix(".o")): number for name, number in whose.items()
@@ -158,7 +158,7 @@ def strip(arch: str, source: Path, target: Path) -> None:
 
 
 def graph_test(folder: Path) -> None:
-    """What lab 5's host test is linked with of labs 2 to 4, and what is hidden of lab 5."""
+    """The objects with which lab 5's host test is linked: those of labs 2 to 4, and the hidden one of lab 5."""
     run("make", "-s", "-j2", HOST.removesuffix(".d"))
     whose = {name: str(lab) for lab in range(2, 5) for name in rubric.lab(lab).files if name in _first_line(GRAPH_TEST).split()}
     for name, lab in {**whose, f"{WALK}.c": "always"}.items():
@@ -184,7 +184,7 @@ def hand_out(out: Path, labs: str, stages: dict[int, list[str]]) -> int:
     for name in files(later_names(stages, last), last):
         write(out, name, start.get(name, 0))
     for name in CONTENTS:
-        (out / name).write_text("".join(line for line in (ROOT / name).open() if "instructors.md" not in line))
+        (out / name).write_text("".join(line for line in (ROOT / name).open() if not re.search(r"(instructors|platforms)\.md", line)))
     (out / "README.md").write_text(readme(last))
     mk = out / "kern/ftrace/stages.mk"
     mk.write_text(STAGES.sub("STAGES := " + " ".join(map(str, range(1, last + 1))), mk.read_text()))

@@ -1,4 +1,4 @@
-# What only the instructor has: both states of a lab, and the tree that students get.
+# Only the instructor has this file: both states of a lab, and the tree that students get.
 #
 # A student file holds both states under `#if LAB_START == n`, inside the bodies
 # of the functions that are the lesson; which files those are, the lab's
@@ -7,6 +7,14 @@
 #
 #   START=n              the start of lab n, as its students get it
 #   OUT=dir LABS=0-4     make handout: where to, and which labs
+#   IN=dir OUT=dir       make grade-class: what the class handed in, and where the results go
+#   OUT=file.zip         make gradescope: the file that is written
+#   BEFORE=date TAG=tag  make grade-class: of a repository, the last commit before this date; the commit with this tag
+#   LATE=10%/day DEADLINE=date  make grade-class: what lateness costs, after the grades
+#   PREPARE=1            make grade-class: write the jobs for a cluster, and grade nothing
+#   LOAD=80%             make grade-class: start no submission while the host's load is higher
+#   HOSTS='a me@b:2222'  make grade-class: grade on these machines, over ssh
+#   SSH='ssh -F file'    make grade-class: the command for such a connection
 ifdef START
 ifeq ($(filter $(START),$(STAGES)),)
 $(error START=$(START) is not one of: $(STAGES))
@@ -16,16 +24,34 @@ $(error START=$(START) is the start of lab $(START), not of LAB=$(LAB))
 endif
 endif
 
-# What a lab's stage alone is made of does not go to who has not come so far.
+# The files that only later stages link are left out.
 .PHONY: handout
 handout: build/.setup ## OUT=dir [LABS=0-4]: the tree that students get: starts, the staff's objects, one commit
 	$(if $(OUT),,$(error make handout needs OUT=dir))
 	@$(PYTHON) labs/handout.py '$(OUT)' --labs '$(or $(LABS),0-$(last_graded))' $(foreach n,$(STAGES),--stage $n $(ftrace_lab.$n) $(ftrace_tests.$n))
 
 .PHONY: test-labs
-test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must (half an hour); SEED: what .ci/run took
-	@$(PYTHON) -m grading.selftest.wrong $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--third --seed $(SEED))
+test-labs: $(setup) ## [LAB=n] [ARCH=..] [SEED=n]: solutions, starts and wrong solutions get what they must, and the students' tree can be used (half an hour); SEED: what .ci/run took
+	@$(PYTHON) -m grading.selftest.wrong $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(SEED),--part --seed $(SEED))
+	$(if $(LAB)$(ARCH),,@$(PYTHON) -m grading.selftest.handed_out $(if $(SEED),--part --seed $(SEED)))
 
 .PHONY: test-mutants
 test-mutants: $(setup) ## [LAB=n] [ARCH=..] [COUNT=60] [SEED=..] [JOBS=1]: small mistakes put into the solutions must lose points (hours); goes on where it was ended
 	@$(PYTHON) -m grading.selftest.mutants $(if $(LAB),--lab $(LAB)) $(if $(ARCH),--arch $(ARCH)) $(if $(COUNT),--count $(COUNT)) $(if $(SEED),--seed '$(SEED)') $(if $(JOBS),--jobs $(JOBS))
+
+.PHONY: grade-class
+grade-class: $(setup) ## LAB=n IN=dir OUT=dir [JOBS=n] [SEED=..] [BEFORE=..] [TAG=..] [LATE=.. DEADLINE=..] [LOAD=..] [HOSTS='a b'] [PREPARE=1]: grade what a class handed in; goes on where it was ended
+	$(if $(and $(LAB),$(IN),$(OUT)),,$(error make grade-class needs LAB=n IN=dir OUT=dir))
+	@$(PYTHON) -m grading.classroom --lab $(LAB) --in '$(IN)' --out '$(OUT)' $(if $(JOBS),--jobs $(JOBS)) $(if $(SEED),--seed '$(SEED)') $(if $(BEFORE),--before '$(BEFORE)') $(if $(TAG),--tag '$(TAG)') \
+	$(if $(PREPARE),--prepare) $(if $(LATE),--late '$(LATE)') $(if $(DEADLINE),--deadline '$(DEADLINE)') $(if $(LOAD),--load '$(LOAD)') \
+	$(if $(HOSTS),--hosts '$(HOSTS)') $(if $(SSH),--ssh '$(SSH)')
+
+.PHONY: gradescope
+gradescope: $(setup) ## LAB=n [OUT=file.zip] [SEED=..]: an autograder for Gradescope
+	$(if $(LAB),,$(error make gradescope needs LAB=n))
+	@$(PYTHON) -m grading.classroom.platforms --lab $(LAB) $(if $(SEED),--seed '$(SEED)') '$(or $(OUT),build/lab$(LAB)-gradescope.zip)'
+
+.PHONY: classroom
+classroom: $(setup) ## LAB=n OUT=dir: a workflow for GitHub Classroom, in a tree that make handout wrote
+	$(if $(and $(LAB),$(OUT)),,$(error make classroom needs LAB=n OUT=dir))
+	@$(PYTHON) -m grading.classroom.platforms --classroom --lab $(LAB) '$(OUT)'

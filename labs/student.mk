@@ -1,5 +1,6 @@
-# The student's side: the staff's objects in the place of labs that were not
-# finished (STAFF=3,4), and which host tests speak of a file that was begun.
+# The student's tree: the staff's objects instead of labs that were not
+# finished (STAFF=3,4), and which host tests can be used with the files that
+# were begun.
 #
 # `make handout` put the objects into labs/staff/<arch>/lab<stage>/<lab>/, under
 # the names that they have in build/; what the build makes itself lies beside.
@@ -19,7 +20,7 @@ endif
 ifneq ($(filter-out $(filter-out $(stage),$(STAGES)) $(halves),$(staffed)),)
 $(error STAFF=$(STAFF): LAB=$(stage) can have the staff's objects of these labs: $(or $(staff_labs),none))
 endif
-# No file of a later lab is in this kernel, and not one of each that came before.
+# This kernel has no file of a later lab, and not every earlier lab has a file in it.
 staffed := $(filter $(staff_labs),$(staffed))
 
 define staff_object
@@ -37,12 +38,12 @@ endif
 endif
 endif
 
-# Lab 5's host test is linked with labs 2 to 4, and with what is hidden of lab 5.
+# Lab 5's host test is linked with labs 2 to 4, and with the hidden objects of lab 5.
 graph_test := kern/ftrace/tests/graph_test.cc
 $(graph_test).staff_obj := $(foreach n,$(staffed) always,$(wildcard $(addprefix labs/staff/$(shell uname -m)/$n/kern/ftrace/,*/*.o)))
 $(graph_test).staff_src := $(foreach o,$($(graph_test).staff_obj:.o=.c),kern/ftrace/$(lastword $(subst /kern/ftrace/, ,$o)))
 
-# What no student writes and none is to read (HIDDEN in the instructor's labs/handout.py).
+# Objects of files that students neither write nor get (HIDDEN in the instructor's labs/handout.py).
 define always_object
 build/$1/$(variant)/$2: labs/staff/$1/always$(stage)/$2
 	$$(call say,STAFF,$$@)mkdir -p $$(@D) && cp $$< $$@
@@ -51,7 +52,8 @@ always = $(patsubst labs/staff/$1/always$(stage)/%,%,$(wildcard labs/staff/$1/al
 $(foreach a,$(WANTED),$(foreach o,$(call always,$a),$(eval $(call always_object,$a,$o))))
 ftrace_c += $(patsubst %.o,%.c,$(call always,riscv64))
 
-# $(call begun,tests): those of them that need no file that is as it was handed out. It says which others were asked for.
+# $(call begun,tests): the tests for which every needed file was changed. For other tests that were asked for, it
+# prints why not.
 begun = $1
 ifneq ($(wildcard labs/staff),)
 ifneq ($(filter host-tests build/host/%,$(MAKECMDGOALS)),)

@@ -1,1 +1,1 @@
-"""How QEMU is started: the machines, the observer, `make run`."""
+"""Starts QEMU: the machines, the observer, `make run`."""

@@ -1,8 +1,8 @@
 """`make gdb`: a machine that waits, and gdb-multiarch attached to it.
 
 QEMU's stub and the guest's console are unix sockets in a directory of this
-run's own, so any number of people can debug on one host. What gdb learns
-about the kernel is in debugger/.
+run's own, so any number of people can debug on one host. gdb's commands for
+the kernel are in debugger/.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def qemu_command(machine: Machine, scratch: Path) -> list[str]:
 
 
 def wait_for_sockets(qemu: subprocess.Popen[bytes], scratch: Path) -> bool:
-    deadline = time.monotonic() + 60  # QEMU may neither listen nor end
+    deadline = time.monotonic() + 60  # for a QEMU that neither listens nor ends
     while not all((scratch / name).exists() for name in ("console", "gdb")):
         if qemu.poll() is not None or time.monotonic() > deadline:
             return False

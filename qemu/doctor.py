@@ -55,7 +55,7 @@ def described(arch: str, path: Path) -> str:
 
 
 def qemu(arch: str) -> bool:
-    """Print which QEMU is used for which purpose, and why. Is that sufficient?"""
+    """Print which QEMU is used for which purpose, and why. Is it sufficient for all of them?"""
     try:
         used = find(arch)
         others = [described(arch, path) for path in candidates(arch) if path != used.path]

@@ -2,8 +2,8 @@
 
 Debian 12 has QEMU 7.2, which runs the kernel but whose plugins see no register.
 The newer packages are unpacked in build/, and not installed: that needs no
-rights, and neither apt's lists nor anything that is installed changes. apt
-fetches them with lists of its own, and checks Debian's signature on them. The
+rights, and changes neither apt's lists nor an installed package. apt
+fetches them with lists made for this, and checks Debian's signature on them. The
 libraries that they need are those of Debian 12's QEMU, which is installed too.
 """
 
@@ -27,19 +27,20 @@ SUITE = "bookworm"
 # Packages: the two emulators, the data that both read, and riscv64's firmware.
 PACKAGES = ["qemu-system-riscv", "qemu-system-arm", "qemu-system-common", "qemu-system-data", "opensbi"]
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
-# apt uses this host's proxies and similar settings, but its own package lists, cache and status.
+# apt uses this host's proxies and similar settings, but its own package lists, cache and status. By hash: a proxy may have kept
+# an older list under the list's name.
 SETTINGS = """
 Dir::State "{here}/state"; Dir::State::status "/dev/null"; Dir::Cache "{here}/cache";
 Dir::Etc::sourcelist "{here}/sources.list"; Dir::Etc::sourceparts "/dev/null";
 Dir::Etc::preferences "/dev/null"; Dir::Etc::preferencesparts "/dev/null";
 APT::Get::AllowUnauthenticated "false"; Acquire::AllowInsecureRepositories "false";
-Acquire::Languages "none"; Acquire::Retries "2"; APT::Sandbox::User "";
+Acquire::Languages "none"; Acquire::Retries "2"; Acquire::By-Hash "force"; APT::Sandbox::User "";
 #clear APT::Update::Pre-Invoke; #clear APT::Update::Post-Invoke; #clear APT::Update::Post-Invoke-Success;
 """
 
 
 def too_old() -> list[str]:
-    """For each architecture whose QEMU is missing or too old for a grade: which QEMU, or why there is none."""
+    """A line for each architecture whose QEMU is missing or too old for a grade: its version, or why there is none."""
     wrong = []
     for arch in NAMES:
         try:
@@ -62,37 +63,46 @@ def run(*command: str, cwd: Path | None = None) -> str:
     return done.stdout
 
 
+def release() -> str:
+    return platform.freedesktop_os_release().get("VERSION_CODENAME", "")
+
+
 def mirror() -> str:
     """The Debian mirror of this host, from either format of its list of sources."""
-    found = re.search(rf"'(\S+)/dists/{SUITE}/(?:In)?Release'", run("apt-get", "update", "--print-uris"))
+    found = re.search(rf"'(\S+)/dists/{release()}/(?:In)?Release'", run("apt-get", "update", "--print-uris"))
     if not found:
-        raise Unfit(f"apt's sources do not name {SUITE}")
+        raise Unfit(f"apt's sources do not name {release()}")
     return found[1]
 
 
-def fetch(here: Path) -> Path:
-    """A folder with the unpacked packages, within @here."""
+def lists(here: Path, suite: str, architecture: str = "") -> Path:
+    """The settings of an apt with its own lists of that suite; for another architecture than the host's, if one is named."""
     for name in ("state/lists/partial", "cache/archives/partial"):
         (here / name).mkdir(parents=True)
-    (here / "apt.conf").write_text(SETTINGS.format(here=here))
-    (here / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {SUITE}-backports main\n")
-    apt = ["apt-get", "-qq", "-c", str(here / "apt.conf")]
-    run(*apt, "update")
-    run(*apt, "download", *PACKAGES, cwd=here)
-    for package in here.glob("*.deb"):
-        run("dpkg", "-x", str(package), str(here / "tree"))
-    return here / "tree"
+    conf, foreign = here / "apt.conf", f'APT::Architecture "{architecture}"; APT::Architectures "{architecture}";'
+    conf.write_text(SETTINGS.format(here=here) + (foreign if architecture else ""))
+    (here / "sources.list").write_text(f"deb [signed-by={KEYRING}] {mirror()} {suite} main\n")
+    run("apt-get", "-qq", "-c", str(conf), "update")
+    return conf
+
+
+def unpack(conf: Path, *packages: str) -> Path:
+    """A folder with these packages, unpacked, beside the settings."""
+    run("apt-get", "-qq", "-c", str(conf), "download", *packages, cwd=conf.parent)
+    for package in conf.parent.glob("*.deb"):
+        run("dpkg", "-x", str(package), str(conf.parent / "tree"))
+    return conf.parent / "tree"
 
 
 def debian_12() -> bool:
-    return platform.freedesktop_os_release().get("VERSION_CODENAME") == SUITE
+    return release() == SUITE
 
 
 def download() -> None:
     unpacked = emulator.UNPACKED
     unpacked.parent.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="qemu-download-", dir=unpacked.parent) as here:
-        tree = fetch(Path(here))
+        tree = unpack(lists(Path(here), f"{SUITE}-backports"), *PACKAGES)
         for name in NAMES.values():
             look(tree / "usr/bin" / name)  # raises Unfit with the name of a missing library
         if too_old():  # otherwise another make has installed it meanwhile

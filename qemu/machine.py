@@ -14,7 +14,7 @@ import zlib
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qemu.emulator import ROOT as ROOT, find
+from qemu.emulator import ROOT as ROOT, Emulator, find
 
 # The last lab, whose solution is the finished kernel. It is built when no lab is named.
 LAST_LAB = int(re.findall(r"^STAGES :=.*?(\d+)$", (ROOT / "kern/ftrace/stages.mk").read_text(), re.M)[0])
@@ -26,12 +26,14 @@ UBOOT = {
     "riscv64": Path("/usr/lib/u-boot/qemu-riscv64_smode/u-boot.bin"),
     "arm64": Path("/usr/lib/u-boot/qemu_arm64/u-boot.bin"),
 }
+FETCHED = ROOT / "build/boards"  # kern/tests/board_uboots.py
+BOARD_UBOOT = {board: FETCHED / f"u-boot-{name}.bin" for board, name in
+               (("sifive_u", "sifive_unleashed"), ("raspi3b", "rpi_3"), ("raspi4b", "rpi_4"))}
+PI = ("raspi3b", "raspi4b")
 MIB = 1 << 20
 AFTER_FIRMWARE = RAM_BASE["riscv64"] + 2 * MIB  # QEMU's riscv64 machines: where the firmware jumps to
 # A prefix for a command: it is killed when the thread that started it ends, even by SIGKILL.
 WITH_US = ["setpriv", "--pdeathsig", "KILL"]
-# A prefix that limits QEMU's memory: the guest's RAM, translated code, the observer's log and its data about translated code.
-BOUNDED = ["prlimit", "--as=6442450944"]
 
 
 def extra_options() -> list[str]:
@@ -54,9 +56,10 @@ class Machine:
     load: int | None = None  # U-Boot loads the image there (physical, 2 MiB-aligned)
     gic: int = 2
     board: str = "virt"  # or another of QEMU's machines
-    el2: bool = False  # arm64: entered at EL2
+    el2: bool = False  # arm64: the kernel is entered at EL2
     icount: bool = False
     plugin: str | None = None  # -plugin's argument
+    emulator: Emulator | None = None  # default: what find() prefers
     extra: list[str] = field(default_factory=list)
 
     def image_path(self) -> Path:
@@ -82,6 +85,8 @@ class Machine:
         return ["-M", machine, "-cpu", "cortex-a72"]
 
     def _boot(self, scratch: Path) -> list[str]:
+        if self.uboot and self.board in BOARD_UBOOT:
+            return ["-kernel", str(BOARD_UBOOT[self.board]), "-drive", f"if=sd,format=raw,snapshot=on,file={self.card}"]
         if self.uboot:
             how = "-kernel" if self.arch == "riscv64" else "-bios"
             return [how, str(UBOOT[self.arch]), *self._boot_device(scratch)]
@@ -101,15 +106,19 @@ class Machine:
     def ram(self) -> range:
         """The physical addresses of RAM."""
         size = max(self.memory, 256) if self.uboot else self.memory  # U-Boot's script is at 193 MiB
-        base = 0 if self.board == "raspi3b" else RAM_BASE[self.arch]
+        base = 0 if self.board in PI else RAM_BASE[self.arch]
         return range(base, base + size * MIB)
+
+    def bounded(self) -> list[str]:
+        """A prefix that limits QEMU's memory: the guest's RAM, translated code, the observer's log and its data about translated code."""
+        return ["prlimit", f"--as={max(6144 * MIB, len(self.ram()) + 4096 * MIB)}"]
 
     def command(self, serial: list[str], scratch: Path, memory: int | None = None) -> list[str]:
         """QEMU's command line. `serial`: options for the console; `memory`: a file descriptor to use as RAM."""
         size = f"{len(self.ram()) // MIB}M"
-        if self.board == "raspi3b":  # its console is the second serial line
+        if self.board in PI:  # its console is the second serial line
             serial = ["-serial", "null", *serial]
-        line = [*find(self.arch).command(), *self._machine(), "-smp", str(self.smp), "-m", size,
+        line = [*(self.emulator or find(self.arch)).command(), *self._machine(), "-smp", str(self.smp), "-m", size,
                 "-nodefaults", "-nic", "none", "-display", "none", "-monitor", "none",
                 "-no-reboot", *serial, *self._boot(scratch)]
         if memory is not None:
@@ -142,7 +151,7 @@ def image_header(image: bytes) -> ImageHeader:
 
 
 def _moved(image: bytes, machine: Machine) -> bytes:
-    """The image with another text_offset: U-Boot moves a riscv64 image to RAM + text_offset."""
+    """The image with another text_offset. U-Boot moves a riscv64 image to RAM + text_offset."""
     if machine.arch == "riscv64" and machine.load is not None:
         offset = machine.load - RAM_BASE["riscv64"]
         return image[:8] + struct.pack("<Q", offset) + image[16:]

@@ -18,7 +18,8 @@
  *	image FILE		the text as linked, which may be executed
  *	word VA			a word of the text that the kernel changes: each value other than the linked one is logged
  *	head SIZE		the first SIZE bytes of text may also run at their physical address, before there are page tables
- *	module LO HI		virtual addresses at which text that is loaded later may be executed; there may be several
+ *	module LO HI AT		virtual addresses of text that is loaded later; as linked it is in the image from AT on. There may
+ *				be several, also at the same addresses: then each of them may be executed
  *	firmware PA END		memory that may also be executed, in a more privileged mode
  *	site VA N		the registers are kept; N = 1: only if its word is not the nop, and it is not
  *				logged otherwise
@@ -128,6 +129,7 @@ struct watch {
 /* A range of addresses. */
 struct range {
 	uint64_t lo, hi;
+	uint64_t image; /* of a module: where in the image its text is */
 };
 
 static struct ranges {
@@ -783,7 +785,16 @@ static bool in_reset_rom(const uint8_t *host, uint64_t pc)
 	return firmware.hi && pc >> 12 == reset_pc >> 12 && host - reset == (int64_t)(pc - reset_pc);
 }
 
-/* May this be executed here? Permitted are the text as linked, its head at the physical address, modules, the firmware, and the ROM before it. */
+/* Is this the word of a module that was linked there? */
+static bool is_module(uint64_t pc, uint32_t word)
+{
+	for (const struct range *r = modules.r; r < modules.r + modules.n; r++)
+		if (pc % 4 == 0 && inside(r, pc) && !memcmp(image + r->image + (pc - r->lo), &word, 4))
+			return true;
+	return false;
+}
+
+/* May this be executed here? Permitted are the text and modules as linked, text's head at the physical address, the firmware, and the ROM before it. */
 static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uint32_t word)
 {
 	uint64_t at = pa - text_pa;
@@ -791,7 +802,7 @@ static bool is_ours(struct qemu_plugin_insn *insn, uint64_t pc, uint64_t pa, uin
 
 	if (pa - firmware.lo < firmware.hi - firmware.lo)
 		return pc == pa;
-	if (in_reset_rom(qemu_plugin_insn_haddr(insn), pc) || inside_any(&modules, pc))
+	if (in_reset_rom(qemu_plugin_insn_haddr(insn), pc) || is_module(pc, word))
 		return true;
 	if (at >= text.hi - text.lo || at % 4 || qemu_plugin_insn_size(insn) != 4)
 		return false;
@@ -929,11 +940,11 @@ static bool config_role(const char *word, uint64_t a, uint64_t b, uint64_t c)
 	return false;
 }
 
-static bool add_range(struct ranges *all, uint64_t lo, uint64_t hi)
+static bool add_range(struct ranges *all, uint64_t lo, uint64_t hi, uint64_t at)
 {
 	if (all->n == sizeof(all->r) / sizeof(*all->r))
 		return false;
-	all->r[all->n++] = (struct range){lo, hi};
+	all->r[all->n++] = (struct range){lo, hi, at};
 	return true;
 }
 
@@ -948,13 +959,13 @@ static bool config_line(const char *word, uint64_t a, uint64_t b, uint64_t c)
 	else if (!strcmp(word, "firmware"))
 		firmware = (struct range){a, b};
 	else if (!strcmp(word, "looks"))
-		return add_range(&looks, a, b);
+		return add_range(&looks, a, b, 0);
 	else if (!strcmp(word, "order"))
-		return add_range(&order, a, b);
+		return add_range(&order, a, b, 0);
 	else if (!strcmp(word, "module"))
-		return add_range(&modules, a, b);
+		return add_range(&modules, a, b, c);
 	else if (!strcmp(word, "ordered"))
-		return add_range(&ordered, a, b);
+		return add_range(&ordered, a, b, 0);
 	else if (!strcmp(word, "tracer"))
 		tracer = (struct range){a, b};
 	else if (!strcmp(word, "fences"))
@@ -1016,6 +1027,9 @@ static bool map_image(const char *path)
 	off_t size;
 
 	image = map_file(path, O_RDONLY, PROT_READ, &size);
+	for (const struct range *r = modules.r; r < modules.r + modules.n; r++)
+		if (r->image + (r->hi - r->lo) > (uint64_t)size)
+			return false;
 	return image && (uint64_t)size >= text.hi - text.lo;
 }
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import socket
 
+RESET = b'"event": "RESET"'
+
 
 class Reason:
     """QEMU's control socket, open before QEMU starts; QEMU's messages are read when QEMU has ended."""
@@ -25,8 +27,18 @@ class Reason:
         """Send a command to QEMU's monitor."""
         self._ours.sendall(json.dumps({"execute": "human-monitor-command", "arguments": {"command-line": line}}).encode() + b"\n")
 
+    def reset(self) -> None:
+        """Reset the machine, running or stopped; return when it has been reset."""
+        before = self._messages.count(RESET)
+        self.monitor("system_reset")
+        while self._messages.count(RESET) == before:
+            data = self._ours.recv(65536)
+            if not data:
+                raise ConnectionError("QEMU ended, and was to reset the machine")
+            self._messages += data
+
     def drain(self, flags: int = socket.MSG_DONTWAIT) -> None:
-        """Read the messages so far. QEMU also sends one for every stop and start; the socket holds some hundred, and the rest would be lost."""
+        """Read the messages so far. QEMU also sends one for every stop and start. The socket holds some hundred, and QEMU drops the rest."""
         try:
             while data := self._ours.recv(65536, flags):
                 self._messages += data

@@ -47,7 +47,7 @@ def end_with_terminal(qemu: subprocess.Popen[bytes]) -> None:
 
 
 def pass_on(qemu: subprocess.Popen[bytes]) -> None:
-    """Pass a file or a pipe on to riscv64's console. Its firmware discards the first byte: that is an empty line of ours."""
+    """Pass a file or a pipe on to riscv64's console. The firmware discards the first byte, so an empty line is sent first."""
     assert qemu.stdin
     with suppress(BrokenPipeError), qemu.stdin:
         data = b"\n"

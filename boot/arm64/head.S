@@ -8,8 +8,7 @@
  * 1. Drop to EL1, if at EL2.
  * 2. Map the image at KERNEL_BASE, each page with its final permission; and
  *    its first 2 MiB at their physical address (the identity map), for step 3.
- * 3. Turn on the MMU and the caches; jump to the virtual address; disable
- *    translation of the lower half.
+ * 3. Turn paging and the caches on.
  * 4. Zero .bss, store the address of the device tree and this CPU's MPIDR.
  * 5. Set the stack, this CPU and its thread; go to kernel_main().
  */
@@ -45,14 +44,21 @@ _image_header:
 	.word	0
 
 boot_start:
+	/* 1. Drop to EL1, if at EL2. */
 	mov	x21, x0			/* the device tree */
 	bl	drop_to_el1
 	mrs	x22, cntvct_el0		/* drop_to_el1 set its offset to 0 */
+
+	/* 2. Map the image at KERNEL_BASE, each page with its final permission. */
 	adrp	x19, _image_header
 	adrp	x20, _early_tables
 	bl	map_image
-	bl	enable_mmu
 
+	/* 3. Turn paging and the caches on. */
+	bl	invalidate_tables
+	bl	enable_paging
+
+	/* 4. Zero .bss, store the address of the device tree and this CPU's MPIDR. */
 	ldr	x0, =_bss
 	ldr	x1, =_early_tables
 1:	stp	xzr, xzr, [x0], #16
@@ -71,6 +77,7 @@ boot_start:
 	ldr	x1, =boot_hwid
 	str	x0, [x1]
 
+	/* 5. Set the stack, this CPU and its thread; go to kernel_main(). */
 	ldr	x0, =cpus
 	msr	tpidr_el1, x0
 	ldr	x1, =boot_thread
@@ -139,11 +146,8 @@ map_image:
 	b.lo	2b
 	ret
 
-/*
- * The tables' root is at x20; returns to the caller's virtual address. Old cache
- * lines of the tables are invalidated: the table walker reads through the cache.
- */
-enable_mmu:
+/* Invalidate old cache lines of the tables: the table walker reads through the cache. */
+invalidate_tables:
 	dmb	sy
 	adrp	x0, _early_tables
 	adrp	x1, _early_tables_end
@@ -152,8 +156,13 @@ enable_mmu:
 	cmp	x0, x1
 	b.lo	1b
 	dsb	sy
+	ret
 
-enable_mmu_with_tables:
+/*
+ * The tables' root is at x20; returns to the caller's virtual address, without
+ * translation of the lower half.
+ */
+enable_paging:
 	ldr	x0, =MAIR
 	msr	mair_el1, x0
 	ldr	x0, =TCR
@@ -175,9 +184,9 @@ enable_mmu_with_tables:
 	ldr	x1, =SCTLR
 	msr	sctlr_el1, x1
 	isb
-	ldr	x1, =mmu_is_on
+	ldr	x1, =paging_is_on
 	br	x1
-mmu_is_on:
+paging_is_on:
 	orr	x0, x0, #TCR_EPD0	/* no translation of the lower half */
 	msr	tcr_el1, x0
 	isb
@@ -210,7 +219,7 @@ secondary_start:
 	bl	drop_to_el1
 	adrp	x19, _image_header
 	adrp	x20, _early_tables
-	bl	enable_mmu_with_tables
+	bl	enable_paging
 	bl	read_affinity
 	ldr	x1, =cpus
 1:	ldr	x2, [x1, #CPU_HWID]

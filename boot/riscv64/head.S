@@ -7,8 +7,7 @@
  * 1. One hart boots; firmware without HSM starts all harts here at once.
  * 2. Zero .bss, store the hart id and the address of the device tree.
  * 3. Map the image at KERNEL_BASE, each page with its final permission.
- * 4. Turn paging on: the fetch after `csrw satp` faults, and the trap vector
- *    is the next instruction's virtual address. So no identity map is needed.
+ * 4. Turn paging on.
  * 5. Set the stack, this CPU and its thread; go to kernel_main().
  */
 #include "memory.h"
@@ -36,6 +35,7 @@ _image_header:
 	.word	0
 
 boot_start:
+	/* 1. One hart boots. */
 	rdtime	s3
 	csrw	sie, zero
 	csrw	sip, zero
@@ -47,6 +47,7 @@ boot_start:
 	amoadd.w t0, t1, (t0)
 	bnez	t0, lost_lottery
 
+	/* 2. Zero .bss, store the hart id and the address of the device tree. */
 	la	t0, _bss
 	la	t1, _end
 1:	.irp	offset, 0, 8, 16, 24, 32, 40, 48, 56
@@ -68,9 +69,13 @@ boot_start:
 	la	t0, kernel_pgd_pa
 	sd	s2, 0(t0)
 
+	/* 3. Map the image at KERNEL_BASE, each page with its final permission. */
 	call	map_image
+
+	/* 4. Turn paging on. */
 	call	enable_paging
 
+	/* 5. Set the stack, this CPU and its thread; go to kernel_main(). */
 	la	sp, boot_stack + THREAD_SIZE
 	la	tp, cpus
 	la	t0, boot_thread
@@ -126,7 +131,11 @@ map_image:
 	j	2b
 4:	ret
 
-/* Sv39 with the root at kernel_pgd_pa; returns to the caller's virtual address. */
+/*
+ * Sv39 with the root at kernel_pgd_pa; returns to the caller's virtual address. The
+ * fetch after `csrw satp` faults, and the trap vector is the next instruction's
+ * virtual address. So no identity map is needed.
+ */
 enable_paging:
 	la	t0, kernel_pa
 	ld	t0, 0(t0)

@@ -131,7 +131,7 @@ def for_each_arch(file: str, text: Callable[[str], str]) -> list[str]:
     out = []
     for arch in source.ARCHS:
         path = file.replace("<arch>", arch)
-        first = "!" if arch == source.ARCHS[0] else ""  # tabs of their own, whatever stands above
+        first = "!" if arch == source.ARCHS[0] else ""  # tabs of their own, even directly after other tabs
         out += [f'==={first} "{arch}"', "", *block(language, path, text(path), "    "), ""]
     return out
 

@@ -39,7 +39,7 @@ def solution(text: str) -> str:
 
 
 def above(lines: list[str], first: int) -> int:
-    """Where the comment begins that stands directly above line @first."""
+    """Where the comment directly above line @first begins."""
     if first and lines[first - 1].rstrip().endswith("*/"):
         at = first - 1
         while at and not lines[at].lstrip().startswith("/*"):

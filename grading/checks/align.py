@@ -1,6 +1,6 @@
 """Compares a printed trace with the executed calls, CPU by CPU, in order.
 
-One inversion is legal. An interrupt may come between a call site and the
+One difference in the order is allowed. An interrupt may come between a call site and the
 reservation of its event, and another thread may run after that interrupt; both
 print their own events first. So an executed call may stay pending while later
 calls are printed, until its own context executes another call. Where an event
@@ -27,7 +27,7 @@ class Executed:
     call: Call
     seq: int
     vcpu: int
-    done: int = NEVER  # the record at which its context went on
+    done: int = NEVER  # the record at which its context continued
 
     def __str__(self) -> str:
         return self.call.name
@@ -52,7 +52,7 @@ class Divergence:
     printed: Sequence[FunctionEvent | GraphEvent]
 
     def neighbours(self, around: int = 3) -> list[tuple[str, str, bool]]:
-        """The lines around that place: (executed, printed, is it this one?)."""
+        """The lines around that place: (executed, printed, is it the difference?)."""
         rows = []
         for step in range(-around, around + 1):
             e, p = self.executed_at + step, self.printed_at + step
@@ -90,11 +90,11 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         self.printed: Sequence[AnyEvent] = printed
         self.differ: Callable[[AnyExecuted, AnyEvent], str] = differ
         self.needed = needed
-        self.first = first  # tracing is on from this index at the latest
+        self.first = first  # calls before this index may have been executed while tracing was off
         self.needed_end = next((i + 1 for i in reversed(range(len(executed))) if needed(executed[i])), 0)
         self.furthest = _State(0)
         self.pairs: list[tuple[AnyExecuted, AnyEvent]] = []
-        self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}  # by comm and pid: the thread, and the number of the pair that showed it
+        self._thread_of: dict[tuple[str, int], tuple[int, int]] = {}  # by comm and pid: the thread, and the number of the first pair that has both
         self._tried: set[tuple[object, ...]] = set()
 
     def _fits(self, i: int, number: int) -> bool:
@@ -103,7 +103,7 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         return (known is None or known[0] == ran.call.thread) and not self.differ(ran, event)
 
     def _over(self, at: int, waits: int) -> bool:
-        """May the pending call be printed now? Yes, once the context that overtook it has returned; another may follow at once."""
+        """May the event of the pending call be printed before call `at`? Yes, once the context that came in between has returned."""
         if at >= self.needed_end or at == waits + 1:
             return True
         mine, before, following = (self.executed[i].call for i in (waits, at - 1, at))
@@ -113,7 +113,7 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
     def _next(self, s: _State) -> Iterator[Matched]:
         """The states that may follow, the most likely last."""
         at, executed = s.at, self.executed
-        # Otherwise a context would go on while it still has an event to print.
+        # Otherwise a context would continue while one of its events is not printed yet.
         free = at < len(executed) and all(executed[i].done > executed[at].seq for i in s.pending)
         if free and at < self.first and not s.number:  # it was executed before tracing was on
             yield _State(at + 1, 0, s.pending), None
@@ -162,7 +162,7 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
         return False
 
     def _meant(self, s: _State) -> int:
-        """The executed call that the event was probably meant to be: one with its name, else the newest pending one."""
+        """The executed call to which the event probably belongs: one with its name, else the newest pending one."""
         waiting = [*s.pending[::-1], *([s.at] if s.at < len(self.executed) else [])]
         name = self.printed[s.number].func
         return next((at for at in waiting if self.executed[at].call.name == name), waiting[0] if waiting else s.at)
@@ -180,7 +180,7 @@ class _Search(Generic[AnyExecuted, AnyEvent]):
 
 
 def _likeliest(executed: Sequence[AnyExecuted], printed: Sequence[AnyEvent], differ: Callable[[AnyExecuted, AnyEvent], str], last: int, look: int = 24) -> int:
-    """The index in `executed`, at most `last`, from which `look` calls agree best with the first printed events."""
+    """The index in `executed`, at most `last`, from which on `look` calls fit the first printed events best."""
     def score(start: int) -> int:
         return next((n for n, (ran, event) in enumerate(zip(executed[start:start + look], printed)) if differ(ran, event)), look)
 
@@ -205,7 +205,7 @@ def align(executed: Mapping[int, Sequence[AnyExecuted]], printed: Sequence[AnyEv
 
 
 def by_cpu(executed: Iterable[AnyExecuted]) -> dict[int, list[AnyExecuted]]:
-    """Sort by CPU and fill in `done`: a context has gone on when it, or one that it interrupted, executes again on that CPU."""
+    """Sort by CPU and fill in `done`: a context has continued when it, or one that it interrupted, executes again on that CPU."""
     cpus: dict[int, list[AnyExecuted]] = {}
     waiting: dict[tuple[int, int], list[AnyExecuted]] = {}  # for each thread on a CPU: the newest of each interrupt level
     for ran in executed:

@@ -39,7 +39,7 @@ def calls_tracer(kernel: Kernel, address: int, word: int) -> bool:
 
 
 def site_lines(kernel: Kernel, site: Site, found: int, call: bool) -> list[str]:
-    """Lines that show the site's word and the word that it should have had; or one line that says it was right."""
+    """Lines that show the site's word and the word that it should have held; or one line that says that it was right."""
     if call and calls_tracer(kernel, site.address, found):
         return [f"{site.function.name} at {site.address:#x}: its call site is right, {kernel.disassemble(site.address, found)}"]
     want = kernel.disassemble(site.address, site.rest)
@@ -62,7 +62,7 @@ def traced(e: Evidence, call: Call) -> bool:
 
 
 def rest_text(kernel: Kernel, lab: int) -> bytes:
-    """The text of the kernel as it must be while no tracer is on."""
+    """The kernel's text as it must be while no tracer is on."""
     text = bytearray(kernel.text_bytes())
     nop = kernel.isa.nop.to_bytes(4, "little")
     for site in kernel.sites if lab >= 3 else []:
@@ -114,7 +114,7 @@ def of_kind(kind: Defect, slug: str) -> Recogniser:
 
 
 def within(part: Window, finding: Finding | None) -> Finding | None:
-    """The finding; if nothing else says when it happened, a debugger stops where this window begins."""
+    """The finding; if it does not say when it happened, a debugger stops where this window begins."""
     if finding and finding.began is None:
         finding.began = part.first
     return finding
@@ -168,7 +168,7 @@ def wrong_argument(e: Evidence, phase: Phase) -> Finding | None:
 
 
 def _first_wrong(want: ExpectedCall, call: Call) -> int | None:
-    """The first known argument that is wrong; None if the function never began."""
+    """The first known argument that is wrong; None: all are right, or the function's body did not run."""
     if not call.arguments:
         return None
     registers = PASSED.get(want.function, (1,))
@@ -206,7 +206,7 @@ def _selected(e: Evidence, phase: Phase) -> list[Call]:
 
 @once
 def _aligned(e: Evidence, phase: Phase) -> dict[int, Alignment[Executed, FunctionEvent]]:
-    """Each CPU's calls and events, aligned. In labs 1 and 2 tracing is switched on and off while other functions run: only the
+    """The alignment of each CPU's calls and events. In labs 1 and 2 tracing is switched on and off while other functions run, so only the
     workload's calls must be printed."""
     assert phase.trace
     brackets = [c.seq for c in e.calls(phase) if c.name in ("wl_begin", "wl_end")]
@@ -456,13 +456,13 @@ def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
 
 
 def not_started(e: Evidence) -> Finding | None:
-    """If the shell refused to start the tracer, that is the only finding worth showing."""
+    """A finding if the shell refused to start the tracer; then no other finding is of use."""
     begins = e.complaint and (e.complaint.line == "registers" or e.complaint.line.endswith("> current_tracer"))
     return Finding(str(e.complaint)) if begins else None
 
 
 def something_called(e: Evidence) -> Finding | None:
-    """At least one traced function found a call at its site. Other rungs compare the phases."""
+    """The site of at least one traced function held a call. Other rungs judge each phase."""
     if any(traced(e, call) for phase in e.on() for call in _selected(e, phase)):
         return None
     return not_started(e) or Finding("no traced function found a call at its site")

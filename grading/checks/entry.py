@@ -1,4 +1,4 @@
-"""Checks of the registers that ops and traced functions see, lab 4: of every call in every boot, and of kern/apps/entry.c."""
+"""Lab 4: checks of the registers that ops and traced functions see, at every call in every boot, and in kern/apps/entry.c."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STUBS = 32  # FTRACE_OPS_MAX
 
 
 def _regs(r: Record) -> tuple[int, ...]:
-    """struct ftrace_regs as the callback found it; before it the record has four frame records."""
+    """struct ftrace_regs as the callback found it. In the record it comes after four frame records."""
     return r.more[8:]
 
 
@@ -30,7 +30,7 @@ def _calls(e: Evidence) -> list[Call]:
 
 @once
 def entry_calls(e: Evidence) -> dict[str, Call]:
-    """The three calls of entry_traced: only looked at; with every argument and the return changed; skipped."""
+    """The three calls of entry_traced: "seen", with an op that changes nothing; "changed", with one that changes every argument and link; "skipped", with ops that return in its place."""
     by = {name: [call for call in _calls(e) if call.name == "entry_traced" and call.callbacks[0].addr == e.kernel.symbol(name)]
           for name in ("entry_tracer", "entry_skipper")}
     looked = dict(zip(("seen", "changed"), by["entry_tracer"])) if len(by["entry_tracer"]) == 2 else {}
@@ -49,7 +49,7 @@ def registers_seen(e: Evidence) -> Finding | None:
 
 
 def handler_arguments(e: Evidence) -> Finding | None:
-    """Labs 5 and 6: the handler of an entry sees the registers of the call, that of a return the value."""
+    """Labs 5 and 6: an entry handler sees the registers of the call, a return handler sees the return value."""
     entries = {e.kernel.symbol(n) for n in (HANDS[0], HANDLERS[0])}
     for call in e.truth.calls:
         for r in call.callbacks:
@@ -107,7 +107,7 @@ def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
         return f"parent_ip was {where(e, parent)}, and not {where(e, call.parent)}, the function's return address", ""
     if r is not call.callbacks[0]:
         return None  # the records lie in struct ftrace_regs: an op before may have changed pc and link
-    records = [(r.more[at], r.more[at + 1]) for at in range(0, 8, 2)]  # the frame below, where to go on
+    records = [(r.more[at], r.more[at + 1]) for at in range(0, 8, 2)]  # the caller's frame pointer, the return address
     at = next((i for i, (_, home) in enumerate(records) if home == call.site.address + 4), None)
     if at is None:
         return "frame records do not include the traced function's: a stack walk does not find the function", "one-frame-record"
@@ -121,7 +121,7 @@ def _caller_wrong(e: Evidence, call: Call, r: Record) -> tuple[str, str] | None:
 # ---- what the function finds --------------------------------------------------------------------
 
 def registers_found(e: Evidence) -> Finding | None:
-    """A traced function finds every register as its caller left it, and goes on after its site; what ops change is left to other rungs."""
+    """A traced function finds every register as its caller left it, and continues after its site. Other rungs judge what ops change."""
     if e.truth.below:
         return below_sp(e)
     for phase in e.on():
@@ -162,12 +162,12 @@ def registers_changed(e: Evidence) -> Finding | None:
 # ---- what several ops do together --------------------------------------------------------------
 
 def while_published(e: Evidence) -> list[Call]:
-    """What a batch calls at its end, when its sites are written."""
+    """The calls of functions that a batch calls at its end, when its sites are written."""
     return [call for call in e.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
 
 
 def ready_before_sites(e: Evidence) -> Finding | None:
-    """An op that a site calls is there when the site is written."""
+    """An op is published before a site that calls it is written."""
     for which, call, ops in zip(("alone", "after another one"), while_published(e), (1, 2)):
         if len(call.callbacks) < ops:
             return Finding(f"an op that traces text_alias_close, {which}, was registered. Its site was written, ftrace_batch_end() called "
@@ -177,7 +177,7 @@ def ready_before_sites(e: Evidence) -> Finding | None:
 
 
 def switched_off(e: Evidence) -> list[tuple[str, Record, int]]:
-    """The lines that unregistered an op whose sites were written, the last store to them, the line's end in the observer's log."""
+    """The lines that unregistered an op whose sites were written, with the last store to the sites and the line's last record."""
     lines = [(line, between(e.truth.stores, first, last), last) for (first, line), (last, _) in pairwise(e.typed)
              if line.startswith("op ") and line.endswith(" off")]
     return [(line, stores[-1], last) for line, stores, last in lines if stores]
@@ -202,7 +202,7 @@ def own_functions_kept(e: Evidence) -> Finding | None:
 
 
 def _registered(e: Evidence, program: str) -> list[tuple[Record, Record]]:
-    """Each op that this function of kern/apps/entry.c registered, and the answer."""
+    """Each op that this function of kern/apps/entry.c registered, and the result."""
     lo, hi = e.kernel.extent(program)
     return [(question, answer) for _, question, answer in e.truth.asked("register_ftrace_function") if lo <= question.addr < hi]
 
@@ -218,7 +218,7 @@ def clashes(e: Evidence) -> Finding | None:
 
 
 def stubs_filled(e: Evidence) -> Finding | None:
-    """Each stub has an op, and then there is no other."""
+    """An op can be registered for each stub, and no more."""
     for n, (question, answer) in enumerate(_registered(e, "entry_fill")):
         want = (0, "0") if n < STUBS else (-errno.ENOSPC & 0xFFFFFFFF, "-ENOSPC")
         got = answer.v[0] & 0xFFFFFFFF
@@ -229,7 +229,7 @@ def stubs_filled(e: Evidence) -> Finding | None:
 
 
 def disabled_left_alone(e: Evidence) -> Finding | None:
-    """An op gets a function whose site is never to be written again: it is registered, and the site stays as it is."""
+    """An op that selects a function with a disabled record is registered, and the site is not written."""
     sites = {s.address - e.kernel.text[0] for s in e.kernel.sites if s.function.name == "entry_traced"}
     for question, answer in _registered(e, "entry_disabled"):
         said = "an op was registered for entry_traced, whose record had FTRACE_FL_DISABLED: "

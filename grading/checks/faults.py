@@ -1,4 +1,4 @@
-"""Why a boot ended in a panic, found from the exceptions that the processor took and never from what the kernel printed."""
+"""Finds out why a boot ended in a panic, from the exceptions that the processor took and never from what the kernel printed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def panicked(e: Evidence) -> tuple[str, int]:
 
 
 def back_into(e: Evidence, stub: str) -> bool:
-    """Did the last traced call never leave the stub after its callback? Then the last exception or interrupt of its CPU was taken in the
+    """Did the last traced call stay in the stub for ever after its callback? Then the last exception or interrupt of its CPU was taken in the
     stub, and the link register also pointed into the stub."""
     (lo, hi), trap = e.kernel.extent(stub), _last_of(e, unfinished(e))
     return bool(trap and all(lo <= address < hi for address in (trap.v[1], trap.v[3])))
@@ -81,7 +81,7 @@ def astray(e: Evidence) -> str:
     if not call or not trap or not _by_an_instruction(e, trap) or _access(e, trap.v[0]) != Access.EXECUTION:
         return ""
     held = {call.fp: "the value of the frame pointer at the call site", call.sp: "the value of the stack pointer at the call site"}.get(trap.v[1], "where there is no code")
-    return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and the tracer did not return to it: the CPU went on at {trap.v[1]:#x}, {held}"
+    return f"{call.name} was called on CPU {call.vcpu}, its call site called the tracer, and the tracer did not return to it: the CPU continued at {trap.v[1]:#x}, {held}"
 
 
 def earlier_defect(e: Evidence) -> str:

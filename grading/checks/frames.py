@@ -105,7 +105,7 @@ def _returns(e: Evidence, t: Try) -> Finding | None:
 
 
 def _filled(t: Try) -> bool:
-    """Does `top` point to the complete frame of this call while the call is in flight? The frame has no data."""
+    """Does `top` point to the complete frame of this call, without entry data, while the call is in flight?"""
     if not t.within or t.stage == "before":
         return False
     frame, call = t.within.more[8:], t.span.call
@@ -114,7 +114,7 @@ def _filled(t: Try) -> bool:
 
 
 def _whole(e: Evidence, t: Try) -> Finding | None:
-    """While the function's body runs, `top` points to its complete frame. At entry and return it may also have its old value."""
+    """While the function's body runs, `top` points to its complete frame. During the entry and the return it may also have its old value."""
     if not t.within or not t.interrupt:
         return None
     mistake = ORDER if e.lab == 5 else ""
@@ -129,7 +129,7 @@ def _whole(e: Evidence, t: Try) -> Finding | None:
 
 
 def _walked(e: Evidence, t: Try) -> Finding | None:
-    """A stack walk in the interrupt finds the return address of frames_traced, in regs->link or in a frame."""
+    """A stack walk in the interrupt finds the return address of frames_traced, in regs->link or in a shadow frame."""
     if not t.within or not t.interrupt or t.stage in ("before", "after") or t.within.v[3] == t.span.home:
         return None
     if e.kernel.name_at(t.interrupt.v[1]).startswith(ASSEMBLY):
@@ -156,7 +156,7 @@ def position(t: Try) -> tuple[str, int]:
 
 
 def _covered(found: list[Try]) -> Finding | None:
-    """Interrupts came before the call, in the tracer, and after the call."""
+    """A finding if the interrupts did not come before the call, in the tracer and after the call."""
     if any(t.after.v[3] & 1 for t in found):
         return Finding("frames_traced was interrupted, and at a return no shadow frame was right: the kernel has ended graph tracing permanently")
     for answer in (WANTED, REFUSED):
@@ -184,7 +184,7 @@ def patched_if_wanted(e: Evidence) -> Finding | None:
 
 
 def frames_kept(e: Evidence) -> Finding | None:
-    """Wherever an interrupt comes, frames are complete, the return address is found, and the shadow stack is restored afterwards."""
+    """At whichever instruction an interrupt comes, frames are complete, the return address is found, and the shadow stack is restored afterwards."""
     found = tries(e)
     if not found:
         return None
@@ -194,11 +194,11 @@ def frames_kept(e: Evidence) -> Finding | None:
 
 
 def room_given_back(e: Evidence) -> Finding | None:
-    """Data of a user that then refuses the return are dropped: the frame ends after its fixed words, and the room above is free."""
+    """If a user reserves entry data and then says no, the data are dropped: the frame ends after its fixed words, and the memory above is free."""
     call, seen = e.kernel.symbol("frames_call"), [r for r in e.truth.frames if not r.level]
     for last, r in zip(seen, seen[1:]):
         end = r.v[0] + 8 * WORDS
         if call not in (last.addr, r.addr) and (r.v[1], r.more[8 + DATA_END]) != (end, end):
-            return Finding("a user reserved entry data and then said no: the room of the data on the shadow stack was not given back",
+            return Finding("a user reserved entry data and then said no: the memory of the data on the shadow stack was not freed",
                            mistake=KEPT, seq=r.seq)
     return None

@@ -23,7 +23,7 @@ class GraphStep(Executed):
 
     kind: str = field(kw_only=True)
     span: Span = field(kw_only=True)
-    depths: frozenset[int] = field(kw_only=True)  # all depths that may be printed: a frame that is just being pushed or popped may count or not
+    depths: frozenset[int] = field(kw_only=True)  # all depths that may be printed: a frame that was just being pushed or popped may count or not
 
     def __str__(self) -> str:
         return f"{self.kind} of {self.span.name}"
@@ -46,8 +46,7 @@ def nobody(_: Span) -> bool:
 
 
 class _Depths:
-    """The least and the greatest number of calls around a call that count for its depth: a frame that is just being pushed or popped
-    may count or not.
+    """The least and the greatest depth of a call: a frame that was just being pushed or popped may count or not.
 
     `unsure`: the calls that count but may have no frame.
     """
@@ -76,7 +75,7 @@ def _between(*bounds: tuple[int, int]) -> frozenset[int]:
 
 
 def hit_of(span: Span, framed: Framed) -> int | None:
-    """The index of this call's run of return_to_handler among those of its return; None: it has none."""
+    """Which of the runs of return_to_handler of the return instruction is this call's? None: none."""
     if not span.leaving or not framed(span):
         return None
     at = [s for s in span.leaving.spans if framed(s)].index(span)
@@ -84,7 +83,7 @@ def hit_of(span: Span, framed: Framed) -> int | None:
 
 
 def _seen_leaving(span: Span, leaving: Leaving, framed: Framed) -> Record:
-    """The run of return_to_handler of this call. In a chain of tail calls one call may have no frame, because its user has just been
+    """This call's run of return_to_handler. In a chain of tail calls one call may have no frame, because its user has just been
     unregistered: then the last run is taken for the rest of the chain."""
     if not leaving.hits or not framed(span):
         return leaving.left
@@ -93,7 +92,7 @@ def _seen_leaving(span: Span, leaving: Leaving, framed: Framed) -> Record:
 
 
 def steps(spans: Sequence[Span], names: Collection[str], framed: Framed, unsure: Framed = nobody) -> dict[int, list[GraphStep]]:
-    """By CPU: the entries and returns that a user with the filter `names` must print, when the calls `framed` have frames.
+    """By CPU: the entries and returns that a user with the filter `names` must print, if the calls `framed` have frames.
 
     The depth may be that of the shadow stack, as on Linux, where it counts the frames of all users, or that of the user's own frames.
     `unsure`: calls that may have no frame because their user was just being unregistered.

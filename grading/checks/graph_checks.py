@@ -1,4 +1,4 @@
-"""Checks of patched returns, labs 5 and 6: each call is entered once, is left once, and returns to its caller.
+"""Labs 5 and 6: checks of patched returns. Each call is entered once, is left once, and returns to its caller.
 
 As in checks.py, a check takes the evidence of one boot and returns None or a Finding.
 """
@@ -40,20 +40,20 @@ def cpu_of(span: Span) -> str:
 
 
 def _leavers(phase: Phase) -> frozenset[str]:
-    """The functions that are traced only for users that leave during the phase."""
+    """The functions that are traced only for users that are unregistered during the phase."""
     leaver = frozenset(name for u in phase.users if u.leaves for name in u.filter.names)
     return leaver - {name for u in stayed(phase) for name in u.filter.names}
 
 
 def framed(e: Evidence, phase: Phase) -> Framed:
-    """Which calls of the phase should have a frame? For a user that leaves: only while its sites hold calls."""
+    """Which calls of the phase should have a frame? For a user that is unregistered in it: only while its sites hold calls."""
     leaver, returning = _leavers(phase), phase.returning
     return lambda s: s.name in returning and (
         s.name not in leaver or checks.traced(e, s.call))
 
 
 def unsure(e: Evidence, phase: Phase) -> Framed:
-    """Of which calls is it unknown whether they have a frame? Of none, if no user leaves. A user's handler is no longer called some time
+    """Of which calls is it unknown whether they have a frame? Of none, if no user is unregistered. A user's handler is no longer called some time
     before its sites become nops. A call made in between had a frame if all calls that returned together with it went through
     return_to_handler; otherwise it is unknown."""
     leaver, patched = _leavers(phase), framed(e, phase)
@@ -129,7 +129,7 @@ def comes_home(e: Evidence) -> Finding | None:
     for phase in e.phases:
         for span in e.spans(phase):
             if not span.body:
-                return of_call(phase.name, span, f"{span.name} was called, and did not go on after its call site")
+                return of_call(phase.name, span, f"{span.name} was called, and did not continue after its call site")
         for leaving in _leavings(e, phase):
             first, last = leaving.spans[0], leaving.spans[-1]
             if last.home and (not leaving.back or leaving.back.addr != last.home):
@@ -163,7 +163,7 @@ def registers_given_back(e: Evidence) -> Finding | None:
 
 
 def silent_handler(e: Evidence) -> Finding | None:
-    """While no tracer is on, no return goes through return_to_handler, except of calls that were in flight when it was switched off."""
+    """While no tracer is on, no return goes through return_to_handler, except those of calls that were in flight when it was switched off."""
     before = e.phases[0]
     early = during(before, e.truth.handlers)
     if early:
@@ -272,7 +272,7 @@ def _alignments(e: Evidence) -> Iterator[tuple[Phase, Aligned]]:
 
 
 def values(e: Evidence) -> Finding | None:
-    """The printed return value of each call is the value of the result register at its return."""
+    """Each call is printed with the value that the result register had at its return."""
     for phase, alignment in _alignments(e):
         for step, event, _ in _returns(alignment):
             value = step.span.leaving.left.v[1] if step.span.leaving else None
@@ -332,7 +332,7 @@ def _lasted(e: Evidence, phase: Phase, alignment: Aligned) -> Finding | None:
 
 
 def sums(where: str, alignment: Aligned) -> Finding | None:
-    """The calls that a call makes do not last longer than the call itself."""
+    """The durations of the calls that a call makes add up to no more than its own."""
     inner: dict[Span, int] = {}
     printed = {step.span for step, _ in alignment.pairs}
     for step, event, ns in _returns(alignment):
@@ -350,7 +350,7 @@ def sums(where: str, alignment: Aligned) -> Finding | None:
 
 
 def something_returned(e: Evidence) -> Finding | None:
-    """return_to_handler ran at least once. Other rungs compare the phases."""
+    """return_to_handler ran at least once. Other rungs judge each phase."""
     if any(during(phase, e.truth.handlers) for phase in e.on()):
         return None
     return checks.not_started(e) or Finding("function_graph was on, and return_to_handler never ran")
@@ -363,13 +363,13 @@ MISTAKES = {**rare.MISTAKES, RECURSION: "after the first entries no other is see
 
 
 def frames_fit(e: Evidence) -> Finding | None:
-    """If the kernel's frame check printed a message: that message."""
+    """A finding with the message of the kernel's frame check, if it printed one."""
     said = next((line for p in e.phases for line in p.output.splitlines() if "and returned with" in line), "")
     return Finding(f"the kernel printed: {said}", mistake="sp-does-not-fit") if said else None
 
 
 def entries_end(e: Evidence, finding: Finding) -> str:
-    """The mistake's name, if only the first few calls return through the handler and none of the many others does."""
+    """The mistake's name, if only the first few calls return through return_to_handler, and none of the many calls after them."""
     if frames_fit(e):
         return ""
     for phase in e.on():

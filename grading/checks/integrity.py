@@ -1,4 +1,4 @@
-"""Checks code integrity: the CPUs executed only the text as linked, or permitted words at addresses that the kernel may change.
+"""Checks that the CPUs executed only the text as linked, or, at addresses that the kernel may change, permitted words.
 
 No handed-in file may contain an instruction that sets the exception vector or the page tables. If it jumps to such an
 instruction of the kernel, that instruction sets a value that it never sets otherwise; _set_once() finds this.
@@ -29,7 +29,7 @@ def as_linked(e: Evidence) -> Finding | None:
 
 
 def _stored(e: Evidence) -> Finding | None:
-    """Each copy of text equals the linked text with the CPUs' stores applied: no device wrote it."""
+    """Each copy of text equals the linked text with the CPUs' stores applied, so no device wrote text."""
     text, stores = bytearray(e.kernel.text_bytes()), iter(e.truth.stores)
     store = next(stores, None)
     for seq, found in e.texts if not e.why else ():  # a boot that ended early may lack stores
@@ -55,20 +55,23 @@ def _set_once(e: Evidence) -> Finding | None:
 
 
 def _foreign(e: Evidence, r: Record) -> Finding:
-    lo, hi = e.kernel.text
-    if lo <= r.addr < hi:
+    (lo, hi), module = e.kernel.text, e.kernel.module_at(r.addr)
+    if lo <= r.addr < hi or module:
+        linked = (module or e.kernel).word(r.addr)
         return Finding(f"CPU {r.vcpu} executed {r.word:08x} ({e.kernel.disassemble(r.addr, r.word)}) at {e.kernel.name_at(r.addr)}, where "
-                       f"{e.kernel.word(r.addr):08x} was linked: this is not a call site, and must not change", seq=r.seq)
+                       f"{linked:08x} was linked: this is not a call site, and must not change", seq=r.seq)
     return Finding(f"CPU {r.vcpu} executed an instruction at {r.addr:#x}, which is outside of the kernel's text", seq=r.seq)
 
 
 def permitted(e: Evidence, address: int, word: int) -> bool:
     """May this address hold this word? A call site may hold a nop or a call, ftrace_call a call, and the word before a site its boot value."""
     kernel = e.kernel
-    if e.spoilt and (address, word) == (e.spoilt.site.address, e.spoilt.word):
+    if any(was and (address, word) == (was.site.address, was.word) for was in (e.spoilt, *e.overwritten_sites)):
         return True
     if probes.permitted(kernel, e.probed, address, word):
         return True
+    if any(module.has_trampoline(address) for module in kernel.modules):
+        return True  # trampolines_lead() judges trampolines
     if address in kernel.site_at:
         return word in (kernel.isa.nop, kernel.site_at[address].linked) or _is_call(e, address, word)
     if address in (kernel.symbol("ftrace_call"), kernel.symbol("ftrace_graph_call")):

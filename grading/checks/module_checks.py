@@ -1,4 +1,4 @@
-"""Checks of modules' call sites, trampolines and calls (lab 7)."""
+"""Lab 7: checks of modules' call sites, trampolines and calls."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from grading.checks.align import Alignment, Executed, align, by_cpu, differ
 from grading.checks.checks import in_time, link_register, within
 from grading.checks.registers import NAMES, lost
-from grading.elf.insn import ARM64
 from grading.elf.module import TRAMPOLINE, Module, stubs
 from grading.evidence.evidence import Evidence, Loaded, Visit, Window, during
 from grading.evidence.finding import Finding, side_by_side
@@ -19,13 +18,13 @@ from grading.truth.truth import Call
 # ---- where a site leads ----------------------------------------------------------
 
 def calls(e: Evidence, address: int, word: int) -> int | None:
-    """What the word calls with the tracer's link register; None: nothing."""
+    """The address that the word calls with the tracer's link register; None: it is no such call."""
     jump = e.kernel.isa.jump(address, word)
     return jump[0] if jump and jump[1] == link_register(e.kernel) else None
 
 
 def leads_to(e: Evidence, loaded: Loaded, address: int, word: int) -> int | None:
-    """Where a site leads, through its trampoline if it calls one; None: nowhere."""
+    """The address to which the word at a site leads, through a trampoline if it calls one; None: it does not call."""
     target, module = calls(e, address, word), loaded.module
     if target is None or not module.is_trampoline(target):
         return target
@@ -55,37 +54,30 @@ def something_led(e: Evidence) -> Finding | None:
 
 # ---- text -------------------------------------------------------------------------
 
-def _wrong_word(e: Evidence, loaded: Loaded, text: bytes, calls_at_sites: bool) -> tuple[int, int] | None:
-    """(address, the word that must be there) of the first wrong word before the trampolines; the sites' own words are not looked at if they call."""
-    module, sites = loaded.module, {s.address for s in loaded.module.sites}
-    before = {a - 4 for a in sites} if e.arch == "arm64" else set()
-    for address in range(module.base, module.base + len(module.text) - 3, 4):
-        want = e.kernel.isa.nop if address in sites else ARM64.mov_x9_x30 if address in before else module.word(address)
-        if address in module.relocated or address in sites and calls_at_sites:
-            continue
-        if loaded.word(text, address) != want:
-            return address, want
-    return None
+def _wrong_word(loaded: Loaded, text: bytes, calls_at_sites: bool) -> int | None:
+    """The first word before the trampolines that is not as linked. A word at a call site is accepted if it is a call."""
+    module, sites = loaded.module, {s.address for s in loaded.module.sites} if calls_at_sites else set()
+    return next((a for a in range(module.base, module.room, 4) if a not in sites and loaded.word(text, a) != module.word(a)), None)
 
 
 def modules_at_rest(e: Evidence) -> Finding | None:
-    """After a load every site is a nop, and the module's functions are as in its file."""
+    """After a load every site is a nop, and the module's functions are as linked."""
     for loaded in e.loaded:
         if not loaded.rest:
             return Finding(f"the text of {loaded.module.name} was not found in memory: it was not loaded")
         for text, traced in ((loaded.rest, False), (loaded.traced, True)):
-            wrong = _wrong_word(e, loaded, text, traced) if text else None
+            wrong = _wrong_word(loaded, text, traced) if text else None
             if wrong:
-                return _changed(e, loaded, text, *wrong)
+                return _changed(e, loaded, text, wrong)
             rest = range(loaded.module.trampoline(loaded.module.stubs), loaded.module.end, 4)
             used = next((address for address in rest if text and loaded.word(text, address)), None)
             if used:
-                return _changed(e, loaded, text, used, 0)
+                return _changed(e, loaded, text, used)
     return None
 
 
-def _changed(e: Evidence, loaded: Loaded, text: bytes, address: int, want: int) -> Finding:
-    found, name = loaded.word(text, address), e.kernel.name_at(address)
+def _changed(e: Evidence, loaded: Loaded, text: bytes, address: int) -> Finding:
+    found, want, name = loaded.word(text, address), loaded.module.word(address), e.kernel.name_at(address)
     return Finding(f"{_where(loaded)}: the word at {name} is wrong", site=[
         f"{name} at {address:#x}", f"was        {found:08x}  {e.kernel.disassemble(address, found)}", f"should be  {want:08x}  {e.kernel.disassemble(address, want)}"])
 
@@ -123,6 +115,17 @@ def trampolines_lead(e: Evidence) -> Finding | None:
                 leads = "is no trampoline" if target is None else f"leads to {target:#x}, {e.kernel.name_at(target)}"
                 return Finding(f"{_where(loaded)}: trampoline {number}, at {at:#x}, {leads}; it must lead to ftrace_stub_{number}, {stub:#x}", site=[
                     f"{e.kernel.disassemble(at + 4 * n, word)}" for n, word in enumerate(words)], mistake=_wrong_trampoline(e, target, stub))
+    return _executed_trampolines(e)
+
+
+def _executed_trampolines(e: Evidence) -> Finding | None:
+    """Each executed word of a trampoline is one of the instructions that lead to its stub."""
+    for r in e.truth.words:
+        module = next((m for m in e.kernel.modules if m.has_trampoline(r.addr)), None)
+        if module and r.addr not in e.kernel.site_at and module.word(r.addr):
+            return Finding(f"{module.name}: CPU {r.vcpu} executed another word in a trampoline than the one that leads to its stub", site=[
+                f"trampoline {(r.addr - module.room) // TRAMPOLINE} at {r.addr:#x}", f"was        {r.word:08x}  {e.kernel.disassemble(r.addr, r.word)}",
+                f"should be  {module.word(r.addr):08x}  {e.kernel.disassemble(r.addr)}"], seq=r.seq)
     return None
 
 
@@ -176,7 +179,7 @@ def _agree(got: list[str], want: list[str]) -> int:
 
 
 def traced_as_executed(e: Evidence, name: str, trace: FunctionTrace | None, executed: list[Call]) -> Finding | None:
-    """The printed events are those calls, in their order on each CPU."""
+    """The printed events are the executed calls, in their order on each CPU."""
     if trace is None or trace.in_buffer < 0:
         return Finding(f"{name}: no trace was printed")
     if trace.in_buffer != len(trace.events) or trace.overrun:
@@ -202,7 +205,7 @@ def of_modules(e: Evidence, window: Window, names: frozenset[str]) -> list[Call]
 def registers_kept(e: Evidence, call: Call) -> Finding | None:
     """After its site the function continues with its caller's registers."""
     if not call.landed or call.landed.addr != call.site.address + 4:
-        return Finding(f"{call.name} did not go on after its call site", seq=call.seq)
+        return Finding(f"{call.name} did not continue after its call site", seq=call.seq)
     changed = lost(e, call)
     if changed:
         return Finding(f"{call.name}: {', '.join(NAMES[e.arch][n] for n in changed)} changed between the call site and the instruction after it", seq=call.seq)

@@ -40,7 +40,7 @@ def words(r: Record) -> list[Record]:
 
 @once
 def steps(e: Evidence) -> list[Step]:
-    """The commands that register one thing or unregister it, if their stores were looked at."""
+    """The commands that register something or unregister it, during which the observer recorded stores."""
     found = []
     for (first, line), (last, _) in pairwise(e.typed):
         if re.match("(op|graph|echo) ", line):
@@ -63,21 +63,21 @@ def orders(arch: str, word: int, kind: int) -> bool:
 
 
 def releases(arch: str, word: int) -> bool:
-    """A store that nothing before it comes after."""
+    """Is it a store with release semantics, which comes after everything before it?"""
     if arch == "riscv64":
         return word & 0x7F == 0x2F and bool(word >> 25 & 1)
     return word & 0x3FE08000 == 0x08808000 or word & 0x3FE08000 == 0x08008000 or word & 0x3F600C00 == 0x38600000
 
 
 def acquires(arch: str, word: int) -> bool:
-    """A load that nothing after it comes before."""
+    """Is it a load with acquire semantics, which comes before everything after it?"""
     if arch == "riscv64":
         return word & 0x7F == 0x2F and bool(word >> 26 & 1)
     return word & 0x3FE08000 in (0x08C08000, 0x08408000) or word & 0x3FFFFC00 == 0x38BFC000
 
 
 def barrier(e: Evidence, who: Record, first: int, last: int, kind: int = STORES) -> bool:
-    """Between two records, by the thread of `who`, in the code that is handed in."""
+    """Did the thread of `who` execute a barrier of the handed-in code between two records?"""
     code = ordered_code(e.kernel)
     return any(f.context == who.context and orders(e.arch, f.word, kind) and any(lo <= f.addr < hi for lo, hi in code)
                for f in between(e.truth.fences, first, last))
@@ -94,12 +94,12 @@ def inside(record: Record, place: tuple[int, int]) -> bool:
 
 
 def before(writes: Iterable[Record], seq: int, otherwise: int) -> int:
-    """When the last of them before `seq` was."""
+    """The record number of the last write before `seq`."""
     return max((r.seq for r in writes if r.seq < seq), default=otherwise)
 
 
 def waits(e: Evidence, first: int, last: int) -> int:
-    """When somebody first waited for a grace period then; 0: nobody did."""
+    """The record number of the first call of synchronize_sched(); 0: there is none."""
     return next((r.seq for r in between(e.truth.hits[GRACE], first, last)), 0)
 
 
@@ -107,7 +107,7 @@ def waits(e: Evidence, first: int, last: int) -> int:
 
 @dataclass(frozen=True)
 class Ops:
-    """Where an op, the slots and the list are."""
+    """The addresses of the ops, the slots and the list."""
 
     size: int
     fields: dict[str, int]
@@ -116,7 +116,7 @@ class Ops:
     head: int
 
     def of(self, op: int, record: Record) -> str:
-        """The member of the op that was stored; '' if it was none."""
+        """The member of the op that was stored; '': another word."""
         at = record.v[0] - op
         return next((name for name, offset in self.fields.items() if offset == at and name), "?") if 0 <= at < self.size else ""
 
@@ -137,7 +137,7 @@ def _typed(e: Evidence, pattern: str) -> Iterator[tuple[Step, re.Match[str]]]:
 
 
 def ops_published(e: Evidence) -> Finding | None:
-    """What an event loads is stored before what leads there: the op, the list and the slot, the sites."""
+    """Registering an op: (1) fill it, (2) link it into the list and fill its slot, (3) write its sites; with barriers between."""
     ops, seen = _ops(e), 0
     for step, match in _typed(e, r"op (\d) (?:see|add|patch) .*"):
         op = ops.hands + int(match[1]) * ops.size
@@ -196,7 +196,7 @@ def ops_withdrawn(e: Evidence) -> Finding | None:
 
 
 def filter_replaced(e: Evidence) -> Finding | None:
-    """A hash is filled before events see it, and freed when none can be in it."""
+    """A hash is filled before events can find it, and freed when no event can still search it."""
     place = e.kernel.symbol("global_ops") + _ops(e).fields["filter_hash"]
     old = 0
     for step in steps(e):
@@ -234,16 +234,16 @@ def _replaced(e: Evidence, step: Step, stored: Record, old: int) -> Finding | No
     return None
 
 
-# ---- labs 5 and 6: shadow stacks are there while sites call -----------------------------------------
+# ---- labs 5 and 6: threads have shadow stacks while sites call --------------------------------------
 
 def _site_stores(e: Evidence, step: Step) -> list[Record]:
-    """Into call sites of functions: where ftrace_graph_stub goes on may change at any time."""
+    """The stores into call sites of functions. The call in ftrace_graph_stub may change at any time, and is not one."""
     own = e.kernel.symbol("ftrace_graph_call") - e.kernel.text[0]
     return [r for r in between(e.truth.stores, step.first, step.last) if r.v[0] != own]
 
 
 def stacks_in_time(e: Evidence) -> Finding | None:
-    """Shadow stacks are given before the first user's sites are written, and taken back a grace period after the last one's."""
+    """Threads get shadow stacks before the first user's sites are written. The stacks are freed a grace period after the last user's are nops."""
     begun = ended = 0
     for step in steps(e):
         sites = _site_stores(e, step)
@@ -265,7 +265,7 @@ def _unregistered(e: Evidence, step: Step, seq: int) -> Record | None:
 
 
 def _birth(e: Evidence, step: Step, user: Record, offset: int, where: str) -> Finding | None:
-    """The user's birth is there when events find the user: `user` is the store that makes it so."""
+    """The user's birth is stored before `user`, the store after which events find the user."""
     births = [r for r in step.writes if r.v[0] == user.v[1] + offset]
     if not births or births[0].seq > user.seq:
         return Finding(f"'{step.line}' stored a user of function_graph into {where} before its birth: an event on another CPU may take it for an "
@@ -278,7 +278,7 @@ def _birth(e: Evidence, step: Step, user: Record, offset: int, where: str) -> Fi
 
 
 def user_in_time(e: Evidence) -> Finding | None:
-    """Lab 5: the one user is whole when events find it, and a grace period passes when they do no more."""
+    """Lab 5: the one user is complete before events find it, and a grace period passes after they no longer do."""
     place, birth = e.kernel.symbol("graph_user"), e.kernel.members("fgraph_ops", "register_ftrace_graph")["birth"]
     came = left = 0
     for step in steps(e):
@@ -298,13 +298,13 @@ def user_in_time(e: Evidence) -> Finding | None:
 
 @dataclass(frozen=True)
 class Users:
-    """Where users are made known."""
+    """The addresses of the variables by which events find users."""
 
     array: tuple[int, int]
     slots: int
     stamp: int
-    direct: int  # fgraph_direct_users
-    direct_data: tuple[int, ...]  # what the shortcut needs
+    direct: int  # fgraph_single.users
+    direct_data: tuple[int, ...]  # the variables that the direct path uses
     nobody: int
     birth: int
 
@@ -314,10 +314,10 @@ class Users:
 
 
 def _users(e: Evidence) -> Users:
-    k = e.kernel
-    return Users(k.extent("fgraph_array"), k.symbol("fgraph_slots"), k.symbol("fgraph_stamp"), k.symbol("fgraph_direct_users"),
-                 (k.symbol("direct_private"), k.symbol("direct_return")), k.symbol("fgraph_stub"),
-                 k.members("fgraph_ops", "register_ftrace_graph")["birth"])
+    k, single = e.kernel, e.kernel.symbol("fgraph_single")
+    of = k.members("fgraph_single", "register_ftrace_graph")
+    return Users(k.extent("fgraph_array"), k.symbol("fgraph_slots"), k.symbol("fgraph_stamp"), single + of["users"],
+                 (single + of["private"], single + of["ret"]), k.symbol("fgraph_stub"), k.members("fgraph_ops", "register_ftrace_graph")["birth"])
 
 
 def users_in_time(e: Evidence) -> Finding | None:
@@ -339,7 +339,7 @@ def users_in_time(e: Evidence) -> Finding | None:
 
 
 def _slots_fit(e: Evidence, users: Users) -> Finding | None:
-    """After a user has left, fgraph_slots is one more than the number of the last slot in use."""
+    """After a user is unregistered, fgraph_slots is one more than the number of the last slot in use."""
     taken, slots = dict[int, bool](), 0
     for step in steps(e):
         for r in step.writes:
@@ -354,7 +354,7 @@ def _slots_fit(e: Evidence, users: Users) -> Finding | None:
 
 
 def _stamped(e: Evidence, step: Step, slot: Record, users: Users) -> Finding | None:
-    """The slot, and how many there are, before the stamp."""
+    """The slot and fgraph_slots are stored before the stamp."""
     stamps = [r for r in step.writes if r.v[0] == users.stamp]
     if not stamps or stamps[0].seq < slot.seq:
         return Finding(f"'{step.line}' stored a user into its slot, and did not store fgraph_stamp afterwards: an event that reads the new stamp may not "
@@ -381,7 +381,7 @@ def _left(e: Evidence, step: Step, slot: Record) -> Finding | None:
 
 
 def shortcut_in_time(e: Evidence) -> Finding | None:
-    """A grace period passes before the single-user path is switched on, and another after it is switched off."""
+    """A grace period passes before the direct path of a single user is turned on, and another one after it is turned off."""
     users, on, seen = _users(e), None, 0
     for step in steps(e):
         shared = [r for r in step.writes if inside(r, users.array) or r.v[0] in (*users.named, *users.direct_data)]
@@ -390,12 +390,12 @@ def shortcut_in_time(e: Evidence) -> Finding | None:
                 seen, on = seen + 1, step
                 data = before((w for w in shared if w.v[0] in users.direct_data), step.last, 0)
                 if data and not waits(e, data, r.seq):
-                    return Finding(f"'{step.line}' stored what the shortcut of a single user needs, and then fgraph_direct_users, without a call of {GRACE} "
+                    return Finding(f"'{step.line}' stored what the shortcut of a single user needs, and then fgraph_single.users, without a call of {GRACE} "
                                    "between: another CPU may take the shortcut and load the old values", seq=r.seq)
             elif on:
                 on, after = None, next((w.seq for w in shared if w.seq > r.seq), step.last)
                 if not waits(e, r.seq, after):
-                    return Finding(f"'{step.line}' set fgraph_direct_users to 0 and changed the users without a call of {GRACE} between: another CPU may be "
+                    return Finding(f"'{step.line}' set fgraph_single.users to 0 and changed the users without a call of {GRACE} between: another CPU may be "
                                    "on the shortcut", seq=r.seq)
     return None if seen else Finding("no single user had the shortcut while the observer recorded stores")
 
@@ -414,17 +414,17 @@ def dead_or_unused(e: Evidence) -> Finding | None:
             seen += 1
             look = next((x for x in between(looks, r.seq, step.last) if x.context == r.context), None)
             if not look or not barrier(e, r, r.seq, look.seq, STORES | LOADS):
-                name = "fgraph_slots" if r.v[0] == users.slots else "fgraph_direct_users"
+                name = "fgraph_slots" if r.v[0] == users.slots else "fgraph_single.users"
                 return Finding(f"'{step.line}' stored {name}, and did not read ftrace_graph_dead afterwards with an smp_mb() between: a CPU that ends graph tracing "
                                "at the same time may not be noticed", seq=r.seq)
     return None if seen else Finding("no user was registered while the observer recorded stores to fgraph_slots")
 
 
 def _given_up(e: Evidence, users: Users) -> Finding | None:
-    """find_frame lets nobody be found, before the next call returns."""
+    """When a frame is bad, find_frame sets the variables by which events find users to 0."""
     for stop in e.truth.hits["ftrace_graph_stop"][:1]:
         until = next((r.seq for r in e.truth.handlers if r.seq > stop.seq), NEVER)
-        for name, at in (("fgraph_direct_users", users.direct), ("fgraph_slots", users.slots)):
+        for name, at in (("fgraph_single.users", users.direct), ("fgraph_slots", users.slots)):
             store = next((r for r in between(e.truth.writes, stop.seq, until) if r.kind == Kind.WRITE and r.v[:2] == (at, 0) and r.context == stop.context), None)
             if not store or not barrier(e, store, stop.seq, store.seq, STORES | LOADS):
                 return Finding(f"a frame was bad, and after ftrace_graph_stop {name} was not set to 0 with an smp_mb() before: a user that registers at the same time "

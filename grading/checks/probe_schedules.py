@@ -1,7 +1,7 @@
-"""Checks each schedule of lab 8: a call whose instruction is probed, or that is patched, while another CPU registers or unregisters.
+"""Lab 8: checks each schedule, in which one CPU calls a function while another registers or unregisters a probe or a live patch of it.
 
-Each call executes the instruction exactly once: in place, or its copy in a slot; or, patched, the new function. What the handlers did is
-in the observer's log, with the probe's number.
+Each call executes the probed instruction exactly once, in place or in a slot; or, if it is patched, the new function. The runs of handlers
+are in the observer's log, with the probe's number.
 """
 
 from __future__ import annotations
@@ -21,8 +21,28 @@ def probes_under_schedules(e: Evidence) -> Finding | None:
     return first_wrong(e, _call_wrong)
 
 
+def patches_under_schedules(e: Evidence) -> Finding | None:
+    """All functions of a live patch change at once. Each call of calls_traced is followed by one of calls_second, which the same patch
+    replaces. While the patch is being enabled, no old function runs after a new one; while it is being disabled, no new one after an old one."""
+    return next((found for played in e.played if PATCH in played.change.comes | played.change.goes
+                 for run in played.runs if (found := _piecewise(e, run))), None)
+
+
+def _piecewise(e: Evidence, run: ScheduleRun) -> Finding | None:
+    change, kernel = run.schedule.change, e.kernel
+    new = [probes.body(kernel, name) for name in (probes.NEW_TRACED, probes.NEW_SECOND)]
+    old = [probes.body(kernel, name) for name in (CALLED, probes.SECOND)]
+    log = [r for r in during(run, e.truth.hits["step"]) if r.vcpu == CALLER and r.addr in (*new, *old)]
+    for first, second in zip(log, log[1:]):
+        is_new = first.addr == new[0], second.addr == new[1]
+        if first.addr in (old[0], new[0]) and second.addr in (old[1], new[1]) and is_new == ((True, False) if change.comes else (False, True)):
+            return Finding(f"{run.schedule}: while {change.ends} ran, another CPU called {kernel.name_at(first.addr).partition('+')[0]}, and then "
+                           f"{kernel.name_at(second.addr).partition('+')[0]}: all functions of a patch change at once", seq=second.seq, mistake="patch-switched-piecewise", schedule=str(run.schedule))
+    return None
+
+
 def _hits(e: Evidence, run: ScheduleRun, call: Call) -> list[Record]:
-    """What CPU B executed from this call to the next one."""
+    """The hits on CPU B from this call to the next one."""
     later = [c.seq for c in during(run, e.truth.calls) if c.name == CALLED and c.vcpu == CALLER and c.seq > call.seq]
     return [r for r in between(e.truth.hits["step"], call.seq, min(later, default=run.last)) if r.vcpu == CALLER]
 

@@ -1,4 +1,4 @@
-"""Checks of things that handlers and traced functions may do and the workload never does: kern/apps/rare.c, labs 5 and 6, one CPU.
+"""Labs 5 and 6, one CPU: checks of what handlers and traced functions may do and the workload never does (kern/apps/rare.c).
 
 The checks use only call sites, handlers and shadow stacks as the observer logged them.
 """
@@ -21,14 +21,14 @@ MISTAKES = {
     AFTER_THE_END: "users are called after a bad frame has ended graph tracing",
 }
 CHAIN = [f"rare_{letter}" for letter in "abcdef"]  # each calls the next one
-OFF = 16  # so far is sp lower when rare_f returns than it was at its call
+OFF = 16  # bytes by which sp is lower when rare_f returns than it was at its call
 # Each return, in order: the function, the place it must return to, its value, how many functions of CHAIN have not returned yet,
 # the function whose frame is the newest, and the function at whose call sp was the same ("": none).
 RETURNS = (("rare_f", "rare_home_f", 6, 5, "rare_f", ""), ("rare_c", "rare_home_c", 3, 2, "rare_e", "rare_c"), ("rare_a", "rare_home_a", 1, 0, "rare_b", "rare_a"))
 ASKED = {"rare_refused": 3, "rare_data": 10, "rare_room": 4}  # programs whose calls the checks need, and the least number of each
 MOST_DATA = 256  # bytes that a user may keep
-# The stack walks: the callback that walks, the function of the tracer that the walk must contain, how it walks, and what then is in
-# the place of the traced function's return address ("": that address). LINK: by the frame records alone. ENTRY: the kernel's own walk,
+# The stack walks: the callback that walks, the function of the tracer that the walk must contain, how it walks, and what is then in the
+# place of the traced function's return address ("": that address itself). LINK: by the frame records alone. ENTRY: the kernel's own walk,
 # which looks up return addresses that are patched. The op is called after the entry handler, so its walk sees the patched address.
 ENTRY, LINK = 1, 2
 WALKS = (("the entry handler of a user", "ftrace_caller", LINK, ""), ("an op that is called after function_graph's", "ftrace_caller", LINK, "return_to_handler"),
@@ -46,13 +46,13 @@ def calls(e: Evidence) -> dict[str, Call]:
 
 
 def _bad_since(e: Evidence) -> int:
-    """When the first of CHAIN was called."""
+    """The record number of the call of CHAIN's first function."""
     call = calls(e).get(CHAIN[0])
     return call.seq if call else 1 << 62
 
 
 def _told(e: Evidence) -> list[tuple[str, str, int]]:
-    """Which handler, of which function, and when."""
+    """The runs of handlers: the handler, the traced function, the record number."""
     handlers = {e.kernel.symbol(name): name for name in ("rare_entry", "rare_return")}
     return [(handlers[r.addr], site.function.name, r.seq) for r in e.truth.rare if r.addr in handlers and (site := e.kernel.site_at.get(r.more[8]))]
 
@@ -86,7 +86,7 @@ def refused(e: Evidence) -> Finding | None:
 
 
 def _walks(e: Evidence) -> list[list[Record]]:
-    """Each walk, entry by entry."""
+    """The addresses that each walk found."""
     found = list[list[Record]]()
     for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_walk")):
         if not r.v[0]:
@@ -96,7 +96,7 @@ def _walks(e: Evidence) -> list[list[Record]]:
 
 
 def walks(e: Evidence) -> Finding | None:
-    """A stack walk from a handler, and from an op that is called after the entry handler, leads by way of the tracer to the function and its caller."""
+    """A stack walk from a handler, or from an op that is called after the entry handler, leads through the tracer to the function and its caller."""
     found = _walks(e)
     if "rare_outer" not in calls(e) or e.why and len(found) < len(WALKS):
         return None
@@ -116,7 +116,7 @@ def walks(e: Evidence) -> Finding | None:
 
 
 def _assembly_between(e: Evidence, found: list[list[Record]]) -> Finding | None:
-    """Lab 5: the record that ftrace_graph_caller makes leads to its caller, and so to the one that ftrace_caller called for both tracers."""
+    """Lab 5: the frame record that ftrace_graph_caller makes leads to its caller, which ftrace_caller called for both tracers."""
     callers = list[str]()
     for walk in found[:2]:
         names = [e.kernel.name_at(r.v[LINK] - 4).split("+")[0] for r in walk]
@@ -128,7 +128,7 @@ def _assembly_between(e: Evidence, found: list[list[Record]]) -> Finding | None:
 
 
 def left(e: Evidence) -> Finding | None:
-    """Functions are left without a return, as longjmp() leaves them: each call that does return finds its own frame."""
+    """When functions are left without a return, as by longjmp(), each call that does return finds its own frame."""
     of = calls(e)
     if not of.keys() >= set(CHAIN):
         return None
@@ -172,7 +172,7 @@ def _nobody_told(e: Evidence, stop: Record) -> Finding | None:
 
 
 def filter_of_two(e: Evidence) -> Finding | None:
-    """Lab 6: a filter that two users had, and is written when one of them has left, reaches the one that stays."""
+    """Lab 6: two users share a filter, and one of them is unregistered. The other one follows when the filter is written afterwards."""
     if "rare_outer" not in calls(e) or [handler for handler, name, _ in _told(e) if name == "rare_shared"] == ["rare_entry", "rare_return"]:
         return None
     return Finding("two users had one filter, and one of them was unregistered. Then rare_shared was written to the filter and called; the other user must be called at its "
@@ -180,12 +180,12 @@ def filter_of_two(e: Evidence) -> Finding | None:
 
 
 def leavers(e: Evidence) -> list[Record]:
-    """What unregister_ftrace_graph returned to each of two CPUs that unregistered one user, in this order."""
+    """The results of unregister_ftrace_graph on the two CPUs that unregistered one user, in their order."""
     return [r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_left")]
 
 
 def left_once(e: Evidence) -> Finding | None:
-    """Lab 6: two CPUs unregister one user. The second is refused, and the user that has the slot by then stays."""
+    """Lab 6: two CPUs unregister one user. The second gets an error, and the user that has the slot by then stays registered."""
     found = leavers(e)
     if len(found) < 2:
         return None
@@ -200,7 +200,7 @@ def left_once(e: Evidence) -> Finding | None:
 
 
 def sizes(e: Evidence) -> Finding | None:
-    """Lab 6: data have the size that was asked for, in whole words; or there are none."""
+    """Lab 6: entry data have the requested size, rounded up to whole words; or the request is refused."""
     for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_data")):
         asked, reserved, found, size = r.v
         asked -= (asked >> 63) << 64
@@ -214,7 +214,7 @@ def sizes(e: Evidence) -> Finding | None:
 
 
 def room(e: Evidence) -> Finding | None:
-    """Lab 6: data are given as long as they fit, to the last word; what does not fit is counted."""
+    """Lab 6: entry data are reserved as long as they fit, to the last word. A request that does not fit is counted."""
     for r in (r for r in e.truth.rare if r.addr == e.kernel.symbol("rare_room")):
         asked, left, reserved, counted = r.v
         fits, what = asked + 8 <= left, f"a user asked for {asked} bytes of entry data, which take {asked + 8}, and the shadow stack had {left} bytes left"

@@ -32,7 +32,7 @@ def entries(seed: int, count: int = 200) -> list[int]:
 
 
 def entry_elf(arch: str, offsets: list[int]) -> bytes:
-    """A linked kernel for HOOK=entry whose __patchable_function_entries has these offsets, in this order."""
+    """The ELF file of a linked kernel for HOOK=entry, whose __patchable_function_entries has these offsets, in this order."""
     return elf(arch, [ISAS[arch].nop] * (max(offsets) // 4 + 4), entries=offsets)
 
 
@@ -59,7 +59,7 @@ def _call(arch: str, at: int, target: int) -> list[int]:
 
 
 def _other_bits(arch: str) -> list[tuple[str, tuple[int, ...]]]:
-    """Decoys: a description, and the bits in which the words differ from a real call. Every bit of the opcode is tried."""
+    """Decoys: a description, and the bits in which the words differ from a real call. There is one for each bit of the opcode."""
     if arch == "arm64":
         return [(f"not a bl: bit {n} is inverted", (1 << n,)) for n in range(26, 32)]
     found: list[tuple[str, tuple[int, ...]]] = [
@@ -104,7 +104,7 @@ def calls(arch: str, seed: int, count: int = 60) -> Calls:
 
 
 def elf(arch: str, words: list[int], others: dict[str, int] | None = None, entries: Sequence[int] = ()) -> bytes:
-    """A linked kernel with this text, the usual symbols and `others` at these offsets, and patchable entries at `entries`."""
+    """The ELF file of a linked kernel with this text, the usual symbols and `others` at these offsets, and patchable entries at `entries`."""
     text = struct.pack(f"<{len(words)}I", *words)
     symbols, strings = bytes(24), b"\0"
     for name, value in {"_text": 0, "__ftrace_text_start": 0, "__ftrace_text_end": 4, "_etext": len(text), **(others or {})}.items():

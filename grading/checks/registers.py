@@ -34,7 +34,7 @@ def free(e: Evidence) -> int:
 
 
 def lost(e: Evidence, call: Call, but: int = 0) -> list[int]:
-    """The registers whose values changed between the call site and the instruction after it, without those that may change."""
+    """The registers whose values changed between the call site and the instruction after it, and must not."""
     if not call.landed or call.landed.addr != call.site.address + 4 or call.landed.v[0] in (0, KEPT_NOTHING):
         return []
     mask = call.landed.v[0] & ~free(e) & ~but
@@ -59,7 +59,7 @@ def where(e: Evidence, address: int) -> str:
 
 
 def registers_kept(e: Evidence) -> Finding | None:
-    """Every call, traced or not, preserves the registers of the contract and continues after its site."""
+    """Every call, traced or not, preserves the registers that it must preserve, and continues after its site."""
     if e.truth.below:
         return below_sp(e)
     for call in e.truth.calls:
@@ -70,7 +70,7 @@ def registers_kept(e: Evidence) -> Finding | None:
 
 
 def below_sp(e: Evidence) -> Finding | None:
-    """A finding if the tracer used memory below sp or had an unaligned sp: an interrupt may come at any instruction."""
+    """A finding if the tracer used memory below sp, or had an unaligned sp: an interrupt may come at any instruction."""
     for r in e.truth.below:
         what, mistake = ("uses memory below sp, which an interrupt may overwrite: lower sp before you store, and raise it after you load",
                          "stored-below-sp") if r.v[0] % 16 == 0 else (f"ran with sp {r.v[0]:#x}, which is not a multiple of 16", "stack-not-aligned")
@@ -92,8 +92,8 @@ def went_on(e: Evidence, call: Call) -> Finding | None:
     """A finding if the call did not continue at the instruction after its site."""
     if not call.landed or call.landed.addr == call.site.address + 4:
         return None
-    return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must go on at {where(e, call.site.address + 4)}, after its call site, "
-                   f"and went on at {where(e, call.landed.addr)}", seq=call.seq)
+    return Finding(f"{call.name} was called, on CPU {call.vcpu}. It must continue at {where(e, call.site.address + 4)}, after its call site, "
+                   f"and continued at {where(e, call.landed.addr)}", seq=call.seq)
 
 
 # ---- a return that is patched ----------------------------------------------------------------

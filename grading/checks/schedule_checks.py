@@ -1,4 +1,4 @@
-"""Checks each schedule: every call ran the right ops or users, and no call was still in an op when its removal had ended."""
+"""Checks each schedule: every call ran the right ops or users, and no call was still in an op after the op was unregistered."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from grading.stimulus.schedules import CALLED, CALLER, ScheduleRun
 from grading.truth.returns import HANDLERS
 from grading.truth.truth import AT_ENTRY, AT_RETURN, Call
 
-TRACER = -1  # as the number of an op: the function tracer's own
+TRACER = -1  # the number of the function tracer's own op
 OPS = 8  # of the shell's
 AT_LEAST = 10  # schedules that each change must have
 
@@ -28,7 +28,7 @@ def right_under_schedules(e: Evidence) -> Finding | None:
 
 
 def returns_under_schedules(e: Evidence) -> Finding | None:
-    """The same for function_graph's users: each call returns to its caller, even if users were registered or left while it was in flight."""
+    """The same for function_graph's users: each call returns to its caller, even if users were registered or unregistered while it was in flight."""
     return first_wrong(e, _return_wrong)
 
 
@@ -96,7 +96,7 @@ def _entered_wrong(e: Evidence, call: Call, but: int = 0) -> Wrong | None:
     if call.word == e.kernel.isa.nop:
         return None
     if not call.landed or call.landed.addr != call.site.address + 4:
-        return "the function did not go on after its call site", call.seq
+        return "the function did not continue after its call site", call.seq
     if lost(e, call, but):
         return "the function did not get the registers that its caller left", call.seq
     return None

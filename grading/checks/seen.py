@@ -1,6 +1,6 @@
 """Says how much must be observed before a rung is reached, so that no rung is reached because its check had nothing to look at.
 
-Each rung names its Coverage in SEEN of labs/*/checks.py. grading/report/report.py asks for it after the rung's check: what was
+Each rung names its Coverage in SEEN of labs/*/checks.py. grading/report/report.py looks at it after the rung's check: what was
 observed to be wrong is wrong, however little was observed.
 """
 
@@ -64,7 +64,7 @@ def once(what: str, count: Callable[[Evidence], int], least: int = 1) -> Coverag
 
 
 def with_one_cpu(seen: Coverage) -> Coverage:
-    """Coverage that only boots with one CPU need."""
+    """Coverage that only boots with one CPU must have."""
     return replace(seen, amounts=lambda e: seen.amounts(e) if e.smp == 1 else [Amount("", 0, 0)])
 
 
@@ -234,7 +234,7 @@ def returned_compared(on: int) -> Coverage:
 
 
 def handlers_given(on: int) -> Coverage:
-    """For lab 5 only: in lab 6 a single user is called by a shorter path."""
+    """For lab 5 only: in lab 6 a single user is called on the direct path."""
     return in_phases("call of function_graph's handlers at an entry or a return", on, 0,
                      lambda e, p: len(during(p, e.truth.users)), _half_of_returning)
 
@@ -252,7 +252,7 @@ def values_printed(on: int) -> Coverage:
 
 
 def timed(on: int) -> Coverage:
-    """For boots with one CPU only, where instructions measure time."""
+    """For boots with one CPU only, in which time is counted in instructions."""
     return with_one_cpu(in_phases("call whose instructions were counted", on, 0,
                                   lambda e, p: sum(bool(bounds(s, framed(e, p))) for s in e.spans(p)), _half_of_returning))
 

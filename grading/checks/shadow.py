@@ -1,4 +1,4 @@
-"""Checks the shadow stack after each store, labs 5 and 6: an interrupt may come after any store, and must find the stack consistent.
+"""Labs 5 and 6: checks the shadow stack after each store. An interrupt may come after any store, and must find the stack consistent.
 
 	push: (1) raise free, (2) fill the frame, (3) set top.  pop: (1) set top back, (2) lower free.
 	data: (1) raise free, (2) fill the first word, (3) raise data_end.  Giving data back: the reverse order.
@@ -27,8 +27,8 @@ class Stack:
     frame: Layout
     top: int = 0
     free: int = 0  # 0: not known yet
-    signed: bool = True  # lab 6: the first word of a user's data says which user owns them
-    data: int = 0  # how often data_end was raised
+    signed: bool = True  # lab 6: the first word of entry data says which user owns them
+    data: int = 0  # number of times that data_end was raised
     words: dict[int, int] = field(default_factory=dict)  # address -> value, stored below `free` since that room was taken
 
     @property
@@ -87,7 +87,7 @@ def whole(e: Evidence) -> Finding | None:
     """Every thread's shadow stack is consistent after each logged store."""
     kernel = e.kernel
     if kernel.symbol("shadow_push_into") and kernel.code_beside("shadow_push_into") == (0, 0):
-        return None  # the staff's object, whose stores are not logged
+        return None  # the stores of the staff's object are not logged
     stack, frame = (kernel.members(name, "shadow_pop") for name in ("shadow_stack", "shadow_frame"))
     lo, hi = kernel.extent("shadow_push_into")
     stacks: dict[int, Stack] = {}

@@ -1,1 +1,2 @@
-"""What the build made. Begin with elf.py (class Kernel). insn.py and names.py say what must be in it, handed_in.py what may be."""
+"""What the build made. Begin with elf.py (class Kernel). names.py lists the names that a kernel must have; handed_in.py says what a handed-in object may have;
+module.py and link.py read modules."""

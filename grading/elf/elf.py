@@ -1,6 +1,6 @@
 """Reads a kernel's ELF file: its functions, its text, and the address of every call site.
 
-Call sites are found from what the compiler emitted, never from the kernel's
+Call sites are found from what the compiler made, never from the kernel's
 own table, because that table is one of the things that are judged.
 """
 
@@ -46,7 +46,7 @@ class Site:
 class Kernel:
     """One built kernel."""
 
-    modules: tuple[Module, ...] = ()  # that boots of it load
+    modules: tuple[Module, ...] = ()  # the modules that its boots load
 
     def __init__(self, path: Path, arch: str) -> None:
         self.path = path
@@ -82,8 +82,8 @@ class Kernel:
         self._entries = [e for (e,) in struct.iter_unpack("<Q", data) if e]
 
     def symbol(self, name: str) -> int:
-        """The symbol's address; 0 if this stage does not have it. A second symbol of that name is refused: a handed-in file could use it to
-        lead the grader to another address."""
+        """The symbol's address; 0 if this stage does not have it. A name that several symbols have is refused: a handed-in file could use it to
+        make the grader take another address."""
         if name in self._several:
             raise Stopped(Verdict.FAIL, f"two symbols of this kernel are called {name}: choose another name for yours")
         return self.symbols.get(name, 0)
@@ -106,7 +106,7 @@ class Kernel:
         return self.read(lo, hi - lo)
 
     def place(self, modules: tuple[Module, ...]) -> None:
-        """A boot loads these modules too, each at its address. Of two at one address the sites have the names of the last."""
+        """A boot loads these modules too, each at its address. If two have one address, the sites have the names of the last."""
         self.modules = tuple(dict.fromkeys((*self.modules, *modules)))
         self.__dict__.pop("site_at", None)
 
@@ -141,7 +141,7 @@ class Kernel:
 
     @cached_property
     def sites(self) -> list[Site]:
-        """Every call site that the compiler emitted, sorted by address."""
+        """Every call site that the compiler made, sorted by address."""
         found = self._entry_sites() if self._entries else self._mcount_sites()
         return sorted(found, key=lambda s: s.address)
 
@@ -229,7 +229,7 @@ class Kernel:
         return [(base + offset, rest) for offset, rest in struct.iter_unpack("<I4s", data)]
 
     def disassemble(self, address: int, word: int | None = None) -> str:
-        """The instruction as linked, or `word` at its address, with the name of the function that it jumps to."""
+        """The instruction at this address, or `word` as if it were there, with the name of the function to which it jumps."""
         module = self.module_at(address)
         word = word if word is not None else module.word(address) if module else self.word(address)
         jump = self.isa.jump(address, word)

@@ -1,6 +1,6 @@
-"""A lab's halves, as its rubric.toml lists them. Most labs have one part, the whole; lab 4 has two halves, graded one after the other.
+"""A lab's halves, as its rubric.toml lists them. Lab 4 has two halves, which are graded one after the other. Any other lab is one part.
 
-STAFF=, labs/staff/ and the reports call a half by the lab's number and its own: 4.1, 4.2.
+STAFF=, labs/staff/ and the reports name a half by the lab's number and the half's own number: 4.1, 4.2.
 """
 
 from __future__ import annotations

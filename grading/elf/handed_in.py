@@ -39,7 +39,7 @@ LARGEST = 256 << 10  # bytes that an object may add to the kernel; the largest s
 LONGEST = 1 << 20  # bytes of its symbol table, and of each section's relocations
 PAGE = 4096
 WRITE, ALLOC, EXECUTE, MERGE, STRINGS = 1, 2, 4, 0x10, 0x20
-# Sections that become part of the kernel: names, flags, type. BESIDE: the other sections that an object may have.
+# LAID: sections that become part of the kernel: names, flags, type. BESIDE: the other sections that an object may have.
 LAID = [(re.compile(r"\.text(\.(?!low\b|irqentry\b)[\w.]+)?"), ALLOC | EXECUTE, "SHT_PROGBITS"),
         (re.compile(r"\.s?rodata(\.[\w.]+)?"), ALLOC, "SHT_PROGBITS"),
         (re.compile(r"\.s?data(\.[\w.]+)?"), ALLOC | WRITE, "SHT_PROGBITS"),
@@ -47,7 +47,7 @@ LAID = [(re.compile(r"\.text(\.(?!low\b|irqentry\b)[\w.]+)?"), ALLOC | EXECUTE, 
 BESIDE = {"SHT_NULL": re.compile(""), "SHT_PROGBITS": re.compile(r"\.debug_(?!gdb)\w+|\.comment|\.note\.GNU-stack"), "SHT_SYMTAB": re.compile(r"\.symtab"),
           "SHT_STRTAB": re.compile(r"\.strtab|\.shstrtab"),
           **dict.fromkeys(("SHT_RISCV_ATTRIBUTES", "1879048195"), re.compile(r"\.riscv\.attributes"))}  # versions of pyelftools differ
-# Relocations that put an address into a word or an instruction. None that lets the linker move code or build a table.
+# Relocations that put an address into a word or an instruction. Those that let the linker move code or build a table are not among them.
 RELOCATIONS = {"riscv64": {1, 2, *range(16, 20), *range(23, 29), *range(33, 41), 57},
                "arm64": {*range(257, 287), 299}}
 # SYSTEM: instructions that do more than calculate, load, store and jump, as (mask, value). PERMITTED: the exceptions that a handed-in

@@ -6,11 +6,25 @@ there is not repeated here.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 MASK64 = (1 << 64) - 1
 
 
 def _signed(value: int, bits: int) -> int:
     return value - (1 << bits) if value >> (bits - 1) & 1 else value
+
+
+Words = tuple[int, int, int]  # of a trampoline
+Way = Callable[[Words], Words]  # a way to overwrite a trampoline: from its words to others
+
+
+def _flipped(word: int, bit: int) -> Way:
+    """Change this bit of this word of a trampoline."""
+    def changed(words: Words) -> Words:
+        a, b, c = (w ^ (n == word) << bit for n, w in enumerate(words))
+        return a, b, c
+    return changed
 
 
 class Riscv64Isa:
@@ -33,6 +47,10 @@ class Riscv64Isa:
         return ((imm >> 20 & 1) << 31 | (imm >> 1 & 0x3FF) << 21 | (imm >> 11 & 1) << 20
                 | (imm >> 12 & 0xFF) << 12 | link << 7 | 0x6F)
 
+    def idle(self, number: int) -> int:
+        """One of the instructions without effect that are not the nop."""
+        return 0x13 | (1 + number % 2047) << 20
+
     def far_call(self, address: int, first: int, second: int) -> tuple[int, int] | None:
         """The (target, link) of the pair auipc rd; jalr link, lo(rd); None: it is no such pair."""
         register = first >> 7 & 31
@@ -41,20 +59,25 @@ class Riscv64Isa:
         target = address + _signed(first & 0xFFFFF000, 32) + _signed(second >> 20, 12)
         return target & MASK64, second >> 7 & 31
 
-    def trampoline(self, address: int, words: tuple[int, int, int]) -> int | None:
+    def trampoline(self, address: int, words: Words) -> int | None:
         """The target of auipc t1; jalr x0, lo(t1); ebreak. None: these words are no trampoline."""
         found = self.far_call(address, words[0], words[1])
         return found[0] if found and found[1] == 0 and words[0] >> 7 & 31 == 6 and words[2] == 0x00100073 else None
 
-    def aside(self, words: tuple[int, int, int], by: int) -> tuple[int, int, int]:
-        """A trampoline that leads `by` bytes, a small number, away from the target of this one, ahead or back."""
-        low = _signed(words[1] >> 20, 12)
-        low += by if low + by < 2048 else -by
-        return words[0], words[1] & 0xFFFFF | (low & 0xFFF) << 20, words[2]
+    def trampoline_to(self, address: int, target: int) -> Words:
+        """The trampoline at this address that leads to the target."""
+        off = target - address
+        return 0x317 | (off + 0x800) & 0xFFFFF000, 0x30067 | (off & 0xFFF) << 20, 0x00100073
 
-    def astray(self, words: tuple[int, int, int]) -> tuple[int, int, int]:
-        """A trampoline that jumps to what is in another register."""
-        return words[0], words[1] & ~(31 << 15) | 7 << 15, words[2]
+    def aside(self, by: int) -> Way:
+        """Change a trampoline so that it leads `by` bytes, a small number, further ahead or back."""
+        def changed(words: Words) -> Words:
+            low = _signed(words[1] >> 20, 12)
+            low += by if low + by < 2048 else -by
+            return words[0], words[1] & 0xFFFFF | (low & 0xFFF) << 20, words[2]
+        return changed
+
+    flipped = staticmethod(_flipped)
 
     def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
         """Does this instruction leave the function in [lo, hi): is it a return, or a jump out of it without a link?"""
@@ -83,20 +106,28 @@ class Arm64Isa:
             raise ValueError(f"bl from {address:#x} does not reach {target:#x}")
         return (0x94000000 if link else 0x14000000) | (imm >> 2 & 0x3FFFFFF)
 
-    def trampoline(self, address: int, words: tuple[int, int, int]) -> int | None:
+    def idle(self, number: int) -> int:
+        return 0xD503201F | (40 + number % 88) << 5
+
+    def trampoline(self, address: int, words: Words) -> int | None:
         """adrp x16; add x16, x16, lo; br x16."""
         if words[0] & 0x9F00001F != 0x90000010 or words[1] & 0xFFC003FF != 0x91000210 or words[2] != 0xD61F0200:
             return None
         pages = _signed((words[0] >> 5 & 0x7FFFF) << 2 | words[0] >> 29 & 3, 21)
         return ((address & ~0xFFF) + (pages << 12) + (words[1] >> 10 & 0xFFF)) & MASK64
 
-    def aside(self, words: tuple[int, int, int], by: int) -> tuple[int, int, int]:
-        low = words[1] >> 10 & 0xFFF
-        low += by if low + by < 4096 else -by
-        return words[0], words[1] & ~(0xFFF << 10) | low << 10, words[2]
+    def trampoline_to(self, address: int, target: int) -> Words:
+        pages = (target >> 12) - (address >> 12)
+        return 0x90000010 | (pages & 3) << 29 | (pages >> 2 & 0x7FFFF) << 5, 0x91000210 | (target & 0xFFF) << 10, 0xD61F0200
 
-    def astray(self, words: tuple[int, int, int]) -> tuple[int, int, int]:
-        return words[0], words[1], words[2] & ~(31 << 5) | 17 << 5
+    def aside(self, by: int) -> Way:
+        def changed(words: Words) -> Words:
+            low = words[1] >> 10 & 0xFFF
+            low += by if low + by < 4096 else -by
+            return words[0], words[1] & ~(0xFFF << 10) | low << 10, words[2]
+        return changed
+
+    flipped = staticmethod(_flipped)
 
     def leaves(self, address: int, word: int, lo: int, hi: int) -> bool:
         if word & 0xFFFFFC1F in (0xD65F0000, 0xD61F0000):  # ret, br

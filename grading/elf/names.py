@@ -1,4 +1,4 @@
-"""All names of the kernel that the grader relies on, by the stage that has them.
+"""All names of the kernel on which the grader relies, by the stage that has them.
 
 `make` looks for them whenever it links a kernel, so that a renamed function is an error of the build and not of a grade.
 A handed-in file may define those of them that its lab's rubric.toml lists; all others come from trusted objects
@@ -42,17 +42,17 @@ STAGES = {
     7: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS, *MODULES),
     8: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS, *MODULES, *PROBES),
 }
-# Variables that a lab's files define, and into which they must store in a certain order (grading/checks/order.py).
+# Variables that a lab's files define, and to which they must store in a certain order (grading/checks/order.py).
 STORED = {
     4: ("ops_list", "ftrace_slots"),
     5: ("graph_user",),
-    6: ("fgraph_array", "fgraph_slots", "fgraph_stamp", "fgraph_stub", "fgraph_direct_users", "direct_private", "direct_return"),
+    6: ("fgraph_array", "fgraph_slots", "fgraph_stamp", "fgraph_stub", "fgraph_single"),
 }
 
 
 # Names that no handed-in file may use for anything of its own, in any stage.
 WATCHED = frozenset(name for names in STAGES.values() for name in names)
-STUB = re.compile(r"ftrace_(island_\d+_)?stub_\d+")  # of the trampolines
+STUB = re.compile(r"ftrace_(island_\d+_)?stub_\d+")  # the stubs, and their entries in islands
 
 
 def main() -> int:

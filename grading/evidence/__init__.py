@@ -1,1 +1,1 @@
-"""What one boot left. Begin with evidence.py (class Evidence): the printed text, and the Truth. finding.py is what a check returns."""
+"""All that is known of one boot. Begin with evidence.py (class Evidence): the printed text, and the Truth. A check returns a finding.Finding."""

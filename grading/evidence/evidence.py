@@ -84,7 +84,7 @@ class User:
     filter: Filter
     trace: GraphTrace = field(default_factory=GraphTrace)
     stats: dict[int, dict[str, int]] = field(default_factory=dict)  # CPU -> per_cpu/cpuN/stats
-    leaves: bool = False  # this user is switched off while the workload runs
+    leaves: bool = False  # it is unregistered while the workload runs
 
 
 @dataclass(frozen=True)
@@ -155,8 +155,8 @@ class Loaded:
 
     module: Module
     far: bool
-    rest: bytes = b""  # after the load, while no tracer was on
-    traced: bytes = b""  # while its functions were traced
+    rest: bytes = b""  # its text after the load, while no tracer was on
+    traced: bytes = b""  # its text while its functions were traced
 
     def word(self, text: bytes, address: int) -> int:
         at = address - self.module.base
@@ -191,29 +191,43 @@ class Coming:
     output: str = ""
     traces: dict[str, FunctionTrace] = field(default_factory=dict)  # by tracefs directory
     graph: list[str] = field(default_factory=list)  # the functions that function_graph printed, in the order of their entries
-    loaded: tuple[int, int] = (0, 0)  # the records during which it was loaded
+    loaded: tuple[int, int] = (0, 0)  # the first and the last record while it was loaded
 
 
 @dataclass(eq=False)
 class Going:
-    """Lab 7: a module is removed while it is traced; another module comes to its address."""
+    """Lab 7: a module is removed while it is traced; another module is loaded at its address."""
 
     gone: Module
     successor: Loaded
-    first: int = 0  # the records during which it was removed
+    first: int = 0  # the first and the last record while it was removed
     last: int = 0
     files: dict[str, str] = field(default_factory=dict)  # tracefs files after the removal, and (with " again") with the other module loaded
 
 
 @dataclass
 class Redirected:
-    """Lab 7: the harness overwrote a module's trampolines: before its functions were traced, or (four CPUs) while they were."""
+    """Lab 7: the harness overwrote a module's trampolines. Then a command changed which of its functions are traced."""
 
     loaded: Loaded
+    wanted: str  # the change, as a function "was to be ...": traced, traced twice, no longer traced
     printed: str = ""
     before: bytes = b""  # the module's text, with the overwritten trampolines
     after: bytes = b""
     kernel: bytes = b""  # the kernel's text, afterwards
+
+
+@dataclass
+class Overwritten:
+    """Lab 7: the harness overwrote a call site of a module: before its function was traced (one CPU), or while it was."""
+
+    loaded: Loaded
+    site: Site
+    word: int  # the word that was written
+    expected: int  # the word that was there and must be there
+    printed: str = ""
+    before: bytes = b""  # the module's text, with the overwritten site
+    after: bytes = b""
 
 
 @dataclass(frozen=True)
@@ -240,6 +254,7 @@ class Evidence:
     why: str = ""
     panic: str = ""
     whereabouts: list[list[int]] = field(default_factory=list)  # after a time-out: several samples of each CPU's pc
+    came_from: list[list[int]] = field(default_factory=list)  # and of the pc at its last trap
     complaint: Complaint | None = None
     phases: list[Phase] = field(default_factory=list)
     trials: list[Trial] = field(default_factory=list)  # lab 4: workloads with ops registered
@@ -257,20 +272,23 @@ class Evidence:
     visits: list[Visit] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
     going: Going | None = None
-    redirected: Redirected | None = None
+    redirected: list[Redirected] = field(default_factory=list)
+    overwritten_sites: list[Overwritten] = field(default_factory=list)
     inside: dict[str, str] = field(default_factory=dict)  # what the commands printed while a call was inside a module that is removed
     walk: str = ""  # the threads' stacks, while one thread sleeps in a call whose return is patched
-    slot_again: tuple[int, int] = (0, 0)  # the records during which a slot got a new owner while a thread slept in a call of the old one
-    frames_out: tuple[int, int] = (0, 0)  # the records during which function_graph traced every function
-    interrupted: int = 1 << 62  # frames_traced is called from this record on; it is the last thing that is tried
+    slot_again: tuple[int, int] = (0, 0)  # the first and the last record while a slot got a new owner, and a thread slept in a call of the old one
+    frames_out: tuple[int, int] = (0, 0)  # the first and the last record while function_graph traced every function
+    interrupted: int = 1 << 62  # from this record on frames_traced is called, until the boot ends
     typed: list[tuple[int, str]] = field(default_factory=list)  # each line, with the number of observer records before it
     observed: int = 0  # number of executed call sites
     seconds: float = 0.0
     probed: list[int] = field(default_factory=list)  # lab 8: the instructions of the workload that are probed
-    parts: dict[str, tuple[int, int]] = field(default_factory=dict)  # lab 8: by name, the records of a part of the boot
+    parts: dict[str, tuple[int, int]] = field(default_factory=dict)  # lab 8: by name, the first and the last record of a part of the boot
     played: list[Played] = field(default_factory=list)  # only in the boot of the schedules
     boot: int = -1  # SCHEDULES, or the number of CPUs
-    judging: float = 0.0  # seconds of JUDGING that are used up
+    line: str = ""  # the serial line to the machine, if there is one; then the console is all of the evidence
+    again: int = 0  # with a serial line: the number of lines that were typed again, and of parts that were read again
+    judging: float = 0.0  # seconds of JUDGING that were used
     insns: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -292,9 +310,9 @@ class Evidence:
             self.judging += time.process_time() - began
 
     def summary(self) -> Evidence:
-        """A copy without the bulk data that only checks use."""
+        """A copy without the large data that only checks use."""
         return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None,
-                       loaded=[], visits=[], coming=[], going=None, redirected=None)
+                       loaded=[], visits=[], coming=[], going=None, redirected=[], overwritten_sites=[])
 
     def ending(self) -> str:
         """A sentence that says how the boot ended early."""
@@ -302,10 +320,14 @@ class Evidence:
         return f"{self.verdict.value}{during}: {self.why}" + "".join(f". CPU {cpu} was in {name}" for cpu, name in self.stuck().items())
 
     def stuck(self) -> dict[int, str]:
-        """By CPU: the function in which most samples of its pc were taken after a time-out (a few samples may be in an interrupt)."""
-        names = [Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen) for seen in zip(*self.whereabouts)]
-        most = {cpu: found.most_common(1)[0] for cpu, found in enumerate(names)}
-        return {cpu: name for cpu, (name, times) in most.items() if 2 * times > len(self.whereabouts)}
+        """By CPU: the function in which most samples of its pc were taken after a time-out. On a busy host most samples are
+        in an interrupt, and no function has most of the other samples. Then it is the function that was interrupted most often."""
+        found = dict[int, str]()
+        for samples in (self.came_from, self.whereabouts):
+            names = [Counter(self.kernel.name_at(pc).partition("+")[0] for pc in seen) for seen in zip(*samples)]
+            most = {cpu: counts.most_common(1)[0] for cpu, counts in enumerate(names)}
+            found |= {cpu: name for cpu, (name, times) in most.items() if 2 * times > len(samples) and name != "exception_vector"}
+        return found
 
     def on(self) -> list[Phase]:
         return [p for p in self.phases if p.on]

@@ -31,7 +31,7 @@ class Finding:
     """The reason why a rung was not reached."""
 
     why: str
-    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, is this the difference?)
+    rows: list[tuple[str, str, bool]] = field(default_factory=list)  # (left, right, do they differ?)
     columns: tuple[str, str] = ("executed", "printed")
     site: list[str] = field(default_factory=list)  # the call site, as it was and as it should be
     seq: int | None = None  # the observer's record that shows it
@@ -39,7 +39,7 @@ class Finding:
     schedule: str = ""  # the schedule that shows it
     began: int | None = None  # or the first record of the workload during which it happened
     by_hand: str = ""  # if it happens on the host and not in a kernel: the command that repeats it
-    need: str = ""  # the rung was not judged because it needs this rung, which was lost
+    need: str = ""  # the lost rung because of which this one was not judged
     mistake: str = ""  # the likely cause: a slug of the lab's MISTAKES
     kind: Defect = Defect.OTHER
 

@@ -20,7 +20,7 @@ from grading.verdict import Stopped, Verdict
 PROMPT = "callsite# "
 TAIL = 400
 LAST = 4000  # bytes at the end in which the last line is searched
-GATHER = 0.002, 0.016  # seconds to wait for more after the first byte: reading each byte alone would cost more than the guest does
+GATHER = 0.002, 0.016  # seconds to wait for more after the first byte: reading each byte separately would cost more time than the guest itself
 MUCH = 500  # bytes; after a read of more than this the longer wait is used
 ESCAPES = re.compile(rb"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b[@-Z\\-_]|[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f\x7f]")
 
@@ -101,8 +101,8 @@ class GuestConsole:
         return _at_prompt(plain(self._unread[-TAIL:]))
 
     def has(self, words: str) -> bool:
-        """Are these words in the last lines that were read?"""
-        return words in plain(self._unread[-TAIL:])
+        """Are these words in the output since the last wait, however much was read after them?"""
+        return words in plain(self._unread)
 
     def wait_ready(self, seconds: float) -> str:
         return self.wait_for(_at_prompt, seconds, "prompt")

@@ -20,7 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 
+from grading.elf.elf import Kernel
 from grading.machine.gdbstub import Stub
 from grading.machine.machine import Run
 
@@ -148,10 +151,19 @@ class Cpus:
         self._set_breakpoints(set())
 
 
+@cache
+def _watchdog(image: Path, arch: str) -> int:
+    """The offset of watchdog_due in the image."""
+    kernel = Kernel(image.with_name("callsite.elf"), arch)
+    return kernel.symbol("watchdog_due") - kernel.text[0]
+
+
 @contextmanager
 def interleaved(run: Run) -> Iterator[Cpus]:
-    """The machine's CPUs, to be held and released one by one; afterwards all of them run."""
+    """The machine's CPUs, to be held and released one by one; afterwards all of them run. The kernel's watchdog is off (kern/cpu.h)."""
     with run.held() as stub:
-        cpus = Cpus(run, stub)
+        cpus, watchdog = Cpus(run, stub), run.machine.load_address() + _watchdog(run.machine.image_path(), run.machine.arch)
+        cpus.write(watchdog, (1 << 64) - 1)
         yield cpus
         cpus.end()
+        cpus.write(watchdog, 0)

@@ -29,7 +29,7 @@ from grading.machine.gdbstub import QemuGone, Stub
 from grading.machine.observer import Config, Observer
 from grading.verdict import HOST, Stopped, Verdict
 from qemu.emulator import Unfit
-from qemu.machine import AFTER_FIRMWARE, BOUNDED, WITH_US, Machine
+from qemu.machine import AFTER_FIRMWARE, WITH_US, Machine
 from qemu.reason import Reason
 
 PANIC = "panic:"
@@ -38,7 +38,8 @@ LONGEST = 600  # seconds from power-on to power-off, however many commands; to t
 ROOT_REGISTER = {"riscv64": "satp", "arm64": "TTBR1_EL1"}
 LEVELS = (1 << 30, 1 << 21, 1 << 12)
 ADDRESSES = 1 << 39  # bytes of virtual addresses that the tables translate; the upper address bits are all equal
-LOOKS = 5  # samples of each CPU's pc: one of them may be in an interrupt by chance
+LOOKS = 5  # samples of each CPU's pc
+TRAPPED_PC = {"riscv64": "sepc", "arm64": "ELR_EL1"}  # after an interrupt: where the CPU was
 IDLE = 0.5  # seconds in which a running CPU executes a million instructions, the step of the observer's counter
 MOST_TABLES = 1000  # page tables of one level; a right kernel has some dozens
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
@@ -95,6 +96,8 @@ class Run:
         self.log = log
         self.config = config
         self.budget = budget  # instructions that any vCPU may execute; 0: any number
+        self._longest: float = LONGEST
+        self._holders = 0  # blocks of held() that are open
         self._cap = cap
         self.typed: list[tuple[int, str]] = []  # each line, with the number of observer records before it
         self._observer: Observer | None = None
@@ -132,12 +135,12 @@ class Run:
         command = self.machine.command(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"], Path(disk), ram)
         command += [*self._reason.options(), "-chardev", f"socket,id=stub,fd={qemus.fileno()}", "-gdb", "chardev:stub", "-S"]
         self._errors = opened.enter_context(self.log.with_suffix(".qemu").open("w+b"))
-        self._process = subprocess.Popen(WITH_US + BOUNDED + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
+        self._process = subprocess.Popen(WITH_US + self.machine.bounded() + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
                                          stderr=self._errors, start_new_session=True,
                                          pass_fds=[ram, qemus.fileno(), self._reason.fileno()])
         opened.callback(self._end)
         qemus.close()
-        self._latest = self.clock() + LONGEST
+        self._began = self.clock()
         self.console = opened.enter_context(closing(GuestConsole(self._process, self.log, self._cap, self.watch, self.clock)))
         self.console.on_begin = self._begins
         self._stub = Stub(line, self._keep_up, self.clock)
@@ -157,7 +160,7 @@ class Run:
         self._stub.breakpoint(AFTER_FIRMWARE, True)
         self._stub.go_on_with([0])
         if not self._stub.stopped():
-            raise Stopped(Verdict.HARNESS, "CPU 0 alone does not come through the firmware")
+            raise Stopped(Verdict.HARNESS, "CPU 0, running alone, does not leave the firmware")
         self._stub.breakpoint(AFTER_FIRMWARE, False)
 
     def _keep_up(self) -> None:
@@ -226,6 +229,12 @@ class Run:
             raise Stopped(Verdict.DEAD, f"the machine ended ({reason or self._qemu_errors()}) without any output")
         raise Stopped(Verdict.DEAD, f"the machine ended too early: {reason or self._qemu_errors() or 'QEMU did not say why'}")
 
+    def grant(self, insns: int, seconds: float) -> None:
+        """Raise the limits of a boot that is about to do more."""
+        if self.budget:
+            self.budget += insns
+        self._longest += seconds
+
     def check_limits(self) -> None:
         """Raise Stopped if the machine executed, took or logged more than it may."""
         if not self.budget:
@@ -234,19 +243,24 @@ class Run:
         used = max(self._observer.insns(), default=0) if self._observer else 0
         if used > self.budget:
             raise Stopped(verdict, f"{used:,} instructions on one CPU, more than the {self.budget:,} allowed")
-        if self.clock() > self._latest:
-            raise Stopped(Verdict.TIMEOUT, f"the boot took more than {LONGEST} s in all")
+        if self.clock() > self._began + self._longest:
+            raise Stopped(Verdict.TIMEOUT, f"the boot took more than {self._longest:.0f} s in all")
         if self._observer and self._observer.lost():
             raise Stopped(verdict, f"{self._observer.written():,} calls, stores and exceptions were seen, several times what "
                           "a graded boot has: the kernel repeats itself endlessly, or each of its steps causes an exception")
 
     @contextmanager
     def held(self) -> Iterator[Stub]:
-        """Stop the machine; the stub can step it, read it and write it. Afterwards it runs again."""
+        """Stop the machine; the stub can step it, read it and write it. Afterwards it runs, if this block is in no other one."""
         try:
             self._stub.hold()
-            yield self._stub
-            self._stub.go_on()
+            self._holders += 1
+            try:
+                yield self._stub
+            finally:
+                self._holders -= 1
+            if not self._holders:
+                self._stub.go_on()
         except QemuGone:  # the machine ended meanwhile: watch() raises the verdict for that
             self.wait_end(5)
             self.watch()
@@ -311,9 +325,9 @@ class Run:
             if len(tables) > MOST_TABLES:
                 raise Stopped(Verdict.FAIL, f"the page tables refer to {len(tables)} others: too many to find out what is writable")
 
-    def whereabouts(self) -> list[list[int]]:
-        """LOOKS samples of every CPU's pc; an empty list if the machine has ended."""
-        found = list[list[int]]()
+    def whereabouts(self) -> tuple[list[list[int]], list[list[int]]]:
+        """LOOKS samples of every CPU's pc, and of the pc that its last trap came from; empty lists if the machine has ended."""
+        found, came_from = list[list[int]](), list[list[int]]()
         try:
             for _ in range(LOOKS):
                 before, end = self.insns(), self.clock() + IDLE
@@ -321,14 +335,19 @@ class Run:
                     time.sleep(0.001)
                 with self.held() as stub:
                     found.append([stub.pc(cpu) for cpu in range(self.machine.smp)])
+                    came_from.append([stub.control_register(cpu, TRAPPED_PC[self.machine.arch]) for cpu in range(self.machine.smp)])
         except (Stopped, *HOST):
-            return []
-        return found
+            return [], []
+        return found, came_from
 
     def write(self, physical: int, data: bytes) -> None:
         """Write guest memory by its physical address, past all page tables."""
         with self.held() as stub:
             stub.write_physical(physical, data)
+
+    def reset(self) -> None:
+        """Reset the machine; QEMU must not have -no-reboot. If it was stopped, it is stopped before the first instruction."""
+        self._reason.reset()
 
     def power_off(self, seconds: float = 20) -> None:
         """Type poweroff; the machine must then end without an error."""

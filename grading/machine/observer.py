@@ -65,6 +65,11 @@ class Record(NamedTuple):
     more: tuple[int, ...] = ()
 
     @property
+    def after(self) -> int:
+        """The slot after the record."""
+        return self.seq + 1 + len(self.more) // 8
+
+    @property
     def context(self) -> tuple[int, int, int]:
         """Identifies a thread, or one interrupt of a thread."""
         return self.thread, self.level, self.trap
@@ -143,8 +148,15 @@ class Observer:
 
     def records(self, first: int = 0, last: int | None = None) -> Iterator[Record]:
         """The records in order, from slot `first` on."""
+        return decoded(self._slots(first, last), first)
+
+    def so_far(self, first: int) -> Iterator[Record]:
+        """The same while the machine runs: they end before the first one that a CPU has not finished writing."""
+        return decoded(self._slots(first), first, running=True)
+
+    def _slots(self, first: int, last: int | None = None) -> bytes:
         end = min(self.written() if last is None else last, self._capacity)
-        return decoded(self._map[HEADER + first * SLOT.size: HEADER + end * SLOT.size], first)
+        return self._map[HEADER + first * SLOT.size: HEADER + end * SLOT.size]
 
     def close(self) -> None:
         used = HEADER + min(self.written(), self._capacity) * SLOT.size
@@ -153,10 +165,13 @@ class Observer:
         self._file.close()
 
 
-def decoded(data: bytes, first: int = 0) -> Iterator[Record]:
+def decoded(data: bytes, first: int = 0, running: bool = False) -> Iterator[Record]:
+    """The records in these slots. `running`: another one may be finished later; they end before it."""
     at, end, new = 0, len(data) // SLOT.size, tuple.__new__
     while at < end:
         kind, more, vcpu, level, trap, size, word, thread, addr, insns, a, b, c, d = SLOT.unpack_from(data, at * SLOT.size)
+        if running and not kind:
+            return
         if kind > KINDS or more > MOST:
             raise Stopped(Verdict.HARNESS, f"the observer's log has garbage in slot {first + at:,}")
         if at + more >= end:

@@ -1,1 +1,1 @@
-"""What a grade says. Begin with report.py; replay.py finds the moment of a finding, and repeats the boot up to it."""
+"""The report of a grade. Begin with report.py; replay.py finds the moment at which a finding happened, and repeats the boot up to it."""

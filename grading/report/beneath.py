@@ -1,4 +1,4 @@
-"""Which labs, and which halves of a lab, the student has not changed yet, and whether the graded lab needs them.
+"""Finds out which labs and halves of labs the student has not changed yet, and whether the graded lab needs them.
 
 Only a student's tree has the staff's objects: labs/staff/<arch>/lab<n>/<m>/ has the objects of lab m, or of the half m of lab n itself,
 that lab n's kernel links.
@@ -32,7 +32,7 @@ def untouched() -> set[str]:
 
 
 def waiting(lab: int) -> dict[str, list[str]]:
-    """By half: its files that are as handed out, of each half after the first that has such files. The kernel is linked with the staff's objects
+    """By half: its files that are as handed out, for each half after the first that has such files. The kernel is linked with the staff's objects
     for the whole half then, so that the halves before it can be graded."""
     if not Path("labs/staff").exists():
         return {}
@@ -46,7 +46,7 @@ def _files(number: str, arch: str) -> set[str]:
 
 
 def _linked(lab: int, arch: str, staff: Collection[str]) -> dict[str, set[str]]:
-    """By earlier lab, or earlier half of this lab, its files in this lab's kernel. recordmcount runs on the host."""
+    """By earlier lab, or earlier half of this lab: its files in this lab's kernel. recordmcount runs on the host."""
     last = max((half for half in halves(_rubric(str(lab))) if half not in staff), default="")
     folders = [folder for folder in Path(f"labs/staff/{arch}/lab{lab}").glob("[0-9]*") if "." not in folder.name or folder.name < last]
     return {folder.name: {f for f in _files(folder.name, arch) if folder.joinpath(f).with_suffix(".o").exists() or f.endswith("/recordmcount.c")}

@@ -32,7 +32,7 @@ from grading.stimulus.schedules import CALLED, CALLER, CHANGER, SCHEDULES, Sched
 from grading.verdict import Refused, Stopped, Verdict
 from qemu import debug
 
-# Commands that change nothing but the next thread's number and may print much; a short command with as many threads replaces them.
+# Commands that may print much and change only the number of the next thread. A short command that makes as many threads replaces them.
 ONLY_READS, AS_MANY_THREADS = ("cat ", "cksum "), "cat current_tracer"
 ENDED = "gdb has ended"
 PATIENCE = {Verdict.TIMEOUT: 10, Verdict.DEAD: 10, Verdict.FLOOD: 2}  # seconds after which the running machine is stopped
@@ -47,7 +47,7 @@ class Moment:
     address: int = 0  # the instruction; 0: none
     nth: int = 0  # stop when it is reached for the nth time
     vcpu: int | None = None  # count only this CPU; None: every CPU
-    again: bool = False  # stop when the kernel starts again
+    again: bool = False  # stop when the kernel starts a second time
     seconds: int = 0  # stop after this time; 0: no limit
     ends: bool = False  # stop just before the machine ends; if false and there is no instruction, stop before the line is typed
 
@@ -98,7 +98,7 @@ def _of_record(e: Evidence, seq: int) -> Moment:
     records = [r for r in saved(_log(e), first, seq + 1 + MOST) if r.seq <= seq]
     here = records[-1]
     cpus = [r.vcpu for r in records if r.kind == here.kind and r.addr == here.addr]
-    # If only one CPU was there, it may be another CPU the next time.
+    # If only one CPU came to this instruction, it may be another CPU the next time.
     vcpu = here.vcpu if len(set(cpus)) > 1 else None
     return _at(e, index, address=here.addr, nth=cpus.count(here.vcpu), vcpu=vcpu)
 
@@ -155,9 +155,9 @@ def schedule_under_gdb(kernel: Kernel, lab: int, name: str, out: Path, console: 
 
 
 def _of_schedule(schedule: Schedule, at: list[str]) -> str:
-    """A text for gdb's user: where each CPU is, and what the schedule does next."""
+    """A text for the user of gdb: where each CPU is, and what the schedule does next."""
     change = schedule.change
-    goes = f"CPU {CHANGER} goes on until {change.ends} returns, or as far as it comes; then " if schedule.inside else ""
+    goes = f"CPU {CHANGER} continues until {change.ends} returns or must wait; then " if schedule.inside else ""
     return (f"\n{schedule}: CPU {CHANGER} runs '{change.line}' and is at {at[CHANGER]} (gdb's thread {CHANGER + 1}); "
             f"CPU {CALLER} calls {CALLED} and is at {at[CALLER]} (thread {CALLER + 1}).\n"
             f"Next in the schedule: {goes}CPU {CALLER}, until its call has returned; then CPU {CHANGER}, to its end.\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,7 @@ class Result:
     rung: Rung
     findings: dict[int, Finding | None]  # by boot (its number of CPUs, or SCHEDULES); none if its half is not graded
     own: bool = True  # False: the staff's objects are linked for its half
+    unseen: bool = False  # it cannot be judged by the console alone
 
     @property
     def reached(self) -> bool:
@@ -37,6 +39,10 @@ class Result:
     @property
     def points(self) -> int:
         return self.rung.points if self.own and self.reached else 0
+
+    @property
+    def possible(self) -> int:
+        return 0 if self.unseen else self.rung.points
 
     @property
     def lost(self) -> bool:
@@ -58,7 +64,12 @@ class Grade:
 
     @property
     def possible(self) -> int:
-        return sum(r.rung.points for r in self.results)
+        return sum(r.possible for r in self.results)
+
+    @property
+    def line(self) -> str:
+        """The serial line to the machine, if it is at one."""
+        return next((e.line for e in self.evidence), "")
 
     @property
     def halves(self) -> list[tuple[Half, list[Result]]]:
@@ -102,18 +113,20 @@ Findings = list[dict[int, Finding | None]]  # for each rung, by boot
 
 
 def findings_of(lab: int, evidence: list[Evidence], staff: Collection[str] = ()) -> Findings:
-    """Judge every rung by every boot that it names. A boot that ended early loses all rungs except those that are judged by the built files.
+    """Judge every rung by every boot that it names. In a boot that ended early all rungs are lost, except those that are judged by the built files.
     `staff`: the halves for which the staff's objects are linked."""
     results: list[Result] = []
     for rung in (rung for half in rubric.lab(lab).judged(staff) for rung in half.rungs):
-        results.append(Result(rung, {e.boot: _judge(rung, e, results) for e in evidence if rung.judges(e.boot)}))
+        results.append(Result(rung, {e.boot: _judge(rung, e, results) for e in evidence if rung.judges(e.boot) and rung.check_of(e)}))
     return [r.findings for r in results]
 
 
 def grade_of(arch: str, lab: int, seed: int, evidence: list[Evidence], findings: Findings, staff: Collection[str] = ()) -> Grade:
     rungs = [(rung, half.number not in staff) for half in rubric.lab(lab).halves for rung in half.rungs]
     waiting = [Result(rung, {}, own) for rung, own in rungs[len(findings):]]
-    return Grade(arch, lab, seed, [Result(rung, found, own) for (rung, own), found in zip(rungs, findings) if found] + waiting, evidence)
+    line = any(e.line for e in evidence)
+    judged = [Result(rung, found, own, line and not found) for (rung, own), found in zip(rungs, findings) if found or line]
+    return Grade(arch, lab, seed, judged + waiting, evidence)
 
 
 def judge(arch: str, lab: int, seed: int, evidence: list[Evidence]) -> Grade:
@@ -125,7 +138,7 @@ def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
         with e.judged():
             found = _judged(rung, e, above)
             if found and found.mistake not in rubric.lab(e.lab).mistakes:
-                found.mistake = ""  # a shared check may name a mistake that this lab's handout does not explain
+                found.mistake = ""  # a check that labs share may name a mistake that this lab's handout does not explain
             return found
     except Stopped as stopped:
         if stopped.verdict == Verdict.HARNESS:
@@ -134,6 +147,8 @@ def _judge(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
 
 
 def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
+    if e.line:
+        return Finding(e.ending()) if e.why or not rung.console else rung.console(e)
     if not e.why or rung.built:
         return _unmet(above, e, (above[0].rung.name, *rung.needs) if above else ()) or (
             (found := rung.check(e) or too_little(e, rung.seen)) and (_unmet(above, e, rung.follows) or found))
@@ -141,7 +156,7 @@ def _judged(rung: Rung, e: Evidence, above: list[Result]) -> Finding | None:
 
 
 def _ending(e: Evidence) -> str:
-    """How the boot ended, and what was wrong before: the code where it ended may be right."""
+    """A finding that says how the boot ended, and what was wrong before that: the code where it ended may be right."""
     before = earlier_defect(e) if e.verdict != Verdict.HARNESS else ""
     return f"{e.ending()}. {before}" if before else e.ending()
 
@@ -160,18 +175,18 @@ def number_of(lab: int, rung: Rung) -> int:
 
 def replay(grade: Grade, under_gdb: Rung | None = None) -> str:
     line = f"make grade LAB={grade.lab} ARCH={grade.arch} REPLAY={grade.seed:016x}"
-    line += "".join(f" {name}={os.environ[name]}" for name in ("SMP", "START", "STAFF") if os.environ.get(name))
+    line += "".join(f" {name}={shlex.quote(os.environ[name])}" for name in ("SMP", "START", "STAFF", "MACHINE", "POWER", "UBOOT_PROMPT") if os.environ.get(name))
     return line + (f" RUNG={number_of(grade.lab, under_gdb)} GDB=1" if under_gdb else "")
 
 
 def closer(grade: Grade, result: Result) -> str:
-    """The command with which to examine a lost rung: under gdb, or by hand if it happened on the host."""
+    """The command that shows why a rung was lost: under gdb, or by hand if it happened on the host."""
     finding = next(f for f in result.findings.values() if f and not f.need)
-    return finding.by_hand or replay(grade, result.rung)
+    return finding.by_hand or replay(grade, None if grade.line else result.rung)
 
 
 def _longest_word(texts: Iterable[str]) -> int:
-    """The length of the longest word, the least width of a column that cuts no word."""
+    """The length of the longest word, which is the least width of a column without broken words."""
     return max((len(word) for text in texts for word in text.split()), default=1)
 
 
@@ -198,7 +213,7 @@ def show(grade: Grade, console: Console) -> None:
 
 
 def _out_of(results: list[Result]) -> str:
-    return f"{sum(r.points for r in results)}/{sum(r.rung.points for r in results)}"
+    return f"{sum(r.points for r in results)}/{sum(r.possible for r in results)}"
 
 
 def _files(half: Half, own: bool) -> str:
@@ -206,6 +221,8 @@ def _files(half: Half, own: bool) -> str:
 
 
 def _mark(result: Result, smp: int) -> str:
+    if result.unseen:
+        return "[dim]not judged[/dim]"
     if smp not in result.findings:
         return "[dim]-[/dim]"
     finding = result.findings[smp]
@@ -215,6 +232,10 @@ def _mark(result: Result, smp: int) -> str:
 
 
 def _totals(grade: Grade) -> str:
+    if grade.line:
+        again, points = sum(e.again for e in grade.evidence), sum(r.rung.points for r in grade.results if r.unseen)
+        return (f"{sum(e.seconds for e in grade.evidence):.1f} s, {again} lines and frames repeated, judged by the console alone: rungs of {points} "
+                "points need QEMU's observer")
     insns = sum(sum(e.insns) for e in grade.evidence)
     seconds = sum(e.seconds for e in grade.evidence)
     calls = sum(e.observed for e in grade.evidence)
@@ -241,7 +262,7 @@ def _show_failures(grade: Grade, failed: list[Result], console: Console) -> None
         console.print(f"log: {e.log}", style="dim", highlight=False, soft_wrap=True)
     console.print(f"replay:    {replay(grade)}", highlight=False, soft_wrap=True)
     lost = next((r for r in failed if r.lost), None)
-    if lost:
+    if lost and not grade.line:
         command = closer(grade, lost)
         console.print(("under gdb: " if "GDB=1" in command else "by hand:   ") + command, highlight=False, soft_wrap=True)
 
@@ -268,11 +289,11 @@ def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
 def write_json(grades: list[Grade], path: Path) -> None:
     document = {"grades": [{
         "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
-        "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "observer",
-        "replay": replay(g), "halves": [{"name": half.name, "points": sum(r.points for r in results), "possible": sum(r.rung.points for r in results),
+        "points": None if g.harness_error else g.points, "possible": g.possible, "judged_by": "console" if g.line else "observer",
+        "replay": replay(g), "halves": [{"name": half.name, "points": sum(r.points for r in results), "possible": sum(r.possible for r in results),
                                          "own": results[0].own} for half, results in g.halves if half.name],
         "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.points,
-                   "possible": r.rung.points,
+                   "possible": r.possible, "judged": not r.unseen,
                    "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
                    "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
         "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.runs), len(p.todo)] for p in e.played}, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),

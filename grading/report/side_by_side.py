@@ -28,7 +28,7 @@ def _work(work: Callable[[str, Say], Any], arch: str, pipe: Connection) -> None:
 
 
 def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) -> dict[str, Any]:
-    """The results by architecture. A process that died has printed why and is missing."""
+    """The results by architecture. That of a process that died is missing; the process has printed why."""
     fork = multiprocessing.get_context("fork")
     says, done = dict.fromkeys(arches, "starting"), dict[str, Any]()
     pipes: dict[Any, str] = {}
@@ -46,7 +46,7 @@ def run(work: Callable[[str, Say], Any], arches: list[str], console: Console) ->
                 for pipe in wait(list(pipes)):
                     _hear(pipe, pipes, says, done)
                 live.update(_shown(says), refresh=sys.stdout.isatty())
-    finally:  # after a signal no process may continue alone
+    finally:  # after a signal no process may be left
         for worker in workers:
             worker.terminate()
     return done

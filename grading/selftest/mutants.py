@@ -60,7 +60,7 @@ def of_files(lab: int, *arches: str) -> list[Mutant]:
 
 
 def spread(found: list[Mutant], seed: str) -> list[Mutant]:
-    """The mutants in an order that follows from the seed and takes files and kinds in turn."""
+    """The mutants in an order that follows from the seed, and in which files and kinds take turns."""
     groups, rng = defaultdict[tuple[str, str], list[Mutant]](list), random.Random(seed)
     for mutant in found:
         groups[mutant.file, mutant.kind].append(mutant)
@@ -191,7 +191,7 @@ class Cell:
         chosen = [m for m in of_files(lab, arch) if not options.names or any(part == m.kind or part in m.id for part in options.names)]
         self.todo = spread(chosen, self.seed)
         self.trees = [ScratchTree(FOLDER / f"{arch}-lab{lab}-{n}", lab, arch) for n in range(options.jobs)]
-        self.stale = [*self.trees]  # a run that was killed may have left a mutant in its copy
+        self.stale = [*self.trees]  # a killed run may have left a mutant in its copy
 
     def run(self) -> list[Line]:
         """Grade as many mutants as are wanted; results that the log has are not computed again."""
@@ -236,7 +236,7 @@ def summary(lab: int, arch: str, lines: list[Line], listed: int) -> bool:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="grading.selftest.mutants", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="KIND-OR-PART-OF-AN-ID", help="these alone, and anew")
+    parser.add_argument("names", nargs="*", metavar="KIND-OR-PART-OF-AN-ID", help="grade only these, even if they were graded before")
     parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--count", type=int, default=60, help="mutants of each lab, on each architecture")

@@ -139,7 +139,7 @@ def indent(line: str) -> str:
 
 
 def exchanged(code: list[str], at: int) -> Iterator[Edit]:
-    """Exchange the statements on this line and the next, at the same depth; a barrier between them stays there."""
+    """Exchange the statement on this line with the next one at the same depth. A barrier between them stays between them."""
     end = next((n for n in range(at + 1, len(code)) if not BARRIER.match(code[n])), at)
     pair = [code[at].rstrip(), code[end].rstrip()]
     if all((STORE.match(line) or WAITS.match(line)) and not NO_STATEMENT.match(line) and indent(line) == indent(code[at]) for line in pair):

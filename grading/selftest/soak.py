@@ -1,4 +1,4 @@
-"""`make soak-grade`: the solutions are graded again and again, each time with another seed. None may ever lose a point.
+"""`make soak-grade`: grades the solutions again and again, each time with another seed. None may lose a point.
 
 A third of the grades runs beside eight busy processes. All seeds follow from one number, which is printed. Each result is
 written to build/soak-grade/log.jsonl, and the same command continues from there as long as the sources are the same.
@@ -58,7 +58,7 @@ def build(labs: list[int], arches: list[str]) -> str:
 
 
 def harness() -> list[Path]:
-    """The files that a grade follows from, without the kernel's."""
+    """The files on which a grade depends, without those of the kernel."""
     rooms = [file for room in ROOMS for file in ROOT.glob(f"grading/{room}/*.py")]
     return [*ROOT.glob("grading/*.py"), *rooms, *ROOT.glob("qemu/*.[cp]*"), *ROOT.glob("labs/*/*.py")]
 
@@ -78,7 +78,7 @@ def begun(log: Path, about: Line) -> list[Line]:
 
 
 def wanted(about: Line, n: int) -> Line:
-    """The n-th grade: every lab and architecture in turn, two rounds of them and then one beside busy processes."""
+    """The n-th grade: every lab and architecture in turn; after two rounds of them there is one beside busy processes."""
     cells = [(lab, arch) for lab in about["lab"] for arch in about["arch"]]
     again, nth = divmod(n, len(cells))
     seed = hashlib.sha256(f"{about['seed']} {n}".encode()).hexdigest()[:16]

@@ -1,7 +1,7 @@
 """Tests the grader: each wrong solution of a lab, and some right ones, must get the verdict written in its head.
 
     python3 -m grading.selftest.wrong                        all labs, both architectures, all patches; also solution and start
-    python3 -m grading.selftest.wrong --third [--seed N]     a third of the patches, each on one architecture; another third each day
+    python3 -m grading.selftest.wrong --part [--seed N]      a sixth of the patches, each on one architecture; each commit has its own sixth
     python3 -m grading.selftest.wrong no-sync ... --lab 3    only these
 
 A wrong solution is labs/<n>-<name>/wrong/NAME.patch: a head, a sentence, and a
@@ -11,7 +11,7 @@ patch of the solution. The head:
     Rung: one CPU, parents       for the verdict fail: the first lost rungs, in the order of the ladder
     Also: off                    rungs that may or may not be lost, depending on timing
     Mistake: wrong-offset        the mistakes that the report must name; it must name no others
-    Maybe: wrong-offset          mistakes that it may name or not: the boot may come to its limit before them
+    Maybe: wrong-offset          mistakes that it may name or not, as the boot may reach a limit before it shows them
     Arch: arm64                  if it is a mistake on this architecture only
     CPUs: 4                      the number of CPUs; default: 1
 
@@ -23,7 +23,6 @@ architectures run side by side.
 from __future__ import annotations
 
 import argparse
-import datetime
 import os
 import re
 import shutil
@@ -44,6 +43,7 @@ from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 SEED = 0x0123456789ABCDEF
+PART = 6  # .ci/run takes one of so many parts
 AT_ONCE = 16  # patches that one process grades
 BUDGET = 250_000_000, 1_500_000_000  # instructions on one CPU: up to lab 4; from lab 5 on, where -icount counts waiting too. Several times what a solution needs
 # Warnings are not errors there: a wrong solution may have some.
@@ -194,14 +194,20 @@ Todo = list[tuple[Wrong, str]]
 
 
 def chosen(options: argparse.Namespace) -> Todo:
-    """The patches to grade: each on all its architectures; or every third on one architecture, so that six days cover all."""
+    """The patches to grade: each on all its architectures; or every sixth on one architecture, so that twelve seeds in a row have all."""
     todo = []
     for lab in options.lab:
         for at, wrong in enumerate(shelf(lab)):
-            turn = wrong.arches[(at // 3 + options.seed // 3) % len(wrong.arches)] if (at + options.seed) % 3 == 0 else ""
-            todo += [(wrong, arch) for arch in wrong.arches if arch in options.arch and (arch == turn or not options.third)
+            turn = wrong.arches[(at // PART + options.seed // PART) % len(wrong.arches)] if (at + options.seed) % PART == 0 else ""
+            todo += [(wrong, arch) for arch in wrong.arches if arch in options.arch and (arch == turn or not options.part)
                      and (wrong.name in options.names or not options.names)]
     return todo
+
+
+def seed_of_files() -> int:
+    """A seed that follows from the files of the commit, so that every run on a commit grades the same patches. Without git: 0."""
+    done = subprocess.run(["git", "rev-parse", "HEAD^{tree}"], cwd=ROOT, capture_output=True, text=True, check=False)
+    return int(done.stdout[:6] or "0", 16)
 
 
 def say(lab: int, arch: str, name: str, got: Outcome, bad: str, began: float) -> str:
@@ -262,16 +268,16 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("names", nargs="*", metavar="NAME")
     parser.add_argument("--lab", type=int, nargs="+", choices=sorted(rubric.LABS), default=sorted(rubric.LABS))
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
-    parser.add_argument("--third", action="store_true")
-    parser.add_argument("--seed", type=int, default=datetime.date.today().toordinal(), help="which third; default: the day's")
+    parser.add_argument("--part", action="store_true")
+    parser.add_argument("--seed", type=int, default=seed_of_files(), help="which part; default: the commit's")
     return parser.parse_args()
 
 
 def main() -> int:
     options, began = arguments(), time.monotonic()
-    if options.third:
+    if options.part:
         print(f"seed {options.seed} (again: make test-labs SEED={options.seed})", flush=True)
-    lines = run(chosen(options), [] if options.names or options.third else options.lab, options.arch)
+    lines = run(chosen(options), [] if options.names or options.part else options.lab, options.arch)
     return end(lines, time.monotonic() - began)
 
 

@@ -1,2 +1,2 @@
-"""Graded boots. Begin with rubric.py (what a lab is) and session.py (class Session). Labs 5 and 6 type more (graph_session.py), lab 7
-loads modules (module_session.py), and schedules have a boot of their own (schedule_session.py)."""
+"""Graded boots. Begin with rubric.py (what a lab is) and session.py (class Session). Other classes type more: graph_session.py for labs 5 and 6,
+module_session.py for lab 7, probe_session.py for lab 8. Schedules have a boot of their own (schedule_session.py)."""

@@ -20,7 +20,7 @@ INSTANCE = "instances/second/"
 BEFORE = "wl_begin"  # the first filter of the two users, replaced after they are registered
 MANY = 200_000_000  # instructions: enough for a command to end, even if one CPU waits for a CPU that is held
 HANDS = 16
-KEEPERS = 4  # users with data for which the shadow stack has room, at the depth of the workload's calls
+KEEPERS = 4  # the shadow stack has room for the entry data of so many users, at the depth of the workload's calls
 FOR_EVER = 1_000_000  # seconds: a program that sleeps this long is killed
 LOOKS = 100  # times that the stacks are printed until the program sleeps
 
@@ -40,7 +40,7 @@ def hands(kernel: Kernel, seed: int) -> list[HandUser]:
 
 
 class GraphSession(Session):
-    """One boot with function_graph: one user, then two, then a user that leaves during the workload; then every function is traced."""
+    """One boot with function_graph: one user, then two, then a user that is unregistered during the workload; then every function is traced."""
 
     def _talk(self, machine: Run, rng: random.Random) -> None:
         e = self._evidence
@@ -114,9 +114,9 @@ class GraphSession(Session):
         phase.files = {"enabled_functions": machine.console.command("cat enabled_functions")}
 
     def _leave_within(self, machine: Run, phase: Phase) -> None:
-        """Start the workload, and switch the last user off while a thread is held inside traced calls.
+        """Start the workload, and unregister the last user while a thread is held inside traced calls.
 
-        With one CPU no thread is held: a workload is shorter than a time slice, so the user leaves before it or after it.
+        With one CPU no thread is held: a workload is shorter than a time slice, so the user is unregistered before it or after it.
         """
         begin, leave = f"workload {phase.seed:016x} &", f"echo nop > {phase.users[-1].directory}current_tracer"
         if self._evidence.smp == 1:
@@ -163,7 +163,7 @@ class GraphSession(Session):
         self._evidence.slot_again = (first, observer.written())
 
     def _leave_twice(self, machine: Run) -> None:
-        """Two CPUs unregister one user: the first is held at the first instruction of mutex_lock until the other has done so and registered another user."""
+        """Two CPUs unregister one user. The first CPU is held at the first instruction of mutex_lock until the second has unregistered it and registered another."""
         self._say("two CPUs unregister one user")
         observer, at_prompt = machine.observer, machine.console.at_prompt
         unregister, lock, left = map(self._kernel.symbol, ("unregister_ftrace_graph", "mutex_lock", "rare_left"))
@@ -174,7 +174,7 @@ class GraphSession(Session):
                 held = cpus.reach({unregister}, until=at_prompt, insns=MANY)
                 if held is not None and cpus.alone(held, lock):
                     cpus.serve(held)
-                    cpus.run(lambda: any(r.addr == left for r in observer.records(first)), MANY)
+                    cpus.run(lambda: any(r.addr == left for r in observer.so_far(first)), MANY)
             machine.console.wait_ready(WORKLOAD_SECONDS)
 
     def _walk(self, machine: Run) -> None:
@@ -195,7 +195,7 @@ class GraphSession(Session):
         return job[1] if job else "1"
 
     def _frames_out(self, machine: Run, phase: Phase) -> None:
-        """Trace every function and switch it off at once: the thread that does so is still inside many traced calls."""
+        """Trace every function, and switch the tracer off at once: the thread that does so is still inside many traced calls."""
         observer = machine.observer
         self._evidence.frames_out = (observer.written(), 0)
         with machine.observer.recording():

@@ -1,4 +1,4 @@
-"""A graded boot of lab 7: loads and removes modules, near and far, while tracers are on, and keeps what was printed as evidence."""
+"""A graded boot of lab 7: loads and removes near and far modules while tracers are on, and keeps the output as evidence."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from grading.elf.elf import Kernel
-from grading.elf.module import PAGE, TRAMPOLINE, Module, ModuleFile, stubs
-from grading.evidence.evidence import Coming, Complaint, Filter, Going, Loaded, Phase, Redirected, Visit
+from grading.elf.elf import Kernel, Site
+from grading.elf.insn import Way
+from grading.elf.link import PAGE
+from grading.elf.module import LINK, TRAMPOLINE, Module, ModuleFile
+from grading.evidence.evidence import Coming, Complaint, Filter, Going, Loaded, Overwritten, Phase, Redirected, Visit
+from grading.machine.hold import interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config
 from grading.session.session import BUDGET, INITRD, KERNEL_BASE, WORKLOAD_SECONDS, Session
 from grading.stimulus import seeded
+from grading.stimulus.schedules import LINE_INSNS
 from grading.text.trace_text import parse
 from grading.truth import truth
 
@@ -22,13 +26,20 @@ SCHEDULED = KERNEL_BASE + FAR  # where a module of the schedules is; other modul
 FAR_PAGES = (512 << 20) // PAGE
 ROOM = 8  # pages for a module
 GRAPHED = re.compile(r"\| +(\w+ \[\w+\])\(\)")
-# Tracers in instances, besides that of the top directory, which traces all that comes: one that does the same, one that has a request for
-# the module, one that has another function alone, and function_graph.
+# The tracers of instances. (That of the top directory selects all functions of each module that is loaded.) SECOND does the same,
+# REQUEST has a :mod: request for the module, OTHER selects only a function of the workload, GRAPH is function_graph.
 SECOND, REQUEST, OTHER, GRAPH = "instances/second/", "instances/request/", "instances/other/", "instances/graph/"
+
+# By case: the functions that are traced while a thread of a module sleeps. They decide which shadow frames the thread has then.
+INSIDE = {
+    "the function": "{}_nap",  # a frame of a module's function, which returns to the kernel
+    "its return address": "sleep_ns",  # a frame of a kernel's function, which returns to the module
+    "below the top": "{}_nap *schedule",  # a frame of a module's function, and above it a frame of the kernel's functions only
+}
 
 
 def _file(kernel: Kernel, name: str) -> ModuleFile:
-    return ModuleFile(INITRD.parent / kernel.arch / f"modules/{name}.ko", kernel.arch, len(stubs(kernel)))
+    return ModuleFile(INITRD.parent / kernel.arch / f"modules/{name}.ko", kernel)
 
 
 def scheduled(kernel: Kernel) -> tuple[Module, ...]:
@@ -36,14 +47,14 @@ def scheduled(kernel: Kernel) -> tuple[Module, ...]:
     return (_file(kernel, "maple").at(SCHEDULED),) if kernel.symbol("ftrace_module_enable") else ()
 
 
-def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module]:
-    """Two modules, the first near and the second far, at addresses that the seed chooses; and the first at the address of the second."""
+def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module, Module]:
+    """At addresses that the seed chooses: one module near; another one far; the first one at that far address; and the first one after it."""
     rng = random.Random(seed)
     one, two = (_file(kernel, name) for name in rng.sample(("maple", "pine"), 2))
     lowest = kernel.symbol("_end") + -kernel.symbol("_end") % PAGE
     pages = (kernel.symbol("ftrace_stubs") + NEAR - lowest) // PAGE - ROOM
     far = SCHEDULED + rng.randrange(ROOM, FAR_PAGES) * PAGE
-    return one.at(lowest + rng.randrange(pages) * PAGE), two.at(far), one.at(far)
+    return one.at(lowest + rng.randrange(pages) * PAGE), two.at(far), one.at(far), one.at(far + ROOM * PAGE)
 
 
 class ModuleSession(Session):
@@ -52,8 +63,8 @@ class ModuleSession(Session):
     def __init__(self, kernel: Kernel, lab: int, smp: int, seed: int, log: Path, say: Callable[[str], None] = lambda text: None,
                  budget: int = BUDGET) -> None:
         super().__init__(kernel, lab, smp, seed, log, say, budget)
-        self._near, self._far, self._successor = modules(kernel, seed)
-        self._placed = self._near, self._successor, self._far
+        self._near, self._far, self._successor, self._other = modules(kernel, seed)
+        self._placed = self._near, self._other, self._successor, self._far
         kernel.place(self._placed)
 
     def _config(self) -> Config:
@@ -81,7 +92,7 @@ class ModuleSession(Session):
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
         if not e.complaint:
-            self._redirected(machine)
+            self._overwritten(machine, rng)
 
     # ---- one command each ----
 
@@ -96,7 +107,7 @@ class ModuleSession(Session):
         self._quiet(machine, f"insmod {module.name} at={module.base:#x}")
 
     def _remove(self, machine: Run, module: Module) -> None:
-        """After a removal that leaves the module's records in the list nothing more is tried: the kernel would read freed memory."""
+        """If the module's records are still in the list after its removal, the boot ends: the kernel would read freed memory."""
         first, line = machine.observer.written(), f"rmmod {module.name}"
         self._quiet(machine, line)
         unlinks = self._kernel.symbol("profile_forget_modules")
@@ -104,7 +115,7 @@ class ModuleSession(Session):
             self._evidence.complaint = Complaint(line, ["nothing, but unlink_sites() was not called: the module's records are still in the list"], "")
 
     def _physical(self, machine: Run, module: Module) -> dict[int, int]:
-        """By page of the module's text: its physical address."""
+        """The physical address of each page of the module's text."""
         found = ((page, machine.mapped(page)) for page in range(module.base, module.end, PAGE))
         return {page: next(iter(where.values())) for page, where in found if where}
 
@@ -136,7 +147,7 @@ class ModuleSession(Session):
         self._clear(machine)
 
     def _run(self, machine: Run, visit: Visit, beside: list[str]) -> None:
-        """Run all of a visit side by side, and these commands, one after the other, beside them."""
+        """Run all of a visit's runs at the same time, and meanwhile these commands, one after the other."""
         console = machine.console
         with machine.observer.recording():
             visit.first = machine.observer.written()
@@ -150,7 +161,7 @@ class ModuleSession(Session):
         visit.trace = parse(console.command("cat trace", WORKLOAD_SECONDS))
 
     def _come_and_go(self, machine: Run, rng: random.Random) -> None:
-        """Calls in one module on two CPUs, while the other module comes and goes on a third."""
+        """Calls in one module on two CPUs, while the other module is loaded and removed on a third."""
         for stays, goes, far in ((self._far, self._near, True), (self._near, self._far, False)):
             runs = [seeded.SeededRun(stays, rng.getrandbits(64), cpu) for cpu in (0, 1, 0, 1)]
             visit = Visit(f"{goes.name} comes and goes", runs, stays.names | goes.names, [])
@@ -169,7 +180,7 @@ class ModuleSession(Session):
         """Start a tracer of all functions of modules that are loaded from now on."""
         self._begin(machine, Filter("", "*", frozenset()), tracer, at)
 
-    # ---- coming and going ----
+    # ---- loaded and removed ----
 
     def _coming(self, machine: Run, rng: random.Random, *instances: str) -> None:
         module = self._far if self._evidence.smp == 1 else self._near
@@ -205,9 +216,9 @@ class ModuleSession(Session):
             self._quiet(machine, f"rmdir {at.rstrip('/')}")
 
     def _going(self, machine: Run) -> None:
-        """The far module is removed while it is traced. Then the other comes to its address, with the same functions under other names."""
+        """The far module is removed while it is traced. Then the other module is loaded at its address; it has the same functions with other names."""
         going = self._evidence.going = Going(self._far, Loaded(self._successor, True))
-        self._say(f"{self._far.name} goes, and {self._successor.name} comes to its address")
+        self._say(f"{self._far.name} is removed, and {self._successor.name} is loaded at its address")
         self._insert(machine, self._far)
         self._begin(machine, Filter(f"{self._far.name}_*", "", frozenset()))
         going.first = machine.observer.written()
@@ -225,39 +236,129 @@ class ModuleSession(Session):
             going.files[file + when] = machine.console.command(f"cat {file}")
 
     def _inside(self, machine: Run) -> None:
-        """A thread sleeps in a call that function_graph traces, and that returns to the module. Then it wakes up."""
-        module = self._near
+        """A thread of the near module sleeps in a call that function_graph traces (INSIDE). Then it wakes up."""
+        module, said = self._near, self._evidence.inside
         self._say(f"rmmod {module.name} while a call is inside it")
         self._insert(machine, module)
-        self._begin(machine, Filter(f"{module.name}_nap", "", frozenset()), "function_graph")
-        self._quiet(machine, f"echo nap > /proc/{module.name}")
-        said = self._evidence.inside
-        said["sleeps"] = machine.console.command(f"rmmod {module.name}")
-        said["modules"] = machine.console.command("cat /proc/modules")
-        self._insert(machine, self._far)
-        said["another"] = machine.console.command(f"rmmod {self._far.name}")
-        if module.name in said["modules"]:
-            self._quiet(machine, f"echo wake > /proc/{module.name}")
-            said["awake"] = machine.console.command(f"rmmod {module.name}")
-        self._clear(machine)
+        for case, traced in INSIDE.items():
+            self._begin(machine, Filter(traced.format(module.name), "", frozenset()), "function_graph")
+            self._quiet(machine, f"echo nap > /proc/{module.name}")
+            said[case] = machine.console.command(f"rmmod {module.name}")
+            stays = module.name in machine.console.command("cat /proc/modules")
+            if "another" not in said:
+                self._insert(machine, self._far)
+                said["another"] = machine.console.command(f"rmmod {self._far.name}")
+            if stays:
+                self._quiet(machine, f"echo wake > /proc/{module.name}")
+            self._clear(machine)
+            if not stays:
+                return
+        said["awake"] = machine.console.command(f"rmmod {module.name}")
 
-    # ---- trampolines that lead elsewhere ----
+    # ---- trampolines and sites that are overwritten ----
 
-    def _redirected(self, machine: Run) -> None:
-        """Overwrite a far module's trampolines: they jump to what is in another register (one CPU), or to another stub. The kernel must find
-        it when tracing begins (one CPU) or ends (four CPUs). Comes last: such a kernel starts no tracer any more."""
-        module, lines = self._far, ("echo function > current_tracer", "echo nop > current_tracer")
-        self._say(f"other trampolines in {module.name}")
-        loaded = self._load(machine, module, True)
-        self._quiet(machine, f"echo '{module.name}_*' > set_ftrace_filter")
+    def _overwritten(self, machine: Run, rng: random.Random) -> None:
+        """Overwrite a far module's trampolines, then a call site of another module. This comes last, because disabled records stay disabled."""
+        loaded = self._load(machine, self._far, True)
+        self._quiet(machine, f"mkdir {SECOND.rstrip('/')}")
+        self._all_that_come(machine, at=SECOND)
         if self._evidence.smp > 1:
-            self._quiet(machine, lines[0])
-        where = self._physical(machine, module)
+            other = Loaded(self._other, True)
+            self._insert(machine, other.module)
+        self._redirected(machine, loaded, rng)
+        if self._evidence.smp > 1:
+            self._goes_overwritten(machine, other, rng)
+        else:
+            self._comes_overwritten(machine, Loaded(self._near, False), rng)
+
+    def _redirected(self, machine: Run, loaded: Loaded, rng: random.Random) -> None:
+        """Make the trampolines lead elsewhere, each time in another way. The kernel must notice it when a function begins to be traced (one CPU);
+        when a second tracer selects it, and when no tracer selects it any more (four CPUs)."""
+        names = [name.split(" ")[0] for name in sorted(loaded.module.names)]
+        ways = [self._kernel.isa.aside(TRAMPOLINE), *(self._kernel.isa.flipped(*bit) for bit in self._bits(len(names) - 1, rng))]
+        self._say(f"other trampolines in {loaded.module.name}")
+        if self._evidence.smp > 1:
+            self._quiet(machine, f"echo '{' '.join(names)}' > set_ftrace_filter")
+            self._quiet(machine, "echo function > current_tracer")
+            self._also_traced(machine, loaded, names.pop())
+        for n, way in enumerate(ways[:len(names)]):
+            if self._evidence.smp > 1:
+                line = f"echo '{' '.join(names[n + 1:])}' > set_ftrace_filter" if names[n + 1:] else "echo nop > current_tracer"
+                self._redirect(machine, loaded, range(loaded.module.stubs), way, "no longer traced", line)
+            else:
+                machine.console.command(f"echo {names[n]} > set_ftrace_filter")  # a tracer that should not be on may refuse it
+                self._redirect(machine, loaded, range(loaded.module.stubs), way, "traced", "echo function > current_tracer")
+
+    def _bits(self, count: int, rng: random.Random) -> list[tuple[int, int]]:
+        """Bits to change, as (word of a trampoline, bit): the lowest bit of each executed word, and random others."""
+        executed = 2 if self._kernel.arch == "riscv64" else 3
+        lowest = [(word, 0) for word in range(executed)]
+        return lowest + rng.sample([(word, bit) for word in range(executed) for bit in range(1, 32)], count - executed)
+
+    def _also_traced(self, machine: Run, loaded: Loaded, name: str) -> None:
+        """A second tracer selects this function while the trampoline that its site calls leads elsewhere. The trampoline that it will call is right."""
+        module, isa = loaded.module, self._kernel.isa
+        site = next(s for s in module.sites if s.function.name == f"{name} [{module.name}]")
+        called = isa.jump(site.address, loaded.word(self._text_of(machine, module), site.address))
+        self._quiet(machine, f"mkdir {OTHER.rstrip('/')}")
+        self._quiet(machine, f"echo {name} > {OTHER}set_ftrace_filter")
+        if called and module.is_trampoline(called[0]):
+            number = (called[0] - module.room) // TRAMPOLINE
+            self._redirect(machine, loaded, range(number, number + 1), isa.aside(TRAMPOLINE), "traced twice", f"echo function > {OTHER}current_tracer")
+
+    def _redirect(self, machine: Run, loaded: Loaded, numbers: range, way: Way, wanted: str, line: str) -> None:
+        """Overwrite these trampolines, and type the line. Then clear ftrace_disabled, which a kernel sets when it has refused to write."""
+        module, where = loaded.module, self._physical(machine, loaded.module)
         for number in range(module.stubs):
             right = loaded.trampoline(loaded.rest, number)
-            words = self._kernel.isa.aside(right, TRAMPOLINE) if self._evidence.smp > 1 else self._kernel.isa.astray(right)
-            for at, word in zip(range(module.trampoline(number), module.trampoline(number + 1), 4), words):
-                machine.write(where[at - at % PAGE] + at % PAGE, word.to_bytes(4, "little"))
-        redirected = self._evidence.redirected = Redirected(loaded, before=self._text_of(machine, module))
-        redirected.printed = machine.console.command(lines[self._evidence.smp > 1])
+            for at, word in zip(range(module.trampoline(number), module.trampoline(number + 1), 4), way(right) if number in numbers else right):
+                self._write(machine, where, at, word)
+        redirected = Redirected(loaded, wanted, before=self._text_of(machine, module))
+        self._evidence.redirected.append(redirected)
+        redirected.printed = machine.console.command(line)
         redirected.after, redirected.kernel = self._text_of(machine, module), self._text(machine)
+        machine.write(self._machine.load_address() + self._kernel.symbol("ftrace_disabled") - KERNEL_BASE, b"\0")
+
+    @staticmethod
+    def _write(machine: Run, where: dict[int, int], at: int, word: int) -> None:
+        machine.write(where[at - at % PAGE] + at % PAGE, word.to_bytes(4, "little"))
+
+    def _overwrite(self, machine: Run, loaded: Loaded, words: dict[Site, int]) -> None:
+        """Write these words at the sites, in the place of those that must be there."""
+        where, was = self._physical(machine, loaded.module), self._text_of(machine, loaded.module)
+        for site, word in words.items():
+            self._write(machine, where, site.address, word)
+        self._evidence.overwritten_sites = [Overwritten(loaded, site, word, loaded.word(was, site.address), before=self._text_of(machine, loaded.module))
+                                            for site, word in words.items()]
+
+    def _chosen(self, module: Module, count: int, rng: random.Random) -> list[Site]:
+        """Random sites of functions that do not run when the module is removed."""
+        self._say(f"other words at call sites of {module.name}")
+        return rng.sample([s for s in module.sites if s.function.name != module.named("exit")], count)
+
+    def _comes_overwritten(self, machine: Run, loaded: Loaded, rng: random.Random) -> None:
+        """Load a module while a tracer selects its functions. Before the first of them is traced, one of its call sites gets an
+        instruction without effect that is not the nop."""
+        module, [site] = loaded.module, self._chosen(loaded.module, 1, rng)
+        with interleaved(machine) as cpus:
+            cpus.begin(f"insmod {module.name} at={module.base:#x}")
+            if cpus.reach({self._kernel.symbol("ftrace_add_table")}, insns=LINE_INSNS) is not None:
+                self._overwrite(machine, loaded, {site: self._kernel.isa.idle(rng.randrange(1 << 30))})
+        printed = machine.console.wait_ready(WORKLOAD_SECONDS)
+        for was in self._evidence.overwritten_sites:
+            was.printed, was.after = printed, self._text_of(machine, module)
+
+    def _goes_overwritten(self, machine: Run, loaded: Loaded, rng: random.Random) -> None:
+        """Remove a far module while it is traced. Some of its call sites call addresses at which no trampoline begins."""
+        module, after = loaded.module, b""
+        first, last = module.trampoline(0), module.trampoline(module.stubs)
+        targets = [first - 4, first + 4, last, module.functions[0].start]
+        self._overwrite(machine, loaded, {site: self._kernel.isa.call(site.address, target, LINK[self._kernel.arch])
+                                          for site, target in zip(self._chosen(module, len(targets), rng), targets)})
+        with interleaved(machine) as cpus:
+            cpus.begin(f"rmmod {module.name}")
+            if cpus.reach({self._kernel.symbol("profile_forget_modules")}, insns=LINE_INSNS) is not None:
+                after = self._text_of(machine, module)
+        printed = machine.console.wait_ready(WORKLOAD_SECONDS)
+        for was in self._evidence.overwritten_sites:
+            was.printed, was.after = printed, after

@@ -16,11 +16,11 @@ from grading.stimulus import workload
 from grading.truth import probes, truth
 
 AT_ONCE = 8  # probes on the workload
-STAYS = 3  # of them, while the others come and go
+STAYS = 3  # of them stay registered, while the others are unregistered and registered again
 
 
 def chosen(kernel: Kernel, rng: random.Random) -> list[int]:
-    """An instruction in each of a few functions of the workload; one that is executed once in each call."""
+    """One instruction in each of a few functions of the workload, which is executed once in each call."""
     names = [n for n in workload.FUNCTIONS if n not in ("wl_begin", "wl_end") and probes.entered_with(kernel, n)]
     return [rng.choice(probes.entered_with(kernel, name)) for name in rng.sample(names, AT_ONCE)]
 
@@ -40,11 +40,11 @@ class ProbeSession(Session):
         e = self._evidence
         self._phase(machine, Phase("before", rng.getrandbits(64), None))
         self._probe(machine, f"steps {rng.getrandbits(63):#x}")
-        if e.complaint:  # no probe can be registered: nothing more would be seen
+        if e.complaint:  # no probe can be registered, so there is nothing to observe
             return
         self._hits(machine, Phase("probes", rng.getrandbits(64), None))
         self._come_and_go(machine, Phase("come and go", rng.getrandbits(64), None))
-        for words in ("nested", "stale", f"returns {rng.getrandbits(32):#x}", "patches"):
+        for words in ("nested", "traps", "stale", f"returns {rng.getrandbits(32):#x}", "patches"):
             self._probe(machine, words)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)

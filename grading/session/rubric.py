@@ -6,6 +6,7 @@ of each rung, by its name. checks.py also has
     SESSION     the class that drives the boots, if not grading.session.session.Session
     MISTAKES    {slug: title}: the mistakes that findings may name
     SEEN        {rung's name: what must have been observed before the rung is reached} (grading/checks/seen.py)
+    CONSOLE     {rung's name: the check by which it is judged if the console is all of the evidence}; other rungs are then not judged
     ADVICE      slugs of the handout that no check recognises
     ended(e)    the slug of the mistake that made a boot end early, or ""
     SCHEDULES   the changes that one CPU makes while another CPU calls (grading.stimulus.schedules)
@@ -30,6 +31,7 @@ from grading.checks.seen import TEXTS, Coverage
 from grading.elf import halves
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
+from grading.session.line_session import LineSession, Place
 from grading.session.schedule_session import ScheduleSession
 from grading.session.session import BUDGET, Session
 from grading.stimulus.schedules import SCHEDULES, Change, WhenHeld
@@ -47,10 +49,14 @@ class Rung:
     check: Check
     seen: tuple[Coverage, ...] = ()  # what must have been observed before it is reached
     cpus: tuple[int, ...] = (1, 4)  # the boots that judge it: with one CPU, with several; or SCHEDULES
-    needs: tuple[str, ...] = ()  # rungs above that it needs, besides the first; it is not judged without them
-    follows: tuple[str, ...] = ()  # rungs above whose loss explains the loss of this one; it is judged without them
+    needs: tuple[str, ...] = ()  # rungs, besides the first; if one of them is lost, this one is lost too, and not judged
+    follows: tuple[str, ...] = ()  # rungs whose loss explains the loss of this one, which is judged all the same
     built: bool = False  # it is judged by the built files, even if the boot ends early
     stopped: bool = False  # its check also works for a boot that ended early
+    console: Check | None = None  # if the console is all of the evidence; None: it cannot be judged then
+
+    def check_of(self, e: Evidence) -> Check | None:
+        return self.console if e.line else self.check
 
     def judges(self, boot: int) -> bool:
         if SCHEDULES in (boot, *self.cpus):
@@ -91,7 +97,7 @@ class Lab:
         return tuple(rung for half in self.halves for rung in half.rungs)
 
     def judged(self, staff: Collection[str]) -> tuple[Half, ...]:
-        """The halves that are judged if the staff's objects are linked for these: all up to the last one that is the student's own."""
+        """The halves that are judged if the staff's objects are linked for `staff`: all up to the last half that is the student's own."""
         own = [n for n, half in enumerate(self.halves, 1) if half.number not in staff]
         return self.halves[:max(own, default=0)]
 
@@ -114,7 +120,7 @@ def checks_of(number: int) -> ModuleType:
 def lab(number: int) -> Lab:
     rubric, checks = LABS[number] / "rubric.toml", checks_of(number)
     files = halves.files(rubric, ARCHES)
-    parts = [Half(half, entry.get("name", ""), tuple(files[half]), tuple(_rung(r, checks.CHECKS, checks.SEEN) for r in entry["rung"]))
+    parts = [Half(half, entry.get("name", ""), tuple(files[half]), tuple(_rung(r, checks.CHECKS, checks.SEEN, getattr(checks, "CONSOLE", {})) for r in entry["rung"]))
              for half, entry in halves.halves(rubric).items()]
     first = parts[0].rungs[0]
     first = replace(first, check=all_of(as_linked, first.check), seen=(*first.seen, TEXTS))
@@ -124,13 +130,13 @@ def lab(number: int) -> Lab:
                 getattr(checks, "SCHEDULES", ()))
 
 
-def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Coverage, ...]]) -> Rung:
+def _rung(entry: dict[str, Any], checks: dict[str, Check], seen: dict[str, tuple[Coverage, ...]], console: dict[str, Check] | None = None) -> Rung:
     name, points, promise = (entry.pop(key) for key in ("name", "points", "promise"))
     missing = "CHECKS" if name not in checks else "SEEN" if name not in seen else ""
     if missing:
         raise ValueError(f"rubric.toml has a rung '{name}', for which {missing} of checks.py has no entry")
     options: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in entry.items()}
-    return Rung(name, points, promise, checks[name], seen[name], **options)
+    return Rung(name, points, promise, checks[name], seen[name], console=(console or {}).get(name), **options)
 
 
 def boots(number: int) -> tuple[int, ...]:
@@ -147,3 +153,8 @@ def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path, say: Cal
     session = graded.session(kernel, number, which, seed, log, say, budget) if which else (
         ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules, [f for f in graded.files if f.endswith((".c", ".S"))], schedule, when_held))
     return session.run()
+
+
+def boot_on_line(kernel: Kernel, number: int, seed: int, out: Path, place: Place, say: Callable[[str], None] = lambda text: None) -> Evidence:
+    """Run one boot on the machine at a serial line."""
+    return LineSession(kernel, number, seed, out / f"{kernel.arch}-lab{number}-line.log", place, say).run()

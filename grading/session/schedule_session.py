@@ -19,8 +19,8 @@ from grading.verdict import Stopped, Verdict
 FOLLOWED = ("calls_",)
 CAPACITY = 4_000_000  # slots of the observer's log: many calls are logged with each step
 CHOSEN = 4  # schedules of each change that the seed chooses, besides those that are always played
-PATCHER = "kern/ftrace/core/patch.c"  # its stores are steps in every lab, as other CPUs see them
-# So are these. On arm64 the other CPUs are stopped while the second one stores.
+PATCHER = "kern/ftrace/core/patch.c"  # its stores, which other CPUs see, are steps in every lab
+# So are the stores of these files. On arm64 those of kprobe_text.c are not: the other CPUs are stopped meanwhile.
 PROBES = {"riscv64": ("kern/ftrace/probes/kprobes.c", "kern/ftrace/probes/kprobe_text.c"), "arm64": ("kern/ftrace/probes/kprobes.c",)}
 
 

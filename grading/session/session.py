@@ -53,11 +53,11 @@ def make_filter(kernel: Kernel, select: str, notrace: str) -> Filter:
 
 
 def spoil(kernel: Kernel, seed: int, smp: int) -> Spoilt:
-    """Choose a call site and the word to write there: an instruction without effect that is not the nop. With several CPUs it is a call
-    that is not the tracer's."""
+    """Choose a call site and the word to write there: with one CPU an instruction without effect that is not the nop, with several a call
+    of another function than the tracer."""
     rng = random.Random(seed)
     site = rng.choice([s for s in kernel.sites if s.function.name in workload.FUNCTIONS])
-    word = 0x13 | rng.randint(1, 2047) << 20 if kernel.arch == "riscv64" else 0xD503201F | rng.randint(40, 127) << 5
+    word = kernel.isa.idle(rng.randrange(1 << 30))
     if smp > 1:
         word = kernel.isa.call(site.address, kernel.symbol("ftrace_stub"), checks.link_register(kernel))
     return Spoilt(site, word, rng.getrandbits(64))
@@ -95,8 +95,8 @@ class Session:
                         machine.check_limits()  # the limits may have been passed since the last check
                 except Stopped as stopped:
                     e.verdict, e.why = stopped.verdict, stopped.why
-                    e.panic = _panic_of(machine.console.transcript())
-                    e.whereabouts = machine.whereabouts() if e.verdict == Verdict.TIMEOUT else []
+                    e.panic = panic_of(machine.console.transcript())
+                    e.whereabouts, e.came_from = machine.whereabouts() if e.verdict == Verdict.TIMEOUT else ([], [])
                 with e.judged():
                     self._collect(machine)
         except Stopped as stopped:
@@ -221,8 +221,8 @@ class Session:
         self._evidence.alias.append((when, machine.writable(loaded, loaded + self._kernel.text[1] - text)))
 
     def _refused(self, machine: Run, spoilt: Spoilt) -> None:
-        """Overwrite a call site. The kernel must find it when tracing begins (one CPU) or ends (four CPUs). Comes last: such a kernel
-        starts no tracer any more."""
+        """Overwrite a call site. The kernel must notice it when tracing begins (one CPU) or ends (four CPUs). This comes last, because such
+        a kernel starts no further tracer."""
         console, name = machine.console, spoilt.site.function.name
         self._say(f"another word at the call site of {name}")
         begin, end = [f"echo {name} > set_ftrace_filter", "echo function > current_tracer"], ["echo nop > current_tracer"]
@@ -263,7 +263,7 @@ class Session:
             return [self._quiet(machine, command) for command in commands]
 
     def _live_filter(self, machine: Run) -> None:
-        """Write the filter of an op while it traces."""
+        """Write the filter of an op that is registered."""
         self._in_order(machine, "echo 'wl_leaf_*' > set_ftrace_filter", "echo function > current_tracer", "echo 'wl_pick_*' > set_ftrace_filter",
                        "echo nop > current_tracer", "echo > set_ftrace_filter")
 
@@ -294,7 +294,7 @@ class Session:
             self._in_order(machine, f"op {op.number} off")
 
     def _quiet(self, machine: Run, command: str) -> str:
-        """Run a command that must print nothing. The first output of such a command is kept as complaint. Returns what it printed."""
+        """Run a command that must print nothing. The first time that one prints something, that is kept as complaint. Returns the output."""
         said = machine.console.command(command).strip()
         if said and not self._evidence.complaint:
             lines = [re.sub(r"^\w+: current_tracer: ", "", line) for line in said.splitlines()]
@@ -322,7 +322,7 @@ class Session:
         return machine.console.command(f"workload {seed:016x}", WORKLOAD_SECONDS)
 
 
-def _panic_of(text: str) -> str:
+def panic_of(text: str) -> str:
     lines = text.split("\n")
     start = next((i for i, line in enumerate(lines) if "panic:" in line), None)
     refused = [line for line in lines[:start] if line.startswith(("ftrace: refused", "ftrace:   "))]  # the refused sites, with the expected words

@@ -42,8 +42,9 @@ LINE_INSNS = 400_000_000  # instructions for a command of the shell
 CALL_INSNS = 5_000_000  # instructions for a call, and the sleep of the thread that makes it
 STORES = {"riscv64": ("sb", "sh", "sw", "sd", "sc.", "amo", "fence"),
           "arm64": ("str", "stp", "stur", "stlr", "stx", "stlx", "dmb", "dsb", "ic", "dc", "cas", "swp")}
-OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # no other CPU reads there
-AGAIN = 2  # an instruction in a loop is a step this often: later rounds are like the second
+OWN_FRAME = re.compile(r"\(sp\)|\(s0\)|\[sp\b|\[x29\b")  # an access of the function's own stack frame, which no other CPU reads
+EACH_INSNS, EACH_SECONDS = 50_000_000, 4.0  # a boot's limits grow by this with each schedule: several times what a schedule takes
+AGAIN = 2  # so many executions of an instruction in a loop are steps: later iterations are like the second one
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Change:
 
     first, last: commands before and after all schedules of the change; before, after: those of each schedule.
     stays: the ops (or users of function_graph) that run in every call. comes: those that run in each call that begins after the change
-    has ended. goes: those that run in no such call, and are in no earlier call when the change has ended.
+    has ended. goes: those that run in no such call; and when the change has ended, no earlier call is still in them.
     """
 
     name: str
@@ -99,22 +100,24 @@ class Played:
 
 
 def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ()) -> dict[int, str]:
-    """The steps, by address, with their names: the instructions of these files whose effect other CPUs can see, and the grace period.
+    """The name of each step, by its address: the instructions of these files whose effect other CPUs can see, and the grace period.
     `also`: prefixes of further instructions."""
     extents = _extents(kernel, sources)
     text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", str(kernel.path)],
                           capture_output=True, text=True, check=True).stdout
-    found = {}
+    found, before = {}, ""
     for line in re.finditer(r"^ *([0-9a-f]{16}):\s+(\S+)(.*)$", text, re.M):
         address = int(line[1], 16)
-        if line[2].startswith((*STORES[kernel.arch], *also)) and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in extents):
+        again = line[3] == before  # arch_sync_line() stores a word that was just loaded from the same place
+        if line[2].startswith((*STORES[kernel.arch], *also)) and not again and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in extents):
             found[address] = kernel.name_at(address)
+        before = line[3]
     grace = kernel.symbol("synchronize_sched")
     return {**found, grace: kernel.name_at(grace)}
 
 
 def _extents(kernel: Kernel, sources: Iterable[str]) -> list[tuple[int, int]]:
-    """Where the linker placed the text of these files' objects, from its map."""
+    """The address ranges of the text of these files' objects, from the linker's map."""
     objects = {str(Path(source).with_suffix(".o")) for source in sources}
     lines = re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M)
     return [(int(at, 16), int(at, 16) + int(size, 16)) for at, size, name in lines if name in objects]
@@ -143,8 +146,8 @@ class Player:
         self._places = {f.start: f.name for f in kernel.functions if own[0] <= f.start < own[1]}
         site = next(s.address for s in kernel.sites if s.function.name == CALLED)
         self._site = kernel.name_at(site)
-        self.stops = kernel.arch == "arm64" and bool(kernel.symbol("kprobe_slots"))  # A may stop B, which then waits for A: stop_machine()
-        if kernel.symbol(HANDLER):  # while its return is patched, the function's body is a place too
+        self.stops = kernel.arch == "arm64" and bool(kernel.symbol("kprobe_slots"))  # A may call stop_machine(), and B then waits for A
+        if kernel.symbol(HANDLER):  # the body of a function whose return is patched is a place too
             self._places[site + 4] = kernel.name_at(site + 4)
 
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
@@ -167,6 +170,7 @@ class Player:
         todo, played.insns = self._dry(change)
         chosen = [s for s in todo if fnmatchcase(str(s), only)] if only else some(todo, most, rng)
         played.todo, played.planned = todo, len(chosen)
+        self.machine.grant(EACH_INSNS * len(chosen), EACH_SECONDS * len(chosen))
         for schedule in chosen:
             played.runs.append(ScheduleRun(schedule, self.machine.observer.written()))
             self._lines(change.before)
@@ -187,7 +191,7 @@ class Player:
                 raise Stopped(Verdict.FAIL, f"'{line}' printed: {said.strip()}")
 
     def _dry(self, change: Change) -> tuple[list[Schedule], int]:
-        """Run the change without any stop. Returns all its schedules, with A's steps in order, and the number of A's instructions."""
+        """Run the change without any stop. Returns all its schedules, with A's steps in the order of their execution, and the number of A's instructions."""
         self._lines(change.before)
         places = self._places_of_call() | {self._site}
         counted, ends = dict[str, int](), set(self.kernel.exits(change.ends))
@@ -237,15 +241,16 @@ class Player:
         return self.kernel.symbol(symbol) + int(offset or "0", 16)
 
     def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
-        """A function that says whether the change has ended; it reads the log from where it stopped the last time."""
+        """A function that says whether the change has ended; it continues to read the log where it stopped the last time."""
         ends, at = set(self.kernel.exits(change.ends)), first
 
         def ended() -> bool:
             nonlocal at
-            now = self.machine.observer.written()
-            found = any(r.kind == Kind.HIT and r.addr in ends for r in self.machine.observer.records(at, now))
-            at = at if found else now
-            return found
+            for r in self.machine.observer.so_far(at):
+                if r.kind == Kind.HIT and r.addr in ends:
+                    return True
+                at = r.after
+            return False
         return ended
 
 
@@ -256,7 +261,7 @@ class _Play:
         self._player = player
         self._cpus = cpus
         self._shown = shown
-        self._insns = insns  # the limit for A's instructions while B is held
+        self._insns = insns  # the number of instructions that A may execute while B is held
         self._ended = player.ended_since(shown.schedule.change, shown.first)
 
     def run(self) -> None:

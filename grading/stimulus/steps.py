@@ -1,7 +1,7 @@
 """Steps through the instructions of _mcount one by one, while kern/apps/registers.c calls it.
 
 An interrupt may come between any two instructions, and must find sp aligned and the reserved registers unchanged. A real
-interrupt seldom comes at the right place, so QEMU's debugger stub steps the machine. (The observer checks loads and stores
+interrupt seldom comes at a place where it does harm, so QEMU's debugger stub steps the machine. (The observer checks loads and stores
 below sp, at every call.)
 """
 
@@ -28,12 +28,12 @@ class Steps:
 
     why: str = ""  # the first thing that is wrong
     mistake: str = ""
-    traced: bool = False  # was a tracer on then?
-    taken: list[int] = field(default_factory=lambda: [0, 0])  # number of the stub's instructions: while no tracer is on, while one is
+    traced: bool = False  # was a tracer on when it was found?
+    taken: list[int] = field(default_factory=lambda: [0, 0])  # number of instructions that _mcount executed: with no tracer on, with one on
 
 
 class _Call:
-    """One call of the stub, from the call instruction to the one after it."""
+    """One call of _mcount, from the call instruction to the instruction after it."""
 
     def __init__(self, kernel: Kernel, stub: Stub, seen: Steps, traced: bool) -> None:
         self._kernel, self._stub, self._seen, self._traced = kernel, stub, seen, traced
@@ -47,7 +47,7 @@ class _Call:
             own = self._own[0] <= now[PC] < self._own[1]
             self._stub.step()
             before, now = now, self._stub.registers()
-            if own and self._kernel.text[0] <= now[PC] < self._kernel.text[1]:  # otherwise the machine was reset, or an exception went to no handler
+            if own and self._kernel.text[0] <= now[PC] < self._kernel.text[1]:  # otherwise the machine was reset, or an exception had no handler
                 self._seen.taken[self._traced] += 1
                 self._look(before, now)
             if now[PC] == self._kernel.symbol(PATTERN_BACK):
@@ -69,7 +69,7 @@ class _Call:
 
 
 def watch(machine: Run, kernel: Kernel, seen: Steps) -> None:
-    """Type `registers` and step through its two calls of the stub; then the machine runs again."""
+    """Type `registers` and step through its two calls of _mcount; then the machine runs again."""
     breakpoint_at = f"1,{kernel.symbol(PATTERN_CALL):x},4"
     with machine.held() as stub:
         for traced in (False, True):

@@ -49,13 +49,13 @@ class Trial:
     name: str
     seed: int
     ops: list[Op]  # registered while it runs
-    refused: Op | None = None  # an op that the kernel must refuse beside them
+    refused: Op | None = None  # an op that the kernel must refuse while `ops` are registered
     first: int = 0  # the number of observer records before the command that starts the workload
     last: int = 0
     output: str = ""
     printed: str = ""  # what the shell printed when `refused` was tried
     lacks: Op | None = None  # the first of `ops` that could not be registered
-    unmade: str = ""  # and why not
+    unmade: str = ""  # why that one could not be registered
 
     @property
     def changes(self) -> OpChanges:
@@ -99,7 +99,7 @@ def _arguments(rng: random.Random) -> Trial:
 
 
 def _patches(rng: random.Random) -> Trial:
-    """Two ops replace functions by leaves; a third op wants a function that is already replaced and must be refused."""
+    """Two ops replace functions by leaves. A third op selects a function that is already replaced, and must be refused."""
     *targets, first = rng.sample(LEAVES, 3)
     one = (first, *_some(rng, 1, 3, frozenset([*LEAVES, WIDE])))
     two = _some(rng, 1, 3, frozenset([*one, *LEAVES, WIDE]))

@@ -82,7 +82,7 @@ def _names(text: str) -> list[str]:
     return ["wl_" + word for word in text.split()]
 
 
-# The list from which each fan and pick chooses.
+# The functions among which each fan and pick chooses.
 FANS = {
     "wl_fan_amber": _names("leaf_ash leaf_birch tail_swan pair_salt"),
     "wl_fan_coral": _names("leaf_cedar leaf_elm tail_lark step_delta"),

@@ -1,4 +1,4 @@
-"""The aligner: which inversions are legal, and where the first difference is."""
+"""The aligner: which differences in the order are allowed, and where the first difference is that is not."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ class Cpu:
         self.printed: list[FunctionEvent] = []
         self.toggles = rng.random() < 0.7
         self.on = False
-        self.lo, self.hi = 1 << 30, 1 << 30  # calls executed between these must be printed
+        self.lo, self.hi = 1 << 30, 1 << 30  # calls that are executed between these must be printed
         self._trap = 0
         self._open = 0  # calls whose event is not reserved yet
 
@@ -190,7 +190,7 @@ class Cpu:
             yield
 
     def _call(self, thread: int, level: int, trap: int) -> Iterator[None]:
-        """A site, then the test whether tracing is on, then the event: an interrupt may come between any two of them."""
+        """A site, then the test of whether tracing is on, then the event. An interrupt may come between any two of them."""
         name = self.rng.choice("abcd") if self.rng.random() < 0.8 else "wl_e"
         self.executed.append(call(len(self.executed), name, level, thread=thread, trap=trap))
         self._open += 1

@@ -1,4 +1,4 @@
-"""A lab that needs one that is as handed out: said in one line, and not by a table."""
+"""A grade of a lab that needs an earlier lab which is as handed out prints one line, and no table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Findings: code tells them apart by their kind and never by their text, and no text is cut inside a word."""
+"""Findings: code distinguishes them by their kind and never by their text, and no text is cut inside a word."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Faults(RecordedCalls):
 
 
     def test_who_panicked_is_known_by_where_the_call_returns_to(self) -> None:
-        """A call may be the last instruction of a function: then the link register points to the next function."""
+        """If a call is the last instruction of a function, the link register points to the next function."""
         e = self.evidence("arm64")
         self.assertEqual(faults.panicked(e), ("", 0))
         stub = next(f for f in FUNCTIONS if f.name == "ftrace_caller")
@@ -123,7 +123,10 @@ class Faults(RecordedCalls):
         self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller")
         e.whereabouts += [[other.start, stub.start]]  # each CPU was in an interrupt once
         self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller. CPU 1 was in ftrace_caller")
-        e.whereabouts = [[], []]
+        vector = next(f for f in FUNCTIONS if f.name not in ("ftrace_caller", other.name))
+        e.whereabouts, e.came_from = [[vector.start, stub.start], [other.start, stub.start]], [[stub.start + 8, other.start]] * 2
+        self.assertEqual(e.ending(), "time-out: so. CPU 0 was in ftrace_caller. CPU 1 was in ftrace_caller")
+        e.whereabouts, e.came_from = [[], []], []
         self.assertEqual(e.ending(), "time-out: so")
 
 

@@ -87,7 +87,7 @@ class Forged(unittest.TestCase):
         e = self.forged()
         events = self.events(e)
         mine = [i for i, v in enumerate(events) if v.cpu == events[0].cpu]
-        a, b = next((a, b) for a, b in zip(mine[100:], mine[101:])  # in one context, so that no inversion is legal
+        a, b = next((a, b) for a, b in zip(mine[100:], mine[101:])  # in one context, where no other order is allowed
                     if events[a].func != events[b].func and events[a].interrupt == events[b].interrupt)
         events[a], events[b] = (events[b]._replace(usec=events[a].usec),
                                 events[a]._replace(usec=events[b].usec))

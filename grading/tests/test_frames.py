@@ -149,7 +149,7 @@ class Swept(unittest.TestCase):
     def test_room_that_is_kept(self) -> None:
         e = self.forged()
         self.put(e, e.truth.frames[-1], v=(e.truth.frames[-1].v[0], e.truth.frames[-1].v[1] + 16, 0, 0))
-        self.sees(frames.room_given_back, e, "was not given back")
+        self.sees(frames.room_given_back, e, "was not freed")
 
     # ---- rare.c ----
 
@@ -178,7 +178,7 @@ class Swept(unittest.TestCase):
         self.put_rare(e, r, v=(*r.v[:n], value, *r.v[n + 1:]))
 
     def test_a_walk_that_ends_elsewhere(self) -> None:
-        """Each entry of a walk is changed, from the tracer's on; and the two tracers' walks have different callers."""
+        """Each entry of a walk is changed, from the tracer's function on; and the two tracers' walks get different callers."""
         for who, (_, gate, by, _) in enumerate(rare.WALKS):
             for further in range(3 if by == rare.LINK else 2):
                 e = self.forged()
@@ -273,10 +273,11 @@ class Swept(unittest.TestCase):
             self.sees(rare.sizes, e, words)
 
     def test_a_bad_frame_after_which_users_are_found(self) -> None:
-        for name in ("fgraph_slots", "fgraph_direct_users"):
+        for name in ("fgraph_slots", "fgraph_single.users"):
             e = self.forged()
-            stop = e.truth.hits["ftrace_graph_stop"][0].seq
-            e.truth.writes = [r for r in e.truth.writes if r.seq < stop or r.v[0] != e.kernel.symbol(name)]
+            stop, (variable, _, member) = e.truth.hits["ftrace_graph_stop"][0].seq, name.partition(".")
+            at = e.kernel.symbol(variable) + (e.kernel.members(variable, "register_ftrace_graph")[member] if member else 0)
+            e.truth.writes = [r for r in e.truth.writes if r.seq < stop or r.v[0] != at]
             self.sees(order.dead_or_unused, e, f"{name} was not set to 0")
 
     def test_slots_that_do_not_end_behind_the_last_one(self) -> None:

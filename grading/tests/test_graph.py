@@ -133,7 +133,7 @@ class Returning(unittest.TestCase):
         self.assertEqual((a.home, c.home), (CALL["", "wl_a"] + 4,) * 2)
 
     def test_of_a_chain_with_a_frame_too_few_the_innermost_returns_first(self) -> None:
-        """The user of wl_c had left when wl_c was entered, but the site still held a call."""
+        """The user of wl_c was already unregistered when wl_c was entered, but the site still held a call."""
         story = Story()
         story.enter("wl_a")
         story.enter("wl_b", tail=True)
@@ -407,7 +407,7 @@ class Checks(unittest.TestCase):
 
 
 class Asleep(unittest.TestCase):
-    """The session waits until the thread sleeps, not for a fixed time, as a thread may need long on a busy host."""
+    """The session waits until the thread sleeps, and not for a fixed time: on a busy host a thread may need long."""
 
     def typed(self, *walks: str) -> list[str]:
         session, machine = GraphSession(NoKernel(), 6, 4, 0, Path()), mock.MagicMock()

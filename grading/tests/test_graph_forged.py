@@ -74,7 +74,7 @@ class ForgedGraph(unittest.TestCase):
         self.sees(graph_checks.three_agree, e, "not the one that follows from the seed")
 
     def test_an_event_less(self) -> None:
-        """The next event must have another name: of two equal events either may be the missing one."""
+        """The next event must have another name. Of two equal events either may be the missing one."""
         e = self.forged()
         events = self.events(e)
         at = next(i for i, v in enumerate(events) if i >= 100

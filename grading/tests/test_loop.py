@@ -1,4 +1,4 @@
-"""The student's commands: grade one rung, replay a seed, gdb at the failing moment, the best score, the tar to hand in."""
+"""The student's commands: grade one rung, repeat a seed, gdb at the moment of a finding, the best score, the tar to hand in."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ from grading.session import rubric
 from grading.tests.test_recordmcount import COMPARES
 from grading.verdict import Refused
 from qemu.machine import ARCHES, ROOT
+from qemu.tests.terminal import hang_up
 
 LAB = 4
 SECONDS = 600  # enough to grade a boot and to repeat it
@@ -36,7 +37,7 @@ UNDEFINED = {"riscv64": [0], "arm64": [0]}
 
 
 def forgets_the_second_argument(kernel: Kernel) -> tuple[int, list[int]]:
-    """The mutant that loses the second argument; arm64 loads the first one with the same instruction, so that is kept."""
+    """The mutant that loses the second argument. arm64 loads the first one with the same instruction, and must still do so."""
     at, words = forgets_an_argument(kernel)
     return at, [0xA9407FE0] if kernel.arch == "arm64" else words  # ldp x0, xzr, [sp]
 
@@ -218,7 +219,7 @@ class UnderGdb(OnWrongKernels):
     def stopped(self, arch: str, smp: int, *more: str) -> pexpect.spawn:
         gdb = pexpect.spawn(sys.executable, ["-m", "grading", *self.words(arch, smp, "--gdb", *more)], cwd=str(ROOT), encoding="utf-8", codec_errors="replace",
                             timeout=SECONDS, echo=False, dimensions=(50, 250), env={**os.environ, "TERM": "dumb"})
-        self.addCleanup(gdb.close, force=True)
+        self.addCleanup(hang_up, gdb)
         gdb.delaybeforesend = None
         gdb.expect_exact("(gdb) ")
         self.said = gdb.before.replace("\r", "")
@@ -294,7 +295,7 @@ class TestUnderGdb(UnderGdb):
                 kernel = Kernel(self.out / arch / "callsite.elf", arch)
                 gdb = self.stopped(arch, 4, "--schedule=unregister:*:op_see")
                 found = re.search(r"CPU 0 runs 'op 0 off' and is at (\S+) \(gdb's thread 1\); CPU 1 calls calls_traced and is at op_see \(thread 2\)\.\n"
-                                  r"Next in the schedule: CPU 0 goes on until unregister_ftrace_function returns", self.said)
+                                  r"Next in the schedule: CPU 0 continues until unregister_ftrace_function returns", self.said)
                 assert found, self.said
                 name, _, offset = found[1].partition("+")
                 for cpu, address in ((0, kernel.symbol(name) + int(offset, 16)), (1, kernel.symbol("op_see"))):
@@ -348,7 +349,7 @@ class TestByHand(Folder):
                 gdb = pexpect.spawn(sys.executable, ["-m", "grading", *words], cwd=str(ROOT), encoding="utf-8", timeout=SECONDS, dimensions=(50, 250))
                 gdb.expect([pexpect.EOF, "\\(gdb\\) "])
                 said, status = gdb.before.replace("\r", ""), gdb.wait() if gdb.after is pexpect.EOF else None
-                gdb.close(force=True)
+                hang_up(gdb)
                 self.assertIn("sorted was lost by your program on this host", said)
                 self.assertEqual(status, 1)
                 again = re.findall(rf"^(?:by hand: +)?(\S*python3 .*/{arch}-lab2-entries\.elf)$", said, re.M)

@@ -1,4 +1,4 @@
-"""Each end of a run has its own verdict, tested with real one-page kernels."""
+"""Each way in which a run may end has its own verdict; tested with real one-page kernels."""
 
 from __future__ import annotations
 
@@ -11,13 +11,14 @@ import termios
 import time
 import unittest
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from unittest import mock
 
 from grading.elf.elf import Kernel
+from grading.machine.console import GuestConsole
 from grading.machine.gdbstub import Stub
-from grading.machine.machine import ADDRESSES, Run, _entry
+from grading.machine.machine import ADDRESSES, LONGEST, Run, _entry
 from grading.machine.observer import Kind
 from grading.report import report
 from grading.session import rubric
@@ -33,6 +34,17 @@ NOP = {"riscv64": 0x00000013, "arm64": 0xD503201F}
 def run(arch: str, part: str, budget: int = 0, cap: int = 32 << 20, observe: bool = True) -> Run:
     config = tiny.config(arch, part, "site traced_site", "point tracer") if observe else None
     return Run(tiny.machine(arch, part), LOGS / f"{arch}-{part}.log", config, budget, cap)
+
+
+class Words(unittest.TestCase):
+    def test_words_are_seen_however_much_was_read_after_them(self) -> None:
+        """On a busy host one read may return more than the last lines."""
+        LOGS.mkdir(parents=True, exist_ok=True)
+        with subprocess.Popen(["sh", "-c", "printf 'the words\\n%09999d=> ' 0; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as program, \
+                closing(GuestConsole(program, LOGS / "words.log", 1 << 20, lambda: None, time.monotonic)) as console:
+            text = console.wait_for(lambda _: console.has("the words"), 20, "the words")
+            self.assertTrue(text.startswith("the words\n0"), text[:20])
+            self.assertFalse(console.has("the words"))
 
 
 class Ends(unittest.TestCase):
@@ -73,6 +85,8 @@ class Ends(unittest.TestCase):
                 with self.assertRaises(Stopped) as caught:
                     machine.check_limits()
                 self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT)
+                machine.grant(100_000_000, 0)
+                machine.check_limits()
 
     def test_an_endless_sleep_meets_the_wall_clock(self) -> None:
         for arch in ARCHES:
@@ -85,7 +99,8 @@ class Ends(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch=arch), run(arch, "LIVE", budget=100_000_000) as machine:
                 machine.console.wait_ready(30)
-                with mock.patch.object(machine, "_latest", machine.clock() - 1), self.assertRaises(Stopped) as caught:
+                machine.grant(0, -LONGEST - 1)
+                with self.assertRaises(Stopped) as caught:
                     machine.watch()
                 self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT)
                 self.assertIn("in all", caught.exception.why)
@@ -113,13 +128,13 @@ class Ends(unittest.TestCase):
                     time.sleep(0.01)
 
     def test_the_first_cpu_boots(self) -> None:
-        """riscv64: it has left the firmware before another hart executes anything."""
+        """riscv64: CPU 0 has left the firmware before another hart executes anything."""
         machine = replace(tiny.machine("riscv64", "LIVE"), smp=2)
         with Run(machine, LOGS / "riscv64-first.log", stopped=True) as run_, run_.held() as stub:
             self.assertEqual([stub.pc(cpu) for cpu in range(2)], [AFTER_FIRMWARE, 0x1000])
 
     def test_the_clock_does_not_go_back(self) -> None:
-        """A wait of ten seconds is in schedstat only when it is over; the clock has counted it until then."""
+        """A wait of ten seconds is in schedstat only when it is over; until then the clock has counted it."""
         with run("arm64", "LOOP") as machine, tempfile.NamedTemporaryFile("w") as schedstat:
             with mock.patch("grading.machine.machine.glob.glob", return_value=[schedstat.name]):
                 before = machine.clock()
@@ -264,7 +279,7 @@ class Anywhere(unittest.TestCase):
         return Run(machine_of(self.kernel(arch), 3, smp), LOGS / f"{arch}-anywhere.log")
 
     def is_written(self, machine: Run, arch: str, stub: Stub) -> None:
-        """With virtual addresses it would fail, which is why the harness does not use them."""
+        """With virtual addresses this would fail, so the harness does not use them."""
         site = self.kernel(arch).sites[0].address
         physical = machine.machine.load_address() + site - KERNEL_BASE
         before = machine.memory(physical, 4)

@@ -1,4 +1,4 @@
-"""Modules as the harness reads them: their addresses are the loader's, and their calls are those that they make."""
+"""Modules as the harness reads them: they have the loader's addresses, and they make the calls that the harness computes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from pathlib import Path
 
 from grading.elf.elf import Kernel
 from grading.elf.insn import ARM64, RISCV64, Isa
+from grading.elf.link import PAGE
+from grading.elf.module import Module
 from grading.machine.machine import Run
 from grading.session.module_session import modules, scheduled
 from grading.session.session import machine_of
@@ -29,22 +31,38 @@ class Trampolines(unittest.TestCase):
         for isa, words, target in MADE:
             self.assertEqual(isa.trampoline(BASE, words), target)
 
+    def test_the_one_that_leads_to_an_address(self) -> None:
+        for isa, words, target in MADE:
+            self.assertEqual(isa.trampoline_to(BASE, target), words)
+            for far in range(-(1 << 30), 1 << 30, 0x1234568):
+                self.assertEqual(isa.trampoline(BASE, isa.trampoline_to(BASE, BASE + far)), BASE + far)
+
     def test_other_words_are_none(self) -> None:
         for isa, words, _ in MADE:
             self.assertIsNone(isa.trampoline(BASE, (isa.nop, *words[1:])))
             self.assertIsNone(isa.trampoline(BASE, (words[0], isa.nop, words[2])))
             self.assertIsNone(isa.trampoline(BASE, (words[0], words[1], isa.nop)))
-            self.assertIsNone(isa.trampoline(BASE, isa.astray(words)))
+
+    def test_one_with_another_bit_is_none_or_leads_elsewhere(self) -> None:
+        for isa, words, target in MADE:
+            for n in range(3):
+                for bit in range(32):
+                    self.assertNotEqual(isa.trampoline(BASE, isa.flipped(n, bit)(words)), target)
 
     def test_one_that_leads_aside_is_near_the_target_and_not_there(self) -> None:
         for isa, words, target in MADE:
-            led = isa.trampoline(BASE, isa.aside(words, 12))
+            led = isa.trampoline(BASE, isa.aside(12)(words))
             self.assertIn(led, (target - 12, target + 12))
             low = words[1] | (0x7FF00000 if isa is RISCV64 else 0xFFF << 10)  # as far ahead as the low part can lead
             last = (words[0], low & (0x7FFFFFFF if isa is RISCV64 else ~0), words[2])
-            ahead, back = isa.trampoline(BASE, last), isa.trampoline(BASE, isa.aside(last, 12))
+            ahead, back = isa.trampoline(BASE, last), isa.trampoline(BASE, isa.aside(12)(last))
             assert ahead is not None
             self.assertEqual(back, ahead - 12)
+
+
+def text_of(run: Run, module: Module) -> bytes:
+    pages = (next(iter(run.mapped(at).values())) for at in range(module.base, module.end, PAGE))
+    return b"".join(run.memory(page, PAGE) for page in pages)
 
 
 class ComparedWithTheLoader(unittest.TestCase):
@@ -61,11 +79,12 @@ class ComparedWithTheLoader(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch=arch):
                 kernel = Kernel(ROOT / f"build/{arch}/lab{LAB}/callsite.elf", arch)
-                near, far, _ = modules(kernel, SEED)
+                near, far, *_ = modules(kernel, SEED)
                 with Run(machine_of(kernel, LAB, 1), self.logs / f"{arch}.log") as run:
                     run.console.wait_ready(60)
                     for module in (near, far):
                         self.assertEqual(run.console.command(f"insmod {module.name} at={module.base:#x}"), "")
+                        self.assertEqual(text_of(run, module), module.text, module.name)
                         self.is_as_listed(run, module.name, {f.name.split(" ")[0]: f.start for f in module.functions}, module.room)
                         work = seeded.SeededRun(module, SEED)
                         self.assertIn(seeded.expect(work).line, run.console.command(work.command))

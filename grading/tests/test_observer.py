@@ -62,7 +62,7 @@ class Registers(Observed):
             self.assertEqual(self.names(arch, self.at(arch, "unmasked_site+4", Kind.BODY).v[0]), {*NAMES[arch][32:], LINK[arch]})
 
     def test_what_an_exception_changes_and_gives_back_is_not_told(self) -> None:
-        """The exception's own call is compared at its own level."""
+        """A call that the exception's handler makes is compared at its own level."""
         self.on_both("registers", "vector vector", "fences", "site trapped_site", "body trapped_site+4", "site inner_site", "body inner_site+4")
         for arch in ARCHES:
             outer, inner = self.at(arch, "trapped_site+4", Kind.BODY), self.at(arch, "inner_site+4", Kind.BODY)
@@ -189,6 +189,22 @@ class KernelText(Observed):
             symbols = tiny.symbols(arch, "LIVE")
             self.assertEqual(self.at(arch, "copied", Kind.FOREIGN).addr, symbols["_etext"])
 
+    def test_text_that_is_loaded_later_is_as_its_file_says(self) -> None:
+        """If several modules have one address, each word of each of them may be executed."""
+        for arch in ARCHES:
+            s, image = tiny.symbols(arch, "LIVE"), tiny.build(arch, "LIVE").read_bytes()
+            at = s["traced_site"] + 4 - s["_start"]
+            right, other = image[at:at + 4], bytes(4)
+            for modules, foreign in (([right], False), ([other], True), ([other, right], False), ([other, other], True), ([right + other, other], False)):
+                config = tiny.config(arch, "LIVE")
+                for text in modules:
+                    config.add("module", s["copied"], s["copied"] + len(text), len(config.image))
+                    config.image += text
+                with Run(tiny.machine(arch, "LIVE"), LOGS / f"{arch}.log", config) as machine:
+                    machine.console.wait_ready(30)
+                    machine.console.command("copy")
+                    self.assertEqual(s["copied"] in [r.addr for r in machine.observer.records() if r.kind == Kind.FOREIGN], foreign, (arch, modules))
+
     def test_memory_of_the_firmware_s_is_foreign_to_a_kernel(self) -> None:
         at = tiny.symbols("riscv64", "LIVE")["_etext"]
         records = seen("riscv64", "copy", f"firmware _etext {at + 4096}")
@@ -255,6 +271,12 @@ class Log(unittest.TestCase):
 
     def test_an_unfinished_record_is_left_out_with_its_words(self) -> None:
         self.assertEqual(self.addresses(slot(Kind.HIT, addr=1), slot(0, 1, 2), WORDS, slot(Kind.HIT, addr=3)), [1, 3])
+
+    def test_while_the_machine_runs_records_end_before_an_unfinished_one(self) -> None:
+        """A CPU of a busy host may be stopped between its reservation of a record and the record's end."""
+        slots = slot(Kind.BODY, 1, 1) + WORDS + slot(0, 0, 2) + slot(Kind.HIT, addr=3)
+        [before] = decoded(slots, 10, running=True)
+        self.assertEqual((before.addr, before.seq, before.after), (1, 10, 12))
 
     def test_a_record_that_was_cut_off_is_left_out(self) -> None:
         whole = [slot(Kind.HIT, addr=1), slot(Kind.BODY, 1, 2), WORDS]

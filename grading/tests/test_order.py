@@ -98,7 +98,7 @@ COPIED = ("ftrace_set_hash",)  # a copy of its barrier is for an op that is not 
 
 
 class Barriers(unittest.TestCase):
-    """Each barrier of a solution is removed from its evidence in turn, and a check must find it."""
+    """Each barrier of a solution is removed from its evidence in turn, and a check must notice it."""
 
     def barriers(self, kernel: Kernel) -> list[list[int]]:
         found = [a for lo, hi in truth.ordered_code(kernel) for a in range(lo, hi, 4)

@@ -1,4 +1,4 @@
-"""Lab 2's recordmcount with made files: a tool that does not sort, or that accepts a decoy as a call, is found."""
+"""Lab 2's checks of recordmcount: they find a tool that does not sort, or that accepts a decoy as a call."""
 
 from __future__ import annotations
 

@@ -120,7 +120,7 @@ class Kept(RecordedCalls):
         e = self.evidence("riscv64", self.call(callbacks=[record(Kind.CALLBACK, 0)]))
         self.assertIsNone(registers.registers_kept(e))
         e.truth.calls.append(self.call(at=FUNCTIONS[3].start))
-        self.assert_finding(registers.registers_kept(e), "must go on at 0x10008 (wl_a+0x8), after its call site, and went on at 0x10600 (caller)")
+        self.assert_finding(registers.registers_kept(e), "must continue at 0x10008 (wl_a+0x8), after its call site, and continued at 0x10600 (caller)")
 
     def test_what_lies_below_sp_is_nobodys(self) -> None:
         for sp, words in ((SP, "below sp"), (SP + 8, "not a multiple of 16")):
@@ -354,7 +354,7 @@ class Seen(RecordedCalls):
 
 
 class Read(RecordedCalls):
-    """How records become calls."""
+    """Calls are built from records."""
 
     hook = "mcount"
     OP, SITE = 0x5000, TEXT + 4

@@ -1,4 +1,4 @@
-"""grading/selftest/rooms.py: a room imports nothing of a room that comes after it."""
+"""grading/selftest/rooms.py: a room imports nothing from a room that comes after it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from qemu.machine import ROOT
 
 class RoomsOfTheHarness(unittest.TestCase):
     def importing(self, line: str) -> list[str]:
-        """What is said of a module of machine/ with this line."""
+        """The lines about a module of machine/ that has this line."""
         with tempfile.TemporaryDirectory() as folder:
             Path(folder, "machine").mkdir()
             Path(folder, "machine/hold.py").write_text(line + "\n")

@@ -57,7 +57,7 @@ class RubricHalves(unittest.TestCase):
             self.assertEqual(rubric.lab(4).judged(staff), rubric.lab(4).halves[:judged], staff)
 
     def graded(self, *staff: str) -> report.Grade:
-        """All that is judged is reached."""
+        """A grade in which every rung that is judged is reached."""
         findings: report.Findings = [{1: None} for half in rubric.lab(4).judged(staff) for _ in half.rungs]
         return report.grade_of("arm64", 4, 1, [], findings, staff)
 

@@ -10,7 +10,7 @@ import pexpect  # type: ignore[import]
 from grading.tests.mutants import build
 from qemu.machine import ARCHES, FINISHED, LAST_LAB, ROOT
 
-SECONDS = 600  # a generous limit for a busy host
+SECONDS = 600  # a limit only against hanging
 
 
 def start(arch: str, *options: str) -> pexpect.spawn:

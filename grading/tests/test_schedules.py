@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import random
+import struct
 import unittest
+from pathlib import Path
 from unittest import mock
 
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.checks.seen import too_little
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
-from grading.machine.observer import Kind, Record
-from grading.stimulus.schedules import CALLER, Change, Played, Schedule, ScheduleRun, some
+from grading.machine.observer import Kind, Record, decoded
+from grading.machine.machine import LONGEST, Run
+from grading.session.session import BUDGET
+from grading.stimulus import schedules
+from grading.stimulus.schedules import CALLER, EACH_INSNS, EACH_SECONDS, Change, Played, Player, Schedule, ScheduleRun, some
 from grading.tests.test_registers import RecordedCalls, record
 from grading.truth.truth import Call
 
@@ -80,7 +85,7 @@ class Judged(RecordedCalls):
         self.wrong("did not get the registers", REGISTER, self.traced(10, 1, mask=1 << 3), self.traced(60, 0, 1))
         lost = self.traced(10, 1)
         lost.landed = None
-        self.wrong("did not go on after its call site", REGISTER, lost, self.traced(60, 0, 1))
+        self.wrong("did not continue after its call site", REGISTER, lost, self.traced(60, 0, 1))
 
     def test_what_was_not_seen_is_not_right(self) -> None:
         self.wrong("had returned, and 1 of these calls reached the tracer", REGISTER, self.traced(10, 1))
@@ -103,6 +108,30 @@ class Chosen(unittest.TestCase):
             self.assertLessEqual({(s.step, s.inside) for s in all_of_them if not s.inside or s.step == "a"}, {(s.step, s.inside) for s in chosen})
             self.assertEqual(len(chosen), 4 + 3 + 2)
         self.assertEqual(some(all_of_them, 99, random.Random(1)), all_of_them)
+
+    def test_the_end_of_a_change_is_seen_although_its_record_was_unfinished(self) -> None:
+        """A CPU reserved the slot of the last instruction's record, and was stopped by the host before it finished it."""
+        other, end = (struct.pack("<BBBBHHIIQQQQQQ", Kind.HIT, 0, 0, 0, 0, 0, 0, 0, address, 0, 0, 0, 0, 0) for address in (0x4000, ENDS))
+        slots = bytearray(other + end + other)
+        slots[len(other)] = 0
+        player = mock.Mock()
+        player.kernel.exits.return_value = [ENDS]
+        player.machine.observer.so_far = lambda first: decoded(bytes(slots[first * len(other):]), first, running=True)
+        ended = Player.ended_since(player, REGISTER, 0)
+        self.assertFalse(ended())
+        slots[len(other)] = Kind.HIT
+        self.assertTrue(ended())
+        self.assertTrue(ended())
+
+    def test_the_limits_grow_with_each_schedule_that_is_played(self) -> None:
+        """321 schedules of lab 8 are more than one boot's limits allow."""
+        player = mock.MagicMock(played=[], _dry=lambda change: ([Schedule(change, f"step+{n:#x}", "") for n in range(321)], 1))
+        machine = Run(mock.Mock(), Path(), budget=BUDGET)
+        player.machine.grant = machine.grant
+        with mock.patch.multiple(schedules, interleaved=mock.MagicMock(), _Play=mock.Mock()):
+            Player.play(player, REGISTER, 4, random.Random(1), "*")
+        self.assertEqual(len(player.played[0].runs), 321)
+        self.assertEqual((machine.budget, machine._longest), (BUDGET + 321 * EACH_INSNS, LONGEST + 321 * EACH_SECONDS))
 
     def test_a_schedule_has_a_name(self) -> None:
         self.assertEqual(str(Schedule(REGISTER, "ftrace_startup+0x98", "op_see")), "register:ftrace_startup+0x98:op_see")

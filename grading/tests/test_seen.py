@@ -1,4 +1,4 @@
-"""Coverage: rungs are lost if there is no evidence, or if any part of a right boot's evidence is removed."""
+"""Coverage: rungs are lost if there is no evidence, or if any part of a right boot's evidence is missing."""
 
 from __future__ import annotations
 

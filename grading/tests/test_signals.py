@@ -1,4 +1,4 @@
-"""After a grade that a signal has ended, no machine runs, and no sandbox or folder of it exists."""
+"""After a signal has ended a grade, none of its machines runs, and none of its sandboxes and folders exists."""
 
 from __future__ import annotations
 

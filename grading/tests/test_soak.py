@@ -1,4 +1,4 @@
-"""`make soak-grade` grades each lab with new seeds, continues an interrupted run, and reports every loss."""
+"""`make soak-grade` grades each lab with new seeds, continues an interrupted run, and reports every lost point."""
 
 from __future__ import annotations
 

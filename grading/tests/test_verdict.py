@@ -1,4 +1,4 @@
-"""Verdicts of exceptions: an error that a kernel can cause is a fail, and only errors of the host are harness errors."""
+"""Verdicts of exceptions: an error that a kernel can cause is a fail; only errors of the host are harness errors."""
 
 from __future__ import annotations
 

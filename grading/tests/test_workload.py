@@ -21,7 +21,7 @@ CPUS = [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def fan_out(calls: list[ExpectedCall]) -> int:
-    """The greatest number of children of one call."""
+    """The greatest number of calls that one call makes."""
     widest, path = 0, [0] * 64
     for call in calls:
         path[call.depth] = 0

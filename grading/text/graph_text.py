@@ -31,7 +31,7 @@ class GraphEvent(NamedTuple):
     pid: int
     depth: int
     func: str  # "" for a return whose line has no name
-    usec: int  # since boot; for `f();` both have the entry's time
+    usec: int  # since boot; in `f();` entry and return both have the entry's time
     line: str
     duration: int | None = None  # ns; only of a return
     unit: int = 1  # ns: the precision with which the duration is printed
@@ -70,7 +70,7 @@ def _duration(whole: str | None, part: str | None) -> tuple[int | None, int]:
 
 
 def _events(line: str) -> list[GraphEvent] | None:
-    """The events of a line; None: it is not the line of an event."""
+    """The events of a line; None: it is no line of an event."""
     prefix = PREFIX.match(line)
     if not prefix:
         return None

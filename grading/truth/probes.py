@@ -1,4 +1,4 @@
-"""Lab 8: what the observer logs of probes, and what it means.
+"""Lab 8: what the observer logs about probes, and what the records mean.
 
 Hits are logged at each probed instruction, at each word of the slots, and at the program's three functions for the observer
 (kern/apps/probe.c). A record has the word that is executed there and the first three argument registers before it.
@@ -18,12 +18,15 @@ from grading.machine.observer import Config, Record
 BREAK = {"riscv64": 0x00100073, "arm64": 0xD420A000}
 SLOTS = 256
 BEFORE, AFTER, SAID = "probe_before", "probe_after", "probe_said"
-CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED = range(8)  # enum said
+CALL, RESULT, COUNTS, STALE, RETURN, KRETPROBE, PATCH, REFUSED, NESTED, TRAP, TRAPPED, INSN, INSTANCE, MASKED, LONG = range(15)  # enum said
+SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT = range(5)  # enum trap
 PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"
-NEW_TRACED = "probe_new_traced"
+NEW_TRACED, NEW_SECOND, SECOND = "probe_new_traced", "probe_new_second", "calls_second"
+RETURNING = "probe_value", "probe_deep", "probe_tail", "probe_outer"  # with a kretprobe: their returns are logged, with the value
 # Functions whose first instruction is logged, with their arguments and return address.
-CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", NEW_TRACED)
+CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", "probe_long", "probe_new_long",
+          NEW_TRACED, NEW_SECOND, SECOND)
 
 
 def signed(value: int) -> int:
@@ -36,13 +39,14 @@ def steps(kernel: Kernel) -> range:
 
 
 def slots(kernel: Kernel) -> range:
-    """The addresses of the slots' words: two words a slot."""
+    """The addresses of the slots' words; each slot has two words."""
     return range(kernel.symbol("kprobe_slots"), kernel.symbol("kprobe_slots") + 8 * SLOTS, 4)
 
 
 def own(kernel: Kernel) -> set[int]:
     """The instructions that only kern/apps/probe.c probes."""
-    return {*steps(kernel), kernel.symbol("probe_inner_first"), on_schedule(kernel), on_schedule(kernel) + 8}
+    first = kernel.symbol("probe_trapped_first")
+    return {*steps(kernel), kernel.symbol("probe_inner_first"), first, first + 4, on_schedule(kernel), on_schedule(kernel) + 8}
 
 
 def on_schedule(kernel: Kernel) -> int:
@@ -56,7 +60,7 @@ def body(kernel: Kernel, function: str) -> int:
 
 
 def depends_on_pc(arch: str, word: int) -> bool:
-    """Is it a branch, a jump, a return or the making of an address? All others do the same in a slot."""
+    """Is it a branch, a jump, a return, or an instruction that adds to pc? Any other does the same in a slot."""
     if arch == "riscv64":
         return word & 0x7F in (0x17, 0x63, 0x67, 0x6F)
     return (word & 0x1F000000 == 0x10000000 or word & 0x7C000000 == 0x14000000 or word & 0x7C000000 == 0x34000000
@@ -64,7 +68,7 @@ def depends_on_pc(arch: str, word: int) -> bool:
 
 
 def _plain(arch: str, word: int) -> bool:
-    """May it be probed anywhere, by what is known of it here? No exclusive pair, no access to the machine's state."""
+    """May it be probed wherever it is? It is no atomic or exclusive access, no fence and no system instruction, and sets neither sp nor tp by a jump."""
     if arch == "riscv64":
         return word & 0x7F not in (0x73, 0x2F, 0x0F) and not (depends_on_pc(arch, word) and word >> 7 & 31 in (2, 4))
     return word >> 24 != 0xD5 and word & 0x3F000000 != 0x08000000
@@ -72,7 +76,7 @@ def _plain(arch: str, word: int) -> bool:
 
 @cache
 def entered_with(kernel: Kernel, function: str) -> list[int]:
-    """The instructions that are executed once in each call: from the second after the call site up to the first jump, or to where one jumps."""
+    """The instructions that are executed once in each call: from the second one after the call site to the first jump or the first target of one."""
     start, end = kernel.extent(function)
     site = next(s.address for s in kernel.sites if s.function.name == function)
     out = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", f"--start-address={start:#x}", f"--stop-address={end:#x}", str(kernel.path)],
@@ -87,7 +91,7 @@ def entered_with(kernel: Kernel, function: str) -> list[int]:
 
 
 def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
-    """Add to the observer's configuration what probes change and execute."""
+    """Add to the observer's configuration the addresses that probes change and execute."""
     for address in {*own(kernel), *probed}:
         config.add("hit", address)
         config.add("word", address)
@@ -98,6 +102,8 @@ def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
         config.add("hit", kernel.symbol(name))
     for name in CALLED:
         config.add("hit", body(kernel, name))
+    for address in {a for name in RETURNING for a in kernel.exits(name)}:
+        config.add("hit", address)
     for name in ("klp_enable_patch", "klp_disable_patch"):
         for address in (kernel.symbol(name), *kernel.exits(name)):
             config.add("hit", address)
@@ -107,7 +113,7 @@ def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
 
 
 def permitted(kernel: Kernel, probed: Iterable[int], address: int, word: int) -> bool:
-    """May this address hold this word while there are probes?"""
+    """May this address hold this word while probes are registered?"""
     if not kernel.symbol("kprobe_slots"):
         return False
     changed = {*own(kernel), *probed}
@@ -125,7 +131,7 @@ def permitted(kernel: Kernel, probed: Iterable[int], address: int, word: int) ->
 
 @dataclass
 class StepsCall:
-    """One call of probe_steps: the hits between its two probe_said()."""
+    """One call of probe_steps: the hits between the two calls of probe_said() before and after it."""
 
     probed: int  # 0: no instruction; 1: all of them; else the one
     how: int  # PRE, POST, TWO

@@ -70,7 +70,7 @@ class Returns:
 
 @cache
 def _calls(kernel: Kernel) -> dict[int, list[int]]:
-    """The call instructions in text, by the function that they call; for a pair, the address of the second word."""
+    """The addresses of the call instructions in text, by the function that they call. That of a pair is the address of its second word."""
     lo, _ = kernel.text
     found: dict[int, list[int]] = {f.start: [] for f in kernel.functions}
     before = 0
@@ -84,7 +84,7 @@ def _calls(kernel: Kernel) -> dict[int, list[int]]:
 
 
 def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int] | None = None) -> list[int]:
-    """The call instructions whose target is this function (for a tuple: a function whose name begins so), in all of text or in `extent`."""
+    """The call instructions whose target is this function, in all of text or in `extent`. A tuple has prefixes of functions' names."""
     targets = {f.start for f in kernel.functions if (f.name == name if isinstance(name, str) else f.name.startswith(name))}
     lo, hi = extent or kernel.text
     return [a for target in targets for a in _calls(kernel)[target] if lo <= a < hi]
@@ -102,7 +102,7 @@ class Places:
 
 @cache
 def places(kernel: Kernel, followed: tuple[str, ...] = FOLLOWED) -> Places:
-    """The places of the functions whose names begin so. Their tail calls must go to functions of the same group."""
+    """The places for the functions whose names begin with one of these. Their tail calls must go to functions of the same group."""
     handler = kernel.symbol(HANDLER)
     sites = [s for s in kernel.sites if s.function.name.startswith(followed)] if handler else []
     return Places(handler, {s.address + 4: s for s in sites},
@@ -132,7 +132,7 @@ class Reader:
         if r.addr + 4 not in self.places.bodies:
             return
         top = context.stack[-1] if context.stack else None
-        tail = bool(top and call.sp == top.call.sp)  # the maker's frame is gone: this call returns in its place
+        tail = bool(top and call.sp == top.call.sp)  # the maker's stack frame is popped: this call returns in its place
         home = top.home if tail and top else call.parent
         below, transit = self._under(call)
         span = Span(call, r.insns, top, tail, home, below, transit)
@@ -189,7 +189,7 @@ class Reader:
             span.leaving = context.leaving
 
     def _arrive(self, context: _Context, r: Record) -> None:
-        """The context executes again: the call that was returning has returned to this record's address."""
+        """A context executes again, so the call that was returning has returned to this record's address."""
         if context.leaving:
             context.leaving.back = r
             context.leaving = None

@@ -19,25 +19,25 @@ from grading.truth import returns
 from qemu.machine import RAM_BASE, Machine
 
 TRAMPOLINES = ("_mcount", "ftrace_caller")  # reached from call sites
-CALLBACKS = ("function_trace_call",)  # what begins the tracer's own work
-REST_OF_CALLBACK = "function_trace_slow"  # where it may go on
-HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # where the functions of kern/apps/ may go on
+CALLBACKS = ("function_trace_call",)  # the first function of the tracer itself
+REST_OF_CALLBACK = "function_trace_slow"  # the function to which it may jump
+HOMES = ("entry_back", "entry_elsewhere", "entry_through", "frames_lost")  # labels to which functions of kern/apps/ may return
 FRAMES = {"frames_call": 0, "frames_stack": 8}  # of kern/apps/frames.c; words of the frame that is its argument
 RARE = {"rare_entry": 1, "rare_return": 1, "rare_walk": 0, "rare_refused": 0, "rare_data": 0, "rare_room": 0, "rare_stack": 0, "rare_left": 0}  # of kern/apps/rare.c; the number of words to log
 RARE_PLACES = ("ftrace_graph_stop", "rare_home_f", "rare_home_c", "rare_home_a", "rare_lost")
 AT_ENTRY, AT_RETURN, OF_PARENT = range(3)
-HANDS = ("hand_entry", "hand_return")  # of a user that the program graph made
+HANDS = ("hand_entry", "hand_return")  # the handlers of a user that the program graph registered
 # Of kern/apps/registers.c: the call, its tracer, and where the call returns to.
 PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer", "registers_back"
-BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # what a batch makes use of
+BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # the functions that a batch calls
 PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func")
 ENCODER = ("insn_call", "registers_word")
 ROOM = ("kfree", "shadow_users_begin", "shadow_users_end")
 GRACE = "synchronize_sched"  # waits for a grace period
-# Of kernels with modules: where a module's call sites come and go.
+# Kernels with modules: the functions that add and remove a module's call sites.
 MODULES = ("ftrace_module_enable", "ftrace_add_table", "ftrace_module_release", "profile_forget_modules", "ftrace_make_call", "ftrace_make_nop",
            "ftrace_modify_call")
-# The first entry that a kernel has: one function of each file whose stores and barriers are logged; helper functions that may store for them.
+# The first entry whose functions a kernel has applies: one function of each file whose stores and barriers are logged; helpers that store for them.
 ORDERED_CODE = ((("register_ftrace_graph", "shadow_pop"), ("memcpy", "memset")), (("ftrace_set_func", "ftrace_hash_add"), ()), (("ftrace_make_nop",), ()))
 # Variables that events load while another CPU may store into them.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
@@ -97,7 +97,7 @@ class Batch:
 @dataclass
 class Truth:
     calls: list[Call] = field(default_factory=list)
-    hits: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))  # of what config() gave a name
+    hits: dict[str, list[Record]] = field(default_factory=lambda: defaultdict(list))  # by the name that config() gave the address
     callbacks: list[Record] = field(default_factory=list)  # of every tracer and op, in the order in which they ran
     lone: list[Record] = field(default_factory=list)  # callbacks in a context that had not just executed a call site
     stores: list[Record] = field(default_factory=list)  # into text
@@ -110,12 +110,12 @@ class Truth:
     frames: list[Record] = field(default_factory=list)  # FRAMES: the shadow stack as kern/apps/frames.c handed it over
     rare: list[Record] = field(default_factory=list)  # RARE
     traps: list[Record] = field(default_factory=list)  # exceptions taken
-    words: list[Record] = field(default_factory=list)  # what was found in words of text that the kernel changes
+    words: list[Record] = field(default_factory=list)  # the values of words of text that the kernel changes
     settings: list[Record] = field(default_factory=list)  # of the exception vector, the page tables, and how they are read
     middle: list[Record] = field(default_factory=list)  # exits of CALLBACKS that were not entered by their first instruction
     below: list[Record] = field(default_factory=list)  # loads and stores of the tracer's code below sp, or while sp was not aligned
-    writes: list[Record] = field(default_factory=list)  # of the code that is handed in, and its READs, while the harness asked for that
-    foreign: list[Record] = field(default_factory=list)  # executed, and neither the text as linked nor a word that may change
+    writes: list[Record] = field(default_factory=list)  # stores and READs of handed-in code, while the harness records their order
+    foreign: list[Record] = field(default_factory=list)  # executed instructions that are neither the text as linked nor a word that may change
     known: dict[Any, Any] = field(default_factory=dict)  # what evidence.once() keeps
 
     @property
@@ -166,7 +166,7 @@ def _questions(kernel: Kernel) -> dict[int, str]:
 
 @cache
 def _kept(kernel: Kernel) -> dict[int, int]:
-    """Addresses at which the first argument register points to a user's data: its own (AT_RETURN) or its caller's (OF_PARENT)."""
+    """Addresses at which the first argument register points to a user's entry data, those of this call (AT_RETURN) or of its caller's call (OF_PARENT)."""
     wanted = (("fgraph_retrieve_data", AT_RETURN), ("fgraph_retrieve_parent_data", OF_PARENT))
     return {a + 4: what for name, what in wanted for a in returns.calls_to(kernel, name, kernel.extent("hand_return"))}
 
@@ -198,7 +198,7 @@ def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
 
 
 def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
-    """(address, words of memory, the argument that points to them or their address)"""
+    """The callbacks, as (address, number of words of memory to log, the argument that points to them or their address)."""
     op, regs = kernel.symbol("function_trace_op"), REGS_WORDS[kernel.arch]
     if kernel.hook == "mcount":
         return [(kernel.symbol(n), 1, op) for n in (*CALLBACKS, PATTERN_TRACER)]
@@ -209,8 +209,8 @@ def _callbacks(kernel: Kernel) -> list[tuple[int, int, int]]:
 
 
 def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns.FOLLOWED, sites: str = "", modules: tuple[Module, ...] = ()) -> Config:
-    """The observer's configuration for this kernel. `followed`: prefixes of functions whose calls are followed to their return; `sites`:
-    only sites of functions whose names begin so are logged, and all of `modules`."""
+    """The observer's configuration for this kernel. `followed`: prefixes of functions whose calls are followed to their return. `sites`:
+    only sites of functions whose names begin with it are logged, and all sites of `modules`."""
     c, start, (lo, hi) = Config(image=kernel.text_bytes()), machine.load_address(), kernel.text
     c.add("start", start)
     c.add("text", lo, start, hi - lo)
@@ -232,7 +232,10 @@ def config(kernel: Kernel, machine: Machine, followed: tuple[str, ...] = returns
         if site.function.name.startswith("wl_") or kernel.hook == "entry" and not kernel.symbol(returns.HANDLER):
             c.add("arguments", site.function.start if kernel.hook == "mcount" else site.address + 4)
     for module in modules:
-        c.add("module", module.base, module.end)
+        c.add("module", module.base, module.end, len(c.image))
+        c.image += module.text
+        for address in range(module.room, module.trampoline(module.stubs), 4):
+            c.add("word", address)
         for site in module.sites:
             c.add("site", site.address, 0)
             c.add("body", site.address + 4)
@@ -275,7 +278,7 @@ class _Reader:
         self._open: dict[tuple[int, int, int], Call] = {}  # a site was executed, and nothing after it yet
         self._levels: dict[int, tuple[int, int]] = {}  # by CPU: the last recording in which it came to a site, the lowest level there
         self._entered: dict[tuple[int, int, int], Record] = {}  # HOOK=mcount: the function's first instruction
-        self._telling: dict[tuple[int, int, int], int] = {}  # the user whose return handler runs
+        self._telling: dict[tuple[int, int, int], int] = {}  # by context: the user whose return handler runs
         self._apart = {kernel.symbol(n): seen for names, seen in ((FRAMES, t.frames), (RARE, t.rare)) for n in names}
         self._handlers = {kernel.symbol(n) for n in returns.HANDLERS} - {0}
         self._at_return = {kernel.symbol(n) for n in (HANDS[1], returns.HANDLERS[1])} - {0}
@@ -285,6 +288,7 @@ class _Reader:
         self._sync = kernel.symbol("arch_sync_all")
         self._into_sync = {a for a in kernel.exits("ftrace_batch_end") if kernel.jumps_to(a) == self._sync and self._sync}
         self._batches: dict[int, Batch] = {}
+        self._stored: dict[int, Record] = {}
         self._online: set[int] = set()
         self._returns = returns.Reader(returns.places(kernel, followed))
         t.returns = self._returns.returns
@@ -297,7 +301,7 @@ class _Reader:
             Kind.START: lambda r: None}
 
     def _looked(self, r: Record) -> bool:
-        """Did this CPU's last call site or callback, at this level or below, belong to the same recording?"""
+        """Did this CPU's last call site or callback, at this or a lower interrupt level, belong to the same recording?"""
         recording, level = self._levels.get(r.vcpu, (0, 0))
         self._levels[r.vcpu] = r.size, min(level, r.level) if recording == r.size else r.level
         return recording == r.size and level <= r.level
@@ -376,6 +380,11 @@ class _Reader:
         self.truth.traps.append(r)
 
     def _store(self, r: Record) -> None:
+        """The second store of the same word is the one of arch_sync_line() (kern/arch.h)."""
+        last = self._stored.get(r.vcpu)
+        self._stored[r.vcpu] = r
+        if last and (last.v, last.size) == (r.v, r.size):
+            return
         self.truth.stores.append(r)
         if r.vcpu in self._batches:
             self._batches[r.vcpu].stores.append(r)

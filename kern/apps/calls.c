@@ -1,8 +1,7 @@
 /*
  * calls CPU: a thread on this CPU makes a traced call whenever the harness has
  * increased calls_wanted through the debugger; until `calls off`. The harness
- * chooses what other CPUs do between two instructions of a call
- * (grading/stimulus/schedules.py).
+ * chooses what other CPUs do between two instructions of a call.
  */
 #include "app.h"
 
@@ -22,6 +21,12 @@ __attribute__((noipa)) static uint64_t calls_traced(uint64_t a, uint64_t b, uint
 	return a + 2 * b + 3 * c + 4 * d + 5 * e + 6 * f + 7 * g + 8 * h;
 }
 
+/* In kernels with live patches: the second function that `probe patch` replaces. */
+__attribute__((noipa, unused)) static uint64_t calls_second(uint64_t a)
+{
+	return a + 1;
+}
+
 static int calls_thread(void *unused)
 {
 	for (; on; sleep_ns(LOOK)) {
@@ -29,6 +34,8 @@ static int calls_thread(void *unused)
 			uint64_t n = calls_made;
 
 			calls_traced(n, n + 1, n + 2, n + 3, n + 4, n + 5, n + 6, n + 7);
+			if (STAGE >= 8)
+				calls_second(n);
 			calls_made = n + 1;
 		}
 	}

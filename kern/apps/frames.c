@@ -126,7 +126,7 @@ static notrace unsigned long walk(void)
 	return unwind_entry(&u);
 }
 
-__attribute__((noipa)) static notrace void
+CALLBACK static void
 frames_interrupt(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	struct shadow_stack *s = shadow_of(current);

@@ -1,24 +1,26 @@
 /*
- * probe: makes probes, live patches, and the calls that they are about, for grading.
+ * probe: makes probes, live patches, and calls of these functions, for grading.
  *
  *	probe steps SEED	each instruction of probe_steps is probed in turn, then all of them
  *	probe at N ADDR [post]	probe N, at an instruction of any function (NAME+OFFSET, too); with a post handler
  *	probe off N		unregister it
  *	probe turns N M		unregister and register probes N to M - 1, several times
- *	probe nested		a handler reaches a probed instruction
- *	probe stale		a breakpoint that was taken away meanwhile
+ *	probe nested		a handler, a tracer's callback and an interrupt in it reach a probed instruction
+ *	probe traps		interrupts and faults in a slot
+ *	probe stale		a breakpoint that was removed after a CPU had hit it
  *	probe returns SEED	kretprobes: values, callers, too many calls, calls that are not wanted
  *	probe patches		live patches, in either order
- *	probe patch on|off	a live patch of calls_traced (calls.c)
+ *	probe patch on|off	a live patch of calls_traced and calls_second (calls.c)
  *
  * The program checks nothing. It passes data to probe_before(), probe_after() and
  * probe_said() in registers, for an observer of the processor.
  */
 #include "app.h"
 
-const char *const program_help[] = {"steps|at|off|turns|nested|stale|returns|patches|patch ...", "make probes and live patches, for grading"};
+const char *const program_help[] = {"steps|at|off|turns|nested|traps|stale|returns|patches|patch ...", "make probes and live patches, for grading"};
 
 #if STAGE >= 8
+#include "asm-ftrace/hook.h"
 #include "breakpoint.h"
 #include "cpu.h"
 #include "errno.h"
@@ -28,6 +30,7 @@ const char *const program_help[] = {"steps|at|off|turns|nested|stale|returns|pat
 #include "lib/pattern.h"
 #include "livepatch.h"
 #include "thread.h"
+#include "unwind.h"
 
 #define WATCHED __attribute__((noipa)) static
 
@@ -50,6 +53,13 @@ enum said {
 	SAID_KRETPROBE, /* one that was unregistered: nmissed, active */
 	SAID_PATCH,	/* a step of `probe patches` is done: its number, its result */
 	SAID_REFUSED,	/* a registration that is not allowed: its number, its result */
+	SAID_NESTED,	/* `probe nested` tries another way to a hit within a hit: its number */
+	SAID_TRAP,	/* a trap was taken: the interrupted pc, and unwind_true_pc() */
+	SAID_TRAPPED,	/* a call of probe_trapped returned: the number of its trap, the result */
+	SAID_INSN,	/* break_hook->insn(): the address; its result, and the word that is there << 32 */
+	SAID_INSTANCE,	/* a kretprobe's handler, before SAID_RETURN: ri->rp, the last word of its data (0: none); for an unregistered one: itself */
+	SAID_MASKED,	/* in `probe traps`, by a pre handler: the probe's number, kprobe_irqs_off() */
+	SAID_LONG,	/* a call that was in progress while a patch changed: the number of the change, the result */
 };
 WATCHED notrace void probe_said(enum said what, unsigned long x, unsigned long y)
 {
@@ -64,7 +74,7 @@ struct numbered {
 	unsigned long hits;
 };
 static struct numbered probes[PROBES];
-static bool nesting;
+static bool nesting, nesting_after, sending, telling;
 static void reach_inner(void);
 
 static notrace bool before(struct kprobe *p, struct kprobe_regs *regs)
@@ -75,6 +85,10 @@ static notrace bool before(struct kprobe *p, struct kprobe_regs *regs)
 	probe_before(n - probes, regs->ip, *kprobe_arg(regs, 0));
 	if (nesting)
 		reach_inner();
+	if (telling)
+		probe_said(SAID_MASKED, n - probes, kprobe_irqs_off(regs));
+	if (sending)
+		ipi_send(this_cpu()->index, IPI_RESCHEDULE);
 	return false;
 }
 
@@ -83,6 +97,8 @@ static notrace void after(struct kprobe *p, struct kprobe_regs *regs)
 	struct numbered *n = container_of(p, struct numbered, kp);
 
 	probe_after(n - probes, regs->ip, *kprobe_arg(regs, 0));
+	if (nesting_after)
+		reach_inner();
 }
 
 static int begin_in(unsigned number, const char *name, unsigned long addr, bool post)
@@ -133,7 +149,7 @@ unsigned long probe_steps(unsigned long a, unsigned long b, unsigned long c, uns
 unsigned long probe_inner(unsigned long a);
 extern const char probe_steps_first[], probe_steps_end[], probe_inner_first[];
 
-/* Instructions that a copy can do, and such that depend on pc; the first three arguments are all that they change. */
+/* Instructions that a slot can execute, and instructions that depend on pc; they change only the first three argument registers. */
 __asm__(
 "	.text\n"
 TRACED("probe_steps")
@@ -191,7 +207,7 @@ TRACED("probe_inner")
 "	ret\n"
 "	.size probe_inner, . - probe_inner\n");
 
-enum how { PRE, POST, TWO }; /* a probe without a post handler, one with it, both */
+enum how { PRE, POST, TWO }; /* a probe without a post handler, one with it, or both probes */
 
 static void call_steps(unsigned long seed, unsigned long probed, enum how how)
 {
@@ -221,6 +237,11 @@ static int probe_one_step(unsigned long seed, unsigned long at, enum how how)
 	return err;
 }
 
+static void say_insn(unsigned long at)
+{
+	probe_said(SAID_INSN, at, break_hook->insn(at) | (unsigned long)*(volatile u32 *)at << 32);
+}
+
 static int probe_all_steps(unsigned long seed)
 {
 	int err = 0;
@@ -229,8 +250,15 @@ static int probe_all_steps(unsigned long seed)
 		err = begin(i, (unsigned long)probe_steps_first + 4 * i, i % 2);
 	if (!err)
 		call_steps(seed, 1, POST);
+	for (unsigned i = 0; i < STEPS && !err; i++)
+		say_insn((unsigned long)probe_steps_first + 4 * i);
 	for (unsigned i = 0; i < STEPS; i++)
 		end(i);
+	if (!err)
+		err = begin(0, (unsigned long)probe_steps, false);
+	if (!err)
+		say_insn((unsigned long)probe_steps + HOOK_ENTRY_OFFSET);
+	end(0);
 	return err;
 }
 
@@ -249,24 +277,155 @@ static int steps(unsigned long seed)
 
 static notrace void reach_inner(void)
 {
-	nesting = false;
+	nesting = nesting_after = false;
 	probe_inner(1);
 }
 
-static int nested(void)
+/* The handler of a probe at @outer, or, if @post, its post handler calls probe_inner. */
+static int nested_in(unsigned long outer, bool post)
 {
 	unsigned long memory = 0;
-	int err = begin(0, (unsigned long)probe_steps_first, false) ?: begin(1, (unsigned long)probe_inner_first, true);
+	int err = begin(0, outer, post) ?: begin(1, (unsigned long)probe_inner_first, !post);
 
 	if (!err) {
 		probe_inner(1);
-		nesting = true;
+		*(post ? &nesting_after : &nesting) = true;
 		probe_steps(1, 2, 3, &memory);
-		nesting = false;
+		nesting = nesting_after = false;
 		probe_inner(1);
 	}
 	end(0);
 	end(1);
+	return err;
+}
+
+static notrace void call_inner(void *unused)
+{
+	probe_inner(1);
+}
+
+/* The callback of a tracer, in a thread: it calls probe_inner, and an interrupt does. */
+static notrace void reach_inner_twice(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	probe_inner(1);
+	smp_call(this_cpu()->index, call_inner, NULL);
+}
+
+static long probe_value(long x);
+
+static int nested_in_callback(void)
+{
+	static struct ftrace_ops op = {.func = reach_inner_twice, .slot = -1};
+	int err = begin(1, (unsigned long)probe_inner_first, true) ?: ftrace_set_filter(&op, "probe_value", 11, true, false) ?: register_ftrace_function(&op);
+
+	if (!err) {
+		probe_inner(1);
+		probe_value(1);
+		err = unregister_ftrace_function(&op);
+	}
+	ftrace_set_filter(&op, "", 0, true, false);
+	end(1);
+	return err;
+}
+
+static int nested(void)
+{
+	int err;
+
+	probe_said(SAID_NESTED, 0, 0);
+	err = nested_in((unsigned long)probe_steps_first, false);
+	probe_said(SAID_NESTED, 1, 0);
+	err = err ?: nested_in((unsigned long)probe_steps, false);
+	probe_said(SAID_NESTED, 2, 0);
+	err = err ?: nested_in_callback();
+	probe_said(SAID_NESTED, 3, 0);
+	return err ?: nested_in((unsigned long)probe_steps_first, true);
+}
+
+/* ---- traps ---- */
+
+unsigned long probe_trapped(const unsigned long *word);
+extern const char probe_trapped_first[];
+
+__asm__(
+"	.text\n"
+TRACED("probe_trapped")
+"probe_trapped_first:\n"
+#ifdef __riscv
+"	csrsi sstatus, 2\n" /* enable interrupts */
+"	ld a0, 0(a0)\n"
+#else
+"	msr daifclr, #2\n"
+"	ldr x0, [x0]\n"
+#endif
+"	ret\n"
+"	.size probe_trapped, . - probe_trapped\n");
+
+static const unsigned long trapped_word = 0x5a5a1234;
+
+/* The handler of a probe at the entry of handle_ipi(), in an interrupt. */
+static notrace bool say_interrupted(struct kprobe *p, struct kprobe_regs *regs)
+{
+	struct unwind u;
+
+	unwind_start_here(&u);
+	while (!u.regs && unwind_next(&u))
+		;
+	if (u.regs)
+		probe_said(SAID_TRAP, regs_pc(u.regs), u.pc);
+	return false;
+}
+
+/* Handle the exception: change the address, so that the load finds a word. */
+static notrace bool say_fault(struct trap_frame *regs, unsigned long address)
+{
+	if (address != 8)
+		return false;
+	probe_said(SAID_TRAP, regs_pc(regs), unwind_true_pc(regs));
+	probe_inner(1);
+	regs->x[PROBE_ARG0] = (unsigned long)&trapped_word;
+	return true;
+}
+
+enum trap { SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT /* of an instruction that is not probed */, TRAPS };
+
+/* One call of probe_trapped, with a probe on an instruction: enabling interrupts while one is pending, or the load. */
+static int trap_in(enum trap trap, bool post)
+{
+	int err = trap == PLAIN_FAULT ? 0 : begin(0, (unsigned long)probe_trapped_first + (trap == SECOND_WORD ? 0 : 4), post);
+	unsigned long result;
+
+	if (err)
+		return err;
+	sending = trap == FIRST_WORD;
+	if (trap == SECOND_WORD) {
+		irq_disable();
+		ipi_send(this_cpu()->index, IPI_RESCHEDULE);
+	}
+	result = probe_trapped(trap == FAULT || trap == PLAIN_FAULT ? (unsigned long *)8 : &trapped_word);
+	irq_enable();
+	sending = false;
+	probe_said(SAID_TRAPPED, trap, result);
+	end(0);
+	return 0;
+}
+
+static int traps(void)
+{
+	static struct kprobe ipi;
+	int err;
+
+	ipi = (struct kprobe){.symbol_name = "handle_ipi", .pre_handler = say_interrupted};
+	err = register_kprobe(&ipi);
+	err = err ?: begin(1, (unsigned long)probe_inner_first, false);
+	exception_hook = say_fault;
+	telling = true;
+	for (int i = 0; i < 2 * TRAPS && !err; i++)
+		err = trap_in(i % TRAPS, i / TRAPS);
+	exception_hook = NULL;
+	telling = false;
+	end(1);
+	unregister_kprobe(&ipi);
 	return err;
 }
 
@@ -276,7 +435,7 @@ static int nested(void)
 #define BREAK_CAUSE .esr = 0xf2000000 | BREAK_NUMBER
 #endif
 
-/* As if this CPU had taken the exception just before the breakpoint was removed. */
+/* Call hit() as if this CPU had taken the exception just before the breakpoint was removed. */
 static int stale(void)
 {
 	unsigned long at = (unsigned long)probe_steps_first;
@@ -325,6 +484,8 @@ static int run(int argc, char **argv)
 		return take_turns(x, strtoull(argv[3], NULL, 0));
 	if (argc == 2 && !strcmp(argv[1], "nested"))
 		return nested();
+	if (argc == 2 && !strcmp(argv[1], "traps"))
+		return traps();
 	if (argc == 2 && !strcmp(argv[1], "stale"))
 		return stale();
 	if (argc == 3 && !strcmp(argv[1], "returns"))
@@ -370,21 +531,37 @@ static notrace int only_even(struct kretprobe_instance *ri, struct ftrace_regs *
 	return regs->arg[0] & 1;
 }
 
+#define DATA 8 /* words */
+
+static notrace int keep_argument(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+{
+	unsigned long *data = (unsigned long *)ri->data;
+
+	for (int i = 0; i < DATA; i++)
+		data[i] = regs->arg[0];
+	return 0;
+}
+
 static notrace int returned(struct kretprobe_instance *ri, struct ftrace_regs *regs)
 {
+	probe_said(SAID_INSTANCE, (unsigned long)ri->rp, ri->rp->data_size ? ((unsigned long *)ri->data)[DATA - 1] : 0);
 	probe_said(SAID_RETURN, ri->ret_addr, regs->arg[0]);
 	return 0;
 }
 
 static int rp_begin(struct kretprobe *rp, void *function, int maxactive, kretprobe_handler_t entry)
 {
-	*rp = (struct kretprobe){.kp.addr = (unsigned long)function, .handler = returned, .entry_handler = entry, .maxactive = maxactive};
+	*rp = (struct kretprobe){.kp.addr = (unsigned long)function, .handler = returned, .entry_handler = entry, .maxactive = maxactive,
+				 .data_size = entry == keep_argument ? 8 * DATA : 0, .active = 5, .nmissed = 7};
+	if (!function)
+		rp->kp.symbol_name = "schedule";
 	return register_kretprobe(rp);
 }
 
 static void rp_end(struct kretprobe *rp)
 {
 	unregister_kretprobe(rp);
+	probe_said(SAID_INSTANCE, (unsigned long)rp, 0);
 	probe_said(SAID_KRETPROBE, rp->nmissed, rp->active);
 }
 
@@ -394,7 +571,12 @@ static int exits(void *unused)
 	return 0;
 }
 
-enum refused { NO_HANDLER, NO_FUNCTION, TWO_FUNCTIONS, TOO_MUCH_DATA, NEGATIVE_DATA, RETURNS_TWICE, NO_OLD_FUNCTION, NO_FUNCTIONS, NO_LIST, ENABLED_TWICE, NOT_ENABLED,
+static notrace int only_exiting(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+{
+	return current->state != THREAD_DEAD;
+}
+
+enum refused { NO_HANDLER, NO_FUNCTION, TWO_FUNCTIONS, TOO_MUCH_DATA, NEGATIVE_DATA, RETURNS_TWICE, NO_OLD_FUNCTION, NO_FUNCTIONS, NO_LIST, ENABLED_TWICE, NOT_ENABLED, PC_IS_TAKEN,
 	       MOST_DATA /* is allowed */ };
 
 static void refuse(enum refused what, struct kretprobe rp)
@@ -466,6 +648,18 @@ static int returns(unsigned long seed)
 	for (int i = 0; i < 2 && !err; i++)
 		err = thread_create_on(&thread, 0, exits, NULL) ?: (thread_join(thread), 0);
 	rp_end(&rp);
+	err = err ?: rp_begin(&rp, NULL, 100, only_exiting) ?: thread_create_on(&thread, 0, exits, NULL) ?: (thread_join(thread), 0);
+	rp_end(&rp);
+	for (int maxactive = 0; maxactive < 2 && !err; maxactive++) {
+		err = rp_begin(&rp, probe_deep, maxactive, NULL);
+		if (!err)
+			probe_deep(15);
+		rp_end(&rp);
+	}
+	err = err ?: rp_begin(&rp, probe_deep, 4, keep_argument);
+	if (!err)
+		probe_deep(3);
+	rp_end(&rp);
 	return err;
 }
 
@@ -512,7 +706,7 @@ static notrace int step(unsigned number, int err)
 static volatile bool calling;
 static unsigned long pairs;
 
-/* The first function, then the second, as often as there is time. */
+/* Call the first function, then the second, again and again. */
 static int call_both(void *unused)
 {
 	while (calling) {
@@ -545,6 +739,55 @@ static int while_called(void)
 	return err;
 }
 
+/* A call waits inside the function until the patch has changed. */
+static volatile bool entered, may_leave;
+static long wait_inside(long result)
+{
+	entered = true;
+	while (!may_leave)
+		yield();
+	return result;
+}
+WATCHED long probe_long(long x)
+{
+	x = wait_inside(x);
+	barrier();
+	return x + 1;
+}
+WATCHED long probe_new_long(long x)
+{
+	x = wait_inside(x);
+	barrier();
+	return x + 2;
+}
+
+static int call_long(void *change)
+{
+	probe_said(SAID_LONG, (long)change, probe_long(10));
+	return 0;
+}
+
+static int in_progress(void)
+{
+	static struct klp_func funcs[] = {{.old_name = "probe_long", .new_func = probe_new_long}, {}};
+	static struct klp_patch patch = {funcs};
+	thread_t thread;
+	int err = 0;
+
+	for (long change = 0; change < 2 && !err; change++) {
+		entered = may_leave = false;
+		err = thread_create_on(&thread, cpu_count() - 1, call_long, (void *)change);
+		if (err)
+			return err;
+		while (!entered)
+			yield();
+		err = change ? klp_disable_patch(&patch) : klp_enable_patch(&patch);
+		may_leave = true;
+		thread_join(thread);
+	}
+	return err;
+}
+
 static void refuse_patch(enum refused what, struct klp_func *funcs)
 {
 	struct klp_patch wrong = {funcs};
@@ -555,14 +798,25 @@ static void refuse_patch(enum refused what, struct klp_func *funcs)
 		klp_disable_patch(&wrong);
 }
 
+static notrace bool changes_nothing(struct kprobe *p, struct kprobe_regs *regs)
+{
+	return false;
+}
+
 static void refused_patches(void)
 {
+	static struct kprobe taken;
 	static struct klp_func unknown[] = {{.old_name = "probe_one", .new_func = probe_new_one}, {.old_name = "probe_unknown", .new_func = probe_new_two}, {}}, none[] = {{}};
 
 	refuse_patch(NO_OLD_FUNCTION, unknown);
 	refuse_patch(NO_FUNCTIONS, none);
 	refuse_patch(NO_LIST, NULL);
 	probe_said(SAID_REFUSED, NOT_ENABLED, klp_disable_patch(&older));
+	taken = (struct kprobe){.symbol_name = "probe_two", .pre_handler = changes_nothing, .flags = KPROBE_FLAG_IPMODIFY};
+	if (register_kprobe(&taken))
+		return;
+	probe_said(SAID_REFUSED, PC_IS_TAKEN, klp_enable_patch(&older));
+	unregister_kprobe(&taken);
 	if (klp_enable_patch(&older))
 		return;
 	probe_said(SAID_REFUSED, ENABLED_TWICE, klp_enable_patch(&older));
@@ -583,18 +837,23 @@ static int patches(void)
 	probe_said(SAID_PATCH, 9, 0);
 	err = while_called();
 	probe_said(SAID_PATCH, 10, err);
-	return err;
+	return err ?: in_progress();
 }
 
 WATCHED uint64_t probe_new_traced(uint64_t a, uint64_t b, uint64_t c, uint64_t d, uint64_t e, uint64_t f, uint64_t g, uint64_t h)
 {
 	barrier();
-	return a + h;
+	return a + 2 * b + 3 * c + h;
+}
+WATCHED uint64_t probe_new_second(uint64_t a)
+{
+	barrier();
+	return a + 3;
 }
 
 static int patch(bool on)
 {
-	static struct klp_func traced[] = {{.old_name = "calls_traced", .new_func = probe_new_traced}, {}};
+	static struct klp_func traced[] = {{.old_name = "calls_traced", .new_func = probe_new_traced}, {.old_name = "calls_second", .new_func = probe_new_second}, {}};
 	static struct klp_patch one = {traced};
 
 	return on ? klp_enable_patch(&one) : klp_disable_patch(&one);

@@ -19,8 +19,6 @@
 const char *const program_help[] = {"[seed]", "call _mcount with a pattern in every register, for grading"};
 
 #ifdef HOOK_mcount
-extern ftrace_func_t ftrace_trace_function;
-extern struct ftrace_ops *function_trace_op;
 int app_main_workload(int argc, char **argv);
 
 /* notrace: its only call of _mcount is this one. */
@@ -34,7 +32,7 @@ __attribute__((noipa)) static notrace void registers_call(void)
 	: : : PATTERN_CLOBBERS);
 }
 
-__attribute__((noipa)) static notrace void
+CALLBACK static void
 registers_tracer(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	OVERWRITE();

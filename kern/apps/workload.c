@@ -1,7 +1,7 @@
 /*
  * workload SEED: a tree of calls that depends on the seed only, so that it can be
  * predicted with the seed and not without it. docs/workload.md describes it; the
- * grader's own generator is written from that description, not from this file.
+ * harness's own generator is written from that description, not from this file.
  *
  * Every function whose name begins with wl_ is part of the predicted trace. Its
  * name contains its shape: leaf, step, fan, pick, tail, self, pair, ring, wide.

@@ -15,10 +15,10 @@ ftrace_lab.1 := mcount.S static.c norecords.c
 ftrace_lab.2 := mcount.S static.c records.c table.c functions.c
 ftrace_lab.3 := mcount.S mcount_caller.S islands.S records.c table.c functions.c patch.c dynamic.c single.c filter.c glob.c nomodules.c
 ftrace_lab.4 := caller.S islands.S records.c table.c functions.c patch.c dynamic.c ops.c hash.c filter.c glob.c instances.c trace_stack.c nomodules.c
-ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c
+ftrace_graph := graph.S shadow.c shadow_frame.c shadow_var.c trace_graph.c trace_graph_output.c trace_args.c ring_region.c last_boot.c
 ftrace_lab.5 := $(ftrace_lab.4) $(ftrace_graph) graph_caller.S graph.c graph_walk.c trace_graph_nodirect.c
 ftrace_lab.6 := $(ftrace_lab.4) $(ftrace_graph) fgraph.c trace_graph_direct.c profile.c
-ftrace_modules := trampoline.c ftrace_module.c module_records.c mod_filter.c ftrace_exports.c
+ftrace_modules := trampoline.c ftrace_module.c module_records.c module_tables.c mod_filter.c ftrace_exports.c
 ftrace_lab.7 := $(filter-out nomodules.c,$(ftrace_lab.6)) $(ftrace_modules) noprobes.c
 ftrace_lab.8 := $(filter-out noprobes.c,$(ftrace_lab.7)) probe_exports.c \
 	kprobes.c kprobe_hit.c kprobe_text.c sites.c fprobe.c kretprobe.c livepatch.c \

@@ -297,7 +297,7 @@ static int check_symbols(struct module_elf *elf)
 	return table ? check_symbol_table(elf, table) : REFUSE("the file has no symbol table");
 }
 
-/* The sentence begins alike for all that may be wrong with a relocation. */
+/* All messages about a relocation begin with the same words. */
 #define REFUSE_RELA(fmt, ...)                                                                   \
 	REFUSE("relocation %s (type %u) at %.64s+0x%llx " fmt, type ? type->name : "unknown", r->type, \
 	       module_elf_section_name(elf, section), (unsigned long long)r->offset, ##__VA_ARGS__)

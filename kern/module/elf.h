@@ -8,7 +8,7 @@
  * no further check of the file's structure.
  *
  * Order: open, (the caller finds room for @size[] bytes and sets @base[]), copy,
- * resolve, relocate. Each prints one sentence before it returns an error.
+ * resolve, relocate. Each prints one message before it returns an error.
  */
 #ifndef MODULE_ELF_H
 #define MODULE_ELF_H
@@ -48,7 +48,7 @@ struct module_slots {
 };
 
 struct module_elf {
-	const char *name; /* of the module, for the sentences */
+	const char *name; /* of the module, for messages */
 	const u8 *file;	  /* 8-byte aligned */
 	size_t file_size;
 	const struct elf_section *sections;
@@ -119,7 +119,7 @@ static inline unsigned long module_elf_address(const struct module_elf *elf, u32
 	return elf->base[elf->region[section]] + elf->place[section] + offset;
 }
 
-/* Print "module NAME: " and the sentence, without what is not printable. Return: @err. */
+/* Print "module NAME: " and the message, without characters that are not printable. Return: @err. */
 int module_elf_refuse(const struct module_elf *elf, int err, const char *fmt, ...) __printf(3, 4);
 const char *module_elf_section_name(const struct module_elf *elf, u32 section);
 

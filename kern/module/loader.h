@@ -7,7 +7,7 @@
  *	exports.c	its symbols get the values of what the kernel and other modules export
  *	relocate.c	it is relocated
  *	params.c	its parameters are set
- *	symbols.c	its functions get names
+ *	symbols.c	its functions get names, which names.c keeps
  *	module.c	it is protected, published, and its init is called; and all of it backwards
  *
  * module_lock is held in all of them, except while init or exit runs.
@@ -26,7 +26,7 @@ int module_resolve(struct module *m, struct module_elf *elf);
 /* @m no longer depends on other modules. */
 void module_drop_uses(struct module *m);
 
-/* Set the parameters "name=value" of @m. -EINVAL after a sentence: there is none of that name, or it refuses the value. */
+/* Set the parameters "name=value" of @m. -EINVAL after a message: there is no parameter of that name, or it refuses the value. */
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params);
 
 /* m->symbols: the names and addresses of the functions in its text, and of the tracer's trampolines at m->base + @room. -ENOMEM. */

@@ -80,7 +80,7 @@ static unsigned long find_free(unsigned long from, unsigned long end, size_t siz
 	return 0;
 }
 
-/* Text comes first in a module, and after the stubs: so its last word is the farthest from the first stub. */
+/* A module's text comes before its other regions, and above the stubs: its last word is the farthest from the first stub. */
 static int place_near(struct module *m, size_t text, size_t size)
 {
 	unsigned long limit = ALIGN_DOWN((unsigned long)ftrace_stubs + INSN_REACH, PAGE_SIZE);
@@ -104,7 +104,7 @@ static int place_far(struct module *m, size_t size)
 static int place_at(struct module *m, size_t size, unsigned long at)
 {
 	if (at % PAGE_SIZE || at < image_end() || at >= PLACE_END || size > PLACE_END - at) {
-		printk("module %s: %#lx is no address for it: a multiple of %#x from %#lx to %#lx is\n", m->name, at,
+		printk("module %s: it cannot be placed at %#lx, only at a multiple of %#x from %#lx to %#lx\n", m->name, at,
 		       PAGE_SIZE, image_end(), PLACE_END - size);
 		return -EINVAL;
 	}

@@ -22,7 +22,7 @@
  *			of text reaches every stub of the tracer.
  *	MODULE_FAR	the lowest free addresses that are out of reach of such a call
  *	an address	of a page
- * Return: 0, or after one printed sentence: -ENOMEM (no pages, no page table, or no
+ * Return: 0, or after one printed message: -ENOMEM (no pages, no page table, or no
  * room that is near), -EINVAL (@at is misaligned or outside), -EEXIST (@at is taken).
  */
 int module_memory_alloc(struct module *m, const size_t size[MODULE_REGIONS], unsigned long at);
@@ -30,7 +30,7 @@ int module_memory_alloc(struct module *m, const size_t size[MODULE_REGIONS], uns
 /*
  * The module is written. (1) Clean its text out of the data caches; (2) text becomes
  * R-X, with an entry in the text alias's tables, and rodata R--; (3) every CPU executes
- * the new words. Return: 0; -ENOMEM after a sentence: the module can only be freed.
+ * the new words. Return: 0; -ENOMEM after a message: the module can only be freed.
  */
 int module_memory_protect(struct module *m);
 

@@ -2,23 +2,25 @@
  * Loading and removing modules. module.h says what is promised; loader.h says which
  * file does which step.
  *
- * A load makes a module ready while nobody can see it: its pages are not
- * executable, and no list has it. It becomes visible in the order names, list of
- * modules, call sites, so that a call site that is patched always has a name and an
- * owner. A removal goes the other way, and waits for a grace period before it frees.
+ * A load makes a module ready while no other CPU can see it: its pages are not
+ * executable, and no list has it. Then it is published in this order: names, list of
+ * modules, call sites. So a patched call site always has a name and an owner. A
+ * removal does the same in reverse order, and waits for a grace period before it
+ * frees memory.
  */
 #include "module.h"
 
 #include "cpu.h"
 #include "file.h"
+#include "fprobe.h"
 #include "ftrace_module.h"
 #include "irq.h"
 #include "kprobes.h"
 #include "ksyms.h"
 #include "loader.h"
 #include "module/memory.h"
+#include "module/stop.h"
 #include "string.h"
-#include "unwind.h"
 
 struct mutex module_lock;
 struct module *modules;
@@ -31,6 +33,18 @@ const struct module *module_of(unsigned long addr)
 	while (m && !module_has_text(m, addr))
 		m = READ_ONCE(m->next);
 	return m;
+}
+
+bool module_is_going(unsigned long addr)
+{
+	const struct module *m;
+	bool going;
+
+	preempt_disable(); /* a removed one is freed after a grace period */
+	m = module_of(addr);
+	going = m && READ_ONCE(m->state) == MODULE_GOING;
+	preempt_enable();
+	return going;
 }
 
 static struct module **link_of(const char *name)
@@ -105,7 +119,7 @@ static int prepare_sites(struct module *m, const struct module_elf *elf, size_t 
 	return err ?: ftrace_module_prepare(m, start, (const unsigned long *)end - (const unsigned long *)start, m->base + room);
 }
 
-/* Everything before others can see the module. */
+/* Do everything that comes before the module is published. */
 static int make(struct module *m, struct module_elf *elf, unsigned long at, int count, char **params)
 {
 	size_t room;
@@ -172,7 +186,7 @@ static int is_inside(const struct module *m, bool own, struct thread **thread)
 	return is;
 }
 
-/* Threads that were on their way through the module when it was withdrawn leave it. */
+/* Wait for threads that were already executing the module when it was withdrawn. */
 static void wait_until_left(const struct module *m)
 {
 	struct thread *thread;
@@ -184,7 +198,7 @@ static void wait_until_left(const struct module *m)
 	}
 }
 
-/* Nothing leads into @m any more, and no CPU is inside it when this returns. */
+/* Remove everything that leads into @m. When this returns, no CPU is inside it. */
 static void withdraw(struct module *m)
 {
 	struct module **link = link_of(m->name);
@@ -209,7 +223,7 @@ static int check_nobody_inside(const struct module *m)
 	int is = is_inside(m, false, &thread);
 
 	if (is < 0)
-		return refuse(m, "a CPU does not stop, so nobody knows whether it is inside");
+		return refuse(m, "a CPU does not stop, so it is not known whether it is inside");
 	if (is && thread)
 		printk("module %s: thread %d (%s) is inside\n", m->name, thread->pid, thread->comm);
 	else if (is)
@@ -230,14 +244,23 @@ static int check_unused(const struct module *m)
 	return 0;
 }
 
-/* After those that want to know have been told: is anything of others still in its text? */
-static int check_left(const struct module *m)
+/* Which probes or patches are still in its text after module_notify() was called; NULL: none. */
+static const char *what_is_left(const struct module *m)
 {
 	if (kprobe_within(m->base, m->end[MODULE_TEXT]))
-		return refuse(m, "a kprobe is in it");
+		return "a kprobe is in it";
+	if (fprobe_within(m->base, m->end[MODULE_TEXT]))
+		return "an fprobe or a kretprobe has one of its functions";
 	if (ftrace_module_replaced(m))
-		return refuse(m, "a live patch, or another op that may change pc, has one of its functions");
-	return check_nobody_inside(m);
+		return "a live patch, or another op that may change pc, has one of its functions";
+	return NULL;
+}
+
+static int check_left(const struct module *m)
+{
+	const char *left = what_is_left(m);
+
+	return left ? refuse(m, left) : check_nobody_inside(m);
 }
 
 static void notify(const struct module *m, bool coming)
@@ -321,6 +344,8 @@ static int start(struct module *m)
 		printk("module %s: its init returned %d\n", m->name, err);
 		mutex_unlock(&module_lock);
 		notify(m, false);
+		while (what_is_left(m))
+			sleep_ns(10000000);
 		mutex_lock(&module_lock);
 		withdraw(m);
 		discard(m);

@@ -20,7 +20,7 @@ int module_table(const struct module_elf *elf, const char *section, size_t eleme
 	return 0;
 }
 
-/* A number as kstrtou64() takes it, perhaps negative. False: @text is none, or it does not fit. */
+/* A number as kstrtou64() takes it, perhaps negative. False: @text is no number, or it does not fit. */
 static bool parse_long(const char *text, long *value)
 {
 	bool negative = *text == '-';

@@ -1,6 +1,6 @@
 /*
- * A tracer of its own: how often each CPU calls some functions, and how long the
- * calls take.
+ * A small tracer: it shows how often each CPU calls some functions, and how long
+ * the calls take.
  *
  *	insmod latency functions=schedule		the glob of the functions
  *	cat /proc/latency				calls by CPU, then a histogram of nanoseconds
@@ -25,22 +25,22 @@ static struct {
 } counts[NR_CPUS];
 
 /* An interrupt that is traced too may come between the load and the store of ++, so it is one atomic addition. */
-static void add_one(u64 *count)
+static notrace void add_one(u64 *count)
 {
 	__atomic_fetch_add(count, 1, __ATOMIC_RELAXED);
 }
 
-static void count_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+static notrace void count_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
 {
 	add_one(&counts[this_cpu()->index].calls);
 }
 
-static int begin(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace int begin(struct ftrace_graph_ent *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	return 1;
 }
 
-static void end(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
+static notrace void end(struct ftrace_graph_ret *trace, struct fgraph_ops *gops, struct ftrace_regs *regs)
 {
 	u64 ns = trace->rettime - trace->calltime;
 	unsigned bucket = 0;

@@ -1,6 +1,7 @@
 /*
- * The second of two seeded modules; seeded.h. Its text is half a page longer, so that of
- * two trampolines, one in each module, one has the lower part of its distance in each half.
+ * The second of two seeded modules; seeded.h. Its text is half a page longer. So the
+ * distances of the two modules' trampolines have their lower 12 bits in different halves,
+ * and on riscv64 only one of them needs a carry.
  */
 #define TREE pine
 #include "seeded.h"

@@ -1,11 +1,9 @@
 /*
- * A module whose functions call each other as a seed says. maple.c and pine.c are
- * made of it: the same code under two names, so that both can be loaded at once.
+ * A module whose functions make calls that follow from a seed. maple.c and pine.c
+ * include it: the same code under two names, so that both can be loaded at once.
  *
  *	echo 0123456789abcdef > /proc/maple	make the calls that follow from this seed, and print their result
- *	echo nap > /proc/maple			a thread of the module's sleeps until `echo wake`, or until the module goes
- *
- * grading/stimulus/seeded.py works out the calls on the host.
+ *	echo nap > /proc/maple			a thread of the module's sleeps until `echo wake`, or until the module is removed
  */
 #include "file.h"
 #include "module.h"
@@ -22,7 +20,6 @@
 
 static struct node *node;
 static struct thread *napper;
-static bool napping;
 
 static u64 mix(u64 z)
 {
@@ -62,7 +59,7 @@ OWN u64 F(root)(u64 x)
 	return F(leaf)(x) ^ F(root)((x & 7) - 1);
 }
 
-/* A number of calls that the seed says. Return: a sum of their results. */
+/* Make the calls that follow from the seed. Return: a sum of their results. */
 static u64 grow(u64 seed, unsigned *calls)
 {
 	static u64 (*const function[])(u64) = {F(leaf), F(twig), F(bough), F(root)};
@@ -79,9 +76,7 @@ static u64 grow(u64 seed, unsigned *calls)
 
 OWN int F(nap)(void *unused)
 {
-	WRITE_ONCE(napping, true);
 	sleep_ns(NAP);
-	WRITE_ONCE(napping, false);
 	return 0;
 }
 
@@ -94,13 +89,13 @@ static void wake(void)
 	napper = NULL;
 }
 
-/* When this returns, the thread sleeps or is about to. */
+/* When this returns, the thread sleeps. */
 static void nap(void)
 {
 	if (napper)
 		return;
 	napper = kthread_run(F(nap), NULL, -1, "nap");
-	while (napper && !READ_ONCE(napping))
+	while (napper && (READ_ONCE(napper->state) != THREAD_SLEEPING || READ_ONCE(napper->on_cpu)))
 		yield();
 }
 

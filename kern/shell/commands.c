@@ -8,12 +8,6 @@
 #include "string.h"
 #include "unwind.h"
 
-static int usage(const char *text)
-{
-	printk("Usage: %s\n", text);
-	return 2;
-}
-
 /* The next command in alphabetical order. */
 static const struct shell_command *next_command(const char *name)
 {
@@ -50,7 +44,7 @@ static int cd_main(int argc, char **argv)
 	int err;
 
 	if (argc > 2)
-		return usage("cd [directory]");
+		return shell_usage("cd [directory]");
 	err = file_chdir(&current->cwd, path);
 	return err ? complain("cd", path, err) : 0;
 }
@@ -139,15 +133,13 @@ static int ps_main(int argc, char **argv)
 	u64 pid = 0;
 
 	if (argc > 3 || (argc > 1 && !stacks) || (one && kstrtou64(argv[2], 10, &pid)))
-		return usage("ps [-s [pid]]");
+		return shell_usage("ps [-s [pid]]");
 	ps = kzalloc(sizeof(*ps));
 	if (!ps)
 		return complain("ps", "list", ENOMEM);
 	ps->one = one;
 	ps->pid = pid;
-	threads_for_each(ps_add, ps);
-	for (unsigned i = nr_cpus; i--;)
-		ps_add(cpu_of(i)->idle, ps);
+	threads_and_idle_for_each(ps_add, ps);
 	found = ps->count;
 	out_printf(" PID CPU PIN STATE        TIME NAME\n");
 	while (ps->count) {
@@ -199,7 +191,7 @@ static int kill_main(int argc, char **argv)
 	u64 id;
 
 	if (argc != 2 || kstrtou64(argv[1] + (argv[1][0] == '%'), 10, &id))
-		return usage("kill job");
+		return shell_usage("kill job");
 	for (struct job *job = shell_jobs; job; job = job->next)
 		if ((u64)job->id == id) {
 			thread_interrupt(job->thread);
@@ -233,7 +225,7 @@ static int taskset_main(int argc, char **argv)
 	u64 cpu;
 
 	if (argc < 4 || strcmp(argv[1], "-c") || kstrtou64(argv[2], 10, &cpu))
-		return usage("taskset -c cpu command ...");
+		return shell_usage("taskset -c cpu command ...");
 	if (cpu >= nr_cpus || !cpu_of(cpu)->online) {
 		printk("taskset: there is no CPU %s.\n", argv[2]);
 		return 1;
@@ -271,6 +263,12 @@ static int poweroff_main(int argc, char **argv)
 	firmware_poweroff(false);
 }
 SHELL_COMMAND("poweroff", poweroff_main, "", "turn the machine off, exit status 0");
+
+static int reboot_main(int argc, char **argv)
+{
+	firmware_poweroff(true);
+}
+SHELL_COMMAND("reboot", reboot_main, "", "reset the machine; make run then ends with exit status 1");
 
 static int panic_main(int argc, char **argv)
 {

@@ -17,5 +17,6 @@ struct job {
 
 extern struct job *shell_jobs; /* newest first; accessed by the shell's thread only */
 void shell_run_line(char *text);
+int shell_usage(const char *text); /* print it; return exit status 2 */
 
 #endif

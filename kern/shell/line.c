@@ -105,23 +105,17 @@ static void key(struct line *l, int c)
 {
 	switch (c) {
 	case 'A':
-		look_back(l, 1);
-		break;
+		return look_back(l, 1);
 	case 'B':
-		look_back(l, -1);
-		break;
+		return look_back(l, -1);
 	case 'C':
-		move_to(l, MIN(l->cursor + 1, l->len));
-		break;
+		return move_to(l, MIN(l->cursor + 1, l->len));
 	case 'D':
-		move_to(l, l->cursor ? l->cursor - 1 : 0);
-		break;
+		return move_to(l, l->cursor ? l->cursor - 1 : 0);
 	case 'H':
-		move_to(l, 0);
-		break;
+		return move_to(l, 0);
 	case 'F':
-		move_to(l, l->len);
-		break;
+		return move_to(l, l->len);
 	}
 }
 

@@ -74,6 +74,12 @@ int complain(const char *command, const char *what, int err)
 	return 1;
 }
 
+int shell_usage(const char *text)
+{
+	printk("Usage: %s\n", text);
+	return 2;
+}
+
 struct node *shell_cwd(void)
 {
 	return current->cwd ? current->cwd : file_root();
@@ -98,11 +104,7 @@ static int refused(const struct shell_command *c, int argc)
 		printk("%s: only the shell itself can run this, not a job or `time`.\n", c->name);
 		return 1;
 	}
-	if (argc > 1 && !*c->usage) {
-		printk("Usage: %s\n", c->name);
-		return 2;
-	}
-	return 0;
+	return argc > 1 && !*c->usage ? shell_usage(c->name) : 0;
 }
 
 int shell_run_words(int argc, char **argv)

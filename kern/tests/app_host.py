@@ -13,7 +13,7 @@ TRACE = ["-pg", "-mfentry", "-foptimize-sibling-calls"]
 
 
 def build(name: str, options: list[str], out: Path) -> Path:
-    """Compile kern/apps/<name>.c with these options; the path of the program."""
+    """Compile kern/apps/<name>.c with these options. Returns the path of the program."""
     out.mkdir(parents=True, exist_ok=True)
     program = out / name
     common = ["gcc", "-std=gnu11", "-O2", "-g", "-fno-pie", "-fno-builtin", "-Wall", "-Wextra"]

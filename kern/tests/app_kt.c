@@ -22,7 +22,7 @@ static int reads(void *unused)
 	return read(fd, &c, 1);
 }
 
-/* One reader at a time: the pipe is busy as long as somebody reads from it. */
+/* One reader at a time: the pipe is busy while a thread reads from it. */
 static int close_while_reading(int argc, char **argv)
 {
 	int marker = open("/sys/kernel/tracing/trace_marker", O_WRONLY);

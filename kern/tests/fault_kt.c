@@ -106,13 +106,14 @@ static void execute_far(void)
 	((void (*)(void))((unsigned long)execute_far & ~(1ul << 40)))();
 }
 
-/* Longer than the watchdog waits. */
+/* Longer than the watchdog waits: two seconds more. */
 static void spin(void *unused)
 {
 	u64 end = clock_ns() + (WATCHDOG_S + 2) * 1000000000ul;
 
-	while (clock_ns() < end)
-		cpu_relax();
+	while (clock_ns() < end) /* in an emulator, a look at the clock takes long */
+		for (int i = 0; i < 1000; i++)
+			barrier();
 }
 static void stuck_call(void)
 {
@@ -137,6 +138,34 @@ static void stuck_thread(void)
 		sleep_ns(1000000);
 	synchronize_sched();
 	thread_join(t);
+}
+
+/* Nobody waits for it, and this CPU is idle meanwhile. */
+static bool released;
+static int spin_masked(void *unused)
+{
+	unsigned long flags = irq_save();
+
+	while (!READ_ONCE(released))
+		;
+	irq_restore(flags);
+	return 0;
+}
+static void stuck_masked(void)
+{
+	struct cpu *cpu = cpu_of(nr_cpus - 1);
+	struct thread *t = kthread_run(spin_masked, NULL, cpu->index, "spinner");
+
+	set_cpu_affinity(0);
+	for (int i = 0; i < WATCHDOG_S + 2 && !READ_ONCE(cpu->reports); i++)
+		sleep_ns(1000000000);
+	WRITE_ONCE(released, true);
+	thread_join(t);
+}
+/* Not stuck: a thread that does not give up its CPU, and a CPU that is idle. */
+static void busy_thread(void)
+{
+	spin(NULL);
 }
 
 static void yield_unpreemptible(void)
@@ -173,6 +202,8 @@ static const struct {
 	{"far", execute_far},
 	{"stuck", stuck_call},
 	{"stuck-thread", stuck_thread},
+	{"stuck-masked", stuck_masked},
+	{"busy-thread", busy_thread},
 	{"illegal", illegal_instruction},
 	{"break", break_point},
 	{"overflow", stack_overflow},

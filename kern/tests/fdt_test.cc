@@ -179,6 +179,13 @@ TEST_F(fdt_reader, finds_the_first_device_that_is_available)
 
 	EXPECT_EQ(fdt_find_device(fdt, serial), fdt_path(fdt, "/soc/serial@40000010"));
 	EXPECT_EQ(fdt_find_device(fdt, nobody), -ENOENT);
+
+	/* The bus comes before the UART in the tree; the order of the names decides. */
+	const char *const serial_first[] = {"ns16550a", "simple-bus", nullptr};
+	const char *const bus_first[] = {"simple-bus", "ns16550a", nullptr};
+
+	EXPECT_TRUE(fdt_compatible(fdt, fdt_find_device(fdt, serial_first), "ns16550a"));
+	EXPECT_EQ(fdt_find_device(fdt, bus_first), fdt_path(fdt, "/soc"));
 }
 
 TEST_F(fdt_reader, translates_addresses_through_every_bus)

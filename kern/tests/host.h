@@ -1,6 +1,6 @@
 /*
  * The kernel's C-library-like functions under names of their own, so that a
- * host test can hold them against the library's. On with -DKERNEL_NAMES.
+ * host test can compare them with the library's. On with -DKERNEL_NAMES.
  */
 #ifdef KERNEL_NAMES
 #define memcpy k_memcpy

@@ -1,7 +1,7 @@
 /*
- * Memory, inside the kernel: no page is given out twice or lost, W^X holds
- * for every page of the image at both of its addresses, the alias of text
- * comes and goes.
+ * Memory, inside the kernel: no page is allocated twice or lost; W^X holds for
+ * every page of the image at both of its addresses; the alias of text exists
+ * only during a batch.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -78,7 +78,7 @@ static void test_objects(void)
 	struct thread *t[NR_CPUS];
 	unsigned long wrong = 0, before;
 
-	churn_thread((void *)99); /* what the slabs keep, they have now */
+	churn_thread((void *)99); /* from now on the slabs have the pages that they keep */
 	before = pages_free_count();
 	for (unsigned long i = 0; i < nr_cpus; i++)
 		t[i] = kthread_run(churn_thread, (void *)(i + 1), i, "churn");
@@ -97,7 +97,7 @@ static bool was_reserved(unsigned long pa)
 	return false;
 }
 
-/* Take every page there is, then give all back. */
+/* Allocate all pages, then free them all. */
 static void test_every_page(void)
 {
 	unsigned long before = pages_free_count(), count = 0, reserved = 0;

@@ -12,17 +12,7 @@
 #include "host.h"
 extern "C" {
 #include "errno.h"
-#include "types.h"
-struct range {
-	unsigned long start, end;
-};
-struct range_list {
-	unsigned count;
-	struct range range[64];
-};
-extern struct range_list ram, taken;
-extern struct range initrd, module_ram;
-int memory_init(const void *fdt);
+#include "memory.h"
 unsigned long kernel_pa = 0x80200000, boot_fdt_pa = 0x88000100;
 }
 
@@ -100,11 +90,66 @@ TEST(memory, without_memory_for_the_image_it_says_where_the_image_is)
 	EXPECT_EQ("memory: the device tree has no memory node that holds the kernel at 0x80200000\n", said);
 }
 
+TEST(memory, a_removed_range_leaves_nothing_behind)
+{
+	ASSERT_EQ(0, begin(memory));
+	ram = {3, {{0x1000, 0x2000}, {0x3000, 0x6000}, {0x7000, 0x8000}}};
+	range_remove(&ram, 0x1000, 0x4000);
+	ASSERT_EQ(2u, ram.count);
+	EXPECT_EQ(0x4000u, ram.range[0].start);
+	range_remove(&ram, 0x4800, 0x5000);
+	ASSERT_EQ(3u, ram.count);
+	EXPECT_EQ(0x4800u, ram.range[0].end);
+	EXPECT_EQ(0x5000u, ram.range[1].start);
+}
+
+TEST(memory, a_place_is_found_in_ram_that_nothing_else_has)
+{
+	struct range found;
+
+	ASSERT_EQ(0, begin(memory, "/memreserve/ 0x80000000 0x1001;\n"));
+	ASSERT_TRUE(memory_find(0x200000, &found));
+	EXPECT_EQ(0x80400000u, found.start) << "not the reserved first page, nor the image";
+	EXPECT_EQ(0x80600000u, found.end);
+	EXPECT_FALSE(memory_find(0x10000000, &found));
+}
+
+TEST(memory, what_the_next_boot_is_to_find_has_a_place_that_the_memory_alone_decides)
+{
+	last_boot_size = 0x400000;
+	for (unsigned long image : {0x80200000, 0x84000000}) {
+		kernel_pa = image;
+		last_boot_ram = {0, 0};
+		ASSERT_EQ(0, begin("memory@40000000 { device_type = \"memory\"; reg = <0x40000000 0x8000000>; };" + memory, "/memreserve/ 0x80400000 0x1001;\n"));
+		EXPECT_EQ(0x8a000000u, last_boot_ram.start);
+		EXPECT_EQ(0x8a400000u, last_boot_ram.end);
+		EXPECT_TRUE(holds(ram, 0x8a000000) && holds(taken, 0x8a000000) && holds(taken, 0x8a3fffff));
+		EXPECT_EQ("", said);
+	}
+	kernel_pa = 0x80200000;
+	for (auto &[size, reserve] : {std::pair(0x400000ul, "/memreserve/ 0x8a3ff000 0x1;\n"), {0x8000000ul, ""}}) {
+		last_boot_size = size;
+		last_boot_ram = {0, 0};
+		ASSERT_EQ(0, begin(memory, reserve));
+		EXPECT_EQ(0u, last_boot_ram.end);
+		EXPECT_EQ("last_boot: there are no free " + std::to_string(size >> 20) + " MiB at 0x8a000000: no event is kept for the next boot\n", said);
+	}
+	last_boot_size = 0;
+	ASSERT_EQ(0, begin(memory));
+	EXPECT_FALSE(holds(taken, 0x8a000000));
+}
+
 TEST(memory, an_initrd_that_is_no_ram_is_ignored_and_named)
 {
 	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x20000000>; linux,initrd-end = <0x20001000>; };"));
 	EXPECT_EQ(0u, initrd.end);
 	EXPECT_EQ("initrd: 0x20000000 to 0x20001000 is not RAM: ignored\n", said);
+	for (const char *in : {"0x802ff000>; linux,initrd-end = <0x80310000", "0x87fff000>; linux,initrd-end = <0x88000200"}) {
+		ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <" + in + ">; };"));
+		EXPECT_EQ(0u, initrd.end);
+		EXPECT_NE(std::string::npos, said.find(" is also the kernel's or the device tree's: ignored\n")) << said;
+	}
 	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x83000000>; linux,initrd-end = <0x83000800>; };"));
+	EXPECT_EQ("", said);
 	EXPECT_TRUE(holds(taken, 0x83000000));
 }

@@ -5,6 +5,7 @@
 #include "cpu.h"
 #include "errno.h"
 #include "fgraph.h"
+#include "kretprobe.h"
 #include "file.h"
 #include "ftrace.h"
 #include "ftrace/tests/kt.h"
@@ -187,11 +188,13 @@ static void dependencies(void)
 
 static void refusals(void)
 {
-	char *bad[] = {"delay=x"}, *unknown[] = {"dela=1"}, *huge[] = {"delay=0x80000000"};
+	char *graph[] = {"graph"}, *bad[] = {"delay=x"}, *unknown[] = {"dela=1"}, *huge[] = {"delay=0x80000000"};
 	size_t size = 0;
 	void *other;
 
 	kt_promise(load("mt_fails") == -EIO && !loaded("mt_fails"), "a module whose init fails is taken out");
+	kt_promise(load("mt_traces") == -EINVAL && load_with("mt_traces", MODULE_NEAR, 1, graph) == -EINVAL && !loaded("mt_traces"),
+		   "a tracer whose callback has a call site is refused");
 	kt_promise(load("mt_missing") == -ENOENT, "missing symbols are refused");
 	kt_promise(load_with("mt_hello", MODULE_NEAR, 1, bad) == -EINVAL && load_with("mt_hello", MODULE_NEAR, 1, unknown) == -EINVAL &&
 			   load_with("mt_hello", MODULE_NEAR, 1, huge) == -EINVAL && !loaded("mt_hello"),
@@ -206,6 +209,32 @@ static void refusals(void)
 		   "wrong names are refused");
 	kt_promise(module_load("x", "no module at all", 16, MODULE_NEAR, 0, NULL) == -ENOEXEC, "a file that is no module is refused");
 	kt_promise(module_unload("mt_nobody") == -ENOENT, "a module that is not loaded cannot be removed");
+}
+
+/* Each is refused many times, and no page is lost. */
+static void refused_often(void)
+{
+	static const char *const names[] = {"mt_fails", "mt_missing", "mt_traces", "mt_hello"}; /* the last with a bad parameter */
+	static char *bad[] = {"word=x", "nosuch=1"};
+	int count = nr_cpus == 1 ? 1000 : 20;
+	size_t size = 0;
+	void *file = read_path(DIR "mt_hello.ko", &size), *other = read_path(OTHER_DIR "mt_hello.ko", &size);
+	unsigned long before = 0, wrong = 0;
+
+	for (unsigned what = 0; file && other && what < ARRAY_SIZE(names) + 2; what++) {
+		for (int i = 0; i <= count; i++) {
+			if (what < ARRAY_SIZE(names))
+				wrong += !load_with(names[what], i & 1 ? MODULE_FAR : MODULE_NEAR, what + 1 == ARRAY_SIZE(names) ? 2 : 0, bad);
+			else
+				wrong += !module_load("mt_hello", what & 1 ? file : other, what & 1 ? size / 2 : size, MODULE_NEAR, 0, NULL);
+			if (!i)
+				before = pages_free_count(); /* the first round may make what stays */
+		}
+		kt_promise(pages_free_count() + 2 >= before, "refused %d times (%u): %lu pages free before, %lu after", count, what, before, pages_free_count());
+	}
+	kt_promise(file && other && !wrong, "each is refused each time: %lu are not", wrong);
+	kfree(file);
+	kfree(other);
 }
 
 /* ---- nothing is lost ---- */
@@ -254,7 +283,7 @@ static void tracing(void)
 	traced_at(KERNEL_BASE + MiB(300), "at an address");
 }
 
-/* The function tracer is on for everything, and for a pattern, when the module comes. */
+/* The function tracer is on for all functions, and for a pattern, when the module is loaded. */
 static void coming(void)
 {
 	trace_off();
@@ -351,6 +380,22 @@ static bool count_hit(struct kprobe *p, struct kprobe_regs *regs)
 	return false;
 }
 
+static int fprobe_hits;
+static int count_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+{
+	fprobe_hits++;
+	return 0;
+}
+static int count_return(struct kretprobe_instance *ri, struct ftrace_regs *regs)
+{
+	fprobe_hits++;
+	return 0;
+}
+static notrace void count_op(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	hits++;
+}
+
 static int replacement(int x)
 {
 	return 100 + x;
@@ -376,10 +421,67 @@ static void probed_at(unsigned long at, const char *where)
 	promise_removed("mt_hello");
 }
 
+/* Fprobes and a kretprobe of other code prevent the removal. An op and a graph user do not: they lose the function. */
+static void followed_at(unsigned long at, const char *where)
+{
+	static struct fprobe entry = {count_entry}, other = {count_entry};
+	static struct kretprobe rp = {{"mt_leaf"}, count_return};
+	static struct ftrace_ops op = {.func = count_op, .slot = -1};
+
+	load_with("mt_hello", at, 0, NULL);
+	fprobe_hits = hits = 0;
+	ftrace_set_filter(&op, "mt_leaf", 7, true, false);
+	kt_promise(!register_fprobe(&entry, "mt_leaf", NULL) && !register_kretprobe(&rp) && !register_ftrace_function(&op),
+		   "%s: an fprobe, a kretprobe and an op are on its function", where);
+	kt_promise(function("mt_leaf")(2) == 7 && fprobe_hits == 2 && hits == 1, "%s: each is called: %d, %d", where, fprobe_hits, hits);
+	kt_promise(module_unload("mt_hello") == -EBUSY, "%s: it is not removed while an fprobe is on it", where);
+	unregister_fprobe(&entry);
+	kt_promise(module_unload("mt_hello") == -EBUSY && function("mt_leaf")(2) == 7 && fprobe_hits == 3, "%s: nor while a kretprobe is", where);
+	unregister_kretprobe(&rp);
+	promise_removed("mt_hello");
+	load_with("mt_hello", at, 0, NULL);
+	hits = fprobe_hits = 0;
+	kt_promise(!register_fprobe(&other, "mt_call", NULL) && function("mt_leaf")(2) == 7 && !hits && !fprobe_hits,
+		   "%s: in its next life nobody follows the function", where);
+	unregister_fprobe(&other);
+	unregister_ftrace_function(&op);
+	ftrace_filter_free(&op.filter);
+	promise_removed("mt_hello");
+}
+
+static int late[5];
+/* Register a probe in the module's exit, after rmmod has looked for probes. */
+static void probe_late(void)
+{
+	static struct kprobe entry = {.symbol_name = "mt_leaf", .pre_handler = count_hit}, body = {.symbol_name = "mt_leaf", .offset = 16, .pre_handler = count_hit};
+	static struct fprobe fp = {count_entry};
+	static struct kretprobe rp = {{"mt_leaf"}, count_return};
+	static struct klp_func funcs[] = {{.old_name = "mt_leaf", .new_func = replacement}, {}};
+	static struct klp_patch patch = {.funcs = funcs};
+
+	late[0] = register_kprobe(&entry);
+	late[1] = register_kprobe(&body);
+	late[2] = register_fprobe(&fp, "mt_lea*", NULL);
+	late[3] = register_kretprobe(&rp);
+	late[4] = klp_enable_patch(&patch);
+}
+
+static void probed_late(void)
+{
+	load("mt_hello");
+	*(void (**)(void))export("mt_at_exit") = probe_late;
+	promise_removed("mt_hello");
+	kt_promise(late[0] == -EINVAL && late[1] == -EINVAL && late[2] == -ENOENT && late[3] == -ENOENT && late[4] == -ENOENT,
+		   "while it is removed it gets no probe: %d %d %d %d %d", late[0], late[1], late[2], late[3], late[4]);
+}
+
 static void probed(void)
 {
 	probed_at(MODULE_NEAR, "near");
 	probed_at(MODULE_FAR, "far");
+	followed_at(MODULE_NEAR, "near");
+	followed_at(MODULE_FAR, "far");
+	probed_late();
 }
 
 /* ---- under fire ---- */
@@ -444,7 +546,7 @@ static int test_module(int argc, char **argv)
 		const char *name;
 		void (*fn)(void);
 	} tests[] = {
-		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"rounds", rounds},
+		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"rounds", rounds}, {"refused", refused_often},
 		{"tracing", tracing}, {"probed", probed}, {"coming", coming}, {"busy", busy}, {"fire", under_fire},
 	};
 

@@ -1,6 +1,7 @@
 /*
- * A person's own program, linked in by `make APP=kern/tests/own-program.c`:
- * it holds app.h to its promises, and says `ok` or `FAILED` for each.
+ * A program as a user may write one, linked in by `make
+ * APP=kern/tests/own-program.c`. It tests the promises of app.h, and prints
+ * `ok` or `FAILED` for each.
  */
 #include "app.h"
 
@@ -208,7 +209,7 @@ static int mistake(const char *kind)
 	return 1;
 }
 
-/* What goes on until it is ended. Each thread has its own turn, so that `ps` shows that all of them run. */
+/* Runs until it is ended. Each thread counts its own turns, so that `ps` shows that all of them run. */
 static void own_spin(unsigned long *turns)
 {
 	for (;;)

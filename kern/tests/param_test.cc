@@ -13,6 +13,12 @@ extern "C" {
 }
 
 static std::vector<std::string> set;
+static std::vector<std::string> set_early;
+static int take_early(const char *value)
+{
+	set_early.push_back(value);
+	return std::string(value) == "bad" ? -EINVAL : 0;
+}
 static int take(const char *value)
 {
 	set.push_back(value);
@@ -20,16 +26,16 @@ static int take(const char *value)
 }
 
 /* What the linker script gathers in the kernel. */
-extern "C" const struct param host_params[] = {{"trace", take}, {"verbose", take}};
+extern "C" const struct param host_params[] = {{"trace", take}, {"size", take_early, true}, {"verbose", take}, {"size", take}};
 asm(".globl __start_table_param, __stop_table_param\n"
     "__start_table_param = host_params\n"
-    "__stop_table_param = host_params + 32\n");
+    "__stop_table_param = host_params + 96\n");
 
-static std::vector<std::string> parse(const std::string &line)
+static std::vector<std::string> parse(const std::string &line, bool early = false)
 {
 	set.clear();
 	said.clear();
-	param_parse(line.c_str());
+	param_parse(line.c_str(), early);
 	return set;
 }
 
@@ -61,4 +67,16 @@ TEST(param, a_very_long_argument_is_cut_not_overrun)
 {
 	EXPECT_TRUE(parse(std::string(100000, 'x')).empty());
 	EXPECT_NE("", said);
+}
+
+TEST(param, an_early_handler_is_called_before_the_others_and_alone)
+{
+	set_early.clear();
+	EXPECT_TRUE(parse("trace=x size=1 nonsense", true).empty());
+	EXPECT_EQ((std::vector<std::string>{"1"}), set_early);
+	EXPECT_EQ("", said) << "what is not known is reported once, by the later call";
+	EXPECT_EQ((std::vector<std::string>{"x", "1"}), parse("trace=x size=1"));
+	EXPECT_EQ((std::vector<std::string>{"1"}), set_early);
+	parse("size=bad", true);
+	EXPECT_NE(std::string::npos, said.find("'size=bad' is refused (EINVAL)")) << said;
 }

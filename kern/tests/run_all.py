@@ -1,10 +1,11 @@
-"""Every test of the project that fits into a quarter of an hour: `make test`; --slice: and a third of the wrong solutions, as .ci/run does.
+"""`make test`: every test of the project that fits into a quarter of an hour. With --slice, also a part of `make test-labs`, as .ci/run does.
 
 Each suite is one command whose output says how many of its tests passed; a
-suite that ends badly without saying so counts as one failure. What is built is
-built first. Then one suite more than there are processors runs at a time, because
-some wait for guest time; those of one row, which use the same files, one after
-the other. The last line is the sum: `N passed, N failed`.
+suite that ends with an error and does not say so counts as one failure. What is built is
+built first. Then one suite more than there are processors run at a time, because
+some wait for guest time. Suites that use the same files are in one row, and run one after
+another. The last two lines are the sums: `N skipped`, and `N passed, N failed`.
+The reason why a test is skipped is printed below its suite's line.
 """
 import argparse
 import os
@@ -18,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent.parent))
-from qemu.machine import LAST_LAB  # noqa: E402
+from qemu.machine import ARCHES, LAST_LAB  # noqa: E402
 
 PYTHON = "/usr/bin/python3"
 LOGS = Path("build/tests")
@@ -27,7 +28,9 @@ LABS = range(1, LAST_LAB + 1)
 GRADED = sorted(int(rubric.parent.name[0]) for rubric in Path("labs").glob("*/rubric.toml"))
 MAKE = ["make", "--no-print-directory", "-j2"]
 Suite = tuple[str, list[str]]  # its name and its command
-LONG = ("grading/tests/test_starts", "kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/ftrace/tests/test_islands")
+HOST = ("host tests", [*MAKE, "host-tests"])
+FUZZED = 10  # seconds for each fuzzer: to show that it works
+LONG = ("grading/tests/test_line", "kern/tests/test_boards", "kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/ftrace/tests/test_islands")
 
 # What a suite's own last words look like: (pattern, what the groups are).
 COUNTS = [
@@ -42,7 +45,12 @@ def unittest_counts(text: str) -> tuple[int, int] | None:
     if not ran:
         return None
     bad = sum(int(n) for n in re.findall(r"(?:failures|errors)=(\d+)", text))
-    return max(0, int(ran[1]) - bad), bad  # a test may fail several times: once for each of its subtests
+    return max(0, int(ran[1]) - bad - skipped(text)), bad  # a test may fail several times: once for each of its subtests
+
+
+def skipped(text: str) -> int:
+    said = re.findall(r"^\[  SKIPPED \] (\d+) test", text, re.M) + re.findall(r"^(?:OK|FAILED) \(.*?skipped=(\d+)", text, re.M)
+    return sum(int(n) for n in said)
 
 
 def counts(text: str, status: int) -> tuple[int, int]:
@@ -64,8 +72,8 @@ def counts(text: str, status: int) -> tuple[int, int]:
 
 
 def telling(text: str) -> list[str]:
-    """What a failed suite said about it: its tests' failures, which may stand far from its end, or its last lines, a
-    grade of both architectures among them."""
+    """What a failed suite printed about the failure: its tests' failures, which may be far from its end; or its last lines,
+    which have room for a grade of both architectures."""
     unit = re.findall(r"^={70}\n((?:FAIL|ERROR): .*?)(?=^[=-]{70}\n(?:FAIL|ERROR|Ran|$))", text, re.M | re.S)
     if unit:
         return [line for failure in unit[:10] for line in shortened(failure.splitlines())]
@@ -82,17 +90,16 @@ def shortened(lines: list[str]) -> list[str]:
 
 
 def builds() -> list[Suite]:
-    """What all others need, one after the other."""
-    host = ("host tests", [*MAKE, "host-tests"])
+    """The builds that all suites need; they run one after another."""
     labs = [(f"build of lab {n}", [*MAKE, f"LAB={n}", "all"]) for n in LABS]
     if Path("labs/staff").exists():  # a student's tree: what is not written yet fails in all others
-        return [host, *labs]
-    return [host, *labs, ("build of the kernels with tests", [PYTHON, "kern/tests/run_qemu.py", "--only-build"])]
+        return [HOST, *labs]
+    return [("build of the host tests", [*MAKE, "host-tests-built"]), *labs, ("build of the kernels with tests", [PYTHON, "kern/tests/run_qemu.py", "--only-build"])]
 
 
 def rows(with_slice: bool, jobs: int) -> list[list[Suite]]:
-    """The suites, those that take longest first; in a row are those that use the same files. With many jobs the kernel's
-    own suite, which is the longest, has several."""
+    """The suites, the longest first. Those that use the same files are in one row. With many jobs the kernel's
+    own suite, which is the longest, is in several rows."""
     if Path("labs/staff").exists():
         return []
     units = {name: [(name, [PYTHON, "-m", "unittest", name.replace("/", ".")])]
@@ -100,19 +107,32 @@ def rows(with_slice: bool, jobs: int) -> list[list[Suite]]:
              for name in (str(path.with_suffix("")) for path in sorted(Path(folder, "tests").glob("test_*.py")))}
     wrong = [*units.pop("grading/tests/test_loop"), *units.pop("grading/tests/test_signals")]  # in build/wrong/
     if with_slice:
-        wrong.append(("a third of the wrong solutions", [PYTHON, "-m", "grading.selftest.wrong", "--third", *seed()]))
-    in_build = [*units.pop("docs/book/tests/test_transcripts"), *((f"grade of lab {n}", [*MAKE, "grade", f"LAB={n}"]) for n in GRADED), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
+        wrong += [(f"a part of {name}", [PYTHON, "-m", f"grading.selftest.{module}", "--part", *seed()])
+                  for name, module in (("the wrong solutions", "wrong"), ("the tests of the handed-out tree", "handed_out"))]
+    in_build = [*units.pop("docs/book/tests/test_transcripts"), ("grade of lab 1", [*MAKE, "grade", "LAB=1"]), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
+    grades = [[(f"grade of lab {n}", grade(n))] for n in GRADED if n > 1]
     return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", f"--jobs={max(1, jobs // 3)}"])],
-            in_build, *(units.pop(name) for name in LONG), [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz"])], [("the book", [*MAKE, "docs"])],
+            in_build, *reversed(grades), *(units.pop(name) for name in LONG), [HOST], [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz", f"FUZZ_SECONDS={FUZZED}"])], [("the book", [*MAKE, "docs"])],
             *units.values()]
+
+
+def grade(lab: int) -> list[str]:
+    """Grade a lab like `make grade`, but in a folder of the lab: build/<arch>/callsite.elf is the kernel of one lab at a time."""
+    folder = LOGS / f"grade{lab}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for arch in ARCHES:
+        link = folder / arch
+        if not link.is_symlink():
+            link.symlink_to(Path("build", arch, f"lab{lab}").absolute())
+    return [PYTHON, "-m", "grading", f"--lab={lab}", f"--kernels={folder.absolute()}", f"--out={folder.absolute()}"]
 
 
 def seed() -> list[str]:
     return ["--seed", os.environ["SEED"]] if os.environ.get("SEED") else []
 
 
-def run(suite: Suite) -> tuple[int, int]:
-    """How many tests of a suite passed and failed."""
+def run(suite: Suite) -> tuple[int, int, int]:
+    """How many tests of a suite passed, failed and were skipped."""
     name, command = suite
     began = time.monotonic()
     log = LOGS / (name.replace(" ", "-").replace("/", "-") + ".log")
@@ -126,12 +146,13 @@ def run(suite: Suite) -> tuple[int, int]:
              f"{used.ru_utime + used.ru_stime:4.0f} s of a processor"]
     if failed:
         lines += ["     " + line for line in telling(text)] + [f"     log: {log}"]
+    lines += ["     " + why for why in dict.fromkeys(re.findall(r"^skipped: .*", text, re.M))]
     print("\n".join(lines), flush=True)
-    return passed, failed
+    return passed, failed, skipped(text)
 
 
-def run_all(wanted: Callable[[str], bool], with_slice: bool, jobs: int) -> tuple[int, int]:
-    def run_row(row: list[Suite]) -> list[tuple[int, int]]:
+def run_all(wanted: Callable[[str], bool], with_slice: bool, jobs: int) -> tuple[int, int, int]:
+    def run_row(row: list[Suite]) -> list[tuple[int, int, int]]:
         return [run(suite) for suite in row if wanted(suite[0])]
 
     print("What is built is built first, which takes some minutes. A line when a suite has ended:", flush=True)
@@ -139,12 +160,13 @@ def run_all(wanted: Callable[[str], bool], with_slice: bool, jobs: int) -> tuple
     with ThreadPoolExecutor(jobs) as pool:
         for row in pool.map(run_row, rows(with_slice, jobs)):
             results += row
-    return sum(passed for passed, _ in results), sum(failed for _, failed in results)
+    passed, failed, skips = zip(*results) if results else ((), (), ())
+    return sum(passed), sum(failed), sum(skips)
 
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many processes that want a processor, always."""
+    """Run so many processes, each of which keeps a processor busy."""
     with ExitStack() as stack:
         for _ in range(count):
             process = stack.enter_context(subprocess.Popen(["setpriv", "--pdeathsig", "KILL", PYTHON, "-c", "while True: pass"]))
@@ -155,7 +177,7 @@ def busy(count: int) -> Iterator[None]:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("only", nargs="*", help="run the suites whose name contains one of these words")
-    parser.add_argument("--slice", action="store_true", help="a third of the wrong solutions, too")
+    parser.add_argument("--slice", action="store_true", help="a part of make test-labs, too")
     parser.add_argument("--busy", type=int, default=0, help="beside so many busy processes")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1, help="so many suites side by side")
     parser.add_argument("--times", type=int, default=1, help="so often, or until something fails")
@@ -163,9 +185,9 @@ def main() -> int:
     LOGS.mkdir(parents=True, exist_ok=True)
     with busy(options.busy):
         for _ in range(options.times):
-            passed, failed = run_all(lambda name: not options.only or any(word in name for word in options.only), options.slice,
+            passed, failed, skips = run_all(lambda name: not options.only or any(word in name for word in options.only), options.slice,
                                      options.jobs)
-            print(f"{passed} passed, {failed} failed", flush=True)
+            print(f"{skips} skipped\n{passed} passed, {failed} failed", flush=True)
             if failed or not passed:
                 return 1
     return 0

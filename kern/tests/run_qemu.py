@@ -1,8 +1,8 @@
-"""The kernel under QEMU: boots it on every machine, types at its shell, and looks.
+"""Tests the kernel under QEMU: boots it on every machine, types at its shell, and reads its output.
 
 A case is a machine, a build of the kernel, and steps: a command and what its
 output must show. The tests inside the kernel are commands that say `ok` or
-`FAILED` for each promise. Prints a line a case, then `N passed, N failed`.
+`FAILED` for each promise. Prints a line for each case, then `N passed, N failed`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -30,6 +31,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from grading.elf.elf import Kernel  # noqa: E402
 from grading.machine.console import PROMPT  # noqa: E402
 from grading.machine.hold import Cpus, interleaved  # noqa: E402
+from grading.machine.line import ask  # noqa: E402
 from grading.machine.machine import Run, ended_by_signals  # noqa: E402
 from grading.report.side_by_side import PR_SET_PDEATHSIG  # noqa: E402
 from grading.stimulus import workload  # noqa: E402
@@ -41,10 +43,10 @@ from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
 
 LOGS = ROOT / os.environ.get("LOGS", "build/tests/qemu")
 INITRD = ROOT / "build/initrd.cpio"
-# QEMU with a thread for each CPU may translate the old word of a site again between its invalidation and the store, and then
-# executes it until the site is written once more. Where each call after a patch counts, the CPUs take turns in one thread.
+# QEMU with a thread for each CPU fetches an instruction of riscv64 as two halves, so a CPU may execute half of a call that has just
+# become a nop. Where threads call in a tight loop what is patched, the CPUs take turns in one thread.
 ONE_THREAD: dict[str, object] = {"extra": ["-accel", "tcg,thread=single"]}
-# Where only guest time passes, 128 ns for each instruction: the watchdog's eight seconds take half a second.
+# Where only guest time passes, 128 ns for each instruction: the watchdog's eight seconds take half a second of a CPU that is busy.
 FAST_CLOCK: dict[str, object] = {"extra": ["-icount", "shift=7"]}
 INITRD_TESTS = ROOT / "build/initrd-tests.cpio"  # with the modules of kern/tests/modules/
 MIB = 1 << 20
@@ -64,7 +66,7 @@ class Case:
     options: dict[str, object] = field(default_factory=dict)  # of Machine
     replace: tuple[bytes, bytes] | None = None  # in a copy of the image: this expression by that
     boot: list[str] = field(default_factory=list)  # what the boot's output must show
-    end: str = "poweroff"  # or a pattern of the last words; "": the machine stays on
+    end: str = "poweroff"  # or a pattern of the last words, and of how it stopped; "": the machine stays on
 
     @property
     def full_name(self) -> str:
@@ -81,7 +83,7 @@ def shows(command: str, *patterns: str, seconds: float = 60) -> Step:
 
 
 def cksum(data: bytes) -> int:
-    """As the host's program of that name says it."""
+    """The checksum that the host's cksum prints for this data."""
     return int(subprocess.run(["cksum"], input=data, capture_output=True, check=True).stdout.split()[0])
 
 
@@ -94,7 +96,7 @@ def prints(command: str, want: str, seconds: float = 60) -> Step:
 
 
 def promises(command: str, seconds: float = 120) -> Step:
-    """A test inside the kernel: keeps all of its promises, and has some."""
+    """A test inside the kernel: it has promises, and all of them are kept."""
     def step(run: Run) -> str:
         return kept(command, run.console.command(command, seconds))
     return step
@@ -109,7 +111,7 @@ def kept(command: str, text: str) -> str:
 
 
 def parents(trace: str, function: str, parent: str, not_by: str) -> Step:
-    """The function tracer's text names the parent, and never what stands for it."""
+    """The function tracer prints this parent, and never `not_by`."""
     def step(run: Run) -> str:
         text = run.console.command(f"cat {trace}")
         found = set(re.findall(rf" {function} <-(\w+)", text))
@@ -119,7 +121,7 @@ def parents(trace: str, function: str, parent: str, not_by: str) -> Step:
 
 
 def frees_all(command: str, made: str) -> Step:
-    """Ended by Ctrl-C, wherever that finds it, a program keeps no more memory than one that has come to its end."""
+    """A program that is ended by `kill`, at whatever instruction, leaves no more memory in use than one that ends by itself."""
     def step(run: Run) -> str:
         used = []
         for end in ("", "", "kill 1;", "kill 1;", "sleep 0.01; kill 1;"):
@@ -130,7 +132,7 @@ def frees_all(command: str, made: str) -> Step:
 
 
 def works(seed: int = 0x0123456789ABCDEF, cpus: int = 0) -> Step:
-    """The workload's result is the one that the host works out, on so many CPUs."""
+    """The workload prints the result that the host computes for so many CPUs."""
     def step(run: Run) -> str:
         want = workload.expect(seed, cpus or run.machine.smp).line
         text = run.console.command(f"workload {seed:016x}", 90)
@@ -139,7 +141,7 @@ def works(seed: int = 0x0123456789ABCDEF, cpus: int = 0) -> Step:
 
 
 def lies_at(wanted: int | None = None) -> Step:
-    """The image's header is found there in physical memory, or where the machine's description says."""
+    """The image's header is at this physical address; by default at the machine's load address."""
     def step(run: Run) -> str:
         address = wanted or run.machine.load_address()
         found = run.memory(address, 64)[56:60]
@@ -148,7 +150,7 @@ def lies_at(wanted: int | None = None) -> Step:
 
 
 def wide_accesses(log: Path) -> Step:
-    """QEMU saw the UART's registers used 4 bytes at a time, 4 bytes apart, and by us often enough."""
+    """QEMU's log has accesses to the UART's registers of 4 bytes each, 4 bytes apart, and enough of them by the kernel."""
     def step(run: Run) -> str:
         found = re.findall(r"addr 0x2000(\w{4}) value \w+ size (\d+) name 'serial'", log.read_text())
         wrong = [(at, size) for at, size in found if size != "4" or int(at, 16) % 4 or int(at, 16) > 0x7C]
@@ -157,11 +159,11 @@ def wide_accesses(log: Path) -> Step:
 
 
 def stands_still() -> Step:
-    """A machine that cannot be turned off says so and stops."""
+    """On a machine that cannot be turned off the kernel says so and stops."""
     def step(run: Run) -> str:
         run.console.send(b"poweroff\r")
         try:
-            run.console.wait_for(lambda text: "it is halted" in text, 20, "last words")
+            run.console.wait_for(lambda _: run.console.has("it is halted"), 20, "last words")
         except Stopped as stopped:
             return f"poweroff, on a machine that has none: {stopped}"
         return ""
@@ -169,7 +171,7 @@ def stands_still() -> Step:
 
 
 def rests() -> Step:
-    """While all CPUs wait for a key, QEMU needs no processor."""
+    """While all CPUs wait for a key, QEMU uses almost no processor time."""
     def used(run: Run) -> float:
         user, system = Path(f"/proc/{run.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
@@ -183,7 +185,7 @@ def rests() -> Step:
 
 
 def answers(run: Run, before: bytes, seconds: float) -> str:
-    """The shell runs a line that is typed immediately after all that, and prints its prompt. Returns "", or what is wrong."""
+    """The shell runs a line that is typed immediately after the bytes `before`, and prints its prompt. Returns "", or what is wrong."""
     word = f"alive-{run.console.received}"
     run.console.send(before + f"echo {word}\r".encode())
     try:
@@ -194,7 +196,7 @@ def answers(run: Run, before: bytes, seconds: float) -> str:
 
 
 def flood() -> Step:
-    """More than the console's ring holds, at once and without waiting for echoes. What follows may be lost, too: once."""
+    """More than the console's ring holds, sent at once without waiting for echoes. The next line may be lost too, but not the one after it."""
     def step(run: Run) -> str:
         run.console.send(b"x" * 20000 + b"\r")
         return answers(run, b"\r", 5) and answers(run, b"\r", 20)
@@ -211,12 +213,12 @@ def too_long() -> Step:
 
 
 def noise() -> Step:
-    """Every byte that is no character, then a live prompt."""
+    """After every byte that is no character the prompt still works."""
     return lambda run: answers(run, bytes(range(128, 256)) + b"\x01\x02\x05\x06\x0e\x0f\x1b[99z\x1bOP\x03", 20)
 
 
 def interrupted() -> Step:
-    """Ctrl-C in one write with the command's line is for that command."""
+    """A Ctrl-C that is sent together with a command's line ends that command."""
     def step(run: Run) -> str:
         run.console.send(b"sleep 60\r\x03echo alive\r")
         try:
@@ -256,7 +258,7 @@ def ended(kind: str, how: str, again: int = 3) -> Step:
 
 
 def outlives() -> Step:
-    """Threads that run when main() has returned are a job: it is told, listed, and ended by `kill`."""
+    """Threads that still run when main() has returned are a job, which is reported, listed, and ended by `kill`."""
     def step(run: Run) -> str:
         steps = [shows("own-program endless outlive", r"^all run$", r"^main\(\) of own-program has returned; its threads continue in the background as job 1\.$"),
                  shows("jobs", r"^\[1\] thread \d+ and 6 others, running: own-program endless outlive$"),
@@ -267,7 +269,7 @@ def outlives() -> Step:
 
 
 def stack_among(threads: int) -> Step:
-    """`ps -s` finds the shell, the eldest, among more threads than `ps` lists."""
+    """`ps -s` finds the shell, the oldest thread, among more threads than `ps` lists."""
     def step(run: Run) -> str:
         for _ in range(threads // 50):
             run.console.command(";".join(["sleep 9999&"] * 50))
@@ -280,7 +282,7 @@ def stack_among(threads: int) -> Step:
 
 @contextmanager
 def held(run: Run, program: str, place: str) -> Iterator[Cpus]:
-    """The program runs in the background, and is held where it calls this function, on CPU 1. The shell is at its prompt."""
+    """In this block the program runs in the background on CPU 1, and is held where it calls this function. The shell is at its prompt."""
     kernel = kernel_of(run)
     with interleaved(run) as cpus:
         cpus.begin(f"taskset -c 1 {program} &")
@@ -292,7 +294,7 @@ def held(run: Run, program: str, place: str) -> Iterator[Cpus]:
 
 
 def twice(program: str, place: str) -> Step:
-    """While one is held there another one comes: it waits, and neither says a word."""
+    """While one run of the program is held there, a second run waits for it, and neither prints anything."""
     def step(run: Run) -> str:
         kernel = kernel_of(run)
         waits = calls_to(kernel, "prepare_to_wait", kernel.extent("mutex_lock"))
@@ -306,7 +308,7 @@ def twice(program: str, place: str) -> Step:
 
 
 def meanwhile(program: str, place: str, line: str) -> Step:
-    """The line comes to its end while the program is held there."""
+    """The line ends while the program is held there."""
     def step(run: Run) -> str:
         with held(run, program, place) as cpus:
             cpus.begin(line)
@@ -317,7 +319,7 @@ def meanwhile(program: str, place: str, line: str) -> Step:
 
 
 def grace_period(line: str) -> Step:
-    """The line waits for a grace period as long as CPU 1 is served in the tracer's text, which a thread does not leave by an interrupt, and no longer."""
+    """The line waits for a grace period while CPU 1's thread is held in the tracer's text, which no interrupt makes it leave; and no longer than that."""
     def step(run: Run) -> str:
         kernel = kernel_of(run)
         lock = kernel.symbol("mutex_lock")
@@ -340,11 +342,37 @@ def grace_period(line: str) -> Step:
     return step
 
 
+def instance_goes(run: Run) -> str:
+    """rmdir of an instance waits for a hit on CPU 1 that is about to test the instance's filter. The event stays enabled in the top directory, so its probe does too."""
+    kernel, own = kernel_of(run), "instances/a/events/kt/e"
+    for line in ("mkdir instances/a", "echo p:kt/e file_open > dynamic_events", "echo 1 > events/kt/e/enable",
+                 f"echo 'common_pid > 0' > {own}/filter", f"echo 1 > {own}/enable"):
+        if said := run.console.command(line):
+            return f"'{line}' says {said}"
+    with interleaved(run) as cpus:
+        cpus.begin("taskset -c 1 cat /README.md > /tmp/out &")
+        if cpus.reach({kernel.symbol("event_filter_match")}, but={0}, insns=MANY) != 1:
+            return "CPU 1 does not come to the instance's filter"
+        if not cpus.run(run.console.at_prompt):
+            return "the shell does not come to its prompt"
+        cpus.begin("taskset -c 0 rmdir instances/a")
+        if cpus.reach(calls_to(kernel, "synchronize_sched", kernel.extent("instance_gone")), insns=MANY) != 0:
+            return "'rmdir instances/a' does not begin a grace period"
+        cpus.go(0)
+        end = run.clock() + 2  # without the other CPU it takes a tenth of that
+        if cpus.run(lambda: run.console.at_prompt() or run.clock() > end) and run.console.at_prompt():
+            return "'rmdir instances/a' does not wait for a CPU that is in a hit"
+        cpus.go(1)
+        if not cpus.run(run.console.at_prompt, insns=MANY):
+            return "'rmdir instances/a' does not come to its end"
+    return shows("wait; rm /tmp/out; echo 0 > events/enable; echo > dynamic_events; echo alive", "^alive$")(run)
+
+
 MANY = 20_000_000  # instructions: a tracer is started and a thread makes some thousand calls in them
 
 
 def from_each_instruction(*functions: str) -> Step:
-    """CPU 1 is held at each instruction of these, which every event executes; CPU 0 interrupts it there, and walks its stack."""
+    """CPU 1 is held at each instruction of functions that every event executes. CPU 0 interrupts it there, and walks its stack."""
     def step(run: Run) -> str:
         kernel, line = kernel_of(run), "test-unwind all function_graph"
         hits = run.machine.load_address() + kernel.symbol("unwind_hits") - kernel.text[0]
@@ -366,20 +394,44 @@ def from_each_instruction(*functions: str) -> Step:
 
 
 def stops_a_sender(run: Run) -> str:
-    """CPU 1 has set CPU 2's bit and has not sent the IPI yet when CPU 0 stops the machine: CPU 0 relies on that IPI."""
+    """When CPU 0 stops the machine, CPU 1 has set CPU 2's bit, but has not sent the IPI yet. CPU 0 relies on that IPI."""
     kernel, line = kernel_of(run), "test-stop crossing"
     with interleaved(run) as cpus:
         cpus.begin(line)
         if cpus.reach(calls_to(kernel, "irqchip_send_ipi", kernel.extent("ipi_send")), but={0, 2}) != 1:
             return f"'{line}': CPU 1 does not come to where it sends an IPI"
-        if cpus.reach({kernel.symbol("watchdog")}, but={2}) != 0:
+        if cpus.reach({kernel.symbol("watchdog_touch")}, but={2}) != 0:
             return f"'{line}': CPU 0 does not wait for the others"
         cpus.go(0, 1)
     return kept(line, run.console.wait_ready(60))
 
 
+def stuck(kind: str, cpu: int, function: str, thread: str) -> Step:
+    """The watchdog reports this CPU once, and reports no other CPU."""
+    def step(run: Run) -> str:
+        text = run.console.command(f"test-fault {kind}")
+        one = rf"\s*watchdog: CPU {cpu} has been stuck for 8 s, in {function}\+0x0/\w+ \[{thread}\]\n"
+        return "" if re.fullmatch(one, text) else f"'test-fault {kind}' prints {text[-600:]!r}"
+    return step
+
+
+def held_long(run: Run) -> str:
+    """A CPU that a debugger holds longer than the watchdog waits is not reported."""
+    with interleaved(run) as cpus:
+        cpus.begin("test-fault busy-thread")
+        busy = cpus.reach({kernel_of(run).symbol("busy_thread")})
+        if busy is None:
+            return "'test-fault busy-thread' does not come to busy_thread()"
+        cpus.hold(1 - busy)
+        cpus.go(busy)
+        if not cpus.run(run.console.at_prompt):
+            return "'test-fault busy-thread' does not come to its end"
+    text = run.console.wait_ready(60)
+    return f"a CPU was held, and the console shows {text!r}" if "watchdog" in text else ""
+
+
 def instructions(kernel: Kernel, function: str) -> range:
-    """Their addresses, without what fills its last line."""
+    """The addresses of the function's instructions, without the padding after them."""
     lo, hi = kernel.extent(function)
     while kernel.word(hi - 4) in (0, kernel.isa.nop):
         hi -= 4
@@ -392,7 +444,7 @@ def kernel_of(run: Run) -> Kernel:
 
 
 def compressed() -> Step:
-    """The guest's gzip makes what the same program makes on the host, and gunzip restores that."""
+    """The guest's gzip prints the same bytes as the same program on the host, and gunzip restores the file."""
     def step(run: Run) -> str:
         source, made = ROOT / "build/initrd/data/prose.txt", LOGS / f"prose-{run.machine.arch}.gz"
         program = app_host.build("gzip", app_host.SANITIZE, LOGS / f"host-{run.machine.arch}")
@@ -437,7 +489,7 @@ def application_cases(arch: str) -> list[Case]:
 
 
 def kernel_cases(arch: str) -> list[Case]:
-    """Boots: how many CPUs, which machine, from where."""
+    """Boots with several numbers of CPUs, on several machines, and from several places."""
     cases = [Case(f"boots on {n} CPUs", arch, smp=n, steps=[lies_at(), works(), works(n)]) for n in (1, 4, 8)]
     cases += [Case(f"boots on {n} CPUs, HOOK=mcount", arch, "lab3", n, [works()]) for n in (1, 4)]
     base = RAM_BASE[arch]
@@ -447,7 +499,7 @@ def kernel_cases(arch: str) -> list[Case]:
     cases += [Case("says which boot argument it does not know", arch, options={"append": "nonsense=1 stacktrace_filter=nosuchfunction"},
                    boot=["boot argument 'nonsense=1' is not known, ignored",
                          "boot argument 'stacktrace_filter=nosuchfunction' is refused (EINVAL), ignored"]),
-              Case("boots with 1 GiB", arch, options={"memory": 1024}, steps=[works()]),
+              *(Case(f"boots with {gib} GiB", arch, options={"memory": 1024 * gib}, steps=[works()]) for gib in (1, 4)),
               Case("is idle under -icount", arch, options={"icount": True}, steps=[rests(), prints("sleep 0.1", ""), rests()])]
     if arch == "riscv64":
         tree = LOGS / "three-harts.dtb"
@@ -474,6 +526,24 @@ def kernel_cases(arch: str) -> list[Case]:
     return cases
 
 
+def framed() -> list[Step]:
+    """A command that is asked for runs once, and what it printed can be read again, in frames."""
+    def frames(*texts: tuple[str, int, str]) -> str:
+        return "".join(f"{kind}1 {n} {zlib.crc32(f'{kind}1 {n} {text}'.encode()):08x} {text}\n" for kind, n, text in texts)
+
+    long = "x" * 170
+    said = (":", 0, "a  \"$b\""), (":", 1, "nothing: unknown command; `help` lists the commands.")
+    refused = "ask: the last command's number is 1; this one was not run.\n"
+    return [prints('ask 1 0 "echo no"', f"ask: the command's CRC is {zlib.crc32(b'1 echo no'):08x}; it was not run.\n"),
+            prints(ask(1, "echo 'a  \"$b\"'; nothing"), "".join(f"{text}\n" for _, _, text in said)),
+            *(prints(ask(number, "echo no"), refused) for number in (0, 1, 3)),
+            prints("lines 0 9", frames(*said, (".", 2, ""))), prints("lines 0 1", frames(said[0])), prints("lines 1 9", frames(said[1], (".", 2, ""))), prints("lines 2 1", frames((".", 2, ""))),
+            prints(f"echo {long} > /tmp/long; echo -n {'y' * 160} >> /tmp/long; lines 0 9 /tmp/long",
+                   frames(("+", 0, long[:160]), (":", 1, long[160:]), ("+", 2, "y" * 160), (".", 3, ""))),
+            shows("lines 0 9 /nosuch", r"^lines: /nosuch: No such file"), shows("lines 0", "^Usage: lines"), shows("ask 1 2", "^Usage: ask"),
+            shows(ask(2, "cat /data/prose.txt /data/prose.txt /data/prose.txt"), ""), shows("lines 9999 99999", r"^\.2 \d+ [0-9a-f]{8} cut$")]
+
+
 def shell_cases(arch: str) -> list[Case]:
     steps = [prints("echo hello", "hello\n"), prints("echo 'a  b' \"c\"", "a  b c\n"),
              shows("nosuchcommand", "nosuchcommand"), prints("echo still here", "still here\n"),
@@ -490,10 +560,11 @@ def shell_cases(arch: str) -> list[Case]:
              prints("rmdir instances/a; echo x > /tmp/x; rm /tmp/x", ""), shows("cat /tmp/x", "ENOENT"),
              *(prints(line, f"Usage: {usage}\n") for line, usage in (("help cat", "help"), ("wait 5", "wait"), ("cd /tmp /data", "cd [directory]"))),
              shows("cat /tmp/f 2> /tmp/err", "^shell: only the output"), shows("ls /tmp/err", "ENOENT"),
-             stack_among(300)]
+             stack_among(300), *framed()]
     graph = "echo function_graph > current_tracer"
     return [Case("shell", arch, smp=2, steps=steps),
             Case("a grace period and a thread that is held", arch, smp=2, steps=[grace_period(graph), prints("echo nop > current_tracer", ""), works()]),
+            Case("an instance goes during a hit", arch, smp=2, steps=[instance_goes]),
             *(Case(f"frames under {name}", arch, variant, 2, [
                 shows(f"{begin}; frames; {end}", r"^frames: function_graph is in use: Device or resource busy \(EBUSY\)$"),
                 prints("frames", ""),
@@ -510,7 +581,7 @@ def shell_cases(arch: str) -> list[Case]:
 
 
 def board_cases(arch: str) -> list[Case]:
-    """Other machines: four CPUs of the SoC, its own addresses, UART and interrupt controller, and nothing turns it off."""
+    """QEMU's models of boards: the SoC has four CPUs, its own addresses, UART and interrupt controller, and cannot be turned off."""
     cases, readme = [], (ROOT / "README.md").read_bytes()
     traces = [shows("ps", "swapper/3"), works(cpus=4), shows("cksum /README.md", f"^{cksum(readme)} {len(readme)} "), interrupted(),
               shows("echo 'wl_*n*' > set_ftrace_filter; echo function > current_tracer"), works(1, 4),
@@ -532,16 +603,23 @@ def board_cases(arch: str) -> list[Case]:
     return cases
 
 
+def twice_alone(command: str, cpus: int) -> list[Step]:
+    """On one CPU the command also runs a second time: it must not rely on the state after boot."""
+    return [promises(command)] * (2 if cpus == 1 else 1)
+
+
 def traced_cases(arch: str) -> list[Case]:
-    """The tests inside the kernel (TESTS=1), and what must end in a panic."""
+    """The tests inside the kernel (TESTS=1), and mistakes that must end in a panic."""
     return [
         Case("ops, registers, recursion", arch, f"{FINISHED}-tests", 4, [promises("kt_ops"), shows("kt_sites", ", 0 unlike their record")]),
         *(Case(f"fprobe and kretprobe on {n} CPUs", arch, f"{FINISHED}-tests", n,
-               [promises("kt_fprobe"), promises("kt_fprobe"), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
+               [*twice_alone("kt_fprobe", n), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
+        # QEMU fetches an instruction of riscv64 as two halves, so that this test sees half of the old word and half of the new one there.
+        *([Case("a call site that changes while it is called", arch, f"{FINISHED}-tests", 2, [promises("kt_fresh 300"), works()])] if arch == "arm64" else []),
         *(Case(f"live patches on {n} CPUs", arch, f"{FINISHED}-tests", n,
-               [promises("kt_livepatch"), promises("kt_livepatch"), shows("kt_sites", ", 0 unlike their record")], options=ONE_THREAD) for n in (1, 4)),
+               [*twice_alone("kt_livepatch", n), shows("kt_sites", ", 0 unlike their record")], options=ONE_THREAD) for n in (1, 4)),
         *(Case(f"function_graph's users on {n} CPUs", arch, f"{FINISHED}-tests", n,
-               [promises("kt_graph"), promises("kt_graph")]) for n in (1, 4)),
+               twice_alone("kt_graph", n)) for n in (1, 4)),
         *(Case(f"lab 5's function_graph on {n} CPUs", arch, "lab5-tests", n,
                [promises("kt_graph"), promises("test-unwind function function_graph"), promises("hostile 5 3"),
                 shows("kt_sites", ", 0 unlike their record"),
@@ -581,18 +659,17 @@ def traced_cases(arch: str) -> list[Case]:
         *(Case(f"kprobes on {n} CPUs", arch, f"{FINISHED}-tests", n, [
             promises("kt_kprobe", 240), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
         *(Case(f"probe events on {n} CPUs", arch, f"{FINISHED}-tests", n, [
-            promises("kt_probe_events"), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
+            promises("kt_probe_events"), shows("kt_sites", ", 0 unlike their record")], options=ONE_THREAD) for n in (1, 4)),
         Case("hostile, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile 3 7")]),
         Case("hostile, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile 3 1")]),
         Case("call sites, HOOK=mcount", arch, "lab3-tests", 2, [shows("kt_sites", ", 0 unlike their record")]),
-        *(Case(f"call sites, lab {n}", arch, f"lab{n}-tests", 2, [shows("kt_sites", ", 0 unlike their record")]) for n in (6, 7)),
         Case("a store into text", arch, f"{FINISHED}-tests", 1,
              [lambda run: run.console.command("kt_store") and "kt_store returned"], end="panic: write to"),
     ]
 
 
 def memory_cases(arch: str) -> list[Case]:
-    """What the allocators and the page tables promise, and memory that is not as it should be."""
+    """The promises of the allocators and the page tables, and machines with wrong descriptions of memory."""
     def typed(command: str) -> Step:
         return lambda run: run.console.command(command) and f"'{command}' returned"
 
@@ -600,12 +677,21 @@ def memory_cases(arch: str) -> list[Case]:
     broken = [Case("an initrd cut short", arch, options={"initrd": cut}, steps=[shows("ls /", "README.md")],
                    boot=["initrd: cut short inside a file"])]
     if arch == "riscv64":  # QEMU puts its own memory node into every tree for arm64
-        tree = LOGS / "no-memory.dtb"
-        broken.append(Case("a device tree without memory", arch, options={"extra": ["-dtb", str(tree)]},
-                           end="boot: there is no memory to work with"))
-    return [Case(f"memory on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-memory"), promises("test-memory")],
+        def tree(name: str, memory: int = 128) -> dict[str, object]:
+            return {"memory": memory, "extra": ["-dtb", str(LOGS / f"{name}.dtb")]}
+
+        broken += [Case("a device tree without memory", arch, options=tree("no-memory"), end="boot: there is no memory to work with"),
+                   Case("memory that begins elsewhere", arch, options=tree("memory-elsewhere"),
+                        end="no memory node that holds the kernel at 0x80200000\nboot: there is no memory to work with"),
+                   Case("an initrd that is the kernel's, too", arch, options={**tree("initrd-in-kernel"), "initrd": None}, steps=[shows("echo alive", "^alive$")],
+                        boot=["initrd: 0x80210000 to 0x80211000 is also the kernel's or the device tree's: ignored"]),
+                   Case("a device tree without a timer", arch, options=tree("no-timebase"), end="panic: The device tree has no /cpus/timebase-frequency"),
+                   Case("memory in forty pieces", arch, steps=[works()], options=tree("pieces", 512))]
+    else:
+        broken.append(Case("no console that is known: the machine is reset", arch, replace=(rb"arm,pl011\0", b"arm,pl01?\0"), end=r"\Areboot loop: the guest reset"))
+    return [Case(f"memory on {n} CPUs", arch, f"{FINISHED}-tests", n, twice_alone("test-memory", n),
                  {"memory": m}) for n, m in ((1, 64), (4, 1024))] + [
-        Case(f"memory of modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module-memory"), promises("test-module-memory")])
+        Case(f"memory of modules on {n} CPUs", arch, f"{FINISHED}-tests", n, twice_alone("test-module-memory", n))
         for n in (1, 4)] + [
         Case("an object used after it was freed", arch, f"{FINISHED}-tests-debug", 1, [typed("break-memory")],
              end="panic: kmalloc: the 128-byte object at [0-9a-f]+ was written after it was freed"),
@@ -614,7 +700,7 @@ def memory_cases(arch: str) -> list[Case]:
 
 
 def make_broken() -> None:
-    """Half an initrd; device trees: without memory, with a hart left out, of another board."""
+    """Make half an initrd, and device trees: without memory, with a hart left out, of another board."""
     whole = INITRD.read_bytes()
     for arch in ARCHES:
         (LOGS / f"cut-{arch}.cpio").write_bytes(whole[:len(whole) // 2])
@@ -631,10 +717,19 @@ def make_broken() -> None:
         subprocess.run(["dtc", "-q", "-O", "dtb", "-o", str(LOGS / f"icicle-{uart}.dtb")], check=True, text=True,
                        input=icicle.replace("ns16550a", uart))
     (LOGS / "no-memory.dtb").write_bytes(tree.read_bytes().replace(b"memory\0\0", b"nothin\0\0"))
+    pieces = [f"0 {0x84001000 + n * 2 * MIB:x} 0 {MIB:x}" for n in range(40)]
+    memory = "/memory@80000000 reg"
+    for name, change in (("memory-elsewhere", f"{memory} 0 90000000 0 8000000"), ("pieces", " ".join([memory, "0 80000000 0 4000000", *pieces, "0 90000000 0 8000000"])),
+                         ("initrd-in-kernel", "/chosen linux,initrd-start 80210000"), ("initrd-in-kernel", "/chosen linux,initrd-end 80211000"),
+                         ("no-timebase", "/cpus timebase-frequency 0")):
+        made = LOGS / f"{name}.dtb"
+        if "end" not in change:
+            made.write_bytes(tree.read_bytes())
+        subprocess.run(["fdtput", "-t", "x", str(made), *change.split()], check=True)
 
 
 def panic_cases(arch: str) -> list[Case]:
-    """Each mistake ends in a panic that names it, and where it was made."""
+    """Each mistake ends in a panic that names the mistake and the place where it was made."""
     kinds = {
         "text": r"panic: write to read-only kernel text at 0xffffffff8[\s\S]*write_text\+0x",
         "linear-text": r"panic: write to read-only kernel text at 0xffffffc0",
@@ -690,16 +785,17 @@ def panic_cases(arch: str) -> list[Case]:
             Case("a program's mistake: threads", arch, f"{FINISHED}-own-program", 2, options={"memory": 256}, steps=[
                 shows("own-program mistake threads", "^threads: Resource temporarily unavailable$"),
                 shows("sleep 1 & ; echo alive &", r"^echo: not started: Resource temporarily unavailable \(EAGAIN\)$")]),
-            *(Case(f"a CPU that is {kind}", arch, f"{FINISHED}-tests", 2, [
-                shows(f"test-fault {kind}", rf"^watchdog: CPU 1 has been stuck for 8 s, in {function}\+0x0/\w+ \[{thread}\]$"), works()],
-                   options=FAST_CLOCK)
-              for kind, function, thread in (("stuck", "spin", "[/a-z0-9]+:0"), ("stuck-thread", "spin_unpreemptible", r"spinner:\d+"))),
+            *(Case(f"a CPU that is {kind}, of {n}", arch, f"{FINISHED}-tests", n, [stuck(kind, n - 1, function, thread), works()], options=FAST_CLOCK)
+              for kind, function, thread, counts in (
+                  ("stuck", "spin", r"[/a-z0-9]+:\d+", (2, 4)), ("stuck-thread", "spin_unpreemptible", r"spinner:\d+", (1, 2)),
+                  ("stuck-masked", "spin_masked", r"spinner:\d+", (2, 4))) for n in counts),
+            Case("a CPU that is not stuck", arch, f"{FINISHED}-tests", 2, [prints("test-fault busy-thread", ""), held_long], options=FAST_CLOCK),
             *(Case(f"panic: its callers under graph tracing, {n} CPUs", arch, FINISHED, n, [panics],
                    end=rf"panic: under graph tracing\n[\s\S]*{walk}") for n in (1, 4))]
 
 
 def soak_cases(arch: str) -> list[Case]:
-    """Ten minutes of what `make test` has half a minute of; another seed each day."""
+    """Ten minutes of cases for which `make test` has half a minute; each day has another seed."""
     day = int(time.time()) // 86400
     return [Case("ten hostile minutes", arch, f"{FINISHED}-tests", 4,
                  [promises(f"hostile_graph 400 {day}", 800), promises(f"hostile 200 {day}", 400), promises("kt_graph")])]
@@ -711,7 +807,7 @@ def cases() -> list[Case]:
 
 
 def build(wanted: list[Case]) -> str:
-    """Every build that the cases want; what make says when it fails."""
+    """Make every build that the cases use. Returns the output of a make that failed, or ""."""
     for arch, variant in sorted({(c.arch, c.variant) for c in wanted}):
         image = f"build/{arch}/{variant}/Image"
         options = [f"ARCH={arch}", f"LAB={variant[3]}", *(["TESTS=1"] if "-tests" in variant else []),
@@ -736,7 +832,7 @@ def image_of(case: Case, log: Path) -> Path:
 
 
 def run_case(case: Case) -> str:
-    """"" or what is wrong."""
+    """Run the case. Returns "", or what is wrong."""
     log = LOGS / (case.full_name.replace(" ", "-").replace(",", "").replace("/", "-") + ".log")
     try:
         machine = Machine(case.arch, case.smp, image=image_of(case, log), **{"initrd": INITRD_TESTS if "-tests" in case.variant else INITRD, **case.options})  # type: ignore[arg-type]
@@ -756,14 +852,14 @@ def run_case(case: Case) -> str:
             if not case.end:
                 return ""
     except Stopped as stopped:
-        if case.end not in ("", "poweroff") and re.search(case.end, log.read_text(errors="replace")):
+        if case.end not in ("", "poweroff") and re.search(case.end, f"{log.read_text(errors='replace')}{stopped}"):
             return ""
         return f"{stopped}\n     log: {log}"
     return "" if case.end == "poweroff" else f"it should have ended with '{case.end}'"
 
 
 def end_with_parent() -> None:
-    """Of a process that runs cases: it takes its machine along."""
+    """End this process, which runs cases, when its parent ends; its machine ends with it."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 

@@ -11,7 +11,7 @@
 
 #define MS 1000000ul
 #define MANY 64
-/* Who has not come by then does not come. Time goes on where the host has none for a CPU: often half a second. */
+/* A thread that is not there by then never comes. The clock goes on while the host does not run a CPU, often for half a second. */
 #define PATIENCE (10000 * MS)
 
 static u32 stop;
@@ -93,7 +93,7 @@ static unsigned long cpus_with_loops(void)
 	return mask;
 }
 
-/* One loop a CPU, made on one CPU and not pinned: nobody may stay without. */
+/* As many loops as CPUs, all made on one CPU and not pinned: each CPU must get one. */
 static void stealing(void)
 {
 	struct thread *t[NR_CPUS];
@@ -116,8 +116,8 @@ static void stealing(void)
 
 /*
  * A CPU that leaves its last thread is held where it has found nothing to do and
- * is not idle yet. What comes into another CPU's queue meanwhile must be taken
- * without that CPU's help: its interrupts are masked, it has no tick.
+ * is not idle yet. A thread that is queued on another CPU meanwhile must be
+ * taken without that CPU's help: its interrupts are masked, so it has no tick.
  */
 static struct thread *leaver;
 static u32 held, arrived;
@@ -239,8 +239,9 @@ static void going_idle(void)
 }
 
 /*
- * Whoever holds the lock of a thread's CPU sees it stay there. The thread is
- * just born, and its creator waits until somebody has the lock.
+ * While a CPU holds the run-queue lock of a thread's CPU, the thread stays on
+ * that CPU. Here the thread is new, and its creator waits until another CPU has
+ * the lock.
  */
 static struct thread *newborn;
 static u32 creating, looks, stayed;
@@ -449,6 +450,19 @@ static int reader(void *arg)
 	return 0;
 }
 
+static void passes_of_idle_cpus(void)
+{
+	u64 before[NR_CPUS] = {0};
+	unsigned passed = 0;
+
+	for (unsigned i = 0; i < nr_cpus; i++)
+		before[i] = cpu_of(i)->grace;
+	synchronize_sched();
+	for (unsigned i = 0; i < nr_cpus; i++)
+		passed += cpu_of(i)->grace != before[i];
+	kt_promise(passed == nr_cpus, "a grace period ends when each CPU, idle or not, has passed through schedule() (%u of %u)", passed, nr_cpus);
+}
+
 static void grace(void)
 {
 	struct thread *t[NR_CPUS];
@@ -468,8 +482,7 @@ static void grace(void)
 	for (unsigned i = 0; i < nr_cpus; i++)
 		thread_join(t[i]);
 	kt_promise(!stale, "after a grace period no CPU reads the old value: %lu did", (unsigned long)stale);
-	synchronize_sched();
-	kt_promise(true, "a grace period ends on idle CPUs");
+	passes_of_idle_cpus();
 }
 
 static unsigned put_off_and_forgotten;

@@ -1,4 +1,4 @@
-"""The applications on the host, under sanitizers, held against the host's own tools."""
+"""The applications on the host, under sanitizers, compared with the host's own tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kern.tests import app_host
 
 
 def inputs(rng: random.Random) -> list[bytes]:
-    """Empty, tiny, around every boundary, noise, runs, text with and without a last newline."""
+    """Inputs: empty, tiny, around every boundary, noise, repeated bytes, text with and without a last newline."""
     sizes = [0, 1, 2, 3, 55, 56, 57, 63, 64, 65, 119, 120, 4095, 4096, 4097, 70000]
     noise = [rng.randbytes(n) for n in sizes]
     runs = [bytes([rng.randrange(256)]) * n for n in (1, 3, 258, 259, 65535, 65536, 200000)]
@@ -101,7 +101,7 @@ class Apps(unittest.TestCase):
 
 
 class AppHeader(unittest.TestCase):
-    """kern/app.h refuses what the kernel cannot run."""
+    """kern/app.h refuses programs that the kernel cannot run."""
 
     COMPILE = ["gcc", "-std=gnu11", "-ffreestanding", "-iquote", str(app_host.ROOT / "kern"), "-fsyntax-only"]
 

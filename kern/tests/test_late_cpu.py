@@ -1,4 +1,4 @@
-"""A CPU that comes while the boot stops waiting for it: it is one of all CPUs, or does nothing for good."""
+"""A CPU that starts just when the boot stops waiting for it: either it is online like any other, or it never does anything."""
 import subprocess
 import unittest
 
@@ -15,8 +15,8 @@ WAITS = 5.5  # seconds; START_TIMEOUT_NS is less
 
 class Late(unittest.TestCase):
     def boot(self, arch: str, place: str) -> tuple[str, str, bool]:
-        """CPU 1 is held where secondary_main() calls this ("": at its first instruction) until the boot has stopped waiting for it. What the boot
-        said until then, what a program says that is to run on CPU 1, and whether that CPU is online."""
+        """Hold CPU 1 where secondary_main() calls this ("": at its first instruction) until the boot has stopped waiting for it. Returns what the boot
+        printed until then, what a program that is to run on CPU 1 prints, and whether that CPU is online."""
         image = ROOT / "build" / arch / FINISHED / "Image"
         subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", f"build/{arch}/{FINISHED}/Image", "build/initrd.cpio"], check=True)
         kernel = Kernel(image.with_name("callsite.elf"), arch)

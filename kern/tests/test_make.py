@@ -1,4 +1,4 @@
-"""What a person sees of make: the variables that may be set are in `make help`, and an installation waits for its turn."""
+"""The user's view of make: `make help` lists the variables that may be set, and an installation waits for apt's lock."""
 import os
 import re
 import subprocess
@@ -8,12 +8,12 @@ from pathlib import Path
 
 from qemu.machine import ROOT
 
-OURS = {"CI", "BENCH_SITES", "CURDIR", "MAKEFLAGS", "MAKECMDGOALS"}  # .ci/run's, make bench's, make's
+OURS = {"CI", "BENCH_SITES", "CURDIR", "MAKEFLAGS", "MAKECMDGOALS", "CCACHE_DIR"}  # .ci/run's, make bench's, make's, ccache's
 FRAGMENTS = [ROOT / "Makefile", *ROOT.glob("labs/*.mk"), ROOT / "kern/ftrace/stages.mk"]
 
 
 def may_be_set() -> set[str]:
-    """The names that a makefile uses and none sets, and what programs take from the environment."""
+    """The names that makefiles use and none sets, and those that programs take from the environment."""
     text = "\n".join(re.sub(r"^#.*", "", file.read_text(), flags=re.M) for file in FRAGMENTS)
     used = set(re.findall(r"\$\(([A-Z][A-Z_]*)\)|ifdef ([A-Z_]+)", text)) | {(name, "") for line in re.findall(r"^export (.*)", text, re.M) for name in line.split()}
     read = {name for file in [*ROOT.glob("qemu/*.py"), *ROOT.glob("kern/ftrace/tools/*.py")] for name in re.findall(r'environ\.get\("([A-Z_]+)"', file.read_text())}
@@ -30,7 +30,7 @@ class Help(unittest.TestCase):
 
 
 class Install(unittest.TestCase):
-    """.ci/install with an apt-get that writes down what it was told."""
+    """.ci/install with an apt-get that writes its arguments to a file."""
 
     def installed(self, apt_get: str) -> tuple[subprocess.CompletedProcess[str], str]:
         with tempfile.TemporaryDirectory() as name:

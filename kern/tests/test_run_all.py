@@ -1,4 +1,4 @@
-"""`make test` itself: what it counts, what it says of a failure, and in which order it runs what."""
+"""`make test` itself: what it counts, what it prints about a failure, and the order in which it runs suites."""
 import contextlib
 import io
 import tempfile
@@ -21,7 +21,7 @@ class T(unittest.TestCase):
 
 
 def tested(rows: list[list[run_all.Suite]], words: tuple[str, ...] = ()) -> tuple[int, str]:
-    """make test's status and what it says, with these suites after a build of nothing."""
+    """The status and the output of `make test` with these suites, after a build of nothing."""
     with contextlib.redirect_stdout(io.StringIO()) as said, mock.patch("sys.argv", ["run_all", *words]), \
             mock.patch.object(run_all, "builds", lambda: [("build", ["touch", "built"])]), mock.patch.object(run_all, "rows", lambda *_: rows):
         status = run_all.main()
@@ -45,12 +45,20 @@ class Runs(unittest.TestCase):
         self.assertEqual((1, "2 passed, 1 failed", "x"), (status, said.splitlines()[-1], Path("runs").read_text()))
         self.assertIn("FAIL: test_bad", said)
 
+    def test_what_is_skipped_has_not_passed(self) -> None:
+        Path("test_skips.py").write_text("import unittest\nclass T(unittest.TestCase):\n    def test_it(self):\n        pass\n"
+                                         "    def test_skip(self):\n        self.skipTest('no board')\n")
+        host = "echo 'skipped: no tree'; echo '[  PASSED  ] 3 tests.'; echo '[  SKIPPED ] 2 tests.'"
+        status, said = tested([[("units", [run_all.PYTHON, "-m", "unittest", "test_skips"]), ("host", ["sh", "-c", host])]])
+        self.assertEqual((0, ["3 skipped", "5 passed, 0 failed"]), (status, said.splitlines()[-2:]))
+        self.assertIn("\n     skipped: no tree\n", said)
+
     def test_several_times_is_until_something_fails(self) -> None:
         status, said = self.two_tests((3,), ("--times", "5", "--busy", "1"))
         self.assertEqual((1, "xxx", 2), (status, Path("runs").read_text(), said.count("3 passed, 0 failed\n")))
 
     def test_builds_come_first_and_rows_run_side_by_side(self) -> None:
-        """Each row waits for what the other one does."""
+        """Each row waits for a file that the other one makes."""
         rows = [[(f"row {name}", ["sh", "-c", f"test -e built && touch {name} && until test -e {other}; do sleep 0.01; done"]),
                  (f"then {name}", ["test", "-e", other])] for name, other in (("one", "two"), ("two", "one"))]
         with mock.patch("os.sched_getaffinity", lambda _: {0, 1}):

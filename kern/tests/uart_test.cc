@@ -16,6 +16,7 @@
 extern "C" {
 #include "errno.h"
 #include "types.h"
+int fdt_reg(const void *fdt, int node, int index, u64 *addr, u64 *size);
 void uart_init(const void *fdt);
 bool uart_present(void);
 void uart_write(const char *s, size_t n);
@@ -24,7 +25,7 @@ int uart_enable_input(const void *fdt);
 }
 
 /* One device: what a read of an offset gives, once each and then the last for ever; what was written. */
-static unsigned long mapped;
+static u64 mapped;
 static std::map<unsigned long, std::deque<u32>> reads;
 static std::vector<std::pair<unsigned long, u32>> writes;
 static int width;
@@ -50,10 +51,10 @@ void host_write(u32 value, volatile void *addr, int bytes)
 	width = bytes;
 	writes.emplace_back((char *)addr - window, value);
 }
-void *ioremap(unsigned long pa, unsigned long)
+void *fdt_iomap(const void *fdt, int node, int index)
 {
-	mapped = pa;
-	return window;
+	u64 size;
+	return fdt_reg(fdt, node, index, &mapped, &size) ? nullptr : window;
 }
 bool firmware_has_console(void) { return firmware_console; }
 void firmware_putchar(u8 c) { firmware_said += c; }
@@ -136,6 +137,14 @@ TEST(uart, without_a_known_uart_the_firmwares_console_is_used)
 	EXPECT_EQ(-1, uart_receive());
 }
 
+TEST(uart, without_a_device_tree_the_firmwares_console_is_used)
+{
+	begin("", true);
+	uart_init(nullptr);
+	uart_write("a", 1);
+	EXPECT_EQ("a", firmware_said);
+}
+
 TEST(uart, ns16550a_has_bytes_or_what_the_tree_says)
 {
 	for (int shift : {0, 2}) {
@@ -161,6 +170,16 @@ TEST(uart, ns16550a_says_when_it_overran)
 	EXPECT_EQ(0x100 | 'a', uart_receive());
 	EXPECT_EQ('b', uart_receive());
 	EXPECT_EQ(-1, uart_receive());
+}
+
+TEST(uart, ns16550a_says_that_it_overran_while_it_was_sending)
+{
+	begin_one("\"ns16550a\"");
+	reads[5] = {0x02, 0x20, 0x61, 0x61};
+	reads[0] = {'a', 'b'};
+	uart_write("x", 1);
+	EXPECT_EQ(0x100 | 'a', uart_receive()) << "the sender's read of LSR cleared the bit";
+	EXPECT_EQ('b', uart_receive()) << "said once";
 }
 
 TEST(uart, the_mini_uart_needs_no_reg_shift_and_takes_one_byte_at_a_time)

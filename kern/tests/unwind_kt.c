@@ -45,7 +45,7 @@ static __noipa u64 chain_tail(u64 n)
 	sink += chain_leaf(n);
 	return chain_many(n, n + 1, n + 2, n + 3);
 }
-/* Recursive: a walk must find as many of it as are out. */
+/* Recursive: a walk must find as many of its calls as are in progress. */
 static volatile unsigned level;
 static __noipa u64 chain_deep(u64 n)
 {
@@ -68,7 +68,7 @@ static __noipa int chain_top(void *unused)
 	return 0;
 }
 
-/* Who may be named after whom. */
+/* Which function may be named after which. */
 static const struct {
 	const char *function, *callers;
 } expected[] = {
@@ -278,7 +278,7 @@ static int test_unwind(int argc, char **argv)
 		unwind_hits[i] = ways[i].size = 0;
 	walk_many(nr_cpus - 1, 600, false, NULL);
 	for (int i = 1 + all; i < argc; i++) {
-		if (all && i == argc - 1) /* who is held there is the thread, and not the interrupt */
+		if (all && i == argc - 1) /* the thread is held there, and not the interrupt */
 			kt_echo("chain_*", "set_ftrace_filter", false);
 		if (!kt_promise(!kt_echo(argv[i], "current_tracer", false), "%s starts", argv[i]))
 			break;

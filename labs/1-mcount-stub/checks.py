@@ -6,6 +6,7 @@ import sys
 from collections import Counter
 
 from grading.checks.checks import all_of, lives, named, no_hits, right_arguments, right_parents, right_result, three_agree
+from grading.checks.console_checks import lives_and_traces, printed_as_expected
 from grading.checks.faults import back_into
 from grading.checks.registers import callback_arguments, pattern_calls, registers_kept, spoilt
 from grading.checks.seen import OVERWRITTEN, POWERED_OFF, STEPS, arguments, called_back, printed, ran, registers
@@ -20,7 +21,7 @@ MISTAKES = {
     "wrong-call-site-offset": "ip is not the address of the call",
     "parent-of-the-stub": "the parent is read from _mcount's own frame",
     "parent-from-argument": "the parent is taken from the first argument register",
-    "pointer-taken-for-the-function": "the variable itself is called, and not the function whose address it holds",
+    "pointer-taken-for-the-function": "the address of the variable is called, and not the function whose address it holds",
     "asked-the-wrong-way-round": "the callback runs while no tracer is on",
     "stub-called-for-nobody": "ftrace_stub is called while no tracer is on",
     "stored-below-sp": "memory below sp is used, and an interrupt overwrites it",
@@ -30,7 +31,7 @@ MISTAKES = {
     "address-taken-for-the-value": "op is the address of the variable, and not its value",
     "frame-pointer-for-parent": "parent_ip is the other word of the frame record",
 }
-ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the build refuses the second
+ADVICE = {"saved-in-a-global", "traced-the-tracer"}  # the second is an error of the build
 
 
 # ---- between two instructions of _mcount ----------------------------------------
@@ -87,7 +88,7 @@ def _for_nobody(e: Evidence, finding: Finding) -> str:
 
 
 def _wrong_way_round(e: Evidence, finding: Finding) -> str:
-    """The pointer was called while it held ftrace_stub, but not while it held a tracer."""
+    """The function in the pointer was called while it was ftrace_stub, but not while it was a tracer."""
     called = any(during(phase, e.truth.callbacks) for phase in e.on())
     return "asked-the-wrong-way-round" if e.truth.hits["ftrace_stub"] and not called else ""
 
@@ -123,6 +124,8 @@ CHECKS = {
     "four CPUs": three_agree,
     "parents": named(all_of(callback_arguments, right_parents), _own_parents),
 }
+
+CONSOLE = {"life": lives_and_traces, "result": right_result, "one CPU": printed_as_expected, "four CPUs": printed_as_expected}
 
 SEEN = {
     "callback": (called_back(1), printed(1)),

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from grading.checks import recordmcount
 from grading.checks.checks import Check, all_of, first_difference, lives, named, three_agree
+from grading.checks.console_checks import lives_and_traces, printed_as_expected
 from grading.checks.faults import Access, last
 from grading.checks.seen import POWERED_OFF, SITES, answers, once, printed, ran
 from grading.evidence.evidence import Evidence
@@ -51,7 +52,7 @@ def _empty(e: Evidence) -> Finding:
 
 
 def table_complete(e: Evidence) -> Finding | None:
-    """The table has exactly the call sites that the compiler left."""
+    """The table has exactly the call sites that the compiler made."""
     table, sites = {a for a, _ in e.kernel.records()}, set(e.kernel.site_at)
     missing = sorted(sites - table)
     if missing:
@@ -188,7 +189,7 @@ def _wrong_answer(e: Evidence, table: list[int], name: str, question: Record, an
     (start, _), found = _bounds(name, question), _right_answer(e, table, name, question)
     at, asked = bisect_left(table, start), _asked(name, question)
     gave = "NULL" if not answer.v[0] else "another record" if found else "a record"
-    return Finding(f"{asked} returned {gave}, and must return " + (f"record {at}, whose site is {table[at]:#x}" if found else "NULL: there is no such record"),
+    return Finding(f"{asked} returned {gave}, and must return " + (f"record {at}, whose site is at {table[at]:#x}" if found else "NULL: there is no such record"),
                    seq=question.seq, mistake=mistake)
 
 
@@ -239,13 +240,13 @@ def _unsorted(e: Evidence, finding: Finding) -> str:
 
 
 MISTAKES = {
-    "carry-forgotten": "the lower part of the offset was taken without its sign, and half of the sites are missing",
-    "sign-forgotten": "bl's offset was taken without its sign, and the calls backwards are missing",
-    "pc-of-the-wrong-word": "the offset was counted from the jalr, and no call's target is _mcount",
+    "carry-forgotten": "the lower part of the offset is not sign-extended, so half of the sites are missing",
+    "sign-forgotten": "bl's offset is not sign-extended, so the calls of lower addresses are missing",
+    "pc-of-the-wrong-word": "the offset is counted from the jalr, so no call's target is _mcount",
     "auipc-recorded": "the records hold the address of the first word of the pair, and not of the second",
-    "pair-not-checked": "a jalr is taken for a call without checking all of it and of the word before it",
-    "opcode-not-checked": "a word is taken for a bl although not all six bits of the opcode are a bl's",
-    "table-unsorted": "the table has the right sites, and they are not sorted",
+    "pair-not-checked": "a jalr is taken for a call although not all bits of it and of the word before it were compared",
+    "opcode-not-checked": "a word is taken for a bl although not all six bits of the opcode were compared",
+    "table-unsorted": "the table has the right sites, but they are not sorted",
     "search-off-by-one": "the search finds another record than the one at the address",
     "search-without-end": "the search does not end",
     "search-outside-the-table": "the search reads outside of the table",
@@ -265,6 +266,8 @@ CHECKS = {
     "one CPU": three_agree,
     "four CPUs": three_agree,
 }
+
+CONSOLE = {"life": lives_and_traces, "one CPU": printed_as_expected, "four CPUs": printed_as_expected}
 
 SEEN = {
     "found": (SITES,),

@@ -9,6 +9,7 @@ from grading.checks import faults
 from grading.checks.checks import (all_of, calls_tracer, calls_while_on, differing, every_site, foreign, link_register, lives, named, of_kind, only_selected,
                             rest_at_boot, rest_at_end, rest_text, right_parents, silent_trampolines, something_called,
                             synchronised, three_agree, traced, word_in)
+from grading.checks.console_checks import at_rest_after_boot, at_rest_at_end, lives_and_traces, parents_as_expected
 from grading.checks.faults import Access
 from grading.checks.integrity import as_linked
 from grading.checks.registers import callback_arguments, registers_kept, spoilt
@@ -25,7 +26,7 @@ from grading.verdict import Verdict
 
 REACH = {"riscv64": 1 << 20, "arm64": 1 << 27}  # bytes of jal, of bl
 NO_BATCH, AFTER_TEXT = "while no batch was open", "in a batch, for a site at _etext, after the end of text"
-FAR = "in a batch, for the last word of text, and was to make it call address 0, which is out of reach"
+FAR = "in a batch, to make the last word of text a call of address 0, which is out of reach"
 REFUSALS = (  # the calls that kern/apps/registers.c makes, in order: the function, when it is called, the right errors
     ("ftrace_make_nop", NO_BATCH, (EFAULT,)), ("ftrace_update_ftrace_func", NO_BATCH, (EFAULT,)),
     *((name, AFTER_TEXT, (EFAULT,)) for name in ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop")),
@@ -36,7 +37,7 @@ PREEMPTED = 0xFF << 24  # the bits of current->ctx that count calls of preempt_d
 
 
 def written_by_patcher(e: Evidence) -> Finding | None:
-    """Each store into text writes one aligned word, inside a batch, and is made by the tracer's own code."""
+    """Each store into text is made by the tracer's own code, inside a batch, and writes one aligned word."""
     kernel = e.kernel
     lo, hi = kernel.symbol("__ftrace_text_start"), kernel.symbol("__ftrace_text_end")
     inside = {id(r) for b in e.truth.batches for r in b.stores}
@@ -65,7 +66,7 @@ def looked_before(e: Evidence) -> Finding | None:
                 look = next(looks, None)
             address = lo + store.v[0]
             if address not in looked:
-                return Finding(f"{e.kernel.name_at(address)} was written, and the word at that address had not been read before in this batch. (Read it where it "
+                return Finding(f"{e.kernel.name_at(address)} was written, and the word at that address had not been read earlier in this batch. (Read it where it "
                                "is executed, not at its alias)",
                                mistake="wrote-without-looking", seq=store.seq)
     return None
@@ -75,9 +76,9 @@ def alias_closed(e: Evidence) -> Finding | None:
     """Between batches no part of text is writable, by its alias or by another mapping."""
     for when, cpus in e.alias:
         if cpus:
-            return Finding(f"{when}: text is writable in the page tables of CPU {cpus[0]}, perhaps through its alias, which a batch must close at its end",
+            return Finding(f"{when}: text is writable in the page tables of CPU {cpus[0]}, perhaps through its alias, which must be closed at the end of a batch",
                            mistake="alias-left-open")
-    return None if e.alias else Finding("the page tables were never searched for the alias of text")
+    return None if e.alias else Finding("the harness never searched the page tables for a writable mapping of text")
 
 
 def in_batches(e: Evidence) -> Finding | None:
@@ -132,7 +133,7 @@ def once(e: Evidence) -> Finding | None:
         syncs = [seq for name, seq in batch.steps if name == "arch_sync_all"]
         if len(syncs) > 1:
             return Finding(f"the batch of {len(batch.stores)} patches on CPU {batch.vcpu} called arch_sync_all {len(syncs)} times: "
-                           "once is enough for all of it", seq=syncs[1])
+                           "one call is enough for the whole batch", seq=syncs[1])
     return None
 
 
@@ -145,7 +146,7 @@ def refused(e: Evidence) -> Finding | None:
     found = word_in(kernel, was.text, site.address)
     if found != was.word:
         wanted, before = ("no longer traced", "call") if e.smp > 1 else ("traced", "nop")
-        return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. That word was overwritten, and must be left alone", site=[
+        return Finding(f"{name} was to be {wanted}, and its call site held another word than the {before}. That word was overwritten, and must be left as it was", site=[
             f"{name} at {site.address:#x}", f"was        {was.word:08x}  {kernel.disassemble(site.address, was.word)}",
             f"became     {found:08x}  {kernel.disassemble(site.address, found)}"], mistake="wrote-without-looking")
     if f"refused to write the call site of {name} " not in was.printed:
@@ -233,7 +234,7 @@ MISTAKES = {
     "no-line-maintenance": "a written line is not cleaned out of the data cache, or not invalidated in the instruction cache",
     "wrote-without-looking": "a word of text is overwritten without being read first",
     "wrote-through-text": "the store goes to the address at which the code is executed, and not to its alias",
-    "scattered-immediate": "the pieces of jal's immediate are in the wrong bits",
+    "scattered-immediate": "the parts of jal's immediate are in the wrong bits",
     "offset-in-bytes": "bl's offset is in bytes, and must be in words",
     "wrong-link": "a site's call leaves its return address in another register than the one that ftrace_caller reads",
     "return-address-lost": "ftrace_caller returns to the address that its own call left in the link register",
@@ -250,13 +251,13 @@ MISTAKES = {
     "alias-left-open": "text is still writable after the batch",
     "never-restored": "the sites do not become nops again",
     "wrong-reach": "insn_call accepts an address that is out of reach or misaligned, or refuses one that is not",
-    "end-of-text-missed": "the check for the end of text is wrong: an address after it is accepted, or the last word is refused",
+    "end-of-text-missed": "the end of text is not checked rightly: an address after it is accepted, or the last word is refused",
     "preemption-unpaired": "a batch lacks its preempt_disable() or its preempt_enable()",
 }
 ADVICE = {"unsigned-offset"}
 
 LOOKS = seen_once("load of a word of text by the tracer", lambda e: len(e.truth.looks), 100)
-ALIAS = seen_once("search of the page tables for writable text", lambda e: len(e.alias), 4)
+ALIAS = seen_once("search of the page tables for a writable mapping of text", lambda e: len(e.alias), 4)
 REFUSED_ALL = seen_once("answer of a patching function to a request that it must refuse", lambda e: len(e.truth.asked(*PATCHERS)), len(REFUSALS))
 ENCODED = seen_once("call of insn_call", lambda e: len(e.truth.asked(ENCODER[1])), 11)
 REFUSED = Coverage("call of the workload while a call site held an unexpected word", lambda e: [
@@ -285,6 +286,9 @@ SCHEDULES = (
     Change("off", OFF, "unregister_ftrace_function", first=("echo calls_traced > set_ftrace_filter",), last=("echo > set_ftrace_filter",),
            before=(ON,), goes=frozenset({TRACER})),
 )
+
+CONSOLE = {"life": lives_and_traces, "rest": at_rest_after_boot, "restored": at_rest_at_end,
+           "one CPU": parents_as_expected, "four CPUs": parents_as_expected}
 
 SEEN = {
     "called": (ANYTHING_CALLED,),

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from grading.checks.checks import (all_of, argument, calls_while_on, every_site, first_difference, first_of, lives, named, not_started, of_kind, only_selected, rest_at_boot, rest_at_end, rest_text, result_printed, right_arguments,
                             right_parents, right_result, silent_trampolines, something_called, synchronised, three_agree,
                             within, wrong_argument)
+from grading.checks.console_checks import lives_and_traces, printed_as_expected
 from grading.checks.entry import callers_seen, clashes, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, stubs_filled, switched_off, while_published
 from grading.checks.faults import astray, back_into, panicked
 from grading.checks.integrity import as_linked
@@ -115,7 +116,7 @@ def _unheard(h: TrialEvidence, call: Call | None, ops: list[Op]) -> str:
 
 
 NOT_CALLED = "was not called: its stub, ftrace_caller or the list did not reach the callback"
-GOES_ON = "a traced function goes on at regs->pc, wherever the callback left it"
+GOES_ON = "a traced function continues at the address that the callback left in regs->pc"
 
 
 def _why(h: TrialEvidence, calls: list[ExpectedCall], at: int, mine: list[Call]) -> tuple[str, Defect]:
@@ -387,13 +388,13 @@ def _too_many(e: Evidence, finding: Finding) -> str:
 
 
 def _looks_on(e: Evidence, finding: Finding) -> str:
-    """An op that changes nothing was refused, as if it could conflict with an op that does."""
+    """An op that may not change pc was refused, as if it could clash with an op that may."""
     trial = _trial(e, "live patch")
     return "refused-without-a-clash" if trial and trial.lacks and trial.lacks.does == "see" and "EBUSY" in trial.unmade else ""
 
 
 def _gone(e: Evidence, finding: Finding) -> str:
-    """An op did not run, and only after other ops were unregistered."""
+    """An op did not run, but only after other ops were unregistered."""
     bad = {h.trial.name for h in _trials(e) for call in h.all() if set(h.of(call)) - set(h.numbers(call))}
     return "last-op-not-found" if bad == {"fewer ops"} else ""
 
@@ -436,14 +437,14 @@ MISTAKES = {
     "change-not-loaded-back": "what the callback changed in regs is not loaded back",
     "return-address-lost": "the link register is not loaded back",
     "stack-not-given-back": "the stack pointer does not come back as it was",
-    "went-astray": "ftrace_caller jumps to an address without code, and not to regs->pc",
+    "went-astray": "ftrace_caller jumps to an address at which there is no code, and not to regs->pc",
     "sp-inside-the-frame": "regs->sp is not the sp at the call site",
     "one-frame-record": "a stack walk from the callback does not find the traced function, or not its caller",
-    "pc-ignored": "the function goes on after its call site, and not at regs->pc",
+    "pc-ignored": "the function continues after its call site, and not at regs->pc",
     "ip-off-by-one-instruction": "ip is not the address of the word that is toggled",
-    "list-asks-no-filter": "the list calls every op, whatever its filter",
+    "list-asks-no-filter": "the list calls every op, whatever its filter is",
     "every-op-through-the-list": "a function that one op traces goes through the list",
-    "last-op-not-found": "an op is unregistered, and the only one that remains is not called",
+    "last-op-not-found": "after an op is unregistered, the only op that is left is not called",
     "notrace-ignored": "functions of the notrace list are traced",
     "published-too-late": "a site calls an op that is not published yet",
     "two-change-pc": "two ops may change pc of one function",
@@ -512,6 +513,8 @@ CHECKS = {
 
 OWN_FILTER = seen_once("change of the filter of an op that may change pc", lambda e: len(e.truth.asked("ftrace_set_filter")))
 REGISTERED = seen_once("op of kern/apps/entry.c that must be refused or has a disabled record", lambda e: len(e.truth.asked("register_ftrace_function")), 4)
+
+CONSOLE = {"life": lives_and_traces, "one CPU": printed_as_expected, "four CPUs": printed_as_expected}
 
 SEEN = {
     "called": (ANYTHING_CALLED,),

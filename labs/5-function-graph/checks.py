@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grading.checks import faults, graph_checks
 from grading.checks.checks import all_of, lives, named, of_kind, only_selected, rest_text, right_arguments, right_result, synchronised, traced, word_in
+from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
 from grading.checks.faults import Access
 from grading.checks.frames import frames_kept, patched_if_wanted
@@ -62,16 +63,16 @@ def ended(e: Evidence) -> str:
 MISTAKES = {
     RESULT: "return_to_handler does not preserve a result register",
     STACK: "return_to_handler does not restore sp",
-    "wrong-parent-slot": "another word than the return address was replaced, and the functions' bodies are skipped",
-    "link-register-lost": "the tracer does not go on after the call site",
+    "wrong-parent-slot": "another word than the return address is replaced, so the functions' bodies are skipped",
+    "link-register-lost": "the tracer does not return to the instruction after the call site",
     "return-to-wrong-place": "a function does not return to the instruction after its call",
-    "frame-not-popped": "a user says no at the entry, and the frame stays on the shadow stack",
-    "patched-without-a-frame": "a return is patched, and no frame keeps its return address",
+    "frame-not-popped": "after a user said no at the entry, the frame stays on the shadow stack",
+    "patched-without-a-frame": "a return is patched although no frame keeps its return address",
     "shadow-frame-read-after-release": "a frame is read after it was released",
     "frame-not-filled": "a word of the frame is missing or wrong",
-    "stores-out-of-order": "the shadow stack's stores are in an order that an interrupt can make harmful",
+    "stores-out-of-order": "the stores to the shadow stack are in an order in which an interrupt between two of them does harm",
     "sp-does-not-fit": "regs->sp differs between the call and its return",
-    "call-left-behind": "the last user is unregistered, and the call in ftrace_graph_stub stays",
+    "call-left-behind": "after the last user is unregistered, ftrace_graph_stub still has its call",
     **graph_checks.MISTAKES,
     "duration-not-measured": "the printed time is not the time between the call and its return",
 }
@@ -98,6 +99,8 @@ CHECKS = {
     "synchronised": all_of(synchronised, user_in_time, stacks_in_time),
     "schedules": all_of(as_linked, returns_under_schedules),
 }
+
+CONSOLE = {"life": lives_and_traces, "one CPU": nested_as_expected, "four CPUs": nested_as_expected}
 
 SEEN = {
     "returned": (ANYTHING_RETURNED,),

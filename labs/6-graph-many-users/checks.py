@@ -14,6 +14,7 @@ from typing import TypeVar
 
 from grading.checks import faults, graph_checks
 from grading.checks.checks import all_of, first_of, lives, named, right_arguments, right_result, within
+from grading.checks.console_checks import lives_and_traces, nested_as_expected
 from grading.checks.entry import handler_arguments
 from grading.checks.faults import Access
 from grading.checks.frames import frames_kept, patched_if_wanted, room_given_back
@@ -120,7 +121,7 @@ def sixteen(e: Evidence) -> Finding | None:
 
 
 def followed(e: Evidence) -> Finding | None:
-    """A filter that is written while function_graph runs takes effect: the shared op traces what its users select now."""
+    """A filter that is written while function_graph is on takes effect: the op of all users traces what they select now."""
     for phase in e.on():
         listed = set(phase.listed("enabled_functions"))
         if phase.rewritten and phase.filter and listed != phase.filter.names:
@@ -210,7 +211,7 @@ def _parents(phase: Phase, span: Span, returned: list[UserEvent], keepers: Mappi
 
 
 def _out_beneath(events: Iterable[UserEvent]) -> tuple[bool, bool]:
-    """Was a call that user 0 knows still in flight when user 0 left? Was user 1 called for a return in that thread meanwhile?"""
+    """Was a call for which user 0 was called still in flight at the end? Was user 1 called for a return in that thread meanwhile?"""
     out: dict[tuple[int, int], int] = {}
     inside = False
     for t in events:
@@ -244,7 +245,7 @@ def slot_again(e: Evidence) -> Finding | None:
 
 
 def leaver_left(e: Evidence) -> Finding | None:
-    """No handler of a user runs after the user has left, even for calls in flight; the other user continues as before."""
+    """No handler of a user runs after the user is unregistered, even for calls in flight; the other user is called as before."""
     for phase in e.on():
         gone = [u for u in phase.users if u.leaves]
         left = during(phase, e.truth.hits["end of unregister_ftrace_graph"])
@@ -289,7 +290,7 @@ def _last_forgotten(e: Evidence, finding: Finding) -> str:
 
 
 def ended(e: Evidence) -> str:
-    """The mistake of a boot that ended early, from its last exception: the filter or handler of a user that had left was used."""
+    """The mistake of a boot that ended early, from its last exception: the filter or handler of an unregistered user was used."""
     fault = faults.last(e) if e.verdict == Verdict.PANIC and e.truth.hits["end of unregister_ftrace_graph"] else None
     if not fault:
         return ""
@@ -300,23 +301,23 @@ def ended(e: Evidence) -> str:
 
 MISTAKES = {
     **graph_checks.MISTAKES,
-    "slot-not-cleared": "a user is unregistered, and its slot still points to it",
+    "slot-not-cleared": "the slot of an unregistered user still points to it",
     "last-slot-forgotten": "the search of the slots ends before the last user",
     "return-handlers-in-entry-order": "return handlers run in the order of the entry handlers",
     "slot-0-forgotten": "the user in slot 0 is not called at any return",
     "filter-change-unheard": "a filter that is written while the tracer is on has no effect",
-    "stale-handler-called": "for a frame of a slot's earlier owner the present owner is called",
+    "stale-handler-called": "the present owner of a slot is called for a frame of its earlier owner",
     "told-without-asking": "users are called at a return although they said no at the entry",
     "filter-not-asked": "users are called for functions that only another user's filter selects",
     "data-of-another-user": "a user finds the entry data of another user",
     "data-of-a-former-owner": "in an outer frame a user finds the entry data of its slot's earlier owner",
     "parent-off-by-one": "the caller's data are looked for in the function's own frame",
-    "data-not-given-back": "a user's entry data stay on the shadow stack although it said no",
+    "data-not-given-back": "a user's entry data stay on the shadow stack although the user said no",
     "patched-for-nobody": "a return is patched although every user said no",
     "shadow-frame-read-after-release": "a frame is read after it was released",
     WRONG_SIZE: "a user's entry data do not have the size that it asked for",
-    SLOTS: "a user is unregistered, and fgraph_slots is not one more than the last slot in use",
-    LEFT_TWICE: "a user that is unregistered already is unregistered once more",
+    SLOTS: "after a user is unregistered, fgraph_slots is not one more than the last slot in use",
+    LEFT_TWICE: "a user that is unregistered already is unregistered again",
     "seventeenth-user": "one user too many is not refused with ENOSPC",
 }
 ADVICE = {"walk-ends-at-the-handler", "first-users-filter-only", "stamp-after-slots"}
@@ -339,7 +340,7 @@ def _keeper_amounts(e: Evidence) -> Iterator[Amount]:
 
 
 def _calls_after(e: Evidence) -> Iterator[Amount]:
-    """Calls after a user had left; with one CPU the workload may have ended before."""
+    """Calls after a user was unregistered; with one CPU the workload may have ended before that."""
     for phase in e.on():
         if any(u.leaves for u in phase.users):
             left = during(phase, e.truth.hits["end of unregister_ftrace_graph"])
@@ -385,6 +386,8 @@ CHECKS = {
     "leaving": all_of(leaver_left, slot_again, filter_of_two, left_once, users_in_time, stamp_first, shortcut_in_time, dead_or_unused, stacks_in_time),
     "schedules": all_of(as_linked, returns_under_schedules),
 }
+
+CONSOLE = {"life": lives_and_traces, "one CPU": nested_as_expected, "four CPUs": nested_as_expected}
 
 SEEN = {
     "returned": (ANYTHING_RETURNED,),

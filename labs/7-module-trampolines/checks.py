@@ -8,7 +8,8 @@ from grading.checks.module_checks import (executed_runs, far_calls, is_of, modul
                                           three_agree, traced_as_executed, trampolines_lead)
 from grading.checks.schedule_checks import PLAYED, right_under_schedules
 from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once, ran
-from grading.evidence.evidence import Coming, Evidence, between
+from grading.elf.module import TRAMPOLINE
+from grading.evidence.evidence import Coming, Evidence, Overwritten, Redirected, between
 from grading.evidence.finding import Finding, side_by_side
 from grading.session.module_session import GRAPH, OTHER, REQUEST, SCHEDULED, SECOND, ModuleSession
 from grading.stimulus import seeded
@@ -22,33 +23,80 @@ SESSION = ModuleSession
 # ---- followed ------------------------------------------------------------------------
 
 def followed(e: Evidence) -> Finding | None:
-    """A trampoline that leads elsewhere is reported, and the sites that call it, or would call it, are not written."""
-    was = e.redirected
-    if not was or not was.after:
-        return Finding("the boot ended before the harness had overwritten a module's trampolines, which the kernel must then find")
-    module, wanted = was.loaded.module, "no longer traced" if e.smp > 1 else "traced"
-    slug = "old-trampoline-not-followed" if e.smp > 1 else "trampoline-not-followed"
+    """A trampoline that leads elsewhere is reported, and a site that calls it, or would call it, is not written."""
+    if not e.redirected or not e.redirected[-1].after:
+        return Finding("the boot ended before the harness had overwritten a module's trampolines, which the kernel must then notice")
+    return first_of(_followed(e, was) for was in e.redirected)
+
+
+def _followed(e: Evidence, was: Redirected) -> Finding | None:
+    module = was.loaded.module
     for site in module.sites:
         before, after = was.loaded.word(was.before, site.address), was.loaded.word(was.after, site.address)
         if before != after:
-            return Finding(f"{site.function.name} was to be {wanted}, and its trampoline led elsewhere. The site was written, and must be left alone", site=[
+            return Finding(f"{site.function.name} was to be {was.wanted}, and its trampoline led elsewhere. The site was written, and must be left as it was", site=[
                 f"{site.function.name} at {site.address:#x}", f"was        {before:08x}  {e.kernel.disassemble(site.address, before)}",
-                f"became     {after:08x}  {e.kernel.disassemble(site.address, after)}"], mistake=slug)
+                f"became     {after:08x}  {e.kernel.disassemble(site.address, after)}", *_led(e, was)],
+                mistake=_not_followed(e, was))
     if was.before != was.after:
         return Finding(f"the trampolines of {module.name} led elsewhere, and other words of its text were written")
     changed = foreign(e.kernel, differing(e.kernel, was.kernel, rest_text(e.kernel, e.lab)), set())
     if changed:
         return Finding(f"the trampolines of {module.name} led elsewhere, and text was changed at {e.kernel.name_at(changed[0])}", address=changed[0])
     if "its trampoline at" not in was.printed:
-        return Finding(f"the trampolines of {module.name} led elsewhere, and the kernel did not report it")
+        return Finding(f"the trampolines of {module.name} led elsewhere, and the kernel did not report it", site=_led(e, was))
+    return None
+
+
+def _overwritten(was: Redirected) -> int:
+    """The number of a trampoline that was overwritten."""
+    return next(n for n in range(was.loaded.module.stubs) if was.loaded.trampoline(was.before, n) != was.loaded.trampoline(was.loaded.rest, n))
+
+
+def _not_followed(e: Evidence, was: Redirected) -> str:
+    number = _overwritten(was)
+    if e.kernel.isa.trampoline(was.loaded.module.trampoline(number), was.loaded.trampoline(was.before, number)) is None:
+        return "instructions-not-compared"
+    return "trampoline-not-followed" if was.wanted == "traced" else "old-trampoline-not-followed"
+
+
+def _led(e: Evidence, was: Redirected) -> list[str]:
+    at = was.loaded.module.trampoline(_overwritten(was))
+    words = ((a, was.loaded.word(was.before, a)) for a in range(at, at + TRAMPOLINE, 4))
+    return [f"a trampoline, at {at:#x}", *(f"           {word:08x}  {e.kernel.disassemble(a, word)}" for a, word in words)]
+
+
+def refused(e: Evidence) -> Finding | None:
+    """A call site that holds an unexpected word is reported with both words, and not written."""
+    if not any(was.after for was in e.overwritten_sites):
+        return Finding("the boot ended before the kernel was to write a call site of a module that the harness had overwritten")
+    return first_of(_refused(e, was) for was in e.overwritten_sites)
+
+
+def _refused(e: Evidence, was: Overwritten) -> Finding | None:
+    name, at, module, became = was.site.function.name, was.site.address, was.loaded.module, was.loaded.word(was.after, was.site.address)
+    other, sites = f"the call site of {name} held another word than its record says", {s.address for s in module.sites}
+    shown = [f"{name} at {at:#x}", *(f"{what:10} {word:08x}  {e.kernel.disassemble(at, word)}" for what, word in (("expected", was.expected), ("found", was.word)))]
+    if became != was.word:
+        return Finding(f"{other}. The site was written, and must be left as it was", site=[*shown, f"became     {became:08x}  {e.kernel.disassemble(at, became)}"],
+                       mistake="site-not-read")
+    if any(a not in sites and was.loaded.word(was.before, a) != was.loaded.word(was.after, a) for a in range(module.base, module.end, 4)):
+        return Finding(f"{other}, and the kernel wrote words of {module.name} that are not call sites")
+    if "its trampoline at" in was.printed:
+        return Finding("a call site called an address at which no trampoline begins, and the kernel took what is there for a trampoline", site=shown,
+                       mistake="call-taken-for-a-trampoline")
+    if f"refused to write the call site of {name}" not in was.printed:
+        return Finding(f"{other}, and the kernel did not report it", site=shown, mistake="site-refused-in-silence")
+    if f"expected {was.expected:08x}" not in was.printed or f"found    {was.word:08x}" not in was.printed:
+        return Finding(f"{other}, and the kernel did not report both words", site=shown)
     return None
 
 
 # ---- coming --------------------------------------------------------------------------
 
 def coming(e: Evidence) -> Finding | None:
-    """Each tracer that is on and selects a module's functions traces them from its init on; another tracer does not."""
-    return first_of(_in_order(e, was) or runs_as_expected(e, "a module comes", was, [was.run], was.output) or _tracers(e, was) for was in e.coming)
+    """Each tracer that selects functions of a module traces them from the module's init on; no other tracer does."""
+    return first_of(_in_order(e, was) or runs_as_expected(e, "a module is loaded", was, [was.run], was.output) or _tracers(e, was) for was in e.coming)
 
 
 def _in_order(e: Evidence, was: Coming) -> Finding | None:
@@ -58,7 +106,7 @@ def _in_order(e: Evidence, was: Coming) -> Finding | None:
         return Finding("a module was loaded, and its call sites were not published with ftrace_add_table()")
     patched = [steps.index(name) for name in ("ftrace_make_call", "ftrace_modify_call") if name in steps]
     if patched and min(patched) < steps.index("ftrace_add_table"):
-        return Finding("a call site of the module was patched before ftrace_add_table() had published its record: an event of it would find no record",
+        return Finding("a call site of a module was patched before ftrace_add_table() had published its record: an event would not find the record",
                        mistake="patched-before-published")
     return None
 
@@ -73,12 +121,12 @@ def _tracers(e: Evidence, was: Coming) -> Finding | None:
     module = was.run.module
     executed = of_modules(e, was, module.names)
     wanted = [at for at in was.traces if at != OTHER] if len(was.traces) > 2 or OTHER not in was.traces else []
-    wrong = {at: traced_as_executed(e, f"{module.name} came while tracers were on; {at or './'}trace", was.traces[at], executed) for at in wanted}
+    wrong = {at: traced_as_executed(e, f"{module.name} was loaded while tracers were on; {at or './'}trace", was.traces[at], executed) for at in wanted}
     silent = [at for at in wanted if not was.traces[at].events]
     if OTHER in was.traces and any(is_of(module, event.func) for event in was.traces[OTHER].events):
-        return Finding(f"{OTHER}set_ftrace_filter has wl_begin alone, and {module.name}'s functions are in its trace", mistake="op-not-asked")
+        return Finding(f"{OTHER}set_ftrace_filter has only wl_begin, and {OTHER}trace has functions of {module.name}", mistake="op-not-asked")
     if wanted and len(silent) == len(wanted):
-        return Finding(f"{module.name} came while tracers were on, and none of them traced it", mistake="op-not-asked")
+        return Finding(f"{module.name} was loaded while tracers were on, and none of them traced it", mistake="op-not-asked")
     found = first_of(wrong.values())
     if found and len(silent) == 1:
         found.mistake = "request-forgotten" if silent == [REQUEST] else "one-op-only" if SECOND in wanted else ""
@@ -91,14 +139,14 @@ def _graphed(was: Coming, want: list[str]) -> Finding | None:
     if printed == want:
         return None
     at = next((n for n, (a, b) in enumerate(zip(printed, want)) if a != b), min(len(printed), len(want)))
-    return Finding(f"{module.name} came while function_graph was on: {GRAPH}trace does not have its calls", side_by_side(want, printed, at),
+    return Finding(f"{module.name} was loaded while function_graph was on: {GRAPH}trace does not have its calls", side_by_side(want, printed, at),
                    mistake="" if printed else "graph-not-told")
 
 
 # ---- going ---------------------------------------------------------------------------
 
 def going(e: Evidence) -> Finding | None:
-    """After rmmod nothing refers to the module, also if another module comes to its address; and nobody was inside."""
+    """After rmmod nothing refers to the module, even if another module is loaded at its address; and no CPU was inside it."""
     was = e.going
     if not was:
         return Finding("no module was removed while it was traced")
@@ -107,18 +155,18 @@ def going(e: Evidence) -> Finding | None:
         if gone.name in was.files[file]:
             return Finding(f"{gone.name} was removed, and {file} still lists it")
         if other.name in was.files[f"{file} again"]:
-            return Finding(f"{gone.name} was traced and removed. {other.name} came to its address, and {file} lists it: a filter kept the addresses of "
+            return Finding(f"{gone.name} was traced and removed. {other.name} was loaded at its address, and {file} lists it: a filter kept the addresses of "
                            "functions that no longer exist", mistake="filter-keeps-the-dead")
     for site in other.sites:
         word = was.successor.word(was.successor.traced, site.address)
         if word != e.kernel.isa.nop:
-            return Finding(f"{gone.name} was traced and removed. {other.name} came to its address, and is traced", mistake="filter-keeps-the-dead", site=[
+            return Finding(f"{gone.name} was traced and removed. {other.name} was loaded at its address, and is traced", mistake="filter-keeps-the-dead", site=[
                 f"{site.function.name} at {site.address:#x}", f"was        {word:08x}  {e.kernel.disassemble(site.address, word)}"])
     return _graces(e, _steps(e, was.first, was.last))
 
 
 def _graces(e: Evidence, steps: list[str]) -> Finding | None:
-    """One grace period after the sites are nops, another one after the records are unlinked."""
+    """There is a grace period after the sites are made nops, and another one after the records are unlinked."""
     if "ftrace_module_release" not in steps or "end of ftrace_module_release" not in steps:
         return Finding("rmmod did not call ftrace_module_release()")
     steps = steps[steps.index("ftrace_module_release"):steps.index("end of ftrace_module_release")]
@@ -138,16 +186,25 @@ def _graces(e: Evidence, steps: list[str]) -> Finding | None:
 
 
 def inside(e: Evidence) -> Finding | None:
-    """rmmod refuses while a call will return through the module, and not afterwards."""
-    if "sleeps" not in e.inside:
-        return Finding("no module was removed while a call was inside it")
-    if "EBUSY" not in e.inside["sleeps"]:
-        return Finding("rmmod removed a module while a traced call, whose thread sleeps, would return through it; it must fail with EBUSY", mistake="frames-not-searched")
+    """rmmod fails with EBUSY while a call in flight will return through the module, and not afterwards."""
+    for case, (what, slug) in WITHIN.items():
+        if case not in e.inside:
+            return Finding("no module was removed while a call was inside it")
+        if "EBUSY" not in e.inside[case]:
+            return Finding(f"rmmod removed a module although a thread slept in a traced call whose {what}; rmmod must fail with EBUSY", mistake=slug)
     if e.inside["another"].strip():
-        return Finding(f"a thread slept in a traced call of one module, and another module could not be removed: {e.inside['another'].strip()}")
-    if e.inside.get("awake", "").strip():
-        return Finding(f"the call that was inside the module has returned, and rmmod still refuses: {e.inside['awake'].strip()}")
+        return Finding(f"while a thread slept in a traced call of one module, another module could not be removed: {e.inside['another'].strip()}")
+    if e.inside["awake"].strip():
+        return Finding(f"the call that was inside the module has returned, and rmmod still fails: {e.inside['awake'].strip()}")
     return None
+
+
+# By case of module_session.INSIDE: which shadow frame the kernel had to find, and the mistake of not finding it.
+WITHIN = {
+    "the function": ("shadow frame has a function of the module", "frames-not-searched"),
+    "its return address": ("shadow frame has a return address in the module", "callers-not-searched"),
+    "below the top": ("shadow frame, below the top one, has a function of the module", "top-frame-alone-searched"),
+}
 
 
 def _wrong_encoding(e: Evidence) -> str:
@@ -156,7 +213,7 @@ def _wrong_encoding(e: Evidence) -> str:
 
 
 def ended(e: Evidence) -> str:
-    """A mistake that ends a boot: a trampoline leads astray, or a site is patched before its record can be found."""
+    """The mistake of a boot that ended early: a trampoline leads elsewhere, or a site is patched before its record can be found."""
     if _wrong_encoding(e):
         return _wrong_encoding(e)
     steps = _steps(e, 0, 1 << 62)
@@ -167,33 +224,40 @@ def ended(e: Evidence) -> str:
 
 
 MISTAKES = {
-    "trampoline-off-by-a-page": "a trampoline leads to an address that is a page from its stub",
+    "trampoline-off-by-a-page": "a trampoline leads to an address that is one page away from its stub",
     "every-module-far": "a module in reach of the stubs gets trampolines",
     "same-stub-for-all": "every trampoline leads to the first stub",
-    "trampoline-not-followed": "the site is looked at, and its trampoline is not",
-    "old-trampoline-not-followed": "only the trampoline that will be called is followed",
+    "trampoline-not-followed": "the site is read, but the trampoline that it calls is not",
+    "old-trampoline-not-followed": "only the trampoline that the site will call is followed, and not the one that it calls now",
+    "instructions-not-compared": "words that are not a trampoline's instructions are taken for a trampoline",
     "patched-before-published": "call sites are patched before their records can be found",
-    "op-not-asked": "a module that comes is traced by every op, or by none",
-    "one-op-only": "with two ops on a function only one is called",
-    "graph-not-told": "function_graph does not trace a module that comes while it is on",
-    "request-forgotten": "a :mod: request is not applied when its module comes",
-    "gone-without-a-grace-period": "records go while a CPU may be in a trampoline or callback",
+    "op-not-asked": "a module that is loaded is traced by every op, or by none",
+    "one-op-only": "if two ops select a function, only one of them is called",
+    "graph-not-told": "function_graph does not trace a module that is loaded while it is on",
+    "request-forgotten": "a :mod: request is not applied when its module is loaded",
+    "gone-without-a-grace-period": "records are removed while a CPU may be in a trampoline or callback",
     "filter-keeps-the-dead": "filters keep functions of a removed module",
-    "frames-not-searched": "a module is removed while a call returns through it",
+    "frames-not-searched": "a module is removed while a call in flight will return through it",
+    "callers-not-searched": "the return addresses of shadow frames are not compared with the module",
+    "top-frame-alone-searched": "only the top shadow frame of each thread is compared with the module",
+    "site-not-read": "a module's call site is written, whatever word it holds",
+    "site-refused-in-silence": "a call site that holds an unexpected word is not reported",
+    "call-taken-for-a-trampoline": "any address that a site calls is taken for a trampoline",
 }
 ADVICE = {"last-stub-not-tried"}
 
-LED = once("call of a far module's function through a trampoline", lambda e: sum(1 for _ in far_calls(e)), 50)
+LED = once("call of a trampoline by a far module's function", lambda e: sum(1 for _ in far_calls(e)), 50)
 LOADED = once("module whose text was read", lambda e: sum(bool(loaded.rest) for loaded in e.loaded), 2)
 NEARS = once("module in reach", lambda e: sum(bool(loaded.rest) and not loaded.far for loaded in e.loaded), 1)
 FARS = once("module out of reach", lambda e: sum(bool(loaded.rest) and loaded.far for loaded in e.loaded), 1)
 RUNS = Coverage("run of seeded calls in modules", lambda e: [Amount(v.name, len(executed_runs(e, v)), len(v.runs)) for v in e.visits] + [
     Amount("", len(e.visits), 3 if e.smp > 1 else 1)])
 PRINTED = Coverage("printed event", lambda e: [Amount(v.name, len(v.trace.events) if v.trace else 0, sum(len(seeded.expect(r).calls) for r in v.runs)) for v in e.visits])
-CAME = once("module that came while tracers were on", lambda e: len(e.coming), 3)
-WENT = once("module that went while it was traced", lambda e: int(bool(e.going)))
-INSIDE = once("try to remove a module while a call was inside it", lambda e: int("awake" in e.inside))
-REDIRECTED = once("module whose trampolines were overwritten", lambda e: int(bool(e.redirected and e.redirected.before)))
+CAME = once("module that was loaded while tracers were on", lambda e: len(e.coming), 3)
+WENT = once("module that was removed while it was traced", lambda e: int(bool(e.going)))
+INSIDE = once("attempt to remove a module while a call was inside it", lambda e: int("awake" in e.inside))
+OVERWRITTEN = once("module whose call site was overwritten", lambda e: len({was.loaded.module for was in e.overwritten_sites}))
+REDIRECTED = once("attempt to change what is traced while trampolines lead elsewhere", lambda e: len(e.redirected), 8)
 
 CHECKS = {
     "called": named(something_led, lambda e, finding: _wrong_encoding(e)),
@@ -203,7 +267,7 @@ CHECKS = {
     "trampolines": trampolines_lead,
     "one CPU": three_agree,
     "four CPUs": three_agree,
-    "followed": followed,
+    "followed": all_of(followed, refused),
     "coming": coming,
     "going": going,
     "inside": inside,
@@ -218,7 +282,7 @@ SEEN = {
     "trampolines": (FARS,),
     "one CPU": (RUNS, PRINTED),
     "four CPUs": (RUNS, PRINTED),
-    "followed": (REDIRECTED,),
+    "followed": (REDIRECTED, OVERWRITTEN),
     "coming": (CAME,),
     "going": (WENT,),
     "inside": (INSIDE,),

@@ -1,4 +1,4 @@
-"""Lab 8: the check of each rung, and the mistakes that it names. Its own checks are about probed instructions: each must be executed once,
+"""Lab 8: the check of each rung, and the mistakes that it names. Its own checks are about probed instructions. Each must be executed once,
 out of line, between its handlers."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from grading.checks.checks import Check, all_of, differing, executed_as_expected, lives, rest_at_boot, rest_text, right_result, within
 from grading.checks.integrity import as_linked
-from grading.checks.probe_schedules import PATCH, probes_under_schedules
+from grading.checks.probe_schedules import PATCH, patches_under_schedules, probes_under_schedules
 from grading.checks.schedule_checks import PLAYED
 from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once as seen_once, ran
 from grading.evidence.evidence import Evidence, between, once
@@ -26,14 +26,14 @@ ALL, GOING = "probes", "come and go"  # parts of the boot
 
 
 def hits(e: Evidence, part: str) -> list[Record]:
-    """What was logged of probes in this part of the boot, in order."""
+    """The records about probes in this part of the boot, in order."""
     return between(e.truth.hits["step"], *e.parts[part]) if part in e.parts else []
 
 
 # ---- each instruction of probe_steps -------------------------------------------------------
 
 class Deviation(NamedTuple):
-    """A call of probe_steps that went wrong: by which rung it is judged."""
+    """What is wrong with a call of probe_steps, and the rung that judges it."""
 
     rung: str
     finding: Finding
@@ -53,7 +53,7 @@ class _Compared:
         self._plain = [(r.addr, r.v[:3]) for r in plain.hits]
         self._first, self._last = probes.slots(e.kernel).start, probes.slots(e.kernel).stop
         self._result = plain.result
-        self._done = ""  # the rung that judges where the last instruction led, if it was probed
+        self._done = ""  # if the last instruction was probed: the rung that judges where the CPU continued after it
 
     def wrong(self) -> Deviation | None:
         for n, (at, regs) in enumerate(self._plain):
@@ -63,9 +63,9 @@ class _Compared:
             if found:
                 return found
         if self._left:
-            return self._said(OUT, "after its last instruction more was executed", self._left[0])
+            return self._said(OUT, "another instruction was executed after its last one", self._left[0])
         if self._call.result != self._result:
-            said = "it did not return" if self._call.result is None else f"it returned {_hex(self._call.result)}, and must return {_hex(self._result or ())}: the result, and the word in memory"
+            said = "it did not return" if self._call.result is None else f"its result and the word that it stored are {_hex(self._call.result)}, and must be {_hex(self._result or ())}"
             return self._said(OUT, said, None)
         return None
 
@@ -136,7 +136,7 @@ class _Compared:
             return self._said(OUT, f"after the copy in its slot, the slot's second word must be executed; {self._describe(r)}", r)
         is_break = r.word == BREAK[e.arch]
         if post and not is_break:
-            return self._said(POST, f"the probe at {name} has a post handler, and its slot jumps back: no breakpoint follows the copy", r, "jump-with-a-post-handler")
+            return self._said(POST, f"the probe at {name} has a post handler, and its slot jumps back: there must be a breakpoint after the copy", r, "jump-with-a-post-handler")
         found = self._post(at, after) if post else None
         nxt = self._left[0] if self._left else None
         if not found and nxt and nxt.addr == at:
@@ -184,7 +184,7 @@ class Counted(NamedTuple):
 
 @once
 def _counted(e: Evidence, part: str) -> list[Counted]:
-    """Of the probes that stayed during the whole part."""
+    """The counts of each probe that stayed registered during the whole part."""
     log = hits(e, part)
     executed = Counter(r.addr for r in log if r.word == BREAK[e.arch])
     handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
@@ -194,7 +194,7 @@ def _counted(e: Evidence, part: str) -> list[Counted]:
 
 
 def counted(e: Evidence, part: str) -> Finding | None:
-    """Each hit of a probe on the workload: as often as the seed asks for, as executed, as counted."""
+    """Each probe on the workload is hit, handled and counted as often as the seed asks for."""
     phase = next((p for p in e.phases if p.name == part), None)
     if not phase:
         return Finding("no workload ran with probes on its instructions")
@@ -213,27 +213,27 @@ def counted(e: Evidence, part: str) -> Finding | None:
 
 @once
 def _came(e: Evidence) -> list[Record]:
-    """Stores into the workload's probed instructions while probes come and go."""
+    """Stores into the workload's probed instructions while probes are registered and unregistered."""
     text, first, last = e.kernel.text[0], *e.parts.get(GOING, (0, 0))
     return [r for r in between(e.truth.stores, first, last) if text + r.v[0] & ~3 in e.probed]
 
 
 def came_and_went(e: Evidence) -> Finding | None:
-    """Every word that is written to a probed instruction is the breakpoint or the instruction, and each breakpoint that is executed has its effect."""
+    """Every word that is written to a probed instruction is the breakpoint or the instruction, and the kernel counts each hit whose handler ran."""
     for r in _came(e):
         at = e.kernel.text[0] + r.v[0]
         if r.size != 4 or r.v[1] not in (BREAK[e.arch], e.kernel.word(at)):
-            return Finding(f"{r.size} bytes, {r.v[1]:#x}, were written to the probed instruction {e.kernel.name_at(at)}: only the whole instruction, or a whole breakpoint, may be", seq=r.seq)
+            return Finding(f"{r.size} bytes, {r.v[1]:#x}, were written to the probed instruction {e.kernel.name_at(at)}: only the whole instruction or a whole breakpoint may be written", seq=r.seq)
     log = hits(e, GOING)
     handled = Counter(r.v[0] for r in log if r.addr == e.kernel.symbol(BEFORE))
     told = sum(r.v[1] for r in probes.said(e.kernel, log, probes.COUNTS))
     if told != sum(handled.values()):
-        return Finding(f"while probes came and went, their handlers ran {sum(handled.values())} times, and {told} hits were counted", began=e.parts[GOING][0])
+        return Finding(f"while probes were registered and unregistered, their handlers ran {sum(handled.values())} times, and {told} hits were counted", began=e.parts[GOING][0])
     return None
 
 
 def stale(e: Evidence) -> Finding | None:
-    """A breakpoint that is gone when its exception is handled: the instruction is executed."""
+    """If a breakpoint has been removed when its exception is handled, the instruction is executed."""
     for r in probes.said(e.kernel, hits(e, "stale"), probes.STALE):
         if r.v[1:3] != (1, 0):
             return Finding("a CPU took a breakpoint, and before it could look for the point, the probe was unregistered and the instruction was written back. Then break_hook->hit "
@@ -244,16 +244,20 @@ def stale(e: Evidence) -> Finding | None:
 # ---- order ----------------------------------------------------------------------------------
 
 def slot_first(e: Evidence) -> Finding | None:
-    """When a breakpoint is written, a slot already holds the instruction, and the way on from it."""
+    """When a breakpoint is written, a slot already holds a copy of the instruction, and a jump back or a breakpoint after it."""
     kernel, lo, slots = e.kernel, e.kernel.text[0], probes.slots(e.kernel)
     held = dict.fromkeys(slots, BREAK[e.arch])  # as they are linked
     mine = {*probes.own(kernel), *e.probed}
+    same = 0  # the first word of a slot, if the last store has not changed it
     for r in e.truth.stores:
         at = lo + r.v[0]
         if at in held:
+            if held[at] == r.v[1] and same == at - 4:
+                return Finding(f"both words of the slot {kernel.name_at(same)} were right already, and were written again: if they are right, write nothing", seq=r.seq)
+            same = at if held[at] == r.v[1] and (at - slots.start) % 8 == 0 else 0
             held[at] = r.v[1]
         elif at in mine and r.v[1] == BREAK[e.arch] and not probes.depends_on_pc(e.arch, kernel.word(at)) and not _has_slot(e, held, at):
-            return Finding(f"the breakpoint was written to {kernel.name_at(at)}, and no slot held {kernel.disassemble(at)} and the way on from it yet: a CPU that executes "
+            return Finding(f"the breakpoint was written to {kernel.name_at(at)} before a slot held {kernel.disassemble(at)} and the word after it: a CPU that executes "
                            "the breakpoint now finds another instruction", seq=r.seq, mistake="armed-before-the-slot")
     return None
 
@@ -268,44 +272,120 @@ def _has_slot(e: Evidence, held: dict[int, int], at: int) -> bool:
 
 
 def slot_kept(e: Evidence) -> Finding | None:
-    """A slot is given back only after a grace period that began when nothing led to the point any more."""
+    """A slot is freed only after a grace period that began when the breakpoint was removed and the point unlinked."""
     owners = e.kernel.symbol("kprobe_slot_owner")
     buckets = e.kernel.extent("kprobe_buckets")
     mine = {*probes.own(e.kernel), *e.probed}
-    for r in e.truth.writes:
-        if not owners <= r.v[0] < owners + 8 * probes.SLOTS or r.v[1]:
-            continue
+    back = [r for r in e.truth.writes if owners <= r.v[0] < owners + 8 * probes.SLOTS and not r.v[1]]
+    for n, r in enumerate(back):
         graces = [g.seq for g in e.truth.hits["synchronize_sched"] if g.thread == r.thread and g.seq < r.seq]
         before = [s.seq for s in e.truth.stores if s.seq < r.seq and e.kernel.text[0] + s.v[0] in mine] + [
             w.seq for w in e.truth.writes if w.seq < r.seq and w.thread == r.thread and buckets[0] <= w.v[0] < buckets[1]]
         if not graces or graces[-1] < max(before, default=0):
-            return Finding("a slot was given back, and no grace period had passed since its breakpoint was removed and its point was unlinked: a CPU may still be in the slot, "
+            return Finding("a slot was freed, and no grace period had passed since its breakpoint was removed and its point was unlinked: a CPU may still be in the slot, "
                            "or on its way there", seq=r.seq, mistake="slot-freed-at-once")
+        following = next((later.seq for later in back[n + 1:] if later.thread == r.thread), 1 << 62)
+        if following < 1 << 62 and not any(r.seq < f.seq < following and f.thread == r.thread for f in e.truth.hits["kfree"]):
+            return Finding("a slot was freed, and the memory of its point was not freed", seq=r.seq)
+    return None
+
+
+# ---- traps ------------------------------------------------------------------------------------
+
+TRAPS = {probes.SECOND_WORD: "the instruction enables interrupts while one is pending, which is then taken before the slot's second word",
+         probes.FIRST_WORD: "an interrupt is pending when the copy is about to be executed", probes.FAULT: "the copy faults, and the fault's handler repairs the address",
+         probes.NO_TRAP: "it was called again after these traps", probes.PLAIN_FAULT: "the probe was then unregistered, and the load faults"}
+WORD = 0x5A5A1234  # what probe_trapped loads
+
+
+@once
+def _trapped(e: Evidence) -> list[tuple[Record, list[Record]]]:
+    """Each call of probe_trapped, by the record of its result, with all that was logged before."""
+    found, before = list[tuple[Record, list[Record]]](), list[Record]()
+    for r in hits(e, "traps"):
+        if r.addr == e.kernel.symbol(probes.SAID) and r.v[0] == probes.TRAPPED:
+            found.append((r, before))
+            before = []
+        else:
+            before.append(r)
+    return found
+
+
+def _in_slots(e: Evidence, log: list[Record]) -> list[Record]:
+    """The traps that were taken in a slot."""
+    return [r for r in probes.said(e.kernel, log, probes.TRAP) if r.v[1] in probes.slots(e.kernel)]
+
+
+def traps(e: Evidence) -> Finding | None:
+    """The handler of a trap in a slot finds the original pc, and the instruction is executed afterwards."""
+    first, slots = e.kernel.symbol("probe_trapped_first"), probes.slots(e.kernel)
+    for n, (end, all_of_it) in enumerate(_trapped(e)):
+        log = [r for r in all_of_it if r.addr not in (e.kernel.symbol(BEFORE), e.kernel.symbol(AFTER)) or r.v[0] == 0]
+        trap, post = end.v[1], n >= len(TRAPS)
+        at = first if trap == probes.SECOND_WORD else first + 4
+        which = f"{e.kernel.disassemble(at)} at {e.kernel.name_at(at)} was probed{' with a post handler' if post else ''}; {TRAPS[trap]}"
+        for r in _in_slots(e, log):
+            original = at + (r.v[1] - slots.start) % 8
+            if r.v[2] != original:
+                return Finding(f"{which}. The trap interrupted {e.kernel.name_at(r.v[1])}; its handler must find {e.kernel.name_at(original)}, and found {e.kernel.name_at(r.v[2])}",
+                               seq=r.seq, mistake="pc-of-the-slot" if r.v[2] in slots else "")
+        if end.v[2] != WORD:
+            return Finding(f"{which}. Then the instructions after it must be executed, and probe_trapped must return {WORD:#x}; it returned {end.v[2]:#x}", seq=end.seq,
+                           mistake="fault-taken-for-a-breakpoint" if trap == probes.FAULT else "")
+        ran = [sum(r.addr == e.kernel.symbol(name) for r in log) for name in (BEFORE, AFTER)]
+        want = [0, 0] if trap == probes.PLAIN_FAULT else [1, int(post)]
+        if ran != want:
+            return Finding(f"{which}. For this call the pre handler ran {ran[0]} times and the post handler {ran[1]} times, and must run {want[0]} and {want[1]} times", seq=end.seq)
+        for r in probes.said(e.kernel, all_of_it, probes.MASKED):
+            masked = trap == probes.SECOND_WORD or r.v[1] == 1
+            if r.v[2] != masked:
+                return Finding(f"{which}. In the code that hit probe {r.v[1]} interrupts were {'masked' if masked else 'enabled'}, and kprobe_irqs_off() said {bool(r.v[2])}", seq=r.seq)
+        inner = sum(r.addr == e.kernel.symbol(BEFORE) and r.v[0] == 1 for r in all_of_it)
+        if trap in (probes.FAULT, probes.PLAIN_FAULT) and inner != 1:
+            return Finding(f"{which}. The fault's handler calls probe_inner, which is probed, too. It is not the handler of a probe, so this hit must be handled; its handler ran {inner} times", seq=end.seq)
+    return None
+
+
+def insns(e: Evidence) -> Finding | None:
+    """break_hook->insn returns the instruction under a breakpoint; at a call site, the word that is there."""
+    for r in probes.said(e.kernel, hits(e, "steps"), probes.INSN):
+        at, got, there = r.v[1], r.v[2] & 0xFFFFFFFF, r.v[2] >> 32
+        want = e.kernel.word(at) if there == BREAK[e.arch] else there
+        if got != want:
+            return Finding(f"break_hook->insn was asked for the instruction at {e.kernel.name_at(at)}, which is probed; it must be {e.kernel.disassemble(at, want)}, and was "
+                           f"{e.kernel.disassemble(at, got)}", seq=r.seq)
     return None
 
 
 # ---- nested -----------------------------------------------------------------------------------
 
+NESTING = ("the handler of another probe", "the handler of a probe at a function's entry", "a tracer's callback in a thread; another of the calls was made by an interrupt in the callback, which "
+           "does not count as a hit within a hit", "the post handler of another probe")
+
+
 def nested(e: Evidence) -> Finding | None:
-    """probe_inner is called three times; the second time by a handler."""
-    log, at = hits(e, "nested"), e.kernel.symbol("probe_inner_first")
-    if not log:
-        return None
-    slots = probes.slots(e.kernel)
+    """probe_inner is called three times, once of them within another hit. There are several ways to such a hit."""
+    marks = list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))
+    ends = [*(r.seq for r in marks[1:]), e.parts.get("nested", (0, 0))[1]]
+    return next((found for mark, end in zip(marks, ends) if (found := _nested_wrong(e, mark, end))), None)
+
+
+def _nested_wrong(e: Evidence, mark: Record, end: int) -> Finding | None:
+    log, at, slots = between(hits(e, "nested"), mark.seq, end), e.kernel.symbol("probe_inner_first"), probes.slots(e.kernel)
     breaks, copies = (sum(r.word == word and inside(r.addr) for r in log) for word, inside in ((BREAK[e.arch], at.__eq__), (e.kernel.word(at), slots.__contains__)))
     ran = [sum(r.addr == e.kernel.symbol(name) and r.v[0] == 1 for r in log) for name in (BEFORE, AFTER)]
-    said = [r.v[1:3] for r in probes.said(e.kernel, log, probes.COUNTS)]
-    if breaks < 3 or len(said) < 2:
-        return Finding(f"probe_inner was to be called three times with a probe; its breakpoint was executed {breaks} times", began=e.parts["nested"][0])
-    which = "probe_inner was called three times, once by a handler of another probe. For this call its own handlers must not run, and nmissed must count it"
-    if ran != [2, 2]:
-        return Finding(f"{which}; its pre handler ran {ran[0]} times and its post handler {ran[1]} times, and each must run twice", began=e.parts["nested"][0],
+    missed = [r.v[2] for r in probes.said(e.kernel, log, probes.COUNTS)]
+    if breaks < 3 or not missed:
+        return Finding(f"probe_inner was to be called three times with a probe; its breakpoint was executed {breaks} times", seq=mark.seq)
+    which = f"probe_inner was called three times, once by {NESTING[mark.v[1]]}. For the call within another hit its handlers must not run, and nmissed must count it"
+    if ran != [2, 0 if mark.v[1] == 3 else 2]:
+        return Finding(f"{which}; its pre handler ran {ran[0]} times and its post handler {ran[1]} times; each handler that it has must run twice", seq=mark.seq,
                        mistake="handlers-nest" if max(ran) > 2 else "")
     if copies != 3:
-        return Finding(f"{which}; its instruction was executed {copies} times, and must be three times", began=e.parts["nested"][0])
-    if said[1][1] != 1 or said[0][1]:
-        return Finding(f"{which}; nmissed is {said[1][1]}, and must be 1; of the other probe it is {said[0][1]}, and must be 0", began=e.parts["nested"][0],
-                       mistake="missed-not-counted" if not said[1][1] else "")
+        return Finding(f"{which}; its instruction was executed {copies} times, and must be three times", seq=mark.seq)
+    if missed[-1] != 1 or any(missed[:-1]):
+        return Finding(f"{which}; nmissed is {missed[-1]}, and must be 1" + "".join(f"; of the other probe it is {m}, and must be 0" for m in missed[:-1]), seq=mark.seq,
+                       mistake="missed-not-counted" if not missed[-1] else "")
     return None
 
 
@@ -318,6 +398,7 @@ class Part(NamedTuple):
     function: str  # the caller of its first call is where all returns go, if `home`
     values: list[int]
     missed: list[int]
+    data: list[int] = []  # the last word of each instance's data
 
 
 def _parts(seed: int) -> list[Part]:
@@ -327,20 +408,23 @@ def _parts(seed: int) -> list[Part]:
             Part("probe_deep(4), which calls itself, was called twice with maxactive 3", "probe_deep", deep + deep, [4]),
             Part("probe_value was called with 0 to 9, and the entry handler said no to the odd ones; maxactive is 2", "probe_value", [3 * x + 1 for x in range(0, 10, 2)], [0]),
             Part("probe_outer was called, which ends in a tail call of probe_tail; both are probed", "probe_outer", [tail, tail], [0, 0]),
-            Part("two threads exited inside probe_exits; maxactive is 1", "probe_exits", [], [0])]
+            Part("two threads exited inside probe_exits; maxactive is 1", "probe_exits", [], [0]),
+            Part("schedule() was probed by its name, and a thread exited: its last call of schedule() does not count", "schedule", [], [0]),
+            Part("probe_deep(15), which calls itself, was called with maxactive 0, which becomes 10", "probe_deep", [n * (n + 1) // 2 for n in range(6, 16)], [6]),
+            Part("probe_deep(15), which calls itself, was called with maxactive 1", "probe_deep", [120], [15]),
+            Part("probe_deep(3), which calls itself, was called, and the entry handler stored its argument in 64 bytes of data", "probe_deep", [0, 1, 3, 6], [0], [0, 1, 2, 3])]
 
 
 def returns(e: Evidence) -> Finding | None:
     log = hits(e, "returns")
     at = e.kernel.symbol(probes.SAID)
-    said = [r for r in log if r.addr == at and r.v[0] in (probes.RETURN, probes.KRETPROBE)]
+    said = [r for r in log if r.addr == at and r.v[0] in (probes.RETURN, probes.KRETPROBE, probes.INSTANCE)]
     line = next((line for _, line in e.typed if line.startswith("probe returns")), "probe returns 0")
     for part in _parts(int(line.split()[2], 16)):
-        mine = list[Record]()
-        ends = list[Record]()
+        mine, ends, instances = list[Record](), list[Record](), list[Record]()
         while said and len(ends) < len(part.missed):
-            (ends if said[0].v[0] == probes.KRETPROBE else mine).append(said.pop(0))
-        found = _part_wrong(e, part, mine, ends)
+            {probes.RETURN: mine, probes.KRETPROBE: ends, probes.INSTANCE: instances}[said[0].v[0]].append(said.pop(0))
+        found = _part_wrong(e, part, mine, ends) or _instances_wrong(part, instances)
         if found:
             return found
     return None
@@ -353,6 +437,11 @@ def _part_wrong(e: Evidence, part: Part, mine: list[Record], ends: list[Record])
     active = [probes.signed(r.v[2] << 32 & (1 << 64) - 1) >> 32 for r in ends]
     missed = [r.v[1] for r in ends]
     held = "active-not-given-back" if any(a > 0 for a in active) else ""
+    for r in mine:
+        returned = _last_return(e, r.seq)
+        if not returned or returned.v[0] != r.v[2]:
+            return Finding(f"{part.what}: the handler found the value {r.v[2]:#x}, and the last function that had returned then is "
+                           + (f"{e.kernel.name_at(returned.addr).partition('+')[0]}, with {returned.v[0]:#x}" if returned else "none"), seq=r.seq)
     values = [r.v[2] for r in mine]
     if values != part.values:
         return Finding(f"{part.what}: the handler must find the values {', '.join(map(hex, part.values)) or '(none)'}, and found {', '.join(map(hex, values)) or 'none'}", seq=first, mistake=held)
@@ -363,8 +452,30 @@ def _part_wrong(e: Evidence, part: Part, mine: list[Record], ends: list[Record])
     return _callers(e, part, mine)
 
 
+@once
+def _returned(e: Evidence) -> list[Record]:
+    exits = {a for name in probes.RETURNING for a in e.kernel.exits(name)}
+    return [r for r in hits(e, "returns") if r.addr in exits]
+
+
+def _last_return(e: Evidence, seq: int) -> Record | None:
+    return next((r for r in reversed(between(_returned(e), 0, seq))), None)
+
+
+def _instances_wrong(part: Part, said: list[Record]) -> Finding | None:
+    """Each instance has its kretprobe, and the data that the entry handler stored. The last records in `said` name the kretprobes."""
+    mine, probed = said[:-len(part.missed)], {r.v[1] for r in said[-len(part.missed):]}
+    for r in mine:
+        if r.v[1] not in probed:
+            return Finding(f"{part.what}: the handler found {r.v[1]:#x} in ri->rp, and must find the kretprobe, {' or '.join(map(hex, sorted(probed)))}", seq=r.seq)
+    found = [r.v[2] for r in mine]
+    if part.data and found != part.data:
+        return Finding(f"{part.what}: the handlers must find {', '.join(map(str, part.data))} there, and found {', '.join(map(str, found))}", seq=mine[0].seq if mine else None)
+    return None
+
+
 def _callers(e: Evidence, part: Part, mine: list[Record]) -> Finding | None:
-    """ret_addr is where the function returns to, also in a chain of tail calls."""
+    """ret_addr is the address to which the function returns, also in a chain of tail calls."""
     calls = [c for c in between(e.truth.calls, *e.parts["returns"]) if c.name == part.function and c.parent != e.kernel.symbol("return_to_handler")]
     homes = {c.parent for c in calls}
     for r in mine:
@@ -378,7 +489,8 @@ def _callers(e: Evidence, part: Part, mine: list[Record]) -> Finding | None:
 REFUSED = (("a kretprobe without a handler", errno.EINVAL), ("a kretprobe without a function", errno.EINVAL), ("a kretprobe with a name and an address", errno.EINVAL),
            ("a kretprobe with too much data", errno.E2BIG), ("a kretprobe with less than no data", errno.E2BIG), ("a kretprobe that is registered already", errno.EEXIST),
            ("a live patch of a function that does not exist", errno.ENOENT), ("a live patch of no function", errno.EINVAL), ("a live patch without a list", errno.EINVAL),
-           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL), ("a kretprobe with the most data", 0))
+           ("a live patch that is enabled already", errno.EBUSY), ("a live patch that is disabled, and is not enabled", errno.EINVAL),
+           ("a live patch of a function whose pc a probe may change", errno.EBUSY), ("a kretprobe with the most data", 0))
 
 
 def refused_in(part: str) -> Check:
@@ -413,7 +525,7 @@ def _bodies(e: Evidence) -> list[tuple[Record, str]]:
 
 
 def patched(e: Evidence) -> Finding | None:
-    """After each step, the newest enabled patch of a function decides."""
+    """After each step, the newest enabled patch of a function is used."""
     marks = list(probes.said(e.kernel, hits(e, "patches"), probes.PATCH))
     for (what, want), mark, end in zip(PATCHED, marks, marks[1:]):
         if mark.v[2]:
@@ -439,7 +551,7 @@ def _windows(e: Evidence, name: str) -> list[tuple[Record, Record]]:
 
 
 def all_at_once(e: Evidence) -> Finding | None:
-    """While a patch is being enabled: a thread that has called one new function calls no old one of that patch."""
+    """While a patch is being enabled, a thread that has called one of its new functions calls no function that it replaces."""
     for begin, end in _windows(e, ENABLE):
         new = dict[int, str]()
         for r, name in _bodies(e):
@@ -463,21 +575,33 @@ def waited_for(e: Evidence) -> Finding | None:
     return None
 
 
+LONG = (("enabled", 11, "old"), ("disabled", 12, "new"))  # a call in progress while a patch was ...: the result, and the function in which it ends
+
+
+def in_progress(e: Evidence) -> Finding | None:
+    """A call that is in progress while a patch changes ends in the function in which it began."""
+    for r in probes.said(e.kernel, hits(e, "patches"), probes.LONG):
+        change, want, function = LONG[r.v[1]]
+        if r.v[2] != want:
+            return Finding(f"a call was in the {function} function while its patch was {change}. It must end there and return {want}; it returned {r.v[2]}", seq=r.seq)
+    return None
+
+
 # ---- off ---------------------------------------------------------------------------------
 
 def as_before(e: Evidence) -> Finding | None:
-    """After the last probe has gone, text is as it was; only the slots may hold old copies."""
+    """After the last probe is unregistered, text is as it was before the first; only the slots may hold old copies."""
     if not e.text_at_end:
-        return Finding("text was not read after the last probe had gone")
+        return Finding("text was not read after the last probe was unregistered")
     want = rest_text(e.kernel, e.lab)
     wrong = [a for a in differing(e.kernel, e.text_at_end, want) if a != e.kernel.symbol("ftrace_call") and a not in probes.slots(e.kernel)]
     if not wrong:
         return None
-    return Finding(f"{len(wrong)} words of text are wrong after the last probe had gone, first at {e.kernel.name_at(wrong[0])}", address=wrong[0])
+    return Finding(f"{len(wrong)} words of text are wrong after the last probe was unregistered, first at {e.kernel.name_at(wrong[0])}", address=wrong[0])
 
 
 def refused(e: Evidence) -> Finding | None:
-    """No probe can be registered at all."""
+    """A finding if no probe could be registered at all."""
     return Finding(str(e.complaint)) if e.complaint and not any(r.addr == e.kernel.symbol(BEFORE) for r in e.truth.hits["step"]) else None
 
 
@@ -487,29 +611,33 @@ MISTAKES = {
     "executed-twice": "the instruction is executed in the slot and again in place",
     "skipped": "the instruction is not executed at all",
     "pc-of-the-slot": "the post handler sees the slot's address",
-    "jump-with-a-post-handler": "the slot jumps back although a handler is due after the instruction",
-    "slot-freed-at-once": "a slot is given away while a CPU is in it",
-    "found-nothing-dies": "a breakpoint that was taken away meanwhile is a panic",
+    "jump-with-a-post-handler": "the slot jumps back although a probe has a post handler",
+    "slot-freed-at-once": "a slot is freed while a CPU may be in it",
+    "found-nothing-dies": "a hit of a breakpoint that was removed meanwhile ends in a panic",
+    "fault-taken-for-a-breakpoint": "a fault in a slot is taken for the breakpoint after the copy",
     "handlers-nest": "a probe that is hit in a handler calls handlers again",
     "missed-not-counted": "a probe that is hit in a handler is not counted in nmissed",
     "active-not-given-back": "maxactive is used up by calls whose entry handler said no, or whose thread has exited",
     "parent-of-the-handler": "a kretprobe's ret_addr is return_to_handler",
-    "patch-switched-piecewise": "the functions of one patch change one after the other",
-    "oldest-patch-wins": "of two patches the older one decides",
+    "patch-switched-piecewise": "the functions of a patch change one after the other, and not at once",
+    "oldest-patch-wins": "of two enabled patches the older one is used",
     "disabled-at-once": "klp_disable_patch returns while a CPU may still enter the new function",
 }
 
 HITS = seen_once("hit of a probe", lambda e: sum(r.addr == e.kernel.symbol(BEFORE) for r in e.truth.hits["step"]), 20)
 STEPPED = seen_once("call of probe_steps with probes", lambda e: len(_steps(e)) - 1, 10)
 POSTED = seen_once("run of a post handler", lambda e: sum(r.addr == e.kernel.symbol(AFTER) for r in e.truth.hits["step"]), 10)
-CAME = seen_once("store of a breakpoint while probes came and went", lambda e: len(_came(e)), 20)
-STALE = seen_once("breakpoint that was taken away meanwhile", lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.STALE))))
-GIVEN_BACK = seen_once("slot that was given back", lambda e: sum(e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 * probes.SLOTS
+CAME = seen_once("store of a breakpoint while probes were registered and unregistered", lambda e: len(_came(e)), 20)
+STALE = seen_once("hit of a breakpoint that was removed meanwhile", lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.STALE))))
+GIVEN_BACK = seen_once("slot that was freed", lambda e: sum(e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 * probes.SLOTS
                                                                for w in e.truth.writes), 10)
-NESTED = seen_once("probe that was hit in a handler", lambda e: len(hits(e, "nested")))
+TRAPPED = seen_once("trap in a slot", lambda e: len(_in_slots(e, hits(e, "traps"))), 6)
+INSNS = seen_once("call of break_hook->insn", lambda e: len(list(probes.said(e.kernel, hits(e, "steps"), probes.INSN))), 10)
+NESTED = seen_once("attempt of a hit within a hit", lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))), len(NESTING))
+IN_PROGRESS = seen_once("call in progress while a live patch changed", lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.LONG))), len(LONG))
 RETURNED = seen_once("return with a kretprobe", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.RETURN))), 15)
 RETURNS_REFUSED = seen_once("kretprobe that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "returns"), probes.REFUSED))), 6)
-PATCHES_REFUSED = seen_once("live patch that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 5)
+PATCHES_REFUSED = seen_once("live patch that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 6)
 PATCHES = seen_once("call of a patched function", lambda e: len(_bodies(e)), 18)
 SWITCHED = seen_once("call of a live patch's function by another thread while it was enabled", lambda e: sum(
     begin.seq < r.seq < end.seq and r.thread != begin.thread for begin, end in _windows(e, ENABLE) for r, _ in _bodies(e)))
@@ -520,7 +648,7 @@ def _probed_calls(part: str) -> Coverage:
 
 
 # Probe 0 is on an instruction of calls_traced. B is held before the copy in its slot, before the slot's second word, and in the exception.
-# Its slot held another instruction before.
+# Its slot held another instruction before that.
 OTHER = ("probe at 0 calls_traced+0x10", "probe off 0")
 ON, POST_ON, GONE = "probe at 0 calls_traced+0x8", "probe at 0 calls_traced+0x8 post", "probe off 0"
 INSIDE = ("kprobe_slots", "kprobe_slots+0x4", "trap_exception", "calls_traced+0xc")
@@ -528,36 +656,36 @@ SCHEDULES = (
     Change("register", POST_ON, "register_kprobe", before=OTHER, after=(GONE,), comes=frozenset({0}), inside=INSIDE),
     Change("unregister", GONE, "unregister_kprobe", before=(ON,), goes=frozenset({0}), inside=INSIDE),
     Change("post", "probe at 1 calls_traced+0x8 post", "register_kprobe", before=(ON,), after=("probe off 1", GONE), stays=frozenset({0}), comes=frozenset({1}), inside=INSIDE),
-    Change("patch", "probe patch on", "klp_enable_patch", after=("probe patch off",), comes=frozenset({PATCH})),
-    Change("unpatch", "probe patch off", "klp_disable_patch", before=("probe patch on",), goes=frozenset({PATCH})),
+    Change("patch", "probe patch on", "klp_enable_patch", after=("probe patch off",), comes=frozenset({PATCH}), inside=("calls_traced+0xc",)),
+    Change("unpatch", "probe patch off", "klp_disable_patch", before=("probe patch on",), goes=frozenset({PATCH}), inside=("probe_new_traced+0xc",)),
 )
 
 CHECKS = {
     "hit": all_of(_of_rung(HIT), refused),
     "life": all_of(lives, right_result),
     "off": all_of(rest_at_boot, as_before, stale, slot_kept),
-    "out of line": all_of(_of_rung(OUT), slot_first),
+    "out of line": all_of(_of_rung(OUT), slot_first, traps, insns),
     "emulated": _of_rung(EMULATED),
     "after": _of_rung(POST),
     "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
     "four CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
     "nested": nested,
     "returns": all_of(returns, refused_in("returns")),
-    "patched": all_of(patched, all_at_once, waited_for, refused_in("patches")),
-    "schedules": all_of(as_linked, probes_under_schedules),
+    "patched": all_of(patched, all_at_once, waited_for, in_progress, refused_in("patches")),
+    "schedules": all_of(as_linked, probes_under_schedules, patches_under_schedules),
 }
 
 SEEN = {
     "hit": (HITS,),
     "life": (POWERED_OFF, ran(0, 4)),
     "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, GIVEN_BACK),
-    "out of line": (STEPPED,),
+    "out of line": (STEPPED, TRAPPED, INSNS),
     "emulated": (STEPPED,),
     "after": (STEPPED, POSTED),
     "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
     "four CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
     "nested": (NESTED,),
     "returns": (RETURNED, RETURNS_REFUSED),
-    "patched": (PATCHES, SWITCHED, PATCHES_REFUSED),
+    "patched": (PATCHES, SWITCHED, IN_PROGRESS, PATCHES_REFUSED),
     "schedules": (PLAYED,),
 }

@@ -1,1 +1,1 @@
-"""What gdb learns about Callsite: loaded by start.py inside gdb, nowhere else."""
+"""gdb's commands for Callsite. start.py loads them inside gdb; they run nowhere else."""

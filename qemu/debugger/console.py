@@ -1,5 +1,5 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""The guest's console inside gdb: what it prints appears as it comes; `console LINE` types."""
+"""The guest's console inside gdb: shows the guest's output at once; `console LINE` types a line."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WAITS = "[the kernel waits for a line: Ctrl-C stops it here, then `console LINE`
 
 @contextmanager
 def aside() -> Iterator[Callable[[], str]]:
-    """What gdb says meanwhile, of stops too, is kept for whoever wants it; the guest goes on printing."""
+    """Keep gdb's own output, also about stops, for the caller. The guest's output is still shown."""
     gdb.flush()
     shown = os.dup(1)
     with tempfile.TemporaryFile() as log:
@@ -37,31 +37,35 @@ def aside() -> Iterator[Callable[[], str]]:
 
 
 class Console:
-    """A thread reads; at the prompt that somebody waits for it stops the guest."""
+    """A thread reads the guest's output, and stops the guest at the prompt for which a caller waits."""
 
     def __init__(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._out = os.dup(1)
-        self._lock = threading.Lock()  # who holds it reads; all that follows is under it
+        self._lock = threading.Lock()  # held while reading; it protects all that follows
         self._ended = False
-        self._seen = b"\n"  # since the last line was typed; that one's end may have come before us
+        self._seen = b"\n"  # the output since the last line was typed; its newline may have come before this class read
         self._waited_for = False
         self.at_prompt = False
-        self.stopped = False  # the guest, by us
-        self.muted = False  # what it prints is not shown
-        self._told = False  # that nothing stops the guest at its prompt
+        self.stopped = False  # this class stopped the guest
+        self.muted = False  # the guest's output is not shown
+        self._told = False  # WAITS was printed since the guest ran last
+        self._tell = os.pipe()  # a byte in it: print WAITS now
         gdb.events.cont.connect(self._goes_on)
 
     def connect(self, path: Path) -> None:
         self._socket.connect(str(path))
-        # Signals are for gdb's own thread.
+        # Signals must go to gdb's own thread.
         old = signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
         threading.Thread(target=self._read, daemon=True).start()
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
 
     def _read(self) -> None:
         while not self._ended:
-            select.select([self._socket], [], [])
+            ready = select.select([self._socket, self._tell[0]], [], [])[0]
+            if self._tell[0] in ready:
+                os.read(self._tell[0], 1)
+                os.write(self._out, WAITS.encode())
             self.settle()
 
     def _take(self) -> None:
@@ -79,14 +83,18 @@ class Console:
             os.write(self._out, WAITS.encode())
 
     def _goes_on(self, _: gdb.ContinueEvent) -> None:
-        """The user lets the guest go on at its prompt, where nothing stops it. A Ctrl-C that comes while Python runs is Python's and
-        not gdb's: it interrupts the guest all the same."""
+        """The user continues the guest at its prompt, where nothing will stop it, so WAITS must be printed. Its reader may type Ctrl-C at once,
+        which is lost before the guest runs. So WAITS is printed when gdb waits for the guest, and by the other thread."""
         if self.at_prompt and not self.muted and not self._told:
             self._told = True
-            try:
-                gdb.write(WAITS)
-            except KeyboardInterrupt:
-                gdb.post_event(lambda: gdb.execute("interrupt"))
+            gdb.post_event(self._tell_now)
+
+    def _tell_now(self) -> None:
+        """Python and not gdb gets a Ctrl-C that comes while Python runs; it must interrupt the guest all the same."""
+        try:
+            os.write(self._tell[1], b".")
+        except KeyboardInterrupt:
+            gdb.post_event(lambda: gdb.execute("interrupt"))
 
     def _receive(self) -> bytes:
         try:
@@ -95,7 +103,7 @@ class Console:
             return b""
 
     def settle(self) -> None:
-        """What was printed before the stop is in the socket: it is read, by whichever thread."""
+        """Read the output from before the stop, which is still in the socket. Either thread may do it."""
         with self._lock:
             while not self._ended and select.select([self._socket], [], [], 0)[0]:
                 self._take()
@@ -107,12 +115,12 @@ class Console:
         self._socket.sendall(line)
 
     def run_to_prompt(self) -> bool:
-        """False: something else stopped the guest, and was told."""
+        """Run the guest to its prompt. False: something else stopped it, and a message was printed."""
         self.settle()
         with self._lock:
             self.stopped = False
             self._waited_for = not self.at_prompt
-            if self.at_prompt:  # it came just before
+            if self.at_prompt:  # the guest is there already
                 return True
         with aside() as said:
             gdb.execute("continue")
@@ -128,8 +136,8 @@ class Console:
 
 
 def leave_firmware() -> bool:
-    """At the prompt a hart may be setting its timer: it goes on to where it came from, the `ecall` or what follows it.
-    False: a breakpoint of the user's stopped the guest, and was told."""
+    """At the prompt a hart may be in the firmware, setting its timer. Run it until it returns, to the `ecall` or the instruction after it.
+    False: a breakpoint of the user stopped the guest, and a message was printed."""
     back = int(gdb.parse_and_eval("$mepc"))
     users = {breakpoint: breakpoint.hit_count for breakpoint in gdb.breakpoints() if breakpoint.number > 0}
     places = [gdb.Breakpoint(f"*{at:#x}", gdb.BP_HARDWARE_BREAKPOINT, internal=True) for at in (back, back + 4)]
@@ -150,10 +158,10 @@ CONSOLE = Console()
 
 
 class ConsoleCommand(Command):
-    """console [LINE]: let the guest run until its prompt; type LINE there, and run until the next.
+    """console [LINE]: run the guest until its prompt, type LINE, and run until the next prompt.
 
-What the guest prints appears as it comes. Whatever else stops the guest on the way
-(a breakpoint, a panic) stops it; `console` without LINE goes on to the prompt.
+The guest's output is shown at once. A breakpoint or a panic stops the guest before the
+prompt; then `console` without LINE continues to the prompt.
 `console ^C` types Ctrl-C."""
 
     name = "console"

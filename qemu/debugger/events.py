@@ -1,8 +1,8 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""trace: the newest events straight from the rings' memory, also of a kernel that is dead.
+"""trace: the newest events, read from the rings' memory, also after a panic.
 
-Lines are those of `cat trace` with the options that are on at first. Nothing is
-taken out: what a reader holds is read where it holds it.
+The lines are those of `cat trace` with the options that are on after boot. Nothing is
+consumed. A page that a reader has taken out of the ring is read, too.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def common_line(event: BufferEvent, clock: Value) -> str:
 
 @dataclass
 class GraphCpu:
-    """What a CPU's next line of function_graph depends on."""
+    """The state of a CPU on which its next line of function_graph depends."""
 
     last_pid: int | None = None
     depth: int = 0
@@ -175,7 +175,7 @@ def duration(ns: int) -> str:
 
 
 class Graph:
-    """function_graph's text: a call and its return share a line when nothing stands between."""
+    """Prints function_graph's events: a call and its return are one line if no event is between them."""
 
     def __init__(self) -> None:
         self._cpus: dict[int, GraphCpu] = {}
@@ -185,7 +185,7 @@ class Graph:
 
     @staticmethod
     def _proc(pid: int) -> str:
-        """In the middle of 14 columns; an odd space goes behind."""
+        """The name and pid, centred in 14 columns; if the number of blanks is odd, the extra one comes last."""
         who = f"{comm_of(pid)[:7]}-{pid}"
         spaces = max(14 - len(who), 0)
         return f"{'':{spaces // 2}}{who}{'':{spaces - spaces // 2}}"
@@ -200,7 +200,7 @@ class Graph:
         return f" {event.cpu})   {arrow} |\n" if self._irq[0] <= func < self._irq[1] else ""
 
     def lines(self, event: BufferEvent, following: BufferEvent | None) -> tuple[str, int]:
-        """The text, and how many of the two events it is of."""
+        """The text, and how many of the two events it shows."""
         state = self._cpus.setdefault(event.cpu, GraphCpu())
         switch = self._switch(state, event)
         kind = self.types.get(event.type)
@@ -254,8 +254,8 @@ def printed(events: list[BufferEvent], tracer: str, clock: Value) -> Iterator[st
 class TraceCommand(Command):
     """trace [N]: the newest N events (20) of all CPUs, as `cat trace` shows them.
 
-Straight from the rings' memory: nothing in the guest runs, so that it works behind
-a panic too. A function whose entry is not among the N is named at its closing brace."""
+The events are read from the rings' memory: nothing runs in the guest, so the command also works
+after a panic. A function whose entry is not among the N events is named at its closing brace."""
 
     name = "trace"
 

@@ -1,8 +1,8 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""The stopped guest, as the other files read it: symbols, memory, CPUs, threads.
+"""Reads the stopped guest, for the other files: symbols, memory, CPUs, threads.
 
-Structures are read through the kernel's own DWARF, so that they may change;
-what a stage does not have yet is None here and a sentence in the commands.
+Structures are read through the kernel's own DWARF, so they may change.
+Functions here return None for what a stage does not have yet; commands print a sentence.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def evaluate(expression: str) -> Value | None:
 
 
 def address(name: str) -> int | None:
-    """Of a symbol, whether the DWARF knows it or not."""
+    """The address of a symbol, with or without DWARF; None: there is no such symbol."""
     found = evaluate(f"(unsigned long)&{name}")
     return None if found is None else int(found)
 
@@ -50,7 +50,7 @@ def offset_of(type_name: str, field: str) -> int:
 
 
 def read(at: int, size: int) -> bytes:
-    """Through the selected CPU. Inferior.read_memory() of gdb 16 takes any CPU, and one in the firmware has no page tables."""
+    """Read memory through the selected CPU. Inferior.read_memory() of gdb 16 uses any CPU, and one in the firmware has no page tables."""
     return pointer(at, "char").string("latin-1", length=size).encode("latin-1")  # each byte is a character
 
 
@@ -77,7 +77,7 @@ def symbols() -> list[tuple[int, int, str]]:
 
 
 def symbol(at: int) -> tuple[str, int]:
-    """What lies at an address, and how far into it; else the address in words."""
+    """The function or object at an address, and the offset in it; else the address as text, and 0."""
     index = bisect_right(symbols(), (at, 1 << 64)) - 1
     if index >= 0:
         start, size, name = symbols()[index]
@@ -107,7 +107,7 @@ def text(value: Value) -> str:
 
 
 def kernel_runs() -> bool:
-    """Is paging on and the first C line behind us?"""
+    """Is paging on, and has the first line of C been executed?"""
     try:
         return int(gdb.parse_and_eval("nr_cpus")) > 0
     except gdb.error:
@@ -132,7 +132,7 @@ def vcpu_of(cpu: Value) -> Any:
 
 
 def every_thread() -> Iterator[Value]:
-    """All of them, the CPUs' idle threads (pid 0) first."""
+    """All threads, the CPUs' idle threads (pid 0) first."""
     for cpu in cpus():
         if int(cpu["idle"]):
             yield cpu["idle"].dereference()
@@ -145,7 +145,7 @@ def every_thread() -> Iterator[Value]:
 
 
 def thread_of_stack(sp: int) -> Value | None:
-    """Whose stack it is: that which begins nearest below."""
+    """The thread whose stack has this address: the stack that begins nearest below it."""
     best = None
     for thread in every_thread():
         base = as_int(thread["stack"])

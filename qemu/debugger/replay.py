@@ -1,5 +1,5 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""`make grade GDB=1`: a graded boot typed again, up to the moment that grading/report/replay.py has found."""
+"""`make grade GDB=1`: types the lines of a graded boot again, up to the moment that grading/report/replay.py has found."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import gdb  # type: ignore[import]
 from qemu.debugger.console import CONSOLE, aside
 from qemu.debugger.guest import cpus, name_of, vcpu_of
 
-PATIENCE = 10  # seconds in which an interrupt is over
-TRIES = 5  # at being in none: another one may come at once
+PATIENCE = 10  # seconds in which an interrupt handler returns
+TRIES = 5  # attempts to leave an interrupt: another one may come at once
 
 
 class NthArrival(gdb.Breakpoint):
@@ -33,7 +33,7 @@ class NthArrival(gdb.Breakpoint):
 
 
 def type_before(lines: list[str]) -> bool:
-    """As the grader typed them; what they print was printed there. False: something else stopped the guest."""
+    """Type the lines as the grader did, without showing their output again. False: something else stopped the guest."""
     CONSOLE.muted = True
     try:
         for line in lines:
@@ -46,7 +46,7 @@ def type_before(lines: list[str]) -> bool:
 
 
 class Patience(threading.Timer):
-    """So many seconds, then the guest is stopped; 0: none."""
+    """Stop the guest after this many seconds; 0: never."""
 
     def __init__(self, seconds: int) -> None:
         super().__init__(seconds, lambda: gdb.post_event(lambda: gdb.execute("interrupt")))
@@ -61,7 +61,7 @@ class Patience(threading.Timer):
 
 
 def out_of_interrupt() -> bool:
-    """Go on until what was interrupted runs again. False: nothing was."""
+    """Continue until the interrupted code runs again. False: no code was interrupted."""
     frame = gdb.newest_frame()
     while frame and name_of(frame.pc()) != "exception_vector":
         frame = frame.older()
@@ -76,7 +76,7 @@ def out_of_interrupt() -> bool:
 
 
 def to_what_runs() -> None:
-    """A guest that was stopped anywhere: to a CPU that is not idle, and out of an interrupt that has come."""
+    """The guest was stopped anywhere: select a CPU that is not idle, and run it out of an interrupt."""
     stopped = gdb.selected_thread(), gdb.newest_frame().pc()
     busy = [cpu for cpu in cpus() if int(cpu["running"]) != int(cpu["idle"])]
     vcpu = vcpu_of(busy[0]) if busy else None
@@ -96,7 +96,7 @@ def watch(plan: dict[str, Any]) -> NthArrival | None:
 
 
 def play(plan: dict[str, Any]) -> bool:
-    """Is the guest at the moment, as far as it can be told?"""
+    """Repeat the boot. Has it come to the moment, as far as can be seen?"""
     stay = not plan["address"] and not plan["ends"]
     if (plan["line"] or stay) and not type_before(plan["before"]):
         return False
@@ -121,7 +121,7 @@ def replay(path: Path) -> None:
     plan = json.loads(path.read_text())
     try:
         reached = play(plan)
-    except gdb.error as error:  # QEMU is gone
+    except gdb.error as error:  # QEMU has ended
         gdb.write(f"\nThe machine has ended: {error}\n")
         return
     said = f"This is {plan['where']}." if reached else \

@@ -1,5 +1,5 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""callsites and who-patches: what stands in each call site, and who writes it."""
+"""callsites and who-patches: the word in each call site, and which code writes it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def sites() -> Iterator[SiteRecord]:
         table = table["next"]
 
 
-# ---- Who is called ----
+# ---- What a site calls ----
 
 
 def object_name(at: int) -> str:
-    """What lies there, an array's element by its number; else its address."""
+    """The name of the object at this address, for an array with the element's number; else the address."""
     name, offset = symbol(at)
     array = evaluate(f"'{name}'")
     if array is None:
@@ -69,7 +69,7 @@ def selects(op: Value, offset: int) -> bool:
 
 
 def listed_ops(offset: int) -> list[str]:
-    """Whom the list calls for a function."""
+    """The ops that the list calls for a function."""
     op, names = evaluate("ops_list"), []
     while op is not None and int(op):
         if selects(op.dereference(), offset):
@@ -79,7 +79,7 @@ def listed_ops(offset: int) -> list[str]:
 
 
 def slot_of(target: int) -> int | None:
-    """The number of the stub at an address, behind an island too."""
+    """The number of the stub at an address, or of the stub to which an island's entry at the address leads."""
     first, second = address("ftrace_stub_0"), address("ftrace_stub_1")
     if first is None or second is None:
         return None
@@ -87,13 +87,13 @@ def slot_of(target: int) -> int | None:
     island = re.match(r"ftrace_island_\d+", name)
     start = address(island[0]) if island else first
     number, rest = divmod(target - (start or 0), second - first)
-    # In the DWARF of most files the array has no length, and gdb may choose one of those.
+    # In the DWARF of most files the array has no length, and gdb may use such a file's.
     slots = next((size for _, size, name in symbols() if name == "ftrace_slots"), 0)
     return number if not rest and 0 <= number < slots // gdb.lookup_type("struct ftrace_slot").sizeof else None
 
 
 def told_of(target: int, offset: int) -> str:
-    """Which op hears of a call that goes to @target."""
+    """The ops that are called for a call to @target, as text."""
     number = slot_of(target)
     if number is None:
         op = evaluate("*(struct ftrace_ops **)&function_trace_op")  # a program of labs 1 and 3 declares it as void *
@@ -121,7 +121,7 @@ def call_target(ip: int, asm: str) -> int | None:
 
 
 def describe(site: SiteRecord) -> tuple[str, bool]:
-    """The word that stands there now, and whom it calls; does it call?"""
+    """The site's present word as text, with what it calls; is it a call?"""
     asm = disassemble(site.ip)
     target = call_target(site.ip, asm)
     told = f"  -> {told_of(target, int(site.record['offset']))}" if target is not None else ""
@@ -130,9 +130,9 @@ def describe(site: SiteRecord) -> tuple[str, bool]:
 
 
 class Callsites(Command):
-    """callsites [GLOB]: each call site, the word that stands there now, and who is called by it.
+    """callsites [GLOB]: each call site, the word that is there now, and what it calls.
 
-Read from the records and from text, not from what the kernel prints about them."""
+It reads the records and the text; it does not use what the kernel prints about them."""
 
     name = "callsites"
 
@@ -151,7 +151,7 @@ Read from the records and from text, not from what the kernel prints about them.
 class SiteWatch(gdb.Breakpoint):
     """Watches the place through which a site is written: its word in the alias of text.
 
-    Whoever synchronises loads from there too: only a store that changes the word stops."""
+    Code that synchronises loads from there, too: only a store that changes the word stops."""
 
     def __init__(self, site: SiteRecord) -> None:
         self.site = site
@@ -186,9 +186,9 @@ def find_site(word_: str) -> SiteRecord:
 class WhoPatches(Command):
     """who-patches FUNCTION|ADDRESS: stop whenever its call site is changed.
 
-Text is never writable where it is executed: a patch goes through an alias. So the
-watch is on the site's word there, and stops behind the very store, whoever made it:
-`bt` says who, `up` goes to the caller. `delete N` ends it."""
+Text is never writable where it is executed: a patch is stored through an alias. So the
+watchpoint is on the site's word in the alias. It stops after the store: `bt` shows which
+function made it, `up` goes to the caller. `delete N` removes the watchpoint."""
 
     name = "who-patches"
 

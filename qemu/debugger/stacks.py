@@ -1,17 +1,17 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""Stacks through what DWARF does not describe, and of threads that do not run.
+"""Shows stacks through code that DWARF does not describe, and stacks of threads that do not run.
 
 Assembly has no unwind tables, and a traced function returns to
 return_to_handler. The unwinder here knows these:
 
-    exception_vector    everything is in struct trap_frame, at sp; at its first instruction all is as it was
+    exception_vector    all registers are in struct trap_frame, at sp; at its first instruction they are unchanged
     ftrace_caller       struct ftrace_regs, at sp: it is two frames
-    return_to_handler   where the function really returns to is on the shadow stack
-    other assembly      its frame record, once an instruction has made it
-    thread_start_asm    the end
+    return_to_handler   the function's true return address is on the shadow stack
+    other assembly      by its frame record, after the instruction that makes it
+    thread_start_asm    the stack ends here
 
 A thread that is off its CPU is shown by taking its saved context for the
-caller of the stopped CPU's innermost frame. Nothing of the guest is changed.
+caller of the stopped CPU's innermost frame. The guest itself is not changed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ if ARCH == "riscv64":
     NUMBERED = ["zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "fp", "s1", *(f"a{n}" for n in range(8)),
                 *(f"s{n}" for n in range(2, 12)), "t3", "t4", "t5", "t6"]
     KEPT = ["gp", "tp", "fp", *(f"s{n}" for n in range(1, 12))]
-    INTERRUPTED, VECTORS = "sepc", 1  # where the pc is before it is saved; how many places exceptions arrive at
+    INTERRUPTED, VECTORS = "sepc", 1  # the register with the interrupted pc; the number of entries of exceptions
     ENDS = {0x00028067, 0x00008067, 0x00030067}  # jr t0, ret, jr t1
-    RECORD = (-16, -8)  # where fp and the return address lie, from fp
+    RECORD = (-16, -8)  # offsets from fp of the saved fp and of the return address
 else:
     FP, LINK, RESUME, PARENT = "x29", "x30", "x30", "x9"
     NUMBERED = [f"x{n}" for n in range(31)]
@@ -46,7 +46,7 @@ else:
 
 
 def frame_size(insn: int) -> int:
-    """What an instruction takes from sp: addi sp, sp, -n; sub sp, sp, #n; stp x29, x30, [sp, #-n]!."""
+    """The n of an instruction that lowers sp by n: addi sp, sp, -n; sub sp, sp, #n; stp x29, x30, [sp, #-n]!. 0: another instruction."""
     if ARCH == "riscv64":
         return -((insn >> 20) - (insn >> 31 << 12)) if insn & 0xFFFFF == 0x10113 else 0
     if insn & 0xFFE07FFF == 0xA9A07BFD:
@@ -62,7 +62,7 @@ def quad(at: int) -> int:
 
 
 class Frame:
-    """What an unwinder may ask about the frame that it is asked about."""
+    """The registers of the frame that gdb asks the unwinder about."""
 
     def __init__(self, pending: Any) -> None:
         self._pending = pending
@@ -81,12 +81,12 @@ def from_trap_frame(f: Frame) -> Registers:
     found = {name: as_int(regs["x"][n]) for n, name in enumerate(NUMBERED) if name != "zero"}
     if ARCH != "riscv64":
         found["sp"] = as_int(regs["sp"])
-    # gdb takes every outer pc for a return address and looks one byte before it; this one is exact.
+    # gdb takes every outer pc for a return address, and looks up the byte before it. This pc is exact, so it is raised by 1.
     return found | {"pc": as_int(regs["pc"]) + 1}
 
 
 def has_just_come(pc: int, vector: int) -> bool:
-    """Of the place where exceptions arrive: the first instruction, behind which nothing is saved."""
+    """Is pc at the first instruction of an exception's entry, where nothing is saved yet?"""
     return (pc - vector) % 128 == 0 and (pc - vector) // 128 < VECTORS
 
 
@@ -95,7 +95,7 @@ def from_the_cpu(f: Frame) -> Registers:
 
 
 def from_ftrace_regs(f: Frame) -> Registers:
-    """In the stub or ftrace_caller: to the traced function, behind its call site."""
+    """From a stub or ftrace_caller to the traced function, after its call site."""
     size = gdb.lookup_type("struct ftrace_regs").sizeof
     start, call = address("ftrace_caller"), address("ftrace_call")
     assert start is not None and call is not None
@@ -105,13 +105,13 @@ def from_ftrace_regs(f: Frame) -> Registers:
         return {"pc": f[back], "sp": f.sp, FP: f[FP], LINK: f[link]}
     regs = pointer(f.sp, "struct ftrace_regs").dereference()
     if f.pc <= call:
-        ours = f.sp <= f[FP] <= f.sp + size  # its end: riscv64, on the way to regs->sp
+        ours = f.sp <= f[FP] <= f.sp + size  # equal to the end: on riscv64, before fp points to the record
         return {"pc": f[RESUME], "sp": f.sp + size, FP: as_int(regs["fp"]) if ours else f[FP], LINK: f[PARENT]}
     return {"pc": as_int(regs["pc"]), "sp": f.sp + size, FP: as_int(regs["fp"]), LINK: as_int(regs["link"])}
 
 
 def true_caller(sp: int, fp: int) -> int | None:
-    """The newest shadow frame whose caller has the frame pointer; of a tail call's chain the outermost."""
+    """The return address of the newest shadow frame with this frame pointer; in a chain of tail calls, of the outermost."""
     thread, handler = thread_of_stack(sp), address("return_to_handler")
     if thread is None or not int(thread["ftrace"]):
         return None
@@ -125,7 +125,7 @@ def true_caller(sp: int, fp: int) -> int | None:
 
 
 def from_return_to_handler(f: Frame, start: int) -> Registers:
-    if f.pc == start:  # not entered yet: it stands in the place of a return address
+    if f.pc == start:  # it is only a return address, and has not been entered
         fp, sp, link = f[FP], f.sp, start
     elif word(f.pc) in ENDS:
         fp, sp, link = f[FP], f.sp, f[LINK]
@@ -137,7 +137,7 @@ def from_return_to_handler(f: Frame, start: int) -> Registers:
 
 
 def made_frame(pc: int) -> int:
-    """The size of the frame that stands at @pc, by the instructions before it; 0: none yet, or none any more."""
+    """The size of the frame at @pc, from the instructions before it; 0: there is no frame yet, or no longer."""
     at = pc
     while pc - at < 512 and word(at) not in ENDS:
         at -= 4
@@ -147,7 +147,7 @@ def made_frame(pc: int) -> int:
 
 
 def recorded(f: Frame, size: int) -> Registers | None:
-    """By the frame record, if one lies in a frame of that size."""
+    """The caller's registers by the frame record, if fp points to one in a frame of that size."""
     if not size or not f.sp <= f[FP] <= f.sp + size:
         return None
     fp, link = (quad(f[FP] + at) for at in RECORD)
@@ -160,7 +160,7 @@ def from_record(f: Frame) -> Registers:
 
 
 def behind_the_last(f: Frame) -> Registers | None:
-    """A function whose last instruction calls what never returns: DWARF takes the next function for it."""
+    """The last instruction of a function calls one that never returns, so the return address belongs to the next function in DWARF."""
     start = f.pc - 4 - symbol(f.pc - 4)[1]
     beginning = map(word, range(start, min(start + 64, f.pc), 4))
     return recorded(f, next(filter(None, map(frame_size, beginning)), 0))
@@ -176,7 +176,7 @@ def is_assembly(pc: int) -> bool:
 
 
 def step(f: Frame) -> Registers | None:
-    """None: DWARF knows better."""
+    """The caller's registers; None: DWARF describes this frame."""
     handler = address("return_to_handler")
     if handler is not None and f.pc == handler:
         return from_return_to_handler(f, handler)
@@ -212,8 +212,8 @@ class FrameId:
 class KernelUnwinder(Unwinder):
     def __init__(self) -> None:
         super().__init__("callsite")
-        self.instead: Registers | None = None  # another thread's context, shown in the place of the CPU's
-        self.level = 0  # of the CPU's own frame; functions that are inlined where it stands have those before
+        self.instead: Registers | None = None  # the context of another thread, which is shown instead of the CPU's
+        self.level = 0  # the level of the CPU's own frame; functions that are inlined at its pc have lower levels
 
     def __call__(self, pending: Any) -> Any:
         try:
@@ -249,7 +249,7 @@ class Interrupted(FrameDecorator):
 
 
 class KernelFrames:
-    """Leaves out what is no call: return_to_handler, and the CPU behind another thread's stack."""
+    """Leaves out frames that are no calls: return_to_handler, and the CPU's frame if another thread's stack is shown."""
 
     name, priority, enabled = "callsite", 100, True
 
@@ -266,7 +266,7 @@ class KernelFrames:
 
 
 def to_the_end(frames: Iterator[Any]) -> Iterator[Any]:
-    """Up to the caller of thread_start_asm or of kernel_main, which is 0: gdb fails to step from there."""
+    """The frames before the caller of thread_start_asm or of kernel_main, whose pc is 0: gdb fails to unwind it."""
     while True:
         try:
             decorated = next(frames)
@@ -296,7 +296,7 @@ def saved_context(thread: Value) -> Registers:
 
 
 def own_level() -> int:
-    """Of the frame that the CPU stands in, and not of a function that is inlined there."""
+    """The level of the frame of the CPU's pc, and not of a function that is inlined there."""
     frame = gdb.newest_frame()
     while frame.type() == gdb.INLINE_FRAME:
         frame = frame.older()
@@ -304,7 +304,7 @@ def own_level() -> int:
 
 
 class Shown:
-    """While it lasts, gdb's frames are those of @thread."""
+    """In this block gdb's frames are those of @thread."""
 
     def __init__(self, thread: Value) -> None:
         self._vcpu = running_on(thread)
@@ -327,7 +327,7 @@ SWITCHING = {"__switch_to", "leave_cpu", "context_switch", "__schedule", "schedu
 
 
 def where(thread: Value) -> str:
-    """The innermost four functions, without those by which every thread leaves its CPU."""
+    """The innermost four functions, without those through which every thread leaves its CPU."""
     handler = address("return_to_handler")
     with Shown(thread):
         frame = gdb.newest_frame()
@@ -371,8 +371,8 @@ def find_thread(word_: str) -> Value:
 class BtThread(Command):
     """bt-thread PID|NAME [bt's words]: the stack of any thread, running or not.
 
-Through trampolines, interrupts and return addresses that a tracer took. `bt` does the
-same for the CPU that gdb stands on (`thread N` chooses it)."""
+It shows the callers through trampolines, interrupts and return addresses that a tracer
+replaced. `bt` does the same for the CPU that gdb has selected (`thread N` selects one)."""
 
     name = "bt-thread"
 

@@ -1,5 +1,5 @@
 # mypy: no-warn-return-any, allow-subclassing-any
-"""gdb's side of `make gdb`: connect, load what we know, and run to the first C line."""
+"""gdb's side of `make gdb`: connect, load the commands, and run to the first line of C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCRATCH = Path(os.environ["CALLSITE_GDB"])
 
 
 class PowerOff(gdb.Breakpoint):
-    """A kernel that panicked ends its machine: hold it before it does."""
+    """Stop a kernel that panicked before it ends its machine."""
 
     def __init__(self) -> None:
         super().__init__("firmware_poweroff", internal=True)
@@ -43,8 +43,8 @@ def main() -> None:
     stacks.install()
     held = os.environ.get("CALLSITE_HELD", "")
     if not held:
-        # Until head.S has turned paging on, no address is what the symbols say: so a
-        # hardware breakpoint, for which nothing has to be read or written there.
+        # Until head.S has turned paging on, nothing is mapped at the symbols' addresses. So this
+        # is a hardware breakpoint: gdb need not read or write memory there.
         gdb.execute("thbreak *kernel_main", to_string=True)
         with console.aside():
             gdb.execute("continue")

@@ -15,6 +15,7 @@ import pexpect  # type: ignore[import]
 
 from grading.elf.insn import ISAS
 from qemu.machine import FINISHED, ROOT
+from qemu.tests.terminal import hang_up
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
 NM = {"riscv64": "riscv64-linux-gnu-nm", "arm64": "aarch64-linux-gnu-nm"}
@@ -73,8 +74,7 @@ class DebuggerSession:
     def close(self) -> None:
         self._gdb.sendline("kill")
         self._gdb.sendline("quit")
-        self._gdb.expect(pexpect.EOF)
-        self._gdb.close(force=True)
+        hang_up(self._gdb)
         self._log.close()
 
 
@@ -173,7 +173,7 @@ class OnAMachine(Shared):
         self.assertGreater(len(self.rows()), 200)
 
     def test_memory_is_read_through_the_selected_hart(self) -> None:
-        """Not through the first one, which is in the firmware here: the kernel's addresses are not mapped there."""
+        """And not through the first hart, which is in the firmware here, where the kernel's addresses are not mapped."""
         if self.arch != "riscv64" or self.smp == 1:
             return
         for thread, mode in ((1, 3), (2, 1)):  # 3: the firmware's, 1: the kernel's
@@ -198,10 +198,11 @@ class OnAMachine(Shared):
         self.assertEqual(self.gdb.sh("echo alive"), "alive\n")
 
     def test_a_ctrl_c_right_after_it_was_said_how_to_stop_the_guest_stops_it(self) -> None:
-        """SIGINT comes while the sentence is still being written: Python takes it for a KeyboardInterrupt then."""
-        self.gdb("python import time; write = gdb.write; gdb.write = lambda text: (write(text), gdb.flush(), time.sleep(0.2))")
+        """SIGINT comes while Python still runs, so Python raises a KeyboardInterrupt."""
+        self.gdb("python import os, time; from qemu.debugger.console import CONSOLE; write = os.write")
+        self.gdb("python os.write = lambda to, data: write(to, data) + (to == CONSOLE._tell[1] and time.sleep(0.2) or 0)")
         said = self.gdb.interrupted("continue", "waits for a line: Ctrl-C")
-        self.gdb("python gdb.write = write")
+        self.gdb("python os.write = write")
         self.assertIn("SIGINT", said)
         self.assertEqual(self.gdb.sh("echo alive"), "alive\n")
 
@@ -309,7 +310,7 @@ class OnAMachine(Shared):
         self.assertTrue({"ftrace_stub_1", "ftrace_caller"} & seen or len(seen) > 2, seen)
 
     def test_bt_where_an_interrupt_has_just_come(self) -> None:
-        """The interrupted registers are not saved yet: they are only in the CPU."""
+        """The interrupted registers are not saved yet; only the CPU has them."""
         for _ in range(3):
             self.gdb("thbreak *" + {"riscv64": "&exception_vector", "arm64": "((char *)&exception_vector + 5 * 128)"}[self.arch])
             self.gdb(f"console {SEED}")

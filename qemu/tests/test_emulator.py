@@ -1,4 +1,4 @@
-"""Which QEMU is used, and the message if none is fit for a grade. Scripts stand in for QEMUs that are not installed."""
+"""Which QEMU is used, and the message if none is fit for a grade. Scripts replace QEMUs that are not installed."""
 
 from __future__ import annotations
 
@@ -285,12 +285,12 @@ class Doctor(Machines):
 
 
 class Download(Machines):
-    """Scripts stand in for apt and dpkg, except where apt's own refusal is tested."""
+    """Scripts replace apt and dpkg, except where apt's own refusal is tested."""
 
     def setUp(self) -> None:
         super().setUp()
         self.fake(self.path, "7.2.22")
-        self.replace(download, "debian_12", lambda: True)
+        self.replace(download, "release", lambda: "bookworm")
 
     def said(self, status: int) -> str:
         with redirect_stdout(io.StringIO()) as out:
@@ -320,7 +320,7 @@ class Download(Machines):
         self.assertEqual(self.said(0), "")
         self.fake(self.path, "9.2.4")
         emulator.look.cache_clear()
-        self.replace(download, "debian_12", lambda: False)
+        self.replace(download, "release", lambda: "trixie")
         self.assertRegex(self.said(1), "^A grade needs QEMU 10.0, and this host has: QEMU 9.2.4 .* Build or install one, and set QEMU_DIR")
         self.assertFalse(self.unpacked.exists())
 

@@ -1,4 +1,4 @@
-"""`make run`: what it reads, and how it ends."""
+"""`make run`: what it types at the console, and how it ends."""
 import os
 import pty
 import signal

@@ -1,4 +1,4 @@
-"""The book: code by name, pages out of the tree, and a site without dead links. No mkdocs is needed here."""
+"""The book: code that pages show by its name, pages that are built from the tree, and no dead links. mkdocs is not needed here."""
 import re
 import tempfile
 import unittest
@@ -177,7 +177,7 @@ class TracefsReference(unittest.TestCase):
     def test_every_file_has_its_section(self) -> None:
         told = {name for line in self.page.splitlines() if line.startswith("### ") for name in re.findall("`([^`]+)`", line)}
         made = self.files("TOP", "INSTANCE", "CPU", "EACH_CPU")
-        self.assertEqual(told - {"options/", "instances/", "events/ftrace/NAME/format", "events/GROUP/EVENT/"}, made - {"instances"})
+        self.assertEqual(told - {"options/", "instances/", "instances/last_boot", "events/ftrace/NAME/format", "events/GROUP/EVENT/"}, made - {"instances"})
 
     def test_every_option_is_in_the_table(self) -> None:
         options = re.findall(r'option\(\w+, "([a-z_-]+)"\)', (ROOT / "kern/ftrace/trace/trace.h").read_text())
@@ -190,7 +190,7 @@ class TracefsReference(unittest.TestCase):
 
 
 class Handouts(unittest.TestCase):
-    """What a handout says of the grader is what the grader goes by."""
+    """What a handout says about the grader is what the grader uses."""
 
     def handouts(self) -> list[tuple[rubric.Lab, Path]]:
         return [(rubric.lab(n), folder / "handout.md") for n, folder in rubric.LABS.items() if (folder / "handout.md").is_file()]

@@ -91,10 +91,14 @@ always_inline_ bool irqs_disabled(void)
  */
 always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
 {
-	__asm__ volatile("dc cvau, %1\n\t"
+	u32 word;
+
+	__asm__ volatile("ldr %w0, [%2]\n\t"
+			 "str %w0, [%2]\n\t"
+			 "dc cvau, %2\n\t"
 			 "dsb ish\n\t"
-			 "ic ivau, %0"
-			 : : "r"(text_va), "r"(alias_va) : "memory");
+			 "ic ivau, %1"
+			 : "=&r"(word) : "r"(text_va), "r"(alias_va) : "memory");
 }
 
 always_inline_ struct cpu *this_cpu(void)
@@ -228,10 +232,14 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 {
 	return regs->x[29];
 }
-/* Where the register xN, or sp (31), is; NULL: there is none. */
-always_inline_ unsigned long *trap_frame_reg(struct trap_frame *regs, unsigned n)
+always_inline_ unsigned long regs_fault_address(const struct trap_frame *regs)
 {
-	return n < 31 ? &regs->x[n] : n == 31 ? &regs->sp : NULL;
+	return regs->far;
+}
+always_inline_ void regs_complete(struct trap_frame *regs)
+{
+	regs->esr = sysreg_read(esr_el1);
+	regs->far = sysreg_read(far_el1);
 }
 /* The interrupted context goes on at @fn, as if it had called it. */
 always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
@@ -246,7 +254,7 @@ extern unsigned timer_irq;  /* timer.c */
 /* bcm2836.c: irqchip.c calls these where there is no GIC. */
 int bcm2836_init(const void *fdt);
 void bcm2836_init_cpu(void);
-int bcm2836_map(const void *fdt, int node, unsigned *irq);
+int bcm2836_map(int controller, const u32 cell[3], unsigned *irq); /* as irqchip_map(): fdt_interrupt() has found these */
 void bcm2836_enable(unsigned irq);
 void bcm2836_handle(void);
 void bcm2836_send_ipi(unsigned long mask);

@@ -1,7 +1,7 @@
 /*
  * The two interrupt controllers of the BCM2836 and BCM2837 (Raspberry Pi 2 and 3):
  * the cores' own (BCM2836 ARM-local peripherals, QA7 rev 3.4, chapter 4), and the
- * devices' (BCM2835 ARM Peripherals, chapter 7), which is one source of the first.
+ * devices' (BCM2835 ARM Peripherals), which is one source of the first.
  * There is no GIC. Numbers: 0-31 are a core's sources, 32 and on the devices'.
  */
 #include "cpu.h"
@@ -32,10 +32,8 @@ static int local_node, devices_node;
 
 static char *find(const void *fdt, const char *compatible, int *node)
 {
-	u64 addr, size;
-
 	*node = fdt_find_device(fdt, (const char *const[]){compatible, NULL});
-	return *node < 0 || fdt_reg(fdt, *node, 0, &addr, &size) ? NULL : ioremap(addr, size);
+	return fdt_iomap(fdt, *node, 0);
 }
 
 static notrace unsigned core_of(const struct cpu *cpu)
@@ -65,13 +63,8 @@ void bcm2836_init_cpu(void)
 }
 
 /* <number flags> of the cores' controller, <bank number> of the devices'; bank 0 has no device that Callsite knows. */
-int bcm2836_map(const void *fdt, int node, unsigned *irq)
+int bcm2836_map(int controller, const u32 cell[3], unsigned *irq)
 {
-	u32 cell[3];
-	int controller = fdt_interrupt(fdt, node, 0, cell);
-
-	if (controller < 0)
-		return controller;
 	if (!devices || controller != devices_node || !cell[0] || cell[0] > DEVICES / 32 || cell[1] > 31)
 		return -ENODEV;
 	*irq = DEVICE_BASE + 32 * (cell[0] - 1) + cell[1];
@@ -98,7 +91,7 @@ static void handle_devices(void)
 	}
 }
 
-/* The read after the mailbox is cleared completes that before handle_ipi() looks for work: a later IPI is a new interrupt. */
+/* The read makes sure that the mailbox is cleared before handle_ipi() looks for work. So a later IPI is a new interrupt. */
 void bcm2836_handle(void)
 {
 	unsigned core = core_of(this_cpu());

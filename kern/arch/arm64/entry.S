@@ -33,6 +33,7 @@
 	/* 128 bytes a vector. tpidr_el0 is scratch: there is no EL0. */
 	.macro	vector target
 	.balign	128
+	/* 1. If too little of the stack is left, take the overflow stack and panic. */
 	msr	tpidr_el0, x0
 	mrs	x0, sp_el0
 	ldr	x0, [x0, #THREAD_STACK]
@@ -45,6 +46,8 @@
 	ldr	x0, [x0, #THREAD_STACK]
 	add	sp, sp, x0
 	mrs	x0, tpidr_el0
+
+	/* 2. Save struct trap_frame; its last words are a frame record. */
 	sub	sp, sp, #FRAME_SIZE
 	stp	x0, x1, [sp, #X(0)]
 	add	x0, sp, #FRAME_SIZE
@@ -75,6 +78,7 @@ exception_vector:
 	vector	unexpected
 	.endr
 
+	/* 3. Call trap_interrupt(regs) or trap_exception(regs). */
 unexpected:
 	save_registers
 	bl	trap_unexpected
@@ -86,20 +90,35 @@ interrupt:
 	save_registers
 	bl	trap_interrupt
 
+/*
+ * Return to what was interrupted.
+ *
+ * 1. Clear a reservation that the handler may have left; load pc and status.
+ * 2. Restore the other registers and return.
+ */
 	.globl	ret_from_exception
 ret_from_exception:
+	/* 1. Clear a reservation that the handler may have left; load pc and status. */
 	msr	daifset, #2
 	ldp	x0, x1, [sp, #FRAME_PC]
 	msr	elr_el1, x0
 	msr	spsr_el1, x1
 	clrex
+
+	/* 2. Restore the other registers and return. */
 	pairs	ldp, sp, FRAME_X, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29
 	ldr	x30, [sp, #X(30)]
 	add	sp, sp, #FRAME_SIZE
 	eret
 
-/* One stack for all CPUs: the first CPU that comes here panics and stops the others. */
+/*
+ * One stack for all CPUs: the first CPU that comes here panics and stops the others.
+ *
+ * 1. Take the overflow stack.
+ * 2. Save struct trap_frame on it, and call trap_overflow(regs).
+ */
 stack_overflow:
+	/* 1. Take the overflow stack. */
 	mrs	x0, sp_el0
 	ldr	x0, [x0, #THREAD_STACK]
 	add	x0, sp, x0
@@ -107,6 +126,8 @@ stack_overflow:
 	adrp	x0, overflow_stack + THREAD_SIZE - FRAME_SIZE
 	add	x0, x0, #:lo12:overflow_stack + THREAD_SIZE - FRAME_SIZE
 	mov	sp, x0
+
+	/* 2. Save struct trap_frame on it, and call trap_overflow(regs). */
 	mrs	x0, tpidr_el0
 	stp	x0, x1, [sp, #X(0)]
 	mrs	x0, tpidrro_el0
@@ -118,20 +139,28 @@ exception_vector_end:
 /*
  * struct thread *__switch_to(struct thread *prev, struct thread *next)
  *
- * Called with interrupts masked. Saves prev's callee-saved registers, makes next
- * current, loads next's registers. x0 = prev is the return value.
+ * Called with interrupts masked. x0 = prev is the return value.
+ *
+ * 1. Save prev's callee-saved registers.
+ * 2. Make next current.
+ * 3. Load next's registers, and return on its stack.
  */
 	.set	THREAD_X, THREAD_CONTEXT + CONTEXT_X - 8 * 19
 	.globl	__switch_to
 	.type	__switch_to, @function
 __switch_to:
+	/* 1. Save prev's callee-saved registers. */
 	mov	x9, sp
 	pairs	stp, x0, THREAD_X, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28
 	stp	x29, x30, [x0, #THREAD_CONTEXT + CONTEXT_FP]
 	str	x9, [x0, #THREAD_CONTEXT + CONTEXT_SP]
+
+	/* 2. Make next current. */
 	mrs	x9, tpidr_el1
 	str	x1, [x9, #CPU_CURRENT]
 	msr	sp_el0, x1
+
+	/* 3. Load next's registers, and return on its stack. */
 	ldr	x9, [x1, #THREAD_CONTEXT + CONTEXT_SP]
 	ldp	x29, x30, [x1, #THREAD_CONTEXT + CONTEXT_FP]
 	pairs	ldp, x1, THREAD_X, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28

@@ -69,13 +69,6 @@ static char *distributor, *cpu_interface;
 static char *redistributor[NR_CPUS];
 static u8 interface_bit[NR_CPUS]; /* version 2: which target each CPU is */
 
-static char *map_region(int index)
-{
-	u64 addr, size;
-
-	return fdt_reg(boot_fdt, gic_node, index, &addr, &size) ? NULL : ioremap(addr, size);
-}
-
 static void wait_for_distributor(void)
 {
 	while (version == 3 && read32(distributor + D_CTLR) & D_CTLR_PENDING)
@@ -111,9 +104,9 @@ int irqchip_init(const void *fdt)
 		return bcm2836_init(fdt);
 	}
 	version = fdt_compatible(fdt, gic_node, "arm,gic-v3") ? 3 : 2;
-	distributor = map_region(0);
+	distributor = fdt_iomap(fdt, gic_node, 0);
 	if (version == 2)
-		cpu_interface = map_region(1);
+		cpu_interface = fdt_iomap(fdt, gic_node, 1);
 	if (!distributor || (version == 2 && !cpu_interface)) {
 		printk("The GIC's registers cannot be mapped.\n");
 		return -ENODEV;
@@ -128,7 +121,7 @@ static char *redistributor_region(unsigned index)
 	static char *regions[NR_CPUS];
 
 	if (index < NR_CPUS && !regions[index])
-		regions[index] = map_region(1 + index);
+		regions[index] = fdt_iomap(boot_fdt, gic_node, 1 + index);
 	return index < NR_CPUS ? regions[index] : NULL;
 }
 
@@ -211,10 +204,12 @@ int irqchip_map(const void *fdt, int node, unsigned *irq)
 	u32 cell[3];
 	int controller = fdt_interrupt(fdt, node, 0, cell);
 
+	if (controller < 0)
+		return controller;
 	if (version == NO_GIC)
-		return bcm2836_map(fdt, node, irq);
+		return bcm2836_map(controller, cell, irq);
 	if (controller != gic_node)
-		return controller < 0 ? controller : -ENODEV;
+		return -ENODEV;
 	*irq = cell[1] + (cell[0] ? PPI_BASE : SPI_BASE);
 	return 0;
 }

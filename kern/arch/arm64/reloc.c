@@ -110,7 +110,7 @@ static int put_movw(u8 *where, u64 value, unsigned group, bool checked)
 	return 0;
 }
 
-/* movz or movn, whichever the sign asks for; movk is left one. */
+/* Make it movz or movn, as the sign requires; a movk stays a movk. */
 static int put_movw_signed(u8 *where, s64 value, unsigned group)
 {
 	if (group < 3 && !reloc_fits(value, 16 * (group + 1) + 1))

@@ -63,18 +63,12 @@ notrace void panic_exception(struct trap_frame *regs)
 	panic_regs(regs, "exception of class 0x%lx at 0x%lx (0x%lx)", class, regs->pc, regs->far);
 }
 
-notrace unsigned long exception_address(struct trap_frame *regs)
-{
-	regs->esr = sysreg_read(esr_el1);
-	return regs->far = sysreg_read(far_el1);
-}
-
 notrace void trap_unexpected(struct trap_frame *regs, unsigned vector)
 {
 	static const char *const kinds[] = {"synchronous exception", "interrupt",
 					    "fast interrupt", "system error"};
 
-	exception_address(regs);
+	regs_complete(regs);
 	panic_regs(regs, "unexpected %s, vector %u, syndrome 0x%lx, at 0x%lx", kinds[vector % 4],
 		   vector, regs->esr, regs->pc);
 }

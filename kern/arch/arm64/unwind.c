@@ -124,8 +124,8 @@ notrace bool unwind_record(struct unwind *u)
 /*
  * From an interrupted function to its caller. In a stub and in ftrace_caller,
  * while the traced function has no frame record, the walk gives the traced
- * function first: on the way in x30 holds its address and x9 its caller's, on
- * the way out x9 its address and x30 its caller's.
+ * function first. On the way in, x30 holds its address and x9 its caller's; on
+ * the way out it is the reverse.
  */
 notrace bool unwind_from_regs(struct unwind *u)
 {

@@ -1,7 +1,7 @@
 /*
- * The Advanced Interrupt Architecture (RISC-V AIA 1.0): the APLIC (chapter 4)
+ * The Advanced Interrupt Architecture (RISC-V AIA 1.0): the APLIC
  * collects the devices' interrupts. It delivers them to a hart itself, or as
- * messages to the hart's IMSIC (chapter 3), which is read through CSRs. A machine
+ * messages to the hart's IMSIC, which is read through CSRs. A machine
  * has one APLIC for each privilege mode; ours leads to S-mode's external interrupt.
  */
 #include "cpu.h"
@@ -30,34 +30,30 @@ enum { SOURCE_OFF, SOURCE_RISING = 4, SOURCE_FALLING, SOURCE_HIGH, SOURCE_LOW };
 enum { IMSIC_DELIVERY = 0x70, IMSIC_THRESHOLD = 0x72, IMSIC_EIE = 0xc0 };
 
 static char *aplic;
-static int aplic_node, hart_list; /* hart_list: the APLIC's or the IMSICs' node; a hart's index is its place there */
+static int aplic_node;
 static u32 source_count;
 static bool messages;
 
-static int find_node(const void *fdt)
+static int find_node(const void *fdt, int *hart_list)
 {
 	u32 phandle;
 	int n = -1;
 
 	while ((n = fdt_find_compatible(fdt, n, "riscv,aplic")) >= 0) {
-		hart_list = fdt_u32(fdt, n, "msi-parent", &phandle) ? n : fdt_by_phandle(fdt, phandle);
-		if (fdt_available(fdt, n) && plic_context(fdt, hart_list, boot_hwid) >= 0)
+		*hart_list = fdt_u32(fdt, n, "msi-parent", &phandle) ? n : fdt_by_phandle(fdt, phandle);
+		if (fdt_available(fdt, n) && plic_context(fdt, *hart_list, boot_hwid) >= 0)
 			break;
 	}
 	return n;
 }
 
-int aia_init(const void *fdt)
+int aia_init(const void *fdt, int *hart_list)
 {
-	u64 addr, size;
-
-	aplic_node = find_node(fdt);
-	if (aplic_node < 0 || fdt_reg(fdt, aplic_node, 0, &addr, &size))
-		return -ENODEV;
-	aplic = ioremap(addr, size);
+	aplic_node = find_node(fdt, hart_list);
+	aplic = fdt_iomap(fdt, aplic_node, 0);
 	if (!aplic)
-		return -ENOMEM;
-	messages = hart_list != aplic_node;
+		return -ENODEV;
+	messages = *hart_list != aplic_node;
 	fdt_u32(fdt, aplic_node, "riscv,num-sources", &source_count);
 	for (u32 irq = 1; irq <= source_count; irq++)
 		write32(SOURCE_OFF, aplic + SOURCECFG(irq));
@@ -91,20 +87,13 @@ void aia_init_cpu(int index)
 	}
 }
 
-int aia_hart_list(void)
-{
-	return hart_list;
-}
-
 /* <number flags>; flags are those of the device tree's interrupt types. */
-int aia_map(const void *fdt, int node, unsigned *irq)
+int aia_map(int controller, const u32 cell[3], unsigned *irq)
 {
 	static const u8 modes[] = {[1] = SOURCE_RISING, [2] = SOURCE_FALLING, [4] = SOURCE_HIGH, [8] = SOURCE_LOW};
-	u32 cell[3];
-	int controller = fdt_interrupt(fdt, node, 0, cell);
 
 	if (controller != aplic_node)
-		return controller < 0 ? controller : -ENODEV;
+		return -ENODEV;
 	if (!cell[0] || cell[0] > source_count || cell[1] >= ARRAY_SIZE(modes) || !modes[cell[1]])
 		return -EINVAL;
 	*irq = cell[0];
@@ -135,7 +124,7 @@ static u32 claim(int index)
 	return top >> 16;
 }
 
-/* A message is sent once, so a level that is still active must be sent again (4.9.2). */
+/* A message is sent once, so a level that is still active must be sent again. */
 void aia_handle(int index)
 {
 	u32 irq;

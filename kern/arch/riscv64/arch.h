@@ -98,9 +98,14 @@ always_inline_ struct thread *get_current(void)
 	return t;
 }
 
-/* A single word needs nothing: arch_sync_all() synchronises all words of a batch. */
+/* Nothing for the processor: arch_sync_all() synchronises all words of a batch. */
 always_inline_ void arch_sync_line(unsigned long text_va, unsigned long alias_va)
 {
+	u32 word;
+
+	__asm__ volatile("lw %0, (%1)\n\t"
+			 "sw %0, (%1)"
+			 : "=&r"(word) : "r"(alias_va) : "memory");
 }
 
 always_inline_ u64 arch_counter(void)
@@ -207,10 +212,12 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 {
 	return regs->x[8];
 }
-/* Where the register xN is; NULL: there is none. */
-always_inline_ unsigned long *trap_frame_reg(struct trap_frame *regs, unsigned n)
+always_inline_ unsigned long regs_fault_address(const struct trap_frame *regs)
 {
-	return n && n < 32 ? &regs->x[n] : NULL;
+	return regs->tval;
+}
+always_inline_ void regs_complete(struct trap_frame *regs)
+{
 }
 /* The interrupted context goes on at @fn, as if it had called it. */
 always_inline_ void regs_call(struct trap_frame *regs, void (*fn)(void))
@@ -232,11 +239,13 @@ long sbi_call_harts(unsigned long ext, unsigned long fid, unsigned long mask);
 void handle_external(void); /* irqchip.c: claim and handle all pending interrupts */
 /* irqchip.c: the place of hart @hwid's external interrupt for S-mode in @node's interrupts-extended, or -ENOENT. */
 int plic_context(const void *fdt, int node, u64 hwid);
-/* aia.c: irqchip.c calls these where there is no PLIC. @index: the hart's place in the node aia_hart_list(). */
-int aia_init(const void *fdt);
-int aia_hart_list(void);
+/*
+ * aia.c: irqchip.c calls these where there is no PLIC. *hart_list: the node, the APLIC's or the
+ * IMSICs', whose interrupts-extended lists the harts. @index: the hart's place there.
+ */
+int aia_init(const void *fdt, int *hart_list);
 void aia_init_cpu(int index);
-int aia_map(const void *fdt, int node, unsigned *irq);
+int aia_map(int controller, const u32 cell[3], unsigned *irq); /* as irqchip_map(): fdt_interrupt() has found these */
 void aia_enable(unsigned irq, int index);
 void aia_handle(int index);
 #endif

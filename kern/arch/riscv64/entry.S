@@ -50,6 +50,7 @@
 	.type	exception_vector, @function
 	.balign	4
 exception_vector:
+	/* 1. If too little of the stack is left, take the overflow stack and panic. */
 	csrw	sscratch, t0
 	ld	t0, CPU_CURRENT(tp)
 	ld	t0, THREAD_STACK(t0)
@@ -58,20 +59,29 @@ exception_vector:
 	srli	t0, t0, 14		/* log2 THREAD_SIZE */
 	bnez	t0, stack_overflow
 	csrr	t0, sscratch
+
+	/* 2. Save struct trap_frame; its last words are a frame record. */
 	addi	sp, sp, -FRAME_SIZE
 	save_registers
+
+	/* 3. Call trap_interrupt(regs) or trap_exception(regs). */
 	mv	a0, sp
-	bltz	a1, 1f
+	bltz	a1, interrupt
+synchronous:
 	call	trap_exception
 	j	ret_from_exception
-1:	call	trap_interrupt
+interrupt:
+	call	trap_interrupt
 
 /*
- * Restore every register except tp: the thread may have moved to another CPU.
- * The store-conditional clears a reservation that the trap handler may have left.
+ * Return to what was interrupted. tp is not restored: the thread may have moved to another CPU.
+ *
+ * 1. Clear a reservation that the handler may have left; load pc and status.
+ * 2. Restore the other registers and return.
  */
 	.globl	ret_from_exception
 ret_from_exception:
+	/* 1. Clear a reservation that the handler may have left; load pc and status. */
 	csrci	sstatus, 2
 	ld	t0, FRAME_PC(sp)
 	ld	t1, FRAME_STATUS(sp)
@@ -79,6 +89,8 @@ ret_from_exception:
 	sc.d	zero, t0, (t2)
 	csrw	sepc, t0
 	csrw	sstatus, t1
+
+	/* 2. Restore the other registers and return. */
 	ld	ra, X(1)(sp)
 	ld	gp, X(3)(sp)
 	.irp	n, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31
@@ -87,8 +99,14 @@ ret_from_exception:
 	addi	sp, sp, FRAME_SIZE
 	sret
 
-/* One stack for all CPUs: the first CPU that comes here panics and stops the others. */
+/*
+ * One stack for all CPUs: the first CPU that comes here panics and stops the others.
+ *
+ * 1. Take the overflow stack.
+ * 2. Save struct trap_frame on it, and call trap_overflow(regs).
+ */
 stack_overflow:
+	/* 1. Take the overflow stack. */
 	la	t0, overflow_stack + THREAD_SIZE - FRAME_SIZE
 	sd	sp, X(2)(t0)
 	mv	sp, t0
@@ -97,6 +115,8 @@ stack_overflow:
 	ld	s0, X(2)(sp)
 	sd	s0, X(0)(sp)
 	ld	s0, FRAME_RECORD(sp)
+
+	/* 2. Save struct trap_frame on it, and call trap_overflow(regs). */
 	save_registers
 	ld	t0, X(0)(sp)
 	sd	t0, X(2)(sp)
@@ -109,18 +129,26 @@ exception_vector_end:
 /*
  * struct thread *__switch_to(struct thread *prev, struct thread *next)
  *
- * Called with interrupts masked. Saves prev's callee-saved registers, makes next
- * current, loads next's registers. a0 = prev is the return value.
+ * Called with interrupts masked. a0 = prev is the return value.
+ *
+ * 1. Save prev's callee-saved registers.
+ * 2. Make next current.
+ * 3. Load next's registers, and return on its stack.
  */
 	.globl	__switch_to
 	.type	__switch_to, @function
 __switch_to:
+	/* 1. Save prev's callee-saved registers. */
 	sd	ra, THREAD_CONTEXT + CONTEXT_PC(a0)
 	sd	sp, THREAD_CONTEXT + CONTEXT_SP(a0)
 	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 	sd	s\n, THREAD_CONTEXT + CONTEXT_S + 8 * \n(a0)
 	.endr
+
+	/* 2. Make next current. */
 	sd	a1, CPU_CURRENT(tp)
+
+	/* 3. Load next's registers, and return on its stack. */
 	ld	sp, THREAD_CONTEXT + CONTEXT_SP(a1)
 	ld	ra, THREAD_CONTEXT + CONTEXT_PC(a1)
 	.irp	n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11

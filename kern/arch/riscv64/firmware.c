@@ -19,6 +19,7 @@
 #define RFENCE_SFENCE_VMA 1
 #define RESET_SHUTDOWN 0
 #define RESET_COLD_REBOOT 1
+#define RESET_WARM_REBOOT 2 /* more likely to keep memory, for last_boot= */
 #define RESET_NO_REASON 0
 #define RESET_SYSTEM_FAILURE 1
 
@@ -115,8 +116,10 @@ int firmware_cpu_start(struct cpu *cpu)
 
 notrace void firmware_poweroff(bool failure)
 {
-	if (failure)
+	if (failure) {
+		sbi_call(SBI_RESET, 0, RESET_WARM_REBOOT, RESET_SYSTEM_FAILURE, 0, 0);
 		sbi_call(SBI_RESET, 0, RESET_COLD_REBOOT, RESET_SYSTEM_FAILURE, 0, 0);
+	}
 	sbi_call(SBI_RESET, 0, RESET_SHUTDOWN, RESET_NO_REASON, 0, 0);
 	printk("The machine cannot be turned off: it is halted.\n");
 	park_cpu();

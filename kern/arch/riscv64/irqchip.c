@@ -18,24 +18,21 @@
 #define S_EXTERNAL 9
 
 static char *plic; /* NULL: aia.c has the interrupt controller */
-static int plic_node;
+static int plic_node, hart_list; /* hart_list: the node whose interrupts-extended lists the harts */
 static u32 source_count;
 static int cpu_context[NR_CPUS];
 
 int irqchip_init(const void *fdt)
 {
 	static const char *const names[] = {"sifive,plic-1.0.0", "riscv,plic0", "thead,c900-plic", NULL};
-	u64 addr, size;
 
-	plic_node = fdt_find_device(fdt, names);
+	hart_list = plic_node = fdt_find_device(fdt, names);
 	if (plic_node < 0)
-		return aia_init(fdt);
-	if (fdt_reg(fdt, plic_node, 0, &addr, &size))
-		return -ENODEV;
+		return aia_init(fdt, &hart_list);
 	fdt_u32(fdt, plic_node, "riscv,ndev", &source_count);
-	plic = ioremap(addr, size);
+	plic = fdt_iomap(fdt, plic_node, 0);
 	if (!plic)
-		return -ENOMEM;
+		return -ENODEV;
 	for (u32 irq = 1; irq <= source_count; irq++)
 		write32(0, plic + PRIORITY(irq));
 	return 0;
@@ -67,7 +64,7 @@ void irqchip_init_cpu(void)
 	struct cpu *cpu = this_cpu();
 	int context;
 
-	context = plic_context(boot_fdt, plic ? plic_node : aia_hart_list(), cpu->hwid);
+	context = plic_context(boot_fdt, hart_list, cpu->hwid);
 	cpu_context[cpu->index] = context;
 	if (context < 0) {
 		printk("The interrupt controller has no S-mode context for hart %lu.\n", (unsigned long)cpu->hwid);
@@ -87,10 +84,12 @@ int irqchip_map(const void *fdt, int node, unsigned *irq)
 	u32 cell[3];
 	int controller = fdt_interrupt(fdt, node, 0, cell);
 
+	if (controller < 0)
+		return controller;
 	if (!plic)
-		return aia_map(fdt, node, irq);
+		return aia_map(controller, cell, irq);
 	if (controller != plic_node)
-		return controller < 0 ? controller : -ENODEV;
+		return -ENODEV;
 	*irq = cell[0];
 	return 0;
 }

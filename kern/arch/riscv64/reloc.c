@@ -163,8 +163,9 @@ static int word(u8 *where, s64 value, bool fits)
 }
 
 /*
- * Here are @nops bytes of nops, of which a linker that relaxes removes as many as align
- * the next instruction: to the power of two above @nops. Nothing is removed here.
+ * The place has @nops bytes of nops. The next instruction must be aligned to the power
+ * of two above @nops; a linker that relaxes code removes nops for that. This linker
+ * does not relax, so the instruction must be aligned already.
  */
 static int align(unsigned long pc, u64 nops)
 {

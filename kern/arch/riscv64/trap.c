@@ -51,11 +51,6 @@ __irq_entry void dispatch_interrupt(struct trap_frame *regs)
 	}
 }
 
-notrace unsigned long exception_address(struct trap_frame *regs)
-{
-	return regs->tval;
-}
-
 notrace void panic_exception(struct trap_frame *regs)
 {
 	unsigned long cause = regs->cause;

@@ -13,13 +13,11 @@
 
 #include "insn.h"
 
-#ifdef HOOK_mcount
 #define HOOK_LINK     REG_X30
-#define HOOK_REWRITES 1 /* boot changes the site */
+#define HOOK_REWRITES 1 /* boot changes the site (mcount), or the word before it (entry) */
+#ifdef HOOK_mcount
 void _mcount(void);
 #else
-#define HOOK_LINK     REG_X30
-#define HOOK_REWRITES 1 /* boot changes the word before the site */
 #define HOOK_BEFORE   INSN_MOV_X9_X30
 #endif
 

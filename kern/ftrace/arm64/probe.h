@@ -25,7 +25,7 @@
 #define IS_EXCLUSIVE IS(0x3f800000, 0x08000000) /* casp is encoded among them */
 #define IS_CLREX     IS(0xfffff0ff, 0xd503305f)
 
-/* The registers of mrs and msr, bits 19:5. An exception overwrites elr, spsr, esr and far, its entry tpidr_el0. */
+/* The registers of mrs and msr, bits 19:5. An exception overwrites elr, spsr, esr, far and (in entry.S) tpidr_el0. */
 #define SYSREG(insn) ((insn) & 0xfffe0)
 #define SYSREG_(op0, op1, n, m, op2) (((op0) - 2) << 19 | (op1) << 16 | (n) << 12 | (m) << 8 | (op2) << 5)
 
@@ -107,7 +107,7 @@ static inline int probe_exclusive(u32 insn)
 	return IS_EXCLUSIVE ? insn & 1 << 22 ? 1 : -1 : 0;
 }
 
-/* Does @condition hold? Even ones are tests, the lowest bit inverts; 14 and 15 always hold. */
+/* Does @condition hold? An even number is a test, the odd number after it the opposite test; 14 and 15 always hold. */
 static inline bool probe_condition(unsigned condition, unsigned long pstate)
 {
 	bool n = pstate >> 31 & 1, z = pstate >> 30 & 1, c = pstate >> 29 & 1, v = pstate >> 28 & 1;
@@ -185,7 +185,7 @@ static inline bool probe_jump(unsigned long from, unsigned long to, u32 *insn)
 
 /* Of a struct trap_frame. The syndrome's class is 0x3c, its lowest bits are the number in BRK. */
 #define probe_is_break(trap) (((trap)->esr & 0xfc00ffff) == (0xf0000000 | BREAK_NUMBER))
-#define probe_irqs_off(trap) irqs_off((trap)->pstate)
+#define probe_irq_flags(trap) ((trap)->pstate)
 #define probe_flags(trap)    ((trap)->pstate)
 
 #undef IS

@@ -24,14 +24,6 @@ struct ftrace_regs {
 	unsigned long link;
 };
 
-/* Where the register xN, or sp (31), is; NULL: not among them. */
-static inline unsigned long *ftrace_regs_reg(struct ftrace_regs *regs, unsigned n)
-{
-	if (n < 8)
-		return &regs->arg[n];
-	return n == 8 ? &regs->x8 : n == 29 ? &regs->fp : n == 30 ? &regs->link : n == 31 ? &regs->sp : NULL;
-}
-
 /* The frame of _mcount and of lab 3's ftrace_caller; its first two words are the frame record. */
 struct mcount_frame {
 	unsigned long fp;

@@ -63,7 +63,7 @@ void ftrace_bug(int err, struct dyn_ftrace *rec, u32 expected)
 
 int ftrace_refuse(struct dyn_ftrace *rec, int err)
 {
-	if (err == -ENOSYS) /* nothing is wrong with the site: nobody has written the patching yet */
+	if (err == -ENOSYS) /* the site is right, but patching is not written yet */
 		return err;
 	ftrace_bug(err, rec, ftrace_expected(rec));
 	return -ENODEV;

@@ -20,7 +20,7 @@
 #include "types.h"
 
 /*
- * One call site. All that is kept for it: 8 bytes.
+ * One call site. The kernel keeps only these 8 bytes for it.
  *
  *	| ip: offset from KERNEL_BASE (4) | count (2) | calls (1) | flags (1) |
  */
@@ -44,7 +44,7 @@ struct dyn_ftrace {
 #define FTRACE_FL_IPMODIFY 2  /* an op that may change pc traces it */
 #define FTRACE_FL_FILTER 4    /* stage 3: the one tracer's filter */
 #define FTRACE_FL_NOTRACE 8   /* stage 3: and its notrace list */
-#define FTRACE_FL_FOLLOW 16   /* calls through a trampoline of its module: the table's verify() comes before each write */
+#define FTRACE_FL_FOLLOW 16   /* calls through a trampoline of its module: call the table's verify() before each write */
 
 /* The kernel's records, made by the build (recordmcount), sorted by offset. */
 extern struct dyn_ftrace ftrace_records[], ftrace_records_end[];
@@ -69,10 +69,10 @@ static inline unsigned long ftrace_ip(const struct dyn_ftrace *rec)
 
 /*
  * The call sites of one text. The kernel's table is the first, and stays. A module
- * has a table of its own, which comes and goes (modules/ftrace_module.h); its
- * addresses are above the kernel's text, and it is written through text_alias() too.
- * The list changes under ftrace_lock. A table that was unlinked is freed after a
- * grace period, so an event may look for a record without the lock.
+ * has a table of its own while it is loaded (modules/ftrace_module.h); its addresses
+ * are above the kernel's text, and it is written through text_alias() too. The list
+ * changes under ftrace_lock. A table that was unlinked is freed after a grace
+ * period, so an event may look for a record without the lock.
  */
 struct ftrace_table {
 	struct dyn_ftrace *records, *end;    /* the first, and the one after the last */
@@ -81,9 +81,10 @@ struct ftrace_table {
 	struct ftrace_table *next;
 	const char *module; /* its name; NULL: the kernel's table */
 	/*
-	 * For a record with FTRACE_FL_FOLLOW: do the trampoline that the site calls, and the
-	 * one that it will call (@calls), lead to the kernel's stubs? 0, or -ENODEV after a
-	 * message, and then the record is disabled. In a batch, before the site is written.
+	 * Called in a batch before the site of a record with FTRACE_FL_FOLLOW is written. It
+	 * checks that the trampoline that the site calls now, and the one that it will call
+	 * (@calls), lead to the kernel's stubs. Return: 0; or -ENODEV after a message, and
+	 * then the record is disabled.
 	 */
 	int (*verify)(struct dyn_ftrace *rec, unsigned calls);
 };
@@ -95,14 +96,14 @@ static inline u32 ftrace_count(const struct ftrace_table *table)
 	return table->end - table->records;
 }
 
-/* For each record @rec of all tables. `break` leaves one table only. */
+/* For each record @rec of all tables. `break` ends the loop over one table only. */
 #define for_each_ftrace_rec(rec)                                                              \
 	for (struct ftrace_table *table_ = ftrace_tables; table_; table_ = table_->next)      \
 		for (struct dyn_ftrace *rec = table_->records; rec < table_->end; rec++)
 
 /*
- * Records are numbered through all tables, from 0 on. ftrace_record(): NULL after the
- * last. When a table goes, the numbers of other modules' records change.
+ * Records are numbered from 0 on, through all tables. ftrace_record(): NULL after the
+ * last. When a table is removed, the numbers of other modules' records change.
  */
 u32 ftrace_number(const struct dyn_ftrace *rec);
 struct dyn_ftrace *ftrace_record(u64 number);
@@ -110,8 +111,9 @@ u32 ftrace_total(void); /* records */
 const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec); /* @rec is in one */
 
 /*
- * Add a table after the others. Its records were checked, and its sites have the nop.
- * This writes no site: the caller makes those that a registered op selects call it.
+ * Add a table after the others. Before: its records are checked, and each site is the
+ * nop. This function writes no site: the caller then patches the sites that
+ * registered ops select.
  * Context: thread, ftrace_lock held.
  */
 void ftrace_add_table(struct ftrace_table *table);
@@ -132,9 +134,9 @@ struct ftrace_hash; /* a set of functions; hash.h */
 struct ftrace_filter {
 	struct ftrace_hash *filter_hash, *notrace_hash; /* NULL: every function; none */
 	/*
-	 * Called with ftrace_lock held after a hash has changed, for code that uses
-	 * this filter. On an error the old hash is put back, and it is called again.
-	 * The unused hash is freed after a grace period. NULL: no such code.
+	 * Called after a hash has changed, with ftrace_lock held. If it returns an
+	 * error, the old hash is put back and it is called again. The unused hash is
+	 * freed after a grace period. NULL: nothing is called.
 	 */
 	int (*changed)(struct ftrace_filter *filter);
 };

@@ -23,7 +23,7 @@ static bool match_class(const char **p, const char *end, char c)
 		}
 		found |= low <= c && c <= high;
 	}
-	if (q == end) { /* not a class after all */
+	if (q == end) { /* no ']' follows: it is an ordinary '[' */
 		++*p;
 		return c == '[';
 	}
@@ -42,7 +42,7 @@ static bool match_one(const char **p, const char *end, char c)
 	return *(*p)++ == c;
 }
 
-/* Only the last star has to be taken back to: an earlier one gains nothing. */
+/* After a mismatch only the last star is tried again: an earlier star cannot match more. */
 bool glob_match(const char *pattern, size_t len, const char *name)
 {
 	const char *p = pattern, *end = pattern + len, *star = NULL, *resume = NULL;

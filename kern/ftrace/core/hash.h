@@ -6,8 +6,9 @@
  * hash, (2) smp_wmb(), (3) store the pointer to it, (4) write the sites, (5) free
  * the old hash after a grace period.
  *
- * The exception: when a module goes, its functions are overwritten by FTRACE_HASH_GONE
- * in all hashes, and still counted, so a hash of these alone selects no function.
+ * There is one exception: when a module is removed, FTRACE_HASH_GONE overwrites its
+ * functions in all hashes. `count` still counts them, so a hash without other members
+ * selects no function.
  */
 #ifndef FTRACE_HASH_H
 #define FTRACE_HASH_H
@@ -21,12 +22,7 @@ struct ftrace_hash {
 };
 #define FTRACE_HASH_GONE 1 /* no call site's offset, which is a multiple of 4 */
 
-/* All hashes are in a list (table.c), whose entries lie outside of them. ftrace_lock held. */
-struct ftrace_hash_entry {
-	struct ftrace_hash *hash;
-	struct ftrace_hash_entry *next;
-};
-extern struct ftrace_hash_entry *ftrace_hashes;
+/* The stage's: in a kernel with modules all hashes are in a list (modules/module_tables.c). ftrace_lock held. */
 bool ftrace_hash_list(struct ftrace_hash *hash); /* false: no memory */
 void ftrace_hash_unlist(const struct ftrace_hash *hash);
 
@@ -45,7 +41,7 @@ static inline bool ftrace_hash_has(const struct ftrace_hash *hash, u32 offset)
 	return likely(found == offset) || (found && ftrace_hash_search(hash, offset));
 }
 
-/* Does @filter select the function at @ip: any context. */
+/* Does @filter select the function at @ip? Any context. */
 static inline bool ftrace_filter_test(const struct ftrace_filter *filter, unsigned long ip)
 {
 	const struct ftrace_hash *wanted = READ_ONCE(filter->filter_hash);

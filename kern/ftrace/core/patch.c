@@ -1,11 +1,11 @@
 /*
- * Changing call sites. Only this file writes text.
+ * Changing call sites. Only this file writes them.
  *
- * A site is one aligned word. A CPU that runs into it while it changes executes
- * the old instruction or the new one, nothing between, and the nop and the call
- * may be exchanged while other CPUs run (riscv64: Ziccif; arm64: insn.h). So no
- * CPU is stopped. Two things remain: read the word before each write, and
- * synchronise all CPUs once, at the end of the batch.
+ * A site is one aligned word. A CPU that executes it while it changes executes
+ * either the old instruction or the new one. The nop and the call may be exchanged
+ * while other CPUs run (riscv64: Ziccif; arm64: insn.h). So no CPU is stopped. Two
+ * things remain to do: read the word before each write, and synchronise all CPUs
+ * once, at the end of the batch.
  */
 #include "asm-ftrace/hook.h"
 #include "arch.h"

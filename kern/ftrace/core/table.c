@@ -1,8 +1,8 @@
 /*
- * The tables of call sites: the kernel's, made by the build, and those of text
- * that is loaded later. The sets of their records, by number.
+ * The tables of call sites: the kernel's, made by the build, and those of text that is
+ * loaded later (modules/module_tables.c). Also the sets of records, by number (struct
+ * ftrace_set).
  */
-#include "hash.h"
 #include "tracer.h"
 
 struct ftrace_table ftrace_kernel_table = {
@@ -10,18 +10,6 @@ struct ftrace_table ftrace_kernel_table = {
 struct ftrace_table *ftrace_tables = &ftrace_kernel_table;
 unsigned long ftrace_text_end = (unsigned long)_etext;
 u32 ftrace_removals;
-struct ftrace_hash_entry *ftrace_hashes;
-
-void ftrace_add_table(struct ftrace_table *table)
-{
-	struct ftrace_table **link = &ftrace_tables;
-
-	while (*link)
-		link = &(*link)->next;
-	WRITE_ONCE(ftrace_text_end, MAX(ftrace_text_end, table->text_end));
-	smp_wmb();
-	WRITE_ONCE(*link, table);
-}
 
 const struct ftrace_table *ftrace_table_of(const struct dyn_ftrace *rec)
 {
@@ -82,28 +70,4 @@ void ftrace_set_put(struct ftrace_set *set, const struct dyn_ftrace *rec, bool i
 		return;
 	set->bits[number / 64] ^= 1ull << (number % 64);
 	set->count += in ? 1 : -1;
-}
-
-bool ftrace_hash_list(struct ftrace_hash *hash)
-{
-	struct ftrace_hash_entry *entry = kzalloc(sizeof(*entry));
-
-	if (!entry)
-		return false;
-	entry->hash = hash;
-	entry->next = ftrace_hashes;
-	ftrace_hashes = entry;
-	return true;
-}
-
-void ftrace_hash_unlist(const struct ftrace_hash *hash)
-{
-	struct ftrace_hash_entry **link = &ftrace_hashes, *entry;
-
-	while (*link && (*link)->hash != hash)
-		link = &(*link)->next;
-	entry = *link;
-	if (entry)
-		*link = entry->next;
-	kfree(entry);
 }

@@ -1,6 +1,6 @@
 /*
- * What the files of the function tracer share, in every stage, and other code does
- * not see. A function that is "the stage's" is in stages/single.c in lab 3 and in
+ * What the files of the function tracer share in every stage, besides ftrace.h.
+ * A function that is "the stage's" is in stages/single.c in lab 3, and in
  * ops/ops.c from lab 4 on.
  */
 #ifndef FTRACE_TRACER_H
@@ -18,10 +18,14 @@ void ftrace_stub(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *o
 
 /*
  * The function in the slot of an op that does not guard itself: call op->func,
- * unless this CPU is in the tracer already in this context.
+ * unless this CPU is already in the tracer in this context.
  */
 void ftrace_assist_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 			struct ftrace_regs *regs);
+
+/* Labs 1 to 3: the function that _mcount calls; the op that _mcount and ftrace_caller pass as the third argument. */
+extern ftrace_func_t ftrace_trace_function;
+extern struct ftrace_ops *function_trace_op;
 
 static inline ftrace_func_t ftrace_op_func(const struct ftrace_ops *op)
 {
@@ -29,8 +33,8 @@ static inline ftrace_func_t ftrace_op_func(const struct ftrace_ops *op)
 }
 
 /*
- * The stubs, FTRACE_STUB_SIZE bytes each: a site calls number rec->calls - 1
- * of its region's. In lab 3 there is one, ftrace_caller.
+ * The stubs, FTRACE_STUB_SIZE bytes each: a site calls stub number rec->calls -
+ * 1 of its region. In lab 3 there is one, ftrace_caller.
  */
 extern char ftrace_stubs[];
 #define FTRACE_STUB_SIZE 12
@@ -60,7 +64,7 @@ extern unsigned long ftrace_syncs; /* number of synchronisations since boot: one
 /* The word that must be at the site of @rec now: for a message that another word is there. */
 u32 ftrace_expected(const struct dyn_ftrace *rec);
 
-/* Another word was at a site than its record says: call ftrace_bug() and return -ENODEV. */
+/* The word at a site is not the one that its record says: call ftrace_bug() and return -ENODEV. */
 int ftrace_refuse(struct dyn_ftrace *rec, int err);
 
 /* Make the site of @rec call @calls (FTRACE_CALLS_*), inside a batch. Return: 0, or -ENODEV after ftrace_bug(). */
@@ -102,9 +106,10 @@ int ftrace_init_nop(const struct dyn_ftrace *rec);
 
 /*
  * A set of functions while it is edited: a bit for each record, by its number. It
- * has no bits for a table that is added later, and after a table was removed, none
- * for any module: their numbers have changed. Each stage keeps the result in a form
- * of its own: flags in the records, or a hash. Changed under ftrace_lock.
+ * has no bits for a table that is added later. After a table was removed it has
+ * none for any module, because the numbers of their records have changed. Each
+ * stage keeps the finished set in its own form: as flags in the records, or as a
+ * hash. Changed under ftrace_lock.
  */
 struct ftrace_set {
 	u32 count, records;
@@ -127,11 +132,12 @@ int ftrace_filter_commit(struct ftrace_filter *filter, const struct ftrace_set *
 struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
 
 /*
- * The stage's (modules/mod_filter.c; stages/nomodules.c knows no module): requests
- * "glob:mod:glob" of a filter, for modules that are not loaded yet. @word may be such
- * a request, or one with a "!" before it. A module that is loaded gets it at once, in
- * @set; else it is kept until a module comes. -EINVAL: it is no request, or nothing
- * matches. ftrace_mod_requests(): are requests kept? ftrace_mod_forget(): drop them.
+ * The stage's (modules/mod_filter.c, or stages/nomodules.c without modules): requests
+ * "glob:mod:glob" of a filter, for modules that are not loaded yet. @word is a
+ * request, perhaps with a "!" before it. If a matching module is loaded, its
+ * functions are added to @set at once; otherwise the request is kept until such a
+ * module is loaded. -EINVAL: @word is no request, or nothing matches.
+ * ftrace_mod_requests(): are requests kept? ftrace_mod_forget(): drop them.
  */
 int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len);
 bool ftrace_mod_requests(const struct ftrace_filter *filter, bool notrace_list);
@@ -140,11 +146,11 @@ struct seq;
 void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter, bool notrace_list); /* ftrace_lock held */
 
 /*
- * For code that keeps an op of its own under ftrace_lock (stage 4 on): register
- * and unregister it; replace its function (the old one may run until a grace
- * period has passed); make @set a filter; make @op select what @filter selects.
- * This last op may not change pc. It uses @filter's own hashes, so call it again
- * after each change of @filter.
+ * For code that has an op of its own and holds ftrace_lock (from stage 4 on):
+ * register and unregister the op; replace its function (the old one may run
+ * until a grace period has passed); make @set a filter; make @op select what
+ * @filter selects. This last op may not change pc. It uses @filter's own hashes,
+ * so call it again after each change of @filter.
  */
 int ftrace_startup(struct ftrace_ops *op);
 int ftrace_shutdown(struct ftrace_ops *op);

@@ -272,12 +272,11 @@ TRACEFS_FILTER(set_ftrace_filter, "set_ftrace_filter", TRACEFS_INSTANCE, array_f
 TRACEFS_FILTER(set_ftrace_notrace, "set_ftrace_notrace", TRACEFS_INSTANCE, array_filter, true);
 
 /*
- * A line in Linux's form: name, number of ops, then columns for R (full
- * registers, which no op has here), I (an op may change pc), D and O (Linux's
- * direct calls and call ops, which do not exist here) and M (may have been
- * modified). A stub that a site calls for one op is shown as Linux shows a
- * trampoline: "\ttramp: <stub> (<callback>)". An island between the site and the
- * stub is not shown.
+ * A line in Linux's form: name, number of ops, then columns for R, I, D, O and M.
+ * I: an op may change pc. R (full registers), D (direct calls), O (call ops) and M
+ * (was modified before) are always blank here. A stub that a site calls for one op
+ * is shown as Linux shows a trampoline: "\ttramp: <stub> (<callback>)". An island
+ * between the site and the stub is not shown.
  */
 static void show_enabled(struct seq *s, const struct dyn_ftrace *rec)
 {

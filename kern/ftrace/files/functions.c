@@ -25,14 +25,15 @@ void ftrace_show_name(struct seq *s, const struct dyn_ftrace *rec, const char *e
 		seq_printf(s, "%s%s", ftrace_name(rec), end);
 }
 
-static int show_function(struct seq *s, u64 item, bool address)
+/* s->arg, the file's data, is not NULL if the file shows the addresses, too. */
+static int functions_show(struct seq *s, u64 item)
 {
 	const struct dyn_ftrace *rec;
 
-	mutex_lock(&ftrace_lock); /* a module may go between two lines, not inside one */
+	mutex_lock(&ftrace_lock); /* a module may be removed between two lines, not during one */
 	rec = ftrace_record(item);
 	if (rec && !(rec->flags & FTRACE_FL_DISABLED)) {
-		if (address)
+		if (s->arg)
 			seq_printf(s, "%lx ", ftrace_ip(rec));
 		ftrace_show_name(s, rec, "\n");
 	}
@@ -40,17 +41,9 @@ static int show_function(struct seq *s, u64 item, bool address)
 	return !rec;
 }
 
-static int functions_show(struct seq *s, u64 item)
-{
-	return show_function(s, item, false);
-}
-TRACEFS_TEXT(available_filter_functions, "available_filter_functions", TRACEFS_TOP, functions_show);
-
-static int addresses_show(struct seq *s, u64 item)
-{
-	return show_function(s, item, true);
-}
-TRACEFS_TEXT(available_filter_functions_addrs, "available_filter_functions_addrs", TRACEFS_TOP, addresses_show);
+TRACEFS_TEXT_OPS(functions_ops, functions_show, NULL);
+TRACEFS_FILE(available_filter_functions, "available_filter_functions", 0444, &functions_ops, NULL);
+TRACEFS_FILE(available_filter_functions_addrs, "available_filter_functions_addrs", 0444, &functions_ops, (void *)1);
 
 /* "pages" and "groups" describe the memory of the tables: each table is a group. */
 static int total_show(struct seq *s, u64 item)

@@ -13,6 +13,9 @@
 #include "tracefs.h"
 #include "tracer.h"
 
+int (*trace_instance_made)(struct trace_array *tr);
+void (*trace_instance_gone)(struct trace_array *tr);
+
 struct instance {
 	struct trace_array tr;
 	struct ftrace_ops ops;
@@ -40,6 +43,8 @@ static struct instance *instance_new(void)
 
 static void instance_free(struct instance *i)
 {
+	if (trace_instance_gone)
+		trace_instance_gone(&i->tr);
 	mutex_lock(&trace_lock);
 	tracing_set_tracer(&i->tr, nop_tracer.name);
 	mutex_unlock(&trace_lock);
@@ -59,7 +64,8 @@ static struct node *tree_new(const char *name)
 
 	if (i) {
 		tree->data = &i->tr;
-		if (!tracefs_populate(tree, true))
+		i->tr.dir = tree;
+		if (!tracefs_populate(tree, true) && (!trace_instance_made || !trace_instance_made(&i->tr)))
 			return tree;
 		instance_free(i);
 	}

@@ -51,7 +51,7 @@ static u64 tracing_on_get(const struct file *f)
 
 static int tracing_on_set(struct file *f, u64 on)
 {
-	(on ? tracing_on : tracing_off)(trace_array_of(f));
+	tracing_slow(trace_array_of(f), RB_OFF, !on);
 	return 0;
 }
 TRACEFS_U64(tracing_on, "tracing_on", TRACEFS_INSTANCE, tracing_on_get, tracing_on_set);
@@ -82,30 +82,21 @@ TRACEFS_CONTROL(trace_clock, "trace_clock", TRACEFS_INSTANCE, trace_clock_show, 
 
 /* ---- buffer_size_kb, buffer_total_size_kb ---- */
 
-static unsigned long size_kb(const struct ring_buffer_cpu *rb)
+/* The buffers of all CPUs have the same size. @count: the size of how many. Return: 1, for a file's show function. */
+static int print_kb(struct seq *s, unsigned count)
 {
-	return (unsigned long)rb->nr_slots * RB_PAGE_DATA >> 10;
-}
+	const struct trace_array *tr = trace_array_of(s->file);
 
-static bool same_sizes(const struct trace_array *tr)
-{
-	for (unsigned i = 1; i < nr_cpus; i++)
-		if (tr->cpu[i].nr_slots != tr->cpu[0].nr_slots)
-			return false;
-	return true;
+	seq_printf(s, "%lu", count * ((unsigned long)tr->cpu[0].nr_slots * RB_PAGE_DATA >> 10));
+	if (!tr->expanded)
+		seq_printf(s, " (expanded: %lu)", count * (TRACE_BUFFER_SIZE >> 10));
+	seq_printf(s, "\n");
+	return 1;
 }
 
 static int buffer_size_show(struct seq *s, u64 item)
 {
-	const struct trace_array *tr = trace_array_of(s->file);
-
-	if (!same_sizes(tr))
-		seq_printf(s, "X\n");
-	else if (tr->expanded)
-		seq_printf(s, "%lu\n", size_kb(&tr->cpu[0]));
-	else
-		seq_printf(s, "%lu (expanded: %lu)\n", size_kb(&tr->cpu[0]), TRACE_BUFFER_SIZE >> 10);
-	return 1;
+	return print_kb(s, 1);
 }
 
 static int buffer_size_set(struct file *f, u64 kb)
@@ -116,23 +107,14 @@ static int buffer_size_set(struct file *f, u64 kb)
 		return tracefs_refuse(f, -EINVAL, "a buffer has at least 1 KiB");
 	if (kb > RB_MAX_BYTES >> 10)
 		return tracefs_refuse(f, -ENOMEM, "a buffer has at most 1 GiB");
-	err = tracing_resize(trace_array_of(f), kb << 10, -1);
-	return err ? tracefs_refuse(f, err, "no memory for a buffer of this size") : 0;
+	err = tracing_resize(trace_array_of(f), kb << 10);
+	return err ? tracefs_refuse(f, err, err == -EBUSY ? "the buffers are those of last_boot=, whose size is fixed" : "no memory for a buffer of this size") : 0;
 }
 TRACEFS_CONTROL(buffer_size_kb, "buffer_size_kb", TRACEFS_INSTANCE, buffer_size_show, number, buffer_size_set);
 
 static int buffer_total_show(struct seq *s, u64 item)
 {
-	const struct trace_array *tr = trace_array_of(s->file);
-	unsigned long sum = 0;
-
-	for (unsigned i = 0; i < nr_cpus; i++)
-		sum += size_kb(&tr->cpu[i]);
-	if (tr->expanded)
-		seq_printf(s, "%lu\n", sum);
-	else
-		seq_printf(s, "%lu (expanded: %lu)\n", sum, nr_cpus * (TRACE_BUFFER_SIZE >> 10));
-	return 1;
+	return print_kb(s, nr_cpus);
 }
 TRACEFS_TEXT(buffer_total_size_kb, "buffer_total_size_kb", TRACEFS_INSTANCE, buffer_total_show);
 

@@ -444,33 +444,33 @@ static const struct {
 } readme[] = {
 	{NULL, "Callsite's tracer. The files here have the names and the contents that Linux's have.\n\n"},
 	{"set_ftrace_filter",
-	 "  echo 'mutex_*' > set_ftrace_filter    which functions (none said: all of them)\n"},
-	{NULL, "  echo function > current_tracer        begin; nop ends it and empties the buffers\n"
-	       "  echo 0 > tracing_on                   hold; 1 goes on. Call sites stay as they are\n"
-	       "  cat trace                             look at what was recorded\n"
-	       "  cat trace_pipe                        read and consume, as it comes\n\n"
+	 "  echo 'mutex_*' > set_ftrace_filter    choose functions (without this: all of them)\n"},
+	{NULL, "  echo function > current_tracer        start; nop stops it and empties the buffers\n"
+	       "  echo 0 > tracing_on                   stop recording; 1 starts it again. Call sites stay as they are\n"
+	       "  cat trace                             show the recorded events\n"
+	       "  cat trace_pipe                        read the events as they come, and consume them\n\n"
 	       "  available_tracers     what current_tracer takes\n"
 	       "  trace                 all CPUs merged by time; echo > trace empties the buffers\n"
 	       "  trace_pipe            waits for events; once some were read it ends when tracing_on is 0\n"
 	       "  trace_marker          a line written here becomes an event\n"
-	       "  trace_clock           what events are dated with; a change empties the buffers\n"
-	       "  trace_options         one a line, 'no' before what is off; options/ has a file of each\n"
-	       "  buffer_size_kb        of each CPU; buffer_total_size_kb is their sum\n"},
+	       "  trace_clock           the clock of the events; a change empties the buffers\n"
+	       "  trace_options         one in each line, 'no' before one that is off; options/ has a file for each\n"
+	       "  buffer_size_kb        the size of each CPU's buffer; buffer_total_size_kb is their sum\n"},
 	{"available_filter_functions",
 	 "  available_filter_functions            every function that can be traced\n"},
 	{"available_filter_functions_addrs",
 	 "  available_filter_functions_addrs      the same, with the call site's address\n"},
-	{"dyn_ftrace_total_info", "  dyn_ftrace_total_info                 how many those are\n"},
+	{"dyn_ftrace_total_info", "  dyn_ftrace_total_info                 how many call sites there are\n"},
 	{"set_ftrace_filter",
-	 "  set_ftrace_filter     names, * ? [] or numbers; > sets, >> adds, !name takes out\n"},
-	{"set_ftrace_notrace", "  set_ftrace_notrace    never these, whatever the filter says\n"},
+	 "  set_ftrace_filter     names, * ? [] or numbers; > sets, >> adds, !name removes\n"},
+	{"set_ftrace_notrace", "  set_ftrace_notrace    functions that are never traced\n"},
 	{"set_graph_function",
 	 "  set_graph_function    function_graph: only these and what they call\n"
-	 "  set_graph_notrace     function_graph: never these, nor what they call\n"
-	 "  max_graph_depth       function_graph: no deeper than that; 0 is no limit\n"},
-	{"enabled_functions", "  enabled_functions     what is traced now, by how many, through which stub\n"},
+	 "  set_graph_notrace     function_graph: not these, nor what they call\n"
+	 "  max_graph_depth       function_graph: how deeply nested calls are shown; 0: no limit\n"},
+	{"enabled_functions", "  enabled_functions     the traced functions, each with its number of tracers and its stub\n"},
 	{NULL, "  per_cpu/cpuN/         one CPU's trace and trace_pipe; trace_pipe_raw, pages of the\n"
-	       "                        buffer as they are; stats, what became of every event:\n"
+	       "                        buffer in binary form; stats, the number of events:\n"
 	       "                        read + entries + overrun + dropped = written\n"
 	       "  events/               the binary format of pages and events\n"},
 	{"function_profile_enabled",
@@ -478,15 +478,15 @@ static const struct {
 	 "  trace_stat/           functionN: what was counted on CPU N, the longest time first\n"},
 	{"stack_trace",
 	 "  stack_trace           the deepest stack since /proc/sys/kernel/stack_tracer_enabled became 1;\n"
-	 "                        its size is in stack_max_size, whose it is in stack_trace_filter\n"},
+	 "                        stack_max_size has its size, stack_trace_filter selects functions\n"},
 	{"kprobe_events",
 	 "  kprobe_events         events by probes: p[:[GROUP/][EVENT]] FUNCTION[+OFFSET] [ARG ...], r: at its\n"
 	 "                        return; -:EVENT removes one. ARG: [NAME=]FETCH[:TYPE]; FETCH: $argN $retval\n"
 	 "                        $stackN $comm %register @address +off(FETCH) or a parameter's name\n"
 	 "  dynamic_events        the same, and f: fprobes\n"
-	 "  kprobe_profile        how often each of kprobe_events was hit, and missed\n"
-	 "  error_log             the last refused lines, with a mark under what is wrong\n"},
-	{"instances", "  instances/            mkdir makes a tracer with files of its own here, rmdir ends it\n"},
+	 "  kprobe_profile        how often each of kprobe_events was hit, and how many hits were missed\n"
+	 "  error_log             the last refused lines, each with a mark under the error\n"},
+	{"instances", "  instances/            mkdir makes a tracer with files of its own here, rmdir removes it\n"},
 	{NULL, "\n"
 	       "With options/overwrite 1 a full buffer loses its oldest events (overrun), with 0 the\n"
 	       "newest (dropped).\n"},

@@ -36,19 +36,11 @@ static notrace void stub_return(struct ftrace_graph_ret *trace, struct fgraph_op
 static struct fgraph_ops fgraph_stub = {stub_entry, stub_return, .idx = -1, .birth = ~0ull};
 
 static struct fgraph_ops *fgraph_array[FGRAPH_USERS] = {[0 ... FGRAPH_USERS - 1] = &fgraph_stub};
+struct fgraph_single fgraph_single;
 static int fgraph_count; /* number of users */
 /* Global, so that the compiler does not remove them from the start, where nothing stores to them. */
 long fgraph_slots; /* index of the last taken slot + 1 */
 u64 fgraph_stamp; /* birth of the newest user */
-
-/*
- * The direct path, for a single user. fgraph_direct_users is set to 0 at least a
- * grace period before one of the other two changes.
- */
-u64 fgraph_direct_users;
-static void *direct_private;
-static void (*direct_return)(struct ftrace_regs *regs, struct shadow_stack *s,
-			     struct shadow_frame *f, void *private);
 
 /* The one op of all users: its filter is the union of their filters. */
 static struct ftrace_ops graph_ops = {
@@ -104,16 +96,14 @@ static int update_graph_ops(void)
 
 static void leave_direct(void)
 {
-	WRITE_ONCE(fgraph_direct_users, 0);
+	WRITE_ONCE(fgraph_single.users, 0);
 	ftrace_set_func(&graph_ops, ftrace_graph_func);
 	synchronize_sched();
 }
 
 /*
- * After the users have changed: wait for a grace period, and use the direct path if
- * there is a single user and it has one. The variables of the direct path are
- * stored a grace period before it is used, because a CPU may load them earlier
- * than fgraph_direct_users or the op's function.
+ * After the users have changed: wait for a grace period. Then use the direct path, if
+ * there is only one user and it has such a path.
  */
 static void settle(int err)
 {
@@ -121,16 +111,16 @@ static void settle(int err)
 	bool direct = !err && fgraph_count == 1 && gops->direct.entry;
 
 	if (direct) {
-		graph_ops.private = direct_private = gops->private;
-		direct_return = gops->direct.ret;
+		graph_ops.private = fgraph_single.private = gops->private;
+		fgraph_single.ret = gops->direct.ret;
 	}
 	synchronize_sched(); /* every CPU has seen the stamp, and is in no handler of a user that was unregistered */
 	if (!direct)
 		return;
-	WRITE_ONCE(fgraph_direct_users, fgraph_stamp | 1u << gops->idx);
+	WRITE_ONCE(fgraph_single.users, fgraph_stamp | 1u << gops->idx);
 	smp_mb();
 	if (READ_ONCE(ftrace_graph_dead))
-		WRITE_ONCE(fgraph_direct_users, 0);
+		WRITE_ONCE(fgraph_single.users, 0);
 	else
 		ftrace_set_func(&graph_ops, gops->direct.entry);
 }
@@ -147,6 +137,64 @@ static void set_slots(long slots)
 	if (READ_ONCE(ftrace_graph_dead))
 		WRITE_ONCE(fgraph_slots, 0);
 }
+
+static void leave_slot(struct fgraph_ops *gops);
+static int add_user(struct fgraph_ops *gops);
+
+/* No CPU is inside a handler of @gops when this returns. */
+static void remove_user(struct fgraph_ops *gops)
+{
+	leave_direct();
+	leave_slot(gops);
+	settle(update_graph_ops());
+	gops->idx = -1;
+	if (!fgraph_count)
+		shadow_users_end();
+}
+
+int register_ftrace_graph(struct fgraph_ops *gops)
+{
+	int err;
+
+	mutex_lock(&ftrace_lock);
+	err = add_user(gops);
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
+int unregister_ftrace_graph(struct fgraph_ops *gops)
+{
+	bool found;
+
+	mutex_lock(&ftrace_lock);
+	found = slot_of(gops) < FGRAPH_USERS;
+	if (found)
+		remove_user(gops);
+	mutex_unlock(&ftrace_lock);
+	return found ? 0 : -ENOENT;
+}
+
+int ftrace_graph_new_table(void)
+{
+	return fgraph_count ? update_graph_ops() : 0;
+}
+
+void ftrace_return_to_handler(struct ftrace_regs *regs)
+{
+	struct shadow_stack *s = shadow_of(current);
+	struct shadow_frame *f = s->top;
+
+	if (likely(f->users == READ_ONCE(fgraph_single.users)) && likely(f->sp == regs->sp))
+		return fgraph_single.ret(regs, s, f, fgraph_single.private);
+	return ftrace_graph_return(regs);
+}
+
+void *fgraph_retrieve_data(int idx, int *size)
+{
+	return fgraph_retrieve_parent_data(idx, size, 0);
+}
+
+/* ---- Lab 6 is from here to the end. ---- */
 
 /*
  * Store in this order, with smp_wmb() between: (1) birth, (2) slot, (3) stamp. Then an
@@ -182,17 +230,6 @@ static void leave_slot(struct fgraph_ops *gops)
 #endif
 }
 
-/* No CPU is inside a handler of @gops when this returns. */
-static void remove_user(struct fgraph_ops *gops)
-{
-	leave_direct();
-	leave_slot(gops);
-	settle(update_graph_ops());
-	gops->idx = -1;
-	if (!fgraph_count)
-		shadow_users_end();
-}
-
 static int add_user(struct fgraph_ops *gops)
 {
 #if LAB_START == 6
@@ -218,33 +255,6 @@ static int add_user(struct fgraph_ops *gops)
 		settle(0);
 	return err;
 #endif
-}
-
-int register_ftrace_graph(struct fgraph_ops *gops)
-{
-	int err;
-
-	mutex_lock(&ftrace_lock);
-	err = add_user(gops);
-	mutex_unlock(&ftrace_lock);
-	return err;
-}
-
-int unregister_ftrace_graph(struct fgraph_ops *gops)
-{
-	bool found;
-
-	mutex_lock(&ftrace_lock);
-	found = slot_of(gops) < FGRAPH_USERS;
-	if (found)
-		remove_user(gops);
-	mutex_unlock(&ftrace_lock);
-	return found ? 0 : -ENOENT;
-}
-
-int ftrace_graph_new_table(void)
-{
-	return fgraph_count ? update_graph_ops() : 0;
 }
 
 /* ---- Entry ---- */
@@ -311,7 +321,7 @@ static __noinline struct shadow_frame *find_frame(struct shadow_stack *s, unsign
 
 	ftrace_graph_stop(f->func, f->sp, sp);
 	smp_mb(); /* ftrace_graph_dead before the two stores; settle() and set_slots() do it in the other order */
-	WRITE_ONCE(fgraph_direct_users, 0);
+	WRITE_ONCE(fgraph_single.users, 0);
 	WRITE_ONCE(fgraph_slots, 0); /* no handler is called any more */
 	while (f && f->sp != sp)
 		f = f->below;
@@ -361,16 +371,6 @@ void ftrace_graph_return(struct ftrace_regs *regs)
 	shadow_pop(s, f);
 	this_cpu()->recursion = recursion;
 #endif
-}
-
-void ftrace_return_to_handler(struct ftrace_regs *regs)
-{
-	struct shadow_stack *s = shadow_of(current);
-	struct shadow_frame *f = s->top;
-
-	if (likely(f->users == READ_ONCE(fgraph_direct_users)) && likely(f->sp == regs->sp))
-		return direct_return(regs, s, f, direct_private);
-	return ftrace_graph_return(regs);
 }
 
 /* ---- Entry data ---- */
@@ -434,11 +434,6 @@ static void give_back_data(struct shadow_stack *s, struct shadow_frame *f, int i
 	barrier();
 	shadow_store(s->free, data - 1);
 #endif
-}
-
-void *fgraph_retrieve_data(int idx, int *size)
-{
-	return fgraph_retrieve_parent_data(idx, size, 0);
 }
 
 void *fgraph_retrieve_parent_data(int idx, int *size, int depth)

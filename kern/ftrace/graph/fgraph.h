@@ -75,10 +75,10 @@ struct fgraph_ops {
 
 	/*
 	 * Optional (stage 6): the direct path, used while this user is the only
-	 * one. entry is called with an op whose private is the user's; it pushes
-	 * a frame with fgraph_direct_users, or ends in a tail call to
-	 * ftrace_graph_func(). ret is called with the user's private, only for
-	 * such frames, and only after sp was checked; it does everything that
+	 * one. entry is called with an op whose private is the user's. It pushes
+	 * a frame with fgraph_single.users, or ends in a tail call to
+	 * ftrace_graph_func(). ret is called with the user's private, but only
+	 * for such frames, and after sp was checked. It does what
 	 * ftrace_graph_return() does, or ends in a tail call to it.
 	 */
 	struct fgraph_direct {
@@ -95,7 +95,17 @@ struct fgraph_ops {
 void ftrace_graph_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op,
 		       struct ftrace_regs *regs);
 void ftrace_graph_return(struct ftrace_regs *regs);
-extern u64 fgraph_direct_users; /* stamp and bit of the only user while the direct path is used; else 0 */
+
+/*
+ * The direct path's user. Events on all CPUs read it. register and unregister store to it, ftrace_lock held,
+ * in this order: (1) 0 to @users; (2) a grace period; (3) @private and @ret; (4) a grace period, because a CPU may
+ * load them before @users; (5) @users. A bad frame stores 0 to @users, on any CPU, at any time, for good.
+ */
+extern struct fgraph_single {
+	void *private;
+	void (*ret)(struct ftrace_regs *regs, struct shadow_stack *s, struct shadow_frame *f, void *private);
+	u64 users; /* stamp and bit of the only user while the direct path is used; else 0 */
+} fgraph_single;
 
 /*
  * Start and stop a user. When register returns 0, every CPU calls the user's
@@ -170,9 +180,9 @@ int ftrace_enable_ftrace_graph_caller(void);
 int ftrace_disable_ftrace_graph_caller(void);
 
 /*
- * Called by ftrace_graph_caller when the function at @ip was called: if the user's
+ * Called by ftrace_graph_caller when the function at @ip was called. If the user's
  * entry handler returns non-zero, move the return address from *@parent, which is
- * &regs->link, to the shadow stack and store return_to_handler in its place.
+ * &regs->link, to the shadow stack, and store return_to_handler in its place.
  * Linux's third argument is the frame pointer, for the frame check; here it is
  * @regs, because the check compares sp.
  */

@@ -32,13 +32,6 @@ static struct {
 	u32 claimed, said;
 } bad_frame;
 
-static void for_all_threads(void (*fn)(struct thread *t, void *arg), void *arg)
-{
-	threads_for_each(fn, arg);
-	for (unsigned i = 0; i < nr_cpus; i++)
-		fn(cpu_of(i)->idle, arg);
-}
-
 static void give(struct thread *t, void *failed)
 {
 	struct shadow_stack *s, *none = NULL;
@@ -97,7 +90,7 @@ void shadow_users_end(void)
 	struct shadow_stack *old = NULL;
 
 	set_shadow_on(false);
-	for_all_threads(take, &old);
+	threads_and_idle_for_each(take, &old);
 	synchronize_sched(); /* a CPU may be at the end of its last pop */
 	free_old(old);
 }
@@ -107,7 +100,7 @@ int shadow_users_begin(void)
 	bool failed = false;
 
 	set_shadow_on(true);
-	for_all_threads(give, &failed);
+	threads_and_idle_for_each(give, &failed);
 	if (failed)
 		shadow_users_end();
 	return failed ? -ENOMEM : 0;

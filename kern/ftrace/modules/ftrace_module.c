@@ -1,4 +1,4 @@
-/* Where a module's call sites lead, and how they come and go; ftrace_module.h. */
+/* What a module's call sites call, and how they are added and removed; see ftrace_module.h. */
 #include "asm-ftrace/hook.h"
 #include "cpu.h"
 #include "fgraph.h"
@@ -10,7 +10,46 @@
 
 _Static_assert(TRAMPOLINE_WORDS * 4 == FTRACE_STUB_SIZE, "a region's stubs and trampolines are found by the same rule");
 
-/* ---- Following a site ---- */
+static void disable(struct module_sites *s);
+
+static void unlink_sites(struct module_sites *s)
+{
+	struct ftrace_table **link = &ftrace_tables;
+	unsigned long end = 0;
+
+	while (*link != &s->table)
+		link = &(*link)->next;
+	WRITE_ONCE(*link, s->table.next);
+	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
+		end = MAX(end, t->text_end);
+	WRITE_ONCE(ftrace_text_end, end);
+	ftrace_removals++;
+	profile_forget_modules();
+}
+
+/* Remove the functions in [from, to) from all hashes. An event may read a hash meanwhile: it finds the function, or does not. */
+static void forget_functions(u32 from, u32 to)
+{
+	for (struct ftrace_hash_entry *entry = ftrace_hashes; entry; entry = entry->next) {
+		struct ftrace_hash *hash = entry->hash;
+
+		for (u32 i = 0; i < 1u << (32 - hash->shift); i++)
+			if (hash->slots[i] - from < to - from)
+				WRITE_ONCE(hash->slots[i], FTRACE_HASH_GONE);
+	}
+}
+
+void ftrace_module_release(struct module *m)
+{
+	struct module_sites *s = module_sites_of(m);
+
+	if (s && s->enabled)
+		disable(s);
+	m->sites = NULL;
+	kfree(s);
+}
+
+/* ---- Lab 7 is from here to the end. Following a site ---- */
 
 static int follow(struct dyn_ftrace *rec, unsigned long trampoline, unsigned calls)
 {
@@ -25,7 +64,7 @@ static int follow(struct dyn_ftrace *rec, unsigned long trampoline, unsigned cal
 #endif
 }
 
-/* Which trampoline does the site call? false: none; then patch.c refuses to write there if the record says a call. */
+/* Which trampoline does the site call? False: none; then patch.c refuses to write there if the record says that it calls. */
 static bool calls_trampoline(const struct dyn_ftrace *rec, unsigned long *trampoline)
 {
 #if LAB_START == 7
@@ -100,9 +139,9 @@ void module_choose_stubs(struct module_sites *s, unsigned long room)
 #endif
 }
 
-/* ---- A table comes: ftrace_lock held ---- */
+/* ---- A module is loaded: ftrace_lock held ---- */
 
-/* Let the registered ops that select @rec trace it; none traces it yet. */
+/* Let the registered ops that select @rec trace it. Before: no op traces it. */
 static void start_record(struct dyn_ftrace *rec)
 {
 #if LAB_START != 7
@@ -152,7 +191,7 @@ void ftrace_module_enable(struct module *m)
 #endif
 }
 
-/* ---- A table goes: ftrace_lock held ---- */
+/* ---- A module is removed: ftrace_lock held ---- */
 
 /* Make all sites of the table nops; no op traces one of them afterwards. */
 static void stop_table(struct ftrace_table *table)
@@ -169,33 +208,6 @@ static void stop_table(struct ftrace_table *table)
 #endif
 }
 
-static void unlink_sites(struct module_sites *s)
-{
-	struct ftrace_table **link = &ftrace_tables;
-	unsigned long end = 0;
-
-	while (*link != &s->table)
-		link = &(*link)->next;
-	WRITE_ONCE(*link, s->table.next);
-	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
-		end = MAX(end, t->text_end);
-	WRITE_ONCE(ftrace_text_end, end);
-	ftrace_removals++;
-	profile_forget_modules();
-}
-
-/* All hashes lose the functions in [from, to). An event may read a hash meanwhile: it finds the function, or does not. */
-static void forget_functions(u32 from, u32 to)
-{
-	for (struct ftrace_hash_entry *entry = ftrace_hashes; entry; entry = entry->next) {
-		struct ftrace_hash *hash = entry->hash;
-
-		for (u32 i = 0; i < 1u << (32 - hash->shift); i++)
-			if (hash->slots[i] - from < to - from)
-				WRITE_ONCE(hash->slots[i], FTRACE_HASH_GONE);
-	}
-}
-
 /* The first grace period: no CPU is in a trampoline or callback. The second: no CPU reads the lists. */
 static void disable(struct module_sites *s)
 {
@@ -208,16 +220,6 @@ static void disable(struct module_sites *s)
 	forget_functions(s->table.text - KERNEL_BASE, s->table.text_end - KERNEL_BASE);
 	mutex_unlock(&ftrace_lock);
 #endif
-}
-
-void ftrace_module_release(struct module *m)
-{
-	struct module_sites *s = module_sites_of(m);
-
-	if (s && s->enabled)
-		disable(s);
-	m->sites = NULL;
-	kfree(s);
 }
 
 /* ---- Shadow stacks ---- */

@@ -1,22 +1,25 @@
 /*
- * The tracer's side of modules: a module brings call sites, and takes them away again.
+ * What the tracer does for modules: their call sites are added when a module is
+ * loaded, and removed when it is removed.
  *
  * The loader calls, in this order:
  *	prepare		text is still writable: records, trampolines
  *	enable		the call sites are published; registered ops trace them from now on
- *	release		nobody traces them, and no filter has them
- * So modules are the last room: it may use all others, and they know of modules only
- * what is in core/ftrace.h (struct ftrace_table) and tracer.h (ftrace_mod_*).
+ *	release		no op traces them any more, and no filter has them
+ * So this room is the last one: it may use all others. They know of modules only what is
+ * in core/ftrace.h (struct ftrace_table) and tracer.h (ftrace_mod_*).
  *
  * A module whose text is out of reach of the kernel's stubs has a trampoline for each
- * stub, in its own text. Its call sites call a trampoline, and that jumps to the stub:
+ * stub, in its own text. A call site calls a trampoline, and the trampoline jumps to the
+ * stub:
  *
  *	site: jal t0 / bl  ->  trampoline n: auipc, jalr / adrp, add, br  ->  ftrace_stub_n
  *
- * Before such a site is written, it is decoded, followed through its trampoline, and
- * must end at the stub that its record says (FTRACE_FL_FOLLOW). Trampolines are text
- * of the tracer: a thread in one is not preempted (in_tracer()). The loader says so in
- * the module's struct ksym_table, before enable and until release has returned.
+ * Before such a site is written, the tracer decodes its call and the trampoline that it
+ * leads to: the trampoline must jump to the stub that the record says (FTRACE_FL_FOLLOW).
+ * Trampolines are text of the tracer: a thread in one is not preempted (in_tracer()). For
+ * that the loader lists them in the module's struct ksym_table, from before enable until
+ * release has returned.
  */
 #ifndef FTRACE_MODULE_H
 #define FTRACE_MODULE_H
@@ -30,24 +33,25 @@ size_t ftrace_module_room(void);
  * @entries: the module's __patchable_function_entries. Makes m->sites (NULL: no
  * function to trace), and writes text at its own addresses: arm64's `mov x9, x30`,
  * and the trampolines at @room if they are needed. Before: m->base and m->end[] are
- * set, and text is relocated, writable, and executed by nobody. After: the loader
- * makes text read-only and synchronises the instruction caches.
- * An entry that is faulty (misaligned, outside of text, listed twice, without the
- * nops that the compiler leaves there, out of reach) is printed, and never written.
- * Return: 0; -ENOMEM after a sentence. Context: thread.
+ * set, and text is relocated, writable, and executed by no CPU. After: the loader
+ * makes text read-only and synchronises the instruction caches. An entry that is
+ * faulty (misaligned, outside of text, listed twice, without the nops that the
+ * compiler leaves there, out of reach) is printed, and never written.
+ * Return: 0; -ENOMEM after a message. Context: thread.
  */
 int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count, unsigned long room);
 
 /*
- * Publish the call sites. Each op that is registered and selects some of them, and
- * each user of function_graph, traces them from now on, and so do filters that have
- * a request for this module (":mod:"). Context: thread, without ftrace_lock, before the
- * module's first function is called; its symbols are known (ksym_add()).
+ * Publish the call sites. From now on each registered op and each user of
+ * function_graph traces those that it selects. Requests for this module (":mod:") are
+ * carried out, so filters that have one select its functions, too. Context: thread,
+ * without ftrace_lock, before the module's first function is called; its symbols are
+ * known (ksym_add()).
  */
 void ftrace_module_enable(struct module *m);
 
 /*
- * Undo the two above, or the first alone, or nothing. When it returns:
+ * Undo prepare and enable, or prepare alone, or nothing. When it returns:
  * 1. the call sites are nops, and no CPU is in a callback or trampoline for one of them;
  * 2. no record, trampoline or table of the module can be found;
  * 3. all filters have lost its functions, those of ops that are not registered too.
@@ -56,12 +60,12 @@ void ftrace_module_enable(struct module *m);
  */
 void ftrace_module_release(struct module *m);
 
-/* Does an op that may change pc, a live patch's say, trace one of the module's functions? Context: thread, without ftrace_lock. */
+/* Does an op that may change pc (a live patch's, for example) trace a function of @m? Context: thread, without ftrace_lock. */
 bool ftrace_module_replaced(const struct module *m);
 
 /*
- * Will a thread return to [start, end), or through it: is there a shadow frame with a
- * return address or a function there? Context: all other CPUs are stopped.
+ * Will a thread return to [start, end) or out of it? It will if a shadow frame's
+ * return address or function is there. Context: all other CPUs are stopped.
  */
 bool ftrace_returns_through(unsigned long start, unsigned long end);
 

@@ -6,9 +6,9 @@
  *	!glob:mod:glob		not the functions of these modules
  *
  * If no such module is loaded, the word is kept as a request of its filter, and is
- * listed with it. When a module comes whose name matches, its functions are added to
- * the filter before its init runs, and the request is used up: it is not applied
- * again when the module is removed and comes back. A filter that has requests and
+ * listed with it. When a module with a matching name is loaded, its functions are
+ * added to the filter before its init runs, and the request is dropped. So it has no
+ * effect when the module is removed and loaded again. A filter that has requests and
  * no functions selects no function.
  */
 #include "errno.h"
@@ -60,7 +60,7 @@ static bool names_table(const struct word *w, const struct ftrace_table *table)
 	return named != w->others;
 }
 
-/* Put the functions of @table that @w names into @set, or take them out. Does it name one? */
+/* Put the functions of @table that @w names into @set, or take them out. Return: @w names at least one. */
 static bool apply_to(struct ftrace_set *set, const struct word *w, const struct ftrace_table *table)
 {
 	bool found = false;
@@ -182,7 +182,7 @@ void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter, bool not
 			seq_printf(s, "%s:mod:%s\n", r->text, r->module);
 }
 
-/* ---- A module comes ---- */
+/* ---- A module is loaded ---- */
 
 /* @r is no longer in the list. */
 static int carry_out(const struct request *r, const struct ftrace_table *table)

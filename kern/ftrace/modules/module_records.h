@@ -1,6 +1,7 @@
 /*
- * What the two files of this room share. ftrace_module.c finds out where call sites
- * lead, and lets them come and go; module_records.c makes the records of them.
+ * What the files of this room share. ftrace_module.c decides what call sites call, and
+ * adds and removes them; module_records.c makes their records; module_tables.c has the
+ * lists of tables and hashes.
  */
 #ifndef FTRACE_MODULE_RECORDS_H
 #define FTRACE_MODULE_RECORDS_H
@@ -26,9 +27,9 @@ static inline struct module_sites *module_sites_of(const struct module *m)
 /* ---- ftrace_module.c ---- */
 
 /*
- * The records of @s say where the sites are, and nothing else yet. Decide what they call: the
- * kernel's stubs, or if one site does not reach all of these, the module's own trampolines at @room,
- * which are written then. Sets s->far, table.verify, and region[0].stubs.
+ * Decide what the sites call: the kernel's stubs; or, if one site does not reach all of these, the
+ * module's own trampolines, which are then written at @room. Before: the records of @s say where the
+ * sites are, and nothing else. Sets s->far, table.verify, and region[0].stubs.
  */
 void module_choose_stubs(struct module_sites *s, unsigned long room);
 /* Can @rec's site call each of the stubs, or trampolines, at @stubs? */
@@ -38,5 +39,14 @@ bool module_site_reaches(const struct dyn_ftrace *rec, unsigned long stubs);
 
 /* The trampoline at @at leads elsewhere than to @stub: print both, and disable tracing. Return: -ENODEV. */
 int module_bad_trampoline(struct dyn_ftrace *rec, unsigned long at, unsigned long stub);
+
+/* ---- module_tables.c ---- */
+
+/* All hashes are in this list, whose entries lie outside of them: a published hash is not stored into. ftrace_lock held. */
+struct ftrace_hash_entry {
+	struct ftrace_hash *hash;
+	struct ftrace_hash_entry *next;
+};
+extern struct ftrace_hash_entry *ftrace_hashes;
 
 #endif

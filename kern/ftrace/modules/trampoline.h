@@ -1,7 +1,7 @@
 /*
- * A trampoline, by which a call site of a module reaches a stub that is out of its
- * call's reach. Each architecture has these in <arch>/trampoline.c; they are pure, and the host
- * tests compare them with the assembler.
+ * Trampolines: a call site of a module calls one if its call instruction does not reach the
+ * stub. Each architecture has these functions in <arch>/trampoline.c; they are pure, and the
+ * host tests compare them with the assembler.
  *
  *	riscv64	auipc t1, hi; jalr x0, lo(t1); ebreak
  *		t1 is free at a function's entry (caller.S), and t0 is not; the ebreak is never reached
@@ -17,7 +17,7 @@
 
 /* The words of a trampoline at @ip that leads to @target. -ERANGE: it is farther than 2 GiB (arm64: 4 GiB). */
 int trampoline_encode(unsigned long ip, unsigned long target, u32 word[TRAMPOLINE_WORDS]);
-/* Where the trampoline at @ip leads; false: these words are none. */
+/* Where the trampoline at @ip leads; false: these words are no trampoline. */
 bool trampoline_target(unsigned long ip, const u32 word[TRAMPOLINE_WORDS], unsigned long *target);
 /* Disassemble it into @buf, of @size bytes. */
 void trampoline_describe(char *buf, size_t size, const u32 word[TRAMPOLINE_WORDS]);

@@ -24,30 +24,6 @@ struct ftrace_slot ftrace_slots[FTRACE_STUBS] = {
 
 static struct ftrace_ops *ops_list; /* changed under ftrace_lock, walked by events */
 
-/* Give @op a slot, and link it into the list. Only after that a site may call its stub. */
-static int publish_op(struct ftrace_ops *op)
-{
-#if LAB_START == 4
-	return -ENOSYS;
-#else
-	for (int i = 0; i < FTRACE_OPS_MAX; i++) {
-		struct ftrace_slot *slot = &ftrace_slots[1 + i];
-
-		if (slot->op)
-			continue;
-		op->slot = i;
-		op->next = ops_list;
-		slot->op = op;
-		slot->func = ftrace_op_func(op);
-		smp_wmb();
-		WRITE_ONCE(ops_list, op);
-		smp_wmb();
-		return 0;
-	}
-	return -ENOSPC;
-#endif
-}
-
 static void unlink_op(struct ftrace_ops *op)
 {
 	struct ftrace_ops **link = &ops_list;
@@ -63,21 +39,6 @@ static void retire_op(struct ftrace_ops *op)
 	synchronize_sched();
 	ftrace_slots[1 + op->slot] = (struct ftrace_slot){ftrace_stub, NULL};
 	op->slot = -1;
-}
-
-/* Call each op in the list whose filter has the function. Any context, without a lock. */
-static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
-			     struct ftrace_regs *regs)
-{
-#if LAB_START != 4
-	for (struct ftrace_ops *op = READ_ONCE(ops_list); op; op = READ_ONCE(op->next)) {
-		if (ftrace_ops_test(op, ip))
-			ftrace_op_func(op)(ip, parent_ip, op, regs);
-	}
-	/* An op made the function return at once. A later op may have replaced its return address. */
-	if (regs && regs->pc == parent_ip)
-		regs->pc = regs->link;
-#endif
 }
 
 /* The functions that an op selects before or after a change; @on: the op is registered. */
@@ -145,6 +106,63 @@ static __noinline int count_change(const struct change *c, const struct dyn_ftra
 	return selects(c->is, rec->offset) - selects(c->was, rec->offset);
 }
 
+/* ---- Lab 4 is from here to change_shared(). ---- */
+
+/* Give @op a slot, and link it into the list. Only after that may a site call its stub. */
+static int publish_op(struct ftrace_ops *op)
+{
+#if LAB_START == 4
+	return -ENOSYS;
+#else
+	for (int i = 0; i < FTRACE_OPS_MAX; i++) {
+		struct ftrace_slot *slot = &ftrace_slots[1 + i];
+
+		if (slot->op)
+			continue;
+		op->slot = i;
+		op->next = ops_list;
+		slot->op = op;
+		slot->func = ftrace_op_func(op);
+		smp_wmb();
+		WRITE_ONCE(ops_list, op);
+		smp_wmb();
+		return 0;
+	}
+	return -ENOSPC;
+#endif
+}
+
+/* Call each op in the list whose filter has the function. Any context, without a lock. */
+static void ftrace_list_func(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *unused,
+			     struct ftrace_regs *regs)
+{
+#if LAB_START != 4
+	for (struct ftrace_ops *op = READ_ONCE(ops_list); op; op = READ_ONCE(op->next)) {
+		if (ftrace_ops_test(op, ip))
+			ftrace_op_func(op)(ip, parent_ip, op, regs);
+	}
+	/* An op made the function return at once. A later op may have replaced its return address. */
+	if (regs && regs->pc == parent_ip)
+		regs->pc = regs->link;
+#endif
+}
+
+/* Would @op be the second op that may change pc for some function? */
+static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, struct selection is)
+{
+#if LAB_START == 4
+	return false;
+#else
+	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
+		return false;
+	for_each_ftrace_rec(rec)
+		if (rec->flags & FTRACE_FL_IPMODIFY && !selects(was, rec->offset) &&
+		    selects(is, rec->offset))
+			return true;
+	return false;
+#endif
+}
+
 /*
  * Add (@by 1) or remove (@by -1) the op in one of these cases: another op traces
  * the function too, so that @rec->count stays 1 or more; the record is disabled; or
@@ -166,6 +184,8 @@ static __noinline int change_shared(struct dyn_ftrace *rec, const struct change 
 	return rec->calls == calls ? 0 : ftrace_switch(rec, calls);
 #endif
 }
+
+/* ---- Given from here on ---- */
 
 static inline int add_op_to(struct dyn_ftrace *rec, const struct change *c)
 {
@@ -237,22 +257,6 @@ static int change_selection(struct ftrace_ops *op, struct selection was, struct 
 		}
 	ftrace_batch_end();
 	return err;
-}
-
-/* Would @op be the second op that may change pc for some function? */
-static bool ipmodify_clash(const struct ftrace_ops *op, struct selection was, struct selection is)
-{
-#if LAB_START == 4
-	return false;
-#else
-	if (!(op->flags & FTRACE_OPS_FL_IPMODIFY))
-		return false;
-	for_each_ftrace_rec(rec)
-		if (rec->flags & FTRACE_FL_IPMODIFY && !selects(was, rec->offset) &&
-		    selects(is, rec->offset))
-			return true;
-	return false;
-#endif
 }
 
 /* The registered op that has @filter; NULL: there is none. */

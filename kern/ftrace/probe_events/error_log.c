@@ -1,4 +1,4 @@
-/* error_log: the last eight refused commands, each with a mark under the place of its error, as Linux prints them. */
+/* error_log: the last eight refused commands of all instances, each with a mark under the place of its error, as Linux prints them. */
 #include "errno.h"
 #include "irq.h"
 #include "probe_event.h"
@@ -9,34 +9,44 @@
 
 static struct mutex log_lock = MUTEX_INIT;
 static struct entry {
+	const struct trace_array *tr; /* NULL: none */
 	u64 time;
 	struct probe_error error;
 } entries[ERRORS_MAX];
-static u64 logged; /* since boot; the last ERRORS_MAX are in entries, those from `cleared` on are shown */
-static u64 cleared;
+static unsigned logged; /* errors since boot; the oldest entry is number logged % ERRORS_MAX */
 
-/* Takes error->command over. */
-void error_log_add(const struct probe_error *error)
+/* From now on error->command belongs to the log. */
+void error_log_add(struct trace_array *tr, const struct probe_error *error)
 {
 	struct entry *e;
 
 	mutex_lock(&log_lock);
 	e = &entries[logged++ % ERRORS_MAX];
 	kfree(e->error.command);
-	*e = (struct entry){clock_ns(), *error};
+	*e = (struct entry){tr, clock_ns(), *error};
+	mutex_unlock(&log_lock);
+}
+
+void error_log_clear(const struct trace_array *tr)
+{
+	mutex_lock(&log_lock);
+	for (struct entry *e = entries; e < entries + ERRORS_MAX; e++)
+		if (e->tr == tr) {
+			kfree(e->error.command);
+			*e = (struct entry){NULL};
+		}
 	mutex_unlock(&log_lock);
 }
 
 static int error_log_show(struct seq *s, u64 item)
 {
-	const struct entry *e;
-	u64 number;
+	const struct trace_array *tr = trace_array_of(s->file);
+	const struct entry *e = NULL;
 
-	if (trace_array_of(s->file) != &global_trace)
-		return 1; /* there are no probe events in an instance */
 	mutex_lock(&log_lock);
-	number = item + MAX(cleared, logged - MIN(logged, ERRORS_MAX));
-	e = number < logged ? &entries[number % ERRORS_MAX] : NULL;
+	for (unsigned n = logged; !e && n < logged + ERRORS_MAX; n++)
+		if (entries[n % ERRORS_MAX].tr == tr && !item--)
+			e = &entries[n % ERRORS_MAX];
 	if (e)
 		seq_printf(s, "[%5llu.%06u] %s: error: %s\n  Command: %s\n%*s^\n", (unsigned long long)(e->time / 1000000000),
 			   (unsigned)(e->time % 1000000000 / 1000), e->error.subsystem, e->error.text,
@@ -47,11 +57,8 @@ static int error_log_show(struct seq *s, u64 item)
 
 static int error_log_open(struct file *f)
 {
-	if (f->flags & O_TRUNC && trace_array_of(f) == &global_trace) {
-		mutex_lock(&log_lock);
-		cleared = logged;
-		mutex_unlock(&log_lock);
-	}
+	if (f->flags & O_TRUNC)
+		error_log_clear(trace_array_of(f));
 	return seq_open(f, error_log_show, NULL);
 }
 

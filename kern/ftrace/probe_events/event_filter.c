@@ -16,7 +16,7 @@ enum op { OP_AND, OP_OR, OP_NOT, OP_EQ, OP_NE, OP_LE, OP_GE, OP_LT, OP_GT, OP_BI
 static const char *const op_text[] = {
 	[OP_EQ] = "==", [OP_NE] = "!=", [OP_LE] = "<=", [OP_GE] = ">=", [OP_LT] = "<", [OP_GT] = ">", [OP_BITS] = "&", [OP_GLOB] = "~"};
 
-/* A field: of the event, or what the running thread has. */
+/* Where a field is: in the event, or the running thread's pid or name. */
 enum place { IN_EVENT, IN_EVENT_STRING, PID, COMM };
 
 struct filter_node {
@@ -27,7 +27,7 @@ struct filter_node {
 	u8 size;
 	bool is_signed;
 	u64 value;
-	const char *string; /* compared with, in the filter's text */
+	const char *string; /* to compare with: in @strings of the filter */
 };
 
 struct event_filter {
@@ -143,7 +143,7 @@ static int parse_operator(struct filter_parser *p, struct filter_node *node)
 	return wrong(p, p->at, "Invalid operator");
 }
 
-/* In quotes, or a word. */
+/* A string in quotes, or a word. */
 static int parse_string(struct filter_parser *p, struct filter_node *node)
 {
 	const char *text = rest(p);
@@ -159,7 +159,7 @@ static int parse_string(struct filter_parser *p, struct filter_node *node)
 		return wrong(p, p->at, "Invalid value (did you forget quotes)?");
 	p->at = start + n + quoted;
 	memcpy(p->filter->strings + start, p->filter->text + start, n);
-	p->filter->strings[start + n] = 0; /* the byte of a quote or an operator: no other string has it */
+	p->filter->strings[start + n] = 0; /* overwrites a quote or an operator, which is part of no string */
 	node->string = p->filter->strings + start;
 	return 0;
 }
@@ -321,7 +321,7 @@ static bool match_number(const struct filter_node *n, u64 a)
 	}
 }
 
-/* No deeper than the text's parentheses, and its terms, of which there are at most FILTER_NODES. */
+/* Recursive, at most FILTER_NODES deep: each call is for another node of the tree. */
 static bool match(const struct event_filter *f, unsigned number, const u8 *event)
 {
 	const struct filter_node *n = &f->node[number];

@@ -4,7 +4,7 @@
  *	field == != < <= > >= & number		of a number
  *	field == != ~ "text"			of a string; ~ with a glob
  *
- * Pure: it knows an event as a struct probe_def, and its bytes.
+ * Pure: an event is given as its struct probe_def and its bytes.
  */
 #ifndef FTRACE_EVENT_FILTER_H
 #define FTRACE_EVENT_FILTER_H
@@ -19,7 +19,7 @@ struct event_filter;
  */
 int event_filter_parse(const char *text, const struct probe_def *def, struct event_filter **filter, const char **error,
 		       unsigned *column);
-/* Is @event to be recorded? It is the event's first byte; the common fields are not set yet. Any context. */
+/* Does the filter accept the event? @event: its first byte; the common fields are not set yet. Any context. */
 bool event_filter_match(const struct event_filter *filter, const u8 *event);
 const char *event_filter_text(const struct event_filter *filter);
 

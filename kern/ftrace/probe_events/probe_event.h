@@ -6,13 +6,40 @@
  *	scratch area, asks the filter, and copies it into the ring buffer -> later
  *	probe_print.c prints it.
  *
- * An event may have several probes, with the same types of arguments (a line with
- * the name of an event that exists). A probe on a module's function is registered
- * while the module is loaded.
+ * An event may have several probes, with the same types of arguments: a further line
+ * with the event's name adds one. A probe on a module's function is registered while the
+ * module is loaded.
  *
- * Locking: events_lock (mutex) for the lists and all that files change. Handlers read
- * without a lock, interrupts masked: what they read is freed after a grace period.
- * events_by_id_lock, inside, is held while an event is printed, and when one goes.
+ * Locking: events_lock, a mutex, guards the lists and everything that the files change.
+ * Handlers take no lock: they run with interrupts masked, and what they read is freed
+ * only after a grace period. events_by_id_lock is taken inside events_lock; it is held
+ * while an event is printed, and while one is removed.
+ *
+ * Instances. The definition of an event is global. Whether it is enabled, its filter and
+ * its triggers belong to one trace array: each event has a list with one struct
+ * trace_event_file for every trace array, and that of global_trace is the first. A thread
+ * changes it through the instance's files, with events_lock held. A hit, on any CPU, makes
+ * the event once, walks the list, and writes the event to each trace array that has it
+ * enabled. The order of stores:
+ *
+ * - A new event or instance: (1) fill the file: its trace array is complete, nothing is
+ *   enabled; (2) smp_wmb(), link the file. A hit sees the list with it or without it.
+ * - Enable: (1) set ->enabled; (2) set ->plain, which a hit reads once: it either records
+ *   in global_trace alone, or walks the list; (3) start the probes that are not started.
+ *   The filter is stored before ->enabled, and a trigger before its ->set; a hit reads
+ *   them in the other order.
+ * - Disable: (1) clear ->enabled; (2) set ->plain; (3) stop the probes, which includes a
+ *   grace period; if another trace array needs the probes, only synchronize_sched().
+ * - rmdir: (1) the directory is taken out of the tree; none of its files is open, so no
+ *   thread can change its state any more; (2) for each event, clear ->enabled and each
+ *   ->set, and unlink the file. Its own ->next stays valid: a hit that has reached the
+ *   file continues with the rest of the list; (3) stop the probes that no other trace
+ *   array needs; (4) synchronize_sched(): every hit that began before (2) has ended;
+ *   (5) free the files, and then the instance's buffers.
+ *
+ * An interrupt sees no other states than another CPU does: a hit masks interrupts, and
+ * a hit in an interrupt that comes while a thread changes a file falls between two of
+ * these stores.
  */
 #ifndef FTRACE_PROBE_EVENT_H
 #define FTRACE_PROBE_EVENT_H
@@ -28,27 +55,37 @@
 struct event_probe;
 struct module;
 
-struct probe_event {
-	struct probe_event *next; /* by id */
-	struct event_probe *first; /* at least one; they give the layout */
-	u16 id;
+/* An event in one trace array. */
+struct trace_event_file {
+	struct trace_event_file *next; /* of the event */
+	struct probe_event *event;
+	struct trace_array *tr;
 	bool enabled, was_enabled;
-	bool plain; /* enabled, without arguments, filter and trigger */
 	struct event_filter *filter; /* NULL: every event */
 	struct event_trigger {
 		bool set, on; /* traceon or traceoff */
 		long left;    /* -1: unlimited */
+		struct event_filter *filter; /* NULL: the trigger acts before each event; else after each event that matches */
 	} trigger[2];
 	struct node *dir;
+	struct trace_event_file *freed_next; /* of those of an instance that goes */
+};
+
+struct probe_event {
+	struct probe_event *next; /* by id */
+	struct event_probe *first; /* there is at least one; all have the same layout */
+	u16 id;
+	bool plain; /* enabled in global_trace and nowhere else, without arguments, filter and trigger */
+	struct trace_event_file top; /* of global_trace */
 };
 
 struct event_probe {
-	struct event_probe *next, *sibling; /* of all, in the order of the list; of its event */
+	struct event_probe *next, *sibling; /* next: of all probes, in the order of the list; sibling: of the same event */
 	struct probe_event *event;
 	struct probe_def *def;
 	unsigned long func; /* the probed address; 0: a module's function, not loaded */
 	bool armed;
-	u64 hits, missed; /* missed: by registrations that are over */
+	u64 hits, missed; /* missed: by earlier registrations */
 	union {
 		struct kprobe kprobe;
 		struct kretprobe kretprobe;
@@ -60,6 +97,7 @@ extern struct mutex events_lock, events_by_id_lock;
 extern struct event_probe *event_probes;
 extern struct probe_event *events_by_id;
 
+#define for_each_event_file(f, e) for (struct trace_event_file *f = &(e)->top; f; f = f->next)
 #define for_each_event_probe(p) for (struct event_probe *p = event_probes; p; p = p->next)
 
 /* The longest event, with its strings. */
@@ -87,11 +125,11 @@ int probe_format_show(struct seq *s, u64 item);
 int probe_events_command(char *line, bool dynamic);
 /* Remove all that kprobe_events (or dynamic_events) lists. -EBUSY: an event is enabled; nothing is removed. */
 int probe_events_clear(bool dynamic);
-/* After enabled, the filter or a trigger has changed: start or stop the event's probes. On an error they are as before. */
+/* After enabled, the filter or a trigger has changed somewhere: start or stop the event's probes. On an error they are as before. */
 int probe_event_update(struct probe_event *e);
 u64 probe_missed(const struct event_probe *p);
 const char *probe_group(const struct probe_event *e);
-/* Is it in kprobe_events? dynamic_events has all. */
+/* Does kprobe_events list it? dynamic_events lists all probes. */
 static inline bool in_kprobe_events(const struct event_probe *p)
 {
 	return p->def->kind != 'f';
@@ -99,11 +137,14 @@ static inline bool in_kprobe_events(const struct event_probe *p)
 
 /* ---- probe_files.c ---- */
 
-struct node *probe_event_files(struct probe_event *e, int *err); /* the event's directory with its files */
-int probe_event_remove_files(struct probe_event *e);		 /* -EBUSY: one of them is open */
+int probe_event_files(struct probe_event *e);	     /* the event's directory in every trace array. -EEXIST, -ENOMEM */
+int probe_event_remove_files(struct probe_event *e); /* -EBUSY: one of the files is open */
+void probe_event_free(struct probe_event *e);	     /* after a grace period */
 
 /* ---- error_log.c ---- */
 
-void error_log_add(const struct probe_error *e);
+/* In the error_log of @tr. */
+void error_log_add(struct trace_array *tr, const struct probe_error *e);
+void error_log_clear(const struct trace_array *tr);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The list of probe events: lines of kprobe_events and dynamic_events make them and
- * remove them, and their probes are registered here. probe_event.h says what locks.
+ * The list of probe events. Lines of kprobe_events and dynamic_events make and
+ * remove events; their probes are registered here. probe_event.h lists the locks.
  */
 #include "probe_event.h"
 
@@ -113,12 +113,26 @@ static int start(struct event_probe *p)
 	return err;
 }
 
+static bool has_trigger(const struct trace_event_file *f)
+{
+	return f->trigger[0].set || f->trigger[1].set;
+}
+
+/* From @f on. */
+static bool is_busy(const struct trace_event_file *f)
+{
+	while (f && !f->enabled && !has_trigger(f))
+		f = f->next;
+	return f;
+}
+
 int probe_event_update(struct probe_event *e)
 {
-	bool on = e->enabled || e->trigger[0].set || e->trigger[1].set;
+	const struct trace_event_file *top = &e->top;
+	bool on = is_busy(top);
 	int err = 0;
 
-	WRITE_ONCE(e->plain, e->enabled && !e->filter && !e->trigger[0].set && !e->trigger[1].set && !e->first->def->arg_count);
+	WRITE_ONCE(e->plain, top->enabled && !top->filter && !has_trigger(top) && !is_busy(top->next) && !e->first->def->arg_count);
 	for (struct event_probe *p = e->first; p && !err; p = p->sibling)
 		if (on && p->func && !p->armed)
 			err = start(p);
@@ -128,21 +142,8 @@ int probe_event_update(struct probe_event *e)
 	return err;
 }
 
-/* The event of a probe that has none yet: it may be hit while register_probe() tries it. */
+/* The event of a probe that has none yet: the probe may be hit while register_probe() tries to register it. */
 static struct probe_event no_event;
-
-/* Whoever removes a module calls module_changed() after this has become true. */
-static bool is_going(unsigned long addr)
-{
-	const struct module *m;
-	bool going;
-
-	mutex_lock(&module_lock);
-	m = module_of(addr);
-	going = m && m->state == MODULE_GOING;
-	mutex_unlock(&module_lock);
-	return going;
-}
 
 /* Find the function; check that the probe can be there. It is not armed. A module's function may be missing. */
 static int register_probe(struct event_probe *p)
@@ -154,9 +155,7 @@ static int register_probe(struct event_probe *p)
 	if (*def->symbol && !count_functions(def->symbol, &p->func))
 		return 0;
 	p->func += def->offset;
-	if (is_going(p->func)) {
-		err = -ENODEV;
-	} else if (is_kprobe(p)) {
+	if (is_kprobe(p)) {
 		p->kprobe = (struct kprobe){.addr = p->func, .pre_handler = probe_kprobe_hit, .flags = KPROBE_FLAG_DISABLED};
 		err = register_kprobe(&p->kprobe);
 	} else {
@@ -248,16 +247,16 @@ static u16 free_id(struct probe_event ***link)
 static int new_event(struct event_probe *p, struct probe_error *error)
 {
 	struct probe_event *e = kzalloc(sizeof(*e)), **link;
-	int err = -ENOMEM;
+	int err;
 
 	if (!e)
-		return err;
+		return -ENOMEM;
 	p->event = e;
 	e->first = p;
 	e->id = free_id(&link);
-	e->dir = probe_event_files(e, &err);
-	if (!e->dir) {
-		kfree(e);
+	err = probe_event_files(e);
+	if (err) {
+		probe_event_free(e);
 		return err == -EEXIST ? refuse(error, 0, "Given group/event name is already used by another event") : err;
 	}
 	mutex_lock(&events_by_id_lock);
@@ -292,7 +291,7 @@ static int add_to_event(struct event_probe *p, struct probe_error *error)
 static int note_refusal(struct event_probe *p, int err, struct probe_error *error)
 {
 	if (p->def->kind != 'f' && err == -ENOENT)
-		err = -EINVAL; /* it exists, and has no call site */
+		err = -EINVAL; /* the function exists, but has no call site */
 	if (err == -ENOENT)
 		probe_error_at(error, 1, 0, "Invalid probed address or symbol");
 	else if (err != -ENOMEM && err != -EEXIST)
@@ -344,21 +343,17 @@ static int create(char *line, struct probe_error *error)
 
 /* ---- Removing ---- */
 
-static bool is_busy(const struct probe_event *e)
-{
-	return e->enabled || e->trigger[0].set || e->trigger[1].set;
-}
-
-/* Old events in the buffers would have no printer. As on Linux, only if there can be some. */
+/* Events of @e that are still in the buffers could not be printed. As on Linux, the buffers are emptied if there may be some. */
 static int remove_event(struct probe_event *e)
 {
 	struct probe_event **link = &events_by_id;
-	int err = is_busy(e) ? -EBUSY : probe_event_remove_files(e);
+	int err = is_busy(&e->top) ? -EBUSY : probe_event_remove_files(e);
 
 	if (err)
 		return err;
-	if (e->was_enabled)
-		tracing_reset(&global_trace, -1);
+	for_each_event_file(f, e)
+		if (f->was_enabled)
+			tracing_reset(f->tr, -1);
 	mutex_lock(&events_by_id_lock);
 	while (*link != e)
 		link = &(*link)->next;
@@ -384,10 +379,8 @@ static int remove_probe(struct event_probe *p)
 	mutex_lock(&events_by_id_lock);
 	*sibling = p->sibling;
 	mutex_unlock(&events_by_id_lock);
-	if (!e->first) {
-		kfree(e->filter);
-		kfree(e);
-	}
+	if (!e->first)
+		probe_event_free(e);
 	kfree(p->def);
 	kfree(p);
 	return 0;
@@ -399,7 +392,7 @@ int probe_events_clear(bool dynamic)
 	int err = 0;
 
 	for_each_event_probe(p)
-		if ((dynamic || in_kprobe_events(p)) && is_busy(p->event))
+		if ((dynamic || in_kprobe_events(p)) && is_busy(&p->event->top))
 			return -EBUSY;
 	for (struct event_probe *p = event_probes; p && !err; p = next) {
 		next = p->next;
@@ -409,7 +402,7 @@ int probe_events_clear(bool dynamic)
 	return err;
 }
 
-/* Does the probe have the words of a removal: where it is, and its first arguments? */
+/* Does the probe match the words of a removal: its place, and its first arguments? */
 static bool has_words(const struct probe_def *def, char **words, unsigned count)
 {
 	int size = probe_describe(NULL, 0, def) + 1, at = 0;
@@ -468,7 +461,7 @@ int probe_events_command(char *line, bool dynamic)
 		return -EINVAL;
 	err = create(line, &error);
 	if (error.text)
-		error_log_add(&error);
+		error_log_add(&global_trace, &error);
 	else
 		kfree(error.command);
 	return err;
@@ -476,7 +469,7 @@ int probe_events_command(char *line, bool dynamic)
 
 /* ---- Modules ---- */
 
-/* A module's functions come, or go: as on Linux, events stay, and their probes are on while the module is there. */
+/* A module is loaded or removed. As on Linux, its events stay listed; their probes are registered while it is loaded. */
 static void module_changed(const struct module *m, bool coming)
 {
 	mutex_lock(&events_lock);

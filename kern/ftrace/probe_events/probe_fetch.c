@@ -1,9 +1,9 @@
 /*
  * A hit: fetch the arguments, make the event, write it.
  *
- * Memory is read by two instructions (FETCH_LOAD_*). An address that cannot be read
- * is an exception there, for which probe_fault() makes the load return false. So a
- * probe can fetch from any address, also from one that is unmapped meanwhile.
+ * Memory is read by two instructions (FETCH_LOAD_*). If an address cannot be read,
+ * the load causes an exception, and probe_fault() makes it return false. So a probe
+ * can fetch from any address, even one that is being unmapped.
  */
 #include "asm-ftrace/fetch.h"
 #include "asm-ftrace/regs.h"
@@ -47,7 +47,7 @@ static bool read_memory(void *to, unsigned long from, unsigned size)
 struct hit {
 	struct event_probe *probe;
 	const struct kprobe_regs *regs;
-	const unsigned long *args; /* at a return: those of the entry; NULL: in regs */
+	const unsigned long *args; /* at a return: the arguments saved at the entry; NULL: they are in regs */
 	u8 *event;
 	u32 size; /* of the event so far; strings are added at its end */
 };
@@ -82,7 +82,7 @@ static inline unsigned long get_base(const struct hit *h, const struct probe_arg
 		return get_register(h->regs, arg->param);
 	case PROBE_ARG:
 		if (arg->param >= PROBE_KEPT_ARGS)
-			return 0; /* as Linux for those that are not in registers */
+			return 0; /* as on Linux, for arguments that are not in registers */
 		return h->args ? h->args[arg->param] : *kprobe_arg(h->regs, arg->param);
 	case PROBE_RETVAL:
 		return *kprobe_arg(h->regs, 0);
@@ -185,13 +185,13 @@ static inline void store_arg(struct hit *h, const struct probe_arg *arg)
 
 /* ---- The event ---- */
 
-/* Where an event is made before it is written; a hit inside of a hit on this CPU is not handled (kprobes.h). */
+/* Where an event is made before it is written. One for each CPU is enough: handlers do not nest (kprobes.h). */
 static u64 scratch[NR_CPUS][PROBE_EVENT_MAX / 8 + 1];
 
-static __noinline void write_slowly(const struct hit *h, u32 size)
+static __noinline void write_slowly(const struct hit *h, struct trace_array *tr, u32 size)
 {
 	struct trace_write w;
-	struct trace_entry *ent = trace_reserve(&global_trace, h->probe->event->id, size, &w);
+	struct trace_entry *ent = trace_reserve(tr, h->probe->event->id, size, &w);
 
 	if (ent) {
 		ent->flags &= ~TRACE_FLAG_IRQS_OFF;
@@ -204,12 +204,12 @@ static __noinline void write_slowly(const struct hit *h, u32 size)
 #define INLINE inline __attribute__((always_inline))
 #define ENTRY_WORDS (sizeof(struct trace_entry) / 4)
 
-static INLINE struct ring_buffer_cpu *this_buffer(void)
+static INLINE struct ring_buffer_cpu *this_buffer(struct trace_array *tr)
 {
-	return (void *)((char *)&global_trace + (unsigned long)this_cpu()->ftrace);
+	return (void *)((char *)tr + (unsigned long)this_cpu()->ftrace);
 }
 
-/* Begin an event by the short path (trace_event.h). Return: the place of its fields; NULL: not by this path. */
+/* Begin an event on the short path (trace_event.h). Return: the place of its fields; NULL: take the long path. */
 static INLINE u32 *begin(struct ring_buffer_cpu *rb, const struct hit *h, u32 words, u64 *end)
 {
 	u64 now = clock_ns(), delta = now - rb->last_ts;
@@ -218,30 +218,29 @@ static INLINE u32 *begin(struct ring_buffer_cpu *rb, const struct hit *h, u32 wo
 	*end = event_end(rb->page, words);
 	if (unlikely(rb->slow) || unlikely(!event_fits(delta, *end)))
 		return NULL;
-	to = event_start(rb, rb->page, *end, now, delta, h->probe->event->id, words, 0);
-	*to = (*to & ~((u32)TRACE_FLAG_IRQS_OFF << 16)) | (u32)kprobe_irqs_off(h->regs) << 16;
+	to = event_start(rb, rb->page, *end, now, delta, h->probe->event->id, words, h->regs->flags);
 	return to + ENTRY_WORDS;
 }
 
-static __noinline void write_event(const struct hit *h)
+static __noinline void write_event(const struct hit *h, struct trace_array *tr)
 {
-	struct ring_buffer_cpu *rb = this_buffer();
+	struct ring_buffer_cpu *rb = this_buffer(tr);
 	const u32 *from = (const u32 *)h->event + ENTRY_WORDS;
 	u32 words = (h->size + 3) / 4;
 	u64 end;
 	u32 *to = words <= RB_TYPE_MAX_WORDS ? begin(rb, h, words, &end) : NULL;
 
 	if (unlikely(!to))
-		return write_slowly(h, 4 * words);
+		return write_slowly(h, tr, 4 * words);
 	for (words -= ENTRY_WORDS; words; words--)
 		*to++ = *from++;
 	event_commit(rb->page, end);
 }
 
-/* An event that has only addresses, straight into the buffer. */
+/* Write an event that has only addresses directly into the buffer of global_trace. */
 static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned long ip, unsigned long ret_ip)
 {
-	struct ring_buffer_cpu *rb = this_buffer();
+	struct ring_buffer_cpu *rb = this_buffer(&global_trace);
 	u64 end;
 	u32 *to = begin(rb, h, ENTRY_WORDS + (is_return ? 4 : 2), &end);
 
@@ -254,30 +253,49 @@ static INLINE bool write_plain(const struct hit *h, bool is_return, unsigned lon
 	return true;
 }
 
-/* As on Linux, before the event, so traceoff's own event is not recorded. A count stops at 0. */
-static __noinline void pull_triggers(struct probe_event *e)
+/*
+ * As on Linux, a trigger without a filter acts before the event (@event is NULL), so the event
+ * at which traceoff acts is not recorded. A trigger with a filter acts after the event. A count
+ * stops at 0.
+ */
+static __noinline void pull_triggers(struct trace_event_file *f, const u8 *event)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(e->trigger); i++) {
-		struct event_trigger *t = &e->trigger[i];
-
+	for (unsigned i = 0; i < ARRAY_SIZE(f->trigger); i++) {
+		struct event_trigger *t = &f->trigger[i];
+		bool set = __atomic_load_n(&t->set, __ATOMIC_ACQUIRE);
+		const struct event_filter *filter = READ_ONCE(t->filter);
 		long left = READ_ONCE(t->left);
 
-		if (!READ_ONCE(t->set) || !left || t->on == tracing_is_on(&global_trace))
+		if (!set || !left || t->on == tracing_is_on(f->tr))
+			continue;
+		if (!filter != !event || (filter && !event_filter_match(filter, event)))
 			continue;
 		if (left > 0 && !__atomic_compare_exchange_n(&t->left, &left, left - 1, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-			continue; /* another CPU pulls it */
-		(t->on ? tracing_on : tracing_off)(&global_trace);
+			continue; /* another CPU does it */
+		tracing_slow(f->tr, RB_OFF, !t->on);
 	}
+}
+
+/* What the event's file in one trace array says about the event. */
+static INLINE void take_event(const struct hit *h, struct trace_event_file *f)
+{
+	bool enabled = __atomic_load_n(&f->enabled, __ATOMIC_ACQUIRE); /* before its filter */
+	const struct event_filter *filter = READ_ONCE(f->filter);
+	bool pulled = READ_ONCE(f->trigger[0].set) | READ_ONCE(f->trigger[1].set);
+
+	if (unlikely(pulled))
+		pull_triggers(f, NULL);
+	if (enabled && (!filter || event_filter_match(filter, h->event)))
+		write_event(h, f->tr);
+	if (unlikely(pulled))
+		pull_triggers(f, h->event);
 }
 
 static __noinline void make_event(struct hit *h, unsigned long ip, unsigned long ret_ip)
 {
 	const struct probe_def *def = h->probe->def;
-	struct probe_event *e = h->probe->event;
-	const struct event_filter *filter = READ_ONCE(e->filter);
 	u64 *words = scratch[this_cpu()->index];
 
-	pull_triggers(e);
 	h->event = (u8 *)words;
 	h->size = def->size;
 	words[1] = ip;
@@ -285,8 +303,8 @@ static __noinline void make_event(struct hit *h, unsigned long ip, unsigned long
 		words[2] = ret_ip;
 	for (unsigned i = 0; i < def->arg_count; i++)
 		store_arg(h, &def->arg[i]);
-	if (READ_ONCE(e->enabled) && (!filter || event_filter_match(filter, h->event)))
-		write_event(h);
+	for (struct trace_event_file *f = &h->probe->event->top; f; f = READ_ONCE(f->next))
+		take_event(h, f);
 }
 
 /* Context: interrupts masked. */

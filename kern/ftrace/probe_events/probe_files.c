@@ -7,7 +7,7 @@
 
 #define LINE_MAX 4094
 
-/* A change of events: the buffers may be reset or enlarged. */
+/* Taken to change events: the buffers may be reset or enlarged. */
 static void lock_events(void)
 {
 	mutex_lock(&trace_lock);
@@ -104,7 +104,7 @@ static int run_line(const char *text, size_t n, bool dynamic)
 	return err;
 }
 
-/* One command for each line; those before a refused one were done. */
+/* Each line is one command. The commands before a refused one have taken effect. */
 static ssize_t events_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
 	for (size_t at = 0; at < n;) {
@@ -124,29 +124,42 @@ TRACEFS_FILE(dynamic_events, "dynamic_events", 0644, &events_ops, (void *)1);
 
 /* ---- enable ---- */
 
-static int set_enabled(struct probe_event *e, bool on)
+/* Every trace array has one of every event. */
+static struct trace_event_file *file_of(struct probe_event *e, const struct trace_array *tr)
+{
+	struct trace_event_file *f = &e->top;
+
+	while (f->tr != tr)
+		f = f->next;
+	return f;
+}
+
+static int set_enabled(struct trace_event_file *f, bool on)
 {
 	int err;
 
-	if (e->enabled == on)
+	if (f->enabled == on)
 		return 0;
 	if (on) /* the buffers get their full size, as when a tracer is chosen */
-		tracing_set_tracer(&global_trace, global_trace.tracer->name);
-	WRITE_ONCE(e->enabled, on);
-	err = probe_event_update(e);
+		tracing_set_tracer(f->tr, f->tr->tracer->name);
+	smp_wmb(); /* first its filter */
+	WRITE_ONCE(f->enabled, on);
+	err = probe_event_update(f->event);
 	if (err) {
-		WRITE_ONCE(e->enabled, !on);
-		probe_event_update(e);
+		WRITE_ONCE(f->enabled, !on);
+		probe_event_update(f->event);
 	}
-	e->was_enabled |= e->enabled;
+	f->was_enabled |= f->enabled;
+	if (!on && f->event->first->armed)
+		synchronize_sched(); /* for a hit that began before: the probes were not stopped */
 	return err;
 }
 
 static int enable_show(struct seq *s, u64 item)
 {
-	const struct probe_event *e = s->arg;
+	const struct trace_event_file *f = s->arg;
 
-	seq_printf(s, "%d\n", e->enabled);
+	seq_printf(s, "%d\n", f->enabled);
 	return 1;
 }
 
@@ -169,7 +182,7 @@ static ssize_t enable_write(struct file *f, const char *buf, size_t n, u64 *pos)
 }
 TRACEFS_TEXT_OPS(enable_ops, enable_show, enable_write);
 
-/* Does @file enable @e? events/enable does, and that of the group, whose directory has its name. */
+/* Does @file enable @e? events/enable does, and so does the file `enable` of the event's group. */
 static bool is_of(const struct probe_event *e, const struct file *file)
 {
 	return file->node->data || !strcmp(probe_group(e), file->node->parent->name);
@@ -180,9 +193,9 @@ static int group_show(struct seq *s, u64 item)
 	unsigned on = 0, off = 0;
 
 	mutex_lock(&events_lock);
-	for (const struct probe_event *e = events_by_id; e; e = e->next)
+	for (struct probe_event *e = events_by_id; e; e = e->next)
 		if (is_of(e, s->file))
-			e->enabled ? on++ : off++;
+			file_of(e, trace_array_of(s->file))->enabled ? on++ : off++;
 	mutex_unlock(&events_lock);
 	seq_printf(s, "%c\n", on && off ? 'X' : on ? '1' : off ? '0' : '?');
 	return 1;
@@ -195,7 +208,7 @@ static int group_set(struct file *f, u64 on)
 	mutex_lock(&events_lock);
 	for (struct probe_event *e = events_by_id; e && !err; e = e->next)
 		if (is_of(e, f))
-			err = set_enabled(e, on);
+			err = set_enabled(file_of(e, trace_array_of(f)), on);
 	mutex_unlock(&events_lock);
 	return err;
 }
@@ -205,7 +218,77 @@ static ssize_t group_write(struct file *f, const char *buf, size_t n, u64 *pos)
 	return tracefs_set_number(f, buf, n, group_set);
 }
 TRACEFS_TEXT_OPS(group_ops, group_show, group_write);
-TRACEFS_FILE(events_enable, "events/enable", 0644, &group_ops, (void *)1);
+TRACEFS_INSTANCE_FILE(events_enable, "events/enable", 0644, &group_ops, (void *)1);
+
+/* ---- set_event lists the enabled events. [!]GROUP:EVENT enables (disables); '*' or nothing is any; [!]NAME is either ---- */
+
+static int set_event_show(struct seq *s, u64 item)
+{
+	struct probe_event *e;
+
+	mutex_lock(&events_lock);
+	for (e = events_by_id; e; e = e->next)
+		if (file_of(e, trace_array_of(s->file))->enabled && !item--)
+			break;
+	if (e)
+		seq_printf(s, "%s:%s\n", probe_group(e), e->first->def->event);
+	mutex_unlock(&events_lock);
+	return !e;
+}
+
+static bool is_name(const char *word, const char *name)
+{
+	return !*word || !strcmp(word, "*") || !strcmp(word, name);
+}
+
+static int set_event_word(const struct trace_array *tr, char *word, bool on)
+{
+	char *event = strchr(word, ':');
+	int err = -EINVAL;
+
+	if (event)
+		*event++ = 0;
+	for (struct probe_event *e = events_by_id; e; e = e->next) {
+		const char *group = probe_group(e), *name = e->first->def->event;
+
+		if (event ? is_name(word, group) && is_name(event, name) : !strcmp(word, group) || !strcmp(word, name))
+			err = set_enabled(file_of(e, tr), on) ?: err == -EINVAL ? 0 : err;
+	}
+	return err;
+}
+
+static int set_event_open(struct file *f)
+{
+	char all[] = "*:*";
+
+	if (f->flags & O_TRUNC && (f->flags & O_ACCMODE) != O_RDONLY) {
+		lock_events();
+		set_event_word(trace_array_of(f), all, false);
+		unlock_events();
+	}
+	return seq_open(f, set_event_show, NULL);
+}
+
+static ssize_t set_event_write(struct file *f, const char *buf, size_t n, u64 *pos)
+{
+	char *words[16], *line = kmalloc(n + 1);
+	unsigned count;
+	int err = 0;
+
+	if (!line)
+		return -ENOMEM;
+	memcpy(line, buf, n);
+	line[n] = 0;
+	count = probe_split(line, words, ARRAY_SIZE(words) - 1);
+	lock_events();
+	for (unsigned i = 0; i < count && !err; i++)
+		err = i == ARRAY_SIZE(words) - 1 ? -E2BIG : set_event_word(trace_array_of(f), words[i] + (*words[i] == '!'), *words[i] != '!');
+	unlock_events();
+	kfree(line);
+	return err ?: (ssize_t)n;
+}
+static const struct file_ops set_event_ops = {set_event_open, seq_read, set_event_write, seq_release};
+TRACEFS_INSTANCE_FILE(set_event, "set_event", 0644, &set_event_ops, NULL);
 
 /* ---- filter, trigger, id, format ---- */
 
@@ -230,31 +313,31 @@ static char *trimmed(const char *buf, size_t n)
 
 static int filter_show(struct seq *s, u64 item)
 {
-	const struct probe_event *e = s->arg;
+	const struct trace_event_file *f = s->arg;
 
 	mutex_lock(&events_lock);
-	seq_printf(s, "%s\n", e->filter ? event_filter_text(e->filter) : "none");
+	seq_printf(s, "%s\n", f->filter ? event_filter_text(f->filter) : "none");
 	mutex_unlock(&events_lock);
 	return 1;
 }
 
-/* Takes @text over if it is refused. */
-static int make_filter(const struct probe_event *e, char *text, struct event_filter **filter)
+/* If @text is refused, it belongs to the error log. */
+static int make_filter(const struct trace_event_file *f, char *text, struct event_filter **filter)
 {
 	struct probe_error error = {.subsystem = "event filter parse error", .command = text};
-	int err = event_filter_parse(text, e->first->def, filter, &error.text, &error.column);
+	int err = event_filter_parse(text, f->event->first->def, filter, &error.text, &error.column);
 
 	if (err == -EINVAL)
-		error_log_add(&error);
+		error_log_add(f->tr, &error);
 	else
 		kfree(text);
 	return err;
 }
 
 /* "0" removes it. A refused filter changes nothing. */
-static ssize_t filter_write(struct file *f, const char *buf, size_t n, u64 *pos)
+static ssize_t filter_write(struct file *file, const char *buf, size_t n, u64 *pos)
 {
-	struct probe_event *e = f->node->data;
+	struct trace_event_file *f = file->node->data;
 	struct event_filter *filter = NULL, *old = NULL;
 	char *text = trimmed(buf, n);
 	int err = text ? 0 : -ENOMEM;
@@ -263,12 +346,12 @@ static ssize_t filter_write(struct file *f, const char *buf, size_t n, u64 *pos)
 	if (text && !strcmp(text, "0"))
 		kfree(text);
 	else if (text)
-		err = make_filter(e, text, &filter);
+		err = make_filter(f, text, &filter);
 	if (!err) {
-		old = e->filter;
+		old = f->filter;
 		smp_wmb();
-		WRITE_ONCE(e->filter, filter);
-		probe_event_update(e);
+		WRITE_ONCE(f->filter, filter);
+		probe_event_update(f->event);
 	}
 	mutex_unlock(&events_lock);
 	if (old)
@@ -282,51 +365,81 @@ static const char *const trigger_names[] = {"traceon", "traceoff"};
 
 static int trigger_show(struct seq *s, u64 item)
 {
-	const struct probe_event *e = s->arg;
+	const struct trace_event_file *f = s->arg;
 	bool any = false;
 
-	for (int i = 0; i < 2; i++) {
-		long left = e->trigger[i].left;
-
-		if (!e->trigger[i].set)
+	mutex_lock(&events_lock);
+	for (const struct event_trigger *t = f->trigger; t < f->trigger + ARRAY_SIZE(trigger_names); t++) {
+		if (!t->set)
 			continue;
 		any = true;
-		if (left < 0)
-			seq_printf(s, "%s:unlimited\n", trigger_names[i]);
+		if (t->left < 0)
+			seq_printf(s, "%s:unlimited", trigger_names[t - f->trigger]);
 		else
-			seq_printf(s, "%s:count=%ld\n", trigger_names[i], left);
+			seq_printf(s, "%s:count=%ld", trigger_names[t - f->trigger], t->left);
+		seq_printf(s, "%s%s\n", t->filter ? " if " : "", t->filter ? event_filter_text(t->filter) : "");
 	}
+	mutex_unlock(&events_lock);
 	if (!any)
 		seq_printf(s, "# Available triggers:\n# traceon traceoff\n");
 	return 1;
 }
 
-/* [!]NAME[:COUNT]; -ENOENT: "!" and there is none, -EEXIST. */
-static int set_trigger(struct probe_event *e, char *text)
+/* @text: "if FILTER". */
+static int set_condition(const struct trace_event_file *f, struct event_trigger *t, const char *text)
+{
+	char *copy;
+
+	if (strncmp(text, "if ", 3))
+		return -EINVAL;
+	copy = trimmed(text + 3, strlen(text + 3));
+	return copy ? make_filter(f, copy, &t->filter) : -ENOMEM;
+}
+
+static int change_trigger(struct trace_event_file *f, struct event_trigger *t, bool on)
+{
+	int err;
+
+	smp_wmb(); /* the trigger's fields before `set` */
+	WRITE_ONCE(t->set, on);
+	err = probe_event_update(f->event);
+	if (err)
+		WRITE_ONCE(t->set, !on);
+	if (t->set)
+		return err;
+	synchronize_sched();
+	kfree(t->filter);
+	t->filter = NULL;
+	return err;
+}
+
+/* [!]NAME[:COUNT] [if FILTER]. -ENOENT: "!", but no such trigger is set; -EEXIST: it is set already. */
+static int set_trigger(struct trace_event_file *f, char *text)
 {
 	bool off = *text == '!';
-	char *name = text + off, *colon = strchr(name, ':');
+	char *name = text + off, *condition = strchr(name, ' '), *colon;
 	struct event_trigger *t;
 	u64 count = 0;
-	int i = 0, err;
+	int i = 0, err = 0;
 
+	if (condition)
+		*condition++ = 0;
+	colon = strchr(name, ':');
 	if (colon)
 		*colon++ = 0;
 	while (i < 2 && strcmp(trigger_names[i], name))
 		i++;
 	if (i == 2 || (colon && !off && (kstrtou64(colon, 0, &count) || count > INT32_MAX)))
 		return -EINVAL;
-	t = &e->trigger[i];
+	t = &f->trigger[i];
 	if (t->set != off)
 		return off ? -ENOENT : -EEXIST;
-	t->on = i == 0;
-	t->left = colon ? (long)count : -1;
-	smp_wmb();
-	WRITE_ONCE(t->set, !off);
-	err = probe_event_update(e);
-	if (err)
-		WRITE_ONCE(t->set, off);
-	return err;
+	if (!off) {
+		t->on = i == 0;
+		t->left = colon ? (long)count : -1;
+		err = condition ? set_condition(f, t, condition) : 0;
+	}
+	return err ?: change_trigger(f, t, !off);
 }
 
 static ssize_t trigger_write(struct file *f, const char *buf, size_t n, u64 *pos)
@@ -346,9 +459,9 @@ TRACEFS_TEXT_OPS(trigger_ops, trigger_show, trigger_write);
 
 static int id_show(struct seq *s, u64 item)
 {
-	const struct probe_event *e = s->arg;
+	const struct trace_event_file *f = s->arg;
 
-	seq_printf(s, "%u\n", e->id);
+	seq_printf(s, "%u\n", f->event->id);
 	return 1;
 }
 TRACEFS_TEXT_OPS(id_ops, id_show, NULL);
@@ -364,7 +477,7 @@ TRACEFS_TEXT_OPS(format_ops, format_show, NULL);
 
 /* ---- Directories ---- */
 
-static const struct event_file {
+static const struct {
 	const char *name;
 	u16 mode;
 	const struct file_ops *ops;
@@ -372,9 +485,9 @@ static const struct event_file {
 		   {"format", 0444, &format_ops}, {"id", 0444, &id_ops}};
 
 /* events/<group>, with its enable. */
-static struct node *group_dir(const char *group, int *err)
+static struct node *group_dir(const struct trace_array *tr, const char *group, int *err)
 {
-	struct node *events = file_lookup(file_root(), TRACEFS "events");
+	struct node *events = file_lookup(tr->dir, tr->dir ? "events" : TRACEFS "events");
 	struct node *dir = events ? file_lookup(events, group) : NULL;
 	char path[PROBE_EVENT_NAME + 8];
 
@@ -394,32 +507,178 @@ static void remove_empty_group(struct node *dir)
 		file_unmake(dir);
 }
 
-struct node *probe_event_files(struct probe_event *e, int *err)
+/* The event's directory, with its files; not yet attached to its parent. */
+static int make_dir(struct trace_event_file *f)
 {
-	const struct probe_def *def = e->first->def;
-	struct node *group = group_dir(def->group, err), *tree = group ? file_tree_new(def->event, S_DIR | 0555) : NULL;
+	const struct probe_def *def = f->event->first->def;
+	int err;
+	struct node *group = group_dir(f->tr, def->group, &err), *tree = group ? file_tree_new(def->event, S_DIR | 0555) : NULL;
 	bool made = tree;
 
-	if (!tree)
-		return NULL;
+	if (!group)
+		return err;
 	for (unsigned i = 0; made && i < ARRAY_SIZE(event_files); i++)
-		made = file_make_at(tree, event_files[i].name, event_files[i].mode, event_files[i].ops, e);
-	*err = made ? file_attach(group, tree) : -ENOMEM;
-	if (!*err)
-		return tree;
-	file_tree_free(tree);
+		made = file_make_at(tree, event_files[i].name, event_files[i].mode, event_files[i].ops, f);
+	if (!made) {
+		if (tree)
+			file_tree_free(tree);
+		remove_empty_group(group);
+		return -ENOMEM;
+	}
+	tree->parent = group;
+	f->dir = tree;
+	return 0;
+}
+
+static int attach(struct trace_event_file *f)
+{
+	return file_attach(f->dir->parent, f->dir);
+}
+
+static void free_dir(struct trace_event_file *f)
+{
+	struct node *group = f->dir->parent;
+
+	file_tree_free(f->dir);
 	remove_empty_group(group);
-	return NULL;
+}
+
+static int add_file(struct probe_event *e, struct trace_array *tr)
+{
+	struct trace_event_file *f = kzalloc(sizeof(*f));
+	int err;
+
+	if (!f)
+		return -ENOMEM;
+	*f = (struct trace_event_file){.next = e->top.next, .event = e, .tr = tr};
+	err = make_dir(f);
+	if (err) {
+		kfree(f);
+		return err;
+	}
+	smp_wmb();
+	WRITE_ONCE(e->top.next, f);
+	return 0;
+}
+
+/* All is made before any of it can be opened: only the first name can be taken, an instance has no more names than TRACEFS. */
+int probe_event_files(struct probe_event *e)
+{
+	int err;
+
+	e->top = (struct trace_event_file){.event = e, .tr = &global_trace};
+	err = make_dir(&e->top);
+	if (err)
+		return err;
+	for (struct trace_array *tr = global_trace.next; tr && !err; tr = tr->next)
+		err = add_file(e, tr);
+	err = err ?: attach(&e->top);
+	for_each_event_file(f, e)
+		if (err)
+			free_dir(f);
+		else if (f != &e->top)
+			attach(f);
+	return err;
 }
 
 int probe_event_remove_files(struct probe_event *e)
 {
-	struct node *group = e->dir->parent, *tree;
-	int err = file_detach(group, e->first->def->event, &tree);
+	struct trace_event_file *open = &e->top;
+	struct node *tree;
+	int err = 0;
 
-	if (err)
-		return err;
-	file_tree_free(tree);
-	remove_empty_group(group);
+	while (open && !(err = file_detach(open->dir->parent, open->dir->name, &tree)))
+		open = open->next;
+	for (struct trace_event_file *f = &e->top; f != open; f = f->next)
+		if (err)
+			attach(f);
+		else
+			free_dir(f);
+	return err;
+}
+
+static void free_file(struct trace_event_file *f)
+{
+	kfree(f->filter);
+	for (unsigned i = 0; i < ARRAY_SIZE(f->trigger); i++)
+		kfree(f->trigger[i].filter);
+	if (f != &f->event->top)
+		kfree(f);
+}
+
+void probe_event_free(struct probe_event *e)
+{
+	for (struct trace_event_file *f = &e->top, *next; f; f = next) {
+		next = f->next;
+		free_file(f);
+	}
+	kfree(e);
+}
+
+/* ---- Instances ---- */
+
+static int instance_made(struct trace_array *tr)
+{
+	int err = 0;
+
+	mutex_lock(&events_lock);
+	tr->next = global_trace.next;
+	global_trace.next = tr;
+	for (struct probe_event *e = events_by_id; e && !err; e = e->next)
+		err = add_file(e, tr) ?: attach(e->top.next);
+	mutex_unlock(&events_lock);
+	return err;
+}
+
+/* End what @e does in @tr. Return: its file there, out of the list, to be freed after a grace period; NULL: it has none. */
+static struct trace_event_file *end_in(struct probe_event *e, const struct trace_array *tr)
+{
+	struct trace_event_file **link = &e->top.next, *f;
+
+	while (*link && (*link)->tr != tr)
+		link = &(*link)->next;
+	f = *link;
+	if (!f)
+		return NULL;
+	WRITE_ONCE(f->enabled, false);
+	for (unsigned i = 0; i < ARRAY_SIZE(f->trigger); i++)
+		WRITE_ONCE(f->trigger[i].set, false);
+	WRITE_ONCE(*link, f->next);
+	probe_event_update(e);
+	return f;
+}
+
+static void instance_gone(struct trace_array *tr)
+{
+	struct trace_event_file *gone = NULL, *f;
+	struct trace_array **link = &global_trace.next;
+
+	mutex_lock(&events_lock);
+	while (*link && *link != tr)
+		link = &(*link)->next;
+	if (*link)
+		*link = tr->next;
+	for (struct probe_event *e = events_by_id; e; e = e->next) {
+		f = end_in(e, tr);
+		if (!f)
+			continue;
+		f->freed_next = gone;
+		gone = f;
+	}
+	if (gone)
+		synchronize_sched();
+	while ((f = gone)) {
+		gone = f->freed_next;
+		free_file(f);
+	}
+	mutex_unlock(&events_lock);
+	error_log_clear(tr);
+}
+
+static int probe_files_init(void)
+{
+	trace_instance_made = instance_made;
+	trace_instance_gone = instance_gone;
 	return 0;
 }
+INITCALL(probe_files_init);

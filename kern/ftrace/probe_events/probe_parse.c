@@ -12,14 +12,13 @@
 #define MAXACTIVE_MAX 4096
 #define STACK_WORDS_MAX 2048 /* Linux's: 16 KiB */
 #define ARGUMENT_REGISTERS 8
-#define FETCH_STEPS 16 /* Linux's, for the base, each read of memory, and the store */
 
 struct parser {
 	const struct probe_names *names;
 	struct probe_error *error;
 	char **words;
 	unsigned count;
-	unsigned word; /* that is parsed; columns count from its start */
+	unsigned word; /* the word that is parsed; columns count from its start */
 	struct probe_def *def;
 	unsigned long function; /* its address; 0: not known yet, or only an address was given */
 	bool at_entry;
@@ -198,7 +197,7 @@ static void set_base(struct probe_arg *arg, enum probe_base base, unsigned long 
 	arg->param = param;
 }
 
-/* Argument register @n, if the arguments are to be had where the probe is. */
+/* Argument register @n, if arguments are available where the probe is. */
 static bool set_argument(struct parser *p, struct probe_arg *arg, unsigned long n)
 {
 	set_base(arg, PROBE_ARG, n);
@@ -271,7 +270,7 @@ static int parse_parameter(struct parser *p, const char *name, struct probe_arg 
 	return fail(p, column, "This variable is not found at this probe point");
 }
 
-/* @number or @function[+offset]: what is there is read. */
+/* @number or @function[+offset]: read the memory there. */
 static int parse_memory(struct parser *p, char *text, struct probe_arg *arg, unsigned column)
 {
 	unsigned long addr = 0;
@@ -325,7 +324,7 @@ static int parse_immediate(struct parser *p, char *text, struct probe_arg *arg, 
 
 static int parse_fetch(struct parser *p, char *text, struct probe_arg *arg, unsigned column);
 
-/* +off(FETCH) or -off(FETCH); after the sign there may be a u, for memory of a user, which this kernel has none of. */
+/* +off(FETCH) or -off(FETCH). A `u` after the sign means user memory, which this kernel does not have: it is ignored. */
 static int parse_read(struct parser *p, char *text, struct probe_arg *arg, unsigned column)
 {
 	char *open, *close, sign = *text;
@@ -356,7 +355,7 @@ static int parse_read(struct parser *p, char *text, struct probe_arg *arg, unsig
 	return add_read(p, arg, offset, column);
 }
 
-/* Nested as deeply as 63 characters allow. */
+/* Recursive; the length of an argument, 63 characters, limits the depth. */
 static int parse_fetch(struct parser *p, char *text, struct probe_arg *arg, unsigned column)
 {
 	int n;
@@ -455,7 +454,7 @@ static int parse_body(struct parser *p, char *body, struct probe_arg *arg, unsig
 	if (err)
 		return err;
 	if (wanted && wanted->print == 's' && arg->type && arg->type != wanted)
-		return fail(p, column, "This type does not fit for string."); /* a parameter's */
+		return fail(p, column, "This type does not fit for string."); /* the parameter's type */
 	arg->type = wanted ?: arg->type ?: types;
 	return check_type(p, arg, at);
 }
@@ -631,7 +630,7 @@ static int parse_suffix(struct parser *p, char *symbol)
 	return 0;
 }
 
-/* Which function is it? One of a module that is not loaded may come later. */
+/* Find the function. A function of a module that is not loaded may become known later. */
 static int find_function(struct parser *p)
 {
 	const char *symbol = p->def->symbol, *colon = strchr(symbol, ':');

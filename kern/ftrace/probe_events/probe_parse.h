@@ -8,7 +8,8 @@
  *	ARG: [NAME=]FETCH[:TYPE[N]], FETCH: $argN $retval $stack $stackN $comm
  *	%register @address @function[+off] \number \"string" PARAMETER +off(FETCH)
  *
- * The parser is pure: what it must know of the kernel it asks a struct probe_names.
+ * The parser is pure: it asks the functions of a struct probe_names about the
+ * kernel.
  */
 #ifndef FTRACE_PROBE_PARSE_H
 #define FTRACE_PROBE_PARSE_H
@@ -70,7 +71,7 @@ struct probe_error {
 };
 
 struct probe_names {
-	unsigned (*functions)(const char *name, unsigned long *addr); /* how many have the name; one of them */
+	unsigned (*functions)(const char *name, unsigned long *addr); /* how many functions have the name; @addr: one of them */
 	const char *(*parameters)(unsigned long func);		      /* trace_args.c */
 	int (*reg)(const char *name, bool at_entry);		      /* its number; -1: there is none */
 };
@@ -87,7 +88,7 @@ void probe_error_at(struct probe_error *e, unsigned word, unsigned column, const
 unsigned probe_split(char *line, char **words, unsigned max);
 /* What follows the name in a list of events: " schedule+4 arg1=$arg1". Return: as snprintf(). */
 int probe_describe(char *buf, size_t size, const struct probe_def *def);
-/* In names: letters, digits and '_', and @more after the first. */
+/* Is it a name: letters, digits and '_', and after the first character also @more? */
 bool probe_good_name(const char *name, char more);
 int probe_long(const char *text, long *value); /* with a sign */
 

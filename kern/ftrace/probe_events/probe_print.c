@@ -138,7 +138,7 @@ static void show_print_format(struct seq *s, const struct probe_def *def)
 int probe_format_show(struct seq *s, u64 item)
 {
 	static const struct trace_field common[] = {TRACE_COMMON_FIELDS(TRACE_FIELD){NULL}};
-	const struct probe_event *e = s->arg;
+	const struct probe_event *e = ((struct trace_event_file *)s->arg)->event;
 	const struct probe_def *def = e->first->def;
 	char name[32];
 	u32 offset = 0;

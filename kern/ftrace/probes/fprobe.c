@@ -18,12 +18,13 @@
 #include "cpu.h"
 #include "errno.h"
 #include "fgraph.h"
+#include "module.h"
 #include "shadow.h"
 #include "string.h"
 #include "thread.h"
 #include "tracer.h"
 
-#define INLINE inline __attribute__((always_inline)) /* a call more would save ten registers more */
+#define INLINE inline __attribute__((always_inline)) /* a further call would save ten more registers */
 #define RESERVE_MAX 256 /* fgraph_reserve_data() */
 #define WORDS_BITS 8
 
@@ -118,7 +119,7 @@ static int fprobe_entry(struct ftrace_graph_ent *trace, struct fgraph_ops *gops,
 	return enter_all(trace->func, regs);
 }
 
-/* The fprobe whose registration @tag is from; NULL: it was unregistered. */
+/* The fprobe whose registration made @tag; NULL: it was unregistered. */
 static inline struct fprobe *fprobe_of(unsigned long ip, u64 tag)
 {
 	for_each_probe_site(site, &with_exit, ip)
@@ -165,7 +166,7 @@ static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struc
 {
 	struct shadow_stack *s = shadow_of(current);
 	struct cpu *cpu = this_cpu();
-	u64 users = READ_ONCE(fgraph_direct_users), guard = cpu->recursion;
+	u64 users = READ_ONCE(fgraph_single.users), guard = cpu->recursion;
 	struct shadow_frame *f;
 
 	if (unlikely(!users)) /* another user is being registered */
@@ -245,7 +246,7 @@ static void remove_fprobe(struct fprobe *fp)
 {
 	for (u32 i = 0; i < fp->count; i++)
 		probe_site_remove(table_of(fp), &fp->sites[i].site);
-	probe_sites_update(table_of(fp)); /* after an error, sites without an entry still call the tracer, which finds nothing */
+	probe_sites_update(table_of(fp)); /* after an error, sites without an entry may still call the tracer: it finds no fprobe */
 	kfree(fp->sites);
 	fp->birth = 0;
 }
@@ -263,7 +264,7 @@ static int add_fprobe(struct fprobe *fp, const struct ftrace_set *set)
 	for_each_ftrace_rec(rec) {
 		if (!ftrace_set_has(set, rec))
 			continue;
-		fp->sites[fp->count] = (struct fprobe_site){{ftrace_ip(rec)}, fp};
+		fp->sites[fp->count] = (struct fprobe_site){{.ip = ftrace_ip(rec)}, fp};
 		probe_site_add(table_of(fp), &fp->sites[fp->count++].site);
 	}
 	err = probe_sites_update(table_of(fp));
@@ -305,7 +306,7 @@ int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter
 	for_each_ftrace_rec(rec) {
 		const char *name = ftrace_name(rec);
 
-		if (rec->flags & FTRACE_FL_DISABLED || !glob_match(filter, strlen(filter), name))
+		if (rec->flags & FTRACE_FL_DISABLED || module_is_going(ftrace_ip(rec)) || !glob_match(filter, strlen(filter), name))
 			continue;
 		ftrace_set_put(set, rec, !notfilter || !glob_match(notfilter, strlen(notfilter), name));
 	}
@@ -352,4 +353,19 @@ int unregister_fprobe(struct fprobe *fp)
 	}
 	mutex_unlock(&fprobe_lock);
 	return err;
+}
+
+bool fprobe_within(unsigned long start, unsigned long end)
+{
+	bool is = false;
+
+	mutex_lock(&fprobe_lock);
+	for (unsigned i = 0; i < PROBE_BUCKETS; i++) {
+		for (const struct probe_site *site = with_exit.buckets[i]; site; site = site->next)
+			is |= site->ip - start < end - start;
+		for (const struct probe_site *site = entry_only.buckets[i]; site; site = site->next)
+			is |= site->ip - start < end - start;
+	}
+	mutex_unlock(&fprobe_lock);
+	return is;
 }

@@ -8,16 +8,17 @@
  *	return: function_graph -> fprobe_return(): the data say which exit handlers
  *	        are due; call them in the reverse order
  *
- * All fprobes together are one user of function_graph. It has room for 16, and a call
- * costs something for each of them; there may be many fprobes, and one on another
- * function costs a call nothing. An fprobe that has no exit handler needs no
- * return: all of these together are one op, and their calls push no frame.
+ * function_graph has room for 16 users, and each user costs something in every traced
+ * call. So all fprobes with an exit handler are one user together: there may be many
+ * fprobes, and they cost nothing in calls of other functions. An fprobe without an
+ * exit handler needs no return: all of these are one op together, and their calls
+ * push no frame.
  *
- * Locking: fprobe_lock guards registration. Handlers run without a lock; an entry is
- * removed from the table, and freed after a grace period. An fprobe has a number that no other
- * registration has. It is stored beside the entry data, so a call that was entered
- * before an fprobe was unregistered never causes a call of its exit handler, even
- * if the same struct is registered again meanwhile.
+ * Locking: fprobe_lock guards registration. Handlers run without a lock; an entry that was
+ * removed from the table is freed after a grace period. Each registration has a number of its
+ * own, which is stored beside the entry data. So a call that began before an fprobe was
+ * unregistered never calls its exit handler, even if the same struct has been registered
+ * again.
  */
 #ifndef FTRACE_FPROBE_H
 #define FTRACE_FPROBE_H
@@ -59,11 +60,11 @@ struct fprobe {
 #define FPROBE_DATA_MAX 248  /* of all fprobes on one function: together, with 8 bytes more for each, 256 */
 
 /*
- * Probe the functions whose name matches the glob @filter and not the glob
- * @notfilter (NULL: none); those at @num addresses, each of a function or of its
- * call site; those of @num names. When register returns 0, every call that begins
- * has its handlers called. When unregister returns, no CPU is inside a handler, and none
- * will be called for a call that is still in progress.
+ * Probe functions: (register_fprobe) those whose name matches the glob @filter, but not
+ * the glob @notfilter (NULL: none); (_ips) those at @num addresses, each of a function
+ * or of its call site; (_syms) those with @num names. When register returns 0, every
+ * call that begins has its handlers called. When unregister returns, no CPU is inside a
+ * handler, and none will be called for a call that is still in progress.
  * Errors: -EINVAL (an argument is missing, no handler), -ENOENT (no such function,
  * or it has no call site), -EEXIST (registered already), -E2BIG (entry_data_size),
  * -ENOMEM, and those of register_ftrace_graph() and register_ftrace_function();
@@ -73,5 +74,8 @@ int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter
 int register_fprobe_ips(struct fprobe *fp, const unsigned long *addrs, int num);
 int register_fprobe_syms(struct fprobe *fp, const char *const *syms, int num);
 int unregister_fprobe(struct fprobe *fp);
+
+/* Has an fprobe, or a kretprobe, a function in [start, end)? Context: thread. */
+bool fprobe_within(unsigned long start, unsigned long end);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Kprobes: the breakpoint's way. What happens at a hit, and in which order text is
- * written before and after it. kprobes.h says how the parts play together.
+ * Kprobes at a breakpoint: what happens at a hit, and in which order text is written
+ * when a probe starts and stops. kprobes.h says how the parts work together.
  *
  * A hit keeps no state of its own: what is being executed can be read from pc,
  * which is in a function, or in the slot of one point. So hits may nest.
@@ -28,7 +28,7 @@ static inline bool execute(const struct probe_point *pt, struct trap_frame *trap
 #endif
 }
 
-/* Interrupts are masked, so what a handler hits is an exception in an exception: its context is EXCEPTION_BIT. */
+/* If a handler hits a probe, that is an exception inside an exception: its context is EXCEPTION_BIT. */
 static void hit_before(const struct probe_point *pt, struct kprobe_regs *regs, bool missed)
 {
 #if LAB_START != 8
@@ -46,7 +46,7 @@ static void hit_before(const struct probe_point *pt, struct kprobe_regs *regs, b
 #endif
 }
 
-/* The breakpoint after the copy in the slot. */
+/* A hit of the breakpoint after the copy in the slot. */
 static void hit_after(const struct probe_point *pt, struct kprobe_regs *regs, bool missed)
 {
 #if LAB_START != 8
@@ -68,7 +68,7 @@ static bool kprobe_break(struct trap_frame *trap, u64 context)
 #if LAB_START == 8
 	return false;
 #else
-	struct kprobe_regs regs = {NULL, trap, regs_pc(trap), 0};
+	struct kprobe_regs regs = {NULL, trap, regs_pc(trap), probe_irq_flags(trap)};
 	bool missed = this_cpu()->recursion & context;
 	const struct probe_point *pt;
 
@@ -130,9 +130,9 @@ static int arm_break(struct probe_point *pt, bool on)
 }
 
 /*
- * The copy, then a jump back; or a breakpoint, if a handler must be called after the
- * instruction or the jump does not reach. While a CPU may be in the slot, only the second
- * word changes, from one of these to the other; on arm64 too these may be exchanged then.
+ * Write the copy, and after it a jump back; or, if a handler must be called after the
+ * instruction or the jump does not reach, a breakpoint. While a CPU may be in the slot, only
+ * the second word changes, between jump and breakpoint: that is allowed on arm64, too.
  */
 static int write_slot(const struct probe_point *pt)
 {

@@ -1,6 +1,6 @@
 /*
- * A point: an instruction with probes. What kprobes.c (registration, entries) and
- * kprobe_hit.c (the breakpoint's way) share; nobody else includes this.
+ * A point: an instruction with probes. kprobes.c (registration, entries) and
+ * kprobe_hit.c (breakpoints) share this header; no other file includes it.
  *
  * Points are found by address without a lock. They change under ftrace_lock, in
  * the order of stores that kprobes.h gives.
@@ -62,12 +62,9 @@ static inline __attribute__((always_inline)) bool run_pre(const struct probe_poi
 {
 	bool moved = false;
 
-	for (struct kprobe *p = READ_ONCE(pt->probes); p; p = READ_ONCE(p->next)) {
-		u32 flags = READ_ONCE(p->flags);
-
-		if (p->pre_handler && !(flags & KPROBE_FLAG_DISABLED))
-			moved |= p->pre_handler(p, regs) && flags & KPROBE_FLAG_IPMODIFY;
-	}
+	for (struct kprobe *p = READ_ONCE(pt->probes); p; p = READ_ONCE(p->next))
+		if (p->pre_handler && !(READ_ONCE(p->flags) & KPROBE_FLAG_DISABLED))
+			moved |= p->pre_handler(p, regs) && p->flags & KPROBE_FLAG_IPMODIFY;
 	return moved;
 }
 
@@ -89,7 +86,7 @@ static inline void count_missed(const struct probe_point *pt)
 
 /* ---- kprobes.c, for kprobe_hit.c: ftrace_lock is held ---- */
 
-/* Call the probes of an entry, or stop: @pt->armed says which afterwards. 0, or an error of the op's, only if @on. */
+/* Start or stop calling the probes of an entry, and set @pt->armed. Return: 0; or an error of the op, only if @on. */
 int kprobe_arm_entry(struct probe_point *pt, bool on);
 
 /* ---- kprobe_hit.c, for kprobes.c ---- */
@@ -97,16 +94,17 @@ int kprobe_arm_entry(struct probe_point *pt, bool on);
 /* register_kprobe() stores it in break_hook. */
 extern const struct break_hook kprobe_hook;
 /*
- * Bring text to what the point's probes want now: its slot, if it has one, and
- * then its breakpoint or its call site. Probes that are all disabled, or none, want
- * no breakpoint. Return: 0, or the error of kprobe_write() or kprobe_arm_entry().
+ * Write into text what the point's probes need now: its slot, if it has one, and
+ * then its breakpoint or its call site. A point whose probes are all disabled, or
+ * that has none, needs no breakpoint. Return: 0, or the error of kprobe_write() or
+ * kprobe_arm_entry().
  * Context: thread, ftrace_lock held.
  */
 int kprobe_update_point(struct probe_point *pt);
 /*
- * A probe of @pt was unlinked. Return when no CPU uses it. @unused: the point has
- * no probe left and is not armed; unlink it, and free it and its slot, but neither
- * before the last CPU has left them. Context: thread, ftrace_lock held.
+ * A probe of @pt was unlinked. Return when no CPU uses the probe. @unused: the
+ * point has no probe left and is not armed; unlink it, and free it and its slot
+ * after the last CPU has left them. Context: thread, ftrace_lock held.
  */
 void kprobe_wait_and_free(struct probe_point *pt, bool unused);
 

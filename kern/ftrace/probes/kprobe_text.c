@@ -8,6 +8,8 @@
 #include "irq.h"
 #include "kprobes.h"
 #include "ksyms.h"
+#include "module.h"
+#include "module/stop.h"
 #include "string.h"
 #include "tracer.h"
 
@@ -32,7 +34,7 @@ static int write_words(const struct write *w)
 	return 0;
 }
 
-/* The other CPUs wait: no batch, because its end would wait for them. */
+/* The other CPUs are stopped. Not a batch: its end would wait for them. */
 static int write_stopped(void *w)
 {
 	int err;
@@ -75,7 +77,7 @@ int kprobe_function(unsigned long addr, unsigned long *offset, unsigned long *si
 	if (addr & 3 || !ksym_lookup(addr, offset, &size))
 		return -EINVAL;
 	rec = lookup_rec(addr - *offset + HOOK_ENTRY_OFFSET);
-	if (!rec || rec->flags & FTRACE_FL_DISABLED || in_tracer(addr) || is_excluded(addr - *offset, size))
+	if (!rec || rec->flags & FTRACE_FL_DISABLED || module_is_going(addr) || in_tracer(addr) || is_excluded(addr - *offset, size))
 		return -EINVAL;
 	*site = ftrace_ip(rec);
 	return 0;

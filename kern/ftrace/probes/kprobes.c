@@ -1,6 +1,6 @@
 /*
- * Kprobes: registration, points, and the op of probes at entries. A hit of a
- * breakpoint is kprobe_hit.c's; kprobes.h says how the parts play together.
+ * Kprobes: registration, points, and the op of probes at entries. kprobe_hit.c
+ * handles a hit of a breakpoint; kprobes.h says how the parts work together.
  */
 #include "cpu.h"
 #include "hash.h"
@@ -86,7 +86,7 @@ static int update_op(unsigned long modify)
 	return err;
 }
 
-/* Without memory for a filter the op still has the function; then kprobe_entry() finds no point, or no enabled probe. */
+/* Without memory for a new filter, the op still selects the function; then kprobe_entry() finds no point, or no enabled probe. */
 int kprobe_arm_entry(struct probe_point *pt, bool on)
 {
 	int err;

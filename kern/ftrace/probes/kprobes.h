@@ -9,10 +9,11 @@
  *	entry:	call site -> ftrace_caller -> kprobe_entry() -> handlers
  *	body:	breakpoint -> kprobe_break() -> handlers -> slot -> the next instruction
  *
- * What may be probed: an instruction of a function that has a call site. The
- * build proves (tools/proof.py) that neither a callback nor the exception's path up to
- * the handlers reaches such a function, so no probe can be hit on the way to
- * another. NOKPROBE_SYMBOL (breakpoint.h) excludes further functions.
+ * What may be probed: an instruction of a function that has a call site. The build
+ * proves (tools/proof.py) that no callback reaches such a function, and that the code
+ * from the exception to the handlers reaches none. So the code that leads to a probe's
+ * handlers hits no other probe. NOKPROBE_SYMBOL (breakpoint.h) excludes further
+ * functions.
  *
  * Handlers run with interrupts masked and the recursion bit of their context set:
  * they are not preempted, and the functions that they call are not traced. They
@@ -26,15 +27,17 @@
  * (2) unlink; (3) a grace period: no CPU is in a handler (masked interrupts, or the
  * recursion bit) or in a slot (tracer's text: irq_exit() does not preempt there);
  * (4) free the slot. A CPU that finds no point for its breakpoint reads the word
- * again: it was written back in the meantime, and is executed.
+ * again: the instruction was written back in the meantime, and is executed.
  *
- * Why no CPU sees a half: riscv64, one aligned store. arm64: the other CPUs are
- * stopped meanwhile. An interrupt between two steps finds a state in which either
- * nothing leads to the probe yet, or all that it needs is there.
+ * No CPU executes a half-written word: on riscv64 it is one aligned store, on arm64
+ * the other CPUs are stopped meanwhile. An interrupt between two steps finds one of
+ * two states: nothing leads to the probe yet, or everything that the probe needs is
+ * complete.
  */
 #ifndef FTRACE_KPROBES_H
 #define FTRACE_KPROBES_H
 
+#include "asm-ftrace/fetch.h"
 #include "asm-ftrace/probe.h"
 #include "asm-ftrace/regs.h"
 #include "arch.h"
@@ -48,13 +51,13 @@ struct kprobe_regs {
 	struct ftrace_regs *entry; /* at a function's entry: arguments, sp, fp, link, pc */
 	struct trap_frame *trap;   /* in a body: all registers */
 	unsigned long ip;	   /* the probed instruction */
-	unsigned long flags;	   /* with @entry: of irq_save() in the handlers' caller; see kprobe_irqs_off() */
+	unsigned long flags;	   /* of irq_save() in the probed code */
 };
 
 /*
- * Called before the instruction, with the registers that it will see. Any change is
- * seen by the probed code, except of sp. Return true after kprobe_set_pc(), in a probe with
- * KPROBE_FLAG_IPMODIFY: the instruction is not executed. Else the result is ignored.
+ * Called before the instruction, with the registers that it will see. The probed code sees
+ * every change of a register, except of sp. Return true after kprobe_set_pc(), in a probe
+ * with KPROBE_FLAG_IPMODIFY: the instruction is not executed. Else the result is ignored.
  */
 typedef bool (*kprobe_pre_handler_t)(struct kprobe *p, struct kprobe_regs *regs);
 /* Called after the instruction, with the registers that it left. */
@@ -112,7 +115,7 @@ static inline unsigned long *kprobe_reg(const struct kprobe_regs *regs, unsigned
 /* Were interrupts masked in the probed code? */
 static inline bool kprobe_irqs_off(const struct kprobe_regs *regs)
 {
-	return regs->entry ? irqs_off(regs->flags) : probe_irqs_off(regs->trap);
+	return irqs_off(regs->flags);
 }
 /* Go on at @pc. At an entry its instruction is the first after the call site. */
 static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long pc)
@@ -127,8 +130,8 @@ static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long p
 extern const u32 kprobe_slots[KPROBE_SLOTS][2];
 
 /*
- * Replace instructions by others on all CPUs. -EINVAL, and none is written: another
- * one than expected is there. Context: thread, ftrace_lock held.
+ * Replace instructions on all CPUs. -EINVAL: one of them is not the expected one,
+ * and none is replaced. Context: thread, ftrace_lock held.
  */
 struct kprobe_word {
 	unsigned long ip;

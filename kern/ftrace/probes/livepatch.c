@@ -10,7 +10,7 @@
 
 static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
 
-/* It guards itself: a patched function is replaced for a tracer's handler, too. */
+/* It guards itself, so that a patched function is also replaced when a tracer's handler calls it. */
 static struct ftrace_ops klp_op = {
 	.func = klp_call,
 	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION,
@@ -18,19 +18,6 @@ static struct ftrace_ops klp_op = {
 };
 static struct probe_sites patched = {.op = &klp_op};
 static struct mutex klp_lock = MUTEX_INIT;
-
-/* The last enabled patch of the function, the newest one, decides. */
-static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
-{
-#if LAB_START != 8
-	for_each_probe_site(site, &patched, ip) {
-		struct klp_func *f = container_of(site, struct klp_func, site);
-
-		if (READ_ONCE(f->patch->enabled))
-			regs->pc = (unsigned long)f->new_func;
-	}
-#endif
-}
 
 static bool is_end(const struct klp_func *f)
 {
@@ -52,6 +39,21 @@ static void remove_patch(struct klp_patch *patch)
 	for (struct klp_func *f = patch->funcs; !is_end(f); f++)
 		probe_site_remove(&patched, &f->site);
 	probe_sites_update(&patched); /* after an error, sites without an entry still call klp_call(), which changes nothing */
+}
+
+/* ---- Lab 8 is from here to the end. ---- */
+
+/* Of the function's enabled patches the last one in the table, which is the newest, is used. */
+static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+#if LAB_START != 8
+	for_each_probe_site(site, &patched, ip) {
+		struct klp_func *f = container_of(site, struct klp_func, site);
+
+		if (READ_ONCE(f->patch->enabled))
+			regs->pc = (unsigned long)f->new_func;
+	}
+#endif
 }
 
 /* Add the functions of @patch, which is not enabled, to the table, and patch their call sites. */

@@ -4,28 +4,28 @@
  *	the call site -> ftrace_caller -> klp_call(): set pc to the new function
  *
  * All patched functions have one op, which may change pc, and a table says which
- * patches a function has (sites.h). The newest enabled one wins. An older one can be
- * disabled at any time, which changes nothing; when the newest one is disabled, the
- * one before it shows. Linux has an op for each patched function instead; here an op needs
- * one of 32 stubs.
+ * patches a function has (sites.h). The newest enabled patch is used. To disable an older
+ * one changes nothing; when the newest one is disabled, the newest of the others is used.
+ * Linux has an op for each patched function instead; here an op needs one of 32 stubs.
  *
  * Which of the two functions a call runs is decided once, at its call site:
  * - A call that began in a function finishes in it.
  * - A call that begins after klp_enable_patch() has returned 0 runs the new
  *   function; one that begins after klp_disable_patch() has returned does not.
- * - While one of the two runs, a call may run either. All functions of a patch
- *   change at one store (patch->enabled): a thread that has called one new function
- *   while the patch is enabled calls no old one of that patch after it. But a call
- *   that began in the old version of one may call the new version of another.
+ * - While one of these two runs, a call may run either function. All functions of a
+ *   patch change at one store (patch->enabled): a thread that has called one new
+ *   function calls no old one of that patch afterwards, as long as it is enabled. But
+ *   a call that began in the old version of one function may call the new version of
+ *   another.
  * A call that does not go through the call site (inlined, or a copy that the
  * compiler made) is not replaced. Calls by the tracer's handlers are.
  *
  * When klp_disable_patch() has returned, no new call of the new function begins, but
- * threads may still be inside it. Its memory, a module's, may go when a check of
- * all stacks finds no thread there.
+ * threads may still be inside it. If its memory is a module's, it may be freed when
+ * a check of all stacks finds no thread there.
  *
- * Conflicts: a function has one op that may change pc. While a patch has it, any
- * other such op gets -EBUSY, and so does a patch while another op has it.
+ * Conflicts: a function has at most one op that may change pc. While a patch has the
+ * function, any other such op gets -EBUSY. While another op has it, a patch does.
  */
 #ifndef FTRACE_LIVEPATCH_H
 #define FTRACE_LIVEPATCH_H

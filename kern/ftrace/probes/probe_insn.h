@@ -17,12 +17,11 @@
  *	bool probe_jump(unsigned long from, unsigned long to, u32 *insn)
  *		the jump from @from to @to; false if @to is out of reach.
  *
- *	probe_is_break(trap), probe_irqs_off(trap), probe_flags(trap)
- *		of a struct trap_frame: was it an INSN_BREAK; were interrupts masked
- *		before; @flags for probe_emulate().
+ *	probe_is_break(trap), probe_irq_flags(trap), probe_flags(trap)
+ *		of a struct trap_frame: was it an INSN_BREAK; what irq_save() would have
+ *		returned before; @flags for probe_emulate().
  *
  *	PROBE_ARG0	the number of the first argument's register
- *
  *
  *	PROBE_STOPS_CPUS
  *		1 if an instruction and INSN_BREAK may not be exchanged while another

@@ -1,9 +1,10 @@
-/* The functions that fprobes and live patches want: a table, and the filter that is made of it (sites.h). */
+/* The table of the functions that fprobes and live patches want, and the filter that is made from it (sites.h). */
 #include "sites.h"
 
 #include "asm-ftrace/hook.h"
 #include "errno.h"
 #include "fgraph.h"
+#include "module.h"
 #include "string.h"
 #include "thread.h"
 #include "tracer.h"
@@ -15,6 +16,7 @@ void probe_site_add(struct probe_sites *t, struct probe_site *site)
 	while (*link)
 		link = &(*link)->next;
 	site->next = NULL;
+	site->fresh = true;
 	smp_wmb(); /* the entry, before it is found */
 	WRITE_ONCE(*link, site);
 	t->count++;
@@ -51,6 +53,18 @@ static int set_filter(struct probe_sites *t, struct ftrace_filter *filter)
 	return err;
 }
 
+/* rmmod marks the module first, and then looks for the table's ops and entries. */
+static int check_modules(struct probe_sites *t)
+{
+	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
+		for (struct probe_site *site = t->buckets[i]; site; site = site->next) {
+			if (site->fresh && module_is_going(site->ip))
+				return -ENOENT;
+			site->fresh = false;
+		}
+	return 0;
+}
+
 static void stop(struct probe_sites *t, struct ftrace_filter *filter)
 {
 	if (t->registered && t->op)
@@ -75,6 +89,7 @@ int probe_sites_update(struct probe_sites *t)
 		err = t->op ? register_ftrace_function(t->op) : register_ftrace_graph(t->graph);
 		t->registered = !err;
 	}
+	err = err ?: check_modules(t);
 	if (err)
 		synchronize_sched();
 	return err;
@@ -95,5 +110,5 @@ int probe_find_function(const char *name, unsigned long addr, struct dyn_ftrace 
 				return -EINVAL;
 			*found = rec;
 		}
-	return *found && !((*found)->flags & FTRACE_FL_DISABLED) ? 0 : -ENOENT;
+	return *found && !((*found)->flags & FTRACE_FL_DISABLED) && !module_is_going(ftrace_ip(*found)) ? 0 : -ENOENT;
 }

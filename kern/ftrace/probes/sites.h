@@ -1,6 +1,6 @@
 /*
- * What fprobes and live patches have in common: a table of the functions that they
- * want, by call site, and one op or one user of function_graph for all of them.
+ * What fprobes and live patches have in common: a table of their functions, by
+ * call site, and one op or one user of function_graph for all functions in it.
  *
  * A call looks only at the entries of its own function, so an entry costs other
  * functions nothing, and there may be any number.
@@ -17,6 +17,7 @@ struct fgraph_ops;
 
 struct probe_site {
 	unsigned long ip;
+	bool fresh; /* added after the last probe_sites_update() */
 	struct probe_site *next;
 };
 
@@ -45,14 +46,15 @@ void probe_site_remove(struct probe_sites *t, struct probe_site *site);
 /*
  * After entries were added or removed: patch the call sites. When this returns, even with
  * an error, no CPU uses an entry that was removed before. After an error, remove
- * the entries that were added, and call it again. Return: 0, -ENOMEM, and the errors of
- * register_ftrace_function() or register_ftrace_graph().
+ * the entries that were added, and call it again. Return: 0, -ENOMEM, -ENOENT (one of them is
+ * in a module that is about to be removed), and the errors of register_ftrace_function() or
+ * register_ftrace_graph().
  */
 int probe_sites_update(struct probe_sites *t);
 
 /*
  * The record of the function @name, or of the one at @addr if @name is NULL.
- * -ENOENT: no such function has a call site; -EINVAL: several have the name, or
+ * -ENOENT: no such function has a call site, or its module is about to be removed; -EINVAL: several have the name, or
  * not exactly one of @name and @addr is given. Context: thread.
  */
 int probe_find_function(const char *name, unsigned long addr, struct dyn_ftrace **found);

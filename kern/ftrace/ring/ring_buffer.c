@@ -8,10 +8,10 @@
 #include "memory.h"
 #include "string.h"
 
-#define EMPTY (1ull << 63)
-#define POSITION_BITS 43
+#define EMPTY RB_SLOT_EMPTY
+#define POSITION_BITS RB_SLOT_POSITION_BITS
 #define POSITION(word) ((word) & ((1ull << POSITION_BITS) - 1))
-#define PAGE(word) ((u32)((word) >> POSITION_BITS) & 0xfffff)
+#define PAGE(word) RB_SLOT_PAGE(word)
 _Static_assert(RB_MAX_BYTES / RB_PAGE_DATA + 2 < 1 << (63 - POSITION_BITS), "a page's number has the bits between EMPTY and the position");
 
 static u64 slot_word(u32 desc, u64 position)
@@ -45,11 +45,13 @@ static void close_page(struct ring_buffer_cpu *rb)
 static void open_page(struct ring_buffer_cpu *rb, u32 desc, u64 now)
 {
 	struct rb_desc *d = &rb->pages[desc];
+	struct rb_page *page = d->page;
 
+	WRITE_ONCE(page->commit, 0);
+	barrier(); /* first a page without events: if the machine is reset here, its old events must not seem new */
 	d->first = rb->accepted;
-	d->page->time_stamp = now;
-	WRITE_ONCE(d->page->commit, 0);
-	rb->page = d->page;
+	page->time_stamp = now;
+	rb->page = page;
 	rb->desc = desc;
 }
 
@@ -164,6 +166,7 @@ void rb_reset(struct ring_buffer_cpu *rb)
 	rb->last_ts = 1ull << 63;
 	rb->closed_bytes = rb->overrun_bytes = rb->read_bytes = 0;
 	rb->ts = rb->seq = rb->lost = rb->read = 0;
+	rb->pages[rb->held].page->commit = 0;
 	open_page(rb, 0, 0);
 }
 
@@ -182,13 +185,11 @@ static u64 oldest(const struct ring_buffer_cpu *rb, u64 position)
 
 static void move_held(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
-	bool shared = rb->held == rb->desc;
-
 	m->pages[0] = rb->pages[rb->held];
 	m->used = 1;
-	rb->held = 0;
-	if (shared)
+	if (rb->desc == rb->held)
 		rb->desc = 0;
+	rb->held = 0;
 }
 
 static void move_one(struct ring_buffer_cpu *rb, struct rb_resize *m, u64 position)
@@ -253,6 +254,8 @@ int rb_resize_prepare(struct ring_buffer_cpu *rb, unsigned long nr_slots, struct
 {
 	bool first = !rb->nr_slots;
 
+	if (rb->fixed)
+		return -EBUSY;
 	if (nr_slots < RB_MIN_PAGES || nr_slots > rb_pages_for(RB_MAX_BYTES))
 		return -EINVAL;
 	*m = (struct rb_resize){
@@ -276,14 +279,25 @@ void rb_resize_cancel(struct rb_resize *m)
 	kfree(m->spare);
 }
 
+static void use(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u32 nr_slots)
+{
+	rb->pages = pages;
+	rb->slots = slots;
+	rb->nr_slots = nr_slots;
+	rb_reset(rb);
+}
+
+void rb_place(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u32 nr_slots)
+{
+	rb->fixed = true;
+	use(rb, slots, pages, nr_slots);
+}
+
 static void first_size(struct ring_buffer_cpu *rb, struct rb_resize *m)
 {
 	for (u32 i = 0; i <= m->nr_slots; i++)
 		m->pages[i].page = m->fresh[i];
-	rb->pages = m->pages;
-	rb->slots = m->slots;
-	rb->nr_slots = m->nr_slots;
-	rb_reset(rb);
+	use(rb, m->slots, m->pages, m->nr_slots);
 }
 
 /*

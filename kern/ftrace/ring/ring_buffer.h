@@ -63,6 +63,11 @@ enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STA
 #define RB_CLOCK 4   /* the clock is not clock_ns() */
 #define RB_ASK 8     /* the tracer has work that the short path skips: trace_graph.c, func_stack_trace */
 
+/* A slot's word, of which ring_region.c reads these two parts in what an earlier boot left. */
+#define RB_SLOT_EMPTY (1ull << 63)
+#define RB_SLOT_POSITION_BITS 43
+#define RB_SLOT_PAGE(word) ((u32)((word) >> RB_SLOT_POSITION_BITS) & 0xfffff)
+
 struct rb_desc {
 	struct rb_page *page;
 	u64 first;  /* events accepted before this page */
@@ -93,6 +98,7 @@ struct ring_buffer_cpu {
 	u32 held;          /* its page */
 	bool holds_events; /* it is the page of held_position; else a spare */
 	u64 held_position, next_position;
+	bool fixed;  /* its memory is the caller's (rb_place()) and stays */
 	u32 offset;  /* of the next event in that page */
 	u64 ts, seq; /* time and number of the event before it */
 	u64 lost;    /* events missed since the last consumed event */
@@ -141,12 +147,14 @@ static inline unsigned long rb_pages_for(unsigned long bytes)
 	return n < RB_MIN_PAGES ? RB_MIN_PAGES : n;
 }
 /*
- * Make the buffer @nr_slots pages long, in two steps, so that the buffers of
- * several CPUs change together or not at all: rb_resize_prepare() for each
- * takes all the memory that is needed and changes nothing; then, for each,
- * rb_resize_apply(), which cannot fail, or rb_resize_cancel(). The newest
- * events stay; those that no longer fit are overrun.
- * Return: 0, -EINVAL for less than RB_MIN_PAGES or more than RB_MAX_BYTES, -ENOMEM.
+ * Make the buffer @nr_slots pages long. There are two steps, so that the
+ * buffers of several CPUs change together or not at all. (1) For each buffer
+ * rb_resize_prepare() takes all the memory that is needed, and changes nothing.
+ * (2) Then, for each, rb_resize_apply(), which cannot fail, or
+ * rb_resize_cancel(). The newest events stay; those that no longer fit are
+ * overrun.
+ * Return: 0, -EINVAL for less than RB_MIN_PAGES or more than RB_MAX_BYTES, -ENOMEM,
+ * -EBUSY for a buffer that rb_place() made.
  */
 struct rb_resize {
 	struct rb_desc *pages;
@@ -158,6 +166,9 @@ struct rb_resize {
 int rb_resize_prepare(struct ring_buffer_cpu *rb, unsigned long nr_slots, struct rb_resize *m);
 void rb_resize_apply(struct ring_buffer_cpu *rb, struct rb_resize *m);
 void rb_resize_cancel(struct rb_resize *m);
+
+/* Make a buffer, for ever, of the caller's memory: @nr_slots slots, and nr_slots + 1 descs that name the pages. */
+void rb_place(struct ring_buffer_cpu *rb, u64 *slots, struct rb_desc *pages, u32 nr_slots);
 
 void rb_reset(struct ring_buffer_cpu *rb); /* empty, all counters 0 */
 void rb_free(struct ring_buffer_cpu *rb);  /* no pages: as before the first rb_resize_apply() */

@@ -1,10 +1,13 @@
-/* riscv64: the registers of a probed function by name, and loads that may fault, for probe_events/. */
+/* riscv64: the registers of a probed function by name and by number, and loads that may fault, for probe_events/. */
 #ifndef FTRACE_FETCH_H
 #define FTRACE_FETCH_H
 
+#include "arch.h"
+#include "regs.h"
+
 #define FETCH_SP 2
 #define FETCH_PC 32
-/* The name of number n is the n-th; several for one number: with its number. */
+/* Register n has the n-th name. A register's second name follows the others, with its number. */
 #define FETCH_NAMES                                                                           \
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", \
 	 "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6", "epc"}
@@ -16,5 +19,17 @@
 #define FETCH_LOAD_1 "lbu a0, (a0)\n sd a0, (a1)\n li a0, 1\n ret\n"
 #define FETCH_LOAD_8 "ld a0, (a0)\n sd a0, (a1)\n li a0, 1\n ret\n"
 #define FETCH_FAULT "li a0, 0\n ret\n"
+
+/* The address of the saved register xN, at an exception or at an entry. NULL: it was not saved. */
+static inline unsigned long *trap_frame_reg(struct trap_frame *regs, unsigned n)
+{
+	return n && n < 32 ? &regs->x[n] : NULL;
+}
+static inline unsigned long *ftrace_regs_reg(struct ftrace_regs *regs, unsigned n)
+{
+	if (n >= 10 && n < 18)
+		return &regs->arg[n - 10];
+	return n == 1 ? &regs->link : n == 2 ? &regs->sp : n == 8 ? &regs->fp : NULL;
+}
 
 #endif

@@ -15,13 +15,12 @@
 #ifdef HOOK_mcount
 #define HOOK_LINK     REG_RA
 #define HOOK_REWRITES 1 /* boot changes the word before the site, and the site */
-#define HOOK_BEFORE   INSN_NOP
 void _mcount(void);
 #else
 #define HOOK_LINK     REG_T0
 #define HOOK_REWRITES 0
-#define HOOK_BEFORE   INSN_NOP
 #endif
+#define HOOK_BEFORE   INSN_NOP
 
 /* The link register of a plain call between C functions. */
 #define CALL_LINK REG_RA

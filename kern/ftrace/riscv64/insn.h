@@ -2,8 +2,8 @@
  * riscv64: the instructions of call sites, encoded and decoded. Pure
  * functions; the host tests compare them with the assembler.
  *
- * a call site has room for one aligned word, and `jal` is the one
- * call that fits. Its immediate is scattered: imm[20|10:1|11|19:12] << 12.
+ * A call site has room for one aligned word, and `jal` is the only call that
+ * fits. Its immediate is scattered: imm[20|10:1|11|19:12] << 12.
  */
 #ifndef FTRACE_INSN_H
 #define FTRACE_INSN_H

@@ -22,7 +22,7 @@ enum { OP_LOAD = 0x03, OP_FENCE = 0x0f, OP_IMM = 0x13, OP_AUIPC = 0x17, OP_IMM_3
        OP_JAL = 0x6f, OP_SYSTEM = 0x73 };
 enum { AMO_LR = 2, AMO_SC = 3 };
 
-/* Access to sstatus, sie, sip and the counters. A breakpoint overwrites sepc, scause and stval, its entry sscratch. */
+/* Access to sstatus, sie, sip and the counters. A breakpoint overwrites sepc, scause, stval and (in entry.S) sscratch. */
 static inline enum probe_how probe_classify_csr(u32 insn)
 {
 	u32 csr = insn >> 20;
@@ -130,9 +130,9 @@ static inline bool probe_jump(unsigned long from, unsigned long to, u32 *insn)
 	return off + INSN_REACH < 2 * INSN_REACH;
 }
 
-/* Of a struct trap_frame; bit 5 is SPIE. */
+/* Of a struct trap_frame; SPIE, bit 5, was SIE, bit 1. */
 #define probe_is_break(trap) ((trap)->cause == 3)
-#define probe_irqs_off(trap) (!((trap)->status & 1 << 5))
+#define probe_irq_flags(trap) ((trap)->status >> 4)
 #define probe_flags(trap)    ((trap)->status)
 
 #undef OPCODE

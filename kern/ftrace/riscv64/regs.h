@@ -25,14 +25,6 @@ struct ftrace_regs {
 	unsigned long link;
 };
 
-/* Where the register xN is; NULL: not among them. */
-static inline unsigned long *ftrace_regs_reg(struct ftrace_regs *regs, unsigned n)
-{
-	if (n >= 10 && n < 18)
-		return &regs->arg[n - 10];
-	return n == 1 ? &regs->link : n == 2 ? &regs->sp : n == 8 ? &regs->fp : NULL;
-}
-
 /* The frame of _mcount and of lab 3's ftrace_caller; its last two words are the frame record. */
 struct mcount_frame {
 	unsigned long arg[8];

@@ -3,7 +3,7 @@
  *
  * At its entry a function's return address is in a register.
  * prepare_ftrace_return() moves it to the thread's shadow stack and puts
- * return_to_handler in its place; ftrace_return_to_handler() brings it back.
+ * return_to_handler in its place; ftrace_return_to_handler() restores it.
  */
 #include "fgraph.h"
 
@@ -38,20 +38,6 @@ static int switch_graph_call(bool on, u32 expected)
 	ftrace_bug(err, &site, expected);
 	return -ENODEV;
 #endif
-}
-
-int ftrace_enable_ftrace_graph_caller(void)
-{
-	return switch_graph_call(true, INSN_NOP);
-}
-
-int ftrace_disable_ftrace_graph_caller(void)
-{
-	u32 call = 0;
-
-	insn_call((unsigned long)ftrace_graph_call, (unsigned long)ftrace_graph_caller, HOOK_LINK,
-		  &call);
-	return switch_graph_call(false, call);
 }
 
 /* ---- A function is entered, and returns. ---- */
@@ -145,6 +131,22 @@ void ftrace_return_to_handler(struct ftrace_regs *regs)
 	shadow_pop(s, f);
 	cpu->recursion = recursion;
 #endif
+}
+
+/* ---- Given from here on ---- */
+
+int ftrace_enable_ftrace_graph_caller(void)
+{
+	return switch_graph_call(true, INSN_NOP);
+}
+
+int ftrace_disable_ftrace_graph_caller(void)
+{
+	u32 call = 0;
+
+	insn_call((unsigned long)ftrace_graph_call, (unsigned long)ftrace_graph_caller, HOOK_LINK,
+		  &call);
+	return switch_graph_call(false, call);
 }
 
 /* The entry data of the one user: one datum, directly after its frame. */

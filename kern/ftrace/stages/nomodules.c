@@ -1,5 +1,6 @@
-/* Stages without modules: no word of a filter names one, and no request for one is kept. */
+/* Stages without modules: a filter's word never names one, no request is kept, and functions are never removed from all hashes. */
 #include "errno.h"
+#include "hash.h"
 #include "tracer.h"
 
 int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len)
@@ -17,5 +18,14 @@ void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list)
 }
 
 void ftrace_mod_show(struct seq *s, const struct ftrace_filter *filter, bool notrace_list)
+{
+}
+
+bool ftrace_hash_list(struct ftrace_hash *hash)
+{
+	return true;
+}
+
+void ftrace_hash_unlist(const struct ftrace_hash *hash)
 {
 }

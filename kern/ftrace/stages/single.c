@@ -5,9 +5,7 @@
 #include "errno.h"
 #include "tracer.h"
 
-/* The third argument that ftrace_caller passes, and _mcount, which is not called after boot. */
-extern struct ftrace_ops *function_trace_op;
-extern ftrace_func_t ftrace_trace_function;
+/* _mcount is linked, and not called after boot. */
 struct ftrace_ops *function_trace_op = &global_ops;
 ftrace_func_t ftrace_trace_function = ftrace_stub;
 

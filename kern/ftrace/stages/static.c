@@ -6,9 +6,6 @@
 #include "errno.h"
 #include "tracer.h"
 
-/* The function that _mcount calls, and the third argument that it passes. */
-extern ftrace_func_t ftrace_trace_function;
-extern struct ftrace_ops *function_trace_op;
 ftrace_func_t ftrace_trace_function = ftrace_stub;
 struct ftrace_ops *function_trace_op = &global_ops;
 

@@ -1,6 +1,6 @@
 /*
  * The cost of a kprobe in instructions, with a handler that does nothing; see
- * bench_kt.c. An event is a handler's work, and comes on top.
+ * bench_kt.c. An event is written by a handler: its cost is added.
  */
 #include "asm-ftrace/hook.h"
 #include "bench.h"

@@ -16,7 +16,6 @@
 #include "tracefs.h"
 #include "tracer.h"
 
-void kt_bench_traced(void);
 void kt_bench_other(void);
 void kt_bench_untraced(void);
 
@@ -46,15 +45,20 @@ static notrace __noinline u64 cost_of(void (*fn)(void))
 }
 
 /* Begins with an empty buffer, so the page switches are the same each time; the least of three runs, because the clock has steps. */
-u64 bench_cost_of_events(void)
+u64 bench_cost_of(void (*fn)(void))
 {
 	u64 least = ~0ull;
 
 	for (int i = 0; i < 3; i++) {
 		kt_echo("", "trace", false);
-		least = MIN(least, cost_of(kt_bench_traced));
+		least = MIN(least, cost_of(fn));
 	}
 	return least;
+}
+
+u64 bench_cost_of_events(void)
+{
+	return bench_cost_of(kt_bench_traced);
 }
 
 /* "bench KEY n.nnn", per call. */

@@ -6,6 +6,7 @@
 #include "kretprobe.h"
 #include "kt.h"
 #include "livepatch.h"
+#include "module/loader.h"
 #include "trace_event.h"
 
 void kt_bench_patched(void);
@@ -114,3 +115,33 @@ void bench_probes(u64 nop)
 	klp_disable_patch(&patch);
 	bench_probe_events(nop);
 }
+
+static u64 event_of(void (*fn)(void))
+{
+	u64 off = bench_cost_of(fn), on;
+
+	kt_echo("function", "current_tracer", false);
+	on = bench_cost_of(fn);
+	kt_echo("nop", "current_tracer", false);
+	return on - off;
+}
+
+/* bench_module KEY: mt_hello is loaded. What an event of its function costs more than one of the kernel's. */
+static int bench_module_command(int argc, char **argv)
+{
+	struct module *owner;
+	void (*leaf)(void) = (void (*)(void))module_find_export("mt_leaf", &owner);
+	u64 here, there;
+
+	if (argc < 2 || !leaf)
+		return 1;
+	set_cpu_affinity(this_cpu()->index);
+	kt_echo("mt_leaf kt_bench_traced", "set_ftrace_filter", false);
+	here = event_of(kt_bench_traced);
+	there = event_of(leaf);
+	kt_echo("", "set_ftrace_filter", false);
+	bench_report(argv[1], there > here ? there - here : 0);
+	set_cpu_affinity(-1);
+	return 0;
+}
+SHELL_COMMAND("bench_module", bench_module_command, "KEY", "the cost of an event of a module's function");

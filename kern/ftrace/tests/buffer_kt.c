@@ -109,7 +109,7 @@ static void set_up(unsigned long bytes, bool overwrite)
 	mutex_lock(&trace_lock);
 	tracing_set_tracer(&global_trace, "nop");
 	tracing_set_option(&global_trace, TRACE_OPTION_OVERWRITE, overwrite);
-	expect(!tracing_resize(&global_trace, bytes, -1), "the buffer could not be resized");
+	expect(!tracing_resize(&global_trace, bytes), "the buffer could not be resized");
 	mutex_unlock(&trace_lock);
 }
 
@@ -203,7 +203,7 @@ static void test_resized(void)
 	start(t);
 	for (unsigned n = 0; n < 30; n++) {
 		mutex_lock(&trace_lock);
-		expect(!tracing_resize(&global_trace, KiB(4 + n * 37 % 200), -1), "resize failed");
+		expect(!tracing_resize(&global_trace, KiB(4 + n * 37 % 200)), "resize failed");
 		mutex_unlock(&trace_lock);
 		consume(n % nr_cpus, ORDER);
 	}
@@ -278,7 +278,7 @@ static void test_disturbed(void)
 		disturb(n);
 	stop = true;
 	join(t);
-	tracing_off(&global_trace);
+	tracing_slow(&global_trace, RB_OFF, true);
 	synchronize_sched();
 	for (unsigned i = 0; i < nr_cpus; i++)
 		check_accounts(i, global_trace.cpu[i].accepted + global_trace.cpu[i].dropped, ANY);
@@ -332,7 +332,7 @@ static void test_without_memory(void)
 	set_up(KiB(64), true);
 	set_cpu_affinity(i);
 	kt_echo("nop", "current_tracer", false);
-	tracing_on(&global_trace);
+	tracing_slow(&global_trace, RB_OFF, false);
 	for (int k = 0; k < 20; k++)
 		kt_echo("hello", "trace_marker", false);
 	if (file_open(file_root(), TRACEFS "trace_pipe", O_RDONLY | O_NONBLOCK, &f))
@@ -366,7 +366,7 @@ static int test_buffer(int argc, char **argv)
 	}
 	set_up(TRACE_BUFFER_SIZE, true);
 	tracing_reset(&global_trace, -1);
-	tracing_on(&global_trace);
+	tracing_slow(&global_trace, RB_OFF, false);
 	kt_echo("local", "trace_clock", false);
 	return kt_end();
 }

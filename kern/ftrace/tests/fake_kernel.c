@@ -145,7 +145,8 @@ struct ftrace_table *fake_table(void)
 	more_regions[1] = (struct ftrace_region){0, 0};
 	more_table = (struct ftrace_table){&ftrace_records[record_count], &ftrace_records[record_count], more_regions,
 					   FAKE_MORE, FAKE_MORE + FAKE_MORE_SIZE};
-	ftrace_add_table(&more_table);
+	ftrace_kernel_table.next = &more_table;
+	ftrace_text_end = more_table.text_end;
 	return &more_table;
 }
 

@@ -499,7 +499,7 @@ static void wrong_kretprobes(void)
 	kt_promise(register_kretprobe(&rp) == -E2BIG, "too much data: -E2BIG");
 }
 
-/* ---- Probes come and go while every CPU calls. ---- */
+/* ---- Probes are registered and unregistered while every CPU calls. ---- */
 
 static volatile bool stop_work;
 static u64 rounds, wrong_results;

@@ -1,7 +1,7 @@
 /*
- * Hostile to function_graph: users, tracers and instances come
- * and go at random, while threads call, recurse, sleep, move, die and are
- * interrupted inside traced functions.
+ * Hostile to function_graph: users, tracers and instances are made and removed
+ * at random, while threads call, recurse, sleep, move, exit and are interrupted
+ * inside traced functions.
  *
  * Each user keeps entry data, and its return handler checks that they are its own;
  * a user that was unregistered counts every call as wrong. Afterwards: no wrong
@@ -71,7 +71,7 @@ struct kept {
 	u64 func, thread, check[];
 };
 
-/* Now and then a handler takes so long that its user would be gone before the end, if unregistering did not wait. */
+/* Now and then a handler takes so long that its user would be unregistered before it ends, if unregistering did not wait. */
 static inline void linger(struct fgraph_ops *gops)
 {
 	struct hostile_user *u = gops->private;

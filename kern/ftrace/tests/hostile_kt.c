@@ -157,6 +157,12 @@ static void calm_phase(void)
 	struct thread *threads[NR_CPUS];
 	u64 events = 0;
 
+	/*
+	 * QEMU with a thread for each CPU may have translated the old word of a site again between its invalidation and the store,
+	 * and executes it until the site is written once more: write all of them, while nobody calls.
+	 */
+	kt_echo("function", "current_tracer", false);
+	kt_echo("nop", "current_tracer", false);
 	kt_echo("kt_calm", "set_ftrace_filter", false);
 	kt_echo("function", "current_tracer", false);
 	on_every_cpu(calm, threads);

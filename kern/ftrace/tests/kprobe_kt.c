@@ -17,11 +17,15 @@
 #ifdef __riscv
 #define LINK_REGISTER	1
 #define BREAK_CAUSE	.cause = 3
+#define IRQ_PENDING()	(csr_read(sip) & csr_read(sie))
 #define INSN_IRQ_ENABLE 0x10016073 /* csrsi sstatus, 2 */
+#define INSN_RETURN	0x00008067
 #else
 #define LINK_REGISTER	30
 #define BREAK_CAUSE	.esr = 0xf2000000 | BREAK_NUMBER
+#define IRQ_PENDING()	sysreg_read(isr_el1)
 #define INSN_IRQ_ENABLE 0xd50342ff /* msr daifclr, #2 */
+#define INSN_RETURN	0xd65f03c0
 #endif
 #define SLOTS_START   ((unsigned long)kprobe_slots)
 
@@ -59,7 +63,7 @@ __noinline long kt_probe_plain(long x)
 	return sum ^ ((u64)x >> 3) ^ (x < 4) ^ ((u64)x < 9) << 1;
 }
 
-/* Each way of a branch adds another bit. */
+/* The two ways of a branch give different sums. */
 #define TWO_WAYS(branch) branch " 1f\n\tadd %0, %0, %0\n1:\tadd %0, %0, %1\n\t"
 #ifdef __riscv
 static inline __attribute__((always_inline)) long each_branch(long r, long x, long y)
@@ -428,12 +432,20 @@ static void refusals(void)
 	kt_promise(!exclusive_and_probed(kt_probe_atomics), "refused: exclusive pairs, and what is between");
 	synchronize_sched();
 	pages = pages_free_count();
-	for (int i = 0; i < 10; i++) {
+	for (int i = 0; i < 1000; i++) {
 		refusal(leaf + 2);
-		refusal(leaf + FIRST_IN_BODY);
-		refusal(leaf);
+		refusal(8);
+		refusal((unsigned long)&p);
+		refusal(SLOTS_START);
+		refusal((unsigned long)trap_exception + 8);
+		register_kprobe(&unknown);
+		register_kprobe(&nothing);
+		if (i % 100 == 0) {
+			refusal(leaf + FIRST_IN_BODY);
+			refusal(leaf);
+		}
 	}
-	kt_promise(pages_free_count() >= pages, "20 probes and 10 refusals later no memory is lost: %lu pages, then %lu", pages, pages_free_count());
+	kt_promise(pages_free_count() >= pages, "7 refusals, 1000 times, and 20 probes later no memory is lost: %lu pages, then %lu", pages, pages_free_count());
 }
 
 static void too_many(void)
@@ -493,7 +505,8 @@ static void in_a_handler(void)
 	struct ftrace_ops op = {.func = kprobe_kt_callback, .flags = 0, .slot = -1};
 
 	body.offset = in_leaf.offset = FIRST_IN_BODY;
-	last.offset = size_of(kt_probe_leaf) - 4; /* emulated: the return */
+	while (*(u32 *)((unsigned long)kt_probe_leaf + last.offset) != INSN_RETURN)
+		last.offset += 4; /* emulated */
 	nested(entry, leaf);
 	nested(entry, in_leaf);
 	nested(entry, last);
@@ -544,7 +557,7 @@ static void in_an_interrupt(void)
 	kt_promise(!register_kprobe(&tick) && !register_kprobe(&enable), "probes in an interrupt handler, and on what enables interrupts");
 	for (int i = 0; i < 5; i++) {
 		irq_disable();
-		for (until = clock_ns() + 25000000; clock_ns() < until;)
+		for (until = clock_ns() + 25000000; clock_ns() < until || !IRQ_PENDING();)
 			cpu_relax();
 		kt_probe_enable();
 	}
@@ -552,7 +565,7 @@ static void in_an_interrupt(void)
 	kt_promise(hits >= 10, "both are hit (%lu)", hits);
 	kt_promise(unlike >= 5, "an interrupt in a slot finds the instruction after the probed one (%lu times)", unlike);
 	hits = 0;
-	for (until = clock_ns() + 60000000000; READ_ONCE(hits) < 2 && clock_ns() < until;) /* of this CPU or another one: no limit that a slow host meets */
+	for (until = clock_ns() + 60000000000; READ_ONCE(hits) < 2 && clock_ns() < until;) /* of any CPU; even a slow host does not reach this limit */
 		cpu_relax();
 	unregister_kprobe(&tick);
 	kt_promise(hits >= 2, "the timer's interrupt is probed alone (%lu)", hits);
@@ -643,7 +656,7 @@ static int hammer(void *unused)
 	return 0;
 }
 
-/* A thread on each CPU calls the functions while probes come and go; this one preempts the first. */
+/* A thread on each CPU calls the functions while probes are registered and unregistered; this thread preempts the first. */
 static void under_fire(void)
 {
 	struct thread *threads[NR_CPUS] = {NULL};
@@ -671,7 +684,7 @@ static void under_fire(void)
 			sleep_ns(200000);
 		unregister_kprobe(&p);
 		unregister_kprobe(&q);
-		memset(&p, 0x5a, sizeof(p)); /* nobody may look at it any more */
+		memset(&p, 0x5a, sizeof(p)); /* no code may read it any more */
 		memset(&q, 0x5a, sizeof(q));
 	}
 	hits = 0;

@@ -71,7 +71,7 @@ static long (*volatile second)(long) = kt_patch_second;
 	struct klp_func name##_funcs[] = {__VA_ARGS__, {}}; \
 	struct klp_patch name = {name##_funcs}
 
-/* Which versions of the two functions run: 11 is old and old, 32 newer and new. */
+/* Which versions of the two functions run, a digit for each: 1 the old, 2 the new, 3 the newer one. */
 static int versions(void)
 {
 	return first(1) % 10 * 10 + second(1) % 10;

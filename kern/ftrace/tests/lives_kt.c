@@ -1,7 +1,7 @@
 /*
- * kt_lives: threads that sleep, move, wait, take turns and die inside calls
- * that are traced. test_graph_threads.py compares the text of function_graph with
- * what was executed; here each thread only has to exit with its own code.
+ * kt_lives: threads that sleep, move, wait, take turns and exit inside calls that
+ * are traced. test_graph_threads.py compares the text of function_graph with what
+ * was executed; here each thread only has to exit with its own code.
  *
  * Each wave of threads gets the memory of the wave before. No function ends in a
  * tail call that the test does not know.

@@ -6,9 +6,9 @@
  *
  * kt_modsteps load|remove ACTION FAR ROUNDS
  *
- * In each round module mt_steps is loaded or removed once; FAR is 1: where it is out of
- * the stubs' reach. After the round all is checked, and nothing of the module may be
- * left. `kt_modsteps where` prints the addresses of its functions.
+ * In each round module mt_steps is loaded or removed once. FAR is 1: it is placed out
+ * of reach of the stubs. After each round everything is checked, and nothing of the
+ * module may be left. `kt_modsteps where` prints the addresses of its functions.
  */
 #include "cpu.h"
 #include "errno.h"
@@ -43,7 +43,7 @@ static int stage;	     /* what the actor may do; steps_park() raises it */
 static bool over;	     /* the mover has ended */
 static bool is_late;	     /* the actor could not run while the mover was stopped */
 static bool acted, inside; /* the actor has ended; it sleeps or spins inside until stage 2 */
-static const char *wrong;    /* the first thing that was */
+static const char *wrong;    /* the first thing that was wrong */
 static bool loading;
 static unsigned pages_before;
 static u64 kernel_symbols; /* in kallsyms */
@@ -79,7 +79,7 @@ static void *contents(const char *path, size_t *size)
 /* Reads the whole file: has it @word? */
 static bool file_has(const char *path, const char *word)
 {
-	static char text[2][KiB(4) + 64]; /* each thread's: what was read, after the end of what was before */
+	static char text[2][KiB(4) + 64]; /* one for each thread: the new text, after the end of the text read before */
 	char *at = text[current == actor];
 	size_t len = strlen(word), kept = 0;
 	bool found = false;
@@ -154,7 +154,7 @@ __noinline int kt_steps_wait(int x)
 	return x;
 }
 
-/* The mover is somewhere. False: it has ended, and was never stopped. */
+/* The mover is at a step. False: it has ended, and was never stopped. */
 static bool is_time(void)
 {
 	kt_steps_wait(1);
@@ -198,7 +198,7 @@ static void read_node(void)
 	file_close(f);
 }
 
-/* While it comes, only its file can be known: module_lock is free while init runs, and it is not live. */
+/* While the module is being loaded, only its file can be found: module_lock is free while init runs, but the module is not live. */
 static void call_coming(void)
 {
 	struct module *owner;
@@ -220,7 +220,7 @@ static void act_call(void)
 		expect(call(5, plain) == 7 && leaf(1) == 2, "a call has a wrong result");
 }
 
-/* Nobody may find it, or it is found and live. */
+/* Either the module cannot be found, or it is found and live. */
 static void act_find(void)
 {
 	kt_steps_wait(1);
@@ -388,7 +388,7 @@ static bool is_waiting_for(struct mutex *m)
 	return waits && m->owner == mover && READ_ONCE(actor->state) == THREAD_SLEEPING;
 }
 
-/* Return: PARKED_*, or 0: the actor is on its way. */
+/* Return: PARKED_*; 0: the actor is still running. */
 static int settled(void)
 {
 	bool stays = READ_ONCE(inside) && stage < 2 && (action->act == act_spin || action->act == act_run || READ_ONCE(actor->state) == THREAD_SLEEPING);
@@ -591,7 +591,7 @@ static int play(unsigned long at)
 	return err;
 }
 
-/* Where the steps are that lie in the module. */
+/* The addresses of the steps that lie in the module. */
 static int print_places(void)
 {
 	const char *name, *module;

@@ -1,7 +1,7 @@
 /*
- * Tests the promises of modules/ for both architectures: a module's call sites come
- * and go while ops trace; trampolines are followed. The including test names the
- * assembler to compare trampolines with.
+ * Tests the promises of modules/ for both architectures: a module's call sites are
+ * added and removed while ops trace; trampolines are followed. The including test
+ * names the assembler to compare trampolines with.
  */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
@@ -17,6 +17,7 @@ extern "C" {
 #include "cpu.h"
 #include "ftrace_module.h"
 #include "hash.h"
+#include "module_records.h"
 #include "shadow.h"
 #include "trampoline.h"
 #undef private

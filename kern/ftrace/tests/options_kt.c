@@ -74,7 +74,7 @@ static int test_options(int argc, char **argv)
 	kt_promise(err == -EINVAL && global_trace.options == before,
 		   "an option of a tracer that is being removed is refused, not set: %d", err);
 	kt_promise(number_waits() && !tracing_is_on(&global_trace), "a number is set with trace_lock held");
-	tracing_on(&global_trace);
+	tracing_slow(&global_trace, RB_OFF, false);
 	return kt_end();
 }
 SHELL_COMMAND("test-options", test_options, "", "settings are written while the tracer changes");

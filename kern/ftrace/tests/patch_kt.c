@@ -1,8 +1,10 @@
 /*
- * Breaking text on purpose: a call site with a foreign word, and a store directly
- * into text.
+ * Text that is broken on purpose: a call site with a foreign word, and a store
+ * directly into text. And call sites that change while they are called.
  */
 #include "kt.h"
+#include "cpu.h"
+#include "errno.h"
 #include "ftrace.h"
 #include "string.h"
 #include "thread.h"
@@ -71,6 +73,69 @@ static int sites_command(int argc, char **argv)
 	return kt_end();
 }
 SHELL_COMMAND("kt_sites", sites_command, "", "hold every call site against its record");
+
+/* ---- after a batch every CPU executes the new word ---- */
+
+static volatile bool calling;
+static unsigned long called; /* calls of kt_fresh() that have returned */
+static unsigned long seen; /* written by the op */
+
+void kt_fresh(void);
+__noinline void kt_fresh(void)
+{
+	barrier();
+}
+
+static notrace int calls_fresh(void *unused)
+{
+	while (calling) {
+		kt_fresh();
+		WRITE_ONCE(called, called + 1);
+	}
+	return 0;
+}
+
+static void sees(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs)
+{
+	WRITE_ONCE(seen, seen + 1);
+}
+
+/* Two calls begin and end. Return: how many of them were seen; at most two more begin meanwhile. */
+static unsigned long seen_of_two(void)
+{
+	unsigned long before = READ_ONCE(called), was = READ_ONCE(seen);
+
+	while (READ_ONCE(called) - before < 3)
+		cpu_relax();
+	return READ_ONCE(seen) - was;
+}
+
+/* A thread on the last CPU calls the function in a tight loop while its site changes. */
+static int fresh_command(int argc, char **argv)
+{
+	struct ftrace_ops op = {.func = sees, .slot = -1};
+	unsigned long rounds = 0, missed = 0, late = 0;
+	struct thread *thread;
+	u64 wanted = 1000;
+
+	if (argc > 1 && kstrtou64(argv[1], 10, &wanted))
+		return -EINVAL;
+	ftrace_set_filter(&op, "kt_fresh", 8, true, false);
+	calling = true;
+	thread = kthread_run(calls_fresh, NULL, nr_cpus - 1, "caller");
+	for (; rounds < wanted; rounds++) {
+		register_ftrace_function(&op);
+		missed += !seen_of_two();
+		unregister_ftrace_function(&op);
+		late += seen_of_two() != 0;
+	}
+	calling = false;
+	thread_join(thread);
+	kt_begin();
+	kt_promise(!missed && !late, "%lu rounds: after %lu of them calls went on unseen, after %lu they were still seen", rounds, missed, late);
+	return kt_end();
+}
+SHELL_COMMAND("kt_fresh", fresh_command, "[ROUNDS]", "after each change of a call site every CPU executes the new word");
 
 /* A filter that is written in pieces: a word ends at white space or at the end of the file, and the filter changes at close. */
 static int pieces_command(int argc, char **argv)

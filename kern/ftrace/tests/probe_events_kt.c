@@ -1,10 +1,14 @@
-/* kt_probe_events: probe events come and go while threads on every CPU call what they probe. */
+/* kt_probe_events: probe events are made and removed while threads on every CPU call the probed functions. */
 #include "cpu.h"
+#include "errno.h"
 #include "kt.h"
 #include "probe_event.h"
 #include "string.h"
+#include "tracefs.h"
 
-#define ROUNDS 8
+#define ROUNDS 6
+#define INSTANCE TRACEFS "instances/kt"
+#define ELSEWHERE 2000 /* turns of a loop, about as long as an event: a thread that is always in the tracer is hardly ever preempted (irq_exit()) */
 
 long kt_event_target(long a, const char *s, const void *p);
 __noinline long kt_event_target(long a, const char *s, const void *p)
@@ -26,6 +30,8 @@ static int hammer(void *unused)
 
 		if (kt_event_target(mine, s, (void *)(mine * 0x123456789abcdef)) != (long)mine * 3 + *s)
 			__atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
+		for (int i = 0; i < ELSEWHERE; i++)
+			barrier();
 	}
 	__atomic_add_fetch(&calls, mine, __ATOMIC_RELAXED);
 	return 0;
@@ -36,13 +42,28 @@ static const char *const lines[] = {
 	"p:kt/e kt_event_target+8 $stack", "r:kt/e kt_event_target a $retval:s32", "f:kt/e kt_event_target s=+0(s):char[2]",
 	"f:kt/e kt_event_target%return $retval"};
 
-/* Create, enable, change and remove an event. Return: the number of steps that failed. */
+static unsigned enable_in_instance(void)
+{
+	unsigned bad = kt_echo("comm ~ \"*mm*\"", "instances/kt/events/kt/e/filter", false) != 0;
+
+	bad += kt_echo("1", "instances/kt/events/kt/e/enable", false) != 0;
+	return bad + (kt_echo("traceoff:1 if common_pid == 1", "instances/kt/events/kt/e/trigger", false) != 0);
+}
+
+/*
+ * Create, enable, change and remove an event; in odd rounds in an instance too, which goes while it is
+ * enabled there: before it is disabled in TRACEFS, or after. Return: the number of steps that failed.
+ */
 static unsigned come_and_go(unsigned round)
 {
 	const char *line = lines[round % ARRAY_SIZE(lines)];
 	unsigned bad = kt_echo(line, "dynamic_events", true) != 0;
 
+	if (round % 2)
+		bad += file_mkdir(NULL, INSTANCE) != 0;
 	bad += kt_echo("1", "events/kt/e/enable", false) != 0;
+	if (round % 2)
+		bad += enable_in_instance();
 	bad += kt_echo("common_pid > 1 && comm ~ \"ham*\"", "events/kt/e/filter", false) != 0;
 	bad += kt_echo("traceon:3", "events/kt/e/trigger", false) != 0;
 	if (round % 3 == 0)
@@ -51,7 +72,11 @@ static unsigned come_and_go(unsigned round)
 	bad += kt_echo("!traceon", "events/kt/e/trigger", false) != 0;
 	if (round % 4 == 0)
 		sleep_ns(300000);
+	if (round % 4 == 1)
+		bad += file_remove(NULL, INSTANCE) != 0;
 	bad += kt_echo("0", "events/kt/e/enable", false) != 0;
+	if (round % 4 == 3)
+		bad += (kt_echo("-:kt/e", "dynamic_events", true) != -EBUSY) + (file_remove(NULL, INSTANCE) != 0);
 	return bad + (kt_echo("-:kt/e", "dynamic_events", true) != 0);
 }
 
@@ -74,26 +99,46 @@ static void under_fire(void)
 	kt_promise(!event_probes && !events_by_id, "no event is left");
 }
 
-/* Every hit is counted, and has its event. */
+static unsigned long entries(const struct trace_array *tr)
+{
+	unsigned long sum = 0;
+
+	for (unsigned c = 0; c < nr_cpus; c++)
+		sum += rb_entries(&tr->cpu[c]);
+	return sum;
+}
+
+/* Every hit is counted, and has its event in each trace array that has enabled it: @in, by bits 1 for TRACEFS, 2 for the instance. */
+static void count_hits(const char *line, const struct trace_array *instance, unsigned in)
+{
+	unsigned long top, other;
+	u64 hits;
+
+	kt_echo(line, "dynamic_events", true);
+	kt_echo(in & 1 ? "1" : "0", "events/kt/e/enable", false);
+	kt_echo(in & 2 ? "1" : "0", "instances/kt/events/kt/e/enable", false);
+	top = entries(&global_trace);
+	other = entries(instance);
+	for (int n = 0; n < 100; n++)
+		kt_event_target(n, "text", NULL);
+	kt_echo("0", "events/kt/e/enable", false);
+	kt_echo("0", "instances/kt/events/kt/e/enable", false);
+	top = entries(&global_trace) - top;
+	other = entries(instance) - other;
+	hits = event_probes ? event_probes->hits : 0;
+	kt_promise(hits == 100 && top == (in & 1 ? 100 : 0) && other == (in & 2 ? 100 : 0) && !probe_missed(event_probes),
+		   "%s: 100 calls, %llu hits, %lu events, in the instance %lu (%u)", line, (unsigned long long)hits, top, other, in);
+	kt_echo("-:kt/e", "dynamic_events", true);
+}
+
 static void counted(void)
 {
-	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++) {
-		u64 before = 0, after = 0, hits;
+	int err = file_mkdir(NULL, INSTANCE);
 
-		kt_echo(lines[i], "dynamic_events", true);
-		kt_echo("1", "events/kt/e/enable", false);
-		for (unsigned c = 0; c < nr_cpus; c++)
-			before += rb_entries(&global_trace.cpu[c]);
-		for (int n = 0; n < 100; n++)
-			kt_event_target(n, "text", NULL);
-		kt_echo("0", "events/kt/e/enable", false);
-		for (unsigned c = 0; c < nr_cpus; c++)
-			after += rb_entries(&global_trace.cpu[c]);
-		hits = event_probes ? event_probes->hits : 0;
-		kt_promise(hits == 100 && after - before == 100 && !probe_missed(event_probes), "%s: 100 calls, %llu hits, %llu events", lines[i],
-			   (unsigned long long)hits, (unsigned long long)(after - before));
-		kt_echo("-:kt/e", "dynamic_events", true);
-	}
+	for (unsigned i = 0; !err && i < ARRAY_SIZE(lines); i++)
+		for (unsigned in = 1; in < 4; in++)
+			count_hits(lines[i], file_lookup(NULL, INSTANCE)->data, in);
+	kt_promise(!err && !file_remove(NULL, INSTANCE), "an instance is made and removed");
 }
 
 static void no_memory_is_lost(void)

@@ -1,4 +1,4 @@
-/* A small world for the parser of probes, for its host test and its fuzzer: what a kernel would say. */
+/* What the parser of probes asks a kernel, for its host test and its fuzzer. */
 #ifndef TESTS_PROBE_PARSE_HOST_H
 #define TESTS_PROBE_PARSE_HOST_H
 

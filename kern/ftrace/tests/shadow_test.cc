@@ -36,12 +36,13 @@ unsigned long ftrace_graph_ret_addr(struct thread *, unsigned long ret, unsigned
 }
 static std::vector<struct thread *> threads;
 static std::function<void()> at_walk; /* called during a walk over all threads */
-void threads_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
+void threads_and_idle_for_each(void (*fn)(struct thread *t, void *arg), void *arg)
 {
 	if (at_walk)
 		at_walk();
 	for (auto *t : threads)
 		fn(t, arg);
+	fn(cpus[0].idle, arg);
 }
 static std::set<void *> pages;
 static size_t pages_most = 1000;

@@ -19,6 +19,7 @@ from grading.elf.elf import Kernel
 from grading.machine.gdbstub import PC, QemuError, Stub
 from grading.machine.machine import Run
 from grading.stimulus.schedules import stepping
+from grading.truth.returns import calls_to
 from grading.verdict import Stopped
 from qemu.machine import FINISHED, ROOT, Machine
 
@@ -32,7 +33,7 @@ GRACE = 4  # a grace period that asks so often in vain does not end
 LONGEST = 30.0  # seconds for the way from one stop to the next
 REGISTERS = {"riscv64": (10, 1), "arm64": (0, 30)}  # the first argument, the return address
 HOW = {1: "done", 2: "waits for module_lock", 3: "waits for ftrace_lock", 4: "begun while all CPUs are stopped"}
-SOURCES = ["kern/module/module.c", "kern/ksyms.c", "kern/ftrace/modules/ftrace_module.c", "kern/ftrace/core/table.c", "kern/ftrace/core/patch.c"]
+SOURCES = ["kern/module/module.c", "kern/ksyms.c", "kern/module/names.c", "kern/ftrace/modules/ftrace_module.c", "kern/ftrace/modules/module_tables.c", "kern/ftrace/core/patch.c"]
 READER = "ksym_lookup+"  # it stores only what its caller asks for
 OWN = ("mt_steps_init", "mt_steps_made", "mt_steps_exit")
 # Each of these functions is a step, and they come in this order.
@@ -88,8 +89,9 @@ class OnAMachine:
         places = re.findall(r"^([01]) (\w+) ([0-9a-f]+)$", cls.run_.console.command("kt_modsteps where"), re.M)
         cls.places = tuple({name: int(at, 16) for which, name, at in places if which == far} for far in "01")
         cls.stores = {at for at, name in stepping(kernel, SOURCES).items() if not name.startswith(READER)}
-        cls.begin, cls.park, cls.parked, cls.changed, cls.sleep, cls.end, cls.waiting = map(
-            kernel.symbol, ("steps_change", "steps_park", "steps_parked", "steps_changed", "sleep_ns", "kt_end", "watchdog"))
+        cls.begin, cls.park, cls.parked, cls.changed, cls.sleep, cls.end = map(
+            kernel.symbol, ("steps_change", "steps_park", "steps_parked", "steps_changed", "sleep_ns", "kt_end"))
+        cls.waiting = max(calls_to(kernel, "__schedule", kernel.extent("synchronize_sched")))  # in its loop
 
     # ---- The machine is stopped between two of these ----
 
@@ -262,7 +264,7 @@ class OnAMachine:
         return hows
 
     def chosen(self, change: str) -> list[list[Round]]:
-        """Near and far. A function's step has each action, near or far; a store has one of them, mutex_lock() two; if EVERY is 1, all have all."""
+        """Near and far. A function's step has every second action, near or far; a store has one, mutex_lock() two; if EVERY is 1, all have all."""
         steps, chosen = [self.steps(change, far) for far in range(2)], [list[Round](), list[Round]()]
         self.planned = {str(step) for which in steps for step in which}
         for far in range(2):
@@ -271,8 +273,8 @@ class OnAMachine:
                 can, number = self.rounds(change, steps[far], n), crc32(str(step).encode())
                 if step.name == "mutex_lock" and EVERY > 1:
                     can = can[:2]  # what was locked before may be free: batch and filter
-                elif not step.named and EVERY > 1:
-                    can = can[number // 2 % len(can)::len(can)]
+                elif EVERY > 1:
+                    can = can[number // 2 % 2::2] if step.named else can[number // 2 % len(can)::len(can)]
                 chosen[far] += [round_ for k, round_ in enumerate(can)
                                 if EVERY == 1 or str(step) not in others or (number + k) % 2 == far]
             chosen[far] += self.spins(change, steps[far])

@@ -103,6 +103,8 @@ class OnAMachine:
 
     def setUp(self) -> None:
         self.sh("rmmod ramfs")
+        for name in self.sh("ls instances").split():
+            self.assertEqual(self.sh(f"rmdir instances/{name}"), "")
         for line in ("echo 0 > events/enable", "echo 1 > tracing_on", "echo > dynamic_events", "echo > trace", "echo > error_log"):
             self.assertEqual(self.sh(line), "", line)
         self.assertEqual(self.sh("cat dynamic_events error_log enabled_functions"), "")
@@ -378,8 +380,9 @@ class OnAMachine:
         self.define("p:g file_open path=+0(path):string")
         trigger = "events/kprobes/g/trigger"
         self.assertEqual(self.sh(f"cat {trigger}"), "# Available triggers:\n# traceon traceoff\n")
-        for text in ("snapshot", "traceoff:x", "traceoff:1 if u"):
+        for text in ("snapshot", "traceoff:x", "traceoff:1 if u", "traceoff if", "traceoff unless path == x"):
             self.refused(text, "EINVAL", file=trigger, operator=">")
+        self.assertEqual(self.sh(f"cat {trigger}"), "# Available triggers:\n# traceon traceoff\n")
         self.define("traceoff:2", file=trigger)
         self.refused("traceoff", "EEXIST", file=trigger)
         self.assertEqual(self.sh(f"cat {trigger} tracing_on"), "traceoff:count=1\n0\n")
@@ -388,6 +391,119 @@ class OnAMachine:
         self.assertEqual(self.sh(f"cat {trigger} tracing_on"), "traceon:unlimited\n1\n")
         self.define("!traceon", file=trigger)
         self.refused("!traceon", "ENOENT", file=trigger)
+
+    def test_a_trigger_with_a_filter(self) -> None:
+        """As on Linux the event that matches is the last one that is recorded."""
+        self.define("p:g file_open path=+0(path):string")
+        trigger = "events/kprobes/g/trigger"
+        self.define('traceoff:3 if path == "/etc/nosuch"', file=trigger)
+        self.assertEqual(self.sh(f"cat {trigger} tracing_on"), 'traceoff:count=3 if path == "/etc/nosuch"\n1\n')
+        lines = self.events("cat /etc/other /etc/nosuch /etc/third")
+        self.assertRegex("\n".join(lines), r'path="/etc/other"\n(?s:.*)path="/etc/nosuch"$')
+        self.assertEqual(self.sh(f"cat {trigger} tracing_on"), 'traceoff:count=2 if path == "/etc/nosuch"\n0\n')
+        self.define("!traceoff", file=trigger)
+        self.assertEqual(self.sh(f"cat {trigger}"), "# Available triggers:\n# traceon traceoff\n")
+
+    def test_set_event(self) -> None:
+        self.define("p:one/a file_open", "p:one/b file_open", "f:two/a file_open")
+        for words, enabled in (("one:a two:a", "one:a two:a"), ("one", "one:a one:b"), ("a", "one:a two:a"), ("*:a", "one:a two:a"), ("two:", "two:a"),
+                               ("*:* !one:b", "one:a two:a")):
+            self.assertEqual(self.sh(f"echo '{words}' > set_event"), "", words)
+            self.assertEqual(self.sh("cat set_event").split(), enabled.split(), words)
+        self.define("one:b", file="set_event")
+        self.assertEqual(self.sh("cat set_event events/one/b/enable events/enable"), "one:a\none:b\ntwo:a\n1\n1\n")
+        self.refused("nosuch", "EINVAL", file="set_event")
+        self.refused("one:nosuch", "EINVAL", file="set_event")
+        self.assertEqual(self.sh("echo > set_event") + self.sh("cat set_event"), "")
+
+    # ---- Instances ----
+
+    THERE = ("", "instances/a/", "instances/b/")
+
+    def everywhere(self, read: str) -> list[str]:
+        return [self.sh(f"cat {there}{read}") for there in self.THERE]
+
+    def recorded(self, pattern: str, command: str) -> list[set[str]]:
+        """What the pattern finds in the trace of the top directory, of a and of b after the command."""
+        for there in self.THERE:
+            self.assertEqual(self.sh(f"echo > {there}trace"), "")
+        self.sh(command)
+        return [set(re.findall(pattern, text)) for text in self.everywhere("trace")]
+
+    def two_instances(self) -> None:
+        """An event that is older than the instances, and one that is younger."""
+        self.define("p:mine/old file_open path=+0(path):string")
+        self.assertEqual(self.sh("mkdir instances/a") + self.sh("mkdir instances/b"), "")
+        self.define("f:mine/new file_open%return $retval:s32")
+
+    def test_each_instance_enables_for_itself(self) -> None:
+        self.two_instances()
+        for name in ("old", "new"):
+            self.assertEqual(len(set(self.sh(f"ls {there}events/mine/{name}") for there in self.THERE)), 1)
+            self.assertEqual(len(set(self.everywhere(f"events/mine/{name}/format"))), 1)
+        self.assertEqual(self.everywhere("events/enable"), ["0\n"] * 3)
+        self.define("1", file="events/mine/new/enable")
+        self.define("mine:old", file="instances/a/set_event")
+        self.define("1", file="instances/b/events/mine/enable")
+        self.assertEqual(self.everywhere("set_event"), ["mine:new\n", "mine:old\n", "mine:old\nmine:new\n"])
+        self.assertEqual(self.everywhere("events/mine/enable"), ["X\n", "X\n", "1\n"])
+        self.assertEqual(self.recorded(r": (\w+): \(", "cat /etc/nosuch"), [{"new"}, {"old"}, {"old", "new"}])
+        self.define("0", file="events/mine/new/enable")
+        self.define("!mine:old", file="instances/a/set_event")
+        self.assertEqual(self.recorded(r": (\w+): \(", "cat /etc/nosuch"), [set(), set(), {"old", "new"}])
+
+    def test_an_event_without_arguments_in_several_instances(self) -> None:
+        """The top directory alone has a shorter path for it."""
+        self.two_instances()
+        self.define("p:mine/plain file_open")
+        for there, on in (("", 1), ("instances/a/", 1), ("", 0), ("instances/b/", 1), ("", 1), ("instances/a/", 0), ("instances/b/", 0)):
+            self.define(str(on), file=f"{there}events/mine/plain/enable")
+            want = [{"plain"} if enabled == "1\n" else set() for enabled in self.everywhere("events/mine/plain/enable")]
+            self.assertEqual(self.recorded(r": (\w+): \(", "cat /etc/nosuch"), want)
+
+    def test_each_instance_has_its_filter_and_its_triggers(self) -> None:
+        self.two_instances()
+        for there in self.THERE:
+            self.define("1", file=f"{there}events/mine/old/enable")
+        self.define('path == "/etc/1"', file="instances/a/events/mine/old/filter")
+        self.define('path == "/etc/2"', file="instances/b/events/mine/old/filter")
+        self.assertEqual(self.everywhere("events/mine/old/filter"), ["none\n", 'path == "/etc/1"\n', 'path == "/etc/2"\n'])
+        paths = self.recorded(r'path="/etc/(\d)"', "cat /etc/1 /etc/2")
+        self.assertEqual(paths, [{"1", "2"}, {"1"}, {"2"}])
+        self.refused("path <", "EINVAL", file="instances/a/events/mine/old/filter")
+        self.assertEqual(["Command: path <" in text for text in self.everywhere("error_log")], [False, True, False])
+        self.assertEqual(self.sh("echo > instances/b/error_log") + self.sh("cat error_log"), "")
+        self.define('traceoff if path == "/etc/3"', file="instances/a/events/mine/old/trigger")
+        self.sh("cat /etc/3")
+        self.assertEqual(self.everywhere("tracing_on"), ["1\n", "0\n", "1\n"])
+        self.assertEqual(self.sh("cat instances/b/events/mine/old/trigger"), "# Available triggers:\n# traceon traceoff\n")
+
+    def test_an_event_that_an_instance_has_enabled_stays(self) -> None:
+        self.two_instances()
+        self.define("1", file="instances/a/events/mine/old/enable")
+        self.refused("-:mine/old", "EBUSY")
+        self.refused("", "EBUSY", operator=">")
+        self.define("0", file="instances/a/events/mine/old/enable")
+        self.assertEqual(self.sh("cd instances/b/events/mine/old"), "")
+        self.refused("-:mine/old", "EBUSY", file="/sys/kernel/tracing/dynamic_events")
+        self.assertEqual(self.sh("cd /sys/kernel/tracing"), "")
+        self.assertEqual(self.everywhere("events/mine/old/enable"), ["0\n"] * 3)
+        self.define("-:mine/old", "-:mine/new")
+        self.assertEqual(["mine" in self.sh(f"ls {there}events") for there in self.THERE], [False] * 3)
+
+    def test_rmdir_ends_what_an_instance_had_enabled(self) -> None:
+        self.two_instances()
+        for name in ("old", "new"):
+            self.define("1", file=f"instances/a/events/mine/{name}/enable")
+        self.define("1", file="events/mine/new/enable")
+        self.define('path != "x"', file="instances/a/events/mine/old/filter")
+        self.define('traceoff:3 if path == "/etc/3"', file="instances/a/events/mine/old/trigger")
+        self.assertEqual(self.sh("rmdir instances/a"), "")
+        self.define("-:mine/old")
+        self.refused("-:mine/new", "EBUSY")
+        self.define("0", file="events/mine/new/enable")
+        self.assertEqual(self.sh("cat enabled_functions"), "")
+        self.define("-:mine/new")
 
     # ---- Modules ----
 

@@ -50,6 +50,20 @@ def kernel(arch: str, functions: dict[str, str], directory: Path, traced: tuple[
     return str(elf)
 
 
+def module(arch: str, functions: dict[str, str], directory: Path, traced: tuple[str, ...]) -> Path:
+    """Assemble functions as a module; each has a section of its own, except that `near` is in that of the one before."""
+    text = []
+    for name, body in functions.items():
+        text.append(f'.section .text.{name},"ax"' if name != "near" else "")
+        text.append(f".type {name}, %function\n{name}:\n{body.format(**WORDS[arch])}\n.size {name}, . - {name}")
+    for name in traced:  # GCC 12 makes one section of all of them, GCC 14 and Clang one for each section of code
+        text.append(f'.section __patchable_function_entries,"awo",%progbits,{name}\n.quad {name}')
+    source, obj = directory / "m.s", directory / "m.ko"
+    source.write_text("\n".join(text) + "\n")
+    subprocess.run([proof.CROSS[arch] + "as", *WORDS[arch]["flags"], "-o", obj, source], check=True)
+    return obj
+
+
 class Proof(unittest.TestCase):
     def prove(self, arch: str, changes: dict[str, str], rules: str = RULES,
               traced: tuple[str, ...] = ("traced",)) -> int:
@@ -134,6 +148,28 @@ class Proof(unittest.TestCase):
         for arch in WORDS:
             with self.subTest(arch=arch):
                 self.assertEqual(self.prove(arch, {**path, "handler": "{ret}"}, rules), 6)
+
+    def prove_module(self, arch: str, functions: dict[str, str], traced: tuple[str, ...] = ()) -> int:
+        with tempfile.TemporaryDirectory() as name:
+            loaded = proof.load(arch, kernel(arch, CLEAN, Path(name)))
+            path = Path(name) / "rules"
+            path.write_text(RULES)
+            callbacks = proof.add_module(arch, module(arch, functions, Path(name), traced), loaded)
+            return proof.prove(loaded, proof.read_rules(path, loaded), callbacks)
+
+    def test_a_module_s_functions_without_a_call_site_are_followed(self) -> None:
+        """Calls, tail calls and branches; inside of the module, across its sections, and into the kernel."""
+        site = {"site": "nop\n{ret}"}
+        for arch in WORDS:
+            with self.subTest(arch=arch):
+                self.assertEqual(self.prove_module(arch, {"callback": "{call} helper\n{branch} 1f\n1: {ret}", **site}, ("site",)), 5)
+                self.assertEqual(self.prove_module(arch, {"init": "nop\n{call} site\n{call} traced\n{indirect}\n{ret}", **site}, ("init", "site")), 4)
+            for body in ("{call} site\n{ret}", "{tail} site", "{call} traced\n{ret}", "{tail} traced", "{call} near\n{ret}", "{tail} near"):
+                functions = {"callback": body, "near": "nop\n{ret}", **site}
+                with self.subTest(arch=arch, body=body), self.assertRaisesRegex(proof.Violation, "can reach (traced|m/site|m/near), .*\n  m/callback -> "):
+                    self.prove_module(arch, functions, ("near", "site"))
+            with self.subTest(arch=arch), self.assertRaisesRegex(proof.Violation, "does not list: m/callback"):
+                self.prove_module(arch, {"callback": "{indirect}\n{ret}"})
 
     def test_a_kernel_without_a_tracer_is_refused(self) -> None:
         for arch in WORDS:

@@ -17,7 +17,7 @@ from grading.truth import truth
 from qemu.machine import FINISHED, ROOT, Machine
 
 LOADS = {"riscv64": ("ld", "lw", "lbu", "lhu", "lr."), "arm64": ("ld",)}
-EVERY = int(os.environ.get("EVERY", "12"))  # they are stopped before one of this many steps; make soak: 1
+EVERY = int(os.environ.get("EVERY", "24"))  # they are stopped before one of this many steps; make soak: 1
 AGAIN = 3  # one instruction counts as a step of its own this many times
 # The reader, the mode of a full buffer, the writer; events written before, events read before, events written meanwhile. A page has
 # 145 events, the buffer two pages.

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Compile a file that is handed in, within walls.
+"""Compile a handed-in file in a sandbox.
 
     compile.py SEEN ... -- gcc ... -o OBJECT FILE
 

@@ -5,7 +5,7 @@
     mkrecords.py --empty            the same labels with nothing in them, for the first link
 
 recordmcount is a student's program, and it runs on the machine of the person
-who builds the kernel. So it runs within walls (walls.py): it sees only itself
+who builds the kernel. So it runs in a sandbox (walls.py): it sees only itself
 and the ELF file, and may not start a second process. Its output is data: each
 line must belong to the table, each number is compared with the ELF file, and
 the assembly is written here, from the numbers.

@@ -1,13 +1,16 @@
 #!/usr/bin/python3
 """Prove, on a linked kernel, that the tracer never traces itself.
 
-    proof.py riscv64|arm64 callsite.elf [--rules indirect-calls]
+    proof.py riscv64|arm64 callsite.elf [m.ko ...] [--rules indirect-calls]
 
 Disassembles the kernel, starts at what call sites call (the stubs,
 their islands, ftrace_caller, _mcount) and follows every call, tail call and branch. Fails,
 and prints the path, if a function that can be reached has a call site, if an
 indirect call is not in the rules, or if the rules name a target that does not
 exist. The file of rules (indirect-calls) describes its format.
+
+In a module it starts at every function without a call site: a callback of a module's
+tracer is one of these, because the kernel refuses one that has a call site.
 """
 
 import argparse
@@ -35,6 +38,10 @@ JUMPS = {
 ENDS = {"riscv64": {"j", "jr", "ret", "sret", "ebreak", "unimp"}, "arm64": {"b", "br", "ret", "eret", "brk", "udf"}}
 # The return to the traced function by the site's link register is not a call.
 RESUMES = {"riscv64": ("jr", "t0"), "arm64": ("ret", "x9")}
+# A module: in a line of `objdump -dr -w`, the relocation of a call or branch, or of the auipc before it.
+SECTION = re.compile(r"^Disassembly of section (\S+):$")
+RELOCATED = re.compile(r"\tR?[0-9a-f]+: R_(?:RISCV_(?:CALL|CALL_PLT|JAL|BRANCH)|AARCH64_(?:CALL26|JUMP26|CONDBR19|TSTBR14))\t([^+\s]+)(?:\+0x([0-9a-f]+))?")
+SITE = re.compile(r"^[0-9a-f]{16} R_\S+ +([^+\s]+)(?:\+0x([0-9a-f]+))?$", re.M)
 
 
 class Violation(Exception):
@@ -60,13 +67,13 @@ def run(*command: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True).stdout
 
 
-def symbols(cross: str, elf: str) -> list[tuple[int, str, str]]:
-    """(address, type, name) of every symbol."""
+def symbols(cross: str, elf: str) -> list[tuple[int, str, str, str]]:
+    """(address, type, section's number, name) of every symbol."""
     rows = []
     for line in run(cross + "readelf", "-sW", elf).splitlines():
         part = line.split()
         if len(part) == 8 and part[0].rstrip(":").isdigit():
-            rows.append((int(part[1], 16), part[3], part[7]))
+            rows.append((int(part[1], 16), part[3], part[6], part[7]))
     return rows
 
 
@@ -111,6 +118,58 @@ def disassemble(arch: str, elf: str) -> dict[str, Function]:
     return functions
 
 
+class Module:
+    """The symbols of a module: a place is a section and an offset."""
+
+    def __init__(self, cross: str, path: Path) -> None:
+        self.name = path.stem
+        self.places: dict[str, tuple[str, int]] = {}
+        self.functions: dict[tuple[str, int], list[str]] = {}
+        sections = dict(re.findall(r"^ +\[ *(\d+)\] (\S+)", run(cross + "readelf", "-SW", str(path)), re.M))
+        for value, kind, number, name in symbols(cross, str(path)):
+            if number in sections:
+                self.places[name] = sections[number], value
+            if kind == "FUNC":
+                self.functions.setdefault((sections[number], value), []).append(name)
+        self.starts = sorted(self.functions)
+        # GCC 14 makes such a section for each section of code, all of the same name.
+        tables = run(cross + "objdump", "-r", str(path)).split("[__patchable_function_entries]:")[1:]
+        self.sites = {self.function(*found) for table in tables for found in SITE.findall(table.partition("\nRELOCATION")[0])}
+
+    def function(self, name: str, addend: str) -> str:
+        """The function that has the place symbol + addend; a symbol that the module does not define is the kernel's."""
+        if name not in self.places:
+            return name
+        where, offset = self.places[name]
+        index = bisect.bisect_right(self.starts, (where, offset + int(addend or "0", 16))) - 1
+        return f"{self.name}/{self.functions[self.starts[index]][0]}"
+
+
+def add_module(arch: str, path: Path, kernel: Kernel) -> set[str]:
+    """Add the functions of a module, as MODULE/FUNCTION. Return: those without a call site."""
+    module = Module(CROSS[arch], path)
+    now, target, before, where = Function(), "", "", ""
+    for line in run(CROSS[arch] + "objdump", "-dr", "-w", "--no-show-raw-insn", str(path)).splitlines():
+        if found := SECTION.match(line):
+            where = found[1]
+        elif label := LABEL.match(line):
+            if (where, int(label[1], 16)) in module.functions:
+                now = kernel.functions.setdefault(module.function(label[2], ""), Function())
+        elif len(part := line.split(None, 3)) > 1 and part[0][-1] == ":":
+            if found := RELOCATED.search(line):
+                target = module.function(found[1], found[2])
+            if JUMPS[arch].fullmatch(part[1]):
+                if local := not target and not is_guess(part[1:], "") and TARGET.search(line):
+                    target = module.function(local[1], "")
+                now.calls += [target] if target else []
+                now.indirect += [] if target else [" ".join(part[1:])]
+            if part[1] != "auipc":
+                target = ""
+    names = {module.function(names[0], "") for names in module.functions.values()}
+    kernel.sites |= module.sites
+    return names - module.sites
+
+
 def section(cross: str, elf: str, name: str) -> Optional[tuple[int, int, int]]:
     """(address, offset in the file, size)."""
     for line in run(cross + "readelf", "-SW", elf).splitlines():
@@ -120,9 +179,9 @@ def section(cross: str, elf: str, name: str) -> Optional[tuple[int, int, int]]:
     return None
 
 
-def recorded(elf: str, cross: str, table: list[tuple[int, str, str]]) -> list[int]:
+def recorded(elf: str, cross: str, table: list[tuple[int, str, str, str]]) -> list[int]:
     """The addresses in the kernel's table of call sites."""
-    address = {name: value for value, _, name in table}
+    address = {name: value for value, _, _, name in table}
     data = section(cross, elf, ".data")
     rodata = section(cross, elf, ".rodata")
     if "ftrace_records" not in address or not data or not rodata:
@@ -138,7 +197,7 @@ def load(arch: str, elf: str) -> Kernel:
     cross = CROSS[arch]
     table = symbols(cross, elf)
     functions = disassemble(arch, elf)
-    entries = sorted((value, name) for value, kind, name in table if kind == "FUNC")
+    entries = sorted((value, name) for value, kind, _, name in table if kind == "FUNC")
     starts = [value for value, _ in entries]
     sites = {entries[bisect.bisect_right(starts, ip) - 1][1] for ip in recorded(elf, cross, table)}
     sites |= {name for name, f in functions.items() if f.calls_mcount}
@@ -200,10 +259,10 @@ def next_functions(name: str, kernel: Kernel, rules: Rules, path: str) -> list[s
     return found + (permitted or [])
 
 
-def prove(kernel: Kernel, rules: Rules) -> int:
-    """The number of functions that the tracer can reach. Raises Violation if one of them has a call site."""
+def prove(kernel: Kernel, rules: Rules, callbacks: set[str] = set()) -> int:
+    """The number of functions that the tracer, and callbacks of modules, can reach. Raises Violation if one of them has a call site."""
     stubs = [name for name in kernel.functions if ROOTS.fullmatch(name)]
-    roots = sorted({*stubs, *rules.roots})
+    roots = sorted({*stubs, *rules.roots, *callbacks})
     if not stubs:
         raise Violation("the kernel has no trampoline: neither ftrace_caller nor _mcount")
     paths = {root: root for root in roots}
@@ -213,7 +272,7 @@ def prove(kernel: Kernel, rules: Rules) -> int:
         if name in kernel.sites:
             raise Violation(f"the tracer can reach {name}, which has a call site:\n  {paths[name]}\n"
                             f"  Mark {name} notrace, or do not call it. If you did not write this call, the table is wrong: a call that\n"
-                            "  is not to _mcount is in it (labs/2-call-site-records/handout.md#every-call-recorded).")
+                            "  is not to _mcount is in it (every-call-recorded, in the handout of lab 2).")
         for target in next_functions(name, kernel, rules, paths[name]):
             if target in paths or target not in kernel.functions or base(target) in rules.ends:
                 continue
@@ -226,12 +285,14 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("arch", choices=CROSS)
     parser.add_argument("elf")
+    parser.add_argument("modules", nargs="*", type=Path)
     parser.add_argument("--rules", type=Path, default=Path(__file__).parent / "indirect-calls")
     parser.add_argument("--verbose", action="store_true")
     args = parser.parse_args()
     try:
         kernel = load(args.arch, args.elf)
-        reached = prove(kernel, read_rules(args.rules, kernel))
+        callbacks = {name for path in args.modules for name in add_module(args.arch, path, kernel)}
+        reached = prove(kernel, read_rules(args.rules, kernel), callbacks)
     except Violation as violation:
         print(f"proof: {args.elf}: {violation}", file=sys.stderr)
         return 1

@@ -3,7 +3,7 @@
 bubblewrap shows it the named files, read-only, and at most one folder to write
 into: no other file, no network, none of the host's processes. Its time, memory
 and output are limited. SANDBOX=no, for a machine on which bubblewrap cannot
-work, leaves out the walls and keeps the limits: only for files of your own.
+work, leaves out the sandbox and keeps the limits: only for files of your own.
 """
 import os
 import platform

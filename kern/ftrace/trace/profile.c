@@ -52,7 +52,7 @@ static inline u64 add(u64 *to, u64 n)
 	return __atomic_add_fetch(to, n, __ATOMIC_RELAXED);
 }
 
-/* A module goes, and the numbers of other modules' records change: no module is profiled until the next start. */
+/* A module is removed, so the numbers of other modules' records change: no module is profiled until the next start. */
 void profile_forget_modules(void)
 {
 	WRITE_ONCE(profiled, MIN(profiled, ftrace_count(&ftrace_kernel_table)));
@@ -141,7 +141,7 @@ TRACEFS_U64(function_profile_enabled, "function_profile_enabled", TRACEFS_TOP, e
 
 /* The content of an open file: the functions that were called on this CPU, the longest time first. */
 struct row {
-	const char *name; /* it outlives its module */
+	const char *name; /* it stays valid when its module is removed */
 	struct profile p; /* no hits: the end */
 };
 

@@ -49,36 +49,18 @@ struct trace_array global_trace = {
 
 /* ---- Stop, change, go on ---- */
 
-static void set_slow(struct trace_array *tr, u64 bits)
+void tracing_slow(struct trace_array *tr, u64 reasons, bool on)
 {
 	for (unsigned i = 0; i < nr_cpus; i++)
-		__atomic_fetch_or(&tr->cpu[i].slow, bits, __ATOMIC_RELAXED);
-}
-
-static void clear_slow(struct trace_array *tr, u64 bits)
-{
-	for (unsigned i = 0; i < nr_cpus; i++)
-		__atomic_fetch_and(&tr->cpu[i].slow, ~bits, __ATOMIC_RELEASE);
-}
-
-void tracing_on(struct trace_array *tr)
-{
-	clear_slow(tr, RB_OFF);
-}
-
-void tracing_off(struct trace_array *tr)
-{
-	set_slow(tr, RB_OFF);
-}
-
-void tracing_ask(struct trace_array *tr, bool on)
-{
-	(on ? set_slow : clear_slow)(tr, RB_ASK);
+		if (on)
+			__atomic_fetch_or(&tr->cpu[i].slow, reasons, __ATOMIC_RELAXED);
+		else
+			__atomic_fetch_and(&tr->cpu[i].slow, ~reasons, __ATOMIC_RELEASE);
 }
 
 static void stop_recording(struct trace_array *tr)
 {
-	set_slow(tr, RB_STOPPED);
+	tracing_slow(tr, RB_STOPPED, true);
 	synchronize_sched();
 }
 
@@ -86,7 +68,7 @@ static void stop_recording(struct trace_array *tr)
 static void go_on(struct trace_array *tr)
 {
 	synchronize_sched();
-	clear_slow(tr, RB_STOPPED);
+	tracing_slow(tr, RB_STOPPED, false);
 }
 
 void tracing_reset(struct trace_array *tr, int cpu)
@@ -99,24 +81,27 @@ void tracing_reset(struct trace_array *tr, int cpu)
 		rb_reset(&tr->cpu[i]);
 		mutex_unlock(&tr->cpu[i].reader);
 	}
+	if (cpu < 0)
+		tr->options &= ~TRACE_ITER_LAST_BOOT;
 	go_on(tr);
 }
 
-/* Resize the buffers of the CPUs from @first to @end - 1: all of them or none. */
-static int resize(struct trace_array *tr, unsigned long pages, unsigned first, unsigned end)
+/* Resize the buffers of all CPUs, or none. */
+static int resize(struct trace_array *tr, unsigned long bytes)
 {
+	unsigned long pages = rb_pages_for(bytes);
 	struct rb_resize to[NR_CPUS];
 
-	for (unsigned i = first; i < end; i++) {
+	for (unsigned i = 0; i < nr_cpus; i++) {
 		int err = rb_resize_prepare(&tr->cpu[i], pages, &to[i]);
 
 		if (!err)
 			continue;
-		while (i-- > first)
+		while (i-- > 0)
 			rb_resize_cancel(&to[i]);
 		return err;
 	}
-	for (unsigned i = first; i < end; i++) {
+	for (unsigned i = 0; i < nr_cpus; i++) {
 		mutex_lock(&tr->cpu[i].reader);
 		rb_resize_apply(&tr->cpu[i], &to[i]);
 		mutex_unlock(&tr->cpu[i].reader);
@@ -124,13 +109,12 @@ static int resize(struct trace_array *tr, unsigned long pages, unsigned first, u
 	return 0;
 }
 
-int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu)
+int tracing_resize(struct trace_array *tr, unsigned long bytes)
 {
-	unsigned long pages = rb_pages_for(bytes);
 	int err;
 
 	stop_recording(tr);
-	err = cpu < 0 ? resize(tr, pages, 0, nr_cpus) : resize(tr, pages, cpu, cpu + 1);
+	err = resize(tr, bytes);
 	tr->expanded |= !err;
 	go_on(tr);
 	return err;
@@ -143,7 +127,7 @@ static void expand(struct trace_array *tr)
 
 	if (tr->expanded)
 		return;
-	while (tracing_resize(tr, size, -1) == -ENOMEM && size > KiB(8))
+	while (tracing_resize(tr, size) == -ENOMEM && size > KiB(8))
 		size /= 2;
 	if (size != TRACE_BUFFER_SIZE)
 		printk("tracing: memory for buffers of %lu KiB only\n", size >> 10);
@@ -184,9 +168,11 @@ int tracing_set_clock(struct trace_array *tr, const char *name)
 	for (unsigned i = 0; i < trace_clock_count; i++) {
 		if (strcmp(trace_clocks[i].name, name))
 			continue;
-		set_slow(tr, RB_STOPPED);
+		tracing_slow(tr, RB_STOPPED, true);
 		tr->clock = &trace_clocks[i];
-		(tr->clock->read ? set_slow : clear_slow)(tr, RB_CLOCK);
+		tracing_slow(tr, RB_CLOCK, tr->clock->read);
+		if (tr->kept_clock)
+			*tr->kept_clock = i;
 		/* Times of two clocks do not mix. */
 		tracing_reset(tr, -1);
 		return 0;
@@ -282,7 +268,7 @@ int trace_array_init(struct trace_array *tr, unsigned long bytes)
 	tr->clock = trace_clocks;
 	for (unsigned i = 0; i < nr_cpus; i++)
 		tr->cpu[i].overwrite = tr->options & TRACE_ITER_OVERWRITE;
-	return resize(tr, rb_pages_for(bytes), 0, nr_cpus);
+	return resize(tr, bytes);
 }
 
 void trace_array_free(struct trace_array *tr)

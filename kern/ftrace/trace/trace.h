@@ -65,6 +65,8 @@ enum {
 #define OPTION_OR(id, name) TRACE_ITER_##id |
 	TRACE_ITER_GENERAL = TRACE_OPTIONS(OPTION_OR) 0,
 	TRACE_ITER_GRAPH = TRACE_GRAPH_OPTIONS(OPTION_OR) 0,
+	/* Of instances/last_boot: threads have no names, functions of modules neither: those of this boot are others. */
+	TRACE_ITER_LAST_BOOT = 1 << 30,
 	/* The options that are on after boot. */
 	TRACE_ITER_DEFAULT = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE |
 			     TRACE_ITER_CONTEXT_INFO | TRACE_ITER_OVERWRITE | TRACE_ITER_IRQ_INFO |
@@ -99,6 +101,9 @@ struct trace_array {
 	u32 options;           /* TRACE_ITER_* */
 	unsigned pipe_readers; /* a bit for each CPU whose events an open trace_pipe consumes */
 	bool expanded;         /* no longer the small buffers of the boot */
+	u32 *kept_clock;       /* where the next boot finds the clock's number (ring_region.h); or NULL */
+	struct node *dir;         /* of an instance; NULL: TRACEFS */
+	struct trace_array *next; /* probe_events/: the next instance */
 };
 extern struct trace_array global_trace; /* of the files in TRACEFS itself */
 
@@ -109,7 +114,7 @@ extern struct trace_array global_trace; /* of the files in TRACEFS itself */
 #define TRACE_PRINT_DEPTH 50
 struct trace_printer {
 	struct trace_array *tr;
-	const struct tracer *tracer; /* whose lines these were */
+	const struct tracer *tracer; /* the tracer that printed the lines so far */
 	struct trace_printer_cpu {
 		bool seen;      /* an event was printed before, of the thread last_pid */
 		s32 last_pid;
@@ -150,9 +155,9 @@ void function_trace_slow(struct ftrace_ops *op, unsigned long ip, unsigned long 
 			 struct ftrace_regs *regs);
 
 /*
- * Write an event by the long path. trace_begin() masks interrupts, sets the
- * recursion bit and reserves the entry; it returns the entry with its common
- * fields filled, or NULL when recording is off or there is no room. trace_end()
+ * Write an event on the long path. trace_begin() masks interrupts, sets the
+ * recursion bit and reserves the entry. It returns the entry with its common
+ * fields filled, or NULL if recording is off or there is no room. trace_end()
  * publishes the entry; call it in either case.
  */
 struct trace_write {
@@ -178,16 +183,14 @@ void trace_array_free(struct trace_array *tr);
 /* Context: thread, trace_lock (tracefs.h) held. cpu -1: all CPUs. */
 #define TRACE_BUFFER_SIZE KiB(1408) /* for each CPU, from the first use of a tracer on */
 int tracing_set_tracer(struct trace_array *tr, const char *name);
-void profile_forget_modules(void); /* profile.c: a module goes; ftrace_lock held */
+void profile_forget_modules(void); /* profile.c: a module is being removed; ftrace_lock held */
 int tracing_set_clock(struct trace_array *tr, const char *name);
 void tracing_set_option(struct trace_array *tr, int option, bool on);
-int tracing_resize(struct trace_array *tr, unsigned long bytes, int cpu);
+int tracing_resize(struct trace_array *tr, unsigned long bytes);
 void tracing_reset(struct trace_array *tr, int cpu);
 
 /* Any context. */
-void tracing_on(struct trace_array *tr);
-void tracing_off(struct trace_array *tr);
-void tracing_ask(struct trace_array *tr, bool on); /* set or clear RB_ASK on every CPU */
+void tracing_slow(struct trace_array *tr, u64 reasons, bool on); /* set or clear RB_* on every CPU: RB_OFF is tracing_on 0 */
 static inline bool tracing_is_on(const struct trace_array *tr)
 {
 	return !(__atomic_load_n(&tr->cpu[0].slow, __ATOMIC_ACQUIRE) & RB_OFF);
@@ -197,6 +200,12 @@ static inline bool tracing_is_on(const struct trace_array *tr)
 
 /* The trace array of an instance's file, or global_trace. Valid while the file is open. */
 struct trace_array *trace_array_of(const struct file *f);
+
+/* ---- instances.c ---- */
+
+/* What a later room adds to the directory of a new instance, and takes back before its buffers are freed; or NULL. */
+extern int (*trace_instance_made)(struct trace_array *tr);
+extern void (*trace_instance_gone)(struct trace_array *tr);
 
 /* ---- trace_graph_output.c: print_other and print_header of function_graph ---- */
 
@@ -217,17 +226,19 @@ void trace_print_args(struct seq *s, unsigned long func, const u32 (*args)[2]);
 /* ---- trace_output.c ---- */
 
 /* The name printed for @pid: "<idle>", the name of its thread or of the last thread with that pid, or "<...>". */
-void trace_find_comm(int pid, char comm[16]);
+void trace_find_comm(u32 options, int pid, char comm[16]);
 void trace_print_header(struct seq *s, struct trace_array *tr);
+/* What the five flags mean, in lines with @width columns before the flags; @last ends the last line. */
+void trace_print_legend(struct seq *s, int width, const char *last);
 /* Print the text of an event whose type is not in the table; false: it is not known. NULL: all are in the table. */
 extern bool (*trace_print_other_type)(const struct trace_line *l);
 /* Print @ev, or @ev and @next together, as whole lines. Return: the number of events printed, 1 or 2. */
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next);
 /*
- * Parts of a line: the time, in seconds, or with a clock that is not in ns as a
- * number of @width columns; the five flags; a symbol in the form that sym-offset
- * and sym-addr in @options select.
+ * Parts of a line: the time, in seconds (with a clock that is not in ns: a
+ * number of @width columns); the five flags; a symbol, in the form that
+ * sym-offset and sym-addr in @options select.
  */
 void trace_print_time(struct seq *s, const struct trace_clock *clock, u64 ts, int width);
 void trace_print_flags(struct seq *s, const struct trace_entry *e);

@@ -1,6 +1,6 @@
 /*
  * funcgraph-args: a function's arguments as Linux 6.15 prints them.
- * kern/mksyms.py reads their names and types from DWARF and writes them after
+ * kern/ftrace/tools/mksyms.py reads their names and types from DWARF and writes them after
  * the function's name:
  *
  *	schedule\0 mutex_lock\0001plock, memcpy\0003pd,ps,Ln,

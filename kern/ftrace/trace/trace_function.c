@@ -51,7 +51,7 @@ slow:
 /* The short path has no func_stack_trace: RB_ASK sends every call to the long path. */
 static void function_options_changed(struct trace_array *tr)
 {
-	tracing_ask(tr, tr->options & TRACE_ITER_FUNC_STACK);
+	tracing_slow(tr, RB_ASK, tr->options & TRACE_ITER_FUNC_STACK);
 }
 
 static int function_init(struct trace_array *tr)
@@ -65,7 +65,7 @@ static int function_init(struct trace_array *tr)
 static void function_reset(struct trace_array *tr)
 {
 	unregister_ftrace_function(tr->ops);
-	tracing_ask(tr, false);
+	tracing_slow(tr, RB_ASK, false);
 }
 
 static const struct tracer function_tracer = {

@@ -264,11 +264,11 @@ static void update_checks(struct trace_array *tr)
 	if (!(tr->options & TRACE_ITER_SLEEP_TIME))
 		checks |= GRAPH_NO_SLEEP | GRAPH_MARKED;
 	if (checks)
-		tracing_ask(tr, true);
+		tracing_slow(tr, RB_ASK, true);
 	smp_wmb();
 	WRITE_ONCE(g->checks, checks);
 	if (!checks)
-		tracing_ask(tr, false);
+		tracing_slow(tr, RB_ASK, false);
 }
 
 static int lists_changed(struct ftrace_filter *lists)
@@ -294,7 +294,7 @@ static void set_graph(struct trace_array *tr, struct trace_graph *g)
 	if (g)
 		update_checks(tr);
 	else
-		tracing_ask(tr, false);
+		tracing_slow(tr, RB_ASK, false);
 	mutex_unlock(&ftrace_lock);
 }
 

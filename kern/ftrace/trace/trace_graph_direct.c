@@ -1,7 +1,7 @@
 /*
- * The direct path of function_graph, for the case that this tracer is the only
- * user: entry and return in one function each, without a loop over users,
- * without a call, with interrupts masked once and the clock read once.
+ * The direct path of function_graph, used while this tracer is the only user.
+ * Entry and return are one function each. It has no loop over users and makes
+ * no call; it masks interrupts once and reads the clock once.
  *
  * Every other case ends in a tail call to the general code of fgraph.c, before
  * anything is changed. So the two may be mixed: a frame that is pushed here may
@@ -37,7 +37,7 @@ static void trace_graph_direct_entry(unsigned long ip, unsigned long parent_ip, 
 	struct cpu *c = this_cpu();
 	struct ring_buffer_cpu *rb = graph_buffer(op->private, c);
 	struct shadow_stack *s = shadow_of(current);
-	u64 users = READ_ONCE(fgraph_direct_users), now;
+	u64 users = READ_ONCE(fgraph_single.users), now;
 	struct graph_event ev;
 	unsigned long flags;
 

@@ -39,7 +39,7 @@ static void print_proc(const struct trace_line *l, int pid)
 	char comm[16], text[24];
 	int spaces;
 
-	trace_find_comm(pid, comm);
+	trace_find_comm(l->options, pid, comm);
 	spaces = PROC_WIDTH - scnprintf(text, sizeof(text), "%.7s-%d", comm, pid);
 	spaces = MAX(spaces, 0);
 	seq_printf(l->s, "%*s%s%*s", spaces / 2, "", text, spaces - spaces / 2, "");
@@ -186,11 +186,18 @@ static bool is_open(const struct trace_line *l, s32 depth, u32 func)
 	return depth < 0 || depth >= TRACE_PRINT_DEPTH || l->state->open[depth] == func;
 }
 
+static void print_name(const struct trace_line *l, unsigned long func)
+{
+	trace_print_symbol(l->s, l->options & TRACE_ITER_LAST_BOOT, func);
+}
+
 static void print_call(const struct trace_line *l, const struct ftrace_graph_ent_entry *e)
 {
 	unsigned long func = get_address(e->func);
 
-	seq_printf(l->s, "%*s%ps(", 2 * e->depth, "", (void *)func);
+	seq_printf(l->s, "%*s", 2 * e->depth, "");
+	print_name(l, func);
+	seq_printf(l->s, "(");
 	if (e->ent.type == TRACE_GRAPH_ENT && l->ev->len > sizeof(*e))
 		trace_print_args(l->s, func, e->args);
 	seq_printf(l->s, ")");
@@ -305,7 +312,8 @@ static int print_return(const struct trace_line *l)
 	print_duration(l, duration_of(e));
 	seq_printf(l->s, "%*s}", 2 * e->depth, "");
 	if (!matches || has(l, TRACE_ITER_GRAPH_TAIL | TRACE_ITER_GRAPH_RETVAL)) {
-		seq_printf(l->s, " /* %ps", (void *)func);
+		seq_printf(l->s, " /* ");
+		print_name(l, func);
 		if (has(l, TRACE_ITER_GRAPH_RETVAL))
 			print_retval(l, get_address(e->retval));
 		seq_printf(l->s, " */");
@@ -340,17 +348,6 @@ bool trace_graph_print_other(const struct trace_line *l)
 
 /* ---- The header ---- */
 
-/* Linux explains only four of the five flags, so the columns after them are moved by one. */
-static void print_legend(struct seq *s, int width)
-{
-	static const char *const lines[] = {"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched",
-					    "| / _---=> hardirq/softirq", "|| / _--=> preempt-depth",
-					    "||| / _-=> migrate-disable", "|||| /"};
-
-	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++)
-		seq_printf(s, "#%*s%s\n", width, "", lines[i]);
-}
-
 void trace_graph_print_header(struct seq *s, struct trace_array *tr)
 {
 	static const struct {
@@ -368,8 +365,9 @@ void trace_graph_print_header(struct seq *s, struct trace_array *tr)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
 		width += tr->options & columns[i].option ? columns[i].width : 0;
+	/* Linux explains only four of the five flags, so the columns after them are moved by one. */
 	if (tr->options & TRACE_ITER_LATENCY_FMT)
-		print_legend(s, width);
+		trace_print_legend(s, width, "");
 	seq_printf(s, "#");
 	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
 		seq_printf(s, "%s", tr->options & columns[i].option ? columns[i].name : "");

@@ -2,6 +2,7 @@
  * Events as text, byte for byte as Linux 6.12 prints them, and the names of
  * the threads that wrote them: a thread may be gone when its events are read.
  */
+#include "ksyms.h"
 #include "string.h"
 #include "trace.h"
 
@@ -26,11 +27,11 @@ static void comm_hook(enum thread_event event, struct thread *prev, struct threa
 }
 THREAD_HOOK(comm_hook);
 
-void trace_find_comm(int pid, char comm[16])
+void trace_find_comm(u32 options, int pid, char comm[16])
 {
 	if (!pid)
 		strlcpy(comm, "<idle>", 16);
-	else if (pid > 0 && pid < PIDS && saved_comms[pid][0])
+	else if (pid > 0 && pid < PIDS && saved_comms[pid][0] && !(options & TRACE_ITER_LAST_BOOT))
 		strlcpy(comm, saved_comms[pid], 16);
 	else
 		strlcpy(comm, "<...>", 16);
@@ -52,13 +53,17 @@ static void print_counts(struct seq *s, struct trace_array *tr)
 		   (unsigned long long)entries, (unsigned long long)written, nr_cpus);
 }
 
+void trace_print_legend(struct seq *s, int width, const char *last)
+{
+	static const char *const lines[] = {"  _-----=> irqs-off/BH-disabled", " / _----=> need-resched",
+					    "| / _---=> hardirq/softirq", "|| / _--=> preempt-depth",
+					    "||| / _-=> migrate-disable", "|||| /"};
+
+	for (unsigned i = 0; i < ARRAY_SIZE(lines); i++)
+		seq_printf(s, "#%*s%s%s\n", width, "", lines[i], i + 1 < ARRAY_SIZE(lines) ? "" : last);
+}
+
 static const char columns_with_flags[] =
-	"#                                _-----=> irqs-off/BH-disabled\n"
-	"#                               / _----=> need-resched\n"
-	"#                              | / _---=> hardirq/softirq\n"
-	"#                              || / _--=> preempt-depth\n"
-	"#                              ||| / _-=> migrate-disable\n"
-	"#                              |||| /     delay\n"
 	"#           TASK-PID     CPU#  |||||  TIMESTAMP  FUNCTION\n"
 	"#              | |         |   |||||     |         |\n";
 static const char columns[] =
@@ -68,6 +73,8 @@ static const char columns[] =
 static void print_header(struct seq *s, struct trace_array *tr)
 {
 	print_counts(s, tr);
+	if (tr->options & TRACE_ITER_IRQ_INFO)
+		trace_print_legend(s, 30, "     delay");
 	seq_printf(s, "%s", tr->options & TRACE_ITER_IRQ_INFO ? columns_with_flags : columns);
 }
 
@@ -109,7 +116,7 @@ static void print_context(struct seq *s, struct trace_array *tr, unsigned cpu, u
 {
 	char comm[16];
 
-	trace_find_comm(e->pid, comm);
+	trace_find_comm(tr->options, e->pid, comm);
 	seq_printf(s, "%16s-%-7d [%03u] ", comm, e->pid, cpu);
 	if (tr->options & TRACE_ITER_IRQ_INFO)
 		trace_print_flags(s, e);
@@ -121,7 +128,9 @@ static void print_context(struct seq *s, struct trace_array *tr, unsigned cpu, u
 
 void trace_print_symbol(struct seq *s, u32 options, unsigned long addr)
 {
-	if (options & TRACE_ITER_SYM_OFFSET)
+	if (options & TRACE_ITER_LAST_BOOT && ksym_module(addr))
+		seq_printf(s, "%#lx", addr);
+	else if (options & TRACE_ITER_SYM_OFFSET)
 		seq_printf(s, "%pS", (void *)addr);
 	else
 		seq_printf(s, "%ps", (void *)addr);
@@ -156,7 +165,9 @@ TRACE_EVENT(TRACE_PRINT, print, PRINT_FIELDS, .print = print_print,
 /* Print @addr as a return address: it belongs to the call before it, even if that call ends its function. */
 static void print_caller(struct seq *s, u32 options, unsigned long addr)
 {
-	if (options & TRACE_ITER_SYM_OFFSET)
+	if (options & TRACE_ITER_LAST_BOOT && ksym_module(addr))
+		seq_printf(s, " => %#lx", addr);
+	else if (options & TRACE_ITER_SYM_OFFSET)
 		seq_printf(s, " => %pB", (void *)addr);
 	else
 		seq_printf(s, " => %ps", (void *)(addr - 1));

@@ -61,18 +61,6 @@ static void stack_trace_call(unsigned long ip, unsigned long parent_ip, struct f
 static struct ftrace_ops stack_ops = {
 	.func = stack_trace_call, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
 
-/* Context: thread, trace_lock held, or boot. */
-static int stack_tracer_enable(bool on)
-{
-	int err = 0;
-
-	if (on != enabled)
-		err = on ? register_ftrace_function(&stack_ops) : unregister_ftrace_function(&stack_ops);
-	if (!err)
-		enabled = on;
-	return err;
-}
-
 /* ---- /proc/sys/kernel/stack_tracer_enabled, and the boot arguments ---- */
 
 static u64 enabled_get(const struct file *f)
@@ -80,9 +68,16 @@ static u64 enabled_get(const struct file *f)
 	return enabled;
 }
 
-static int enabled_set(struct file *f, u64 on)
+/* Context: thread, trace_lock held, or boot. */
+static int enabled_set(struct file *unused, u64 on)
 {
-	return stack_tracer_enable(on);
+	int err = 0;
+
+	if (!!on != enabled)
+		err = on ? register_ftrace_function(&stack_ops) : unregister_ftrace_function(&stack_ops);
+	if (!err)
+		enabled = on;
+	return err;
 }
 static const struct tracefs_value enabled_value = {enabled_get, enabled_set};
 
@@ -95,13 +90,13 @@ INITCALL(stack_tracer_init);
 
 static int param_stacktrace(const char *value)
 {
-	return stack_tracer_enable(true);
+	return enabled_set(NULL, true);
 }
 PARAM("stacktrace", param_stacktrace);
 
 static int param_stacktrace_filter(const char *value)
 {
-	return ftrace_set_filter(&stack_ops, value, strlen(value), true, false) ?: stack_tracer_enable(true);
+	return ftrace_set_filter(&stack_ops, value, strlen(value), true, false) ?: enabled_set(NULL, true);
 }
 PARAM("stacktrace_filter", param_stacktrace_filter);
 

@@ -11,31 +11,27 @@
 
 struct mutex trace_lock = MUTEX_INIT;
 
-static int make_one(struct node *dir, const struct tracefs_file *f)
-{
-	return file_make_at(dir, f->path, f->mode, f->ops, f->data) ? 0 : -ENOMEM;
-}
-
-static int make_each_cpu(struct node *dir, const struct tracefs_file *f)
+/* Make the node of @f, or one for each CPU. False: no memory. */
+static bool make(struct node *dir, const struct tracefs_file *f)
 {
 	char path[48];
 
+	if (!(f->where & TRACEFS_EACH_CPU))
+		return file_make_at(dir, f->path, f->mode, f->ops, f->data);
 	for (unsigned long cpu = 0; cpu < nr_cpus; cpu++) {
 		snprintf(path, sizeof(path), f->path, (unsigned)cpu);
 		if (!file_make_at(dir, path, f->mode, f->ops, (void *)cpu))
-			return -ENOMEM;
+			return false;
 	}
-	return 0;
+	return true;
 }
 
 int tracefs_populate(struct node *dir, bool instance)
 {
-	int err = 0;
-
 	TABLE_FOR_EACH(const struct tracefs_file, tracefs_file, f)
-		if (!err && (!instance || f->where & TRACEFS_INSTANCE))
-			err = f->where & TRACEFS_EACH_CPU ? make_each_cpu(dir, f) : make_one(dir, f);
-	return err ?: trace_make_formats(dir);
+		if ((!instance || f->where & TRACEFS_INSTANCE) && !make(dir, f))
+			return -ENOMEM;
+	return trace_make_formats(dir);
 }
 
 ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n, int (*set)(struct file *f, const char *word))
@@ -46,10 +42,8 @@ ssize_t tracefs_set_word(struct file *f, const char *buf, size_t n, int (*set)(s
 
 	while (n && (buf[n - 1] == '\n' || buf[n - 1] == ' ' || buf[n - 1] == '\t'))
 		n--;
-	while (n && (*buf == ' ' || *buf == '\t')) {
+	for (; n && (*buf == ' ' || *buf == '\t'); n--)
 		buf++;
-		n--;
-	}
 	n = MIN(n, sizeof(word) - 1);
 	memcpy(word, buf, n);
 	word[n] = 0;

@@ -13,7 +13,7 @@
  * Context of every file operation: a thread. A file that changes a trace array
  * does so with trace_lock held; one that changes filters or sites takes
  * ftrace_lock, inside.
- * A refusal goes through tracefs_refuse(): a sentence on the console, then errno.
+ * A refusal goes through tracefs_refuse(): a message on the console, then errno.
  *
  * Every later room may declare files. This room calls later rooms only through
  * the table, and trace_make_formats().
@@ -60,10 +60,10 @@ enum {
 	static const struct file_ops name = {name##_open, seq_read, write_fn, seq_release}
 
 /*
- * TRACEFS_TEXT: a file with generated text. TRACEFS_CONTROL: the same, and what is
- * written is passed to set(), with trace_lock held: if @kind is word, as a word
- * without the spaces around it, cut to 99 characters; if it is number, as a decimal
- * number. set() returns 0, or the error that the write returns.
+ * TRACEFS_TEXT: a file with generated text. TRACEFS_CONTROL: the same, and a write
+ * calls set(), with trace_lock held. If @kind is word, set() gets the written word
+ * without the spaces around it, cut to 99 characters. If @kind is number, it gets
+ * the written decimal number. set() returns 0, or the error that the write returns.
  */
 #define TRACEFS_TEXT(id, path, where, show_fn)                                                \
 	TRACEFS_TEXT_OPS(id##_ops, show_fn, NULL);                                            \

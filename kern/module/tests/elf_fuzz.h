@@ -1,7 +1,7 @@
 /*
  * libFuzzer's target for the reader and linker of modules: open, copy, resolve,
- * relocate, whatever the input says. The sanitizers see an access outside of the file and the
- * regions. Parts of the ELF header that the reader ignores say where the module and the symbols are.
+ * relocate, for any input. The sanitizers find an access outside of the file and the regions. Parts
+ * of the ELF header that the reader ignores say where the module and the symbols are.
  */
 #include "module/elf.h"
 
@@ -20,7 +20,7 @@ int dprintf(int fd, const char *fmt, ...);
 static u32 printed;
 static unsigned long linked;
 
-/* A fuzzer whose inputs are all refused tests little: make fuzz looks at this number. */
+/* A fuzzer whose inputs are all refused tests little: make fuzz checks this number. */
 static __attribute__((destructor)) void report(void)
 {
 	dprintf(2, "stat::linked: %lu\n", linked);

@@ -48,7 +48,7 @@ static bool mapped_as(unsigned long va, unsigned want)
 	return mmu_lookup(va, &pa, &prot) == 0 && (prot & 7) == want;
 }
 
-/* Is each page of the region so, and its memory at no other address? */
+/* Has each page of the region these permissions, and is its memory at no other address? */
 static bool region_is(const struct module *m, enum module_region region, unsigned want)
 {
 	unsigned long start = region ? m->end[region - 1] : m->base, pa, other;

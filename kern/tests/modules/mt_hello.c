@@ -68,8 +68,13 @@ static int hello_init(void)
 }
 module_init(hello_init);
 
+void (*mt_at_exit)(void); /* called by exit, if a test has set it */
+EXPORT_SYMBOL(mt_at_exit);
+
 static void hello_exit(void)
 {
+	if (mt_at_exit)
+		mt_at_exit();
 	pointer = NULL;
 }
 module_exit(hello_exit);

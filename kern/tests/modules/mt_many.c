@@ -1,4 +1,4 @@
-/* For module_kt.c: functions that CPUs call while the module's sites are patched; each has its own result. */
+/* For module_kt.c: functions that CPUs call while the module's sites are patched. Each has its own result. */
 #include "module.h"
 
 #define FUNCTION(n)                                                                           \

@@ -1,4 +1,4 @@
-/* For module_kt.c: two symbols that nobody exports. */
+/* For module_kt.c: uses two symbols that no module exports. */
 #include "module.h"
 
 void mt_nobody_has_this(void);

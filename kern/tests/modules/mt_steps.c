@@ -1,4 +1,4 @@
-/* For module_steps_kt.c: functions that are called while the module comes and goes, by an export and by a file. */
+/* For module_steps_kt.c: functions that are called through an export and through a file while the module is loaded or removed. */
 #include "file.h"
 #include "module.h"
 

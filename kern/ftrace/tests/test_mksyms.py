@@ -1,11 +1,11 @@
-"""kern/mksyms.py --args on small programs: what it finds in DWARF of each parameter, on both architectures."""
+"""kern/ftrace/tools/mksyms.py --args on small programs: what it finds in DWARF of each parameter, on both architectures."""
 import re
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 COMPILER = {"riscv64": ["riscv64-linux-gnu-gcc", "-march=rv64ima_zicsr_zifencei", "-mabi=lp64"],
             "arm64": ["aarch64-linux-gnu-gcc"]}
 
@@ -61,7 +61,7 @@ class Mksyms(unittest.TestCase):
                             "-Wl,-Ttext=0xffffffff80000000,--defsym=_text=0xffffffff80000000,-e0,--no-warnings",
                             "-Wl,--defsym=_etext=0xffffffff80010000", "-o", str(elf), str(source)],
                            check=True, capture_output=True)
-            text = subprocess.run(["/usr/bin/python3", str(ROOT / "kern/mksyms.py"), str(elf), "--args"],
+            text = subprocess.run(["/usr/bin/python3", str(ROOT / "kern/ftrace/tools/mksyms.py"), str(elf), "--args"],
                                   check=True, capture_output=True, text=True).stdout
         return dict(re.findall(r'\.asciz "([^"\\]+)\\000([^"]*)"', text))
 

@@ -1,11 +1,12 @@
 /*
- * stop_machine(): while a function runs, no other CPU executes anything. And which
- * threads are inside a range of text, which is asked there.
+ * stop_machine(): while its function runs, no other CPU executes anything. Also
+ * threads_inside(), which is called there.
  */
 #include "cpu.h"
 #include "errno.h"
 #include "ftrace/tests/kt.h"
 #include "ksyms.h"
+#include "module/stop.h"
 #include "string.h"
 #include "unwind.h"
 
@@ -75,7 +76,7 @@ static u64 stops, inside, called;
 
 static int add_stop(void *unused)
 {
-	inside++; /* not atomic: nobody else may */
+	inside++; /* not atomic: no other CPU runs */
 	stops++;
 	return 7;
 }
@@ -234,7 +235,7 @@ static void test_inside(void)
 	unused_here();
 }
 
-/* ---- a CPU that does not come ---- */
+/* ---- a CPU that does not stop ---- */
 
 static int mask_interrupts(void *unused)
 {

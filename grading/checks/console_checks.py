@@ -1,0 +1,161 @@
+"""Checks that look at the console alone: what a machine at a serial line printed, and what follows from the seed."""
+
+from __future__ import annotations
+
+import zlib
+
+from grading.checks.checks import all_of, first_difference, first_of, lives, rest_text
+from grading.evidence.evidence import Evidence, Phase, User
+from grading.evidence.finding import Finding, side_by_side
+from grading.stimulus import workload
+from grading.text.graph_text import ENTRY, GraphEvent
+from grading.text.trace_text import FunctionEvent
+
+
+def _contexts(phase: Phase) -> dict[str, list[FunctionEvent]]:
+    """The printed calls of the workload by context; contexts have the names of ExpectedRun."""
+    threads, contexts = dict[tuple[str, int], str](), dict[str, list[FunctionEvent]]()
+    for event in phase.trace.events if phase.trace else []:
+        if event.func in ("wl_begin", "wl_end"):
+            contexts.setdefault("main", []).append(event)
+        elif event.func in workload.FUNCTIONS:
+            name = f"interrupt {event.cpu}" if event.interrupt else threads.setdefault(event.task, f"thread {event.cpu}")
+            contexts.setdefault(name, []).append(event)
+    return contexts
+
+
+def _printed(e: Evidence, phase: Phase, parents: bool) -> Finding | None:
+    trace = phase.trace
+    if not trace or trace.in_buffer != len(trace.events) or trace.overrun or not trace.events:
+        counted = f"its header counts {trace.in_buffer} entries of {trace.written}" if trace else "none was printed"
+        return Finding(f"{phase.name}: the trace is not whole: {counted}, and {len(trace.events) if trace else 0} are printed")
+    assert phase.filter
+    printed, expected = _contexts(phase), e.expected(phase).contexts
+    for name in dict.fromkeys([*expected, *printed]):
+        want = [(c.function, c.caller if parents else "") for c in expected.get(name, []) if c.function in phase.filter.names]
+        got = [(event.func, event.parent if parents else "") for event in printed.get(name, [])]
+        if want != got:
+            at = first_difference(want, got)
+            return Finding(f"{phase.name}, {name}: call {at} that is printed is not the one that follows from the seed",
+                           side_by_side([" <-".join(filter(None, c)) for c in got], [" <-".join(filter(None, c)) for c in want], at), ("printed", "expected"))
+    return None
+
+
+def printed_as_expected(e: Evidence) -> Finding | None:
+    """In each context the calls that the seed asks for are printed, in order, and no others of the workload."""
+    return first_of(_printed(e, phase, False) for phase in e.on()) if e.on() else Finding("nothing was traced")
+
+
+def parents_as_expected(e: Evidence) -> Finding | None:
+    """The same, with the right callers."""
+    return first_of(_printed(e, phase, True) for phase in e.on()) if e.on() else Finding("nothing was traced")
+
+
+# ---- function_graph ---------------------------------------------------------------------------
+
+Entry = tuple[str, int]  # a function, and its depth
+
+
+def _depths(calls: list[workload.ExpectedCall], names: frozenset[str], counted: frozenset[str]) -> list[Entry]:
+    """The calls of these functions, each with the number of counted calls that are around it."""
+    around, found = list[tuple[int, bool]](), list[Entry]()
+    for call in calls:
+        while around and around[-1][0] >= call.depth:
+            around.pop()
+        if call.function in names:
+            found.append((call.function, sum(counts for _, counts in around)))
+        around.append((call.depth, call.function in counted))
+    return found
+
+
+def _interrupted(printed: list[Entry], thread: list[Entry], interrupt: list[Entry]) -> bool:
+    """Are these the thread's entries with those of its CPU's interrupt, in one piece, anywhere between them? The depths of the
+    interrupt's entries count those of the thread that are around it."""
+    if len(printed) != len(thread) + len(interrupt):
+        return False
+    for at in range(first_difference(printed, thread) + 1):
+        inner = printed[at:at + len(interrupt)]
+        deeper = inner[0][1] - interrupt[0][1] if interrupt else 0
+        if deeper >= 0 and inner == [(function, depth + deeper) for function, depth in interrupt] and printed[at + len(interrupt):] == thread[at:]:
+            return True
+    return False
+
+
+def _nested(e: Evidence, phase: Phase, user: User) -> Finding | None:
+    where = phase.name + (f", {user.directory}trace" if user.directory else "")
+    if user.trace.lost:
+        return Finding(f"{where}: {user.trace.lost} events were lost in a buffer that has room for all")
+    expected, names, ends = e.expected(phase).contexts, user.filter.names, ("wl_begin", "wl_end")
+    began = [event.func for event in user.trace.events if event.kind == ENTRY and event.func in ends]
+    if began != [call.function for call in expected["main"] if call.function in names]:
+        return Finding(f"{where}: the entries of {' and '.join(ends)} that are printed are {', '.join(began) or 'none'}")
+    for cpu in range(e.smp):
+        events = [event for event in user.trace.events if event.cpu == cpu and event.func in workload.FUNCTIONS]
+        printed = [(event.func, event.depth) for event in events if event.kind == ENTRY and event.func not in ends]
+        assert phase.filter
+        for counted in (names, phase.filter.names):  # the user's own calls, or as on Linux those of all users
+            thread, interrupt = (_depths(expected[f"{kind} {cpu}"], names, counted) for kind in ("thread", "interrupt"))
+            if _interrupted(printed, thread, interrupt):
+                break
+        else:
+            got, want = [["  " * depth + f"{function}()" for function, depth in entries] for entries in (printed, thread)]
+            return Finding(f"{where}, CPU {cpu}: the calls that are printed are not those that follow from the seed: the thread's, and those of an "
+                           "interrupt, in one piece, between them", side_by_side(got, want, first_difference(printed, thread)), ("printed", "the thread's"))
+        calls = list[GraphEvent]()
+        for event in events:
+            if event.kind == ENTRY:
+                calls.append(event)
+            elif not calls or (calls[-1].func, calls[-1].depth) != (event.func, event.depth):
+                return Finding(f"{where}, CPU {cpu}: the return of {event.func} is printed, and it is not that of the last call: '{event.line.strip()}'")
+            else:
+                calls.pop()
+        if calls:
+            return Finding(f"{where}, CPU {cpu}: no return of {calls[-1].func} is printed")
+    return None
+
+
+def nested_as_expected(e: Evidence) -> Finding | None:
+    """On each CPU, for each user, the entries that the seed asks for are printed, in order and at their depth, each with its return."""
+    return first_of(_nested(e, phase, user) for phase in e.on() for user in phase.users) if e.on() else Finding("nothing was traced")
+
+
+def _traces(e: Evidence) -> Finding | None:
+    """A kernel that boots and traces nothing has no points."""
+    events = [len(phase.trace.events) for phase in e.on() if phase.trace] + [len(user.trace.events) for phase in e.on() for user in phase.users]
+    return None if events and all(events) else Finding("no event is printed")
+
+
+# ---- the kernel's text ----------------------------------------------------------------------------
+
+AT_BOOT, AT_END = "text after boot", "text at the end"  # in Evidence.files: what the command `text` printed
+BLOCK = 1024  # bytes of text for each CRC that it prints
+
+
+def _crcs(text: bytes) -> list[str]:
+    return [f"{zlib.crc32(text[at:at + BLOCK]):08x}" for at in range(0, len(text), BLOCK)]
+
+
+def _other_text(e: Evidence, when: str, *allowed: bytes) -> Finding | None:
+    """A finding if a block of text has none of these contents. The tracer's call in ftrace_call may change."""
+    printed, known = e.files.get(when, "").split(), list(zip(*map(_crcs, allowed)))
+    if len(printed) != len(known):
+        return Finding(f"{when}: it has {len(printed)} KiB, and must have {len(known)}: is this the kernel of {e.kernel.path}? Write it to the card again")
+    changes = (e.kernel.symbol("ftrace_call") - e.kernel.text[0]) // BLOCK
+    wrong = [n for n, (crc, right) in enumerate(zip(printed, known)) if crc not in right and n != changes]
+    return Finding(f"{when}: {len(wrong)} of {len(known)} KiB are not as they must be, first the one at {e.kernel.name_at(e.kernel.text[0] + wrong[0] * BLOCK)}. "
+                   f"If the machine does not run the kernel of {e.kernel.path}, write it to the card again") if wrong else None
+
+
+def _this_kernel(e: Evidence) -> Finding | None:
+    return _other_text(e, AT_BOOT, e.kernel.text_bytes(), rest_text(e.kernel, e.lab))
+
+
+def at_rest_after_boot(e: Evidence) -> Finding | None:
+    return _traces(e) or _other_text(e, AT_BOOT, rest_text(e.kernel, e.lab))
+
+
+def at_rest_at_end(e: Evidence) -> Finding | None:
+    return _traces(e) or _other_text(e, AT_END, rest_text(e.kernel, e.lab))
+
+
+lives_and_traces = all_of(lives, _this_kernel, _traces)

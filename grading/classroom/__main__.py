@@ -1,0 +1,247 @@
+"""Grade a class: many submissions of one lab, code that is not trusted, with one command.
+
+    make grade-class LAB=3 IN=handed-in OUT=graded [JOBS=2] [SEED=..] [HOSTS='lab1 ann@lab2:2222']
+
+IN holds one folder, tar, zip or git repository for each student, or what Gradescope, Moodle, Canvas or GitHub Classroom lets you download,
+unpacked. Of each, the files that labs/<n>-<name>/rubric.toml names are taken, nothing else. Every submission is built and graded on both
+architectures with the same two seeds, in a process and a sandbox of its own. A rung counts if it is reached with both seeds; one that is
+reached with one seed only makes the result flaky, and you should look at it. An error of the harness is never a score: it is tried again, twice. With HOSTS the
+submissions are graded on these machines, over ssh.
+
+OUT holds class.csv, index.html, feedback for each student, and more (docs/instructors.md). End the command when you like, with Ctrl-C for example:
+the same command goes on, and grades what is not graded yet. What was graded with another grader, other seeds or other files stays in OUT/graded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import hashlib
+import json
+import os
+import secrets
+import shlex
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jsonschema import Draft202012Validator  # type: ignore[import]
+
+from grading.classroom import box, intake, late, layouts, likeness, one, pages, results, tree, workers
+from grading.classroom.intake import Taken
+from grading.classroom.layouts import Submission
+from grading.machine.machine import ended_by_signals
+from grading.session import rubric
+from qemu.emulator import Unfit
+from qemu.machine import ARCHES, ROOT
+
+SEEDS = 2
+RETRIES = 3  # of a submission for which the harness failed
+SCHEMA = Path(__file__).with_name("result.schema.json")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One student, with what was taken and what came of it."""
+
+    submission: Submission
+    taken: Taken
+    key: str
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="grading.classroom", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
+    parser.add_argument("--in", type=Path, required=True, dest="handed_in", metavar="IN", help="the folder with what the students handed in")
+    parser.add_argument("--out", type=Path, required=True, help="the folder for the results; it may be there already")
+    parser.add_argument("--jobs", type=int, help="so many submissions at a time, on each host; default: as many as it has processors")
+    parser.add_argument("--seed", help="the number that both seeds follow from; default: that of OUT, or a new one")
+    parser.add_argument("--tag", default="", help="of a repository: the commit with this tag, not the newest")
+    parser.add_argument("--before", default="", help="of a repository: the last commit before this date, as git understands it")
+    parser.add_argument("--alone", action="store_true", help="IN is one submission, for a platform that calls a program for each; the results are in OUT/students/submission")
+    parser.add_argument("--prepare", action="store_true", help="grade nothing: write the jobs to OUT/todo and their names to OUT/todo/keys, for a cluster. The same command without it goes on")
+    parser.add_argument("--late", type=late.policy, metavar="POLICY", help="what lateness costs, with --deadline: '10%%/day', '5%%/hour, at most 50%%, after 15 minutes'")
+    parser.add_argument("--deadline", type=late.moment, metavar="TIME", help="2030-02-01 23:59, with a time zone or in this machine's")
+    parser.add_argument("--load", default="", help="start no submission while the load is higher: 80%%, 1.5 (see parallel --load)")
+    parser.add_argument("--hosts", default="", help="grade on these machines, over ssh: names, user@name or user@name:port")
+    parser.add_argument("--ssh", default="ssh", help="the command for a connection: 'ssh -F file'")
+    options = parser.parse_args()
+    if bool(options.late) != bool(options.deadline):
+        parser.error("--late and --deadline belong together")
+    return options
+
+
+def seeds(options: argparse.Namespace) -> list[str]:
+    """The seeds of all submissions: of --seed, or of the run before, or new ones."""
+    before = options.out / "manifest.json"
+    if not options.seed and before.exists():
+        return list(json.loads(before.read_text())["seeds"])
+    first = options.seed or f"{secrets.randbits(64):016x}"
+    return [hashlib.sha256(f"{first} {n}".encode()).hexdigest()[:16] for n in range(SEEDS)]
+
+
+def key_of(manifest: dict[str, Any], taken: Taken) -> str:
+    files = [f"{name}\0".encode() + data for name, data in sorted(taken.files.items())]
+    return tree.digest(json.dumps(manifest, sort_keys=True).encode(), taken.refused.encode(), *files)
+
+
+def wanted_files(lab: int) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES))
+
+
+def take(options: argparse.Namespace, manifest: dict[str, Any], found: layouts.Class) -> list[Entry]:
+    wanted = wanted_files(options.lab)
+    entries = []
+    for submission in found.submissions:
+        taken = intake.taken(submission.path, wanted, options.tag, options.before)
+        entries.append(Entry(submission, taken, key_of(manifest, taken)))
+    return entries
+
+
+def usable(out: Path, key: str) -> bool:
+    """Is there a result, and no harness error?"""
+    try:
+        return bool(json.loads((out / "graded" / key / "result.json").read_text())["state"] != one.HARNESS)
+    except (OSError, ValueError, KeyError):
+        return False
+
+
+def write_jobs(options: argparse.Namespace, manifest: dict[str, Any], entries: list[Entry], at: Path) -> list[str]:
+    """A file in OUT/todo for each result that is missing; what cannot be graded has its result at once. Returns the jobs' keys."""
+    shutil.rmtree(options.out / "todo", ignore_errors=True)
+    (options.out / "todo").mkdir(parents=True)
+    possible = len(ARCHES) * sum(rung.points for rung in rubric.lab(options.lab).rungs)
+    todo: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if not usable(options.out, entry.key):
+            todo.setdefault(entry.key, []).append(entry)
+    for key, (entry, *more) in list(todo.items()):
+        if entry.taken.refused or not entry.taken.files:
+            nothing = {"format": one.FORMAT, "key": key, "lab": options.lab, "state": one.REFUSED if entry.taken.refused else one.NOTHING, "points": 0,
+                       "possible": possible, "flaky": False, "said": entry.taken.refused, "arches": [], "attempts": [],
+                       "cost": {"processor": 0, "build": 0, "attempts": [], "seconds": 0}}
+            one.write(options.out, key, nothing)
+            del todo[key]
+            continue
+        files = {name: base64.b64encode(data).decode() for name, data in entry.taken.files.items()}
+        students = ", ".join(e.submission.student for e in (entry, *more))
+        (options.out / "todo" / f"{key}.json").write_text(json.dumps({"key": key, "lab": options.lab, "seeds": manifest["seeds"], "tree": str(at), "files": files,
+                                                                      "possible": possible, "students": students}))
+    return list(todo)
+
+
+def grade(options: argparse.Namespace, keys: list[str], there: workers.Workers | None = None) -> None:
+    """
+    Let GNU parallel run the jobs. A job that ends with a status other than 0 is an error of the harness, and is tried again.
+
+    A signal ends parallel, which ends its jobs; but it does not know a job yet that it has only just started. So each job gets SIGTERM when
+    its parent ends, too (PR_SET_PDEATHSIG); exec, because its parent would be the shell otherwise. On a worker the parent is a program of parallel's
+    that ends the job when the connection has ended.
+    """
+    (options.out / "todo/keys").write_text("".join(f"{key}\n" for key in keys))
+    (options.out / "returned").mkdir(exist_ok=True)
+    command = ["parallel", "--plain", "--will-cite", "--jobs", str(options.jobs or ("100%" if there else os.cpu_count())), "--retries", str(RETRIES), "--joblog", str(options.out / "joblog"), "--line-buffer",
+               "--termseq", "TERM,10000,KILL,100", *(["--bar"] if sys.stderr.isatty() else []), *(["--load", options.load] if options.load else []),
+               "--arg-file", str(options.out / "todo/keys"), *(there.words(options.out) if there else (
+                   "exec", "setpriv", "--pdeathsig", "TERM", sys.executable, "-m", "grading.classroom.one", shlex.quote(str(options.out))))]
+    process = subprocess.Popen(command, cwd=options.out / "returned" if there else ROOT, stdin=subprocess.DEVNULL, env=tree.CLEAN | (there.settings if there else {}))
+    try:
+        process.wait()
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+        workers.collect(options.out)
+
+
+def result_of(out: Path, key: str) -> dict[str, Any]:
+    whole: dict[str, Any] = json.loads((out / "graded" / key / "result.json").read_text())
+    errors = sorted(Draft202012Validator(json.loads(SCHEMA.read_text())).iter_errors(whole), key=str)
+    if errors:
+        raise ValueError(f"{out}/graded/{key}/result.json is not what {SCHEMA.name} says: {errors[0].message[:200]}")
+    return whole
+
+
+def rows(options: argparse.Namespace, entries: list[Entry]) -> list[results.Row]:
+    """A row for each student. A student's history gets a line if the result is another than before."""
+    made = []
+    for entry in entries:
+        folder = options.out / "students" / entry.submission.student
+        folder.mkdir(parents=True, exist_ok=True)
+        result = result_of(options.out, entry.key)
+        history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()] if (folder / "history.jsonl").exists() else []
+        now = {"key": entry.key, "state": result["state"], "points": result["points"]}
+        if not history or {name: history[-1][name] for name in now} != now:
+            history.append({"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **now})
+            (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
+        policy = late.applied(options.late, options.deadline, entry.submission, entry.taken, result["points"], result["possible"]) if options.late else None
+        made.append(results.Row(entry.submission, entry.taken, result, history, policy))
+    return made
+
+
+def left(out: Path) -> list[str]:
+    """Processes of this class that still run, and files that they left."""
+    return [*map(str, (out / "tmp").iterdir()), *(f"process {process}" for process in box.running(out))]
+
+
+def main() -> int:
+    options = arguments()
+    options.out = options.out.absolute()
+    try:
+        if not options.handed_in.is_dir():
+            raise box.NoWalls(f"IN={options.handed_in} is not a folder")
+        if not shutil.which("parallel"):
+            raise box.NoWalls("GNU parallel is not installed: type make setup")
+        (options.out / "tmp").mkdir(parents=True, exist_ok=True)
+        for path in (options.out / "tmp").iterdir():
+            shutil.rmtree(path)  # of a run that lost its power
+        workers.collect(options.out)
+        manifest = tree.manifest(options.lab, seeds(options))
+        found = layouts.alone(options.handed_in) if options.alone else layouts.find(options.handed_in)
+        print(f"{len(found.submissions)} submissions: {found.layout}." + (f" Ignored: {', '.join(found.ignored)}" if found.ignored else ""), flush=True)
+        at = tree.prepare(options.lab, manifest)
+        entries = take(options, manifest, found)
+    except (box.NoWalls, Unfit) as why:
+        print(f"grade-class: {why}", file=sys.stderr)
+        return 2
+    (options.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    keys = write_jobs(options, manifest, entries, at)
+    if options.prepare:
+        (options.out / "todo/keys").write_text("".join(f"{key}\n" for key in keys))
+        print(f"{len(keys)} to grade, a line for each: {options.out}/todo/keys")
+        return 0
+    if keys:
+        try:
+            there = workers.prepare(options.hosts.split(), options.ssh, options.out, at, manifest) if options.hosts else None
+        except box.NoWalls as why:
+            print(f"grade-class: {why}", file=sys.stderr)
+            return 2
+        on = f"on {', '.join(there.logins)}" if there else f"{options.jobs or os.cpu_count()} at a time"
+        print(f"{len(keys)} to grade, {on}; {len({e.key for e in entries}) - len(keys)} others have their result.", flush=True)
+        grade(options, keys, there)
+        for worker in there.left() if there else ():
+            print(f"grade-class: something may be left on {worker}", file=sys.stderr)
+    missing = [entry.submission.student for entry in entries if not (options.out / "graded" / entry.key / "result.json").exists()]
+    if missing:
+        print(f"grade-class: {len(missing)} have no result, {', '.join(missing[:5])} ...: type the same command again", file=sys.stderr)
+        return 3
+    made = rows(options, entries)
+    results.write(options.out, options.lab, made)
+    pages.write(options.out, options.lab, made)
+    if not options.alone:
+        names = wanted_files(options.lab)
+        likeness.write(options.out, options.lab, made, {name: (at / name).read_bytes() for name in names}, {name: tree.solution(name) for name in names})
+    results.say(made, options.out)
+    if remains := left(options.out):
+        print(f"grade-class: still there: {', '.join(remains[:5])}", file=sys.stderr)
+        return 3
+    return 3 if any(row.result["state"] == one.HARNESS for row in made) else 0
+
+
+if __name__ == "__main__":
+    ended_by_signals()
+    sys.exit(main())

@@ -1,0 +1,292 @@
+"""Takes a lab's files out of what one student handed in: a folder, a tar, a zip, or a git repository.
+
+Only the files that the lab's rubric.toml names are kept, and these as bytes: no name, link or device of an archive reaches the host's file
+system, and nothing that was handed in is run. The files may lie in a folder of any name, together: src/kern/... and src/labs/... . What is
+malformed (a link in the place of a file, a file twice, a bomb) is refused with a sentence; what is not asked for is ignored, and said.
+"""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import io
+import json
+import lzma
+import os
+import re
+import resource
+import stat
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO
+
+from grading.classroom import box
+from grading.verdict import Refused
+
+LARGEST = 256 << 10  # bytes of one file; the largest that is handed out has 20 KiB
+MEMBERS = 20_000  # files and folders that are looked at
+UNPACKED = 256 << 20  # bytes of an archive, unpacked
+CANDIDATES = 64  # files of a wanted name, in whatever folder
+SECONDS, MEMORY = 20, 1 << 30  # of processor time, and bytes, to read one submission
+SHOWN = 20  # names of ignored files
+FILE, FOLDER, OTHER = "file", "folder", "other"
+
+
+@dataclass
+class Taken:
+    """The files of one submission."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    ignored: list[str] = field(default_factory=list)  # names as they may be printed, SHOWN at most
+    ignored_count: int = 0
+    refused: str = ""
+    committed: str = ""  # of a repository: the commit's date
+
+
+@dataclass(frozen=True)
+class Member:
+    """A file of an archive or of a folder."""
+
+    path: str  # may hold anything
+    kind: str
+    size: int
+    read: Callable[[], bytes]  # at most LARGEST + 1 bytes
+
+
+def printable(text: str) -> str:
+    """A name that may be printed: one line, of limited length."""
+    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" for c in text[:200]) + ("..." if len(text) > 200 else "")
+
+
+# ---- what the members are ------------------------------------------------------------
+
+class Unpacking(io.RawIOBase):
+    """The uncompressed bytes of a file, UNPACKED at most. It is what tarfile reads from."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__()
+        self._file, self._left = file, UNPACKED
+        start = file.read(6)
+        file.seek(0)
+        self._decoder = (zlib.decompressobj(31) if start[:2] == b"\x1f\x8b" else bz2.BZ2Decompressor() if start[:3] == b"BZh"
+                         else lzma.LZMADecompressor(memlimit=MEMORY // 4) if start == b"\xfd7zXZ\0" else None)
+
+    def read(self, size: int = -1) -> bytes:
+        data = b""
+        while len(data) < size and (more := self._some(size - len(data))):
+            data += more
+        self._left -= len(data)
+        if self._left < 0:
+            raise Refused(f"it has more than {UNPACKED >> 20} MiB, unpacked")
+        return data
+
+    def _some(self, size: int) -> bytes:
+        if not self._decoder:
+            return self._file.read(size)
+        while not self._decoder.eof:
+            waiting = getattr(self._decoder, "unconsumed_tail", b"")  # zlib's; the others keep theirs
+            raw = waiting or (self._file.read(65536) if getattr(self._decoder, "needs_input", True) else b"")
+            data = bytes(self._decoder.decompress(raw, size))
+            if data or not raw and getattr(self._decoder, "needs_input", True):
+                return data
+        return b""
+
+
+def of_tar(file: IO[bytes]) -> Iterator[Member]:
+    with tarfile.open(fileobj=Unpacking(file), mode="r|", errorlevel=0) as tar:  # type: ignore[arg-type]
+        for member in tar:
+            if member.size > UNPACKED:  # tarfile would look for so many bytes
+                raise Refused(f"{printable(member.name)} has {member.size} bytes")
+            kind = FILE if member.isfile() and not member.issparse() else FOLDER if member.isdir() else OTHER
+            yield Member(member.name, kind, member.size, lambda m=member: tar.extractfile(m).read(LARGEST + 1))  # type: ignore[misc, union-attr]
+
+
+def of_zip(file: IO[bytes]) -> Iterator[Member]:
+    with zipfile.ZipFile(file) as archive:
+        for info in archive.infolist():
+            mode = info.external_attr >> 16
+            kind = FOLDER if info.is_dir() else OTHER if stat.S_IFMT(mode) not in (0, stat.S_IFREG) or info.flag_bits & 1 else FILE
+            yield Member(info.filename, kind, info.file_size, lambda i=info: archive.open(i).read(LARGEST + 1))  # type: ignore[misc]
+
+
+def of_folder(folder: Path) -> Iterator[Member]:
+    for at, folders, names in os.walk(folder):  # follows no link
+        folders[:] = sorted(name for name in folders if name != ".git")
+        for name in sorted([*names, *(f for f in folders if os.path.islink(os.path.join(at, f)))]):
+            path = os.path.join(at, name)
+            found = os.lstat(path)
+            yield Member(os.path.relpath(path, folder), FILE if stat.S_ISREG(found.st_mode) else OTHER, found.st_size, lambda p=path: _read(p))  # type: ignore[misc]
+
+
+def _read(path: str) -> bytes:
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        return file.read(LARGEST + 1)
+
+
+def git(repository: Path, *words: str) -> bytes:
+    """Run git on a student's repository, in a sandbox and without its configuration, which may name programs."""
+    inside = [repository.resolve() / name for name in ("HEAD", "objects", "refs", "packed-refs", "shallow")]
+    ended = box.run(["git", "-c", "safe.directory=*", f"--git-dir={repository.resolve()}", *words], inside,
+                    limits=box.Limits(3 * SECONDS, UNPACKED, memory=MEMORY))
+    if ended.status:
+        raise Refused(f"git cannot read it: {printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}")
+    return ended.output
+
+
+def commit_of(repository: Path, tag: str, before: str) -> str:
+    """The commit of this tag; else the last one before this date; else the newest."""
+    commit = f"refs/tags/{tag}" if tag else "HEAD"
+    if before:
+        commit = git(repository, "rev-list", "-1", f"--before={before}", commit).decode().strip()
+        if not re.fullmatch(r"[0-9a-f]{40,64}", commit):
+            raise Refused(f"it has no commit before {before}")
+    return commit
+
+
+def of_repository(repository: Path, commit: str, scratch: IO[bytes]) -> Iterator[Member]:
+    scratch.write(git(repository, "archive", "--format=tar", commit))
+    scratch.seek(0)
+    return of_tar(scratch)
+
+
+# ---- what is taken -----------------------------------------------------------------
+
+def parts(path: str) -> list[str]:
+    return [part for part in path.split("/") if part not in ("", ".")]
+
+
+def take(members: Iterator[Member], wanted: tuple[str, ...]) -> Taken:
+    """The wanted files. Raises Refused."""
+    taken, found, count = Taken(), list[tuple[list[str], Member, bytes]](), 0
+    names = {name: name.split("/") for name in wanted}
+    for member in members:
+        count += 1
+        if count > MEMBERS:
+            raise Refused(f"it has more than {MEMBERS} files and folders")
+        at = parts(member.path)
+        if member.kind != FOLDER and ".." not in at and not member.path.startswith("/") and any(at[-len(name):] == name for name in names.values()):
+            if len(found) == CANDIDATES:
+                raise Refused(f"it has more than {CANDIDATES} files of the names that the lab asks for")
+            found.append((at, member, member.read() if member.kind == FILE and member.size <= LARGEST else b""))
+        elif member.kind != FOLDER:
+            taken.ignored_count += 1
+            if len(taken.ignored) < SHOWN:
+                taken.ignored.append(printable(member.path))
+    chosen = _folder([at[:-len(name)] for at, _, _ in found for name in names.values() if at[-len(name):] == name])
+    for name, ends in names.items():
+        here = [(member, data) for at, member, data in found if at == [*chosen, *ends]]
+        if here:
+            taken.files[name] = _checked(name, here)
+        else:
+            taken.missing.append(name)
+    for at, member, _ in found:
+        if at[:len(chosen)] != chosen or "/".join(at[len(chosen):]) not in names:
+            taken.ignored_count += 1
+            taken.ignored = [*taken.ignored, printable(member.path)][:SHOWN]
+    return taken
+
+
+def _folder(folders: list[list[str]]) -> list[str]:
+    """The folder whose kern/... is meant: the uppermost, if it is the only one there."""
+    uppermost = [folder for folder in folders if len(folder) == min(map(len, folders))]
+    different = sorted({"/".join(folder) for folder in uppermost})
+    if len(different) > 1:
+        raise Refused(f"the lab's files are there in several folders: {', '.join(map(printable, different[:5]))}")
+    return uppermost[0] if uppermost else []
+
+
+def _checked(name: str, here: list[tuple[Member, bytes]]) -> bytes:
+    (member, data), *more = here
+    if more:
+        raise Refused(f"{name} is there {len(here)} times")
+    if member.kind != FILE:
+        raise Refused(f"{name} is a link or a device, or encrypted, and not a file")
+    if max(member.size, len(data)) > LARGEST:
+        raise Refused(f"{name} has {member.size} bytes, and may have {LARGEST}")
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as where:
+        raise Refused(f"{name} is not UTF-8, at byte {where.start}") from where
+    if "\0" in text:
+        raise Refused(f"{name} has a NUL character")
+    return data
+
+
+def archive(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink() and (zipfile.is_zipfile(path) or re.search(r"\.(tar(\.\w+)?|tgz|tbz2?|txz)$", path.name) is not None)
+
+
+def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:
+    """Take the wanted files out of a folder, an archive or a repository. A folder that has none of them, and one archive, is that archive."""
+    if path.is_symlink():
+        raise Refused("it is a link")
+    within = (path / ".git").is_dir() and not (path / ".git").is_symlink()  # a link may lead to another student's
+    if within or path.suffix == ".git" and (path / "HEAD").is_file():
+        repository = path / ".git" if within else path
+        commit = commit_of(repository, tag, before)
+        with tempfile.TemporaryFile() as scratch:
+            taken = take(of_repository(repository, commit, scratch), wanted)
+        taken.committed = git(repository, "log", "-1", "--format=%cI", commit).decode().strip()
+        return taken
+    if path.is_dir():
+        taken = take(of_folder(path), wanted)
+        inside = [file for file in sorted(path.iterdir()) if archive(file)]
+        if taken.files or not inside:
+            return taken
+        if len(inside) > 1:
+            raise Refused(f"it has {len(inside)} archives, and none of the lab's files beside them")
+        path = inside[0]
+    with open(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
+        is_zip = file.read(2) == b"PK"
+        file.seek(0)
+        return take(of_zip(file) if is_zip else of_tar(file), wanted)
+
+
+# ---- in a process of its own -----------------------------------------------------------
+
+def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:
+    """read() in a process with limits: whatever an archive does to what reads it, it does to this submission alone."""
+    ours, theirs = os.pipe()
+    child = os.fork()
+    if not child:
+        try:
+            os.close(ours)
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+            resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            with open(theirs, "w", encoding="utf-8") as pipe:
+                try:
+                    said = asdict(_read_or_refused(path, wanted, tag, before))
+                except box.NoWalls as why:
+                    said = {"no walls": str(why)}
+                json.dump(said, pipe, default=lambda data: base64.b64encode(data).decode())
+        finally:
+            os._exit(0)  # pylint: disable=protected-access
+    os.close(theirs)
+    with open(ours, encoding="utf-8") as pipe:
+        answer = pipe.read()
+    os.waitpid(child, 0)
+    try:
+        found = json.loads(answer)
+    except ValueError:
+        return Taken(missing=list(wanted), refused=f"reading it takes more than {SECONDS} seconds of a processor or {MEMORY >> 20} MiB")
+    if "no walls" in found:
+        raise box.NoWalls(found["no walls"])
+    found["files"] = {name: base64.b64decode(data) for name, data in found["files"].items()}
+    return Taken(**found)
+
+
+def _read_or_refused(path: Path, wanted: tuple[str, ...], tag: str, before: str) -> Taken:
+    try:
+        return read(path, wanted, tag, before)
+    except box.NoWalls:
+        raise
+    except Refused as why:
+        return Taken(missing=list(wanted), refused=str(why))
+    except Exception as why:  # pylint: disable=broad-except  # tarfile and zipfile may raise anything for a malformed file
+        return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why) or type(why).__name__)}")

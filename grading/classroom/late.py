@@ -1,0 +1,84 @@
+"""What lateness costs: a stage of its own, after the grades. It changes no result, so another policy or deadline grades nothing again.
+
+    LATE='10%/day, at most 50%, after 15 minutes' DEADLINE='2030-02-01 23:59'
+
+takes 10 % of the possible points off for each day that has begun since the deadline, and at most 50 %; a submission of the first 15 minutes is not late.
+Units are minute, hour, day and week. A deadline without a time zone is in that of this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from fractions import Fraction
+from pathlib import Path
+
+from grading.classroom.intake import Taken
+from grading.classroom.layouts import Submission
+
+UNITS = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1), "week": timedelta(weeks=1)}
+FORM = re.compile(r"(?P<percent>\d+(\.\d+)?)\s*%\s*/\s*(?P<unit>\w+)(\s*,\s*at most (?P<most>\d+(\.\d+)?)\s*%)?(\s*,\s*after (?P<grace>\d+) (?P<of>\w+?)s?)?")
+
+
+@dataclass(frozen=True)
+class Policy:
+    percent: Fraction  # of the possible points, for each unit that has begun
+    unit: timedelta
+    most: Fraction = Fraction(100)
+    grace: timedelta = timedelta()
+
+    def points(self, points: int, possible: int, submitted: datetime, deadline: datetime) -> int:
+        """What is left of the points. A fraction of a point is not taken off."""
+        late = submitted - deadline
+        if late <= self.grace:
+            return points
+        percent = min(self.most, self.percent * -(-late // self.unit))
+        return max(0, points - int(possible * percent / 100))
+
+
+def policy(text: str) -> Policy:
+    """Raises ValueError."""
+    found = FORM.fullmatch(text.strip())
+    if not found or found["unit"] not in UNITS or (found["of"] or "day") not in UNITS:
+        raise ValueError(text)
+    grace = int(found["grace"]) * UNITS[found["of"]] if found["grace"] else timedelta()
+    return Policy(Fraction(found["percent"]), UNITS[found["unit"]], Fraction(found["most"] or 100), grace)
+
+
+def moment(text: str) -> datetime:
+    """Raises ValueError. Gradescope writes 2030-01-31 22:59:00.123456000 Z."""
+    when = datetime.fromisoformat(re.sub(r"\s+(?=(Z|[+-]\d\d:?\d\d)$)", "", text.strip()))
+    return when if when.tzinfo else when.astimezone()
+
+
+def submitted(submission: Submission, taken: Taken) -> tuple[datetime, str]:
+    """When it was handed in, and what says so: the learning platform, the commit, or the newest of the files."""
+    for text, clock in ((submission.submitted, "platform"), (taken.committed, "commit")):
+        try:
+            return moment(text), clock
+        except ValueError:
+            pass  # there is none, or a student gave the commit a date that is none
+    paths = [Path(at, name) for at, _, names in os.walk(submission.path) for name in names] or [submission.path]
+    times = [found.st_mtime for found in map(os.lstat, paths) if stat.S_ISREG(found.st_mode)]
+    return datetime.fromtimestamp(min(max([0, *times]), 2**32)).astimezone(), "file"  # an archive gives its files what times it likes
+
+
+@dataclass(frozen=True)
+class Late:
+    """What the policy makes of one submission."""
+
+    submitted: str  # '' if the platform marks it as not late
+    clock: str
+    points: int | None
+
+
+def applied(rule: Policy, deadline: datetime, submission: Submission, taken: Taken, points: int | None, possible: int) -> Late:
+    """Where a platform marks late submissions, only these are late, whatever the time of their files; at least one unit."""
+    if submission.late is False:
+        return Late("", "platform", points)
+    when, clock = submitted(submission, taken)
+    counted = max(when, deadline + rule.grace + timedelta(seconds=1)) if submission.late else when
+    return Late(when.isoformat(" ", "seconds"), clock, None if points is None else rule.points(points, possible, counted, deadline))

@@ -1,0 +1,113 @@
+"""Finds who handed in what: one folder that an instructor downloaded, or made.
+
+    Gradescope         submission_metadata.yml, and submission_12345/ for each student
+    Moodle             NAME_12345_assignsubmission_file_/FILE, or NAME_12345_assignsubmission_file_FILE
+    Canvas             nameofthestudent[_LATE]_USER_SUBMISSION_FILE
+    GitHub Classroom   ASSIGNMENT-submissions/ASSIGNMENT-USER/, each a repository: as any folder of repositories
+    any other          a folder, a tar, a zip or a git repository for each student, with the student's name
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from grading.classroom.intake import archive, printable
+
+MOODLE = re.compile(r"(?P<name>.+)_(?P<id>\d+)_assignsubmission_file_?(?P<file>.*)", re.S)
+CANVAS = re.compile(r"(?P<name>[^_]+)(?P<late>_LATE)?_(?P<id>\d+)_(?P<number>\d+)_(?P<file>.+)", re.S)
+
+
+@dataclass(frozen=True)
+class Submission:
+    student: str  # the name of the student's folder in OUT: letters, digits, - . and _
+    name: str  # as it is shown
+    ident: str  # the learning platform's number of the student, or ''
+    path: Path
+    late: bool | None = None  # as the learning platform marks it; None: it marks none
+    submitted: str = ""  # when, as the learning platform says it, or ''
+
+
+@dataclass(frozen=True)
+class Class:
+    layout: str
+    submissions: list[Submission]
+    ignored: list[str]  # entries that belong to no student, as they may be printed
+
+
+def find(folder: Path) -> Class:
+    """What this folder holds. The order is that of the names."""
+    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    metadata = folder / "submission_metadata.yml"
+    if metadata.is_file() and not metadata.is_symlink():
+        return _gradescope(entries, metadata)
+    names = [path.name for path in entries]
+    if names and all(MOODLE.fullmatch(name) for name in names):
+        return _moodle(entries)
+    if names and all(CANVAS.fullmatch(name) for name in names):
+        return _canvas(entries)
+    handed_in = [path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)]
+    repositories = bool(handed_in) and all((path / ".git").is_dir() for path in handed_in)
+    return _class("a folder of repositories, as GitHub Classroom makes it" if repositories else "a folder, tar, zip or repository a student",
+                  [(_stem(path), "", path, None) for path in handed_in], [path for path in entries if path not in handed_in])
+
+
+def alone(path: Path) -> Class:
+    """A class of one: this is what a student handed in."""
+    return _class("one submission", [("submission", "", path, None)], [])
+
+
+def _stem(path: Path) -> str:
+    return path.name if path.is_dir() else re.sub(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", "", path.name)
+
+
+def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path], times: dict[str, str] | None = None) -> Class:
+    """Give every student a folder's name of its own, whatever the names hold. @times: by the name of the path."""
+    submissions, used = [], set[str]()
+    for name, ident, path, late in found:
+        student = first = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "student"
+        number = 1
+        while student.lower() in used:
+            number += 1
+            student = f"{first}-{number}"
+        used.add(student.lower())
+        submissions.append(Submission(student, printable(name), ident, path, late, (times or {}).get(path.name, "")))
+    return Class(layout, submissions, [printable(path.name) for path in ignored])
+
+
+def _gradescope(entries: list[Path], metadata: Path) -> Class:
+    """The metadata is YAML; of it only the submitters' names and addresses, and the time are read."""
+    people: dict[str, list[str]] = {}
+    ids: dict[str, str] = {}
+    times: dict[str, str] = {}
+    folder = ""
+    with metadata.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            if found := re.match(r"(submission_\d+):\s*$", line):
+                folder = found[1]
+            elif found := re.match(r" {2}:created_at: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? (Z|[+-]\d\d:\d\d))\s*$", line):  # deeper ones are older submissions
+                times[folder] = found[1]
+            elif found := re.match(r"\s*-?\s*:(name|email|sid):\s*['\"]?(.*?)['\"]?\s*$", line):
+                if found[1] == "name":
+                    people.setdefault(folder, []).append(found[2])
+                elif found[1] == "email" or folder not in ids:
+                    ids[folder] = found[2]
+    handed_in = [path for path in entries if re.fullmatch(r"submission_\d+", path.name) and path.is_dir() and not path.is_symlink()]
+    return _class("Gradescope's export", [(" and ".join(people.get(path.name, [path.name])), ids.get(path.name, ""), path, None) for path in handed_in],
+                  [path for path in entries if path not in (*handed_in, metadata)], times)
+
+
+def _moodle(entries: list[Path]) -> Class:
+    found = [(MOODLE.fullmatch(path.name), path) for path in entries]
+    return _class("Moodle's download", [(m["name"], m["id"], path, None) for m, path in found if m], [])
+
+
+def _canvas(entries: list[Path]) -> Class:
+    """A student may have handed in several times: the newest counts, which has the largest number."""
+    newest: dict[str, tuple[int, str, Path, bool]] = {}
+    for path in entries:
+        if m := CANVAS.fullmatch(path.name):
+            newest[m["id"]] = max(newest.get(m["id"], (-1, "", path, False)), (int(m["number"]), m["name"], path, bool(m["late"])))
+    kept: list[tuple[str, str, Path, bool | None]] = [(name, ident, path, late) for ident, (_, name, path, late) in newest.items()]
+    return _class("Canvas's download", sorted(kept), [path for path in entries if path not in {k[2] for k in kept}])

@@ -1,0 +1,62 @@
+"""Writes what learning platforms need that call a program for each submission, from templates/: `make gradescope` and `make classroom`."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+from grading.session import rubric
+from qemu.machine import ROOT
+
+TEMPLATES = Path(__file__).with_name("templates")
+
+
+def template(name: str, lab: int, seed: str = "") -> str:
+    return (TEMPLATES / name).read_text().replace("@LAB@", str(lab)).replace(" @SEED@", f" --seed {seed}" if seed else "")
+
+
+def gradescope(out: Path, lab: int, seed: str = "") -> None:
+    """An autograder: the two scripts that Gradescope calls, and this tree."""
+    listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
+    there = [name for name in listed if name and os.path.lexists(ROOT / os.fsdecode(name))]
+    with tempfile.TemporaryDirectory() as scratch:
+        tar = Path(scratch, "callsite.tar.gz")
+        subprocess.run(["tar", "-czf", tar, "--owner=0", "--group=0", "--null", "--verbatim-files-from", "--files-from=-"], cwd=ROOT, input=b"\0".join(there), check=True)
+        with zipfile.ZipFile(out, "w") as archive:
+            for name in ("setup.sh", "run_autograder"):
+                info = zipfile.ZipInfo(name)
+                info.external_attr = 0o100755 << 16
+                archive.writestr(info, template(name, lab, seed))
+            archive.write(tar, tar.name)
+
+
+def classroom(out: Path, lab: int) -> Path:
+    """The workflow, in the tree that students get."""
+    workflow = out / ".github/workflows/classroom.yml"
+    workflow.parent.mkdir(parents=True, exist_ok=True)
+    workflow.write_text(template("classroom.yml", lab))
+    return workflow
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="grading.classroom.platforms", description=__doc__)
+    parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
+    parser.add_argument("--seed", default="", help="the same seeds for all submissions; default: new ones for each")
+    parser.add_argument("--classroom", action="store_true", help="write GitHub Classroom's workflow into the tree OUT, no zip")
+    parser.add_argument("out", type=Path, metavar="OUT")
+    options = parser.parse_args()
+    if options.classroom:
+        print(f"{classroom(options.out, options.lab)}: a workflow for lab {options.lab}")
+        return 0
+    gradescope(options.out, options.lab, options.seed)
+    print(f"{options.out}: an autograder for lab {options.lab}. It holds the solutions: do not hand it out.")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,139 @@
+"""What a class's grade leaves in OUT: tables for a spreadsheet and for the learning platforms, of one Row for each student."""
+
+from __future__ import annotations
+
+import csv
+import json
+import xml.etree.ElementTree as xml
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from grading.classroom.intake import Taken
+from grading.classroom.late import Late
+from grading.classroom.layouts import Submission
+from qemu.machine import ARCHES
+
+
+@dataclass(frozen=True)
+class Row:
+    submission: Submission
+    taken: Taken
+    result: dict[str, Any]  # result.schema.json
+    history: list[dict[str, Any]]  # of the student's results; the last one is this one
+    late: Late | None = None  # if there is a policy
+
+    @property
+    def points(self) -> int | None:
+        points = self.result["points"]
+        return None if points is None else int(points)
+
+    @property
+    def final(self) -> int | None:
+        """The points after the late policy."""
+        return self.late.points if self.late else self.points
+
+    @property
+    def state(self) -> str:
+        return "flaky" if self.result["flaky"] else str(self.result["state"])
+
+    @property
+    def why(self) -> str:
+        """The first thing that is wrong, in one line."""
+        lost = [f"{rung['name']} ({arch['arch']}): {why}" for arch in self.result["arches"] for rung in arch["rungs"] if not rung["points"]
+                for why in rung["why"] if why and not why.startswith("needs: ")]
+        said = [line for line in self.result["said"].splitlines() if line.strip()]
+        said = [line for line in said if "build failure" in line or "error" in line] or said
+        return (lost or said or [""])[0].partition("\n")[0]
+
+    def of(self, arch: str) -> int | str:
+        return next((a["points"] for a in self.result["arches"] if a["arch"] == arch), "")
+
+
+def cell(value: object) -> object:
+    """A cell that no spreadsheet takes for a formula."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r") else value
+
+
+def table(path: Path, lines: Iterable[Iterable[object]]) -> None:
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([cell("" if value is None else value) for value in line] for line in lines)
+
+
+def write(out: Path, lab: int, rows: list[Row]) -> None:
+    possible = rows[0].result["possible"] if rows else 0
+    table(out / "class.csv", [("student", "name", "id", "late", "state", "points", "possible", *ARCHES, "before", "not handed in", "ignored files", "first error",
+                               "after the late policy", "submitted", "by"),
+                              *((r.submission.student, r.submission.name, r.submission.ident, "late" if r.submission.late else "", r.state, r.points, r.result["possible"],
+                                 *map(r.of, ARCHES), r.history[-2]["points"] if len(r.history) > 1 else "", " ".join(r.taken.missing), r.taken.ignored_count, r.why,
+                                 r.final, r.late.submitted if r.late else "", r.late.clock if r.late else "")
+                                for r in rows)])
+    table(out / "canvas.csv", [("Student", "ID", "SIS User ID", "SIS Login ID", "Section", f"Lab {lab}"), ("Points Possible", "", "", "", "", possible),
+                               *((r.submission.name, r.submission.ident, "", "", "", r.final) for r in rows)])
+    table(out / "moodle.csv", [("Identifier", "Full name", "Grade", "Maximum Grade"),
+                               *((f"Participant {r.submission.ident}", r.submission.name, r.final, r.result["possible"]) for r in rows)])
+    junit(out / "junit.xml", lab, rows)
+    for row in rows:
+        gradescope(out / "students" / row.submission.student / "results.json", row)
+        prairielearn(out / "students" / row.submission.student / "prairielearn.json", row)
+
+
+def tests(row: Row) -> list[dict[str, Any]]:
+    return [{"name": f"{arch['arch']}: {rung['name']}", "score": rung["points"], "max_score": rung["possible"], "promise": rung["promise"],
+             "why": next((why for why in rung["why"] if why), "")} for arch in row.result["arches"] for rung in arch["rungs"]]
+
+
+def gradescope(path: Path, row: Row) -> None:
+    """The form of https://gradescope-autograders.readthedocs.io/en/latest/specs/. Without a score there is no file."""
+    path.unlink(missing_ok=True)
+    if row.points is None:
+        return
+    said = [row.why if not row.result["arches"] else "", f"{row.points} points, and {row.final} after the late policy" if row.final != row.points else ""]
+    path.write_text(json.dumps({"score": row.final, "output": "\n".join(filter(None, said)), "output_format": "text",
+                                "extra_data": {"key": row.result["key"], "state": row.state, "seeds": [a["seed"] for a in row.result["attempts"]]},
+                                "tests": [{"name": t["name"], "score": t["score"], "max_score": t["max_score"], "output": f"{t['promise']}\n{t['why']}".strip(),
+                                           "output_format": "text", "status": "passed" if t["score"] else "failed"} for t in tests(row)]}, indent=1) + "\n")
+
+
+def prairielearn(path: Path, row: Row) -> None:
+    """The form of https://docs.prairielearn.com/externalGrading/. What could not be graded costs no attempt; without a score there is no file."""
+    path.unlink(missing_ok=True)
+    if row.final is None:
+        return
+    graded = bool(row.result["arches"])
+    about = {"score": row.final / row.result["possible"]} if graded else {"format_errors": [f"{row.state}: {row.result['said']}".strip(": ")]}
+    path.write_text(json.dumps({"gradable": graded, **about, "output": "".join(a["printed"] for a in row.result["attempts"][:1]),
+                                "tests": [{"name": t["name"], "description": t["promise"], "points": t["score"], "max_points": t["max_score"], "message": t["why"]}
+                                          for t in tests(row)]}, indent=1) + "\n")
+
+
+def junit(path: Path, lab: int, rows: list[Row]) -> None:
+    """A suite for each student, a case for each rung."""
+    root = xml.Element("testsuites", name=f"Lab {lab}")
+    for row in rows:
+        cases = tests(row)
+        failed = row.result["state"] not in ("graded", "harness error")
+        suite = xml.SubElement(root, "testsuite", name=row.submission.student, tests=str(len(cases) or 1), failures=str(sum(not c["score"] for c in cases) + failed),
+                               errors=str(int(row.points is None)))
+        for case in cases:
+            one = xml.SubElement(suite, "testcase", classname=row.submission.student, name=case["name"])
+            if not case["score"]:
+                xml.SubElement(one, "failure", message=case["promise"]).text = case["why"]
+        if not cases:
+            one = xml.SubElement(suite, "testcase", classname=row.submission.student, name="submission")
+            xml.SubElement(one, "error" if row.points is None else "failure", message=row.state).text = row.result["said"]
+    xml.ElementTree(root).write(path, encoding="utf-8", xml_declaration=True)
+
+
+def say(rows: list[Row], out: Path) -> None:
+    """The class in some lines, for the terminal."""
+    states = Counter(row.state for row in rows)
+    print(f"{len(rows)} submissions: " + ", ".join(f"{count} {state}" for state, count in states.most_common()))
+    for row in rows:
+        if len(row.history) > 1 and row.history[-1]["points"] != row.history[-2]["points"]:
+            print(f"changed: {row.submission.student}, {row.history[-2]['points']} to {row.points} points")
+        if row.state in ("flaky", "harness error"):
+            print(f"look at: {row.submission.student}, {row.state}: {out}/graded/{row.result['key']}")
+    print(f"results: {out}/class.csv")

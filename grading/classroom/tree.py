@@ -1,0 +1,119 @@
+"""The tree in which a class is graded: what students were given, built once, with the starts where students write.
+
+It is what `make handout` writes: labs before this one are the staff's objects, so that a mistake in an earlier lab is not graded again. Each
+submission gets a copy of it, in which only the files that were handed in differ; make compiles these alone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from grading.classroom.box import NoWalls
+from grading.elf import halves
+from grading.session import rubric
+from qemu import plugin
+from qemu.emulator import for_a_grade
+from qemu.machine import ARCHES, ROOT
+
+TOOLS = (["riscv64-linux-gnu-gcc"], ["aarch64-linux-gnu-gcc"], ["riscv64-linux-gnu-ld"], ["aarch64-linux-gnu-ld"], ["gcc"], ["make"], ["bwrap"])
+CLEAN = {name: value for name, value in os.environ.items() if name not in ("CI", "STAFF", "SMP", "START") and not name.startswith(("MAKE", "MFLAGS"))}
+
+
+def digest(*parts: bytes) -> str:
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(hashlib.sha256(part).digest())
+    return whole.hexdigest()
+
+
+def sources(*folders: str, but: tuple[str, ...] = ()) -> str:
+    """A digest of the files in these folders that git knows, as they are now."""
+    names = sorted(subprocess.run(["git", "ls-files", "-z", "--", *folders], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")[:-1])
+    return digest(*(name + b"\0" + (ROOT / os.fsdecode(name)).read_bytes() for name in names if (ROOT / os.fsdecode(name)).is_file() and not os.fsdecode(name).startswith(but)))
+
+
+FITTINGS = ("python", "tools", "qemu", "firmware")
+
+
+def fittings() -> dict[str, object]:
+    """What this machine has, and a grade follows from. Raises qemu.emulator.Unfit."""
+    versions = {words[0]: subprocess.run([*words, "--version"], capture_output=True, text=True, check=False).stdout.partition("\n")[0] for words in TOOLS}
+    emulators = {arch: for_a_grade(arch) for arch in ARCHES}
+    firmware = next((path for path in (emulators["riscv64"].path.parent.parent / "share/qemu/opensbi-riscv64-generic-fw_dynamic.bin",
+                                       Path("/usr/share/qemu/opensbi-riscv64-generic-fw_dynamic.bin")) if path.exists()), None)
+    return {"python": platform.python_version(), "tools": versions,
+            "qemu": {arch: {"version": emulator.version_line, "sha256": hashlib.sha256(emulator.path.read_bytes()).hexdigest()} for arch, emulator in emulators.items()},
+            "firmware": hashlib.sha256(firmware.read_bytes()).hexdigest() if firmware else ""}
+
+
+def manifest(lab: int, seeds: list[str]) -> dict[str, object]:
+    """All that a grade follows from, besides what was handed in. Raises qemu.emulator.Unfit."""
+    return {"lab": lab, "seeds": seeds,
+            "tree": sources("Makefile", "boot", "kern", "labs", "grading", "qemu", but=("grading/tests/", "grading/selftest/", "grading/classroom/")),
+            "grader": sources(*(f"grading/classroom/{name}" for name in ("box.py", "one.py", "tree.py"))), **fittings()}
+
+
+def staff(lab: int) -> str:
+    return ",".join(map(str, range(1, lab)))
+
+
+def make(tree: Path, lab: int) -> list[str]:
+    """The command that builds a submission's kernels."""
+    return ["make", "-s", "-C", str(tree), f"LAB={lab}", *([f"STAFF={staff(lab)}"] if lab > 1 else []), *(f"build/{arch}/callsite.{kind}" for arch in ARCHES for kind in ("elf", "map")),
+            *(f"build/{arch}/Image" for arch in ARCHES), "build/initrd.cpio"]
+
+
+def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/classroom") -> Path:
+    """The tree for a lab, built if it is not there. Raises NoWalls with what went wrong: that is no student's fault."""
+    made_of = {name: value for name, value in about.items() if name not in ("seeds", "grader")}
+    name = f"lab{lab}-{digest(json.dumps(made_of, sort_keys=True).encode())[:16]}"
+    tree, new = folder / name, folder / f"{name}.new"
+    if tree.exists():
+        return tree
+    print(f"Preparing the tree of lab {lab}, once: {tree}", file=sys.stderr, flush=True)
+    shutil.rmtree(new, ignore_errors=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    _run("make", "-s", "-C", ROOT, "handout", f"OUT={new}", f"LABS=0-{lab}")
+    (new / "build").mkdir()
+    if (ROOT / "build/qemu-10").exists():
+        (new / "build/qemu-10").symlink_to(ROOT / "build/qemu-10")
+    (new / "build/.setup").touch()
+    _run(*make(new, lab))
+    later = [name for number, names in list(halves.files(rubric.LABS[lab] / "rubric.toml", ARCHES).items())[1:] for name in names]
+    if later:  # the kernels that are built when the second half was begun
+        for name in later:
+            with (new / name).open("a") as file:
+                file.write("\n")
+        _run(*make(new, lab))
+        _run("git", "-C", new, "checkout", "-q", "--", *later)
+    for arch in ARCHES:
+        (new / "build/qemu").mkdir(exist_ok=True)
+        shutil.copy2(plugin.build(arch), new / "build/qemu")
+    shutil.rmtree(new / "build/ccache", ignore_errors=True)
+    _run(sys.executable, "-m", "compileall", "-q", new / "grading", new / "qemu", new / "kern/ftrace/tools", new / "labs")
+    new.rename(tree)
+    return tree
+
+
+def _run(*command: str | Path) -> None:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, env=CLEAN)
+    if done.returncode:
+        raise NoWalls(f"{' '.join(str(word) for word in command[:5])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
+
+
+def waiting(tree: Path, lab: int, files: dict[str, bytes]) -> list[str]:
+    """The halves after the first of which a file is as handed out: they are not graded (grading/report/beneath.py)."""
+    parts = list(halves.files(rubric.LABS[lab] / "rubric.toml", ARCHES).items())[1:]
+    return [number for number, names in parts if any(name not in files or files[name] == (tree / name).read_bytes() for name in names)]
+
+
+def solution(name: str) -> bytes:
+    """A student's file as the solution has it. unifdef's status 1 says only that there was something to resolve."""
+    return subprocess.run(["unifdef", "-DLAB_START=0", name], cwd=ROOT, capture_output=True, check=False).stdout

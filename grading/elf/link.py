@@ -1,0 +1,199 @@
+"""Links a module's file as the loader must (kern/module/): places its sections, and applies the relocations to its text.
+
+The numbers and meanings of relocations are those of the RISC-V ELF psABI specification and of ELF for the Arm 64-bit Architecture.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from elftools.elf.elffile import ELFFile  # type: ignore[import]
+
+from grading.elf.elf import Kernel
+from grading.elf.insn import MASK64, ARM64
+from grading.verdict import Stopped, Verdict
+
+PAGE = 4096
+TEXT, RODATA, DATA = range(3)
+ALLOC, WRITE, EXECUTED = 2, 1, 4  # section flags
+CALL26 = (282, 283)
+GOTS = {"riscv64": (20,), "arm64": (311, 312)}
+ENTRY = 12  # bytes of arm64's entry for a call of the kernel
+UNITS = {277: 0, 278: 0, 284: 1, 285: 2, 286: 3, 299: 4, 312: 3}  # relocations of an address's low 12 bits: the unit is 1 << n bytes
+WORDS = {273: (19, 5), 279: (14, 5), 280: (19, 5)}  # relocations of a distance in words: the field's width, and its lowest bit
+
+
+class Rela(NamedTuple):
+    section: int  # the section that it changes
+    offset: int
+    kind: int
+    symbol: int
+    addend: int
+
+
+def up(number: int, to: int) -> int:
+    return number + -number % max(1, to)
+
+
+class Layout:
+    """The loader's three regions: text, constants, data. Each has the sections of its kind in the file's order, but those of one name together."""
+
+    def __init__(self, path: Path, kernel: Kernel) -> None:
+        self._kernel, self._name = kernel, path.name
+        with path.open("rb") as file:
+            elf = ELFFile(file)
+            self.sections = list(elf.iter_sections())
+            self.bytes = [b"" if s["sh_type"] == "SHT_NOBITS" else s.data() for s in self.sections]
+            self.symbols = list(elf.get_section_by_name(".symtab").iter_symbols())
+            relas = [Rela(s["sh_info"], r["r_offset"], r["r_info_type"], r["r_info_sym"], r["r_addend"]) for s in self.sections
+                     if s["sh_type"] == "SHT_RELA" for r in s.iter_relocations()]
+        self.place: dict[int, tuple[int, int]] = {}  # by section: its region, and its offset there
+        self._size = [0, 0, 0]
+        for number in self._loaded():
+            for same in (n for n in self._loaded() if n >= number and n not in self.place and self._key(n) == self._key(number)):
+                self._add(same)
+        self.relas = [r for r in relas if r.section in self.place]
+        self._entries = self._numbered(r.symbol for r in self.relas if r.kind in CALL26 and kernel.arch == "arm64" and self._outside(r.symbol))
+        self._gots = self._numbered(r.symbol for r in self.relas if r.kind in GOTS[kernel.arch])
+        self._entries_at, self._gots_at = up(self._size[TEXT], 4), up(self._size[RODATA], 8)
+        self.text_size = self._entries_at + ENTRY * len(self._entries) if self._entries else self._size[TEXT]
+
+    @staticmethod
+    def _numbered(symbols: Iterator[int]) -> dict[int, int]:
+        return {symbol: n for n, symbol in enumerate(dict.fromkeys(symbols))}
+
+    def _loaded(self) -> list[int]:
+        return [n for n, s in enumerate(self.sections) if s["sh_flags"] & ALLOC and s["sh_type"] != "SHT_NOTE" and s.name != ".eh_frame"]
+
+    def _key(self, number: int) -> tuple[str, int]:
+        flags = self.sections[number]["sh_flags"]
+        return self.sections[number].name, TEXT if flags & EXECUTED else DATA if flags & WRITE else RODATA
+
+    def _add(self, number: int) -> None:
+        region, section = self._key(number)[1], self.sections[number]
+        at = up(self._size[region], section["sh_addralign"])
+        self.place[number], self._size[region] = (region, at), at + section["sh_size"]
+
+    def _outside(self, symbol: int) -> bool:
+        return self.symbols[symbol]["st_shndx"] in ("SHN_UNDEF", "SHN_ABS")
+
+    def entries(self) -> list[int]:
+        """The offsets in text of the functions with a call site, from the compiler's list."""
+        return [self.place[symbol["st_shndx"]][1] + int(symbol["st_value"]) + r.addend for r in self.relas
+                if self.sections[r.section].name == "__patchable_function_entries" for symbol in [self.symbols[r.symbol]]]
+
+    def linked(self, base: int, end: int) -> bytes:
+        """The text, with zeroes up to `end`, where constants begin."""
+        return bytes(_Linker(self, self._kernel, base, end).text())
+
+    def address(self, section: int, base: int, end: int) -> int:
+        region, at = self.place[section]
+        constants = self._gots_at + 8 * len(self._gots) if self._gots else self._size[RODATA]
+        return (base, end, end + up(constants, PAGE))[region] + at
+
+    def value(self, symbol: int, base: int, end: int) -> int:
+        s = self.symbols[symbol]
+        where, value = s["st_shndx"], int(s["st_value"])
+        if where == "SHN_UNDEF" and not (value := self._kernel.symbol(s.name)):
+            raise Stopped(Verdict.HARNESS, f"{self._name} needs {s.name}, which this kernel does not have")
+        return self.address(where, base, end) + value if where in self.place else value
+
+    def entry(self, symbol: int) -> int:
+        """The offset in text of arm64's entry for calls of this symbol."""
+        return self._entries_at + ENTRY * self._entries[symbol]
+
+    def got(self, symbol: int) -> int:
+        return self._gots_at + 8 * self._gots[symbol]
+
+    def unknown(self, kind: int) -> Stopped:
+        return Stopped(Verdict.HARNESS, f"{self._name} has a relocation of type {kind}, which grading/elf/link.py does not know")
+
+
+class _Linker:
+    """Links the text at one address."""
+
+    def __init__(self, layout: Layout, kernel: Kernel, base: int, end: int) -> None:
+        self._layout, self._arch, self._base, self._end = layout, kernel.arch, base, end
+        self._text = bytearray(end - base)
+        for number, (region, at) in layout.place.items():
+            if region == TEXT:
+                self._text[at:at + len(layout.bytes[number])] = layout.bytes[number]
+
+    def text(self) -> bytearray:
+        relas = [r for r in self._layout.relas if self._layout.place[r.section][0] == TEXT]
+        values = {r: self._layout.value(r.symbol, self._base, self._end) + r.addend for r in relas}
+        # By the address of riscv64's auipc: what it and the instruction that names it must add to pc.
+        self._high = {self._pc(r): self._target(r, values[r]) - self._pc(r) for r in relas if r.kind in (20, 23)} if self._arch == "riscv64" else {}
+        for r in relas:
+            (self._riscv64 if self._arch == "riscv64" else self._arm64)(r, self._pc(r), values[r])
+        return self._text
+
+    def _pc(self, r: Rela) -> int:
+        return self._layout.address(r.section, self._base, self._end) + r.offset
+
+    def _target(self, r: Rela, value: int) -> int:
+        return self._end + self._layout.got(r.symbol) if r.kind in GOTS[self._arch] else value
+
+    def _put(self, pc: int, mask: int, bits: int) -> None:
+        at = pc - self._base
+        word = int.from_bytes(self._text[at:at + 4], "little")
+        self._text[at:at + 4] = (word & ~mask | bits & mask).to_bytes(4, "little")
+
+    # ---- riscv64 ----
+
+    def _upper(self, pc: int, value: int) -> None:
+        self._put(pc, 0xFFFFF000, value + 0x800)
+
+    def _lower(self, pc: int, value: int, store: bool = False) -> None:
+        if store:
+            self._put(pc, 0xFE000F80, (value & 0xFE0) << 20 | (value & 0x1F) << 7)
+        else:
+            self._put(pc, 0xFFF00000, value << 20)
+
+    def _riscv64(self, r: Rela, pc: int, value: int) -> None:
+        o = value - pc & MASK64
+        if r.kind == 16:  # BRANCH
+            self._put(pc, 0xFE000F80, (o >> 12 & 1) << 31 | (o >> 5 & 0x3F) << 25 | (o >> 1 & 15) << 8 | (o >> 11 & 1) << 7)
+        elif r.kind == 17:  # JAL
+            self._put(pc, 0xFFFFF000, (o >> 20 & 1) << 31 | (o >> 1 & 0x3FF) << 21 | (o >> 11 & 1) << 20 | (o >> 12 & 0xFF) << 12)
+        elif r.kind in (18, 19):  # CALL, CALL_PLT
+            self._upper(pc, o)
+            self._lower(pc + 4, o)
+        elif r.kind in (20, 23):  # GOT_HI20, PCREL_HI20
+            self._upper(pc, self._high[pc])
+        elif r.kind in (24, 25):  # PCREL_LO12_I, PCREL_LO12_S: the symbol is the auipc's label
+            self._lower(pc, self._high[value], r.kind == 25)
+        elif r.kind == 26:  # HI20
+            self._upper(pc, value)
+        elif r.kind in (27, 28):  # LO12_I, LO12_S
+            self._lower(pc, value, r.kind == 28)
+        elif r.kind not in (0, 43, 51):  # NONE; ALIGN and RELAX, for a linker that makes text shorter
+            raise self._layout.unknown(r.kind)
+
+    # ---- arm64 ----
+
+    def _arm64(self, r: Rela, pc: int, value: int) -> None:
+        target = self._target(r, value)
+        if r.kind in CALL26:
+            self._branch(r, pc, value)
+        elif r.kind in (274, 275, 276, 311):  # ADR_PREL_LO21, ADR_PREL_PG_HI21(_NC), ADR_GOT_PAGE
+            o = target - pc if r.kind == 274 else (target >> 12) - (pc >> 12)
+            self._put(pc, 0x60FFFFE0, (o & 3) << 29 | (o >> 2 & 0x7FFFF) << 5)
+        elif r.kind in UNITS:
+            self._put(pc, 0xFFF << 10, (target & 0xFFF) >> UNITS[r.kind] << 10)
+        elif r.kind in WORDS:
+            bits, shift = WORDS[r.kind]
+            self._put(pc, (1 << bits) - 1 << shift, value - pc >> 2 << shift)
+        elif r.kind not in (0, 256):
+            raise self._layout.unknown(r.kind)
+
+    def _branch(self, r: Rela, pc: int, value: int) -> None:
+        """CALL26, JUMP26. A kernel symbol out of reach is called through an entry; a symbol of the module itself must be in reach."""
+        if not -(1 << 27) <= value - pc < 1 << 27:
+            entry = self._base + self._layout.entry(r.symbol)
+            for n, word in enumerate(ARM64.trampoline_to(entry, value)):
+                self._put(entry + 4 * n, 0xFFFFFFFF, word)
+            value = entry
+        self._put(pc, 0x3FFFFFF, value - pc >> 2)

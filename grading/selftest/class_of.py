@@ -1,0 +1,139 @@
+"""Grades a class that is made for this test: each submission must get the state and the points for which it was made.
+
+    python3 -m grading.selftest.class_of --lab 3 --out DIR [NAME ...]     every submission, or those named
+
+The class has the lab's solution and its start, every solution of labs/<n>-<name>/wrong/, submissions that cannot be built
+or taken, and the attacks of grading/tests/attacks/. It is handed in as tars, zips and folders in turn. The same command continues where it was interrupted,
+and a second run, which finds every result, must print the same.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from grading.machine.machine import ended_by_signals
+from grading.selftest import wrong
+from grading.session import rubric
+from grading.verdict import Verdict
+from qemu.machine import ARCHES, ROOT
+
+ATTACKS = ROOT / "grading/tests/attacks"
+Files = dict[str, bytes]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A submission, and what it must get."""
+
+    name: str
+    files: Files
+    states: list[str]
+    points: str  # full, less, none
+    says: str = ""  # a pattern that the result's text must match
+
+
+def solution(lab: int, start: int = 0) -> Files:
+    """The files of the lab, as the solution has them, or its start."""
+    names = dict.fromkeys(name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES)
+    return {name: subprocess.run(["unifdef", f"-DLAB_START={start}", name], cwd=ROOT, capture_output=True, check=False).stdout for name in names}
+
+
+def patched(one: wrong.Wrong) -> Files:
+    """The lab's files with this patch. Other files that the patch changes are not handed in."""
+    with tempfile.TemporaryDirectory() as scratch:
+        names = [*solution(one.lab), *one.files]
+        for name in names:
+            Path(scratch, name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, Path(scratch, name))
+        subprocess.run(["patch", "-p1", "-s", "-f", "-d", scratch, "-i", str(one.path)], check=True)
+        return {name: Path(scratch, name).read_bytes() for name in solution(one.lab)}
+
+
+def attack(path: Path, lab: int) -> Made:
+    """The first comment of an attack names the file that it replaces, and has the result that it must get: State, Points and Says. In its text
+    @solution stands for the solution's."""
+    head = dict(re.findall(r"^ \* (\w+): (.*)$", path.read_text(errors="replace").split("*/")[0], re.M))
+    files = solution(lab)
+    files[head["File"]] = path.read_bytes().replace(b"@solution\n", files[head["File"]])
+    return Made(f"attack-{path.stem}", files, head["State"].split(", "), head.get("Points", "none"), head.get("Says", ""))
+
+
+def members(lab: int) -> list[Made]:
+    right, start = solution(lab), solution(lab, lab)
+    found = [Made("solution", right, ["graded"], "full"), Made("start", start, ["graded"], "none"), Made("nothing", {"README": b"later\n"}, ["nothing handed in"], "none"),
+             Made("one-file", dict(list(right.items())[:1]), ["graded"], "less")]
+    for one in wrong.shelf(lab):
+        if set(one.files) <= set(right) and len(one.arches) == len(ARCHES):
+            passes, builds = one.verdicts == [Verdict.PASS], Verdict.BUILD not in one.verdicts
+            found.append(Made(one.name, patched(one), ["graded", "flaky"] if builds else ["build failure"], "full" if passes else "less" if builds else "none"))
+    return found + [attack(path, lab) for path in sorted(ATTACKS.glob(f"lab{lab}-*"))]
+
+
+def hand_in(member: Made, at: Path, how: int) -> None:
+    if how == 0:
+        with tarfile.open(at / f"{member.name}.tar.gz", "w:gz") as tar:
+            for name, data in member.files.items():
+                info = tarfile.TarInfo(name)
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    elif how == 1:
+        with zipfile.ZipFile(at / f"{member.name}.zip", "w") as archive:
+            for name, data in member.files.items():
+                archive.writestr(f"{member.name}/{name}", data)
+    else:
+        for name, data in member.files.items():
+            (at / member.name / name).parent.mkdir(parents=True, exist_ok=True)
+            (at / member.name / name).write_bytes(data)
+
+
+def differs(member: Made, folder: Path) -> str:
+    """How the student's result differs from what it must be, or ''."""
+    key = json.loads((folder / "students" / member.name / "history.jsonl").read_text().splitlines()[-1])["key"]
+    got = json.loads((folder / "graded" / key / "result.json").read_text())
+    if got["state"] not in member.states and not (got["flaky"] and "flaky" in member.states):
+        return f"is {got['state']}, and must be {' or '.join(member.states)}: {got['said'][-300:]}"
+    points = "full" if got["points"] == got["possible"] else "less" if got["points"] else "none"
+    if points != member.points and not (member.points == "less" and points == "none"):
+        return f"has {got['points']} of {got['possible']} points, and must have {member.points}"
+    return "" if re.search(member.says, got["said"]) else f"says {got['said'][-300:]!r}, and not {member.says}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="grading.selftest.class_of", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("names", nargs="*", metavar="NAME")
+    options = parser.parse_args()
+    wanted = [member for member in members(options.lab) if not options.names or member.name in options.names]
+    handed_in = options.out / "in"
+    shutil.rmtree(handed_in, ignore_errors=True)
+    handed_in.mkdir(parents=True)
+    for n, member in enumerate(wanted):
+        hand_in(member, handed_in, n % 3)
+    for again in (False, True):
+        began = time.monotonic()
+        status = subprocess.run([sys.executable, "-m", "grading.classroom", "--lab", str(options.lab), "--in", handed_in, "--out", options.out / "out", "--seed", "1",
+                                 "--jobs", str(options.jobs)], cwd=ROOT, check=False).returncode
+        wrongly = [f"{member.name} {why}" for member in wanted if (why := differs(member, options.out / "out"))]
+        print(*wrongly, f"{len(wanted) - len(wrongly)} passed, {len(wrongly)} failed{', without grading anew' if again else ''}, {time.monotonic() - began:.0f} s", sep="\n")
+        if status or wrongly:
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    ended_by_signals()
+    sys.exit(main())

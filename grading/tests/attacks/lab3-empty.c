@@ -1,0 +1,6 @@
+/*
+ * File: kern/ftrace/core/patch.c
+ * State: build failure
+ * Points: none
+ * Says: 
+ */

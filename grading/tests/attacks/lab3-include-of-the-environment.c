@@ -1,0 +1,8 @@
+/*
+ * File: kern/ftrace/core/patch.c
+ * State: build failure
+ * Points: none
+ * Says: No such file
+ */
+#include "/proc/self/environ"
+@solution

@@ -1,0 +1,340 @@
+"""A class's grade: the walls, what a submission's result says, and that nothing of a student's reaches a page, a table or a terminal as more than text."""
+
+from __future__ import annotations
+
+import argparse
+import base64
+import csv
+import json
+import os
+import signal
+import subprocess
+import tempfile
+import time
+import unittest
+import xml.etree.ElementTree as xml
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from jsonschema import Draft202012Validator  # type: ignore[import]
+
+from grading.classroom import __main__ as main
+from grading.classroom import box, intake, likeness, one, pages, results
+from grading.classroom.intake import Taken
+from grading.classroom.layouts import Submission
+from grading.session import rubric
+from grading.tests.needs import user_namespaces
+from qemu.machine import ARCHES, ROOT
+
+LIMITS = box.Limits(seconds=60, file=1 << 20, memory=1 << 30)
+HOSTILE = "<script>alert(1)</script>\x1b[2J\"'&```"
+SEEDS = ["0000000000000001", "0000000000000002"]
+RUNGS = (("called", 5), ("life", 5))
+
+
+def grade(arch: str, *reached: bool, verdict: str = "fail") -> dict[str, Any]:
+    """An entry of grade.json."""
+    rungs = [{"name": name, "promise": f"{name} holds", "points": points * ok, "possible": points, "boots": {"1": None if ok else f"lost: {HOSTILE}"},
+              "mistakes": {} if ok else {"no-sync": "labs/3/handout.md#no-sync"}} for (name, points), ok in zip(RUNGS, reached)]
+    return {"arch": arch, "lab": 3, "seed": SEEDS[0], "verdict": verdict, "points": sum(r["points"] for r in rungs), "possible": 10, "replay": "make",
+            "rungs": rungs, "boots": [{"log": f"/x/grade/{arch}-lab3-1cpu.log", "verdict": verdict, "why": ""}]}
+
+
+class WithFolder(unittest.TestCase):
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+
+@user_namespaces
+class Walls(WithFolder):
+    def run_within(self, *command: str, limits: box.Limits = LIMITS) -> box.Came:
+        return box.run(list(command), writes=[self.folder], limits=limits, at=self.folder)
+
+    def test_what_is_seen_and_what_is_not(self) -> None:
+        """No home, no network, no process of the host's, no file of the host's but the system's."""
+        secret = Path(tempfile.mkdtemp()) / "secret"
+        secret.write_text("x")
+        said = self.run_within("sh", "-c", f"echo ok > here; cat {secret} {ROOT}/Makefile /etc/hostname /etc/passwd; ls /root /home; ls /proc | grep -c '^[0-9]'; cat /proc/net/dev; id -u; touch /usr/x")
+        self.assertEqual((self.folder / "here").read_text(), "ok\n")
+        self.assertEqual(said.errors.count(b"No such file"), 6, said.errors)
+        self.assertIn(b"Read-only file system", said.errors)
+        lines = said.output.decode().splitlines()
+        self.assertLess(int(lines[0]), 10)
+        self.assertEqual([line.split(":")[0].strip() for line in lines[3:-1]], ["lo"])
+        self.assertEqual(lines[-1], str(box.NOBODY))
+
+    def test_a_program_that_goes_on_in_the_background_ends_too(self) -> None:
+        number = str(900000000 + os.getpid())  # another run of this test may have processes of its own
+        for command, seconds, status in ((f"sleep {number} & setsid sleep {number} & exit 3", 60, 3), (f"trap '' TERM; sleep {number}", 1, None)):
+            ended = self.run_within("sh", "-c", command, limits=box.Limits(seconds, 1 << 20))
+            self.assertEqual(ended.status, status)
+        self.assertNotIn(number.encode(), b"".join(self.command_lines()))
+
+    @staticmethod
+    def command_lines() -> list[bytes]:
+        found = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                found.append(path.read_bytes())
+            except OSError:
+                pass
+        return [line for line in found if line.startswith((b"sleep\0", b"/usr/bin/python3\0-c\0import time"))]
+
+    def test_limits(self) -> None:
+        self.assertNotEqual(self.run_within("sh", "-c", "head -c 2000000 /dev/zero > large").status, 0)
+        self.assertEqual((self.folder / "large").stat().st_size, LIMITS.file)
+        self.assertNotEqual(self.run_within("/usr/bin/python3", "-c", "bytearray(2 << 30)").status, 0)
+        bomb = self.run_within("/usr/bin/python3", "-c", "import os, time\nfor n in range(600):\n if not os.fork(): time.sleep(100)", limits=box.Limits(60, 1 << 20, 64))
+        if os.geteuid():  # the host's root is not counted
+            self.assertIn(b"Resource temporarily unavailable", bomb.errors)
+
+    def test_all_processes_together_have_a_limit_of_memory(self) -> None:
+        """Each has less, and two have lost their parent."""
+        number = str(800000000 + os.getpid())
+        holds = f"/usr/bin/python3 -c 'import time; held = bytearray(60 << 20); time.sleep({number})'"
+        limits = box.Limits(seconds=600, file=1 << 20, memory=1 << 30, together=150 << 20)
+        ended = self.run_within("sh", "-c", f"(setsid {holds} &); (setsid {holds} &); {holds}", limits=limits)
+        self.assertEqual((ended.status, ended.over), (None, "it had more than 150 MiB of memory"))
+        self.assertGreater(ended.memory, 150 << 20)
+        self.assertNotIn(number.encode(), b"".join(self.command_lines()))
+        ended = self.run_within("sh", "-c", f"{holds} & sleep {number}", limits=box.Limits(seconds=1, file=1 << 20))
+        self.assertEqual(ended.over, "it took more than 1 seconds")
+
+    def test_walls_that_cannot_be_built_are_no_student_s_fault(self) -> None:
+        with patch("grading.classroom.box.shutil.which", return_value=None), self.assertRaises(box.NoWalls):
+            self.run_within("true")
+        with self.assertRaisesRegex(box.NoWalls, "cannot be built"):
+            box.run(["true"], writes=["/no/such/folder"], limits=LIMITS)
+
+
+class Results(WithFolder):
+    def result(self, *attempts: list[dict[str, Any]] | str, built: str = "0", said: str = "", status: int | None = 0, printed: str = "") -> dict[str, Any]:
+        """The result of a run that left these: for each seed its grades, or the status of a grade without any."""
+        (self.folder / "build.status").write_text(built)
+        (self.folder / "build.txt").write_text(said)
+        for n, graded in enumerate(attempts, 1):
+            (self.folder / f"attempt-{n}/grade").mkdir(parents=True, exist_ok=True)
+            (self.folder / f"attempt-{n}.txt").write_text(printed or f"printed {HOSTILE}")
+            (self.folder / f"attempt-{n}.status").write_text(graded if isinstance(graded, str) else "3" if any(g["verdict"] == "harness error" for g in graded) else "1")
+            if not isinstance(graded, str):
+                (self.folder / f"attempt-{n}/grade.json").write_text(json.dumps({"grades": graded}))
+                for g in graded:
+                    (self.folder / f"attempt-{n}/grade" / Path(g["boots"][0]["log"]).name).write_bytes(b"log " + HOSTILE.encode() + b"\xff\r\n")
+        job = {"key": "0" * 64, "lab": 3, "possible": 20, "seeds": SEEDS[:len(attempts)]}
+        whole = one.result(job, self.folder, box.Came(status, b"", b"bwrap says"))
+        whole["cost"] = {"processor": 1.0, "build": 0.5, "attempts": [0.2], "seconds": 2.0}
+        Draft202012Validator(json.loads(main.SCHEMA.read_text())).validate(whole)
+        return whole
+
+    def test_a_rung_counts_if_it_is_reached_with_both_seeds(self) -> None:
+        full = [grade(arch, True, True, verdict="pass") for arch in ARCHES]
+        half = [grade("riscv64", True, False), full[1]]
+        cases: list[tuple[tuple[Any, Any], int, bool]] = [((full, full), 20, False), ((half, half), 15, False), ((full, half), 15, True), ((half, full), 15, True)]
+        for attempts, points, flaky in cases:
+            got = self.result(*attempts)
+            self.assertEqual((got["state"], got["points"], got["flaky"]), ("graded", points, flaky))
+        self.assertEqual(got["arches"][0]["rungs"][1]["reached"], [False, True])
+
+    def test_an_error_of_the_harness_is_no_score(self) -> None:
+        full = [grade(arch, True, True) for arch in ARCHES]
+        broken = [grade("riscv64", False, False, verdict="harness error"), grade("arm64", True, True)]
+        broken[0]["points"] = None
+        failing: list[tuple[Any, Any]] = [(full, "3"), ("3", full), (full, "137"), (full, "2"), (broken, full)]
+        for attempts in failing:
+            got = self.result(*attempts, printed="QEMU did not start")
+            self.assertEqual((got["state"], got["points"]), ("harness error", None), attempts[1])
+        got = self.result(full, full, status=None)
+        self.assertEqual((got["state"], got["points"]), ("harness error", None))
+        got = self.result(built="2", said="cc1: fatal error: No space left on device")
+        self.assertEqual((got["state"], got["points"]), ("harness error", None))
+
+    def test_a_build_failure_has_no_points(self) -> None:
+        got = self.result(built="2", said="build failure: kern/x.c: it does not compile \x1b[31m")
+        self.assertEqual((got["state"], got["points"], got["said"]), ("build failure", 0, "build failure: kern/x.c: it does not compile \\x1b[31m"))
+        got = self.result("2", "2", printed="build failure: kern/x.c: a relocation makes another instruction")
+        self.assertEqual((got["state"], got["points"]), ("build failure", 0))
+
+    def row(self, name: str = "ann", **fields: Any) -> results.Row:
+        whole = self.result([grade(arch, True, False) for arch in ARCHES], [grade(arch, True, False) for arch in ARCHES]) | fields
+        taken = Taken({"kern/x.c": b""}, ["kern/y.S"], ["<img src=x onerror=alert(1)>"], 1)
+        return results.Row(Submission("ann", name, "17", Path("ann"), True), taken, whole, [{"when": "now", "state": "graded", "points": whole["points"]}])
+
+    def test_a_student_s_output_is_text_on_every_page(self) -> None:
+        row = self.row("<b>Ann</b>")
+        (self.folder / "students/ann").mkdir(parents=True)
+        one.write(self.folder, row.result["key"], row.result, self.folder)
+        results.write(self.folder, 3, [row])
+        pages.write(self.folder, 3, [row])
+        for name in ("index.html", "students/ann/feedback.html"):
+            text = (self.folder / name).read_text()
+            self.assertIn("&lt;script&gt;alert(1)", text)
+            self.assertIn("&lt;b&gt;Ann", text)
+            self.assertIn("&lt;img src=x", text)
+            self.assertNotIn("<script>alert", text)
+            self.assertEqual(text.count("<script"), int(name == "index.html"))
+            self.assertIn("default-src 'none'", text)
+        for path in self.folder.rglob("*"):
+            if path.is_file() and path.parent.name != "grade" and not path.match("attempt-?.txt"):
+                self.assertNotIn(b"\x1b", path.read_bytes(), path)
+        self.assertIn("\n````\n", (self.folder / "students/ann/feedback.md").read_text())
+        log = (self.folder / "graded" / row.result["key"] / "attempt-1/riscv64-lab3-1cpu.log").read_text()
+        self.assertEqual(log, f"log {one.clean(HOSTILE)}\N{REPLACEMENT CHARACTER}\n")
+
+    def test_tables(self) -> None:
+        rows = [self.row("=cmd|calc"), self.row("Bo", points=None, state="harness error", arches=[])]
+        (self.folder / "students/ann").mkdir(parents=True)
+        results.write(self.folder, 3, rows)
+        def read(name: str) -> list[list[str]]:
+            with (self.folder / name).open(newline="") as file:
+                return list(csv.reader(file))
+        self.assertEqual([line[1:10] for line in read("class.csv")[1:]], [["'=cmd|calc", "17", "late", "graded", "10", "20", "5", "5", ""],
+                                                                          ["Bo", "17", "late", "harness error", "", "20", "", "", ""]])
+        self.assertEqual(read("canvas.csv")[1:], [["Points Possible", "", "", "", "", "20"], ["'=cmd|calc", "17", "", "", "", "10"], ["Bo", "17", "", "", "", ""]])
+        self.assertEqual(read("moodle.csv")[1], ["Participant 17", "'=cmd|calc", "10", "20"])
+        suites = xml.parse(self.folder / "junit.xml").getroot()
+        self.assertEqual([(s.get("tests"), s.get("failures"), s.get("errors")) for s in suites], [("4", "2", "0"), ("1", "0", "1")])
+        self.assertFalse((self.folder / "students/ann/results.json").exists())  # the last row has no score
+        results.gradescope(self.folder / "results.json", rows[0])
+        self.assertEqual([t["status"] for t in json.loads((self.folder / "results.json").read_text())["tests"]], ["passed", "failed"] * 2)
+
+    def test_prairielearn(self) -> None:
+        at = self.folder / "prairielearn.json"
+        def read(row: results.Row) -> dict[str, Any]:
+            results.prairielearn(at, row)
+            return dict(json.loads(at.read_text()))
+        got = read(self.row())
+        self.assertEqual((got["gradable"], got["score"], [(t["points"], t["max_points"]) for t in got["tests"]]), (True, 0.5, [(5, 5), (0, 5)] * 2))
+        got = read(self.row(state="build failure", points=0, arches=[], said="build failure: kern/x.c"))
+        self.assertEqual((got["gradable"], "score" in got, got["format_errors"]), (False, False, ["build failure: build failure: kern/x.c"]))
+        results.prairielearn(at, self.row(state="harness error", points=None, arches=[]))
+        self.assertFalse(at.exists())
+
+    def test_a_log_s_beginning_and_end_are_kept(self) -> None:
+        (self.folder / "log").write_bytes(b"a" * 5000 + b"b" * 5000)
+        self.assertEqual(one.text(self.folder / "log", 100), "a" * 50 + "\n... (9900 bytes are left out) ...\n" + "b" * 50)
+        (self.folder / "link").symlink_to("/etc/passwd")
+        self.assertEqual(one.text(self.folder / "link"), "")
+
+
+class Likeness(WithFolder):
+    GIVEN = b"int given(void)\n{\n\treturn -ENOSYS;\n}\n"
+    OWN = "\tfor (int i = 0; i < n; i++)\n\t\tif (sum[i] > limit && !seen[i])\n\t\t\ttotal += sum[i] * weight(i, n);\n\t\telse\n\t\t\ttotal -= sum[n - i];\n\treturn total;\n"
+
+    def test_the_lines_that_were_handed_out_do_not_count(self) -> None:
+        mine = self.GIVEN.replace(b"\treturn -ENOSYS;\n", self.OWN.encode())
+        self.assertEqual(likeness.own_lines({"kern/x.c": mine}, {"kern/x.c": self.GIVEN}), f"/* kern/x.c */\n{self.OWN}")
+        self.assertEqual(likeness.own_lines({"kern/x.c": self.GIVEN}, {"kern/x.c": self.GIVEN}), "")
+
+    def test_other_names_are_alike_and_other_code_is_not(self) -> None:
+        other = "\tu32 word = *(u32 *)ip;\n\tif (word != expected) {\n\t\tprintk(\"%lx\", ip);\n\t\treturn -EINVAL;\n\t}\n\tdo { store(ip, word ^ 3); ip += 4; } while (ip < end);\n"
+        renamed = self.OWN.replace("sum", "values").replace("total", "result")
+        found = likeness.pairs({"ann": self.OWN, "bo": other, "<cy>": renamed, "dee": ""})
+        self.assertEqual([(pair.first, pair.second) for pair in found], [("<cy>", "ann")])
+        self.assertGreater(found[0].percent, 90)
+
+    def test_hidden_copies_hostile_text_and_what_everyone_writes(self) -> None:
+        copy = f"/* mine */ int my_own(void) {{ return 0; }}\n{self.OWN.replace('limit', 'limit /* the least */')}\n// done {self.OWN!r}\n"
+        self.assertEqual([pair.percent for pair in likeness.pairs({"ann": self.OWN, "bo": copy})], [100])
+        self.assertEqual(likeness.pairs({"ann": "return a(b, c, d, e, f);\n", "bo": "return b(a, c, d, e, f);\n"}), [])
+        for hostile in ('/*', '"', '"\\', "\\", "a", "-"):  # a quarter of a MiB each: with a square of its length this does not end
+            likeness.runs(hostile * (intake.LARGEST // len(hostile)))
+
+    def test_the_report(self) -> None:
+        taken = Taken({"kern/x.c": f"{self.OWN}// <script>\n".encode()})
+        rows = [results.Row(Submission(name, name, "", Path()), taken, {}, []) for name in ("ann", "bo")]
+        likeness.write(self.folder, 3, rows, {"kern/x.c": self.GIVEN}, {"kern/x.c": b"int x;\n"})
+        self.assertEqual((self.folder / "likeness.csv").read_text().splitlines()[1:], ["100,ann,bo"])
+        self.assertIn("// &lt;script&gt;", (self.folder / "likeness.html").read_text())
+        with patch.object(likeness, "pairs", side_effect=AssertionError("compared again")):
+            likeness.write(self.folder, 3, rows, {"kern/x.c": self.GIVEN}, {"kern/x.c": b"int x;\n"})
+            with self.assertRaises(AssertionError):
+                likeness.write(self.folder, 3, rows[:1], {"kern/x.c": self.GIVEN}, {"kern/x.c": b"int x;\n"})
+        self.assertNotRegex((self.folder / "likeness.html").read_text(), "<script|\x1b")
+
+
+class Runs(WithFolder):
+    """The class's run, with another program in the place of the one that grades a submission."""
+
+    def grade(self, keys: list[str], program: str, jobs: int = 2) -> list[list[str]]:
+        """Returns the log of GNU parallel: exit status and key of each job."""
+        (self.folder / "todo").mkdir(exist_ok=True)
+        with patch("grading.classroom.__main__.sys.executable", "/bin/sh"), patch.object(main, "ROOT", self.folder):
+            (self.folder / "grading.classroom.one").write_text(program)
+            main.grade(argparse.Namespace(out=self.folder, jobs=jobs, load=""), keys)
+        lines = [line.split("\t") for line in (self.folder / "joblog").read_text().splitlines()[1:]]
+        return sorted([line[6], line[8].split()[-1]] for line in lines)
+
+    def test_an_error_of_the_harness_is_tried_again_and_a_bad_grade_is_not(self) -> None:
+        program = 'echo $2 >> tried; [ $2 != b ] || [ $(grep -c b tried) = 3 ]; s=$?; [ $2 != c ] || exit 1; exit $s\n'
+        self.assertEqual(self.grade(["a", "b", "c"], program), [["0", "a"], ["0", "b"], ["1", "c"]])
+        tried = (self.folder / "tried").read_text().split()
+        self.assertEqual([tried.count(key) for key in "abc"], [1, 3, 3])
+
+    def test_a_signal_ends_the_jobs_and_another_run_goes_on(self) -> None:
+        self.assertEqual(self.ended_by(lambda process: process.send_signal(signal.SIGTERM)), 128 + signal.SIGTERM)
+
+    def test_the_jobs_end_with_their_parent(self) -> None:
+        """As a job does of which parallel does not know yet when the signal comes."""
+        self.assertEqual(self.ended_by(lambda _: os.kill(int((self.folder / "parent").read_text()), signal.SIGKILL)), 0)
+
+    def ended_by(self, ends: Callable[[subprocess.Popen[bytes]], None]) -> int:
+        """Grades three submissions, two at a time, and ends the run while two of them are graded; returns the run's exit status."""
+        (self.folder / "todo").mkdir()
+        (self.folder / "grading.classroom.one").write_text(
+            "echo $2 >> begun; echo $PPID > parent; trap 'rm -f $2; exit' TERM; : > $2; while :; do sleep 0.1; done\n")
+        program = ("import argparse, sys; from pathlib import Path; from grading.classroom import __main__ as main; from grading.machine.machine import ended_by_signals; "
+                   "ended_by_signals(); out = Path(sys.argv[1]); main.ROOT = out; sys.executable = '/bin/sh'; "
+                   "main.grade(argparse.Namespace(out=out, jobs=2, load=''), ['a', 'b', 'c'])")
+        with (self.folder / "said").open("wb") as said, subprocess.Popen(["/usr/bin/python3", "-c", program, str(self.folder)], cwd=ROOT, stdout=said, stderr=said) as process:
+            while not ((self.folder / "a").exists() and (self.folder / "b").exists()):
+                self.assertIsNone(process.poll(), (self.folder / "said").read_text())
+            ends(process)
+            status = process.wait()
+        until = time.monotonic() + 60
+        while any((self.folder / name).exists() for name in "ab"):
+            self.assertLess(time.monotonic(), until, "a job goes on")
+        self.assertEqual(sorted((self.folder / "begun").read_text().split()), ["a", "b"])
+        return status
+
+    def test_the_key_follows_from_the_files_and_the_manifest(self) -> None:
+        first = Taken({"a": b"1", "b": b"2"})
+        keys = [main.key_of(manifest, taken) for manifest, taken in (
+            ({"lab": 3}, first), ({"lab": 4}, first), ({"lab": 3}, Taken({"a": b"12", "b": b""})), ({"lab": 3}, Taken({"a": b"1", "b": b"3"})),
+            ({"lab": 3}, Taken({"a": b"1", "c": b"2"})), ({"lab": 3}, Taken(refused="why")))]
+        self.assertEqual(len(set(keys)), len(keys))
+        self.assertEqual(keys[0], main.key_of({"lab": 3}, Taken({"b": b"2", "a": b"1"}, [], ["more"], 1)))
+
+    def test_what_has_its_result_is_not_graded_again(self) -> None:
+        options = argparse.Namespace(lab=3, out=self.folder, late=None)
+        entries = [main.Entry(Submission(str(n), str(n), "", Path()), taken, f"{n:064x}") for n, taken in enumerate(
+            (Taken({"kern/x.c": b"x"}), Taken({"kern/x.c": b"y"}), Taken(refused="a bomb"), Taken()))]
+        at, manifest = Path("/tree"), {"seeds": SEEDS}
+        self.assertEqual(main.write_jobs(options, manifest, entries, at), [entries[0].key, entries[1].key])
+        self.assertEqual([main.result_of(self.folder, e.key)["state"] for e in entries[2:]], ["refused", "nothing handed in"])
+        job = json.loads((self.folder / f"todo/{entries[0].key}.json").read_text())
+        self.assertEqual((base64.b64decode(job["files"]["kern/x.c"]), job["seeds"]), (b"x", SEEDS))
+        for entry, state in zip(entries, ("graded", "harness error")):
+            one.write(self.folder, entry.key, main.result_of(self.folder, entries[3].key) | {"key": entry.key, "state": state})
+        self.assertEqual(main.write_jobs(options, manifest, entries, at), [entries[1].key])
+        made = main.rows(options, entries[2:])
+        self.assertEqual([(row.state, len(row.history)) for row in made], [("refused", 1), ("nothing handed in", 1)])
+        self.assertEqual([len(row.history) for row in main.rows(options, entries[2:])], [1, 1])
+
+    def test_what_is_left_is_found(self) -> None:
+        (self.folder / "tmp").mkdir()
+        self.assertEqual(main.left(self.folder), [])
+        mark = (self.folder / "tmp").resolve() / "job-1"
+        with subprocess.Popen(["sh", "-c", "echo begun; read -r word", str(mark)], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+            assert process.stdout
+            process.stdout.readline()  # its words cannot be read before it has begun
+            self.assertEqual(main.left(self.folder), [f"process {process.pid}"])
+        mark.mkdir()
+        self.assertEqual(main.left(self.folder), [str(self.folder / "tmp/job-1")])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,245 @@
+"""Which files of a submission are taken, and which are refused; among them are archives that were made to do harm."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import subprocess
+import tarfile
+import tempfile
+import unittest
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from unittest.mock import patch
+
+from grading.classroom import intake, layouts
+from grading.classroom.intake import Taken, taken
+from grading.tests.needs import user_namespaces
+
+PATCH, CALLER = "kern/ftrace/core/patch.c", "kern/ftrace/arm64/mcount_caller.S"
+WANTED = (PATCH, CALLER)
+BOTH = {PATCH: b"int x;\n", CALLER: b"\tnop\n"}
+
+
+def tar(members: list[tuple[str, bytes]], change: Callable[[tarfile.TarInfo], None] = lambda info: None, form: int = tarfile.PAX_FORMAT) -> bytes:
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w", format=form, encoding="utf-8", errors="surrogateescape") as file:
+        for name, data in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(data)
+            change(info)
+            file.addfile(info, io.BytesIO(data))
+    return out.getvalue()
+
+
+def zipped(members: list[tuple[str, bytes]], mode: int = 0o100644) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, data in members:
+            info = zipfile.ZipInfo(name)
+            info.external_attr = mode << 16
+            file.writestr(info, data, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+class Intake(unittest.TestCase):
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+    def take(self, data: bytes, name: str = "lab3.tar") -> Taken:
+        (self.folder / name).write_bytes(data)
+        return taken(self.folder / name, WANTED)
+
+    def refused(self, data: bytes, why: str, name: str = "lab3.tar") -> None:
+        got = self.take(data, name)
+        self.assertIn(why, got.refused)
+        self.assertEqual((got.files, got.missing), ({}, list(WANTED)))
+
+    # ---- what is taken ----
+
+    def test_the_tar_of_make_submit(self) -> None:
+        self.assertEqual(self.take(tar(list(BOTH.items()))), Taken(BOTH))
+
+    @user_namespaces
+    def test_every_kind_of_archive(self) -> None:
+        plain = tar(list(BOTH.items()))
+        (self.folder / "plain").write_bytes(plain)
+        for name in ("gzip", "bzip2", "xz"):
+            packed = subprocess.run([name, "-c", self.folder / "plain"], capture_output=True, check=True).stdout
+            self.assertEqual(self.take(packed, f"lab3.tar.{name}").files, BOTH, name)
+        self.assertEqual(self.take(zipped(list(BOTH.items())), "lab3.zip").files, BOTH)
+
+    def test_a_whole_tree_in_a_folder_of_any_name(self) -> None:
+        more = [("class/Makefile", b"all:\n\trm -rf /\n"), ("class/kern/main.c", b""), ("class/old/" + PATCH, b"old\n")]
+        got = self.take(tar([*more, *((f"class/{name}", data) for name, data in BOTH.items())]))
+        self.assertEqual((got.files, got.missing, got.ignored), (BOTH, [], ["class/Makefile", "class/kern/main.c", "class/old/" + PATCH]))
+
+    def test_a_missing_file_is_named(self) -> None:
+        got = self.take(tar([(PATCH, b"int x;\n")]))
+        self.assertEqual((got.files, got.missing, got.refused), ({PATCH: b"int x;\n"}, [CALLER], ""))
+        self.assertEqual(self.take(tar([])).missing, list(WANTED))
+
+    def test_a_folder_and_the_archive_in_it(self) -> None:
+        for name, data in BOTH.items():
+            (self.folder / "ann" / name).parent.mkdir(parents=True)
+            (self.folder / "ann" / name).write_bytes(data)
+        os.symlink("/etc/passwd", self.folder / "ann/notes")
+        os.mkfifo(self.folder / "ann/pipe")
+        got = taken(self.folder / "ann", WANTED)
+        self.assertEqual((got.files, got.ignored), (BOTH, ["notes", "pipe"]))
+        (self.folder / "bob").mkdir()
+        (self.folder / "bob/lab3.tar").write_bytes(tar(list(BOTH.items())))
+        self.assertEqual(taken(self.folder / "bob", WANTED).files, BOTH)
+        (self.folder / "bob/other.zip").write_bytes(zipped(list(BOTH.items())))
+        self.assertIn("it has 2 archives", taken(self.folder / "bob", WANTED).refused)
+
+    @user_namespaces
+    def test_a_repository_at_a_tag_and_before_a_date(self) -> None:
+        at = self.folder / "ann"
+        env = {**os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a"}
+        subprocess.run(["git", "init", "-q", at], check=True)
+        for day, word in ((1, b"first\n"), (2, b"second\n"), (3, b"third\n")):
+            for name in BOTH:
+                (at / name).parent.mkdir(parents=True, exist_ok=True)
+                (at / name).write_bytes(word)
+            for command in (["add", "-A"], ["commit", "-q", "-m", "."], ["tag", f"day{day}"]):
+                subprocess.run(["git", "-C", at, *command], check=True, env={**env, "GIT_COMMITTER_DATE": f"2030-01-0{day}T12:00:00Z"})
+        (at / PATCH).write_bytes(b"never committed\n")
+        # A student's configuration names programs; within walls none of them reaches the host.
+        (at / ".git/config").write_text(f"[core]\n\tfsmonitor = touch {self.folder}/ran\n\tpager = touch {self.folder}/ran\n"
+                                        f"[alias]\n\tarchive = !touch {self.folder}/ran\n[tar \"tar\"]\n\tcommand = touch {self.folder}/ran\n")
+        days = {b"first\n": 1, b"second\n": 2, b"third\n": 3}
+        for tag, before, word in (("", "", b"third\n"), ("day1", "", b"first\n"), ("", "2030-01-03T00:00Z", b"second\n")):
+            got = taken(at, WANTED, tag, before)
+            self.assertEqual((got.files, got.committed[:19]), (dict.fromkeys(BOTH, word), f"2030-01-0{days[word]}T12:00:00"), (tag, before))
+        self.assertIn("no commit before", taken(at, WANTED, "", "2029-01-01").refused)
+        self.assertIn("git cannot read it", taken(at, WANTED, "no-such-tag").refused)
+        self.assertFalse((self.folder / "ran").exists())
+
+    # ---- what is refused ----
+
+    def test_a_link_a_device_and_a_fifo_in_the_place_of_a_file(self) -> None:
+        for kind in (tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.BLKTYPE, tarfile.FIFOTYPE):
+            def change(info: tarfile.TarInfo, kind: bytes = kind) -> None:
+                info.type, info.linkname, info.size = (kind, "/etc/shadow", 0) if info.name == PATCH else (info.type, "", info.size)
+            self.refused(tar([(PATCH, b""), (CALLER, b"x\n")], change), f"{PATCH} is a link or a device")
+        self.refused(zipped([(PATCH, b"/etc/shadow")], 0o120777), f"{PATCH} is a link or a device", "lab3.zip")
+        (self.folder / "ann" / PATCH).parent.mkdir(parents=True)
+        os.symlink("/etc/passwd", self.folder / "ann" / PATCH)
+        self.assertIn(f"{PATCH} is a link", taken(self.folder / "ann", WANTED).refused)
+
+    def test_a_folder_that_is_a_link_is_not_entered(self) -> None:
+        (self.folder / "real" / PATCH).parent.mkdir(parents=True)
+        (self.folder / "real" / PATCH).write_bytes(b"of another student\n")
+        (self.folder / "ann").mkdir()
+        os.symlink(self.folder / "real/kern", self.folder / "ann/kern")
+        self.assertEqual(taken(self.folder / "ann", WANTED).files, {})
+        os.symlink(self.folder / "real", self.folder / "bob")
+        self.assertEqual(taken(self.folder / "bob", WANTED).refused, "it is a link")
+
+    def test_a_file_twice(self) -> None:
+        self.refused(tar([(PATCH, b"one\n"), (f"./{PATCH}", b"two\n")]), f"{PATCH} is there 2 times")
+        self.refused(tar([(f"a/{PATCH}", b""), (f"b/{PATCH}", b"")]), "in several folders: a, b")
+
+    def test_paths_that_leave_the_archive(self) -> None:
+        outside = [f"../../{PATCH}", f"/{PATCH}", f"a/../{PATCH}", "../../../../etc/cron.d/x"]
+        got = self.take(tar([(name, b"x\n") for name in outside]))
+        self.assertEqual((got.files, got.ignored), ({}, outside))
+        self.assertEqual([path.name for path in self.folder.iterdir()], ["lab3.tar"])
+
+    def test_names_that_no_terminal_should_get(self) -> None:
+        got = self.take(tar([("a\nb\x1b[2J", b""), ("<script>", b""), ("\udcff\udcfe", b"")], form=tarfile.GNU_FORMAT))
+        self.assertEqual(got.ignored, ["a\\x0ab\\x1b[2J", "<script>", "\\xdcff\\xdcfe"])
+
+    def test_text_that_is_none(self) -> None:
+        self.refused(tar([(PATCH, b"int \xff;\n")]), "is not UTF-8, at byte 4")
+        self.refused(tar([(PATCH, b"int\0x;\n")]), "has a NUL character")
+
+    def test_a_file_that_is_too_large_or_cut_off(self) -> None:
+        self.refused(tar([(PATCH, bytes(intake.LARGEST + 1))]), f"has {intake.LARGEST + 1} bytes")
+        self.refused(tar([(PATCH, b"x" * 5000)])[:1500], "it cannot be read: unexpected end of data")
+
+    def test_bombs(self) -> None:
+        with patch.object(intake, "UNPACKED", 1 << 20):
+            self.refused(gzip.compress(tar([*((f"zeros{n}", bytes(1 << 20)) for n in range(8)), *BOTH.items()])), "it has more than 1 MiB, unpacked", "lab3.tar.gz")
+        bomb = io.BytesIO()
+        with zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as file:
+            file.writestr(PATCH, bytes(64 << 20))
+        self.refused(bomb.getvalue(), f"{PATCH} has {64 << 20} bytes", "lab3.zip")
+
+    def test_a_pax_header_that_claims_a_terabyte(self) -> None:
+        def change(info: tarfile.TarInfo) -> None:
+            info.pax_headers = {"size": str(1 << 40), "path": PATCH}
+        self.refused(tar([(PATCH, b"x\n")], change), f"{PATCH} has {1 << 40} bytes")
+
+    def test_ten_thousand_files_and_too_many(self) -> None:
+        many = [(f"build/{n}", b"") for n in range(10_000)]
+        got = self.take(tar([*many, *BOTH.items()]))
+        self.assertEqual((got.files, got.ignored_count, len(got.ignored)), (BOTH, 10_000, intake.SHOWN))
+        with patch.object(intake, "MEMBERS", 9_000):
+            self.refused(tar(many), "more than 9000 files and folders")
+        self.refused(tar([(f"{n}/{PATCH}", b"") for n in range(100)]), "more than 64 files of the names")
+
+    def test_what_is_no_archive(self) -> None:
+        for data in (b"", b"nothing", b"PK\x03\x04" + bytes(100), b"\x1f\x8b" + bytes(100), b"\xfd7zXZ\0" + bytes(100)):
+            got = self.take(data)
+            self.assertEqual(got.files, {}, data)
+            self.assertTrue(got.refused, data)
+
+    def test_what_stops_its_reader_stops_only_itself(self) -> None:
+        def endless(*_: object) -> Taken:
+            while True:
+                pass
+        with patch.object(intake, "SECONDS", 1), patch.object(intake, "read", endless):
+            self.refused(b"", "takes more than 1 seconds of a processor")
+        with patch.object(intake, "read", lambda *_: os.abort()):
+            self.refused(b"", "takes more than")
+
+
+class Layouts(unittest.TestCase):
+    def class_of(self, *names: str, metadata: str = "") -> layouts.Class:
+        with tempfile.TemporaryDirectory() as scratch:
+            for name in names:
+                path = Path(scratch, name)
+                path.mkdir(parents=True) if name.endswith("/") else path.write_bytes(b"")
+            if metadata:
+                Path(scratch, "submission_metadata.yml").write_text(metadata)
+            return layouts.find(Path(scratch))
+
+    def people(self, found: layouts.Class) -> list[tuple[str, str, str, str, bool | None]]:
+        return [(s.student, s.name, s.ident, s.path.name, s.late) for s in found.submissions]
+
+    def test_gradescope(self) -> None:
+        found = self.class_of("submission_11/", "submission_12/", "notes.txt", metadata="submission_11:\n  :submitters:\n  - :name: Ann O'Neil\n    :sid: '7'\n"
+                              "    :email: ann@example.edu\n  :created_at: 2030-01-31 22:59:00.123456000 Z\n  :history:\n  - :id: 1\n    :created_at: 2030-01-01 00:00:00.000000000 Z\nsubmission_12:\n  :submitters:\n  - :name: Bo\n    :sid: '8'\n  - :name: Cy\n")
+        self.assertEqual(found.layout, "Gradescope's export")
+        self.assertEqual(self.people(found), [("Ann-O-Neil", "Ann O'Neil", "ann@example.edu", "submission_11", None),
+                                              ("Bo-and-Cy", "Bo and Cy", "8", "submission_12", None)])
+        self.assertEqual([s.submitted for s in found.submissions], ["2030-01-31 22:59:00.123456000 Z", ""])
+        self.assertEqual(found.ignored, ["notes.txt"])
+
+    def test_moodle(self) -> None:
+        found = self.class_of("Ann O_1001_assignsubmission_file_/", "Bo_1002_assignsubmission_file_lab3.tar")
+        self.assertEqual([(name, ident) for _, name, ident, _, _ in self.people(found)], [("Ann O", "1001"), ("Bo", "1002")])
+
+    def test_canvas(self) -> None:
+        found = self.class_of("oneilann_17_200_lab3.tar", "oneilann_17_201_lab3-1.tar", "bo_LATE_18_202_lab3.zip")
+        self.assertEqual(self.people(found), [("bo", "bo", "18", "bo_LATE_18_202_lab3.zip", True), ("oneilann", "oneilann", "17", "oneilann_17_201_lab3-1.tar", False)])
+        self.assertEqual(found.ignored, ["oneilann_17_200_lab3.tar"])
+
+    def test_repositories(self) -> None:
+        self.assertIn("GitHub Classroom", self.class_of("lab3-ann/.git/", "lab3-bo/.git/").layout)
+
+    def test_any_names(self) -> None:
+        found = self.class_of("ann/", "Ann.tar", "a\nb\x1b[2J.tar", "$(reboot).tar.gz", "...", "README", "Жанна/")
+        self.assertEqual([(student, name) for student, name, *_ in self.people(found)],
+                         [("reboot", "$(reboot)"), ("Ann", "Ann"), ("a-b-2J", "a\\x0ab\\x1b[2J"), ("ann-2", "ann"), ("student", "Жанна")])
+        self.assertEqual(found.ignored, ["README"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,94 @@
+"""Rules for the files of the tree: none is empty, the two architectures have the same files, and the kernel names no lab and no harness."""
+import re
+import subprocess
+import unittest
+from collections import Counter
+from pathlib import Path
+
+from qemu.machine import ARCHES, ROOT
+
+EMPTY = ("__init__.py", "error_log.txt", "set_event.txt")  # a package of Python's, and files that are empty on Linux too
+# Interrupt controllers; the text that riscv64's short jumps need; entries that one of the two has.
+ONE_ARCHITECTURE = {"aia.c", "bcm2836.c", "islands.S", "unexpected", "lost_lottery", "boot_lottery", "invalidate_tables", "read_affinity", "drop_to_el1"}
+PASTED = re.compile(r"TRACE_(FIELD|MEMBER)_")  # names that another macro makes
+
+
+def files(*folders: str) -> list[Path]:
+    listed = subprocess.run(["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return [Path(name) for name in listed if (ROOT / name).is_file()]
+
+
+def product(*folders: str) -> list[Path]:
+    return [path for path in files(*folders) if "tests" not in path.parts]
+
+
+class Tree(unittest.TestCase):
+    def test_no_file_is_empty(self) -> None:
+        self.assertEqual([str(p) for p in files() if not (ROOT / p).stat().st_size and p.name not in EMPTY], [])
+
+    def test_both_architectures_have_the_same_files(self) -> None:
+        for folder in ("boot", "kern/arch", "kern/ftrace"):
+            one, other = ({str(p.relative_to(f"{folder}/{arch}")) for p in product(f"{folder}/{arch}")} for arch in ARCHES)
+            self.assertTrue(one, folder)
+            self.assertEqual((one ^ other) - ONE_ARCHITECTURE, set(), folder)
+
+    def test_the_kernel_names_no_lab_and_no_harness(self) -> None:
+        naming = re.compile(r"\b(labs|grading)(/[\w<]|\.\w+ import)")
+        self.assertEqual([f"{path}:{n}: {line.strip()}" for path in product("kern", "boot")
+                          for n, line in enumerate((ROOT / path).read_text().splitlines(), 1) if naming.search(line)], [])
+
+    def test_no_promise_of_a_test_is_a_constant(self) -> None:
+        self.assertEqual([str(path) for path in files("kern/*.c") if re.search(r"kt_promise\((true|false|!?\d+),", (ROOT / path).read_text())], [])
+
+    def test_a_callback_that_guards_itself_is_in_the_tracer_s_section(self) -> None:
+        """kern/ftrace/core/ftrace.h, FTRACE_OPS_FL_RECURSION."""
+        for path in product("kern/apps"):
+            text = (ROOT / path).read_text()
+            if "FTRACE_OPS_FL_RECURSION" in text:
+                callbacks = re.findall(r"^(.*)\n?(\w+)\(unsigned long ip, unsigned long parent_ip, struct ftrace_ops \*op", text, re.M)
+                self.assertEqual([name for before, name in callbacks if not before.startswith("CALLBACK")], [], path)
+
+    def test_every_macro_is_used(self) -> None:
+        sources = [path for path in files("kern", "boot", "labs") if path.suffix in (".c", ".h", ".S", ".cc", ".patch")]
+        words = Counter(word for path in sources for word in re.findall(r"\w+", (ROOT / path).read_text()))
+        macros = {name for path in product("kern", "boot") if path.suffix in (".c", ".h", ".S")
+                  for name in re.findall(r"^#define (\w+)", (ROOT / path).read_text(), re.M) if not PASTED.match(name)}
+        self.assertIn("likely", macros)
+        self.assertEqual({name for name in macros if words[name] < 2}, set())
+
+
+def labels(text: str) -> list[str]:
+    """The named labels of an assembly file, and the first sentence of each of its steps, in their order."""
+    return re.findall(r"^([A-Za-z_]\w*):|^\t/\* (\d\. [^.;:]*)", text, re.M)  # type: ignore[return-value]
+
+
+class Assembly(unittest.TestCase):
+    """Both architectures' files can be read side by side."""
+
+    def sources(self, folder: str) -> dict[str, list[str]]:
+        """Each assembly file's text, of both architectures."""
+        return {name: [(ROOT / folder / arch / name).read_text() for arch in ARCHES]
+                for name in sorted(p.name for p in files(f"{folder}/{ARCHES[0]}") if p.suffix == ".S" and p.name not in ONE_ARCHITECTURE)}
+
+    def test_the_tracer_s_labels_and_steps_are_the_same(self) -> None:
+        for name, (one, other) in self.sources("kern/ftrace").items():
+            with self.subTest(name=name):
+                self.assertEqual(labels(one), labels(other))
+                self.assertTrue([step for _, step in labels(one) if step], "it has no steps")
+
+    def test_the_kernel_s_labels_are_the_same(self) -> None:
+        for folder in ("boot", "kern/arch"):
+            for name, texts in self.sources(folder).items():
+                one, other = ([label for label, _ in labels(text) if label and label not in ONE_ARCHITECTURE] for text in texts)
+                self.assertEqual(one, other, name)
+
+    def test_each_plan_is_carried_out(self) -> None:
+        """A comment that numbers its steps is followed by code with these steps."""
+        for folder in ("boot", "kern/arch", "kern/ftrace"):
+            for name, texts in self.sources(folder).items():
+                for text in texts:
+                    self.assertEqual(sorted(re.findall(r"^ \* (\d)\. ", text, re.M)), sorted(re.findall(r"^\t/\* (\d)\. ", text, re.M)), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
