@@ -175,12 +175,17 @@ struct thread *kthread_run(int (*fn)(void *), void *arg, int cpu, const char *na
 	return kernel_clone(fn, arg, cpu, name);
 }
 
+static void set_dead(struct thread *t, void *unused)
+{
+	__atomic_store_n(&t->state, THREAD_DEAD, __ATOMIC_RELEASE);
+}
+
 void thread_exit(int code)
 {
 	run_thread_hooks(THREAD_DIES, current, NULL);
 	current->exit_code = code;
 	irq_disable();
-	__atomic_store_n(&current->state, THREAD_DEAD, __ATOMIC_RELEASE);
+	task_call_func(current, set_dead, NULL);
 	wake_up(&exits);
 	schedule();
 	panic("a dead thread was scheduled");

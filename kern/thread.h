@@ -5,7 +5,11 @@
  * last turn was shorter than 1 ms, runs at once: so the shell's prompt responds
  * while other threads loop.
  *
- * State is changed under the run-queue lock of the thread's CPU. A thread is
+ * State is changed under the run-queue lock of the thread's CPU. Only the thread
+ * itself stores THREAD_SLEEPING, and THREAD_RUNNING after its wait, without the lock.
+ * So a CPU that wakes it, and has found it asleep, may store THREAD_RUNNING later, over
+ * a new THREAD_SLEEPING: each wait tests its condition again. THREAD_DEAD is stored
+ * under the lock, because that CPU must not store THREAD_RUNNING over it. A thread is
  * "on CPU" until __switch_to() has left its stack; only then may another CPU
  * run it (on_cpu, cleared by finish_task_switch()).
  */

@@ -81,6 +81,17 @@ class Cpus:
         self.go(*others - {cpu})
         return reached
 
+    def line_up(self, places: dict[int, int]) -> bool:
+        """Run until each of these CPUs is about to execute its place, and hold it there. False: one does not come there."""
+        waiting = set(places)
+        while waiting:
+            for cpu in [cpu for cpu in waiting if self.pc(cpu) == places[cpu]]:
+                self.hold(cpu)
+                waiting.remove(cpu)
+            if waiting and self.reach({places[cpu] for cpu in waiting}, but=self.all - waiting) is None:
+                return False
+        return True
+
     def write(self, physical: int, word: int) -> None:
         self._stub.write_physical(physical, word.to_bytes(8, "little"))
 

@@ -44,7 +44,7 @@ from qemu.machine import ARCHES, FINISHED, RAM_BASE, ROOT, Machine  # noqa: E402
 LOGS = ROOT / os.environ.get("LOGS", "build/tests/qemu")
 INITRD = ROOT / "build/initrd.cpio"
 # QEMU with a thread for each CPU fetches an instruction of riscv64 as two halves, so a CPU may execute half of a call that has just
-# become a nop. Where threads call in a tight loop what is patched, the CPUs take turns in one thread.
+# become a nop, or half of a breakpoint. Where threads call in a tight loop what is patched, the CPUs take turns in one thread.
 ONE_THREAD: dict[str, object] = {"extra": ["-accel", "tcg,thread=single"]}
 # Where only guest time passes, 128 ns for each instruction: the watchdog's eight seconds take half a second of a CPU that is busy.
 FAST_CLOCK: dict[str, object] = {"extra": ["-icount", "shift=7"]}
@@ -406,6 +406,35 @@ def stops_a_sender(run: Run) -> str:
     return kept(line, run.console.wait_ready(60))
 
 
+def dies_while_woken(run: Run) -> str:
+    """CPU 0 is held before each instruction with which it wakes a thread, while the thread, on CPU 1, exits or waits for a lock of CPU 0's."""
+    kernel = kernel_of(run)
+    wakes, = calls_to(kernel, "wake_up_process", kernel.extent("wake_dying_threads"))
+    switches = calls_to(kernel, "schedule", kernel.extent("thread_exit"))
+    path = sum(len(instructions(kernel, name)) for name in ("wake_up_process", "task_rq_lock"))
+    line, steps, exits = f"test-sched dying {path}", 0, 0
+    with interleaved(run) as cpus:
+        cpus.begin(line)
+        while cpus.line_up({0: wakes, 1: kernel.symbol("about_to_die")}):
+            steps += 1
+            for _ in range(steps):
+                cpus.step(0)
+            if cpus.pc(0) == wakes + 4:
+                break
+            cpus.go(1)
+            if cpus.reach({*switches, kernel.symbol("task_rq_lock")}) != 1:
+                return f"'{line}': CPU 1 does not exit while CPU 0 is at {kernel.name_at(cpus.pc(0))}"
+            if cpus.pc(1) not in switches:
+                cpus.go(1)
+                end = run.clock() + 0.05
+                cpus.reach(switches, until=lambda: run.clock() > end)  # pylint: disable=cell-var-from-loop
+            exits += cpus.pc(1) in switches
+            if not cpus.alone(0, wakes + 4):
+                return f"'{line}': CPU 0, after {steps} instructions, does not wake up the thread"
+            cpus.go(0, 1)
+    return kept(line, run.console.wait_ready(60)) or ("" if 10 < exits < steps else f"the thread exits in {exits} of {steps} places")
+
+
 def stuck(kind: str, cpu: int, function: str, thread: str) -> Step:
     """The watchdog reports this CPU once, and reports no other CPU."""
     def step(run: Run) -> str:
@@ -610,6 +639,7 @@ def twice_alone(command: str, cpus: int) -> list[Step]:
 
 def traced_cases(arch: str) -> list[Case]:
     """The tests inside the kernel (TESTS=1), and mistakes that must end in a panic."""
+    whole_words = ONE_THREAD if arch == "riscv64" else {}
     return [
         Case("ops, registers, recursion", arch, f"{FINISHED}-tests", 4, [promises("kt_ops"), shows("kt_sites", ", 0 unlike their record")]),
         *(Case(f"fprobe and kretprobe on {n} CPUs", arch, f"{FINISHED}-tests", n,
@@ -651,17 +681,18 @@ def traced_cases(arch: str) -> list[Case]:
         Case("unwinding from interrupts, HOOK=mcount", arch, "lab3-tests", 2, [promises("test-unwind function")]),
         *(Case(f"a stopped machine of {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-stop")]) for n in (1, 2, 4)),
         Case("a CPU that comes too late to be stopped", arch, f"{FINISHED}-tests", 2, [promises("test-stop late")], options=FAST_CLOCK),
+        Case("threads that exit while they are woken up", arch, f"{FINISHED}-tests", 2, [dies_while_woken]),
         Case("a stopped machine with an IPI on its way", arch, f"{FINISHED}-tests", 3, [stops_a_sender]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")]) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")]) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 3 7")]),
-        Case("hostile to function_graph, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile_graph 3 1")]),
+        Case("hostile to function_graph, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile_graph 3 1")], options=whole_words),
         *(Case(f"kprobes on {n} CPUs", arch, f"{FINISHED}-tests", n, [
-            promises("kt_kprobe", 240), shows("kt_sites", ", 0 unlike their record")]) for n in (1, 4)),
+            promises("kt_kprobe", 240), shows("kt_sites", ", 0 unlike their record")], options=whole_words) for n in (1, 4)),
         *(Case(f"probe events on {n} CPUs", arch, f"{FINISHED}-tests", n, [
             promises("kt_probe_events"), shows("kt_sites", ", 0 unlike their record")], options=ONE_THREAD) for n in (1, 4)),
         Case("hostile, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile 3 7")]),
-        Case("hostile, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile 3 1")]),
+        Case("hostile, four CPUs", arch, f"{FINISHED}-tests", 4, [promises("hostile 3 1")], options=whole_words),
         Case("call sites, HOOK=mcount", arch, "lab3-tests", 2, [shows("kt_sites", ", 0 unlike their record")]),
         Case("a store into text", arch, f"{FINISHED}-tests", 1,
              [lambda run: run.console.command("kt_store") and "kt_store returned"], end="panic: write to"),

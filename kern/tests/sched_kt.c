@@ -548,6 +548,35 @@ static void births(void)
 		   left, kept);
 }
 
+/* ---- `test-sched dying N`: threads exit while they are woken up. run_qemu.py forces the interleavings. ---- */
+
+static __noinline notrace void about_to_die(void)
+{
+	barrier();
+}
+
+static int dies(void *unused)
+{
+	irq_disable(); /* a tick would wait for a lock that a held CPU has */
+	prepare_to_wait(&queue);
+	about_to_die(); /* its state is THREAD_SLEEPING */
+	finish_wait(&queue);
+	return 0;
+}
+
+static __noinline int wake_dying_threads(u64 n)
+{
+	set_cpu_affinity(0);
+	while (n--) {
+		struct thread *t = kthread_run(dies, NULL, 1, "dies");
+
+		wake_up_process(t);
+		kt_promise(!thread_join(t), "a thread that exits while it is woken up");
+	}
+	set_cpu_affinity(-1);
+	return kt_end();
+}
+
 static int test_sched(int argc, char **argv)
 {
 	static void (*const tests[])(void) = {
@@ -555,9 +584,13 @@ static int test_sched(int argc, char **argv)
 		interruption, calls, grace, tracer_is_not_preempted, births,
 	};
 
+	u64 n;
+
 	kt_begin();
+	if (argc == 3 && !kstrtou64(argv[2], 10, &n))
+		return wake_dying_threads(n);
 	for (unsigned i = 0; i < ARRAY_SIZE(tests); i++)
 		tests[i]();
 	return kt_end();
 }
-SHELL_COMMAND("test-sched", test_sched, "", "threads, mutexes, waits, sleeps, calls, grace periods");
+SHELL_COMMAND("test-sched", test_sched, "[dying N]", "threads, mutexes, waits, sleeps, calls, grace periods");

@@ -74,15 +74,8 @@ class OnAMachine:
 
     def line_up(self, cpus: Cpus) -> bool:
         """Both are stopped before their work."""
-        waiting = {self.writer, self.reader}
-        cpus.go(*(side.cpu for side in waiting))
-        while waiting:
-            for side in [s for s in waiting if cpus.pc(s.cpu) == s.start]:
-                cpus.hold(side.cpu)
-                waiting.remove(side)
-            if waiting and cpus.reach(side.start for side in waiting) is None:
-                return False
-        return True
+        cpus.go(self.writer.cpu, self.reader.cpu)
+        return cpus.line_up({side.cpu: side.start for side in (self.writer, self.reader)})
 
     def to(self, cpus: Cpus, side: Side, place: int = 0, nth: int = 1) -> None:
         """Only this one runs, up to this place or to its end."""
