@@ -104,13 +104,15 @@ ccache := $(shell command -v ccache)
 riscv64.cross := riscv64-linux-gnu-
 arm64.cross := aarch64-linux-gnu-
 riscv64.flags := -march=rv64ima_zicsr_zifencei -mabi=lp64 -mcmodel=medany -mno-relax -msmall-data-limit=0
-arm64.flags := -mgeneral-regs-only -mno-outline-atomics -mbranch-protection=none
+# Cortex-A53 erratum 835769: nothing that accumulates a product just behind a load or store.
+arm64.flags := -mgeneral-regs-only -mno-outline-atomics -mbranch-protection=none -mfix-cortex-a53-835769
 riscv64.entry := -fpatchable-function-entry=1 -falign-functions=4
 arm64.entry := -fpatchable-function-entry=2
 riscv64.mcount := -pg
 arm64.mcount := -pg
 riscv64.ldflags := --no-relax -m elf64lriscv
-arm64.ldflags := -m aarch64linux --no-relax
+# Cortex-A53 erratum 843419: no adrp that it may mistake (docs/hardware.md).
+arm64.ldflags := -m aarch64linux --no-relax --fix-cortex-a53-843419=adr
 
 CFLAGS := -std=gnu11 -O2 -g -ffreestanding -fno-common -fno-pic -fno-stack-protector \
 	-fno-omit-frame-pointer -fno-ipa-ra -fno-asynchronous-unwind-tables -fno-unwind-tables -fno-strict-aliasing \

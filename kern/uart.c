@@ -109,6 +109,7 @@ static u32 mini_enable(void)
 /* ARM DDI 0183 (PL011); offsets in bytes, so the shift is 0. */
 enum { PL_DATA = 0, PL_FLAGS = 0x18, PL_LINE = 0x2c, PL_CONTROL = 0x30, PL_MASK = 0x38, PL_CLEAR = 0x44 };
 #define PL_DATA_OVERRUN (1 << 11) /* bytes before this one were lost */
+#define PL_FLAGS_BUSY (1 << 3)
 #define PL_FLAGS_EMPTY (1 << 4)
 #define PL_FLAGS_SENT (1 << 7)
 #define PL_RECEIVE (1 << 4 | 1 << 6) /* FIFO reached its level; or data waited for the time of 32 bits */
@@ -133,11 +134,18 @@ static notrace int pl_receive(void)
 	data = reg_read(PL_DATA);
 	return (data & 0xff) | (data & PL_DATA_OVERRUN ? UART_OVERRUN : 0);
 }
+/* PL_LINE may change only while the UART is off, and after the last byte was sent. */
 static u32 pl_enable(void)
 {
-	if (reg_read(PL_FLAGS) & PL_FLAGS_EMPTY)
+	u32 control = reg_read(PL_CONTROL) | PL_CONTROL_ON;
+
+	if (reg_read(PL_FLAGS) & PL_FLAGS_EMPTY && (reg_read(PL_LINE) & PL_LINE_FIFO) != PL_LINE_FIFO) {
+		reg_write(0, PL_CONTROL);
+		while (reg_read(PL_FLAGS) & PL_FLAGS_BUSY)
+			cpu_relax();
 		reg_write(PL_LINE_FIFO, PL_LINE);
-	reg_write(reg_read(PL_CONTROL) | PL_CONTROL_ON, PL_CONTROL);
+	}
+	reg_write(control, PL_CONTROL);
 	reg_write(PL_RECEIVE, PL_MASK);
 	return (reg_read(PL_LINE) & PL_LINE_FIFO) == PL_LINE_FIFO ? PL_FIFO_SIZE : 1;
 }

@@ -100,8 +100,8 @@ void module_elf_copy(struct module_elf *elf);
 int module_elf_resolve(struct module_elf *elf, unsigned long (*find)(void *arg, const char *name), void *arg);
 
 /*
- * Apply all relocations of loaded sections. -ERANGE: one does not reach, or its target is
- * not aligned for it; -ENOEXEC: its second half is missing. Both are named, with section and offset.
+ * Apply all relocations of loaded sections. -ERANGE: one does not reach, its target is not
+ * aligned for it, or this processor may execute it wrongly; -ENOEXEC: its second half is missing. Both are named, with section and offset.
  */
 int module_elf_relocate(struct module_elf *elf);
 
@@ -137,7 +137,8 @@ const struct reloc_type *arch_reloc_type(u32 type);
 /*
  * kern/arch/<arch>/reloc.c: apply one relocation of @elf. @where: the place, writable;
  * @pc: its address at run time; @value: symbol + addend. Prints nothing.
- * -ERANGE: out of reach; -EINVAL: @value is not aligned as it must be; -ENOENT: its second half is missing.
+ * -ERANGE: out of reach; -EINVAL: @value is not aligned as it must be; -ENOENT: its second half is missing;
+ * -EOPNOTSUPP: this processor may execute it wrongly.
  */
 int arch_relocate(struct module_elf *elf, u32 type, u8 *where, unsigned long pc, unsigned long value, u32 symbol);
 

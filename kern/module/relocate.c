@@ -57,7 +57,9 @@ const struct elf_rela *module_elf_find_rela(struct module_elf *elf, unsigned lon
 static int complain(struct module_elf *elf, u32 section, const struct elf_rela *r, unsigned long value, int err)
 {
 	const char *words = err == -ERANGE ? "does not reach" :
-			    err == -EINVAL ? "needs an aligned address, not" : "has no HI20 relocation at its label,";
+			    err == -EINVAL ? "needs an aligned address, not" :
+			    err == -EOPNOTSUPP ? "ends a page, where a Cortex-A53 may use a wrong address (erratum 843419), and adr does not reach" :
+			    "has no HI20 relocation at its label,";
 	const struct elf_symbol *s = &elf->symbols[r->symbol];
 
 	return module_elf_refuse(elf, err == -ENOENT ? -ENOEXEC : -ERANGE,

@@ -534,6 +534,7 @@ def kernel_cases(arch: str) -> list[Case]:
         tree = LOGS / "three-harts.dtb"
         cases.append(Case("boots on harts 0, 2 and 3", arch, f"{FINISHED}-tests", 4, options={"extra": ["-dtb", str(tree)]},
                           boot=["3 CPUs"], steps=[shows("ps", "swapper/2"), promises("test-smp")]))
+        cases.append(Case("boots on harts whose A and D bits fault", arch, smp=2, options={"extra": ["-cpu", "rv64,svade=on,svadu=off"]}, steps=[works()]))
         cases += [Case(f"boots with aia={aia} on 4 CPUs", arch, smp=4, options={"board": f"virt,aia={aia}"}, steps=[works(), interrupted()])
                   for aia in ("aplic", "aplic-imsic")]
         cases += [Case("boots with an unknown UART", arch, replace=(rb"ns16550a\0", b"ns16550?\0"),

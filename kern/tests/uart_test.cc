@@ -210,6 +210,23 @@ TEST(uart, pl011_says_when_it_overran)
 	}
 }
 
+TEST(uart, pl011s_line_changes_only_while_it_is_off)
+{
+	begin_one("\"arm,pl011\", \"arm,primecell\"");
+	reads[0x30] = {0x300};
+	reads[0x18] = {0x10, 0x18, 0x10};
+	reads[0x2c] = {0, 0x70};
+	EXPECT_EQ(0, uart_enable_input(nullptr));
+	EXPECT_EQ((Writes{{0x30, 0}, {0x2c, 0x70}, {0x30, 0x301}, {0x38, 0x50}}), writes);
+	EXPECT_EQ(1u, reads[0x18].size()) << "it waited while a byte was being sent";
+	begin_one("\"arm,pl011\", \"arm,primecell\"");
+	reads[0x30] = {0x301};
+	reads[0x18] = {0x10};
+	reads[0x2c] = {0x70};
+	EXPECT_EQ(0, uart_enable_input(nullptr));
+	EXPECT_EQ((Writes{{0x30, 0x301}, {0x38, 0x50}}), writes) << "the firmware's settings stay";
+}
+
 TEST(uart, sbsas_uart_has_no_control_registers)
 {
 	begin_one("\"arm,sbsa-uart\"");

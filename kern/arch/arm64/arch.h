@@ -118,6 +118,12 @@ always_inline_ struct thread *get_current(void)
 	return t;
 }
 
+/* MIDR_EL1: the implementer is Arm, the part 0xd03. */
+always_inline_ bool cpu_is_cortex_a53(void)
+{
+	return (sysreg_read(midr_el1) & 0xff00fff0) == 0x4100d030;
+}
+
 always_inline_ u64 arch_counter(void)
 {
 	u64 ticks;

@@ -45,6 +45,7 @@ static const struct reloc_type types[] = {TYPES(ENTRY)};
 #define IMM16 (0xffffu << 5)
 #define IMM12 (0xfffu << 10)
 #define IMM_ADR (3u << 29 | 0x7ffffu << 5)
+#define ADRP (1u << 31) /* else adr */
 #define MOVW_OP (3u << 29)
 #define MOVN (0u << 29)
 #define MOVZ (2u << 29)
@@ -87,9 +88,20 @@ static int put_adr(u8 *where, s64 offset, bool checked)
 	return 0;
 }
 
+/*
+ * Cortex-A53 erratum 843419: after an adrp in one of a page's last two words, a load or store that
+ * uses its result may have a wrong address. There adr, which reaches 1 MiB, makes the same address.
+ */
 static int put_adrp(u8 *where, unsigned long pc, unsigned long value, bool checked)
 {
-	return put_adr(where, (s64)((value & ~0xffful) - (pc & ~0xffful)) >> 12, checked);
+	s64 pages = (s64)((value & ~0xffful) - (pc & ~0xffful)) >> 12, offset = (value & ~0xffful) - pc;
+
+	if ((pc & 0xfff) < 0xff8)
+		return put_adr(where, pages, checked);
+	if (!reloc_fits(offset, 21))
+		return cpu_is_cortex_a53() ? -EOPNOTSUPP : put_adr(where, pages, checked);
+	reloc_put_bits(where, ADRP, 0);
+	return put_adr(where, offset, true);
 }
 
 /* The lower 12 bits, in units of 1 << @shift bytes. */

@@ -8,6 +8,8 @@
 #define OTHER_AS "riscv64-linux-gnu-as"
 #include "elf_test.h"
 
+extern "C" bool host_is_cortex_a53;
+
 enum { NONE = 256, ABS64, ABS32, ABS16, PREL64, PREL32, PREL16, UABS_G0, UABS_G0_NC, UABS_G1, UABS_G1_NC, UABS_G2, UABS_G2_NC,
        UABS_G3, SABS_G0, SABS_G1, SABS_G2, LD_PREL_LO19, ADR_LO21, ADR_PG, ADR_PG_NC, ADD_LO12, LDST8, TSTBR14, CONDBR19,
        JUMP26 = 282, CALL26, LDST16, LDST32, LDST64, PREL_G0, PREL_G0_NC, PREL_G1, PREL_G1_NC, PREL_G2, PREL_G2_NC, PREL_G3,
@@ -70,6 +72,40 @@ TEST(arm64, addresses_reach_to_their_limits)
 		{LDST128, "ldr q3, [x4]", "ldr q3, [x4, 0xff0]", 0x1ff0, false, 0},
 		{LDST128, "ldr q3, [x4]", "", 0x1ff8, false, -EINVAL},
 	});
+}
+
+TEST(arm64, no_adrp_ends_a_page_where_adr_reaches)
+{
+	const u32 adrp = 0x90000003, adr = 0x10000003;
+	One one;
+	for (u32 at : {0xff4u, 0xff8u, 0xffcu}) {
+		reloc_put(one.text, 4, adrp);
+		EXPECT_EQ(0, arch_relocate(&one.elf, ADR_PG, one.text, PLACE + at, PLACE + 0x5123, 1));
+		/* 0x5000 - at, and five pages */
+		EXPECT_EQ(at < 0xff8 ? adrp | 1 << 29 | 1 << 5 : adr | (0x5000 - at) >> 2 << 5, reloc_get(one.text, 4)) << at;
+	}
+	for (long far : {0x100000l, -0xff000l}) { /* adr reaches 1 MiB */
+		reloc_put(one.text, 4, adrp);
+		EXPECT_EQ(0, arch_relocate(&one.elf, ADR_PG, one.text, PLACE + 0xff8, PLACE + far, 1));
+		EXPECT_EQ(adr, reloc_get(one.text, 4) & 0x9f00001f) << far;
+	}
+	for (long far : {0x101000l, -0x100000l}) {
+		reloc_put(one.text, 4, adrp);
+		EXPECT_EQ(0, arch_relocate(&one.elf, ADR_PG, one.text, PLACE + 0xffc, PLACE + far, 1));
+		EXPECT_EQ(adrp, reloc_get(one.text, 4) & 0x9f00001f) << far;
+	}
+}
+
+TEST(arm64, an_adrp_that_a_cortex_a53_may_mistake_is_refused_there)
+{
+	Bytes file = assemble(".org 0xff8\nadrp x0, printk\n");
+	EXPECT_EQ(0, Linked(file).err);
+	host_is_cortex_a53 = true;
+	Linked m(file);
+	host_is_cortex_a53 = false;
+	EXPECT_EQ(-ERANGE, m.err);
+	EXPECT_EQ("module m: relocation R_AARCH64_ADR_PREL_PG_HI21 (type 275) at .text+0xff8 ends a page, where a Cortex-A53 may use "
+		  "a wrong address (erratum 843419), and adr does not reach 0x10400000 (printk)\n", said);
 }
 
 TEST(arm64, moves_of_16_bits_hold_their_part)

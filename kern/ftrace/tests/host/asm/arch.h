@@ -36,6 +36,11 @@ static inline struct thread *get_current(void)
 {
 	return host_current;
 }
+__attribute__((weak)) bool host_is_cortex_a53;
+static inline bool cpu_is_cortex_a53(void)
+{
+	return host_is_cortex_a53;
+}
 static inline u64 arch_counter(void)
 {
 	return 0;
