@@ -36,7 +36,7 @@ def qemu_command(machine: Machine, scratch: Path) -> list[str]:
 
 
 def wait_for_sockets(qemu: subprocess.Popen[bytes], scratch: Path) -> bool:
-    deadline = time.monotonic() + 60  # for a QEMU that neither listens nor ends
+    deadline = time.monotonic() + 600  # for a QEMU that neither listens nor ends
     while not all((scratch / name).exists() for name in ("console", "gdb")):
         if qemu.poll() is not None or time.monotonic() > deadline:
             return False

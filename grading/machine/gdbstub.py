@@ -14,7 +14,7 @@ PACKET = re.compile(rb"\$([^#]*)#..", re.S)
 PC = 32  # the register number of pc in the packets, on both architectures
 PIECE = 1024  # bytes of a file in one packet, which holds less than 4096 characters
 STEP = 10.0  # seconds for one instruction
-PATIENCE = 60.0  # seconds to wait for an answer of QEMU: the host may be busy
+PATIENCE = 600.0  # seconds to wait for an answer of QEMU: the host may be busy
 
 
 class QemuError(OSError):

@@ -82,7 +82,7 @@ class TestSoak(unittest.TestCase):
 
     def test_several_at_a_time_share_the_busy_processes(self) -> None:
         running, most = list[int](), list[int]()
-        both = threading.Barrier(2, timeout=20)
+        both = threading.Barrier(2, timeout=600)
 
         def grade(one: dict[str, Any], out: Path, busy: soak.Busy) -> str:
             out.mkdir()

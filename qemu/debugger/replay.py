@@ -14,7 +14,7 @@ import gdb  # type: ignore[import]
 from qemu.debugger.console import CONSOLE, aside
 from qemu.debugger.guest import cpus, name_of, vcpu_of
 
-PATIENCE = 10  # seconds in which an interrupt handler returns
+PATIENCE = 60  # seconds in which an interrupt handler returns
 TRIES = 5  # attempts to leave an interrupt: another one may come at once
 
 

@@ -43,7 +43,7 @@ class DebuggerSession:
         self._log = log.open("w")
         self._gdb = pexpect.spawn(sys.executable, ["qemu/debug.py", "--arch", arch, "--smp", str(smp), "--elf", str(elf),
                                                    "--gdb=-nx", "--gdb=-ex", "--gdb=set width 0"],
-                                  cwd=str(ROOT), encoding="utf-8", timeout=300, echo=False, logfile=self._log,
+                                  cwd=str(ROOT), encoding="utf-8", timeout=1800, echo=False, logfile=self._log,
                                   env={**os.environ, "TERM": "dumb"})
         self._gdb.delaybeforesend = None
         self._gdb.expect_exact("(gdb) ")

@@ -14,7 +14,7 @@ class TypedAhead(unittest.TestCase):
         for arch in ARCHES:
             with self.subTest(arch):
                 said = subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", "run"], input="echo hello\npoweroff\n",
-                                      capture_output=True, text=True, check=False, timeout=300).stdout
+                                      capture_output=True, text=True, check=False, timeout=1800).stdout
                 self.assertIn("callsite# echo hello\nhello\ncallsite# poweroff\n", said.replace("\r", ""))
 
 
@@ -23,8 +23,8 @@ class ClosedTerminal(unittest.TestCase):
         pid, terminal = pty.fork()
         if pid == 0:
             signal.signal(signal.SIGHUP, signal.SIG_IGN)
-            signal.alarm(20)
-            with subprocess.Popen(["sleep", "60"]) as sleeper:
+            signal.alarm(600)
+            with subprocess.Popen(["sleep", "1200"]) as sleeper:
                 os.write(1, b"ready")
                 end_with_terminal(sleeper)
                 os._exit(0 if sleeper.wait() == -signal.SIGKILL else 1)

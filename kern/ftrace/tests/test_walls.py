@@ -24,7 +24,7 @@ class Compile(unittest.TestCase):
     def compile(self, text: str, *words: str) -> subprocess.CompletedProcess[str]:
         self.source.write_text(text)
         return subprocess.run([sys.executable, COMPILE, str(self.source.parent), "--", "gcc", *words, "-c", "-o", str(self.object), str(self.source)],
-                              capture_output=True, text=True, check=False, timeout=120)
+                              capture_output=True, text=True, check=False, timeout=600)
 
     def stopped(self, text: str, sentence: str, *words: str) -> None:
         done = self.compile(text, *words)

@@ -15,7 +15,7 @@ import tempfile
 
 from walls import Ended, Limits, Refused, printable, run
 
-LIMITS = Limits(seconds=20, patience=20, memory=1 << 30, file=16 << 20)
+LIMITS = Limits(seconds=20, patience=300, memory=1 << 30, file=16 << 20)
 MESSAGES = 1 << 20
 TOOLCHAIN = ("/bin", "/lib", "/lib64", "/usr/bin", "/usr/include", "/usr/lib", "/usr/lib64", "/usr/libexec",
              "/usr/aarch64-linux-gnu", "/usr/riscv64-linux-gnu")
