@@ -104,8 +104,10 @@ def shows(shown: list[str], printed: list[str], whole: bool) -> str:
     return "" if not whole or shown[-1] == "..." or at == len(printed) else f"nothing more, not: {printed[at]}"
 
 
-# What an interrupt adds to a trace (plain() has been applied): lines of the function tracer with an h, and what function_graph has between its arrows.
-IN_INTERRUPT = re.compile(r"\S+ \[0\] \S\Sh")
+# What an interrupt adds to a trace (plain() has been applied): lines of the function tracer with an h, those of a switch of threads
+# before it returns, and what function_graph has between its arrows; and the N of a switch that is put off.
+IN_INTERRUPT = re.compile(r"\S+ \[0\] (\S\Sh|.* (__schedule <-(exception_vector|trap_interrupt|irq_exit)|\S+ <-__schedule)$)")
+PUT_OFF = re.compile(r"(\S+ \[0\] \S)N")
 FROM, TO = "==========>", "<=========="
 
 
@@ -115,7 +117,7 @@ def uninterrupted(printed: list[str]) -> list[str]:
     for line in printed:
         inside |= FROM in line
         if not inside and not IN_INTERRUPT.match(line):
-            kept.append(line)
+            kept.append(PUT_OFF.sub(r"\1.", line))
         inside &= TO not in line
     return kept
 
@@ -182,6 +184,15 @@ class InterruptsInTraces(unittest.TestCase):
         shown = [line for line in printed.splitlines() if "sched_tick" not in line]
         self.assertEqual("", difference(TranscriptStep(SHELL, "cat trace", shown), printed))
         self.assertIn("is not printed", difference(TranscriptStep(SHELL, "cat trace", shown[::-1]), printed))
+
+    def test_one_that_asks_for_a_switch(self) -> None:
+        """Of a thread that is in the tracer's text: the switch is put off, and the thread's own lines have an N until then."""
+        shown = ["  collatz-2  [000] .....  0.055963: app_main_collatz <-app_run", "  collatz-2  [000] .....  0.055982: strtoull <-app_main_collatz",
+                 "  collatz-2  [000] .....  0.056087: steps <-app_main_collatz"]
+        printed = [shown[0], shown[1].replace(".....", ".N..."), "  collatz-2  [000] dNh..  0.056919: dispatch_interrupt <-trap_interrupt",
+                   "  collatz-2  [000] dN...  0.056952: __schedule <-exception_vector", "  collatz-2  [000] d....  0.056952: next_deadline <-__schedule", shown[2]]
+        self.assertEqual("", difference(TranscriptStep(SHELL, "cat trace", shown), "\n".join(printed)))
+        self.assertIn("is not printed", difference(TranscriptStep(SHELL, "cat trace", shown), "\n".join(printed).replace(".N...", "dN...")))
 
     def test_inside_a_call_of_function_graph(self) -> None:
         printed = (" 0)               |  steps() {\n 0)   ==========> |\n 0)               |    sched_tick() {\n 0)   1.0 us      |    }\n"
