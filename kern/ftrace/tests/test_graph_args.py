@@ -6,6 +6,7 @@ from collections import Counter
 
 from grading.machine.machine import Run
 from grading.stimulus.workload import expect
+from kern.ftrace.tests import on_each_machine
 from qemu.machine import FINISHED, ROOT, Machine
 
 SEED = 0x0123456789ABCDEF
@@ -95,12 +96,7 @@ class OnAMachine:
         self.assertRegex(text, r"mutex_lock\(m=0xffff[0-9a-f]{12}\);")
 
 
-def case(arch: str, cpus: int) -> type:
-    return type(f"On{cpus}{arch}", (OnAMachine, unittest.TestCase), {"arch": arch, "cpus": cpus})
-
-
-On1Riscv64, On4Riscv64 = case("riscv64", 1), case("riscv64", 4)
-On1Arm64, On4Arm64 = case("arm64", 1), case("arm64", 4)
+On1Riscv64, On4Riscv64, On1Arm64, On4Arm64 = on_each_machine(OnAMachine)
 
 
 if __name__ == "__main__":

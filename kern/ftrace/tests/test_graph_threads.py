@@ -18,6 +18,7 @@ from grading.text import graph_text
 from grading.text.graph_text import RETURN, GraphEvent
 from grading.truth import truth
 from grading.truth.returns import Span
+from kern.ftrace.tests import on_each_machine
 from qemu.machine import FINISHED, ROOT, Machine
 
 LIVES = 24
@@ -186,12 +187,7 @@ class OnAMachine:
         return True
 
 
-def case(arch: str, cpus: int) -> type:
-    return type(f"On{cpus}{arch}", (OnAMachine, unittest.TestCase), {"arch": arch, "cpus": cpus})
-
-
-On1Riscv64, On4Riscv64 = case("riscv64", 1), case("riscv64", 4)
-On1Arm64, On4Arm64 = case("arm64", 1), case("arm64", 4)
+On1Riscv64, On4Riscv64, On1Arm64, On4Arm64 = on_each_machine(OnAMachine)
 
 
 if __name__ == "__main__":

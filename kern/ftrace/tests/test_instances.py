@@ -13,6 +13,7 @@ from pathlib import Path
 from grading.machine.machine import Run
 from kern.ftrace.tests.waiting import until
 from grading.stimulus.workload import expect
+from kern.ftrace.tests import on_each_machine
 from qemu.machine import FINISHED, ROOT, Machine
 
 GOLDEN = Path(__file__).resolve().parent / "golden"
@@ -320,12 +321,7 @@ class OnAMachine:
         self.assertEqual(self.traced("i2"), self.truth("wl_leaf_elm", SEEDS[0]))
 
 
-def case(arch: str, cpus: int) -> type:
-    return type(f"On{cpus}{arch}", (OnAMachine, unittest.TestCase), {"arch": arch, "cpus": cpus})
-
-
-On1Riscv64, On4Riscv64 = case("riscv64", 1), case("riscv64", 4)
-On1Arm64, On4Arm64 = case("arm64", 1), case("arm64", 4)
+On1Riscv64, On4Riscv64, On1Arm64, On4Arm64 = on_each_machine(OnAMachine)
 
 
 if __name__ == "__main__":

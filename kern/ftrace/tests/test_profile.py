@@ -14,6 +14,7 @@ from fractions import Fraction
 
 from grading.machine.machine import Run
 from grading.stimulus.workload import expect
+from kern.ftrace.tests import on_each_machine
 from qemu.machine import FINISHED, ROOT, Machine
 
 MAKE = ["make", "--no-print-directory", "-s", "-C", str(ROOT)]
@@ -308,12 +309,7 @@ class OnAMachine:
         self.quiet("echo 4000 > buffer_size_kb")
 
 
-def case(arch: str, cpus: int) -> type:
-    return type(f"On{cpus}{arch}", (OnAMachine, unittest.TestCase), {"arch": arch, "cpus": cpus})
-
-
-On1Riscv64, On4Riscv64 = case("riscv64", 1), case("riscv64", 4)
-On1Arm64, On4Arm64 = case("arm64", 1), case("arm64", 4)
+On1Riscv64, On4Riscv64, On1Arm64, On4Arm64 = on_each_machine(OnAMachine)
 
 
 if __name__ == "__main__":
