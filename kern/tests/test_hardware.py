@@ -128,6 +128,7 @@ class Arm64(OnAnArch, unittest.TestCase):
             at = part.index("tlbi vmalle1")
             self.assertEqual(["dsb nsh", "isb"], [w for w in part[at + 1:at + 4] if w != "ic iallu"][:2])
         self.assertEqual("isb", after[1])
+        self.assertIn("ic iallu", before, "what was fetched before")
 
     def test_no_adrp_that_a_cortex_a53_may_mistake(self) -> None:
         """Erratum 843419: adrp in a page's last two words; a load or store; at most one instruction; a load or store through adrp's register."""
