@@ -46,6 +46,7 @@ class Console:
         self._ended = False
         self._seen = b"\n"  # the output since the last line was typed; its newline may have come before this class read
         self._waited_for = False
+        self._runs = False  # run_to_prompt() runs the guest, and stops it, so WAITS would be wrong
         self.at_prompt = False
         self.stopped = False  # this class stopped the guest
         self.muted = False  # the guest's output is not shown
@@ -79,13 +80,13 @@ class Console:
             self._waited_for = False
             self.stopped = True
             gdb.post_event(lambda: gdb.execute("interrupt"))
-        elif self.at_prompt and not self.muted:
+        elif self.at_prompt and not self.muted and not self._runs:
             os.write(self._out, WAITS.encode())
 
     def _goes_on(self, _: gdb.ContinueEvent) -> None:
         """The user continues the guest at its prompt, where nothing will stop it, so WAITS must be printed. Its reader may type Ctrl-C at once,
         which is lost before the guest runs. So WAITS is printed when gdb waits for the guest, and by the other thread."""
-        if self.at_prompt and not self.muted and not self._told:
+        if self.at_prompt and not self.muted and not self._runs and not self._told:
             self._told = True
             gdb.post_event(self._tell_now)
 
@@ -122,16 +123,18 @@ class Console:
             self._waited_for = not self.at_prompt
             if self.at_prompt:  # the guest is there already
                 return True
-        with aside() as said:
-            gdb.execute("continue")
-            gdb.flush()
-            told = said()
-        self._waited_for = False
-        if not self.stopped:
-            gdb.write(told)
-        elif in_firmware():
-            self.stopped = leave_firmware()
-        self._told = False
+        self._runs = True
+        try:
+            with aside() as said:
+                gdb.execute("continue")
+                gdb.flush()
+                told = said()
+            if not self.stopped:
+                gdb.write(told)
+            elif in_firmware():
+                self.stopped = leave_firmware()
+        finally:
+            self._waited_for = self._runs = self._told = False
         return self.stopped
 
 

@@ -192,6 +192,17 @@ class OnAMachine(Shared):
         said = self.gdb("python from qemu.debugger import console; print(console.leave_firmware())")
         self.assertRegex(said, r"(?s)Temporary breakpoint .*False$")
 
+    def test_the_way_out_of_the_firmware_does_not_wait_for_a_line(self) -> None:
+        """A hart is in the firmware when the prompt comes, and `console` runs the guest out of it: only the user's own `continue` waits."""
+        if self.arch != "riscv64":
+            return
+        self.gdb("thbreak *($mtvec & ~3)")
+        self.gdb("python from qemu.debugger.console import CONSOLE; came = lambda _: CONSOLE.__dict__.update(at_prompt=True, stopped=True)")
+        self.gdb("python gdb.events.stop.connect(came)")
+        said = self.gdb("console sleep 0.001")
+        self.gdb("python gdb.events.stop.disconnect(came); CONSOLE.at_prompt = False")
+        self.assertNotIn("waits for a line", said + self.gdb("console"))
+
     def test_a_guest_that_goes_on_at_its_prompt_says_how_to_stop_it(self) -> None:
         said = self.gdb.interrupted("continue", "waits for a line: Ctrl-C")
         self.assertIn("SIGINT", said)
