@@ -326,7 +326,7 @@ test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and m
 	@$(PYTHON) kern/tests/run_all.py
 
 test-busy: $(setup) ## [COUNT=5]: make test COUNT times in a row, beside eight busy processes
-	@$(PYTHON) kern/tests/run_all.py --busy 8 --jobs 12 --times $(or $(COUNT),5)
+	@$(PYTHON) kern/tests/run_all.py --busy 8 --jobs 24 --times $(or $(COUNT),5)
 
 soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every order of a ring buffer's reader and writer, and of a module's load or removal and its users; every card on the models of boards; every schedule of the solutions; ten minutes of a bad serial line
 	@$(PYTHON) kern/tests/run_qemu.py --soak

@@ -49,7 +49,7 @@ enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 
 #define NS_LSR_READY 0x01
 #define NS_LSR_OVERRUN 0x02 /* a read of the register clears it */
 #define NS_LSR_EMPTY 0x20
-#define NS_FCR_FIFO 0x81 /* on; interrupt at eight bytes, or when no byte came for the time of four */
+#define NS_FCR_FIFO 0x01 /* on; interrupt at one byte, so that no time-out is needed for the last ones */
 #define NS_MCR_LINES 0x0b /* DTR, RTS, OUT2 (enables the interrupt line) */
 #define NS_IER_RECEIVE 0x05 /* data, overrun */
 #define NS_IIR_BUSY 0x07
