@@ -89,12 +89,8 @@ def key_of(manifest: dict[str, Any], taken: Taken) -> str:
     return tree.digest(json.dumps(manifest, sort_keys=True).encode(), taken.refused.encode(), *files)
 
 
-def wanted_files(lab: int) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES))
-
-
 def take(options: argparse.Namespace, manifest: dict[str, Any], found: layouts.Class) -> list[Entry]:
-    wanted = wanted_files(options.lab)
+    wanted = tree.written(options.lab)
     entries = []
     for submission in found.submissions:
         taken = intake.taken(submission.path, wanted, options.tag, options.before)
@@ -233,8 +229,8 @@ def main() -> int:
     results.write(options.out, options.lab, made)
     pages.write(options.out, options.lab, made)
     if not options.alone:
-        names = wanted_files(options.lab)
-        likeness.write(options.out, options.lab, made, {name: (at / name).read_bytes() for name in names}, {name: tree.solution(name) for name in names})
+        names = tree.written(options.lab)
+        likeness.write(options.out, options.lab, made, {name: (at / name).read_bytes() for name in names}, {name: tree.solution(name) for name in names}, at)
     results.say(made, options.out)
     if remains := left(options.out):
         print(f"grade-class: still there: {', '.join(remains[:5])}", file=sys.stderr)

@@ -2,6 +2,8 @@
 
 Of each submission the lines that were not handed out are compared with those of all others, and with the lab's solution. A text becomes the set
 of its runs of RUN tokens in a row, in which every name is the same token. So neither other names nor another order of the functions hide a copy.
+What the compiler made of a submission is compared in the same way: the operations of its instructions, without registers, numbers and addresses.
+There a copy is still alike that was rewritten with other loops and other words for the same conditions.
 """
 
 from __future__ import annotations
@@ -13,23 +15,30 @@ from html import escape
 from itertools import combinations
 from pathlib import Path
 
-from grading.classroom import one, pages, results
+from grading.classroom import one, pages, results, tree
 from grading.classroom.results import Row
 
 LEAST = 50  # per cent
 SHOWN = 100  # pairs on the page
 SOLUTION = "the solution"
 RUN = 12  # tokens: with 8, files of the kernel that have nothing in common are alike by 7 per cent, with 12 by 2
+RUN_OF_INSTRUCTIONS = 10  # two objects of the kernel that have nothing in common are alike by 21 per cent at most, 99 pairs of 100 by 13
 FEWEST = 20  # runs: less is written in one way only
+Runs = frozenset[int]
 TOKEN = re.compile(r"""(?P<comment>/\*.*?(?:\*/|\Z)|//[^\n]*)|(?P<name>[A-Za-z_]\w*)|\d\w*|"(?:\\[^\n]|[^"\\\n])*"?|[-+&|<>=!]{1,2}|\S""", re.S)
 KEYWORDS = frozenset("break case continue default do else for goto if return sizeof static struct switch volatile while".split())
 
 
 @dataclass(frozen=True)
 class Pair:
-    percent: int  # of the runs of that one of the two which has fewer
     first: str
     second: str
+    text: int  # per cent: of the runs of that one of the two which has fewer
+    instructions: int
+
+    @property
+    def most(self) -> int:
+        return max(self.text, self.instructions)
 
 
 def own_lines(files: dict[str, bytes], handed_out: dict[str, bytes]) -> str:
@@ -42,30 +51,49 @@ def own_lines(files: dict[str, bytes], handed_out: dict[str, bytes]) -> str:
     return one.clean("\n".join(said) + "\n") if said else ""
 
 
-def runs(text: str) -> frozenset[int]:
+def runs(text: str) -> Runs:
     tokens = [token[0] if not token["name"] or token[0] in KEYWORDS else "a name" for token in TOKEN.finditer(text) if not token["comment"]]
-    return frozenset(hash(tuple(tokens[start:start + RUN])) for start in range(len(tokens) - RUN + 1))
+    return in_a_row(tokens, RUN)
 
 
-def pairs(texts: dict[str, str]) -> list[Pair]:
-    """The pairs that are at least LEAST per cent alike, the most alike first."""
-    known = {name: of for name, text in sorted(texts.items()) if len(of := runs(text)) >= FEWEST}
-    alike = (Pair(100 * len(known[a] & known[b]) // min(len(known[a]), len(known[b])), a, b) for a, b in combinations(known, 2))
-    return sorted((pair for pair in alike if pair.percent >= LEAST), key=lambda pair: (-pair.percent, pair.first, pair.second))
+def in_a_row(tokens: list[str], length: int) -> Runs:
+    return frozenset(hash(tuple(tokens[start:start + length])) for start in range(len(tokens) - length + 1))
 
 
-def write(out: Path, lab: int, rows: list[Row], handed_out: dict[str, bytes], solution: dict[str, bytes]) -> None:
+def alike(known: dict[str, Runs]) -> dict[tuple[str, str], int]:
+    """Of each two of those that have enough runs: how many per cent they have in common."""
+    enough = {name: of for name, of in sorted(known.items()) if len(of) >= FEWEST}
+    return {(a, b): 100 * len(enough[a] & enough[b]) // min(len(enough[a]), len(enough[b])) for a, b in combinations(enough, 2)}
+
+
+def pairs(texts: dict[str, str], operations: dict[str, str], handed_out: str = "") -> list[Pair]:
+    """The pairs that are at least LEAST per cent alike, the most alike first. `operations`: of the instructions, a line for each, as tree.py keeps them."""
+    given = in_a_row(handed_out.splitlines(), RUN_OF_INSTRUCTIONS)
+    text = alike({name: runs(of) for name, of in texts.items()})
+    machine = alike({name: in_a_row(of.splitlines(), RUN_OF_INSTRUCTIONS) - given for name, of in operations.items()})
+    found = (Pair(a, b, text.get((a, b), 0), machine.get((a, b), 0)) for a, b in text.keys() | machine.keys())
+    return sorted((pair for pair in found if pair.most >= LEAST), key=lambda pair: (-pair.most, -pair.text - pair.instructions, pair.first, pair.second))
+
+
+def write(out: Path, lab: int, rows: list[Row], handed_out: dict[str, bytes], solution: dict[str, bytes], at: Path) -> None:
+    """Write OUT/likeness.html and likeness.csv. `at`: the class's tree (tree.py)."""
     texts = {row.submission.student: own_lines(row.taken.files, handed_out) for row in rows}
     compared = {**texts, SOLUTION: own_lines(solution, handed_out)}
-    about, before = hashlib.sha256(repr(sorted(compared.items())).encode()).hexdigest(), out / "likeness.sha256"
+    operations = {row.submission.student: kept(out / "graded" / row.result["key"] / tree.OPERATIONS) for row in rows} | {SOLUTION: kept(at / "build" / tree.OF_SOLUTION)}
+    about, before = hashlib.sha256(repr((sorted(compared.items()), sorted(operations.items()))).encode()).hexdigest(), out / "likeness.sha256"
     if before.exists() and before.read_text() == about:
         return  # the report is there, and the same
-    found = pairs(compared)
+    found = pairs(compared, operations, kept(at / "build" / tree.OPERATIONS))
     texts[SOLUTION] = "(the lab's solution, in this tree)"
-    results.table(out / "likeness.csv", [("per cent", "student", "student"), *((pair.percent, pair.first, pair.second) for pair in found)])
-    lines = "".join(f"<details><summary>{pair.percent} %: {escape(pair.first)}, {escape(pair.second)}</summary><div class='columns'>{pages.pre(texts[pair.first])}{pages.pre(texts[pair.second])}</div></details>"
-                    for pair in found[:SHOWN])
+    results.table(out / "likeness.csv", [("per cent of the text", "of the instructions", "student", "student"), *((pair.text, pair.instructions, pair.first, pair.second) for pair in found)])
+    lines = "".join(f"<details><summary>{pair.most} %: {escape(pair.first)}, {escape(pair.second)} (text {pair.text} %, instructions {pair.instructions} %)</summary>"
+                    f"<div class='columns'>{pages.pre(texts[pair.first])}{pages.pre(texts[pair.second])}</div></details>" for pair in found[:SHOWN])
     (out / "likeness.html").write_text(pages.page(f"Lab {lab}: likeness", f"<h1>Lab {lab}: submissions that are alike</h1>\n<p>{len(found)} pairs have at least {LEAST} % of their "
-                                                  f"runs of {RUN} tokens in common; the first {min(SHOWN, len(found))} are shown. Names do not count, nor do the lines that were handed out. "
-                                                  f"This is no verdict: there may be one way to write it.</p>\n{lines}"))
+                                                  f"runs of {RUN} tokens of the text in common, or of their runs of {RUN_OF_INSTRUCTIONS} instructions; the first {min(SHOWN, len(found))} are "
+                                                  f"shown. Names do not count, nor does what was handed out. This is no verdict: there may be one way to write it.</p>\n{lines}"))
     before.write_text(about)
+
+
+def kept(path: Path) -> str:
+    """The operations of a submission; none if it was not built."""
+    return path.read_text() if path.exists() else ""

@@ -37,6 +37,7 @@ cpu() { awk '{print ($14 + $15 + $16 + $17) / 100}' /proc/$$/stat; }
 echo $? >../build.status
 cpu >../build.cpu
 [ "$(cat ../build.status)" = 0 ] || exit
+(""" + tree.LIST_OPERATIONS + r""") >../operations.txt 2>/dev/null
 n=0
 for seed in $SEEDS; do
 	n=$((n + 1))
@@ -57,7 +58,7 @@ def run(job: dict[str, Any], folder: Path) -> box.Came:
         if new != (at / name).read_bytes():
             (at / name).write_bytes(new)
     halves = [f"--staff={half}" for half in tree.waiting(source, job["lab"], {name: base64.b64decode(data) for name, data in job["files"].items()})]
-    settings = {"SEEDS": " ".join(job["seeds"]), "LAB": str(job["lab"]), "HALVES": " ".join(halves), "QEMU_EXTRA": box.QEMU_SANDBOX,
+    settings = {"SEEDS": " ".join(job["seeds"]), "LAB": str(job["lab"]), "FILES": " ".join(tree.written(job["lab"])), "HALVES": " ".join(halves), "QEMU_EXTRA": box.QEMU_SANDBOX,
                 **({"STAFF": tree.staff(job["lab"])} if job["lab"] > 1 else {}),
                 **({"QEMU_DIR": os.environ["QEMU_DIR"]} if "QEMU_DIR" in os.environ else {})}
     return box.run(["/bin/bash", "-c", SCRIPT, "sh", *tree.make(at, job["lab"])], [UNPACKED.resolve(), *([os.environ["QEMU_DIR"]] if "QEMU_DIR" in os.environ else [])],
@@ -157,6 +158,9 @@ def write(out: Path, key: str, whole: dict[str, Any], folder: Path | None = None
         for boot in (boot for grade in graded["grades"] for boot in grade["boots"]):
             assert folder
             (new / boot["log"]).write_text(text(folder / f"attempt-{n}/grade" / Path(boot["log"]).name, LONGEST_LOG))
+    if whole["attempts"]:
+        assert folder
+        (new / tree.OPERATIONS).write_text(text(folder / "operations.txt", LONGEST_LOG))
     (new / "result.json").write_text(json.dumps(whole, indent=1) + "\n")
     with (new / "result.json").open() as file:
         os.fsync(file.fileno())

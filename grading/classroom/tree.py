@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,18 @@ from qemu.machine import ARCHES, ROOT
 
 TOOLS = (["riscv64-linux-gnu-gcc"], ["aarch64-linux-gnu-gcc"], ["riscv64-linux-gnu-ld"], ["aarch64-linux-gnu-ld"], ["gcc"], ["make"], ["bwrap"])
 CLEAN = {name: value for name, value in os.environ.items() if name not in ("CI", "STAFF", "SMP", "START") and not name.startswith(("MAKE", "MFLAGS"))}
+
+
+# Of each object of the files in $FILES the operations of its instructions, a line for each. Of an object that was built several times: the newest.
+OPERATIONS, OF_SOLUTION = "operations.txt", "operations-of-solution.txt"
+LIST_OPERATIONS = r"""
+for tools in riscv64 aarch64; do
+	for file in $FILES; do
+		object=$(ls -t build/${tools/aarch64/arm64}/lab*/${file%.*}.o 2>/dev/null | head -1)
+		[ ! "$object" ] || $tools-linux-gnu-objdump -d --no-show-raw-insn "$object" | awk -F'\t' 'NF > 1 { print $2 }'
+	done
+done
+"""
 
 
 def digest(*parts: bytes) -> str:
@@ -72,7 +85,7 @@ def make(tree: Path, lab: int) -> list[str]:
 
 def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/classroom") -> Path:
     """The tree for a lab, built if it is not there. Raises NoWalls with what went wrong: that is no student's fault."""
-    made_of = {name: value for name, value in about.items() if name not in ("seeds", "grader")}
+    made_of = {name: value for name, value in about.items() if name != "seeds"}
     name = f"lab{lab}-{digest(json.dumps(made_of, sort_keys=True).encode())[:16]}"
     tree, new = folder / name, folder / f"{name}.new"
     if tree.exists():
@@ -93,6 +106,9 @@ def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/cla
                 file.write("\n")
         _run(*make(new, lab))
         _run("git", "-C", new, "checkout", "-q", "--", *later)
+    _run("make", "-s", "-C", ROOT, f"LAB={lab}", *(f"build/{arch}/lab{lab}/callsite.elf" for arch in ARCHES))
+    for name, of in ((OPERATIONS, new), (OF_SOLUTION, ROOT)):
+        (new / "build" / name).write_text(_run("/bin/bash", "-c", f"cd {shlex.quote(str(of))}\nFILES='{' '.join(written(lab))}'\n{LIST_OPERATIONS}"))
     for arch in ARCHES:
         (new / "build/qemu").mkdir(exist_ok=True)
         shutil.copy2(plugin.build(arch), new / "build/qemu")
@@ -102,10 +118,16 @@ def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/cla
     return tree
 
 
-def _run(*command: str | Path) -> None:
+def _run(*command: str | Path) -> str:
     done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, env=CLEAN)
     if done.returncode:
         raise NoWalls(f"{' '.join(str(word) for word in command[:5])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
+    return done.stdout
+
+
+def written(lab: int) -> tuple[str, ...]:
+    """The files that students write."""
+    return tuple(dict.fromkeys(name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES))
 
 
 def waiting(tree: Path, lab: int, files: dict[str, bytes]) -> list[str]:

@@ -21,7 +21,7 @@ from unittest.mock import patch
 from jsonschema import Draft202012Validator  # type: ignore[import]
 
 from grading.classroom import __main__ as main
-from grading.classroom import box, intake, likeness, one, pages, results
+from grading.classroom import box, intake, likeness, one, pages, results, tree
 from grading.classroom.intake import Taken
 from grading.classroom.layouts import Submission
 from grading.session import rubric
@@ -232,27 +232,54 @@ class Likeness(WithFolder):
     def test_other_names_are_alike_and_other_code_is_not(self) -> None:
         other = "\tu32 word = *(u32 *)ip;\n\tif (word != expected) {\n\t\tprintk(\"%lx\", ip);\n\t\treturn -EINVAL;\n\t}\n\tdo { store(ip, word ^ 3); ip += 4; } while (ip < end);\n"
         renamed = self.OWN.replace("sum", "values").replace("total", "result")
-        found = likeness.pairs({"ann": self.OWN, "bo": other, "<cy>": renamed, "dee": ""})
-        self.assertEqual([(pair.first, pair.second) for pair in found], [("<cy>", "ann")])
-        self.assertGreater(found[0].percent, 90)
+        found = likeness.pairs({"ann": self.OWN, "bo": other, "<cy>": renamed, "dee": ""}, {})
+        self.assertEqual([(pair.first, pair.second, pair.instructions) for pair in found], [("<cy>", "ann", 0)])
+        self.assertGreater(found[0].text, 90)
 
     def test_hidden_copies_hostile_text_and_what_everyone_writes(self) -> None:
         copy = f"/* mine */ int my_own(void) {{ return 0; }}\n{self.OWN.replace('limit', 'limit /* the least */')}\n// done {self.OWN!r}\n"
-        self.assertEqual([pair.percent for pair in likeness.pairs({"ann": self.OWN, "bo": copy})], [100])
-        self.assertEqual(likeness.pairs({"ann": "return a(b, c, d, e, f);\n", "bo": "return b(a, c, d, e, f);\n"}), [])
+        self.assertEqual([pair.text for pair in likeness.pairs({"ann": self.OWN, "bo": copy}, {})], [100])
+        self.assertEqual(likeness.pairs({"ann": "return a(b, c, d, e, f);\n", "bo": "return b(a, c, d, e, f);\n"}, {}), [])
         for hostile in ('/*', '"', '"\\', "\\", "a", "-"):  # a quarter of a MiB each: with a square of its length this does not end
             likeness.runs(hostile * (intake.LARGEST // len(hostile)))
 
+    def operations(self, name: str, source: str) -> str:
+        """What tree.py keeps of a file that is built for riscv64."""
+        built = self.folder / name / "build/riscv64/lab3"
+        built.mkdir(parents=True)
+        subprocess.run(["riscv64-linux-gnu-gcc", "-O2", "-c", "-x", "c", "-", "-o", str(built / "x.o")], input=source, text=True, check=True)
+        return subprocess.run(["bash", "-c", tree.LIST_OPERATIONS], env={**os.environ, "FILES": "x.c y.c"}, cwd=self.folder / name, capture_output=True, text=True, check=True).stdout
+
+    def test_a_copy_with_other_loops_is_alike_in_its_instructions(self) -> None:
+        head = "long weight(long, long);\nlong given(long *a, long n) { long t = 0; for (long i = 0; i < n; i++) t ^= a[i] << (i & 7) | a[n - i]; return t; }\n"
+        of = {"ann": "long sum(long *sum, long n, long limit, char *seen) { long total = 0;\n" + self.OWN.replace("int i", "long i") + "}\n",
+              "bo": "long other(long *v, long m, long most, char *met) { long r = 0, j = 0; while (j < m) {\nlong now = v[j];\nif (!(now <= most) && met[j] == 0) { long f = weight(j, m); r = r + v[j] * f; }"
+                    " else { r = r - v[m - j]; }\nj = j + 1; }\nreturn r; }\n",
+              "cy": "long word(long *at, long new) { long seen; do { seen = *at; if (seen == new) return weight(new, 4); at += seen & 15; new ^= seen * 3; } while (at[1] != new); return new / 5 + at[3] % 7; }\n"}
+        operations = {name: self.operations(name, head + text) for name, text in of.items()}
+        handed_out = self.operations("start", head)
+        found = likeness.pairs({}, operations, handed_out)
+        self.assertEqual([(pair.first, pair.second, pair.text) for pair in found], [("ann", "bo", 0)])
+        self.assertGreater(found[0].instructions, 60)
+        self.assertEqual(likeness.pairs({}, {"dee": handed_out, "eli": handed_out}, handed_out), [])
+
     def test_the_report(self) -> None:
         taken = Taken({"kern/x.c": f"{self.OWN}// <script>\n".encode()})
-        rows = [results.Row(Submission(name, name, "", Path()), taken, {}, []) for name in ("ann", "bo")]
-        likeness.write(self.folder, 3, rows, {"kern/x.c": self.GIVEN}, {"kern/x.c": b"int x;\n"})
-        self.assertEqual((self.folder / "likeness.csv").read_text().splitlines()[1:], ["100,ann,bo"])
+        rows = [results.Row(Submission(name, name, "", Path()), taken, {"key": name}, []) for name in ("ann", "bo")]
+        def write(of: list[results.Row]) -> None:
+            likeness.write(self.folder, 3, of, {"kern/x.c": self.GIVEN}, {"kern/x.c": b"int x;\n"}, self.folder)
+        write(rows)
+        self.assertEqual((self.folder / "likeness.csv").read_text().splitlines()[1:], ["100,0,ann,bo"])
         self.assertIn("// &lt;script&gt;", (self.folder / "likeness.html").read_text())
         with patch.object(likeness, "pairs", side_effect=AssertionError("compared again")):
-            likeness.write(self.folder, 3, rows, {"kern/x.c": self.GIVEN}, {"kern/x.c": b"int x;\n"})
+            write(rows)
             with self.assertRaises(AssertionError):
-                likeness.write(self.folder, 3, rows[:1], {"kern/x.c": self.GIVEN}, {"kern/x.c": b"int x;\n"})
+                write(rows[:1])
+        for row in rows:
+            (self.folder / "graded" / row.result["key"]).mkdir(parents=True)
+            (self.folder / "graded" / row.result["key"] / tree.OPERATIONS).write_text("".join(f"add{n % 40}\n" for n in range(80)))
+        write(rows)
+        self.assertEqual((self.folder / "likeness.csv").read_text().splitlines()[1:], ["100,100,ann,bo"])
         self.assertNotRegex((self.folder / "likeness.html").read_text(), "<script|\x1b")
 
 
