@@ -31,9 +31,10 @@ POLL = 0.001  # seconds between two checks of the condition
 SLICE = 0.05  # seconds that the CPUs run at most between two stops
 SERVED = 0.005  # the same, while a CPU is served
 SERVICE = 1.0  # seconds in which a CPU returns from an interrupt, even on a busy host
-PATIENCE = 10.0  # seconds to wait for CPUs that are idle and execute nothing
+PATIENCE = 10.0  # seconds for which each CPU ran or was idle before a place counts as not reached, however little was executed
 SLICES = 4  # the least number of slices before a place counts as not reached: a CPU may spin for a whole slice, waiting for a held CPU
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
+TURNS = 2  # slices for which each CPU ran or was idle by then: one CPU may wait in a loop for another that the host does not run
 SP = {"riscv64": 2, "arm64": 31}  # sp's register number in the stub's packets
 STEPS = 100  # QEMU steps for one instruction at most: a step may execute none
 
@@ -53,6 +54,8 @@ class Cpus:
         self._served: dict[int, tuple[int, int]] = {}  # served CPUs -> where their threads are held: pc, sp
         self._away: set[int] = set()  # served CPUs that may be in an interrupt now
         self._breakpoints: set[int] = set()
+        self._turns: dict[str, float] = {}  # of each thread of QEMU: the seconds of this call of reach() in which it ran, or had nothing to do
+        self._length = SLICE  # of the last slice
 
     def begin(self, line: str) -> None:
         """Type a line, which the shell reads when its CPU runs."""
@@ -122,8 +125,9 @@ class Cpus:
         `but`: CPUs that are not stopped there. A CPU that is already at such an address counts as having reached it.
         """
         wanted, passing = set(places), set(but)
-        executed, end = [0] * len(self.all), self._run.clock() + PATIENCE
-        while not until() and max(executed) <= insns and self._run.clock() < end:
+        executed = [0] * len(self.all)
+        self._turns = {}
+        while not until() and not self._had_turns(TURNS * self._length if max(executed) > insns else PATIENCE):
             answered, before = bool(self._away), self._run.insns()
             self._slice(wanted, until)
             for cpu in self.all - self._held - passing if wanted else ():
@@ -134,16 +138,23 @@ class Cpus:
                 executed = [n + min(after - b, insns // SLICES) for n, after, b in zip(executed, self._run.insns(), before)]
         return None
 
+    def _had_turns(self, seconds: float) -> bool:
+        return bool(self._turns) and min(self._turns.values()) >= seconds
+
     def _slice(self, wanted: set[int], until: Callable[[], bool]) -> None:
         """Run for one slice, or until a CPU reaches a breakpoint. A served CPU gets time to handle its interrupt."""
         self._set_breakpoints(wanted | {self._served[cpu][0] for cpu in self._away})
         for cpu in (self.all - self._held) | self._away if self._breakpoints else ():
             if self._stub.pc(cpu) in self._breakpoints and not (cpu in self._away and self._is_back(cpu)):
                 self.step(cpu)
+        before, began = self._run.threads(), self._run.clock()
         self._stub.go_on_with((self.all - self._held) | self._away)
-        end = self._run.clock() + (SERVICE if self._away else SERVED if self._served else SLICE)
-        while not (stopped := self._stub.stopped(POLL)) and self._run.clock() < end and (self._away or not until()):
+        self._length = SERVICE if self._away else SERVED if self._served else SLICE
+        while not (stopped := self._stub.stopped(POLL)) and self._run.clock() < began + self._length and (self._away or not until()):
             pass
+        after, took = before if stopped else self._run.threads(), self._run.clock() - began  # when the machine has stopped all of them wait
+        self._turns = {name: self._turns.get(name, 0.0) + (took if stopped or waits else ran - before.get(name, (ran, False))[0])
+                       for name, (ran, waits) in after.items()}
         if stopped:
             self._away -= {cpu for cpu in self._away if self._is_back(cpu)}
         else:

@@ -195,6 +195,14 @@ class Run:
         self._clock = max(self._clock, time.monotonic() - self._waited)
         return self._clock
 
+    def threads(self) -> dict[str, tuple[float, bool]]:
+        """Of each of QEMU's threads: the seconds for which it has run, and whether it now waits for something else than a processor of the host."""
+        found = {}
+        for task in glob.glob(f"/proc/{self._process.pid}/task/*"):
+            with suppress(OSError, IndexError), open(f"{task}/schedstat", encoding="ascii") as ran, open(f"{task}/stat", encoding="ascii") as stat:
+                found[task] = int(ran.read().split()[0]) / 1e9, stat.read().rpartition(")")[2].split()[0] != "R"
+        return found
+
     def _qemu_errors(self) -> str:
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace").strip()

@@ -27,7 +27,9 @@ NO_INITRD = ("Skipping callsite for failure retrieving initrd", r"EXTLINUX FAILE
 CONFIGURATIONS = {"bcm2837-rpi-3-b": "raspberrypi-3", "bcm2711-rpi-4-b": "raspberrypi-4", "bcm2712-rpi-5-b": "raspberrypi-5", "sun50i-a64-pine64": "pine64",
                   "jh7110-starfive-visionfive-2-v1.3b": "jh7110", "jh7110-milkv-mars": "jh7110", "hifive-unmatched-a00": "hifive-unmatched",
                   "mpfs-beaglev-fire": "beaglev-fire"}
-TESTS: list[Step] = [prints("echo nop > current_tracer; echo > set_ftrace_filter; echo > trace", ""), promises("kt_ops"), shows("kt_sites", ", 0 unlike their record")]
+TRACER = ("kt_ops", *(("kt_fprobe", "kt_graph", "kt_kprobe", "kt_probe_events", "kt_livepatch", "test-module") if EVERY else ()))
+TESTS: list[Step] = [prints("echo nop > current_tracer; echo > set_ftrace_filter; echo > trace", ""), *(promises(test, 600) for test in TRACER),
+                     shows("kt_sites", ", 0 unlike their record")]
 
 
 def cases(kernel: str, fit: str) -> dict[str, Case]:
@@ -115,7 +117,7 @@ class Boards(Booting):
         return result
 
     def boots(self, machine: Machine, kernel: str, fit: str, *names: str) -> None:
-        """After the default boot functions are traced, and the kernel's tests keep their promises. In make soak, the cases with these names hold, too."""
+        """After the default boot functions are traced, and the kernel's tests keep their promises. In make soak more of them run, and the cases with these names."""
         if why := board_uboots.fetch(machine.arch):
             self.skipTest(why)
         machine.uboot = True

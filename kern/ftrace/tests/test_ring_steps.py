@@ -115,7 +115,7 @@ class OnAMachine:
         observer = self.run_.observer
         with interleaved(self.run_) as cpus:
             cpus.begin(f"{self.line} 1")
-            self.line_up(cpus)
+            self.assertTrue(self.line_up(cpus))
             first = observer.written()
             with observer.recording():
                 self.to(cpus, side)

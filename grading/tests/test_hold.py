@@ -1,0 +1,49 @@
+"""Holding CPUs on a host that has no processor for one of them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import unittest
+from pathlib import Path
+
+from grading.elf.elf import Kernel
+from grading.machine.hold import interleaved
+from grading.machine.machine import Run
+from grading.truth import truth
+from qemu.machine import ARCHES, FINISHED, ROOT, Machine
+
+
+def threads(run: Run) -> dict[str, int]:
+    """The names and numbers of QEMU's threads."""
+    return {(task / "comm").read_text().strip(): int(task.name) for task in Path(f"/proc/{run.pid}/task").iterdir()}
+
+
+class Starved(unittest.TestCase):
+    """CPU 0 waits in a loop for CPU 1, which the host hardly runs, because both threads have one processor and CPU 1's has the lowest priority."""
+
+    def reaches(self, arch: str) -> None:
+        directory = ROOT / f"build/{arch}/{FINISHED}-tests"
+        subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", "TESTS=1", *(str((directory / name).relative_to(ROOT)) for name in ("Image", "callsite.map"))], check=True)
+        kernel = Kernel(directory / "callsite.elf", arch)
+        machine = Machine(arch, 2, image=directory / "Image", extra=["-name", "hold,debug-threads=on"])
+        with Run(machine, ROOT / f"build/tests/hold-{arch}.log", truth.config(kernel, machine, (), "kt_ring")) as run:
+            run.console.wait_ready(60)
+            cpu, = list(os.sched_getaffinity(0))[:1]
+            for name, number in threads(run).items():
+                if name.startswith("CPU "):
+                    os.sched_setaffinity(number, {cpu})
+            os.sched_setscheduler(threads(run)["CPU 1/TCG"], os.SCHED_IDLE, os.sched_param(0))
+            with interleaved(run) as cpus:
+                cpus.begin("taskset -c 0 kt_ring pipe overwrite thread 2 0 2 1")
+                self.assertEqual(cpus.reach({kernel.symbol("ring_write")}), 1)
+                cpus.go(1)
+
+    def test_a_cpu_that_the_host_does_not_run_may_still_come(self) -> None:
+        for arch in ARCHES:
+            with self.subTest(arch):
+                self.reaches(arch)
+
+
+if __name__ == "__main__":
+    unittest.main()
