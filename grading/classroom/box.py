@@ -15,8 +15,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 SYSTEM = ("/bin", "/sbin", "/lib", "/lib64", "/usr", "/etc/alternatives", "/etc/ld.so.cache", "/etc/debian_version")
 NOBODY = 65534
@@ -79,13 +81,10 @@ def run(command: list[str], sees: Iterable[Path | str] = (), writes: Iterable[Pa
                 over = (f"it took more than {limits.seconds} seconds" if time.monotonic() > until else
                         f"it had more than {limits.together >> 20} MiB of memory" if memory > limits.together else "")
         finally:  # a signal, too, ends it
-            if process.poll() is None:
-                process.send_signal(signal.SIGKILL)
-                process.wait()
+            _end(process, state)
         for file in (state, output, errors):
             file.seek(0)
         status_lines = state.read()
-        _gone(status_lines)
         ended = Came(status, output.read(limits.file), errors.read(limits.file), over, memory)
         if status and b"exit-code" not in status_lines:  # bubblewrap reports the program's end; without that the message is its own
             raise NoWalls(f"the walls cannot be built: {ended.errors[:500].decode(errors='replace').strip()}")
@@ -126,14 +125,28 @@ def running(out: Path) -> list[int]:
     return found
 
 
-def _gone(status_lines: bytes) -> None:
-    """Wait until the first process of the namespace has ended: by then the host's kernel has ended all others in it."""
-    found = re.search(rb'"child-pid": (\d+)', status_lines)
+def _end(process: subprocess.Popen[bytes], state: IO[bytes]) -> None:
+    """
+    End bubblewrap, if it has not ended, and the first process of the namespace. Wait for the end of that one: by then the host's kernel has
+    ended all others in it.
+
+    That process asks to be ended with bubblewrap only when it has built the walls. So it is ended by its own number, which bubblewrap writes
+    before it lets it begin.
+    """
+    until = time.monotonic() + PATIENCE
+    while not (found := re.search(rb'"child-pid": (\d+)\D', os.pread(state.fileno(), 1 << 16, 0))) and process.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
     try:
         first = os.pidfd_open(int(found[1])) if found else -1
     except ProcessLookupError:
-        return
-    if first >= 0 and not select.select([first], [], [], PATIENCE)[0]:
-        raise NoWalls(f"what ran within the walls goes on: process {found[1].decode() if found else ''}")
+        first = -1
+    if first >= 0 and process.poll() is None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(first, signal.SIGKILL)
+    process.kill()
+    process.wait()
+    gone = first < 0 or bool(select.select([first], [], [], PATIENCE)[0])
     if first >= 0:
         os.close(first)
+    if not gone:
+        raise NoWalls(f"what ran within the walls goes on: process {found[1].decode() if found else ''}")

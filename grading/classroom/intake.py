@@ -33,6 +33,7 @@ MEMBERS = 20_000  # files and folders that are looked at
 UNPACKED = 256 << 20  # bytes of an archive, unpacked
 CANDIDATES = 64  # files of a wanted name, in whatever folder
 SECONDS, MEMORY = 20, 1 << 30  # of processor time, and bytes, to read one submission
+PATIENCE = 600  # seconds of the clock, for each call of git: the host may be busy
 SHOWN = 20  # names of ignored files
 FILE, FOLDER, OTHER = "file", "folder", "other"
 
@@ -133,7 +134,9 @@ def git(repository: Path, *words: str) -> bytes:
     """Run git on a student's repository, in a sandbox and without its configuration, which may name programs."""
     inside = [repository.resolve() / name for name in ("HEAD", "objects", "refs", "packed-refs", "shallow")]
     ended = box.run(["git", "-c", "safe.directory=*", f"--git-dir={repository.resolve()}", *words], inside,
-                    limits=box.Limits(3 * SECONDS, UNPACKED, memory=MEMORY))
+                    limits=box.Limits(PATIENCE, UNPACKED, memory=MEMORY))
+    if ended.status is None:
+        raise Refused(f"git does not come to an end: {ended.over}")
     if ended.status:
         raise Refused(f"git cannot read it: {printable(ended.errors.decode(errors='replace').strip().split(chr(10))[-1])}")
     return ended.output

@@ -39,6 +39,7 @@ WINDOW = 256  # frames that are asked for at once
 QUIET = 2.0  # seconds without a byte after which it is typed again; twice as long each time, up to LONGEST_QUIET
 LONGEST_QUIET = 60.0
 AT_UBOOT = 10.0  # seconds without a byte after which Enter is typed while the machine boots
+ANSWER_SECONDS = 60  # of a telnet server, to each of its port's settings; pyserial waits for 3, which is too little on a busy host
 OFF_SECONDS = 5.0  # without an answer: the machine is off
 COMMAND_SECONDS = 300.0
 CAP = 64 << 20
@@ -112,7 +113,7 @@ def open_line(where: str) -> Line:
         return _Socket(rest)
     import serial  # type: ignore  # pylint: disable=import-outside-toplevel
     if kind == "telnet":
-        return _Port(serial.serial_for_url(f"rfc2217://{rest}", BAUD, timeout=TICK))
+        return _Port(serial.serial_for_url(f"rfc2217://{rest}?timeout={ANSWER_SECONDS}", BAUD, timeout=TICK))
     return _Port(serial.Serial(device, int(baud or BAUD), timeout=TICK, exclusive=True))
 
 

@@ -74,6 +74,20 @@ class Walls(WithFolder):
             self.assertEqual(ended.status, status)
         self.assertNotIn(number.encode(), b"".join(self.command_lines()))
 
+    def test_what_is_ended_before_its_walls_are_built_ends_too(self) -> None:
+        """Only behind the walls does the first process ask to be ended with bubblewrap. Here it waits before that."""
+        reads, writes = os.pipe()
+        starts: Any = subprocess.Popen
+
+        def waits(command: list[str], **more: Any) -> Any:
+            return starts([command[0], "--block-fd", str(reads), *command[1:]], **{**more, "pass_fds": [*more["pass_fds"], reads]})
+
+        with patch("grading.classroom.box.subprocess.Popen", waits):
+            ended = self.run_within("touch", str(self.folder / "begun"), limits=box.Limits(0, 1 << 20))
+        for end in (reads, writes):
+            os.close(end)
+        self.assertEqual((ended.status, ended.over, os.listdir(self.folder)), (None, "it took more than 0 seconds", []))
+
     @staticmethod
     def command_lines() -> list[bytes]:
         found = []

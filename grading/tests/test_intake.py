@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
-from grading.classroom import intake, layouts
+from grading.classroom import box, intake, layouts
 from grading.classroom.intake import Taken, taken
 from grading.tests.needs import user_namespaces
 
@@ -119,6 +119,8 @@ class Intake(unittest.TestCase):
         self.assertIn("no commit before", taken(at, WANTED, "", "2029-01-01").refused)
         self.assertIn("git cannot read it", taken(at, WANTED, "no-such-tag").refused)
         self.assertFalse((self.folder / "ran").exists())
+        with patch("grading.classroom.box.run", return_value=box.Came(None, b"", b"", "it took more than 9 seconds")):
+            self.assertEqual(taken(at, WANTED).refused, "git does not come to an end: it took more than 9 seconds")
 
     # ---- what is refused ----
 

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import tempfile
 import threading
+import time
 import tty
 import unittest
 import zlib
@@ -167,11 +168,12 @@ class PlacesOfLines(unittest.TestCase):
 
 class OverTelnet(unittest.TestCase):
     def test_a_port_that_another_host_serves(self) -> None:
-        """By RFC 2217: telnet, with the port's settings in between."""
+        """By RFC 2217: telnet, with the port's settings in between. On a busy host the server may begin to answer late."""
         LOGS.mkdir(parents=True, exist_ok=True)
 
         def serve() -> None:
             with listener.accept()[0] as line, serial.serial_for_url("loop://") as port:
+                time.sleep(4)
                 manager = PortManager(port, SimpleNamespace(write=line.sendall))
                 with suppress(ConnectionError):
                     while data := line.recv(4096):

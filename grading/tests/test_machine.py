@@ -13,6 +13,7 @@ import unittest
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 from unittest import mock
 
 from grading.elf.elf import Kernel
@@ -189,6 +190,22 @@ class Ends(unittest.TestCase):
             pass
         self.assertEqual(caught.exception.verdict, Verdict.HARNESS)
         self.assertLess(time.monotonic() - began, 30, "it waited for a QEMU that had ended")
+
+
+class OnePageKernels(unittest.TestCase):
+    def test_one_is_whole_while_another_test_builds_it(self) -> None:
+        """test_observer runs beside this file. The tools empty their output file before they write it."""
+        files = [tiny.build("riscv64", "LIVE").with_suffix(suffix) for suffix in (".elf", ".img")]
+        whole, runs = [file.read_bytes() for file in files], subprocess.run
+
+        def halfway(command: list[str], check: bool) -> None:
+            Path(command[command.index("-o") + 1] if "-o" in command else command[-1]).write_bytes(b"")
+            self.assertEqual([file.read_bytes() for file in files], whole)
+            runs(command, check=check)
+
+        with mock.patch("grading.tests.tiny.subprocess.run", halfway):
+            tiny.build.__wrapped__("riscv64", "LIVE")
+        self.assertEqual(files[1].read_bytes(), whole[1])
 
 
 class ObservedMachine(unittest.TestCase):

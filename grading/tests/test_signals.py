@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import tempfile
 import time
 import unittest
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from unittest.mock import patch
 
@@ -48,6 +50,12 @@ def below(pid: int) -> dict[int, str]:
     return {p: name for p, name in found.items() if p != pid}
 
 
+def going_on(processes: dict[int, str]) -> list[str]:
+    """The names of those that have not ended. Processes are known by descriptors: soon another process may get the number of one that has ended."""
+    ended = select.select(processes, [], [], 0)[0]
+    return [name for process, name in processes.items() if process not in ended]
+
+
 def until(what: Callable[[], bool], seconds: float = 300) -> bool:
     deadline = time.monotonic() + seconds
     while not what():
@@ -80,33 +88,39 @@ class Ended(unittest.TestCase):
                                    env={**os.environ, "TMPDIR": str(self.scratch / "tmp")}, start_new_session=True,
                                    preexec_fn=listens)
         self.addCleanup(process.wait)
-        self.addCleanup(self.sweep, process.pid)
+        self.addCleanup(self.sweep, process)
         return process
 
     @staticmethod
-    def sweep(session: int) -> None:
-        try:
-            os.killpg(session, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
+    def sweep(leader: subprocess.Popen[bytes]) -> None:
+        if leader.poll() is None:  # otherwise its number may be another session's
+            os.killpg(leader.pid, signal.SIGKILL)
 
     def ends(self, process: subprocess.Popen[bytes], end: signal.Signals, ready: Callable[[list[str]], bool], clean: bool = True) -> None:
         """Wait until the child processes run, send the signal to the program only, and check that all of them end too."""
         self.assertTrue(until(lambda: ready(list(below(process.pid).values())), BUILD_SECONDS), "it did not begin")
-        started = below(process.pid)
-        for pid in started:
-            self.addCleanup(self.kill, pid, started[pid])
+        started = self.opened(below(process.pid))
         process.send_signal(end)
-        self.assertTrue(until(lambda: not set(started) & set(parents())),
-                        f"after {end.name} these run: {[n for p, n in started.items() if p in parents()]}")
-        self.assertEqual(process.wait(30), -end if end == signal.SIGKILL else 128 + end)
+        self.assertTrue(until(lambda: not going_on(started)), f"after {end.name} these run: {going_on(started)}")
+        self.assertEqual(process.wait(BUILD_SECONDS), -end if end == signal.SIGKILL else 128 + end)
         if clean:
             self.assertEqual(list((self.scratch / "tmp").iterdir()), [], "a folder was left")
 
+    def opened(self, found: dict[int, str]) -> dict[int, str]:
+        """Their names, by descriptor. They are ended with the test."""
+        processes = dict[int, str]()
+        for pid, name in found.items():
+            with suppress(ProcessLookupError):  # it has just ended
+                process = os.pidfd_open(pid)
+                self.addCleanup(self.kill, process)
+                processes[process] = name
+        return processes
+
     @staticmethod
-    def kill(pid: int, name: str) -> None:
-        if parents().get(pid, (0, ""))[1] == name:
-            os.kill(pid, signal.SIGKILL)
+    def kill(process: int) -> None:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(process, signal.SIGKILL)
+        os.close(process)
 
     def grade(self) -> subprocess.Popen[bytes]:
         kernels = self.scratch / "kernels"

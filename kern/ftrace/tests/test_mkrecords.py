@@ -11,6 +11,7 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from grading.checks import recordmcount
 from qemu.machine import ROOT
@@ -86,8 +87,7 @@ class Sandbox(unittest.TestCase):
 
     def hurry(self) -> None:
         """A program that does not end is stopped soon; one that ends may need the usual time on a busy host."""
-        self.addCleanup(setattr, mkrecords, "SECONDS", mkrecords.SECONDS)
-        mkrecords.SECONDS = 1
+        self.enterContext(mock.patch.object(mkrecords, "SECONDS", 1))
 
     def gone(self, words: str) -> None:
         """A killed process may be in the list a moment longer."""
@@ -157,7 +157,8 @@ class Sandbox(unittest.TestCase):
     def test_it_ends(self) -> None:
         self.hurry()
         self.refused("while (1);", "it does not end: it was stopped after 1 seconds")
-        self.refused("sleep(1001);", "it does not end")
+        with mock.patch.object(mkrecords, "PATIENCE", 6):
+            self.refused("sleep(1001);", "it does not end")
         self.gone(str(self.folder))
 
     def test_its_output_and_its_complaints_end(self) -> None:

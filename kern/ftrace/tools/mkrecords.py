@@ -21,7 +21,7 @@ from elftools.elf.elffile import ELFFile
 import walls
 from walls import Refused, printable
 
-SECONDS, MEMORY = 5, 1 << 30
+SECONDS, PATIENCE, MEMORY = 5, 300, 1 << 30  # of a processor; of the clock, as the host may be busy; bytes
 DISABLED = 1 << 24  # FTRACE_FL_DISABLED, in the upper word of a record
 
 
@@ -54,7 +54,7 @@ def read_kernel(path: str) -> Kernel:
 def run(tool: str, kernel: str, size: int) -> str:
     """The tool's output, at most @size bytes. Its messages go to standard error."""
     command = [os.path.abspath(tool), os.path.abspath(kernel)]
-    ended = walls.run(command, command, walls.Limits(SECONDS, 6 * SECONDS, MEMORY, size))
+    ended = walls.run(command, command, walls.Limits(SECONDS, PATIENCE, MEMORY, size))
     said = printable(ended.said[:4000])
     sys.stderr.write(said and said.rstrip("\n") + "\n")
     if ended.status:
