@@ -52,7 +52,7 @@ def short(path: Path) -> str:
 def look(path: Path) -> Emulator:
     """Run the emulator to get its version. Raises Unfit if it is no QEMU, or does not run on this host."""
     try:
-        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=600, check=False)
         said = (done.stdout or done.stderr).strip()
     except (OSError, subprocess.TimeoutExpired) as error:
         said = str(error)

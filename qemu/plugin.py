@@ -32,7 +32,7 @@ def interface(emulator: Emulator, scratch: Path) -> int:
     source.write_text(FUTURE)
     compile_c(source, plugin)
     done = subprocess.run([*emulator.command(), "-M", "none", "-nodefaults", "-display", "none", "-plugin", str(plugin)],
-                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
+                          stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=600, check=False)
     found = re.search(r"supports only up to version (\d+)", done.stderr)
     if not found:
         said = done.stderr.strip().partition("\n")[0]

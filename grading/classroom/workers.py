@@ -32,7 +32,7 @@ from qemu.emulator import Unfit
 from qemu.machine import ROOT
 
 FOLDER = ".cache/callsite"  # on a worker, in the home of who logs in
-PATIENCE = 60  # seconds for the end of a job whose connection has ended
+PATIENCE = 600  # seconds for the end of a job whose connection has ended
 AT_ONCE = 8  # workers that get the tree at the same time
 # A worker that does not answer for a minute is given up; its jobs run on the others.
 SSH = "-o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=15 -o ServerAliveCountMax=4"

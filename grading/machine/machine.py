@@ -42,6 +42,7 @@ LOOKS = 5  # samples of each CPU's pc
 TRAPPED_PC = {"riscv64": "sepc", "arm64": "ELR_EL1"}  # after an interrupt: where the CPU was
 IDLE = 0.5  # seconds in which a running CPU executes a million instructions, the step of the observer's counter
 MOST_TABLES = 1000  # page tables of one level; a right kernel has some dozens
+ENDING = 300  # seconds for the end of a QEMU that has closed its console or its debugger stub, on a busy host
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
 
 
@@ -175,7 +176,7 @@ class Run:
 
     def _ended(self) -> bool:
         try:
-            self._process.wait(5 if self.console.ended else 0)  # a QEMU that has closed its console is about to end
+            self._process.wait(ENDING if self.console.ended else 0)  # a QEMU that has closed its console is about to end
         except subprocess.TimeoutExpired:
             return False
         return True
@@ -270,7 +271,7 @@ class Run:
             if not self._holders:
                 self._stub.go_on()
         except QemuGone:  # the machine ended meanwhile: watch() raises the verdict for that
-            self.wait_end(5)
+            self.wait_end(ENDING)
             self.watch()
             raise
 

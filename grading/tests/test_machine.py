@@ -62,6 +62,20 @@ class Ends(unittest.TestCase):
     def test_a_panic_is_a_panic(self) -> None:
         self.ends("PANIC", Verdict.PANIC)
 
+    def test_a_qemu_that_ends_slowly_is_waited_for(self) -> None:
+        """On a busy host it may take long from the end of its console to its own."""
+        with self.assertRaises(Stopped) as caught, run("arm64", "PANIC") as machine:
+            ends = machine._process.wait
+
+            def in_ten_seconds(timeout: float | None = None) -> int:
+                if timeout is not None and timeout < 10:
+                    raise subprocess.TimeoutExpired("qemu", timeout)
+                return ends(timeout)
+
+            with mock.patch.object(machine._process, "wait", in_ten_seconds):
+                machine.console.wait_ready(30)
+        self.assertEqual(caught.exception.verdict, Verdict.PANIC, caught.exception)
+
     def test_a_kernel_that_prints_nothing_is_dead(self) -> None:
         for arch in ARCHES:
             with self.assertRaises(Stopped) as caught, run(arch, "DEAD", budget=100_000_000) as machine:
