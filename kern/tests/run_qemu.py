@@ -436,6 +436,28 @@ def dies_while_woken(run: Run) -> str:
     return kept(line, run.console.wait_ready(60)) or ("" if 10 < exits < steps else f"the thread exits in {exits} of {steps} places")
 
 
+def unloaded_meanwhile(line: str, places: tuple[str, ...], after: Step) -> Step:
+    """A module is removed while CPU 1, which runs the line, has found the module's records and is at the last one of these functions."""
+    def step(run: Run) -> str:
+        kernel = kernel_of(run)
+        if said := run.console.command("insmod maple"):
+            return f"'insmod maple' says {said}"
+        with interleaved(run) as cpus:
+            cpus.begin(f"taskset -c 1 {line} &")
+            for place in places:
+                cpus.go(1)
+                if cpus.reach({kernel.symbol(place)}, but={0}, insns=MANY) != 1:
+                    return f"'{line}' does not come to {place}"
+            cpus.serve(1)
+            cpus.run(run.console.at_prompt)
+            cpus.begin("taskset -c 0 rmmod maple")
+            cpus.run(run.console.at_prompt, insns=MANY)
+            cpus.go(1)
+        run.console.wait_ready(60)
+        return after(run) or shows("wait; lsmod; echo alive", r"^Module .*\nalive$")(run)
+    return step
+
+
 def stuck(kind: str, cpu: int, function: str, thread: str) -> Step:
     """The watchdog reports this CPU once, and reports no other CPU."""
     def step(run: Run) -> str:
@@ -687,6 +709,10 @@ def traced_cases(arch: str) -> list[Case]:
         Case("a CPU that comes too late to be stopped", arch, f"{FINISHED}-tests", 2, [promises("test-stop late")], options=FAST_CLOCK),
         Case("threads that exit while they are woken up", arch, f"{FINISHED}-tests", 2, [dies_while_woken]),
         Case("a stopped machine with an IPI on its way", arch, f"{FINISHED}-tests", 3, [stops_a_sender]),
+        Case("an fprobe that is registered while a module is removed", arch, f"{FINISHED}-tests", 2, [unloaded_meanwhile(
+            "kt_fprobe_glob maple_*", ("ftrace_set_put", "module_is_going"), shows("wait; kt_fprobe_glob maple_*", "^kt_fprobe_glob: .*No such file"))]),
+        Case("the profiler, started while a module is removed", arch, f"{FINISHED}-tests", 2, [unloaded_meanwhile(
+            "echo 1 > function_profile_enabled", ("ftrace_total", "kzalloc"), shows("wait; cat trace_stat/function0", "^  Function  "))]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")], options=turns) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 3 7")]),

@@ -14,8 +14,12 @@
 static int check_callback(void *callback)
 {
 	unsigned long at = (unsigned long)callback;
+	bool has_site;
 
-	if (!lookup_rec(at) && !lookup_rec(at + HOOK_ENTRY_OFFSET))
+	mutex_lock(&ftrace_lock); /* so that no other module is removed while its records are searched */
+	has_site = lookup_rec(at) || lookup_rec(at + HOOK_ENTRY_OFFSET);
+	mutex_unlock(&ftrace_lock);
+	if (!has_site)
 		return 0;
 	printk("ftrace: the callback %ps has a call site: mark it notrace\n", callback);
 	return -EINVAL;

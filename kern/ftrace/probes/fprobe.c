@@ -251,10 +251,9 @@ static void remove_fprobe(struct fprobe *fp)
 	fp->birth = 0;
 }
 
-static int add_fprobe(struct fprobe *fp, const struct ftrace_set *set)
+/* Add the functions of @set to the table. */
+static int add_sites(struct fprobe *fp, const struct ftrace_set *set)
 {
-	int err;
-
 	fp->sites = kzalloc(set->count * sizeof(*fp->sites));
 	if (!fp->sites)
 		return -ENOMEM;
@@ -267,10 +266,7 @@ static int add_fprobe(struct fprobe *fp, const struct ftrace_set *set)
 		fp->sites[fp->count] = (struct fprobe_site){{.ip = ftrace_ip(rec)}, fp};
 		probe_site_add(table_of(fp), &fp->sites[fp->count++].site);
 	}
-	err = probe_sites_update(table_of(fp));
-	if (err)
-		remove_fprobe(fp);
-	return err;
+	return 0;
 }
 
 static int check(const struct fprobe *fp)
@@ -282,54 +278,80 @@ static int check(const struct fprobe *fp)
 	return fp->birth ? -EEXIST : 0;
 }
 
-/* Register @fp for the functions of @set, unless there is an error already. Frees the set. */
-static int register_set(struct fprobe *fp, struct ftrace_set *set, int err)
+/* For which functions: those that match the globs, or those at @addrs, or with the names @syms. */
+struct wanted {
+	const char *filter, *notfilter;
+	const unsigned long *addrs;
+	const char *const *syms;
+	int num;
+};
+
+static int find_matching(struct ftrace_set *set, const struct wanted *w)
 {
-	mutex_lock(&fprobe_lock);
+	for_each_ftrace_rec(rec) {
+		const char *name = ftrace_name(rec);
+
+		if (rec->flags & FTRACE_FL_DISABLED || module_is_going(ftrace_ip(rec)) || !glob_match(w->filter, strlen(w->filter), name))
+			continue;
+		ftrace_set_put(set, rec, !w->notfilter || !glob_match(w->notfilter, strlen(w->notfilter), name));
+	}
+	return 0;
+}
+
+static int find_listed(struct ftrace_set *set, const struct wanted *w)
+{
+	struct dyn_ftrace *rec;
+	int err = 0;
+
+	for (int i = 0; i < w->num && !err; i++) {
+		err = probe_find_function(w->syms ? w->syms[i] : NULL, w->addrs ? w->addrs[i] : 0, &rec);
+		if (!err)
+			ftrace_set_put(set, rec, true);
+	}
+	return err;
+}
+
+/* ftrace_lock is held, so that no module is removed while the records are searched: that would free its own, and renumber others. */
+static int find_and_add(struct fprobe *fp, const struct wanted *w)
+{
+	struct ftrace_set *set = ftrace_set_new();
+	int err = !set ? -ENOMEM : w->filter ? find_matching(set, w) : find_listed(set, w);
+
 	err = err ?: check(fp);
-	err = err ?: set->count ? 0 : -ENOENT;
-	err = err ?: add_fprobe(fp, set);
-	mutex_unlock(&fprobe_lock);
+	err = err ?: set->count ? add_sites(fp, set) : -ENOENT;
 	ftrace_set_free(set);
+	return err;
+}
+
+static int register_wanted(struct fprobe *fp, const struct wanted *w)
+{
+	int err;
+
+	mutex_lock(&fprobe_lock);
+	mutex_lock(&ftrace_lock);
+	err = find_and_add(fp, w);
+	mutex_unlock(&ftrace_lock);
+	if (!err) {
+		err = probe_sites_update(table_of(fp));
+		if (err)
+			remove_fprobe(fp);
+	}
+	mutex_unlock(&fprobe_lock);
 	return err;
 }
 
 int register_fprobe(struct fprobe *fp, const char *filter, const char *notfilter)
 {
-	struct ftrace_set *set;
-
 	if (!fp || !filter)
 		return -EINVAL;
-	set = ftrace_set_new();
-	if (!set)
-		return -ENOMEM;
-	for_each_ftrace_rec(rec) {
-		const char *name = ftrace_name(rec);
-
-		if (rec->flags & FTRACE_FL_DISABLED || module_is_going(ftrace_ip(rec)) || !glob_match(filter, strlen(filter), name))
-			continue;
-		ftrace_set_put(set, rec, !notfilter || !glob_match(notfilter, strlen(notfilter), name));
-	}
-	return register_set(fp, set, 0);
+	return register_wanted(fp, &(struct wanted){.filter = filter, .notfilter = notfilter});
 }
 
 static int register_listed(struct fprobe *fp, const unsigned long *addrs, const char *const *syms, int num)
 {
-	struct ftrace_set *set;
-	struct dyn_ftrace *rec;
-	int err = 0;
-
 	if (!fp || (!addrs && !syms) || num <= 0)
 		return -EINVAL;
-	set = ftrace_set_new();
-	if (!set)
-		return -ENOMEM;
-	for (int i = 0; i < num && !err; i++) {
-		err = probe_find_function(syms ? syms[i] : NULL, addrs ? addrs[i] : 0, &rec);
-		if (!err)
-			ftrace_set_put(set, rec, true);
-	}
-	return register_set(fp, set, err);
+	return register_wanted(fp, &(struct wanted){.addrs = addrs, .syms = syms, .num = num});
 }
 
 int register_fprobe_ips(struct fprobe *fp, const unsigned long *addrs, int num)

@@ -7,6 +7,7 @@
 #include "asm-ftrace/regs.h"
 #include "errno.h"
 #include "thread.h"
+#include "tracer.h"
 
 static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
 
@@ -27,10 +28,13 @@ static bool is_end(const struct klp_func *f)
 static int find(struct klp_func *f)
 {
 	struct dyn_ftrace *rec;
-	int err = f->new_func ? probe_find_function(f->old_name, f->old_addr, &rec) : -EINVAL;
+	int err;
 
+	mutex_lock(&ftrace_lock); /* so that no module is removed while its records are searched */
+	err = f->new_func ? probe_find_function(f->old_name, f->old_addr, &rec) : -EINVAL;
 	if (!err)
 		f->site.ip = ftrace_ip(rec);
+	mutex_unlock(&ftrace_lock);
 	return err;
 }
 

@@ -41,28 +41,36 @@ static bool has_entry(struct probe_sites *t, unsigned long ip)
 
 static int set_filter(struct probe_sites *t, struct ftrace_filter *filter)
 {
-	struct ftrace_set *set = ftrace_set_new();
-	int err;
+	struct ftrace_set *set;
+	int err = -ENOMEM;
 
-	if (!set)
-		return -ENOMEM;
-	for_each_ftrace_rec(rec)
-		ftrace_set_put(set, rec, has_entry(t, ftrace_ip(rec)));
-	err = ftrace_filter_commit(filter, set, false);
+	mutex_lock(&ftrace_lock);
+	set = ftrace_set_new();
+	if (set) {
+		for_each_ftrace_rec(rec)
+			ftrace_set_put(set, rec, has_entry(t, ftrace_ip(rec)));
+		err = ftrace_set_hash(filter, set, false);
+	}
+	mutex_unlock(&ftrace_lock);
 	ftrace_set_free(set);
 	return err;
 }
 
-/* rmmod marks the module first, and then looks for the table's ops and entries. */
+/* rmmod marks the module first, and then looks for the table's ops and entries. It may have looked before they were there. */
 static int check_modules(struct probe_sites *t)
 {
+	int err = 0;
+
+	mutex_lock(&ftrace_lock);
 	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
-		for (struct probe_site *site = t->buckets[i]; site; site = site->next) {
-			if (site->fresh && module_is_going(site->ip))
-				return -ENOENT;
-			site->fresh = false;
+		for (struct probe_site *site = t->buckets[i]; site && !err; site = site->next) {
+			if (site->fresh && (!lookup_rec(site->ip) || module_is_going(site->ip)))
+				err = -ENOENT;
+			else
+				site->fresh = false;
 		}
-	return 0;
+	mutex_unlock(&ftrace_lock);
+	return err;
 }
 
 static void stop(struct probe_sites *t, struct ftrace_filter *filter)

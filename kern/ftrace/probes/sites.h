@@ -55,7 +55,7 @@ int probe_sites_update(struct probe_sites *t);
 /*
  * The record of the function @name, or of the one at @addr if @name is NULL.
  * -ENOENT: no such function has a call site, or its module is about to be removed; -EINVAL: several have the name, or
- * not exactly one of @name and @addr is given. Context: thread.
+ * not exactly one of @name and @addr is given. Context: thread, ftrace_lock held.
  */
 int probe_find_function(const char *name, unsigned long addr, struct dyn_ftrace **found);
 

@@ -583,3 +583,21 @@ static int fprobe_command(int argc, char **argv)
 	return kt_end();
 }
 SHELL_COMMAND("kt_fprobe", fprobe_command, "", "fprobe, kretprobe: handlers, data, sleepers, limits");
+
+static int ignore(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data)
+{
+	return 0;
+}
+
+/* Registers an fprobe on the functions that match a glob, and unregisters it. A test may hold it meanwhile. */
+static int glob_command(int argc, char **argv)
+{
+	static struct fprobe fp = {.entry_handler = ignore};
+	int err = argc == 2 ? register_fprobe(&fp, argv[1], NULL) : -EINVAL;
+
+	if (err)
+		return complain("kt_fprobe_glob", argc == 2 ? argv[1] : "name a glob", -err);
+	out_printf("%u functions\n", fp.count);
+	return unregister_fprobe(&fp) != 0;
+}
+SHELL_COMMAND("kt_fprobe_glob", glob_command, "glob", "register an fprobe, and unregister it");

@@ -102,20 +102,33 @@ static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops.
 
 /* ---- function_profile_enabled ---- */
 
-static int profile_start(struct file *f)
+/* An entry for each record and CPU. Return: the bytes for each CPU for which there was no memory; 0. ftrace_lock held. */
+static size_t make_profiles(void)
 {
 	u32 count = ftrace_total();
 	size_t size = count * sizeof(struct profile);
-	int err;
 
 	profiled = 0;
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		kfree(profiles[i]);
 		profiles[i] = kzalloc(size);
 		if (!profiles[i])
-			return tracefs_refuse(f, -ENOMEM, "no memory for %zu bytes for each CPU", size);
+			return size;
 	}
 	profiled = count;
+	return 0;
+}
+
+static int profile_start(struct file *f)
+{
+	size_t missing;
+	int err;
+
+	mutex_lock(&ftrace_lock);
+	missing = make_profiles();
+	mutex_unlock(&ftrace_lock);
+	if (missing)
+		return tracefs_refuse(f, -ENOMEM, "no memory for %zu bytes for each CPU", missing);
 	err = register_ftrace_graph(&profiler);
 	return err ? tracefs_refuse(f, err, "function_graph cannot take another user: %s", strerror(-err)) : 0;
 }
