@@ -543,13 +543,18 @@ static ssize_t memory_write(struct file *f, const char *buf, size_t size)
 
 /* ---- open files ---- */
 
+static bool makes_its_own(const struct node *dir)
+{
+	return dir->ops && dir->ops->create;
+}
+
 static int find_or_make(struct node *cwd, const char *path, int flags, struct node **n)
 {
 	struct place at;
 	int err = walk(cwd, path, &at);
 
 	*n = at.node;
-	if (at.dir && flags & O_CREAT)
+	if (at.dir && flags & O_CREAT && !makes_its_own(at.dir)) /* create_special() has made the file there, but it was removed since */
 		err = at.name[at.len] == '/' ? -EISDIR : make_last(&at, 0644, n);
 	if (!err && is_dir(*n) && (flags & O_ACCMODE) != O_RDONLY)
 		err = -EISDIR;
@@ -567,7 +572,7 @@ static int create_special(struct node *cwd, const char *path)
 	int err = 0;
 
 	mutex_lock(&tree_lock);
-	if (walk(cwd, path, &at) && at.dir && at.dir->ops && at.dir->ops->create) {
+	if (walk(cwd, path, &at) && at.dir && makes_its_own(at.dir)) {
 		err = prepare_special(at.dir, at.dir->ops->create, &special);
 		strlcpy(name, at.name, at.len + 1);
 	}

@@ -106,23 +106,25 @@ static int ram_create(struct node *dir, const char *name)
 /* With the lock, so that no open empties the file between the two steps. */
 static int remove_file(struct node *n)
 {
-	struct node copy;
-	int err;
+	struct node copy = *n;
+	int err = file_unmake(n);
 
-	mutex_lock(&lock);
-	copy = *n;
-	err = file_unmake(n);
 	if (!err)
 		drop_pages(&copy);
-	mutex_unlock(&lock);
 	return err;
 }
 
+/* The lock is taken before the file is looked up, so that no other thread frees it. */
 static int ram_remove(struct node *dir, const char *name)
 {
-	struct node *n = file_lookup(dir, name);
+	struct node *n;
+	int err;
 
-	return n ? remove_file(n) : -ENOENT;
+	mutex_lock(&lock);
+	n = file_lookup(dir, name);
+	err = n ? remove_file(n) : -ENOENT;
+	mutex_unlock(&lock);
+	return err;
 }
 
 static const struct file_ops dir_ops = {.create = ram_create, .rmdir = ram_remove};
@@ -139,8 +141,10 @@ module_init(ramfs_init);
 
 static void ramfs_exit(void)
 {
+	mutex_lock(&lock);
 	while (top->child)
 		remove_file(top->child);
+	mutex_unlock(&lock);
 	file_unmake(top);
 }
 module_exit(ramfs_exit);

@@ -458,6 +458,48 @@ def unloaded_meanwhile(line: str, places: tuple[str, ...], after: Step) -> Step:
     return step
 
 
+def removed_twice(run: Run) -> str:
+    """CPU 1 has found the file that it removes from /ram, when CPU 0 removes it."""
+    kernel = kernel_of(run)
+    for line in ("insmod ramfs", "echo text > /ram/a"):
+        if said := run.console.command(line):
+            return f"'{line}' says {said}"
+    with interleaved(run) as cpus:
+        cpus.begin("taskset -c 1 rm /ram/a &")
+        for place in ("file_lookup", "mutex_unlock", "mutex_lock"):  # the next lock: for the file's removal
+            cpus.go(1)
+            if cpus.reach({kernel.symbol(place)}, but={0}, insns=MANY) != 1:
+                return f"CPU 1 does not come to {place}"
+        cpus.serve(1)
+        cpus.run(run.console.at_prompt)
+        cpus.begin("taskset -c 0 rm /ram/a")
+        cpus.run(run.console.at_prompt)
+        cpus.go(1)
+    run.console.wait_ready(60)
+    return shows("wait; ls /ram; rmmod ramfs; echo alive", "^alive$")(run)
+
+
+def removed_before_opened(run: Run) -> str:
+    """CPU 1 has created a file in /ram, and is about to open it, when CPU 0 removes it. No file that is not of ramfs is made there instead."""
+    kernel = kernel_of(run)
+    for line in ("insmod ramfs", "taskset -c 0 cd /"):
+        if said := run.console.command(line):
+            return f"'{line}' says {said}"
+    with interleaved(run) as cpus:
+        cpus.begin("echo text > /ram/a &")
+        for places in ({kernel.symbol("file_make_at")}, calls_to(kernel, "kzalloc", kernel.extent("file_open"))):
+            cpus.go(1)
+            if cpus.reach(places, but={0}, insns=MANY) != 1:
+                return f"CPU 1 does not come to {', '.join(map(kernel.name_at, places))}"
+        cpus.serve(1)
+        cpus.run(run.console.at_prompt)
+        cpus.begin("rm /ram/a")
+        if not cpus.run(run.console.at_prompt):
+            return "'rm /ram/a' does not come to its end"
+        cpus.go(1)
+    return shows("wait; ls /ram; rm /ram/a; rmmod ramfs; echo alive", "^rm: .*No such file", "^alive$", "done, exit status 1: echo text")(run)
+
+
 def stuck(kind: str, cpu: int, function: str, thread: str) -> Step:
     """The watchdog reports this CPU once, and reports no other CPU."""
     def step(run: Run) -> str:
@@ -713,6 +755,8 @@ def traced_cases(arch: str) -> list[Case]:
             "kt_fprobe_glob maple_*", ("ftrace_set_put", "module_is_going"), shows("wait; kt_fprobe_glob maple_*", "^kt_fprobe_glob: .*No such file"))]),
         Case("the profiler, started while a module is removed", arch, f"{FINISHED}-tests", 2, [unloaded_meanwhile(
             "echo 1 > function_profile_enabled", ("ftrace_total", "kzalloc"), shows("wait; cat trace_stat/function0", "^  Function  "))]),
+        Case("a file of /ram that is removed twice", arch, f"{FINISHED}-tests", 2, [removed_twice]),
+        Case("a file of /ram that is removed before it is opened", arch, f"{FINISHED}-tests", 2, [removed_before_opened]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")], options=turns) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 3 7")]),
