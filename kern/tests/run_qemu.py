@@ -500,6 +500,28 @@ def removed_before_opened(run: Run) -> str:
     return shows("wait; ls /ram; rm /ram/a; rmmod ramfs; echo alive", "^rm: .*No such file", "^alive$", "done, exit status 1: echo text")(run)
 
 
+def removed_event(run: Run) -> str:
+    """CPU 1 has copied events of a probe, and is about to print them, when the probe is removed and another one is made."""
+    kernel = kernel_of(run)
+    for line in ("echo p:kt/one file_open > dynamic_events", "echo 1 > events/kt/one/enable", "cat /README.md > /tmp/a; cat /tmp/a > /tmp/b"):
+        if said := run.console.command(line):
+            return f"'{line}' says {said}"
+    with interleaved(run) as cpus:
+        cpus.begin("taskset -c 1 cat trace > /tmp/trace &")
+        for place in ("snapshot_show", "snapshot_show", "seq_printf"):  # the header; the first event; its columns
+            cpus.go(1)
+            if cpus.reach({kernel.symbol(place)}, but={0}, insns=MANY) != 1:
+                return f"CPU 1 does not come to {place}"
+        cpus.serve(1)
+        cpus.run(run.console.at_prompt)
+        cpus.begin("echo 0 > events/enable; echo 'p:kt/two file_open name=+0($arg2):string' > dynamic_events")
+        if not cpus.run(run.console.at_prompt, insns=MANY):
+            return "the second probe is not made"
+        cpus.go(1)
+    text = run.console.command("wait; echo > dynamic_events; cat /tmp/trace")
+    return "" if ": Unknown type " in text and ": two: (" not in text else f"the removed probe's events are printed so:\n{text[-600:]}"
+
+
 def stuck(kind: str, cpu: int, function: str, thread: str) -> Step:
     """The watchdog reports this CPU once, and reports no other CPU."""
     def step(run: Run) -> str:
@@ -757,6 +779,7 @@ def traced_cases(arch: str) -> list[Case]:
             "echo 1 > function_profile_enabled", ("ftrace_total", "kzalloc"), shows("wait; cat trace_stat/function0", "^  Function  "))]),
         Case("a file of /ram that is removed twice", arch, f"{FINISHED}-tests", 2, [removed_twice]),
         Case("a file of /ram that is removed before it is opened", arch, f"{FINISHED}-tests", 2, [removed_before_opened]),
+        Case("events of a probe that is gone", arch, f"{FINISHED}-tests", 2, [removed_event]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")], options=turns) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 3 7")]),

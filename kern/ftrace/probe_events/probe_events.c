@@ -12,6 +12,7 @@
 #include "tracefs.h"
 
 #define FIRST_ID 1000 /* above those of event_type.h */
+#define LAST_ID 65535
 
 struct mutex events_lock = MUTEX_INIT, events_by_id_lock = MUTEX_INIT;
 struct event_probe *event_probes;
@@ -235,13 +236,17 @@ static int check_append(const struct probe_event *e, const struct probe_def *def
 	return 0;
 }
 
+/* An id that was not used lately: a reader of `trace` may still print copies of a removed event's records. */
 static u16 free_id(struct probe_event ***link)
 {
-	u16 id = FIRST_ID;
+	static u16 last = FIRST_ID - 1;
 
-	for (*link = &events_by_id; **link && (**link)->id == id; *link = &(**link)->next)
-		id++;
-	return id;
+	do {
+		last = last == LAST_ID ? FIRST_ID : last + 1;
+		for (*link = &events_by_id; **link && (**link)->id < last; *link = &(**link)->next)
+			;
+	} while (**link && (**link)->id == last);
+	return last;
 }
 
 static int new_event(struct event_probe *p, struct probe_error *error)
