@@ -13,6 +13,7 @@
 #include "uart.h"
 
 #define MAX_HANDLERS 16
+#define PARK_NS 100000000 /* longer than a UART of 115200 baud takes for the longest line of console_write() */
 
 static struct {
 	unsigned irq;
@@ -65,9 +66,12 @@ void ipi_send(unsigned cpu_index, int what)
 	irq_restore(flags);
 }
 
+static u32 parked; /* CPUs in park_cpu() */
+
 notrace void park_cpu(void)
 {
 	irq_disable();
+	__atomic_fetch_add(&parked, 1, __ATOMIC_RELEASE);
 	for (;;)
 		cpu_idle_wait();
 }
@@ -83,15 +87,23 @@ void handle_ipi(void)
 		smp_run_calls();
 }
 
+/* A CPU that prints a line parks after it: so the line is not printed among those of a panic. */
 notrace void ipi_stop_others(void)
 {
 	unsigned long mask = other_cpus();
+	u64 end = arch_counter() + ns_to_ticks(PARK_NS);
+	u32 others = 0;
 
-	for (unsigned i = 0; i < NR_CPUS; i++)
-		if (mask >> i & 1)
-			__atomic_fetch_or(&cpu_of(i)->ipi_work, 1 << IPI_STOP, __ATOMIC_SEQ_CST);
+	for (unsigned i = 0; i < NR_CPUS; i++) {
+		if (!(mask >> i & 1))
+			continue;
+		__atomic_fetch_or(&cpu_of(i)->ipi_work, 1 << IPI_STOP, __ATOMIC_SEQ_CST);
+		others++;
+	}
 	if (mask)
 		irqchip_send_ipi(mask);
+	while (__atomic_load_n(&parked, __ATOMIC_ACQUIRE) < others && arch_counter() < end)
+		cpu_relax();
 }
 
 /* clock_mult = 2^54 * 10^9 / hz, divided in two steps (34 bits, then 20): there is no 128-bit division. */

@@ -15,7 +15,7 @@ void handle_timer(void);
 
 enum { IPI_RESCHEDULE, IPI_CALL, IPI_STOP };
 void ipi_send(unsigned cpu_index, int what);
-void ipi_stop_others(void); /* for panics: the other CPUs call park_cpu() */
+void ipi_stop_others(void); /* for panics: the other CPUs call park_cpu(); waits for them, but not for ever */
 void __noreturn park_cpu(void); /* wait forever, interrupts masked */
 
 /*

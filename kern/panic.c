@@ -33,8 +33,7 @@ static void enter_panic(void)
 		printk("\npanic: recursive panic\nend of panic\n");
 		firmware_poweroff(true);
 	}
-	for (;;)
-		cpu_relax();
+	park_cpu();
 }
 
 /* An interrupted pc is exact; any other is a return address. */

@@ -500,6 +500,31 @@ def removed_before_opened(run: Run) -> str:
     return shows("wait; ls /ram; rm /ram/a; rmmod ramfs; echo alive", "^rm: .*No such file", "^alive$", "done, exit status 1: echo text")(run)
 
 
+def panics_meanwhile(run: Run) -> str:
+    """CPU 0 panics while CPU 1 is about to print a line, whose bytes must not be among those of the panic. In 20 ms CPU 0 does not give up waiting for CPU 1."""
+    kernel = kernel_of(run)
+    send = kernel.symbol({"riscv64": "ns_send", "arm64": "pl_send"}[run.machine.arch])
+    run.console.command("taskset -c 0 echo the shell stays on CPU 0")
+    with interleaved(run) as cpus:
+        cpus.begin("taskset -c 1 cat /README.md &; taskset -c 0 panic now")
+        if not cpus.line_up({0: kernel.symbol("panic_main"), 1: kernel.symbol("app_main_cat")}):
+            return "the shell does not come to panic_main, or cat does not start on CPU 1"
+        cpus.go(1)
+        if cpus.reach({kernel.symbol("uart_write")}) != 1:
+            return "cat does not come to uart_write"
+        cpus.go(0)
+        end = run.clock() + 0.02
+        if cpus.reach({kernel.symbol("console_panic_mode")}, until=lambda: run.clock() > end) == 0:  # it prints before CPU 1 has stopped
+            for _ in range(4):
+                cpus.go(0)
+                cpus.reach({send})
+                cpus.step(0)
+            cpus.go(1)
+            cpus.run(lambda: run.console.has("# Callsite"))
+        cpus.go(0, 1)
+    return run.console.wait_ready(20) and "it did not panic"
+
+
 def removed_event(run: Run) -> str:
     """CPU 1 has copied events of a probe, and is about to print them, when the probe is removed and another one is made."""
     kernel = kernel_of(run)
@@ -910,6 +935,7 @@ def panic_cases(arch: str) -> list[Case]:
               for kind, patterns in of_modules.items()),
             *(Case(f"a program's mistake: {kind}", arch, f"{FINISHED}-own-program", 2, [types(kind, "own-program mistake")], end=rf"(?m){pattern}")
               for kind, pattern in programs.items()),
+            Case("panic: while another CPU prints", arch, f"{FINISHED}-tests", 2, [panics_meanwhile], {"extra": ["-icount", "shift=0"]}, end=r"panic: now\nCPU 0, thread \d+ \(shell\), at "),
             Case("a program's mistake: threads", arch, f"{FINISHED}-own-program", 2, options={"memory": 256}, steps=[
                 shows("own-program mistake threads", "^threads: Resource temporarily unavailable$"),
                 shows("sleep 1 & ; echo alive &", r"^echo: not started: Resource temporarily unavailable \(EAGAIN\)$")]),
