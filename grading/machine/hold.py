@@ -34,6 +34,7 @@ SERVICE = 1.0  # seconds in which a CPU returns from an interrupt, even on a bus
 PATIENCE = 10.0  # seconds for which each CPU ran or was idle before a place counts as not reached, however little was executed
 SLICES = 4  # the least number of slices before a place counts as not reached: a CPU may spin for a whole slice, waiting for a held CPU
 INSNS = 300_000  # that one CPU may execute before a place counts as not reached
+OF_A_LINE = 400_000_000  # the same, if a line is typed first: a right kernel executes some millions
 TURNS = 2  # slices for which each CPU ran or was idle by then: one CPU may wait in a loop for another that the host does not run
 SP = {"riscv64": 2, "arm64": 31}  # sp's register number in the stub's packets
 STEPS = 100  # QEMU steps for one instruction at most: a step may execute none
@@ -91,7 +92,7 @@ class Cpus:
             for cpu in [cpu for cpu in waiting if self.pc(cpu) == places[cpu]]:
                 self.hold(cpu)
                 waiting.remove(cpu)
-            if waiting and self.reach({places[cpu] for cpu in waiting}, but=self.all - waiting) is None:
+            if waiting and self.reach({places[cpu] for cpu in waiting}, but=self.all - waiting, insns=OF_A_LINE) is None:
                 return False
         return True
 
