@@ -492,14 +492,16 @@ static bool interrupt_switches(unsigned long pc)
 {
 	struct trap_frame regs = {.pc = pc};
 	unsigned long flags = irq_save();
+	struct cpu *cpu = this_cpu(); /* its caller is pinned */
+	u64 passes = cpu->grace;
 	bool switched;
 
 	irq_enter();
-	this_cpu()->resched = CTX_NEED_RESCHED;
-	this_cpu()->timer = TIMER_NEVER;
+	cpu->resched = CTX_NEED_RESCHED;
+	cpu->timer = TIMER_NEVER;
 	irq_exit(&regs);
-	switched = !this_cpu()->resched;
-	put_off_and_forgotten += !switched && this_cpu()->timer == TIMER_NEVER;
+	switched = cpu->grace != passes; /* another CPU may have set `resched` again: the watchdog does each second */
+	put_off_and_forgotten += !switched && cpu->timer == TIMER_NEVER;
 	irq_restore(flags);
 	return switched;
 }
