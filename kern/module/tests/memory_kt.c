@@ -375,7 +375,8 @@ static void test_stack(void)
 	ksym_add(table);
 	stop = false;
 	t = kthread_run(nap_in_module, (void *)a.base, nr_cpus - 1, "kt_nap");
-	sleep_ns(20000000);
+	while (READ_ONCE(t->state) != THREAD_SLEEPING)
+		sleep_ns(1000000);
 	count = stack_trace_save_pid(t->pid, t->cpu, entries, ARRAY_SIZE(entries));
 #ifdef __riscv
 	at = frames(entries, count, "kt_visit+0x1c/0x100 [kt_a]");

@@ -214,10 +214,12 @@ static void test_inside(void)
 	struct thread *naps, *spins, *ended;
 
 	stop = false;
+	counters[0] = 0;
 	naps = kthread_run(never_returns_to_me, NULL, last, "naps");
 	spins = kthread_run(spinner, NULL, last, "spins");
 	ended = kthread_run(ends_at_once, NULL, last, "ends");
-	sleep_ns(100000000);
+	while (READ_ONCE(naps->state) != THREAD_SLEEPING || !counters[0] || !thread_done(ended))
+		sleep_ns(1000000);
 	for (unsigned cpu = 0; cpu < nr_cpus; cpu += MAX(last, 1)) {
 		kt_promise(finds(cpu, nap_here, 1, naps), "a sleeping thread is found, from CPU %u", cpu);
 		kt_promise(finds(cpu, spin_here, 1, spins), "a running or preempted thread is found, from CPU %u", cpu);
