@@ -105,20 +105,24 @@ def shows(shown: list[str], printed: list[str], whole: bool) -> str:
 
 
 # What an interrupt adds to a trace (plain() has been applied): lines of the function tracer with an h, those of a switch of threads
-# before it returns, and what function_graph has between its arrows; and the N of a switch that is put off.
+# before it returns, and what function_graph has between its arrows, and its __schedule() after them; and the N of a switch that is put off.
 IN_INTERRUPT = re.compile(r"\S+ \[0\] (\S\Sh|.* (__schedule <-(exception_vector|trap_interrupt|irq_exit)|\S+ <-__schedule)$)")
 PUT_OFF = re.compile(r"(\S+ \[0\] \S)N")
+SWITCH = "| __schedule()"
 FROM, TO = "==========>", "<=========="
 
 
 def uninterrupted(printed: list[str]) -> list[str]:
     """The lines without those of interrupts, which come when they come."""
-    kept, inside = list[str](), False
+    kept, inside, ends, switching = list[str](), False, False, 0
     for line in printed:
         inside |= FROM in line
-        if not inside and not IN_INTERRUPT.match(line):
+        if switching or ends and SWITCH in line:
+            switching += line.endswith("{") - ("| }" in line)
+        elif not inside and not IN_INTERRUPT.match(line):
             kept.append(PUT_OFF.sub(r"\1.", line))
-        inside &= TO not in line
+        ends = TO in line
+        inside &= not ends
     return kept
 
 
@@ -199,6 +203,15 @@ class InterruptsInTraces(unittest.TestCase):
                    " 0)   <========== |\n 0)   0.1 us      |    triple();\n 0)   2.0 us      |  }\n")
         shown = [" 0)               |  steps() {", " 0)   0.1 us      |    triple();", " 0)   2.0 us      |  }"]
         self.assertEqual("", difference(TranscriptStep(SHELL, "cat trace", shown), printed))
+
+    def test_a_switch_after_an_interrupt_inside_a_call_of_function_graph(self) -> None:
+        shown = [" 0)               |    open() {", " 0) + 13.700 us   |      shell_cwd();", " 0) + 50.600 us   |      file_open();"]
+        irq = "\n 1)   ==========> |\n 1) ! 934.416 us  |      dispatch_interrupt();\n 1)   <========== |\n"
+        for switch in (" 1) + 77.280 us   |      __schedule();\n", " 1)               |      __schedule() {\n 1)   4.0 us      |        next_deadline();\n 1)   9.1 us      |      }\n"):
+            printed = shown[0] + irq + switch + "\n".join(shown[1:])
+            self.assertEqual("", difference(TranscriptStep(SHELL, "cat trace", shown), printed))
+            self.assertIn("is not printed", difference(TranscriptStep(SHELL, "cat trace", shown), printed.replace("<=", "==")))
+            self.assertIn("is not printed", difference(TranscriptStep(SHELL, "cat trace", shown), shown[0] + "\n" + switch + "\n".join(shown[1:])))
 
 
 class Transcripts(unittest.TestCase):
