@@ -290,7 +290,8 @@ def held(run: Run, program: str, place: str) -> Iterator[Cpus]:
         if cpus.reach(calls_to(kernel, place, kernel.code_beside(f"app_main_{program}")), but={0}) != 1:
             raise Stopped(Verdict.FAIL, f"{program} does not come to {place}")
         cpus.serve(1)
-        cpus.run(run.console.at_prompt)
+        if not cpus.run(run.console.at_prompt):
+            raise Stopped(Verdict.FAIL, f"the shell does not come to its prompt while {program} is in front of {place}")
         yield cpus
 
 
@@ -329,7 +330,8 @@ def grace_period(line: str) -> Step:
             if cpus.reach(calls_to(kernel, "mutex_lock", kernel.extent("register_ftrace_graph")), but={0}) != 1:
                 return "frames does not come to where register_ftrace_graph takes ftrace_lock"
             cpus.serve(1)
-            cpus.run(run.console.at_prompt)
+            if not cpus.run(run.console.at_prompt):
+                return "the shell does not come to its prompt"
             cpus.begin(line)
             end = run.clock() + 2  # without the other CPU it takes a tenth of that
             if cpus.run(lambda: run.console.at_prompt() or run.clock() > end) and run.console.at_prompt():
