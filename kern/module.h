@@ -21,7 +21,10 @@
 #include "thread.h"
 #include "types.h"
 
-/* Called after the module is linked: 0, or -errno, and the module is removed again. Thread context; may sleep. */
+/*
+ * Called after the module is linked: 0, or -errno, and the module is removed again. It makes its files last: one that
+ * another thread has opened cannot be removed. Thread context; may sleep.
+ */
 #define module_init(fn) int init_module(void) __attribute__((alias(#fn)))
 /*
  * Called before the module is removed; a module without it stays for ever. It must

@@ -88,23 +88,27 @@ static int latency_open(struct file *f)
 
 static const struct file_ops ops = {.open = latency_open, .read = seq_read, .release = seq_release};
 
+/* The file comes last: if init fails, nothing calls the module any more, and a file that is open cannot be removed. */
 static int latency_init(void)
 {
 	int err = ftrace_set_filter(&counter, functions, strlen(functions), true, false);
 
 	if (err)
 		return err;
-	node = file_make("/proc/latency", 0444, &ops, NULL);
-	err = node ? register_ftrace_function(&counter) : -EEXIST;
+	err = register_ftrace_function(&counter);
 	if (err)
 		goto forget;
 	err = register_ftrace_graph(&timer);
-	if (!err)
+	if (err)
+		goto unregister;
+	node = file_make("/proc/latency", 0444, &ops, NULL);
+	if (node)
 		return 0;
+	err = -EEXIST;
+	unregister_ftrace_graph(&timer);
+unregister:
 	unregister_ftrace_function(&counter);
 forget:
-	if (node)
-		file_unmake(node);
 	ftrace_filter_free(&counter.filter);
 	return err;
 }

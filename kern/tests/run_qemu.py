@@ -502,6 +502,34 @@ def removed_before_opened(run: Run) -> str:
     return shows("wait; ls /ram; rm /ram/a; rmmod ramfs; echo alive", "^rm: .*No such file", "^alive$", "done, exit status 1: echo text")(run)
 
 
+def file_of_a_refused_module(run: Run) -> str:
+    """CPU 1 opens /proc/latency, if it is there, before the init of its module fails. No open file may call the module afterwards."""
+    kernel = kernel_of(run)
+    for n in range(16):  # users of function_graph, so that there is no room for the module's
+        for line in (f"mkdir instances/{n}", f"echo 4 > instances/{n}/buffer_size_kb", f"echo file_root > instances/{n}/set_ftrace_filter",
+                     f"echo function_graph > instances/{n}/current_tracer"):
+            if said := run.console.command(line):
+                return f"'{line}' says {said}"
+    with interleaved(run) as cpus:
+        cpus.begin("taskset -c 1 cat /proc/latency &")
+        if cpus.reach({kernel.symbol("app_main_cat")}, but={0}, insns=MANY) != 1:
+            return "cat does not start on CPU 1"
+        cpus.serve(1)
+        cpus.run(run.console.at_prompt)
+        cpus.begin("taskset -c 0 insmod latency")
+        if cpus.reach({kernel.symbol("register_ftrace_graph")}, but={1}, insns=MANY) != 0:
+            return "the module does not register its user"
+        cpus.serve(0)
+        cpus.go(1)
+        if cpus.reach({kernel.symbol("seq_read")}, until=lambda: run.console.has("No such file"), insns=MANY) == 1:
+            cpus.serve(1)
+        cpus.go(0)
+        cpus.run(run.console.at_prompt, insns=MANY)
+        cpus.go(1)
+    run.console.wait_ready(60)
+    return shows("wait; cat /proc/latency; echo alive", "^cat: /proc/latency: No such file", "^alive$")(run)
+
+
 def panics_meanwhile(run: Run) -> str:
     """CPU 0 panics while CPU 1 is about to print a line, whose bytes must not be among those of the panic. In 20 ms CPU 0 does not give up waiting for CPU 1."""
     kernel = kernel_of(run)
@@ -806,6 +834,7 @@ def traced_cases(arch: str) -> list[Case]:
             "echo 1 > function_profile_enabled", ("ftrace_total", "kzalloc"), shows("wait; cat trace_stat/function0", "^  Function  "))]),
         Case("a file of /ram that is removed twice", arch, f"{FINISHED}-tests", 2, [removed_twice]),
         Case("a file of /ram that is removed before it is opened", arch, f"{FINISHED}-tests", 2, [removed_before_opened]),
+        Case("a file of a module whose init fails", arch, f"{FINISHED}-tests", 2, [file_of_a_refused_module]),
         Case("events of a probe that is gone", arch, f"{FINISHED}-tests", 2, [removed_event]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")], options=turns) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
