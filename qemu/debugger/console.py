@@ -60,6 +60,7 @@ class Console:
         old = signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals))
         threading.Thread(target=self._read, daemon=True).start()
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
+        gdb.events.stop.connect(self._stops)
 
     def _read(self) -> None:
         while not self._ended:
@@ -79,9 +80,22 @@ class Console:
         if self.at_prompt and self._waited_for:
             self._waited_for = False
             self.stopped = True
-            gdb.post_event(lambda: gdb.execute("interrupt"))
+            gdb.post_event(self._interrupt)
         elif self.at_prompt and not self.muted and not self._runs:
             os.write(self._out, WAITS.encode())
+
+    def _interrupt(self) -> None:
+        if self.stopped:  # otherwise a breakpoint has stopped the guest meanwhile
+            gdb.execute("interrupt")
+
+    def _stops(self, event: gdb.StopEvent) -> None:
+        """The guest has stopped, and perhaps at a breakpoint just when its prompt came. What it printed is shown before gdb's own prompt: on a
+        busy host the other thread may read it later."""
+        with self._lock:
+            self._waited_for = False
+            if isinstance(event, gdb.BreakpointEvent):
+                self.stopped = False
+        self.settle()
 
     def _goes_on(self, _: gdb.ContinueEvent) -> None:
         """The user continues the guest at its prompt, where nothing will stop it, so WAITS must be printed. Its reader may type Ctrl-C at once,

@@ -33,7 +33,8 @@ class PowerOff(gdb.Breakpoint):
 
 
 def main() -> None:
-    for setting in ("pagination off", "confirm off", "print thread-events off", "print inferior-events off"):
+    # After remotetimeout's two seconds gdb repeats a packet, and then takes the first answer to one for that to the next: a busy host may let QEMU wait longer.
+    for setting in ("pagination off", "confirm off", "print thread-events off", "print inferior-events off", "remotetimeout 600"):
         gdb.execute(f"set {setting}")
     gdb.execute(f"target remote {SCRATCH}/gdb", to_string=True)
     console.CONSOLE.connect(SCRATCH / "console")

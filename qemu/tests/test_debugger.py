@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import pexpect  # type: ignore[import]
 
 from grading.elf.insn import ISAS
+from grading.tests.test_signals import below
 from qemu.machine import FINISHED, ROOT
 from qemu.tests.terminal import hang_up
 
@@ -58,6 +60,16 @@ class DebuggerSession:
         self._gdb.sendline(line)
         self._gdb.expect_exact(until)
         self._gdb.send("\x03")
+        self._gdb.expect_exact("(gdb) ")
+        return str(self._gdb.before)
+
+    def frozen(self, line: str, seconds: float) -> str:
+        """Type a command while QEMU waits for a processor of the host, and go on waiting for its output."""
+        qemu, = (pid for pid, name in below(self._gdb.pid).items() if name.startswith("qemu-system"))
+        os.kill(qemu, signal.SIGSTOP)
+        self._gdb.sendline(line)
+        time.sleep(seconds)
+        os.kill(qemu, signal.SIGCONT)
         self._gdb.expect_exact("(gdb) ")
         return str(self._gdb.before)
 
@@ -200,7 +212,7 @@ class OnAMachine(Shared):
         self.gdb("python from qemu.debugger.console import CONSOLE; came = lambda _: CONSOLE.__dict__.update(at_prompt=True, stopped=True)")
         self.gdb("python gdb.events.stop.connect(came)")
         said = self.gdb("console sleep 0.001")
-        self.gdb("python gdb.events.stop.disconnect(came); CONSOLE.at_prompt = False")
+        self.gdb("python gdb.events.stop.disconnect(came); CONSOLE.at_prompt = CONSOLE._seen.endswith(b'\\ncallsite# ')")
         self.assertNotIn("waits for a line", said + self.gdb("console"))
 
     def test_a_guest_that_goes_on_at_its_prompt_says_how_to_stop_it(self) -> None:
@@ -216,6 +228,29 @@ class OnAMachine(Shared):
         self.gdb("python os.write = write")
         self.assertIn("SIGINT", said)
         self.assertEqual(self.gdb.sh("echo alive"), "alive\n")
+
+    # ---- the host is busy ----
+
+    def test_a_qemu_that_does_not_run_for_seconds_is_waited_for(self) -> None:
+        """By default gdb repeats a packet after two seconds, and then takes the second answer to it for that to the next one."""
+        if self.smp > 1:
+            return
+        self.assertRegex(self.gdb.frozen("callsites wl_leaf_*", 5), r"6 call sites, 0 of them calls\s*$")
+        self.assertEqual(self.gdb.sh("echo alive"), "alive\n")
+
+    def test_what_the_guest_printed_is_shown_before_gdbs_prompt(self) -> None:
+        """The thread that reads it comes late."""
+        self.gdb("python import threading, time; from qemu.debugger.console import CONSOLE; main = threading.current_thread(); settle = CONSOLE.settle")
+        self.gdb("python CONSOLE.settle = lambda: (threading.current_thread() is not main and time.sleep(2), settle())")
+        self.addCleanup(self.gdb, "python del CONSOLE.settle")
+        said = self.stop_in("wl_leaf_ash", f"echo -n printed; {SEED}")
+        self.assertIn("printed", said.partition(SEED)[2])
+        self.assertRegex(self.gdb("print 4711"), r"^ ?\$\d+ = 4711\n$")
+
+    def test_a_breakpoint_at_the_moment_of_the_prompt_is_told(self) -> None:
+        self.gdb("python from qemu.debugger.console import CONSOLE; comes = lambda _: CONSOLE.__dict__.update(stopped=True) or True")
+        self.gdb("python type('AtThePrompt', (gdb.Breakpoint,), {'stop': comes})('wl_leaf_ash')")
+        self.assertIn("Breakpoint", self.gdb(f"console {SEED}"))
 
     # ---- trace ----
 
