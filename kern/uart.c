@@ -134,16 +134,17 @@ static notrace int pl_receive(void)
 	data = reg_read(PL_DATA);
 	return (data & 0xff) | (data & PL_DATA_OVERRUN ? UART_OVERRUN : 0);
 }
-/* PL_LINE may change only while the UART is off, and after the last byte was sent. */
+/* PL_LINE may change only while the UART is off, and after the last byte was sent. A change discards what was received; while it is off nothing is. */
 static u32 pl_enable(void)
 {
 	u32 control = reg_read(PL_CONTROL) | PL_CONTROL_ON;
 
-	if (reg_read(PL_FLAGS) & PL_FLAGS_EMPTY && (reg_read(PL_LINE) & PL_LINE_FIFO) != PL_LINE_FIFO) {
+	if ((reg_read(PL_LINE) & PL_LINE_FIFO) != PL_LINE_FIFO) {
 		reg_write(0, PL_CONTROL);
 		while (reg_read(PL_FLAGS) & PL_FLAGS_BUSY)
 			cpu_relax();
-		reg_write(PL_LINE_FIFO, PL_LINE);
+		if (reg_read(PL_FLAGS) & PL_FLAGS_EMPTY)
+			reg_write(PL_LINE_FIFO, PL_LINE);
 	}
 	reg_write(control, PL_CONTROL);
 	reg_write(PL_RECEIVE, PL_MASK);
