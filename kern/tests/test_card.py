@@ -106,7 +106,7 @@ def boot(run: Run, case: Case, patience: float = 60) -> str:
     """The output up to the kernel's prompt, or up to U-Boot's last words."""
     text = ""
     if case.types:
-        text += run.console.wait_for(lambda _: run.console.has("Hit any key to stop autoboot"), patience, "U-Boot")
+        text += run.console.wait_for(lambda _: run.console.has("\nNet: "), patience, "U-Boot")  # a key is kept from here on: the countdown lasts two seconds of the host
         run.console.send(b" ")
     for line in case.types:
         text += run.console.wait_for(lambda said: said.endswith(UBOOT_PROMPTS), patience, "U-Boot's prompt")
