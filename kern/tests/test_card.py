@@ -13,7 +13,7 @@ from pathlib import Path
 
 from grading.machine.machine import Run
 from grading.verdict import Stopped
-from kern.tests.run_qemu import Step, shows, works
+from kern.tests.run_qemu import HANGS, Step, shows, works
 from qemu.machine import ARCHES, ROOT, UBOOT, Machine
 
 LOGS = ROOT / "build/tests/card"
@@ -102,27 +102,27 @@ def spoilt(whole: Path, case: Case, made: Path, fit: Path) -> Path:
     return made
 
 
-def boot(run: Run, case: Case, patience: float = 60) -> str:
+def boot(run: Run, case: Case) -> str:
     """The output up to the kernel's prompt, or up to U-Boot's last words."""
     text = ""
     if case.types:
-        text += run.console.wait_for(lambda _: run.console.has("\nNet: "), patience, "U-Boot")  # a key is kept from here on: the countdown lasts two seconds of the host
+        text += run.console.wait_for(lambda _: run.console.has("\nNet: "), HANGS, "U-Boot")  # a key is kept from here on: the countdown lasts two seconds of the host
         run.console.send(b" ")
     for line in case.types:
-        text += run.console.wait_for(lambda said: said.endswith(UBOOT_PROMPTS), patience, "U-Boot's prompt")
+        text += run.console.wait_for(lambda said: said.endswith(UBOOT_PROMPTS), HANGS, "U-Boot's prompt")
         run.console.send(line.encode() + b"\r")
     if case.ends:
-        return text + run.console.wait_for(lambda _: run.console.has(case.ends), patience, "U-Boot's last words")
-    return text + run.console.wait_ready(patience)
+        return text + run.console.wait_for(lambda _: run.console.has(case.ends), HANGS, "U-Boot's last words")
+    return text + run.console.wait_ready(HANGS)
 
 
 class Booting(unittest.TestCase):
-    def check(self, machine: Machine, case: Case, log: Path, more: Sequence[Step] = (), patience: float = 60) -> str:
+    def check(self, machine: Machine, case: Case, log: Path, more: Sequence[Step] = ()) -> str:
         """Boot the case and check its output. Returns the output up to the prompt."""
         text = ""
         with self.subTest(board=machine.board, arch=machine.arch, el2=machine.el2, case=case.name), Run(machine, log) as run:
             try:
-                text = boot(run, case, patience)
+                text = boot(run, case)
                 self.found(text, case.says)
                 if not case.ends:
                     self.traces(run, case.whole)
