@@ -26,7 +26,7 @@ NO_INITRD = ("Skipping callsite for failure retrieving initrd", r"EXTLINUX FAILE
 CONFIGURATIONS = {"bcm2837-rpi-3-b": "raspberrypi-3", "bcm2711-rpi-4-b": "raspberrypi-4", "bcm2712-rpi-5-b": "raspberrypi-5", "sun50i-a64-pine64": "pine64",
                   "jh7110-starfive-visionfive-2-v1.3b": "jh7110", "jh7110-milkv-mars": "jh7110", "hifive-unmatched-a00": "hifive-unmatched",
                   "mpfs-beaglev-fire": "beaglev-fire"}
-TRACER = ("kt_ops", *(("kt_fprobe", "kt_graph", "kt_kprobe", "kt_probe_events", "kt_livepatch", "test-module") if EVERY else ()))
+TRACER = ("kt_ops", *(("kt_fprobe", "kt_graph", "kt_kprobe", "kt_probe_events", "kt_livepatch") if EVERY else ()))
 TESTS: list[Step] = [prints("echo nop > current_tracer; echo > set_ftrace_filter; echo > trace", ""), *(promises(test) for test in TRACER),
                      shows("kt_sites", ", 0 unlike their record")]
 
