@@ -75,7 +75,7 @@ class Walls(WithFolder):
         self.assertNotIn(number.encode(), b"".join(self.command_lines()))
 
     def test_what_is_ended_before_its_walls_are_built_ends_too(self) -> None:
-        """Only behind the walls does the first process ask to be ended with bubblewrap. Here it waits before that."""
+        """The first process asks the host to end it with bubblewrap, but only when the walls are built. In this test it is ended before."""
         reads, writes = os.pipe()
         starts: Any = subprocess.Popen
 

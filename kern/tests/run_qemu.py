@@ -321,6 +321,12 @@ def meanwhile(program: str, place: str, line: str) -> Step:
     return step
 
 
+def done_or_waits(run: Run) -> Callable[[], bool]:
+    """Is the shell at its prompt, or have two seconds passed? Then its command waits for a thread that is held; otherwise it takes a tenth of that."""
+    end = run.clock() + 2
+    return lambda: run.console.at_prompt() or run.clock() > end
+
+
 def grace_period(line: str) -> Step:
     """The line waits for a grace period while CPU 1's thread is held in the tracer's text, which no interrupt makes it leave; and no longer than that."""
     def step(run: Run) -> str:
@@ -334,8 +340,7 @@ def grace_period(line: str) -> Step:
             if not cpus.run(run.console.at_prompt):
                 return "the shell does not come to its prompt"
             cpus.begin(line)
-            end = run.clock() + 2  # without the other CPU it takes a tenth of that
-            if cpus.run(lambda: run.console.at_prompt() or run.clock() > end) and run.console.at_prompt():
+            if cpus.run(done_or_waits(run)) and run.console.at_prompt():
                 return f"'{line}' does not wait for a CPU that is in the tracer's text"
             if not cpus.alone(1, lock):
                 return "frames does not come to mutex_lock"
@@ -363,8 +368,7 @@ def instance_goes(run: Run) -> str:
         if cpus.reach(calls_to(kernel, "synchronize_sched", kernel.extent("instance_gone")), insns=MANY) != 0:
             return "'rmdir instances/a' does not begin a grace period"
         cpus.go(0)
-        end = run.clock() + 2  # without the other CPU it takes a tenth of that
-        if cpus.run(lambda: run.console.at_prompt() or run.clock() > end) and run.console.at_prompt():
+        if cpus.run(done_or_waits(run)) and run.console.at_prompt():
             return "'rmdir instances/a' does not wait for a CPU that is in a hit"
         cpus.go(1)
         if not cpus.run(run.console.at_prompt, insns=MANY):
@@ -439,22 +443,28 @@ def dies_while_woken(run: Run) -> str:
     return kept(line, run.console.wait_ready(HANGS)) or ("" if 10 < exits < steps else f"the thread exits in {exits} of {steps} places")
 
 
+def comes_to(run: Run, cpus: Cpus, line: str, places: tuple[str, ...]) -> str:
+    """CPU 1 runs the line, comes to these functions one after another, and its thread is held at the last. The shell is at its prompt. Returns "", or what is wrong."""
+    kernel = kernel_of(run)
+    cpus.begin(f"taskset -c 1 {line} &")
+    for place in places:
+        cpus.go(1)
+        if cpus.reach({kernel.symbol(place)}, but={0}, insns=MANY) != 1:
+            return f"'{line}' does not come to {place}"
+    cpus.serve(1)
+    return "" if cpus.run(run.console.at_prompt, insns=MANY) else "the shell does not come to its prompt"
+
+
 def unloaded_meanwhile(line: str, places: tuple[str, ...], after: Step) -> Step:
     """A module is removed while CPU 1, which runs the line, has found the module's records and is at the last one of these functions."""
     def step(run: Run) -> str:
-        kernel = kernel_of(run)
         if said := run.console.command("insmod maple"):
             return f"'insmod maple' says {said}"
         with interleaved(run) as cpus:
-            cpus.begin(f"taskset -c 1 {line} &")
-            for place in places:
-                cpus.go(1)
-                if cpus.reach({kernel.symbol(place)}, but={0}, insns=MANY) != 1:
-                    return f"'{line}' does not come to {place}"
-            cpus.serve(1)
-            cpus.run(run.console.at_prompt)
+            if said := comes_to(run, cpus, line, places):
+                return said
             cpus.begin("taskset -c 0 rmmod maple")
-            cpus.run(run.console.at_prompt, insns=MANY)
+            cpus.run(done_or_waits(run), insns=MANY)
             cpus.go(1)
         run.console.wait_ready(HANGS)
         return after(run) or shows("wait; lsmod; echo alive", r"^Module .*\nalive$")(run)
@@ -463,20 +473,14 @@ def unloaded_meanwhile(line: str, places: tuple[str, ...], after: Step) -> Step:
 
 def removed_twice(run: Run) -> str:
     """CPU 1 has found the file that it removes from /ram, when CPU 0 removes it."""
-    kernel = kernel_of(run)
     for line in ("insmod ramfs", "echo text > /ram/a"):
         if said := run.console.command(line):
             return f"'{line}' says {said}"
     with interleaved(run) as cpus:
-        cpus.begin("taskset -c 1 rm /ram/a &")
-        for place in ("file_lookup", "mutex_unlock", "mutex_lock"):  # the next lock: for the file's removal
-            cpus.go(1)
-            if cpus.reach({kernel.symbol(place)}, but={0}, insns=MANY) != 1:
-                return f"CPU 1 does not come to {place}"
-        cpus.serve(1)
-        cpus.run(run.console.at_prompt)
+        if said := comes_to(run, cpus, "rm /ram/a", ("file_lookup", "mutex_unlock", "mutex_lock")):  # the next lock: for the file's removal
+            return said
         cpus.begin("taskset -c 0 rm /ram/a")
-        cpus.run(run.console.at_prompt)
+        cpus.run(done_or_waits(run))
         cpus.go(1)
     run.console.wait_ready(HANGS)
     return shows("wait; ls /ram; rmmod ramfs; echo alive", "^alive$")(run)
@@ -558,18 +562,12 @@ def panics_meanwhile(run: Run) -> str:
 
 def removed_event(run: Run) -> str:
     """CPU 1 has copied events of a probe, and is about to print them, when the probe is removed and another one is made."""
-    kernel = kernel_of(run)
     for line in ("echo p:kt/one file_open > dynamic_events", "echo 1 > events/kt/one/enable", "cat /README.md > /tmp/a; cat /tmp/a > /tmp/b"):
         if said := run.console.command(line):
             return f"'{line}' says {said}"
     with interleaved(run) as cpus:
-        cpus.begin("taskset -c 1 cat trace > /tmp/trace &")
-        for place in ("snapshot_show", "snapshot_show", "seq_printf"):  # the header; the first event; its columns
-            cpus.go(1)
-            if cpus.reach({kernel.symbol(place)}, but={0}, insns=MANY) != 1:
-                return f"CPU 1 does not come to {place}"
-        cpus.serve(1)
-        cpus.run(run.console.at_prompt)
+        if said := comes_to(run, cpus, "cat trace > /tmp/trace", ("snapshot_show", "snapshot_show", "seq_printf")):  # the header; the first event; its columns
+            return said
         cpus.begin("echo 0 > events/enable; echo 'p:kt/two file_open name=+0($arg2):string' > dynamic_events")
         if not cpus.run(run.console.at_prompt, insns=MANY):
             return "the second probe is not made"

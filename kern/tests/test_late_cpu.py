@@ -11,7 +11,7 @@ from qemu.machine import ARCHES, FINISHED, ROOT, Machine
 INSNS = 1 << 40  # as many as the firmware and five seconds of waiting may take
 GIVEN_UP = "is not used"
 WAITS = 5.5  # seconds; START_TIMEOUT_NS is less
-PATIENCE = 120  # seconds in which the boot has waited for so long: the guest's time stands still between two slices
+PATIENCE = 120  # seconds of the host for those of the guest, whose clock stops while the CPUs are stopped
 
 
 class Late(unittest.TestCase):
