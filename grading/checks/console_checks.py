@@ -2,42 +2,55 @@
 
 from __future__ import annotations
 
+import re
 import zlib
+from collections import Counter
+from collections.abc import Iterator
 
 from grading.checks.checks import all_of, first_difference, first_of, lives, rest_text
-from grading.evidence.evidence import Evidence, Phase, User
+from grading.evidence.evidence import Evidence, Phase, User, Visit
 from grading.evidence.finding import Finding, side_by_side
-from grading.stimulus import workload
+from grading.stimulus import seeded, workload
 from grading.text.graph_text import ENTRY, GraphEvent
-from grading.text.trace_text import FunctionEvent
+from grading.text.trace_text import FunctionEvent, FunctionTrace
+from grading.truth.probes import slots
 
 
 def _contexts(phase: Phase) -> dict[str, list[FunctionEvent]]:
-    """The printed calls of the workload by context; contexts have the names of ExpectedRun."""
+    """The printed events of the workload by context; contexts have the names of ExpectedRun."""
     threads, contexts = dict[tuple[str, int], str](), dict[str, list[FunctionEvent]]()
     for event in phase.trace.events if phase.trace else []:
         if event.func in ("wl_begin", "wl_end"):
             contexts.setdefault("main", []).append(event)
-        elif event.func in workload.FUNCTIONS:
+        elif event.func in workload.FUNCTIONS or phase.name == PROBES:
             name = f"interrupt {event.cpu}" if event.interrupt else threads.setdefault(event.task, f"thread {event.cpu}")
             contexts.setdefault(name, []).append(event)
     return contexts
 
 
-def _printed(e: Evidence, phase: Phase, parents: bool) -> Finding | None:
-    trace = phase.trace
+def whole(name: str, trace: FunctionTrace | None) -> Finding | None:
     if not trace or trace.in_buffer != len(trace.events) or trace.overrun or not trace.events:
         counted = f"its header counts {trace.in_buffer} entries of {trace.written}" if trace else "none was printed"
-        return Finding(f"{phase.name}: the trace is not whole: {counted}, and {len(trace.events) if trace else 0} are printed")
+        return Finding(f"{name}: the trace is not whole: {counted}, and {len(trace.events) if trace else 0} are printed")
+    return None
+
+
+def unlike(name: str, got: list[str], want: list[str]) -> Finding | None:
+    """A finding with the first difference between what was printed and what follows from the seed."""
+    at = first_difference(want, got)
+    return None if got == want else Finding(f"{name}: call {at} that is printed is not the one that follows from the seed", side_by_side(got, want, at), ("printed", "expected"))
+
+
+def _printed(e: Evidence, phase: Phase, parents: bool) -> Finding | None:
+    if found := whole(phase.name, phase.trace):
+        return found
     assert phase.filter
     printed, expected = _contexts(phase), e.expected(phase).contexts
     for name in dict.fromkeys([*expected, *printed]):
-        want = [(c.function, c.caller if parents else "") for c in expected.get(name, []) if c.function in phase.filter.names]
-        got = [(event.func, event.parent if parents else "") for event in printed.get(name, [])]
-        if want != got:
-            at = first_difference(want, got)
-            return Finding(f"{phase.name}, {name}: call {at} that is printed is not the one that follows from the seed",
-                           side_by_side([" <-".join(filter(None, c)) for c in got], [" <-".join(filter(None, c)) for c in want], at), ("printed", "expected"))
+        want = [c.function + f" <-{c.caller}" * parents for c in expected.get(name, []) if c.function in phase.filter.names]
+        got = [event.func + f" <-{event.parent}" * parents for event in printed.get(name, [])]
+        if found := unlike(f"{phase.name}, {name}", got, want):
+            return found
     return None
 
 
@@ -49,6 +62,94 @@ def printed_as_expected(e: Evidence) -> Finding | None:
 def parents_as_expected(e: Evidence) -> Finding | None:
     """The same, with the right callers."""
     return first_of(_printed(e, phase, True) for phase in e.on()) if e.on() else Finding("nothing was traced")
+
+
+# ---- modules ----------------------------------------------------------------------------------
+
+def runs_printed(e: Evidence) -> Finding | None:
+    """The calls of each run of a module's functions are printed, in order, and no others."""
+    return first_of(_runs(visit) for visit in e.visits) if e.visits else Finding("no calls were made in modules")
+
+
+def _runs(visit: Visit) -> Finding | None:
+    if found := whole(visit.name, visit.trace):
+        return found
+    assert visit.trace
+    begins = {run.module.named("write") for run in visit.runs}
+    functions = {run.module.named(part) for run in visit.runs for part in ("write", *seeded.PARTS)}
+    printed, of = list[list[str]](), dict[tuple[str, int], list[str]]()
+    for event in (event for event in visit.trace.events if event.func in functions):
+        if event.func in begins or event.task not in of:
+            of[event.task] = []
+            printed.append(of[event.task])
+        of[event.task].append(event.func)
+    for run in visit.runs:
+        expected = seeded.expect(run)
+        want = [run.module.named("write"), *expected.calls]
+        nearest = _nearest(printed, want)
+        if found := unlike(f"{visit.name}, '{run.command}'", nearest, want):
+            return found
+        printed.remove(nearest)
+        if expected.line not in visit.output:
+            return Finding(f"{visit.name}: '{run.command}' must print '{expected.line}'")
+    return Finding(f"{visit.name}: the trace has {sum(map(len, printed))} calls that nobody made, first {printed[0][0]}") if printed else None
+
+
+def _nearest(printed: list[list[str]], want: list[str]) -> list[str]:
+    return max(printed, key=lambda got: first_difference(want, got) + (got == want), default=[])
+
+
+# ---- events by probes -------------------------------------------------------------------------
+
+PROBES, PROFILE = "probes", "kprobe_profile"  # the phase with probes; in Evidence.files: that file
+AT, BACK = "at", "back"  # the events by probes in functions, and by probes at returns of leaves; a number follows
+NOT_COMPARED = re.compile(r"\+0x[0-9a-f]+/0x[0-9a-f]+(?= <-)|/0x[0-9a-f]+(?=\))")  # where a return goes to in the caller; the function's size
+
+
+def probes_printed(e: Evidence) -> Finding | None:
+    """In each context each hit of a probe in a function is printed, and the hits are counted."""
+    return _hits(e, AT) or _counted(e)
+
+
+def returns_printed(e: Evidence) -> Finding | None:
+    """In each context each return of a probed leaf is printed, with its caller and its value."""
+    return _hits(e, BACK)
+
+
+def _hits(e: Evidence, kind: str) -> Finding | None:
+    phase = _probed(e)
+    if not phase or (found := whole(phase.name, phase.trace)):
+        return found if phase else Finding("no workload ran with probes")
+    printed, expected = _contexts(phase), e.expected(phase).contexts
+    for name in dict.fromkeys([*expected, *printed]):
+        want = [text for call in expected.get(name, []) for text in _of_call(e, call) if text.startswith(kind)]
+        got = [f"{event.func}: {NOT_COMPARED.sub('', event.parent)}" for event in printed.get(name, []) if event.func.startswith(kind)]
+        if found := unlike(f"{phase.name}, {name}", got, want):
+            return found
+    return None
+
+
+def _probed(e: Evidence) -> Phase | None:
+    return next((phase for phase in e.phases if phase.name == PROBES), None)
+
+
+def _of_call(e: Evidence, call: workload.ExpectedCall) -> Iterator[str]:
+    """The events of one call, as they are printed without what NOT_COMPARED matches."""
+    for n, address in enumerate(e.probed):
+        start, end = e.kernel.extent(call.function)
+        if start <= address < end:
+            yield f"{AT}{n}: ({e.kernel.name_at(address)})"
+    if call.function in e.returning:
+        yield f"{BACK}{e.returning.index(call.function)}: ({call.caller} <- {call.function}) arg1={workload.returned(call):#x}"
+
+
+def _counted(e: Evidence) -> Finding | None:
+    phase = _probed(e)
+    assert phase
+    wanted = Counter(text.partition(":")[0] for calls in e.expected(phase).contexts.values() for call in calls for text in _of_call(e, call))
+    counts = {words[0]: words[1:] for line in e.files.get(PROFILE, "").splitlines() if len(words := line.split()) == 3}
+    wrong = [name for n in range(len(e.probed)) if counts.get(name := f"{AT}{n}") != [str(wanted[name]), "0"]]
+    return Finding(f"{PROFILE}: the probe {wrong[0]} must have {wanted[wrong[0]]} hits, none of them missed; it has {' and '.join(counts.get(wrong[0], ['none']))}") if wrong else None
 
 
 # ---- function_graph ---------------------------------------------------------------------------
@@ -121,7 +222,8 @@ def nested_as_expected(e: Evidence) -> Finding | None:
 
 def _traces(e: Evidence) -> Finding | None:
     """A kernel that boots and traces nothing has no points."""
-    events = [len(phase.trace.events) for phase in e.on() if phase.trace] + [len(user.trace.events) for phase in e.on() for user in phase.users]
+    events = [len(trace.events) for trace in (*(phase.trace for phase in e.phases), *(visit.trace for visit in e.visits)) if trace]
+    events += [len(user.trace.events) for phase in e.on() for user in phase.users]
     return None if events and all(events) else Finding("no event is printed")
 
 
@@ -136,12 +238,13 @@ def _crcs(text: bytes) -> list[str]:
 
 
 def _other_text(e: Evidence, when: str, *allowed: bytes) -> Finding | None:
-    """A finding if a block of text has none of these contents. The tracer's call in ftrace_call may change."""
+    """A finding if a block of text has none of these contents. The tracer's call in ftrace_call and the slots of probes may change."""
     printed, known = e.files.get(when, "").split(), list(zip(*map(_crcs, allowed)))
     if len(printed) != len(known):
         return Finding(f"{when}: it has {len(printed)} KiB, and must have {len(known)}: is this the kernel of {e.kernel.path}? Write it to the card again")
-    changes = (e.kernel.symbol("ftrace_call") - e.kernel.text[0]) // BLOCK
-    wrong = [n for n, (crc, right) in enumerate(zip(printed, known)) if crc not in right and n != changes]
+    may = (e.kernel.symbol("ftrace_call"), *(slots(e.kernel) if e.kernel.symbol("kprobe_slots") else ()))
+    changes = {(address - e.kernel.text[0]) // BLOCK for address in may}
+    wrong = [n for n, (crc, right) in enumerate(zip(printed, known)) if crc not in right and n not in changes]
     return Finding(f"{when}: {len(wrong)} of {len(known)} KiB are not as they must be, first the one at {e.kernel.name_at(e.kernel.text[0] + wrong[0] * BLOCK)}. "
                    f"If the machine does not run the kernel of {e.kernel.path}, write it to the card again") if wrong else None
 

@@ -283,6 +283,7 @@ class Evidence:
     observed: int = 0  # number of executed call sites
     seconds: float = 0.0
     probed: list[int] = field(default_factory=list)  # lab 8: the instructions of the workload that are probed
+    returning: tuple[str, ...] = ()  # lab 8 at a serial line: the leaves whose returns are probed
     parts: dict[str, tuple[int, int]] = field(default_factory=dict)  # lab 8: by name, the first and the last record of a part of the boot
     played: list[Played] = field(default_factory=list)  # only in the boot of the schedules
     boot: int = -1  # SCHEDULES, or the number of CPUs

@@ -55,6 +55,8 @@ class Place:
 
 
 class LineSession:
+    """Labs 1 to 6; what other labs do with a tracer on is in line_parts.py."""
+
     def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, place: Place, say: Callable[[str], None] = lambda text: None) -> None:
         self._evidence = Evidence(kernel.arch, lab, 1, seed, kernel, log, line=place.line)
         self._place = place
@@ -89,14 +91,17 @@ class LineSession:
         e.smp = e.boot = int(cpus[1])
         e.files[AT_BOOT] = console.command("text")
         self._phase(console, Phase("before", rng.getrandbits(64), None))
-        for phase in self._traces(rng):
-            self._phase(console, phase)
+        self._traced(console, rng)
         self._phase(console, Phase("after", rng.getrandbits(64), None))
         e.files[AT_END] = console.command("text")
         self._say("powering off")
         console.power_off()
 
-    def _traces(self, rng: random.Random) -> Iterator[Phase]:
+    def _traced(self, console: LineConsole, rng: random.Random) -> None:
+        for phase in self._phases(rng):
+            self._phase(console, phase)
+
+    def _phases(self, rng: random.Random) -> Iterator[Phase]:
         """The phases with a tracer on: in labs 5 and 6 function_graph, and in lab 6 two users of it at once."""
         kernel, lab = self._evidence.kernel, self._evidence.lab
         if lab < 3:

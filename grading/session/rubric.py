@@ -7,6 +7,7 @@ of each rung, by its name. checks.py also has
     MISTAKES    {slug: title}: the mistakes that findings may name
     SEEN        {rung's name: what must have been observed before the rung is reached} (grading/checks/seen.py)
     CONSOLE     {rung's name: the check by which it is judged if the console is all of the evidence}; other rungs are then not judged
+    ON_LINE     the class that drives that boot, if not grading.session.line_session.LineSession
     ADVICE      slugs of the handout that no check recognises
     ended(e)    the slug of the mistake that made a boot end early, or ""
     SCHEDULES   the changes that one CPU makes while another CPU calls (grading.stimulus.schedules)
@@ -84,6 +85,7 @@ class Lab:
     folder: Path
     halves: tuple[Half, ...]
     session: type[Session]
+    on_line: type[LineSession]
     mistakes: dict[str, str]
     ended: Callable[[Evidence], str]
     schedules: tuple[Change, ...]
@@ -126,7 +128,7 @@ def lab(number: int) -> Lab:
     first = replace(first, check=all_of(as_linked, first.check), seen=(*first.seen, TEXTS))
     parts[0] = replace(parts[0], rungs=(first, *parts[0].rungs[1:]))
     return Lab(number, LABS[number], tuple(parts),
-                getattr(checks, "SESSION", Session), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""),
+                getattr(checks, "SESSION", Session), getattr(checks, "ON_LINE", LineSession), getattr(checks, "MISTAKES", {}), getattr(checks, "ended", lambda e: ""),
                 getattr(checks, "SCHEDULES", ()))
 
 
@@ -157,4 +159,4 @@ def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path, say: Cal
 
 def boot_on_line(kernel: Kernel, number: int, seed: int, out: Path, place: Place, say: Callable[[str], None] = lambda text: None) -> Evidence:
     """Run one boot on the machine at a serial line."""
-    return LineSession(kernel, number, seed, out / f"{kernel.arch}-lab{number}-line.log", place, say).run()
+    return lab(number).on_line(kernel, number, seed, out / f"{kernel.arch}-lab{number}-line.log", place, say).run()

@@ -129,6 +129,11 @@ class Generator:
         return mix(self.state)
 
 
+def returned(leaf: ExpectedCall) -> int:
+    """What this call of a leaf returns."""
+    return (mix((leaf.received[0] + NUMBER[leaf.function] * GOLDEN) & MASK) + leaf.room) & MASK
+
+
 class Context:
     """One thread or interrupt: its budget, its sum, and the calls that it makes."""
 
@@ -180,7 +185,7 @@ class Context:
             return self._call(call, self.changes.patches[child], arrived, room, True)
         v = self._enter(call, arrived)
         if child in LEAVES:
-            return (v + room) & MASK
+            return returned(call)
         if child in TAILS:
             return self._tail(call, v)
         r = v

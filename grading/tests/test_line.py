@@ -26,16 +26,20 @@ import serial  # type: ignore
 from rich.console import Console as Screen
 from serial.rfc2217 import PortManager  # type: ignore
 
-from grading.checks.console_checks import AT_BOOT, AT_END
+from grading.checks.console_checks import AT_BOOT, AT_END, PROBES, PROFILE
 from grading.elf.elf import Kernel
-from grading.evidence.evidence import Evidence, Filter, Phase, User
+from grading.elf.module import Module
+from grading.evidence.evidence import Coming, Evidence, Filter, Going, Loaded, Phase, User, Visit
 from grading.machine.line import LineConsole, UBoot, open_line
 from grading.report import report
 from grading.session import rubric
+from grading.session.line_parts import BEFORE
 from grading.session.line_session import Place
-from grading.stimulus import workload
+from grading.session.module_session import INSIDE, OTHER, REQUEST
+from grading.session.session import INITRD
+from grading.stimulus import seeded, workload
 from grading.text import graph_text
-from grading.text.trace_text import parse
+from grading.text.trace_text import PROBE_LINE, parse
 from grading.tests.noise import Board, Far, Noise, Shell
 from grading.verdict import Refused, Stopped, Verdict
 from qemu.machine import ROOT, WITH_US, Machine, boot_script
@@ -329,6 +333,139 @@ class GraphAlone(unittest.TestCase):
                 self.assertLess(self.graded(spoils).points, 15)
 
 
+def printed(lines: list[str]) -> str:
+    """A `trace` file with these events."""
+    return "\n".join(["# tracer: function", f"# entries-in-buffer/entries-written: {len(lines)}/{len(lines)}   #P:4", *lines])
+
+
+def event(cpu: int, pid: int, what: str, flags: str = ".....") -> str:
+    return f"{'workload':>16}-{pid}      [00{cpu}] {flags}     1.000000: {what}"
+
+
+Spoils = Callable[[list[str]], list[str]]
+
+
+def as_it_is(lines: list[str]) -> list[str]:
+    return lines
+
+
+def last(change: Callable[[str], list[str]]) -> Spoils:
+    return lambda lines: [*lines[:-1], *change(lines[-1])]
+
+
+class ModulesAlone(unittest.TestCase):
+    """The same for modules."""
+
+    MAPLE, PINE = (cast(Module, SimpleNamespace(name=name, named=lambda part, name=name: f"{name}_{part} [{name}]")) for name in ("maple", "pine"))
+
+    def graded(self, visited: Spoils = as_it_is, came: Spoils = as_it_is, graph: Spoils = as_it_is, other: str = "", files: dict[str, str] | None = None,
+               inside: dict[str, str] | None = None) -> report.Grade:
+        e = Evidence("riscv64", 7, 4, 7, fake_kernel(), LOGS / "none.log", line="unix:line")
+        e.files = {AT_BOOT: crcs(AT_REST), AT_END: crcs(AT_REST)}
+        runs = [seeded.SeededRun(self.MAPLE, n, n) for n in (0, 1)]
+        lines = [event(run.cpu, run.cpu + 7, f"{name} <-file_write") for run in runs for name in (self.MAPLE.named("write"), *seeded.expect(run).calls)]
+        lines[9:9] = [event(3, 1, f"{self.PINE.named(part)} <-insmod") for part in ("init", "exit")]
+        e.visits = [Visit("pine comes and goes", runs, frozenset(), [], output="\n".join(seeded.expect(run).line for run in runs), trace=parse(printed(visited(lines))))]
+        run = seeded.SeededRun(self.PINE, 5)
+        names = [self.PINE.named("init"), self.PINE.named("write"), *seeded.expect(run).calls]
+        lines = came([event(0, 1, f"{name} <-insmod") for name in names])
+        e.coming = [Coming(run, output=seeded.expect(run).line, traces={"": parse(printed(lines)), REQUEST: parse(printed(lines)), OTHER: parse(printed([other] if other else []))},
+                           graph=graph(names))]
+        e.going = Going(self.MAPLE, Loaded(self.PINE, True), files={f"enabled_functions{BEFORE}": "maple_leaf [maple] (1)\n", "enabled_functions": "", "set_ftrace_filter": "",
+                                                                   "enabled_functions again": "", "set_ftrace_filter again": ""} | (files or {}))
+        e.inside = {**dict.fromkeys(INSIDE, "rmmod: maple: EBUSY\n"), "another": "", "awake": ""} | (inside or {})
+        return report.judge("riscv64", 7, 7, [e])
+
+    def test_a_right_console_reaches_what_can_be_judged(self) -> None:
+        grade = self.graded()
+        self.assertEqual((grade.points, grade.possible), (40, 40), [r.findings for r in grade.results])
+
+    def test_each_wrong_console_loses_its_rung(self) -> None:
+        shorter, twice, nothing = last(lambda line: []), last(lambda line: [line, line]), lambda lines: lines[:0]
+        for lost, name, wrong in (
+                ("four CPUs", "a call is missing", {"visited": shorter}), ("four CPUs", "a call is printed twice", {"visited": twice}),
+                ("four CPUs", "a call that nobody made", {"visited": lambda lines: [event(0, 30, "maple_leaf [maple] <-file_write"), *lines]}),
+                ("four CPUs", "another function", {"visited": lambda lines: [*lines[:5], lines[5].replace("maple_", "maple_l"), *lines[6:]]}),
+                ("coming", "init is missing", {"came": lambda lines: lines[1:]}), ("coming", "a call is missing", {"came": shorter}), ("coming", "nothing", {"came": nothing}),
+                ("coming", "function_graph has none", {"graph": nothing}), ("coming", "function_graph lacks one", {"graph": shorter}),
+                ("coming", "a tracer of wl_begin has them", {"other": event(0, 1, "pine_leaf [pine] <-insmod")}),
+                ("going", "enabled_functions lists it", {"files": {"enabled_functions": "maple_leaf [maple] (1)\n"}}),
+                ("going", "a filter lists its successor", {"files": {"set_ftrace_filter again": "pine_leaf [pine]\n"}}),
+                ("going", "it was never traced", {"files": {f"enabled_functions{BEFORE}": ""}}),
+                *(("inside", f"{case}: it was removed", {"inside": {case: ""}}) for case in INSIDE),
+                ("inside", "it stays for ever", {"inside": {"awake": "rmmod: maple: EBUSY\n"}})):
+            with self.subTest(name, rung=lost):
+                grade = self.graded(**wrong)  # type: ignore[arg-type]
+                self.assertEqual([r.rung.name for r in grade.results if r.lost], [lost], [r.findings for r in grade.results])
+
+    def test_nothing_printed_is_nothing_reached(self) -> None:
+        grade = self.graded(lambda lines: [], lambda lines: [], lambda lines: [], files={f"enabled_functions{BEFORE}": ""}, inside=dict.fromkeys(INSIDE, ""))
+        self.assertEqual((grade.points, grade.possible), (0, 40))
+
+
+class ProbesAlone(unittest.TestCase):
+    """The same for events by probes."""
+
+    SIZE = 0x40
+    STARTS = {name: 0x1000 + 0x40 * n for n, name in enumerate(workload.FUNCTIONS)}
+    PROBED, RETURNING = ("wl_fan_amber", "wl_rest", "wl_leaf_ash", "wl_tail_swan"), ("wl_leaf_ash", "wl_leaf_holly")
+
+    def kernel(self) -> Kernel:
+        def name_at(address: int) -> str:
+            return next(f"{name}+{address - at:#x}" for name, at in self.STARTS.items() if at <= address < at + self.SIZE)
+
+        def extent(name: str) -> tuple[int, int]:
+            return self.STARTS[name], self.STARTS[name] + self.SIZE
+
+        return cast(Kernel, SimpleNamespace(**vars(fake_kernel()) | {"name_at": name_at, "extent": extent}))
+
+    def graded(self, spoils: Spoils = as_it_is, counts: Spoils = as_it_is) -> report.Grade:
+        e = Evidence("riscv64", 8, 4, 7, self.kernel(), LOGS / "none.log", line="unix:line")
+        e.files = {AT_BOOT: crcs(AT_REST), AT_END: crcs(AT_REST)}
+        e.probed, e.returning = [self.STARTS[name] + 4 for name in self.PROBED], self.RETURNING
+        lines, hits = list[str](), dict.fromkeys(range(len(self.PROBED)), 0)
+        for context, calls in workload.expect(3, 4).contexts.items():
+            kind, _, cpu = context.partition(" ")
+            for call in calls:
+                of = []
+                for n, name in enumerate(self.PROBED):
+                    hits[n] += name == call.function
+                    of += [f"at{n}: ({name}+0x4/0x40)"] if name == call.function else []
+                of += [f"back{n}: ({call.caller}+0x24/0x40 <- {name}) arg1={workload.returned(call):#x}" for n, name in enumerate(self.RETURNING) if name == call.function]
+                lines += [event(int(cpu or 0), int(cpu or 9) + 10, what, "d.h1." if kind == "interrupt" else ".....") for what in of]
+        e.files[PROFILE] = "".join(counts([f"  at{n}   {count}   0\n" for n, count in hits.items()]))
+        e.phases = [Phase(PROBES, 3, None, output=workload.expect(3, 4).line, trace=parse(printed(spoils(lines)), PROBE_LINE))]
+        return report.judge("riscv64", 8, 7, [e])
+
+    def test_a_right_console_reaches_what_can_be_judged(self) -> None:
+        grade = self.graded()
+        self.assertEqual((grade.points, grade.possible), (35, 35), [r.findings for r in grade.results])
+
+    def test_each_wrong_console_loses_its_rung(self) -> None:
+        def at(found: str, change: Callable[[str], list[str]]) -> Spoils:
+            def changed(lines: list[str]) -> list[str]:
+                n = next(n for n, line in enumerate(lines) if n > 20 and found in line)
+                return [*lines[:n], *change(lines[n]), *lines[n + 1:]]
+            return changed
+
+        for lost, name, wrong in (
+                ("four CPUs", "a hit is missing", {"spoils": at(" at0:", lambda line: [])}), ("four CPUs", "a hit is printed twice", {"spoils": at(" at2:", lambda line: [line, line])}),
+                ("four CPUs", "another place", {"spoils": at(" at1:", lambda line: [line.replace("+0x4/", "+0x8/")])}),
+                ("four CPUs", "an interrupt is not printed as one", {"spoils": at("d.h1.     1.000000: at", lambda line: [line.replace("d.h1.", ".....")])}),
+                ("four CPUs", "one hit was missed", {"counts": lambda lines: [line.replace("   0\n", "   1\n") for line in lines]}),
+                ("four CPUs", "no counts", {"counts": lambda lines: []}),
+                ("returns", "a return is missing", {"spoils": at(" back0:", lambda line: [])}), ("returns", "a return is printed twice", {"spoils": at(" back1:", lambda line: [line, line])}),
+                ("returns", "another caller", {"spoils": at(" back0:", lambda line: [re.sub(r"\(\w+", "(schedule", line)])}),
+                ("returns", "another value", {"spoils": at(" back1:", lambda line: [f"{line}f"])})):
+            with self.subTest(name, rung=lost):
+                grade = self.graded(**wrong)  # type: ignore[arg-type]
+                self.assertEqual([r.rung.name for r in grade.results if r.lost], [lost], [r.findings for r in grade.results])
+
+    def test_nothing_printed_is_nothing_reached(self) -> None:
+        grade = self.graded(lambda lines: [])
+        self.assertEqual((grade.points, grade.possible), (0, 35))
+
+
 @contextmanager
 def bad_line(listener: socket.socket, seed: int, rate: float) -> Iterator[str]:
     """A pseudo-terminal whose other end is QEMU's serial line; bytes are lost, doubled, changed and late in between. Gives its path."""
@@ -364,9 +501,9 @@ class Graded(unittest.TestCase):
     def graded(self, arch: str, lab: int, rate: float) -> report.Grade:
         LOGS.mkdir(parents=True, exist_ok=True)
         folder = ROOT / "build" / arch / f"lab{lab}"
-        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", str((folder / "Image").relative_to(ROOT))], check=True)
+        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", str((folder / "Image").relative_to(ROOT)), "build/initrd.cpio"], check=True)
         kernel, seed = Kernel(folder / "callsite.elf", arch), random.getrandbits(64)
-        machine = Machine(arch, smp=4, image=folder / "Image", uboot=True)
+        machine = Machine(arch, smp=4, image=folder / "Image", uboot=True, initrd=INITRD if lab == 7 else None)
         with tempfile.TemporaryDirectory() as scratch, socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"{scratch}/line")
             listener.listen()
@@ -382,7 +519,7 @@ class Graded(unittest.TestCase):
         return report.judge(arch, lab, seed, [evidence])
 
     def test_a_bad_line_costs_no_point(self) -> None:
-        for arch, lab, points in (("riscv64", 3, 30), ("arm64", 6, 15)):
+        for arch, lab, points in (("riscv64", 3, 30), ("arm64", 6, 15), ("arm64", 7, 40), ("riscv64", 8, 35)):
             with self.subTest(arch=arch, lab=lab):
                 grade = self.graded(arch, lab, 0.001)
                 self.assertEqual((grade.points, grade.possible), (points, points), [r.findings for r in grade.results])

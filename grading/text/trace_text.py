@@ -6,9 +6,9 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LINE = re.compile(
-    r"^(?P<comm>.{16})-(?P<pid>\d{1,19}) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) +(?P<sec>\d{1,19})\.(?P<usec>\d{6}): "
-    r"(?P<func>\S+( \[\w+\])?) <-(?P<parent>\S+( \[\w+\])?)$")
+HEAD = r"^(?P<comm>.{16})-(?P<pid>\d{1,19}) {0,7}\[(?P<cpu>\d{3})\] (?P<flags>\S{5}) +(?P<sec>\d{1,19})\.(?P<usec>\d{6}): "
+LINE = re.compile(HEAD + r"(?P<func>\S+( \[\w+\])?) <-(?P<parent>\S+( \[\w+\])?)$")
+PROBE_LINE = re.compile(HEAD + r"(?P<func>\w+): (?P<parent>\(.*)$")  # an event by a probe: its name; where it was hit, and its arguments
 COUNTS = re.compile(r"^# entries-in-buffer/entries-written: (\d{1,19})/(\d{1,19})   #P:(\d{1,19})$")
 LOST = re.compile(r"^CPU:(\d{1,19}) \[LOST (\d{1,19} )?EVENTS\]$")
 
@@ -57,10 +57,10 @@ class FunctionTrace:
         return self.written - self.in_buffer
 
 
-def parse(text: str) -> FunctionTrace:
+def parse(text: str, form: re.Pattern[str] = LINE) -> FunctionTrace:
     trace = FunctionTrace("", -1, -1, 0, [], [])
     for line in text.splitlines():
-        found = LINE.match(line)
+        found = form.match(line)
         counts = COUNTS.match(line)
         if found:
             g = found.groupdict()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from grading.checks.checks import all_of, differing, first_of, foreign, lives, named, rest_at_boot, rest_at_end, rest_text, right_result
+from grading.checks.console_checks import lives_and_traces, runs_printed, unlike
 from grading.checks.integrity import as_linked
 from grading.checks.module_checks import (executed_runs, far_calls, is_of, modules_at_rest, near_calls_stubs, of_modules, runs_as_expected, something_led,
                                           three_agree, traced_as_executed, trampolines_lead)
@@ -11,13 +12,14 @@ from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, 
 from grading.elf.module import TRAMPOLINE
 from grading.evidence.evidence import Coming, Evidence, Overwritten, Redirected, between
 from grading.evidence.finding import Finding, side_by_side
+from grading.session.line_parts import BEFORE, ModuleLineSession
 from grading.session.module_session import GRAPH, OTHER, REQUEST, SCHEDULED, SECOND, ModuleSession
 from grading.stimulus import seeded
 from grading.stimulus.schedules import Change
 from grading.truth.truth import GRACE, MODULES
 from grading.verdict import Verdict
 
-SESSION = ModuleSession
+SESSION, ON_LINE = ModuleSession, ModuleLineSession
 
 
 # ---- followed ------------------------------------------------------------------------
@@ -143,10 +145,50 @@ def _graphed(was: Coming, want: list[str]) -> Finding | None:
                    mistake="" if printed else "graph-not-told")
 
 
+def coming_printed(e: Evidence) -> Finding | None:
+    """The same by the console alone."""
+    return first_of(_coming_printed(was) for was in e.coming) if e.coming else Finding("no module was loaded while tracers were on")
+
+
+def _coming_printed(was: Coming) -> Finding | None:
+    module, expected = was.run.module, seeded.expect(was.run)
+    want = [module.named("init"), module.named("write"), *expected.calls]
+    printed = {at: [event.func for event in was.traces[at].events] for at in ("", REQUEST)} | {GRAPH: was.graph}
+    other = [event.func for event in was.traces[OTHER].events if is_of(module, event.func)]
+    if other:
+        return Finding(f"{OTHER}set_ftrace_filter has only wl_begin, and {OTHER}trace has functions of {module.name}", mistake="op-not-asked")
+    if expected.line not in was.output:
+        return Finding(f"'{was.run.command}' must print '{expected.line}'")
+    return first_of(unlike(f"{module.name} was loaded while tracers were on; {at or './'}trace", got, want) for at, got in printed.items())
+
+
 # ---- going ---------------------------------------------------------------------------
 
 def going(e: Evidence) -> Finding | None:
     """After rmmod nothing refers to the module, even if another module is loaded at its address; and no CPU was inside it."""
+    was = e.going
+    found = gone_from_files(e)
+    if found or not was:
+        return found
+    gone, other = was.gone, was.successor.module
+    for site in other.sites:
+        word = was.successor.word(was.successor.traced, site.address)
+        if word != e.kernel.isa.nop:
+            return Finding(f"{gone.name} was traced and removed. {other.name} was loaded at its address, and is traced", mistake="filter-keeps-the-dead", site=[
+                f"{site.function.name} at {site.address:#x}", f"was        {word:08x}  {e.kernel.disassemble(site.address, word)}"])
+    return _graces(e, _steps(e, was.first, was.last))
+
+
+def going_printed(e: Evidence) -> Finding | None:
+    """The same by the console alone."""
+    was = e.going
+    if was and was.gone.name not in was.files[f"enabled_functions{BEFORE}"]:
+        return Finding(f"functions of {was.gone.name} were traced, and enabled_functions does not list them")
+    return gone_from_files(e)
+
+
+def gone_from_files(e: Evidence) -> Finding | None:
+    """No file lists a module that was removed, or the module that was loaded at its address."""
     was = e.going
     if not was:
         return Finding("no module was removed while it was traced")
@@ -157,12 +199,7 @@ def going(e: Evidence) -> Finding | None:
         if other.name in was.files[f"{file} again"]:
             return Finding(f"{gone.name} was traced and removed. {other.name} was loaded at its address, and {file} lists it: a filter kept the addresses of "
                            "functions that no longer exist", mistake="filter-keeps-the-dead")
-    for site in other.sites:
-        word = was.successor.word(was.successor.traced, site.address)
-        if word != e.kernel.isa.nop:
-            return Finding(f"{gone.name} was traced and removed. {other.name} was loaded at its address, and is traced", mistake="filter-keeps-the-dead", site=[
-                f"{site.function.name} at {site.address:#x}", f"was        {word:08x}  {e.kernel.disassemble(site.address, word)}"])
-    return _graces(e, _steps(e, was.first, was.last))
+    return None
 
 
 def _graces(e: Evidence, steps: list[str]) -> Finding | None:
@@ -273,6 +310,8 @@ CHECKS = {
     "inside": inside,
     "schedules": all_of(as_linked, right_under_schedules),
 }
+
+CONSOLE = {"life": lives_and_traces, "one CPU": runs_printed, "four CPUs": runs_printed, "coming": coming_printed, "going": going_printed, "inside": inside}
 
 SEEN = {
     "called": (LED,),

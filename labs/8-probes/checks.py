@@ -8,6 +8,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from grading.checks.checks import Check, all_of, differing, executed_as_expected, lives, rest_at_boot, rest_text, right_result, within
+from grading.checks.console_checks import at_rest_at_end, lives_and_traces, probes_printed, returns_printed
 from grading.checks.integrity import as_linked
 from grading.checks.probe_schedules import PATCH, patches_under_schedules, probes_under_schedules
 from grading.checks.schedule_checks import PLAYED
@@ -15,12 +16,13 @@ from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, 
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
+from grading.session.line_parts import ProbeLineSession
 from grading.session.probe_session import STAYS, ProbeSession
 from grading.stimulus.schedules import Change
 from grading.truth import probes
 from grading.truth.probes import AFTER, BEFORE, BREAK, StepsCall
 
-SESSION = ProbeSession
+SESSION, ON_LINE = ProbeSession, ProbeLineSession
 HIT, OUT, EMULATED, POST = "hit", "out of line", "emulated", "after"
 ALL, GOING = "probes", "come and go"  # parts of the boot
 
@@ -674,6 +676,8 @@ CHECKS = {
     "patched": all_of(patched, all_at_once, waited_for, in_progress, refused_in("patches")),
     "schedules": all_of(as_linked, probes_under_schedules, patches_under_schedules),
 }
+
+CONSOLE = {"life": lives_and_traces, "off": at_rest_at_end, "one CPU": probes_printed, "four CPUs": probes_printed, "returns": returns_printed}
 
 SEEN = {
     "hit": (HITS,),
