@@ -326,7 +326,7 @@ test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and m
 	@$(PYTHON) kern/tests/run_all.py
 
 test-busy: $(setup) ## [COUNT=5]: make test COUNT times in a row, beside eight busy processes
-	@$(PYTHON) kern/tests/run_all.py --busy 8 --jobs 24 --times $(or $(COUNT),5)
+	@$(PYTHON) kern/tests/run_all.py --busy 8 --jobs 32 --times $(or $(COUNT),5)
 
 soak: $(setup) ## ten minutes of tracers, users and instances toggled at random under load; every order of a ring buffer's reader and writer, and of a module's load or removal and its users; every card on the models of boards; every schedule of the solutions; ten minutes of a bad serial line
 	@$(PYTHON) kern/tests/run_qemu.py --soak
@@ -356,14 +356,19 @@ format: $(setup) ## clang-format, in place, the lines that you changed since the
 
 # Newer packages have types that older ones do not have. So an unused "type: ignore" and a call without types are allowed.
 mypy := mypy --python-executable $(PYTHON) --strict --no-warn-unused-ignores --allow-untyped-calls
-lint: $(setup) build/riscv64/include/.links ## cppcheck, shellcheck, mypy, and that rooms depend on each other in one direction
+.PHONY: cppcheck rooms shellcheck mypy
+lint: cppcheck rooms shellcheck mypy ## cppcheck, shellcheck, mypy, and that rooms depend on each other in one direction
+cppcheck: $(setup) build/riscv64/include/.links
 	@cppcheck --quiet --std=c11 --enable=warning,portability --inline-suppr --error-exitcode=$(if $(CI),1,0) \
 		--suppress=preprocessorErrorDirective --suppress=comparePointers --suppress=constStatement \
 		--suppress=selfAssignment --suppress=subtractPointers --suppress=normalCheckLevelMaxBranches \
 		'--suppress=syntaxError:kern/arch/*/firmware.c' '--suppress=uninitvar:*/asm/arch.h' --suppress=uninitvar:kern/ftrace/tests/kt.h -i kern/tests/own-program.c -i kern/ftrace/tests/far-program.c --file-filter='*.c' -Ikern $(ftrace_rooms:%=-I%) -Ikern/shell -I build/riscv64/include -D__riscv -D__riscv_xlen=64 kern qemu
+rooms: $(setup)
 	@$(PYTHON) kern/ftrace/tools/rooms.py
 	@$(PYTHON) -m grading.selftest.rooms
+shellcheck: $(setup)
 	@shellcheck $$(git ls-files | xargs grep -slE '^#!/(bin/|usr/bin/env )(ba)?sh') $(if $(CI),,|| true)
+mypy: $(setup)
 	@$(mypy) grading qemu docs boot $(if $(CI),,|| true)
 	@for f in labs/*.py labs/*/checks.py; do $(mypy) $$f || fail=1; done; [ -z "$$fail" ] $(if $(CI),,|| true)
 
@@ -396,6 +401,10 @@ $$($(1).bin): $(1) $(wildcard $(dir $(1))*_test.h) $$($(1).obj) $(ftrace_headers
 	$$(call say,HOSTCXX,$$@)mkdir -p $$(@D) && g++ $(host_flags.cc) -include $(gtest) $$($(1).inc) -o $$@ $(1) $$($(1).obj) $$($(1).staff_obj) \
 	$$(filter -l%,$$($(1).words)) -lgtest -lgtest_main -lpthread
 host-tests-built: $$($(1).bin)
+.PHONY: $(1).run
+$(1).run: host-tests-built
+	@prlimit --cpu=120 $$($(1).bin) --gtest_brief=1
+host-tests: $(1).run
 endef
 $(foreach t,$(host_tests),$(eval $(call host_test,$(t))))
 .PHONY: host-tests host-tests-built
@@ -403,8 +412,9 @@ $(foreach t,$(host_tests),$(eval $(call host_test,$(t))))
 build/boards/.fetched: kern/tests/board_trees.py $(wildcard qemu/download.py) | $(setup)
 	@$(PYTHON) $< && touch $@ || true
 host-tests-built: $(if $(wildcard kern/tests/board_trees.py),build/boards/.fetched)
+# A test that fails does not keep the others from running, and what each of them prints stays together.
+MAKEFLAGS += $(if $(filter host-tests,$(MAKECMDGOALS)),--keep-going --output-sync=target)
 host-tests: host-tests-built ## build and run the host tests
-	@fail=0; for t in $(foreach t,$(host_tests),$($(t).bin)); do $$t --gtest_brief=1 || fail=1; done; exit $$fail
 
 # ---- fuzzing: libFuzzer, with ASan and UBSan ------------------------------
 # A fuzzer names what it is linked with in its first line, as a host test does; in its second line may stand what it begins with: the

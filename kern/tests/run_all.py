@@ -151,19 +151,6 @@ def run(suite: Suite) -> tuple[int, int, int]:
     return passed, failed, skipped(text)
 
 
-def run_all(wanted: Callable[[str], bool], with_slice: bool, jobs: int) -> tuple[int, int, int]:
-    def run_row(row: list[Suite]) -> list[tuple[int, int, int]]:
-        return [run(suite) for suite in row if wanted(suite[0])]
-
-    print("What is built is built first, which takes some minutes. A line when a suite has ended:", flush=True)
-    results = run_row(builds())
-    with ThreadPoolExecutor(jobs) as pool:
-        for row in pool.map(run_row, rows(with_slice, jobs)):
-            results += row
-    passed, failed, skips = zip(*results) if results else ((), (), ())
-    return sum(passed), sum(failed), sum(skips)
-
-
 @contextmanager
 def busy(count: int) -> Iterator[None]:
     """Run so many processes, each of which keeps a processor busy."""
@@ -172,6 +159,20 @@ def busy(count: int) -> Iterator[None]:
             process = stack.enter_context(subprocess.Popen(["setpriv", "--pdeathsig", "KILL", PYTHON, "-c", "while True: pass"]))
             stack.callback(process.kill)
         yield
+
+
+def run_all(wanted: Callable[[str], bool], with_slice: bool, jobs: int, beside: int) -> tuple[int, int, int]:
+    """Returns the number of tests that passed, failed and were skipped. `beside`: so many busy processes run beside the tests."""
+    def run_row(row: list[Suite]) -> list[tuple[int, int, int]]:
+        return [run(suite) for suite in row if wanted(suite[0])]
+
+    print("What is built is built first, which takes some minutes. A line when a suite has ended:", flush=True)
+    results = run_row(builds())
+    with busy(beside), ThreadPoolExecutor(jobs) as pool:
+        for row in pool.map(run_row, rows(with_slice, jobs)):
+            results += row
+    passed, failed, skips = zip(*results) if results else ((), (), ())
+    return sum(passed), sum(failed), sum(skips)
 
 
 def main() -> int:
@@ -183,13 +184,11 @@ def main() -> int:
     parser.add_argument("--times", type=int, default=1, help="so often, or until something fails")
     options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
-    with busy(options.busy):
-        for _ in range(options.times):
-            passed, failed, skips = run_all(lambda name: not options.only or any(word in name for word in options.only), options.slice,
-                                     options.jobs)
-            print(f"{skips} skipped\n{passed} passed, {failed} failed", flush=True)
-            if failed or not passed:
-                return 1
+    for _ in range(options.times):
+        passed, failed, skips = run_all(lambda name: not options.only or any(word in name for word in options.only), options.slice, options.jobs, options.busy)
+        print(f"{skips} skipped\n{passed} passed, {failed} failed", flush=True)
+        if failed or not passed:
+            return 1
     return 0
 
 

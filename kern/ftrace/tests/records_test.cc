@@ -3,13 +3,15 @@
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
 #include <cstring>
-#include <unistd.h>
+#include <sys/time.h>
 
 struct records : testing::Test {
 	void SetUp() override
 	{
+		static const struct itimerval limit = {{}, {10, 0}}; /* seconds of a processor: a faulty search may never end */
+
 		fake_reset();
-		alarm(10); /* a faulty search may never end */
+		setitimer(ITIMER_VIRTUAL, &limit, nullptr);
 	}
 	struct dyn_ftrace *site(u32 offset, u32 insn = INSN_NOP)
 	{
