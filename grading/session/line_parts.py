@@ -9,7 +9,7 @@ from grading.elf.module import Module
 from grading.evidence.evidence import Coming, Going, Loaded, Phase, Visit
 from grading.machine.line import LineConsole
 from grading.session.line_session import LineSession
-from grading.session.module_session import GRAPH, GRAPHED, INSIDE, OTHER, REQUEST, modules
+from grading.session.module_session import GRAPH, GRAPHED, INSIDE, OTHER, REQUEST, SECOND, modules
 from grading.session.probe_session import chosen
 from grading.stimulus import workload
 from grading.stimulus.seeded import SeededRun
@@ -42,7 +42,8 @@ class ModuleLineSession(LineSession):
         else:
             for stays, goes in ((far, near), (near, far)):
                 self._visit(console, f"{goes.name} comes and goes", [stays], 3 * [insmod(goes), f"rmmod {goes.name}"], rng)
-        self._coming(console, rng.choice((near, far)), rng)
+        for module, instances in ((near, [SECOND]), (far, [REQUEST, OTHER, GRAPH])):
+            self._coming(console, module, instances, rng)
         self._going(console, far, successor)
         self._inside(console, near)
 
@@ -59,21 +60,23 @@ class ModuleLineSession(LineSession):
         visit.trace = parse(console.file("trace"))
         self._type(console, [*ends("", "set_ftrace_notrace"), *(f"rmmod {module.name}" for module in stay)])
 
-    def _coming(self, console: LineConsole, module: Module, rng: random.Random) -> None:
+    def _coming(self, console: LineConsole, module: Module, instances: list[str], rng: random.Random) -> None:
         coming = Coming(SeededRun(module, rng.getrandbits(64)))
         self._evidence.coming.append(coming)
         self._say(f"{module.name} comes: {coming.run.command}")
-        tracers = [(REQUEST, "set_ftrace_filter", f":mod:{module.name}", "function"), (OTHER, "set_ftrace_filter", "wl_begin", "function"),
-                   (GRAPH, "set_ftrace_notrace", ALL_THAT_COME, "function_graph"), ("", "set_ftrace_notrace", ALL_THAT_COME, "function")]
-        directories = [at for at, *_ in tracers if at]
-        self._type(console, [f"mkdir {at.rstrip('/')}" for at in directories])
-        self._type(console, [line for tracer in tracers for line in traces(*tracer)] + [insmod(module)])
+        tracers = {REQUEST: ("set_ftrace_filter", f":mod:{module.name}"), OTHER: ("set_ftrace_filter", "wl_begin"), GRAPH: ("set_ftrace_notrace", ALL_THAT_COME, "function_graph")}
+        tracers = {at: tracers.get(at, ("set_ftrace_notrace", ALL_THAT_COME)) for at in [*instances, ""]}
+        self._type(console, [f"mkdir {at.rstrip('/')}" for at in instances])
+        self._type(console, [*(line for at, tracer in tracers.items() for line in traces(at, *tracer)), insmod(module)])
         coming.output = console.command(coming.run.command)
-        self._type(console, [f"echo 0 > {at}tracing_on" for at, *_ in tracers])
-        for at in ("", REQUEST, OTHER):
-            coming.traces[at] = parse(console.file(f"{at}trace"))
-        coming.graph = GRAPHED.findall(console.file(f"{GRAPH}trace"))
-        self._type(console, [f"rmmod {module.name}", *(line for at, file, *_ in tracers for line in ends(at, file)), *(f"rmdir {at.rstrip('/')}" for at in directories)])
+        self._type(console, [f"echo 0 > {at}tracing_on" for at in tracers])
+        for at in tracers:
+            printed = console.file(f"{at}trace")
+            if at == GRAPH:
+                coming.graph = GRAPHED.findall(printed)
+            else:
+                coming.traces[at] = parse(printed)
+        self._type(console, [f"rmmod {module.name}", *(line for at, tracer in tracers.items() for line in ends(at, tracer[0])), *(f"rmdir {at.rstrip('/')}" for at in instances)])
 
     def _going(self, console: LineConsole, gone: Module, successor: Module) -> None:
         going = self._evidence.going = Going(gone, Loaded(successor, True))

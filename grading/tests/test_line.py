@@ -35,7 +35,7 @@ from grading.report import report
 from grading.session import rubric
 from grading.session.line_parts import BEFORE
 from grading.session.line_session import Place
-from grading.session.module_session import INSIDE, OTHER, REQUEST
+from grading.session.module_session import INSIDE, OTHER, REQUEST, SECOND
 from grading.session.session import INITRD
 from grading.stimulus import seeded, workload
 from grading.text import graph_text
@@ -359,7 +359,8 @@ class ModulesAlone(unittest.TestCase):
     MAPLE, PINE = (cast(Module, SimpleNamespace(name=name, named=lambda part, name=name: f"{name}_{part} [{name}]")) for name in ("maple", "pine"))
 
     def graded(self, visited: Spoils = as_it_is, came: Spoils = as_it_is, graph: Spoils = as_it_is, other: str = "", files: dict[str, str] | None = None,
-               inside: dict[str, str] | None = None) -> report.Grade:
+               inside: dict[str, str] | None = None, of: str = SECOND) -> report.Grade:
+        """`of`: the instance whose trace of the module that comes is spoilt."""
         e = Evidence("riscv64", 7, 4, 7, fake_kernel(), LOGS / "none.log", line="unix:line")
         e.files = {AT_BOOT: crcs(AT_REST), AT_END: crcs(AT_REST)}
         runs = [seeded.SeededRun(self.MAPLE, n, n) for n in (0, 1)]
@@ -368,9 +369,9 @@ class ModulesAlone(unittest.TestCase):
         e.visits = [Visit("pine comes and goes", runs, frozenset(), [], output="\n".join(seeded.expect(run).line for run in runs), trace=parse(printed(visited(lines))))]
         run = seeded.SeededRun(self.PINE, 5)
         names = [self.PINE.named("init"), self.PINE.named("write"), *seeded.expect(run).calls]
-        lines = came([event(0, 1, f"{name} <-insmod") for name in names])
-        e.coming = [Coming(run, output=seeded.expect(run).line, traces={"": parse(printed(lines)), REQUEST: parse(printed(lines)), OTHER: parse(printed([other] if other else []))},
-                           graph=graph(names))]
+        lines = [event(0, 1, f"{name} <-insmod") for name in names]
+        traces = {at: parse(printed(came(lines) if at == of else lines)) for at in ("", SECOND, REQUEST)} | {OTHER: parse(printed([other] if other else []))}
+        e.coming = [Coming(run, output=seeded.expect(run).line, traces={at: traces[at] for at in of_one}, graph=graph(names)) for of_one in (("", SECOND), ("", REQUEST, OTHER))]
         e.going = Going(self.MAPLE, Loaded(self.PINE, True), files={f"enabled_functions{BEFORE}": "maple_leaf [maple] (1)\n", "enabled_functions": "", "set_ftrace_filter": "",
                                                                    "enabled_functions again": "", "set_ftrace_filter again": ""} | (files or {}))
         e.inside = {**dict.fromkeys(INSIDE, "rmmod: maple: EBUSY\n"), "another": "", "awake": ""} | (inside or {})
@@ -386,7 +387,8 @@ class ModulesAlone(unittest.TestCase):
                 ("four CPUs", "a call is missing", {"visited": shorter}), ("four CPUs", "a call is printed twice", {"visited": twice}),
                 ("four CPUs", "a call that nobody made", {"visited": lambda lines: [event(0, 30, "maple_leaf [maple] <-file_write"), *lines]}),
                 ("four CPUs", "another function", {"visited": lambda lines: [*lines[:5], lines[5].replace("maple_", "maple_l"), *lines[6:]]}),
-                ("coming", "init is missing", {"came": lambda lines: lines[1:]}), ("coming", "a call is missing", {"came": shorter}), ("coming", "nothing", {"came": nothing}),
+                ("coming", "init is missing", {"came": lambda lines: lines[1:]}), ("coming", "a call is missing", {"came": shorter}),
+                *(("coming", f"{at or 'the top'} has none", {"came": nothing, "of": at}) for at in ("", SECOND, REQUEST)),
                 ("coming", "function_graph has none", {"graph": nothing}), ("coming", "function_graph lacks one", {"graph": shorter}),
                 ("coming", "a tracer of wl_begin has them", {"other": event(0, 1, "pine_leaf [pine] <-insmod")}),
                 ("going", "enabled_functions lists it", {"files": {"enabled_functions": "maple_leaf [maple] (1)\n"}}),

@@ -153,12 +153,12 @@ def coming_printed(e: Evidence) -> Finding | None:
 def _coming_printed(was: Coming) -> Finding | None:
     module, expected = was.run.module, seeded.expect(was.run)
     want = [module.named("init"), module.named("write"), *expected.calls]
-    printed = {at: [event.func for event in was.traces[at].events] for at in ("", REQUEST)} | {GRAPH: was.graph}
-    other = [event.func for event in was.traces[OTHER].events if is_of(module, event.func)]
-    if other:
+    printed = {at: [event.func for event in trace.events] for at, trace in was.traces.items()}
+    if any(is_of(module, name) for name in printed.pop(OTHER, [])):
         return Finding(f"{OTHER}set_ftrace_filter has only wl_begin, and {OTHER}trace has functions of {module.name}", mistake="op-not-asked")
     if expected.line not in was.output:
         return Finding(f"'{was.run.command}' must print '{expected.line}'")
+    printed |= {GRAPH: was.graph} if REQUEST in was.traces else {}
     return first_of(unlike(f"{module.name} was loaded while tracers were on; {at or './'}trace", got, want) for at, got in printed.items())
 
 
