@@ -102,15 +102,17 @@ class ModuleLineSession(LineSession):
 
 
 class ProbeLineSession(LineSession):
-    """Lab 8: events by probes in functions of the workload, and at the returns of leaves."""
+    """Lab 8: events by probes in functions of the workload, and at the returns of leaves. Returns of functions that end with a tail call are
+    probed, too: a leaf that one of them calls finds in its link register where the first probe has sent that return."""
 
     def _traced(self, console: LineConsole, rng: random.Random) -> None:
         e, phase = self._evidence, Phase(PROBES, rng.getrandbits(64), None)
         e.phases.append(phase)
-        e.probed, e.returning = chosen(e.kernel, rng), tuple(rng.sample(workload.LEAVES, 3))
+        e.probed, e.returning = chosen(e.kernel, rng), tuple(rng.sample(workload.LEAVES, len(workload.LEAVES)))
         self._say(f"{phase.name}: workload {phase.seed:016x}")
         self._type(console, [*(f"echo 'p:{AT}{n} {e.kernel.name_at(address)}' >> kprobe_events" for n, address in enumerate(e.probed)),
-                             *(f"echo 'r{2 * e.smp}:{BACK}{n} {name} $retval' >> kprobe_events" for n, name in enumerate(e.returning)), "echo 1 > events/kprobes/enable"])
+                             *(f"echo 'r{2 * e.smp}:{BACK}{n} {name} $retval' >> kprobe_events" for n, name in enumerate(e.returning)),
+                             *(f"echo 'r:{name} {name}' >> kprobe_events" for name in workload.TAILS), "echo 1 > events/kprobes/enable"])
         phase.output = self._type(console, [f"workload {phase.seed:016x}", "echo 0 > events/kprobes/enable"])
         phase.trace, e.files[PROFILE] = parse(console.file("trace"), PROBE_LINE), console.command(f"cat {PROFILE}")
         self._type(console, ["echo > kprobe_events", "echo > trace"])
