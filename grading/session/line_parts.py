@@ -9,7 +9,7 @@ from grading.elf.module import Module
 from grading.evidence.evidence import Coming, Going, Loaded, Phase, Visit
 from grading.machine.line import LineConsole
 from grading.session.line_session import LineSession
-from grading.session.module_session import GRAPH, GRAPHED, INSIDE, OTHER, REQUEST, SECOND, modules
+from grading.session.module_session import GRAPH, GRAPHED, OTHER, REQUEST, SECOND, inside, modules
 from grading.session.probe_session import chosen
 from grading.stimulus import workload
 from grading.stimulus.seeded import SeededRun
@@ -45,7 +45,7 @@ class ModuleLineSession(LineSession):
         for module, instances in ((near, [SECOND]), (far, [REQUEST, OTHER, GRAPH])):
             self._coming(console, module, instances, rng)
         self._going(console, far, successor)
-        self._inside(console, near)
+        self._inside(console, near, far)
 
     def _visit(self, console: LineConsole, name: str, stay: list[Module], beside: list[str], rng: random.Random) -> None:
         """Seeded calls in these modules, and meanwhile these commands on the last CPU."""
@@ -87,18 +87,20 @@ class ModuleLineSession(LineSession):
             self._type(console, [line])
         self._type(console, ends("", "set_ftrace_filter"))
 
-    def _inside(self, console: LineConsole, module: Module) -> None:
+    def _inside(self, console: LineConsole, near: Module, far: Module) -> None:
         said = self._evidence.inside
-        self._say(f"rmmod {module.name} while a call is inside it")
-        self._type(console, [insmod(module)])
-        for case, functions in INSIDE.items():
-            self._type(console, [*traces("", "set_ftrace_filter", functions.format(module.name), "function_graph"), f"echo nap > /proc/{module.name}"])
+        for module, other, (case, functions) in inside(near, far):
+            self._say(f"rmmod {module.name} while a call is inside it")
+            self._type(console, [insmod(module), *traces("", "set_ftrace_filter", functions.format(module.name), "function_graph"), f"echo nap > /proc/{module.name}"])
             said[case] = console.command(f"rmmod {module.name}")
             if module.name not in console.command("cat /proc/modules"):
                 return
+            self._type(console, [insmod(other)])
+            said["another"] = console.command(f"rmmod {other.name}")
             self._type(console, [f"echo wake > /proc/{module.name}", *ends("", "set_ftrace_filter")])
-        said["another"] = ""  # only the observer's boot tries this
-        said["awake"] = console.command(f"rmmod {module.name}")
+            said["awake"] = console.command(f"rmmod {module.name}")
+            if said["another"] or said["awake"]:
+                return
 
 
 class ProbeLineSession(LineSession):

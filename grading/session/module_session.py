@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from grading.elf.elf import Kernel, Site
@@ -36,6 +36,11 @@ INSIDE = {
     "its return address": "sleep_ns",  # a frame of a kernel's function, which returns to the module
     "below the top": "{}_nap *schedule",  # a frame of a module's function, and above it a frame of the kernel's functions only
 }
+
+
+def inside(near: Module, far: Module) -> Iterator[tuple[Module, Module, tuple[str, str]]]:
+    """The module in which a thread sleeps, the other module, and the case, with what is traced: each case in each module."""
+    return ((module, other, case) for module, other in ((near, far), (far, near)) for case in INSIDE.items())
 
 
 def _file(kernel: Kernel, name: str) -> ModuleFile:
@@ -236,24 +241,27 @@ class ModuleSession(Session):
             going.files[file + when] = machine.console.command(f"cat {file}")
 
     def _inside(self, machine: Run) -> None:
-        """A thread of the near module sleeps in a call that function_graph traces (INSIDE). Then it wakes up."""
-        module, said = self._near, self._evidence.inside
-        self._say(f"rmmod {module.name} while a call is inside it")
-        self._insert(machine, module)
-        for case, traced in INSIDE.items():
+        """A thread of a module sleeps in a call that function_graph traces, and another module, which lies below it or above, is loaded and
+        removed. Then the thread wakes up."""
+        said = self._evidence.inside
+        for module, other, (case, traced) in inside(self._near, self._far):
+            self._say(f"rmmod {module.name} while a call is inside it")
+            self._insert(machine, module)
             self._begin(machine, Filter(traced.format(module.name), "", frozenset()), "function_graph")
             self._quiet(machine, f"echo nap > /proc/{module.name}")
             said[case] = machine.console.command(f"rmmod {module.name}")
             stays = module.name in machine.console.command("cat /proc/modules")
-            if "another" not in said:
-                self._insert(machine, self._far)
-                said["another"] = machine.console.command(f"rmmod {self._far.name}")
+            self._insert(machine, other)
+            said["another"] = machine.console.command(f"rmmod {other.name}")
             if stays:
                 self._quiet(machine, f"echo wake > /proc/{module.name}")
             self._clear(machine)
-            if not stays:
+            if said["another"]:
+                self._quiet(machine, f"rmmod {other.name}")
+            if stays:
+                said["awake"] = machine.console.command(f"rmmod {module.name}")
+            if not stays or said["another"] or said["awake"]:
                 return
-        said["awake"] = machine.console.command(f"rmmod {module.name}")
 
     # ---- trampolines and sites that are overwritten ----
 

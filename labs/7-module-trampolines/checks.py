@@ -225,15 +225,13 @@ def _graces(e: Evidence, steps: list[str]) -> Finding | None:
 def inside(e: Evidence) -> Finding | None:
     """rmmod fails with EBUSY while a call in flight will return through the module, and not afterwards."""
     for case, (what, slug) in WITHIN.items():
-        if case not in e.inside:
-            return Finding("no module was removed while a call was inside it")
-        if "EBUSY" not in e.inside[case]:
+        if "EBUSY" not in e.inside.get(case, "EBUSY"):
             return Finding(f"rmmod removed a module although a thread slept in a traced call whose {what}; rmmod must fail with EBUSY", mistake=slug)
-    if e.inside["another"].strip():
-        return Finding(f"while a thread slept in a traced call of one module, another module could not be removed: {e.inside['another'].strip()}")
-    if e.inside["awake"].strip():
-        return Finding(f"the call that was inside the module has returned, and rmmod still fails: {e.inside['awake'].strip()}")
-    return None
+    if said := e.inside.get("another", "").strip():
+        return Finding(f"while a thread slept in a traced call of one module, another module could not be removed: {said}")
+    if said := e.inside.get("awake", "").strip():
+        return Finding(f"the call that was inside the module has returned, and rmmod still fails: {said}")
+    return None if {*WITHIN, "awake"} <= {*e.inside} else Finding("no module was removed while a call was inside it")
 
 
 # By case of module_session.INSIDE: which shadow frame the kernel had to find, and the mistake of not finding it.
