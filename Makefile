@@ -412,7 +412,8 @@ $(foreach t,$(host_tests),$(eval $(call host_test,$(t))))
 build/boards/.fetched: kern/tests/board_trees.py $(wildcard qemu/download.py) | $(setup)
 	@$(PYTHON) $< && touch $@ || true
 host-tests-built: $(if $(wildcard kern/tests/board_trees.py),build/boards/.fetched)
-# A test that fails does not keep the others from running, and what each of them prints stays together.
+# A test that fails does not keep the others from running, and what each of them prints stays together. None has more than two minutes of
+# a processor: with a mistake, the code that is tested may never end.
 MAKEFLAGS += $(if $(filter host-tests,$(MAKECMDGOALS)),--keep-going --output-sync=target)
 host-tests: host-tests-built ## build and run the host tests
 
