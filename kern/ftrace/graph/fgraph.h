@@ -160,7 +160,7 @@ void ftrace_return_to_handler(struct ftrace_regs *regs);
 /*
  * A frame did not fit: the function at @func was called with the sp @expected and
  * returned with @found. Graph tracing stops for good; the message is printed at
- * the next switch of threads. Any context.
+ * the next switch of threads, or when the last user leaves. Any context.
  */
 void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found);
 extern bool ftrace_graph_dead;

@@ -29,7 +29,9 @@ static struct spinlock shadow_lock;
 bool ftrace_graph_dead;
 static struct {
 	unsigned long func, expected, found;
-	u32 claimed, said;
+	u32 claimed;
+	bool said;            /* the message is printed; changed under lock */
+	struct spinlock lock; /* held while it is printed, so that others wait for it */
 } bad_frame;
 
 static void give(struct thread *t, void *failed)
@@ -85,10 +87,32 @@ static void free_old(struct shadow_stack *s)
 	}
 }
 
+/*
+ * If a frame did not fit, the message is printed when this returns. A CPU that switches to
+ * the shell after a program comes here, and so does the thread that takes the last user
+ * away: then the message precedes the shell's prompt.
+ */
+static void say_bad_frame(void)
+{
+	unsigned long flags;
+
+	if (likely(!READ_ONCE(ftrace_graph_dead) || READ_ONCE(bad_frame.said)))
+		return;
+	smp_rmb(); /* ftrace_graph_dead was read before bad_frame */
+	flags = spin_lock_irqsave(&bad_frame.lock);
+	if (!bad_frame.said)
+		printk("function_graph: %pS was called with sp %lx and returned with %lx: "
+		       "graph tracing is off for good\n",
+		       (void *)bad_frame.func, bad_frame.expected, bad_frame.found);
+	WRITE_ONCE(bad_frame.said, true);
+	spin_unlock_irqrestore(&bad_frame.lock, flags);
+}
+
 void shadow_users_end(void)
 {
 	struct shadow_stack *old = NULL;
 
+	say_bad_frame();
 	set_shadow_on(false);
 	threads_and_idle_for_each(take, &old);
 	synchronize_sched(); /* a CPU may be at the end of its last pop */
@@ -118,16 +142,6 @@ static void take_leftover(struct thread *t)
 	free_old(old);
 }
 
-static void say_bad_frame(void)
-{
-	if (__atomic_exchange_n(&bad_frame.said, 1, __ATOMIC_ACQUIRE))
-		return;
-	smp_rmb(); /* ftrace_graph_dead was read before bad_frame */
-	printk("function_graph: %pS was called with sp %lx and returned with %lx: "
-	       "graph tracing is off for good\n",
-	       (void *)bad_frame.func, bad_frame.expected, bad_frame.found);
-}
-
 static void shadow_thread(enum thread_event event, struct thread *prev, struct thread *next)
 {
 	bool failed = false;
@@ -142,8 +156,7 @@ static void shadow_thread(enum thread_event event, struct thread *prev, struct t
 		return;
 	if (unlikely(prev->ftrace && !READ_ONCE(shadow_on)))
 		take_leftover(prev);
-	if (unlikely(READ_ONCE(ftrace_graph_dead) && !bad_frame.said))
-		say_bad_frame();
+	say_bad_frame();
 }
 THREAD_HOOK(shadow_thread);
 
