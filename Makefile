@@ -66,7 +66,7 @@ app_name := $(basename $(notdir $(APP)))
 app_symbol := app_main_$(shell tr -c 'A-Za-z0-9_\n' _ <<< '$(app_name)')
 apps := $(basename $(notdir $(wildcard kern/apps/*.c)))
 # A grade runs these programs. They call the tracer's functions; all other programs see only kern/app.h.
-apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o
+apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o trampolines.o
 ifneq ($(filter $(app_name),$(apps)),)
 $(error APP=$(APP): there is an application '$(app_name)' already; give yours another name)
 endif

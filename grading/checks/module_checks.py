@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from errno import ERANGE, errorcode
 
 from grading.checks.align import Alignment, Executed, align, by_cpu, differ
-from grading.checks.checks import in_time, link_register, within
+from grading.checks.checks import first_of, in_time, link_register, within
 from grading.checks.registers import NAMES, lost
+from grading.elf.insn import Words
+from grading.elf.link import PAGE
 from grading.elf.module import TRAMPOLINE, Module, stubs
 from grading.evidence.evidence import Evidence, Loaded, Visit, Window, during
 from grading.evidence.finding import Finding, side_by_side
+from grading.machine.observer import Record
 from grading.stimulus import seeded
 from grading.text.trace_text import FunctionEvent, FunctionTrace
-from grading.truth.truth import Call
+from grading.truth.truth import TRAMPOLINE_ENCODER, TRAMPOLINE_READER, TRAMPOLINE_WORDS, Call
 
 
 # ---- where a site leads ----------------------------------------------------------
@@ -116,6 +120,50 @@ def trampolines_lead(e: Evidence) -> Finding | None:
                 return Finding(f"{_where(loaded)}: trampoline {number}, at {at:#x}, {leads}; it must lead to ftrace_stub_{number}, {stub:#x}", site=[
                     f"{e.kernel.disassemble(at + 4 * n, word)}" for n, word in enumerate(words)], mistake=_wrong_trampoline(e, target, stub))
     return _executed_trampolines(e)
+
+
+def trampolines_computed(e: Evidence) -> Finding | None:
+    """trampoline_encode() and trampoline_target() are right over any distance, and with any bit changed."""
+    asked = e.truth.asked(TRAMPOLINE_ENCODER, TRAMPOLINE_READER)
+    return first_of((_made if name == TRAMPOLINE_ENCODER else _read)(e, question, answer.v[0], seen)
+                    for (name, question, answer), seen in zip(asked, e.truth.hits[TRAMPOLINE_WORDS]))
+
+
+def _words(seen: Record) -> Words:
+    return seen.v[0] & 0xFFFFFFFF, seen.v[0] >> 32, seen.v[1]
+
+
+def _made(e: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
+    """In reach is what the instructions reach: the right words lead to the target."""
+    isa, (ip, target), words = e.kernel.isa, question.v[:2], _words(seen)
+    off, error = target - ip, -returned % (1 << 32)
+    reached = isa.trampoline(ip, isa.trampoline_to(ip, target)) == target
+    said = f"{TRAMPOLINE_ENCODER}({ip:#x}, {target:#x}), {abs(off):#x} bytes {'back' if off < 0 else 'ahead'}, "
+    if error != (0 if reached else ERANGE):
+        return Finding(f"{said}returned {f'-{errorcode[error]}' if error in errorcode else error}: it must return {0 if reached else '-ERANGE'}",
+                       mistake="trampoline-wrong-reach", seq=question.seq)
+    if not reached:
+        return Finding(f"{said}returned -ERANGE and stored words", seq=question.seq) if any(words) else None
+    led = isa.trampoline(ip, words)
+    if led == target:
+        return None
+    return Finding(f"{said}made words that {'are no trampoline' if led is None else f'lead to {led:#x}'}", site=_shown(e, ip, words),
+                   mistake="trampoline-off-by-a-page" if led is not None and abs(led - target) == PAGE else "", seq=question.seq)
+
+
+def _read(e: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
+    """A word that is not executed does not matter."""
+    isa, ip, words, found = e.kernel.isa, question.v[0], _words(seen), seen.v[2] if returned & 0xFF else None
+    leads = isa.trampoline(ip, words if isa.executed == 3 else (words[0], words[1], isa.trampoline_to(ip, ip)[2]))
+    if found == leads:
+        return None
+    are, said = (f"lead to {at:#x}" if at is not None else "are no trampoline" for at in (leads, found))
+    return Finding(f"{TRAMPOLINE_READER} says that these words at {ip:#x} {said}; they {are}", site=_shown(e, ip, words),
+                   mistake="instructions-not-compared" if leads is None else "trampoline-misread", seq=question.seq)
+
+
+def _shown(e: Evidence, ip: int, words: Words) -> list[str]:
+    return [f"{word:08x}  {e.kernel.disassemble(ip + 4 * n, word)}" for n, word in enumerate(words)]
 
 
 def _executed_trampolines(e: Evidence) -> Finding | None:

@@ -32,6 +32,7 @@ class Riscv64Isa:
 
     nop = 0x00000013
     ret = 0x00008067
+    executed = 2  # words of a trampoline that a CPU executes
 
     def jump(self, address: int, word: int) -> tuple[int, int] | None:
         """The (target, link register or 0) of a direct jump or call; None: it is another instruction."""
@@ -93,6 +94,7 @@ class Arm64Isa:
     nop = 0xD503201F
     ret = 0xD65F03C0
     mov_x9_x30 = 0xAA1E03E9
+    executed = 3
 
     def jump(self, address: int, word: int) -> tuple[int, int] | None:
         if word & 0x7C000000 != 0x14000000:

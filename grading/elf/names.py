@@ -28,6 +28,7 @@ GRAPH = ("return_to_handler", "unregister_ftrace_graph", "trace_graph_entry", "t
 USERS = ("hand_users", "hand_entry", "hand_return", "fgraph_retrieve_data", "fgraph_retrieve_parent_data", "rare_data", "rare_room", "rare_shared")
 MODULES = ("ftrace_module_enable", "ftrace_module_release", "ftrace_add_table", "profile_forget_modules", "ftrace_make_call", "ftrace_make_nop",
            "ftrace_modify_call", "_end")
+TRAMPOLINES = ("trampoline_encode", "trampoline_target", "trampolines_made", "trampolines_followed", "trampolines_seen")
 PROBES = ("kprobe_slots", "kprobe_slot_owner", "probe_before", "probe_after", "probe_said", "probe_steps_first", "probe_steps_end", "probe_inner_first",
           "probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", "probe_new_traced", "calls_traced",
           "register_kprobe", "unregister_kprobe", "kprobe_update_point", "kprobe_wait_and_free", "klp_enable_patch", "klp_disable_patch")
@@ -39,7 +40,7 @@ STAGES = {
     4: (*EVERY, *RECORDS, *PATCHING, *OPS, *ENTRY),
     5: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, "ftrace_graph_call"),
     6: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS),
-    7: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS, *MODULES),
+    7: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS, *MODULES, *TRAMPOLINES),
     8: (*EVERY, *RECORDS, *PATCHING, *OPS, *GRAPH, *USERS, *MODULES, *PROBES),
 }
 # Variables that a lab's files define, and to which they must store in a certain order (grading/checks/order.py).

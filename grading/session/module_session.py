@@ -96,6 +96,10 @@ class ModuleSession(Session):
                 self._quiet(machine, line)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)
+        if e.smp == 1:
+            self._say("trampolines over other distances")
+            with machine.observer.recording():
+                self._quiet(machine, "trampolines")
         if not e.complaint:
             self._overwritten(machine, rng)
 
@@ -299,7 +303,7 @@ class ModuleSession(Session):
 
     def _bits(self, count: int, rng: random.Random) -> list[tuple[int, int]]:
         """Bits to change, as (word of a trampoline, bit): the lowest bit of each executed word, and random others."""
-        executed = 2 if self._kernel.arch == "riscv64" else 3
+        executed = self._kernel.isa.executed
         lowest = [(word, 0) for word in range(executed)]
         return lowest + rng.sample([(word, bit) for word in range(executed) for bit in range(1, 32)], count - executed)
 

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import unittest
 from dataclasses import replace
+from errno import EINVAL, ERANGE
 from pathlib import Path
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
@@ -13,7 +14,7 @@ from elftools.elf.elffile import ELFFile  # type: ignore[import]
 from grading.checks import integrity, module_checks
 from grading.checks.checks import rest_text
 from grading.elf.elf import Function, Kernel, Site
-from grading.elf.insn import Way
+from grading.elf.insn import Way, Words
 from grading.elf.link import PAGE, Layout
 from grading.elf.module import LINK, TRAMPOLINE, Module
 from grading.evidence.evidence import Evidence, Loaded, Overwritten, Redirected
@@ -23,9 +24,11 @@ from grading.session.module_session import INSIDE
 from grading.session.rubric import checks_of
 from grading.tests.test_registers import HandMade, record
 from grading.tests.tiny import CROSS
+from grading.truth.truth import TRAMPOLINE_ENCODER, TRAMPOLINE_READER, TRAMPOLINE_WORDS
 from grading.verdict import Stopped
 from qemu.machine import ARCHES
 
+FROM = 0x4000000334  # a page's offset of its own
 BASE, STUBS, ROOM = 0x40000000, (0x11E00, 0x11E0C), 0x100
 NAMES = ("pine_init", "pine_leaf", "pine_nap", "pine_exit")
 lab7 = checks_of(7)
@@ -134,6 +137,49 @@ class ExecutedWords(HandMadeModule):
                     self.assert_finding(found, "CPU 0 executed another word in a trampoline")
                     assert found
                     self.assertIn(f"trampoline {n} at {at:#x}", found.site)
+
+
+class Computed(HandMadeModule):
+    """The two functions of trampoline.c, by what the program trampolines asked them."""
+
+    def asked(self, e: Evidence, name: str, ip: int, second: int, returned: int, words: Words, target: int = 0) -> None:
+        hits = {name: (ip, second), "answer": (returned % (1 << 64),), TRAMPOLINE_WORDS: (words[0] | words[1] << 32, words[2], target)}
+        e.truth.hits.clear()
+        for seq, (hit, v) in enumerate(hits.items()):
+            e.truth.hits[hit].append(record(Kind.HIT, 0, *v, seq=seq))
+
+    def test_words_are_made_for_what_is_in_reach_and_for_nothing_else(self) -> None:
+        ends = {"riscv64": (-(1 << 31) - 0x800, (1 << 31) - 0x804), "arm64": (-(1 << 32) - FROM % 4096, (1 << 32) - 4 - FROM % 4096)}
+        for arch in ARCHES:
+            e, _ = self.made(arch)
+            for off in ends[arch]:
+                beyond, right = off + (4 if off > 0 else -4), e.kernel.isa.trampoline_to(FROM, FROM + off)
+                other = e.kernel.isa.trampoline_to(FROM, FROM + off - 4096 * (1 if off > 0 else -1))
+                for distance, returned, words, why, mistake in (
+                        (off, 0, right, "", ""), (off, -ERANGE, (0, 0, 0), "returned -ERANGE: it must return 0", "trampoline-wrong-reach"),
+                        (off, 0, other, "made words that lead to", "trampoline-off-by-a-page"), (off, 0, (0, 0, 0), "made words that are no trampoline", ""),
+                        (beyond, -ERANGE, (0, 0, 0), "", ""), (beyond, 0, right, "returned 0: it must return -ERANGE", "trampoline-wrong-reach"),
+                        (beyond, -EINVAL, (0, 0, 0), "returned -EINVAL", "trampoline-wrong-reach"), (beyond, -ERANGE, right, "returned -ERANGE and stored words", "")):
+                    self.asked(e, TRAMPOLINE_ENCODER, FROM, FROM + distance, returned, words)
+                    found = module_checks.trampolines_computed(e)
+                    self.assert_finding(found, why, mistake) if why else self.assertIsNone(found)
+
+    def test_words_lead_to_one_target_or_are_no_trampoline(self) -> None:
+        for arch in ARCHES:
+            e, _ = self.made(arch)
+            right = e.kernel.isa.trampoline_to(FROM, FROM - 0x12345678)
+            for words, returned, target, why, mistake in (
+                    (right, 1, FROM - 0x12345678, "", ""), (right, 0, 0, "are no trampoline; they lead to", "trampoline-misread"),
+                    (right, 1, FROM + 0x12345678, "they lead to", "trampoline-misread"),
+                    (e.kernel.isa.flipped(1, 7)(right), 0, 5, "", ""),
+                    (e.kernel.isa.flipped(1, 7)(right), 1, FROM - 0x12345678, "they are no trampoline", "instructions-not-compared")):
+                self.asked(e, TRAMPOLINE_READER, FROM, 0, returned, words, target)
+                found = module_checks.trampolines_computed(e)
+                self.assert_finding(found, why, mistake) if why else self.assertIsNone(found)
+            unlike = e.kernel.isa.flipped(2, 3)(right)
+            self.asked(e, TRAMPOLINE_READER, FROM, 0, 1, unlike, FROM - 0x12345678)
+            found = module_checks.trampolines_computed(e)
+            self.assert_finding(found, "they are no trampoline", "instructions-not-compared") if arch == "arm64" else self.assertIsNone(found)
 
 
 class OtherWords(HandMadeModule):

@@ -32,6 +32,8 @@ PATTERN_CALL, PATTERN_TRACER, PATTERN_BACK = "registers_out", "registers_tracer"
 BATCH_STEPS = ("text_alias_open", "text_alias_close", "arch_sync_all")  # the functions that a batch calls
 PATCHERS = ("ftrace_make_call", "ftrace_make_nop", "ftrace_modify_call", "ftrace_init_nop", "ftrace_update_ftrace_func")
 ENCODER = ("insn_call", "registers_word")
+TRAMPOLINE_ENCODER, TRAMPOLINE_READER = "trampoline_encode", "trampoline_target"
+TRAMPOLINE_WORDS = "trampolines_seen"  # of kern/apps/trampolines.c: what each call of these two had to do with
 ROOM = ("kfree", "shadow_users_begin", "shadow_users_end")
 GRACE = "synchronize_sched"  # waits for a grace period
 # Kernels with modules: the functions that add and remove a module's call sites.
@@ -159,6 +161,7 @@ def changing(kernel: Kernel) -> frozenset[int]:
 def _questions(kernel: Kernel) -> dict[int, str]:
     """Call instructions of kern/apps/ whose arguments are logged (-> the function's name), and the addresses after them (-> "answer")."""
     asked = (("app_main_lookup", ("lookup_rec", "lookup_rec_range")), ("registers_refused", PATCHERS), ("registers_encoded", ENCODER),
+             ("trampolines_made", (TRAMPOLINE_ENCODER,)), ("trampolines_followed", (TRAMPOLINE_READER,)),
              ("entry_own_filter", ("ftrace_set_filter",)), *((app, ("register_ftrace_function",)) for app in ("entry_clash", "entry_fill", "entry_disabled")))
     calls = [(a, name) for app, names in asked for name in names for a in returns.calls_to(kernel, name, kernel.extent(app))]
     return {a + 4 * back: "answer" if back else name for a, name in calls for back in (0, 1)}
@@ -174,7 +177,7 @@ def _kept(kernel: Kernel) -> dict[int, int]:
 @cache
 def _named(kernel: Kernel) -> dict[int, str]:
     """The addresses that are logged only while the harness records, with their names."""
-    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK, *RARE_PLACES)}
+    found = {kernel.symbol(n): n for n in ("ftrace_stub", returns.HANDLER, PATTERN_CALL, PATTERN_BACK, TRAMPOLINE_WORDS, *RARE_PLACES)}
     return {a: n for a, n in {**found, **dict.fromkeys(stubs(kernel), "trampoline"), **_questions(kernel)}.items() if a}
 
 

@@ -6,9 +6,9 @@ from grading.checks.checks import all_of, differing, first_of, foreign, lives, n
 from grading.checks.console_checks import lives_and_traces, runs_printed, unlike
 from grading.checks.integrity import as_linked
 from grading.checks.module_checks import (executed_runs, far_calls, is_of, modules_at_rest, near_calls_stubs, of_modules, runs_as_expected, something_led,
-                                          three_agree, traced_as_executed, trampolines_lead)
+                                          three_agree, traced_as_executed, trampolines_computed, trampolines_lead)
 from grading.checks.schedule_checks import PLAYED, right_under_schedules
-from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once, ran
+from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once, ran, with_one_cpu
 from grading.elf.module import TRAMPOLINE
 from grading.evidence.evidence import Coming, Evidence, Overwritten, Redirected, between
 from grading.evidence.finding import Finding, side_by_side
@@ -16,7 +16,7 @@ from grading.session.line_parts import BEFORE, ModuleLineSession
 from grading.session.module_session import GRAPH, OTHER, REQUEST, SCHEDULED, SECOND, ModuleSession
 from grading.stimulus import seeded
 from grading.stimulus.schedules import Change
-from grading.truth.truth import GRACE, MODULES
+from grading.truth.truth import GRACE, MODULES, TRAMPOLINE_ENCODER, TRAMPOLINE_READER
 from grading.verdict import Verdict
 
 SESSION, ON_LINE = ModuleSession, ModuleLineSession
@@ -260,6 +260,8 @@ def ended(e: Evidence) -> str:
 
 MISTAKES = {
     "trampoline-off-by-a-page": "a trampoline leads to an address that is one page away from its stub",
+    "trampoline-wrong-reach": "trampoline_encode refuses a target in reach, or accepts one out of reach",
+    "trampoline-misread": "trampoline_target does not find where a trampoline leads",
     "every-module-far": "a module in reach of the stubs gets trampolines",
     "same-stub-for-all": "every trampoline leads to the first stub",
     "trampoline-not-followed": "the site is read, but the trampoline that it calls is not",
@@ -285,6 +287,7 @@ LED = once("call of a trampoline by a far module's function", lambda e: sum(1 fo
 LOADED = once("module whose text was read", lambda e: sum(bool(loaded.rest) for loaded in e.loaded), 2)
 NEARS = once("module in reach", lambda e: sum(bool(loaded.rest) and not loaded.far for loaded in e.loaded), 1)
 FARS = once("module out of reach", lambda e: sum(bool(loaded.rest) and loaded.far for loaded in e.loaded), 1)
+COMPUTED = with_one_cpu(once("call of trampoline_encode or trampoline_target", lambda e: len(e.truth.asked(TRAMPOLINE_ENCODER, TRAMPOLINE_READER)), 384))
 RUNS = Coverage("run of seeded calls in modules", lambda e: [Amount(v.name, len(executed_runs(e, v)), len(v.runs)) for v in e.visits] + [
     Amount("", len(e.visits), 3 if e.smp > 1 else 1)])
 PRINTED = Coverage("printed event", lambda e: [Amount(v.name, len(v.trace.events) if v.trace else 0, sum(len(seeded.expect(r).calls) for r in v.runs)) for v in e.visits])
@@ -299,7 +302,7 @@ CHECKS = {
     "life": all_of(lives, right_result),
     "rest": all_of(rest_at_boot, modules_at_rest, rest_at_end),
     "near": near_calls_stubs,
-    "trampolines": trampolines_lead,
+    "trampolines": all_of(trampolines_lead, trampolines_computed),
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "followed": all_of(followed, refused),
@@ -316,7 +319,7 @@ SEEN = {
     "life": (POWERED_OFF, ran(0, 2)),
     "rest": (TEXT_AT_BOOT, TEXT_AT_END, LOADED),
     "near": (NEARS,),
-    "trampolines": (FARS,),
+    "trampolines": (FARS, COMPUTED),
     "one CPU": (RUNS, PRINTED),
     "four CPUs": (RUNS, PRINTED),
     "followed": (REDIRECTED, OVERWRITTEN),
