@@ -62,6 +62,14 @@ def panicked(e: Evidence) -> tuple[str, int]:
     return (e.kernel.name_at(calls[-1].v[3] - 4).partition("+")[0].partition(".")[0], calls[-1].v[1]) if calls else ("", 0)
 
 
+def lock_misused(e: Evidence) -> str:
+    """The mistake, if the kernel ended the boot because ftrace_lock was not held, or was locked twice; or ""."""
+    caller, mutex = panicked(e)
+    if caller in ("ftrace_batch_begin", "mutex_unlock"):
+        return "lock-not-held"
+    return "lock-not-given-back" if caller == "mutex_lock" and mutex == e.kernel.symbol("ftrace_lock") else ""
+
+
 def back_into(e: Evidence, stub: str) -> bool:
     """Did the last traced call stay in the stub for ever after its callback? Then the last exception or interrupt of its CPU was taken in the
     stub, and the link register also pointed into the stub."""

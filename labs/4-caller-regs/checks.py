@@ -19,7 +19,7 @@ from grading.checks.checks import (all_of, argument, calls_while_on, every_site,
                             within, wrong_argument)
 from grading.checks.console_checks import lives_and_traces, printed_as_expected
 from grading.checks.entry import callers_seen, clashes, disabled_left_alone, entry_calls, own_functions_kept, ready_before_sites, registers_changed, registers_found, registers_seen, return_taken, stubs_filled, switched_off, while_published
-from grading.checks.faults import astray, back_into, panicked
+from grading.checks.faults import astray, back_into, lock_misused
 from grading.checks.integrity import as_linked
 from grading.checks.schedule_checks import PLAYED, TRACER, right_under_schedules
 from grading.evidence.evidence import Evidence, during, once
@@ -419,11 +419,8 @@ def _notrace(e: Evidence, finding: Finding) -> str:
 
 
 def ended(e: Evidence) -> str:
-    caller, mutex = panicked(e)
-    if caller in ("ftrace_batch_begin", "mutex_unlock"):
-        return "lock-not-held"
-    if caller == "mutex_lock" and mutex == e.kernel.symbol("ftrace_lock"):
-        return "lock-not-given-back"
+    if lock_misused(e):
+        return lock_misused(e)
     if any(lo <= e.kernel.symbol(name) < hi for name in e.stuck().values() for lo, hi in ordered_code(e.kernel)):
         return "loop-without-end"
     if back_into(e, "ftrace_caller"):

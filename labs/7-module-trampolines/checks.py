@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from grading.checks.checks import all_of, differing, first_of, foreign, lives, named, rest_at_boot, rest_at_end, rest_text, right_result
 from grading.checks.console_checks import lives_and_traces, runs_printed, unlike
+from grading.checks.faults import lock_misused
 from grading.checks.integrity import as_linked
 from grading.checks.module_checks import (executed_runs, far_calls, is_of, modules_at_rest, near_calls_stubs, of_modules, runs_as_expected, something_led,
                                           three_agree, traced_as_executed, trampolines_computed, trampolines_lead)
@@ -248,9 +249,9 @@ def _wrong_encoding(e: Evidence) -> str:
 
 
 def ended(e: Evidence) -> str:
-    """The mistake of a boot that ended early: a trampoline leads elsewhere, or a site is patched before its record can be found."""
-    if _wrong_encoding(e):
-        return _wrong_encoding(e)
+    """The mistake of a boot that ended early: ftrace_lock, a trampoline that leads elsewhere, or a site that is patched before its record can be found."""
+    if lock_misused(e) or _wrong_encoding(e):
+        return lock_misused(e) or _wrong_encoding(e)
     steps = _steps(e, 0, 1 << 62)
     at = max((n for n, name in enumerate(steps) if name == "ftrace_module_enable"), default=-1)
     rest = steps[at + 1:] if at >= 0 else []
@@ -267,6 +268,8 @@ MISTAKES = {
     "trampoline-not-followed": "the site is read, but the trampoline that it calls is not",
     "old-trampoline-not-followed": "only the trampoline that the site will call is followed, and not the one that it calls now",
     "instructions-not-compared": "words that are not a trampoline's instructions are taken for a trampoline",
+    "lock-not-held": "call sites are changed without ftrace_lock",
+    "lock-not-given-back": "ftrace_lock is locked and never unlocked",
     "patched-before-published": "call sites are patched before their records can be found",
     "op-not-asked": "a module that is loaded is traced by every op, or by none",
     "one-op-only": "if two ops select a function, only one of them is called",
