@@ -293,7 +293,7 @@ build/initrd.cpio build/initrd-tests.cpio:
 	for ko in $(filter %.ko,$^); do to=$(@:.cpio=)/lib/modules/$$(cut -d/ -f2 <<< $$ko); mkdir -p $$to && cp $$ko $$to; done && \
 	(cd $(@:.cpio=) && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
-.PHONY: setup doctor run gdb grade submit test test-busy soak soak-grade bench sizes docs format lint help clean
+.PHONY: setup doctor run gdb grade submit test test-long test-busy soak soak-grade bench sizes docs format lint help clean
 setup: $(setup) ## install the Debian packages that the project names (or say how), and QEMU 10 in build/
 	@$(PYTHON) qemu/download.py
 	@echo "Everything is installed."
@@ -322,8 +322,11 @@ submit: ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
 	$(if $(LAB),,$(error make submit needs LAB=n))
 	@$(grading) --submit
 
-test: $(setup) ## host, harness, and the kernel under QEMU; make test-labs and make soak take longer
+test: $(setup) ## host, harness, and the kernel under QEMU; make test-long, make test-labs and make soak take longer
 	@$(PYTHON) kern/tests/run_all.py
+
+test-long: $(setup) ## what make test leaves out: each card on its boards' models, large kernels, each step of the ring buffer and of a module's load
+	@$(PYTHON) kern/tests/run_all.py --long
 
 test-busy: $(setup) ## [COUNT=5]: make test COUNT times in a row, beside eight busy processes
 	@$(PYTHON) kern/tests/run_all.py --busy 8 --jobs 32 --times $(or $(COUNT),5)

@@ -1,4 +1,5 @@
-"""`make test`: every test of the project that fits into a quarter of an hour. With --slice, also a part of `make test-labs`, as .ci/run does.
+"""`make test`: every test of the project that fits into twelve minutes. With --long, as `make test-long`, those that are left out there.
+With --ci, as .ci/run, both, and a part of `make test-labs`.
 
 Each suite is one command whose output says how many of its tests passed; a
 suite that ends with an error and does not say so counts as one failure. What is built is
@@ -30,7 +31,7 @@ MAKE = ["make", "--no-print-directory", "-j2"]
 Suite = tuple[str, list[str]]  # its name and its command
 HOST = ("host tests", [*MAKE, "host-tests"])
 FUZZED = 10  # seconds for each fuzzer: to show that it works
-LONG = ("grading/tests/test_line", "kern/tests/test_boards", "kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/ftrace/tests/test_islands")
+LONG = ("kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/tests/test_boards", "kern/tests/test_card", "kern/ftrace/tests/test_islands")
 
 # What a suite's own last words look like: (pattern, what the groups are).
 COUNTS = [
@@ -89,30 +90,32 @@ def shortened(lines: list[str]) -> list[str]:
     return lines if len(lines) <= 40 else [*lines[:20], "...", *lines[-20:]]
 
 
-def builds() -> list[Suite]:
-    """The builds that all suites need; they run one after another."""
+def builds() -> list[list[Suite]]:
+    """The builds that all suites need, in rows; those of the kernels use the same files."""
     labs = [(f"build of lab {n}", [*MAKE, f"LAB={n}", "all"]) for n in LABS]
     if Path("labs/staff").exists():  # a student's tree: what is not written yet fails in all others
-        return [HOST, *labs]
-    return [("build of the host tests", [*MAKE, "host-tests-built"]), *labs, ("build of the kernels with tests", [PYTHON, "kern/tests/run_qemu.py", "--only-build"])]
+        return [[HOST], labs]
+    return [[("build of the host tests", [*MAKE, "host-tests-built"])], [*labs, ("build of the kernels with tests", [PYTHON, "kern/tests/run_qemu.py", "--only-build"])]]
 
 
-def rows(with_slice: bool, jobs: int) -> list[list[Suite]]:
-    """The suites, the longest first. Those that use the same files are in one row. With many jobs the kernel's
-    own suite, which is the longest, is in several rows."""
+def rows(which: str, jobs: int) -> list[list[Suite]]:
+    """The suites, the longest first. Those that use the same files are in one row. `which`: "test", "long", "ci", or "any" of the first two."""
     if Path("labs/staff").exists():
         return []
     units = {name: [(name, [PYTHON, "-m", "unittest", name.replace("/", ".")])]
              for folder in ("grading", "kern/ftrace", "qemu", "docs/book", "kern")
              for name in (str(path.with_suffix("")) for path in sorted(Path(folder, "tests").glob("test_*.py")))}
+    long = [units.pop(name) for name in LONG]
+    if which == "long":
+        return long
     wrong = [*units.pop("grading/tests/test_loop"), *units.pop("grading/tests/test_signals")]  # in build/wrong/
-    if with_slice:
+    if which == "ci":
         wrong += [(f"a part of {name}", [PYTHON, "-m", f"grading.selftest.{module}", "--part", *seed()])
                   for name, module in (("the wrong solutions", "wrong"), ("the tests of the handed-out tree", "handed_out"))]
     in_build = [*units.pop("docs/book/tests/test_transcripts"), ("grade of lab 1", [*MAKE, "grade", "LAB=1"]), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
     grades = [[(f"grade of lab {n}", grade(n))] for n in GRADED if n > 1]
     return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", f"--jobs={max(1, jobs // 3)}"])],
-            in_build, *reversed(grades), *(units.pop(name) for name in LONG), [HOST], [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz", f"FUZZ_SECONDS={FUZZED}"])], [("the book", [*MAKE, "docs"])],
+            in_build, *reversed(grades), *(long if which != "test" else []), [HOST], [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz", f"FUZZ_SECONDS={FUZZED}"])], [("the book", [*MAKE, "docs"])],
             *units.values()]
 
 
@@ -161,16 +164,17 @@ def busy(count: int) -> Iterator[None]:
         yield
 
 
-def run_all(wanted: Callable[[str], bool], with_slice: bool, jobs: int, beside: int) -> tuple[int, int, int]:
+def run_all(wanted: Callable[[str], bool], which: str, jobs: int, beside: int) -> tuple[int, int, int]:
     """Returns the number of tests that passed, failed and were skipped. `beside`: so many busy processes run beside the tests."""
     def run_row(row: list[Suite]) -> list[tuple[int, int, int]]:
         return [run(suite) for suite in row if wanted(suite[0])]
 
     print("What is built is built first, which takes some minutes. A line when a suite has ended:", flush=True)
-    results = run_row(builds())
-    with busy(beside), ThreadPoolExecutor(jobs) as pool:
-        for row in pool.map(run_row, rows(with_slice, jobs)):
-            results += row
+    results = list[tuple[int, int, int]]()
+    for disturbers, todo in ((0, builds()), (beside, rows(which, jobs))):
+        with busy(disturbers), ThreadPoolExecutor(jobs) as pool:
+            for row in pool.map(run_row, todo):
+                results += row
     passed, failed, skips = zip(*results) if results else ((), (), ())
     return sum(passed), sum(failed), sum(skips)
 
@@ -178,14 +182,16 @@ def run_all(wanted: Callable[[str], bool], with_slice: bool, jobs: int, beside: 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("only", nargs="*", help="run the suites whose name contains one of these words")
-    parser.add_argument("--slice", action="store_true", help="a part of make test-labs, too")
+    parser.add_argument("--long", dest="which", action="store_const", const="long", default="test", help="the tests that take longer, alone")
+    parser.add_argument("--ci", dest="which", action="store_const", const="ci", help="both, and a part of make test-labs")
     parser.add_argument("--busy", type=int, default=0, help="beside so many busy processes")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1, help="so many suites side by side")
     parser.add_argument("--times", type=int, default=1, help="so often, or until something fails")
     options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
+    which = "any" if options.only and options.which == "test" else options.which
     for _ in range(options.times):
-        passed, failed, skips = run_all(lambda name: not options.only or any(word in name for word in options.only), options.slice, options.jobs, options.busy)
+        passed, failed, skips = run_all(lambda name: not options.only or any(word in name for word in options.only), which, options.jobs, options.busy)
         print(f"{skips} skipped\n{passed} passed, {failed} failed", flush=True)
         if failed or not passed:
             return 1
