@@ -1,9 +1,9 @@
-"""`make test`: every test of the project that fits into twelve minutes. With --long, as `make test-long`, those that are left out there.
-With --ci, as .ci/run, both, and a part of `make test-labs`.
+"""`make test`: all tests of the project, but for those that take long: with --long, as in `make test-long`, these. With --ci, as in
+.ci/run, both, and a part of `make test-labs`.
 
 Each suite is one command whose output says how many of its tests passed; a
 suite that ends with an error and does not say so counts as one failure. What is built is
-built first. Then one suite more than there are processors run at a time, because
+built first. Then two suites more than there are processors run at a time, because
 some wait for guest time. Suites that use the same files are in one row, and run one after
 another. The last two lines are the sums: `N skipped`, and `N passed, N failed`.
 The reason why a test is skipped is printed below its suite's line.
@@ -185,7 +185,7 @@ def main() -> int:
     parser.add_argument("--long", dest="which", action="store_const", const="long", default="test", help="the tests that take longer, alone")
     parser.add_argument("--ci", dest="which", action="store_const", const="ci", help="both, and a part of make test-labs")
     parser.add_argument("--busy", type=int, default=0, help="beside so many busy processes")
-    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 1, help="so many suites side by side")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)) + 2, help="so many suites side by side")
     parser.add_argument("--times", type=int, default=1, help="so often, or until something fails")
     options = parser.parse_args()
     LOGS.mkdir(parents=True, exist_ok=True)
