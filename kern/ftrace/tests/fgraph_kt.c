@@ -439,8 +439,7 @@ static int graph_command(int argc, char **argv)
 	overflow();
 	interrupted_handler();
 	events_in_time();
-	sleep_ns(30000000); /* threads that are inside a traced function leave it meanwhile */
-	kt_promise(!shadow_of(current), "the shadow stack is freed with the last user");
+	kt_promise(kt_wait(!shadow_of(current)), "the shadow stack is freed with the last user");
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();
 }

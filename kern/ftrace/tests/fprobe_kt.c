@@ -185,7 +185,7 @@ static void several(void)
 	unregister_fprobe(&a.fp);
 	unregister_fprobe(&c.fp);
 	noted = 0;
-	sleep_ns(30000000);
+	kt_wait(!shadow_of(current));
 	add(1, 2);
 	kt_promise(noted == 1 && is_note(0, 4, true, 1, 0) && !shadow_of(current),
 		   "alone, it is called, and no thread has a shadow stack");
@@ -577,8 +577,7 @@ static int fprobe_command(int argc, char **argv)
 	exits_inside();
 	wrong_kretprobes();
 	under_load();
-	sleep_ns(30000000);
-	kt_promise(!shadow_of(current), "the shadow stack is freed with the last fprobe");
+	kt_promise(kt_wait(!shadow_of(current)), "the shadow stack is freed with the last fprobe");
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();
 }

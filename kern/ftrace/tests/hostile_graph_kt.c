@@ -321,10 +321,17 @@ static void count_shadow(struct thread *t, void *count)
 	*(unsigned *)count += t->ftrace != NULL;
 }
 
+static unsigned shadow_stacks(void)
+{
+	unsigned count = 0;
+
+	threads_for_each(count_shadow, &count);
+	return count;
+}
+
 static int hostile_graph_command(int argc, char **argv)
 {
 	u64 seconds = 10, seed = 1, text = kt_text_hash();
-	unsigned stacks = 0;
 
 	if ((argc > 1 && kstrtou64(argv[1], 0, &seconds)) ||
 	    (argc > 2 && kstrtou64(argv[2], 0, &seed))) {
@@ -336,9 +343,8 @@ static int hostile_graph_command(int argc, char **argv)
 	everybody_leaves();
 	balance();
 	everybody_leaves();
-	sleep_ns(50000000); /* every CPU passes through the scheduler */
-	threads_for_each(count_shadow, &stacks);
-	kt_promise(!stacks, "%u shadow stacks are left", stacks);
+	kt_wait(!shadow_stacks());
+	kt_promise(!shadow_stacks(), "%u shadow stacks are left", shadow_stacks());
 	kt_promise(!ftrace_disabled && !ftrace_graph_dead, "no site was refused, every frame fitted");
 	kt_promise(kt_text_hash() == text, "text at the end is text at the start");
 	return kt_end();

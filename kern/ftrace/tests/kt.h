@@ -9,6 +9,7 @@
 
 #include "irq.h"
 #include "shell.h"
+#include "thread.h"
 #include "types.h"
 
 extern unsigned kt_passed, kt_failed;
@@ -16,6 +17,17 @@ extern unsigned kt_passed, kt_failed;
 void kt_begin(void);
 int kt_end(void); /* the exit status */
 bool kt_promise(bool kept, const char *fmt, ...) __printf(2, 3);
+/*
+ * Sleep until @condition is true, at most ten seconds; the condition's value. For what
+ * happens soon, when another CPU or a switch of threads has its turn: on a busy host a
+ * fixed time may pass before QEMU runs that CPU, or without a switch.
+ */
+#define kt_wait(condition) ({ \
+	u64 end_ = clock_ns() + 10000000000ul; \
+	while (!(condition) && clock_ns() < end_) \
+		sleep_ns(1000000); \
+	(condition); \
+})
 
 /* Write @text to a file below /sys/kernel/tracing, as `echo text > file` or `>> file`. */
 int kt_echo(const char *text, const char *file, bool append);

@@ -48,12 +48,12 @@ static void test_nobody_runs(void)
 {
 	struct thread *t[NR_CPUS];
 	int changed = 0, free = 0;
+	u64 end = clock_ns() + 10000000000ul;
 
 	stop = false;
 	for (unsigned long i = 1; i < nr_cpus; i++)
 		t[i] = kthread_run(count_up, (void *)i, i, "counter");
-	sleep_ns(20000000);
-	for (int n = 0; n < 20; n++) {
+	for (int n = 0; n < 20 || (nr_cpus > 1 && !free && clock_ns() < end); n++) {
 		changed += stop_machine(count_changed, NULL);
 		preempt_disable();
 		unsigned long flags = irq_save();
@@ -239,10 +239,13 @@ static void test_inside(void)
 
 /* ---- a CPU that does not stop ---- */
 
+static bool masked;
+
 static int mask_interrupts(void *unused)
 {
 	unsigned long flags = irq_save();
 
+	WRITE_ONCE(masked, true);
 	spin_ns((WATCHDOG_S + 2) * 1000000000ul);
 	irq_restore(flags);
 	return 0;
@@ -253,7 +256,7 @@ static void test_late(void)
 	struct thread *t = kthread_run(mask_interrupts, NULL, 1, "late");
 
 	set_cpu_affinity(0);
-	sleep_ns(100000000);
+	kt_wait(READ_ONCE(masked));
 	stops = 0;
 	kt_promise(stop_machine(add_stop, NULL) == -ETIMEDOUT && !stops, "if a CPU does not come, the function is not called");
 	kt_promise(stop_machine(add_stop, NULL) == 7 && stops == 1, "the next call waits for it");
