@@ -253,8 +253,10 @@ static int mask_interrupts(void *unused)
 
 static void test_late(void)
 {
-	struct thread *t = kthread_run(mask_interrupts, NULL, 1, "late");
+	struct thread *t;
 
+	masked = false;
+	t = kthread_run(mask_interrupts, NULL, 1, "late");
 	set_cpu_affinity(0);
 	kt_wait(READ_ONCE(masked));
 	stops = 0;
