@@ -84,6 +84,15 @@ int ftrace_set_apply(struct ftrace_set *set, const char *word, size_t len)
 	return err;
 }
 
+/*
+ * The filter has no function, and still selects none, because its hash is not NULL: its
+ * functions were those of a module that was removed, or a request has found nothing.
+ */
+static bool selects_none(const struct ftrace_filter *filter, bool notrace_list)
+{
+	return !notrace_list && filter->filter_hash && !ftrace_mod_requests(filter, false);
+}
+
 /* A copy of the filter; @reset: an empty one. */
 static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool reset, bool notrace_list)
 {
@@ -91,9 +100,12 @@ static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool r
 
 	mutex_lock(&ftrace_lock);
 	set = ftrace_set_new();
-	if (set && !reset)
+	if (set && !reset) {
 		for_each_ftrace_rec(rec)
 			ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, notrace_list));
+		if (!set->count && selects_none(filter, notrace_list))
+			set->count = 1; /* so the new hash is not NULL either */
+	}
 	mutex_unlock(&ftrace_lock);
 	return set;
 }
@@ -201,7 +213,8 @@ static int filter_show(struct seq *s, u64 item)
 
 	mutex_lock(&ftrace_lock); /* so that neither the filter nor a module is freed while it is read */
 	rec = ftrace_record(item);
-	if (!item && !ftrace_filter_count(filter, notrace_list) && !ftrace_mod_requests(filter, notrace_list))
+	if (!item && !ftrace_filter_count(filter, notrace_list) && !ftrace_mod_requests(filter, notrace_list) &&
+	    !selects_none(filter, notrace_list))
 		seq_printf(s, notrace_list ? "#### no functions disabled ####\n"
 					   : "#### all functions enabled ####\n");
 	if (rec && ftrace_filter_has(filter, rec, notrace_list))

@@ -9,7 +9,7 @@
  * listed with it. When a module with a matching name is loaded, its functions are
  * added to the filter before its init runs, and the request is dropped. So it has no
  * effect when the module is removed and loaded again. A filter that has requests and
- * no functions selects no function.
+ * no functions selects no function, and still none when they have found no function.
  */
 #include "errno.h"
 #include "file.h"
@@ -197,7 +197,7 @@ static int carry_out(const struct request *r, const struct ftrace_table *table)
 	for_each_ftrace_rec(rec)
 		ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, r->notrace_list));
 	apply_to(set, &w, table);
-	if (!set->count && ftrace_mod_requests(filter, r->notrace_list))
+	if (!set->count && !r->notrace_list)
 		set->count = 1; /* as in filter.c: it selects none */
 	err = ftrace_set_hash(filter, set, r->notrace_list);
 	ftrace_set_free(set);

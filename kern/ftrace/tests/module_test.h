@@ -654,6 +654,39 @@ TEST_P(sites, a_request_that_finds_nothing_does_not_end_the_wait_for_others)
 	EXPECT_EQ("nnnn", text());
 }
 
+TEST_P(sites, a_request_that_finds_nothing_leaves_a_filter_that_selects_nothing)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, echo("nosuch*:mod:random", a.filter));
+	EXPECT_EQ(0, echo("nosuch*:mod:random", b.filter, false, true));
+	fake_module m("random", base, {"random_read"});
+	m.load();
+	EXPECT_EQ("nnnn", text());
+	EXPECT_EQ("", list(a.filter)) << "not every function is enabled";
+	EXPECT_EQ(0, echo(":mod:later", a.filter, true));
+	EXPECT_EQ(0, echo("!:mod:later", a.filter, true));
+	EXPECT_EQ("#### all functions enabled ####\n", list(a.filter)) << "the last request was removed";
+}
+
+TEST_P(sites, a_filter_whose_functions_went_with_their_module_selects_nothing_until_it_is_set)
+{
+	std::unique_ptr<fake_module> m(new fake_module("random", base, {"random_read"}));
+	m->load();
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, echo(":mod:random", a.filter));
+	m.reset();
+	EXPECT_EQ("nnn", text());
+	for (const char *word : {"nosuch", "!nosuch", "!last", ""}) {
+		echo(word, a.filter, true);
+		EXPECT_EQ("nnn", text()) << word;
+		EXPECT_EQ("", list(a.filter)) << word;
+	}
+	EXPECT_EQ(0, echo("last", a.filter, true));
+	EXPECT_EQ("nn0", text());
+	EXPECT_EQ(0, echo("", a.filter));
+	EXPECT_EQ("000", text());
+}
+
 TEST_P(sites, a_request_adds_to_what_the_filter_has)
 {
 	ASSERT_EQ(0, register_ftrace_function(&a));
