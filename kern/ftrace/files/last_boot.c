@@ -121,7 +121,9 @@ static int make_and_show(const struct rb_region *r)
 		return err;
 	dir = file_lookup(NULL, LAST_BOOT);
 	err = tracing_resize(dir->data, (r->nr_slots + 1ul) * RB_PAGE_DATA);
-	if (!err)
+	if (err)
+		file_remove(NULL, LAST_BOOT);
+	else
 		show(r, dir->data);
 	return err;
 }
@@ -146,16 +148,17 @@ static int last_boot(const char *value)
 	struct rb_region *r = phys_to_virt(last_boot_ram.start);
 	u64 build_id = rb_region_hash(_rodata, _erodata - _rodata);
 	const char *why;
-	int err = 0;
 
-	if (!last_boot_ram.end)
-		return 0; /* memory.c has said why */
+	if (!last_boot_ram.end || global_trace.kept_clock)
+		return 0; /* memory.c has said why; or the argument was given twice, and the buffers are in the region already */
 	why = rb_region_refusal(r, last_boot_size, nr_cpus, build_id);
-	if (why)
+	if (why) {
 		printk("last_boot: %s\n", why);
-	else
-		err = make_and_show(r);
+	} else if (make_and_show(r)) {
+		printk("last_boot: no memory for a copy of the earlier boot's events, which stay; this boot's are not kept\n");
+		return -ENOMEM;
+	}
 	use_region(r, build_id);
-	return err;
+	return 0;
 }
 PARAM("last_boot", last_boot);

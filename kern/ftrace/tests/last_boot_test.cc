@@ -24,7 +24,7 @@ const trace_clock trace_clocks[] = {{"local", nullptr, true}, {"counter", nullpt
 const unsigned trace_clock_count = 2;
 trace_array global_trace;
 static trace_array shown;
-static bool made;
+static bool made, no_memory;
 struct range last_boot_ram;
 unsigned long last_boot_size;
 
@@ -55,6 +55,8 @@ void trace_array_free(trace_array *tr)
 }
 int tracing_resize(trace_array *tr, unsigned long bytes)
 {
+	if (no_memory)
+		return -ENOMEM;
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		rb_resize to;
 		EXPECT_EQ(rb_resize_prepare(&tr->cpu[i], rb_pages_for(bytes), &to), 0);
@@ -66,6 +68,12 @@ int file_mkdir(struct node *, const char *path)
 {
 	EXPECT_STREQ(path, "/sys/kernel/tracing/instances/last_boot");
 	made = true;
+	return 0;
+}
+int file_remove(struct node *, const char *path)
+{
+	EXPECT_STREQ(path, "/sys/kernel/tracing/instances/last_boot");
+	made = false;
 	return 0;
 }
 struct node *file_lookup(struct node *, const char *)
@@ -122,7 +130,7 @@ struct LastBoot : Output {
 		said = "";
 		ASSERT_EQ(set_size_param.set(bytes), 0);
 		last_boot_ram = {(unsigned long)memory, (unsigned long)memory + size};
-		ASSERT_EQ(last_boot_param.set(bytes), 0);
+		ASSERT_EQ(last_boot_param.set(bytes), no_memory ? -ENOMEM : 0);
 		EXPECT_EQ(shown.cpu[0].slow, made ? RB_OFF | RB_STOPPED : 0u);
 		EXPECT_EQ(global_trace.cpu[0].slow, 0u);
 	}
@@ -330,6 +338,30 @@ TEST_F(LastBoot, the_buffers_keep_their_size)
 	rb_resize to;
 	EXPECT_EQ(rb_resize_prepare(&ring(0), 10, &to), -EBUSY);
 	EXPECT_TRUE(global_trace.expanded);
+}
+
+TEST_F(LastBoot, given_twice_it_counts_once)
+{
+	calls(0, 3);
+	EXPECT_EQ(last_boot_param.set("1M"), 0);
+	EXPECT_EQ(last_boot_param.set("refused early"), 0);
+	EXPECT_FALSE(made);
+	calls(0, 4);
+	boot();
+	EXPECT_EQ(said, has(7) + "\n");
+}
+
+TEST_F(LastBoot, without_memory_to_show_them_the_events_stay_for_another_boot)
+{
+	calls(0, 5);
+	no_memory = true;
+	boot();
+	no_memory = false;
+	EXPECT_EQ(said, "last_boot: no memory for a copy of the earlier boot's events, which stay; this boot's are not kept\n");
+	EXPECT_FALSE(made);
+	EXPECT_EQ(global_trace.kept_clock, nullptr) << "this boot's events are not in the region";
+	boot();
+	EXPECT_EQ(said, has(5) + "\n");
 }
 
 TEST_F(LastBoot, the_clock_is_that_of_the_boot_before)
