@@ -90,7 +90,7 @@ static u32 accept(const void *data, u32 len)
 	return 0;
 }
 
-/* Recording stays off: the times of this boot are earlier. To empty the instance, or to choose a tracer there, starts it anew. */
+/* Recording stays stopped until all CPUs' buffers are emptied: by `echo > trace`, a tracer or a clock (go_on() in trace.c). */
 static void show(const struct rb_region *r, struct trace_array *tr)
 {
 	struct rb_refused refused = {0};

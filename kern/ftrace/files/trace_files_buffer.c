@@ -409,13 +409,14 @@ TRACEFS_TEXT(cpu_stats, "per_cpu/cpu%u/stats", TRACEFS_CPU, stats_show);
 
 static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64 *pos)
 {
+	struct trace_array *tr = trace_array_of(f);
 	struct print_entry *e;
 	struct trace_write w;
 
 	if (!n)
 		return 0;
 	n = MIN(n, MARKER_MAX);
-	e = trace_begin(trace_array_of(f), TRACE_PRINT, sizeof(*e) + n + 2, &w);
+	e = trace_begin(tr, TRACE_PRINT, sizeof(*e) + n + 2, &w);
 	if (e) {
 		put_address(e->ip, (unsigned long)tracing_mark_write);
 		memcpy(e->buf, buf, n);
@@ -424,7 +425,10 @@ static ssize_t tracing_mark_write(struct file *f, const char *buf, size_t n, u64
 		e->buf[n + (buf[n - 1] != '\n')] = 0;
 	}
 	trace_end(&w, e);
-	return e ? (ssize_t)n : tracefs_refuse(f, -EBADF, "the text is not recorded: tracing_on is 0, or the buffer is full");
+	if (e)
+		return n;
+	return tracefs_refuse(f, -EBADF, "the text is not recorded: %s", tr->options & TRACE_ITER_LAST_BOOT ?
+			      "the events are those of the boot before; `echo > trace` empties the buffers" : "tracing_on is 0, or the buffer is full");
 }
 static const struct file_ops marker_ops = {NULL, NULL, tracing_mark_write, NULL};
 

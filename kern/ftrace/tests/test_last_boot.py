@@ -91,6 +91,20 @@ class OnAMachine:
         self.quiet("echo > instances/last_boot/trace", "echo 1 > instances/last_boot/tracing_on", "echo new > instances/last_boot/trace_marker")
         self.assertRegex(self.sh("cat instances/last_boot/trace"), r"shell-1 .*: new\n$")
 
+    def test_it_does_not_record_until_it_is_emptied(self) -> None:
+        """The times of this boot are earlier. Only what empties the buffers of all CPUs starts the instance anew."""
+        self.quiet("echo before > trace_marker", "echo 0 > tracing_on")
+        before = self.trace()
+        self.machine.console.begin("reboot")
+        self.booted(r"instances/last_boot has 1 events of the boot before")
+        self.quiet("echo 100 > instances/last_boot/buffer_size_kb")
+        self.assertEqual(self.last(), before)
+        self.quiet(f"echo > instances/last_boot/per_cpu/cpu{self.cpus - 1}/trace", "echo 1 > instances/last_boot/tracing_on")
+        self.assertIn("the events are those of the boot before", self.sh("echo early > instances/last_boot/trace_marker"))
+        self.assertNotIn("early", self.sh("cat instances/last_boot/trace"))
+        self.quiet("echo > instances/last_boot/trace", "echo 1 > instances/last_boot/tracing_on", "echo new > instances/last_boot/trace_marker")
+        self.assertRegex(self.sh("cat instances/last_boot/trace"), r"shell-1 .* [0-9]{1,3}\.\d+: .*: new\n$")
+
     def test_half_an_event_is_not_shown(self) -> None:
         """QEMU resets the machine when a marker is written and its commit is not."""
         self.quiet("echo whole > trace_marker")

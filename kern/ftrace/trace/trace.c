@@ -64,11 +64,15 @@ static void stop_recording(struct trace_array *tr)
 	synchronize_sched();
 }
 
-/* A callback that read the buffer's old fields before it saw RB_STOPPED must return before RB_STOPPED is cleared. */
+/*
+ * A callback that read the buffer's old fields before it saw RB_STOPPED must return before RB_STOPPED is cleared.
+ * With events of the boot before, recording stays stopped: the times of this boot are earlier.
+ */
 static void go_on(struct trace_array *tr)
 {
 	synchronize_sched();
-	tracing_slow(tr, RB_STOPPED, false);
+	if (!(tr->options & TRACE_ITER_LAST_BOOT))
+		tracing_slow(tr, RB_STOPPED, false);
 }
 
 void tracing_reset(struct trace_array *tr, int cpu)
