@@ -123,7 +123,7 @@ class Ops:
 
 def _ops(e: Evidence) -> Ops:
     kernel = e.kernel
-    fields, own = (kernel.members(name, "ftrace_set_func") for name in ("ftrace_ops", "ftrace_filter"))
+    fields, own = (kernel.members(name) for name in ("ftrace_ops", "ftrace_filter"))
     fields = fields | {name: fields["filter"] + at for name, at in own.items() if name}
     return Ops(fields[""], {name: at for name, at in fields.items() if name not in ("", "filter")}, kernel.symbol("hand_ops"),
                kernel.extent("ftrace_slots"), kernel.symbol("ops_list"))
@@ -279,7 +279,7 @@ def _birth(e: Evidence, step: Step, user: Record, offset: int, where: str) -> Fi
 
 def user_in_time(e: Evidence) -> Finding | None:
     """Lab 5: the one user is complete before events find it, and a grace period passes after they no longer do."""
-    place, birth = e.kernel.symbol("graph_user"), e.kernel.members("fgraph_ops", "register_ftrace_graph")["birth"]
+    place, birth = e.kernel.symbol("graph_user"), e.kernel.members("fgraph_ops")["birth"]
     came = left = 0
     for step in steps(e):
         for user in (r for r in step.writes if r.v[0] == place):
@@ -315,9 +315,9 @@ class Users:
 
 def _users(e: Evidence) -> Users:
     k, single = e.kernel, e.kernel.symbol("fgraph_single")
-    of = k.members("fgraph_single", "register_ftrace_graph")
+    of = k.members("fgraph_single")
     return Users(k.extent("fgraph_array"), k.symbol("fgraph_slots"), k.symbol("fgraph_stamp"), single + of["users"],
-                 (single + of["private"], single + of["ret"]), k.symbol("fgraph_stub"), k.members("fgraph_ops", "register_ftrace_graph")["birth"])
+                 (single + of["private"], single + of["ret"]), k.symbol("fgraph_stub"), k.members("fgraph_ops")["birth"])
 
 
 def users_in_time(e: Evidence) -> Finding | None:

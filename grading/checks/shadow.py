@@ -86,9 +86,7 @@ class Stack:
 def whole(e: Evidence) -> Finding | None:
     """Every thread's shadow stack is consistent after each logged store."""
     kernel = e.kernel
-    if kernel.symbol("shadow_push_into") and kernel.code_beside("shadow_push_into") == (0, 0):
-        return None  # the stores of the staff's object are not logged
-    stack, frame = (kernel.members(name, "shadow_pop") for name in ("shadow_stack", "shadow_frame"))
+    stack, frame = (kernel.members(name) for name in ("shadow_stack", "shadow_frame"))
     lo, hi = kernel.extent("shadow_push_into")
     stacks: dict[int, Stack] = {}
     data, ends = 0, iter([*(r.seq for r in e.truth.hits["shadow_users_end"]), NEVER])

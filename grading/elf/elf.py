@@ -6,6 +6,7 @@ own table, because that table is one of the things that are judged.
 
 from __future__ import annotations
 
+import re
 import struct
 import subprocess
 import tempfile
@@ -13,7 +14,7 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
@@ -23,6 +24,9 @@ from grading.verdict import Stopped, Verdict
 if TYPE_CHECKING:
     from grading.elf.module import Module
 
+# A file that uses each structure and that nobody hands in: its debug information says how the structure is laid out.
+DECLARED = {"ftrace_ops": "kern/apps/op", "ftrace_filter": "kern/apps/op", "fgraph_ops": "kern/apps/frames", "fgraph_single": "kern/ftrace/trace/trace_graph_direct",
+            "shadow_stack": "kern/apps/frames", "shadow_frame": "kern/apps/frames"}
 OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
 
 
@@ -56,8 +60,7 @@ class Kernel:
         self._sizes: dict[str, int] = {}
         self._several: set[str] = set()  # names that several symbols have
         self._segments: list[tuple[int, bytes]] = []
-        self._units: list[Any] | None = None  # the code ranges of each compiled file
-        self._members: dict[tuple[str, str], dict[str, int]] = {}
+        self._members: dict[str, dict[str, int]] = {}
         with path.open("rb") as file:
             self._read(ELFFile(file))
 
@@ -173,32 +176,31 @@ class Kernel:
         """The kernel's sites, and those of its modules."""
         return {s.address: s for s in (*self.sites, *(s for m in self.modules for s in m.sites))}
 
-    def code_beside(self, name: str) -> tuple[int, int]:
-        """[start, end) of all code that was compiled from the same file as this function; (0, 0) if there is none."""
-        entry = self._unit_of(name)
-        return (entry.begin_addr, entry.begin_addr + entry.length) if entry else (0, 0)
+    @cached_property
+    def _placed(self) -> list[tuple[str, str, int, int]]:
+        """From the linker's map: (section, source without its suffix, address, size) of each object's text and debug information."""
+        lines = re.findall(r"^ (\.text|\.debug_info)\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+)\.o$", self.path.with_suffix(".map").read_text(), re.M)
+        return [(section, name, int(at, 16), int(size, 16)) for section, at, size, name in lines]
 
-    def members(self, structure: str, user: str) -> dict[str, int]:
-        """The offsets of a structure's members, as declared in the file of the function `user`; the key "" has its size."""
-        if (structure, user) not in self._members:
-            self._members[structure, user] = self._read_members(structure, user)
-        return self._members[structure, user]
+    def code_of(self, *sources: str) -> list[tuple[int, int]]:
+        """[start, end) of each section of code that was compiled from these files. A function may have a section of its own."""
+        names = {source.rpartition(".")[0] for source in sources}
+        return [(at, at + size) for section, name, at, size in self._placed if section == ".text" and name in names and size]
 
-    def _unit_of(self, name: str) -> Any:
-        address = self.symbol(name)
-        if not address:
-            return None
-        if self._units is None:
-            with self.path.open("rb") as file:
-                self._units = list(ELFFile(file).get_dwarf_info().get_aranges().entries)
-        return next((u for u in self._units if u.begin_addr <= address < u.begin_addr + u.length), None)
+    def code_with(self, address: int) -> list[tuple[int, int]]:
+        """[start, end) of each section of code that was compiled from the same file as this address."""
+        return self.code_of(*(f"{name}.c" for section, name, at, size in self._placed if section == ".text" and at <= address < at + size))
 
-    def _read_members(self, structure: str, user: str) -> dict[str, int]:
-        entry = self._unit_of(user)
+    def members(self, structure: str) -> dict[str, int]:
+        """The offsets of a structure's members, as declared in its file of DECLARED; the key "" has its size."""
+        if structure not in self._members:
+            self._members[structure] = self._read_members(structure)
+        return self._members[structure]
+
+    def _read_members(self, structure: str) -> dict[str, int]:
+        unit = next(at for section, name, at, _ in self._placed if (section, name) == (".debug_info", DECLARED[structure]))
         with self.path.open("rb") as file:
-            dwarf = ELFFile(file).get_dwarf_info()
-            units = [dwarf.get_CU_at(entry.info_offset)] if entry else dwarf.iter_CUs()  # the staff's objects have no debug information
-            for die in (die for unit in units for die in unit.iter_DIEs()):
+            for die in ELFFile(file).get_dwarf_info().get_CU_at(unit).iter_DIEs():
                 attributes = die.attributes
                 name = attributes.get("DW_AT_name")
                 if die.tag == "DW_TAG_structure_type" and name and name.value == structure.encode() and "DW_AT_byte_size" in attributes:

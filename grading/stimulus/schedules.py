@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import takewhile
-from pathlib import Path
 
 from grading.elf.elf import OBJDUMP, Kernel
 from grading.machine.hold import INSNS, Cpus, interleaved
@@ -102,25 +101,18 @@ class Played:
 def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ()) -> dict[int, str]:
     """The name of each step, by its address: the instructions of these files whose effect other CPUs can see, and the grace period.
     `also`: prefixes of further instructions."""
-    extents = _extents(kernel, sources)
+    code = kernel.code_of(*sources)
     text = subprocess.run([OBJDUMP[kernel.arch], "-d", "--no-show-raw-insn", "-j", ".text", str(kernel.path)],
                           capture_output=True, text=True, check=True).stdout
     found, before = {}, ""
     for line in re.finditer(r"^ *([0-9a-f]{16}):\s+(\S+)(.*)$", text, re.M):
         address = int(line[1], 16)
         again = line[3] == before  # arch_sync_line() stores a word that was just loaded from the same place
-        if line[2].startswith((*STORES[kernel.arch], *also)) and not again and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in extents):
+        if line[2].startswith((*STORES[kernel.arch], *also)) and not again and not OWN_FRAME.search(line[3]) and any(lo <= address < hi for lo, hi in code):
             found[address] = kernel.name_at(address)
         before = line[3]
     grace = kernel.symbol("synchronize_sched")
     return {**found, grace: kernel.name_at(grace)}
-
-
-def _extents(kernel: Kernel, sources: Iterable[str]) -> list[tuple[int, int]]:
-    """The address ranges of the text of these files' objects, from the linker's map."""
-    objects = {str(Path(source).with_suffix(".o")) for source in sources}
-    lines = re.findall(r"^ \.text\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+\.o)$", kernel.path.with_suffix(".map").read_text(), re.M)
-    return [(int(at, 16), int(at, 16) + int(size, 16)) for at, size, name in lines if name in objects]
 
 
 def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Schedule]:

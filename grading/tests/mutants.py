@@ -44,6 +44,7 @@ def wrong_kernel(arch: str, name: str, mistake: Mistake, lab: int) -> Kernel:
     address, words = mistake(kernel)
     data = b"".join(w.to_bytes(4, "little") for w in words)
     around = kernel.read(address, 512)  # long enough to be unique in the file
+    (out / "callsite.map").write_bytes((right / "callsite.map").read_bytes())
     for file in ("callsite.elf", "Image"):
         content = bytearray((right / file).read_bytes())
         at = content.index(around)

@@ -276,7 +276,7 @@ class Swept(unittest.TestCase):
         for name in ("fgraph_slots", "fgraph_single.users"):
             e = self.forged()
             stop, (variable, _, member) = e.truth.hits["ftrace_graph_stop"][0].seq, name.partition(".")
-            at = e.kernel.symbol(variable) + (e.kernel.members(variable, "register_ftrace_graph")[member] if member else 0)
+            at = e.kernel.symbol(variable) + (e.kernel.members(variable)[member] if member else 0)
             e.truth.writes = [r for r in e.truth.writes if r.seq < stop or r.v[0] != at]
             self.sees(order.dead_or_unused, e, f"{name} was not set to 0")
 

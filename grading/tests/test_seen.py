@@ -33,7 +33,7 @@ class Nothing(Kernel):
         self.symbols = {"_text": TEXT, "_etext": TEXT + 64}
         self._several, self._entries, self._sizes = set(), [1] * (lab > 3), {}
 
-    def members(self, structure: str, user: str) -> dict[str, int]:
+    def members(self, structure: str) -> dict[str, int]:
         return defaultdict(int)
 
 

@@ -107,8 +107,8 @@ def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
     for name in ("klp_enable_patch", "klp_disable_patch"):
         for address in (kernel.symbol(name), *kernel.exits(name)):
             config.add("hit", address)
-    config.add("order", *kernel.code_beside("kprobe_wait_and_free"))
-    config.add("order", *kernel.code_beside("klp_enable_patch"))
+    for code in kernel.code_of("kern/ftrace/probes/kprobe_hit.c", "kern/ftrace/probes/livepatch.c"):
+        config.add("order", *code)
     return config
 
 

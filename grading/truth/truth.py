@@ -39,8 +39,9 @@ GRACE = "synchronize_sched"  # waits for a grace period
 # Kernels with modules: the functions that add and remove a module's call sites.
 MODULES = ("ftrace_module_enable", "ftrace_add_table", "ftrace_module_release", "profile_forget_modules", "ftrace_make_call", "ftrace_make_nop",
            "ftrace_modify_call")
-# The first entry whose functions a kernel has applies: one function of each file whose stores and barriers are logged; helpers that store for them.
-ORDERED_CODE = ((("register_ftrace_graph", "shadow_pop"), ("memcpy", "memset")), (("ftrace_set_func", "ftrace_hash_add"), ()), (("ftrace_make_nop",), ()))
+# The first entry of which a kernel has a file applies: the files whose stores and barriers are logged; helpers that store for them.
+ORDERED_CODE = ((("kern/ftrace/stages/graph.c", "kern/ftrace/graph/fgraph.c", "kern/ftrace/graph/shadow_frame.c"), ("memcpy", "memset")),
+                (("kern/ftrace/ops/ops.c", "kern/ftrace/core/hash.c"), ()), (("kern/ftrace/core/patch.c",), ()))
 # Variables that events load while another CPU may store into them.
 ORDERED_DATA = {"fgraph_stamp": 8, "fgraph_slots": 8, "fgraph_array": 128, "ftrace_graph_dead": 1}
 REGS_WORDS = {"riscv64": 12, "arm64": 14}  # of struct ftrace_regs
@@ -195,8 +196,7 @@ def _always(kernel: Kernel) -> dict[int, str]:
 @cache
 def ordered_code(kernel: Kernel) -> list[tuple[int, int]]:
     """The address ranges of code whose stores are logged; none in labs 1 and 2."""
-    files, helpers = next((c for c in ORDERED_CODE if kernel.symbol(c[0][0]) and kernel.symbol("ftrace_caller")), ((), ()))
-    own = [kernel.code_beside(name) for name in files]
+    own, helpers = next(((code, helpers) for files, helpers in ORDERED_CODE if (code := kernel.code_of(*files))), ([], ()))
     return own + [kernel.extent(name) for name in helpers if any(returns.calls_to(kernel, name, code) for code in own)]
 
 
