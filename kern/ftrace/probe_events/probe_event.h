@@ -123,9 +123,15 @@ int probe_format_show(struct seq *s, u64 item);
 
 /* One line of kprobe_events (@fprobes false) or dynamic_events. */
 int probe_events_command(char *line, bool dynamic);
-/* Remove all that kprobe_events (or dynamic_events) lists. -EBUSY: an event is enabled; nothing is removed. */
+/*
+ * Remove all that kprobe_events (or dynamic_events) lists. -EBUSY: an event is enabled, and nothing is removed; or a
+ * thread uses an event's directory or a file in it, and only the events before it are removed.
+ */
 int probe_events_clear(bool dynamic);
-/* After enabled, the filter or a trigger has changed somewhere: start or stop the event's probes. On an error they are as before. */
+/*
+ * After enabled, the filter or a trigger has changed somewhere: start or stop the event's probes. On an error a probe
+ * could not be started, and the others go on. The caller then removes that probe, or undoes its change and calls again.
+ */
 int probe_event_update(struct probe_event *e);
 u64 probe_missed(const struct event_probe *p);
 const char *probe_group(const struct probe_event *e);

@@ -135,11 +135,10 @@ int probe_event_update(struct probe_event *e)
 
 	WRITE_ONCE(e->plain, top->enabled && !top->filter && !has_trigger(top) && !is_busy(top->next) && !e->first->def->arg_count);
 	for (struct event_probe *p = e->first; p && !err; p = p->sibling)
-		if (on && p->func && !p->armed)
-			err = start(p);
-	for (struct event_probe *p = e->first; p && (!on || err); p = p->sibling)
-		if (p->armed)
+		if (!on && p->armed)
 			stop(p);
+		else if (on && p->func && !p->armed)
+			err = start(p);
 	return err;
 }
 
@@ -481,8 +480,10 @@ static void module_changed(const struct module *m, bool coming)
 	for_each_event_probe(p) {
 		if (!coming && p->func && module_has_text(m, p->func))
 			unregister_probe(p);
-		if (coming && !p->func && (register_probe(p) || probe_event_update(p->event)))
+		if (coming && !p->func && (register_probe(p) || probe_event_update(p->event))) {
 			printk("probe_events: %s/%s cannot be set in module %s\n", p->def->group, p->def->event, m->name);
+			unregister_probe(p);
+		}
 	}
 	mutex_unlock(&events_lock);
 }

@@ -403,8 +403,10 @@ static int change_trigger(struct trace_event_file *f, struct event_trigger *t, b
 	smp_wmb(); /* the trigger's fields before `set` */
 	WRITE_ONCE(t->set, on);
 	err = probe_event_update(f->event);
-	if (err)
+	if (err) {
 		WRITE_ONCE(t->set, !on);
+		probe_event_update(f->event);
+	}
 	if (t->set)
 		return err;
 	synchronize_sched();

@@ -5,6 +5,7 @@
 #include "probe_event.h"
 #include "string.h"
 #include "tracefs.h"
+#include "tracer.h"
 
 #define ROUNDS 6
 #define INSTANCE TRACEFS "instances/kt"
@@ -172,11 +173,65 @@ static void reads_of_any_address(void)
 	kt_echo("-:kt/e", "dynamic_events", true);
 }
 
+/* Register ops until no slot is free. @op: FTRACE_OPS_MAX of them. Return: how many. */
+static unsigned take_all_slots(struct ftrace_ops *op)
+{
+	unsigned count = 0;
+
+	for (; count < FTRACE_OPS_MAX; count++) {
+		op[count] = (struct ftrace_ops){.func = ftrace_stub, .flags = FTRACE_OPS_FL_RECURSION, .slot = -1};
+		ftrace_set_filter(&op[count], "file_mkdir", 10, true, false);
+		if (register_ftrace_function(&op[count]))
+			break;
+	}
+	if (count < FTRACE_OPS_MAX)
+		ftrace_filter_free(&op[count].filter);
+	return count;
+}
+
+static void free_slots(struct ftrace_ops *op, unsigned count)
+{
+	for (unsigned i = 0; i < count; i++) {
+		unregister_ftrace_function(&op[i]);
+		ftrace_filter_free(&op[i].filter);
+	}
+}
+
+/* The probe at the entry needs an op, and no slot is free. The one in the body needs none. */
+static void one_probe_cannot_start(void)
+{
+	static struct ftrace_ops ops[FTRACE_OPS_MAX];
+	unsigned count;
+	int appended, set, enabled;
+
+	kt_echo("p:kt/e kt_event_target+8", "dynamic_events", true);
+	kt_echo("1", "events/kt/e/enable", false);
+	count = take_all_slots(ops);
+	appended = kt_echo("p:kt/e kt_event_target", "dynamic_events", true);
+	kt_event_target(1, "", NULL);
+	kt_promise(appended == -ENOSPC && event_probes->hits == 1, "a probe that cannot be added (%d) does not stop the event's others: %llu hits",
+		   appended, (unsigned long long)event_probes->hits);
+	kt_echo("0", "events/kt/e/enable", false);
+	kt_echo("p:kt/e kt_event_target", "dynamic_events", true);
+	set = kt_echo("traceon", "events/kt/e/trigger", false);
+	enabled = kt_echo("1", "events/kt/e/enable", false);
+	kt_event_target(1, "", NULL);
+	kt_promise(set == -ENOSPC && enabled == -ENOSPC && event_probes->hits == 1,
+		   "an event that cannot be enabled (%d, by a trigger %d) starts no probe: %llu hits", enabled, set, (unsigned long long)event_probes->hits);
+	free_slots(ops, count);
+	kt_echo("1", "events/kt/e/enable", false);
+	kt_event_target(1, "", NULL);
+	kt_echo("0", "events/kt/e/enable", false);
+	kt_promise(event_probes->hits == 2 && event_probes->next->hits == 1, "when slots are free, it can");
+	kt_echo("-:kt/e", "dynamic_events", true);
+}
+
 static int probe_events_test(int argc, char **argv)
 {
 	kt_begin();
 	counted();
 	reads_of_any_address();
+	one_probe_cannot_start();
 	under_fire();
 	no_memory_is_lost();
 	return kt_end();
