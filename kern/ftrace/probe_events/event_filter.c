@@ -105,8 +105,7 @@ static bool find_field(const struct probe_def *def, const char *name, struct fil
 					     .size = arg->type->size, .is_signed = arg->type->is_signed};
 		return true;
 	}
-	node->place = strcmp(name, "common_pid") ? COMM : PID;
-	node->is_signed = true;
+	*node = (struct filter_node){.place = strcmp(name, "common_pid") ? COMM : PID, .size = 4, .is_signed = true};
 	return node->place == PID || !strcmp(name, "comm") || !strcmp(name, "COMM");
 }
 
@@ -164,23 +163,33 @@ static int parse_string(struct filter_parser *p, struct filter_node *node)
 	return 0;
 }
 
+/* @value in the field's type. */
+static u64 cast(const struct filter_node *n, u64 value)
+{
+	unsigned spare = 64 - 8 * n->size;
+
+	return n->is_signed ? (u64)((s64)(value << spare) >> spare) : value << spare >> spare;
+}
+
+/* As on Linux the number is read as 64 bits, with a sign if the field has one, and cast to the field's type. */
 static int parse_number(struct filter_parser *p, struct filter_node *node)
 {
 	const char *text = rest(p);
 	char number[32];
 	size_t n = *text == '-';
-	long value;
+	long value = 0;
+	int err;
 
 	if (*text == '"' || *text == '\'')
 		return wrong(p, p->at, "Expecting numeric field");
 	while (n < sizeof(number) - 1 && in_word(text[n]))
 		n++;
 	strlcpy(number, text, n + 1);
-	if (!probe_long(number, &value))
-		node->value = value;
-	else if (kstrtou64(number, 0, &node->value))
+	err = node->is_signed ? probe_long(number, &value) : kstrtou64(number, 0, &node->value);
+	if (err)
 		return wrong(p, p->at, n ? "Illegal integer value" : "Invalid value (did you forget quotes)?");
 	p->at += n;
+	node->value = cast(node, node->is_signed ? (u64)value : node->value);
 	return 0;
 }
 
@@ -290,13 +299,12 @@ static bool match_string(const struct filter_node *n, const u8 *event)
 
 static u64 get_value(const struct filter_node *n, const u8 *event)
 {
-	unsigned spare = 64 - 8 * n->size;
 	u64 value = 0;
 
 	if (n->place == PID)
 		return current->pid;
 	memcpy(&value, event + n->offset, n->size);
-	return n->is_signed ? (u64)((s64)(value << spare) >> spare) : value;
+	return cast(n, value);
 }
 
 static bool match_number(const struct filter_node *n, u64 a)
