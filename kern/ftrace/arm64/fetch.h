@@ -31,5 +31,10 @@ static inline unsigned long *ftrace_regs_reg(struct ftrace_regs *regs, unsigned 
 		return &regs->arg[n];
 	return n == 8 ? &regs->x8 : n == 29 ? &regs->fp : n == 30 ? &regs->link : n == 31 ? &regs->sp : NULL;
 }
+/* Is a register that is saved at an entry also saved at a return? return_to_handler saves x0 to x7, and not x8. */
+static inline bool fetch_at_return(unsigned n)
+{
+	return n != 8;
+}
 
 #endif

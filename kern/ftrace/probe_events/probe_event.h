@@ -112,7 +112,9 @@ int probe_fprobe_entry(struct fprobe *fp, unsigned long ip, unsigned long ret_ip
 void probe_fprobe_exit(struct fprobe *fp, unsigned long ip, unsigned long ret_ip, struct ftrace_regs *regs, void *data);
 #define PROBE_KEPT_ARGS 8 /* arguments that an entry keeps for the return */
 /* struct probe_names' reg. */
-int probe_register(const char *name, bool only_some);
+int probe_register(const char *name, enum probe_place place);
+/* Is register @n saved at @place? */
+bool probe_has_register(unsigned n, enum probe_place place);
 
 /* ---- probe_print.c ---- */
 

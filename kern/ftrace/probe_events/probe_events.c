@@ -145,6 +145,17 @@ int probe_event_update(struct probe_event *e)
 /* The event of a probe that has none yet: the probe may be hit while register_probe() tries to register it. */
 static struct probe_event no_event;
 
+/* Are the registers that the kprobe fetches saved? An address, or an offset in a function, may be that of an entry. */
+static bool has_registers(const struct event_probe *p)
+{
+	enum probe_place place = kprobe_at_entry(p->func) ? PROBE_AT_ENTRY : PROBE_IN_BODY;
+
+	for (const struct probe_arg *arg = p->def->arg; arg < p->def->arg + p->def->arg_count; arg++)
+		if (arg->base == PROBE_REG && !probe_has_register(arg->param, place))
+			return false;
+	return true;
+}
+
 /* Find the function; check that the probe can be there. It is not armed. A module's function may be missing. */
 static int register_probe(struct event_probe *p)
 {
@@ -157,7 +168,7 @@ static int register_probe(struct event_probe *p)
 	p->func += def->offset;
 	if (is_kprobe(p)) {
 		p->kprobe = (struct kprobe){.addr = p->func, .pre_handler = probe_kprobe_hit, .flags = KPROBE_FLAG_DISABLED};
-		err = register_kprobe(&p->kprobe);
+		err = has_registers(p) ? register_kprobe(&p->kprobe) : -EINVAL;
 	} else {
 		err = start(p);
 		if (!err)

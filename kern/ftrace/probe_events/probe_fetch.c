@@ -52,16 +52,24 @@ struct hit {
 	u32 size; /* of the event so far; strings are added at its end */
 };
 
-int probe_register(const char *name, bool only_some)
+bool probe_has_register(unsigned n, enum probe_place place)
+{
+	struct ftrace_regs regs;
+
+	if (n == FETCH_PC || place == PROBE_IN_BODY)
+		return true;
+	return ftrace_regs_reg(&regs, n) && (place == PROBE_AT_ENTRY || fetch_at_return(n));
+}
+
+int probe_register(const char *name, enum probe_place place)
 {
 	static const char *const names[] = FETCH_NAMES;
-	struct ftrace_regs regs;
 
 	if (!strcmp(name, "lr"))
 		name = "x30";
 	for (int i = 0; i < (int)ARRAY_SIZE(names); i++)
 		if (!strcmp(names[i], name) && strcmp(name, "zero"))
-			return !only_some || i == FETCH_PC || ftrace_regs_reg(&regs, i) ? i : -1;
+			return probe_has_register(i, place) ? i : -1;
 	return -1;
 }
 

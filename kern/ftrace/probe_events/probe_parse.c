@@ -366,7 +366,7 @@ static int parse_fetch(struct parser *p, char *text, struct probe_arg *arg, unsi
 	case '%':
 		if (p->def->kind == 'f')
 			return fail(p, column, "Invalid $-valiable specified");
-		n = p->names->reg(text + 1, p->def->is_return || p->at_entry);
+		n = p->names->reg(text + 1, p->def->is_return ? PROBE_AT_RETURN : p->at_entry ? PROBE_AT_ENTRY : PROBE_IN_BODY);
 		set_base(arg, PROBE_REG, n);
 		return n >= 0 ? 0 : fail(p, column, "Invalid register name");
 	case '@':

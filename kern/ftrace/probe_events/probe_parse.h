@@ -70,10 +70,13 @@ struct probe_error {
 	unsigned column;
 };
 
+/* Where a probe is, as far as its line says it. At an entry not all registers are saved, and at a return even fewer. */
+enum probe_place { PROBE_IN_BODY, PROBE_AT_ENTRY, PROBE_AT_RETURN };
+
 struct probe_names {
 	unsigned (*functions)(const char *name, unsigned long *addr); /* how many functions have the name; @addr: one of them */
 	const char *(*parameters)(unsigned long func);		      /* trace_args.c */
-	int (*reg)(const char *name, bool at_entry);		      /* its number; -1: there is none */
+	int (*reg)(const char *name, enum probe_place place);	      /* its number; -1: there is none, or it is not saved at @place */
 };
 
 /*

@@ -263,6 +263,17 @@ int enable_kprobe(struct kprobe *p)
 	return set_disabled(p, 0);
 }
 
+bool kprobe_at_entry(unsigned long addr)
+{
+	unsigned long offset, site;
+	bool is;
+
+	mutex_lock(&ftrace_lock);
+	is = !kprobe_function(addr, &offset, &site) && addr <= site;
+	mutex_unlock(&ftrace_lock);
+	return is;
+}
+
 bool kprobe_within(unsigned long start, unsigned long end)
 {
 	bool is = false;

@@ -97,6 +97,8 @@ void unregister_kprobe(struct kprobe *p);
 int disable_kprobe(struct kprobe *p);
 int enable_kprobe(struct kprobe *p);
 
+/* Is @addr at the entry of a function that may be probed? A handler there has no trap frame. Context: thread, without ftrace_lock. */
+bool kprobe_at_entry(unsigned long addr);
 /* Is a probe registered at an instruction in [start, end)? Context: thread, without ftrace_lock. */
 bool kprobe_within(unsigned long start, unsigned long end);
 

@@ -31,5 +31,10 @@ static inline unsigned long *ftrace_regs_reg(struct ftrace_regs *regs, unsigned 
 		return &regs->arg[n - 10];
 	return n == 1 ? &regs->link : n == 2 ? &regs->sp : n == 8 ? &regs->fp : NULL;
 }
+/* Is a register that is saved at an entry also saved at a return? return_to_handler saves a0 and a1, and not a2 to a7. */
+static inline bool fetch_at_return(unsigned n)
+{
+	return n < 12 || n >= 18;
+}
 
 #endif

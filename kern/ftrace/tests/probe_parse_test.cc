@@ -99,7 +99,9 @@ TEST_F(Parse, fetches_become_a_base_and_reads)
 	EXPECT_EQ(arg("$arg3").param, 2u);
 	EXPECT_STREQ(arg("$arg3").type->name, "u64");
 	EXPECT_EQ(arg("$stack12").param, 12u);
-	EXPECT_EQ(arg("%x9").param, 9u);
+	EXPECT_EQ(arg("%x8").param, 8u);
+	EXPECT_EQ(parse("p vfs_read+4 %x9"), 0);
+	EXPECT_EQ(parse("r vfs_read %x7"), 0);
 	EXPECT_EQ(arg("\\-3").param, -3ul);
 	EXPECT_EQ(arg("\\0xffffffffffffffff").param, -1ul);
 	EXPECT_STREQ(arg("\\\"hello\"").text, "hello");
@@ -184,6 +186,10 @@ TEST_F(Parse, errors_are_those_of_linux)
 		{"p vfs_read ^$none_var", "Invalid $-valiable specified"},
 		{"f vfs_read ^%x1", "Invalid $-valiable specified"},
 		{"p vfs_read ^%none_reg", "Invalid register name"},
+		{"p vfs_read ^%x9", "Invalid register name"},
+		{"r vfs_read ^%x9", "Invalid register name"},
+		{"r vfs_read ^%x8", "Invalid register name"},
+		{"p vfs_read%return ^%x8", "Invalid register name"},
 		{"p vfs_read ^@12345678abcde", "Invalid memory address"},
 		{"p vfs_read ^@+10", "File offset is not available with kprobe"},
 		{"p ^vfs_read @nosuch", "Invalid probed address or symbol"},

@@ -239,6 +239,33 @@ class OnAMachine:
         line = self.named("r", self.events("cat /etc/nosuch"))[0]
         self.assertRegex(line, r"a=(0x\w+) b=\1 c=\w+\+0x\w+/0x\w+ d=0x[0-9a-f]+ f=file_open\+0x")
 
+    def test_registers_that_are_not_saved_are_refused(self) -> None:
+        """At an entry, however it is written; at a return; and in a module, when it is loaded."""
+        none, results, argument = ("%s3", ("%a0", "%a1"), "%a2") if self.arch == "riscv64" else ("%x19", ("%x0", "%x7"), "%x8")
+        self.define(f"p file_open {argument}", f"p file_open+8 {none}", "p:mine/e file_open", "-:mine/e",
+                    *(f"r file_open {result}" for result in results), "r file_open %sp")
+        first, second = self.neighbours()
+        for line in (f"p file_open {none}", f"r file_open {none}", f"r file_open {argument}"):
+            self.refused(line, "EINVAL")
+            self.logged(line, len(line) - len(none if none in line else argument), "Invalid register name")
+        for place in (f"0x{first:x}", f"0x{second:x}", f"file_open+{second - first}", *(["file_open+4"] if self.arch == "arm64" else [])):
+            self.refused(f"p {place} x={none}", "EINVAL")
+            self.logged(f"p {place} x={none}", 2, "Failed to register probe event")
+            self.define(f"p:mine/fine {place} x={argument}", "-:mine/fine")
+        self.assertEqual(self.sh("echo > dynamic_events"), "")
+        self.define(f"p:late ramfs:ram_read+0 x={argument}", f"p:body ramfs:ram_read+8 x={none}")
+        if self.arch == "arm64":
+            self.define(f"p:never ramfs:ram_read+4 x={none}")
+        said = self.sh("insmod ramfs")
+        self.assertEqual(re.findall(r"kprobes/\w+ cannot be set in module ramfs", said),
+                         ["kprobes/never cannot be set in module ramfs"] if self.arch == "arm64" else [])
+
+    def neighbours(self) -> tuple[int, int]:
+        """The addresses of file_open's call site and of that of the next function which has one."""
+        sites = sorted((int(line.split()[0], 16), line.split()[1]) for line in self.sh("cat available_filter_functions_addrs").splitlines())
+        at = next(i for i, (_, name) in enumerate(sites) if name == "file_open")
+        return sites[at][0], sites[at + 1][0]
+
     def test_the_format_file(self) -> None:
         self.define('p:one file_open u=path:u8 s=+0(path):string a=+0(path):u16[2]', "r:two file_open $retval:s32")
         number = self.sh("cat events/kprobes/one/id").strip()
