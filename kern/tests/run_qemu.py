@@ -738,6 +738,11 @@ def shell_cases(arch: str) -> list[Case]:
     return [Case("shell", arch, smp=2, steps=steps),
             Case("a grace period and a thread that is held", arch, smp=2, steps=[grace_period(graph), prints("echo nop > current_tracer", ""), works()]),
             Case("an instance goes during a hit", arch, smp=2, steps=[instance_goes]),
+            Case("an event is disabled, but not in every instance", arch, smp=2, steps=[
+                *(prints(line, "") for line in (
+                    "mkdir instances/a", "echo p:kt/e nosuch:function > dynamic_events", "echo p:kt/e file_open >> dynamic_events",
+                    "echo 1 > instances/a/events/kt/e/enable", "echo 1 > events/kt/e/enable")),
+                grace_period("echo 0 > events/kt/e/enable"), prints("rmdir instances/a; echo > dynamic_events", "")]),
             *(Case(f"frames under {name}", arch, variant, 2, [
                 shows(f"{begin}; frames; {end}", r"^frames: function_graph is in use: Device or resource busy \(EBUSY\)$"),
                 prints("frames", ""),

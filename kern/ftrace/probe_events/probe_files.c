@@ -134,6 +134,16 @@ static struct trace_event_file *file_of(struct probe_event *e, const struct trac
 	return f;
 }
 
+/* Does a probe of @e run, because another trace array needs it? */
+static bool is_armed(const struct probe_event *e)
+{
+	const struct event_probe *p = e->first;
+
+	while (p && !p->armed)
+		p = p->sibling;
+	return p;
+}
+
 static int set_enabled(struct trace_event_file *f, bool on)
 {
 	int err;
@@ -150,7 +160,7 @@ static int set_enabled(struct trace_event_file *f, bool on)
 		probe_event_update(f->event);
 	}
 	f->was_enabled |= f->enabled;
-	if (!on && f->event->first->armed)
+	if (!on && is_armed(f->event))
 		synchronize_sched(); /* for a hit that began before: the probes were not stopped */
 	return err;
 }

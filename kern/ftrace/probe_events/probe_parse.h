@@ -8,6 +8,8 @@
  *	ARG: [NAME=]FETCH[:TYPE[N]], FETCH: $argN $retval $stack $stackN $comm
  *	%register @address @function[+off] \number \"string" PARAMETER +off(FETCH)
  *
+ * MAXACTIVE limits a kretprobe. An fprobe has no limit: there it is only checked and listed.
+ *
  * The parser is pure: it asks the functions of a struct probe_names about the
  * kernel.
  */

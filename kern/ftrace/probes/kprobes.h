@@ -88,12 +88,20 @@ struct kprobe {
  * -EOPNOTSUPP	the instruction cannot be executed elsewhere (printed: why)
  * -EBUSY	another probe or op that may change pc is there
  * -ENOSPC	no slot is free; or no stub for the op
+ * -ETIMEDOUT	arm64, in a body: a CPU could not be stopped (module/stop.h)
  * -ENOMEM, -ENODEV (tracing was disabled by a bad site)
  */
 int register_kprobe(struct kprobe *p);
-/* When it returns, no CPU is in a handler of @p, and @p may be freed. Does nothing if @p is not registered. Context: thread. */
+/*
+ * When it returns, no CPU is in a handler of @p, and @p may be freed. Does nothing if @p is not registered. Context: thread.
+ * arm64: if a CPU cannot be stopped, the breakpoint stays. A hit of it calls nothing, but kprobe_within() finds it, so
+ * its module cannot be removed. To remove it, register a probe there again, and unregister that one.
+ */
 void unregister_kprobe(struct kprobe *p);
-/* When disable_kprobe() returns, no CPU is in a handler. -ENOENT: not registered. Context: thread. */
+/*
+ * When disable_kprobe() returns, no CPU is in a handler, whatever it returns. When enable_kprobe() returns an error, @p is
+ * disabled. -ENOENT: not registered; or as register_kprobe(). Context: thread.
+ */
 int disable_kprobe(struct kprobe *p);
 int enable_kprobe(struct kprobe *p);
 
