@@ -197,11 +197,15 @@ void rb_iter_start(struct rb_iter *it, struct ring_buffer_cpu *rb, struct rb_pag
 bool rb_iter_peek(struct rb_iter *it, struct rb_event *ev);
 void rb_iter_next(struct rb_iter *it);
 
-/* ---- Counts. Exact while the writer is stopped; while it runs, of some moment during the call. ---- */
+/* ---- Counts. Exact while the writer is stopped and no reader consumes. ---- */
 
+/* Events that come or go during the call may be counted. All three counts only grow, so with `accepted` last the result is never below 0. */
 static inline u64 rb_entries(const struct ring_buffer_cpu *rb)
 {
-	return READ_ONCE(rb->accepted) - READ_ONCE(rb->overrun) - READ_ONCE(rb->read);
+	u64 gone = READ_ONCE(rb->overrun) + READ_ONCE(rb->read);
+
+	smp_rmb();
+	return READ_ONCE(rb->accepted) - gone;
 }
 u64 rb_bytes(struct ring_buffer_cpu *rb);     /* unread data */
 u64 rb_oldest_ts(struct ring_buffer_cpu *rb); /* of the oldest page; 0 when there is none */

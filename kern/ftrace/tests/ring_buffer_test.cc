@@ -585,6 +585,7 @@ void stress(unsigned pages, bool overwrite, bool raw)
 				ASSERT_EQ(ev.ts, 1000u + w[0]);
 				ASSERT_GT((int64_t)w[0], last);
 				last = w[0];
+				ASSERT_LE(rb_entries(&rb), count) << "a count is never below 0";
 			}
 		}
 	});
