@@ -29,8 +29,10 @@ static int fill(struct seq *s)
 		err = s->show(s, s->item++);
 	if (s->lost)
 		err = -ENOMEM;
-	if (err < 0)
-		s->item--; /* so that the next call returns the same error */
+	if (err < 0) {
+		s->item--; /* so that the next call returns the same error, */
+		s->len = 0; /* and no part of the item */
+	}
 	s->ended = err == 1;
 	return s->ended && s->len ? 0 : err;
 }

@@ -59,8 +59,10 @@ static int show(struct seq *s, u64 item)
 	static char dots[1001];
 
 	memset(dots, '.', 1000);
-	if (item % 7)
-		seq_printf(s, "item %d%.*s\n", (int)item, (int)item * 10, dots);
+	if (item % 7) {
+		seq_printf(s, "item %d", (int)item);
+		seq_printf(s, "%.*s\n", (int)item * 10, dots);
+	}
 	return item + 1 >= (u64)(long)s->arg;
 }
 

@@ -324,4 +324,21 @@ TEST(File, what_could_not_be_made_whole_is_not_there)
 	EXPECT_EQ(file_lookup(nullptr, "/sys/whole/a"), nullptr);
 }
 
+TEST(File, no_half_line_is_read_when_there_is_no_memory_for_the_rest)
+{
+	char text[4096];
+	file *f;
+	host_make_special("/sys/half", 100);
+	ASSERT_EQ(file_open(nullptr, "/sys/half", RDONLY, &f), 0);
+	ASSERT_EQ(file_read(f, text, 5), 5);
+	host_no_memory = true; /* an item of more than 256 bytes does not fit */
+	ssize_t n = file_read(f, text, sizeof(text));
+	ASSERT_GT(n, 0);
+	EXPECT_EQ(text[n - 1], '\n');
+	EXPECT_EQ(file_read(f, text, sizeof(text)), -12);
+	EXPECT_EQ(file_read(f, text, sizeof(text)), -12);
+	host_no_memory = false;
+	file_close(f);
+}
+
 } // namespace
