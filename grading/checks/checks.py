@@ -400,11 +400,12 @@ def _synchronises(arch: str, word: int) -> bool:
 
 LINE = 64  # cortex-a72: bytes of a cache line
 ALIGN = 2 << 20  # text and its alias begin at multiples of this
-STEPS = ["dc cvau", "a dsb after dc cvau", "ic ivau", "a dsb after ic ivau"]
+IALLUIS, IALLU = 0xD508711F, 0xD508751F
+STEPS = ["dc cvau", "a dsb ish after dc cvau", "ic ivau", "a dsb ish after ic ivau"]
 
 
 def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
-    """Each cache line that was written goes through dc cvau, dsb, ic ivau, dsb. Returns a finding, and the record of the last of these.
+    """Each cache line that was written goes through dc cvau, dsb ish, ic ivau, dsb ish. Returns a finding, and the record of the last of these.
 
     A line can be cleaned by any virtual address that maps to it; an instruction cache may know it only by the address that is executed.
     """
@@ -423,8 +424,10 @@ def _arm64_maintenance(e: Evidence, batch: Batch) -> tuple[Finding | None, int]:
     if late is None:
         return None, last
     does = {0: _cleans, 2: _invalidates}.get(late)
-    others = does is not None and any(does(r.word) for r in mine if r.kind == Kind.FENCE)
-    elsewhere = " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)" if others else ""
+    others = [r for r in mine if r.kind == Kind.FENCE and does and does(r.word)]
+    early = any(_line(r) in done[late] and (late == 0 or _is_text(e, r)) for r in others)
+    elsewhere = "" if not others else f" (it was executed before {STEPS[late - 1] if late else 'the store'}, which is too early)" if early else (
+        " (it was executed for other addresses: arch_sync_line takes the address that is executed, then its alias)")
     return Finding(f"a batch of {len(batch.stores)} patches on CPU {batch.vcpu} returned without "
                    f"{STEPS[late]} for a cache line that it wrote{elsewhere}", seq=batch.end, kind=Defect.NO_LINE_MAINTENANCE), last
 
@@ -437,17 +440,31 @@ def _invalidates(word: int) -> bool:
     return word & 0xFFFFFFE0 == 0xD50B7520
 
 
+def _completes(word: int) -> bool:
+    """Does this dsb wait for cache maintenance on all CPUs? It must be one for loads and stores, and of the inner shareable domain or the system."""
+    return word & 0xFFFFF0FF == 0xD503309F and word >> 8 & 3 == 3 and word >> 10 & 3 in (2, 3)
+
+
+def _line(r: Record) -> int:
+    return r.v[0] % ALIGN // LINE
+
+
+def _is_text(e: Evidence, r: Record) -> bool:
+    lo, hi = e.kernel.text
+    return lo <= r.v[0] < hi
+
+
 def _advance(e: Evidence, done: list[set[int]], r: Record) -> bool:
-    """Apply one barrier or cache operation. True if it was the next step of some line."""
-    line = {r.v[0] % ALIGN // LINE}
+    """Apply one barrier or cache operation. True if it was the next step of some line. `ic iallu` is for the CPU's own cache only."""
+    line = {_line(r)}
     further: dict[int, set[int]] = {}  # by the number of steps done before: the lines that go one step further
-    if r.word & 0xFFFFF0FF == 0xD503309F:
+    if _completes(r.word):
         further = {1: set(done[1]), 3: set(done[3])}
     elif _cleans(r.word):
         further = {0: done[0] & line}
-    elif r.word & 0xFFFFF0FF == 0xD508701F:
+    elif r.word == IALLUIS or r.word == IALLU and e.smp == 1:
         further = {2: set(done[2])}
-    elif _invalidates(r.word) and e.kernel.text[0] <= r.v[0] < e.kernel.text[1]:
+    elif _invalidates(r.word) and _is_text(e, r):
         further = {2: done[2] & line}
     for steps, lines in further.items():
         done[steps] -= lines

@@ -9,7 +9,7 @@ import unittest
 from typing import Any
 
 from grading.checks import order
-from grading.checks.checks import Check
+from grading.checks.checks import Check, _completes
 from grading.checks.order import LOADS, STORES, acquires, orders, releases
 from grading.checks.shadow import Stack, whole
 from grading.elf.elf import Kernel
@@ -49,6 +49,12 @@ class BarrierWords(unittest.TestCase):
                 for word, does in words.items():
                     with self.subTest(arch=arch, word=f"{word:08x}"):
                         self.assertEqual(is_one(arch, word), does)
+
+
+    def test_which_barriers_wait_for_cache_maintenance(self) -> None:
+        """dsb sy and ish; not dsb nsh, ishld, ishst, not dmb ish, not isb."""
+        found = [word for word in (0xD5033F9F, 0xD5033B9F, 0xD503379F, 0xD503399F, 0xD5033A9F, 0xD5033BBF, 0xD5033FDF) if _completes(word)]
+        self.assertEqual(found, [0xD5033F9F, 0xD5033B9F])
 
 
 class Stores(unittest.TestCase):
