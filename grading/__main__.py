@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import re
 import secrets
@@ -84,6 +85,12 @@ def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[
     return options.smp or [boot for boot in rubric.boots(options.lab) if any(rung.judges(boot) for rung in rungs)]
 
 
+@functools.cache
+def kernel_in(folder: Path, arch: str) -> Kernel:
+    """Read once: the processes that grade are forked from this one, and have what it has read."""
+    return Kernel(folder / arch / "callsite.elf", arch)
+
+
 @dataclass
 class ArchResult:
     """The result of the process that grades one architecture."""
@@ -94,7 +101,7 @@ class ArchResult:
 
 
 def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say: side_by_side.Say) -> ArchResult:
-    kernel = Kernel(options.kernels / arch / "callsite.elf", arch)
+    kernel = kernel_in(options.kernels, arch)
     if options.machine:
         place = Place(options.machine, UBoot(options.uboot_prompt, tuple(options.uboot)), options.power)
         evidence = [rubric.boot_on_line(kernel, options.lab, options.seed, options.out / "grade", place, say)]
@@ -170,10 +177,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     for arch in options.arch if not options.machine else []:
         plugin.build(arch)
     with blamed():
-        elves = [(options.kernels / arch / "callsite.elf", arch) for arch in options.arch]
-        wrong = [why for elf, arch in elves if (why := broken(elf, arch))]
-        for elf, arch in elves:
-            Kernel(elf, arch)  # report a file that is not a kernel before anything is booted
+        wrong = [why for arch in options.arch if (why := broken(kernel_in(options.kernels, arch)))]
     if wrong:
         raise Refused(f"{Verdict.BUILD.value}: {wrong[0]}")
     return wanted_rung(options)
@@ -195,7 +199,7 @@ def main() -> int:
         return EXIT_HARNESS if stopped.verdict == Verdict.HARNESS else EXIT_FAIL
     if options.gdb and options.schedule:
         arch = options.arch[0]
-        return replay.schedule_under_gdb(Kernel(options.kernels / arch / "callsite.elf", arch), options.lab, options.schedule,
+        return replay.schedule_under_gdb(kernel_in(options.kernels, arch), options.lab, options.schedule,
                                          options.out / "grade", console)
     outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
     grades = [report.grade_of(a, options.lab, options.seed, outcomes[a].evidence, outcomes[a].findings, options.staff)

@@ -109,8 +109,8 @@ class Definition:
 
 def definitions(arch: str, objects: list[Path]) -> list[Definition]:
     out = subprocess.run([OBJDUMP[arch].replace("objdump", "nm"), "-A", "--defined-only", *objects], capture_output=True, text=True, check=True).stdout
-    found = (re.fullmatch(r"(.*):[0-9a-f]{16} (\w) ([A-Za-z_][\w.]*)", line) for line in out.splitlines())
-    return [Definition(m[3], m[2].isupper(), Path(m[1])) for m in found if m]
+    found, path = (re.fullmatch(r"(.*):[0-9a-f]{16} (\w) ([A-Za-z_][\w.]*)", line) for line in out.splitlines()), {str(o): o for o in objects}
+    return [Definition(m[3], m[2].isupper(), path[m[1]]) for m in found if m]
 
 
 def taken(trusted: list[Definition]) -> dict[str, Path]:
@@ -278,9 +278,9 @@ def linked(elf: Path) -> tuple[Path, list[Path]]:
     return tree.joinpath(*objects[0].relative_to(tree).parts[:3]), objects  # build/<arch>/<variant>
 
 
-def broken(elf: Path, arch: str) -> str:
+def broken(kernel: Kernel) -> str:
     """refused() for all objects of a kernel. A kernel that was not built here has no map and is not checked."""
-    return refused(arch, *linked(elf)) or _made_by_the_linker(Kernel(elf, arch)) if elf.with_suffix(".map").exists() else ""
+    return refused(kernel.arch, *linked(kernel.path)) or _made_by_the_linker(kernel) if kernel.path.with_suffix(".map").exists() else ""
 
 
 def _made_by_the_linker(kernel: Kernel) -> str:

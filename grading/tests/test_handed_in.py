@@ -126,7 +126,7 @@ class Rules(unittest.TestCase):
             self.assertEqual(handed_in.refused(arch, elf.parent, objects), "")
             subprocess.run([GCC[arch].replace("gcc", "ld"), "-Ttext", "0x80000000", "-e", "0", "-Map", elf.with_suffix(".map"), "-o", elf, *names],
                            cwd=self.folder, check=True)
-            self.assertEqual(handed_in.broken(elf, arch), f"{SOURCE}: a relocation makes another instruction into '{instruction}'".replace("<arch>", arch))
+            self.assertEqual(handed_in.broken(Kernel(elf, arch)), f"{SOURCE}: a relocation makes another instruction into '{instruction}'".replace("<arch>", arch))
 
     def test_what_is_patched_lies_in_its_function(self) -> None:
         for arch in ARCHES:
@@ -209,8 +209,8 @@ class Labs(unittest.TestCase):
     def test_the_kernel_keeps_the_rules(self) -> None:
         for arch in ARCHES:
             elf = ROOT / f"build/{arch}/lab{max(rubric.LABS)}/callsite.elf"
-            self.assertEqual(handed_in.broken(elf, arch), "")
             kernel = Kernel(elf, arch)
+            self.assertEqual(handed_in.broken(kernel), "")
             for name, by in {"schedule": "kern/sched.o", "ftrace_call": f"kern/ftrace/{arch}/caller.o", "nothing_of_that_name": None}.items():
                 self.assertEqual(handed_in.defined_by(kernel, name), by and elf.parent / by)
 
