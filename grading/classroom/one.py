@@ -5,6 +5,10 @@
 reads OUT/todo/KEY.json (__main__.py wrote it) and makes OUT/graded/KEY/: result.json (its form is result.schema.json), what was printed, and the
 consoles' logs. It appears whole or not at all. On a worker (workers.py) TREE is the worker's copy of the class's tree, and the folder is packed into OUT/KEY.tar. Only this process writes it, after all that ran in the sandbox has ended. Exits with 1 if the
 harness failed, which is no score: then another attempt may succeed.
+
+Each architecture is built and graded by itself (grading/seeds.py): what is missing for one costs nothing of the other. When a build fails, whose fault
+that is does not follow from what it printed, which is the student's text: what was handed out is built at the same place, and then the
+submission again. If the first of the two fails, too, the harness failed.
 """
 
 from __future__ import annotations
@@ -12,7 +16,6 @@ from __future__ import annotations
 import base64
 import json
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -26,43 +29,72 @@ from qemu.emulator import UNPACKED
 from qemu.machine import ARCHES
 
 FORMAT = 1
-GRADED, BUILD, REFUSED, NOTHING, HARNESS = "graded", "build failure", "refused", "nothing handed in", "harness error"
+GRADED, BUILD, OVER, REFUSED, NOTHING, HARNESS = "graded", "build failure", "over a limit", "refused", "nothing handed in", "harness error"
 LIMITS = box.Limits(seconds=3 * 3600, file=256 << 20)
 LONGEST_TEXT = 64 << 10  # bytes that are kept of what a build or a grade printed
 LONGEST_LOG = 1 << 20  # of a console's log: its beginning and its end
-OURS = re.compile(r"No space left on device|Cannot allocate memory|Resource temporarily unavailable|is not installed|sandbox cannot be made|Read-only file system")
-SCRIPT = r"""
-cpu() { awk '{print ($14 + $15 + $16 + $17) / 100}' /proc/$$/stat; }
-"$@" >../build.txt 2>&1
-echo $? >../build.status
-cpu >../build.cpu
-[ "$(cat ../build.status)" = 0 ] || exit
-(""" + tree.LIST_OPERATIONS + r""") >../operations.txt 2>/dev/null
-n=0
-for seed in $SEEDS; do
-	n=$((n + 1))
-	/usr/bin/python3 -m grading --lab $LAB $HALVES --seed $seed --out ../attempt-$n >../attempt-$n.txt 2>&1
-	echo $? >../attempt-$n.status
-	cpu >../attempt-$n.cpu
+# Of each architecture: MAKE_, the command that builds it; STAFF_ and HALVES_, whose files are the staff's.
+CPU = "awk '{print ($14 + $15 + $16 + $17) / 100}' /proc/$$/stat"
+BUILD_EACH = rf"""
+rm -f ../build-*.status ../build.cpu
+for arch in {' '.join(ARCHES)}; do
+	command=MAKE_$arch
+	${{!command}} >../build-$arch.txt 2>&1
+	echo $? >../build-$arch.status
 done
+{CPU} >../build.cpu
+"""
+GRADE_EACH = rf"""
+({tree.LIST_OPERATIONS}) >../operations.txt 2>/dev/null
+for arch in {' '.join(ARCHES)}; do
+	staff=STAFF_$arch halves=HALVES_$arch
+	[ "$(cat ../build-$arch.status)" != 0 ] || STAFF=${{!staff}} /usr/bin/python3 -m grading.seeds $arch .. "$SEEDS" --lab $LAB ${{!halves}} &
+done
+wait
+{CPU} >../graded.cpu
 """
 
 
-def run(job: dict[str, Any], folder: Path) -> box.Came:
-    """Build and grade in this folder. What is written lies there."""
-    source, at = Path(job["tree"]), folder / "tree"
+def tree_at(source: Path, at: Path) -> Path:
+    """A copy of the class's tree."""
     shutil.copytree(source, at, symlinks=True, ignore=lambda path, names: ["qemu-10"] if path == str(source / "build") else [])
     (at / "build/qemu-10").symlink_to((source / "build/qemu-10").resolve()) if (source / "build/qemu-10").exists() else None
-    for name, data in job["files"].items():
-        new = base64.b64decode(data)
+    return at
+
+
+def run(job: dict[str, Any], folder: Path) -> box.Came:
+    """Build and grade in this folder. What is written lies there. Raises NoWalls if this machine cannot build what was handed out."""
+    source, lab, files = Path(job["tree"]), job["lab"], {name: base64.b64decode(data) for name, data in job["files"].items()}
+    at = tree_at(source, folder / "tree")
+    for name, new in files.items():
         if new != (at / name).read_bytes():
             (at / name).write_bytes(new)
-    halves = [f"--staff={half}" for half in tree.waiting(source, job["lab"], {name: base64.b64decode(data) for name, data in job["files"].items()})]
-    settings = {"SEEDS": " ".join(job["seeds"]), "LAB": str(job["lab"]), "FILES": " ".join(tree.written(job["lab"])), "HALVES": " ".join(halves), "QEMU_EXTRA": box.QEMU_SANDBOX,
-                **({"STAFF": tree.staff(job["lab"])} if job["lab"] > 1 else {}),
+    settings = {"SEEDS": " ".join(job["seeds"]), "LAB": str(lab), "FILES": " ".join(tree.written(lab)), "QEMU_EXTRA": box.QEMU_SANDBOX,
                 **({"QEMU_DIR": os.environ["QEMU_DIR"]} if "QEMU_DIR" in os.environ else {})}
-    return box.run(["/bin/bash", "-c", SCRIPT, "sh", *tree.make(at, job["lab"])], [UNPACKED.resolve(), *([os.environ["QEMU_DIR"]] if "QEMU_DIR" in os.environ else [])],
-                   [folder], limits=LIMITS, at=at, settings=settings)
+    for arch in ARCHES:
+        staffed = tree.staffed(source, lab, files, arch)
+        settings |= {f"MAKE_{arch}": " ".join(tree.make(lab, arch, staffed)), f"STAFF_{arch}": tree.staff(lab, staffed), f"HALVES_{arch}": " ".join(f"--staff={half}" for half in staffed)}
+
+    def within(script: str, where: Path, **more: str) -> box.Came:
+        return box.run(["/bin/bash", "-c", script], [UNPACKED.resolve(), *([os.environ["QEMU_DIR"]] if "QEMU_DIR" in os.environ else [])], [folder], limits=LIMITS,
+                       at=where, settings=settings | more)
+
+    ended = within(BUILD_EACH, at)
+    if not ended.over and failed(folder):
+        said = [*failed(folder).values()]
+        handed_out = tree_at(source, folder / "handed-out")
+        for name in tree.written(lab):
+            os.utime(handed_out / name)
+        within(BUILD_EACH, handed_out, **{f"MAKE_{arch}": " ".join(tree.make(lab, arch)) for arch in ARCHES})
+        if failed(folder):
+            raise box.NoWalls("what was handed out does not build here, either:\n" + "\n".join([*failed(folder).values(), *said])[-2000:])
+        ended = within(BUILD_EACH, at)
+    return ended if ended.over else within(GRADE_EACH, at)
+
+
+def failed(folder: Path) -> dict[str, str]:
+    """What each build printed that failed, by architecture."""
+    return {arch: text(folder / f"build-{arch}.txt") for arch in ARCHES if text(folder / f"build-{arch}.status", 10).strip() != "0"}
 
 
 # ---- what came of it -----------------------------------------------------------------
@@ -99,25 +131,29 @@ def number(path: Path) -> float:
         return 0.0
 
 
-def attempt(folder: Path, n: int, seed: str) -> dict[str, Any]:
-    """The result of one seed: the entries of grade.json, or why there are none."""
-    status, printed = text(folder / f"attempt-{n}.status", 10).strip(), text(folder / f"attempt-{n}.txt")
-    grades = []
-    if status in ("0", "1", "3") and (folder / f"attempt-{n}/grade.json").is_file():
-        grades = cleaned(json.loads((folder / f"attempt-{n}/grade.json").read_text())["grades"])
-    failed = status == "3" or not grades and not (status == "2" and printed.startswith(BUILD)) and not (status == "1" and printed.startswith("fail: "))
-    state = HARNESS if failed else GRADED if grades else BUILD
-    for grade in grades:
-        for boot in grade["boots"]:
-            boot["log"] = f"attempt-{n}/{Path(boot['log']).name}"
-        grade.pop("replay")
-    return {"seed": seed, "state": state, "points": None if failed else sum(g["points"] for g in grades), "printed": printed, "grades": grades}
+def attempt(folder: Path, n: int, seed: str, built: list[str]) -> dict[str, Any]:
+    """The result of one seed: the entries of grade.json for the architectures that were built, or why there are none."""
+    grades, said, harness = [], list[str](), False
+    for at in (folder / f"attempt-{n}-{arch}" for arch in built):
+        status, printed = text(at.with_suffix(".status"), 10).strip(), text(at.with_suffix(".txt"))
+        of_arch = cleaned(json.loads((at / "grade.json").read_text())["grades"]) if status in ("0", "1", "3") and (at / "grade.json").is_file() else []
+        harness |= status == "3" or not of_arch and not (status == "2" and printed.startswith(BUILD)) and not (status == "1" and printed.startswith("fail: "))
+        said.append(printed)
+        for grade in of_arch:
+            for boot in grade["boots"]:
+                boot["log"] = f"attempt-{n}/{Path(boot['log']).name}"
+            grade.pop("replay")
+            grades.append(grade)
+    return {"seed": seed, "state": HARNESS if harness else GRADED if grades else BUILD, "points": None if harness else sum(g["points"] for g in grades),
+            "printed": "\n".join(said), "grades": grades}
 
 
 def together(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """By architecture, each rung with what each seed says of it. A rung counts if it was reached with every seed."""
     arches = []
-    for graded in zip(*(a["grades"] for a in attempts)):
+    for graded in ([g for a in attempts for g in a["grades"] if g["arch"] == arch] for arch in ARCHES):
+        if not graded or len(graded) < len(attempts):
+            continue
         rungs = []
         for rung in zip(*(g["rungs"] for g in graded)):
             points = [r["points"] for r in rung]
@@ -131,16 +167,20 @@ def together(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def result(job: dict[str, Any], folder: Path, ended: box.Came) -> dict[str, Any]:
-    built, said = text(folder / "build.status", 10).strip(), text(folder / "build.txt")
+    unbuilt = failed(folder)
+    said = "\n".join(dict.fromkeys(unbuilt.values()))
     whole: dict[str, Any] = {"format": FORMAT, "key": job["key"], "lab": job["lab"], "state": GRADED, "points": 0, "possible": job["possible"], "flaky": False,
                              "said": "", "arches": [], "attempts": []}
-    if built not in ("", "0"):
-        return {**whole, "state": HARNESS if OURS.search(said) else BUILD, "points": None if OURS.search(said) else 0, "said": said}
-    attempts = [attempt(folder, n, seed) for n, seed in enumerate(job["seeds"], 1)]
-    whole.update(attempts=attempts)
-    if ended.status is None or built == "" or any(a["state"] == HARNESS for a in attempts):
-        over = ended.over or clean(ended.errors.decode(errors="replace"))[-2000:]
-        return {**whole, "state": HARNESS, "points": None, "said": over or next((a["printed"][-2000:] for a in attempts if a["state"] == HARNESS), "")}
+    if ended.over:
+        return {**whole, "state": OVER, "said": ended.over}
+    if ended.status is None or not (folder / "build.cpu").exists():
+        return {**whole, "state": HARNESS, "points": None, "said": clean(ended.errors.decode(errors="replace"))[-2000:]}
+    if len(unbuilt) == len(ARCHES):
+        return {**whole, "state": BUILD, "said": said}
+    attempts = [attempt(folder, n, seed, [arch for arch in ARCHES if arch not in unbuilt]) for n, seed in enumerate(job["seeds"], 1)]
+    whole.update(attempts=attempts, said=said)
+    if any(a["state"] == HARNESS for a in attempts):
+        return {**whole, "state": HARNESS, "points": None, "said": next(a["printed"][-2000:] for a in attempts if a["state"] == HARNESS)}
     if any(a["state"] == BUILD for a in attempts):
         return {**whole, "state": BUILD, "said": attempts[0]["printed"]}
     arches = together(attempts)
@@ -155,9 +195,10 @@ def write(out: Path, key: str, whole: dict[str, Any], folder: Path | None = None
     new.chmod(0o755)
     for n, graded in enumerate(whole["attempts"], 1):
         (new / f"attempt-{n}").mkdir()
-        for boot in (boot for grade in graded["grades"] for boot in grade["boots"]):
-            assert folder
-            (new / boot["log"]).write_text(text(folder / f"attempt-{n}/grade" / Path(boot["log"]).name, LONGEST_LOG))
+        for grade in graded["grades"]:
+            for boot in grade["boots"]:
+                assert folder
+                (new / boot["log"]).write_text(text(folder / f"attempt-{n}-{grade['arch']}/grade" / Path(boot["log"]).name, LONGEST_LOG))
     if whole["attempts"]:
         assert folder
         (new / tree.OPERATIONS).write_text(text(folder / "operations.txt", LONGEST_LOG))
@@ -181,9 +222,9 @@ def main() -> int:
             ended = box.Came(None, b"", b"")
             whole = {"format": FORMAT, "key": key, "lab": job["lab"], "state": HARNESS, "points": None, "possible": job["possible"], "flaky": False,
                      "said": str(why), "arches": [], "attempts": []}
-        cpu = [number(folder / f"{name}.cpu") for name in ("build", *(f"attempt-{n}" for n in range(1, len(job["seeds"]) + 1)))]
-        whole["cost"] = {"processor": max(cpu), "build": cpu[0], "attempts": [round(max(0.0, b - a), 2) for a, b in zip(cpu, cpu[1:])],
-                         "seconds": round(time.monotonic() - began, 1), "memory": ended.memory >> 20}
+        cpu = [round(sum(number(folder / f"attempt-{n}-{arch}.cpu") for arch in ARCHES), 2) for n in range(1, len(job["seeds"]) + 1)]
+        build, graded = number(folder / "build.cpu"), number(folder / "graded.cpu")
+        whole["cost"] = {"processor": round(build + graded, 2), "build": build, "attempts": cpu, "seconds": round(time.monotonic() - began, 1), "memory": ended.memory >> 20}
         write(out, key, whole, folder)
     if len(sys.argv) > 3:
         shutil.make_archive(str(out / key), "tar", out / "graded", key)

@@ -14,6 +14,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from grading.classroom.box import NoWalls
@@ -73,14 +74,16 @@ def manifest(lab: int, seeds: list[str]) -> dict[str, object]:
             "grader": sources(*(f"grading/classroom/{name}" for name in ("box.py", "one.py", "tree.py"))), **fittings()}
 
 
-def staff(lab: int) -> str:
-    return ",".join(map(str, range(1, lab)))
+def staff(lab: int, staffed: Sequence[str] = ()) -> str:
+    """The labs, and perhaps the first half of this one, for which the staff's objects are linked. A later half's make links by itself, as long as it is as handed out."""
+    first = next(iter(halves.files(rubric.LABS[lab] / "rubric.toml", ARCHES)))
+    return ",".join([*map(str, range(1, lab)), *(half for half in staffed if half == first)])
 
 
-def make(tree: Path, lab: int) -> list[str]:
-    """The command that builds a submission's kernels."""
-    return ["make", "-s", "-C", str(tree), f"LAB={lab}", *([f"STAFF={staff(lab)}"] if lab > 1 else []), *(f"build/{arch}/callsite.{kind}" for arch in ARCHES for kind in ("elf", "map")),
-            *(f"build/{arch}/Image" for arch in ARCHES), "build/initrd.cpio"]
+def make(lab: int, arch: str, staffed: Sequence[str] = ()) -> list[str]:
+    """The command that builds a submission's kernel for this architecture, in the submission's tree."""
+    linked = staff(lab, staffed)
+    return ["make", "-s", f"LAB={lab}", *([f"STAFF={linked}"] if linked else []), *(f"build/{arch}/{name}" for name in ("callsite.elf", "callsite.map", "Image")), "build/initrd.cpio"]
 
 
 def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/classroom") -> Path:
@@ -98,13 +101,15 @@ def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/cla
     if (ROOT / "build/qemu-10").exists():
         (new / "build/qemu-10").symlink_to(ROOT / "build/qemu-10")
     (new / "build/.setup").touch()
-    _run(*make(new, lab))
+    for arch in ARCHES:
+        _run(*make(lab, arch), at=new)
     later = [name for number, names in list(halves.files(rubric.LABS[lab] / "rubric.toml", ARCHES).items())[1:] for name in names]
     if later:  # the kernels that are built when the second half was begun
         for name in later:
             with (new / name).open("a") as file:
                 file.write("\n")
-        _run(*make(new, lab))
+        for arch in ARCHES:
+            _run(*make(lab, arch), at=new)
         _run("git", "-C", new, "checkout", "-q", "--", *later)
     _run("make", "-s", "-C", ROOT, f"LAB={lab}", *(f"build/{arch}/lab{lab}/callsite.elf" for arch in ARCHES))
     for name, of in ((OPERATIONS, new), (OF_SOLUTION, ROOT)):
@@ -118,8 +123,8 @@ def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/cla
     return tree
 
 
-def _run(*command: str | Path) -> str:
-    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, env=CLEAN)
+def _run(*command: str | Path, at: Path | None = None) -> str:
+    done = subprocess.run([str(word) for word in command], capture_output=True, text=True, check=False, env=CLEAN, cwd=at)
     if done.returncode:
         raise NoWalls(f"{' '.join(str(word) for word in command[:5])} ... failed:\n{(done.stdout + done.stderr)[-2000:]}")
     return done.stdout
@@ -127,13 +132,15 @@ def _run(*command: str | Path) -> str:
 
 def written(lab: int) -> tuple[str, ...]:
     """The files that students write."""
-    return tuple(dict.fromkeys(name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES))
+    return rubric.lab(lab).files
 
 
-def waiting(tree: Path, lab: int, files: dict[str, bytes]) -> list[str]:
-    """The halves after the first of which a file is as handed out: they are not graded (grading/report/beneath.py)."""
-    parts = list(halves.files(rubric.LABS[lab] / "rubric.toml", ARCHES).items())[1:]
-    return [number for number, names in parts if any(name not in files or files[name] == (tree / name).read_bytes() for name in names)]
+def staffed(tree: Path, lab: int, files: dict[str, bytes], arch: str) -> list[str]:
+    """The halves of this lab that get no points on this architecture, because a file of each is as handed out: the staff's objects are linked for
+    them. If that is so of every half, the first is graded as it is."""
+    parts = halves.files(rubric.LABS[lab] / "rubric.toml", (arch,))
+    still = [number for number, names in parts.items() if any(name not in files or files[name] == (tree / name).read_bytes() for name in names)]
+    return still if len(still) < len(parts) else still[1:]
 
 
 def solution(name: str) -> bytes:

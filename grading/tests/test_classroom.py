@@ -7,6 +7,7 @@ import base64
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -126,20 +127,26 @@ class Walls(WithFolder):
 
 
 class Results(WithFolder):
-    def result(self, *attempts: list[dict[str, Any]] | str, built: str = "0", said: str = "", status: int | None = 0, printed: str = "") -> dict[str, Any]:
+    def result(self, *attempts: list[dict[str, Any]] | str, built: str | dict[str, str] = "0", said: str = "", status: int | None = 0, printed: str = "",
+               over: str = "") -> dict[str, Any]:
         """The result of a run that left these: for each seed its grades, or the status of a grade without any."""
-        (self.folder / "build.status").write_text(built)
-        (self.folder / "build.txt").write_text(said)
+        (self.folder / "build.cpu").write_text("1.0")
+        for arch in ARCHES:
+            (self.folder / f"build-{arch}.status").write_text(built if isinstance(built, str) else built[arch])
+            (self.folder / f"build-{arch}.txt").write_text(said)
         for n, graded in enumerate(attempts, 1):
-            (self.folder / f"attempt-{n}/grade").mkdir(parents=True, exist_ok=True)
-            (self.folder / f"attempt-{n}.txt").write_text(printed or f"printed {HOSTILE}")
-            (self.folder / f"attempt-{n}.status").write_text(graded if isinstance(graded, str) else "3" if any(g["verdict"] == "harness error" for g in graded) else "1")
-            if not isinstance(graded, str):
-                (self.folder / f"attempt-{n}/grade.json").write_text(json.dumps({"grades": graded}))
-                for g in graded:
-                    (self.folder / f"attempt-{n}/grade" / Path(g["boots"][0]["log"]).name).write_bytes(b"log " + HOSTILE.encode() + b"\xff\r\n")
+            for arch in ARCHES:
+                at = self.folder / f"attempt-{n}-{arch}"
+                shutil.rmtree(at, ignore_errors=True)
+                (at / "grade").mkdir(parents=True)
+                at.with_suffix(".txt").write_text(printed or f"printed {HOSTILE}")
+                of_arch = [] if isinstance(graded, str) else [g for g in graded if g["arch"] == arch]
+                at.with_suffix(".status").write_text(graded if isinstance(graded, str) else "3" if any(g["verdict"] == "harness error" for g in of_arch) else "1")
+                if of_arch:
+                    (at / "grade.json").write_text(json.dumps({"grades": of_arch}))
+                    (at / "grade" / Path(of_arch[0]["boots"][0]["log"]).name).write_bytes(b"log " + HOSTILE.encode() + b"\xff\r\n")
         job = {"key": "0" * 64, "lab": 3, "possible": 20, "seeds": SEEDS[:len(attempts)]}
-        whole = one.result(job, self.folder, box.Came(status, b"", b"bwrap says"))
+        whole = one.result(job, self.folder, box.Came(status, b"", b"bwrap says", over))
         whole["cost"] = {"processor": 1.0, "build": 0.5, "attempts": [0.2], "seconds": 2.0}
         Draft202012Validator(json.loads(main.SCHEMA.read_text())).validate(whole)
         return whole
@@ -163,8 +170,21 @@ class Results(WithFolder):
             self.assertEqual((got["state"], got["points"]), ("harness error", None), attempts[1])
         got = self.result(full, full, status=None)
         self.assertEqual((got["state"], got["points"]), ("harness error", None))
-        got = self.result(built="2", said="cc1: fatal error: No space left on device")
-        self.assertEqual((got["state"], got["points"]), ("harness error", None))
+
+    def test_what_a_student_s_file_makes_the_compiler_say_is_no_error_of_the_harness(self) -> None:
+        for said in ("kern/x.c:1: #error this is not installed", "cc1: fatal error: No space left on device"):
+            got = self.result(built="2", said=said)
+            self.assertEqual((got["state"], got["points"]), ("build failure", 0))
+
+    def test_a_limit_that_is_reached_is_none_either(self) -> None:
+        got = self.result(status=None, over="it had more than 2048 MiB of memory")
+        self.assertEqual((got["state"], got["points"], got["said"]), ("over a limit", 0, "it had more than 2048 MiB of memory"))
+
+    def test_an_architecture_that_does_not_build_costs_nothing_of_the_other(self) -> None:
+        full = [grade("riscv64", True, True)]
+        got = self.result(full, full, built={"riscv64": "0", "arm64": "2"}, said="kern/x.S: bad instruction")
+        self.assertEqual((got["state"], got["points"], [a["arch"] for a in got["arches"]]), ("graded", 10, ["riscv64"]))
+        self.assertIn("bad instruction", got["said"])
 
     def test_a_build_failure_has_no_points(self) -> None:
         got = self.result(built="2", said="build failure: kern/x.c: it does not compile \x1b[31m")
@@ -192,7 +212,7 @@ class Results(WithFolder):
             self.assertEqual(text.count("<script"), int(name == "index.html"))
             self.assertIn("default-src 'none'", text)
         for path in self.folder.rglob("*"):
-            if path.is_file() and path.parent.name != "grade" and not path.match("attempt-?.txt"):
+            if path.is_file() and path.parent.name != "grade" and not path.match("attempt-?-*.txt"):
                 self.assertNotIn(b"\x1b", path.read_bytes(), path)
         self.assertIn("\n````\n", (self.folder / "students/ann/feedback.md").read_text())
         log = (self.folder / "graded" / row.result["key"] / "attempt-1/riscv64-lab3-1cpu.log").read_text()

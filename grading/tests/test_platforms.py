@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml  # type: ignore[import]
 
-from grading.classroom import platforms
+from grading.classroom import platforms, tree
 from grading.tests.needs import user_namespaces
 from qemu.machine import ROOT
 
@@ -31,7 +31,7 @@ def block(title: str) -> str:
 
 
 class Cluster(unittest.TestCase):
-    """OUT has two jobs, in whose tree nothing can be built: their result is there at once."""
+    """OUT has two jobs, in whose tree nothing but what was handed out can be built: their result is there at once."""
 
     def setUp(self) -> None:
         scratch = tempfile.TemporaryDirectory()
@@ -39,7 +39,10 @@ class Cluster(unittest.TestCase):
         self.out = Path(scratch.name).resolve()
         for name in ("todo", "tmp", "tree/build"):
             (self.out / name).mkdir(parents=True)
-        (self.out / "tree/Makefile").write_text("%:\n\t@echo 'build failure: nothing can be built'; exit 2\n")
+        (self.out / "tree/Makefile").write_text("%:\n\t@test $(notdir $(CURDIR)) = handed-out || { echo 'build failure: it does not compile'; exit 2; }\n")
+        for name in tree.written(1):
+            (self.out / "tree" / name).parent.mkdir(parents=True, exist_ok=True)
+            (self.out / "tree" / name).touch()
         self.keys = [letter * 64 for letter in "ab"]
         (self.out / "todo/keys").write_text("".join(f"{key}\n" for key in self.keys))
         for key in self.keys:

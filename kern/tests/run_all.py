@@ -140,7 +140,7 @@ def run(suite: Suite) -> tuple[int, int, int]:
     began = time.monotonic()
     log = LOGS / (name.replace(" ", "-").replace("/", "-") + ".log")
     with log.open("w") as out:
-        process = subprocess.Popen(["timeout", "--kill-after=30", LONGEST, *command], stdout=out, stderr=subprocess.STDOUT)
+        process = subprocess.Popen(["setpriv", "--pdeathsig", "TERM", "timeout", "--kill-after=30", LONGEST, *command], stdout=out, stderr=subprocess.STDOUT)
         _, status, used = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
     text = log.read_text(errors="replace")

@@ -1,0 +1,47 @@
+"""Grades the kernel of one architecture with each seed, in the sandbox of a submission (classroom/one.py).
+
+    python3 -m grading.seeds ARCH OUT 'SEED ...' WORD ...
+
+WORD ... are further words for each grade. Its results go to OUT/attempt-N-ARCH/, what it prints to .txt beside it, its exit status to .status,
+and the seconds of a processor that it took to .cpu. The grades are forked from this process, so the program and the kernel are read once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from grading import __main__ as program
+from grading.machine.machine import ended_by_signals
+from qemu.machine import ROOT
+
+
+def grade(arch: str, at: Path, seed: str, words: list[str]) -> int:
+    with at.with_suffix(".txt").open("wb") as said:
+        os.dup2(said.fileno(), 1)
+        os.dup2(said.fileno(), 2)
+    sys.argv = ["grading", "--arch", arch, "--seed", seed, "--out", str(at), *words]
+    return program.main()
+
+
+def main() -> int:
+    arch, out, seeds, *words = sys.argv[1:]
+    with suppress(Exception):  # a file that is no kernel: each grade says so
+        program.kernel_in(ROOT / "build", arch)
+    for n, seed in enumerate(seeds.split(), 1):
+        at = Path(out, f"attempt-{n}-{arch}")
+        child = os.fork()
+        if not child:
+            sys.exit(grade(arch, at, seed, words))
+        _, status, used = os.wait4(child, 0)
+        code = os.waitstatus_to_exitcode(status)
+        at.with_suffix(".status").write_text(f"{code if code >= 0 else 128 - code}\n")
+        at.with_suffix(".cpu").write_text(f"{used.ru_utime + used.ru_stime:.2f}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    ended_by_signals()
+    sys.exit(main())
