@@ -25,11 +25,15 @@ int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
 int seq_printf(struct seq *s, const char *fmt, ...)
 {
 	char line[2048];
+	std::string &text = *(std::string *)s->arg;
 	va_list args;
 	va_start(args, fmt);
 	int n = vsnprintf(line, sizeof(line), fmt, args);
 	va_end(args);
-	((std::string *)s->arg)->append(line, n);
+	text.resize(std::min(text.size(), s->len)); /* it may have been made shorter */
+	text.append(line, n);
+	s->buf = text.data();
+	s->len = text.size();
 	return n;
 }
 size_t strlcpy(char *d, const char *s, size_t size)

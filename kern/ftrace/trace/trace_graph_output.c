@@ -328,21 +328,29 @@ TRACE_EVENT(TRACE_GRAPH_RET, funcgraph_exit, GRAPH_RET_FIELDS, .print_lines = pr
 	    .print_fmt = "\"<-- %ps (%d) (start: %llx  end: %llx) over: %u retval: %lx\", (void *)REC->func, "
 			 "REC->depth, REC->calltime, REC->rettime, REC->overrun, REC->retval");
 
-/* A comment. As on Linux, it is indented one deeper than the call around it, but not inside a call of depth 0. */
+/*
+ * A comment: any event but a function's or a stack's. As on Linux, it is indented one deeper than the call around it,
+ * but not inside a call of depth 0.
+ */
 bool trace_graph_print_other(const struct trace_line *l)
 {
 	const struct print_entry *e = (const void *)l->ent;
-	int depth = l->state->depth, len;
+	struct seq *s = l->s;
+	int depth = l->state->depth;
 
-	if (l->ent->type != TRACE_PRINT)
+	if (e->ent.type == TRACE_FN || e->ent.type == TRACE_STACK)
 		return false;
-	len = strlen(e->buf);
-	if (len && e->buf[len - 1] == '\n')
-		len--;
 	print_switch(l);
 	print_columns(l);
 	print_indent(l, depth > 0 ? depth + 1 : 0);
-	seq_printf(l->s, "/* %.*s */\n", len, e->buf);
+	seq_printf(s, "/* ");
+	if (e->ent.type == TRACE_PRINT)
+		seq_printf(s, "%s", e->buf);
+	else
+		trace_print_unlisted(l);
+	if (s->len && s->buf[s->len - 1] == '\n')
+		s->len--;
+	seq_printf(s, " */\n");
 	return true;
 }
 

@@ -198,14 +198,20 @@ static const struct trace_event_type *find_type(unsigned id)
 	return NULL;
 }
 
+void trace_print_unlisted(const struct trace_line *l)
+{
+	if (!trace_print_other_type || !trace_print_other_type(l))
+		seq_printf(l->s, "Unknown type %d\n", l->ent->type);
+}
+
 static void print_common(const struct trace_line *l, struct trace_array *tr, const struct trace_event_type *type)
 {
 	if (l->options & TRACE_ITER_CONTEXT_INFO)
 		print_context(l->s, tr, l->cpu, l->ev->ts, l->ent);
 	if (type)
 		type->print(l);
-	else if (!trace_print_other_type || !trace_print_other_type(l))
-		seq_printf(l->s, "Unknown type %d\n", l->ent->type);
+	else
+		trace_print_unlisted(l);
 }
 
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
