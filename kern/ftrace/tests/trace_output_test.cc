@@ -118,6 +118,10 @@ TEST_F(Lines, a_marker_line)
 	put_address(e->ip, 0xffffffff80003000);
 	strcpy(e->buf, "hello\n");
 	tr->options = TRACE_ITER_SYM_OFFSET;
+	EXPECT_EQ(line(e, 0), "tracing_mark_write+0x0/0x40: hello\n");
+	tr->options = TRACE_ITER_SYM_ADDR;
+	EXPECT_EQ(line(e, 0), "tracing_mark_write <ffffffff80003000>: hello\n");
+	tr->options = 0;
 	EXPECT_EQ(line(e, 0), "tracing_mark_write: hello\n");
 }
 

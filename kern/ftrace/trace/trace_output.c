@@ -156,7 +156,7 @@ static void print_print(const struct trace_line *l)
 {
 	const struct print_entry *e = (const void *)l->ent;
 
-	trace_print_symbol(l->s, l->options & ~TRACE_ITER_SYM_OFFSET & ~TRACE_ITER_SYM_ADDR, get_address(e->ip));
+	trace_print_symbol(l->s, l->options, get_address(e->ip));
 	seq_printf(l->s, ": %s", e->buf);
 }
 TRACE_EVENT(TRACE_PRINT, print, PRINT_FIELDS, .print = print_print,
