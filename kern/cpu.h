@@ -15,7 +15,7 @@
 
 struct cpu {
 	struct thread *running; /* first: `current`, which riscv64 reads through tp */
-	u64 recursion;          /* tracer: context bits of the running callbacks; accessed by this CPU, irqs masked */
+	u64 recursion;          /* tracer: context bits of the running callbacks; accessed by this CPU alone, and an interrupt leaves it as it was */
 	u64 context_bit;        /* 1 thread, 2 interrupt, 4 exception: set by trap entry and exit */
 	void *ftrace;           /* the tracer's own per-CPU data */
 	u32 index;

@@ -46,7 +46,7 @@ const char *strerror(int err), *errno_name(int err);
 /* Run one command in this thread, without redirection. Return: its exit status. */
 int shell_run_words(int argc, char **argv);
 
-/* Initcalls: run by main() in a thread, all CPUs up, before the shell; by level, then link order. */
+/* Initcalls: run by main() in a thread, all CPUs up, before the shell; in link order. */
 struct initcall {
 	int (*fn)(void);
 	const char *name;

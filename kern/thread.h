@@ -1,5 +1,5 @@
 /*
- * Preemptive kernel threads: at most 4,096 pids, one run queue for each CPU,
+ * Preemptive kernel threads: at most 4,095 pids, one run queue for each CPU,
  * round robin with a 10 ms tick. A thread wakes up on its last CPU; an idle CPU
  * steals threads that are not pinned. A thread that an interrupt wakes, and whose
  * last turn was shorter than 1 ms, runs at once: so the shell's prompt responds

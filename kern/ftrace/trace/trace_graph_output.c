@@ -373,7 +373,7 @@ void trace_graph_print_header(struct seq *s, struct trace_array *tr)
 
 	for (unsigned i = 0; i < ARRAY_SIZE(columns); i++)
 		width += tr->options & columns[i].option ? columns[i].width : 0;
-	/* Linux explains only four of the five flags, so the columns after them are moved by one. */
+	/* Linux explains only four of the five flags, so the columns after them are moved by one. Its lines about a latency are left out. */
 	if (tr->options & TRACE_ITER_LATENCY_FMT)
 		trace_print_legend(s, width, "");
 	seq_printf(s, "#");
