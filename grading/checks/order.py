@@ -8,6 +8,7 @@ contain one. A store with release semantics counts as a barrier before it.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +17,7 @@ from grading.checks.align import NEVER
 from grading.evidence.evidence import Evidence, between, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Kind, Record
-from grading.truth.truth import GRACE, ordered_code
+from grading.truth.truth import Call, GRACE, ordered_code
 
 STORES, LOADS = 1, 2  # what a barrier orders: before it and after it
 OPS = 8  # of the shell's
@@ -432,13 +433,28 @@ def _given_up(e: Evidence, users: Users) -> Finding | None:
     return None
 
 
+def _calls_of(e: Evidence) -> dict[tuple[int, int, int], list[Call]]:
+    """The calls of each context, in order."""
+    found: dict[tuple[int, int, int], list[Call]] = {}
+    for call in e.truth.calls:
+        found.setdefault((call.thread, call.level, call.trap), []).append(call)
+    return found
+
+
+def _enters(calls: list[Call], seq: int) -> bool:
+    """Is the last call before this record at its call site still?"""
+    at = bisect_left(calls, seq, key=lambda call: call.seq) - 1
+    landed = calls[at].landed if at >= 0 else None
+    return at >= 0 and (not landed or landed.seq > seq)
+
+
 def stamp_first(e: Evidence) -> Finding | None:
-    """ftrace_graph_func reads the stamp, then the slots, with a barrier between."""
-    users, code = _users(e), e.kernel.extent("ftrace_graph_func")
+    """ftrace_graph_func reads the stamp, then the slots, with a barrier between. It runs between a call site and the instruction after it."""
+    users, calls = _users(e), _calls_of(e)
     stamps: dict[tuple[int, int, int], Record] = {}
     seen = 0
     for r in (r for r in e.truth.writes if r.kind == Kind.READ):
-        if r.v[0] == users.stamp and code[0] <= r.addr < code[1]:
+        if r.v[0] == users.stamp and _enters(calls.get(r.context, []), r.seq):
             stamps[r.context] = r
         elif r.context in stamps and (r.v[0] == users.slots or inside(r, users.array)):
             seen += 1

@@ -11,7 +11,7 @@ from grading.evidence.evidence import Evidence, during, once
 from grading.evidence.finding import Finding
 from grading.machine.observer import Record
 from grading.stimulus.schedules import CALLED, CALLER, ScheduleRun
-from grading.truth.returns import HANDLERS
+from grading.truth.returns import HANDLERS, ends as ends_of
 from grading.truth.truth import AT_ENTRY, AT_RETURN, Call
 
 TRACER = -1  # the number of the function tracer's own op
@@ -64,7 +64,7 @@ def _wrong(e: Evidence, run: ScheduleRun, wrong: Callable[[Evidence, ScheduleRun
 def _ended(e: Evidence, run: ScheduleRun) -> int | None:
     """The record at which the function that makes the change returned; None: it did not."""
     name = run.schedule.change.ends
-    ends = set(e.kernel.exits(name))
+    ends = set(ends_of(e.kernel, name))
     return next((r.seq for hits in ("step", f"end of {name}") for r in during(run, e.truth.hits[hits]) if r.addr in ends), None)
 
 

@@ -30,7 +30,7 @@ from grading.elf.elf import OBJDUMP, Kernel
 from grading.machine.hold import INSNS, Cpus, interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config, Kind, Record
-from grading.truth.returns import HANDLER
+from grading.truth import returns
 from grading.verdict import Stopped, Verdict
 
 SCHEDULES = 0  # the boot of the schedules; other boots are named by their number of CPUs
@@ -139,12 +139,12 @@ class Player:
         site = next(s.address for s in kernel.sites if s.function.name == CALLED)
         self._site = kernel.name_at(site)
         self.stops = kernel.arch == "arm64" and bool(kernel.symbol("kprobe_slots"))  # A may call stop_machine(), and B then waits for A
-        if kernel.symbol(HANDLER):  # the body of a function whose return is patched is a place too
+        if kernel.symbol(returns.HANDLER):  # the body of a function whose return is patched is a place too
             self._places[site + 4] = kernel.name_at(site + 4)
 
     def config(self, config: Config, changes: Iterable[Change]) -> Config:
         """Add the addresses of all steps and places, and of the ends of all changes, to the observer's configuration."""
-        for address in {*self._steps, *self._places, *(a for change in changes for a in self.kernel.exits(change.ends))}:
+        for address in {*self._steps, *self._places, *(a for change in changes for a in returns.ends(self.kernel, change.ends))}:
             config.add("hit", address)
         return config
 
@@ -186,7 +186,7 @@ class Player:
         """Run the change without any stop. Returns all its schedules, with A's steps in the order of their execution, and the number of A's instructions."""
         self._lines(change.before)
         places = self._places_of_call() | {self._site}
-        counted, ends = dict[str, int](), set(self.kernel.exits(change.ends))
+        counted, ends = dict[str, int](), set(returns.ends(self.kernel, change.ends))
         log = [r for r in self._log(lambda: self._lines([self.typed(change)])) if r.kind == Kind.HIT and r.vcpu == CHANGER]
         insns = next((r.insns for r in log if r.addr in ends), 0) - next((r.insns for r in log if r.addr in self._steps), 0)
         for r in takewhile(lambda r: r.addr not in ends, log):
@@ -234,7 +234,7 @@ class Player:
 
     def ended_since(self, change: Change, first: int) -> Callable[[], bool]:
         """A function that says whether the change has ended; it continues to read the log where it stopped the last time."""
-        ends, at = set(self.kernel.exits(change.ends)), first
+        ends, at = set(returns.ends(self.kernel, change.ends)), first
 
         def ended() -> bool:
             nonlocal at

@@ -35,7 +35,7 @@ class Judged(RecordedCalls):
     hook = "entry"
 
     def setUp(self) -> None:
-        for name, value in (("extent", (OPS, OPS + 0x80)), ("exits", [ENDS])):
+        for name, value in (("extent", (OPS, OPS + 0x80)), ("exits", [ENDS]), ("jumps_to", 0)):
             patch = mock.patch.object(Kernel, name, return_value=value)
             patch.start()
             self.addCleanup(patch.stop)
@@ -115,7 +115,7 @@ class Chosen(unittest.TestCase):
         slots = bytearray(other + end + other)
         slots[len(other)] = 0
         player = mock.Mock()
-        player.kernel.exits.return_value = [ENDS]
+        player.kernel.extent.return_value, player.kernel.exits.return_value, player.kernel.jumps_to.return_value = (ENDS, ENDS + 4), [ENDS], 0
         player.machine.observer.so_far = lambda first: decoded(bytes(slots[first * len(other):]), first, running=True)
         ended = Player.ended_since(player, REGISTER, 0)
         self.assertFalse(ended())

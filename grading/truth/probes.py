@@ -14,6 +14,7 @@ from functools import cache
 
 from grading.elf.elf import OBJDUMP, Kernel
 from grading.machine.observer import Config, Record
+from grading.truth import returns
 
 BREAK = {"riscv64": 0x00100073, "arm64": 0xD420A000}
 SLOTS = 256
@@ -23,6 +24,7 @@ SECOND_WORD, FIRST_WORD, FAULT, NO_TRAP, PLAIN_FAULT = range(5)  # enum trap
 PRE, POST, TWO = range(3)  # enum how
 STEPS = "probe_steps_first", "probe_steps_end"
 NEW_TRACED, NEW_SECOND, SECOND = "probe_new_traced", "probe_new_second", "calls_second"
+FREES = "kprobe_wait_and_free"
 RETURNING = "probe_value", "probe_deep", "probe_tail", "probe_outer"  # with a kretprobe: their returns are logged, with the value
 # Functions whose first instruction is logged, with their arguments and return address.
 CALLED = ("probe_value", "probe_deep", "probe_tail", "probe_outer", "probe_exits", "probe_one", "probe_two", "probe_new_one", "probe_new_two", "probe_newest_one", "probe_long", "probe_new_long",
@@ -104,8 +106,8 @@ def add(kernel: Kernel, config: Config, probed: Iterable[int]) -> Config:
         config.add("hit", body(kernel, name))
     for address in {a for name in RETURNING for a in kernel.exits(name)}:
         config.add("hit", address)
-    for name in ("klp_enable_patch", "klp_disable_patch"):
-        for address in (kernel.symbol(name), *kernel.exits(name)):
+    for name in ("klp_enable_patch", "klp_disable_patch", FREES):
+        for address in (kernel.symbol(name), *returns.ends(kernel, name)):
             config.add("hit", address)
     for code in kernel.code_of("kern/ftrace/probes/kprobe_hit.c", "kern/ftrace/probes/livepatch.c"):
         config.add("order", *code)

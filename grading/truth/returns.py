@@ -69,16 +69,17 @@ class Returns:
 
 
 @cache
-def _calls(kernel: Kernel) -> dict[int, list[int]]:
-    """The addresses of the call instructions in text, by the function that they call. That of a pair is the address of its second word."""
+def _jumps(kernel: Kernel) -> dict[int, list[tuple[int, int]]]:
+    """The addresses of the direct calls and jumps in text, by the function that they reach, each with its link register (0: it is a jump). That of a
+    pair is the address of its second word."""
     lo, _ = kernel.text
-    found: dict[int, list[int]] = {f.start: [] for f in kernel.functions}
+    found: dict[int, list[tuple[int, int]]] = {f.start: [] for f in kernel.functions}
     before = 0
     for address, (word,) in enumerate(struct.iter_unpack("<I", kernel.text_bytes())):
         address = lo + 4 * address
         jump = kernel.isa.jump(address, word) or kernel.arch == "riscv64" and RISCV64.far_call(address - 4, before, word)
-        if jump and jump[1] and jump[0] in found:
-            found[jump[0]].append(address)
+        if jump and jump[0] in found:
+            found[jump[0]].append((address, jump[1]))
         before = word
     return found
 
@@ -87,7 +88,30 @@ def calls_to(kernel: Kernel, name: str | tuple[str, ...], extent: tuple[int, int
     """The call instructions whose target is this function, in all of text or in `extent`. A tuple has prefixes of functions' names."""
     targets = {f.start for f in kernel.functions if (f.name == name if isinstance(name, str) else f.name.startswith(name))}
     lo, hi = extent or kernel.text
-    return [a for target in targets for a in _calls(kernel)[target] if lo <= a < hi]
+    return [a for target in targets for a, link in _jumps(kernel)[target] if link and lo <= a < hi]
+
+
+def ends(kernel: Kernel, name: str) -> list[int]:
+    """The addresses of which one is executed when a call of this function ends: its returns and tail calls. After a tail call of a function of the
+    same file the call goes on: then they are those at which its callers continue."""
+    start, _ = kernel.extent(name)
+    found = set[int]()
+    for at in kernel.exits(name):
+        target = kernel.jumps_to(at)
+        found |= _continues(kernel, start) if target and any(lo <= target < hi for lo, hi in kernel.code_with(start)) else {at}
+    return sorted(found)
+
+
+def _continues(kernel: Kernel, start: int, seen: frozenset[int] = frozenset()) -> set[int]:
+    """Where the direct callers of this function continue, also those of a function that ends with a tail call of it."""
+    found = set[int]()
+    for at, link in _jumps(kernel)[start]:
+        caller = kernel.function_at(at)
+        if link:
+            found.add(at + 4)
+        elif caller and caller.start not in seen | {start}:
+            found |= _continues(kernel, caller.start, seen | {start})
+    return found
 
 
 @dataclass(frozen=True)

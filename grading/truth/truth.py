@@ -190,7 +190,7 @@ def _always(kernel: Kernel) -> dict[int, str]:
     if kernel.symbol(MODULES[0]):
         found |= {kernel.symbol(n): n for n in MODULES}
         ends += ("ftrace_module_release",)
-    return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in kernel.exits(n)}}.items() if a}
+    return {a: n for a, n in {**found, **{a: f"end of {n}" for n in ends for a in returns.ends(kernel, n)}}.items() if a}
 
 
 @cache

@@ -21,6 +21,7 @@ from grading.session.probe_session import STAYS, ProbeSession
 from grading.stimulus.schedules import Change
 from grading.truth import probes
 from grading.truth.probes import AFTER, BEFORE, BREAK, StepsCall
+from grading.truth.returns import ends as ends_of
 
 SESSION, ON_LINE = ProbeSession, ProbeLineSession
 HIT, OUT, EMULATED, POST = "hit", "out of line", "emulated", "after"
@@ -540,11 +541,11 @@ def patched(e: Evidence) -> Finding | None:
     return None if len(marks) == len(PATCHED) + 2 else Finding(f"'probe patches' made {len(marks)} of {len(PATCHED) + 2} steps")
 
 
-def _windows(e: Evidence, name: str) -> list[tuple[Record, Record]]:
-    """Each call of this function by `probe patches`: its first instruction, and its return."""
-    start, ends = e.kernel.symbol(name), set(e.kernel.exits(name))
+def _windows(e: Evidence, name: str, log: list[Record]) -> list[tuple[Record, Record]]:
+    """Each call of this function: its first instruction, and its return."""
+    start, ends = e.kernel.symbol(name), set(ends_of(e.kernel, name))
     found, begun = list[tuple[Record, Record]](), dict[int, Record]()
-    for r in hits(e, "patches"):
+    for r in log:
         if r.addr == start:
             begun[r.thread] = r
         elif r.addr in ends and r.thread in begun:
@@ -554,7 +555,7 @@ def _windows(e: Evidence, name: str) -> list[tuple[Record, Record]]:
 
 def all_at_once(e: Evidence) -> Finding | None:
     """While a patch is being enabled, a thread that has called one of its new functions calls no function that it replaces."""
-    for begin, end in _windows(e, ENABLE):
+    for begin, end in _windows(e, ENABLE, hits(e, "patches")):
         new = dict[int, str]()
         for r, name in _bodies(e):
             if begin.seq < r.seq < end.seq and r.thread != begin.thread:
@@ -568,7 +569,7 @@ def all_at_once(e: Evidence) -> Finding | None:
 def waited_for(e: Evidence) -> Finding | None:
     """Each change of a patch is followed by a grace period before the function returns."""
     for name in (ENABLE, DISABLE):
-        for begin, end in _windows(e, name):
+        for begin, end in _windows(e, name, hits(e, "patches")):
             inside = [w.seq for w in e.truth.writes if w.thread == begin.thread and begin.seq < w.seq < end.seq and w.size == 1]
             graces = [g.seq for g in e.truth.hits["synchronize_sched"] if g.thread == begin.thread and begin.seq < g.seq < end.seq]
             if inside and (not graces or graces[-1] < inside[-1]):
@@ -642,7 +643,7 @@ RETURNS_REFUSED = seen_once("kretprobe that must be refused", lambda e: len(list
 PATCHES_REFUSED = seen_once("live patch that must be refused", lambda e: len(list(probes.said(e.kernel, hits(e, "patches"), probes.REFUSED))), 6)
 PATCHES = seen_once("call of a patched function", lambda e: len(_bodies(e)), 18)
 SWITCHED = seen_once("call of a live patch's function by another thread while it was enabled", lambda e: sum(
-    begin.seq < r.seq < end.seq and r.thread != begin.thread for begin, end in _windows(e, ENABLE) for r, _ in _bodies(e)))
+    begin.seq < r.seq < end.seq and r.thread != begin.thread for begin, end in _windows(e, ENABLE, hits(e, "patches")) for r, _ in _bodies(e)))
 
 
 def _probed_calls(part: str) -> Coverage:
