@@ -44,7 +44,7 @@ class ProbeSession(Session):
             return
         self._hits(machine, Phase("probes", rng.getrandbits(64), None))
         self._come_and_go(machine, Phase("come and go", rng.getrandbits(64), None))
-        for words in ("nested", "traps", "stale", f"returns {rng.getrandbits(32):#x}", "patches"):
+        for words in ("moves", "nested", "traps", "stale", f"returns {rng.getrandbits(32):#x}", "patches"):
             self._probe(machine, words)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
         e.text_at_end = self._text(machine)

@@ -22,7 +22,7 @@ from qemu.machine import ARCHES
 
 TEXT, SIZE = 0x10000, 0x40
 NAMES = (*probes.CALLED, CALLED, BEFORE, AFTER, SAID, "probe_steps", "probe_trapped", "probe_inner", "caller", "klp_enable_patch", "klp_disable_patch", "register_kprobe",
-         "unregister_kprobe", "return_to_handler")
+         "unregister_kprobe", "return_to_handler", probes.FREES)
 AT = {name: TEXT + SIZE * n for n, name in enumerate(NAMES)}
 SLOTS = TEXT + SIZE * len(NAMES)
 checks = rubric.checks_of(8)
@@ -256,11 +256,36 @@ class Slots(HandMadeBoot):
         found: Finding | None = checks.slot_kept(e)
         return found
 
-    def test_a_slot_is_given_back_after_a_grace_period_and_its_point_is_freed(self) -> None:
+    def test_a_slot_is_given_back_after_a_grace_period(self) -> None:
         grace = "synchronize_sched"
         self.right(self.given_back(grace, "back", "kfree", grace, "back", "kfree"))
         self.wrong("no grace period had passed", self.given_back("back", "kfree"), "slot-freed-at-once")
-        self.wrong("the memory of its point was not freed", self.given_back(grace, "back", grace, "back", "kfree"))
+
+    def freed(self, unused: bool, words: str) -> Finding | None:
+        """What kprobe_wait_and_free does, from its beginning to `end`."""
+        self.log, at, point = [], AT[probes.FREES], 0x3000
+        e = self.evidence("arm64", "steps")
+        e.kernel.symbols["kprobe_buckets"] = 0x8000
+        e.kernel._sizes["kprobe_buckets"] = 512
+        self.hit(at, point, unused)
+        for n, word in enumerate(words.split(), 1):
+            here = Record(n, Kind.HIT, 0, 0, 0, 8, 0, 7, at + SIZE - 4, 0, (point, 0, 0, 0), ())
+            if word == "unlink":
+                e.truth.writes.append(here._replace(kind=Kind.WRITE, v=(0x8008, 0, 0, 0)))
+            else:
+                (self.log if word == "end" else e.truth.hits[{"grace": "synchronize_sched"}.get(word, word)]).append(here)
+        found: Finding | None = checks.freed_in_time(e)
+        return found
+
+    def test_a_probe_is_given_up_after_a_grace_period(self) -> None:
+        self.right(self.freed(False, "grace end"))
+        self.right(self.freed(True, "unlink grace kfree end"))
+        self.right(self.freed(True, "unlink grace end kfree"))  # a tail call
+        self.wrong("for a point that has another probe, and no grace period had passed", self.freed(False, "end grace"))
+        self.wrong("for a point that has no probe left, and no grace period had passed", self.freed(True, "unlink kfree end"))
+        for words in ("grace unlink kfree end", "unlink kfree grace end"):
+            self.wrong("must be unlinked, then a grace period must pass, then it is freed", self.freed(True, words))
+        self.wrong("its memory was not freed", self.freed(True, "unlink grace end"))
 
 
 class InProgress(HandMadeBoot):

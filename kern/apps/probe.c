@@ -5,6 +5,7 @@
  *	probe at N ADDR [post]	probe N, at an instruction of any function (NAME+OFFSET, too); with a post handler
  *	probe off N		unregister it
  *	probe turns N M		unregister and register probes N to M - 1, several times
+ *	probe moves		a pre handler changes pc, at each instruction of probe_steps
  *	probe nested		a handler, a tracer's callback and an interrupt in it reach a probed instruction
  *	probe traps		interrupts and faults in a slot
  *	probe stale		a breakpoint that was removed after a CPU had hit it
@@ -17,7 +18,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"steps|at|off|turns|nested|traps|stale|returns|patches|patch ...", "make probes and live patches, for grading"};
+const char *const program_help[] = {"steps|at|off|turns|moves|nested|traps|stale|returns|patches|patch ...", "make probes and live patches, for grading"};
 
 #if STAGE >= 8
 #include "asm-ftrace/hook.h"
@@ -89,7 +90,7 @@ static notrace bool before(struct kprobe *p, struct kprobe_regs *regs)
 		probe_said(SAID_MASKED, n - probes, kprobe_irqs_off(regs));
 	if (sending)
 		ipi_send(this_cpu()->index, IPI_RESCHEDULE);
-	return false;
+	return true; /* which is ignored: these probes may not change pc */
 }
 
 static notrace void after(struct kprobe *p, struct kprobe_regs *regs)
@@ -271,6 +272,32 @@ static int steps(unsigned long seed)
 		for (unsigned i = 0; i < STEPS && !err; i++)
 			err = probe_one_step(seed, (unsigned long)probe_steps_first + 4 * i, how);
 	return err ?: probe_all_steps(seed);
+}
+
+/* ---- moves ---- */
+
+/* The handler of a probe that may change pc: the probed instruction and the next one are left out. */
+static notrace bool move(struct kprobe *p, struct kprobe_regs *regs)
+{
+	before(p, regs);
+	kprobe_set_pc(regs, regs->ip + 8);
+	return true;
+}
+
+static int moves(void)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i + 2 < STEPS && !err; i++) {
+		unsigned long at = (unsigned long)probe_steps_first + 4 * i;
+
+		probes[0] = (struct numbered){{.addr = at, .pre_handler = move, .post_handler = after, .flags = KPROBE_FLAG_IPMODIFY}};
+		err = register_kprobe(&probes[0].kp);
+		if (!err)
+			call_steps(1, at, POST);
+		end(0);
+	}
+	return err;
 }
 
 /* ---- nested, stale ---- */
@@ -482,6 +509,8 @@ static int run(int argc, char **argv)
 		return end(x), 0;
 	if (argc == 4 && !strcmp(argv[1], "turns"))
 		return take_turns(x, strtoull(argv[3], NULL, 0));
+	if (argc == 2 && !strcmp(argv[1], "moves"))
+		return moves();
 	if (argc == 2 && !strcmp(argv[1], "nested"))
 		return nested();
 	if (argc == 2 && !strcmp(argv[1], "traps"))

@@ -279,17 +279,39 @@ def slot_kept(e: Evidence) -> Finding | None:
     owners = e.kernel.symbol("kprobe_slot_owner")
     buckets = e.kernel.extent("kprobe_buckets")
     mine = {*probes.own(e.kernel), *e.probed}
-    back = [r for r in e.truth.writes if owners <= r.v[0] < owners + 8 * probes.SLOTS and not r.v[1]]
-    for n, r in enumerate(back):
+    for r in (r for r in e.truth.writes if owners <= r.v[0] < owners + 8 * probes.SLOTS and not r.v[1]):
         graces = [g.seq for g in e.truth.hits["synchronize_sched"] if g.thread == r.thread and g.seq < r.seq]
         before = [s.seq for s in e.truth.stores if s.seq < r.seq and e.kernel.text[0] + s.v[0] in mine] + [
             w.seq for w in e.truth.writes if w.seq < r.seq and w.thread == r.thread and buckets[0] <= w.v[0] < buckets[1]]
         if not graces or graces[-1] < max(before, default=0):
             return Finding("a slot was freed, and no grace period had passed since its breakpoint was removed and its point was unlinked: a CPU may still be in the slot, "
                            "or on its way there", seq=r.seq, mistake="slot-freed-at-once")
-        following = next((later.seq for later in back[n + 1:] if later.thread == r.thread), 1 << 62)
-        if following < 1 << 62 and not any(r.seq < f.seq < following and f.thread == r.thread for f in e.truth.hits["kfree"]):
-            return Finding("a slot was freed, and the memory of its point was not freed", seq=r.seq)
+    return None
+
+
+@once
+def _frees(e: Evidence) -> list[tuple[Record, Record]]:
+    """Each call of kprobe_wait_and_free: its first instruction, with the point and `unused`, and its end."""
+    return _windows(e, probes.FREES, e.truth.hits["step"])
+
+
+def freed_in_time(e: Evidence) -> Finding | None:
+    """After a probe was unlinked, a grace period passes before kprobe_wait_and_free returns. A point is unlinked before it, and freed after it."""
+    frees, buckets = _frees(e), e.kernel.extent("kprobe_buckets")
+    for n, (begin, end) in enumerate(frees):
+        point, unused = begin.v[0], begin.v[1] & 0xFF
+        is_last = 0 != e.kernel.jumps_to(end.addr) == e.kernel.symbol("synchronize_sched")  # a tail call
+        grace = max((g.seq for g in between(e.truth.hits["synchronize_sched"], begin.seq, end.seq) if g.thread == begin.thread), default=end.seq if is_last else 0)
+        if not grace:
+            return Finding(f"{probes.FREES} returned for a point that {'has no probe left' if unused else 'has another probe'}, and no grace period had passed: a CPU may still "
+                           "use the probe that was unregistered", seq=end.seq)
+        unlinked = [w.seq for w in between(e.truth.writes, begin.seq, end.seq) if w.thread == begin.thread and buckets[0] <= w.v[0] < buckets[1]]
+        freed = next((f.seq for f in between(e.truth.hits["kfree"], begin.seq, 1 << 62) if f.thread == begin.thread and f.v[0] == point), 0)
+        following = next((later.seq for later, _ in frees[n + 1:] if later.v[0] == point), 1 << 62)
+        if unused and not 0 < freed < following:
+            return Finding("a point had no probe left, and its memory was not freed", seq=end.seq)
+        if unused and (freed < grace or max(unlinked, default=0) > grace):
+            return Finding("a point had no probe left. It must be unlinked, then a grace period must pass, then it is freed: a CPU may still use it", seq=min(freed, end.seq))
     return None
 
 
@@ -358,6 +380,33 @@ def insns(e: Evidence) -> Finding | None:
             return Finding(f"break_hook->insn was asked for the instruction at {e.kernel.name_at(at)}, which is probed; it must be {e.kernel.disassemble(at, want)}, and was "
                            f"{e.kernel.disassemble(at, got)}", seq=r.seq)
     return None
+
+
+# ---- moves ------------------------------------------------------------------------------------
+
+@once
+def _moved(e: Evidence, emulated: bool) -> list[tuple[StepsCall, list[Record]]]:
+    """Each call of probe_steps in which a pre handler changed pc, with what was logged from the breakpoint on."""
+    found = []
+    for call in probes.calls_of_steps(e.kernel, hits(e, "moves")):
+        at = next((n for n, r in enumerate(call.hits) if (r.addr, r.word) == (call.probed, BREAK[e.arch])), None)
+        if at is not None and probes.depends_on_pc(e.arch, e.kernel.word(call.probed)) == emulated:
+            found.append((call, call.hits[at:]))
+    return found
+
+
+def moved(emulated: bool) -> Check:
+    """If a pre handler changed pc, the CPU goes on there: neither the instruction nor a post handler runs."""
+    def wrong(e: Evidence) -> Finding | None:
+        kernel = e.kernel
+        for call, log in _moved(e, emulated):
+            r, target = log[2] if len(log) > 2 else None, call.probed + 8
+            if not r or (r.addr, r.word, r.v[:3]) != (target, kernel.word(target), log[0].v[:3]):
+                return Finding(f"the pre handler of {kernel.disassemble(call.probed)} at {kernel.name_at(call.probed)} set pc to {kernel.name_at(target)} and returned true, in a probe "
+                               "with KPROBE_FLAG_IPMODIFY. Then the CPU must go on there with the same registers; "
+                               + (f"next {kernel.name_at(r.addr)} was executed" if r else "nothing more was executed"), seq=call.seq)
+        return None
+    return wrong
 
 
 # ---- nested -----------------------------------------------------------------------------------
@@ -634,6 +683,10 @@ CAME = seen_once("store of a breakpoint while probes were registered and unregis
 STALE = seen_once("hit of a breakpoint that was removed meanwhile", lambda e: len(list(probes.said(e.kernel, hits(e, "stale"), probes.STALE))))
 GIVEN_BACK = seen_once("slot that was freed", lambda e: sum(e.kernel.symbol("kprobe_slot_owner") <= w.v[0] < e.kernel.symbol("kprobe_slot_owner") + 8 * probes.SLOTS
                                                                for w in e.truth.writes), 10)
+STAYED = seen_once("unregistered probe whose point has another probe", lambda e: sum(not begin.v[1] & 0xFF for begin, _ in _frees(e)), 10)
+FREED = seen_once("unregistered probe whose point has no other", lambda e: sum(bool(begin.v[1] & 0xFF) for begin, _ in _frees(e)), 10)
+MOVED = seen_once("hit of a probe whose pre handler changed pc, before an instruction that a slot can execute", lambda e: len(_moved(e, False)), 3)
+MOVED_EMULATED = seen_once("hit of a probe whose pre handler changed pc, before an instruction that is emulated", lambda e: len(_moved(e, True)), 3)
 TRAPPED = seen_once("trap in a slot", lambda e: len(_in_slots(e, hits(e, "traps"))), 6)
 INSNS = seen_once("call of break_hook->insn", lambda e: len(list(probes.said(e.kernel, hits(e, "steps"), probes.INSN))), 10)
 NESTED = seen_once("attempt of a hit within a hit", lambda e: len(list(probes.said(e.kernel, hits(e, "nested"), probes.NESTED))), len(NESTING))
@@ -666,9 +719,9 @@ SCHEDULES = (
 CHECKS = {
     "hit": all_of(_of_rung(HIT), refused),
     "life": all_of(lives, right_result),
-    "off": all_of(rest_at_boot, as_before, stale, slot_kept),
-    "out of line": all_of(_of_rung(OUT), slot_first, traps, insns),
-    "emulated": _of_rung(EMULATED),
+    "off": all_of(rest_at_boot, as_before, stale, slot_kept, freed_in_time),
+    "out of line": all_of(_of_rung(OUT), slot_first, traps, insns, moved(False)),
+    "emulated": all_of(_of_rung(EMULATED), moved(True)),
     "after": _of_rung(POST),
     "one CPU": lambda e: counted(e, ALL) or counted(e, GOING),
     "four CPUs": lambda e: counted(e, ALL) or counted(e, GOING) or came_and_went(e),
@@ -683,9 +736,9 @@ CONSOLE = {"life": lives_and_traces, "off": at_rest_at_end, "one CPU": probes_pr
 SEEN = {
     "hit": (HITS,),
     "life": (POWERED_OFF, ran(0, 4)),
-    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, GIVEN_BACK),
-    "out of line": (STEPPED, TRAPPED, INSNS),
-    "emulated": (STEPPED,),
+    "off": (TEXT_AT_BOOT, TEXT_AT_END, STALE, GIVEN_BACK, STAYED, FREED),
+    "out of line": (STEPPED, TRAPPED, INSNS, MOVED),
+    "emulated": (STEPPED, MOVED_EMULATED),
     "after": (STEPPED, POSTED),
     "one CPU": (_probed_calls(ALL), _probed_calls(GOING)),
     "four CPUs": (_probed_calls(ALL), _probed_calls(GOING), CAME),
