@@ -153,10 +153,6 @@ notrace int kstrtou64(const char *s, int base, u64 *value)
 }
 
 #ifndef HOST_TEST
-/* GCC calls these where the instruction set has no such instruction. */
-int __clzdi2(u64 v);
-int __ctzdi2(u64 v);
-
 notrace int __clzdi2(u64 v)
 {
 	int n = 0;

@@ -19,4 +19,8 @@ size_t strlcpy(char *d, const char *s, size_t size);
 /* The whole string as a number; base 0: by its prefix. A trailing newline is allowed. Return: 0, -EINVAL, -ERANGE. */
 int kstrtou64(const char *s, int base, u64 *value);
 
+/* GCC calls these for __builtin_clzl() and __builtin_ctzl() where the instruction set has no such instruction (riscv64); not for 0. */
+int __clzdi2(u64 v);
+int __ctzdi2(u64 v);
+
 #endif
