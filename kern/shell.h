@@ -9,7 +9,7 @@
 struct shell_command {
 	const char *name, *usage, *help;
 	int (*fn)(int argc, char **argv); /* exit status 0..255 */
-	bool alone; /* uses state of the shell's own thread: not run as a job or under `time` */
+	bool alone; /* uses state of the shell's own thread: not run as a job, or by `time` or `taskset` */
 };
 /* An empty usage: the command takes no arguments. */
 #define SHELL_COMMAND(n, f, u, h, ...)                                                        \

@@ -219,10 +219,10 @@ def noise() -> Step:
     return lambda run: answers(run, bytes(range(128, 256)) + b"\x01\x02\x05\x06\x0e\x0f\x1b[99z\x1bOP\x03", HANGS)
 
 
-def interrupted() -> Step:
-    """A Ctrl-C that is sent together with a command's line ends that command."""
+def interrupted(command: str = "sleep 60") -> Step:
+    """A Ctrl-C that is sent together with a command's line ends that command, and not the shell."""
     def step(run: Run) -> str:
-        run.console.send(b"sleep 60\r\x03echo alive\r")
+        run.console.send(command.encode() + b"\r\x03echo alive\r")
         try:
             run.console.wait_for(lambda text: "\nalive\n" in text and text.endswith("# "), HANGS, "the command after Ctrl-C")
         except Stopped as stopped:
@@ -487,23 +487,22 @@ def removed_twice(run: Run) -> str:
 
 
 def removed_before_opened(run: Run) -> str:
-    """CPU 1 has created a file in /ram, and is about to open it, when CPU 0 removes it. No file that is not of ramfs is made there instead."""
+    """A CPU has created a file in /ram, and is about to open it, when the other CPU removes it. No file that is not of ramfs is made there instead."""
     kernel = kernel_of(run)
-    for line in ("insmod ramfs", "taskset -c 0 cd /"):
-        if said := run.console.command(line):
-            return f"'{line}' says {said}"
+    if said := run.console.command("insmod ramfs"):
+        return f"'insmod ramfs' says {said}"
     with interleaved(run) as cpus:
         cpus.begin("echo text > /ram/a &")
         for places in ({kernel.symbol("file_make_at")}, calls_to(kernel, "kzalloc", kernel.extent("file_open"))):
-            cpus.go(1)
-            if cpus.reach(places, but={0}, insns=MANY) != 1:
-                return f"CPU 1 does not come to {', '.join(map(kernel.name_at, places))}"
-        cpus.serve(1)
+            cpus.go(*cpus.all)
+            if (held := cpus.reach(places, insns=MANY)) is None:
+                return f"no CPU comes to {', '.join(map(kernel.name_at, places))}"
+        cpus.serve(held)
         cpus.run(run.console.at_prompt)
         cpus.begin("rm /ram/a")
         if not cpus.run(run.console.at_prompt):
             return "'rm /ram/a' does not come to its end"
-        cpus.go(1)
+        cpus.go(held)
     return shows("wait; ls /ram; rm /ram/a; rmmod ramfs; echo alive", "^rm: .*No such file", "^alive$", "done, exit status 1: echo text")(run)
 
 
@@ -539,11 +538,10 @@ def panics_meanwhile(run: Run) -> str:
     """CPU 0 panics while CPU 1 is about to print a line, whose bytes must not be among those of the panic. In 20 ms CPU 0 does not give up waiting for CPU 1."""
     kernel = kernel_of(run)
     send = kernel.symbol({"riscv64": "ns_send", "arm64": "pl_send"}[run.machine.arch])
-    run.console.command("taskset -c 0 echo the shell stays on CPU 0")
     with interleaved(run) as cpus:
         cpus.begin("taskset -c 1 cat /README.md &; taskset -c 0 panic now")
         if not cpus.line_up({0: kernel.symbol("panic_main"), 1: kernel.symbol("app_main_cat")}):
-            return "the shell does not come to panic_main, or cat does not start on CPU 1"
+            return "CPU 0 does not come to panic_main, or cat does not start on CPU 1"
         cpus.go(1)
         if cpus.reach({kernel.symbol("uart_write")}) != 1:
             return "cat does not come to uart_write"
@@ -725,9 +723,9 @@ def shell_cases(arch: str) -> list[Case]:
              shows("gzip /nosuch /tmp/g", r"^gzip: /nosuch: No such file or directory \(ENOENT\)$"),
              shows("cat /data/noise.bin > set_ftrace_filter", r"no function matches '[ -~]+'$"),
              frees_all("gzip /data/prose.txt /tmp/g", "/tmp/g"), shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
-             too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), flood(),
+             too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), interrupted("taskset -c 1 cat /README.md"), prints("jobs", ""), flood(),
              *(shows(f"{line} & ; wait", rf"^{line.split()[0]}: only the shell itself can run this") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
-             *(shows(f"time {line}", rf"^{line.split()[0]}: only the shell itself can run this") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
+             *(shows(f"{by} {line}", rf"^{line.split()[0]}: only the shell itself can run this") for by in ("time", "taskset -c 1") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
              prints("pwd; wait", "/sys/kernel/tracing\n"),
              shows("mkdir instances/a; rm instances/a", r"^rm: instances/a: Is a directory \(EISDIR\)"),
              prints("rmdir instances/a; echo x > /tmp/x; rm /tmp/x", ""), shows("cat /tmp/x", "ENOENT"),
@@ -970,7 +968,7 @@ def panic_cases(arch: str) -> list[Case]:
               for kind, patterns in of_modules.items()),
             *(Case(f"a program's mistake: {kind}", arch, f"{FINISHED}-own-program", 2, [types(kind, "own-program mistake")], end=rf"(?m){pattern}")
               for kind, pattern in programs.items()),
-            Case("panic: while another CPU prints", arch, f"{FINISHED}-tests", 2, [panics_meanwhile], {"extra": ["-icount", "shift=0"]}, end=r"panic: now\nCPU 0, thread \d+ \(shell\), at "),
+            Case("panic: while another CPU prints", arch, f"{FINISHED}-tests", 2, [panics_meanwhile], {"extra": ["-icount", "shift=0"]}, end=r"panic: now\nCPU 0, thread \d+ \(taskset\), at "),
             Case("a program's mistake: threads", arch, f"{FINISHED}-own-program", 2, options={"memory": 256}, steps=[
                 shows("own-program mistake threads", "^threads: Resource temporarily unavailable$"),
                 shows("sleep 1 & ; echo alive &", r"^echo: not started: Resource temporarily unavailable \(EAGAIN\)$")]),
