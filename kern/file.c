@@ -556,7 +556,7 @@ static int find_or_make(struct node *cwd, const char *path, int flags, struct no
 	*n = at.node;
 	if (at.dir && flags & O_CREAT && !makes_its_own(at.dir)) /* create_special() has made the file there, but it was removed since */
 		err = at.name[at.len] == '/' ? -EISDIR : make_last(&at, 0644, n);
-	if (!err && is_dir(*n) && (flags & O_ACCMODE) != O_RDONLY)
+	if (!err && is_dir(*n) && flags & (O_ACCMODE | O_TRUNC))
 		err = -EISDIR;
 	if (!err && is_going(*n))
 		err = -ENODEV;

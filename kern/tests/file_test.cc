@@ -96,6 +96,7 @@ TEST(File, errors_are_linux_s)
 	EXPECT_EQ(file_open(nullptr, "/tmp/f/g", WRONLY | CREAT, &f), -20);
 	EXPECT_EQ(file_open(nullptr, "/tmp/f/", RDONLY, &f), -20);
 	EXPECT_EQ(file_open(nullptr, "/tmp", WRONLY, &f), -21);
+	EXPECT_EQ(file_open(nullptr, "/tmp", RDONLY | TRUNC, &f), -21) << "a directory's data is its owner's";
 	EXPECT_EQ(file_open(nullptr, "/tmp/new/", WRONLY | CREAT, &f), -21);
 	EXPECT_EQ(file_open(nullptr, ("/tmp/" + std::string(300, 'x')).c_str(), WRONLY | CREAT, &f), -36);
 	EXPECT_EQ(file_mkdir(nullptr, "/tmp"), -17);
