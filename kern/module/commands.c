@@ -169,23 +169,31 @@ static int modules_open(struct file *f)
 }
 static const struct file_ops modules_ops = {.open = modules_open, .read = seq_read, .release = seq_release};
 
-static int lsmod_main(int argc, char **argv)
+/* A row of lsmod; one more character, a blank or a comma, is at its end. */
+static int show_row(struct seq *s, u64 item)
 {
-	mutex_lock(&module_lock);
-	out_printf("%-20s %8s  %s\n", "Module", "Size", "Used by");
-	for (const struct module *m = modules; m; m = m->next) {
-		const char *between = " ";
+	const struct module *m;
 
-		out_printf("%-20s %8lu  %u", m->name, m->end[MODULE_DATA] - m->base, m->users);
-		for (const struct module *other = modules; other; other = other->next)
-			if (uses(other, m)) {
-				out_printf("%s%s", between, other->name);
-				between = ",";
-			}
-		out_printf("\n");
+	mutex_lock(&module_lock);
+	m = module_number(item);
+	if (m) {
+		seq_printf(s, "%-20s %8lu  %u ", m->name, m->end[MODULE_DATA] - m->base, m->users);
+		show_users(s, m);
 	}
 	mutex_unlock(&module_lock);
-	return 0;
+	return !m;
+}
+
+/* Each row is written without module_lock: the output may be a special file whose write takes it. */
+static int lsmod_main(int argc, char **argv)
+{
+	struct seq row = {0};
+
+	out_printf("%-20s %8s  %s\n", "Module", "Size", "Used by");
+	for (u64 item = 0; !show_row(&row, item) && !row.lost; item++, row.len = 0)
+		out_printf("%.*s\n", (int)row.len - 1, row.buf);
+	kfree(row.buf);
+	return row.lost ? complain("lsmod", "list", ENOMEM) : 0;
 }
 SHELL_COMMAND("lsmod", lsmod_main, "", "list the loaded modules");
 

@@ -731,7 +731,8 @@ def shell_cases(arch: str) -> list[Case]:
              prints("rmdir instances/a; echo x > /tmp/x; rm /tmp/x", ""), shows("cat /tmp/x", "ENOENT"),
              *(prints(line, f"Usage: {usage}\n") for line, usage in (("help cat", "help"), ("wait 5", "wait"), ("cd /tmp /data", "cd [directory]"))),
              shows("cat /tmp/f 2> /tmp/err", "^shell: only the output"), shows("ls /tmp/err", "ENOENT"),
-             stack_among(300), *framed()]
+             shows(f"cat /lib/modules/{arch}/stone.ko > /tmp/f.ko; insmod /tmp/f.ko; lsmod > dynamic_events", r"^lsmod: dynamic_events: .*\(EINVAL\)$"),
+             shows("lsmod; rmmod f; rm /tmp/f.ko", r"^f  +\d+  0$"), stack_among(300), *framed()]
     graph = "echo function_graph > current_tracer"
     return [Case("shell", arch, smp=2, steps=steps),
             Case("a grace period and a thread that is held", arch, smp=2, steps=[grace_period(graph), prints("echo nop > current_tracer", ""), works()]),
