@@ -83,6 +83,8 @@ static int check_section_table(struct module_elf *elf)
 			      (unsigned long long)h->shoff);
 	elf->sections = (const void *)(elf->file + h->shoff);
 	elf->section_count = h->shnum;
+	if (elf->sections[0].type) /* no section: all checks of sections begin at 1 */
+		return REFUSE("section 0 has type %u, not 0", elf->sections[0].type);
 	if (h->shstrndx >= h->shnum)
 		return REFUSE("the section of section names, %u, does not exist", h->shstrndx);
 	names = &elf->sections[h->shstrndx];
@@ -196,14 +198,20 @@ static int add_room(struct module_elf *elf, enum module_region region, u64 bytes
 	return 0;
 }
 
-/* Place @first and, after it, the later sections that have its name. */
-static int place_all_named(struct module_elf *elf, u32 first)
+/* Sections of one name and one region lie side by side. The file has the name's text once, so its offset is compared. */
+static bool lies_beside(const struct module_elf *elf, u32 i, u32 first)
+{
+	return elf->sections[i].name == elf->sections[first].name && elf->region[i] == elf->region[first];
+}
+
+/* Place @first and, after it, the later sections that lie beside it. */
+static int place_beside(struct module_elf *elf, u32 first)
 {
 	for (u32 i = first; i < elf->section_count; i++) {
 		const struct elf_section *s = &elf->sections[i];
 		int err;
 
-		if (s->name != elf->sections[first].name || elf->region[i] != elf->region[first])
+		if (!lies_beside(elf, i, first))
 			continue;
 		err = add_room(elf, elf->region[i], s->size, s->align, &elf->place[i]);
 		if (err)
@@ -222,7 +230,7 @@ static int lay_out(struct module_elf *elf)
 		if (elf->sections[i].type == SHT_PROGBITS)
 			err = check_overlaps(elf, i);
 		if (!err && elf->place[i] == NOT_LOADED)
-			err = place_all_named(elf, i);
+			err = place_beside(elf, i);
 		if (err)
 			return err;
 	}
@@ -461,16 +469,18 @@ int module_elf_resolve(struct module_elf *elf, unsigned long (*find)(void *arg, 
 
 unsigned long module_elf_section(const struct module_elf *elf, const char *name, size_t *size)
 {
-	unsigned long start = 0;
+	u32 first = 1;
+	unsigned long start;
 
 	*size = 0;
-	for (u32 i = 1; i < elf->section_count; i++) {
-		if (!is_loaded(elf, i) || strcmp(module_elf_section_name(elf, i), name) != 0)
-			continue;
-		if (!start)
-			start = module_elf_address(elf, i, 0);
-		*size = module_elf_address(elf, i, elf->sections[i].size) - start;
-	}
+	while (first < elf->section_count && (!is_loaded(elf, first) || strcmp(module_elf_section_name(elf, first), name) != 0))
+		first++;
+	if (first == elf->section_count)
+		return 0;
+	start = module_elf_address(elf, first, 0);
+	for (u32 i = first; i < elf->section_count; i++)
+		if (lies_beside(elf, i, first))
+			*size = module_elf_address(elf, i, elf->sections[i].size) - start;
 	return start;
 }
 

@@ -107,7 +107,7 @@ int module_elf_relocate(struct module_elf *elf);
 
 /*
  * The loaded section @name: its address at run time and its size; 0 if there is none.
- * Clang makes several of one name: they lie side by side, and count as one.
+ * Clang makes several of one name: they lie side by side, and count as one, unless they belong to different regions.
  */
 unsigned long module_elf_section(const struct module_elf *elf, const char *name, size_t *size);
 /* The address of the global symbol @name that the object defines; 0 if it does not. */

@@ -331,6 +331,25 @@ static elf_rela &rela(Bytes &b, const std::string &name = ".rela.text")
 	return *(elf_rela *)(b.data() + section(b, name).offset);
 }
 
+/* The assembler writes each name once. Two equal names at two places, or in two regions, have other sections between them. */
+TEST(module_elf, sections_that_do_not_lie_side_by_side_do_not_count_as_one)
+{
+	for (bool other_region : {false, true}) {
+		Bytes b = assemble(".section .t,\"a\"\n.8byte 1\n.section .u,\"a\"\n.8byte 2\n.section .zz,\"a\"\n.8byte 3\n");
+		elf_section &zz = section(b, ".zz");
+		if (other_region)
+			zz.name = section(b, ".t").name, zz.flags |= SHF_WRITE;
+		else
+			strcpy((char *)name_of(b, zz), ".t");
+		Linked m(b);
+		size_t size;
+		ASSERT_EQ(0, m.err) << said;
+		unsigned long t = module_elf_section(&m.elf, ".t", &size);
+		EXPECT_EQ(8u, size);
+		EXPECT_EQ(1u, m.word(t, 8));
+	}
+}
+
 struct Refused {
 	const char *sentence; /* of the kernel, from "module m: " on; a part that says which check it was */
 	std::function<void(Bytes &)> change;
@@ -358,6 +377,7 @@ static const Refused refused[] = {
 	{"names is not a string table inside", [](Bytes &b) { elf_section &s = section(b, ".shstrtab"); s.offset++, s.size = 0; }},
 	{"names is not a string table inside", [](Bytes &b) { section(b, ".shstrtab").type = SHT_PROGBITS; }},
 	{"the name of section 2 is outside", [](Bytes &b) { sections(b)[2].name = 100000; }},
+	{"section 0 has type 3, not 0", [](Bytes &b) { sections(b)[0].type = SHT_STRTAB, sections(b)[0].offset = 1ul << 40, sections(b)[0].size = 1, section(b, ".symtab").link = 0; }},
 	{"section .data, 0xfffffffffffffff0 bytes at 0x", [](Bytes &b) { section(b, ".data").size = -16; }},
 	{"section .data, ", [](Bytes &b) { section(b, ".data").offset = b.size(); }},
 	{"section .rela.text has relocations without addends (REL), not RELA", [](Bytes &b) { section(b, ".rela.text").type = SHT_REL; }},
