@@ -26,13 +26,18 @@ int module_resolve(struct module *m, struct module_elf *elf);
 /* @m no longer depends on other modules. */
 void module_drop_uses(struct module *m);
 
-/* Set the parameters "name=value" of @m. -EINVAL after a message: there is no parameter of that name, or it refuses the value. */
+/*
+ * Set the parameters "name=value" of @m. After a message: -EINVAL: there is no parameter of that name, or it refuses the
+ * value; -ENOEXEC: the file's table is no table, or its names or variables do not lie in the module.
+ */
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params);
 
 /* m->symbols: the names and addresses of the functions in its text, and of the tracer's trampolines at m->base + @room. -ENOMEM. */
 int module_name_functions(struct module *m, const struct module_elf *elf, size_t room);
 
-/* A table that the linker would have collected: the elements of section ".table.NAME". -ENOEXEC: it is no whole number of them. */
+/* A table that the linker would have collected: the elements of section ".table.NAME". -ENOEXEC: it is no whole number of them, or misaligned. */
 int module_table(const struct module_elf *elf, const char *section, size_t element, const void **start, const void **end);
+/* Is @name, a pointer of such a table, a string of at most MODULE_SYMBOL_MAX bytes in @m's memory? */
+bool module_has_name(const struct module *m, const char *name);
 
 #endif

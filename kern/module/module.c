@@ -93,19 +93,30 @@ static int place(struct module *m, struct module_elf *elf, unsigned long at, siz
 	return 0;
 }
 
+static int check_export(const struct module *m, const struct export *e)
+{
+	struct module *owner;
+
+	if (!module_has_name(m, e->name)) {
+		printk("module %s: a pointer in section .table.export leads out of the module\n", m->name);
+		return -ENOEXEC;
+	}
+	if (module_find_export(e->name, &owner)) {
+		printk("module %s: it exports '%s', as %s does\n", m->name, e->name, owner ? owner->name : "the kernel");
+		return -EEXIST;
+	}
+	return 0;
+}
+
 static int find_parts(struct module *m, const struct module_elf *elf)
 {
 	const void *start, *end;
-	struct module *owner;
 	int err = module_table(elf, ".table.export", sizeof(struct export), &start, &end);
 
 	m->exports = start;
 	m->exports_end = end;
 	for (const struct export *e = start; !err && e < m->exports_end; e++)
-		if (module_find_export(e->name, &owner)) {
-			printk("module %s: it exports '%s', as %s does\n", m->name, e->name, owner ? owner->name : "the kernel");
-			err = -EEXIST;
-		}
+		err = check_export(m, e);
 	m->init = (int (*)(void))module_elf_symbol(elf, "init_module");
 	m->exit = (void (*)(void))module_elf_symbol(elf, "cleanup_module");
 	return err;

@@ -11,13 +11,28 @@ int module_table(const struct module_elf *elf, const char *section, size_t eleme
 	size_t size = 0;
 	unsigned long at = module_elf_section(elf, section, &size);
 
-	if (size % element) {
-		printk("module %s: section %s is no whole number of entries\n", elf->name, section);
+	if (size % element || at % sizeof(long)) {
+		printk("module %s: section %s is not a table of %zu-byte entries, 8-byte aligned\n", elf->name, section, element);
 		return -ENOEXEC;
 	}
 	*start = (const void *)at;
 	*end = (const void *)(at + size);
 	return 0;
+}
+
+/* The bytes from @at to the module's end; 0: @at is not in the module. */
+static size_t room_at(const struct module *m, const void *at)
+{
+	unsigned long addr = (unsigned long)at;
+
+	return addr >= m->base && addr < m->end[MODULE_DATA] ? m->end[MODULE_DATA] - addr : 0;
+}
+
+bool module_has_name(const struct module *m, const char *name)
+{
+	size_t most = MIN(room_at(m, name), MODULE_SYMBOL_MAX + 1ul);
+
+	return strnlen(name, most) < most;
 }
 
 /* A number as kstrtou64() takes it, perhaps negative. False: @text is no number, or it does not fit. */
@@ -26,7 +41,7 @@ static bool parse_long(const char *text, long *value)
 	bool negative = *text == '-';
 	u64 n;
 
-	if (kstrtou64(text + negative, 0, &n) || n - negative > INT64_MAX)
+	if (kstrtou64(text + negative, 0, &n) || n > (u64)INT64_MAX + negative)
 		return false;
 	*value = negative ? -n : n;
 	return true;
@@ -98,11 +113,31 @@ static int set_one(struct module *m, const struct module_param *p, const struct 
 	return -EINVAL;
 }
 
+static size_t size_of(enum module_param_type type)
+{
+	return type == MODULE_PARAM_bool ? sizeof(bool) : type == MODULE_PARAM_int ? sizeof(int) : sizeof(long);
+}
+
+/* The table is of the file, too: name and variable must lie in the module. */
+static int check_table(const struct module *m, const struct module_param *p, const struct module_param *end)
+{
+	for (; p < end; p++) {
+		size_t size = size_of(p->type);
+
+		if (module_has_name(m, p->name) && room_at(m, p->variable) >= size && (unsigned long)p->variable % size == 0)
+			continue;
+		printk("module %s: a pointer in section .table.module_param leads out of the module\n", m->name);
+		return -ENOEXEC;
+	}
+	return 0;
+}
+
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params)
 {
 	const void *start, *end;
 	int err = module_table(elf, ".table.module_param", sizeof(struct module_param), &start, &end);
 
+	err = err ?: check_table(m, start, end);
 	for (int i = 0; i < count && !err; i++)
 		err = set_one(m, start, end, params[i]);
 	return err;

@@ -196,6 +196,7 @@ static void refusals(void)
 	kt_promise(load("mt_traces") == -EINVAL && load_with("mt_traces", MODULE_NEAR, 1, graph) == -EINVAL && !loaded("mt_traces"),
 		   "a tracer whose callback has a call site is refused");
 	kt_promise(load("mt_missing") == -ENOENT, "missing symbols are refused");
+	kt_promise(load("mt_null") == -ENOEXEC, "an export without a name is refused");
 	kt_promise(load_with("mt_hello", MODULE_NEAR, 1, bad) == -EINVAL && load_with("mt_hello", MODULE_NEAR, 1, unknown) == -EINVAL &&
 			   load_with("mt_hello", MODULE_NEAR, 1, huge) == -EINVAL && !loaded("mt_hello"),
 		   "wrong parameters are refused");
