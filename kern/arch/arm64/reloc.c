@@ -197,8 +197,9 @@ int arch_relocate(struct module_elf *elf, u32 type, u8 *where, unsigned long pc,
 	case R_AARCH64_PREL64:
 		return data(where, offset, 64);
 	case R_AARCH64_PREL32:
-	case R_AARCH64_PLT32:
 		return data(where, offset, 32);
+	case R_AARCH64_PLT32: /* signed */
+		return reloc_fits(offset, 32) ? data(where, offset, 32) : -ERANGE;
 	case R_AARCH64_PREL16:
 		return data(where, offset, 16);
 	case R_AARCH64_CALL26:

@@ -144,12 +144,16 @@ TEST(arm64, words)
 {
 	for (auto [type, relative] : {std::pair<u32, bool>{ABS64, false}, {PREL64, true}})
 		try_word(type, 8, 0x123456789abcdef0, relative, 0);
-	for (auto [type, relative] : {std::pair<u32, bool>{ABS32, false}, {PREL32, true}, {PLT32, true}}) {
+	for (auto [type, relative] : {std::pair<u32, bool>{ABS32, false}, {PREL32, true}}) {
 		try_word(type, 4, 0xffffffff, relative, 0);
 		try_word(type, 4, -0x80000000l, relative, 0);
 		try_word(type, 4, 0x100000000, relative, -ERANGE);
 		try_word(type, 4, -0x80000001l, relative, -ERANGE);
 	}
+	try_word(PLT32, 4, 0x7fffffff, true, 0); /* signed only */
+	try_word(PLT32, 4, -0x80000000l, true, 0);
+	try_word(PLT32, 4, 0x80000000, true, -ERANGE);
+	try_word(PLT32, 4, -0x80000001l, true, -ERANGE);
 	for (auto [type, relative] : {std::pair<u32, bool>{ABS16, false}, {PREL16, true}}) {
 		try_word(type, 2, 0xffff, relative, 0);
 		try_word(type, 2, -0x8000, relative, 0);
