@@ -19,7 +19,8 @@
 #define NAP 1000000000000000 /* ns: for ever */
 
 static struct node *node;
-static struct thread *napper;
+static struct thread *napper; /* under nap_lock */
+static struct mutex nap_lock;
 
 static u64 mix(u64 z)
 {
@@ -82,21 +83,25 @@ OWN int F(nap)(void *unused)
 
 static void wake(void)
 {
-	if (!napper)
-		return;
-	thread_interrupt(napper);
-	thread_join(napper);
-	napper = NULL;
+	mutex_lock(&nap_lock);
+	if (napper) {
+		thread_interrupt(napper);
+		thread_join(napper);
+		napper = NULL;
+	}
+	mutex_unlock(&nap_lock);
 }
 
 /* When this returns, the thread sleeps. */
 static void nap(void)
 {
-	if (napper)
-		return;
-	napper = kthread_run(F(nap), NULL, -1, "nap");
-	while (napper && (READ_ONCE(napper->state) != THREAD_SLEEPING || READ_ONCE(napper->on_cpu)))
-		yield();
+	mutex_lock(&nap_lock);
+	if (!napper) {
+		napper = kthread_run(F(nap), NULL, -1, "nap");
+		while (napper && (READ_ONCE(napper->state) != THREAD_SLEEPING || READ_ONCE(napper->on_cpu)))
+			yield();
+	}
+	mutex_unlock(&nap_lock);
 }
 
 static bool parse_hex(const char *text, size_t n, u64 *value)

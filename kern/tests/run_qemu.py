@@ -471,6 +471,21 @@ def unloaded_meanwhile(line: str, places: tuple[str, ...], after: Step) -> Step:
     return step
 
 
+def woken_twice(run: Run) -> str:
+    """CPU 1 is about to join the module's thread, when CPU 0 wakes it too."""
+    for line in ("insmod maple", "echo nap > /proc/maple"):
+        if said := run.console.command(line):
+            return f"'{line}' says {said}"
+    with interleaved(run) as cpus:
+        if said := comes_to(run, cpus, "echo wake > /proc/maple", ("thread_join",)):
+            return said
+        cpus.begin("taskset -c 0 echo wake > /proc/maple")
+        cpus.run(done_or_waits(run))
+        cpus.go(1)
+    run.console.wait_ready(HANGS)
+    return shows("wait; rmmod maple; echo alive", "^alive$")(run)
+
+
 def removed_twice(run: Run) -> str:
     """CPU 1 has found the file that it removes from /ram, when CPU 0 removes it."""
     for line in ("insmod ramfs", "echo text > /ram/a"):
@@ -835,6 +850,7 @@ def traced_cases(arch: str) -> list[Case]:
             "kt_fprobe_glob maple_*", ("ftrace_set_put", "module_is_going"), shows("wait; kt_fprobe_glob maple_*", "^kt_fprobe_glob: .*No such file"))]),
         Case("the profiler, started while a module is removed", arch, f"{FINISHED}-tests", 2, [unloaded_meanwhile(
             "echo 1 > function_profile_enabled", ("ftrace_total", "kzalloc"), shows("wait; cat trace_stat/function0", "^  Function  "))]),
+        Case("a module's thread that is woken twice", arch, f"{FINISHED}-tests", 2, [woken_twice]),
         Case("a file of /ram that is removed twice", arch, f"{FINISHED}-tests", 2, [removed_twice]),
         Case("a file of /ram that is removed before it is opened", arch, f"{FINISHED}-tests", 2, [removed_before_opened]),
         Case("a file of a module whose init fails", arch, f"{FINISHED}-tests", 2, [file_of_a_refused_module]),
