@@ -35,8 +35,8 @@ size_t ftrace_module_room(void);
  * and the trampolines at @room if they are needed. Before: m->base and m->end[] are
  * set, and text is relocated, writable, and executed by no CPU. After: the loader
  * makes text read-only and synchronises the instruction caches. An entry that is
- * faulty (misaligned, outside of text, listed twice, without the nops that the
- * compiler leaves there, out of reach) is printed, and never written.
+ * faulty (misaligned, outside of text, listed twice, overlapping another one, without
+ * the nops that the compiler leaves there, out of reach) is printed, and never written.
  * Return: 0; -ENOMEM after a message. Context: thread.
  */
 int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count, unsigned long room);

@@ -59,11 +59,11 @@ static void keep_sound(struct module_sites *s, const struct module *m)
 	unsigned long stubs = KERNEL_BASE + s->region[0].stubs;
 
 	for (const struct dyn_ftrace *rec = s->record; rec < s->table.end; rec++) {
-		bool twice = kept > s->record && kept[-1].offset == rec->offset;
+		bool overlaps = kept > s->record && rec->offset - kept[-1].offset <= HOOK_ENTRY_OFFSET;
 		unsigned long ip = ftrace_ip(rec);
 
-		if (twice || !module_site_reaches(rec, stubs)) {
-			complain(m, ip - HOOK_ENTRY_OFFSET, twice ? "is listed twice" : "is out of reach of the trampolines");
+		if (overlaps || !module_site_reaches(rec, stubs)) {
+			complain(m, ip - HOOK_ENTRY_OFFSET, overlaps ? "is listed twice, or overlaps another one" : "is out of reach of the trampolines");
 			continue;
 		}
 #ifdef HOOK_BEFORE

@@ -433,6 +433,18 @@ TEST_P(sites, faulty_entries_are_told_and_never_written)
 		EXPECT_NE(std::string::npos, all.find(fault)) << fault << "\n" << all;
 }
 
+/* arm64 rewrites the word before a site, which here is another function's site. */
+TEST_P(sites, a_site_is_never_the_word_before_another_site)
+{
+	fake_module m("random", base, {"one", "two"});
+	fake_scribble(m.site(0) + 4, INSN_NOP);
+	m.entries.push_back(m.entries[0] + 4);
+	ASSERT_EQ(0, m.prepare());
+	EXPECT_EQ(HOOK_ENTRY_OFFSET ? 2u : 3u, ftrace_count(m.m.sites));
+	EXPECT_EQ(INSN_NOP, fake_word(m.site(0)));
+	EXPECT_EQ(HOOK_ENTRY_OFFSET != 0, strstr(fake_console, "or overlaps another one; it is never written") != nullptr) << fake_console;
+}
+
 TEST_P(sites, a_module_without_functions_has_no_table)
 {
 	fake_module m("empty", base, {});
