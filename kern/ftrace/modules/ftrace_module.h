@@ -36,7 +36,7 @@ size_t ftrace_module_room(void);
  * set, and text is relocated, writable, and executed by no CPU. After: the loader
  * makes text read-only and synchronises the instruction caches. An entry that is
  * faulty (misaligned, outside of text, listed twice, overlapping another one, without
- * the nops that the compiler leaves there, out of reach) is printed, and never written.
+ * the nops that the compiler leaves there, out of reach) is never written; the first 16 are printed.
  * Return: 0; -ENOMEM after a message. Context: thread.
  */
 int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count, unsigned long room);

@@ -4,6 +4,8 @@
 #include "trace.h"
 #include "trampoline.h"
 
+#define FAULTY_MAX 16 /* faulty entries that are named */
+
 size_t ftrace_module_room(void)
 {
 	return FTRACE_STUBS * FTRACE_STUB_SIZE;
@@ -22,8 +24,10 @@ static const char *site_fault(const struct module *m, unsigned long entry, unsig
 	return NULL;
 }
 
-static void complain(const struct module *m, unsigned long entry, const char *fault)
+static void complain(struct module_sites *s, const struct module *m, unsigned long entry, const char *fault)
 {
+	if (s->faulty++ >= FAULTY_MAX)
+		return;
 	printk("ftrace: module %s: the call site of the function at %#lx %s; it is never written\n", m->name, entry, fault);
 }
 
@@ -33,7 +37,7 @@ static void take_entries(struct module_sites *s, const struct module *m, const u
 		const char *fault = site_fault(m, entries[i], end);
 
 		if (fault)
-			complain(m, entries[i], fault);
+			complain(s, m, entries[i], fault);
 		else
 			(s->table.end++)->offset = entries[i] + HOOK_ENTRY_OFFSET - KERNEL_BASE;
 	}
@@ -63,7 +67,7 @@ static void keep_sound(struct module_sites *s, const struct module *m)
 		unsigned long ip = ftrace_ip(rec);
 
 		if (overlaps || !module_site_reaches(rec, stubs)) {
-			complain(m, ip - HOOK_ENTRY_OFFSET, overlaps ? "is listed twice, or overlaps another one" : "is out of reach of the trampolines");
+			complain(s, m, ip - HOOK_ENTRY_OFFSET, overlaps ? "is listed twice, or overlaps another one" : "is out of reach of the trampolines");
 			continue;
 		}
 #ifdef HOOK_BEFORE
@@ -94,6 +98,8 @@ int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 co
 	sort(s->record, s->table.end - s->record);
 	module_choose_stubs(s, room);
 	keep_sound(s, m);
+	if (s->faulty > FAULTY_MAX)
+		printk("ftrace: module %s: %u more call sites are faulty; they are never written\n", m->name, s->faulty - FAULTY_MAX);
 	m->sites = &s->table;
 	return 0;
 }

@@ -15,6 +15,7 @@ struct module_sites {
 	struct ftrace_region region[2]; /* one, and the sentinel */
 	bool far;			/* its call sites call the module's own trampolines */
 	bool enabled;			/* published */
+	u32 faulty;			/* entries that have no record */
 	struct dyn_ftrace record[];
 };
 

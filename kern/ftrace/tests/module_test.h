@@ -5,6 +5,7 @@
  */
 #include "fake_kernel.h"
 #include "asm-ftrace/hook.h"
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -443,6 +444,18 @@ TEST_P(sites, a_site_is_never_the_word_before_another_site)
 	EXPECT_EQ(HOOK_ENTRY_OFFSET ? 2u : 3u, ftrace_count(m.m.sites));
 	EXPECT_EQ(INSN_NOP, fake_word(m.site(0)));
 	EXPECT_EQ(HOOK_ENTRY_OFFSET != 0, strstr(fake_console, "or overlaps another one; it is never written") != nullptr) << fake_console;
+}
+
+TEST_P(sites, many_faulty_entries_are_counted)
+{
+	fake_module m("random", base, {"sound"});
+	for (int i = 0; i < 20; i++)
+		m.entries.push_back(m.entries[0] + 2);
+	ASSERT_EQ(0, m.prepare());
+	EXPECT_EQ(1u, ftrace_count(m.m.sites));
+	std::string all = fake_console;
+	EXPECT_EQ(17, std::count(all.begin(), all.end(), '\n'));
+	EXPECT_NE(std::string::npos, all.find("ftrace: module random: 4 more call sites are faulty; they are never written\n")) << all;
 }
 
 TEST_P(sites, a_module_without_functions_has_no_table)
