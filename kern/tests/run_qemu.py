@@ -746,6 +746,9 @@ def shell_cases(arch: str) -> list[Case]:
              prints("rmdir instances/a; echo x > /tmp/x; rm /tmp/x", ""), shows("cat /tmp/x", "ENOENT"),
              *(prints(line, f"Usage: {usage}\n") for line, usage in (("help cat", "help"), ("wait 5", "wait"), ("cd /tmp /data", "cd [directory]"))),
              shows("cat /tmp/f 2> /tmp/err", "^shell: only the output"), shows("ls /tmp/err", "ENOENT"),
+             *(prints(line, "") for line in ("echo p:g/one schedule > dynamic_events; cd events/g; echo > ../../dynamic_events; cd ../..",
+                                             "echo p:g/two schedule > dynamic_events; echo 1 > events/g/enable; echo 0 > events/g/enable; echo > dynamic_events")),
+             shows("ls events/g", "ENOENT"),
              shows(f"cat /lib/modules/{arch}/stone.ko > /tmp/f.ko; insmod /tmp/f.ko; lsmod > dynamic_events", r"^lsmod: dynamic_events: .*\(EINVAL\)$"),
              shows("lsmod; rmmod f; rm /tmp/f.ko", r"^f  +\d+  0$"), stack_among(300), *framed()]
     graph = "echo function_graph > current_tracer"

@@ -511,12 +511,13 @@ static struct node *group_dir(const struct trace_array *tr, const char *group, i
 	return events && file_make_at(events, path, 0644, &group_ops, NULL) ? file_lookup(events, group) : NULL;
 }
 
+/* In one step: a directory that stays, because it is a thread's cwd, keeps its enable for the group's next event. */
 static void remove_empty_group(struct node *dir)
 {
-	struct node *enable = file_lookup(dir, "enable");
+	struct node *enable = file_lookup(dir, "enable"), *tree;
 
-	if (dir->child == enable && enable && !enable->sibling && enable->ops == &group_ops && !file_unmake(enable))
-		file_unmake(dir);
+	if (dir->child == enable && enable && !enable->sibling && enable->ops == &group_ops && !file_detach(dir->parent, dir->name, &tree))
+		file_tree_free(tree);
 }
 
 /* The event's directory, with its files; not yet attached to its parent. */
