@@ -102,8 +102,9 @@ static inline bool module_has_text(const struct module *m, unsigned long addr)
  * @name is the module's name. Context: thread. Return: 0, or -errno after one
  * printed message that says why; then nothing of the module is left.
  * -ENOEXEC: no module, or for another machine; -ENOENT: a symbol is missing;
- * -EEXIST: a module or a symbol of that name exists; -ENOMEM; -ERANGE: a
- * relocation does not reach; -EINVAL: @at or a parameter; else what init returned.
+ * -EEXIST: a module or a symbol of that name exists; -ENOMEM; -ENOSPC: it uses
+ * the exports of too many modules; -ERANGE: a relocation does not reach; -EINVAL:
+ * @name, @at or a parameter; else what init returned.
  */
 int module_load(const char *name, const void *file, size_t size, unsigned long at, int count, char **params);
 

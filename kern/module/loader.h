@@ -32,8 +32,19 @@ void module_drop_uses(struct module *m);
  */
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params);
 
-/* m->symbols: the names and addresses of the functions in its text, and of the tracer's trampolines at m->base + @room. -ENOMEM. */
+/*
+ * m->symbols: the names and addresses of the functions in its text, and of the tracer's trampolines at m->base + @room.
+ * After a message: -ENOMEM, -ENOEXEC: there are too many.
+ */
 int module_name_functions(struct module *m, const struct module_elf *elf, size_t room);
+
+/* ksym_names_forget() frees the names that ksym_name() has kept since the mark. Before: no function of theirs was in a trace yet. */
+struct ksym_names {
+	unsigned pages;
+	size_t used;
+};
+struct ksym_names ksym_names_mark(void);
+void ksym_names_forget(struct ksym_names mark);
 
 /* A table that the linker would have collected: the elements of section ".table.NAME". -ENOEXEC: it is no whole number of them, or misaligned. */
 int module_table(const struct module_elf *elf, const char *section, size_t element, const void **start, const void **end);

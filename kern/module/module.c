@@ -367,6 +367,7 @@ static int start(struct module *m)
 
 static int load(struct module *m, const void *file, size_t size, unsigned long at, int count, char **params)
 {
+	struct ksym_names names = ksym_names_mark();
 	struct module_elf elf;
 	int err = module_elf_open(&elf, m->name, file, size);
 
@@ -374,6 +375,7 @@ static int load(struct module *m, const void *file, size_t size, unsigned long a
 	module_elf_close(&elf);
 	if (err) {
 		kfree(m->symbols);
+		ksym_names_forget(names);
 		discard(m);
 	} else {
 		publish(m);
@@ -391,6 +393,8 @@ int module_load(const char *name, const void *file, size_t size, unsigned long a
 	if (!err) {
 		m = kzalloc(sizeof(*m));
 		err = m ? 0 : -ENOMEM;
+		if (err)
+			printk("module %s: no memory\n", name);
 	}
 	if (!err) {
 		strlcpy(m->name, name, sizeof(m->name));

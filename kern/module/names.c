@@ -1,5 +1,6 @@
-/* The names that ksym_name() keeps for ever, each once. module_lock held. */
+/* The names that ksym_name() keeps, each once; for ever, if the load succeeds that they are for. module_lock held. */
 #include "ksyms.h"
+#include "loader.h"
 #include "memory.h"
 #include "string.h"
 
@@ -45,4 +46,18 @@ const char *ksym_name(const char *name)
 	memcpy(copy, name, size - 1);
 	name_used += size;
 	return copy;
+}
+
+struct ksym_names ksym_names_mark(void)
+{
+	return (struct ksym_names){name_page_count, name_used};
+}
+
+void ksym_names_forget(struct ksym_names mark)
+{
+	while (name_page_count > mark.pages)
+		page_free(name_pages[--name_page_count], 0);
+	name_used = mark.used;
+	if (mark.pages)
+		memset(name_pages[mark.pages - 1] + mark.used, 0, PAGE_SIZE - mark.used);
 }

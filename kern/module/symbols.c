@@ -7,6 +7,7 @@
 #include "string.h"
 
 #define STT_FUNC 2
+#define FUNCTIONS_MAX 2048 /* each is inserted among all others, and its name compared with all others */
 
 static bool is_function(const struct module_elf *elf, const struct elf_symbol *s)
 {
@@ -41,16 +42,10 @@ static int add_trampolines(struct module *m, size_t room)
 	return add(m->symbols, m->symbols->tracer, name);
 }
 
-int module_name_functions(struct module *m, const struct module_elf *elf, size_t room)
+static int add_functions(struct module *m, const struct module_elf *elf, size_t room)
 {
-	u32 count = 1;
 	int err = 0;
 
-	for (u32 i = 0; i < elf->symbol_count; i++)
-		count += is_function(elf, &elf->symbols[i]);
-	m->symbols = ksym_table_new(count);
-	if (!m->symbols)
-		return -ENOMEM;
 	m->symbols->start = m->base;
 	m->symbols->end = m->end[MODULE_TEXT];
 	m->symbols->module = ksym_name(m->name);
@@ -60,4 +55,18 @@ int module_name_functions(struct module *m, const struct module_elf *elf, size_t
 			err = add(m->symbols, elf->symbols[i].value, elf->strings + elf->symbols[i].name);
 	err = err ?: add_trampolines(m, room);
 	return err ?: (m->symbols->module ? 0 : -ENOMEM);
+}
+
+int module_name_functions(struct module *m, const struct module_elf *elf, size_t room)
+{
+	u32 count = 0;
+
+	for (u32 i = 0; i < elf->symbol_count; i++)
+		count += is_function(elf, &elf->symbols[i]);
+	if (count > FUNCTIONS_MAX)
+		return module_elf_refuse(elf, -ENOEXEC, "the file has %u functions; at most %u are allowed", count, FUNCTIONS_MAX);
+	m->symbols = ksym_table_new(count + 1);
+	if (!m->symbols || add_functions(m, elf, room))
+		return module_elf_refuse(elf, -ENOMEM, "no memory for the names of its %u functions", count);
+	return 0;
 }
