@@ -7,7 +7,7 @@
 
 #define FETCH_SP 2
 #define FETCH_PC 32
-/* Register n has the n-th name. A register's second name follows the others, with its number. */
+/* Register n has the n-th name. */
 #define FETCH_NAMES                                                                           \
 	{"zero", "ra", "sp", "gp", "tp", "t0", "t1", "t2", "s0", "s1", "a0", "a1", "a2", "a3", "a4", "a5", "a6", \
 	 "a7", "s2", "s3", "s4", "s5", "s6", "s7", "s8", "s9", "s10", "s11", "t3", "t4", "t5", "t6", "epc"}
