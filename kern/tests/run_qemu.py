@@ -288,7 +288,8 @@ def held(run: Run, program: str, place: str) -> Iterator[Cpus]:
     kernel = kernel_of(run)
     with interleaved(run) as cpus:
         cpus.begin(f"taskset -c 1 {program} &")
-        if cpus.reach(calls_to(kernel, place, kernel.code_beside(f"app_main_{program}")), but={0}) != 1:
+        places = {at for code in kernel.code_of(f"kern/apps/{program}.c") for at in calls_to(kernel, place, code)}
+        if cpus.reach(places, but={0}) != 1:
             raise Stopped(Verdict.FAIL, f"{program} does not come to {place}")
         cpus.serve(1)
         if not cpus.run(run.console.at_prompt):
