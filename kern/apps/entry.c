@@ -219,17 +219,47 @@ __attribute__((noipa)) static int entry_disabled(struct ftrace_ops *op)
 	return err;
 }
 
+/* Does a registered op select the function of @rec, whose count may not include it? ftrace_lock held. */
+static bool is_selected(struct dyn_ftrace *rec)
+{
+	uint16_t count = rec->count;
+	bool selected;
+
+	rec->count = 1; /* with another count ftrace_only_op() does not search */
+	selected = ftrace_only_op(rec);
+	rec->count = count;
+	return selected;
+}
+
+/*
+ * Set or clear FTRACE_FL_DISABLED in the record of entry_traced. An op is not counted in a disabled record, and not
+ * removed from it. So while another op selects the function the flag stays as it is. Return: 0 or -EBUSY.
+ */
+static int set_disabled(bool on)
+{
+	unsigned long start = (unsigned long)entry_traced;
+	struct dyn_ftrace *rec = lookup_rec_range(start, start + 8);
+	int err = 0;
+
+	mutex_lock(&ftrace_lock);
+	if (is_selected(rec))
+		err = -EBUSY;
+	else if (on)
+		rec->flags |= FTRACE_FL_DISABLED;
+	else
+		rec->flags &= ~FTRACE_FL_DISABLED;
+	mutex_unlock(&ftrace_lock);
+	return err;
+}
+
 static int disabled(void)
 {
 	static struct ftrace_ops op = {entry_counter, FTRACE_OPS_FL_RECURSION, .slot = -1};
-	unsigned long start = (unsigned long)entry_traced;
-	struct dyn_ftrace *rec = lookup_rec_range(start, start + 8);
-	int err = ftrace_set_filter(&op, "entry_traced", 12, true, false);
+	int err = ftrace_set_filter(&op, "entry_traced", 12, true, false) ?: set_disabled(true);
 
-	rec->flags |= FTRACE_FL_DISABLED;
 	err = err ?: entry_disabled(&op);
 	end(&op);
-	rec->flags &= ~FTRACE_FL_DISABLED;
+	set_disabled(false);
 	return err;
 }
 
@@ -250,6 +280,7 @@ int main(int argc, char **argv)
 	int err;
 
 	mutex_lock(&alone);
+	set_disabled(false); /* if another op selected the function at the end of the last run */
 	err = with_pattern() ?: ready() ?: skipped() ?: own_filter() ?: clash() ?: fill() ?: disabled();
 	mutex_unlock(&alone);
 	return err ? complain(argv[0], "register_ftrace_function", -err) : 0;

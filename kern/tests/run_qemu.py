@@ -770,6 +770,13 @@ def shell_cases(arch: str) -> list[Case]:
                 ("function_graph", FINISHED, graph, "echo nop > current_tracer"),
                 ("lab 5's function_graph", "lab5-tests", graph, "echo nop > current_tracer"),
                 ("the profiler", FINISHED, "echo 1 > function_profile_enabled", "echo 0 > function_profile_enabled"))),
+            Case("entry's disabled record, which a tracer selects meanwhile", arch, "lab4-tests", 2, [
+                meanwhile("entry", "entry_disabled", "echo entry_traced > set_ftrace_filter; echo function > current_tracer"),
+                prints("echo nop > current_tracer; cat enabled_functions", ""),
+                prints("entry; cat enabled_functions", ""),
+                shows("echo function > current_tracer; cat enabled_functions", r"^entry_traced \(1\)"),
+                shows("entry", r"^entry: register_ftrace_function: Device or resource busy \(EBUSY\)$"),
+                prints("echo nop > current_tracer; cat enabled_functions", "")]),
             *(Case(f"{program}, twice at once", arch, variant, 2, [*(twice(program, place) for place in places), works()])
               for program, variant, *places in (
                 ("frames", FINISHED, "ftrace_set_filter", "frames_call", "unregister_ftrace_graph"),
