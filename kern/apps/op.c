@@ -18,10 +18,10 @@ const char *const program_help[] = {"0..7 see|add|patch|off ..", "ops on the wor
 #if STAGE >= 4
 #include "asm-ftrace/regs.h"
 #include "errno.h"
-#include "ftrace.h"
 #include "ksyms.h"
 #include "lib/pattern.h"
 #include "string.h"
+#include "tracer.h"
 
 #define OPS 8
 
@@ -65,14 +65,19 @@ static bool op_is_workload(const char *word)
 static void *op_entry_of(const char *name)
 {
 	unsigned long offset;
+	void *entry = NULL;
 
+	mutex_lock(&ftrace_lock); /* so that no module is removed while its records are searched */
 	for_each_ftrace_rec(rec) {
 		const char *found = ksym_lookup(ftrace_ip(rec), &offset, NULL);
 
-		if (found && op_is_workload(name) && !strcmp(found, name))
-			return (void *)(ftrace_ip(rec) - offset);
+		if (found && op_is_workload(name) && !strcmp(found, name)) {
+			entry = (void *)(ftrace_ip(rec) - offset);
+			break; /* out of the kernel's table; no module has such a name */
+		}
 	}
-	return NULL;
+	mutex_unlock(&ftrace_lock);
+	return entry;
 }
 
 /* @op is not registered: make it unused. Returns @err. */

@@ -487,6 +487,21 @@ def woken_twice(run: Run) -> str:
     return shows("wait; rmmod maple; echo alive", "^alive$")(run)
 
 
+def searched_meanwhile(run: Run) -> str:
+    """A module's removal waits while CPU 1, which runs `op`, searches the records of all functions for a name."""
+    if said := run.console.command("insmod maple"):
+        return f"'insmod maple' says {said}"
+    with interleaved(run) as cpus:
+        if said := comes_to(run, cpus, "op 0 patch wl_leaf_elm wl_leaf_ash", ("app_main_op", "ksym_lookup")):
+            return said
+        cpus.begin("taskset -c 0 rmmod maple")
+        if cpus.run(done_or_waits(run), insns=MANY) and run.console.at_prompt():
+            return "'rmmod maple' frees its records while another CPU searches them"
+        cpus.go(1)
+    run.console.wait_ready(HANGS)
+    return shows("wait; op 0 off; lsmod; echo alive", r"\A(\[1\] done, exit status 0: .*\n)?Module .*\nalive$")(run)
+
+
 def removed_twice(run: Run) -> str:
     """CPU 1 has found the file that it removes from /ram, when CPU 0 removes it."""
     for line in ("insmod ramfs", "echo text > /ram/a"):
@@ -862,6 +877,7 @@ def traced_cases(arch: str) -> list[Case]:
         Case("the profiler, started while a module is removed", arch, f"{FINISHED}-tests", 2, [unloaded_meanwhile(
             "echo 1 > function_profile_enabled", ("ftrace_total", "kzalloc"), shows("wait; cat trace_stat/function0", "^  Function  "))]),
         Case("a module's thread that is woken twice", arch, f"{FINISHED}-tests", 2, [woken_twice]),
+        Case("the records, searched by a program while a module is removed", arch, f"{FINISHED}-tests", 2, [searched_meanwhile]),
         Case("a file of /ram that is removed twice", arch, f"{FINISHED}-tests", 2, [removed_twice]),
         Case("a file of /ram that is removed before it is opened", arch, f"{FINISHED}-tests", 2, [removed_before_opened]),
         Case("a file of a module whose init fails", arch, f"{FINISHED}-tests", 2, [file_of_a_refused_module]),
