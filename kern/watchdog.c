@@ -5,6 +5,7 @@
 #include "irq.h"
 #include "print.h"
 #include "sched.h"
+#include "string.h"
 
 #define LOOK_NS 1000000000
 
@@ -28,10 +29,13 @@ static void report(struct cpu *cpu, unsigned seconds)
 {
 	const struct thread *t = READ_ONCE(cpu->running);
 	void *in = (void *)READ_ONCE(cpu->called) ?: (void *)t->fn ?: (void *)do_idle;
+	char comm[sizeof(t->comm)];
+	int pid = t->pid;
 
+	strlcpy(comm, t->comm, sizeof(comm)); /* the thread may end, and be freed, while printk() waits for another CPU's line */
 	WRITE_ONCE(cpu->reports, cpu->reports + 1);
 	printk("\nwatchdog: CPU %u has been stuck for %u s, in %pS [%s:%d]\n", cpu->index, seconds,
-	       in, t->comm, t->pid);
+	       in, comm, pid);
 }
 
 static void look_at(struct cpu *cpu)
