@@ -160,8 +160,6 @@ void timer_set(u64 deadline);
  * none of 19,000 with the second store. A processor needs one.
  * arch_sync_all(): at the end of a batch. When it returns, every online CPU
  * executes the new words. Context: thread, interrupts on.
- * Preemption is off from the first line to the return of arch_sync_all(): on arm64 its
- * dsb completes only what its own CPU has invalidated.
  */
 void arch_sync_all(void);
 

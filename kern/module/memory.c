@@ -185,13 +185,11 @@ int module_memory_protect(struct module *m)
 	unsigned long text = m->end[MODULE_TEXT] - m->base;
 	int err;
 
-	preempt_disable(); /* arch.h says why; QEMU does not show it */
 	for (unsigned long va = m->base; va < m->end[MODULE_TEXT]; va += 4)
 		arch_sync_line(va, va);
 	err = mmu_protect(m->end[MODULE_TEXT], m->end[MODULE_RODATA] - m->end[MODULE_TEXT], PROT_READ);
 	err = err ?: mmu_protect(m->base, text, PROT_READ | PROT_EXEC) ?: add_alias(m);
 	arch_sync_all();
-	preempt_enable();
 	if (err)
 		printk("module %s: its %#lx bytes of text cannot be protected: error %d\n", m->name, text, err);
 	return err;

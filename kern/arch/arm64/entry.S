@@ -141,7 +141,9 @@ exception_vector_end:
  *
  * Called with interrupts masked. x0 = prev is the return value.
  *
- * 1. Save prev's callee-saved registers.
+ * 1. Save prev's callee-saved registers. Complete its cache and TLB maintenance:
+ *    prev may go on on another CPU, whose dsb does not wait for what this CPU
+ *    has invalidated. QEMU does not show it.
  * 2. Make next current.
  * 3. Load next's registers, and return on its stack.
  */
@@ -149,7 +151,8 @@ exception_vector_end:
 	.globl	__switch_to
 	.type	__switch_to, @function
 __switch_to:
-	/* 1. Save prev's callee-saved registers. */
+	/* 1. Save prev's callee-saved registers. Complete its cache and TLB maintenance. */
+	dsb	ish
 	mov	x9, sp
 	pairs	stp, x0, THREAD_X, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28
 	stp	x29, x30, [x0, #THREAD_CONTEXT + CONTEXT_FP]

@@ -137,14 +137,10 @@ notrace void arch_tlb_flush(void)
 	isb();
 }
 
-/* A dsb completes only the tlbi of its own CPU (Arm ARM, "TLB maintenance instructions"): no migration may come between the two. */
 notrace void arch_tlb_flush_all(void)
 {
-	unsigned long flags = irq_save();
-
 	dsb(ishst);
 	__asm__ volatile("tlbi vmalle1is" : : : "memory");
 	dsb(ish);
 	isb();
-	irq_restore(flags);
 }
