@@ -10,7 +10,8 @@
 #include "print.h"
 #include "tracer.h"
 
-void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn)
+/* Write into @buf which instruction @insn at @ip is: the nop, or which call. */
+static void describe(char *buf, size_t size, unsigned long ip, u32 insn)
 {
 	unsigned long target;
 
@@ -52,8 +53,8 @@ void ftrace_bug(int err, struct dyn_ftrace *rec, u32 expected)
 
 	rec->flags |= FTRACE_FL_DISABLED;
 	ftrace_disabled = true;
-	ftrace_describe(want, sizeof(want), ip, expected);
-	ftrace_describe(have, sizeof(have), ip, found);
+	describe(want, sizeof(want), ip, expected);
+	describe(have, sizeof(have), ip, found);
 	printk("ftrace: refused to write the call site of %ps at %#lx (error %d)\n"
 	       "ftrace:   expected %08x  %s\n"
 	       "ftrace:   found    %08x  %s\n"

@@ -90,9 +90,6 @@ static inline int ftrace_switch(struct dyn_ftrace *rec, unsigned calls)
 	return 0;
 }
 
-/* Write into @buf which instruction @insn at @ip is: the nop, or which call. */
-void ftrace_describe(char *buf, size_t size, unsigned long ip, u32 insn);
-
 /* Check the records of a table, and print their faults. A faulty record is disabled: its site is never written. */
 void ftrace_check_records(struct ftrace_table table);
 

@@ -208,16 +208,13 @@ static void fill_entry(struct trace_entry *ent, u16 type, unsigned long irq)
 	ent->pid = current->pid;
 }
 
-/* Interrupts are masked; w->irq is their earlier state. */
+/* Interrupts are masked; w->irq is their earlier state, w->cpu is this CPU. */
 static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
 {
-	struct cpu *c = this_cpu();
 	struct trace_entry *ent;
 	u64 (*read)(void);
 
-	w->cpu = c;
-	w->rb = &tr->cpu[c->index];
-	w->recursion = c->recursion;
+	w->rb = &tr->cpu[w->cpu->index];
 	if (READ_ONCE(w->rb->slow) & (RB_OFF | RB_STOPPED))
 		return NULL;
 	read = READ_ONCE(tr->clock)->read;
@@ -230,23 +227,20 @@ static void *__noinline reserve_entry(struct trace_array *tr, u16 type, size_t s
 void *trace_reserve(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
 {
 	w->irq = irq_save();
+	w->cpu = this_cpu();
+	w->recursion = w->cpu->recursion;
 	return reserve_entry(tr, type, size, w);
 }
 
 void *trace_begin(struct trace_array *tr, u16 type, size_t size, struct trace_write *w)
 {
 	struct cpu *c;
-	u64 recursion;
-	void *ent = NULL;
 
 	w->irq = irq_save();
 	w->cpu = c = this_cpu();
-	recursion = c->recursion;
-	c->recursion = recursion | c->context_bit;
-	if (!(recursion & c->context_bit))
-		ent = reserve_entry(tr, type, size, w);
-	w->recursion = recursion;
-	return ent;
+	w->recursion = c->recursion;
+	c->recursion |= c->context_bit;
+	return w->recursion & c->context_bit ? NULL : reserve_entry(tr, type, size, w);
 }
 
 void trace_end(struct trace_write *w, void *entry)
