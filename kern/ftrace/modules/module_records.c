@@ -110,7 +110,7 @@ bool ftrace_module_replaced(const struct module *m)
 
 	mutex_lock(&ftrace_lock);
 	for (const struct dyn_ftrace *rec = m->sites ? m->sites->records : NULL; rec && rec < m->sites->end; rec++)
-		is |= rec->flags & FTRACE_FL_IPMODIFY;
+		is |= rec->flags & FTRACE_FL_IPMODIFY && rec->calls; /* two such ops: it is disabled, and calls nothing */
 	mutex_unlock(&ftrace_lock);
 	return is;
 }
