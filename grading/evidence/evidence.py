@@ -206,6 +206,15 @@ class Going:
 
 
 @dataclass
+class Held:
+    """Lab 7: a module that was loaded while one op, or two, that may change pc selected all its functions."""
+
+    ops: int
+    loaded: Loaded  # `traced`: its text then
+    refused: str = ""  # one op: what the shell printed when another op that may change pc was to select its functions
+
+
+@dataclass
 class Redirected:
     """Lab 7: the harness overwrote a module's trampolines. Then a command changed which of its functions are traced."""
 
@@ -272,6 +281,7 @@ class Evidence:
     visits: list[Visit] = field(default_factory=list)
     coming: list[Coming] = field(default_factory=list)
     going: Going | None = None
+    held: list[Held] = field(default_factory=list)
     redirected: list[Redirected] = field(default_factory=list)
     overwritten_sites: list[Overwritten] = field(default_factory=list)
     inside: dict[str, str] = field(default_factory=dict)  # what the commands printed while a call was inside a module that is removed
@@ -313,7 +323,7 @@ class Evidence:
     def summary(self) -> Evidence:
         """A copy without the large data that only checks use."""
         return replace(self, phases=[], trials=[], truth=Truth(), files={}, spoilt=None, texts=[], text_at_boot=b"", text_at_end=b"", text_traced=b"", overwritten=None,
-                       loaded=[], visits=[], coming=[], going=None, redirected=[], overwritten_sites=[])
+                       loaded=[], visits=[], coming=[], going=None, held=[], redirected=[], overwritten_sites=[])
 
     def ending(self) -> str:
         """A sentence that says how the boot ended early."""

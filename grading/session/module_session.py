@@ -11,7 +11,7 @@ from grading.elf.elf import Kernel, Site
 from grading.elf.insn import Way
 from grading.elf.link import PAGE
 from grading.elf.module import LINK, TRAMPOLINE, Module, ModuleFile
-from grading.evidence.evidence import Coming, Complaint, Filter, Going, Loaded, Overwritten, Phase, Redirected, Visit
+from grading.evidence.evidence import Coming, Complaint, Filter, Going, Held, Loaded, Overwritten, Phase, Redirected, Visit
 from grading.machine.hold import interleaved
 from grading.machine.machine import Run
 from grading.machine.observer import Config
@@ -91,6 +91,8 @@ class ModuleSession(Session):
             self._coming(machine, rng, SECOND)
             self._coming(machine, rng, REQUEST, OTHER, GRAPH)
             self._going(machine)
+            self._held(machine, self._far, 1)
+            self._held(machine, self._near, 2)
             self._inside(machine)
             for line in ("insmod stone", "rmmod stone"):  # it has no function
                 self._quiet(machine, line)
@@ -243,6 +245,25 @@ class ModuleSession(Session):
     def _files(self, machine: Run, going: Going, when: str) -> None:
         for file in ("enabled_functions", "set_ftrace_filter"):
             going.files[file + when] = machine.console.command(f"cat {file}")
+
+    def _held(self, machine: Run, module: Module, ops: int) -> None:
+        """A module is loaded while this many ops that may change pc select all functions of modules that are loaded. If it is one op, another one is then to
+        select the module's functions."""
+        self._say(f"{module.name} comes, {ops} op{'s' * (ops > 1)} may change pc")
+        for number in range(ops):
+            self._quiet(machine, f"op {number} hold !*")
+        if self._evidence.complaint:
+            return
+        machine.console.command(f"insmod {module.name} at={module.base:#x}")  # the kernel says for which functions there are two ops
+        held = Held(ops, Loaded(module, module is self._far, traced=self._text_of(machine, module)))
+        self._evidence.held.append(held)
+        if ops == 1:
+            held.refused = machine.console.command(f"op 1 hold {module.name}_*")
+            if not held.refused.strip():
+                self._quiet(machine, "op 1 off")
+        for number in range(ops):
+            self._quiet(machine, f"op {number} off")
+        self._remove(machine, module)
 
     def _inside(self, machine: Run) -> None:
         """A thread of a module sleeps in a call that function_graph traces, and another module, which lies below it or above, is loaded and

@@ -6,6 +6,8 @@
  *	op 0 see wl_leaf_*			watch
  *	op 1 add 31 wl_pick_* wl_wide_oak	add n * 31 to argument n, n = 1, 3 to 7
  *	op 2 patch wl_leaf_elm wl_step_*	wl_leaf_elm runs wherever one of these is called
+ *	op 3 hold maple_*			watch, and let no other op change pc; any function
+ *	op 3 hold !*				the same, all functions of modules that are loaded from now on
  *	op 1 off
  *
  * Each callback overwrites every register that a callback may overwrite. Ops
@@ -13,7 +15,7 @@
  */
 #include "app.h"
 
-const char *const program_help[] = {"0..7 see|add|patch|off ..", "ops on the workload: watch, change arguments, patch"};
+const char *const program_help[] = {"0..7 see|add|patch|hold|off ..", "ops on the workload: watch, change arguments, patch"};
 
 #if STAGE >= 4
 #include "asm-ftrace/regs.h"
@@ -84,6 +86,8 @@ static void *op_entry_of(const char *name)
 static int op_forget(struct ftrace_ops *op, int err)
 {
 	ftrace_set_filter(op, "", 0, true, false);
+	if (op->filter.notrace_hash)
+		ftrace_set_filter(op, "", 0, true, true);
 	op->func = NULL;
 	return err;
 }
@@ -99,14 +103,23 @@ static bool op_is_circle(const struct ftrace_ops *op, const void *target)
 	return false;
 }
 
-/* Make @words the op's filter and register it; on an error it stays unused. */
+/* May the op select these functions? */
+static bool op_is_allowed(const struct ftrace_ops *op, const char *word)
+{
+	return op_is_workload(word) || (op->func == op_see && op->flags & FTRACE_OPS_FL_IPMODIFY);
+}
+
+/* Make @words the op's filter and register it; on an error it stays unused. A word that begins with ! excludes functions. */
 static int op_start(struct ftrace_ops *op, int count, char **words)
 {
 	int err = 0;
 
-	for (int i = 0; i < count && !err; i++)
-		err = op_is_workload(words[i]) ? ftrace_set_filter(op, words[i], strlen(words[i]), !i, false)
-					       : -EINVAL;
+	for (int i = 0; i < count && !err; i++) {
+		bool exclude = words[i][0] == '!';
+
+		err = op_is_allowed(op, words[i]) ? ftrace_set_filter(op, words[i] + exclude, strlen(words[i] + exclude), !i, exclude)
+						  : -EINVAL;
+	}
 	if (!err && op->func == op_patch && op_is_circle(op, op->private))
 		err = -EINVAL;
 	if (!err)
@@ -121,6 +134,11 @@ static int op_parse(struct ftrace_ops *op, int argc, char **argv)
 
 	if (!strcmp(argv[0], "see")) {
 		op->func = op_see;
+		return 1;
+	}
+	if (!strcmp(argv[0], "hold")) {
+		op->func = op_see;
+		op->flags |= FTRACE_OPS_FL_IPMODIFY;
 		return 1;
 	}
 	if (argc > 1 && !strcmp(argv[0], "add") && !kstrtou64(argv[1], 0, &more)) {
@@ -167,7 +185,7 @@ int main(int argc, char **argv)
 	if (err < 0)
 		return complain(argv[0], argv[1], -err);
 	if (err)
-		printf("usage: op 0..7 see WL.. | add NUMBER WL.. | patch FUNCTION WL.. | off\n");
+		printf("usage: op 0..7 see WL.. | add NUMBER WL.. | patch FUNCTION WL.. | hold FUNCTION.. | off\n");
 	return err;
 }
 #else

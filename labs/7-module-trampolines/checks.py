@@ -11,7 +11,7 @@ from grading.checks.module_checks import (executed_runs, far_calls, is_of, modul
 from grading.checks.schedule_checks import PLAYED, right_under_schedules
 from grading.checks.seen import POWERED_OFF, TEXT_AT_BOOT, TEXT_AT_END, Amount, Coverage, once, ran, with_one_cpu
 from grading.elf.module import TRAMPOLINE
-from grading.evidence.evidence import Coming, Evidence, Overwritten, Redirected, between
+from grading.evidence.evidence import Coming, Evidence, Held, Overwritten, Redirected, between
 from grading.evidence.finding import Finding, side_by_side
 from grading.session.line_parts import BEFORE, ModuleLineSession
 from grading.session.module_session import GRAPH, OTHER, REQUEST, SCHEDULED, SECOND, ModuleSession
@@ -144,6 +144,27 @@ def _graphed(was: Coming, want: list[str]) -> Finding | None:
     at = next((n for n, (a, b) in enumerate(zip(printed, want)) if a != b), min(len(printed), len(want)))
     return Finding(f"{module.name} was loaded while function_graph was on: {GRAPH}trace does not have its calls", side_by_side(want, printed, at),
                    mistake="" if printed else "graph-not-told")
+
+
+def held(e: Evidence) -> Finding | None:
+    """One op that may change pc traces the functions of a module that is loaded, and no other one can then select them. If there are two, no op traces
+    them."""
+    return first_of(_held_wrong(e, was) for was in e.held)
+
+
+def _held_wrong(e: Evidence, was: Held) -> Finding | None:
+    module, nop = was.loaded.module, e.kernel.isa.nop
+    for site in module.sites:
+        word = was.loaded.word(was.loaded.traced, site.address)
+        if (word == nop) != (was.ops > 1):
+            why = "two ops that may change pc selected its functions, so they are never traced" if was.ops > 1 else (
+                "one op that may change pc selected its functions, so each site must call it")
+            return Finding(f"{module.name} was loaded while {why}",
+                           site=[f"{site.function.name} at {site.address:#x}", f"is         {word:08x}  {e.kernel.disassemble(site.address, word)}"])
+    if was.ops == 1 and "EBUSY" not in was.refused:
+        return Finding(f"{module.name} was loaded while one op that may change pc selected its functions. Then another such op was registered for them, and must be refused "
+                       "with EBUSY: the records do not say that the functions are taken (FTRACE_FL_IPMODIFY)")
+    return None
 
 
 def coming_printed(e: Evidence) -> Finding | None:
@@ -295,6 +316,7 @@ RUNS = Coverage("run of seeded calls in modules", lambda e: [Amount(v.name, len(
     Amount("", len(e.visits), 3 if e.smp > 1 else 1)])
 PRINTED = Coverage("printed event", lambda e: [Amount(v.name, len(v.trace.events) if v.trace else 0, sum(len(seeded.expect(r).calls) for r in v.runs)) for v in e.visits])
 CAME = once("module that was loaded while tracers were on", lambda e: len(e.coming), 3)
+HELD = once("module that was loaded while ops that may change pc select its functions", lambda e: len(e.held), 2)
 WENT = once("module that was removed while it was traced", lambda e: int(bool(e.going)))
 INSIDE = once("attempt to remove a module while a call was inside it", lambda e: int("awake" in e.inside))
 OVERWRITTEN = once("module whose call site was overwritten", lambda e: len({was.loaded.module for was in e.overwritten_sites}))
@@ -309,7 +331,7 @@ CHECKS = {
     "one CPU": three_agree,
     "four CPUs": three_agree,
     "followed": all_of(followed, refused),
-    "coming": coming,
+    "coming": all_of(coming, held),
     "going": going,
     "inside": inside,
     "schedules": all_of(as_linked, right_under_schedules),
@@ -326,7 +348,7 @@ SEEN = {
     "one CPU": (RUNS, PRINTED),
     "four CPUs": (RUNS, PRINTED),
     "followed": (REDIRECTED, OVERWRITTEN),
-    "coming": (CAME,),
+    "coming": (CAME, HELD),
     "going": (WENT,),
     "inside": (INSIDE,),
     "schedules": (PLAYED,),
