@@ -24,8 +24,8 @@ from grading.verdict import Stopped, Verdict
 if TYPE_CHECKING:
     from grading.elf.module import Module
 
-# A file that uses each structure and that nobody hands in: its debug information says how the structure is laid out.
-DECLARED = {"ftrace_ops": "kern/apps/op", "ftrace_filter": "kern/apps/op", "fgraph_ops": "kern/apps/frames", "fgraph_single": "kern/ftrace/trace/trace_graph_direct",
+# A file that uses each structure, and that is in every tree as a source which nobody hands in: its debug information says how the structure is laid out.
+DECLARED = {"ftrace_ops": "kern/apps/op", "ftrace_filter": "kern/apps/op", "fgraph_ops": "kern/apps/frames", "fgraph_single": "kern/apps/rare",
             "shadow_stack": "kern/apps/frames", "shadow_frame": "kern/apps/frames"}
 OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
 
@@ -198,7 +198,9 @@ class Kernel:
         return self._members[structure]
 
     def _read_members(self, structure: str) -> dict[str, int]:
-        unit = next(at for section, name, at, _ in self._placed if (section, name) == (".debug_info", DECLARED[structure]))
+        unit = next((at for section, name, at, _ in self._placed if (section, name) == (".debug_info", DECLARED[structure])), None)
+        if unit is None:
+            raise Stopped(Verdict.HARNESS, f"{DECLARED[structure]}.o has no debug information, which says how struct {structure} is laid out")
         with self.path.open("rb") as file:
             for die in ELFFile(file).get_dwarf_info().get_CU_at(unit).iter_DIEs():
                 attributes = die.attributes

