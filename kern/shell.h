@@ -9,7 +9,7 @@
 struct shell_command {
 	const char *name, *usage, *help;
 	int (*fn)(int argc, char **argv); /* exit status 0..255 */
-	bool alone; /* uses state of the shell's own thread: not run as a job, or by `time` or `taskset` */
+	bool alone; /* uses state of the shell's own thread: not run as a job or under `time` */
 };
 /* An empty usage: the command takes no arguments. */
 #define SHELL_COMMAND(n, f, u, h, ...)                                                        \
@@ -46,7 +46,7 @@ const char *strerror(int err), *errno_name(int err);
 /* Run one command in this thread, without redirection. Return: its exit status. */
 int shell_run_words(int argc, char **argv);
 
-/* Initcalls: run by main() in a thread, all CPUs up, before the shell; in link order. */
+/* Initcalls: run by main() in a thread, all CPUs up, before the shell; by level, then link order. */
 struct initcall {
 	int (*fn)(void);
 	const char *name;

@@ -1,7 +1,7 @@
 /*
  * The shell: it runs each command of a line as a job. A built-in command runs in
- * the shell's thread. An application, `time`, `taskset`, and a command with '&' run
- * in a thread of their own, so that the prompt can return before they end.
+ * the shell's thread. An application, `time`, and a command with '&' run in a
+ * thread of their own, so that the prompt can return before they end.
  */
 #include "shell.h"
 #include "apprun.h"
@@ -101,7 +101,7 @@ static int run_parsed(void *arg);
 static int refused(const struct shell_command *c, int argc)
 {
 	if (c->alone && current->fn == run_parsed) {
-		printk("%s: only the shell itself can run this, not a job, `time` or `taskset`.\n", c->name);
+		printk("%s: only the shell itself can run this, not a job or `time`.\n", c->name);
 		return 1;
 	}
 	return argc > 1 && !*c->usage ? shell_usage(c->name) : 0;
@@ -259,11 +259,10 @@ static bool run_here(struct job *job)
 	return stopped;
 }
 
-/* `time` and `taskset` may run an application, whose thread ends after Ctrl-C (app_run()). */
 static bool needs_thread(const struct command_line *c)
 {
 	return c->background ||
-	       (c->argc && (!strcmp(c->argv[0], "time") || !strcmp(c->argv[0], "taskset") ||
+	       (c->argc && (!strcmp(c->argv[0], "time") ||
 			    (!command_find(c->argv[0]) && app_find(c->argv[0]))));
 }
 
