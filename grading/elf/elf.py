@@ -178,8 +178,10 @@ class Kernel:
 
     @cached_property
     def _placed(self) -> list[tuple[str, str, int, int]]:
-        """From the linker's map: (section, source without its suffix, address, size) of each object's text and debug information."""
-        lines = re.findall(r"^ (\.text|\.debug_info)\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+)\.o$", self.path.with_suffix(".map").read_text(), re.M)
+        """From the linker's map: (section, source without its suffix, address, size) of each object's text and debug information. A kernel that was not
+        built here has no map."""
+        linked = self.path.with_suffix(".map")
+        lines = re.findall(r"^ (\.text|\.debug_info)\S*\s+0x(\w+)\s+0x(\w+) build/\w+/[^/\s]+/(\S+)\.o$", linked.read_text() if linked.exists() else "", re.M)
         return [(section, name, int(at, 16), int(size, 16)) for section, at, size, name in lines]
 
     def code_of(self, *sources: str) -> list[tuple[int, int]]:

@@ -338,8 +338,8 @@ void rb_free(struct ring_buffer_cpu *rb)
 /* ---- Events in a page ---- */
 
 /*
- * Decode the event at @offset of @size bytes of data, skipping time extends: put its
- * payload into @ev and add its time to *ts.
+ * Decode the event at @offset of @size bytes of data, skipping time extends and
+ * padding: put its payload into @ev and add its time to *ts.
  * Return: the offset after the event; 0 if there is no event.
  */
 static u32 decode(const u8 *data, u32 offset, u32 size, u64 *ts, struct rb_event *ev)
@@ -347,13 +347,17 @@ static u32 decode(const u8 *data, u32 offset, u32 size, u64 *ts, struct rb_event
 	while (offset + 4 <= size) {
 		const u32 *e = (const u32 *)(data + offset);
 		u32 type = *e & 31;
+		u64 delta = *e >> 5;
 
-		*ts += *e >> 5;
-		if (type == RB_TIME_EXTEND) {
-			*ts += (u64)e[1] << RB_DELTA_BITS;
+		if (type == RB_PADDING)
+			return 0;
+		if (type == RB_TIME_EXTEND || type == RB_TIME_STAMP) {
+			delta |= (u64)e[1] << RB_DELTA_BITS;
+			*ts = type == RB_TIME_STAMP ? delta : *ts + delta;
 			offset += 8;
 			continue;
 		}
+		*ts += delta;
 		ev->ts = *ts;
 		ev->data = type ? e + 1 : e + 2;
 		ev->len = type ? 4 * type : e[1] - 4;

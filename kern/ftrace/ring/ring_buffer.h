@@ -52,11 +52,8 @@ struct rb_page {
 #define RB_MISSED_EVENTS (1u << 31) /* events were lost before this page */
 #define RB_MISSED_STORED (1u << 30) /* and their number, 8 bytes, follows the data */
 
-/*
- * type_len: 1..28 words of payload; 0: the next word is 4 + the payload's bytes; 30: no
- * event, but more bits of time. Linux also writes 29, padding, and 31, an absolute time.
- */
-enum { RB_TYPE_MAX_WORDS = 28, RB_TIME_EXTEND = 30 };
+/* type_len: 1..28 words of payload; 0: the next word is 4 + the payload's bytes; or */
+enum { RB_TYPE_MAX_WORDS = 28, RB_PADDING = 29, RB_TIME_EXTEND = 30, RB_TIME_STAMP = 31 };
 #define RB_DELTA_BITS 27
 #define RB_EVENT_MAX (RB_PAGE_DATA - 8) /* payload that fits a page of its own, with its length word */
 

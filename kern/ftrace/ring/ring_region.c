@@ -101,7 +101,7 @@ const char *rb_region_refusal(const struct rb_region *r, u64 size, u32 nr_cpus, 
 /* The size of the event at @e, @room bytes before the end of the data; 0: it is damaged. */
 static u32 event_size(const u32 *e, u32 room)
 {
-	u32 type = *e & 31, size = 4 + 4 * type;
+	u32 type = room < 4 ? RB_PADDING : *e & 31, size = 4 + 4 * type;
 
 	if (type == RB_TIME_EXTEND)
 		size = 8;
