@@ -629,33 +629,6 @@ def held_long(run: Run) -> str:
     return f"a CPU was held, and the console shows {text!r}" if "watchdog" in text else ""
 
 
-def ends_while_reported(run: Run) -> str:
-    """The thread on CPU 2 ends, and is freed, when CPU 1 is about to print that it is stuck."""
-    kernel, line = kernel_of(run), "test-fault stuck-masked"
-    prints_it = calls_to(kernel, "printk", kernel.extent("watchdog_tick"))
-    due = run.machine.load_address() + kernel.symbol("watchdog_due") - kernel.text[0]
-    with interleaved(run) as cpus:
-        cpus.begin(line)
-        if cpus.reach({kernel.symbol("spin_masked")}) != 2:
-            return f"'{line}' does not come to spin_masked() on CPU 2"
-        cpus.go(2)
-        cpus.hold(0)  # so that CPU 1 looks; it reports CPU 0 first
-        cpus.write(due, 0)
-        for reported in (0, 2):
-            cpus.go(1)
-            if cpus.reach(prints_it, insns=8 * MANY) != 1:
-                return f"CPU 1 does not report CPU {reported}"
-        cpus.write(due, (1 << 64) - 1)
-        cpus.go(0)
-        if not cpus.run(run.console.at_prompt, insns=8 * MANY):
-            return f"'{line}' does not come to its end"
-        cpus.go(1)
-        cpus.run(lambda: run.console.has("watchdog: CPU 2 "))
-    run.console.send(b"\r")
-    text = run.console.wait_ready(HANGS)
-    return "" if re.search(r"CPU 2 has been stuck for 8 s, in \S+ \[spinner:\d+\]\n", text) else f"the report about a thread that has ended is {text[-300:]!r}"
-
-
 def instructions(kernel: Kernel, function: str) -> range:
     """The addresses of the function's instructions, without the padding after them."""
     lo, hi = kernel.extent(function)
@@ -1047,7 +1020,6 @@ def panic_cases(arch: str) -> list[Case]:
               for kind, function, thread, counts in (
                   ("stuck", "spin", r"[/a-z0-9]+:\d+", (2, 4)), ("stuck-thread", "spin_unpreemptible", r"spinner:\d+", (1, 2)),
                   ("stuck-masked", "spin_masked", r"spinner:\d+", (2, 4))) for n in counts),
-            Case("a stuck thread that ends while it is reported", arch, f"{FINISHED}-tests-debug", 3, [ends_while_reported], options=FAST_CLOCK),
             Case("a CPU that is not stuck", arch, f"{FINISHED}-tests", 2, [prints("test-fault busy-thread", ""), held_long], options=FAST_CLOCK),
             *(Case(f"panic: its callers under graph tracing, {n} CPUs", arch, FINISHED, n, [panics],
                    end=rf"panic: under graph tracing\n[\s\S]*{walk}") for n in (1, 4))]
