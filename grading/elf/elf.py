@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # A file that uses each structure, and that is in every tree as a source which nobody hands in: its debug information says how the structure is laid out.
 DECLARED = {"ftrace_ops": "kern/apps/op", "ftrace_filter": "kern/apps/op", "fgraph_ops": "kern/apps/frames", "fgraph_single": "kern/apps/rare",
-            "shadow_stack": "kern/apps/frames", "shadow_frame": "kern/apps/frames"}
+            "shadow_stack": "kern/apps/frames", "shadow_frame": "kern/apps/frames", "cpu": "kern/smp"}
 OBJDUMP = {"riscv64": "riscv64-linux-gnu-objdump", "arm64": "aarch64-linux-gnu-objdump"}
 
 

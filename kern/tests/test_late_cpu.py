@@ -32,7 +32,7 @@ class Late(unittest.TestCase):
                 said = "given up" if run.console.has(GIVEN_UP) else ""
             run.console.wait_ready(60)
             answer = run.console.command("taskset -c 1 echo here")
-            online = kernel.symbol("cpus") + (members := kernel.members("cpu", "smp_init"))[""] + members["online"]
+            online = kernel.symbol("cpus") + (members := kernel.members("cpu"))[""] + members["online"]
             return said, answer, run.read(run.machine.load_address() + online - kernel.text[0], 1) != b"\0"
 
     def test_one_that_comes_after_it_was_given_up(self) -> None:
