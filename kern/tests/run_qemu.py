@@ -456,35 +456,32 @@ def comes_to(run: Run, cpus: Cpus, line: str, places: tuple[str, ...]) -> str:
     return "" if cpus.run(run.console.at_prompt, insns=MANY) else "the shell does not come to its prompt"
 
 
-def unloaded_meanwhile(line: str, places: tuple[str, ...], after: Step) -> Step:
-    """A module is removed while CPU 1, which runs the line, has found the module's records and is at the last one of these functions."""
+def both(before: tuple[str, ...], line: str, places: tuple[str, ...], other: str, after: Step) -> Step:
+    """After the commands `before`, CPU 1 runs a line and is held at the last one of these functions, while CPU 0 runs the other line."""
     def step(run: Run) -> str:
-        if said := run.console.command("insmod maple"):
-            return f"'insmod maple' says {said}"
+        for command in before:
+            if said := run.console.command(command):
+                return f"'{command}' says {said}"
         with interleaved(run) as cpus:
             if said := comes_to(run, cpus, line, places):
                 return said
-            cpus.begin("taskset -c 0 rmmod maple")
+            cpus.begin(f"taskset -c 0 {other}")
             cpus.run(done_or_waits(run), insns=MANY)
             cpus.go(1)
         run.console.wait_ready(HANGS)
-        return after(run) or shows("wait; lsmod; echo alive", r"^Module .*\nalive$")(run)
+        return after(run)
     return step
 
 
-def woken_twice(run: Run) -> str:
+def unloaded_meanwhile(line: str, places: tuple[str, ...], after: Step) -> Step:
+    """A module is removed while CPU 1, which runs the line, has found the module's records and is at the last one of these functions."""
+    return both(("insmod maple",), line, places, "rmmod maple", lambda run: after(run) or shows("wait; lsmod; echo alive", r"^Module .*\nalive$")(run))
+
+
+def woken_twice() -> Step:
     """CPU 1 is about to join the module's thread, when CPU 0 wakes it too."""
-    for line in ("insmod maple", "echo nap > /proc/maple"):
-        if said := run.console.command(line):
-            return f"'{line}' says {said}"
-    with interleaved(run) as cpus:
-        if said := comes_to(run, cpus, "echo wake > /proc/maple", ("thread_join",)):
-            return said
-        cpus.begin("taskset -c 0 echo wake > /proc/maple")
-        cpus.run(done_or_waits(run))
-        cpus.go(1)
-    run.console.wait_ready(HANGS)
-    return shows("wait; rmmod maple; echo alive", "^alive$")(run)
+    wake = "echo wake > /proc/maple"
+    return both(("insmod maple", "echo nap > /proc/maple"), wake, ("thread_join",), wake, shows("wait; rmmod maple; echo alive", "^alive$"))
 
 
 def searched_meanwhile(run: Run) -> str:
@@ -502,19 +499,10 @@ def searched_meanwhile(run: Run) -> str:
     return shows("wait; op 0 off; lsmod; echo alive", r"\A(\[1\] done, exit status 0: .*\n)?Module .*\nalive$")(run)
 
 
-def removed_twice(run: Run) -> str:
+def removed_twice() -> Step:
     """CPU 1 has found the file that it removes from /ram, when CPU 0 removes it."""
-    for line in ("insmod ramfs", "echo text > /ram/a"):
-        if said := run.console.command(line):
-            return f"'{line}' says {said}"
-    with interleaved(run) as cpus:
-        if said := comes_to(run, cpus, "rm /ram/a", ("file_lookup", "mutex_unlock", "mutex_lock")):  # the next lock: for the file's removal
-            return said
-        cpus.begin("taskset -c 0 rm /ram/a")
-        cpus.run(done_or_waits(run))
-        cpus.go(1)
-    run.console.wait_ready(HANGS)
-    return shows("wait; ls /ram; rmmod ramfs; echo alive", "^alive$")(run)
+    places = "file_lookup", "mutex_unlock", "mutex_lock"  # the next lock: for the file's removal
+    return both(("insmod ramfs", "echo text > /ram/a"), "rm /ram/a", places, "rm /ram/a", shows("wait; ls /ram; rmmod ramfs; echo alive", "^alive$"))
 
 
 def removed_before_opened(run: Run) -> str:
@@ -876,9 +864,9 @@ def traced_cases(arch: str) -> list[Case]:
             "kt_fprobe_glob maple_*", ("ftrace_set_put", "module_is_going"), shows("wait; kt_fprobe_glob maple_*", "^kt_fprobe_glob: .*No such file"))]),
         Case("the profiler, started while a module is removed", arch, f"{FINISHED}-tests", 2, [unloaded_meanwhile(
             "echo 1 > function_profile_enabled", ("ftrace_total", "kzalloc"), shows("wait; cat trace_stat/function0", "^  Function  "))]),
-        Case("a module's thread that is woken twice", arch, f"{FINISHED}-tests", 2, [woken_twice]),
+        Case("a module's thread that is woken twice", arch, f"{FINISHED}-tests", 2, [woken_twice()]),
         Case("the records, searched by a program while a module is removed", arch, f"{FINISHED}-tests", 2, [searched_meanwhile]),
-        Case("a file of /ram that is removed twice", arch, f"{FINISHED}-tests", 2, [removed_twice]),
+        Case("a file of /ram that is removed twice", arch, f"{FINISHED}-tests", 2, [removed_twice()]),
         Case("a file of /ram that is removed before it is opened", arch, f"{FINISHED}-tests", 2, [removed_before_opened]),
         Case("a file of a module whose init fails", arch, f"{FINISHED}-tests", 2, [file_of_a_refused_module]),
         Case("events of a probe that is gone", arch, f"{FINISHED}-tests", 2, [removed_event]),
