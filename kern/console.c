@@ -231,7 +231,7 @@ int console_getchar(void)
 /* Handle a Ctrl-C that was received after the command's line but before the command started. */
 static void interrupt_typed_ahead(struct thread *t)
 {
-	for (u32 at = ring_out; at != ring_in; at++) {
+	for (u32 at = ring_out; at != ring_in && !READ_ONCE(keep); at++) {
 		if (ring[at % RING_SIZE] == CTRL_C) {
 			ring_out = at + 1;
 			thread_interrupt(t);

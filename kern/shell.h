@@ -38,7 +38,8 @@ char *shell_split(char *line);
 int out_printf(const char *fmt, ...) __printf(1, 2);
 ssize_t out_write(const void *buf, size_t n);
 struct node *shell_cwd(void);
-int shell_main(void *unused);
+/* Read and run lines, for ever. @ended: the thread in which the shell was until now, to be joined; or NULL. */
+int shell_main(void *ended);
 
 /* Print "cat: foo: No such file or directory (ENOENT)" on the console. Return: exit status 1. */
 int complain(const char *command, const char *what, int err);

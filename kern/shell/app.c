@@ -72,8 +72,10 @@ static void end_thread(void)
 	struct process *p = current->process;
 
 	current->end = NULL;
-	if (current == p->main)
+	if (current == p->main) {
 		process_end(p);
+		shell_thread_ends();
+	}
 	thread_exit(130);
 }
 

@@ -18,6 +18,7 @@
 
 static struct line line;
 struct job *shell_jobs;
+static struct job *here; /* the command that runs in the shell's thread */
 
 /* ---- standard output ---- */
 
@@ -246,17 +247,41 @@ static bool wait_foreground(struct job *job)
 	return stopped;
 }
 
-static bool run_here(struct job *job)
+static bool end_here(void)
 {
 	bool stopped;
 
-	console_set_foreground(current, NULL);
-	run_parsed(job);
 	console_set_foreground(NULL, NULL);
 	stopped = was_interrupted(current);
 	current->interrupted = false;
-	kfree(job);
+	kfree(here);
 	return stopped;
+}
+
+static bool run_here(struct job *job)
+{
+	struct job *outer = here; /* `ask` runs a line */
+	bool stopped;
+
+	here = job;
+	console_set_foreground(current, NULL);
+	run_parsed(job);
+	stopped = end_here();
+	here = outer;
+	return stopped;
+}
+
+/* Ctrl-C in a program that `taskset` ran: its thread, which is the shell's, ends. */
+void shell_thread_ends(void)
+{
+	if (current->fn == run_parsed) /* a job's: the shell waits for it */
+		return;
+	current->out = NULL;
+	if (here->out)
+		end_output(here, current->out_error);
+	end_here();
+	while (!kthread_run(shell_main, current, -1, "shell"))
+		sleep_ns(10000000);
 }
 
 static bool needs_thread(const struct command_line *c)
@@ -320,9 +345,12 @@ static enum line_result read_line(void)
 	return r;
 }
 
-int shell_main(void *unused)
+int shell_main(void *ended)
 {
-	file_chdir(&current->cwd, "/sys/kernel/tracing");
+	if (ended)
+		thread_join(ended);
+	else
+		file_chdir(&current->cwd, "/sys/kernel/tracing");
 	line.prompt = "callsite# ";
 	line.write = console_write;
 	for (;;) {

@@ -133,6 +133,18 @@ def frees_all(command: str, made: str) -> Step:
     return step
 
 
+def shell_goes_on() -> Step:
+    """A Ctrl-C in a program that `taskset` runs in the shell's thread: the shell goes on, and no memory is lost."""
+    def step(run: Run) -> str:
+        used = []
+        for _ in range(3):
+            if wrong := interrupted("taskset -c 1 sleep 60 > /tmp/s")(run):
+                return wrong
+            used.append(run.console.command("rm /tmp/s; free"))
+        return f"memory after each time: {used}" if len(set(used[1:])) > 1 else ""
+    return step
+
+
 def works(seed: int = 0x0123456789ABCDEF, cpus: int = 0) -> Step:
     """The workload prints the result that the host computes for so many CPUs."""
     def step(run: Run) -> str:
@@ -219,10 +231,10 @@ def noise() -> Step:
     return lambda run: answers(run, bytes(range(128, 256)) + b"\x01\x02\x05\x06\x0e\x0f\x1b[99z\x1bOP\x03", HANGS)
 
 
-def interrupted() -> Step:
-    """A Ctrl-C that is sent together with a command's line ends that command."""
+def interrupted(command: str = "sleep 60") -> Step:
+    """A Ctrl-C that is sent together with a command's line ends that command, and not the shell."""
     def step(run: Run) -> str:
-        run.console.send(b"sleep 60\r\x03echo alive\r")
+        run.console.send(command.encode() + b"\r\x03echo alive\r")
         try:
             run.console.wait_for(lambda text: "\nalive\n" in text and text.endswith("# "), HANGS, "the command after Ctrl-C")
         except Stopped as stopped:
@@ -743,6 +755,7 @@ def shell_cases(arch: str) -> list[Case]:
              shows("cat /data/noise.bin > set_ftrace_filter", r"no function matches '[ -~]+'$"),
              frees_all("gzip /data/prose.txt /tmp/g", "/tmp/g"), shows("ls /", "sys"), shows("ps", "swapper"), shows("help", "current_tracer|echo"),
              too_long(), prints("echo alive", "alive\n"), noise(), interrupted(), flood(),
+             prints("cd /data", ""), shell_goes_on(), prints("pwd; jobs; cd /sys/kernel/tracing", "/data\n"),
              *(shows(f"{line} & ; wait", rf"^{line.split()[0]}: only the shell itself can run this") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
              *(shows(f"time {line}", rf"^{line.split()[0]}: only the shell itself can run this") for line in ("wait", "jobs", "kill 1", "cd /tmp")),
              prints("pwd; wait", "/sys/kernel/tracing\n"),
