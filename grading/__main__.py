@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import functools
 import os
 import re
 import secrets
+import shutil
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +34,7 @@ from qemu.machine import ARCHES, ROOT
 
 EXIT_FAIL, EXIT_USAGE, EXIT_HARNESS = 1, 2, 3
 NARROWEST = 80  # columns; a narrower table would cut words
+KERNEL_FILES = ("callsite.elf", "callsite.map", "Image", "recordmcount")
 
 
 def seed_of(text: str) -> int:
@@ -158,6 +161,25 @@ def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung:
     return replay.under_gdb(evidence, result.rung, finding, outcomes[graded.arch].moments[number, boot], console)
 
 
+def take_copies(options: argparse.Namespace) -> None:
+    """Grade copies of the kernels: `make` may build others meanwhile. options.lock is locked until it is closed: two grades would write the same files."""
+    folder = options.out / "grade"
+    folder.mkdir(parents=True, exist_ok=True)
+    options.lock = (folder / "lock").open("w")
+    try:
+        fcntl.flock(options.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Refused(f"another grade writes its results into {os.path.relpath(options.out)}/; wait until it has ended") from None
+    for arch in options.arch:
+        (folder / "kernels" / arch).mkdir(parents=True, exist_ok=True)
+        for name in KERNEL_FILES:
+            copy = folder / "kernels" / arch / name
+            copy.unlink(missing_ok=True)
+            if (file := options.kernels / arch / name).exists():
+                shutil.copy2(file, copy)
+    options.kernels = folder / "kernels"
+
+
 def refuse(options: argparse.Namespace) -> rubric.Rung | None:
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
@@ -173,6 +195,7 @@ def refuse(options: argparse.Namespace) -> rubric.Rung | None:
         raise Refused(f"MACHINE=: no rung of lab {options.lab} can be judged by the console alone")
     if options.gdb:
         replay.needs()
+    take_copies(options)
     options.seed = seed_of(options.seed) if options.seed else secrets.randbits(64)
     for arch in options.arch if not options.machine else []:
         plugin.build(arch)
@@ -199,6 +222,7 @@ def main() -> int:
         return EXIT_HARNESS if stopped.verdict == Verdict.HARNESS else EXIT_FAIL
     if options.gdb and options.schedule:
         arch = options.arch[0]
+        options.lock.close()
         return replay.schedule_under_gdb(kernel_in(options.kernels, arch), options.lab, options.schedule,
                                          options.out / "grade", console)
     outcomes = side_by_side.run(lambda arch, say: grade(arch, options, rung, say), options.arch, console)
@@ -218,6 +242,7 @@ def main() -> int:
     except Refused as missing:
         console.print(f"Nothing was written: {missing}.", highlight=False)
         return EXIT_FAIL
+    options.lock.close()
     return under_gdb(grades, outcomes, rung, console) if options.gdb and status != EXIT_HARNESS else status
 
 

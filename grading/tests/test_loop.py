@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
 import os
@@ -12,12 +13,14 @@ import tarfile
 import tempfile
 import unittest
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from pathlib import Path
 from unittest import mock
 
 import pexpect  # type: ignore[import]
 from rich.console import Console
 
+from grading import __main__ as program
 from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
@@ -28,6 +31,7 @@ from grading.tests.mutants import Mistake, build, forgets_an_argument, returns_a
 from grading.session import rubric
 from grading.tests.test_recordmcount import COMPARES
 from grading.verdict import Refused
+from qemu import plugin
 from qemu.machine import ARCHES, ROOT
 from qemu.tests.terminal import hang_up
 
@@ -97,6 +101,12 @@ class TestMistyped(Folder):
 
     def test_no_gdb(self) -> None:
         self.refused("sudo apt-get install gdb-multiarch", "--gdb", PATH="/nowhere")
+
+    def test_another_grade(self) -> None:
+        (self.out / "grade").mkdir()
+        with (self.out / "grade/lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.refused("another grade writes its results into ")
 
     def test_no_kernel(self) -> None:
         self.refused("there is no kernel for arm64", "--arch=arm64", f"--kernels={self.out}/none")
@@ -205,6 +215,19 @@ class TestReplay(OnWrongKernels):
             typed = re.findall(r"callsite# (.*)", (self.out / f"grade/arm64-lab{LAB}-1cpu.log").read_text(errors="replace"))
             seen.append((typed, [(r["name"], r["points"], r["boots"]) for r in judged["rungs"]]))
         self.assertEqual(seen[0], seen[1])
+
+    def test_a_kernel_that_is_built_meanwhile_is_not_graded(self) -> None:
+        """It is replaced when the grade has begun to build the observer, which it does after it has taken its copies."""
+        self.kernel("arm64", "meanwhile", returns_at_once("function_trace_call"))
+
+        def replace(arch: str) -> None:
+            for name in ("callsite.elf", "Image"):
+                (self.out / arch / name).unlink()
+                (self.out / arch / name).symlink_to(ROOT / f"build/{arch}/lab{LAB}/{name}")
+            plugin.build(arch)
+
+        with mock.patch("sys.argv", ["grading", *self.words("arm64", 1, "--rung=6")]), mock.patch.object(program, "plugin", build=replace), redirect_stdout(io.StringIO()):
+            self.assertEqual(program.main(), program.EXIT_FAIL)
 
     def test_one_rung_is_judged_alone(self) -> None:
         self.kernel("arm64", "no-event", returns_at_once("function_trace_call"))
