@@ -37,12 +37,19 @@ def run(arch: str, part: str, budget: int = 0, cap: int = 32 << 20, observe: boo
     return Run(tiny.machine(arch, part), LOGS / f"{arch}-{part}.log", config, budget, cap)
 
 
+def holds(console: GuestConsole, size: int) -> None:
+    """Wait until the console's pipe holds so many bytes."""
+    while int.from_bytes(fcntl.ioctl(console._from, termios.FIONREAD, bytes(4)), sys.byteorder) < size:
+        time.sleep(0.01)
+
+
 class Words(unittest.TestCase):
     def test_words_are_seen_however_much_was_read_after_them(self) -> None:
         """On a busy host one read may return more than the last lines."""
         LOGS.mkdir(parents=True, exist_ok=True)
-        with subprocess.Popen(["sh", "-c", "printf 'the words\\n%09999d=> ' 0; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as program, \
+        with subprocess.Popen(["sh", "-c", "printf 'the words\\n'; sleep 0.3; printf '%09999d=> ' 0; cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as program, \
                 closing(GuestConsole(program, LOGS / "words.log", 1 << 20, lambda: None, time.monotonic)) as console:
+            holds(console, len("the words\n") + 9999 + len("=> "))
             text = console.wait_for(lambda _: console.has("the words"), 20, "the words")
             self.assertTrue(text.startswith("the words\n0"), text[:20])
             self.assertFalse(console.has("the words"))
@@ -150,10 +157,12 @@ class Ends(unittest.TestCase):
 
     def test_the_clock_does_not_go_back(self) -> None:
         """A wait of ten seconds is in schedstat only when it is over; until then the clock has counted it."""
-        with run("arm64", "LOOP") as machine, tempfile.NamedTemporaryFile("w") as schedstat:
-            with mock.patch("grading.machine.machine.glob.glob", return_value=[schedstat.name]):
+        with run("arm64", "LOOP") as machine, tempfile.TemporaryDirectory(prefix="callsite-test-") as task:
+            schedstat = Path(task, "schedstat")
+            schedstat.write_text("0 0 1\n")
+            with mock.patch.object(machine, "_tasks", return_value=[task]), mock.patch("grading.machine.machine.LOOK", 0):
                 before = machine.clock()
-                print(0, 10 * 10**9, 1, file=schedstat, flush=True)
+                schedstat.write_text(f"0 {10 * 10**9} 1\n")
                 self.assertEqual(machine.clock(), before)
 
     def test_a_flood_is_a_flood(self) -> None:
@@ -172,9 +181,7 @@ class Ends(unittest.TestCase):
     @staticmethod
     def fills(machine: Run) -> None:
         """Print until the console's pipe is full and QEMU blocks."""
-        size = fcntl.fcntl(machine.console._from, fcntl.F_GETPIPE_SZ)
-        while int.from_bytes(fcntl.ioctl(machine.console._from, termios.FIONREAD, bytes(4)), sys.byteorder) < size:
-            time.sleep(0.01)
+        holds(machine.console, fcntl.fcntl(machine.console._from, fcntl.F_GETPIPE_SZ))
 
     @staticmethod
     def goes_on(machine: Run) -> None:
