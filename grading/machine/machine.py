@@ -7,7 +7,6 @@ started QEMU dies, the host's kernel kills QEMU.
 
 from __future__ import annotations
 
-import glob
 import mmap
 import os
 import signal
@@ -38,6 +37,7 @@ LONGEST = 600  # seconds from power-on to power-off, however many commands; to t
 ROOT_REGISTER = {"riscv64": "satp", "arm64": "TTBR1_EL1"}
 LEVELS = (1 << 30, 1 << 21, 1 << 12)
 ADDRESSES = 1 << 39  # bytes of virtual addresses that the tables translate; the upper address bits are all equal
+LOOK = 0.02  # seconds for which the clock does without a look at QEMU's threads
 LOOKS = 5  # samples of each CPU's pc
 TRAPPED_PC = {"riscv64": "sepc", "arm64": "ELR_EL1"}  # after an interrupt: where the CPU was
 IDLE = 0.5  # seconds in which a running CPU executes a million instructions, the step of the observer's counter
@@ -103,6 +103,7 @@ class Run:
         self.typed: list[tuple[int, str]] = []  # each line, with the number of observer records before it
         self._observer: Observer | None = None
         self._waited = 0.0  # seconds that a thread of QEMU waited for a processor of the host
+        self._looked = 0.0
         self._clock = 0.0  # what clock() said last
 
     def __enter__(self) -> Run:
@@ -190,16 +191,26 @@ class Run:
 
         Linux adds the length of a wait to schedstat only when the wait is over. This clock then stops for that long, so it never goes back.
         """
-        for name in glob.glob(f"/proc/{self._process.pid}/task/*/schedstat"):
-            with suppress(OSError, IndexError), open(name, encoding="ascii") as file:  # the thread may have just ended
-                self._waited = max(self._waited, int(file.read().split()[1]) / 1e9)
-        self._clock = max(self._clock, time.monotonic() - self._waited)
+        now = time.monotonic()
+        if now > self._looked + LOOK:
+            self._looked = now
+            for task in self._tasks():
+                with suppress(OSError, IndexError), open(f"{task}/schedstat", encoding="ascii") as file:  # the thread may have just ended
+                    self._waited = max(self._waited, int(file.read().split()[1]) / 1e9)
+        self._clock = max(self._clock, now - self._waited)
         return self._clock
+
+    def _tasks(self) -> list[str]:
+        """A folder of /proc for each of QEMU's threads; none when it has ended."""
+        with suppress(OSError):
+            folder = f"/proc/{self._process.pid}/task"
+            return [f"{folder}/{name}" for name in os.listdir(folder)]
+        return []
 
     def threads(self) -> dict[str, tuple[float, bool]]:
         """Of each of QEMU's threads: the seconds for which it has run, and whether it now waits for something else than a processor of the host."""
         found = {}
-        for task in glob.glob(f"/proc/{self._process.pid}/task/*"):
+        for task in self._tasks():
             with suppress(OSError, IndexError), open(f"{task}/schedstat", encoding="ascii") as ran, open(f"{task}/stat", encoding="ascii") as stat:
                 found[task] = int(ran.read().split()[0]) / 1e9, stat.read().rpartition(")")[2].split()[0] != "R"
         return found
