@@ -31,7 +31,6 @@ MAKEFLAGS += --no-builtin-rules --no-builtin-variables
 .SUFFIXES:
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := all
-SHELL := /bin/bash
 
 ARCHS := riscv64 arm64
 ifdef ARCH
@@ -63,7 +62,7 @@ $(error Lab $(stage) calls the tracer by HOOK=$(hook), not HOOK=$(HOOK))
 endif
 comma := ,
 app_name := $(basename $(notdir $(APP)))
-app_symbol := app_main_$(shell tr -c 'A-Za-z0-9_\n' _ <<< '$(app_name)')
+app_symbol := app_main_$(if $(APP),$(shell echo '$(app_name)' | tr -c 'A-Za-z0-9_\n' _))
 apps := $(basename $(notdir $(wildcard kern/apps/*.c)))
 # A grade runs these programs. They call the tracer's functions; all other programs see only kern/app.h.
 apps_inside := entry.o frames.o graph.o lookup.o op.o probe.o rare.o registers.o trampolines.o
@@ -79,7 +78,8 @@ PYTHON := /usr/bin/python3
 include $(wildcard labs/*.mk)
 
 Q := $(if $(V),,@)
-say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,@printf '  %-8s %s\n' '$(1)' '$(2)';)
+# make prints it, and starts a simple command itself: a shell for each file of a kernel would take a fifth of the time of its build.
+say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,$(info $(1)	$(2)))$(Q)
 # Passed in the environment, so that quotes in them do no harm: for every machine, and for make run.
 export QEMU_EXTRA QEMU_DIR APPEND
 
@@ -157,7 +157,7 @@ $(1).gen := $$($(1).out)/include/asm-offsets.h build/$(1)/include/.links
 # If a variable changes, all objects that it affects are compiled again: they depend on this file. -Werror changes no object.
 $(1).made_of = $$(filter-out -Werror,$$($(1).all)) $$($(1).traced) $$(APP) $$(BENCH_SITES)
 $$($(1).out)/flags: FORCE | $$(setup)
-	@mkdir -p $$(@D)/include; echo '$$($(1).made_of)' | cmp -s - $$@ || echo '$$($(1).made_of)' > $$@
+	@mkdir -p $$(@D)/include $$(sort $$(dir $$($(1).obj))); echo '$$($(1).made_of)' | cmp -s - $$@ || echo '$$($(1).made_of)' > $$@
 
 $$($(1).out)/include/asm-offsets.h: kern/asm-offsets.c $(wildcard kern/arch/$(1)/asm-offsets.c) \
 		$(wildcard kern/*.h kern/arch/$(1)/*.h) $$(ftrace_headers) $$($(1).out)/flags build/$(1)/include/.links
@@ -165,28 +165,28 @@ $$($(1).out)/include/asm-offsets.h: kern/asm-offsets.c $(wildcard kern/arch/$(1)
 	sed -n 's/^->\([A-Za-z0-9_]*\) [$$$$#]*\(-*[0-9]*\).*/#define \1 \2/p' > $$@
 
 $$($(1).out)/kern/ftrace/tests/%.o: kern/ftrace/tests/%.c $$($(1).out)/flags $$($(1).gen)
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
+	$$(call say,CC,$$@)$$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 # The tracer itself has no call sites: it must not trace itself.
 $$($(1).out)/kern/ftrace/%.o: kern/ftrace/%.c $$($(1).out)/flags $$($(1).gen)
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$(or $$($(1).walled),$$(ccache)) $$($(1).gcc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
+	$$(call say,CC,$$@)$$(or $$($(1).walled),$$(ccache)) $$($(1).gcc) $$($(1).all) $$(ftrace_cflags.$(1)) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 # An application sees only kern/app.h; so does the library.
 $$($(1).out)/kern/apps/lib/%.o: kern/apps/lib/%.c kern/app.h $$($(1).out)/flags
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
+	$$(call say,CC,$$@)$$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern -MMD -MP -c -o $$@ $$<
 # These programs see the kernel's headers, too.
 $$(addprefix $$($(1).out)/kern/apps/,$(apps_inside)): sees := $$(ftrace_includes) -iquote build/$(1)/include -iquote $$($(1).out)/include
 $$(addprefix $$($(1).out)/kern/apps/,$(apps_inside)): $$($(1).gen)
 $$($(1).out)/kern/apps/%.o: kern/apps/%.c kern/app.h $$($(1).out)/flags
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern $$(sees) \
+	$$(call say,CC,$$@)$$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -iquote kern $$(sees) \
 	-Dmain=app_main_$$* -Dprogram_help=app_help_$$* -MMD -MP -c -o $$@ $$<
 $$($(1).out)/app/$(app_name).o: $(APP) kern/app.h $$($(1).out)/flags
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes -Werror=unsuffixed-float-constants \
+	$$(call say,CC,$$@)$$($(1).cc) $(CFLAGS) $($(1).flags) $$($(1).traced) -Wno-missing-prototypes -Werror=unsuffixed-float-constants \
 	-ffunction-sections -iquote kern -include kern/app.h -Dmain=$(app_symbol) -MMD -MP -c -o $$@ $$<
 	@if $($(1).cross)nm -u $$@ | grep -qE ' __[a-z]+[sdt]f[a-z0-9]*$$$$'; then rm $$@; \
 	echo "$$<: a Callsite program uses integers only: no float, no double"; exit 1; fi
 $$($(1).out)/%.o: %.c $$($(1).out)/flags $$($(1).gen)
-	$$(call say,CC,$$@)mkdir -p $$(@D) && $$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
+	$$(call say,CC,$$@)$$($(1).cc) $$($(1).all) $$($(1).traced) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 $$($(1).out)/%.o: %.S $$($(1).out)/flags $$($(1).gen)
-	$$(call say,AS,$$@)mkdir -p $$(@D) && $$(or $$($(1).walled),$$(ccache)) $$($(1).gcc) $$($(1).all) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
+	$$(call say,AS,$$@)$$(or $$($(1).walled),$$(ccache)) $$($(1).gcc) $$($(1).all) -I$$($(1).out)/include -MMD -MP -c -o $$@ $$<
 
 # The shell's applications: {name, main, help} of each program in kern/apps/, and of APP.
 $$($(1).out)/apps_table.c: $(wildcard kern/apps/*.c) $$($(1).out)/flags Makefile
@@ -290,7 +290,7 @@ build/initrd.cpio: $(initrd_files) $(ordinary_modules)
 build/initrd-tests.cpio: $(initrd_files) $(ordinary_modules) $(test_modules)
 build/initrd.cpio build/initrd-tests.cpio:
 	$(call say,CPIO,$@)rm -rf $(@:.cpio=) && mkdir -p $(@:.cpio=) && $(PYTHON) kern/apps/initrd/make.py $(@:.cpio=) && \
-	for ko in $(filter %.ko,$^); do to=$(@:.cpio=)/lib/modules/$$(cut -d/ -f2 <<< $$ko); mkdir -p $$to && cp $$ko $$to; done && \
+	for ko in $(filter %.ko,$^); do to=$(@:.cpio=)/lib/modules/$$(echo $$ko | cut -d/ -f2); mkdir -p $$to && cp $$ko $$to; done && \
 	(cd $(@:.cpio=) && find . -mindepth 1 | LC_ALL=C sort | cpio --quiet -o -H newc) > $@
 
 .PHONY: setup doctor run gdb grade submit test test-long test-busy soak soak-grade bench sizes docs format lint help clean
@@ -395,8 +395,11 @@ host_flags.cc := -std=gnu++17 $(host_flags) -O0
 gtest := build/host/gtest.h
 $(gtest).gch: Makefile | $(setup)
 	$(call say,HOSTCXX,$@)mkdir -p $(@D) && echo '#include <gtest/gtest.h>' >$(gtest) && g++ $(host_flags.cc) -o $@ $(gtest)
+# $(call first_lines,WORD,files): of each file whose first lines have "// WORD:", its name, and what follows, with | for a space.
+first_lines = $(shell awk 'FNR < 3 && sub("^// $(1): *", "") {gsub(" +", "|"); print FILENAME "=" $$0}' $(2))
+host_needs := $(call first_lines,needs,$(host_tests))
 define host_test
-$(1).words := $$(shell sed -n '1s,^// needs:,,p' $(1))
+$(1).words := $(subst |, ,$(patsubst $(1)=%,%,$(filter $(1)=%,$(host_needs))))
 $(1).bin := build/host/$(basename $(notdir $(1)))
 $(1).inc := $$(filter -I% -iquote% -D%,$$($(1).words))
 $(1).dir := $$($(1).bin)$(if $(STAFF),-staff$(subst $(comma),,$(STAFF))).d
@@ -431,10 +434,10 @@ fuzz_flags := -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitiz
 fuzz_module := kern/module/tests/good-module.c
 define fuzz_seeds
 build/fuzz/seeds-$(1): $(fuzz_module) Makefile | $(setup)
-	@rm -rf $$@ && mkdir -p $$@ && for o in "-O2" "-O2 -DWEAK" "-Os -ffunction-sections -g1"; do \
-	$($(1).cross)gcc $($(1).flags) $($(1).entry) -ffreestanding -fno-pic -fno-common $$$$o -c -o "$$@/gcc$$$${o//[ -]/}.o" $$< && \
+	@rm -rf $$@ && mkdir -p $$@ && n=0 && for o in "-O2" "-O2 -DWEAK" "-Os -ffunction-sections -g1"; do n=$$$$((n + 1)); \
+	$($(1).cross)gcc $($(1).flags) $($(1).entry) -ffreestanding -fno-pic -fno-common $$$$o -c -o $$@/gcc$$$$n.o $$< && \
 	clang --target=$(patsubst %-,%,$($(1).cross)) $(patsubst %_zicsr_zifencei,%,$(filter-out -msmall% -mno-outline%,$($(1).flags))) -ffreestanding -fno-pic -fno-common $$$$o \
-	-c -o "$$@/clang$$$${o//[ -]/}.o" $$< || exit 1; done
+	-c -o $$@/clang$$$$n.o $$< || exit 1; done
 endef
 $(foreach a,$(ARCHS),$(eval $(call fuzz_seeds,$(a))))
 # Two boards' trees, and one with an edge of each kind.
@@ -446,9 +449,11 @@ build/fuzz/seeds-probes: kern/ftrace/tests/probe_parse_test.cc Makefile | $(setu
 	@rm -rf $@ && mkdir -p $@ && sed 's/arg("/&p vfs_read /g' $< | grep -oE '"[prf][^ "]* ([^"\\]|\\.)*"' | sed -E 's/^"|"$$|\^//g; s/\\(.)/\1/g' | split -a 3 -l 1 - $@/
 build/fuzz/seeds-filters: kern/ftrace/tests/test_probe_events.py Makefile | $(setup)
 	@rm -rf $@ && mkdir -p $@ && sed -n '/def test_filters/,/def test_triggers/p' $< | grep -oE "\\((\"(\\\\.|[^\"\\])*\"|'[^']*'), [TF0-9]" | sed -E 's/^..|.{4}$$|\\//g' | split -a 3 -l 1 - $@/
+fuzz_needs := $(call first_lines,needs,$(fuzzers))
+fuzz_seeds_of := $(call first_lines,seeds,$(fuzzers))
 define fuzzer
-$(1).needs := $$(shell sed -n '1s,^// needs:,,p' $(1))
-$(1).seeds := $$(addprefix build/fuzz/seeds-,$$(shell sed -n '2s,^// seeds:,,p' $(1)))
+$(1).needs := $(subst |, ,$(patsubst $(1)=%,%,$(filter $(1)=%,$(fuzz_needs))))
+$(1).seeds := $(addprefix build/fuzz/seeds-,$(patsubst $(1)=%,%,$(filter $(1)=%,$(fuzz_seeds_of))))
 $(1).bin := build/fuzz/$(basename $(notdir $(1)))
 $$($(1).bin): $(1) $$(filter %.c,$$($(1).needs)) $(wildcard $(dir $(1))*_fuzz.h $(dir $(1))*_host.h kern/*.h kern/module/*.h kern/arch/*/reloc.h) $(ftrace_headers) Makefile | $(setup)
 	$$(call say,FUZZER,$$@)mkdir -p $$(@D) && clang $(fuzz_flags) $$(filter-out %.c,$$($(1).needs)) -o $$@ $(1) $$(filter %.c,$$($(1).needs))
