@@ -97,7 +97,7 @@ $(setup): $(packages) .ci/install $(wildcard qemu/download.py)
 	@touch $@
 
 # ---- the kernel -----------------------------------------------------------
-# Most files are compiled in the same way for every lab, so a cache helps. It is never used for a handed-in file.
+# Most files are compiled in the same way for every lab, so a cache helps. It is not used for a handed-in file that may be graded.
 CCACHE_DIR ?= $(CURDIR)/build/ccache
 export CCACHE_DIR
 ccache := $(shell command -v ccache)
