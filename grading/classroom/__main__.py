@@ -98,35 +98,45 @@ def take(options: argparse.Namespace, manifest: dict[str, Any], found: layouts.C
     return entries
 
 
-def usable(out: Path, key: str) -> bool:
-    """Is there a result, and no harness error?"""
+def possible(lab: int) -> int:
+    return len(ARCHES) * sum(rung.points for rung in rubric.lab(lab).rungs)
+
+
+def result_of(options: argparse.Namespace, key: str) -> dict[str, Any]:
+    """The result of this key. If there is none, or none that can be read, the harness failed: that is said of this submission, and the class has its tables."""
+    path = options.out / "graded" / key / "result.json"
     try:
-        return bool(json.loads((out / "graded" / key / "result.json").read_text())["state"] != one.HARNESS)
-    except (OSError, ValueError, KeyError):
-        return False
+        whole: dict[str, Any] = json.loads(path.read_text())
+        if errors := sorted(Draft202012Validator(json.loads(SCHEMA.read_text())).iter_errors(whole), key=str):
+            raise ValueError(f"it is not what {SCHEMA.name} says: {errors[0].message[:200]}")
+        return whole
+    except (OSError, ValueError) as why:
+        return one.without_grade(key, options.lab, possible(options.lab), one.HARNESS, f"there is no result in {path}: {why}")
+
+
+def usable(options: argparse.Namespace, key: str) -> bool:
+    """Is there a result, and no harness error?"""
+    return bool(result_of(options, key)["state"] != one.HARNESS)
 
 
 def write_jobs(options: argparse.Namespace, manifest: dict[str, Any], entries: list[Entry], at: Path) -> list[str]:
     """A file in OUT/todo for each result that is missing; what cannot be graded has its result at once. Returns the jobs' keys."""
     shutil.rmtree(options.out / "todo", ignore_errors=True)
     (options.out / "todo").mkdir(parents=True)
-    possible = len(ARCHES) * sum(rung.points for rung in rubric.lab(options.lab).rungs)
     todo: dict[str, list[Entry]] = {}
     for entry in entries:
-        if not usable(options.out, entry.key):
+        if not usable(options, entry.key):
             todo.setdefault(entry.key, []).append(entry)
     for key, (entry, *more) in list(todo.items()):
         if entry.taken.refused or not entry.taken.files:
-            nothing = {"format": one.FORMAT, "key": key, "lab": options.lab, "state": one.REFUSED if entry.taken.refused else one.NOTHING, "points": 0,
-                       "possible": possible, "flaky": False, "said": entry.taken.refused, "arches": [], "attempts": [],
-                       "cost": {"processor": 0, "build": 0, "attempts": [], "seconds": 0}}
-            one.write(options.out, key, nothing)
+            state = one.REFUSED if entry.taken.refused else one.NOTHING
+            one.write(options.out, key, one.without_grade(key, options.lab, possible(options.lab), state, entry.taken.refused))
             del todo[key]
             continue
         files = {name: base64.b64encode(data).decode() for name, data in entry.taken.files.items()}
         students = ", ".join(e.submission.student for e in (entry, *more))
         (options.out / "todo" / f"{key}.json").write_text(json.dumps({"key": key, "lab": options.lab, "seeds": manifest["seeds"], "tree": str(at), "files": files,
-                                                                      "possible": possible, "students": students}))
+                                                                      "possible": possible(options.lab), "students": students}))
     return list(todo)
 
 
@@ -154,21 +164,13 @@ def grade(options: argparse.Namespace, keys: list[str], there: workers.Workers |
         workers.collect(options.out)
 
 
-def result_of(out: Path, key: str) -> dict[str, Any]:
-    whole: dict[str, Any] = json.loads((out / "graded" / key / "result.json").read_text())
-    errors = sorted(Draft202012Validator(json.loads(SCHEMA.read_text())).iter_errors(whole), key=str)
-    if errors:
-        raise ValueError(f"{out}/graded/{key}/result.json is not what {SCHEMA.name} says: {errors[0].message[:200]}")
-    return whole
-
-
 def rows(options: argparse.Namespace, entries: list[Entry]) -> list[results.Row]:
     """A row for each student. A student's history gets a line if the result is another than before."""
     made = []
     for entry in entries:
         folder = options.out / "students" / entry.submission.student
         folder.mkdir(parents=True, exist_ok=True)
-        result = result_of(options.out, entry.key)
+        result = result_of(options, entry.key)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()] if (folder / "history.jsonl").exists() else []
         now = {"key": entry.key, "state": result["state"], "points": result["points"]}
         if not history or {name: history[-1][name] for name in now} != now:
@@ -221,10 +223,6 @@ def main() -> int:
         grade(options, keys, there)
         for worker in there.left() if there else ():
             print(f"grade-class: something may be left on {worker}", file=sys.stderr)
-    missing = [entry.submission.student for entry in entries if not (options.out / "graded" / entry.key / "result.json").exists()]
-    if missing:
-        print(f"grade-class: {len(missing)} have no result, {', '.join(missing[:5])} ...: type the same command again", file=sys.stderr)
-        return 3
     made = rows(options, entries)
     results.write(options.out, options.lab, made)
     pages.write(options.out, options.lab, made)
@@ -235,7 +233,10 @@ def main() -> int:
     if remains := left(options.out):
         print(f"grade-class: still there: {', '.join(remains[:5])}", file=sys.stderr)
         return 3
-    return 3 if any(row.result["state"] == one.HARNESS for row in made) else 0
+    if any(row.result["state"] == one.HARNESS for row in made):
+        print("grade-class: the harness failed for some, which have no score: type the same command again", file=sys.stderr)
+        return 3
+    return 0
 
 
 if __name__ == "__main__":

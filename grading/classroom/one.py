@@ -20,6 +20,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -166,17 +167,22 @@ def together(attempts: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return arches
 
 
+def without_grade(key: str, lab: int, possible: int, state: str, said: str) -> dict[str, Any]:
+    """The result of what was not graded. An error of the harness is no score."""
+    return {"format": FORMAT, "key": key, "lab": lab, "state": state, "points": None if state == HARNESS else 0, "possible": possible, "flaky": False,
+            "said": said, "arches": [], "attempts": [], "cost": {"processor": 0, "build": 0, "attempts": [], "seconds": 0}}
+
+
 def result(job: dict[str, Any], folder: Path, ended: box.Came) -> dict[str, Any]:
-    unbuilt = failed(folder)
+    unbuilt, about = failed(folder), (job["key"], job["lab"], job["possible"])
     said = "\n".join(dict.fromkeys(unbuilt.values()))
-    whole: dict[str, Any] = {"format": FORMAT, "key": job["key"], "lab": job["lab"], "state": GRADED, "points": 0, "possible": job["possible"], "flaky": False,
-                             "said": "", "arches": [], "attempts": []}
     if ended.over:
-        return {**whole, "state": OVER, "said": ended.over}
+        return without_grade(*about, OVER, ended.over)
     if ended.status is None or not (folder / "build.cpu").exists():
-        return {**whole, "state": HARNESS, "points": None, "said": clean(ended.errors.decode(errors="replace"))[-2000:]}
+        return without_grade(*about, HARNESS, clean(ended.errors.decode(errors="replace"))[-2000:])
     if len(unbuilt) == len(ARCHES):
-        return {**whole, "state": BUILD, "said": said}
+        return without_grade(*about, BUILD, said)
+    whole = without_grade(*about, GRADED, "")
     attempts = [attempt(folder, n, seed, [arch for arch in ARCHES if arch not in unbuilt]) for n, seed in enumerate(job["seeds"], 1)]
     whole.update(attempts=attempts, said=said)
     if any(a["state"] == HARNESS for a in attempts):
@@ -218,10 +224,10 @@ def main() -> int:
         try:
             ended = run(job, folder)
             whole = result(job, folder, ended)
-        except box.NoWalls as why:
+        except Exception as why:  # pylint: disable=broad-except  # whatever it is, the class has a result that says so
             ended = box.Came(None, b"", b"")
-            whole = {"format": FORMAT, "key": key, "lab": job["lab"], "state": HARNESS, "points": None, "possible": job["possible"], "flaky": False,
-                     "said": str(why), "arches": [], "attempts": []}
+            said = str(why) if isinstance(why, box.NoWalls) else clean(traceback.format_exc())[-2000:]
+            whole = without_grade(key, job["lab"], job["possible"], HARNESS, said)
         cpu = [round(sum(number(folder / f"attempt-{n}-{arch}.cpu") for arch in ARCHES), 2) for n in range(1, len(job["seeds"]) + 1)]
         build, graded = number(folder / "build.cpu"), number(folder / "graded.cpu")
         whole["cost"] = {"processor": round(build + graded, 2), "build": build, "attempts": cpu, "seconds": round(time.monotonic() - began, 1), "memory": ended.memory >> 20}

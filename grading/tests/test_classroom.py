@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import base64
 import csv
+import errno
+import io
 import json
 import os
 import shutil
@@ -15,6 +17,7 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -375,11 +378,11 @@ class Runs(WithFolder):
             (Taken({"kern/x.c": b"x"}), Taken({"kern/x.c": b"y"}), Taken(refused="a bomb"), Taken()))]
         at, manifest = Path("/tree"), {"seeds": SEEDS}
         self.assertEqual(main.write_jobs(options, manifest, entries, at), [entries[0].key, entries[1].key])
-        self.assertEqual([main.result_of(self.folder, e.key)["state"] for e in entries[2:]], ["refused", "nothing handed in"])
+        self.assertEqual([main.result_of(options, e.key)["state"] for e in entries[2:]], ["refused", "nothing handed in"])
         job = json.loads((self.folder / f"todo/{entries[0].key}.json").read_text())
         self.assertEqual((base64.b64decode(job["files"]["kern/x.c"]), job["seeds"]), (b"x", SEEDS))
         for entry, state in zip(entries, ("graded", "harness error")):
-            one.write(self.folder, entry.key, main.result_of(self.folder, entries[3].key) | {"key": entry.key, "state": state})
+            one.write(self.folder, entry.key, main.result_of(options, entries[3].key) | {"key": entry.key, "state": state})
         self.assertEqual(main.write_jobs(options, manifest, entries, at), [entries[1].key])
         made = main.rows(options, entries[2:])
         self.assertEqual([(row.state, len(row.history)) for row in made], [("refused", 1), ("nothing handed in", 1)])
@@ -395,6 +398,74 @@ class Runs(WithFolder):
             self.assertEqual(main.left(self.folder), [f"process {process.pid}"])
         mark.mkdir()
         self.assertEqual(main.left(self.folder), [str(self.folder / "tmp/job-1")])
+
+
+class Whole(WithFolder):
+    """The command from its first to its last line, without a build and without a grade."""
+
+    NAME = tree.written(3)[0]
+
+    def setUp(self) -> None:
+        super().setUp()
+        self.out = self.folder / "out"
+        for student in ("ann", "bo"):
+            self.hand_in(student, f"int {student};\n")
+
+    def hand_in(self, student: str, text: str) -> None:
+        path = self.folder / "in" / student / self.NAME
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+    def run_main(self, gives: Callable[[dict[str, Any]], None], *words: str) -> tuple[int, str]:
+        """Run it; `gives` is called with each job, in the place of GNU parallel. Returns the status and what was printed."""
+        def grade(options: argparse.Namespace, keys: list[str], _: object) -> None:
+            for key in keys:
+                gives(json.loads((options.out / f"todo/{key}.json").read_text()))
+
+        def manifest(lab: int, seeds: list[str]) -> dict[str, object]:
+            return {"lab": lab, "seeds": seeds}
+
+        said = io.StringIO()
+        with patch("sys.argv", ["grade-class", "--lab", "3", "--in", str(self.folder / "in"), "--out", str(self.out), *words]), patch.object(tree, "manifest", manifest), \
+                patch.object(tree, "prepare", return_value=ROOT), patch.object(main, "grade", grade), redirect_stdout(said), redirect_stderr(said):
+            return main.main(), said.getvalue()
+
+    def full_marks(self, job: dict[str, Any]) -> None:
+        one.write(self.out, job["key"], one.without_grade(job["key"], 3, job["possible"], one.GRADED, "") | {"points": job["possible"]})
+
+    def points(self) -> dict[str, tuple[str, str]]:
+        with (self.out / "class.csv").open(newline="") as file:
+            return {line["student"]: (line["state"], line["points"]) for line in csv.DictReader(file)}
+
+    def test_a_submission_without_a_result_keeps_no_other_from_the_tables(self) -> None:
+        def only_ann(job: dict[str, Any]) -> None:
+            if job["students"] == "ann":
+                self.full_marks(job)
+
+        status, said = self.run_main(only_ann)
+        self.assertEqual((status, self.points()), (3, {"ann": ("graded", "200"), "bo": ("harness error", "")}), said)
+        self.assertIn("look at: bo, harness error", said)
+        self.assertTrue((self.out / "index.html").exists() and (self.out / "likeness.csv").exists())
+        self.assertEqual((self.run_main(self.full_marks)[0], self.points()["bo"]), (0, ("graded", "200")))
+
+    def test_a_result_that_cannot_be_read_is_an_error_of_the_harness_and_is_graded_again(self) -> None:
+        for broken in ("", '{"format": 1}'):
+            self.run_main(self.full_marks)
+            key = json.loads((self.out / "students/bo/history.jsonl").read_text().splitlines()[-1])["key"]
+            (self.out / f"graded/{key}/result.json").write_text(broken)
+            self.assertEqual((self.run_main(lambda _: None)[0], self.points()), (3, {"ann": ("graded", "200"), "bo": ("harness error", "")}))
+            self.assertEqual((self.run_main(self.full_marks)[0], self.points()["bo"]), (0, ("graded", "200")))
+
+    def test_whatever_goes_wrong_in_a_job_its_result_says_so(self) -> None:
+        key = "1" * 64
+        for folder in ("todo", "tmp"):
+            (self.out / folder).mkdir(parents=True)
+        (self.out / f"todo/{key}.json").write_text(json.dumps({"key": key, "lab": 3, "seeds": SEEDS, "possible": 200, "students": "ann"}))
+        with patch("sys.argv", ["one", str(self.out), key]), patch.object(one, "run", side_effect=OSError(errno.ENOSPC, "No space left on device")), redirect_stdout(io.StringIO()):
+            self.assertEqual(one.main(), 1)
+        got = main.result_of(argparse.Namespace(out=self.out, lab=3), key)
+        self.assertEqual((got["state"], got["points"]), ("harness error", None))
+        self.assertRegex(got["said"], r"^Traceback[^\0]*No space left on device")
 
 
 if __name__ == "__main__":
