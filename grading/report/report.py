@@ -94,6 +94,7 @@ def cpus(boot: int) -> str:
 
 
 LINES, WIDTH = 20, 1000  # the greatest size of a text from the guest that is shown
+LONGEST_KEPT = 2000  # characters
 
 
 def whole_words(text: str) -> str:
@@ -286,6 +287,11 @@ def _show_mistake(lab: rubric.Lab, finding: Finding, console: Console) -> None:
                       f"{lab.page(finding.mistake)}", highlight=False, soft_wrap=True)
 
 
+def kept(why: str) -> str:
+    """A reason as grade.json has it. It may quote the guest, whose line may be a MiB long, and each rung of a boot that ended early repeats it."""
+    return why if len(why) <= LONGEST_KEPT else f"{whole_words(why[:LONGEST_KEPT + 1])} ... (the rest is in the log)"
+
+
 def write_json(grades: list[Grade], path: Path) -> None:
     document = {"grades": [{
         "arch": g.arch, "lab": g.lab, "seed": f"{g.seed:016x}", "verdict": g.verdict.value,
@@ -294,9 +300,9 @@ def write_json(grades: list[Grade], path: Path) -> None:
                                          "own": results[0].own} for half, results in g.halves if half.name],
         "rungs": [{"name": r.rung.name, "promise": r.rung.promise, "points": r.points,
                    "possible": r.possible, "judged": not r.unseen,
-                   "boots": {str(smp): None if f is None else f.why for smp, f in r.findings.items()},
+                   "boots": {str(smp): None if f is None else kept(f.why) for smp, f in r.findings.items()},
                    "mistakes": {f.mistake: rubric.lab(g.lab).page(f.mistake) for f in r.findings.values() if f and f.mistake}} for r in g.results],
-        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.runs), len(p.todo)] for p in e.played}, "verdict": e.verdict.value, "why": e.why, "log": str(e.log), "seconds": round(e.seconds, 2),
+        "boots": [{"smp": e.smp, "schedules": {p.change.name: [len(p.runs), len(p.todo)] for p in e.played}, "verdict": e.verdict.value, "why": kept(e.why), "log": str(e.log), "seconds": round(e.seconds, 2),
                    "instructions": e.insns, "calls": e.observed} for e in g.evidence],
     } for g in grades]}
     path.parent.mkdir(parents=True, exist_ok=True)

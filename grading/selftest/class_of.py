@@ -30,6 +30,7 @@ from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
 
 ATTACKS = ROOT / "grading/tests/attacks"
+LARGEST = 2 << 20  # bytes of a result, whatever the submission prints
 Files = dict[str, bytes]
 
 
@@ -107,7 +108,10 @@ def hand_in(member: Made, at: Path, how: int) -> None:
 def differs(member: Made, folder: Path) -> str:
     """How the student's result differs from what it must be, or ''."""
     key = json.loads((folder / "students" / member.name / "history.jsonl").read_text().splitlines()[-1])["key"]
-    got = json.loads((folder / "graded" / key / "result.json").read_text())
+    path = folder / "graded" / key / "result.json"
+    if (size := path.stat().st_size) > LARGEST:
+        return f"has a result of {size} bytes"
+    got = json.loads(path.read_text())
     if got["state"] not in member.states and not (got["flaky"] and "flaky" in member.states):
         return f"is {got['state']}, and must be {' or '.join(member.states)}: {got['said'][-300:]}"
     points = "full" if got["points"] == got["possible"] else "half" if 2 * (got["points"] or 0) >= got["possible"] and member.points == "half" else "less" if got["points"] else "none"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 import re
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -187,6 +189,18 @@ class WholeWords(unittest.TestCase):
         exact = "x" * (report.WIDTH - 4) + " word more"
         self.assertEqual(report.printable(exact), "x" * (report.WIDTH - 4) + " ...")
         self.assertEqual(report.printable("y" * (report.WIDTH + 9)), "y" * report.WIDTH + " ...")
+
+    def test_a_long_line_of_the_guest_s_makes_no_long_grade(self) -> None:
+        """Each rung of a boot that panicked repeats the panic."""
+        e = Evidence("arm64", 3, 1, 0, None, Path(), Verdict.PANIC, "at f " + "x" * (1 << 20))  # type: ignore[arg-type]
+        rungs = rubric.lab(3).rungs
+        with tempfile.TemporaryDirectory() as scratch:
+            path = Path(scratch, "grade.json")
+            report.write_json([report.grade_of("arm64", 3, 0, [e], [{1: Finding(e.ending())} for _ in rungs])], path)
+            self.assertLess(path.stat().st_size, (len(rungs) + 1) * 3 * report.LONGEST_KEPT)
+            [grade] = json.loads(path.read_text())["grades"]
+        for why in (grade["boots"][0]["why"], *(rung["boots"]["1"] for rung in grade["rungs"])):
+            self.assertRegex(why, r"^(panic: )?at f.* \.\.\. \(the rest is in the log\)$")
 
     def test_the_last_line_begins_with_a_whole_word(self) -> None:
         self.assertEqual(last_line("alf a line\n", True), "... a line")
