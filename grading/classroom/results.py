@@ -72,8 +72,9 @@ def write(out: Path, lab: int, rows: list[Row]) -> None:
                                 for r in rows)])
     table(out / "canvas.csv", [("Student", "ID", "SIS User ID", "SIS Login ID", "Section", f"Lab {lab}"), ("Points Possible", "", "", "", "", possible),
                                *((r.submission.name, r.submission.ident, "", "", "", r.final) for r in rows)])
-    table(out / "moodle.csv", [("Identifier", "Full name", "Grade", "Maximum Grade"),
-                               *((f"Participant {r.submission.ident}", r.submission.name, r.final, r.result["possible"]) for r in rows)])
+    # A grading worksheet: Moodle finds the columns by these names, and takes no file without the last one. It leaves out a line without a grade.
+    table(out / "moodle.csv", [("Identifier", "Full name", "Grade", "Maximum Grade", "Last modified (grade)"),
+                               *((f"Participant {r.submission.ident}", r.submission.name, r.final, r.result["possible"], "") for r in rows)])
     junit(out / "junit.xml", lab, rows)
     for row in rows:
         gradescope(out / "students" / row.submission.student / "results.json", row)
