@@ -9,7 +9,7 @@
 #   OUT=dir LABS=0-4     make handout: where to, and which labs
 #   IN=dir OUT=dir       make grade-class: what the class handed in, and where the results go
 #   OUT=file.zip         make gradescope: the file that is written
-#   BEFORE=date TAG=tag  make grade-class: of a repository, the last commit before this date; the commit with this tag
+#   BEFORE=date TAG=tag  make grade-class: of a repository, the last commit before this time (2030-02-01 23:59); the commit with this tag
 #   LATE=10%/day DEADLINE=date  make grade-class: what lateness costs, after the grades
 #   PREPARE=1            make grade-class: write the jobs for a cluster, and grade nothing
 #   LOAD=80%             make grade-class: start no submission while the host's load is higher

@@ -61,7 +61,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, help="so many submissions at a time, on each host; default: as many as it has processors")
     parser.add_argument("--seed", help="the number that both seeds follow from; default: that of OUT, or a new one")
     parser.add_argument("--tag", default="", help="of a repository: the commit with this tag, not the newest")
-    parser.add_argument("--before", default="", help="of a repository: the last commit before this date, as git understands it")
+    parser.add_argument("--before", type=late.moment, metavar="TIME", help="of a repository: the last commit before this time, written like a deadline")
     parser.add_argument("--alone", action="store_true", help="IN is one submission, for a platform that calls a program for each; the results are in OUT/students/submission")
     parser.add_argument("--prepare", action="store_true", help="grade nothing: write the jobs to OUT/todo and their names to OUT/todo/keys, for a cluster. The same command without it goes on")
     parser.add_argument("--late", type=late.policy, metavar="POLICY", help="what lateness costs, with --deadline: '10%%/day', '5%%/hour, at most 50%%, after 15 minutes'")
@@ -91,9 +91,10 @@ def key_of(manifest: dict[str, Any], taken: Taken) -> str:
 
 def take(options: argparse.Namespace, manifest: dict[str, Any], found: layouts.Class) -> list[Entry]:
     wanted = tree.written(options.lab)
+    before = options.before.isoformat() if options.before else ""  # with its time zone: git is in a sandbox, which has none
     entries = []
     for submission in found.submissions:
-        taken = intake.taken(submission.path, wanted, options.tag, options.before)
+        taken = intake.taken(submission.path, wanted, options.tag, before)
         entries.append(Entry(submission, taken, key_of(manifest, taken)))
     return entries
 

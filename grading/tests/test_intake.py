@@ -8,13 +8,16 @@ import os
 import subprocess
 import tarfile
 import tempfile
+import time
 import unittest
 import zipfile
 from collections.abc import Callable
+from contextlib import redirect_stderr
 from pathlib import Path
 from unittest.mock import patch
 
-from grading.classroom import box, intake, layouts
+from grading.classroom import __main__ as main
+from grading.classroom import box, intake, layouts, tree
 from grading.classroom.intake import Taken, taken
 from grading.tests.needs import user_namespaces
 
@@ -97,17 +100,22 @@ class Intake(unittest.TestCase):
         (self.folder / "bob/other.zip").write_bytes(zipped(list(BOTH.items())))
         self.assertIn("it has 2 archives", taken(self.folder / "bob", WANTED).refused)
 
-    @user_namespaces
-    def test_a_repository_at_a_tag_and_before_a_date(self) -> None:
+    def repository(self, *commits: tuple[bytes, str]) -> Path:
+        """Ann's: of each commit what every file holds, and the date. The tags are day1, day2, ..."""
         at = self.folder / "ann"
         env = {**os.environ, "GIT_AUTHOR_NAME": "a", "GIT_AUTHOR_EMAIL": "a", "GIT_COMMITTER_NAME": "a", "GIT_COMMITTER_EMAIL": "a"}
         subprocess.run(["git", "init", "-q", at], check=True)
-        for day, word in ((1, b"first\n"), (2, b"second\n"), (3, b"third\n")):
+        for day, (word, date) in enumerate(commits, 1):
             for name in BOTH:
                 (at / name).parent.mkdir(parents=True, exist_ok=True)
                 (at / name).write_bytes(word)
             for command in (["add", "-A"], ["commit", "-q", "-m", "."], ["tag", f"day{day}"]):
-                subprocess.run(["git", "-C", at, *command], check=True, env={**env, "GIT_COMMITTER_DATE": f"2030-01-0{day}T12:00:00Z"})
+                subprocess.run(["git", "-C", at, *command], check=True, env={**env, "GIT_COMMITTER_DATE": date})
+        return at
+
+    @user_namespaces
+    def test_a_repository_at_a_tag_and_before_a_date(self) -> None:
+        at = self.repository((b"first\n", "2030-01-01T12:00:00Z"), (b"second\n", "2030-01-02T12:00:00Z"), (b"third\n", "2030-01-03T12:00:00Z"))
         (at / PATCH).write_bytes(b"never committed\n")
         # A student's configuration names programs; within walls none of them reaches the host.
         (at / ".git/config").write_text(f"[core]\n\tfsmonitor = touch {self.folder}/ran\n\tpager = touch {self.folder}/ran\n"
@@ -121,6 +129,20 @@ class Intake(unittest.TestCase):
         self.assertFalse((self.folder / "ran").exists())
         with patch("grading.classroom.box.run", return_value=box.Came(None, b"", b"", "it took more than 9 seconds")):
             self.assertEqual(taken(at, WANTED).refused, "git does not come to an end: it took more than 9 seconds")
+
+    @user_namespaces
+    def test_a_time_without_a_zone_is_this_machine_s(self) -> None:
+        self.addCleanup(time.tzset)
+        self.repository((b"in time\n", "2030-02-01T23:58:00-05:00"), (b"late\n", "2030-02-02T00:01:00-05:00"))
+        with patch.dict(os.environ, {"TZ": "EST5"}), patch.object(tree, "written", return_value=WANTED):
+            time.tzset()
+            with patch("sys.argv", ["grade-class", "--lab", "3", "--in", "a", "--out", "b", "--before", "2030-02-01 23:59"]):
+                options = main.arguments()
+            [entry] = main.take(options, {}, layouts.find(self.folder))
+        self.assertEqual(entry.taken.files, dict.fromkeys(BOTH, b"in time\n"))
+        for none in ("tomorow", "2030-02-31"):
+            with patch("sys.argv", ["grade-class", "--lab", "3", "--in", "a", "--out", "b", "--before", none]), redirect_stderr(io.StringIO()), self.assertRaises(SystemExit):
+                main.arguments()
 
     # ---- what is refused ----
 
