@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import base64
 import bz2
+import errno
 import io
 import json
 import lzma
 import os
 import re
 import resource
+import signal
 import stat
 import tarfile
 import tempfile
@@ -36,6 +38,7 @@ SECONDS, MEMORY = 20, 1 << 30  # of processor time, and bytes, to read one submi
 PATIENCE = 600  # seconds of the clock, for each call of git: the host may be busy
 SHOWN = 20  # names of ignored files
 FILE, FOLDER, OTHER = "file", "folder", "other"
+OF_THE_HOST = {errno.EACCES, errno.EPERM, errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE}  # nothing that was handed in causes them
 
 
 @dataclass
@@ -117,7 +120,10 @@ def of_zip(file: IO[bytes]) -> Iterator[Member]:
 
 
 def of_folder(folder: Path) -> Iterator[Member]:
-    for at, folders, names in os.walk(folder):  # follows no link
+    def unreadable(why: OSError) -> None:
+        raise why
+
+    for at, folders, names in os.walk(folder, onerror=unreadable):  # follows no link
         folders[:] = sorted(name for name in folders if name != ".git")
         for name in sorted([*names, *(f for f in folders if os.path.islink(os.path.join(at, f)))]):
             path = os.path.join(at, name)
@@ -260,8 +266,9 @@ def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") 
     if not child:
         try:
             os.close(ours)
-            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS))
+            resource.setrlimit(resource.RLIMIT_CPU, (SECONDS, SECONDS + 5))  # it ends by SIGXCPU; so SIGKILL comes from the host
             resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
             with open(theirs, "w", encoding="utf-8") as pipe:
                 try:
                     said = asdict(_read_or_refused(path, wanted, tag, before))
@@ -273,7 +280,8 @@ def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") 
     os.close(theirs)
     with open(ours, encoding="utf-8") as pipe:
         answer = pipe.read()
-    os.waitpid(child, 0)
+    if os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL:
+        raise box.NoWalls(f"the process that read {printable(str(path))} was killed: has this machine too little memory?")
     try:
         found = json.loads(answer)
     except ValueError:
@@ -291,5 +299,9 @@ def _read_or_refused(path: Path, wanted: tuple[str, ...], tag: str, before: str)
         raise
     except Refused as why:
         return Taken(missing=list(wanted), refused=str(why))
+    except OSError as why:
+        if why.errno in OF_THE_HOST:
+            raise box.NoWalls(f"{printable(str(path))} cannot be read on this machine, which is no fault of the student's: {printable(str(why))}") from why
+        return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why))}")
     except Exception as why:  # pylint: disable=broad-except  # tarfile and zipfile may raise anything for a malformed file
         return Taken(missing=list(wanted), refused=f"it cannot be read: {printable(str(why) or type(why).__name__)}")

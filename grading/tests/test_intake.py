@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import os
+import signal
 import subprocess
 import tarfile
 import tempfile
@@ -222,6 +224,21 @@ class Intake(unittest.TestCase):
             self.refused(b"", "takes more than 1 seconds of a processor")
         with patch.object(intake, "read", lambda *_: os.abort()):
             self.refused(b"", "takes more than")
+
+    # ---- what is no student's fault ----
+
+    def test_what_this_machine_cannot_read_is_no_student_s_fault(self) -> None:
+        """A download that this user may not read, or a full disk, would be 0 points for a student."""
+        for number in (errno.EACCES, errno.EIO, errno.ENOSPC):
+            for name in ("lstat", "open", "scandir"):
+                (self.folder / "ann" / PATCH).parent.mkdir(parents=True, exist_ok=True)
+                (self.folder / "ann" / PATCH).write_bytes(b"int x;\n")
+                with patch.object(os, name, side_effect=OSError(number, os.strerror(number))), self.assertRaisesRegex(box.NoWalls, f"ann.*{os.strerror(number)}", msg=name):
+                    taken(self.folder / "ann", WANTED)
+        with patch.object(intake, "read", side_effect=OSError("Invalid data stream")):  # as bz2 says it
+            self.refused(b"", "it cannot be read: Invalid data stream")
+        with patch.object(intake, "read", lambda *_: os.kill(os.getpid(), signal.SIGKILL)), self.assertRaisesRegex(box.NoWalls, "was killed"):
+            self.take(b"")
 
 
 class Layouts(unittest.TestCase):
