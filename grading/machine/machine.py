@@ -44,6 +44,7 @@ IDLE = 0.5  # seconds in which a running CPU executes a million instructions, th
 MOST_TABLES = 1000  # page tables of one level; a right kernel has some dozens
 ENDING = 300  # seconds for the end of a QEMU that has closed its console or its debugger stub, on a busy host
 ENDS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+OF_THE_HOST = (signal.SIGKILL, signal.SIGBUS)  # a host that has no more memory or disk ends QEMU by these; no guest can
 
 
 def ended_by_signals() -> None:
@@ -177,9 +178,11 @@ class Run:
 
     def _ended(self) -> bool:
         try:
-            self._process.wait(ENDING if self.console.ended else 0)  # a QEMU that has closed its console is about to end
+            status = self._process.wait(ENDING if self.console.ended else 0)  # a QEMU that has closed its console is about to end
         except subprocess.TimeoutExpired:
             return False
+        if -status in OF_THE_HOST:
+            raise Stopped(Verdict.HARNESS, f"QEMU was ended by {signal.Signals(-status).name}: has this host too little memory, or disk?")
         return True
 
     @property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import termios
 import time
 import unittest
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -195,13 +196,24 @@ class Ends(unittest.TestCase):
     def test_a_reset_without_a_panic_is_a_reboot(self) -> None:
         self.ends("RESET", Verdict.REBOOT)
 
-    def test_one_that_ends_before_its_memory_is_read_is_dead(self) -> None:
+    def ended_by(self, number: int, then: Callable[[Run], object]) -> Verdict:
+        """The verdict if a signal ends QEMU before this is done."""
         with self.assertRaises(Stopped) as caught, run("arm64", "LIVE") as machine:
             machine.console.wait_ready(30)
-            assert machine._process
-            machine._process.kill()
-            machine.memory(tiny.symbols("arm64", "LIVE")["traced_site"], 4)
-        self.assertEqual(caught.exception.verdict, Verdict.DEAD)
+            machine._process.send_signal(number)
+            then(machine)
+        return caught.exception.verdict
+
+    def test_one_that_ends_before_its_memory_is_read_is_dead(self) -> None:
+        self.assertEqual(self.ended_by(signal.SIGSEGV, lambda machine: machine.memory(tiny.symbols("arm64", "LIVE")["traced_site"], 4)), Verdict.DEAD)
+
+    def test_one_that_the_host_ends_is_an_error_of_the_harness(self) -> None:
+        """The OOM killer sends SIGKILL. A store into a mapped file for which the disk has no room is a SIGBUS."""
+        thens: list[Callable[[Run], object]] = [lambda machine: machine.memory(tiny.symbols("arm64", "LIVE")["traced_site"], 4),
+                                                lambda machine: machine.console.command("now"), lambda machine: machine.power_off()]
+        for number in (signal.SIGKILL, signal.SIGBUS):
+            for then in thens:
+                self.assertEqual(self.ended_by(number, then), Verdict.HARNESS, number)
 
     def test_a_missing_image_is_a_harness_error(self) -> None:
         machine = tiny.machine("riscv64", "LIVE")
