@@ -176,7 +176,7 @@ def rows(options: argparse.Namespace, entries: list[Entry]) -> list[results.Row]
         now = {"key": entry.key, "state": result["state"], "points": result["points"]}
         if not history or {name: history[-1][name] for name in now} != now:
             history.append({"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **now})
-            (folder / "history.jsonl").write_text("".join(json.dumps(line) + "\n" for line in history))
+            one.write_whole(folder / "history.jsonl", "".join(json.dumps(line) + "\n" for line in history))
         policy = late.applied(options.late, options.deadline, entry.submission, entry.taken, result["points"], result["possible"]) if options.late else None
         made.append(results.Row(entry.submission, entry.taken, result, history, policy))
     return made
@@ -207,7 +207,7 @@ def main() -> int:
     except (box.NoWalls, Unfit) as why:
         print(f"grade-class: {why}", file=sys.stderr)
         return 2
-    (options.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    one.write_whole(options.out / "manifest.json", json.dumps(manifest, indent=1) + "\n")
     keys = write_jobs(options, manifest, entries, at)
     if options.prepare:
         (options.out / "todo/keys").write_text("".join(f"{key}\n" for key in keys))

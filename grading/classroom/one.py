@@ -194,6 +194,22 @@ def result(job: dict[str, Any], folder: Path, ended: box.Came) -> dict[str, Any]
     return {**whole, "arches": arches, "points": sum(arch["points"] for arch in arches), "flaky": flaky}
 
 
+def write_whole(path: Path, text: str) -> None:
+    """Replace a file: after a power cut it has the old text or the new one."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    on_disk(new)
+    os.replace(new, path)
+
+
+def on_disk(*paths: Path) -> None:
+    """What these files and folders hold now outlives a power cut."""
+    for path in paths:
+        file = os.open(path, os.O_RDONLY)
+        os.fsync(file)
+        os.close(file)
+
+
 def write(out: Path, key: str, whole: dict[str, Any], folder: Path | None = None) -> None:
     """Write OUT/graded/KEY, at once."""
     (out / "graded").mkdir(exist_ok=True)
@@ -209,8 +225,7 @@ def write(out: Path, key: str, whole: dict[str, Any], folder: Path | None = None
         assert folder
         (new / tree.OPERATIONS).write_text(text(folder / "operations.txt", LONGEST_LOG))
     (new / "result.json").write_text(json.dumps(whole, indent=1) + "\n")
-    with (new / "result.json").open() as file:
-        os.fsync(file.fileno())
+    on_disk(*new.rglob("*"), new)
     shutil.rmtree(out / "graded" / key, ignore_errors=True)  # of an attempt in which the harness failed
     new.rename(out / "graded" / key)
 

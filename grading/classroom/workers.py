@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from grading.classroom import box, intake, tree
+from grading.classroom import box, intake, one, tree
 from qemu.emulator import Unfit
 from qemu.machine import ROOT
 
@@ -114,14 +114,14 @@ def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, An
     place = f"{at.name}-{str(about['grader'])[:16]}"
     jobs = "jobs-" + hashlib.sha256(f"{platform.node()}:{out}".encode()).hexdigest()[:16]
 
-    def one(host: str) -> tuple[str, list[str]] | Refusal:
+    def asked(host: str) -> tuple[str, list[str]] | Refusal:
         try:
             return ready(host, ssh, at, about, place, jobs)
         except Refusal as why:
             return why
 
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        found = list(pool.map(one, hosts))
+        found = list(pool.map(asked, hosts))
     for host, said in zip(hosts, found):
         if isinstance(said, Refusal):
             print(f"{intake.printable(host)} grades nothing: {said}", file=sys.stderr, flush=True)
@@ -137,6 +137,7 @@ def collect(out: Path) -> None:
         new = Path(tempfile.mkdtemp(prefix=".", dir=out / "returned"))
         try:
             shutil.unpack_archive(path, new)
+            one.on_disk(*(new / path.stem).rglob("*"), new / path.stem)
             (out / "graded").mkdir(exist_ok=True)
             shutil.rmtree(out / "graded" / path.stem, ignore_errors=True)  # of an attempt in which the harness failed
             (new / path.stem).rename(out / "graded" / path.stem)

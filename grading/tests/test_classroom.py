@@ -17,7 +17,7 @@ import time
 import unittest
 import xml.etree.ElementTree as xml
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import ExitStack, redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -458,6 +458,35 @@ class Whole(WithFolder):
             (self.out / f"graded/{key}/result.json").write_text(broken)
             self.assertEqual((self.run_main(lambda _: None)[0], self.points()), (3, {"ann": ("graded", "200"), "bo": ("harness error", "")}))
             self.assertEqual((self.run_main(self.full_marks)[0], self.points()["bo"]), (0, ("graded", "200")))
+
+    def test_what_the_next_run_needs_is_replaced_and_never_rewritten(self) -> None:
+        """A power cut while a file is rewritten leaves a part of it: then the seeds, or a student's history, cannot be read."""
+        self.run_main(self.full_marks)
+        with ExitStack() as opened:
+            before = [opened.enter_context((self.out / name).open()) for name in ("manifest.json", "students/bo/history.jsonl")]
+            self.hand_in("bo", "int more;\n")
+            self.run_main(self.full_marks, "--seed", "2")
+            texts = [file.read() for file in before]
+        self.assertNotEqual(json.loads(texts[0])["seeds"], json.loads((self.out / "manifest.json").read_text())["seeds"])
+        self.assertEqual([len(text.splitlines()) for text in (texts[1], (self.out / "students/bo/history.jsonl").read_text())], [1, 2])
+        self.assertEqual([path for path in self.out.rglob("*.new")], [])
+
+    def test_a_result_is_on_the_disk_before_it_has_its_name(self) -> None:
+        """After a power cut a file that was not synchronised is empty, and its result would be taken for whole."""
+        logs, synchronised, fsync = self.folder / "logs", set[str](), os.fsync
+        (logs / "attempt-1-arm64/grade").mkdir(parents=True)
+        (logs / "attempt-1-arm64/grade/arm64.log").write_text("log")
+        (logs / "operations.txt").write_text("add\n")
+        self.out.mkdir()
+
+        def seen(file: int) -> None:
+            synchronised.add(Path(os.readlink(f"/proc/self/fd/{file}")).name)
+            fsync(file)
+
+        attempts = [{"grades": [{"arch": "arm64", "boots": [{"log": "attempt-1/arm64.log"}]}]}]
+        with patch("os.fsync", seen):
+            one.write(self.out, "k", one.without_grade("k", 3, 200, one.GRADED, "") | {"attempts": attempts}, logs)
+        self.assertLessEqual({"result.json", "operations.txt", "attempt-1", "arm64.log"}, synchronised)
 
     def test_whatever_goes_wrong_in_a_job_its_result_says_so(self) -> None:
         key = "1" * 64
