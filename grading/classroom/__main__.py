@@ -196,17 +196,23 @@ def main() -> int:
         if not shutil.which("parallel"):
             raise box.NoWalls("GNU parallel is not installed: type make setup")
         (options.out / "tmp").mkdir(parents=True, exist_ok=True)
-        for path in (options.out / "tmp").iterdir():
-            shutil.rmtree(path)  # of a run that lost its power
-        workers.collect(options.out)
-        manifest = tree.manifest(options.lab, seeds(options))
-        found = layouts.alone(options.handed_in) if options.alone else layouts.find(options.handed_in)
-        print(f"{len(found.submissions)} submissions: {found.layout}." + (f" Ignored: {', '.join(found.ignored)}" if found.ignored else ""), flush=True)
-        at = tree.prepare(options.lab, manifest)
-        entries = take(options, manifest, found)
+        with tree.locked(options.out / "lock", wait=False):
+            return run(options)
     except (box.NoWalls, Unfit) as why:
         print(f"grade-class: {why}", file=sys.stderr)
         return 2
+
+
+def run(options: argparse.Namespace) -> int:
+    """Grade what is not graded yet, and write the tables and pages. Raises NoWalls or Unfit if nothing can be graded. No other run uses OUT."""
+    for path in (options.out / "tmp").iterdir():
+        shutil.rmtree(path)  # of a run that lost its power
+    workers.collect(options.out)
+    manifest = tree.manifest(options.lab, seeds(options))
+    found = layouts.alone(options.handed_in) if options.alone else layouts.find(options.handed_in)
+    print(f"{len(found.submissions)} submissions: {found.layout}." + (f" Ignored: {', '.join(found.ignored)}" if found.ignored else ""), flush=True)
+    at = tree.prepare(options.lab, manifest)
+    entries = take(options, manifest, found)
     one.write_whole(options.out / "manifest.json", json.dumps(manifest, indent=1) + "\n")
     keys = write_jobs(options, manifest, entries, at)
     if options.prepare:
@@ -214,11 +220,7 @@ def main() -> int:
         print(f"{len(keys)} to grade, a line for each: {options.out}/todo/keys")
         return 0
     if keys:
-        try:
-            there = workers.prepare(options.hosts.split(), options.ssh, options.out, at, manifest) if options.hosts else None
-        except box.NoWalls as why:
-            print(f"grade-class: {why}", file=sys.stderr)
-            return 2
+        there = workers.prepare(options.hosts.split(), options.ssh, options.out, at, manifest) if options.hosts else None
         on = f"on {', '.join(there.logins)}" if there else f"{options.jobs or os.cpu_count()} at a time"
         print(f"{len(keys)} to grade, {on}; {len({e.key for e in entries}) - len(keys)} others have their result.", flush=True)
         grade(options, keys, there)

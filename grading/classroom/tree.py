@@ -6,6 +6,7 @@ submission gets a copy of it, in which only the files that were handed in differ
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -14,7 +15,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from grading.classroom.box import NoWalls
@@ -86,16 +88,35 @@ def make(lab: int, arch: str, staffed: Sequence[str] = ()) -> list[str]:
     return ["make", "-s", f"LAB={lab}", *([f"STAFF={linked}"] if linked else []), *(f"build/{arch}/{name}" for name in ("callsite.elf", "callsite.map", "Image")), "build/initrd.cpio"]
 
 
+@contextmanager
+def locked(path: Path, wait: bool = True) -> Iterator[None]:
+    """Hold this file's lock, which ends with the process. Raises NoWalls if another process has it, and this one shall not wait."""
+    with path.open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as why:
+            raise NoWalls(f"another run uses {path.parent}: wait for its end, or end it") from why
+        except OSError:
+            pass  # a file system without locks
+        yield
+
+
 def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/classroom") -> Path:
     """The tree for a lab, built if it is not there. Raises NoWalls with what went wrong: that is no student's fault."""
     made_of = {name: value for name, value in about.items() if name != "seeds"}
-    name = f"lab{lab}-{digest(json.dumps(made_of, sort_keys=True).encode())[:16]}"
-    tree, new = folder / name, folder / f"{name}.new"
-    if tree.exists():
-        return tree
+    tree = folder / f"lab{lab}-{digest(json.dumps(made_of, sort_keys=True).encode())[:16]}"
+    if not tree.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        with locked(folder / "lock"):
+            if not tree.exists():  # another run may just have built it
+                _build(lab, tree)
+    return tree
+
+
+def _build(lab: int, tree: Path) -> None:
     print(f"Preparing the tree of lab {lab}, once: {tree}", file=sys.stderr, flush=True)
+    new = tree.with_name(f"{tree.name}.new")
     shutil.rmtree(new, ignore_errors=True)
-    folder.mkdir(parents=True, exist_ok=True)
     _run("make", "-s", "-C", ROOT, "handout", f"OUT={new}", f"LABS=0-{lab}")
     (new / "build").mkdir()
     if (ROOT / "build/qemu-10").exists():
@@ -120,7 +141,6 @@ def prepare(lab: int, about: dict[str, object], folder: Path = ROOT / "build/cla
     shutil.rmtree(new / "build/ccache", ignore_errors=True)
     _run(sys.executable, "-m", "compileall", "-q", new / "grading", new / "qemu", new / "kern/ftrace/tools", new / "labs")
     new.rename(tree)
-    return tree
 
 
 def _run(*command: str | Path, at: Path | None = None) -> str:

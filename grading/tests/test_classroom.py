@@ -6,6 +6,7 @@ import argparse
 import base64
 import csv
 import errno
+import fcntl
 import io
 import json
 import os
@@ -458,6 +459,37 @@ class Whole(WithFolder):
             (self.out / f"graded/{key}/result.json").write_text(broken)
             self.assertEqual((self.run_main(lambda _: None)[0], self.points()), (3, {"ann": ("graded", "200"), "bo": ("harness error", "")}))
             self.assertEqual((self.run_main(self.full_marks)[0], self.points()["bo"]), (0, ("graded", "200")))
+
+    def test_a_second_run_with_the_same_out_touches_nothing(self) -> None:
+        """It would remove what the first one grades."""
+        again = []
+
+        def in_a_job(job: dict[str, Any]) -> None:
+            (self.out / "tmp/job-1").mkdir(exist_ok=True)
+            again.append(self.run_main(self.full_marks))
+            self.assertTrue((self.out / "tmp/job-1").exists(), again)
+            (self.out / "tmp/job-1").rmdir()
+            self.full_marks(job)
+
+        self.hand_in("ann", "int bo;\n")  # one job
+        self.assertEqual(self.run_main(in_a_job)[0], 0)
+        self.assertEqual(again, [(2, f"grade-class: another run uses {self.out}: wait for its end, or end it\n")])
+        self.assertEqual(self.run_main(in_a_job)[0], 0)
+
+    def test_two_first_runs_build_the_class_s_tree_once(self) -> None:
+        built = []
+
+        def build(_: int, at: Path) -> None:
+            built.append(at)
+            other = os.open(self.folder / "lock", os.O_RDWR)
+            with self.assertRaises(BlockingIOError, msg="another run can build here now"):
+                fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.close(other)
+            at.mkdir()
+
+        with patch.object(tree, "_build", build):
+            trees = {tree.prepare(3, {"lab": 3, "seeds": seeds}, self.folder) for seeds in (1, 2)}
+        self.assertEqual((built, list(trees)), ([*trees], built))
 
     def test_what_the_next_run_needs_is_replaced_and_never_rewritten(self) -> None:
         """A power cut while a file is rewritten leaves a part of it: then the seeds, or a student's history, cannot be read."""
