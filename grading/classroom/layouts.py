@@ -77,18 +77,20 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
 
 
 def _gradescope(entries: list[Path], metadata: Path) -> Class:
-    """The metadata is YAML; of it only the submitters' names and addresses, and the time are read."""
+    """The metadata is YAML; of it only the submitters' names and addresses, and the time are read. What a student's program printed is in it, too, further in."""
     people: dict[str, list[str]] = {}
     ids: dict[str, str] = {}
     times: dict[str, str] = {}
-    folder = ""
+    folder = part = ""
     with metadata.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             if found := re.match(r"(submission_\d+):\s*$", line):
-                folder = found[1]
+                folder, part = found[1], ""
             elif found := re.match(r" {2}:created_at: (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)? (Z|[+-]\d\d:\d\d))\s*$", line):  # deeper ones are older submissions
                 times[folder] = found[1]
-            elif found := re.match(r"\s*-?\s*:(name|email|sid):\s*['\"]?(.*?)['\"]?\s*$", line):
+            elif found := re.match(r" {2}:(\w+):", line):
+                part = found[1]
+            elif part == "submitters" and (found := re.match(r" {2}[- ] :(name|email|sid):\s*['\"]?(.*?)['\"]?\s*$", line)):
                 if found[1] == "name":
                     people.setdefault(folder, []).append(found[2])
                 elif found[1] == "email" or folder not in ids:

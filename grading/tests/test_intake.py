@@ -263,6 +263,12 @@ class Layouts(unittest.TestCase):
         self.assertEqual([s.submitted for s in found.submissions], ["2030-01-31 22:59:00.123456000 Z", ""])
         self.assertEqual(found.ignored, ["notes.txt"])
 
+    def test_gradescope_s_metadata_holds_what_a_student_printed(self) -> None:
+        said = "".join(f"{' ' * indent}{dash}:{name}: the victim's\n" for indent in (4, 6, 8) for dash in ("", "- ") for name in ("name", "email", "sid"))
+        found = self.class_of("submission_11/", metadata="submission_11:\n  :submitters:\n  - :name: Ann\n    :sid: '7'\n    :email: ann@example.edu\n  :results:\n    :output: |-\n"
+                              f"{said}  :history:\n  - :id: 1\n    :results:\n      :output: |\n{said}")
+        self.assertEqual(self.people(found), [("Ann", "Ann", "ann@example.edu", "submission_11", None)])
+
     def test_moodle(self) -> None:
         found = self.class_of("Ann O_1001_assignsubmission_file_/", "Bo_1002_assignsubmission_file_lab3.tar")
         self.assertEqual([(name, ident) for _, name, ident, _, _ in self.people(found)], [("Ann O", "1001"), ("Bo", "1002")])
