@@ -87,6 +87,7 @@ RELOCATED = {"riscv64": ("\t.set .Lupper, 0x10551000\n\t.reloc ., R_RISCV_HI20, 
 class Rules(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory(prefix="callsite-")))
+        self.beside: dict[str, list[Path]] = {}  # by architecture: trusted objects
 
     def made(self, arch: str, name: str, text: str) -> Path:
         source = self.folder / name.replace("<arch>", arch)
@@ -96,8 +97,9 @@ class Rules(unittest.TestCase):
         return source.with_suffix(".o")
 
     def said(self, arch: str, text: str) -> str:
-        objects = [self.made(arch, "kern/sched.S", TRUSTED), self.made(arch, "kern/apps/workload.S", "wl_leaf:\n\tnop\n")]
-        return handed_in.refused(arch, self.folder, [*objects, self.made(arch, str(SOURCE), text)])
+        if arch not in self.beside:
+            self.beside[arch] = [self.made(arch, f"{arch}/kern/sched.S", TRUSTED), self.made(arch, f"{arch}/kern/apps/workload.S", "wl_leaf:\n\tnop\n")]
+        return handed_in.refused(arch, self.folder, [*self.beside[arch], self.made(arch, str(SOURCE), text)])
 
     def test_each_rule(self) -> None:
         for arch in ARCHES:

@@ -167,12 +167,12 @@ class Ends(unittest.TestCase):
                 self.assertEqual(machine.clock(), before)
 
     def test_a_flood_is_a_flood(self) -> None:
-        self.ends("FLOOD", Verdict.FLOOD, seconds=60, cap=1 << 20)
+        self.ends("FLOOD", Verdict.FLOOD, seconds=60, cap=1 << 17)
 
     def test_a_flood_is_a_flood_while_qemu_is_asked_for_something(self) -> None:
         for arch in ARCHES:
             for wait in (lambda m: m.memory(tiny.symbols(arch, "FLOOD")["_start"], 4), self.goes_on):
-                with self.subTest(arch=arch), run(arch, "FLOOD", cap=1 << 20) as machine:
+                with self.subTest(arch=arch), run(arch, "FLOOD", cap=1 << 17) as machine:
                     self.fills(machine)
                     with self.assertRaises(Stopped) as caught:
                         wait(machine)
