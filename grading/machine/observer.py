@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import mmap
-import os
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -97,8 +96,8 @@ class Observer:
         self._capacity = config.capacity
         files["config"].write_text("\n".join(config.lines) + "\n")
         files["image"].write_bytes(config.image)
-        with self._log.open("wb") as log:  # with room on the disk: QEMU maps it, and a store into a hole of a full disk would be its end
-            os.posix_fallocate(log.fileno(), 0, HEADER + SLOT.size * config.capacity)
+        with self._log.open("wb") as log:
+            log.truncate(HEADER + SLOT.size * config.capacity)
         self._file = self._log.open("r+b")
         self._map = mmap.mmap(self._file.fileno(), 0)
         self._recordings = self._orderings = 0
