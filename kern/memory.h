@@ -122,7 +122,8 @@ int mmu_lookup(unsigned long va, unsigned long *pa, unsigned *prot);
 const void *mmu_map_fdt(unsigned long pa);
 /*
  * Map the registers of a device, the @index-th (address, size) of @node's reg, in the range at
- * MMIO_BASE. Never unmapped. NULL: @node has no such entry, or the range is full.
+ * MMIO_BASE. Never unmapped. Before memory_init() at most 64 KiB of them, which is enough for a console.
+ * NULL: @node has no such entry, its size is 0 or larger than any device's, or the range is full.
  */
 void *fdt_iomap(const void *fdt, int node, int index);
 

@@ -20,6 +20,8 @@
 #define INDEX(va, level) ((va) >> (PAGE_SHIFT + 9 * (level)) & (ENTRIES - 1))
 #define LINEAR_END	 MMIO_BASE
 #define FDT_MAX		 MiB(8)
+#define MMIO_MAX	 MiB(256) /* no device has more registers */
+#define CONSOLE_MAX	 KiB(64)
 
 /* The tables that are made before there is RAM: for the device tree (6), the console (3), and @early (1). */
 #define POOL_TABLES 12
@@ -290,10 +292,16 @@ void *fdt_iomap(const void *fdt, int node, int index)
 
 	if (fdt_reg(fdt, node, index, &pa, &size))
 		return NULL;
+	if (!ram.count) /* the console: pool[] has few tables */
+		size = MIN(size, CONSOLE_MAX);
+	if (!size || size > MMIO_MAX) {
+		printk("ioremap: a device at %#lx cannot have %#lx bytes\n", (unsigned long)pa, (unsigned long)size);
+		return NULL;
+	}
 	offset = pa & (PAGE_SIZE - 1);
 	size = ALIGN_UP(offset + size, PAGE_SIZE);
 	va = __atomic_fetch_add(&mmio_next, size, __ATOMIC_RELAXED);
-	if (va + size > ALIAS_BASE ||
+	if (va + size > STACK_BASE ||
 	    mmu_map(va, pa - offset, size, PROT_READ | PROT_WRITE | PROT_DEVICE)) {
 		printk("ioremap: no room for %#lx bytes at %#lx\n", (unsigned long)size, (unsigned long)pa);
 		return NULL;

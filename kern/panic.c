@@ -3,7 +3,8 @@
  * the registers, the call trace, "end of panic". Then the machine is turned off
  * with the status of a failure.
  *
- * A panic inside a panic prints one line and turns the machine off.
+ * A panic inside a panic prints one line and turns the machine off. If the console
+ * itself faults, nothing is printed.
  */
 #include "breakpoint.h"
 #include "cpu.h"
@@ -19,6 +20,7 @@ static char text[256]; /* used by the reporting CPU only */
 /* The first CPU reports; another CPU that panics meanwhile waits forever. */
 static void enter_panic(void)
 {
+	static int again; /* panics of the reporting CPU after its first */
 	int none = -1, self;
 
 	irq_disable(); /* before this CPU's index is read: no migration after it */
@@ -29,10 +31,12 @@ static void enter_panic(void)
 		console_panic_mode();
 		return;
 	}
-	if (none == self) {
+	if (none == self && ++again == 1) {
+		console_panic_mode(); /* the first panic may not have come to it */
 		printk("\npanic: recursive panic\nend of panic\n");
-		firmware_poweroff(true);
 	}
+	if (none == self && again <= 2)
+		firmware_poweroff(true); /* may print that it cannot */
 	park_cpu();
 }
 

@@ -235,20 +235,28 @@ static int any_uart(const void *fdt)
 	return fdt_find_device(fdt, names);
 }
 
+/* How the device tree lays out a 16550's registers. False: they cannot be so. */
+static bool ns_layout(const void *fdt, int node)
+{
+	fdt_u32(fdt, node, "reg-io-width", &uart.width);
+	fdt_u32(fdt, node, "reg-shift", &uart.shift);
+	return uart.shift <= 3 && (uart.width == 1 || uart.width == 4) && uart.width <= 1u << uart.shift;
+}
+
 static bool open_node(const void *fdt, int node)
 {
 	int as = node < 0 ? node : known_as(fdt, node);
 
-	uart.base = as < 0 ? NULL : fdt_iomap(fdt, node, 0);
-	if (!uart.base)
+	if (as < 0)
 		return false;
 	uart.node = node;
 	uart.width = known[as].width;
 	uart.shift = known[as].shift;
-	if (known[as].type == &ns16550) {
-		fdt_u32(fdt, node, "reg-io-width", &uart.width);
-		fdt_u32(fdt, node, "reg-shift", &uart.shift);
-	}
+	if (known[as].type == &ns16550 && !ns_layout(fdt, node))
+		return false;
+	uart.base = fdt_iomap(fdt, node, 0);
+	if (!uart.base)
+		return false;
 	uart.type = known[as].type;
 	return true;
 }

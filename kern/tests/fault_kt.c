@@ -184,6 +184,12 @@ static void move_unpreemptible(void)
 static void serve_nothing(void *unused)
 {
 }
+/* The console's registers are mapped first, then the interrupt controller's. The panic can neither print nor stop other CPUs. */
+static void unmap_devices(void)
+{
+	mmu_unmap(MMIO_BASE, KiB(64));
+	printk("the console is not mapped\n");
+}
 static void call_nobody(void)
 {
 	smp_call(nr_cpus, serve_nothing, NULL);
@@ -211,6 +217,7 @@ static const struct {
 	{"yield", yield_unpreemptible},
 	{"move", move_unpreemptible},
 	{"call", call_nobody},
+	{"devices", unmap_devices},
 };
 
 static int test_fault(int argc, char **argv)

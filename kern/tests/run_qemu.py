@@ -54,6 +54,7 @@ MIB = 1 << 20
 # The installed OpenSBI. Version 1.5.1, out of backports, loses this board's timer interrupts; 1.1 and 1.6 do not.
 FIRMWARE = "/usr/lib/riscv64-linux-gnu/opensbi/generic/fw_dynamic.bin"
 HANGS = 600  # seconds: a limit only against hanging. QEMU's UARTs may need a thread's turn for eight bytes, which takes long on a busy host
+UARTS = {"riscv64": ("machine.dtb", "/soc/serial@10000000", "10000000"), "arm64": ("machine-arm64.dtb", "/pl011@9000000", "9000000")}
 POLLED = "The console does not interrupt"  # said only where the case expects it
 Step = Callable[[Run], str]  # "" or what is wrong
 
@@ -920,6 +921,12 @@ def memory_cases(arch: str) -> list[Case]:
                    Case("memory in forty pieces", arch, steps=[works()], options=tree("pieces", 512))]
     else:
         broken.append(Case("no console that is known: the machine is reset", arch, replace=(rb"arm,pl011\0", b"arm,pl01?\0"), end=r"\Areboot loop: the guest reset"))
+    def console(name: str) -> dict[str, object]:
+        return {"extra": ["-dtb", str(LOGS / f"{name}-{arch}.dtb")]}
+
+    broken += [Case("a console with 14 GiB of registers", arch, options=console("too-many-registers"), steps=[works()]),
+               Case("a console without registers", arch, options=console("no-registers"), steps=[works()], boot=[
+                   "ioremap: a device at 0x5555000 cannot have 0 bytes", "no driver for the device tree's console (/serial@5555000): another one is used."])]
     return [Case(f"memory on {n} CPUs", arch, f"{FINISHED}-tests", n, twice_alone("test-memory", n),
                  {"memory": m}) for n, m in ((1, 64), (4, 1024))] + [
         Case(f"memory of modules on {n} CPUs", arch, f"{FINISHED}-tests", n, twice_alone("test-module-memory", n), TURNS if arch == "riscv64" else {})
@@ -943,6 +950,14 @@ def make_broken() -> None:
     subprocess.run(["fdtput", "-t", "s", str(three), "/cpus/cpu@1", "status", "disabled"], check=True)
     (LOGS / "no-stdout.dtb").write_bytes(tree.read_bytes().replace(b"stdout-path\0", b"stdin-paths\0"))
     subprocess.run(["dtc", "-q", "-O", "dtb", "-o", str(LOGS / "raspi3b.dtb"), str(ROOT / "kern/tests/raspi3b.dts")], check=True)
+    subprocess.run([*find("arm64").command(), "-nodefaults", "-display", "none", "-cpu", "cortex-a72", "-M", f"virt,gic-version=2,dumpdtb={LOGS / 'machine-arm64.dtb'}"], check=True, capture_output=True)
+    for arch, (source, uart, address) in UARTS.items():
+        none, many = LOGS / f"no-registers-{arch}.dtb", LOGS / f"too-many-registers-{arch}.dtb"
+        none.write_bytes((LOGS / source).read_bytes())
+        many.write_bytes((LOGS / source).read_bytes())
+        for made, *change in ((many, "-tx", uart, "reg", "0", address, "3", "80000000"), (none, "-c", "/serial@5555000"), (none, "-ts", "/serial@5555000", "compatible", "arm,sbsa-uart"),
+                              (none, "-tx", "/serial@5555000", "reg", "0", "5555000", "0", "0"), (none, "-ts", "/chosen", "stdout-path", "/serial@5555000")):
+            subprocess.run(["fdtput", change[0], str(made), *change[1:]], check=True)
     icicle = (ROOT / "kern/tests/icicle.dts").read_text()
     for uart in ("ns16550a", "snps,dw-apb-uart"):
         subprocess.run(["dtc", "-q", "-O", "dtb", "-o", str(LOGS / f"icicle-{uart}.dtb")], check=True, text=True,
@@ -976,6 +991,7 @@ def panic_cases(arch: str) -> list[Case]:
         "yield": r"panic: schedule\(\) in a context that may not sleep[\s\S]*yield_unpreemptible\+0x",
         "move": r"panic: schedule\(\) in a context that may not sleep[\s\S]*move_unpreemptible\+0x",
         "call": r"panic: smp_call\(\): CPU 2 is not online[\s\S]*smp_call\+0x",
+        "devices": r"test-fault devices\s*reboot loop: the guest reset",
     }
 
     of_modules = {

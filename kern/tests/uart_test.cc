@@ -162,6 +162,15 @@ TEST(uart, ns16550a_has_bytes_or_what_the_tree_says)
 	EXPECT_EQ(1u, reads[5].size()) << "it waited until the transmitter was empty";
 }
 
+TEST(uart, a_16550_whose_registers_cannot_be_so_is_not_used)
+{
+	for (const char *layout : {"reg-shift = <40>;", "reg-shift = <10>;", "reg-io-width = <4>;", "reg-io-width = <2>; reg-shift = <1>;"}) {
+		begin("serial@1000 { compatible = \"ns16550a\"; reg = <0x1000 0x100>; " + std::string(layout) + " };", true);
+		EXPECT_EQ(0u, mapped) << layout;
+		EXPECT_EQ("Callsite has no driver for the device tree's console (none is named): the firmware's console is used.\n", said);
+	}
+}
+
 TEST(uart, ns16550a_says_when_it_overran)
 {
 	begin_one("\"ns16550a\"");
