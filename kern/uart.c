@@ -53,6 +53,7 @@ enum { NS_DATA, NS_IER, NS_IIR, NS_LCR, NS_MCR, NS_LSR, NS_FCR = 2, NS_USR = 31 
 #define NS_MCR_LINES 0x0b /* DTR, RTS, OUT2 (enables the interrupt line) */
 #define NS_IER_RECEIVE 0x05 /* data, overrun */
 #define NS_IIR_BUSY 0x07
+#define NS_IIR_TIMEOUT 0x0c
 #define NS_IIR_FIFO 0xc0 /* both bits set: the FIFOs exist and are usable */
 #define NS_FIFO_SIZE 16
 
@@ -88,11 +89,18 @@ static u32 ns_enable(void)
 	reg_write(NS_IER_RECEIVE, NS_IER);
 	return (reg_read(NS_IIR) & NS_IIR_FIFO) == NS_IIR_FIFO ? NS_FIFO_SIZE : 1;
 }
-/* A DesignWare port has an extra "busy" interrupt, which a read of USR clears. */
+/*
+ * A DesignWare port has an extra "busy" interrupt, which a read of USR clears; and it
+ * may report a time-out without a byte, which only a read of DATA clears.
+ */
 static void ns_acknowledge(void)
 {
-	if ((reg_read(NS_IIR) & 0xf) == NS_IIR_BUSY)
+	u32 why = reg_read(NS_IIR) & 0xf;
+
+	if (why == NS_IIR_BUSY)
 		reg_read(NS_USR);
+	if (why == NS_IIR_TIMEOUT && !(ns_status() & NS_LSR_READY))
+		reg_read(NS_DATA);
 }
 
 /*
