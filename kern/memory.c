@@ -19,11 +19,14 @@ struct range module_ram, last_boot_ram;
 unsigned long last_boot_size;
 unsigned long module_ram_size __attribute__((weak)); /* not const: the compiler would take the 0 for granted */
 
+/* A range for which `taken` has no room is no longer RAM: it is neither mapped nor allocated. */
 static void insert(struct range_list *l, unsigned at, struct range r)
 {
 	if (l->count == RANGES_MAX) {
 		printk("memory: more than %d ranges: %#lx to %#lx is not used\n", RANGES_MAX,
 		       r.start, r.end);
+		if (l == &taken)
+			range_remove(&ram, r.start, r.end);
 		return;
 	}
 	for (unsigned i = l->count++; i > at; i--)
@@ -181,7 +184,7 @@ static void reserve_last_boot(void)
 		if (ram.range[i].end - ram.range[i].start > most.end - most.start)
 			most = ram.range[i];
 	at = ALIGN_UP(most.start + (most.end - most.start) / 8 * 5, MiB(2));
-	if (is_ram(at, at + last_boot_size) && !is_taken(at, at + last_boot_size)) {
+	if (is_ram(at, at + last_boot_size) && !is_taken(at, at + last_boot_size) && taken.count < RANGES_MAX) {
 		last_boot_ram = (struct range){at, at + last_boot_size};
 		memory_reserve(at, last_boot_size);
 		return;
@@ -195,13 +198,15 @@ int memory_init(const void *fdt)
 	u64 addr, length;
 
 	add_memory_nodes(fdt);
+	memory_reserve(kernel_pa, _end - _start); /* first, while there is room in `taken` */
+	memory_reserve(boot_fdt_pa, fdt_size(fdt));
 	for (int i = 0; fdt_reservation(fdt, i, &addr, &length) == 0; i++)
 		memory_reserve(addr, length);
 	take_reserved_nodes(fdt);
-	memory_reserve(kernel_pa, _end - _start);
-	memory_reserve(boot_fdt_pa, fdt_size(fdt));
 	find_initrd(fdt);
 	memory_reserve(initrd.start, initrd.end - initrd.start);
+	if (!is_ram(initrd.start, initrd.end)) /* there was no room */
+		initrd = (struct range){0, 0};
 	if (last_boot_size)
 		reserve_last_boot();
 	if (is_ram(kernel_pa, image_to_pa(_end))) {

@@ -58,6 +58,14 @@ static void sorted(const struct range_list *l)
 			abort();
 }
 
+static bool holds(const struct range_list *l, unsigned long address)
+{
+	for (unsigned i = 0; i < l->count; i++)
+		if (l->range[i].start <= address && address < l->range[i].end)
+			return true;
+	return false;
+}
+
 static void ask(const void *fdt)
 {
 	unsigned nodes = 0;
@@ -69,7 +77,7 @@ static void ask(const void *fdt)
 		;
 	ram.count = taken.count = 0;
 	initrd = (struct range){0, 0};
-	if (memory_init(fdt) == 0 && !ram.count)
+	if (memory_init(fdt) == 0 && (!holds(&ram, kernel_pa) || !holds(&taken, kernel_pa) || !holds(&taken, kernel_pa + 0xff000)))
 		abort();
 	sorted(&ram);
 	sorted(&taken);

@@ -55,6 +55,22 @@ TEST(memory, what_memreserve_names_is_mapped_and_not_allocated)
 	EXPECT_TRUE(holds(ram, 0x80000000));
 }
 
+TEST(memory, what_is_reserved_beyond_the_lists_room_is_not_used_at_all)
+{
+	std::string reserve;
+
+	for (int i = 0; i < 70; i++)
+		reserve += "/memreserve/ " + std::to_string(0x8a000000 + i * 0x10000) + " 0x1000;\n";
+	ASSERT_EQ(0, begin(memory + "chosen { linux,initrd-start = <0x83000000>; linux,initrd-end = <0x83000800>; };", reserve));
+	EXPECT_TRUE(holds(ram, 0x80200000) && holds(taken, 0x80200000) && holds(taken, 0x802ff000)) << "the image";
+	EXPECT_TRUE(holds(taken, 0x88000100)) << "the device tree";
+	EXPECT_EQ(holds(ram, 0x83000000) && holds(taken, 0x83000000), initrd.end != 0) << "the initrd";
+	for (int i = 0; i < 70; i++)
+		EXPECT_TRUE(holds(taken, 0x8a000000 + i * 0x10000) || !holds(ram, 0x8a000000 + i * 0x10000)) << i;
+	EXPECT_TRUE(holds(ram, 0x8a451000)) << "what is free stays RAM";
+	EXPECT_NE(std::string::npos, said.find("memory: more than 64 ranges: 0x8a450000 to 0x8a451000 is not used\n")) << said;
+}
+
 TEST(memory, a_reserved_node_without_no_map_is_mapped_and_not_allocated)
 {
 	ASSERT_EQ(0, begin(memory + "reserved-memory { #address-cells = <1>; #size-cells = <1>; ranges;"
