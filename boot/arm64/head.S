@@ -52,6 +52,7 @@ boot_start:
 	/* 2. Map the image at KERNEL_BASE, each page with its final permission. */
 	adrp	x19, _image_header
 	adrp	x20, _early_tables
+	bl	invalidate_tables	/* no dirty line of them is written back over what map_image stores */
 	bl	map_image
 
 	/* 3. Turn paging and the caches on. */
@@ -146,7 +147,7 @@ map_image:
 	b.lo	2b
 	ret
 
-/* Invalidate old cache lines of the tables: the table walker reads through the cache. */
+/* Invalidate old cache lines of the tables. The table walker reads through the cache. */
 invalidate_tables:
 	dmb	sy
 	adrp	x0, _early_tables

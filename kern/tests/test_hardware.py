@@ -81,6 +81,15 @@ class Riscv64(OnAnArch, unittest.TestCase):
         self.assertEqual("sfence.vma zero,zero", insns[at - 1].words)
         self.assertEqual("sfence.vma zero,zero", self.code["paging_is_on"][0].words)
 
+    def test_new_entries_are_followed_by_a_fence_on_every_hart(self) -> None:
+        """A hart may remember that an entry was invalid. No other hart runs when mmu_map_fdt() and fdt_iomap() are called."""
+        mapping = {name: [insn.to for insn in insns] for name, insns in self.code.items() if "mmu_map" in [insn.to for insn in insns]}
+        for name in ("mmu_map_fdt", "fdt_iomap"):
+            mapping.pop(name)
+        self.assertEqual(2, len(mapping), mapping.keys())
+        for name, to in mapping.items():
+            self.assertIn("arch_tlb_flush_all", to[to.index("mmu_map"):], name)
+
     def test_a_hart_that_starts_discards_what_it_has_fetched(self) -> None:
         for entry in ("boot_start", "secondary_start"):
             names = [insn.name for insn in self.code[entry]]
@@ -119,6 +128,18 @@ class Arm64(OnAnArch, unittest.TestCase):
         self.assertGreater(len(accesses), 3)
         for words in accesses:
             self.assertRegex(words, r"^ldr x\d+, [0-9a-f]+$")
+
+    def test_old_lines_of_the_early_tables_are_removed_before_and_after_they_are_written(self) -> None:
+        """The stores go past the caches. A dirty line that is written back later would destroy them, and the table walker reads through the caches."""
+        start = self.code["boot_start"]
+        on = next(n for n, insn in enumerate(start) if insn.to == "enable_paging")
+        called = [insn.to for insn in start[:on + 1] if insn.name == "bl"]
+        self.assertEqual(["drop_to_el1", "invalidate_tables", "map_image", "invalidate_tables", "enable_paging"], called)
+        for insns in (start[:on], self.code["drop_to_el1"], self.code["invalidate_tables"], self.code["enable_paging"]):
+            self.assertEqual([], [insn for insn in insns if insn.name.startswith("st")], "only map_image stores")
+        words = [insn.words for insn in self.code["invalidate_tables"]]
+        self.assertEqual("dmb sy", words[0], "after the stores")
+        self.assertLess(words.index("dc ivac, x0"), words.index("dsb sy"))
 
     def test_translations_are_discarded_before_and_after_paging_begins(self) -> None:
         words = [insn.words for name in ("enable_paging", "paging_is_on") for insn in self.code[name]]
