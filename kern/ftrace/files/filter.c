@@ -267,6 +267,7 @@ static int filter_release(struct file *f)
 		e->set->count = 1; /* so the hash is not NULL: without a function in it, it selects none */
 	mutex_unlock(&ftrace_lock);
 	commit_err = ftrace_filter_commit(e->filter, e->set, e->which->notrace_list);
+	ftrace_mod_commit(e->set); /* after it: a module that was loaded meanwhile is not in the set */
 	if (commit_err == -EBUSY)
 		printk("%s: another tracer that may change pc has one of these functions\n",
 		       e->name);

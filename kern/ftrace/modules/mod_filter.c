@@ -8,7 +8,9 @@
  * If no such module is loaded, the word is kept as a request of its filter, and is
  * listed with it. When a module with a matching name is loaded, its functions are
  * added to the filter before its init runs, and the request is dropped. So it has no
- * effect when the module is removed and loaded again. A filter that has requests and
+ * effect when the module is removed and loaded again. While the file that the request was
+ * written to is open, the request waits: its functions are added after the file's own
+ * words, if the module is loaded by then. A filter that has requests and
  * no functions selects no function, and still none when they have found no function.
  */
 #include "errno.h"
@@ -27,6 +29,7 @@ struct request {
 	struct request *next;
 	const struct ftrace_filter *filter;
 	bool notrace_list;
+	const struct ftrace_set *set; /* that of the file, while it is open; then NULL */
 	const char *module; /* in text, after the glob */
 	char text[];
 };
@@ -86,7 +89,7 @@ static void drop(struct request **link)
 	kfree(r);
 }
 
-static int keep(const struct ftrace_filter *filter, bool notrace_list, const struct word *w)
+static int keep(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set, const struct word *w)
 {
 	struct request *r = kzalloc(sizeof(*r) + w->glob_len + w->module_len + 2), **link = &requests;
 
@@ -94,6 +97,7 @@ static int keep(const struct ftrace_filter *filter, bool notrace_list, const str
 		return -ENOMEM;
 	r->filter = filter;
 	r->notrace_list = notrace_list;
+	r->set = set;
 	r->module = r->text + w->glob_len + 1;
 	memcpy(r->text, w->glob, w->glob_len);
 	memcpy(r->text + w->glob_len + 1, w->module, w->module_len);
@@ -139,7 +143,7 @@ static int apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_
 		return !drop_named(filter, notrace_list, w) || found ? 0 : -EINVAL;
 	if (found)
 		return 0;
-	return loaded || w->others ? -EINVAL : keep(filter, notrace_list, w);
+	return loaded || w->others ? -EINVAL : keep(filter, notrace_list, set, w);
 }
 
 int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len)
@@ -168,7 +172,7 @@ void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list)
 {
 	mutex_lock(&ftrace_lock);
 	for (struct request **link = &requests; *link;)
-		if ((*link)->filter == filter && (*link)->notrace_list == notrace_list)
+		if ((*link)->filter == filter && (*link)->notrace_list == notrace_list && !(*link)->set)
 			drop(link);
 		else
 			link = &(*link)->next;
@@ -209,7 +213,7 @@ void ftrace_mod_coming(const struct ftrace_table *table)
 	for (struct request **link = &requests, *r; (r = *link);) {
 		int err;
 
-		if (!glob_match(r->module, strlen(r->module), table->module)) {
+		if (r->set || !glob_match(r->module, strlen(r->module), table->module)) {
 			link = &r->next;
 			continue;
 		}
@@ -219,4 +223,18 @@ void ftrace_mod_coming(const struct ftrace_table *table)
 			printk("ftrace: %s:mod:%s is not applied (error %d)\n", r->text, r->module, err);
 		kfree(r);
 	}
+}
+
+/* ---- A filter's file is closed ---- */
+
+void ftrace_mod_commit(const struct ftrace_set *set)
+{
+	mutex_lock(&ftrace_lock);
+	for (struct request *r = requests; r; r = r->next)
+		if (r->set == set)
+			r->set = NULL;
+	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
+		if (t->module)
+			ftrace_mod_coming(t);
+	mutex_unlock(&ftrace_lock);
 }

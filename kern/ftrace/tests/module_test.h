@@ -765,6 +765,46 @@ TEST_P(sites, a_pattern_that_is_written_while_a_module_goes_finds_nothing_of_it)
 	f.close();
 }
 
+/* The edit has no functions, or has some, when the module is loaded; and no word, or a word, comes after the load. */
+TEST_P(sites, a_request_of_a_file_that_is_still_open_when_the_module_comes_is_carried_out_at_its_close)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	struct { const char *before, *after, *text; } edits[] = {
+		{":mod:random ", "", "nnn00"}, {"schedule :mod:random ", "", "0nn00"}, {":mod:random ", "last ", "nn000"}};
+	for (bool append : {false, true})
+		for (auto &edit : edits) {
+			if (append)
+				EXPECT_EQ(0, echo("write_all", a.filter));
+			open_file f(a.filter, append, false);
+			EXPECT_EQ(0, f.write(edit.before));
+			fake_module m("random", base, {"random_read", "write_pool"});
+			m.load();
+			EXPECT_EQ(0, f.write(edit.after));
+			EXPECT_EQ(0, f.close());
+			std::string want = edit.text;
+			want[1] = append ? '0' : 'n';
+			EXPECT_EQ(want, text()) << edit.before << edit.after;
+			EXPECT_EQ(std::string::npos, list(a.filter).find(":mod:")) << "it is used up";
+			m.unload();
+		}
+}
+
+TEST_P(sites, a_request_waits_for_its_own_file_only)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	open_file f(a.filter, false, false);
+	EXPECT_EQ(0, f.write(":mod:random :mod:gone "));
+	{
+		fake_module m("gone", base, {"gone_read"});
+		m.load();
+	}
+	EXPECT_EQ(0, echo("schedule", a.filter)) << "it truncates the filter, and not what the open file has requested";
+	EXPECT_EQ("0nn", text());
+	EXPECT_EQ(0, f.close());
+	EXPECT_EQ("*:mod:random\n*:mod:gone\n", list(a.filter)) << "a module that came and went meanwhile was not there";
+	EXPECT_EQ("nnn", text());
+}
+
 /* ---- Shadow stacks ---- */
 
 TEST_P(sites, a_frame_that_returns_through_the_module_is_found)
