@@ -156,10 +156,12 @@ static void start_record(struct dyn_ftrace *rec)
 			rec->flags |= rec->flags & FTRACE_FL_IPMODIFY ? FTRACE_FL_DISABLED : FTRACE_FL_IPMODIFY;
 		calls = rec->count++ ? FTRACE_CALLS_LIST : FTRACE_CALLS_OP + op->slot;
 	}
-	if (rec->flags & FTRACE_FL_DISABLED)
+	if (rec->flags & FTRACE_FL_DISABLED) {
+		rec->flags &= ~FTRACE_FL_IPMODIFY; /* neither op has it, so it refuses no other */
 		printk("ftrace: two tracers that may change pc select %ps: it is never traced\n", (void *)ftrace_ip(rec));
-	else if (calls)
+	} else if (calls) {
 		ftrace_switch(rec, calls);
+	}
 #endif
 }
 

@@ -342,6 +342,9 @@ TEST_P(sites, only_one_op_that_changes_pc_has_a_function_that_comes)
 	EXPECT_NE(nullptr, strstr(fake_console, "it is never traced")) << fake_console;
 	ASSERT_EQ(0, unregister_ftrace_function(&a));
 	EXPECT_EQ("1nnn", text());
+	ASSERT_EQ(0, unregister_ftrace_function(&b));
+	ASSERT_EQ(0, register_ftrace_function(&a)) << "none of the two has it, so it refuses no third one";
+	EXPECT_EQ("n00n", text());
 }
 
 TEST_P(sites, random_modules_ops_and_filters_never_disagree_with_text)
