@@ -34,7 +34,7 @@
 int init_module(void);
 void cleanup_module(void);
 
-/* `insmod m name=5` stores 5 in the variable @name, an int, long, bool or (const char *) charp, before init. */
+/* `insmod m name=5` stores 5 in the variable @name, an int, long, bool or (const char *) charp, before init. A string stays as long as the module. */
 #define module_param(variable, type)                                                          \
 	TABLE_ENTRY(const struct module_param, module_param, module_param_##variable) = {      \
 		#variable, &variable, MODULE_PARAM_##type}
@@ -77,6 +77,7 @@ struct module {
 	const struct export *exports, *exports_end; /* its own */
 	u32 users;				    /* modules that use one of its exports */
 	struct module *uses[8];			    /* whose exports it uses */
+	char *words;				    /* its parameters, as insmod was given them */
 	struct ksym_table *symbols;
 	struct ftrace_table *sites; /* NULL: no traced function */
 	struct module *next;

@@ -28,7 +28,7 @@ void module_drop_uses(struct module *m);
 
 /*
  * Set the parameters "name=value" of @m. After a message: -EINVAL: there is no parameter of that name, or it refuses the
- * value; -ENOEXEC: the file's table is no table, or its names or variables do not lie in the module.
+ * value; -ENOEXEC: the file's table is no table, or its names or variables do not lie in the module; -ENOMEM.
  */
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params);
 

@@ -167,6 +167,7 @@ static void discard(struct module *m)
 	module_drop_uses(m);
 	if (m->base)
 		module_memory_free(m);
+	kfree(m->words);
 	kfree(m);
 }
 

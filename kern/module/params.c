@@ -2,7 +2,6 @@
  * A module's parameters: `insmod m delay=5 name=x`. The module has declared each
  * with module_param(), which leaves an entry in its section .table.module_param.
  */
-#include "ksyms.h"
 #include "loader.h"
 #include "string.h"
 
@@ -72,16 +71,6 @@ static bool set_bool(bool *variable, const char *text)
 	return true;
 }
 
-/* The module keeps the string as long as it likes: a copy that is never freed. */
-static bool set_charp(const char **variable, const char *text)
-{
-	const char *copy = ksym_name(text);
-
-	if (copy)
-		*variable = copy;
-	return copy;
-}
-
 static bool set(const struct module_param *p, const char *text)
 {
 	switch (p->type) {
@@ -91,7 +80,8 @@ static bool set(const struct module_param *p, const char *text)
 	case MODULE_PARAM_bool:
 		return set_bool(p->variable, text);
 	case MODULE_PARAM_charp:
-		return set_charp(p->variable, text);
+		*(const char **)p->variable = text; /* in m->words, which stay as long as the module */
+		return true;
 	}
 	return false;
 }
@@ -132,13 +122,36 @@ static int check_table(const struct module *m, const struct module_param *p, con
 	return 0;
 }
 
+/* m->words: a copy of the words, one after another. */
+static int copy_words(struct module *m, int count, char **words)
+{
+	size_t size = 0;
+	char *at;
+
+	for (int i = 0; i < count; i++)
+		size += strlen(words[i]) + 1;
+	m->words = at = count ? kmalloc(size) : NULL;
+	if (count && !at) {
+		printk("module %s: no memory for its parameters\n", m->name);
+		return -ENOMEM;
+	}
+	for (int i = 0; i < count; i++, at += size) {
+		size = strlen(words[i]) + 1;
+		memcpy(at, words[i], size);
+	}
+	return 0;
+}
+
 int module_set_params(struct module *m, const struct module_elf *elf, int count, char **params)
 {
 	const void *start, *end;
+	const char *word;
 	int err = module_table(elf, ".table.module_param", sizeof(struct module_param), &start, &end);
 
 	err = err ?: check_table(m, start, end);
-	for (int i = 0; i < count && !err; i++)
-		err = set_one(m, start, end, params[i]);
+	err = err ?: copy_words(m, count, params);
+	word = m->words;
+	for (int i = 0; i < count && !err; i++, word += strlen(word) + 1)
+		err = set_one(m, start, end, word);
 	return err;
 }

@@ -243,14 +243,21 @@ static void refused_often(void)
 static void rounds(void)
 {
 	int failed = 0, count = nr_cpus == 1 ? 1000 : 100; /* several CPUs take turns on the host */
+	char word[80] = "word=a-text-as-long-as-that-of-each-round-below---------", *params[] = {word};
+	struct ksym_names names, names_after;
 	unsigned long pages;
 
-	failed += load("mt_hello") || module_unload("mt_hello"); /* names and page tables stay for the next ones */
+	failed += load_with("mt_hello", MODULE_NEAR, 1, params) || module_unload("mt_hello"); /* names, page tables and slabs stay for the next ones */
 	pages = pages_free_count();
+	names = ksym_names_mark();
 	for (int i = 0; i < count / 2; i++) {
-		failed += load("mt_hello") || module_unload("mt_hello");
+		snprintf(word, sizeof(word), "word=a-text-that-no-other-round-has-given-to-the-module-%d", i);
+		failed += load_with("mt_hello", MODULE_NEAR, 1, params) || module_unload("mt_hello");
 		failed += load("mt_missing") != -ENOENT;
 	}
+	names_after = ksym_names_mark();
+	kt_promise(names.pages == names_after.pages && names.used == names_after.used, "they add no name: %u pages and %zu bytes before, %u and %zu after",
+		   names.pages, names.used, names_after.pages, names_after.used);
 	kt_promise(!failed, "%d rounds of loading and removing: %d failed", count, failed);
 	kt_promise(pages_free_count() + 2 >= pages, "they leave nothing behind: %lu pages free before, %lu after", pages, pages_free_count());
 }

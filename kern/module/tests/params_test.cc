@@ -24,11 +24,10 @@ extern "C" unsigned long module_elf_section(const struct module_elf *elf, const 
 	*size = std::string(name) == ".table.module_param" ? table_size : 0;
 	return *size ? (unsigned long)table : 0;
 }
-extern "C" const char *ksym_name(const char *name)
+
+extern "C" void *kmalloc(size_t size)
 {
-	static std::string kept;
-	kept = name;
-	return kept.c_str();
+	return malloc(size);
 }
 
 static u8 *const data = memory + 2 * 4096, *const end = memory + 3 * 4096;
@@ -43,6 +42,8 @@ static struct module a_module()
 	return m;
 }
 
+static char *kept; /* the words of the last module */
+
 /* Load a module with one parameter, and set it by these words. */
 static int set(const char *name, void *variable, module_param_type type, std::vector<std::string> words)
 {
@@ -55,7 +56,10 @@ static int set(const char *name, void *variable, module_param_type type, std::ve
 	table[0] = {name, variable, type};
 	table_size = sizeof(table);
 	said.clear();
-	return module_set_params(&m, &elf, params.size(), params.data());
+	free(kept);
+	int err = module_set_params(&m, &elf, params.size(), params.data());
+	kept = m.words;
+	return err;
 }
 
 /* The string @s in the module's rodata. */
@@ -97,4 +101,16 @@ TEST(params, a_table_whose_pointers_leave_the_module_is_refused)
 	EXPECT_EQ(0, set(x, end - 8, MODULE_PARAM_long, {"x=1"})) << said;
 	EXPECT_EQ(0, set(x, end - 4, MODULE_PARAM_int, {"x=1"})) << said;
 	EXPECT_EQ(0, set(x, end - 1, MODULE_PARAM_bool, {"x=1"})) << said;
+}
+
+TEST(params, a_string_is_the_modules_own)
+{
+	const char *&word = *(const char **)data;
+	EXPECT_EQ(0, set(in_module("x"), data, MODULE_PARAM_charp, {"x=first", "x=", "x=last"})) << said; /* set() has freed the caller's words */
+	EXPECT_STREQ("last", word);
+	EXPECT_EQ(kept + strlen("x=first") + 1 + strlen("x=") + 1 + 2, word) << "it is in the module's words";
+	EXPECT_EQ(0, set(in_module("x"), data, MODULE_PARAM_charp, {"x"})) << said;
+	EXPECT_STREQ("1", word);
+	free(kept);
+	kept = nullptr;
 }
