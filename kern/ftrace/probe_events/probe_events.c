@@ -468,11 +468,14 @@ static int remove_named(char *line, bool dynamic)
 int probe_events_command(char *line, bool dynamic)
 {
 	struct probe_error error = {NULL};
+	const char *kind = line;
 	int err;
 
+	while (*kind == ' ' || *kind == '\t')
+		kind++;
 	if (*line == '-' || (dynamic && *line == '!'))
 		return remove_named(line, dynamic);
-	if (!dynamic && *line == 'f')
+	if (!dynamic && *kind == 'f')
 		return -EINVAL;
 	err = create(line, &error);
 	if (error.text)

@@ -361,7 +361,7 @@ class OnAMachine:
         self.assertEqual(names, [str(number) for number in range(1, 9)])
         self.assertEqual(self.sh("echo > error_log"), "")
         self.assertEqual(self.sh("cat error_log"), "")
-        for line in ("x file_open", "p", "f file_open"):
+        for line in ("x file_open", "p", "f file_open", " f file_open", "\tf:x file_open"):
             self.refused(line, "EINVAL", file="kprobe_events")
         self.assertEqual(self.sh("cat error_log dynamic_events"), "")
 
