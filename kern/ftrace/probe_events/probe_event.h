@@ -84,6 +84,7 @@ struct event_probe {
 	struct probe_event *event;
 	struct probe_def *def;
 	unsigned long func; /* the probed address; 0: a module's function, not loaded */
+	const char *module; /* that it was in when it was last registered; NULL: it never was, or it is in the kernel */
 	bool armed;
 	u64 hits, missed; /* missed: by earlier registrations */
 	union {

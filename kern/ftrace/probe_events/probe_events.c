@@ -160,12 +160,13 @@ static bool has_registers(const struct event_probe *p)
 static int register_probe(struct event_probe *p)
 {
 	struct probe_def *def = p->def;
+	unsigned long addr = def->addr;
+	unsigned count = *def->symbol ? count_functions(def->symbol, &addr) : 1;
 	int err;
 
-	p->func = def->addr;
-	if (*def->symbol && !count_functions(def->symbol, &p->func))
-		return 0;
-	p->func += def->offset;
+	if (count != 1)
+		return count ? -EINVAL : 0; /* as when the event is made, a name of several functions is refused */
+	p->func = addr + def->offset;
 	if (is_kprobe(p)) {
 		p->kprobe = (struct kprobe){.addr = p->func, .pre_handler = probe_kprobe_hit, .flags = KPROBE_FLAG_DISABLED};
 		err = has_registers(p) ? register_kprobe(&p->kprobe) : -EINVAL;
@@ -176,6 +177,8 @@ static int register_probe(struct event_probe *p)
 	}
 	if (err)
 		p->func = 0;
+	else
+		p->module = ksym_module(p->func);
 	return err;
 }
 
@@ -487,6 +490,12 @@ int probe_events_command(char *line, bool dynamic)
 
 /* ---- Modules ---- */
 
+/* May the probe be in @m, which is loaded? An address may be another module's now, so a probe comes back only with the module that it was in. */
+static bool may_be_in(const struct event_probe *p, const struct module *m)
+{
+	return (!p->module || !strcmp(p->module, m->name)) && (*p->def->symbol || module_has_text(m, p->def->addr));
+}
+
 /* A module is loaded or removed. As on Linux, its events stay listed; their probes are registered while it is loaded. */
 static void module_changed(const struct module *m, bool coming)
 {
@@ -494,7 +503,7 @@ static void module_changed(const struct module *m, bool coming)
 	for_each_event_probe(p) {
 		if (!coming && p->func && module_has_text(m, p->func))
 			unregister_probe(p);
-		if (coming && !p->func && (register_probe(p) || probe_event_update(p->event))) {
+		if (coming && !p->func && may_be_in(p, m) && (register_probe(p) || probe_event_update(p->event))) {
 			printk("probe_events: %s/%s cannot be set in module %s\n", p->def->group, p->def->event, m->name);
 			unregister_probe(p);
 		}

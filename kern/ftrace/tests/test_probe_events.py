@@ -551,6 +551,29 @@ class OnAMachine:
         for name in ("early", "entry", "body", "fp"):
             self.named(name, lines)
 
+    def test_an_address_of_a_removed_module(self) -> None:
+        """The probe is not set in another module that gets the address, and is set again with its own module, if that is there again."""
+        path = f"/lib/modules/{self.arch}/"
+        self.assertEqual(self.sh("insmod maple"), "")
+        base = self.sh("cat /proc/modules").split()[5]
+        leaf = next(line.split()[0] for line in self.sh("cat /proc/kallsyms").splitlines() if line.endswith(" maple_leaf\t[maple]"))
+        self.define(f"p:leaf 0x{leaf}", "p:wide maple_leaf")
+        grow = "echo 0123456789abcdef > /proc/"
+        lines = self.events(f"{grow}maple")
+        self.assertEqual(len(self.named("leaf", lines)), len(self.named("wide", lines)))
+        self.sh("echo 1 > events/kprobes/enable")
+        self.assertEqual(self.sh("rmmod maple; echo > trace; insmod stone; rmmod stone"), "", "a module without functions is none of the probes' business")
+        self.assertEqual(self.sh(f"insmod pine at={base}"), "", "nor is another module at the address")
+        self.sh(f"{grow}pine")
+        self.assertNotIn("leaf: ", self.sh("cat trace"))
+        self.assertEqual(self.sh("rmmod pine; echo > trace; insmod maple at=far"), "", "nor the module, if it is elsewhere")
+        self.assertFalse([line for line in self.events(f"{grow}maple") if line.startswith("leaf: ")])
+        self.assertEqual(self.sh(f"rmmod maple; echo > trace; insmod maple at={base}"), "")
+        self.named("leaf", self.events(f"{grow}maple"))
+        self.assertEqual(self.sh(f"rmmod maple; cat {path}maple.ko > /tmp/elm.ko; insmod /tmp/elm.ko"), "", "an equal module of another name is another module")
+        self.assertIn("probe_events: kprobes/wide cannot be set in module maple\n", self.sh("insmod maple"), "a name of two functions is set in none")
+        self.assertEqual(self.sh("rmmod elm"), "")
+
     def test_nothing_is_left_after_many_rounds(self) -> None:
         self.define("p:warm file_open $arg1", "-:warm")
         text = self.sh("cat enabled_functions")
