@@ -41,6 +41,11 @@ static bool is_loaded(const struct module_elf *elf, u32 section)
 	return elf->region[section] != NOTHING_LOADED;
 }
 
+static bool is_global(const struct elf_symbol *s)
+{
+	return s->info >> 4 != STB_LOCAL;
+}
+
 static bool in_file(const struct module_elf *elf, u64 offset, u64 size)
 {
 	return offset <= elf->file_size && size <= elf->file_size - offset;
@@ -291,9 +296,20 @@ static int check_symbol_table(struct module_elf *elf, const struct elf_section *
 	return 0;
 }
 
+/* The loader finds @name by module_elf_symbol(). */
+static int check_once(struct module_elf *elf, const char *name)
+{
+	u32 count = 0;
+
+	for (u32 i = 1; i < elf->symbol_count; i++)
+		count += elf->symbols[i].section != SHN_UNDEF && is_global(&elf->symbols[i]) && !strcmp(elf->strings + elf->symbols[i].name, name);
+	return count > 1 ? REFUSE("symbol '%s' is defined %u times", name, count) : 0;
+}
+
 static int check_symbols(struct module_elf *elf)
 {
 	const struct elf_section *table = NULL;
+	int err;
 
 	for (u32 i = 1; i < elf->section_count; i++) {
 		if (elf->sections[i].type != SHT_SYMTAB)
@@ -302,7 +318,10 @@ static int check_symbols(struct module_elf *elf)
 			return REFUSE("the file has two symbol tables");
 		table = &elf->sections[i];
 	}
-	return table ? check_symbol_table(elf, table) : REFUSE("the file has no symbol table");
+	if (!table)
+		return REFUSE("the file has no symbol table");
+	err = check_symbol_table(elf, table);
+	return err ?: check_once(elf, "init_module") ?: check_once(elf, "cleanup_module");
 }
 
 /* All messages about a relocation begin with the same words. */
@@ -427,11 +446,6 @@ void module_elf_copy(struct module_elf *elf)
 		if (is_loaded(elf, i) && elf->sections[i].type == SHT_PROGBITS && elf->sections[i].size)
 			memcpy(elf->memory[elf->region[i]] + elf->place[i], elf->file + elf->sections[i].offset,
 			       elf->sections[i].size);
-}
-
-static bool is_global(const struct elf_symbol *s)
-{
-	return s->info >> 4 != STB_LOCAL;
 }
 
 /* The symbol's address, if the object itself says where it is. */

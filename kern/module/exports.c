@@ -2,7 +2,7 @@
  * What modules may use of the kernel, and of each other.
  *
  * A symbol is found by its name: first among the kernel's exports, then among
- * those of each live module. The tracer's exports are in ftrace/modules/.
+ * those of each module, which is usable only if the module is live. The tracer's exports are in ftrace/modules/.
  */
 #include "cpu.h"
 #include "file.h"
@@ -80,10 +80,10 @@ unsigned long module_find_export(const char *name, struct module **owner)
 		if (!strcmp(e->name, name))
 			return e->value;
 	for (struct module *m = modules; m; m = m->next) {
-		value = m->state == MODULE_LIVE ? find_in(m->exports, m->exports_end, name) : 0;
+		value = find_in(m->exports, m->exports_end, name);
 		if (value) {
 			*owner = m;
-			return value;
+			return m->state == MODULE_LIVE ? value : 0;
 		}
 	}
 	return 0;
@@ -107,7 +107,7 @@ static bool add_use(struct module *m, struct module *owner)
 
 struct search {
 	struct module *m;
-	bool failed;
+	int err;
 };
 
 static unsigned long find(void *arg, const char *name)
@@ -116,17 +116,21 @@ static unsigned long find(void *arg, const char *name)
 	struct module *owner;
 	unsigned long value = module_find_export(name, &owner);
 
-	if (value && owner && !add_use(search->m, owner))
-		search->failed = true;
+	if (!value && owner) {
+		printk("module %s: '%s' is of module %s, which is being loaded or removed\n", search->m->name, name, owner->name);
+		search->err = -EEXIST;
+	} else if (owner && !add_use(search->m, owner)) {
+		search->err = -ENOSPC;
+	}
 	return value;
 }
 
 int module_resolve(struct module *m, struct module_elf *elf)
 {
-	struct search search = {m, false};
+	struct search search = {m, 0};
 	int err = module_elf_resolve(elf, find, &search);
 
-	return err ?: (search.failed ? -ENOSPC : 0);
+	return err ?: search.err;
 }
 
 void module_drop_uses(struct module *m)

@@ -18,10 +18,10 @@
 #include "elf.h"
 #include "module.h"
 
-/* The value of an exported symbol, or 0. @owner: the live module that exports it; NULL: the kernel. */
+/* The value of an exported symbol. @owner: the module that exports it; NULL: the kernel. 0: nobody does, or @owner, which is not live. */
 unsigned long module_find_export(const char *name, struct module **owner);
 
-/* Give @m's symbols their values. @m depends on the modules whose exports it uses (@m->uses). Errors: module_elf_resolve()'s, and -ENOSPC. */
+/* Give @m's symbols their values. @m depends on the modules whose exports it uses (@m->uses). Errors: module_elf_resolve()'s, -ENOSPC, and -EEXIST: a module that is not live exports a symbol of @m's. */
 int module_resolve(struct module *m, struct module_elf *elf);
 /* @m no longer depends on other modules. */
 void module_drop_uses(struct module *m);

@@ -101,10 +101,15 @@ static int check_export(const struct module *m, const struct export *e)
 		printk("module %s: a pointer in section .table.export leads out of the module\n", m->name);
 		return -ENOEXEC;
 	}
-	if (module_find_export(e->name, &owner)) {
+	if (module_find_export(e->name, &owner) || owner) {
 		printk("module %s: it exports '%s', as %s does\n", m->name, e->name, owner ? owner->name : "the kernel");
 		return -EEXIST;
 	}
+	for (const struct export *other = m->exports; other < e; other++)
+		if (!strcmp(other->name, e->name)) {
+			printk("module %s: it exports '%s' twice\n", m->name, e->name);
+			return -EEXIST;
+		}
 	return 0;
 }
 

@@ -186,6 +186,25 @@ static void dependencies(void)
 	promise_removed("mt_hello");
 }
 
+static int at_exit[2];
+static void load_others(void)
+{
+	at_exit[0] = load("mt_same");
+	at_exit[1] = load("mt_user");
+}
+
+/* A module that is not live has its symbols, and nobody may use them. */
+static void not_live(void)
+{
+	load("mt_hello");
+	*(void (**)(void))export("mt_at_exit") = load_others;
+	promise_removed("mt_hello");
+	kt_promise(at_exit[0] == -EEXIST && !loaded("mt_same"), "while a module is removed, another one with its symbol is refused: %d", at_exit[0]);
+	kt_promise(at_exit[1] == -ENOENT && !loaded("mt_user"), "and one that wants the symbol, too: %d", at_exit[1]);
+	if (!at_exit[0])
+		promise_removed("mt_same");
+}
+
 static void refusals(void)
 {
 	char *graph[] = {"graph"}, *bad[] = {"delay=x"}, *unknown[] = {"dela=1"}, *huge[] = {"delay=0x80000000"};
@@ -197,6 +216,7 @@ static void refusals(void)
 		   "a tracer whose callback has a call site is refused");
 	kt_promise(load("mt_missing") == -ENOENT, "missing symbols are refused");
 	kt_promise(load("mt_null") == -ENOEXEC, "an export without a name is refused");
+	kt_promise(load("mt_doubled") == -EEXIST && !loaded("mt_doubled"), "a module that exports a name twice is refused");
 	kt_promise(load_with("mt_hello", MODULE_NEAR, 1, bad) == -EINVAL && load_with("mt_hello", MODULE_NEAR, 1, unknown) == -EINVAL &&
 			   load_with("mt_hello", MODULE_NEAR, 1, huge) == -EINVAL && !loaded("mt_hello"),
 		   "wrong parameters are refused");
@@ -554,7 +574,8 @@ static int test_module(int argc, char **argv)
 		const char *name;
 		void (*fn)(void);
 	} tests[] = {
-		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"rounds", rounds}, {"refused", refused_often},
+		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"not-live", not_live},
+		{"rounds", rounds}, {"refused", refused_often},
 		{"tracing", tracing}, {"probed", probed}, {"coming", coming}, {"busy", busy}, {"fire", under_fire},
 	};
 

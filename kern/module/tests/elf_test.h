@@ -426,6 +426,11 @@ static const Refused refused[] = {
 	{"is outside the section", [](Bytes &b) { rela(b).offset = section(b, ".text").size - 3; }},
 	{"is not at a multiple of 4", [](Bytes &b) { rela(b).offset = 2; }},
 	{"is to symbol 90000, which does not exist", [](Bytes &b) { rela(b).symbol = 90000; }},
+	{"symbol 'init_module' is defined 2 times", [](Bytes &b) { symbol(b, "choose").name = symbol(b, "init_module").name; }},
+	{"symbol 'cleanup_module' is defined 2 times", [](Bytes &b) {
+		elf_symbol &one = symbol(b, "choose"), &two = symbol(b, "rare");
+		memcpy(b.data() + section(b, ".strtab").offset, "\0cleanup_module", 16);
+		one.name = two.name = 1; }},
 	{"is to section .comment, which is not loaded", [](Bytes &b) {
 		symbol(b, "counter").section = &section(b, ".comment") - sections(b);
 		rela(b).symbol = &symbol(b, "counter") - (elf_symbol *)(b.data() + section(b, ".symtab").offset); }},
