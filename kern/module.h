@@ -23,7 +23,8 @@
 
 /*
  * Called after the module is linked: 0, or -errno, and the module is removed again. It makes its files last: one that
- * another thread has opened cannot be removed. Thread context; may sleep.
+ * another thread has opened cannot be removed. Before it returns -errno, it takes back its probes: insmod waits until
+ * none is in the module. Thread context; may sleep.
  */
 #define module_init(fn) int init_module(void) __attribute__((alias(#fn)))
 /*

@@ -347,6 +347,18 @@ int module_unload(const char *name)
 
 /* ---- loading ---- */
 
+/* Init has failed: wait until nothing that it has registered, and not taken back, leads into the module. */
+static void wait_until_unprobed(const struct module *m)
+{
+	const char *left;
+
+	for (unsigned rounds = 1; (left = what_is_left(m)); rounds++) {
+		if (rounds == 100)
+			printk("module %s: %s; insmod waits\n", m->name, left);
+		sleep_ns(10000000);
+	}
+}
+
 /* Call init without the lock: it may load another module, or read /proc/modules. */
 static int start(struct module *m)
 {
@@ -361,8 +373,7 @@ static int start(struct module *m)
 		printk("module %s: its init returned %d\n", m->name, err);
 		mutex_unlock(&module_lock);
 		notify(m, false);
-		while (what_is_left(m))
-			sleep_ns(10000000);
+		wait_until_unprobed(m);
 		mutex_lock(&module_lock);
 		withdraw(m);
 		discard(m);

@@ -205,6 +205,24 @@ static void not_live(void)
 		promise_removed("mt_same");
 }
 
+static int load_probed(void *unused)
+{
+	return load("mt_probed");
+}
+
+/* Its init fails, and a probe stays in the module: insmod says why it waits (run_qemu.py looks for it), and waits. */
+static void failing_init(void)
+{
+	struct thread *t = kthread_run(load_probed, NULL, nr_cpus - 1, "insmod");
+	const struct module *m;
+
+	sleep_ns(1500000000);
+	m = find_module("mt_probed");
+	if (kt_promise(m && m->state == MODULE_GOING, "a module whose init has failed is there as long as its probe"))
+		unregister_kprobe((struct kprobe *)m->exports->value);
+	kt_promise(thread_join(t) == -EIO && !loaded("mt_probed"), "and is taken out when the probe is");
+}
+
 static void refusals(void)
 {
 	char *graph[] = {"graph"}, *bad[] = {"delay=x"}, *unknown[] = {"dela=1"}, *huge[] = {"delay=0x80000000"};
@@ -574,7 +592,7 @@ static int test_module(int argc, char **argv)
 		const char *name;
 		void (*fn)(void);
 	} tests[] = {
-		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"not-live", not_live},
+		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"not-live", not_live}, {"failing-init", failing_init},
 		{"rounds", rounds}, {"refused", refused_often},
 		{"tracing", tracing}, {"probed", probed}, {"coming", coming}, {"busy", busy}, {"fire", under_fire},
 	};

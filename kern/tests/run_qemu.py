@@ -884,7 +884,8 @@ def traced_cases(arch: str) -> list[Case]:
         Case("a file of /ram that is removed before it is opened", arch, f"{FINISHED}-tests", 2, [removed_before_opened]),
         Case("a file of a module whose init fails", arch, f"{FINISHED}-tests", 2, [file_of_a_refused_module]),
         Case("events of a probe that is gone", arch, f"{FINISHED}-tests", 2, [removed_event]),
-        *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module")], options=turns) for n in (1, 4)),
+        *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module"), shows(
+            "test-module failing-init", "^module mt_probed: a kprobe is in it; insmod waits$")], options=turns) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 3 7")]),
         Case("hostile to function_graph, four CPUs", arch, f"{FINISHED}-tests", 4, [promises(f"hostile_graph {fire} 1")], options=turns),
