@@ -64,6 +64,13 @@ static inline void count_missed(struct fprobe *fp)
 	__atomic_fetch_add(&fp->nmissed, 1, __ATOMIC_RELAXED);
 }
 
+/* The call has no frame. Only the direct path can count it: function_graph calls no user then. */
+static __noinline void miss_all(unsigned long ip)
+{
+	for_each_probe_site(site, &with_exit, ip)
+		count_missed(fprobe_at(site));
+}
+
 /* In a chain of tail calls an inner function returns to return_to_handler first. */
 static inline unsigned long true_return(unsigned long ret, unsigned long fp)
 {
@@ -175,9 +182,11 @@ static void fprobe_direct_entry(unsigned long ip, unsigned long parent_ip, struc
 		return;
 	cpu->recursion = guard | cpu->context_bit;
 	f = shadow_push(s, ip, regs, 0, users);
-	if (likely(f) && likely(enter_all(ip, regs)))
+	if (unlikely(!f))
+		miss_all(ip);
+	else if (likely(enter_all(ip, regs)))
 		regs->link = (unsigned long)return_to_handler;
-	else if (f)
+	else
 		shadow_pop(s, f);
 	this_cpu()->recursion = guard;
 }

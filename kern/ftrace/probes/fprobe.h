@@ -48,7 +48,11 @@ struct fprobe {
 	void (*lost_handler)(struct fprobe *fp, void *data); /* may be NULL: instead of exit_handler, when a thread exits inside the function */
 	int entry_data_size;	      /* at most FPROBE_DATA_MAX */
 	u32 flags;
-	unsigned long nmissed; /* calls without handlers, because there was no room for the entry data */
+	/*
+	 * Calls without handlers, because there was no room for the entry data; and, while fprobes are the only user of
+	 * function_graph, because there was none for the frame. With other users, calls without a frame are not counted.
+	 */
+	unsigned long nmissed;
 
 	/* Written by fprobe.c only. */
 	u64 birth;		   /* the number of its registration; 0: not registered */

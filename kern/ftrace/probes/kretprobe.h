@@ -36,7 +36,7 @@ struct kretprobe {
 
 	/* Written by kretprobe.c and fprobe.c only. */
 	int active; /* calls in flight */
-	struct fprobe fp; /* fp.nmissed: calls that found no room on their shadow stack */
+	struct fprobe fp; /* fp.nmissed: calls that found no room on their shadow stack, as far as fprobe.h counts them */
 };
 #define KRETPROBE_DATA_MAX (FPROBE_DATA_MAX - (int)sizeof(struct kretprobe_instance))
 

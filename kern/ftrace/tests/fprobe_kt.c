@@ -302,7 +302,13 @@ static void no_room(void)
 	register_fprobe(&c.fp, "kt_probe_add", NULL);
 	deep(30);
 	kt_promise(a.entries == a.exits && a.exits < 31 && a.exits > 5, "the shadow stack is full: %u of 31 calls are seen", a.exits);
-	kt_promise(a.fp.nmissed + a.exits <= 31 && add(1, 2) == 3 && c.exits == 1, "and the next one is");
+	kt_promise(a.fp.nmissed + a.exits == 31, "each of the others is counted as missed: %lu", a.fp.nmissed);
+	kt_promise(add(1, 2) == 3 && c.exits == 1, "and the next one is seen");
+	unregister_fprobe(&a.fp);
+	a = make(1, 0);
+	register_fprobe(&a.fp, "kt_probe_deep", NULL);
+	deep(99);
+	kt_promise(a.exits < 100 && a.fp.nmissed + a.exits == 100, "so is each that has no room for its frame: %u are seen, %lu missed", a.exits, a.fp.nmissed);
 	unregister_fprobe(&a.fp);
 	unregister_fprobe(&c.fp);
 }
