@@ -166,11 +166,32 @@ void ksym_add(struct ksym_table *table)
 	update_start();
 }
 
+/* Unlink the gone table that was added first, if there are KSYM_GONE_MAX beside @table. Return: it, or NULL. */
+static struct ksym_table *unlink_oldest(const struct ksym_table *table)
+{
+	struct ksym_table **oldest = NULL, *old;
+	unsigned count = 0;
+
+	for (struct ksym_table **at = &tables; *at; at = &(*at)->next)
+		if ((*at)->gone && *at != table) {
+			oldest = at;
+			count++;
+		}
+	if (count < KSYM_GONE_MAX)
+		return NULL;
+	old = *oldest;
+	WRITE_ONCE(*oldest, old->next);
+	return old;
+}
+
 void ksym_remove(struct ksym_table *table)
 {
+	struct ksym_table *old = unlink_oldest(table);
+
 	WRITE_ONCE(table->gone, true);
 	update_start();
 	synchronize_sched();
+	kfree(old);
 }
 
 bool ksym_number(u64 n, unsigned long *addr, const char **name, const char **module)

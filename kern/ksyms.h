@@ -15,7 +15,7 @@ const char *ksym_lookup(unsigned long addr, unsigned long *offset, unsigned long
 /*
  * The symbols of text that was loaded later. Names stay valid for ever (ksym_name()), so
  * the caller of a lookup may keep one. A table is searched even after its text was
- * removed, until ksym_add() frees it: so old events keep their names.
+ * removed, so old events keep their names: until ksym_add() or ksym_remove() frees it.
  *
  * Order of publishing: fill the table, smp_wmb(), link it (ksym_add()). Readers take no
  * lock and are not preempted; a table is freed after a grace period. Writers hold module_lock.
@@ -45,7 +45,11 @@ const char *ksym_name(const char *name);
  * Gone tables that overlap it are freed after a grace period.
  */
 void ksym_add(struct ksym_table *table);
-/* Mark the table as gone, and wait for a grace period: when this returns, no stack walk reads the text any more. */
+/*
+ * Mark the table as gone, and wait for a grace period: when this returns, no stack walk reads the text any more. Of more
+ * than KSYM_GONE_MAX gone tables the one that was added first is freed: a lookup of an address without a table reads them all.
+ */
+#define KSYM_GONE_MAX 16
 void ksym_remove(struct ksym_table *table);
 /* The name of the module that contains or contained @addr; NULL: none. Any context. */
 const char *ksym_module(unsigned long addr);

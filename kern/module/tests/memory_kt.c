@@ -338,6 +338,29 @@ static void test_overlap(void)
 	module_memory_free(&c);
 }
 
+/* Modules come and go at addresses of their own. */
+static void test_many_gone(void)
+{
+	unsigned long base = KERNEL_BASE + MiB(300);
+	unsigned kept = 0, last = 0;
+
+	for (unsigned i = 0; i < 3 * KSYM_GONE_MAX; i++) {
+		struct ksym_table *table;
+
+		load_visit(&a, base + MiB(1) * i);
+		table = table_of(&a, "kt_visit", "kt_second");
+		ksym_add(table);
+		ksym_remove(table);
+		module_memory_free(&a);
+	}
+	for (unsigned i = 0; i < 3 * KSYM_GONE_MAX; i++)
+		if (ksym_module(base + MiB(1) * i)) {
+			kept++;
+			last = i;
+		}
+	kt_promise(kept == KSYM_GONE_MAX && last == 3 * KSYM_GONE_MAX - 1, "the last %u modules that are gone keep their names: %u do", KSYM_GONE_MAX, kept);
+}
+
 /* ---- a stack through a module ---- */
 
 static volatile bool stop;
@@ -404,6 +427,7 @@ static int test_module_memory(int argc, char **argv)
 		test_tables();
 		test_overlap();
 		test_stack();
+		test_many_gone(); /* the last one: afterwards no address near the image has an old name */
 	}
 	return kt_end();
 }
