@@ -521,6 +521,24 @@ static void probed_late(void)
 		   "while it is removed it gets no probe: %d %d %d %d %d", late[0], late[1], late[2], late[3], late[4]);
 }
 
+/* The addresses are still known by name, and nothing is there. */
+static void probed_after(void)
+{
+	struct kprobe kp = {.pre_handler = count_hit}, body = {.pre_handler = count_hit};
+	struct fprobe fp = {count_entry};
+	struct kretprobe rp = {.handler = count_return};
+	unsigned long leaf;
+
+	load("mt_hello");
+	leaf = (unsigned long)function("mt_leaf");
+	promise_removed("mt_hello");
+	kp.addr = rp.kp.addr = leaf;
+	body.addr = leaf + 16;
+	kt_promise(ksym_module(leaf), "a removed module's addresses have their names");
+	kt_promise(register_kprobe(&kp) == -EINVAL && register_kprobe(&body) == -EINVAL, "and get no kprobe");
+	kt_promise(register_fprobe_ips(&fp, &leaf, 1) == -ENOENT && register_kretprobe(&rp) == -ENOENT, "no fprobe, and no kretprobe");
+}
+
 static void probed(void)
 {
 	probed_at(MODULE_NEAR, "near");
@@ -528,6 +546,95 @@ static void probed(void)
 	followed_at(MODULE_NEAR, "near");
 	followed_at(MODULE_FAR, "far");
 	probed_late();
+	probed_after();
+}
+
+/* ---- the modules of the tree ---- */
+
+/* /dev/random with these parameters: its first 16 bytes, after @write was written. */
+static void random_bytes(int count, char **params, const char *write, u64 bytes[2])
+{
+	struct file *f;
+
+	kt_promise(!load_with("random", MODULE_NEAR, count, params) && !file_open(file_root(), "/dev/random", O_RDWR, &f), "random makes /dev/random");
+	if (*write)
+		kt_promise(file_write(f, write, strlen(write)) == (ssize_t)strlen(write), "which can be written");
+	kt_promise(file_read(f, bytes, 16) == 16, "and read");
+	file_close(f);
+	promise_removed("random");
+}
+
+/* xoshiro256++ from the state that splitmix64 makes of the seed 5; computed elsewhere. */
+static void random_repeats(void)
+{
+	char *five[] = {"seed=5"};
+	u64 first[2], again[2], stirred[2], other[2];
+
+	random_bytes(1, five, "", first);
+	random_bytes(1, five, "", again);
+	kt_promise(first[0] == 0x4ac202caf347fc1e && first[1] == 0x9c874b1ef6a1c5e6 && !memcmp(first, again, 16), "seed= makes it repeat: %#lx %#lx",
+		   (unsigned long)first[0], (unsigned long)first[1]);
+	random_bytes(1, five, "x", stirred);
+	random_bytes(0, NULL, "", other);
+	kt_promise(stirred[0] != first[0] && other[0] != first[0] && other[0] != stirred[0], "a write stirs it, and without a seed it starts elsewhere");
+}
+
+static int nap_inside(int x)
+{
+	sleep_ns(20000000);
+	return x;
+}
+
+static int no_nap(int x)
+{
+	return x;
+}
+
+static int call_seven_times(void *unused)
+{
+	int (*call)(int, int (*)(int)) = export("mt_call"), sum = call(1, nap_inside);
+
+	for (int i = 0; i < 6; i++)
+		sum += call(1, no_nap);
+	return sum;
+}
+
+/* Of lines "FROM ns and more: COUNT": the sum of the counts from @least on. */
+static unsigned long counted(const char *text, unsigned long least)
+{
+	unsigned long sum = 0, n = 0, from = 0;
+
+	for (; *text; text++) {
+		if (*text >= '0' && *text <= '9') {
+			n = 10 * n + (*text - '0');
+			continue;
+		}
+		if (!strncmp(text, " ns and", 7))
+			from = n;
+		else if (*text == '\n') {
+			sum += from >= least ? n : 0;
+			from = 0;
+		}
+		n = 0;
+	}
+	return sum;
+}
+
+static void latency_counts(void)
+{
+	char *params[] = {"functions=mt_call"}, line[32];
+	const char *text;
+
+	load("mt_hello");
+	kt_promise(!load_with("latency", MODULE_NEAR, 1, params), "latency is loaded");
+	kt_promise(thread_join(kthread_run(call_seven_times, NULL, nr_cpus - 1, "seven")) == 14, "its function is called");
+	text = text_of("/proc/latency");
+	snprintf(line, sizeof(line), "cpu%u 7 calls\n", nr_cpus - 1);
+	kt_promise(has(text, line) && (nr_cpus == 1 || has(text, "cpu0 0 calls\n")), "the calls of each CPU are counted: %s", text);
+	kt_promise(counted(text, 1) == 7 && counted(text, 16777216) >= 1, "each is in the histogram, and the nap is long: %s", text);
+	promise_removed("latency");
+	promise_removed("mt_hello");
+	kt_promise(!*text_of(TRACEFS "enabled_functions"), "afterwards nothing is traced");
 }
 
 /* ---- under fire ---- */
@@ -594,7 +701,8 @@ static int test_module(int argc, char **argv)
 	} tests[] = {
 		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"not-live", not_live}, {"failing-init", failing_init},
 		{"rounds", rounds}, {"refused", refused_often},
-		{"tracing", tracing}, {"probed", probed}, {"coming", coming}, {"busy", busy}, {"fire", under_fire},
+		{"tracing", tracing}, {"probed", probed}, {"coming", coming}, {"busy", busy},
+		{"random", random_repeats}, {"latency", latency_counts}, {"fire", under_fire},
 	};
 
 	kt_begin();

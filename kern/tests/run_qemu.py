@@ -828,6 +828,11 @@ def twice_alone(command: str, cpus: int) -> list[Step]:
     return [promises(command)] * (2 if cpus == 1 else 1)
 
 
+# arm64: a word in a function's body is written while the other CPUs are stopped. The trace shows who stops them.
+STOPS = ("echo stop_machine > set_ftrace_filter; echo function > current_tracer; echo 'p:body file_open+16' > kprobe_events; "
+         "echo 1 > events/kprobes/body/enable; cat trace; echo 0 > events/kprobes/body/enable; echo > kprobe_events; echo nop > current_tracer")
+
+
 def traced_cases(arch: str) -> list[Case]:
     """The tests inside the kernel (TESTS=1), and mistakes that must end in a panic."""
     turns, fire = (TURNS, 24) if arch == "riscv64" else ({}, 3)  # fire: seconds of guest time, which is 8 times as fast with TURNS
@@ -885,12 +890,15 @@ def traced_cases(arch: str) -> list[Case]:
         Case("a file of a module whose init fails", arch, f"{FINISHED}-tests", 2, [file_of_a_refused_module]),
         Case("events of a probe that is gone", arch, f"{FINISHED}-tests", 2, [removed_event]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module"), shows(
-            "test-module failing-init", "^module mt_probed: a kprobe is in it; insmod waits$")], options=turns) for n in (1, 4)),
+            "test-module failing-init", "^module mt_probed: a kprobe is in it; insmod waits$"), shows(
+                "insmod mt_stays; rmmod mt_stays; lsmod", r"^module mt_stays: it has no module_exit\(\)$", r"^rmmod: mt_stays: .*\(EBUSY\)$", "^mt_stays +")],
+            options=turns) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
         Case("hostile to function_graph, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile_graph 3 7")]),
         Case("hostile to function_graph, four CPUs", arch, f"{FINISHED}-tests", 4, [promises(f"hostile_graph {fire} 1")], options=turns),
         *(Case(f"kprobes on {n} CPUs", arch, f"{FINISHED}-tests", n, [
-            promises("kt_kprobe"), shows("kt_sites", ", 0 unlike their record")], options=turns) for n in (1, 4)),
+            promises("kt_kprobe"), shows("kt_sites", ", 0 unlike their record"),
+            *([shows(STOPS, ": stop_machine <-")] if arch == "arm64" else [])], options=turns) for n in (1, 4)),
         *(Case(f"probe events on {n} CPUs", arch, f"{FINISHED}-tests", n, [
             promises("kt_probe_events"), shows("kt_sites", ", 0 unlike their record")], options=TURNS) for n in (1, 4)),
         Case("hostile, one CPU", arch, f"{FINISHED}-tests", 1, [promises("hostile 3 7")]),

@@ -1,12 +1,14 @@
 """The user's view of make: `make help` lists the variables that may be set, and an installation waits for apt's lock."""
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 
-from qemu.machine import ROOT
+from grading.machine.machine import Run
+from qemu.machine import ARCHES, FINISHED, ROOT, Machine
 
 OURS = {"CI", "BENCH_SITES", "CURDIR", "MAKEFLAGS", "MAKECMDGOALS", "CCACHE_DIR"}  # .ci/run's, make bench's, make's, ccache's
 FRAGMENTS = [ROOT / "Makefile", *ROOT.glob("labs/*.mk"), ROOT / "kern/ftrace/stages.mk"]
@@ -27,6 +29,44 @@ class Help(unittest.TestCase):
         names = may_be_set()
         self.assertLessEqual({"GIC", "EL", "QEMU_EXTRA", "SANDBOX", "STAFF"}, names)
         self.assertEqual(set(), names - told - OURS)
+
+
+class Modules(unittest.TestCase):
+    def test_a_file_of_the_users_own_is_built_as_a_module_for_both_architectures(self) -> None:
+        with tempfile.TemporaryDirectory() as name:
+            source = Path(name, "of_test_make.c")
+            source.write_text('#include "module.h"\nstatic int own_init(void)\n{\n\tprintk("hello from outside\\n");\n\treturn 0;\n}\nmodule_init(own_init);\n')
+            objects = [f"build/{arch}/modules/of_test_make.ko" for arch in ARCHES]
+            make = ["make", "-s", f"MODULE={source}"]
+            try:
+                subprocess.run([*make, *objects], cwd=ROOT, check=True)
+                packed = subprocess.run([*make, "-n", "build/initrd.cpio"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+                for arch, ko in zip(ARCHES, objects):
+                    with self.subTest(arch):
+                        self.assertRegex(packed, f" {ko}[ ;]", "it goes into the initrd")
+                        self.assertIn("hello from outside", self.loaded(arch, ROOT / ko, Path(name)))
+            finally:
+                for ko in objects:
+                    for file in (ROOT / ko, (ROOT / ko).with_suffix(".d")):
+                        file.unlink(missing_ok=True)
+        refused = subprocess.run(["make", "-s", "MODULE=/nowhere/x.c", "help"], cwd=ROOT, capture_output=True, text=True, check=False)
+        self.assertIn("MODULE=/nowhere/x.c: no such file", refused.stderr)
+
+    @staticmethod
+    def loaded(arch: str, ko: Path, folder: Path) -> str:
+        """What insmod prints. The initrd is the test's own, because others use build/initrd.cpio meanwhile."""
+        image = ROOT / "build" / arch / FINISHED / "Image"
+        subprocess.run(["make", "-s", f"ARCH={arch}", str(image.relative_to(ROOT))], cwd=ROOT, check=True)
+        into = folder / arch / "lib/modules" / arch
+        into.mkdir(parents=True)
+        shutil.copy(ko, into)
+        initrd = folder / f"{arch}.cpio"
+        files = "\n".join(str(file.relative_to(folder / arch)) for file in sorted((folder / arch).rglob("*")))
+        with initrd.open("wb") as packed:
+            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc"], cwd=folder / arch, input=files.encode(), stdout=packed, check=True)
+        with Run(Machine(arch, image=image, initrd=initrd), ROOT / f"build/tests/make-module-{arch}.log") as run:
+            run.console.wait_ready(60)
+            return run.console.command("insmod of_test_make")
 
 
 class Install(unittest.TestCase):
