@@ -112,9 +112,9 @@ int module_load(const char *name, const void *file, size_t size, unsigned long a
 
 /*
  * Remove a module. -ENOENT: there is no such module. -EBUSY: another module or a thread uses
- * it, a probe or a patch is in it, one of its returns is still patched, or it has no exit. Each
- * error is printed with a message. Ops and users of function_graph do not prevent it: their
- * filters lose its functions. When this returns 0, no CPU executes it, and nothing points into
+ * it, a probe, a patch or another op that may change pc has one of its functions, one of its
+ * returns is still patched, or it has no exit. Each error is printed with a message. Other ops
+ * and users of function_graph do not prevent it: their filters lose its functions. When this returns 0, no CPU executes it, and nothing points into
  * it. Context: thread.
  */
 int module_unload(const char *name);
