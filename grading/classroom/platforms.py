@@ -10,6 +10,7 @@ import tempfile
 import zipfile
 from pathlib import Path
 
+from grading.classroom import tree
 from grading.session import rubric
 from qemu.machine import ROOT
 
@@ -17,7 +18,7 @@ TEMPLATES = Path(__file__).with_name("templates")
 
 
 def template(name: str, lab: int, seed: str = "") -> str:
-    return (TEMPLATES / name).read_text().replace("@LAB@", str(lab)).replace(" @SEED@", f" --seed {seed}" if seed else "")
+    return (TEMPLATES / name).read_text().replace("@LAB@", str(lab)).replace("@STAFF@", tree.staff(lab)).replace(" @SEED@", f" --seed {seed}" if seed else "")
 
 
 def gradescope(out: Path, lab: int, seed: str = "") -> None:

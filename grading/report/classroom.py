@@ -1,8 +1,9 @@
 """A grade in the form that GitHub Classroom's reporter reads: base64 of JSON, for the workflow that `make classroom` writes.
 
-    python3 -m grading.report.classroom build/grade.json
+    python3 -m grading.report.classroom LAB build/riscv64.json build/arm64.json
 
-An error of the harness is no score: then this ends with 1 and prints nothing.
+Each file is the grade.json of one architecture. One that is not there has no points: the file was not built, or is as it was handed out. An
+error of the harness is no score: then this ends with 1 and prints nothing.
 """
 
 from __future__ import annotations
@@ -12,6 +13,15 @@ import json
 import sys
 from pathlib import Path
 from typing import Any
+
+from grading.session import rubric
+
+
+def grades_in(path: Path, lab: int) -> list[dict[str, Any]]:
+    if path.exists():
+        return list(json.loads(path.read_text())["grades"])
+    rungs = [{"name": rung.name, "points": 0, "possible": rung.points, "boots": {"": "not graded: what this step printed says why"}} for rung in rubric.lab(lab).rungs]
+    return [{"arch": path.stem, "points": 0, "possible": sum(rung.points for rung in rubric.lab(lab).rungs), "rungs": rungs}]
 
 
 def result(grades: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -23,7 +33,8 @@ def result(grades: list[dict[str, Any]]) -> dict[str, Any] | None:
 
 
 def main() -> int:
-    found = result(json.loads(Path(sys.argv[1]).read_text())["grades"])
+    lab, *paths = sys.argv[1:]
+    found = result([grade for path in paths for grade in grades_in(Path(path), int(lab))])
     if found is None:
         print("the harness failed: there is no score", file=sys.stderr)
         return 1

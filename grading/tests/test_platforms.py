@@ -136,22 +136,26 @@ sys.exit(3 if said == "broken" else 0)
 
 
 class Classroom(unittest.TestCase):
-    """The workflow, with a make that leaves this grade."""
+    """The workflow, with a make that leaves these grades."""
 
-    def graded(self, *grades: dict[str, Any]) -> dict[str, Any] | None:
+    def graded(self, *grades: dict[str, Any], says: str = "") -> dict[str, Any] | None:
         """What the reporter gets."""
         with tempfile.TemporaryDirectory() as scratch:
             at = Path(scratch)
             workflow: dict[str, Any] = yaml.safe_load(platforms.classroom(at, 3).read_text())
             (at / "grading").symlink_to(ROOT / "grading")
             (at / "qemu").symlink_to(ROOT / "qemu")
-            (at / "make").write_text(f"#!/bin/sh\necho \"$@\" >told\nmkdir build\nprintf %s '{json.dumps({'grades': grades})}' >build/grade.json\nexit 2\n")
+            for name in ("labs", "kern"):
+                (at / name).symlink_to(ROOT / name)
+            for grade in grades:
+                (at / f"ARCH={grade['arch']}").write_text(json.dumps({"grades": [grade]}))
+            (at / "make").write_text(f"#!/bin/sh\necho \"$@\" >>told\n[ ! -e $4 ] || cp $4 build/grade.json\necho '{says}'\nexit 2\n")
             (at / "make").chmod(0o755)
             steps = workflow["jobs"]["run-autograding-tests"]["steps"]
-            grade = next(step for step in steps if step.get("id") == "grade")
-            done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", grade["run"]], cwd=at, env={"PATH": f"{at}:/usr/bin:/bin", "GITHUB_OUTPUT": str(at / "output")},
+            script = next(step for step in steps if step.get("id") == "grade")["run"]
+            done = subprocess.run(["bash", "-e", "-o", "pipefail", "-c", script], cwd=at, env={"PATH": f"{at}:/usr/bin:/bin", "GITHUB_OUTPUT": str(at / "output")},
                                   capture_output=True, text=True, check=False)
-            self.assertEqual((at / "told").read_text(), "grade LAB=3\n")
+            self.assertIn((at / "told").read_text(), "grade LAB=3 STAFF=1,2 ARCH=riscv64\ngrade LAB=3 STAFF=1,2 ARCH=arm64\n")
             self.assertEqual(steps[-1]["env"][f"{steps[-1]['with']['runners'].upper()}_RESULTS"], "${{ steps.grade.outputs.result }}")
             if done.returncode:
                 self.assertFalse((at / "output").exists())
@@ -168,11 +172,20 @@ class Classroom(unittest.TestCase):
         assert got
         self.assertEqual((got["status"], got["max_score"]), ("fail", 20))
         self.assertEqual([(t["name"], t["status"], t["score"], t["message"]) for t in got["tests"]], [("riscv64: life", "pass", 10, ""), ("arm64: life", "fail", 0, "dead")])
-        full = self.graded(self.grade("riscv64", 10))
+        full = self.graded(self.grade("riscv64", 10), self.grade("arm64", 10))
         self.assertEqual(full and full["status"], "pass")
+
+    def test_an_architecture_without_a_grade_costs_nothing_of_the_other(self) -> None:
+        """Its file does not build, or is as it was handed out."""
+        got = self.graded(self.grade("riscv64", 10))
+        assert got
+        self.assertEqual((got["status"], got["max_score"], sum(t["score"] for t in got["tests"])), ("fail", 110, 10))
+        none = self.graded()
+        self.assertEqual(none and (none["max_score"], {t["score"] for t in none["tests"]}), (200, {0}))
 
     def test_an_error_of_the_harness_is_no_score(self) -> None:
         self.assertIsNone(self.graded(self.grade("riscv64", 10), self.grade("arm64", None)))
+        self.assertIsNone(self.graded(says="The harness failed; this is no score."))
 
 
 if __name__ == "__main__":
