@@ -94,7 +94,7 @@ def take(options: argparse.Namespace, manifest: dict[str, Any], found: layouts.C
     before = options.before.isoformat() if options.before else ""  # with its time zone: git is in a sandbox, which has none
     entries = []
     for submission in found.submissions:
-        taken = intake.taken(submission.path, wanted, options.tag, before)
+        taken = Taken(missing=list(wanted), refused=submission.refused) if submission.refused else intake.taken(submission.path, wanted, options.tag, before)
         entries.append(Entry(submission, taken, key_of(manifest, taken)))
     return entries
 

@@ -27,6 +27,7 @@ class Submission:
     path: Path
     late: bool | None = None  # as the learning platform marks it; None: it marks none
     submitted: str = ""  # when, as the learning platform says it, or ''
+    refused: str = ""  # why it cannot be taken, or ''
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,9 @@ def _stem(path: Path) -> str:
     return path.name if path.is_dir() else re.sub(r"\.(tar(\.\w+)?|tgz|tbz2?|txz|zip)$", "", path.name)
 
 
-def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path], times: dict[str, str] | None = None) -> Class:
-    """Give every student a folder's name of its own, whatever the names hold. @times: by the name of the path."""
+def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored: list[Path], times: dict[str, str] | None = None,
+           refused: dict[str, str] | None = None) -> Class:
+    """Give every student a folder's name of its own, whatever the names hold. @times and @refused: by the name of the path."""
     submissions, used = [], set[str]()
     for name, ident, path, late in found:
         student = first = re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip("-.")[:60] or "student"
@@ -72,7 +74,7 @@ def _class(layout: str, found: list[tuple[str, str, Path, bool | None]], ignored
             number += 1
             student = f"{first}-{number}"
         used.add(student.lower())
-        submissions.append(Submission(student, printable(name), ident, path, late, (times or {}).get(path.name, "")))
+        submissions.append(Submission(student, printable(name), ident, path, late, (times or {}).get(path.name, ""), (refused or {}).get(path.name, "")))
     return Class(layout, submissions, [printable(path.name) for path in ignored])
 
 
@@ -101,8 +103,19 @@ def _gradescope(entries: list[Path], metadata: Path) -> Class:
 
 
 def _moodle(entries: list[Path]) -> Class:
-    found = [(MOODLE.fullmatch(path.name), path) for path in entries]
-    return _class("Moodle's download", [(m["name"], m["id"], path, None) for m, path in found if m], [])
+    """Without folders a student may have several files here: what was handed in is the archive among them."""
+    files: dict[str, list[tuple[str, Path]]] = {}
+    for path in entries:
+        if m := MOODLE.fullmatch(path.name):
+            files.setdefault(m["id"], []).append((m["name"], path))
+    kept: list[tuple[str, str, Path, bool | None]] = []
+    refused = {}
+    for ident, of in files.items():
+        name, path = next(((name, path) for name, path in of if archive(path)), of[0])
+        kept.append((name, ident, path, None))
+        if (archives := sum(archive(path) for _, path in of)) > 1:
+            refused[path.name] = f"it has {archives} archives"
+    return _class("Moodle's download", kept, [path for path in entries if path not in {k[2] for k in kept}], refused=refused)
 
 
 def _canvas(entries: list[Path]) -> Class:

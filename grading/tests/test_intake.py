@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import errno
 import gzip
 import io
@@ -272,6 +273,17 @@ class Layouts(unittest.TestCase):
     def test_moodle(self) -> None:
         found = self.class_of("Ann O_1001_assignsubmission_file_/", "Bo_1002_assignsubmission_file_lab3.tar")
         self.assertEqual([(name, ident) for _, name, ident, _, _ in self.people(found)], [("Ann O", "1001"), ("Bo", "1002")])
+
+    def test_a_student_of_moodle_with_several_files_is_one_student(self) -> None:
+        """Moodle would take the last line of moodle.csv with the student's number."""
+        of = "Bo_1002_assignsubmission_file_"
+        found = self.class_of(f"{of}README.txt", f"{of}lab3.tar", f"{of}notes.txt", "Ann_1001_assignsubmission_file_lab3.tar")
+        self.assertEqual(self.people(found), [("Ann", "Ann", "1001", "Ann_1001_assignsubmission_file_lab3.tar", None), ("Bo", "Bo", "1002", f"{of}lab3.tar", None)])
+        self.assertEqual(found.ignored, [f"{of}README.txt", f"{of}notes.txt"])
+        found = self.class_of(f"{of}lab2.tar", f"{of}lab3.tar")
+        self.assertEqual([s.refused for s in found.submissions], ["it has 2 archives"])
+        [entry] = main.take(argparse.Namespace(lab=3, tag="", before=None), {}, found)
+        self.assertEqual((entry.taken.files, entry.taken.refused), ({}, "it has 2 archives"))
 
     def test_canvas(self) -> None:
         found = self.class_of("oneilann_17_200_lab3.tar", "oneilann_17_201_lab3-1.tar", "bo_LATE_18_202_lab3.zip")
