@@ -43,10 +43,9 @@ def find(folder: Path) -> Class:
     metadata = folder / "submission_metadata.yml"
     if metadata.is_file() and not metadata.is_symlink():
         return _gradescope(entries, metadata)
-    names = [path.name for path in entries]
-    if names and all(MOODLE.fullmatch(name) for name in names):
+    if any(MOODLE.fullmatch(path.name) for path in entries):
         return _moodle(entries)
-    if names and all(CANVAS.fullmatch(name) for name in names):
+    if 2 * sum(bool(CANVAS.fullmatch(path.name)) for path in entries) > len(entries):  # a name that a student chose may look like that
         return _canvas(entries)
     handed_in = [path for path in entries if path.is_dir() and not path.is_symlink() or archive(path)]
     repositories = bool(handed_in) and all((path / ".git").is_dir() for path in handed_in)

@@ -290,6 +290,18 @@ class Layouts(unittest.TestCase):
         self.assertEqual(self.people(found), [("bo", "bo", "18", "bo_LATE_18_202_lab3.zip", True), ("oneilann", "oneilann", "17", "oneilann_17_201_lab3-1.tar", False)])
         self.assertEqual(found.ignored, ["oneilann_17_200_lab3.tar"])
 
+    def test_a_stray_file_does_not_hide_whose_download_it_is(self) -> None:
+        """As any folder of archives, it would lose the names, the numbers and what is late."""
+        more = ["Thumbs.db", "__MACOSX"]
+        found = self.class_of(*more, "bo_LATE_18_202_lab3.zip", "cy_19_203_lab3.zip", "di_20_204_lab3.zip")
+        self.assertEqual([(s.ident, s.late) for s in found.submissions], [("18", True), ("19", False), ("20", False)])
+        self.assertEqual(found.ignored, more)
+        text = "Ann_1001_assignsubmission_onlinetext_"
+        found = self.class_of(*more, text, "Ann_1001_assignsubmission_file_/")
+        self.assertEqual([(s.name, s.ident) for s in found.submissions], [("Ann", "1001")])
+        self.assertEqual(found.ignored, [text, *more])
+        self.assertEqual(len(self.class_of("ann.tar", "bo.tar", "the_18_202_others.tar").submissions), 3)
+
     def test_repositories(self) -> None:
         self.assertIn("GitHub Classroom", self.class_of("lab3-ann/.git/", "lab3-bo/.git/").layout)
 
