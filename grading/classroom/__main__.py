@@ -182,9 +182,14 @@ def rows(options: argparse.Namespace, entries: list[Entry]) -> list[results.Row]
     return made
 
 
+def unfinished(out: Path) -> list[Path]:
+    """Folders of jobs, and results that were not written, unpacked or received to their end."""
+    return [*(out / "tmp").iterdir(), *(out / "graded").glob(".*"), *(out / "returned").glob(".*")]
+
+
 def left(out: Path) -> list[str]:
     """Processes of this class that still run, and files that they left."""
-    return [*map(str, (out / "tmp").iterdir()), *(f"process {process}" for process in box.running(out))]
+    return [*map(str, unfinished(out)), *(f"process {process}" for process in box.running(out))]
 
 
 def main() -> int:
@@ -205,8 +210,8 @@ def main() -> int:
 
 def run(options: argparse.Namespace) -> int:
     """Grade what is not graded yet, and write the tables and pages. Raises NoWalls or Unfit if nothing can be graded. No other run uses OUT."""
-    for path in (options.out / "tmp").iterdir():
-        shutil.rmtree(path)  # of a run that lost its power
+    for path in unfinished(options.out):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()  # of a run that was ended
     workers.collect(options.out)
     manifest = tree.manifest(options.lab, seeds(options))
     found = layouts.alone(options.handed_in) if options.alone else layouts.find(options.handed_in)

@@ -503,6 +503,21 @@ class Whole(WithFolder):
         self.assertEqual([len(text.splitlines()) for text in (texts[1], (self.out / "students/bo/history.jsonl").read_text())], [1, 2])
         self.assertEqual([path for path in self.out.rglob("*.new")], [])
 
+    def test_what_a_run_left_unfinished_is_named_and_then_removed(self) -> None:
+        names = [self.out / name for name in ("tmp/job-1", "graded/.0123-abc", "returned/.abc", "returned/.0123.tar.x")]
+
+        def ended(job: dict[str, Any]) -> None:
+            self.full_marks(job)
+            for path in names[:3]:
+                path.mkdir(parents=True, exist_ok=True)
+            names[3].touch()  # rsync's
+
+        status, said = self.run_main(ended)
+        self.assertEqual(status, 3)
+        for name in names:
+            self.assertIn(str(name), said)
+        self.assertEqual((self.run_main(ended)[0], [path for path in names if path.exists()]), (0, []))
+
     def test_a_result_is_on_the_disk_before_it_has_its_name(self) -> None:
         """After a power cut a file that was not synchronised is empty, and its result would be taken for whole."""
         logs, synchronised, fsync = self.folder / "logs", set[str](), os.fsync
