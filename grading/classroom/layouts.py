@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from grading.classroom.intake import archive, printable
@@ -38,8 +38,14 @@ class Class:
 
 
 def find(folder: Path) -> Class:
-    """What this folder holds. The order is that of the names."""
-    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    """What this folder holds. The order is that of the names. An entry whose name begins with a dot is nobody's."""
+    entries = sorted(folder.iterdir())
+    hidden = [printable(path.name) for path in entries if path.name.startswith(".")]
+    found = _found(folder, [path for path in entries if not path.name.startswith(".")])
+    return replace(found, ignored=[*found.ignored, *hidden])
+
+
+def _found(folder: Path, entries: list[Path]) -> Class:
     metadata = folder / "submission_metadata.yml"
     if metadata.is_file() and not metadata.is_symlink():
         return _gradescope(entries, metadata)

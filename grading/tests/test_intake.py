@@ -309,7 +309,12 @@ class Layouts(unittest.TestCase):
         found = self.class_of("ann/", "Ann.tar", "a\nb\x1b[2J.tar", "$(reboot).tar.gz", "...", "README", "Жанна/")
         self.assertEqual([(student, name) for student, name, *_ in self.people(found)],
                          [("reboot", "$(reboot)"), ("Ann", "Ann"), ("a-b-2J", "a\\x0ab\\x1b[2J"), ("ann-2", "ann"), ("student", "Жанна")])
-        self.assertEqual(found.ignored, ["README"])
+        self.assertEqual(found.ignored, ["README", "..."])
+
+    def test_a_hidden_entry_is_ignored_and_listed(self) -> None:
+        for others in (["ann.tar"], ["Ann_1001_assignsubmission_file_/"], ["ann_17_200_lab3.tar"]):
+            found = self.class_of(".DS_Store", ".bo.tar", *others)
+            self.assertEqual((len(found.submissions), found.ignored), (1, [".DS_Store", ".bo.tar"]))
 
 
 if __name__ == "__main__":
