@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml  # type: ignore[import]
 
-from grading.classroom import platforms, tree
+from grading.classroom import one, platforms, tree
 from grading.tests.needs import user_namespaces
 from qemu.machine import ROOT
 
@@ -60,10 +60,15 @@ class Cluster(unittest.TestCase):
             self.assertEqual((done.returncode, result["state"], result["points"]), (1, "harness error", None) if broken else (0, "build failure", 0), done.stderr)
             self.assertEqual(list((self.out / "tmp").iterdir()), [])
 
+    def above_the_sandbox(self, memory: list[str]) -> None:
+        """Or a submission between the two limits would be graded here, and there have no score."""
+        self.assertGreater(int(memory[0]) << 30, one.LIMITS.together)
+
     @user_namespaces
     def test_slurm(self) -> None:
         script = block("callsite.sbatch")
         self.assertTrue(script.startswith("#! /bin/bash\n#SBATCH "))
+        self.above_the_sandbox(re.findall(r"--mem=(\d+)G", script))
         self.graded_second(script, {"SLURM_ARRAY_TASK_ID": "2"})
 
     @user_namespaces
@@ -72,6 +77,7 @@ class Cluster(unittest.TestCase):
         self.assertEqual((job["apiVersion"], job["kind"], job["spec"]["completionMode"]), ("batch/v1", "Job", "Indexed"))
         pod = job["spec"]["template"]["spec"]
         self.assertEqual({v["name"] for v in pod["volumes"]}, {m["name"] for m in pod["containers"][0]["volumeMounts"]})
+        self.above_the_sandbox([pod["containers"][0]["resources"]["limits"]["memory"].removesuffix("Gi")])
         shell, option, script = pod["containers"][0]["command"]
         self.assertEqual((shell, option), ("/bin/bash", "-c"))
         self.graded_second(script, {"JOB_COMPLETION_INDEX": "1"})
