@@ -27,8 +27,8 @@ from qemu.emulator import for_a_grade
 from qemu.machine import ARCHES, ROOT
 
 TOOLS = (["riscv64-linux-gnu-gcc"], ["aarch64-linux-gnu-gcc"], ["riscv64-linux-gnu-ld"], ["aarch64-linux-gnu-ld"], ["gcc"], ["make"], ["bwrap"])
-CLEAN = {name: value for name, value in os.environ.items() if name not in ("CI", "STAFF", "SMP", "START") and not name.startswith(("MAKE", "MFLAGS"))}
-
+OF_MAKE = ("APP", "ARCH", "BENCH_SITES", "CI", "DEBUG", "HOOK", "MODULE", "SMP", "STAFF", "START", "TESTS", "V")  # with these the Makefile builds another kernel, or says more
+CLEAN = {name: value for name, value in os.environ.items() if name not in OF_MAKE and not name.startswith(("MAKE", "MFLAGS"))}
 
 # Of each object of the files in $FILES the operations of its instructions, a line for each. Of an object that was built several times: the newest.
 OPERATIONS, OF_SOLUTION = "operations.txt", "operations-of-solution.txt"

@@ -476,6 +476,14 @@ class Whole(WithFolder):
         self.assertEqual(again, [(2, f"grade-class: another run uses {self.out}: wait for its end, or end it\n")])
         self.assertEqual(self.run_main(in_a_job)[0], 0)
 
+    def test_what_is_exported_builds_no_other_tree(self) -> None:
+        """With DEBUG=1 the tree would have other objects than the submissions', each of which would be compiled whole."""
+        named = {"APP", "ARCH", "DEBUG", "HOOK", "MODULE", "START", "TESTS"}
+        done = subprocess.run(["/usr/bin/python3", "-c", "from grading.classroom import tree; print(*tree.CLEAN)"], cwd=ROOT, env={**os.environ, **dict.fromkeys(named, "1")},
+                              capture_output=True, text=True, check=True)
+        self.assertEqual(named & set(done.stdout.split()), set())
+        self.assertIn("PATH", done.stdout.split())
+
     def test_two_first_runs_build_the_class_s_tree_once(self) -> None:
         built = []
 
