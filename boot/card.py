@@ -49,6 +49,7 @@ BOARDS = {
 }
 
 # U-Boot sets devtype, and for a card devnum, distro_bootpart and prefix, before it runs a script that it has found.
+# As for extlinux.conf, the device tree is at fdt_addr, where that is set: the kernel may be loaded over U-Boot's own tree.
 SCRIPT = """\
 if test "${{devtype}}" = "dhcp"; then
 	setenv get tftpboot
@@ -56,12 +57,17 @@ else
 	setenv get load ${{devtype}} ${{devnum}}:${{distro_bootpart}}
 fi
 setenv bootargs '{append}'
+if test -n "${{fdt_addr}}"; then
+	setenv fdt ${{fdt_addr}}
+else
+	setenv fdt ${{fdtcontroladdr}}
+fi
 if ${{get}} ${{kernel_addr_r}} ${{prefix}}Image; then
 	if ${{get}} ${{ramdisk_addr_r}} ${{prefix}}initrd; then
-		booti ${{kernel_addr_r}} ${{ramdisk_addr_r}}:${{filesize}} ${{fdtcontroladdr}}
+		booti ${{kernel_addr_r}} ${{ramdisk_addr_r}}:${{filesize}} ${{fdt}}
 	else
 		echo "Callsite: the file initrd is missing: booting without it, so /data and /lib/modules are empty."
-		booti ${{kernel_addr_r}} - ${{fdtcontroladdr}}
+		booti ${{kernel_addr_r}} - ${{fdt}}
 	fi
 else
 	echo "Callsite: the file Image is missing."

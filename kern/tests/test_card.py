@@ -63,6 +63,9 @@ CASES = [
          types=TYPES_FIT),
     Case("bootm of the FIT, its configuration not named", ("Using 'qemu-virt' configuration", *KERNEL),
          types=(LOAD_FIT, "bootm ${ramdisk_addr_r} ${ramdisk_addr_r} ${fdtcontroladdr}")),
+    Case("boot.scr, whose device tree is at fdt_addr", KERNEL, types=(
+        "setenv fdt_addr ${fdtcontroladdr}; setenv fdtcontroladdr 0", "setenv devtype virtio; setenv devnum 0; setenv distro_bootpart 1",
+        "load virtio 0:1 ${scriptaddr} boot.scr; source ${scriptaddr}")),
     Case("TFTP", FROM_TFTP, tftp=True),
     Case("TFTP, typed", FROM_TFTP, types=TYPES_TFTP, tftp=True),
     Case("a card without the initrd", ("Skipping callsite for failure retrieving initrd", NO_EXTLINUX, "Callsite: the file initrd is missing", *KERNEL), without=("initrd",), whole=False),
