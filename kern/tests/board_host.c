@@ -30,8 +30,12 @@ char secondary_start[4];
 
 int host_insn(const char *text)
 {
+	static const char cleans[] = "\"dc civac, %0\\n\\tdsb sy\\n\\tsev\""; /* what was written for a CPU without caches */
+
 	if (!strncmp(text, "\"smc", 4) || !strncmp(text, "\"hvc", 4))
 		memcpy(insn, text + 1, 3);
+	if (!strncmp(text, cleans, strlen(cleans)) && *(u64 *)(low_memory + released % PAGE_SIZE))
+		strlcpy(insn, "civac", sizeof(insn));
 	return 0;
 }
 unsigned long host_register(const char *name)

@@ -12,8 +12,8 @@ struct decisions {
 	unsigned cpu_count, boot_index;
 	u64 hwid[BOARD_CPUS];
 	int context[BOARD_CPUS];          /* of the PLIC */
-	char starts[BOARD_CPUS][8];       /* the instruction by which the firmware is asked to start each CPU, */
-	u64 release[BOARD_CPUS];          /* or the address in memory that the CPU waits at */
+	char starts[BOARD_CPUS][8];       /* the instruction by which the firmware is asked to start each CPU; "civac": a written address is cleaned; */
+	u64 release[BOARD_CPUS];          /* the address in memory that the CPU waits at */
 	char resets[8];                   /* the instruction by which the firmware is asked to reset the machine */
 	int memory_error;
 };
