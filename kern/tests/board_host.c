@@ -202,6 +202,7 @@ static void interrupts(const void *fdt)
 {
 	irqchip_init(fdt);
 	now->plic = ioremapped[0];
+	now->sources = (last_write - now->plic) / 4; /* the last one's priority */
 	for (unsigned i = 0; i < nr_cpus; i++) {
 		running = cpu_of(i);
 		irqchip_init_cpu(); /* writes the context's threshold last */

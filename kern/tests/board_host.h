@@ -11,6 +11,7 @@ struct decisions {
 	unsigned uart_irq, timer_irq;
 	unsigned cpu_count, boot_index;
 	u64 hwid[BOARD_CPUS];
+	u64 sources;                      /* of the PLIC */
 	int context[BOARD_CPUS];          /* of the PLIC */
 	char starts[BOARD_CPUS][8];       /* the instruction by which the firmware is asked to start each CPU; "civac": a written address is cleaned; */
 	u64 release[BOARD_CPUS];          /* the address in memory that the CPU waits at */

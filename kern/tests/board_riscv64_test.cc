@@ -63,6 +63,14 @@ TEST(board, beaglev_fire)
 	       "80200000-80300000" + pages(tree, 0x8c000000) + " 103fc00000-1040000000");
 }
 
+TEST(board, a_plic_has_no_more_sources_than_it_can_have)
+{
+	for (auto &[says, used] : {std::pair("88", 0x88u), {"10000", 1023u}}) {
+		TREE(tree, "jh7110-starfive-visionfive-2-v1.3b", std::string("-tx /soc/interrupt-controller@c000000 riscv,ndev ") + says);
+		EXPECT_EQ(used, decided(tree, 2, 0x40200000, 0x46000000).d.sources);
+	}
+}
+
 /* Older trees of this board do not disable hart 0; newer ones may have only the newer of two properties for its instructions. */
 TEST(board, a_hart_without_an_mmu_is_not_used_though_it_is_not_disabled)
 {

@@ -55,6 +55,7 @@ int aia_init(const void *fdt, int *hart_list)
 		return -ENODEV;
 	messages = *hart_list != aplic_node;
 	fdt_u32(fdt, aplic_node, "riscv,num-sources", &source_count);
+	source_count = MIN(source_count, 1023); /* the most that there can be */
 	for (u32 irq = 1; irq <= source_count; irq++)
 		write32(SOURCE_OFF, aplic + SOURCECFG(irq));
 	for (u32 word = 0; word <= source_count / 32; word++)

@@ -30,6 +30,7 @@ int irqchip_init(const void *fdt)
 	if (plic_node < 0)
 		return aia_init(fdt, &hart_list);
 	fdt_u32(fdt, plic_node, "riscv,ndev", &source_count);
+	source_count = MIN(source_count, 1023); /* the most that there can be */
 	plic = fdt_iomap(fdt, plic_node, 0);
 	if (!plic)
 		return -ENODEV;
