@@ -7,6 +7,7 @@
 
 #include "arch.h"
 #include "asm-ftrace/insn.h"
+#include "ksyms.h"
 #include "string.h"
 
 #define POOL_SIZE MiB(2)
@@ -68,16 +69,21 @@ static bool is_free(unsigned long va, size_t size)
 	return true;
 }
 
-/* The first free range of @size bytes in [from, end), or 0. */
-static unsigned long find_free(unsigned long from, unsigned long end, size_t size)
+/* The first free range of @size bytes in [from, end), or 0. @unnamed: no old event has an address in it. */
+static unsigned long find_range(unsigned long from, unsigned long end, size_t size, bool unnamed)
 {
 	for (unsigned long start = from, at = from; at < end; at += PAGE_SIZE) {
-		if (is_mapped(at))
+		if (is_mapped(at) || (unnamed && ksym_module(at)))
 			start = at + PAGE_SIZE;
 		else if (at + PAGE_SIZE - start >= size)
 			return start;
 	}
 	return 0;
+}
+
+static unsigned long find_free(unsigned long from, unsigned long end, size_t size)
+{
+	return find_range(from, end, size, true) ?: find_range(from, end, size, false);
 }
 
 /* A module's text comes before its other regions, and above the stubs: its last word is the farthest from the first stub. */
