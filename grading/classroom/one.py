@@ -190,6 +190,9 @@ def result(job: dict[str, Any], folder: Path, ended: box.Came) -> dict[str, Any]
     if any(a["state"] == BUILD for a in attempts):
         return {**whole, "state": BUILD, "said": attempts[0]["printed"]}
     arches = together(attempts)
+    for arch in (arch for arch in ARCHES if arch not in unbuilt and arch not in {of["arch"] for of in arches}):
+        n = next(n for n, a in enumerate(attempts, 1) if arch not in {grade["arch"] for grade in a["grades"]})
+        whole["said"] += f"{arch}: " + text(folder / f"attempt-{n}-{arch}.txt")
     flaky = any(len(set(rung["reached"])) > 1 for arch in arches for rung in arch["rungs"])
     return {**whole, "arches": arches, "points": sum(arch["points"] for arch in arches), "flaky": flaky}
 

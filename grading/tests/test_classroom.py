@@ -190,6 +190,14 @@ class Results(WithFolder):
         self.assertEqual((got["state"], got["points"], [a["arch"] for a in got["arches"]]), ("graded", 10, ["riscv64"]))
         self.assertIn("bad instruction", got["said"])
 
+    def test_an_architecture_that_cannot_be_judged_has_no_points_and_a_reason(self) -> None:
+        full = [grade("riscv64", True, True)]
+        got = self.result(full, full, printed="fail: the harness cannot judge this kernel")
+        self.assertEqual((got["state"], got["points"], [a["arch"] for a in got["arches"]]), ("graded", 10, ["riscv64"]))
+        self.assertEqual(got["said"], "arm64: fail: the harness cannot judge this kernel")
+        got = self.result([*full, grade("arm64", True, True)], full, printed="fail: with the second seed")
+        self.assertEqual((got["points"], got["said"]), (10, "arm64: fail: with the second seed"))
+
     def test_a_build_failure_has_no_points(self) -> None:
         got = self.result(built="2", said="build failure: kern/x.c: it does not compile \x1b[31m")
         self.assertEqual((got["state"], got["points"], got["said"]), ("build failure", 0, "build failure: kern/x.c: it does not compile \\x1b[31m"))
