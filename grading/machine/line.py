@@ -311,18 +311,30 @@ class LineConsole:
         return plain(b"".join(found[n].text + (b"\n" if found[n].kind == b":" else b"") for n in range(end.index)))
 
     def power_off(self) -> None:
-        """Type poweroff, until nothing answers any more."""
-        answers, self._number = True, self._number + 1
-        while answers:
+        """Type poweroff, until nothing answers any more: neither the kernel nor, after a reset, what comes before it."""
+        self._number += 1
+        end = self._line.clock() + COMMAND_SECONDS
+        while self._line.clock() < end:
             self._limit(COMMAND_SECONDS, "'poweroff'")
             try:
                 self._enter(ask(self._number, "poweroff"))
                 self._limit(OFF_SECONDS, "'poweroff'")
-                self._sync()
+                self._text("")
             except Stopped as stopped:
                 if stopped.verdict not in (Verdict.DEAD, Verdict.TIMEOUT):
                     raise
-                answers = False
+                if stopped.verdict == Verdict.DEAD or self._silent():
+                    return
+        raise self._ended(Verdict.TIMEOUT, f"the machine is still on, {COMMAND_SECONDS:.0f} s after 'poweroff'")
+
+    def _silent(self) -> bool:
+        """Does nothing come for some time, nor an echo of Enter?"""
+        self._limit(COMMAND_SECONDS, "'poweroff'")
+        self._line.write(b"\r")
+        try:
+            return not self._until(bool, OFF_SECONDS)
+        except Stopped as stopped:
+            return stopped.verdict == Verdict.DEAD
 
     def transcript(self) -> str:
         """What came over the line, at most the last megabyte, as it came."""

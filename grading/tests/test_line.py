@@ -125,6 +125,39 @@ class OnALine(unittest.TestCase):
             dead.boot(UBoot(), 60)
         self.assertEqual(caught.exception.verdict, Verdict.DEAD)
 
+    def off(self, shell: Shell) -> Verdict | None:
+        far = Far(shell)
+        console = self.console(far)
+        console.boot(UBoot(), 60)
+        console.command("uptime")
+        try:
+            console.power_off()
+        except Stopped as stopped:
+            return stopped.verdict
+        finally:
+            self.assertLess(far.clock(), 1000)
+        return None
+
+    def test_a_machine_is_off_if_nothing_answers_and_only_then(self) -> None:
+        class Off(Shell):
+            def types(self, data: bytes) -> bytes:
+                return b"" if "poweroff" in self.ran else super().types(data)
+
+        class StartsAgain(Shell):
+            def enter(self, line: str) -> str:
+                said = super().enter(line)
+                if "poweroff" in self.ran:
+                    self.ran, self._number, self._kept = [], 0, ""
+                return said
+
+        class AtUBoot(Shell):
+            def types(self, data: bytes) -> bytes:
+                return data.replace(b"\r", b"\r\n=> ") if "poweroff" in self.ran else super().types(data)
+
+        for shell, verdict in ((Off, None), (StartsAgain, Verdict.REBOOT), (AtUBoot, Verdict.TIMEOUT)):
+            with self.subTest(shell.__name__):
+                self.assertEqual(self.off(shell({})), verdict)
+
 
 class ThroughUBoot(unittest.TestCase):
     def boots(self, board: Board, *commands: str, noise: bytes = b"") -> list[str]:
