@@ -116,11 +116,11 @@ class OnALine(unittest.TestCase):
         self.ends(Verdict.TIMEOUT, "no answer within 300 s to 'one'", Silent({}))
         with mock.patch("grading.machine.line.CAP", 1 << 16):
             self.ends(Verdict.FLOOD, "the console printed more than 65536 bytes", Floods({}))
-        class Silent(Shell):
+        class NeverAnswers(Shell):
             def types(self, data: bytes) -> bytes:
                 return b""
 
-        dead = self.console(Far(Silent({})))
+        dead = self.console(Far(NeverAnswers({})))
         with self.assertRaises(Stopped) as caught:
             dead.boot(UBoot(), 60)
         self.assertEqual(caught.exception.verdict, Verdict.DEAD)
