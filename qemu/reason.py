@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+from contextlib import suppress
 
 RESET = b'"event": "RESET"'
 
@@ -36,6 +37,15 @@ class Reason:
             if not data:
                 raise ConnectionError("QEMU ended, and was to reset the machine")
             self._messages += data
+
+    def wake(self) -> None:
+        """
+        Make QEMU's main loop run once. With -icount, when all CPUs have become idle, QEMU 10 sometimes does not begin to wait for the
+        guest's next timer: the guest then stands still until something else wakes the main loop.
+        """
+        with suppress(OSError):  # it has ended
+            self._ours.sendall(b'{"execute": "query-status"}\n')
+        self.drain()
 
     def drain(self, flags: int = socket.MSG_DONTWAIT) -> None:
         """Read the messages so far. QEMU also sends one for every stop and start. The socket holds some hundred, and QEMU drops the rest."""

@@ -38,6 +38,7 @@ ROOT_REGISTER = {"riscv64": "satp", "arm64": "TTBR1_EL1"}
 LEVELS = (1 << 30, 1 << 21, 1 << 12)
 ADDRESSES = 1 << 39  # bytes of virtual addresses that the tables translate; the upper address bits are all equal
 LOOK = 0.02  # seconds for which the clock does without a look at QEMU's threads
+WAKE = 1.0  # seconds after which a QEMU that counts instructions is woken, see Reason.wake()
 LOOKS = 5  # samples of each CPU's pc
 TRAPPED_PC = {"riscv64": "sepc", "arm64": "ELR_EL1"}  # after an interrupt: where the CPU was
 IDLE = 0.5  # seconds in which a running CPU executes a million instructions, the step of the observer's counter
@@ -104,7 +105,7 @@ class Run:
         self.typed: list[tuple[int, str]] = []  # each line, with the number of observer records before it
         self._observer: Observer | None = None
         self._waited = 0.0  # seconds that a thread of QEMU waited for a processor of the host
-        self._looked = 0.0
+        self._looked = self._woken = 0.0
         self._clock = 0.0  # what clock() said last
 
     def __enter__(self) -> Run:
@@ -137,6 +138,7 @@ class Run:
         disk = opened.enter_context(tempfile.TemporaryDirectory(prefix="callsite-"))
         command = self.machine.command(["-chardev", "stdio,id=console,signal=off", "-serial", "chardev:console"], Path(disk), ram)
         command += [*self._reason.options(), "-chardev", f"socket,id=stub,fd={qemus.fileno()}", "-gdb", "chardev:stub", "-S"]
+        self._counts = "-icount" in command
         self._errors = opened.enter_context(self.log.with_suffix(".qemu").open("w+b"))
         self._process = subprocess.Popen(WITH_US + self.machine.bounded() + command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0,
                                          stderr=self._errors, start_new_session=True,
@@ -237,6 +239,9 @@ class Run:
     def watch(self) -> None:
         """Raise Stopped if the machine ended, restarted, or used up its limits."""
         self.check_limits()
+        if self._counts and time.monotonic() > self._woken + WAKE:
+            self._woken = time.monotonic()
+            self._reason.wake()
         if self._observer and self._observer.starts() > 1:
             raise Stopped(Verdict.REBOOT, f"the kernel's first instruction ran {self._observer.starts()} times")
         if not self._ended():

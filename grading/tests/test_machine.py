@@ -27,6 +27,7 @@ from grading.session import rubric
 from grading.session.session import KERNEL_BASE, machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
+from qemu.reason import Reason
 from qemu.machine import AFTER_FIRMWARE, ARCHES, MIB, RAM_BASE, ROOT
 
 LOGS = ROOT / "build/tests/machine"
@@ -117,6 +118,16 @@ class Ends(unittest.TestCase):
                 machine.console.wait_for(lambda text: bool(text), 30, "first words")
                 machine.console.wait_ready(1.5)
             self.assertEqual(caught.exception.verdict, Verdict.TIMEOUT, f"{arch}: {caught.exception}")
+
+    def test_a_machine_that_counts_instructions_is_woken(self) -> None:
+        """Its QEMU may stand still when all CPUs are idle. Another one is left alone."""
+        for counts in (True, False):
+            machine = replace(tiny.machine("arm64", "WAIT"), extra=["-icount", "shift=5"] if counts else [])
+            with mock.patch("grading.machine.machine.WAKE", 0), mock.patch.object(Reason, "wake") as wake, Run(machine, LOGS / "woken.log") as run_:
+                run_.console.wait_for(lambda text: bool(text), 30, "first words")
+                with self.assertRaises(Stopped):
+                    run_.console.wait_ready(0.5)
+                self.assertEqual(wake.called, counts)
 
     def test_a_boot_as_a_whole_has_an_end(self) -> None:
         for arch in ARCHES:
