@@ -27,8 +27,8 @@ from grading.session import rubric
 from grading.session.session import KERNEL_BASE, machine_of, text_alias
 from grading.tests import mutants, tiny
 from grading.verdict import Stopped, Verdict
-from qemu.reason import Reason
 from qemu.machine import AFTER_FIRMWARE, ARCHES, MIB, RAM_BASE, ROOT
+from qemu.reason import Reason
 
 LOGS = ROOT / "build/tests/machine"
 NOP = {"riscv64": 0x00000013, "arm64": 0xD503201F}
