@@ -78,7 +78,7 @@ PYTHON := /usr/bin/python3
 include $(wildcard labs/*.mk)
 
 Q := $(if $(V),,@)
-# make prints it, and starts a simple command itself: a shell for each file of a kernel would take a fifth of the time of its build.
+# make prints it by itself. So a recipe of one simple command needs no shell.
 say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,$(info $(1)	$(2)))$(Q)
 # Passed in the environment, so that quotes in them do no harm: for every machine, and for make run.
 export QEMU_EXTRA QEMU_DIR APPEND

@@ -40,8 +40,8 @@ class Reason:
 
     def wake(self) -> None:
         """
-        Make QEMU's main loop run once. With -icount, when all CPUs have become idle, QEMU 10 sometimes does not begin to wait for the
-        guest's next timer: the guest then stands still until something else wakes the main loop.
+        Make QEMU's main loop run once. With -icount, when all CPUs have become idle, QEMU 10 sometimes does not wait for the guest's
+        next timer. Then the guest's time stands still, until the main loop has something to do.
         """
         with suppress(OSError):  # it has ended
             self._ours.sendall(b'{"execute": "query-status"}\n')

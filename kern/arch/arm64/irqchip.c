@@ -120,9 +120,9 @@ static char *redistributor_region(unsigned index)
 {
 	static char *regions[NR_CPUS];
 
-	if (index < NR_CPUS && !regions[index])
+	if (!regions[index])
 		regions[index] = fdt_iomap(boot_fdt, gic_node, 1 + index);
-	return index < NR_CPUS ? regions[index] : NULL;
+	return regions[index];
 }
 
 static char *find_redistributor(u64 hwid)
@@ -130,7 +130,7 @@ static char *find_redistributor(u64 hwid)
 	u32 affinity = (hwid >> 8 & 0xff000000) | (hwid & 0xffffff), regions = 1;
 
 	fdt_u32(boot_fdt, gic_node, "#redistributor-regions", &regions);
-	for (unsigned i = 0; i < regions; i++) {
+	for (unsigned i = 0; i < MIN(regions, NR_CPUS); i++) { /* at most one for each CPU */
 		char *r = redistributor_region(i);
 		u64 type;
 
