@@ -44,6 +44,7 @@
  *   not running, saved by __switch_to().
  *   struct trap_frame: every general register and the exception state, on the
  *   interrupted stack. regs_pc/regs_sp/regs_fp/regs_link/regs_fault_address(frame);
+ *   regs_irqs_on(frame): were interrupts on?
  *   regs_complete(frame): save there what entry.S did not, before another exception can be taken;
  *   regs_call(frame, fn).
  *

@@ -406,6 +406,34 @@ int file_ops_going(unsigned long start, unsigned long end, bool going)
 	return err;
 }
 
+static bool forget_below(struct node *dir, unsigned long start, unsigned long size)
+{
+	struct node *next;
+	bool left = false;
+
+	for (struct node *n = dir->child; n; n = next) {
+		next = n->sibling;
+		left |= forget_below(n, start, size);
+		if (!belongs_to(n, start, size))
+			continue;
+		if (n->child || in_use(n))
+			left = true;
+		else
+			remove_node(n);
+	}
+	return left;
+}
+
+bool file_ops_forget(unsigned long start, unsigned long end)
+{
+	bool left;
+
+	mutex_lock(&tree_lock);
+	left = forget_below(&root, start, end - start);
+	mutex_unlock(&tree_lock);
+	return left;
+}
+
 struct node *file_tree_new(const char *name, u16 mode)
 {
 	return alloc_node(name, strlen(name), mode);

@@ -91,6 +91,8 @@ int file_unmake(struct node *n);
  * holds a lock.
  */
 int file_ops_going(unsigned long start, unsigned long end, bool going);
+/* Remove the files of such a module. Return: one is left, because it is in use. Context: thread. */
+bool file_ops_forget(unsigned long start, unsigned long end);
 /*
  * file_tree_new() makes a directory outside of the tree. The caller fills it with
  * file_make_at(); then file_attach() makes it visible in one step (-EEXIST: @dir

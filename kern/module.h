@@ -23,8 +23,10 @@
 
 /*
  * Called after the module is linked: 0, or -errno, and the module is removed again. It makes its files last: one that
- * another thread has opened cannot be removed. Before it returns -errno, it takes back its probes: insmod waits until
- * none is in the module. Thread context; may sleep.
+ * another thread has opened cannot be removed. Before it returns -errno, it takes back what it has registered: insmod
+ * waits until no op, probe or patch is in the module, and removes its files. Context: a thread of its own, which may sleep.
+ * A fault there ends that thread, and insmod fails with -EFAULT, unless the thread holds a lock or has preemption off:
+ * that is a panic. What it had registered before can then not be taken back, and the module stays (MODULE_GOING).
  */
 #define module_init(fn) int init_module(void) __attribute__((alias(#fn)))
 /*
@@ -76,6 +78,7 @@ struct module {
 	int (*init)(void);
 	void (*exit)(void);			    /* NULL: it cannot be removed */
 	const struct export *exports, *exports_end; /* its own */
+	bool faulted;				    /* init did */
 	u32 users;				    /* modules that use one of its exports */
 	struct module *uses[8];			    /* whose exports it uses */
 	char *words;				    /* its parameters, as insmod was given them */

@@ -8,6 +8,7 @@
  */
 #include "breakpoint.h"
 #include "cpu.h"
+#include "errno.h"
 #include "irq.h"
 #include "print.h"
 #include "unwind.h"
@@ -86,11 +87,39 @@ void panic(const char *fmt, ...)
 	die(NULL, &u);
 }
 
+/*
+ * May this thread end here, alone? It said so (current->faulted), and nobody waits for anything that it holds: it was
+ * preemptible, holds no mutex, waits in no queue, and was in no callback of the tracer. After an overflow @regs are on
+ * another stack.
+ */
+static bool ends_alone(struct trap_frame *regs)
+{
+	return current->faulted && (unsigned long)regs - (unsigned long)current->stack < THREAD_SIZE && regs_irqs_on(regs) &&
+	       current->ctx < CTX_PREEMPT && !(current->ctx & CTX_HARDIRQ) && !current->mutexes &&
+	       current->state == THREAD_RUNNING && !this_cpu()->recursion && !in_tracer(regs_pc(regs));
+}
+
+static void __noreturn end_alone(struct trap_frame *regs, const char *fmt, va_list args)
+{
+	char why[128];
+
+	vsnprintf(why, sizeof(why), fmt, args);
+	printk("thread %d (%s) ends: %s, at %pS\n", current->pid, current->comm, why, (void *)regs_pc(regs));
+	*current->faulted = true;
+	this_cpu()->context_bit = 1; /* no exception any more */
+	irq_enable();
+	thread_exit(-EFAULT);
+}
+
 void panic_regs(struct trap_frame *regs, const char *fmt, ...)
 {
 	struct unwind u;
 	va_list args;
 
+	if (ends_alone(regs)) {
+		va_start(args, fmt);
+		end_alone(regs, fmt, args);
+	}
 	enter_panic();
 	unwind_start_regs(&u, regs);
 	va_start(args, fmt);

@@ -17,6 +17,7 @@
 #include "irq.h"
 #include "kprobes.h"
 #include "ksyms.h"
+#include "livepatch.h"
 #include "loader.h"
 #include "module/memory.h"
 #include "module/stop.h"
@@ -261,21 +262,29 @@ static int check_unused(const struct module *m)
 	return 0;
 }
 
-/* Which probes or patches are still in its text after module_notify() was called; NULL: none. */
-static const char *what_is_left(const struct module *m)
+/* Which probes or patches are still in its text after module_notify() was called; @own: or were registered by it. NULL: none. */
+static const char *what_is_left(const struct module *m, bool own)
 {
-	if (kprobe_within(m->base, m->end[MODULE_TEXT]))
+	unsigned long end = m->end[own ? MODULE_DATA : MODULE_TEXT];
+
+	if (kprobe_within(m->base, end, own))
 		return "a kprobe is in it";
-	if (fprobe_within(m->base, m->end[MODULE_TEXT]))
-		return "an fprobe or a kretprobe has one of its functions";
+	if (fprobe_within(m->base, end, own))
+		return own ? "an fprobe or a kretprobe is in it, or has one of its functions" : "an fprobe or a kretprobe has one of its functions";
 	if (ftrace_module_replaced(m))
 		return "a live patch, or another op that may change pc, has one of its functions";
+	if (own && klp_within(m->base, end))
+		return "it is a live patch that is enabled";
+	if (own && ftrace_module_registered(m))
+		return "an op or a user of function_graph is in it";
+	if (own && file_ops_forget(m->base, end))
+		return "one of its files is in use";
 	return NULL;
 }
 
 static int check_left(const struct module *m)
 {
-	const char *left = what_is_left(m);
+	const char *left = what_is_left(m, false);
 
 	return left ? refuse(m, left) : check_nobody_inside(m);
 }
@@ -347,16 +356,63 @@ int module_unload(const char *name)
 
 /* ---- loading ---- */
 
-/* Init has failed: wait until nothing that it has registered, and not taken back, leads into the module. */
-static void wait_until_unprobed(const struct module *m)
+/*
+ * Init has failed: wait until nothing that it has registered, and not taken back, leads into the module. After a fault
+ * nobody will take it back. Return: may the module be freed?
+ */
+static bool wait_until_unregistered(const struct module *m)
 {
 	const char *left;
 
-	for (unsigned rounds = 1; (left = what_is_left(m)); rounds++) {
+	for (unsigned rounds = 1; (left = what_is_left(m, true)); rounds++) {
+		if (m->faulted) {
+			printk("module %s: %s, so it stays until the machine is reset\n", m->name, left);
+			return false;
+		}
 		if (rounds == 100)
 			printk("module %s: %s; insmod waits\n", m->name, left);
 		sleep_ns(10000000);
 	}
+	return true;
+}
+
+static int run_init(void *arg)
+{
+	struct module *m = arg;
+
+	current->faulted = &m->faulted;
+	return m->init();
+}
+
+/* In a thread of its own, because a fault ends the thread. Ctrl-C reaches insmod's, so it is passed on. */
+static int call_init(struct module *m)
+{
+	struct thread *t = kthread_run(run_init, m, current->pinned, "insmod");
+
+	if (!t)
+		return -ENOMEM;
+	if (!thread_wait(t, false))
+		thread_interrupt(t);
+	return thread_join(t);
+}
+
+/* Init has failed, or was not called: everything back. */
+static void give_up(struct module *m, int err)
+{
+	bool may_be_freed;
+
+	if (m->faulted)
+		printk("module %s: its init faulted\n", m->name);
+	else
+		printk("module %s: its init returned %d\n", m->name, err);
+	notify(m, false);
+	may_be_freed = wait_until_unregistered(m);
+	mutex_lock(&module_lock);
+	if (may_be_freed) {
+		withdraw(m);
+		discard(m);
+	}
+	mutex_unlock(&module_lock);
 }
 
 /* Call init without the lock: it may load another module, or read /proc/modules. */
@@ -365,20 +421,12 @@ static int start(struct module *m)
 	int err;
 
 	notify(m, true);
-	err = m->init ? m->init() : 0;
-
+	err = m->init ? call_init(m) : 0;
 	mutex_lock(&module_lock);
 	m->state = err ? MODULE_GOING : MODULE_LIVE;
-	if (err) {
-		printk("module %s: its init returned %d\n", m->name, err);
-		mutex_unlock(&module_lock);
-		notify(m, false);
-		wait_until_unprobed(m);
-		mutex_lock(&module_lock);
-		withdraw(m);
-		discard(m);
-	}
 	mutex_unlock(&module_lock);
+	if (err)
+		give_up(m, err);
 	return err < 0 ? err : err ? -EINVAL : 0;
 }
 

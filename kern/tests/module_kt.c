@@ -223,6 +223,20 @@ static void failing_init(void)
 	kt_promise(thread_join(t) == -EIO && !loaded("mt_probed"), "and is taken out when the probe is");
 }
 
+/* The thread of its init ends, and nothing of the module is left, with a return of it still patched. */
+static void faulting_init(void)
+{
+	char *file[] = {"after=file"};
+
+	kt_echo("mt_read :mod:mt_faults", "set_ftrace_filter", false);
+	kt_promise(!kt_echo("function_graph", "current_tracer", false) && load("mt_faults") == -EFAULT && !loaded("mt_faults"),
+		   "a module whose init faults while it is traced is taken out");
+	kt_promise(has(text_of(TRACEFS "trace"), "mt_read [mt_faults]() {"), "the call that did not return is in the trace");
+	trace_off();
+	kt_promise(load_with("mt_faults", MODULE_FAR, 1, file) == -EFAULT && !file_lookup(NULL, "/mt_faults") && !loaded("mt_faults"),
+		   "the file that it has made is taken out, too");
+}
+
 static void refusals(void)
 {
 	char *graph[] = {"graph"}, *bad[] = {"delay=x"}, *unknown[] = {"dela=1"}, *huge[] = {"delay=0x80000000"};
@@ -253,7 +267,7 @@ static void refusals(void)
 /* Each is refused many times, and no page is lost. */
 static void refused_often(void)
 {
-	static const char *const names[] = {"mt_fails", "mt_missing", "mt_traces", "mt_hello"}; /* the last with a bad parameter */
+	static const char *const names[] = {"mt_fails", "mt_missing", "mt_traces", "mt_faults", "mt_hello"}; /* the last with a bad parameter */
 	static char *bad[] = {"word=x", "nosuch=1"};
 	int count = nr_cpus == 1 ? 1000 : 20;
 	size_t size = 0;
@@ -700,6 +714,7 @@ static int test_module(int argc, char **argv)
 		void (*fn)(void);
 	} tests[] = {
 		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"not-live", not_live}, {"failing-init", failing_init},
+		{"faulting-init", faulting_init},
 		{"rounds", rounds}, {"refused", refused_often},
 		{"tracing", tracing}, {"probed", probed}, {"coming", coming}, {"busy", busy},
 		{"random", random_repeats}, {"latency", latency_counts}, {"fire", under_fire},

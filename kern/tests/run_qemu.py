@@ -891,6 +891,10 @@ def traced_cases(arch: str) -> list[Case]:
         Case("events of a probe that is gone", arch, f"{FINISHED}-tests", 2, [removed_event]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module"), shows(
             "test-module failing-init", "^module mt_probed: a kprobe is in it; insmod waits$"), shows(
+                "insmod mt_faults after=op; rmmod mt_faults; lsmod; echo function > current_tracer; echo nop > current_tracer",
+                r"^thread \d+ \(insmod\) ends: read from a NULL pointer \(address 0x8\), at mt_read\+0x\w+/0x\w+ \[mt_faults\]$",
+                "^module mt_faults: its init faulted$", "^module mt_faults: an op or a user of function_graph is in it, so it stays until the machine is reset$",
+                r"^insmod: mt_faults: .*\(EFAULT\)$", "^module mt_faults: it is being loaded or removed$", "^mt_faults +"), shows(
                 "insmod mt_stays; rmmod mt_stays; lsmod", r"^module mt_stays: it has no module_exit\(\)$", r"^rmmod: mt_stays: .*\(EBUSY\)$", "^mt_stays +")],
             options=turns) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
@@ -1036,6 +1040,9 @@ def panic_cases(arch: str) -> list[Case]:
               for kind, patterns in kinds.items()),
             *(Case(f"panic: a module's {kind}", arch, f"{FINISHED}-tests", 2, [types(kind, "break-module")], end=patterns)
               for kind, patterns in of_modules.items()),
+            *(Case(f"panic: a module's init, with {what}", arch, f"{FINISHED}-tests", 2, [types(f"mt_faults after={what}", "insmod")],
+                   end=r"panic: read from a NULL pointer \(address 0x8\)\nCPU [01], thread \d+ \(insmod\), at mt_read\+0x.*\[mt_faults\]\n")
+              for what in ("mutex", "preemption")),
             *(Case(f"a program's mistake: {kind}", arch, f"{FINISHED}-own-program", 2, [types(kind, "own-program mistake")], end=rf"(?m){pattern}")
               for kind, pattern in programs.items()),
             Case("panic: while another CPU prints", arch, f"{FINISHED}-tests", 2, [panics_meanwhile], {"extra": ["-icount", "shift=0"]}, end=r"panic: now\nCPU 0, thread \d+ \(shell\), at "),

@@ -242,6 +242,10 @@ always_inline_ unsigned long regs_fault_address(const struct trap_frame *regs)
 {
 	return regs->far;
 }
+always_inline_ bool regs_irqs_on(const struct trap_frame *regs)
+{
+	return !irqs_off(regs->pstate);
+}
 always_inline_ void regs_complete(struct trap_frame *regs)
 {
 	regs->esr = sysreg_read(esr_el1);

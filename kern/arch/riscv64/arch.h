@@ -11,6 +11,7 @@
 
 /* The privileged specification's names, volume II, "Supervisor-Level CSRs". */
 #define SSTATUS_SIE (1 << 1)
+#define SSTATUS_SPIE (1 << 5)
 #define SSTATUS_FS_VS (3 << 13 | 3 << 9)
 #define SIE_SOFTWARE (1 << 1)
 #define SIE_TIMER (1 << 5)
@@ -215,6 +216,10 @@ always_inline_ unsigned long regs_fp(const struct trap_frame *regs)
 always_inline_ unsigned long regs_fault_address(const struct trap_frame *regs)
 {
 	return regs->tval;
+}
+always_inline_ bool regs_irqs_on(const struct trap_frame *regs)
+{
+	return regs->status & SSTATUS_SPIE;
 }
 always_inline_ void regs_complete(struct trap_frame *regs)
 {

@@ -174,6 +174,15 @@ int unregister_ftrace_graph(struct fgraph_ops *gops)
 	return found ? 0 : -ENOENT;
 }
 
+bool fgraph_user_within(unsigned long start, unsigned long end)
+{
+	bool is = false;
+
+	for (int i = 0; i < FGRAPH_USERS; i++)
+		is |= (unsigned long)fgraph_array[i] - start < end - start;
+	return is;
+}
+
 int ftrace_graph_new_table(void)
 {
 	return fgraph_count ? update_graph_ops() : 0;

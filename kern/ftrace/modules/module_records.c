@@ -1,5 +1,6 @@
 /* Makes the records of a module's call sites, and says which of these cannot be traced; ftrace_module.h. */
 #include "asm-ftrace/hook.h"
+#include "fgraph.h"
 #include "module_records.h"
 #include "trace.h"
 #include "trampoline.h"
@@ -111,6 +112,19 @@ bool ftrace_module_replaced(const struct module *m)
 	mutex_lock(&ftrace_lock);
 	for (const struct dyn_ftrace *rec = m->sites ? m->sites->records : NULL; rec && rec < m->sites->end; rec++)
 		is |= rec->flags & FTRACE_FL_IPMODIFY && rec->calls; /* two such ops: it is disabled, and calls nothing */
+	mutex_unlock(&ftrace_lock);
+	return is;
+}
+
+bool ftrace_module_registered(const struct module *m)
+{
+	unsigned long size = m->end[MODULE_DATA] - m->base;
+	bool is;
+
+	mutex_lock(&ftrace_lock);
+	is = fgraph_user_within(m->base, m->end[MODULE_DATA]);
+	for (unsigned i = 1; i < FTRACE_STUBS; i++)
+		is |= (unsigned long)ftrace_slots[i].op - m->base < size;
 	mutex_unlock(&ftrace_lock);
 	return is;
 }

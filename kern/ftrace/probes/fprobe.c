@@ -386,17 +386,22 @@ int unregister_fprobe(struct fprobe *fp)
 	return err;
 }
 
-bool fprobe_within(unsigned long start, unsigned long end)
+static bool sites_within(const struct probe_sites *t, unsigned long start, unsigned long size, bool itself)
 {
 	bool is = false;
 
+	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
+		for (struct probe_site *site = t->buckets[i]; site; site = site->next)
+			is |= site->ip - start < size || (itself && (unsigned long)fprobe_at(site) - start < size);
+	return is;
+}
+
+bool fprobe_within(unsigned long start, unsigned long end, bool itself)
+{
+	bool is;
+
 	mutex_lock(&fprobe_lock);
-	for (unsigned i = 0; i < PROBE_BUCKETS; i++) {
-		for (const struct probe_site *site = with_exit.buckets[i]; site; site = site->next)
-			is |= site->ip - start < end - start;
-		for (const struct probe_site *site = entry_only.buckets[i]; site; site = site->next)
-			is |= site->ip - start < end - start;
-	}
+	is = sites_within(&with_exit, start, end - start, itself) || sites_within(&entry_only, start, end - start, itself);
 	mutex_unlock(&fprobe_lock);
 	return is;
 }

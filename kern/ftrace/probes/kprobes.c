@@ -274,14 +274,18 @@ bool kprobe_at_entry(unsigned long addr)
 	return is;
 }
 
-bool kprobe_within(unsigned long start, unsigned long end)
+bool kprobe_within(unsigned long start, unsigned long end, bool itself)
 {
+	unsigned long size = end - start;
 	bool is = false;
 
 	mutex_lock(&ftrace_lock);
 	for (unsigned i = 0; i < KPROBE_BUCKETS; i++)
-		for (const struct probe_point *pt = kprobe_buckets[i]; pt; pt = pt->next)
-			is |= pt->key - start < end - start;
+		for (const struct probe_point *pt = kprobe_buckets[i]; pt; pt = pt->next) {
+			is |= pt->key - start < size;
+			for (const struct kprobe *p = pt->probes; itself && p; p = p->next)
+				is |= (unsigned long)p - start < size;
+		}
 	mutex_unlock(&ftrace_lock);
 	return is;
 }

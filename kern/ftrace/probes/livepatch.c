@@ -45,6 +45,18 @@ static void remove_patch(struct klp_patch *patch)
 	probe_sites_update(&patched); /* after an error, sites without an entry still call klp_call(), which changes nothing */
 }
 
+bool klp_within(unsigned long start, unsigned long end)
+{
+	bool is = false;
+
+	mutex_lock(&klp_lock);
+	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
+		for (const struct probe_site *site = patched.buckets[i]; site; site = site->next)
+			is |= (unsigned long)site - start < end - start;
+	mutex_unlock(&klp_lock);
+	return is;
+}
+
 /* ---- Lab 8 is from here to the end. ---- */
 
 /* Of the function's enabled patches the last one in the table, which is the newest, is used. */

@@ -36,6 +36,10 @@ int ftrace_graph_new_table(void)
 {
 	return graph_told++, 0;
 }
+bool fgraph_user_within(unsigned long start, unsigned long end)
+{
+	return false;
+}
 static int profile_told;
 void profile_forget_modules(void)
 {
