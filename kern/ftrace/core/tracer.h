@@ -134,11 +134,13 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
  * request, perhaps with a "!" before it. If a matching module is loaded, its
  * functions are added to @set at once; otherwise the request is kept until such a
  * module is loaded. -EINVAL: @word is no request, or nothing matches.
- * ftrace_mod_commit(): @set was committed; until then the requests that were kept for it wait,
+ * ftrace_mod_hold(): @set is a copy of @filter, whose requests wait until it is committed. ftrace_lock held.
+ * ftrace_mod_commit(): @set was committed; until then the requests that were kept for it wait, too,
  * and it carries out those whose module was loaded meanwhile.
  * ftrace_mod_requests(): are requests kept? ftrace_mod_forget(): drop those that do not wait.
  */
 int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len);
+void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set);
 void ftrace_mod_commit(const struct ftrace_set *set);
 bool ftrace_mod_requests(const struct ftrace_filter *filter, bool notrace_list);
 void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list);

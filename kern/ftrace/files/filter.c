@@ -105,6 +105,7 @@ static struct ftrace_set *set_to_edit(const struct ftrace_filter *filter, bool r
 			ftrace_set_put(set, rec, ftrace_filter_has(filter, rec, notrace_list));
 		if (!set->count && selects_none(filter, notrace_list))
 			set->count = 1; /* so the new hash is not NULL either */
+		ftrace_mod_hold(filter, notrace_list, set);
 	}
 	mutex_unlock(&ftrace_lock);
 	return set;
@@ -121,6 +122,7 @@ int ftrace_filter_edit(struct ftrace_filter *filter, const char *glob, size_t le
 	err = len ? ftrace_set_apply(set, glob, len) : 0;
 	if (!err)
 		err = ftrace_filter_commit(filter, set, notrace_list);
+	ftrace_mod_commit(set);
 	ftrace_set_free(set);
 	return err;
 }

@@ -9,8 +9,9 @@
  * listed with it. When a module with a matching name is loaded, its functions are
  * added to the filter before its init runs, and the request is dropped. So it has no
  * effect when the module is removed and loaded again. While the file that the request was
- * written to is open, the request waits: its functions are added after the file's own
- * words, if the module is loaded by then. A filter that has requests and
+ * written to is open, the request waits; while the filter is open for `>>`, so do its earlier
+ * requests. Their functions are added after the file's own words, if the module is loaded by
+ * then. A filter that has requests and
  * no functions selects no function, and still none when they have found no function.
  */
 #include "errno.h"
@@ -29,7 +30,7 @@ struct request {
 	struct request *next;
 	const struct ftrace_filter *filter;
 	bool notrace_list;
-	const struct ftrace_set *set; /* that of the file, while it is open; then NULL */
+	const struct ftrace_set *set; /* what it waits for: ftrace_mod_commit(); or NULL */
 	const char *module; /* in text, after the glob */
 	char text[];
 };
@@ -225,7 +226,14 @@ void ftrace_mod_coming(const struct ftrace_table *table)
 	}
 }
 
-/* ---- A filter's file is closed ---- */
+/* ---- A filter's file is opened, and closed ---- */
+
+void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set)
+{
+	for (struct request *r = requests; r; r = r->next)
+		if (r->filter == filter && r->notrace_list == notrace_list && !r->set)
+			r->set = set;
+}
 
 void ftrace_mod_commit(const struct ftrace_set *set)
 {

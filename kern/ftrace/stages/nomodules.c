@@ -8,6 +8,10 @@ int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftr
 	return -EINVAL;
 }
 
+void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set)
+{
+}
+
 void ftrace_mod_commit(const struct ftrace_set *set)
 {
 }

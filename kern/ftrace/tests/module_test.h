@@ -796,6 +796,21 @@ TEST_P(sites, a_request_of_a_file_that_is_still_open_when_the_module_comes_is_ca
 		}
 }
 
+TEST_P(sites, an_earlier_request_waits_while_the_filter_is_open_for_appending)
+{
+	ASSERT_EQ(0, register_ftrace_function(&a));
+	EXPECT_EQ(0, echo(":mod:random :mod:never", a.filter));
+	open_file f(a.filter, true, false);
+	fake_module m("random", base, {"random_read", "write_pool"});
+	m.load();
+	EXPECT_EQ("nnnnn", text());
+	EXPECT_EQ(0, f.write("schedule "));
+	EXPECT_EQ(0, f.close());
+	EXPECT_EQ("0nn00", text()) << "the file's copy of the filter was made before the module came";
+	EXPECT_NE(std::string::npos, list(a.filter).find("*:mod:never\n")) << "it is kept";
+	EXPECT_EQ(std::string::npos, list(a.filter).find("*:mod:random\n")) << "it is used up";
+}
+
 TEST_P(sites, a_request_waits_for_its_own_file_only)
 {
 	ASSERT_EQ(0, register_ftrace_function(&a));
