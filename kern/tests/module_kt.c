@@ -186,6 +186,39 @@ static void dependencies(void)
 	promise_removed("mt_hello");
 }
 
+/* Load mt_part_0 as mt_part_@n, and with the symbol of that name. */
+static int load_part(const char *file, size_t size, int n)
+{
+	char *copy = kmalloc(size), name[] = "mt_part_0";
+	size_t len = sizeof(name) - 2;
+	int err;
+
+	memcpy(copy, file, size);
+	for (char *at = copy; at + len < copy + size; at++)
+		if (!memcmp(at, name, len))
+			at[len] += n;
+	name[len] += n;
+	err = module_load(name, copy, size, MODULE_NEAR, 0, NULL);
+	kfree(copy);
+	return err;
+}
+
+static void too_many_dependencies(void)
+{
+	char name[] = "mt_part_0";
+	size_t size = 0;
+	char *file = read_path(DIR "mt_part_0.ko", &size);
+	int err = 0;
+
+	for (int n = 0; !err && n < 9; n++)
+		err = load_part(file, size, n);
+	kfree(file);
+	kt_promise(!err, "nine modules are loaded: %d", err);
+	kt_promise(load("mt_whole") == -ENOSPC && !loaded("mt_whole"), "a module that uses the exports of nine is refused");
+	for (int n = 0; n < 9; n++, name[8]++)
+		promise_removed(name); /* so its use of the first eight was taken back */
+}
+
 static int at_exit[2];
 static void load_others(void)
 {
@@ -713,7 +746,8 @@ static int test_module(int argc, char **argv)
 		const char *name;
 		void (*fn)(void);
 	} tests[] = {
-		{"loading", loading}, {"dependencies", dependencies}, {"refusals", refusals}, {"not-live", not_live}, {"failing-init", failing_init},
+		{"loading", loading}, {"dependencies", dependencies}, {"many-dependencies", too_many_dependencies},
+		{"refusals", refusals}, {"not-live", not_live}, {"failing-init", failing_init},
 		{"faulting-init", faulting_init},
 		{"rounds", rounds}, {"refused", refused_often},
 		{"tracing", tracing}, {"probed", probed}, {"coming", coming}, {"busy", busy},
