@@ -7,6 +7,15 @@
 struct context {
 	unsigned long unused;
 };
+/* What the tracer uses of it, of both architectures. */
+struct trap_frame {
+	unsigned long x[32];
+	unsigned long sp, pc, status, cause, pstate, esr;
+};
+static inline unsigned long regs_pc(const struct trap_frame *regs)
+{
+	return regs->pc;
+}
 struct cpu;
 struct thread;
 extern __thread struct cpu *host_cpu;
