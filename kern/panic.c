@@ -116,13 +116,11 @@ void panic_regs(struct trap_frame *regs, const char *fmt, ...)
 	struct unwind u;
 	va_list args;
 
-	if (ends_alone(regs)) {
-		va_start(args, fmt);
+	va_start(args, fmt);
+	if (ends_alone(regs))
 		end_alone(regs, fmt, args);
-	}
 	enter_panic();
 	unwind_start_regs(&u, regs);
-	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	die(regs, &u);

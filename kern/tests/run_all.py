@@ -31,7 +31,9 @@ MAKE = ["make", "--no-print-directory", "-j2"]
 Suite = tuple[str, list[str]]  # its name and its command
 HOST = ("host tests", [*MAKE, "host-tests"])
 FUZZED = 10  # seconds for each fuzzer: to show that it works
-LONG = ("kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/tests/test_boards", "kern/tests/test_card", "kern/ftrace/tests/test_islands")
+AT_LENGTH = "the kernel under QEMU, at length"
+LONG = ("kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/tests/test_boards", "kern/tests/test_card", "kern/ftrace/tests/test_islands",
+        "docs/book/tests/test_transcripts", "grading/tests/test_loop", "grading/tests/test_line", AT_LENGTH)
 
 # What a suite's own last words look like: (pattern, what the groups are).
 COUNTS = [
@@ -105,18 +107,19 @@ def rows(which: str, jobs: int) -> list[list[Suite]]:
     units = {name: [(name, [PYTHON, "-m", "unittest", name.replace("/", ".")])]
              for folder in ("grading", "kern/ftrace", "qemu", "docs/book", "kern")
              for name in (str(path.with_suffix("")) for path in sorted(Path(folder, "tests").glob("test_*.py")))}
-    long = [units.pop(name) for name in LONG]
-    if which == "long":
-        return long
+    kernel = [(name, [PYTHON, "kern/tests/run_qemu.py", "--no-build", f"--part={part}", f"--jobs={max(1, jobs // 3)}"])
+              for name, part in (("the kernel under QEMU", "short"), (AT_LENGTH, "long"))]
     wrong = [*units.pop("grading/tests/test_loop"), *units.pop("grading/tests/test_signals")]  # in build/wrong/
     if which == "ci":
         wrong += [(f"a part of {name}", [PYTHON, "-m", f"grading.selftest.{module}", "--part", *seed()])
                   for name, module in (("the wrong solutions", "wrong"), ("the tests of the handed-out tree", "handed_out"))]
     in_build = [*units.pop("docs/book/tests/test_transcripts"), ("grade of lab 1", [*MAKE, "grade", "LAB=1"]), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
     grades = [[(f"grade of lab {n}", grade(n))] for n in GRADED if n > 1]
-    return [wrong, [("the kernel under QEMU", [PYTHON, "kern/tests/run_qemu.py", "--no-build", f"--jobs={max(1, jobs // 3)}"])],
-            in_build, *reversed(grades), *(long if which != "test" else []), [HOST], [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz", f"FUZZ_SECONDS={FUZZED}"])], [("the book", [*MAKE, "docs"])],
-            *units.values()]
+    alone = [units.pop(name) for name in LONG if name in units]
+    every = [wrong, kernel, in_build, *reversed(grades), *alone, [HOST], [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz", f"FUZZ_SECONDS={FUZZED}"])],
+             [("the book", [*MAKE, "docs"])], *units.values()]
+    kinds = {"test": (False,), "long": (True,)}.get(which, (False, True))
+    return [row for row in ([suite for suite in row if (suite[0] in LONG) in kinds] for row in every) if row]
 
 
 def grade(lab: int) -> list[str]:

@@ -56,6 +56,8 @@ FIRMWARE = "/usr/lib/riscv64-linux-gnu/opensbi/generic/fw_dynamic.bin"
 HANGS = 600  # seconds: a limit only against hanging. QEMU's UARTs may need a thread's turn for eight bytes, which takes long on a busy host
 UARTS = {"riscv64": ("machine.dtb", "/soc/serial@10000000", "10000000"), "arm64": ("machine-arm64.dtb", "/pl011@9000000", "9000000")}
 POLLED = "The console does not interrupt"  # said only where the case expects it
+# Of `make test-long`: what these cases begin with.
+LONG = ("unwinding from every instruction", "unwinding from interrupts", "ring buffers under fire", "boots on the HiFive Unleashed")
 Step = Callable[[Run], str]  # "" or what is wrong
 
 
@@ -1132,6 +1134,10 @@ def by_name() -> dict[str, Case]:
     return {c.full_name: c for c in [*cases(), *(c for arch in ARCHES for c in soak_cases(arch))]}
 
 
+def part_of(case: Case) -> str:
+    return "long" if case.name.startswith(LONG) else "short"
+
+
 def reported(name: str) -> bool:
     case = by_name()[name]
     began, used = time.monotonic(), sum(os.times()[:4])
@@ -1147,10 +1153,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--no-build", action="store_true")
     parser.add_argument("--only-build", action="store_true")
+    parser.add_argument("--part", choices=("short", "long"), help="the cases of `make test`, or those of `make test-long`")
     parser.add_argument("--soak", action="store_true", help="ten minutes of toggling under load, and nothing else")
     options = parser.parse_args()
     all_cases = [c for arch in ARCHES for c in soak_cases(arch)] if options.soak else cases()
-    wanted = [c for c in all_cases if all(w in c.full_name for w in options.only)]
+    wanted = [c for c in all_cases if all(w in c.full_name for w in options.only) and options.part in (None, part_of(c))]
     wrong = "" if options.no_build else build(wanted)
     if wrong:
         print(f"FAILED build: {wrong}\n0 passed, 1 failed")
