@@ -51,6 +51,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--smp", type=int, nargs="+", help="the number of CPUs of each boot")
     parser.add_argument("--rung", help="grade only this rung, by its number or name")
     parser.add_argument("--schedule", default="", help="play only this schedule")
+    parser.add_argument("--again", action="store_true", help="of the schedules, play only those that the seed chooses: another seed's grade of this kernel has played the others")
     parser.add_argument("--staff", action="append", default=[], help="the staff's objects are linked for this half of the lab, which gets no points: 4.2")
     parser.add_argument("--gdb", action="store_true", help="repeat the boot under gdb, up to the point where it goes wrong")
     parser.add_argument("--machine", metavar="serial:DEVICE[@BAUD]|pty:PATH|unix:PATH|telnet:HOST:PORT", help="grade the machine at this line, by its console alone")
@@ -110,7 +111,7 @@ def grade(arch: str, options: argparse.Namespace, rung: rubric.Rung | None, say:
         evidence = [rubric.boot_on_line(kernel, options.lab, options.seed, options.out / "grade", place, say)]
         return ArchResult([e.summary() for e in evidence], report.findings_of(options.lab, evidence, options.staff), {})
     evidence = [rubric.boot(kernel, options.lab, smp, options.seed, options.out / "grade",
-                            lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget, options.schedule)  # type: ignore[misc]
+                            lambda text, smp=smp: say(f"{report.cpus(smp)}: {text}"), options.budget, options.schedule, options.again)  # type: ignore[misc]
                 for smp in wanted_boots(options, rung)]
     say("judging")
     findings = report.findings_of(options.lab, evidence, options.staff)

@@ -2,12 +2,14 @@
 
     python3 -m grading.seeds ARCH OUT 'SEED ...' WORD ...
 
-WORD ... are further words for each grade. Its results go to OUT/attempt-N-ARCH/, what it prints to .txt beside it, its exit status to .status,
+WORD ... are further words for each grade. The schedules that are played whatever the seed is are played with the first seed alone, if all of them
+were right: the kernel is the same. Its results go to OUT/attempt-N-ARCH/, what it prints to .txt beside it, its exit status to .status,
 and the seconds of a processor that it took to .cpu. The grades are forked from this process, so the program and the kernel are read once.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from contextlib import suppress
@@ -15,6 +17,7 @@ from pathlib import Path
 
 from grading import __main__ as program
 from grading.machine.machine import ended_by_signals
+from grading.stimulus.schedules import SCHEDULES
 from qemu.machine import ROOT
 
 
@@ -26,6 +29,14 @@ def grade(arch: str, at: Path, seed: str, words: list[str]) -> int:
     return program.main()
 
 
+def scheduled(at: Path) -> bool:
+    """Has this grade played schedules, and were they right?"""
+    with suppress(OSError, ValueError):
+        boots = [rung["boots"] for grade in json.loads((at / "grade.json").read_text())["grades"] for rung in grade["rungs"]]
+        return [why for found in boots for boot, why in found.items() if boot == str(SCHEDULES)] == [None]
+    return False
+
+
 def main() -> int:
     arch, out, seeds, *words = sys.argv[1:]
     with suppress(Exception):  # a file that is no kernel: each grade says so
@@ -34,7 +45,7 @@ def main() -> int:
         at = Path(out, f"attempt-{n}-{arch}")
         child = os.fork()
         if not child:
-            sys.exit(grade(arch, at, seed, words))
+            sys.exit(grade(arch, at, seed, [*words, *(["--again"] if n > 1 and scheduled(Path(out, f"attempt-1-{arch}")) else [])]))
         _, status, used = os.wait4(child, 0)
         code = os.waitstatus_to_exitcode(status)
         at.with_suffix(".status").write_text(f"{code if code >= 0 else 128 - code}\n")

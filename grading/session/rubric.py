@@ -147,13 +147,13 @@ def boots(number: int) -> tuple[int, ...]:
 
 
 def boot(kernel: Kernel, number: int, which: int, seed: int, out: Path, say: Callable[[str], None] = lambda text: None,
-         budget: int = BUDGET, schedule: str = "", when_held: WhenHeld | None = None) -> Evidence:
-    """Run one boot with the lab's session; its log is written to the folder `out`. `schedule`: play only this schedule; `when_held`: called
-    when the CPUs of a schedule are held."""
+         budget: int = BUDGET, schedule: str = "", again: bool = False, when_held: WhenHeld | None = None) -> Evidence:
+    """Run one boot with the lab's session; its log is written to the folder `out`. `schedule`: play only this schedule; `again`: only those that
+    the seed chooses; `when_held`: called when the CPUs of a schedule are held."""
     graded, name = lab(number), f"{which}cpu" if which else "schedules"
     log = out / f"{kernel.arch}-lab{number}-{name}.log"
     session = graded.session(kernel, number, which, seed, log, say, budget) if which else (
-        ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules, [f for f in graded.files if f.endswith((".c", ".S"))], schedule, when_held))
+        ScheduleSession(kernel, number, seed, log, say, budget, graded.schedules, [f for f in graded.files if f.endswith((".c", ".S"))], schedule, again, when_held))
     return session.run()
 
 

@@ -28,11 +28,12 @@ class ScheduleSession(Session):
     """A boot with two CPUs: one makes changes, the other makes traced calls."""
 
     def __init__(self, kernel: Kernel, lab: int, seed: int, log: Path, say: Callable[[str], None], budget: int,
-                 changes: tuple[Change, ...], files: Sequence[str], only: str = "", when_held: WhenHeld | None = None) -> None:
+                 changes: tuple[Change, ...], files: Sequence[str], only: str = "", again: bool = False, when_held: WhenHeld | None = None) -> None:
         super().__init__(kernel, lab, 2, seed, log, say, budget)
         self._evidence.boot = SCHEDULES
         self._changes = changes
         self._only = only
+        self._again = again
         self._when_held = when_held
         self._files = (*files, PATCHER, *PROBES[kernel.arch])
 
@@ -56,7 +57,7 @@ class ScheduleSession(Session):
         for change in self._changes:
             if fnmatchcase(change.name, self._only.partition(":")[0] or "*"):
                 self._say(f"schedules: {change.name}")
-                player.play(change, CHOSEN, random.Random(rng.getrandbits(64)), self._only)
+                player.play(change, CHOSEN, random.Random(rng.getrandbits(64)), self._only, self._again)
         player.end()
         if self._only and not any(p.runs for p in e.played):
             names = [str(s) for p in e.played for s in p.todo]

@@ -115,11 +115,11 @@ def stepping(kernel: Kernel, sources: Iterable[str], also: tuple[str, ...] = ())
     return {**found, grace: kernel.name_at(grace)}
 
 
-def some(schedules: list[Schedule], most: int, rng: random.Random) -> list[Schedule]:
-    """All schedules in which B makes its whole call, all with A's first step, and at most `most` of the others."""
+def some(schedules: list[Schedule], most: int, rng: random.Random, again: bool = False) -> list[Schedule]:
+    """All schedules in which B makes its whole call, all with A's first step, and at most `most` of the others. `again`: only these others."""
     always = {s for s in schedules if not s.inside or s.step == schedules[0].step}
     others = [s for s in schedules if s not in always]
-    chosen = always | set(rng.sample(others, min(most, len(others))))
+    chosen = (set() if again else always) | set(rng.sample(others, min(most, len(others))))
     return [s for s in schedules if s in chosen]
 
 
@@ -154,13 +154,13 @@ class Player:
         self._wanted, self._made = base + self.kernel.symbol("calls_wanted"), base + self.kernel.symbol("calls_made")
         machine.console.command(f"calls {CALLER} &")
 
-    def play(self, change: Change, most: int, rng: random.Random, only: str = "") -> None:
-        """Play the schedules of a change: those that are always played and `most` random ones; or those whose names match `only`."""
+    def play(self, change: Change, most: int, rng: random.Random, only: str = "", again: bool = False) -> None:
+        """Play the schedules of a change: those that are always played, but not `again`, and `most` random ones; or those whose names match `only`."""
         played = Played(change)
         self.played.append(played)
         self._lines(change.first)
         todo, played.insns = self._dry(change)
-        chosen = [s for s in todo if fnmatchcase(str(s), only)] if only else some(todo, most, rng)
+        chosen = [s for s in todo if fnmatchcase(str(s), only)] if only else some(todo, most, rng, again)
         played.todo, played.planned = todo, len(chosen)
         self.machine.grant(EACH_INSNS * len(chosen), EACH_SECONDS * len(chosen))
         for schedule in chosen:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import struct
+import tempfile
 import unittest
 from pathlib import Path
 from unittest import mock
@@ -14,6 +16,7 @@ from grading.elf.elf import Kernel
 from grading.evidence.evidence import Evidence
 from grading.machine.observer import Kind, Record, decoded
 from grading.machine.machine import LONGEST, Run
+from grading.seeds import scheduled
 from grading.session.session import BUDGET
 from grading.stimulus import schedules
 from grading.stimulus.schedules import CALLER, EACH_INSNS, EACH_SECONDS, Change, Played, Player, Schedule, ScheduleRun, some
@@ -108,6 +111,25 @@ class Chosen(unittest.TestCase):
             self.assertLessEqual({(s.step, s.inside) for s in all_of_them if not s.inside or s.step == "a"}, {(s.step, s.inside) for s in chosen})
             self.assertEqual(len(chosen), 4 + 3 + 2)
         self.assertEqual(some(all_of_them, 99, random.Random(1)), all_of_them)
+
+    def test_a_second_seed_plays_its_own_only(self) -> None:
+        all_of_them = [Schedule(REGISTER, step, inside) for step in "abc" for inside in ("", "x", "y")]
+        for seed in range(20):
+            chosen = some(all_of_them, 2, random.Random(seed), again=True)
+            self.assertEqual([s for s in some(all_of_them, 2, random.Random(seed)) if s.inside and s.step != "a"], chosen)
+            self.assertEqual(2, len(chosen))
+
+    def test_a_second_seed_plays_all_if_the_first_found_something(self) -> None:
+        def graded(*rungs: dict[str, str | None]) -> str:
+            return json.dumps({"grades": [{"rungs": [{"boots": boots} for boots in rungs]}]})
+
+        with tempfile.TemporaryDirectory() as folder:
+            at = Path(folder)
+            self.assertFalse(scheduled(at))
+            for text, is_right in ((graded({"1": None, "4": None}, {"0": None}), True), (graded({"1": "wrong"}, {"0": None}), True),
+                                   (graded({"1": None}, {"0": "wrong"}), False), (graded({"1": None}), False), ('{"grades": []}', False), ("{", False)):
+                (at / "grade.json").write_text(text)
+                self.assertEqual(is_right, scheduled(at), text)
 
     def test_the_end_of_a_change_is_seen_although_its_record_was_unfinished(self) -> None:
         """A CPU reserved the slot of the last instruction's record, and was stopped by the host before it finished it."""
