@@ -74,6 +74,7 @@ else
 fi
 """
 
+# The same on a card and, under the name PXE, on a TFTP server, where a name has no slash before it.
 EXTLINUX = """\
 default callsite
 prompt 0
@@ -81,9 +82,10 @@ timeout 0
 
 label callsite
 	menu label Callsite
-	kernel /Image
-	initrd /initrd
+	kernel {root}Image
+	initrd {root}initrd
 """
+ON_CARD, PXE = "extlinux/extlinux.conf", "pxelinux.cfg/default"
 
 
 def fit_source(arch: str, kernel: Path, initrd: Path) -> str:
@@ -109,15 +111,16 @@ def run(*command: str) -> None:
         sys.exit(f"{' '.join(command)}:\n{done.stdout}")
 
 
-def fill(folder: Path, arch: str, image: Path, initrd: Path, append: str, script: str) -> None:
-    """Write all that U-Boot needs into the folder. @script: the name under which it looks for the script there."""
+def fill(folder: Path, arch: str, image: Path, initrd: Path, append: str, on_card: bool) -> None:
+    """Write all that U-Boot needs into the folder, under the names that it looks for on a card or on a TFTP server."""
+    config, script, root = (ON_CARD, "boot.scr", "/") if on_card else (PXE, "boot.scr.uimg", "")
     if "'" in append or "\n" in append:
         sys.exit(f"APPEND={append}: U-Boot's script cannot hold a quote or a newline")
     shutil.rmtree(folder, ignore_errors=True)
-    (folder / "extlinux").mkdir(parents=True)
+    (folder / config).parent.mkdir(parents=True)
     shutil.copyfile(image, folder / "Image")
     shutil.copyfile(initrd, folder / "initrd")
-    (folder / "extlinux/extlinux.conf").write_text(EXTLINUX + (f"\tappend {append}\n" if append else ""))
+    (folder / config).write_text(EXTLINUX.format(root=root) + (f"\tappend {append}\n" if append else ""))
     (folder / script).write_bytes(uboot_script_image(SCRIPT.format(append=append)))
     shutil.copyfile(ROOT / "boot/card-readme.txt", folder / "README.txt")
     with tempfile.NamedTemporaryFile("w", suffix=".its") as source:
@@ -154,7 +157,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="the files are written here")
     parser.add_argument("--out", type=Path, help="and packed into this image of a card")
     a = parser.parse_args()
-    fill(a.folder, a.arch, a.image, a.initrd, a.append, "boot.scr" if a.out else "boot.scr.uimg")
+    fill(a.folder, a.arch, a.image, a.initrd, a.append, bool(a.out))
     if a.out:
         pack(a.folder, a.out)
 

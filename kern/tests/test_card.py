@@ -68,6 +68,8 @@ CASES = [
         "load virtio 0:1 ${scriptaddr} boot.scr; source ${scriptaddr}")),
     Case("TFTP", FROM_TFTP, tftp=True),
     Case("TFTP, typed", FROM_TFTP, types=TYPES_TFTP, tftp=True),
+    Case("PXE, typed", (r"Retrieving file: pxelinux.cfg/default\n", "Filename 'initrd'", "Filename 'Image'", *KERNEL),
+         types=("setenv autoload no", "dhcp", "pxe get", "pxe boot"), tftp=True),
     Case("a card without the initrd", ("Skipping callsite for failure retrieving initrd", NO_EXTLINUX, "Callsite: the file initrd is missing", *KERNEL), without=("initrd",), whole=False),
     Case("a card without the kernel", ("Skipping callsite for failure retrieving kernel", NO_EXTLINUX), without=("Image",), ends="Callsite: the file Image is missing."),
     Case("a FIT that is cut in half", ("Bad FIT kernel image format",), types=TYPES_FIT, fit=cut, ends="can't get kernel image!"),
