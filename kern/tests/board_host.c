@@ -31,15 +31,19 @@ char secondary_start[4];
 int host_insn(const char *text)
 {
 	static const char cleans[] = "\"dc civac, %0\\n\\tdsb sy\\n\\tsev\""; /* what was written for a CPU without caches */
+	static const char cleans_line[] = "\"dc civac, %0\" ";
 
 	if (!strncmp(text, "\"smc", 4) || !strncmp(text, "\"hvc", 4))
 		memcpy(insn, text + 1, 3);
+	now->cleaned += !insn[0] && !strncmp(text, cleans_line, strlen(cleans_line));
 	if (!strncmp(text, cleans, strlen(cleans)) && *(u64 *)(low_memory + released % PAGE_SIZE))
 		strlcpy(insn, "civac", sizeof(insn));
 	return 0;
 }
 unsigned long host_register(const char *name)
 {
+	if (!strcmp(name, "ctr_el0"))
+		return 0x84448004; /* a Cortex-A53's: lines of 64 bytes */
 	return strcmp(name, "cntfrq_el0") ? 0 : 54000000;
 }
 u8 host_read8(const volatile void *addr)
@@ -167,6 +171,7 @@ static void firmware(const void *fdt)
 		now->release[i] = released;
 	}
 	insn[0] = '\0';
+	last_boot_ram = (struct range){0x48000000, 0x48000000 + PAGE_SIZE};
 	if (!setjmp(parked))
 		firmware_poweroff(true);
 	memcpy(now->resets, insn, sizeof(insn));

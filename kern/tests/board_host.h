@@ -16,6 +16,7 @@ struct decisions {
 	char starts[BOARD_CPUS][8];       /* the instruction by which the firmware is asked to start each CPU; "civac": a written address is cleaned; */
 	u64 release[BOARD_CPUS];          /* the address in memory that the CPU waits at */
 	char resets[8];                   /* the instruction by which the firmware is asked to reset the machine */
+	unsigned cleaned;                 /* lines of a page for last_boot= that are written back to memory before that */
 	int memory_error;
 };
 void decide(const void *fdt, u64 boot_hwid, struct decisions *d);

@@ -25,7 +25,8 @@
  * - A page that a reader consumed: its slot's word has RB_SLOT_EMPTY, and it is not
  *   shown. The page that the reader holds has no slot. It may be the writer's, so it is shown
  *   whole, with events that were consumed.
- * A board's caches are not written back by a reset: it leaves what had reached memory.
+ * A reset leaves what had reached memory. On arm64 the caches are written back before a reset by
+ * the kernel (firmware_poweroff()); by another one, and on riscv64, they are not.
  */
 #ifndef FTRACE_RING_REGION_H
 #define FTRACE_RING_REGION_H
