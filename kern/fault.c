@@ -1,6 +1,6 @@
 /*
- * The generic part of trap handling. An exception is a kernel bug and panics,
- * unless a test handles it. After a bad memory access the panic says which access
+ * The generic part of trap handling. An exception is a kernel bug: it panics, or ends
+ * a module's init (panic_regs()), unless a test handles it. After a bad memory access the panic says which access
  * it was, at which address, and what is there.
  */
 #include "breakpoint.h"

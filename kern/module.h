@@ -23,10 +23,13 @@
 
 /*
  * Called after the module is linked: 0, or -errno, and the module is removed again. It makes its files last: one that
- * another thread has opened cannot be removed. Before it returns -errno, it takes back what it has registered: insmod
- * waits until no op, probe or patch is in the module, and removes its files. Context: a thread of its own, which may sleep.
- * A fault there ends that thread, and insmod fails with -EFAULT, unless the thread holds a lock or has preemption off:
- * that is a panic. What it had registered before can then not be taken back, and the module stays (MODULE_GOING).
+ * another thread has opened cannot be removed. Before it returns -errno, it ends its threads and takes back what it has
+ * registered; insmod waits for that, until Ctrl-C, and removes its files. Context: a thread of its own, which may sleep.
+ *
+ * A fault ends that thread, and insmod fails with -EFAULT. It is a panic instead if the thread holds a mutex, is not
+ * preemptible (preemption or interrupts are off), is in a wait queue, or is in the tracer: register_kprobe(NULL), say.
+ * A plain spin_lock() with preemption and interrupts on is not seen, and stays locked. If an op, a probe or a thread is
+ * left behind, nobody takes it back, and the module stays, in state MODULE_GOING.
  */
 #define module_init(fn) int init_module(void) __attribute__((alias(#fn)))
 /*
@@ -57,12 +60,12 @@ struct export {
 };
 
 /*
- * A loaded module. The list of modules, and all fields, change only under
- * module_lock. A module is seen by others from MODULE_LIVE on.
+ * A loaded module. The list of modules, and all fields but `faulted`, change only under
+ * module_lock. Others may use what a module exports while it is MODULE_LIVE.
  *
  *	MODULE_COMING	linked; its call sites and symbols are known; init runs
  *	MODULE_LIVE	init has returned 0
- *	MODULE_GOING	rmmod has found that nothing uses it; exit runs
+ *	MODULE_GOING	rmmod has found that nothing uses it, and exit runs; or init has failed
  */
 enum module_state { MODULE_COMING, MODULE_LIVE, MODULE_GOING };
 enum module_region { MODULE_TEXT, MODULE_RODATA, MODULE_DATA, MODULE_REGIONS }; /* R-X, R--, RW- */
@@ -104,12 +107,12 @@ static inline bool module_has_text(const struct module *m, unsigned long addr)
  * MODULE_FAR, or a page-aligned address; (3) copy and relocate it, writable and
  * not executable; (4) set @count @params, "name=value" words; (5) protect text and rodata;
  * (6) publish its symbols, then its call sites; (7) call init.
- * @name is the module's name. Context: thread. Return: 0, or -errno after one
- * printed message that says why; then nothing of the module is left.
+ * @name is the module's name. Context: thread. Return: 0, or -errno after a
+ * message that says why; then nothing of the module is left, or a second message says what.
  * -ENOEXEC: no module, or for another machine; -ENOENT: a symbol is missing;
  * -EEXIST: a module or a symbol of that name exists; -ENOMEM; -ENOSPC: it uses
  * the exports of too many modules; -ERANGE: a relocation does not reach; -EINVAL:
- * @name, @at or a parameter; else what init returned.
+ * @name, @at or a parameter; -EFAULT: init faulted; else what init returned.
  */
 int module_load(const char *name, const void *file, size_t size, unsigned long at, int count, char **params);
 

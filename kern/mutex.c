@@ -24,6 +24,7 @@ void prepare_to_wait(struct wait_queue *wq)
 		current->wait_next = NULL;
 		*at = current;
 	}
+	current->waits_in = wq;
 	current->state = THREAD_SLEEPING;
 	smp_mb(); /* store state before reading the condition; pairs with thread_interrupt() */
 	spin_unlock_irqrestore(&wq->lock, flags);
@@ -35,6 +36,7 @@ void finish_wait(struct wait_queue *wq)
 	struct thread **at = place_in(wq);
 
 	current->state = THREAD_RUNNING;
+	current->waits_in = NULL;
 	if (*at)
 		*at = current->wait_next;
 	spin_unlock_irqrestore(&wq->lock, flags);

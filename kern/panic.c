@@ -1,5 +1,5 @@
 /*
- * Panics. A person and a harness read the report: the cause, the CPU and thread,
+ * Panics, and faults that end one thread. A person and a harness read the report: the cause, the CPU and thread,
  * the registers, the call trace, "end of panic". Then the machine is turned off
  * with the status of a failure.
  *
@@ -88,25 +88,30 @@ void panic(const char *fmt, ...)
 }
 
 /*
- * May this thread end here, alone? It said so (current->faulted), and nobody waits for anything that it holds: it was
- * preemptible, holds no mutex, waits in no queue, and was in no callback of the tracer. After an overflow @regs are on
- * another stack.
+ * May this thread end here, alone? It asked for it (current->faulted), and nobody will wait for what it holds: it was
+ * preemptible, holds no mutex, is in no wait queue, and was not in the tracer. After an overflow @regs are on
+ * another stack, and the kernel ends.
  */
 static bool ends_alone(struct trap_frame *regs)
 {
-	return current->faulted && (unsigned long)regs - (unsigned long)current->stack < THREAD_SIZE && regs_irqs_on(regs) &&
-	       current->ctx < CTX_PREEMPT && !(current->ctx & CTX_HARDIRQ) && !current->mutexes &&
-	       current->state == THREAD_RUNNING && !this_cpu()->recursion && !in_tracer(regs_pc(regs));
+	return current->faulted && IS_WITHIN(regs, (unsigned long)current->stack, THREAD_SIZE) && regs_irqs_on(regs) &&
+	       current->ctx < CTX_PREEMPT && !(current->ctx & CTX_HARDIRQ) && !current->mutexes && !current->waits_in &&
+	       !this_cpu()->recursion && !in_tracer(unwind_true_pc(regs));
 }
 
 static void __noreturn end_alone(struct trap_frame *regs, const char *fmt, va_list args)
 {
+	bool *faulted = current->faulted;
+	struct unwind u;
 	char why[128];
 
+	current->faulted = NULL;
 	vsnprintf(why, sizeof(why), fmt, args);
-	printk("thread %d (%s) ends: %s, at %pS\n", current->pid, current->comm, why, (void *)regs_pc(regs));
-	*current->faulted = true;
-	this_cpu()->context_bit = 1; /* no exception any more */
+	printk("thread %d (%s) ends: %s, at %pS\n", current->pid, current->comm, why, (void *)unwind_true_pc(regs));
+	unwind_start_regs(&u, regs);
+	show_trace(&u);
+	*faulted = true;
+	this_cpu()->context_bit = 1; /* the exception is over */
 	irq_enable();
 	thread_exit(-EFAULT);
 }

@@ -30,6 +30,7 @@ void uart_init(const void *fdt);  /* /chosen/stdout-path, else the first known U
 void console_init(void);          /* receive interrupt; needs threads */
 
 void __noreturn panic(const char *fmt, ...) __printf(1, 2);
+/* Of code that was interrupted at @regs. Ends only the running thread, if that may fault: current->faulted. */
 void __noreturn panic_regs(struct trap_frame *regs, const char *fmt, ...) __printf(2, 3);
 
 #endif

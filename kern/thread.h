@@ -45,7 +45,8 @@ struct thread {
 	bool main_returned; /* other threads of its program run on: the shell no longer waits for it */
 	bool end_is_due; /* sched.c: an interrupt found it interrupted */
 	u32 mutexes; /* that it holds */
-	bool *faulted; /* not NULL: a fault ends this thread and sets this, if it holds nothing; it does not end the kernel. panic_regs() */
+	bool *faulted; /* not NULL: a fault ends only this thread, and stores true there; panic_regs() */
+	struct wait_queue *waits_in; /* from prepare_to_wait() to finish_wait() */
 	s8 pinned; /* CPU index, or -1 */
 	u8 cpu;    /* current or last CPU */
 	int (*fn)(void *);

@@ -34,6 +34,8 @@ typedef long ssize_t;
 #define ALIGN_DOWN(x, a) ((x) & ~((__typeof__(x))(a) - 1))
 #define ALIGN_UP(x, a) ALIGN_DOWN((x) + ((__typeof__(x))(a) - 1), a)
 #define container_of(p, type, member) ((type *)((char *)(p) - offsetof(type, member)))
+/* Is @p, an address of data or of a function, in [start, start + size)? */
+#define IS_WITHIN(p, start, size) ((unsigned long)(p) - (start) < (size))
 #define MIN(a, b) ((a) < (b) ? (a) : (b))
 #define MAX(a, b) ((a) > (b) ? (a) : (b))
 

@@ -262,29 +262,21 @@ static int check_unused(const struct module *m)
 	return 0;
 }
 
-/* Which probes or patches are still in its text after module_notify() was called; @own: or were registered by it. NULL: none. */
-static const char *what_is_left(const struct module *m, bool own)
+/* Which probes or patches are still in its text after module_notify() was called; NULL: none. */
+static const char *what_is_left(const struct module *m)
 {
-	unsigned long end = m->end[own ? MODULE_DATA : MODULE_TEXT];
-
-	if (kprobe_within(m->base, end, own))
+	if (kprobe_within(m->base, m->end[MODULE_TEXT], false))
 		return "a kprobe is in it";
-	if (fprobe_within(m->base, end, own))
-		return own ? "an fprobe or a kretprobe is in it, or has one of its functions" : "an fprobe or a kretprobe has one of its functions";
+	if (fprobe_within(m->base, m->end[MODULE_TEXT], false))
+		return "an fprobe or a kretprobe has one of its functions";
 	if (ftrace_module_replaced(m))
 		return "a live patch, or another op that may change pc, has one of its functions";
-	if (own && klp_within(m->base, end))
-		return "it is a live patch that is enabled";
-	if (own && ftrace_module_registered(m))
-		return "an op or a user of function_graph is in it";
-	if (own && file_ops_forget(m->base, end))
-		return "one of its files is in use";
 	return NULL;
 }
 
 static int check_left(const struct module *m)
 {
-	const char *left = what_is_left(m, false);
+	const char *left = what_is_left(m);
 
 	return left ? refuse(m, left) : check_nobody_inside(m);
 }
@@ -356,16 +348,37 @@ int module_unload(const char *name)
 
 /* ---- loading ---- */
 
+/* Init has failed. Remove the files that it has made; then say what else leads into the module. NULL: nothing. */
+static const char *what_leads_into(const struct module *m)
+{
+	unsigned long start = m->base, end = m->end[MODULE_DATA];
+	bool used = file_ops_forget(start, end);
+	const char *left = what_is_left(m);
+	struct thread *thread;
+
+	if (left)
+		return left;
+	if (kprobe_within(start, end, true) || fprobe_within(start, end, true))
+		return "a probe of it is registered";
+	if (klp_within(start, end))
+		return "a live patch of it is enabled";
+	if (ftrace_module_registered(m))
+		return "an op or a user of function_graph of it is registered";
+	if (used)
+		return "one of its files is in use";
+	return is_inside(m, true, &thread) ? "a thread is in it" : NULL;
+}
+
 /*
- * Init has failed: wait until nothing that it has registered, and not taken back, leads into the module. After a fault
- * nobody will take it back. Return: may the module be freed?
+ * Init has failed: wait until nothing leads into the module. After a fault nobody will take back what init has
+ * registered, so this gives up after a second; else after Ctrl-C. Return: may the module be freed?
  */
-static bool wait_until_unregistered(const struct module *m)
+static bool wait_until_free(const struct module *m)
 {
 	const char *left;
 
-	for (unsigned rounds = 1; (left = what_is_left(m, true)); rounds++) {
-		if (m->faulted) {
+	for (unsigned rounds = 1; (left = what_leads_into(m)); rounds++) {
+		if (interrupted() || (m->faulted && rounds == 100)) {
 			printk("module %s: %s, so it stays until the machine is reset\n", m->name, left);
 			return false;
 		}
@@ -379,36 +392,43 @@ static bool wait_until_unregistered(const struct module *m)
 static int run_init(void *arg)
 {
 	struct module *m = arg;
+	int err;
 
 	current->faulted = &m->faulted;
-	return m->init();
+	err = m->init();
+	current->faulted = NULL;
+	if (err)
+		printk("module %s: its init returned %d\n", m->name, err);
+	return err;
 }
 
-/* In a thread of its own, because a fault ends the thread. Ctrl-C reaches insmod's, so it is passed on. */
+/* In a thread of its own, because a fault ends the thread. Ctrl-C reaches insmod's own thread, so it is passed on. */
 static int call_init(struct module *m)
 {
 	struct thread *t = kthread_run(run_init, m, current->pinned, "insmod");
+	int err;
 
-	if (!t)
+	if (!t) {
+		printk("module %s: no memory for the thread of its init\n", m->name);
 		return -ENOMEM;
+	}
 	if (!thread_wait(t, false))
 		thread_interrupt(t);
-	return thread_join(t);
-}
-
-/* Init has failed, or was not called: everything back. */
-static void give_up(struct module *m, int err)
-{
-	bool may_be_freed;
-
+	err = thread_join(t);
 	if (m->faulted)
 		printk("module %s: its init faulted\n", m->name);
-	else
-		printk("module %s: its init returned %d\n", m->name, err);
+	return err;
+}
+
+/* Init has failed, or was not called: take the module out, if nothing leads into it. */
+static void give_up(struct module *m)
+{
+	bool is_free;
+
 	notify(m, false);
-	may_be_freed = wait_until_unregistered(m);
+	is_free = wait_until_free(m);
 	mutex_lock(&module_lock);
-	if (may_be_freed) {
+	if (is_free) {
 		withdraw(m);
 		discard(m);
 	}
@@ -426,7 +446,7 @@ static int start(struct module *m)
 	m->state = err ? MODULE_GOING : MODULE_LIVE;
 	mutex_unlock(&module_lock);
 	if (err)
-		give_up(m, err);
+		give_up(m);
 	return err < 0 ? err : err ? -EINVAL : 0;
 }
 

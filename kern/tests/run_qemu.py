@@ -540,6 +540,16 @@ def removed_before_opened(run: Run) -> str:
     return shows("wait; ls /ram; rm /ram/a; rmmod ramfs; echo alive", "^rm: .*No such file", "^alive$", "done, exit status 1: echo text")(run)
 
 
+def gives_up(run: Run) -> str:
+    """The init of a module has returned an error and left an op: insmod waits, until Ctrl-C."""
+    run.console.command(f"cat /lib/modules/{run.machine.arch}/mt_faults.ko > /tmp/f3.ko")
+    run.console.send(b"insmod /tmp/f3.ko fails after=op\r")
+    run.console.wait_for(lambda text: "of it is registered; insmod waits" in text, HANGS, "insmod's message")
+    run.console.send(b"\x03")
+    text = run.console.wait_ready(HANGS)
+    return "" if "so it stays until the machine is reset" in text and not run.console.command("insmod mt_hello; rmmod mt_hello") else text
+
+
 def file_of_a_refused_module(run: Run) -> str:
     """CPU 1 opens /proc/latency, if it is there, before the init of its module fails. No open file may call the module afterwards."""
     kernel = kernel_of(run)
@@ -893,10 +903,13 @@ def traced_cases(arch: str) -> list[Case]:
         Case("events of a probe that is gone", arch, f"{FINISHED}-tests", 2, [removed_event]),
         *(Case(f"modules on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-module"), shows(
             "test-module failing-init", "^module mt_probed: a kprobe is in it; insmod waits$"), shows(
-                "insmod mt_faults after=op; rmmod mt_faults; lsmod; echo function > current_tracer; echo nop > current_tracer",
+                "insmod mt_faults after=op; rmmod mt_faults; lsmod; cat /mt_faults; echo function > current_tracer; echo nop > current_tracer",
                 r"^thread \d+ \(insmod\) ends: read from a NULL pointer \(address 0x8\), at mt_read\+0x\w+/0x\w+ \[mt_faults\]$",
-                "^module mt_faults: its init faulted$", "^module mt_faults: an op or a user of function_graph is in it, so it stays until the machine is reset$",
-                r"^insmod: mt_faults: .*\(EFAULT\)$", "^module mt_faults: it is being loaded or removed$", "^mt_faults +"), shows(
+                r"^  \[<\w+>\] mt_read\+0x\w+/0x\w+ \[mt_faults\]$", "^module mt_faults: its init faulted$",
+                "^module mt_faults: an op or a user of function_graph of it is registered, so it stays until the machine is reset$",
+                r"^insmod: mt_faults: .*\(EFAULT\)$", "^module mt_faults: it is being loaded or removed$", "^mt_faults +", r"^cat: /mt_faults: .*\(ENOENT\)$"), shows(
+                f"cat /lib/modules/{arch}/mt_faults.ko > /tmp/f2.ko; insmod /tmp/f2.ko after=thread; lsmod",
+                "^module f2: a thread is in it, so it stays until the machine is reset$", "^f2 +"), gives_up, shows(
                 "insmod mt_stays; rmmod mt_stays; lsmod", r"^module mt_stays: it has no module_exit\(\)$", r"^rmmod: mt_stays: .*\(EBUSY\)$", "^mt_stays +")],
             options=turns) for n in (1, 4)),
         *(Case(f"everything at once on {n} CPUs", arch, f"{FINISHED}-tests", n, [promises("test-smp")], options=turns) for n in (1, 4)),
@@ -1044,7 +1057,7 @@ def panic_cases(arch: str) -> list[Case]:
               for kind, patterns in of_modules.items()),
             *(Case(f"panic: a module's init, with {what}", arch, f"{FINISHED}-tests", 2, [types(f"mt_faults after={what}", "insmod")],
                    end=r"panic: read from a NULL pointer \(address 0x8\)\nCPU [01], thread \d+ \(insmod\), at mt_read\+0x.*\[mt_faults\]\n")
-              for what in ("mutex", "preemption")),
+              for what in ("mutex", "preemption", "interrupts", "queue")),
             *(Case(f"a program's mistake: {kind}", arch, f"{FINISHED}-own-program", 2, [types(kind, "own-program mistake")], end=rf"(?m){pattern}")
               for kind, pattern in programs.items()),
             Case("panic: while another CPU prints", arch, f"{FINISHED}-tests", 2, [panics_meanwhile], {"extra": ["-icount", "shift=0"]}, end=r"panic: now\nCPU 0, thread \d+ \(shell\), at "),

@@ -1,6 +1,6 @@
 /*
  * Decodes exceptions. Interrupts go to the interrupt controller's handler; every
- * other exception is a kernel bug and panics, unless a test handles it.
+ * other exception is a kernel bug (fault.c).
  */
 #include "cpu.h"
 #include "irq.h"
@@ -69,6 +69,7 @@ notrace void trap_unexpected(struct trap_frame *regs, unsigned vector)
 					    "fast interrupt", "system error"};
 
 	regs_complete(regs);
+	current->faulted = NULL; /* a system error may belong to another one */
 	panic_regs(regs, "unexpected %s, vector %u, syndrome 0x%lx, at 0x%lx", kinds[vector % 4],
 		   vector, regs->esr, regs->pc);
 }

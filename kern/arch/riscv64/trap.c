@@ -1,6 +1,6 @@
 /*
  * Decodes traps. Interrupts go to their handlers; every exception is a kernel bug
- * and panics, unless a test handles it.
+ * (fault.c).
  */
 #include "cpu.h"
 #include "irq.h"

@@ -134,10 +134,11 @@ struct ftrace_ops *ftrace_only_op(const struct dyn_ftrace *rec);
  * request, perhaps with a "!" before it. If a matching module is loaded, its
  * functions are added to @set at once; otherwise the request is kept until such a
  * module is loaded. -EINVAL: @word is no request, or nothing matches.
- * ftrace_mod_hold(): @set is a copy of @filter, whose requests wait until it is committed. ftrace_lock held.
- * ftrace_mod_commit(): @set was committed; until then the requests that were kept for it wait, too,
- * and it carries out those whose module was loaded meanwhile.
- * ftrace_mod_requests(): are requests kept? ftrace_mod_forget(): drop those that do not wait.
+ * ftrace_mod_hold(): @set is a copy of @filter to be edited, and the filter's requests wait until its ftrace_mod_commit().
+ * ftrace_lock held.
+ * ftrace_mod_commit(): the edit of @set is over. Its own requests and those that were held no longer wait; those
+ * whose module was loaded meanwhile are carried out.
+ * ftrace_mod_requests(): are requests kept? ftrace_mod_forget(): drop all but those of a file that is open.
  */
 int ftrace_mod_apply(struct ftrace_filter *filter, bool notrace_list, struct ftrace_set *set, const char *word, size_t len);
 void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set);

@@ -176,10 +176,14 @@ int unregister_ftrace_graph(struct fgraph_ops *gops)
 
 bool fgraph_user_within(unsigned long start, unsigned long end)
 {
+	unsigned long size = end - start;
 	bool is = false;
 
-	for (int i = 0; i < FGRAPH_USERS; i++)
-		is |= (unsigned long)fgraph_array[i] - start < end - start;
+	for (int i = 0; i < FGRAPH_USERS; i++) {
+		const struct fgraph_ops *gops = fgraph_array[i];
+
+		is |= IS_WITHIN(gops, start, size) || IS_WITHIN(gops->entryfunc, start, size) || IS_WITHIN(gops->retfunc, start, size);
+	}
 	return is;
 }
 

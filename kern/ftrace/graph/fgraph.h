@@ -116,7 +116,7 @@ extern struct fgraph_single {
  */
 int register_ftrace_graph(struct fgraph_ops *gops);
 int unregister_ftrace_graph(struct fgraph_ops *gops);
-/* Is a registered struct fgraph_ops in [start, end)? ftrace_lock held. */
+/* Is a registered struct fgraph_ops, or its handlers, in [start, end)? ftrace_lock held. */
 bool fgraph_user_within(unsigned long start, unsigned long end);
 /* A table was added: let users that select its functions trace them. ftrace_lock held. 0, or -ENOMEM. */
 int ftrace_graph_new_table(void);

@@ -63,7 +63,7 @@ void ftrace_module_release(struct module *m);
 /* Does an op that may change pc (a live patch's, for example) trace a function of @m? Context: thread, without ftrace_lock. */
 bool ftrace_module_replaced(const struct module *m);
 
-/* Is an op or a user of function_graph registered that lies in @m? Context: thread, without ftrace_lock. */
+/* Is an op or a user of function_graph registered that lies in @m, or whose handlers do? Context: thread, without ftrace_lock. */
 bool ftrace_module_registered(const struct module *m);
 
 /*

@@ -11,8 +11,9 @@
  * effect when the module is removed and loaded again. While the file that the request was
  * written to is open, the request waits; while the filter is open for `>>`, so do its earlier
  * requests. Their functions are added after the file's own words, if the module is loaded by
- * then. A filter that has requests and
- * no functions selects no function, and still none when they have found no function.
+ * then. (Of two files that are open for `>>`, the second one does not wait for requests of the
+ * first: whichever is closed last decides.) A filter that has requests and no functions selects
+ * no function, and still none when they have found no function.
  */
 #include "errno.h"
 #include "file.h"
@@ -30,7 +31,8 @@ struct request {
 	struct request *next;
 	const struct ftrace_filter *filter;
 	bool notrace_list;
-	const struct ftrace_set *set; /* what it waits for: ftrace_mod_commit(); or NULL */
+	const struct ftrace_set *set; /* it waits until the edit of this copy of the filter is over; NULL: it does not wait */
+	bool held; /* it was there before that edit began */
 	const char *module; /* in text, after the glob */
 	char text[];
 };
@@ -173,7 +175,7 @@ void ftrace_mod_forget(const struct ftrace_filter *filter, bool notrace_list)
 {
 	mutex_lock(&ftrace_lock);
 	for (struct request **link = &requests; *link;)
-		if ((*link)->filter == filter && (*link)->notrace_list == notrace_list && !(*link)->set)
+		if ((*link)->filter == filter && (*link)->notrace_list == notrace_list && (!(*link)->set || (*link)->held))
 			drop(link);
 		else
 			link = &(*link)->next;
@@ -231,16 +233,20 @@ void ftrace_mod_coming(const struct ftrace_table *table)
 void ftrace_mod_hold(const struct ftrace_filter *filter, bool notrace_list, const struct ftrace_set *set)
 {
 	for (struct request *r = requests; r; r = r->next)
-		if (r->filter == filter && r->notrace_list == notrace_list && !r->set)
+		if (r->filter == filter && r->notrace_list == notrace_list && !r->set) {
 			r->set = set;
+			r->held = true;
+		}
 }
 
 void ftrace_mod_commit(const struct ftrace_set *set)
 {
 	mutex_lock(&ftrace_lock);
 	for (struct request *r = requests; r; r = r->next)
-		if (r->set == set)
+		if (r->set == set) {
 			r->set = NULL;
+			r->held = false;
+		}
 	for (const struct ftrace_table *t = ftrace_tables; t; t = t->next)
 		if (t->module)
 			ftrace_mod_coming(t);

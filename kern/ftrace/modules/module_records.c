@@ -123,8 +123,11 @@ bool ftrace_module_registered(const struct module *m)
 
 	mutex_lock(&ftrace_lock);
 	is = fgraph_user_within(m->base, m->end[MODULE_DATA]);
-	for (unsigned i = 1; i < FTRACE_STUBS; i++)
-		is |= (unsigned long)ftrace_slots[i].op - m->base < size;
+	for (unsigned i = 1; i < FTRACE_STUBS; i++) {
+		const struct ftrace_ops *op = ftrace_slots[i].op;
+
+		is |= op && (IS_WITHIN(op, m->base, size) || IS_WITHIN(op->func, m->base, size));
+	}
 	mutex_unlock(&ftrace_lock);
 	return is;
 }

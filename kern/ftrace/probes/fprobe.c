@@ -386,13 +386,19 @@ int unregister_fprobe(struct fprobe *fp)
 	return err;
 }
 
+static bool lies_within(const struct fprobe *fp, unsigned long start, unsigned long size)
+{
+	return IS_WITHIN(fp, start, size) || IS_WITHIN(fp->entry_handler, start, size) || IS_WITHIN(fp->exit_handler, start, size) ||
+	       IS_WITHIN(fp->lost_handler, start, size);
+}
+
 static bool sites_within(const struct probe_sites *t, unsigned long start, unsigned long size, bool itself)
 {
 	bool is = false;
 
 	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
 		for (struct probe_site *site = t->buckets[i]; site; site = site->next)
-			is |= site->ip - start < size || (itself && (unsigned long)fprobe_at(site) - start < size);
+			is |= IS_WITHIN(site->ip, start, size) || (itself && lies_within(fprobe_at(site), start, size));
 	return is;
 }
 

@@ -79,7 +79,10 @@ int register_fprobe_ips(struct fprobe *fp, const unsigned long *addrs, int num);
 int register_fprobe_syms(struct fprobe *fp, const char *const *syms, int num);
 int unregister_fprobe(struct fprobe *fp);
 
-/* Has an fprobe, or a kretprobe, a function in [start, end)? @itself: or is a registered struct fprobe there? Context: thread. */
+/*
+ * Has an fprobe, or a kretprobe, a function in [start, end)? @itself: or are a registered struct fprobe or its handlers there?
+ * (A kretprobe's own handlers are not looked at.) Context: thread.
+ */
 bool fprobe_within(unsigned long start, unsigned long end, bool itself);
 
 #endif

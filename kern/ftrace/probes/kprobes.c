@@ -282,9 +282,9 @@ bool kprobe_within(unsigned long start, unsigned long end, bool itself)
 	mutex_lock(&ftrace_lock);
 	for (unsigned i = 0; i < KPROBE_BUCKETS; i++)
 		for (const struct probe_point *pt = kprobe_buckets[i]; pt; pt = pt->next) {
-			is |= pt->key - start < size;
+			is |= IS_WITHIN(pt->key, start, size);
 			for (const struct kprobe *p = pt->probes; itself && p; p = p->next)
-				is |= (unsigned long)p - start < size;
+				is |= IS_WITHIN(p, start, size) || IS_WITHIN(p->pre_handler, start, size) || IS_WITHIN(p->post_handler, start, size);
 		}
 	mutex_unlock(&ftrace_lock);
 	return is;

@@ -107,7 +107,10 @@ int enable_kprobe(struct kprobe *p);
 
 /* Is @addr at the entry of a function that may be probed? A handler there has no trap frame. Context: thread, without ftrace_lock. */
 bool kprobe_at_entry(unsigned long addr);
-/* Is a probe registered at an instruction in [start, end)? @itself: or is a registered struct kprobe there? Context: thread, without ftrace_lock. */
+/*
+ * Is a probe registered at an instruction in [start, end)? @itself: or are a registered struct kprobe or its handlers there?
+ * Context: thread, without ftrace_lock.
+ */
 bool kprobe_within(unsigned long start, unsigned long end, bool itself);
 
 /* ---- For handlers ---- */

@@ -51,8 +51,8 @@ bool klp_within(unsigned long start, unsigned long end)
 
 	mutex_lock(&klp_lock);
 	for (unsigned i = 0; i < PROBE_BUCKETS; i++)
-		for (const struct probe_site *site = patched.buckets[i]; site; site = site->next)
-			is |= (unsigned long)site - start < end - start;
+		for (struct probe_site *site = patched.buckets[i]; site; site = site->next)
+			is |= IS_WITHIN(site, start, end - start) || IS_WITHIN(container_of(site, struct klp_func, site)->new_func, start, end - start);
 	mutex_unlock(&klp_lock);
 	return is;
 }

@@ -809,6 +809,10 @@ TEST_P(sites, an_earlier_request_waits_while_the_filter_is_open_for_appending)
 	EXPECT_EQ("0nn00", text()) << "the file's copy of the filter was made before the module came";
 	EXPECT_NE(std::string::npos, list(a.filter).find("*:mod:never\n")) << "it is kept";
 	EXPECT_EQ(std::string::npos, list(a.filter).find("*:mod:random\n")) << "it is used up";
+	open_file again(a.filter, true, false);
+	EXPECT_EQ(0, echo("schedule", a.filter)) << "`>` drops them, whoever waits";
+	EXPECT_EQ(0, again.close());
+	EXPECT_EQ(std::string::npos, list(a.filter).find(":mod:"));
 }
 
 TEST_P(sites, a_request_waits_for_its_own_file_only)
