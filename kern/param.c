@@ -8,7 +8,7 @@
 #include "errno.h"
 #include "fdt.h"
 #include "print.h"
-#include "shell.h"
+#include "strerror.h"
 #include "string.h"
 
 /* The next argument, without its quotes; advances *@text. False at the end. */

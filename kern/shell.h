@@ -43,7 +43,6 @@ int shell_main(void *ended);
 
 /* Print "cat: foo: No such file or directory (ENOENT)" on the console. Return: exit status 1. */
 int complain(const char *command, const char *what, int err);
-const char *strerror(int err), *errno_name(int err);
 /* Run one command in this thread, without redirection. Return: its exit status. */
 int shell_run_words(int argc, char **argv);
 

@@ -10,6 +10,7 @@
 #include "job.h"
 #include "line.h"
 #include "print.h"
+#include "strerror.h"
 #include "string.h"
 #include "uart.h"
 

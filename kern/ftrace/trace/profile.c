@@ -9,7 +9,7 @@
  */
 #include "errno.h"
 #include "irq.h"
-#include "shell.h"
+#include "strerror.h"
 #include "string.h"
 #include "trace_graph_event.h"
 #include "trace.h"

@@ -1,6 +1,8 @@
 /* The text of each error number, as on Linux. */
+#include "strerror.h"
+
 #include "errno.h"
-#include "shell.h"
+#include "types.h"
 
 #define E(n, text) {n, #n, text}
 static const struct {
