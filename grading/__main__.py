@@ -16,7 +16,7 @@ from pathlib import Path
 from rich.console import Console
 
 from grading.elf.elf import Kernel
-from grading.elf.handed_in import broken
+from grading.elf.handed_in import TREE, broken, tree_of
 from grading.evidence.evidence import Evidence
 from grading.evidence.finding import Finding
 from grading.machine.line import UBoot
@@ -178,6 +178,9 @@ def take_copies(options: argparse.Namespace) -> None:
             copy.unlink(missing_ok=True)
             if (file := options.kernels / arch / name).exists():
                 shutil.copy2(file, copy)
+        tree = folder / "kernels" / arch / TREE
+        tree.unlink(missing_ok=True)
+        tree.symlink_to(tree_of(options.kernels / arch / KERNEL_FILES[0]))
     options.kernels = folder / "kernels"
 
 

@@ -269,10 +269,19 @@ def refused(arch: str, folder: Path, objects: list[Path]) -> str:
     return ""
 
 
+TREE = "tree"  # beside a copy of a kernel: a link to the tree that it was built in
+
+
+def tree_of(elf: Path) -> Path:
+    """The tree that a kernel was built in."""
+    link = elf.parent / TREE
+    return link.resolve() if link.is_symlink() else next((p.parent for p in elf.resolve().parents if p.name == "build"), ROOT)
+
+
 @functools.cache
 def linked(elf: Path) -> tuple[Path, list[Path]]:
     """From the linker's map beside a kernel: the folder of its objects, and the objects."""
-    tree = next((p.parent for p in elf.resolve().parents if p.name == "build"), ROOT)
+    tree = tree_of(elf)
     with elf.with_suffix(".map").open() as lines:
         objects = [tree / line[5:].strip() for line in lines if re.fullmatch(r"LOAD .*\.o\n", line)]
     return tree.joinpath(*objects[0].relative_to(tree).parts[:3]), objects  # build/<arch>/<variant>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import tempfile
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile  # type: ignore[import]
 
+from grading import __main__ as program
 from grading.elf import handed_in
 from grading.elf.elf import Kernel
 from grading.elf.halves import halves
@@ -215,6 +217,25 @@ class Labs(unittest.TestCase):
             self.assertEqual(handed_in.broken(kernel), "")
             for name, by in {"schedule": "kern/sched.o", "ftrace_call": f"kern/ftrace/{arch}/caller.o", "nothing_of_that_name": None}.items():
                 self.assertEqual(handed_in.defined_by(kernel, name), by and elf.parent / by)
+
+
+class Copies(unittest.TestCase):
+    def test_a_copy_of_a_kernel_has_the_objects_of_the_tree_it_was_built_in(self) -> None:
+        """Whatever folder the copy is in: a class's results may lie in another tree's build/."""
+        with tempfile.TemporaryDirectory() as folder:
+            tree, out = Path(folder, "build/job/tree").resolve(), Path(folder, "build/job/attempt-1")
+            at = tree / "build/riscv64"
+            (at / "lab4/kern").mkdir(parents=True)
+            (at / "callsite.elf").touch()
+            (at / "callsite.map").write_text("LOAD build/riscv64/lab4/kern/file.o\n")
+            options = argparse.Namespace(out=out, kernels=tree / "build", arch=["riscv64"])
+            for _ in range(2):  # the second time over what the first has left
+                program.take_copies(options)
+                options.lock.close()
+                copy = options.kernels / "riscv64/callsite.elf"
+                self.assertNotEqual(at / "callsite.elf", copy.resolve())
+                self.assertEqual((at / "lab4", [at / "lab4/kern/file.o"]), handed_in.linked(copy))
+                options.kernels = tree / "build"
 
 
 if __name__ == "__main__":
