@@ -174,11 +174,12 @@ def rows(options: argparse.Namespace, entries: list[Entry]) -> list[results.Row]
         result = result_of(options, entry.key)
         history = [json.loads(line) for line in (folder / "history.jsonl").read_text().splitlines()] if (folder / "history.jsonl").exists() else []
         now = {"key": entry.key, "state": result["state"], "points": result["points"]}
-        if not history or {name: history[-1][name] for name in now} != now:
+        is_new = not history or {name: history[-1][name] for name in now} != now
+        if is_new:
             history.append({"when": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()), **now})
             one.write_whole(folder / "history.jsonl", "".join(json.dumps(line) + "\n" for line in history))
         policy = late.applied(options.late, options.deadline, entry.submission, entry.taken, result["points"], result["possible"]) if options.late else None
-        made.append(results.Row(entry.submission, entry.taken, result, history, policy))
+        made.append(results.Row(entry.submission, entry.taken, result, history, policy, is_new))
     return made
 
 

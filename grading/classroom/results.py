@@ -24,6 +24,7 @@ class Row:
     result: dict[str, Any]  # result.schema.json
     history: list[dict[str, Any]]  # of the student's results; the last one is this one
     late: Late | None = None  # if there is a policy
+    is_new: bool = False  # is the last one of this run?
 
     @property
     def points(self) -> int | None:
@@ -133,7 +134,7 @@ def say(rows: list[Row], out: Path) -> None:
     states = Counter(row.state for row in rows)
     print(f"{len(rows)} submissions: " + ", ".join(f"{count} {state}" for state, count in states.most_common()))
     for row in rows:
-        if len(row.history) > 1 and row.history[-1]["points"] != row.history[-2]["points"]:
+        if row.is_new and len(row.history) > 1 and row.history[-1]["points"] != row.history[-2]["points"]:
             print(f"changed: {row.submission.student}, {row.history[-2]['points']} to {row.points} points")
         if row.state in ("flaky", "harness error"):
             print(f"look at: {row.submission.student}, {row.state}: {out}/graded/{row.result['key']}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import base64
 import csv
+import dataclasses
 import errno
 import fcntl
 import io
@@ -230,6 +231,14 @@ class Results(WithFolder):
         log = (self.folder / "graded" / row.result["key"] / "attempt-1/riscv64-lab3-1cpu.log").read_text()
         self.assertEqual(log, f"log {one.clean(HOSTILE)}\N{REPLACEMENT CHARACTER}\n")
 
+    def test_points_that_changed_are_said_by_the_run_that_changed_them(self) -> None:
+        for is_new in (True, False):
+            row = self.row()
+            row = dataclasses.replace(row, is_new=is_new, history=[{"when": "before", "state": "graded", "points": 3}, *row.history])
+            with redirect_stdout(io.StringIO()) as said:
+                results.say([row], self.folder)
+            self.assertEqual(is_new, f"changed: ann, 3 to {row.points} points\n" in said.getvalue())
+
     def test_tables(self) -> None:
         rows = [self.row("=cmd|calc"), self.row("Bo", points=None, state="harness error", arches=[])]
         (self.folder / "students/ann").mkdir(parents=True)
@@ -398,7 +407,9 @@ class Runs(WithFolder):
         self.assertEqual(main.write_jobs(options, manifest, entries, at), [entries[1].key])
         made = main.rows(options, entries[2:])
         self.assertEqual([(row.state, len(row.history)) for row in made], [("refused", 1), ("nothing handed in", 1)])
-        self.assertEqual([len(row.history) for row in main.rows(options, entries[2:])], [1, 1])
+        again = main.rows(options, entries[2:])
+        self.assertEqual([(len(row.history), row.is_new) for row in again], [(1, False), (1, False)])
+        self.assertTrue(all(row.is_new for row in made))
 
     def test_what_is_left_is_found(self) -> None:
         (self.folder / "tmp").mkdir()
