@@ -325,7 +325,7 @@ submit: ## LAB=n: grade, then write the lab's files into build/lab<n>.tar
 test: $(setup) ## host, harness, and the kernel under QEMU; make test-long, make test-labs and make soak take longer
 	@$(PYTHON) kern/tests/run_all.py
 
-test-long: $(setup) ## what make test leaves out: what the pages and handouts show is typed; each card on its boards' models; kernels with islands; each step of the ring buffer and of a module's load; stack walks from each instruction of the tracer; an instructor's loop; bad serial lines
+test-long: $(setup) ## what make test leaves out: what the pages and handouts show is typed; each card on its boards' models; kernels with islands; each step of the ring buffer and of a module's load; stack walks from each instruction of the tracer; an instructor's loop; bad serial lines; a minute of each fuzzer
 	@$(PYTHON) kern/tests/run_all.py --long
 
 test-busy: $(setup) ## [COUNT=5]: make test COUNT times in a row, beside eight busy processes

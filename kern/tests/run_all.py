@@ -1,5 +1,5 @@
 """`make test`: all tests of the project, but for those that take long: with --long, as in `make test-long`, these. With --ci, as in
-.ci/run, both, and a part of `make test-labs`.
+.ci/run, both, but for a minute of each fuzzer, and a part of `make test-labs`.
 
 Each suite is one command whose output says how many of its tests passed; a
 suite that ends with an error and does not say so counts as one failure. What is built is
@@ -30,10 +30,11 @@ GRADED = sorted(int(rubric.parent.name[0]) for rubric in Path("labs").glob("*/ru
 MAKE = ["make", "--no-print-directory", "-j2"]
 Suite = tuple[str, list[str]]  # its name and its command
 HOST = ("host tests", [*MAKE, "host-tests"])
-FUZZED = 10  # seconds for each fuzzer: to show that it works
+FUZZED, FUZZED_LONG = 10, 60  # seconds for each fuzzer
 AT_LENGTH = "the kernel under QEMU, at length"
+FUZZING_LONG = "fuzzing, a minute each"
 LONG = ("kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/tests/test_boards", "kern/tests/test_card", "kern/ftrace/tests/test_islands",
-        "docs/book/tests/test_transcripts", "grading/tests/test_loop", "grading/tests/test_line", AT_LENGTH)
+        "docs/book/tests/test_transcripts", "grading/tests/test_loop", "grading/tests/test_line", AT_LENGTH, FUZZING_LONG)
 
 # What a suite's own last words look like: (pattern, what the groups are).
 COUNTS = [
@@ -116,7 +117,8 @@ def rows(which: str, jobs: int) -> list[list[Suite]]:
     in_build = [*units.pop("docs/book/tests/test_transcripts"), ("grade of lab 1", [*MAKE, "grade", "LAB=1"]), ("bench", [PYTHON, "kern/ftrace/tests/bench.py", "--quick"])]
     grades = [[(f"grade of lab {n}", grade(n))] for n in GRADED if n > 1]
     alone = [units.pop(name) for name in LONG if name in units]
-    every = [wrong, kernel, in_build, *reversed(grades), *alone, [HOST], [("lint", [*MAKE, "lint"])], [("fuzzing", [*MAKE, "fuzz", f"FUZZ_SECONDS={FUZZED}"])],
+    fuzzing = [(name, [*MAKE, "fuzz", f"FUZZ_SECONDS={seconds}"]) for name, seconds in (("fuzzing", FUZZED), (FUZZING_LONG, FUZZED_LONG))]
+    every = [wrong, kernel, in_build, *reversed(grades), *alone, [HOST], [("lint", [*MAKE, "lint"])], fuzzing if which != "ci" else fuzzing[:1],
              [("the book", [*MAKE, "docs"])], *units.values()]
     kinds = {"test": (False,), "long": (True,)}.get(which, (False, True))
     return [row for row in ([suite for suite in row if (suite[0] in LONG) in kinds] for row in every) if row]
