@@ -28,8 +28,8 @@
  *
  * A fault ends that thread, and insmod fails with -EFAULT. It is a panic instead if the thread holds a mutex, is not
  * preemptible (preemption or interrupts are off), is in a wait queue, or is in the tracer: register_kprobe(NULL), say.
- * A plain spin_lock() with preemption and interrupts on is not seen, and stays locked. If an op, a probe or a thread is
- * left behind, nobody takes it back, and the module stays, in state MODULE_GOING.
+ * A plain spin_lock() with preemption and interrupts on is not seen, and stays locked. If init had registered an op or a
+ * probe, or started a thread that does not end, the module is not freed: its state is MODULE_GOING from then on.
  */
 #define module_init(fn) int init_module(void) __attribute__((alias(#fn)))
 /*

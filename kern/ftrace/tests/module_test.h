@@ -810,7 +810,7 @@ TEST_P(sites, an_earlier_request_waits_while_the_filter_is_open_for_appending)
 	EXPECT_NE(std::string::npos, list(a.filter).find("*:mod:never\n")) << "it is kept";
 	EXPECT_EQ(std::string::npos, list(a.filter).find("*:mod:random\n")) << "it is used up";
 	open_file again(a.filter, true, false);
-	EXPECT_EQ(0, echo("schedule", a.filter)) << "`>` drops them, whoever waits";
+	EXPECT_EQ(0, echo("schedule", a.filter)) << "`>` drops the requests that wait for the other file, too";
 	EXPECT_EQ(0, again.close());
 	EXPECT_EQ(std::string::npos, list(a.filter).find(":mod:"));
 }
