@@ -533,25 +533,44 @@ def bad_line(listener: socket.socket, seed: int, rate: float) -> Iterator[str]:
 class Graded(unittest.TestCase):
     """A lab's solution in QEMU, through U-Boot, at the far end of a bad line."""
 
-    def graded(self, arch: str, lab: int, rate: float) -> report.Grade:
+    @contextmanager
+    def at_a_line(self, arch: str, lab: int, rate: float) -> Iterator[tuple[str, list[str]]]:
+        """Gives the line's path, and what is to be typed at U-Boot's prompt."""
         LOGS.mkdir(parents=True, exist_ok=True)
-        folder = ROOT / "build" / arch / f"lab{lab}"
-        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", str((folder / "Image").relative_to(ROOT)), "build/initrd.cpio"], check=True)
-        kernel, seed = Kernel(folder / "callsite.elf", arch), random.getrandbits(64)
-        machine = Machine(arch, smp=4, image=folder / "Image", uboot=True, initrd=INITRD if lab == 7 else None)
+        image = ROOT / "build" / arch / f"lab{lab}" / "Image"
+        subprocess.run(["make", "-s", "-C", str(ROOT), f"LAB={lab}", str(image.relative_to(ROOT)), "build/initrd.cpio"], check=True)
+        machine = Machine(arch, smp=4, image=image, uboot=True, initrd=INITRD if lab == 7 else None)
         with tempfile.TemporaryDirectory() as scratch, socket.socket(socket.AF_UNIX) as listener:
             listener.bind(f"{scratch}/line")
             listener.listen()
             (disk := Path(scratch, "disk")).mkdir()
             serial = ["-chardev", f"socket,id=line,path={scratch}/line", "-serial", "chardev:line"]
-            with bad_line(listener, seed % 1000, rate) as pty, subprocess.Popen([*WITH_US, *machine.command(serial, disk)]) as qemu:
+            with bad_line(listener, random.randrange(1000), rate) as pty, subprocess.Popen([*WITH_US, *machine.command(serial, disk)]) as qemu:
                 try:
-                    place = Place(f"pty:{pty}", UBoot(commands=tuple(boot_script(machine).splitlines())))
-                    evidence = rubric.boot_on_line(kernel, lab, seed, LOGS, place)
+                    yield pty, boot_script(machine).splitlines()
                 finally:
                     qemu.kill()
+
+    def graded(self, arch: str, lab: int, rate: float) -> report.Grade:
+        seed = random.getrandbits(64)
+        with self.at_a_line(arch, lab, rate) as (pty, types):
+            kernel = Kernel(ROOT / "build" / arch / f"lab{lab}" / "callsite.elf", arch)
+            evidence = rubric.boot_on_line(kernel, lab, seed, LOGS, Place(f"pty:{pty}", UBoot(commands=tuple(types))))
         self.assertEqual(evidence.why, "", f"{seed:x}, {evidence.log}")
         return report.judge(arch, lab, seed, [evidence])
+
+    def test_make_grades_the_machine_at_a_line(self) -> None:
+        """The command is what `make grade` would run, but for the folders: another test may write into build/ now."""
+        with tempfile.TemporaryDirectory() as folder, self.at_a_line("arm64", 3, 0) as (pty, types):
+            Path(folder, "kernels").mkdir()
+            Path(folder, "kernels/arm64").symlink_to(ROOT / "build/arm64/lab3")
+            said = subprocess.check_output(["make", "-n", "-C", str(ROOT), "grade", "LAB=3", "ARCH=arm64", f"MACHINE=pty:{pty}", f"POWER=echo >> {folder}/power",
+                                            "UBOOT_PROMPT==> ", f"UBOOT={'; '.join(line.replace(chr(39), '') for line in types)}"], text=True)
+            command = next(line for line in said.replace("\\\n", " ").splitlines() if "-m grading --lab" in line)
+            done = subprocess.run(f"{command} --kernels {folder}/kernels --out {folder}", shell=True, cwd=ROOT, capture_output=True, text=True, check=False)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+            self.assertIn("30 of 30 points", done.stdout)
+            self.assertEqual(Path(folder, "power").read_text(), "on\noff\n")
 
     def test_a_bad_line_costs_no_point(self) -> None:
         for arch, lab, points in (("riscv64", 3, 30), ("arm64", 6, 15), ("arm64", 7, 40), ("riscv64", 8, 35)):

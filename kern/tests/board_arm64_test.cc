@@ -61,13 +61,16 @@ TEST(board, raspberry_pi_5)
 		"0-80000 200000-300000" + pages(tree, 0x2600000), ""});
 }
 
-/* U-Boot adds the memory node. The console is DesignWare's 16550. */
+/* U-Boot adds the memory node, also to its own tree. The console is DesignWare's 16550. */
 TEST(board, pine64)
 {
-	TREE(tree, "sun50i-a64-pine64", "-c /memory", "-ts /memory device_type memory", "-tx /memory reg 40000000 40000000");
-	expect(decided(tree, 0, 0x40200000, 0x4fa00000),
-	       {0x1c28000, 32, 4, 0x1c81000, {0, 1, 2, 3}, "smc", {0, 0, 0, 0}, "40000000-80000000",
-		"40200000-40300000" + pages(tree, 0x4fa00000), ""});
+	for (const char *name : {"sun50i-a64-pine64", "u-boot-pine64_plus"}) {
+		SCOPED_TRACE(name);
+		TREE(tree, name, "-c /memory", "-ts /memory device_type memory", "-tx /memory reg 40000000 40000000");
+		expect(decided(tree, 0, 0x40200000, 0x4fa00000),
+		       {0x1c28000, 32, 4, 0x1c81000, {0, 1, 2, 3}, "smc", {0, 0, 0, 0}, "40000000-80000000",
+			"40200000-40300000" + pages(tree, 0x4fa00000), ""});
+	}
 }
 
 TEST(board, without_u_boots_memory_node_the_kernel_says_so)

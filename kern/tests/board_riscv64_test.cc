@@ -1,7 +1,8 @@
 // needs: kern/tests/board_host.c kern/memory.c kern/fdt.c kern/string.c kern/uart.c kern/smp.c kern/arch/riscv64/irqchip.c kern/arch/riscv64/aia.c kern/arch/riscv64/timer.c -DKERNEL_NAMES -DHOST_INSN -Ikern/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
 /*
- * What the kernel decides on riscv64 boards that QEMU has no model of, by their own device trees. That harts are started by
- * SBI's HSM, and the machine reset by its SRST, is no decision by the tree.
+ * What the kernel decides on riscv64 boards that QEMU has no model of, by their own device trees: Linux's, and that of their
+ * U-Boot, which is what `booti ... ${fdtcontroladdr}` hands over. That harts are started by SBI's HSM, and the machine reset by
+ * its SRST, is no decision by the tree.
  */
 #include "board_tree_test.h"
 
@@ -38,9 +39,12 @@ static void expect(const Decided &got, u64 hz, u64 uart, unsigned irq, int last_
 
 TEST(board, visionfive_2)
 {
-	TREE(tree, "jh7110-starfive-visionfive-2-v1.3b", OPENSBI("mmode_resv0@40000000"), NO_MAP("mmode_resv0@40000000", "40000000"));
-	expect(decided(tree, 2, 0x40200000, 0x46000000), 4000000, 0x10000000, 32, 4, "40040000-140000000",
-	       "40000000-40040000 40200000-40300000" + pages(tree, 0x46000000));
+	for (const char *name : {"jh7110-starfive-visionfive-2-v1.3b", "u-boot-starfive_visionfive2"}) {
+		SCOPED_TRACE(name);
+		TREE(tree, name, "-tx /memory@40000000 reg 0 40000000 1 0", OPENSBI("mmode_resv0@40000000"), NO_MAP("mmode_resv0@40000000", "40000000"));
+		expect(decided(tree, 2, 0x40200000, 0x46000000), 4000000, 0x10000000, 32, 4, "40040000-140000000",
+		       "40000000-40040000 40200000-40300000" + pages(tree, 0x46000000));
+	}
 }
 
 TEST(board, milk_v_mars)
@@ -49,10 +53,19 @@ TEST(board, milk_v_mars)
 	expect(decided(tree, 2, 0x40200000, 0x46000000), 4000000, 0x10000000, 32, 4, "40000000-140000000", "40200000-40300000" + pages(tree, 0x46000000));
 }
 
-TEST(board, hifive_unmatched)
+TEST(board, hifive_unleashed_and_unmatched)
 {
-	TREE(tree, "hifive-unmatched-a00");
-	expect(decided(tree, 2, 0x80200000, 0x8c000000), 1000000, 0x10010000, 39, 0x10, "80000000-480000000", "80200000-80300000" + pages(tree, 0x8c000000));
+	struct Board {
+		const char *tree, *ram;
+		unsigned irq;
+	};
+
+	for (auto &[name, ram, irq] : {Board{"hifive-unmatched-a00", "80000000-480000000", 39}, {"u-boot-sifive_unmatched", "80000000-480000000", 39},
+				       {"u-boot-sifive_unleashed", "80000000-280000000", 4}}) {
+		SCOPED_TRACE(name);
+		TREE(tree, name);
+		expect(decided(tree, 2, 0x80200000, 0x8c000000), 1000000, 0x10010000, irq, 0x10, ram, "80200000-80300000" + pages(tree, 0x8c000000));
+	}
 }
 
 /* Its tree reserves memory outside of what it says is memory. */

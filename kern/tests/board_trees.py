@@ -1,4 +1,4 @@
-"""Fetches the device trees of the boards that the tests are about: build/boards/<board>.dtb, from Debian's kernel packages.
+"""Fetches the device trees of the boards that the tests are about: build/boards/<board>.dtb, from Debian's kernel packages, and U-Boot's own.
 
 They are unpacked, not installed, and the repository has no copy of them. Debian 14's linux-base packages have little
 else in them; an older Debian's kernel packages have the same trees. Trees that cannot be fetched are named, and their tests are skipped.
@@ -13,6 +13,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
+from kern.tests import board_uboots  # noqa: E402
 from qemu.download import lists, run, unpack  # noqa: E402
 from qemu.emulator import Unfit  # noqa: E402
 from qemu.machine import ROOT  # noqa: E402
@@ -48,7 +49,8 @@ def main() -> int:
         for source in SOURCES:
             if not all((INTO / f"{board}.dtb").exists() for board in boards):
                 told += [missing] if (missing := fetch(architecture, *source)) else []
-    whole = all((INTO / f"{board}.dtb").exists() for boards in BOARDS.values() for board in boards)
+    told += [missing for architecture in BOARDS if (missing := board_uboots.fetch(architecture))]
+    whole = all((INTO / f"{board}.dtb").exists() for boards in (*BOARDS.values(), *board_uboots.TREES.values()) for board in boards)
     (INTO / "missing").write_text("" if whole else "; ".join(told))
     if not whole:
         print(f"Device trees of boards are missing, and their tests are skipped: {'; '.join(told)}")

@@ -3,7 +3,6 @@
 If something that a model needs cannot be had on this host, its test is skipped. docs/boards.md shows what is printed.
 """
 import os
-import re
 import shutil
 import subprocess
 import unittest
@@ -11,21 +10,20 @@ from dataclasses import replace
 from pathlib import Path
 
 from boot import card
-from docs.book.tests.test_transcripts import plain, shows as first_difference
 from kern.tests import board_trees, board_uboots
 from kern.tests.run_qemu import Step, prints, promises, shows
-from kern.tests.test_card import TYPES_FIT, Booting, Case, cut, spoilt
+from kern.tests.test_card import TYPES_BOOTI, TYPES_FIT, Booting, Case, cut, spoilt
 from qemu.emulator import GRADES, NAMES, Emulator, find, look
 from qemu.machine import ARCHES, FETCHED, FINISHED, ROOT, Machine
 
 LOGS = ROOT / "build/tests/boards"
-PAGE = ROOT / "docs/boards.md"
 EVERY = os.environ.get("EVERY") == "1"  # as in make soak: more than the default boot
 FOUND = "Found /extlinux/extlinux.conf|Booting bootflow .* with extlinux"
 NO_INITRD = ("Skipping callsite for failure retrieving initrd", r"EXTLINUX FAILED: continuing|Boot failed \(err=", "Callsite: the file initrd is missing: booting without it")
 CONFIGURATIONS = {"bcm2837-rpi-3-b": "raspberrypi-3", "bcm2711-rpi-4-b": "raspberrypi-4", "bcm2712-rpi-5-b": "raspberrypi-5", "sun50i-a64-pine64": "pine64",
                   "jh7110-starfive-visionfive-2-v1.3b": "jh7110", "jh7110-milkv-mars": "jh7110", "hifive-unmatched-a00": "hifive-unmatched",
-                  "mpfs-beaglev-fire": "beaglev-fire"}
+                  "mpfs-beaglev-fire": "beaglev-fire", "u-boot-sifive_unleashed": "hifive-unleashed", "u-boot-sifive_unmatched": "hifive-unmatched",
+                  "u-boot-starfive_visionfive2": "jh7110", "u-boot-pine64_plus": "pine64"}
 TRACER = ("kt_ops", *(("kt_fprobe", "kt_graph", "kt_kprobe", "kt_probe_events", "kt_livepatch") if EVERY else ()))
 TESTS: list[Step] = [prints("echo nop > current_tracer; echo > set_ftrace_filter; echo > trace", ""), *(promises(test) for test in TRACER),
                      shows("kt_sites", ", 0 unlike their record")]
@@ -37,24 +35,13 @@ def cases(kernel: str, fit: str) -> dict[str, Case]:
     starts = (r"Starting kernel \.\.\.", kernel)
     return {case.name: case for case in (
         Case("extlinux", (FOUND, *starts)),
+        Case("boot.scr", ("Found U-Boot script /boot.scr|Booting bootflow .* with script", *starts), without=("extlinux/extlinux.conf",)),
+        Case("booti", starts, types=tuple(line.replace("virtio", "mmc") for line in TYPES_BOOTI)),
         Case("a card without the initrd", (*NO_INITRD, *starts), without=("initrd",), whole=False),
         Case("a card without the kernel", ("Skipping callsite for failure retrieving kernel",), without=("Image",), ends="Callsite: the file Image is missing."),
         Case("bootm of the FIT", (f"Using '{fit}' configuration", r"sha256\+ OK", r"sha256\+ OK", *starts), types=typed),
         Case("bootm without support for a FIT", ("Wrong Image Type for bootm command",), types=typed, ends="can't get kernel image!"),
         Case("a FIT that is cut in half", ("Bad FIT kernel image format",), types=typed, fit=cut, ends="can't get kernel image!"))}
-
-
-def shown(board: str) -> list[str]:
-    """The lines that the page shows below the board's heading."""
-    section = PAGE.read_text().partition(f"\n### {board}\n")[2].partition("\n#")[0]
-    return [plain(line.strip()) for line in re.findall(r"^    (.*)", section, re.M)]
-
-
-def printed(text: str) -> list[str]:
-    """The text without the countdown's earlier figures, the cursor's moves, and U-Boot's remarks on a busy host, which may be in the middle of a line."""
-    text = re.sub(r"cyclic function .*\r*\n", "", text)
-    text = re.sub(r"(stop autoboot:).*(?=\d)", r"\1 ", text)
-    return [line for line in (plain(re.sub(r"\x1b[78]|[\x00-\x08\x0b-\x1f]", "", line)) for line in text.split("\n")) if line]
 
 
 def board_qemu(arch: str, older_than: tuple[int, ...]) -> Emulator:
@@ -75,22 +62,11 @@ def tree(name: str) -> list[str]:
     return ["-dtb", str(file)]
 
 
-class WhatIsPrinted(unittest.TestCase):
-    def test_what_a_busy_host_adds_is_left_out(self) -> None:
-        """U-Boot prints its remark at any place, also in the middle of a line."""
-        busy = "cyclic function video_init took too long: 5874us vs 5000us max\r\n"
-        quiet = "Net:   No ethernet found.\r\nHit any key to stop autoboot:  2 \b\b\b 1 \b\b\b 0 \r\nScanning\r\n"
-        self.assertEqual(printed(quiet), ["Net: No ethernet found.", "Hit any key to stop autoboot: 0", "Scanning"])
-        for at in (0, quiet.index("No"), quiet.index("\b"), quiet.index(" 1 "), quiet.rindex("\b"), quiet.index("Scan")):
-            with self.subTest(at=at):
-                self.assertEqual(printed(quiet[:at] + busy + quiet[at:]), printed(quiet))
-
-
 class Configurations(unittest.TestCase):
     def test_each_board_finds_its_own_in_the_fit(self) -> None:
         """U-Boot takes the configuration for the first name in its tree's `compatible` that has one."""
         for arch, boards in board_trees.BOARDS.items():
-            for board in boards:
+            for board in (*boards, *board_uboots.TREES[arch]):
                 with self.subTest(board):
                     names = subprocess.check_output(["fdtget", tree(board)[1], "/", "compatible"], text=True).split()
                     fit = [b.name for name in names for b in card.BOARDS[arch] if b.compatible == name]
@@ -126,25 +102,23 @@ class Boards(Booting):
             usual = case.name == "extlinux"
             text = self.check(replace(machine, card=card), case, LOGS / f"{stem}.log", TESTS if usual else [])
             if usual and text:
-                lines = printed(text)
-                self.assertTrue(shown(machine.board), f"{PAGE.name} has nothing about it")
-                self.assertEqual(first_difference(shown(machine.board), lines, whole=False), "", f"is shown in {PAGE.name} and not printed; printed:\n" + "\n".join(lines))
+                self.is_shown(machine.board, text)
 
     def test_sifive_u(self) -> None:
         """Any hart but 0, which has no MMU, may be its boot hart."""
         machine = Machine("riscv64", smp=5, memory=8192, board="sifive_u", emulator=board_qemu("riscv64", GRADES))
-        self.boots(machine, "Unleashed A00: 4 CPUs", "hifive-unleashed", "a card without the initrd", "bootm of the FIT", "a FIT that is cut in half")
+        self.boots(machine, "Unleashed A00: 4 CPUs", "hifive-unleashed", "boot.scr", "booti", "a card without the initrd", "bootm of the FIT", "a FIT that is cut in half")
 
     def test_raspi3b(self) -> None:
         machine = Machine("arm64", smp=4, memory=1024, board="raspi3b", extra=tree("bcm2837-rpi-3-b"))
-        self.boots(machine, "Raspberry Pi 3 Model B: 4 CPUs", "raspberrypi-3", "a card without the initrd", "a card without the kernel", "bootm without support for a FIT")
+        self.boots(machine, "Raspberry Pi 3 Model B: 4 CPUs", "raspberrypi-3", "boot.scr", "booti", "a card without the initrd", "a card without the kernel", "bootm without support for a FIT")
 
     def test_raspi4b(self) -> None:
         qemu = find("arm64")
         if qemu.version < GRADES:
             self.skipTest(f"raspi4b: {qemu} has no such machine")
         machine = Machine("arm64", smp=4, memory=2048, board="raspi4b", extra=tree("bcm2711-rpi-4-b"))
-        self.boots(machine, "Raspberry Pi 4 Model B: 4 CPUs", "raspberrypi-4", "a card without the initrd")
+        self.boots(machine, "Raspberry Pi 4 Model B: 4 CPUs", "raspberrypi-4", "boot.scr", "booti", "a card without the initrd")
 
     @unittest.skip("microchip-icicle-kit: Debian has neither U-Boot nor the Hart Software Services for the PolarFire SoC")
     def test_microchip_icicle_kit(self) -> None:

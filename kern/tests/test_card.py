@@ -11,12 +11,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from docs.book.tests.test_transcripts import plain, shows as first_difference
+from grading.machine.console import PROMPT
 from grading.machine.machine import Run
 from grading.verdict import Stopped
 from kern.tests.run_qemu import HANGS, Step, shows, works
 from qemu.machine import ARCHES, ROOT, UBOOT, Machine
 
 LOGS = ROOT / "build/tests/card"
+PAGE = ROOT / "docs/boards.md"
 UBOOT_PROMPTS = ("=> ", "U-Boot> ")
 PARTITION = "@@1M"
 LOAD = "setenv to 0x80200000; load virtio 0:1 ${to} Image"  # where riscv64's kernel stays
@@ -48,6 +51,8 @@ def one_byte_changed(fit: bytes) -> bytes:
     return fit.replace(b"RSC\x05", b"RSC\x06").replace(b"ARM\x64", b"ARM\x65")
 
 
+TYPES_BOOTI = ("load virtio 0:1 ${kernel_addr_r} Image", "load virtio 0:1 ${ramdisk_addr_r} initrd",
+               "booti ${kernel_addr_r} ${ramdisk_addr_r}:${filesize} ${fdtcontroladdr}")
 TYPES_FIT = (LOAD_FIT, f"bootm {FIT} {FIT} ${{fdtcontroladdr}}")
 TYPES_TFTP = ("dhcp ${scriptaddr} boot.scr.uimg", "setenv devtype dhcp", "source ${scriptaddr}")
 ASKS_FOR_SCRIPT = b"boot_script_dhcp=boot.scr.uimg"  # a U-Boot with this in its environment asks a TFTP server for that file
@@ -57,8 +62,7 @@ NO_EXTLINUX = r"EXTLINUX FAILED: continuing|Boot failed \(err="
 CASES = [
     Case("extlinux", ("Found /extlinux/extlinux.conf|Booting bootflow .* with extlinux", *KERNEL)),
     Case("boot.scr", ("Found U-Boot script /boot.scr|Booting bootflow .* with script", *KERNEL), without=("extlinux/extlinux.conf",)),
-    Case("booti", KERNEL, types=("load virtio 0:1 ${kernel_addr_r} Image", "load virtio 0:1 ${ramdisk_addr_r} initrd",
-                                 "booti ${kernel_addr_r} ${ramdisk_addr_r}:${filesize} ${fdtcontroladdr}")),
+    Case("booti", KERNEL, types=TYPES_BOOTI),
     Case("bootm of the FIT", ("Using 'qemu-virt' configuration", r"sha256\+ OK", r"sha256\+ OK", *KERNEL),
          types=TYPES_FIT),
     Case("bootm of the FIT, its configuration not named", ("Using 'qemu-virt' configuration", *KERNEL),
@@ -121,7 +125,37 @@ def boot(run: Run, case: Case) -> str:
     return text + run.console.wait_ready(HANGS)
 
 
+def shown(heading: str) -> list[str]:
+    """The lines that the page shows below this heading."""
+    section = PAGE.read_text().partition(f"\n### {heading}\n")[2].partition("\n#")[0]
+    return [plain(line.strip()) for line in re.findall(r"^    (.*)", section, re.M)]
+
+
+def printed(text: str) -> list[str]:
+    """The text without the countdown's earlier figures, the cursor's moves, and U-Boot's remarks on a busy host, which may be in the middle of a line."""
+    text = re.sub(r"cyclic function .*\r*\n", "", text)
+    text = re.sub(r"(stop autoboot:).*(?=\d)", r"\1 ", text)
+    return [line for line in (plain(re.sub(r"\x1b[78]|[\x00-\x08\x0b-\x1f]", "", line)) for line in text.split("\n")) if line]
+
+
+class WhatIsPrinted(unittest.TestCase):
+    def test_what_a_busy_host_adds_is_left_out(self) -> None:
+        """U-Boot prints its remark at any place, also in the middle of a line."""
+        busy = "cyclic function video_init took too long: 5874us vs 5000us max\r\n"
+        quiet = "Net:   No ethernet found.\r\nHit any key to stop autoboot:  2 \b\b\b 1 \b\b\b 0 \r\nScanning\r\n"
+        self.assertEqual(printed(quiet), ["Net: No ethernet found.", "Hit any key to stop autoboot: 0", "Scanning"])
+        for at in (0, quiet.index("No"), quiet.index("\b"), quiet.index(" 1 "), quiet.rindex("\b"), quiet.index("Scan")):
+            with self.subTest(at=at):
+                self.assertEqual(printed(quiet[:at] + busy + quiet[at:]), printed(quiet))
+
+
 class Booting(unittest.TestCase):
+    def is_shown(self, heading: str, text: str) -> None:
+        """The page has a listing below this heading, and the text has its lines."""
+        lines = printed(text)
+        self.assertTrue(shown(heading), f"{PAGE.name} has nothing about it")
+        self.assertEqual(first_difference(shown(heading), lines, whole=False), "", f"is shown in {PAGE.name} and not printed; printed:\n" + "\n".join(lines))
+
     def check(self, machine: Machine, case: Case, log: Path, more: Sequence[Step] = ()) -> str:
         """Boot the case and check its output. Returns the output up to the prompt."""
         text = ""
@@ -156,8 +190,11 @@ class Booting(unittest.TestCase):
 
 class Boots(Booting):
     def case(self, arch: str, case: Case, el2: bool = False) -> None:
-        self.check(Machine(arch, smp=4, memory=256, uboot=True, el2=el2, card=card(arch, case)), case,
-                   LOGS / f"{arch}{'-el2' if el2 else ''}-{case.name.replace(' ', '-')}.log")
+        text = self.check(Machine(arch, smp=4, memory=256, uboot=True, el2=el2, card=card(arch, case)), case,
+                          LOGS / f"{arch}{'-el2' if el2 else ''}-{case.name.replace(' ', '-')}.log")
+        if case.name == "extlinux" and text and "U-Boot 2023.01" in text:
+            with self.subTest("the page", arch=arch, el2=el2):
+                self.is_shown(f"virt, {arch}", text)
 
     @classmethod
     def setUpClass(cls) -> None:
@@ -173,6 +210,38 @@ class Boots(Booting):
         for case in cases("arm64"):
             if not case.ends and case.whole:
                 self.case("arm64", case, el2=True)
+
+
+class ThroughACrash(Booting):
+    """The next boot is again U-Boot's, which loads its files and lies in RAM itself."""
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        LOGS.mkdir(parents=True, exist_ok=True)
+
+    def crashes(self, arch: str, el2: bool = False) -> None:
+        card, name = LOGS / f"{arch}-last-boot.img", f"{arch}{'-el2' if el2 else ''}"
+        subprocess.run(["make", "-s", "-C", str(ROOT), f"ARCH={arch}", f"OUT={card}", "APPEND=last_boot=4M", "sdcard"], check=True)
+        machine = Machine(arch, smp=4, memory=256, uboot=True, el2=el2, card=card, extra=["-action", "reboot=reset"])
+        with self.subTest(name), Run(machine, LOGS / f"{name}-last-boot.log") as run:
+            run.console.wait_ready(HANGS)
+            for step in (shows("echo 'wl_*' > set_ftrace_filter; echo function > current_tracer"), works(1, 4), shows("echo 0 > tracing_on")):
+                self.assertEqual(step(run), "")
+            before = self.events(run, "trace")
+            self.assertEqual({line.split("[")[1][:3] for line in before}, {f"{cpu:03}" for cpu in range(4)})
+            run.console.begin("panic now")
+            said = run.console.wait_for(lambda text: "\nlast_boot: " in text and text.endswith(PROMPT), HANGS, "prompt of the next boot")
+            self.found(said, (r"panic: ", r"U-Boot 20\d\d", r"Starting kernel \.\.\.", f"last_boot: instances/last_boot has {len(before)} events of the boot before"))
+            self.assertEqual(self.events(run, "instances/last_boot/trace"), before)
+
+    def events(self, run: Run, path: str) -> list[str]:
+        """The events, without the threads' names, which only their own boot knows."""
+        return [line.partition("[")[1] + line.partition("[")[2] for line in run.console.command(f"cat {path}", HANGS).splitlines() if not line.startswith("#")]
+
+    def test_its_events_are_read_in_the_next_boot(self) -> None:
+        self.crashes("riscv64")
+        self.crashes("arm64")
+        self.crashes("arm64", el2=True)
 
 
 if __name__ == "__main__":
