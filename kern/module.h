@@ -22,9 +22,10 @@
 #include "types.h"
 
 /*
- * Called after the module is linked: 0, or -errno, and the module is removed again. It makes its files last: one that
- * another thread has opened cannot be removed. Before it returns -errno, it ends its threads and takes back what it has
- * registered; insmod waits for that, until Ctrl-C, and removes its files. Context: a thread of its own, which may sleep.
+ * Called after the module is linked. It returns 0; or -errno, and then the module is removed again. It makes its files last,
+ * because a file that another thread has opened cannot be removed. Before it returns -errno, it ends its threads and takes
+ * back what it has registered; insmod waits for that, until Ctrl-C, and removes its files. Context: a thread of its own, which
+ * may sleep.
  *
  * A fault ends that thread, and insmod fails with -EFAULT. It is a panic instead if the thread holds a mutex, is not
  * preemptible (preemption or interrupts are off), is in a wait queue, or is in the tracer: register_kprobe(NULL), say.
@@ -120,8 +121,9 @@ int module_load(const char *name, const void *file, size_t size, unsigned long a
  * Remove a module. -ENOENT: there is no such module. -EBUSY: another module or a thread uses
  * it, a probe, a patch or another op that may change pc has one of its functions, one of its
  * returns is still patched, or it has no exit. Each error is printed with a message. Other ops
- * and users of function_graph do not prevent it: their filters lose its functions. When this returns 0, no CPU executes it, and nothing points into
- * it. Context: thread.
+ * and users of function_graph do not prevent the removal: their filters lose the module's
+ * functions. When this returns 0, no CPU executes the module, and nothing points into it.
+ * Context: thread.
  */
 int module_unload(const char *name);
 

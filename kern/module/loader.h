@@ -8,7 +8,7 @@
  *	relocate.c	it is relocated
  *	params.c	its parameters are set
  *	symbols.c	its functions get names, which names.c keeps
- *	module.c	it is protected, published, and its init is called; and all of it backwards
+ *	module.c	it is protected, published, and its init is called; a removal undoes the steps in reverse order
  *
  * module_lock is held in all of them, except while init or exit runs.
  */
@@ -18,7 +18,7 @@
 #include "elf.h"
 #include "module.h"
 
-/* The value of an exported symbol. @owner: the module that exports it; NULL: the kernel. 0: nobody does, or @owner, which is not live. */
+/* The value of an exported symbol. @owner: the module that exports it; NULL: the kernel. 0: nothing exports it, or @owner does, but is not live. */
 unsigned long module_find_export(const char *name, struct module **owner);
 
 /* Give @m's symbols their values. @m depends on the modules whose exports it uses (@m->uses). Errors: module_elf_resolve()'s, -ENOSPC, and -EEXIST: a module that is not live exports a symbol of @m's. */

@@ -1,4 +1,4 @@
-/* The names that ksym_name() keeps, each once; for ever, if the load succeeds that they are for. module_lock held. */
+/* The names that ksym_name() keeps, each once. Names of a load that succeeds stay for ever. module_lock held. */
 #include "ksyms.h"
 #include "loader.h"
 #include "memory.h"

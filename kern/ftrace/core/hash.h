@@ -22,7 +22,7 @@ struct ftrace_hash {
 };
 #define FTRACE_HASH_GONE 1 /* no call site's offset, which is a multiple of 4 */
 
-/* The stage's: in a kernel with modules all hashes are in a list (modules/module_tables.c). ftrace_lock held. */
+/* Add @hash to the list of all hashes, or remove it (modules/module_tables.c). Stages without modules have no list. ftrace_lock held. */
 bool ftrace_hash_list(struct ftrace_hash *hash); /* false: no memory */
 void ftrace_hash_unlist(const struct ftrace_hash *hash);
 
@@ -31,7 +31,7 @@ static inline u32 hash_slot(const struct ftrace_hash *hash, u32 offset)
 	return (u32)(offset * 0x9e3779b1u) >> hash->shift;
 }
 
-/* Search the slots after the first one, until a free slot. */
+/* Is @offset in one of the slots from hash_slot() on, before the next free slot? */
 bool ftrace_hash_search(const struct ftrace_hash *hash, u32 offset);
 
 static inline bool ftrace_hash_has(const struct ftrace_hash *hash, u32 offset)

@@ -64,7 +64,7 @@ static int follow(struct dyn_ftrace *rec, unsigned long trampoline, unsigned cal
 #endif
 }
 
-/* Which trampoline does the site call? False: none; then patch.c refuses to write there if the record says that it calls. */
+/* Find the trampoline that the site calls. False: it calls none. If the record says that it does, patch.c will refuse to write the site. */
 static bool calls_trampoline(const struct dyn_ftrace *rec, unsigned long *trampoline)
 {
 #if LAB_START == 7
@@ -131,7 +131,7 @@ void module_choose_stubs(struct module_sites *s, unsigned long room)
 	for (const struct dyn_ftrace *rec = s->record; rec < s->table.end; rec++)
 		s->far |= !module_site_reaches(rec, stubs);
 	if (s->far) {
-		write_trampolines(room); /* a module lies within 1 GiB of the kernel, which is in reach of them */
+		write_trampolines(room); /* cannot fail: the kernel is less than 1 GiB away, and a trampoline reaches at least 2 GiB */
 		s->table.verify = verify;
 		stubs = room;
 	}
@@ -157,7 +157,7 @@ static void start_record(struct dyn_ftrace *rec)
 		calls = rec->count++ ? FTRACE_CALLS_LIST : FTRACE_CALLS_OP + op->slot;
 	}
 	if (rec->flags & FTRACE_FL_DISABLED) {
-		rec->flags &= ~FTRACE_FL_IPMODIFY; /* neither op has it, so it refuses no other */
+		rec->flags &= ~FTRACE_FL_IPMODIFY; /* neither of the two traces the function, so this flag must not refuse a later op */
 		printk("ftrace: two tracers that may change pc select %ps: it is never traced\n", (void *)ftrace_ip(rec));
 	} else if (calls) {
 		ftrace_switch(rec, calls);

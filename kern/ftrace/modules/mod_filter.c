@@ -7,13 +7,14 @@
  *
  * If no such module is loaded, the word is kept as a request of its filter, and is
  * listed with it. When a module with a matching name is loaded, its functions are
- * added to the filter before its init runs, and the request is dropped. So it has no
- * effect when the module is removed and loaded again. While the file that the request was
- * written to is open, the request waits; while the filter is open for `>>`, so do its earlier
- * requests. Their functions are added after the file's own words, if the module is loaded by
- * then. (Of two files that are open for `>>`, the second one does not wait for requests of the
- * first: whichever is closed last decides.) A filter that has requests and no functions selects
- * no function, and still none when they have found no function.
+ * added to the filter before its init runs, and the request is dropped. So the request
+ * has no effect when the module is removed and loaded again. A request waits while the file
+ * that it was written to is open. While a filter is open for `>>`, its earlier requests wait,
+ * too. When the file is closed, and the module has been loaded by then, its functions are
+ * added after the file's own words. (If two files are open for `>>`, the second one does not
+ * hold the requests of the first: the file that is closed last decides.) A filter that has
+ * requests and no functions selects no function. It still selects none if its requests were
+ * carried out and added no function.
  */
 #include "errno.h"
 #include "file.h"

@@ -57,7 +57,7 @@ static void sort(struct dyn_ftrace *rec, u32 count)
 			}
 }
 
-/* Keep the records that can be patched, and make each site the nop that is toggled from now on. */
+/* Keep the records whose sites can be patched. The sites are nops already; arm64: write `mov x9, x30` before each. */
 static void keep_sound(struct module_sites *s, const struct module *m)
 {
 	struct dyn_ftrace *kept = s->record;
@@ -111,7 +111,7 @@ bool ftrace_module_replaced(const struct module *m)
 
 	mutex_lock(&ftrace_lock);
 	for (const struct dyn_ftrace *rec = m->sites ? m->sites->records : NULL; rec && rec < m->sites->end; rec++)
-		is |= rec->flags & FTRACE_FL_IPMODIFY && rec->calls; /* two such ops: it is disabled, and calls nothing */
+		is |= rec->flags & FTRACE_FL_IPMODIFY && rec->calls; /* a site that was not patched calls nothing, but its record may have the flag */
 	mutex_unlock(&ftrace_lock);
 	return is;
 }

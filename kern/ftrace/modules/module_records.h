@@ -19,7 +19,7 @@ struct module_sites {
 	struct dyn_ftrace record[];
 };
 
-/* NULL: none of its functions can be traced. */
+/* What the tracer keeps for @m; NULL: @m has no function that can be traced. */
 static inline struct module_sites *module_sites_of(const struct module *m)
 {
 	return m->sites ? container_of(m->sites, struct module_sites, table) : NULL;
@@ -43,7 +43,7 @@ int module_bad_trampoline(struct dyn_ftrace *rec, unsigned long at, unsigned lon
 
 /* ---- module_tables.c ---- */
 
-/* All hashes are in this list, whose entries lie outside of them: a published hash is not stored into. ftrace_lock held. */
+/* The list of all hashes. Its entries are not part of the hashes, because a published hash is not changed. ftrace_lock held. */
 struct ftrace_hash_entry {
 	struct ftrace_hash *hash;
 	struct ftrace_hash_entry *next;
