@@ -64,7 +64,7 @@ static inline void count_missed(struct fprobe *fp)
 	__atomic_fetch_add(&fp->nmissed, 1, __ATOMIC_RELAXED);
 }
 
-/* The call has no frame. Only the direct path can count it: function_graph calls no user then. */
+/* The call has no frame. Only the direct path can count it: in the general path a call without a frame reaches no user. */
 static __noinline void miss_all(unsigned long ip)
 {
 	for_each_probe_site(site, &with_exit, ip)
@@ -199,7 +199,7 @@ static void fprobe_direct_return(struct ftrace_regs *regs, struct shadow_stack *
 	cpu->recursion = guard | cpu->context_bit;
 	leave_all(f, (u64 *)(f + 1) + 1, f->data_end, regs); /* the only data; the first word is function_graph's */
 	regs->link = f->ret;
-	barrier(); /* a walk of the stack finds the address in one of the two */
+	barrier(); /* a stack walk finds the address in regs->link or in the frame */
 	shadow_pop(s, f);
 	this_cpu()->recursion = guard;
 }
@@ -214,9 +214,9 @@ static void fprobe_call(unsigned long ip, unsigned long parent_ip, struct ftrace
 }
 
 /*
- * A thread exits inside functions, which never return. Nothing between this and
- * the end of run_thread_hooks() has a call site, so no frame is on the shadow
- * stack that will be popped.
+ * A thread that exits is still inside functions, which never return. Nothing from
+ * here to the end of run_thread_hooks() has a call site, so the frames on the shadow
+ * stack are those of such functions only.
  */
 static void lose_calls(enum thread_event event, struct thread *prev, struct thread *next)
 {

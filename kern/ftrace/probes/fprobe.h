@@ -30,9 +30,9 @@ struct fprobe;
 /*
  * @ip: the call site. @ret_ip: where the function returns to. @data: entry_data_size
  * bytes, 8-byte aligned, the same in both handlers of a call, not cleared. If the
- * size is 0 or there is no exit handler, it must not be used.
- * @regs: at the entry the arguments; in the exit handler arg[0] is the result. The
- * handlers may change both, and nothing else.
+ * size is 0 or there is no exit handler, @data must not be used.
+ * @regs: in the entry handler the arguments, in the exit handler the result, arg[0].
+ * The handlers may change these, and nothing else.
  * Return of the entry handler: 0; another value: no exit handler for this call.
  * Context: as a callback's: any, no sleep. Functions that a handler calls are not
  * traced, and not probed; such calls are not counted.
@@ -69,8 +69,9 @@ struct fprobe {
  * or of its call site; (_syms) those with @num names. When register returns 0, every
  * call that begins has its handlers called. When unregister returns, no CPU is inside a
  * handler, and none will be called for a call that is still in progress.
- * Errors: -EINVAL (an argument is missing, no handler), -ENOENT (no such function,
- * or it has no call site), -EEXIST (registered already), -E2BIG (entry_data_size),
+ * Errors: -EINVAL (an argument is missing, no handler, several functions have one of
+ * the names), -ENOENT (no such function, or it has no call site), -EEXIST (registered
+ * already), -E2BIG (entry_data_size),
  * -ENOMEM, and those of register_ftrace_graph() and register_ftrace_function();
  * unregister: -EINVAL (not registered). Context: thread.
  */

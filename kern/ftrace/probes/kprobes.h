@@ -130,7 +130,7 @@ static inline bool kprobe_irqs_off(const struct kprobe_regs *regs)
 {
 	return irqs_off(regs->flags);
 }
-/* Go on at @pc. At an entry its instruction is the first after the call site. */
+/* Continue at @pc, after the handler. At an entry the default is the first instruction after the call site. */
 static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long pc)
 {
 	*(regs->entry ? &regs->entry->pc : &regs->trap->pc) = pc;
@@ -143,8 +143,9 @@ static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long p
 extern const u32 kprobe_slots[KPROBE_SLOTS][2];
 
 /*
- * Replace instructions on all CPUs. -EINVAL: one of them is not the expected one,
- * and none is replaced. Context: thread, ftrace_lock held.
+ * Replace instructions on all CPUs. -EINVAL: one of them is not the expected one;
+ * -ETIMEDOUT: arm64, a CPU could not be stopped. After an error none is replaced.
+ * Context: thread, ftrace_lock held.
  */
 struct kprobe_word {
 	unsigned long ip;

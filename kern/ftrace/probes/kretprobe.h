@@ -18,8 +18,8 @@ struct kretprobe_instance {
 };
 
 /*
- * As fprobe's handlers. Return of an entry handler: 0; another value: no handler at
- * the return, and the call is not in flight. The value of the other is not used.
+ * As fprobe's handlers. entry_handler returns 0; or another value: then handler is not
+ * called for this call, and the call is not in flight. handler's result is not used.
  */
 typedef int (*kretprobe_handler_t)(struct kretprobe_instance *ri, struct ftrace_regs *regs);
 
@@ -42,7 +42,7 @@ struct kretprobe {
 
 /*
  * A call is in flight from its entry to its return, or to the exit of its thread.
- * A call by a thread that has already exited (its last schedule()) is none.
+ * A call by a thread that has already exited (its last schedule()) is not in flight.
  * When unregister returns, no CPU is inside a handler, and none will be called for
  * a call in flight.
  * Errors: -EINVAL (no handler; not exactly one of symbol_name and addr; several

@@ -11,7 +11,7 @@
 
 static void klp_call(unsigned long ip, unsigned long parent_ip, struct ftrace_ops *op, struct ftrace_regs *regs);
 
-/* It guards itself, so that a patched function is also replaced when a tracer's handler calls it. */
+/* klp_call() has no guard against recursion: a patched function is also replaced when a tracer's handler calls it. */
 static struct ftrace_ops klp_op = {
 	.func = klp_call,
 	.flags = FTRACE_OPS_FL_IPMODIFY | FTRACE_OPS_FL_RECURSION,

@@ -25,7 +25,8 @@
  * a check of all stacks finds no thread there.
  *
  * Conflicts: a function has at most one op that may change pc. While a patch has the
- * function, any other such op gets -EBUSY. While another op has it, a patch does.
+ * function, registering another such op fails with -EBUSY. While another such op has
+ * the function, enabling a patch of it fails with -EBUSY.
  */
 #ifndef FTRACE_LIVEPATCH_H
 #define FTRACE_LIVEPATCH_H

@@ -5,8 +5,8 @@
  * A call looks only at the entries of its own function, so an entry costs other
  * functions nothing, and there may be any number.
  *
- * Locking: the table's user has a mutex, for all functions here. A call reads the
- * table without a lock (for_each_probe_site()).
+ * Locking: the file that has a table (fprobe.c, livepatch.c) holds its own mutex in all
+ * functions here. A traced call reads the table without a lock (for_each_probe_site()).
  */
 #ifndef FTRACE_SITES_H
 #define FTRACE_SITES_H
