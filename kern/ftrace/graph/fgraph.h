@@ -20,11 +20,11 @@
  *   the slots.
  * - the handlers: after unregister_ftrace_graph() has returned, no CPU is inside
  *   a handler of that user, and no frame that is left will call one. Nor will
- *   such a frame call a later user of the same slot: its birth is larger than
- *   the frame's stamp.
+ *   such a frame call a later user of the same slot, because the birth of that
+ *   user is larger than the frame's stamp.
  *
- * Everything here runs with preemption impossible and may be interrupted
- * between any two instructions; the interrupt may itself be traced.
+ * The handlers and the code that calls them are not preempted. They may be
+ * interrupted between any two instructions; the interrupt may itself be traced.
  */
 #ifndef FTRACE_FGRAPH_H
 #define FTRACE_FGRAPH_H
@@ -160,9 +160,9 @@ void return_to_handler(void);
 void ftrace_return_to_handler(struct ftrace_regs *regs);
 
 /*
- * A frame did not fit: the function at @func was called with the sp @expected and
- * returned with @found. Graph tracing stops for good; the message is printed at
- * the next switch of threads, or when the last user leaves. Any context.
+ * A bad frame: the function at @func was called with the sp @expected and returned
+ * with @found. Graph tracing stops for good; the message is printed at the next
+ * switch of threads, or when the last user is unregistered. Any context.
  */
 void ftrace_graph_stop(unsigned long func, unsigned long expected, unsigned long found);
 extern bool ftrace_graph_dead;

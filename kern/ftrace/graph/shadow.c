@@ -1,6 +1,6 @@
 /*
  * Allocates a shadow stack for every thread while function_graph has a user, and
- * ends graph tracing when a frame does not fit.
+ * ends graph tracing after a bad frame (ftrace_graph_stop()).
  *
  * A stack is stored in the thread with one compare-and-exchange, so a thread that
  * is created while shadow_users_begin() runs gets exactly one. A stack is taken
@@ -88,9 +88,9 @@ static void free_old(struct shadow_stack *s)
 }
 
 /*
- * If a frame did not fit, the message is printed when this returns. A CPU that switches to
- * the shell after a program comes here, and so does the thread that takes the last user
- * away: then the message precedes the shell's prompt.
+ * After a bad frame: when this returns, the message is printed. A CPU that switches to
+ * the shell after a program calls this, and so does the thread that unregisters the last
+ * user. So the message precedes the shell's prompt.
  */
 static void say_bad_frame(void)
 {

@@ -79,7 +79,7 @@ void prepare_ftrace_return(unsigned long *parent, unsigned long ip, struct ftrac
 /*
  * The newest frame must belong to the function that returned: its sp is @sp. If it
  * does not, use the frame whose sp is @sp and pop the frames above it, whose
- * functions never return. If no frame fits, the newest is the best guess.
+ * functions never return. If no frame has that sp, the newest is the best guess.
  */
 static struct shadow_frame *frame_of(struct shadow_stack *s, unsigned long sp)
 {
