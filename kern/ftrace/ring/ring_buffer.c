@@ -27,7 +27,7 @@ static bool slot_change(u64 *slot, u64 *old, u64 new)
 
 /* ---- The writer ---- */
 
-/* The page of position @position - nr_slots is dropped, unread. */
+/* The unread page of @d is overwritten, or does not fit a smaller buffer: count its events. */
 static void count_overrun(struct ring_buffer_cpu *rb, const struct rb_desc *d)
 {
 	WRITE_ONCE(rb->overrun, rb->overrun + d->events);

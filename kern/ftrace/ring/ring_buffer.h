@@ -26,8 +26,8 @@
  *   and the reader follows `commit`.
  * So there is always one page more than slots, and no page has two owners.
  *
- * A page stores the number of events that were accepted before it, so a
- * subtraction says how many events a reader missed. Always, for each CPU:
+ * Each page's descriptor has the number of events that were accepted before the
+ * page, so a subtraction says how many events a reader missed. Always, for each CPU:
  *
  *	read + in buffer + overrun + dropped = written
  *

@@ -177,7 +177,7 @@ static void copy_page(struct copy *c, u32 desc, u32 (*accept)(const void *data, 
 		refused->pages++;
 }
 
-/* What an unread page in this slot is described by; NULL: there is none. */
+/* The descriptor of the unread page in the slot whose word is @word; NULL: there is no unread page. */
 static const struct rb_desc *unread(const struct ring *ring, u32 nr_slots, u64 word)
 {
 	return word & RB_SLOT_EMPTY || RB_SLOT_PAGE(word) > nr_slots ? NULL : &ring->descs[RB_SLOT_PAGE(word)];

@@ -14,8 +14,8 @@
  * 2. rb_region_make(), the same thread: the header becomes invalid, then the buffers
  *    become empty, then the header's fields are stored, its magic last. A reset
  *    before that leaves a region in which the next boot finds nothing.
- * 3. From then on the buffers are changed as all are, by each CPU's writer and by
- *    readers (ring_buffer.h). The header does not change, but for its clock: while
+ * 3. From then on the buffers are changed as all ring buffers are, by each CPU's writer
+ *    and by readers (ring_buffer.h). Of the header only the clock changes: while
  *    recording is stopped, with trace_lock held.
  *
  * What a reset leaves, in the order in which the writer stores:
@@ -25,8 +25,8 @@
  * - A page that a reader consumed: its slot's word has RB_SLOT_EMPTY, and it is not
  *   shown. The page that the reader holds has no slot. It may be the writer's, so it is shown
  *   whole, with events that were consumed.
- * A reset leaves what had reached memory. On arm64 the caches are written back before a reset by
- * the kernel (firmware_poweroff()); by another one, and on riscv64, they are not.
+ * A reset leaves what had reached memory. On arm64 the kernel writes the region back from the caches
+ * before it resets the machine (firmware_poweroff()). Before any other reset, and on riscv64, nothing does.
  */
 #ifndef FTRACE_RING_REGION_H
 #define FTRACE_RING_REGION_H
