@@ -15,7 +15,7 @@ struct event_filter;
 
 /*
  * 0; -ENOMEM; -EINVAL, with Linux's words in *error, and *column: where in @text.
- * Free it with kfree(). @def must stay as long as it is used.
+ * Free the filter with kfree(). @def must stay as long as the filter is used.
  */
 int event_filter_parse(const char *text, const struct probe_def *def, struct event_filter **filter, const char **error,
 		       unsigned *column);

@@ -68,7 +68,7 @@ struct trace_event_file {
 		struct event_filter *filter; /* NULL: the trigger acts before each event; else after each event that matches */
 	} trigger[2];
 	struct node *dir;
-	struct trace_event_file *freed_next; /* of those of an instance that goes */
+	struct trace_event_file *freed_next; /* in the list of files that the removal of an instance frees */
 };
 
 struct probe_event {
@@ -124,7 +124,7 @@ int probe_format_show(struct seq *s, u64 item);
 
 /* ---- probe_events.c; events_lock held ---- */
 
-/* One line of kprobe_events (@fprobes false) or dynamic_events. */
+/* Carry out one line of kprobe_events or, if @dynamic, of dynamic_events. Return: 0 or -errno. @line is written to. */
 int probe_events_command(char *line, bool dynamic);
 /*
  * Remove all that kprobe_events (or dynamic_events) lists. -EBUSY: an event is enabled, and nothing is removed; or a

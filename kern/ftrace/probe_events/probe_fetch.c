@@ -2,8 +2,9 @@
  * A hit: fetch the arguments, make the event, write it.
  *
  * Memory is read by two instructions (FETCH_LOAD_*). If an address cannot be read,
- * the load causes an exception, and probe_fault() makes it return false. So a probe
- * can fetch from any address, even one that is being unmapped.
+ * the load causes an exception, and the kernel continues at fetch_fault() (FIXUP),
+ * which returns false. So a probe can fetch from any address, even one that is being
+ * unmapped.
  */
 #include "asm-ftrace/fetch.h"
 #include "asm-ftrace/regs.h"
@@ -284,7 +285,7 @@ static __noinline void pull_triggers(struct trace_event_file *f, const u8 *event
 	}
 }
 
-/* What the event's file in one trace array says about the event. */
+/* Do what the event's file in one trace array says: act on its triggers, and write the event if it is enabled and accepted. */
 static INLINE void take_event(const struct hit *h, struct trace_event_file *f)
 {
 	bool enabled = __atomic_load_n(&f->enabled, __ATOMIC_ACQUIRE); /* before its filter */

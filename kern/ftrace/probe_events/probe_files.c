@@ -511,7 +511,7 @@ static struct node *group_dir(const struct trace_array *tr, const char *group, i
 	return events && file_make_at(events, path, 0644, &group_ops, NULL) ? file_lookup(events, group) : NULL;
 }
 
-/* In one step: a directory that stays, because it is a thread's cwd, keeps its enable for the group's next event. */
+/* Take out the directory and its `enable` in one step. If one is in use (a thread's cwd, an open file), both stay, for the group's next event. */
 static void remove_empty_group(struct node *dir)
 {
 	struct node *enable = file_lookup(dir, "enable"), *tree;
@@ -574,7 +574,7 @@ static int add_file(struct probe_event *e, struct trace_array *tr)
 	return 0;
 }
 
-/* All is made before any of it can be opened: only the first name can be taken, an instance has no more names than TRACEFS. */
+/* Make all directories, then attach them. Only the first attach() can fail: a name that is free in TRACEFS is free in every instance. */
 int probe_event_files(struct probe_event *e)
 {
 	int err;

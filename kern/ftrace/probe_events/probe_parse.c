@@ -382,7 +382,7 @@ static int parse_fetch(struct parser *p, char *text, struct probe_arg *arg, unsi
 
 /* ---- An argument ---- */
 
-/* Cut ":TYPE[N]" off @body. *at: the column of the type. */
+/* Cut "[N]" off @type, and set arg->count to N. @at: the column of @type. */
 static int parse_array(struct parser *p, char *type, struct probe_arg *arg, unsigned at)
 {
 	char *open = strchr(type, '['), *close;

@@ -14,7 +14,7 @@
 
 /*
  * bool probe_load(unsigned long at, unsigned long *value), for 1 or 8 bytes: the
- * load is the first instruction. If it faults, probe_fault() continues at fetch_fault.
+ * load is the first instruction. If it faults, the kernel continues at fetch_fault (FIXUP).
  */
 #define FETCH_LOAD_1 "lbu a0, (a0)\n sd a0, (a1)\n li a0, 1\n ret\n"
 #define FETCH_LOAD_8 "ld a0, (a0)\n sd a0, (a1)\n li a0, 1\n ret\n"
