@@ -142,7 +142,7 @@ exception_vector_end:
  * Called with interrupts masked. x0 = prev is the return value.
  *
  * 1. Save prev's callee-saved registers. Complete its cache and TLB maintenance:
- *    prev may go on on another CPU, whose dsb does not wait for what this CPU
+ *    prev may continue on another CPU, whose dsb does not wait for what this CPU
  *    has invalidated. QEMU does not show it.
  * 2. Make next current.
  * 3. Load next's registers, and return on its stack.

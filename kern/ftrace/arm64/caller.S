@@ -7,7 +7,8 @@
  *
  * Live: x0-x7 (arguments), x8 (where a returned structure goes), x9 (the traced
  * function's own return address: its first instruction put it there),
- * x30 (where to resume), x10 (the slot), x18, sp, x29. Free: x10-x17.
+ * x30 (where to resume), x10 (the slot), x18, sp, x29. Free: x11-x17, and x10 once
+ * the slot was read.
  *
  * 1. Save the registers that the callback may read or change, and make two
  *    frame records: the traced function's, then ours, so that a stack walk from

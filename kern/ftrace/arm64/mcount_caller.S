@@ -1,13 +1,13 @@
 /*
  * void ftrace_caller(void), reached from a call site by `bl` after the
- * prologue, from lab 3 on. It is _mcount without step 1.
+ * prologue, in lab 3. It is _mcount without step 1.
  *
  * Live and free: as in mcount.S. Only patched sites call this, and the call at
  * ftrace_call was patched before them (ftrace_update_ftrace_func): there is one
  * tracer at a time.
  *
  * 1. Make a frame record of our own, and save the argument registers.
- * 2. Call tracer(selfpc, frompc, function_trace_op, NULL), called at ftrace_call.
+ * 2. Call tracer(selfpc, frompc, function_trace_op, NULL); the call is at ftrace_call.
  * 3. Put everything back.
  */
 #include "asm-offsets.h"

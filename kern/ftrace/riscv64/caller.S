@@ -7,7 +7,7 @@
  *
  * Live: a0-a7 (arguments), t2-t6 (in Clang builds: further arguments of
  * local functions), ra (the traced function's own return address), t0 (where
- * to resume), t1 (the slot), sp, s0. Free: t1; with GCC also t2-t6.
+ * to resume), t1 (the slot), sp, s0. Free: t1, once the slot was read; with GCC also t2-t6.
  *
  * 1. Save the registers that the callback may read or change, and make two
  *    frame records: the traced function's, then ours, so that a stack walk from
