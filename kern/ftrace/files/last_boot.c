@@ -65,8 +65,8 @@ static u32 call_length(const struct ftrace_graph_ent_entry *e, u32 len)
 }
 
 /*
- * The printers trust an event's fields, so an event is kept if they may. Events by probes are refused:
- * what their fields are, only the boot that wrote them knew.
+ * The printers do not check an event's fields, so only an event with valid fields is kept. Events by
+ * probes are refused: only the boot that wrote them knew what their fields are.
  */
 static u32 accept(const void *data, u32 len)
 {

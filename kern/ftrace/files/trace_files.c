@@ -82,7 +82,7 @@ TRACEFS_CONTROL(trace_clock, "trace_clock", TRACEFS_INSTANCE, trace_clock_show, 
 
 /* ---- buffer_size_kb, buffer_total_size_kb ---- */
 
-/* The buffers of all CPUs have the same size. @count: the size of how many. Return: 1, for a file's show function. */
+/* Print the size of @count buffers; those of all CPUs have the same size. Return: 1, for a file's show function. */
 static int print_kb(struct seq *s, unsigned count)
 {
 	const struct trace_array *tr = trace_array_of(s->file);

@@ -5,7 +5,7 @@
  * A user of function_graph like any other, with set_ftrace_filter as its
  * filter and no events. Each CPU has an entry for each record, with the calls
  * that began there. A call may end on another CPU, and an interrupt may come
- * between a load and a store, so each addition is one atomic instruction.
+ * between a load and a store, so each addition is atomic.
  */
 #include "errno.h"
 #include "irq.h"
@@ -20,7 +20,7 @@ struct profile {
 	u64 hits, time, squared, squared_high; /* time in ns; the squares' sum in ns^2, 128 bits */
 };
 static struct profile *profiles[NR_CPUS]; /* indexed by record number; allocated when enabled */
-static u32 profiled;			  /* the number of records that there were then */
+static u32 profiled;			  /* records that have an entry; profile_forget_modules() reduces it */
 static bool profile_enabled; /* under trace_lock */
 
 /* ---- The handlers ---- */
@@ -102,7 +102,7 @@ static struct fgraph_ops profiler = {profile_entry, profile_return, &global_ops.
 
 /* ---- function_profile_enabled ---- */
 
-/* An entry for each record and CPU. Return: the bytes for each CPU for which there was no memory; 0. ftrace_lock held. */
+/* Allocate an entry for each record and CPU. Return: 0; without memory, the bytes that each CPU needs. ftrace_lock held. */
 static size_t make_profiles(void)
 {
 	u32 count = ftrace_total();

@@ -65,7 +65,7 @@ enum {
 #define OPTION_OR(id, name) TRACE_ITER_##id |
 	TRACE_ITER_GENERAL = TRACE_OPTIONS(OPTION_OR) 0,
 	TRACE_ITER_GRAPH = TRACE_GRAPH_OPTIONS(OPTION_OR) 0,
-	/* Of instances/last_boot: threads have no names, functions of modules neither: those of this boot are others. */
+	/* Of instances/last_boot: no names of threads and of modules' functions are printed, because this boot's are different. */
 	TRACE_ITER_LAST_BOOT = 1 << 30,
 	/* The options that are on after boot. */
 	TRACE_ITER_DEFAULT = TRACE_ITER_PRINT_PARENT | TRACE_ITER_ANNOTATE |
