@@ -151,14 +151,14 @@ void timer_set(u64 deadline);
 /*
  * Instruction fetch after text was written through the text alias.
  *
- * arch_sync_line(text_va, alias_va): after each written word (both: load it through its
- * alias and store it again; arm64: dc cvau, dsb, ic ivau of the line's text address); in
- * <arch>/arch.h, always inline.
- * The second store is for QEMU with a thread for each CPU. It invalidates the code that it
- * made of a word, and then stores; between the two another CPU may make code of the old word
- * again, and executes that until the next store. Of the changes of a call site that a thread
- * called in a tight loop (kt_fresh) 1 in 100 was lost on riscv64 and 1 in 500 on arm64, and
- * none of 19,000 with the second store. A processor needs one.
+ * arch_sync_line(text_va, alias_va): call it after each written word. In <arch>/arch.h,
+ * always inline. (1) Load the word through its alias and store it again; (2) arm64: dc cvau,
+ * dsb, ic ivau of the line's text address.
+ * The second store is for QEMU with a thread for each CPU. A real processor needs one store.
+ * QEMU first discards its translation of the old word, then stores the new one. Between the
+ * two another CPU may translate the old word again, and it executes that until the next
+ * store. Of the changes of a call site that a thread called in a tight loop (kt_fresh) 1 in
+ * 100 was lost on riscv64 and 1 in 500 on arm64, and none of 19,000 with the second store.
  * arch_sync_all(): at the end of a batch. When it returns, every online CPU
  * executes the new words. Context: thread, interrupts on.
  */

@@ -1,7 +1,8 @@
 /*
- * The generic part of trap handling. An exception is a kernel bug: it panics, or ends
- * a module's init (panic_regs()), unless a test handles it. After a bad memory access the panic says which access
- * it was, at which address, and what is there.
+ * The generic part of trap handling. An exception may be a probe's breakpoint
+ * (breakpoint.h), the fault of a load that may fault (FIXUP), or one that a test handles.
+ * Any other is a kernel bug: it panics, or ends a module's init (panic_regs()). After a
+ * bad memory access the panic says which access it was, at which address, and what is there.
  */
 #include "breakpoint.h"
 #include "cpu.h"

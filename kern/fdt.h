@@ -41,11 +41,10 @@ int fdt_reservation(const void *fdt, int index, u64 *addr, u64 *size);
 u32 fdt_be32(const void *p);
 
 extern const void *boot_fdt; /* mapped, checked; NULL when there is none */
-/* /chosen/bootargs, split by param_parse() over PARAM() entries. */
 
 /*
- * Boot arguments: "name" or "name=value". An unknown name, or a value that the
- * handler refuses, is reported on the console and ignored. The handlers run in
+ * Boot arguments, from /chosen/bootargs: "name" or "name=value". An unknown name, or a
+ * value that the handler refuses, is reported on the console and ignored. The handlers run in
  * the shell's thread after the initcalls; those of EARLY_PARAM() before
  * memory_init(), when there is a console and nothing else. A name may have both.
  */

@@ -1,7 +1,8 @@
 /*
  * Formatted text. %d %i %u %x %X %o %c %s %p %% with flags "-0+ #", width,
  * precision, '*', and length h hh l ll z; %ps prints the symbol of a text
- * address ("schedule", "show [hello]" in a module), %pS symbol+offset/size ("schedule+0x10/0x120").
+ * address ("schedule", "show [hello]" in a module), %pS symbol+offset/size ("schedule+0x10/0x120"),
+ * %pB the same for a return address.
  * No floating point. snprintf always ends the buffer with a NUL (size > 0)
  * and returns the length that the whole text would have.
  */

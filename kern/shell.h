@@ -46,7 +46,7 @@ int complain(const char *command, const char *what, int err);
 /* Run one command in this thread, without redirection. Return: its exit status. */
 int shell_run_words(int argc, char **argv);
 
-/* Initcalls: run by main() in a thread, all CPUs up, before the shell; by level, then link order. */
+/* Initcalls: run in link order by main_thread() (main.c), after all CPUs are started and before the shell. */
 struct initcall {
 	int (*fn)(void);
 	const char *name;

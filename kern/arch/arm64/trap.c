@@ -1,6 +1,6 @@
 /*
- * Decodes exceptions. Interrupts go to the interrupt controller's handler; every
- * other exception is a kernel bug (fault.c).
+ * Decodes exceptions. Interrupts go to the interrupt controller's handler; fault.c says
+ * what another exception may be if it is no kernel bug.
  */
 #include "cpu.h"
 #include "irq.h"

@@ -1,6 +1,6 @@
 /*
- * Decodes traps. Interrupts go to their handlers; every exception is a kernel bug
- * (fault.c).
+ * Decodes traps. Interrupts go to their handlers; fault.c says what an exception may be
+ * if it is no kernel bug.
  */
 #include "cpu.h"
 #include "irq.h"
