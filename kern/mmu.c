@@ -27,7 +27,7 @@
 #define POOL_TABLES 12
 static pte_t pool[POOL_TABLES][ENTRIES] __aligned(PAGE_SIZE);
 static unsigned pool_used;
-static struct range early; /* 2 MiB of RAM, the linear map's first: its tables; what it leaves is free again in page_init() */
+static struct range early; /* the first 2 MiB of RAM that are mapped: the linear map's tables are taken from them; page_init() frees the rest */
 static struct spinlock mmu_lock;
 static unsigned long mmio_next = MMIO_BASE;
 static pte_t alias_entry;

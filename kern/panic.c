@@ -33,7 +33,7 @@ static void enter_panic(void)
 		return;
 	}
 	if (none == self && ++again == 1) {
-		console_panic_mode(); /* the first panic may not have come to it */
+		console_panic_mode(); /* the first panic may not have reached its own call */
 		printk("\npanic: recursive panic\nend of panic\n");
 	}
 	if (none == self && again <= 2)
@@ -88,9 +88,9 @@ void panic(const char *fmt, ...)
 }
 
 /*
- * May this thread end here, alone? It asked for it (current->faulted), and nobody will wait for what it holds: it was
- * preemptible, holds no mutex, is in no wait queue, and was not in the tracer. After an overflow @regs are on
- * another stack, and the kernel ends.
+ * May this thread end here, alone? Only if it asked for that (current->faulted), and holds nothing for which others would
+ * wait: it was preemptible, holds no mutex, is in no wait queue, and was not in the tracer. After a stack overflow @regs are
+ * on another stack, and the answer is no.
  */
 static bool ends_alone(struct trap_frame *regs)
 {

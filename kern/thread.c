@@ -276,7 +276,7 @@ int thread_join(struct thread *t)
 	int code;
 
 	wait_event(&exits, thread_done(t) || (interrupted() && current->end));
-	if (current->end && !t->end) /* interrupted, so this thread is next: until both have ended, others may use @t's stack */
+	if (current->end && !t->end) /* Ctrl-C ends @t, and this thread next: @t's stack is not freed here, because others may still use it */
 		wait_event(&exits, interrupted());
 	end_if_interrupted();
 	wait_event(&exits, thread_done(t));

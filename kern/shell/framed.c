@@ -1,5 +1,5 @@
 /*
- * Commands for a program that types here over a line that may lose, double or change bytes.
+ * Commands for a program that types here over a serial line that may lose, double or change bytes.
  *
  *	ask NUMBER CRC "COMMAND"	Run the command, and keep what is printed meanwhile. It does not run if the CRC is
  *					not that of "NUMBER COMMAND", nor if the number is not the last one's plus 1.
