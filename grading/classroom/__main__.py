@@ -5,11 +5,11 @@
 IN holds one folder, tar, zip or git repository for each student, or what Gradescope, Moodle, Canvas or GitHub Classroom lets you download,
 unpacked. Of each, the files that labs/<n>-<name>/rubric.toml names are taken, nothing else. Every submission is built and graded on both
 architectures with the same two seeds, in a process and a sandbox of its own. A rung counts if it is reached with both seeds; one that is
-reached with one seed only makes the result flaky, and you should look at it. An error of the harness is never a score: it is tried again, twice. With HOSTS the
-submissions are graded on these machines, over ssh.
+reached with one seed only makes the result flaky, and you should look at it. After an error of the harness, which is never a score, the submission is graded
+again, at most twice. With HOSTS the submissions are graded on these machines, over ssh.
 
-OUT holds class.csv, index.html, feedback for each student, and more (docs/instructors.md). End the command when you like, with Ctrl-C for example:
-the same command goes on, and grades what is not graded yet. What was graded with another grader, other seeds or other files stays in OUT/graded.
+OUT holds class.csv, index.html, feedback for each student, and more (docs/instructors.md). You can end the command at any time, with Ctrl-C for
+example; type it again, and it grades what is not graded yet. What was graded with another grader, other seeds or other files stays in OUT/graded.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def possible(lab: int) -> int:
 
 
 def result_of(options: argparse.Namespace, key: str) -> dict[str, Any]:
-    """The result of this key. If there is none, or none that can be read, the harness failed: that is said of this submission, and the class has its tables."""
+    """The result of this key. If there is none, or it cannot be read, returns a harness error: the tables of the class are written all the same."""
     path = options.out / "graded" / key / "result.json"
     try:
         whole: dict[str, Any] = json.loads(path.read_text())
@@ -145,9 +145,9 @@ def grade(options: argparse.Namespace, keys: list[str], there: workers.Workers |
     """
     Let GNU parallel run the jobs. A job that ends with a status other than 0 is an error of the harness, and is tried again.
 
-    A signal ends parallel, which ends its jobs; but it does not know a job yet that it has only just started. So each job gets SIGTERM when
-    its parent ends, too (PR_SET_PDEATHSIG); exec, because its parent would be the shell otherwise. On a worker the parent is a program of parallel's
-    that ends the job when the connection has ended.
+    A signal ends parallel, which ends its jobs, but not a job that it has only just started. So each job also gets SIGTERM when its parent
+    ends (PR_SET_PDEATHSIG). `exec` makes parallel the parent, and not a shell. On a worker the parent is a program of parallel's that ends the
+    job when the connection has ended.
     """
     (options.out / "todo/keys").write_text("".join(f"{key}\n" for key in keys))
     (options.out / "returned").mkdir(exist_ok=True)

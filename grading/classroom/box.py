@@ -1,5 +1,5 @@
 """The sandbox of one submission: a command that sees the toolchain and what is named, no other file, no network, and none of the host's
-processes. Within them make builds walls of its own around the compiler (kern/ftrace/tools/walls.py), and QEMU runs with a filter of system calls.
+processes. In this sandbox make runs the compiler in a second one (kern/ftrace/tools/walls.py), and QEMU runs with a filter of system calls.
 
 All that a command starts is in one process namespace: when bubblewrap ends, the host's kernel ends all of it, and run() waits for that.
 """
@@ -50,7 +50,8 @@ class Came:
 
 
 def words(sees: Iterable[Path | str], writes: Iterable[Path | str], settings: dict[str, str], at: Path | str) -> list[str]:
-    """The start of a command that runs another one in the sandbox. A folder that is a link is there under the name that was given."""
+    """The words before a command that run it in the sandbox. A path of `sees` that is a symbolic link is the same link in there; one that does not exist is
+    left out. Raises NoWalls if bubblewrap is not installed."""
     if not shutil.which("bwrap"):
         raise NoWalls("bwrap is not installed: type make setup")
     command = ["bwrap", "--unshare-user", "--uid", str(NOBODY), "--gid", str(NOBODY), "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts",
@@ -67,7 +68,7 @@ def words(sees: Iterable[Path | str], writes: Iterable[Path | str], settings: di
 
 def run(command: list[str], sees: Iterable[Path | str] = (), writes: Iterable[Path | str] = (), *, limits: Limits, at: Path | str = "/",
         settings: dict[str, str] | None = None) -> Came:
-    """Run a command in a sandbox. When this returns, nothing that it started is left."""
+    """Run a command in a sandbox, and wait until every process that it started has ended. Raises NoWalls if the sandbox cannot be made, or a process does not end."""
     within = ["prlimit", f"--nproc={limits.processes}", f"--fsize={limits.file}", "--core=0", f"--as={limits.memory}", *command]
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, tempfile.TemporaryFile() as state:
         outer = words(sees, writes, settings or {}, at)
@@ -127,11 +128,11 @@ def running(out: Path) -> list[int]:
 
 def _end(process: subprocess.Popen[bytes], state: IO[bytes]) -> None:
     """
-    End bubblewrap, if it has not ended, and the first process of the namespace. Wait for the end of that one: by then the host's kernel has
-    ended all others in it.
+    End bubblewrap, if it has not ended, and the first process of the namespace. Wait for the end of the first process: by then the host's
+    kernel has ended all others in the namespace.
 
-    That process asks to be ended with bubblewrap only when it has built the walls. So it is ended by its own number, which bubblewrap writes
-    before it lets it begin.
+    The first process ends with bubblewrap (--die-with-parent) only after it has built the walls. So it gets a SIGKILL of its own. bubblewrap
+    writes its process number into @state before it lets the process begin.
     """
     until = time.monotonic() + PATIENCE
     while not (found := re.search(rb'"child-pid": (\d+)\D', os.pread(state.fileno(), 1 << 16, 0))) and process.poll() is None and time.monotonic() < until:

@@ -1,8 +1,8 @@
 """Takes a lab's files out of what one student handed in: a folder, a tar, a zip, or a git repository.
 
 Only the files that the lab's rubric.toml names are kept, and these as bytes: no name, link or device of an archive reaches the host's file
-system, and nothing that was handed in is run. The files may lie in a folder of any name, together: src/kern/... and src/labs/... . What is
-malformed (a link in the place of a file, a file twice, a bomb) is refused with a sentence; what is not asked for is ignored, and said.
+system, and nothing that was handed in is run. The files may lie in a folder of any name, together: src/kern/... and src/labs/... . A malformed
+submission (a link in the place of a file, a file twice, a bomb) is refused, with a sentence that says why. Other files are ignored, and listed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import IO
 from grading.classroom import box
 from grading.verdict import Refused
 
-LARGEST = 256 << 10  # bytes of one file; the largest that is handed out has 20 KiB
+LARGEST = 256 << 10  # bytes of one file; the largest file of a solution has 13 KiB
 MEMBERS = 20_000  # files and folders that are looked at
 UNPACKED = 256 << 20  # bytes of an archive, unpacked
 CANDIDATES = 64  # files of a wanted name, in whatever folder
@@ -232,7 +232,8 @@ def archive(path: Path) -> bool:
 
 
 def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:
-    """Take the wanted files out of a folder, an archive or a repository. A folder that has none of them, and one archive, is that archive."""
+    """Take the wanted files out of a folder, an archive or a repository. If a folder has none of them, but one archive, they are taken out of that archive.
+    Raises Refused."""
     if path.is_symlink():
         raise Refused("it is a link")
     within = (path / ".git").is_dir() and not (path / ".git").is_symlink()  # a link may lead to another student's
@@ -260,7 +261,8 @@ def read(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -
 # ---- in a process of its own -----------------------------------------------------------
 
 def taken(path: Path, wanted: tuple[str, ...], tag: str = "", before: str = "") -> Taken:
-    """read() in a process with limits: whatever an archive does to what reads it, it does to this submission alone."""
+    """read() in a process of its own, with limits, so that a hostile archive can harm only the reading of this submission. What cannot be read is refused in the
+    result. Raises NoWalls if this machine is at fault."""
     ours, theirs = os.pipe()
     child = os.fork()
     if not child:

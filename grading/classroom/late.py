@@ -1,4 +1,4 @@
-"""What lateness costs: a stage of its own, after the grades. It changes no result, so another policy or deadline grades nothing again.
+"""What lateness costs, computed after the grades. It changes no result, so another policy or deadline grades nothing again.
 
     LATE='10%/day, at most 50%, after 15 minutes' DEADLINE='2030-02-01 23:59'
 

@@ -3,7 +3,7 @@
 Of each submission the lines that were not handed out are compared with those of all others, and with the lab's solution. A text becomes the set
 of its runs of RUN tokens in a row, in which every name is the same token. So neither other names nor another order of the functions hide a copy.
 What the compiler made of a submission is compared in the same way: the operations of its instructions, without registers, numbers and addresses.
-There a copy is still alike that was rewritten with other loops and other words for the same conditions.
+By its instructions a copy is still alike if it was rewritten with other loops and other words for the same conditions.
 """
 
 from __future__ import annotations

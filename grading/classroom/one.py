@@ -6,9 +6,9 @@ reads OUT/todo/KEY.json (__main__.py wrote it) and makes OUT/graded/KEY/: result
 consoles' logs. It appears whole or not at all. On a worker (workers.py) TREE is the worker's copy of the class's tree, and the folder is packed into OUT/KEY.tar. Only this process writes it, after all that ran in the sandbox has ended. Exits with 1 if the
 harness failed, which is no score: then another attempt may succeed.
 
-Each architecture is built and graded by itself (grading/seeds.py): what is missing for one costs nothing of the other. When a build fails, whose fault
-that is does not follow from what it printed, which is the student's text: what was handed out is built at the same place, and then the
-submission again. If the first of the two fails, too, the harness failed.
+Each architecture is built and graded by itself (grading/seeds.py): what is missing for one costs nothing of the other. The messages of a failed build
+do not show whose fault it is, because the student's files can choose them. So the tree as it was handed out is built in the same sandbox, and then
+the submission again. If the tree as it was handed out does not build, the harness failed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ GRADED, BUILD, OVER, REFUSED, NOTHING, HARNESS = "graded", "build failure", "ove
 LIMITS = box.Limits(seconds=3 * 3600, file=256 << 20)
 LONGEST_TEXT = 64 << 10  # bytes that are kept of what a build or a grade printed
 LONGEST_LOG = 1 << 20  # of a console's log: its beginning and its end
-# Of each architecture: MAKE_, the command that builds it; STAFF_ and HALVES_, whose files are the staff's.
+# The two scripts read for each architecture: MAKE_, the command that builds it; STAFF_, the labs and halves for which the staff's objects are linked; HALVES_,
+# the options that name these halves to the grader.
 CPU = "awk '{print ($14 + $15 + $16 + $17) / 100}' /proc/$$/stat"
 BUILD_EACH = rf"""
 rm -f ../build-*.status ../build.cpu

@@ -1,4 +1,4 @@
-"""Writes what learning platforms need that call a program for each submission, from templates/: `make gradescope` and `make classroom`."""
+"""Writes, from templates/, what a learning platform needs that calls a program for each submission: `make gradescope` and `make classroom`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def template(name: str, lab: int, seed: str = "") -> str:
 
 
 def gradescope(out: Path, lab: int, seed: str = "") -> None:
-    """An autograder: the two scripts that Gradescope calls, and this tree."""
+    """Write an autograder into the zip `out`: the two scripts that Gradescope calls, and this tree."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout.split(b"\0")
     there = [name for name in listed if name and os.path.lexists(ROOT / os.fsdecode(name))]
     with tempfile.TemporaryDirectory() as scratch:
@@ -37,7 +37,7 @@ def gradescope(out: Path, lab: int, seed: str = "") -> None:
 
 
 def classroom(out: Path, lab: int) -> Path:
-    """The workflow, in the tree that students get."""
+    """Write the workflow into `out`, a tree that students get. Returns the path of the workflow."""
     workflow = out / ".github/workflows/classroom.yml"
     workflow.parent.mkdir(parents=True, exist_ok=True)
     workflow.write_text(template("classroom.yml", lab))

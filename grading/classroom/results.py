@@ -24,7 +24,7 @@ class Row:
     result: dict[str, Any]  # result.schema.json
     history: list[dict[str, Any]]  # of the student's results; the last one is this one
     late: Late | None = None  # if there is a policy
-    is_new: bool = False  # is the last one of this run?
+    is_new: bool = False  # did this run add the last one?
 
     @property
     def points(self) -> int | None:

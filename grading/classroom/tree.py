@@ -77,7 +77,8 @@ def manifest(lab: int, seeds: list[str]) -> dict[str, object]:
 
 
 def staff(lab: int, staffed: Sequence[str] = ()) -> str:
-    """The labs, and perhaps the first half of this one, for which the staff's objects are linked. A later half's make links by itself, as long as it is as handed out."""
+    """The value of STAFF=: the labs before this one, and this lab's first half if `staffed` has it. It need not name a later half: while a file of that half is as
+    handed out, make itself links the staff's objects for the half."""
     first = next(iter(halves.files(rubric.LABS[lab] / "rubric.toml", ARCHES)))
     return ",".join([*map(str, range(1, lab)), *(half for half in staffed if half == first)])
 
@@ -125,7 +126,7 @@ def _build(lab: int, tree: Path) -> None:
     for arch in ARCHES:
         _run(*make(lab, arch), at=new)
     later = [name for number, names in list(halves.files(rubric.LABS[lab] / "rubric.toml", ARCHES).items())[1:] for name in names]
-    if later:  # the kernels that are built when the second half was begun
+    if later:  # also build the kernels of a submission in which the second half was begun
         for name in later:
             with (new / name).open("a") as file:
                 file.write("\n")

@@ -31,7 +31,7 @@ from grading.classroom import box, intake, one, tree
 from qemu.emulator import Unfit
 from qemu.machine import ROOT
 
-FOLDER = ".cache/callsite"  # on a worker, in the home of who logs in
+FOLDER = ".cache/callsite"  # on a worker, in the home folder of the user who logs in
 PATIENCE = 600  # seconds for the end of a job whose connection has ended
 AT_ONCE = 8  # workers that get the tree at the same time
 # A worker that does not answer for a minute is given up; its jobs run on the others.
@@ -81,7 +81,7 @@ def run(command: list[str], data: str = "") -> str:
 
 
 def ready(host: str, ssh: str, at: Path, about: dict[str, Any], place: str, jobs: str) -> tuple[str, list[str]]:
-    """Prepare a worker. Returns how parallel calls it, and the command that checks it. Raises Refusal."""
+    """Prepare a worker. Returns its name for parallel's --sshlogin, and the command that checks it. Raises Refusal if it cannot grade."""
     named = HOST.fullmatch(host)
     if not named:
         raise Refusal("a host is written  name, user@name or user@name:port")
@@ -107,7 +107,7 @@ def differing(here: Any, there: Any) -> tuple[Any, Any]:
 
 
 def prepare(hosts: list[str], ssh: str, out: Path, at: Path, about: dict[str, Any]) -> Workers:
-    """The workers of these that can grade; of each other one it says why not. Raises NoWalls if none can."""
+    """Prepare the hosts as workers. Returns those that can grade, and prints of each of the others why it cannot. Raises NoWalls if none can."""
     if not shutil.which("rsync") or not shutil.which(shlex.split(ssh)[0]):
         raise box.NoWalls("rsync or ssh is not installed: type make setup")
     ssh = f"{ssh} {SSH}"
