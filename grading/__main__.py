@@ -91,7 +91,7 @@ def wanted_boots(options: argparse.Namespace, rung: rubric.Rung | None) -> list[
 
 @functools.cache
 def kernel_in(folder: Path, arch: str) -> Kernel:
-    """Read once: the processes that grade are forked from this one, and have what it has read."""
+    """This architecture's kernel in this folder. It is read once: the processes that grade are forked from this one, and inherit what it has read."""
     return Kernel(folder / arch / "callsite.elf", arch)
 
 
@@ -163,7 +163,8 @@ def under_gdb(grades: list[report.Grade], outcomes: dict[str, ArchResult], rung:
 
 
 def take_copies(options: argparse.Namespace) -> None:
-    """Grade copies of the kernels: `make` may build others meanwhile. options.lock is locked until it is closed: two grades would write the same files."""
+    """Copy the kernels, and let options.kernels name the copies: `make` may build others meanwhile. Locks options.lock, which ends when it is closed, because two
+    grades would write the same files. Raises Refused if another grade has the lock."""
     folder = options.out / "grade"
     folder.mkdir(parents=True, exist_ok=True)
     options.lock = (folder / "lock").open("w")
@@ -185,6 +186,8 @@ def take_copies(options: argparse.Namespace) -> None:
 
 
 def refuse(options: argparse.Namespace) -> rubric.Rung | None:
+    """Prepare a grade: copy the kernels, choose the seed, build the observer. Returns the rung that --rung names, or None. Raises Refused if these options or
+    kernels cannot be graded, Unfit if this host cannot grade, Stopped if a kernel's ELF file cannot be read."""
     missing = [a for a in options.arch if not (options.kernels / a / "callsite.elf").exists()]
     if missing:
         raise Refused(f"{Verdict.BUILD.value}: there is no kernel for {', '.join(missing)}; type make")

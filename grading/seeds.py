@@ -2,9 +2,10 @@
 
     python3 -m grading.seeds ARCH OUT 'SEED ...' WORD ...
 
-WORD ... are further words for each grade. The schedules that are played whatever the seed is are played with the first seed alone, if all of them
-were right: the kernel is the same. Its results go to OUT/attempt-N-ARCH/, what it prints to .txt beside it, its exit status to .status,
-and the seconds of a processor that it took to .cpu. The grades are forked from this process, so the program and the kernel are read once.
+WORD ... are further words for each grade. Some schedules do not depend on the seed. If the first seed's grade played its schedules and all were
+right, the later grades leave these out: the kernel is the same. The results of grade N go to OUT/attempt-N-ARCH/, what it prints to .txt beside
+that folder, its exit status to .status, and the processor time that it took, in seconds, to .cpu. The grades are forked from this process, so the
+program and the kernel are read once.
 """
 
 from __future__ import annotations
