@@ -30,7 +30,7 @@ def _calls(e: Evidence) -> list[Call]:
 
 @once
 def entry_calls(e: Evidence) -> dict[str, Call]:
-    """The three calls of entry_traced: "seen", with an op that changes nothing; "changed", with one that changes every argument and link; "skipped", with ops that return in its place."""
+    """The three calls of entry_traced: "seen", with an op that changes nothing; "changed", with one that changes every argument and link; "skipped", with two ops of which the first makes it return at once."""
     by = {name: [call for call in _calls(e) if call.name == "entry_traced" and call.callbacks[0].addr == e.kernel.symbol(name)]
           for name in ("entry_tracer", "entry_skipper")}
     looked = dict(zip(("seen", "changed"), by["entry_tracer"])) if len(by["entry_tracer"]) == 2 else {}
@@ -162,7 +162,7 @@ def registers_changed(e: Evidence) -> Finding | None:
 # ---- what several ops do together --------------------------------------------------------------
 
 def while_published(e: Evidence) -> list[Call]:
-    """The calls of functions that a batch calls at its end, when its sites are written."""
+    """The traced calls of text_alias_close, which a batch calls at its end: by then the sites are written."""
     return [call for call in e.truth.calls if call.name == "text_alias_close" and call.word != call.site.rest]
 
 

@@ -75,7 +75,7 @@ def _between(*bounds: tuple[int, int]) -> frozenset[int]:
 
 
 def hit_of(span: Span, framed: Framed) -> int | None:
-    """Which of the runs of return_to_handler of the return instruction is this call's? None: none."""
+    """The index in span.leaving.hits of this call's run of return_to_handler; None: it has none."""
     if not span.leaving or not framed(span):
         return None
     at = [s for s in span.leaving.spans if framed(s)].index(span)

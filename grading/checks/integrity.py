@@ -64,7 +64,8 @@ def _foreign(e: Evidence, r: Record) -> Finding:
 
 
 def permitted(e: Evidence, address: int, word: int) -> bool:
-    """May this address hold this word? A call site may hold a nop or a call, ftrace_call a call, and the word before a site its boot value."""
+    """May this address hold this word? A call site may hold a nop, a call, or the word as linked; ftrace_call and ftrace_graph_call a nop or a call; the word
+    before a site its boot value. Words of probes and trampolines, and those that the harness wrote, are permitted too."""
     kernel = e.kernel
     if any(was and (address, word) == (was.site.address, was.word) for was in (e.spoilt, *e.overwritten_sites)):
         return True

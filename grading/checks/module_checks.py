@@ -134,7 +134,7 @@ def _words(seen: Record) -> Words:
 
 
 def _made(e: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
-    """In reach is what the instructions reach: the right words lead to the target."""
+    """trampoline_encode() must return 0 and make words that lead to the target, if the instructions reach it; else it must return -ERANGE and store nothing."""
     isa, (ip, target), words = e.kernel.isa, question.v[:2], _words(seen)
     off, error = target - ip, -returned % (1 << 32)
     reached = isa.trampoline(ip, isa.trampoline_to(ip, target)) == target
@@ -152,7 +152,7 @@ def _made(e: Evidence, question: Record, returned: int, seen: Record) -> Finding
 
 
 def _read(e: Evidence, question: Record, returned: int, seen: Record) -> Finding | None:
-    """A word that is not executed does not matter."""
+    """trampoline_target() must find where these words lead, or that they are no trampoline. A word that is not executed does not matter."""
     isa, ip, words, found = e.kernel.isa, question.v[0], _words(seen), seen.v[2] if returned & 0xFF else None
     leads = isa.trampoline(ip, words if isa.executed == 3 else (words[0], words[1], isa.trampoline_to(ip, ip)[2]))
     if found == leads:

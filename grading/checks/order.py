@@ -20,7 +20,7 @@ from grading.machine.observer import Kind, Record
 from grading.truth.truth import Call, GRACE, ordered_code
 
 STORES, LOADS = 1, 2  # what a barrier orders: before it and after it
-OPS = 8  # of the shell's
+OPS = 8  # the ops of the shell's command `op`
 SLOTS = "wrong-number-of-slots"
 
 
@@ -85,7 +85,7 @@ def barrier(e: Evidence, who: Record, first: int, last: int, kind: int = STORES)
 
 
 def published(e: Evidence, what: Record, last: int) -> bool:
-    """Is there a barrier between what was stored last and the store that makes it public?"""
+    """Was a barrier executed between record `last`, the last store of the data, and `what`, the store that makes the data public? True also if `what` releases."""
     return releases(e.arch, what.word) or barrier(e, what, last + 1, what.seq)
 
 
@@ -95,7 +95,7 @@ def inside(record: Record, place: tuple[int, int]) -> bool:
 
 
 def before(writes: Iterable[Record], seq: int, otherwise: int) -> int:
-    """The record number of the last write before `seq`."""
+    """The record number of the last write before `seq`; `otherwise`, if there is none."""
     return max((r.seq for r in writes if r.seq < seq), default=otherwise)
 
 

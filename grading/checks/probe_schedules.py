@@ -42,7 +42,7 @@ def _piecewise(e: Evidence, run: ScheduleRun) -> Finding | None:
 
 
 def _hits(e: Evidence, run: ScheduleRun, call: Call) -> list[Record]:
-    """The hits on CPU B from this call to the next one."""
+    """The hits on the CPU that makes the calls, from this call to the next one."""
     later = [c.seq for c in during(run, e.truth.calls) if c.name == CALLED and c.vcpu == CALLER and c.seq > call.seq]
     return [r for r in between(e.truth.hits["step"], call.seq, min(later, default=run.last)) if r.vcpu == CALLER]
 

@@ -15,7 +15,7 @@ from grading.truth.returns import HANDLERS, ends as ends_of
 from grading.truth.truth import AT_ENTRY, AT_RETURN, Call
 
 TRACER = -1  # the number of the function tracer's own op
-OPS = 8  # of the shell's
+OPS = 8  # the ops of the shell's command `op`
 AT_LEAST = 10  # schedules that each change must have
 
 
@@ -132,7 +132,7 @@ def _user_wrong(e: Evidence, run: ScheduleRun, call: Call, back: int, ended: int
 
 @once
 def _user_events(e: Evidence) -> list[tuple[int, int, int]]:
-    """The handler calls on CPU B outside of interrupts: (record, user, AT_ENTRY or AT_RETURN)."""
+    """The handler calls on the CPU that makes the calls, outside of interrupts: (record, user, AT_ENTRY or AT_RETURN)."""
     hands = [(t.seq, t.user, t.what) for t in e.truth.user_events if t.vcpu == CALLER and not t.level and t.what in (AT_ENTRY, AT_RETURN)]
     entry = e.kernel.symbol(HANDLERS[0])
     own = [(r.seq, TRACER, AT_ENTRY if r.addr == entry else AT_RETURN) for r in e.truth.users if r.vcpu == CALLER and not r.level]

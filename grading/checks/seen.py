@@ -1,7 +1,7 @@
 """Says how much must be observed before a rung is reached, so that no rung is reached because its check had nothing to look at.
 
-Each rung names its Coverage in SEEN of labs/*/checks.py. grading/report/report.py looks at it after the rung's check: what was
-observed to be wrong is wrong, however little was observed.
+Each rung names its Coverage in SEEN of labs/*/checks.py. grading/report/report.py looks at it after the rung's check: if the
+check found something wrong, that is reported, even if too little was observed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class Coverage:
 
 
 def too_little(e: Evidence, wanted: Iterable[Coverage]) -> Finding | None:
-    """A finding about the first of these of which too little was observed. A boot that does not try it needs an amount of 0."""
+    """A finding about the first of these of which too little was observed. For a boot that does not try it, `amounts` must have an Amount whose `least` is 0:
+    no Amount at all counts as too little."""
     for seen in wanted:
         for amount in list(seen.amounts(e)) or [Amount("", 0, 1)]:
             if amount.seen < amount.least:
