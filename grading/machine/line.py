@@ -120,7 +120,7 @@ def open_line(where: str) -> Line:
 @dataclass(frozen=True)
 class UBoot:
     prompt: str = "=> "
-    commands: tuple[str, ...] = ()  # typed at its prompt. None: it boots by itself; `boot` is typed if something has stopped it
+    commands: tuple[str, ...] = ()  # typed at its prompt. Empty: it boots by itself; `boot` is typed if something has stopped it
 
 
 @dataclass(frozen=True)

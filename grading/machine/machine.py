@@ -279,7 +279,7 @@ class Run:
 
     @contextmanager
     def held(self) -> Iterator[Stub]:
-        """Stop the machine; the stub can step it, read it and write it. Afterwards it runs, if this block is in no other one."""
+        """Stop the machine; the stub can step it, read it and write it. It runs again at the end of the outermost such block."""
         try:
             self._stub.hold()
             self._holders += 1

@@ -2,8 +2,8 @@
 
     python3 -m grading.report.classroom LAB build/riscv64.json build/arm64.json
 
-Each file is the grade.json of one architecture. One that is not there has no points: the file was not built, or is as it was handed out. An
-error of the harness is no score: then this ends with 1 and prints nothing.
+Each file is the grade.json of one architecture. If it is missing, that architecture has no points: its kernel was not built, or the student's files
+are as handed out. An error of the harness is no score: then the program ends with 1, and prints only a message on the standard error.
 """
 
 from __future__ import annotations

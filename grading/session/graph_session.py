@@ -75,7 +75,8 @@ class GraphSession(Session):
             self._leave_twice(machine)
 
     def _graph(self, machine: Run, name: str, seed: int, users: list[User], rewritten: str = "") -> None:
-        """Run a workload with these users; a user that leaves does so during the workload. `rewritten`: their first filter, replaced before it."""
+        """Run a workload with these users; a user that leaves does so during the workload. `rewritten`: a filter with which all users are registered; before the
+        workload each of them gets its own."""
         phase = Phase(name, seed, together(users), users=users, rewritten=rewritten)
         self._evidence.phases.append(phase)
         self._say(f"{name}: workload {seed:016x}, {phase.filter.filter if phase.filter else ''}")

@@ -53,7 +53,7 @@ def scheduled(kernel: Kernel) -> tuple[Module, ...]:
 
 
 def modules(kernel: Kernel, seed: int) -> tuple[Module, Module, Module, Module]:
-    """At addresses that the seed chooses: one module near; another one far; the first one at that far address; and the first one after it."""
+    """At addresses that the seed chooses: one module near; another one far; the first module again, at that far address; and once more, ROOM pages above it."""
     rng = random.Random(seed)
     one, two = (_file(kernel, name) for name in rng.sample(("maple", "pine"), 2))
     lowest = kernel.symbol("_end") + -kernel.symbol("_end") % PAGE

@@ -53,6 +53,7 @@ class Change:
     first, last: commands before and after all schedules of the change; before, after: those of each schedule.
     stays: the ops (or users of function_graph) that run in every call. comes: those that run in each call that begins after the change
     has ended. goes: those that run in no such call; and when the change has ended, no earlier call is still in them.
+    inside: names of B's places, besides those that its call is seen to pass.
     """
 
     name: str

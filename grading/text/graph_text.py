@@ -1,7 +1,7 @@
 """Parses the `trace` file of tracefs in Linux's format for function_graph.
 
-The harness switches funcgraph-abstime, -proc and -tail on, so that every line has
-its time, CPU and thread, and every closing brace has the function's name.
+The harness switches funcgraph-abstime, -proc, -tail and -retval on, so that every line
+has its time, CPU and thread, and every closing brace the function's name and return value.
 """
 
 from __future__ import annotations
