@@ -8,12 +8,12 @@ A page may have, each on a line of its own:
     @mistakes               the index of named mistakes, out of the handouts
     @labs                   the labs, each with its page
 
-Links are those of the tree, so that they hold there as well: to a page, they
-lead to the page; to any other file, they become its name.
+A page's links are paths in the tree, so that they are right there as well. In
+the book a link to a page leads to the page; a link to any other file becomes
+the file's name.
 
-What a page names must be there. In a tree that was handed out, where later
-labs are not and a student may have given things other names, the page says
-that it is not instead.
+What a page names must exist. A tree that was handed out has no later labs, and
+a student may have renamed things: there the page says what is missing.
 """
 from __future__ import annotations
 
