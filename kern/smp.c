@@ -65,7 +65,7 @@ void cpus_init(const void *fdt)
 	unsigned count = list_cpus(fdt, hwids, &boot);
 
 	if (boot < 0) {
-		printk("The device tree does not list the boot CPU (%lx): only it is used.\n",
+		printk("The device tree does not list the boot CPU (%lx): only the boot CPU is used.\n",
 		       boot_hwid);
 		count = 1;
 		boot = 0;

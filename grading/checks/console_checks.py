@@ -31,7 +31,7 @@ def _contexts(phase: Phase) -> dict[str, list[FunctionEvent]]:
 def whole(name: str, trace: FunctionTrace | None) -> Finding | None:
     if not trace or trace.in_buffer != len(trace.events) or trace.overrun or not trace.events:
         counted = f"its header counts {trace.in_buffer} entries of {trace.written}" if trace else "none was printed"
-        return Finding(f"{name}: the trace is not whole: {counted}, and {len(trace.events) if trace else 0} are printed")
+        return Finding(f"{name}: the trace is not complete: {counted}, and {len(trace.events) if trace else 0} are printed")
     return None
 
 

@@ -150,4 +150,4 @@ def _end(process: subprocess.Popen[bytes], state: IO[bytes]) -> None:
     if first >= 0:
         os.close(first)
     if not gone:
-        raise NoWalls(f"what ran within the walls goes on: process {found[1].decode() if found else ''}")
+        raise NoWalls(f"a process of the sandbox does not end: {found[1].decode() if found else ''}")

@@ -206,7 +206,7 @@ def _folder(folders: list[list[str]]) -> list[str]:
     uppermost = [folder for folder in folders if len(folder) == min(map(len, folders))]
     different = sorted({"/".join(folder) for folder in uppermost})
     if len(different) > 1:
-        raise Refused(f"the lab's files are there in several folders: {', '.join(map(printable, different[:5]))}")
+        raise Refused(f"the lab's files are in several folders: {', '.join(map(printable, different[:5]))}")
     return uppermost[0] if uppermost else []
 
 

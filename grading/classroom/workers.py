@@ -94,7 +94,7 @@ def ready(host: str, ssh: str, at: Path, about: dict[str, Any], place: str, jobs
     for name in tree.FITTINGS:
         if has[name] != about[name]:
             here, there = (json.dumps(of) for of in differing(about[name], has[name]))
-            raise Refusal(intake.printable(f"a grade would be another one there: {name} is {there}, and here {here}"))
+            raise Refusal(intake.printable(f"its grades could differ from this machine's: {name} is {there}, and here {here}"))
     return f"{has['processors']}/{host}", check
 
 

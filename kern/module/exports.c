@@ -117,7 +117,7 @@ static unsigned long find(void *arg, const char *name)
 	unsigned long value = module_find_export(name, &owner);
 
 	if (!value && owner) {
-		printk("module %s: '%s' is of module %s, which is being loaded or removed\n", search->m->name, name, owner->name);
+		printk("module %s: '%s' belongs to module %s, which is being loaded or removed\n", search->m->name, name, owner->name);
 		search->err = -EEXIST;
 	} else if (owner && !add_use(search->m, owner)) {
 		search->err = -ENOSPC;

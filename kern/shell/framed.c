@@ -62,7 +62,7 @@ static int ask_main(int argc, char **argv)
 	kept_len = console_keep(NULL, 0);
 	return 0;
 }
-SHELL_COMMAND("ask", ask_main, "number crc \"..\"", "for a program at a bad line: run a command once, and keep what it prints", .alone = true);
+SHELL_COMMAND("ask", ask_main, "number crc \"..\"", "for a program on an unreliable serial line: run a command once and keep its output", .alone = true);
 
 /* A source of text: a file, or what was kept. */
 struct text {

@@ -102,7 +102,7 @@ static int instance_rmdir(struct node *dir, const char *name)
 	int err = file_detach(dir, name, &tree);
 
 	if (err == -EBUSY)
-		printk("tracefs: instances/%s: one of its files is open, or it is a current directory\n",
+		printk("tracefs: instances/%s: one of its files is open, or a thread's current directory is in it\n",
 		       name);
 	if (!err)
 		tree_free(tree);

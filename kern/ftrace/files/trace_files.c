@@ -36,7 +36,7 @@ static int current_tracer_set(struct file *f, const char *name)
 	if (err)
 		return tracefs_refuse(f, err, err == -EINVAL ? "no tracer is named '%s'; see available_tracers"
 					    : err == -EBUSY  ? "%s can be used once, and another instance uses it"
-					    : err == -ENOSPC ? "%s cannot have another user"
+					    : err == -ENOSPC ? "%s did not start: no stub, or no slot of function_graph, is free"
 							     : "%s did not start", name);
 	return 0;
 }

@@ -455,7 +455,7 @@ static const struct {
 	       "  cat trace_pipe                        read the events as they come, and consume them\n\n"
 	       "  available_tracers     what current_tracer takes\n"
 	       "  trace                 all CPUs merged by time; echo > trace empties the buffers\n"
-	       "  trace_pipe            waits for events; once some were read it ends when tracing_on is 0\n"
+	       "  trace_pipe            waits for events; after the first one it ends when tracing_on is 0\n"
 	       "  trace_marker          a line written here becomes an event\n"
 	       "  trace_clock           the clock of the events; a change empties the buffers\n"
 	       "  trace_options         one in each line, 'no' before one that is off; options/ has a file for each\n"

@@ -92,7 +92,7 @@ const char *rb_region_refusal(const struct rb_region *r, u64 size, u32 nr_cpus, 
 	if (r->checksum != checksum(r))
 		return "the header of the earlier boot's events is damaged";
 	if (r->build_id != build_id)
-		return "the earlier boot was of another kernel, in which the addresses are of other functions";
+		return "the earlier boot ran another kernel, so its addresses mean other functions";
 	if (r->size != size || r->nr_cpus != nr_cpus || r->nr_slots != slots_for(size, nr_cpus))
 		return "the earlier boot had another number of CPUs, or another last_boot=";
 	return NULL;

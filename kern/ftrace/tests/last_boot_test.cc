@@ -381,7 +381,7 @@ TEST_F(LastBoot, a_sentence_says_why_it_is_refused)
 		const char *why;
 		void (*change)(LastBoot &);
 	} cases[] = {
-		{"the earlier boot was of another kernel, in which the addresses are of other functions", [](LastBoot &) { _rodata[17] ^= 4; }},
+		{"the earlier boot ran another kernel, so its addresses mean other functions", [](LastBoot &) { _rodata[17] ^= 4; }},
 		{"the earlier boot had another number of CPUs, or another last_boot=", [](LastBoot &) { nr_cpus = 1; }},
 		{"the header of the earlier boot's events is damaged", [](LastBoot &t) { t.region->nr_slots++; }},
 		{"no events of an earlier boot are there", [](LastBoot &t) { t.region->magic++; }},
