@@ -1,10 +1,11 @@
 """Grades a class that is made for this test: each submission must get the state and the points for which it was made.
 
-    python3 -m grading.selftest.class_of --lab 3 --out DIR [NAME ...]     every submission, or those named
+    python3 -m grading.selftest.class_of --lab 3 --out DIR [--of 200] [--kill] [NAME ...]     every submission, or those named
 
 The class has the lab's solution and its start, every solution of labs/<n>-<name>/wrong/, submissions that cannot be built
-or taken, and the attacks of grading/tests/attacks/. It is handed in as tars, zips and folders in turn. The same command continues where it was interrupted,
-and a second run, which finds every result, must print the same.
+or taken, and the attacks of grading/tests/attacks/. With --of, solutions and mutants in turn fill it up to that number: of the mutants whose code differs
+from the solution's, 95 % must lose points. It is handed in as tars, zips and folders in turn. With --kill everything is killed when half of the class is
+graded. The same command continues where it was interrupted, and a last run, which finds every result, must print the same.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -24,7 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from grading.machine.machine import ended_by_signals
-from grading.selftest import wrong
+from grading.selftest import mutants, wrong
+from grading.selftest.mutations import Mutant
 from grading.session import rubric
 from grading.verdict import Verdict
 from qemu.machine import ARCHES, ROOT
@@ -41,14 +45,19 @@ class Made:
     name: str
     files: Files
     states: list[str]
-    points: str  # full, less, none; half: at least half, and not all
+    points: str  # full, less, none; half: at least half, and not all; any: a mutant's
     says: str = ""  # a pattern that the result's text must match
+    mutant: Mutant | None = None
+
+
+def unifdef(text: bytes, start: int = 0) -> bytes:
+    return subprocess.run(["unifdef", f"-DLAB_START={start}"], input=text, capture_output=True, check=False).stdout
 
 
 def solution(lab: int, start: int = 0) -> Files:
     """The files of the lab, as the solution has them, or its start."""
     names = dict.fromkeys(name.replace("<arch>", arch) for name in rubric.lab(lab).files for arch in ARCHES)
-    return {name: subprocess.run(["unifdef", f"-DLAB_START={start}", name], cwd=ROOT, capture_output=True, check=False).stdout for name in names}
+    return {name: unifdef((ROOT / name).read_bytes(), start) for name in names}
 
 
 def patched(one: wrong.Wrong) -> Files:
@@ -88,6 +97,34 @@ def members(lab: int) -> list[Made]:
     return found + [attack(path, lab) for path in sorted(ATTACKS.glob(f"lab{lab}-*"))]
 
 
+def filling(lab: int, count: int) -> list[Made]:
+    """Solutions that differ in a comment, and mutants."""
+    right, listed = solution(lab), set[str]().union(*(mutants.equivalents(lab, arch) for arch in ARCHES))
+    of = [m for m in mutants.spread(mutants.of_files(lab, *ARCHES), "class") if m.id not in listed]
+    found = list[Made]()
+    for n in range(count):
+        if n % 2 and n // 2 < len(of):
+            one = of[n // 2]
+            found.append(Made(f"mutant-{n:03}", {**right, one.file: unifdef(one.text.encode())}, ["graded", "build failure", "flaky"], "any", mutant=one))
+        else:
+            found.append(Made(f"student-{n:03}", {name: data + f"/* {n} */\n".encode() for name, data in right.items()}, ["graded"], "full"))
+    return found
+
+
+def same_code(mutant: Mutant, lab: int) -> bool:
+    """Does the mutant compile to the solution's objects?"""
+    for arch in [a for a in ARCHES if mutant.file in mutants.files(lab, a)]:
+        wrong.prepare(lab, arches=(arch,))
+        mutants.FOLDER.mkdir(parents=True, exist_ok=True)
+        tree = mutants.ScratchTree(mutants.FOLDER / f"{arch}-lab{lab}-class", lab, arch)
+        wrong.fresh(tree.path, lab, arch)
+        right = tree.code(mutant.file)
+        (tree.path / mutant.file).write_text(mutant.text)
+        if tree.code(mutant.file) != right:
+            return False
+    return True
+
+
 def hand_in(member: Made, at: Path, how: int) -> None:
     if how == 0:
         with tarfile.open(at / f"{member.name}.tar.gz", "w:gz") as tar:
@@ -105,19 +142,41 @@ def hand_in(member: Made, at: Path, how: int) -> None:
             (at / member.name / name).write_bytes(data)
 
 
+def result_of(member: Made, folder: Path) -> Path:
+    key: str = json.loads((folder / "students" / member.name / "history.jsonl").read_text().splitlines()[-1])["key"]
+    return folder / "graded" / key / "result.json"
+
+
 def differs(member: Made, folder: Path) -> str:
     """How the student's result differs from what it must be, or ''."""
-    key = json.loads((folder / "students" / member.name / "history.jsonl").read_text().splitlines()[-1])["key"]
-    path = folder / "graded" / key / "result.json"
+    path = result_of(member, folder)
     if (size := path.stat().st_size) > LARGEST:
         return f"has a result of {size} bytes"
     got = json.loads(path.read_text())
     if got["state"] not in member.states and not (got["flaky"] and "flaky" in member.states):
         return f"is {got['state']}, and must be {' or '.join(member.states)}: {got['said'][-300:]}"
     points = "full" if got["points"] == got["possible"] else "half" if 2 * (got["points"] or 0) >= got["possible"] and member.points == "half" else "less" if got["points"] else "none"
-    if points != member.points and not (member.points == "less" and points == "none"):
+    if points != member.points and member.points != "any" and not (member.points == "less" and points == "none"):
         return f"has {got['points']} of {got['possible']} points, and must have {member.points}"
     return "" if re.search(member.says, got["said"]) else f"says {got['said'][-300:]!r}, and not {member.says}"
+
+
+def survivors(wanted: list[Made], folder: Path, lab: int) -> list[Made]:
+    """The mutants that have all points, though their code is not the solution's."""
+    def full(member: Made) -> bool:
+        got = json.loads(result_of(member, folder).read_text())
+        return bool(got["points"] == got["possible"])
+
+    return [member for member in wanted if member.mutant and full(member) and not same_code(member.mutant, lab)]
+
+
+def killed(command: list[str | Path], graded: Path, half: int) -> None:
+    """Run the command, and kill all its processes when so many results are there."""
+    with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as grader:
+        while grader.poll() is None and len(list(graded.glob("*/result.json"))) < half:
+            time.sleep(0.2)
+        print(f"killed when {len(list(graded.glob('*/result.json')))} of the class were graded", flush=True)
+        os.killpg(grader.pid, signal.SIGKILL)
 
 
 def main() -> int:
@@ -125,23 +184,32 @@ def main() -> int:
     parser.add_argument("--lab", type=int, required=True, choices=sorted(rubric.LABS))
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--of", type=int, default=0, help="the number of submissions")
+    parser.add_argument("--seed", default="1")
+    parser.add_argument("--kill", action="store_true", help="kill everything when half of the class is graded, and go on")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     wanted = [member for member in members(options.lab) if not options.names or member.name in options.names]
+    wanted += filling(options.lab, options.of - len(wanted))
     handed_in = options.out / "in"
     shutil.rmtree(handed_in, ignore_errors=True)
     handed_in.mkdir(parents=True)
     for n, member in enumerate(wanted):
         hand_in(member, handed_in, n % 3)
+    command = [sys.executable, "-m", "grading.classroom", "--lab", str(options.lab), "--in", handed_in, "--out", options.out / "out", "--seed", options.seed,
+               "--jobs", str(options.jobs)]
+    if options.kill:
+        killed(command, options.out / "out/graded", len(wanted) // 2)
     for again in (False, True):
         began = time.monotonic()
-        status = subprocess.run([sys.executable, "-m", "grading.classroom", "--lab", str(options.lab), "--in", handed_in, "--out", options.out / "out", "--seed", "1",
-                                 "--jobs", str(options.jobs)], cwd=ROOT, check=False).returncode
+        status = subprocess.run(command, cwd=ROOT, check=False).returncode
         wrongly = [f"{member.name} {why}" for member in wanted if (why := differs(member, options.out / "out"))]
         print(*wrongly, f"{len(wanted) - len(wrongly)} passed, {len(wrongly)} failed{', without grading anew' if again else ''}, {time.monotonic() - began:.0f} s", sep="\n")
         if status or wrongly:
             return 1
-    return 0
+    lost, of = survivors(wanted, options.out / "out", options.lab), sum(member.mutant is not None for member in wanted)
+    print(*(f"survived: {member.name}, {member.mutant.id}" for member in lost if member.mutant), f"{of - len(lost)} of {of} mutants lost points, or are the solution", sep="\n")
+    return 1 if 100 * len(lost) > (100 - mutants.CAUGHT) * of else 0
 
 
 if __name__ == "__main__":
