@@ -212,6 +212,7 @@ class Held:
     ops: int
     loaded: Loaded  # `traced`: its text then
     refused: str = ""  # one op: what the shell printed when another op that may change pc was to select its functions
+    printed: str = ""  # what was printed when the ops were unregistered
 
 
 @dataclass

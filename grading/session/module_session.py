@@ -92,8 +92,9 @@ class ModuleSession(Session):
             self._coming(machine, rng, REQUEST, OTHER, GRAPH)
             self._going(machine)
             self._held(machine, self._far, 1)
-            self._held(machine, self._near, 2)
-            self._inside(machine)
+            if not e.held[0].printed:
+                self._held(machine, self._near, 2)
+                self._inside(machine)
             for line in ("insmod stone", "rmmod stone"):  # it has no function
                 self._quiet(machine, line)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
@@ -102,7 +103,7 @@ class ModuleSession(Session):
             self._say("trampolines over other distances")
             with machine.observer.recording():
                 self._quiet(machine, "trampolines")
-        if not e.complaint:
+        if not e.complaint and not any(held.printed for held in e.held):  # after a refusal nothing more can be traced
             self._overwritten(machine, rng)
 
     # ---- one command each ----
@@ -252,8 +253,6 @@ class ModuleSession(Session):
         self._say(f"{module.name} comes, {ops} op{'s' * (ops > 1)} may change pc")
         for number in range(ops):
             self._quiet(machine, f"op {number} hold !*")
-        if self._evidence.complaint:
-            return
         machine.console.command(f"insmod {module.name} at={module.base:#x}")  # the kernel says for which functions there are two ops
         held = Held(ops, Loaded(module, module is self._far, traced=self._text_of(machine, module)))
         self._evidence.held.append(held)
@@ -262,7 +261,7 @@ class ModuleSession(Session):
             if not held.refused.strip():
                 self._quiet(machine, "op 1 off")
         for number in range(ops):
-            self._quiet(machine, f"op {number} off")
+            held.printed += machine.console.command(f"op {number} off")
         self._remove(machine, module)
 
     def _inside(self, machine: Run) -> None:

@@ -164,6 +164,8 @@ def _held_wrong(e: Evidence, was: Held) -> Finding | None:
     if was.ops == 1 and "EBUSY" not in was.refused:
         return Finding(f"{module.name} was loaded while one op that may change pc selected its functions. Then another such op was registered for them, and must be refused "
                        "with EBUSY: the records do not say that the functions are taken (FTRACE_FL_IPMODIFY)")
+    if was.printed:
+        return Finding(f"{module.name} was loaded while an op selected its functions. When the op was unregistered, this was printed: {was.printed.splitlines()[0]}")
     return None
 
 
