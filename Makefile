@@ -87,8 +87,8 @@ export QEMU_EXTRA QEMU_DIR APPEND
 packages := .ci/packages
 # $(call package_names,sed expression): the packages of .ci/packages that the expression does not delete.
 package_names = $(shell sed -e '$1' -e 's/\#.*//' $(packages) | awk 'NF {print $$1}')
-needed := $(call package_names,/^\# Only make docs/$(comma)$$d)
-docs_needed := $(call package_names,1$(comma)/^\# Only make docs/d)
+needed := $(call package_names,/^\# Only/$(comma)$$d)
+needed_by = $(call package_names,/^\# Only make $(1) /$(comma)/^$$/!d)
 # Without QEMU 10 everything but a grade works, so only make setup fails.
 setup := build/.setup
 $(setup): $(packages) .ci/install $(wildcard qemu/download.py)
@@ -347,7 +347,7 @@ sizes: $(setup) ## lines of code by cloc, against the design
 	@$(PYTHON) .ci/sizes.py
 
 build/.docs-setup: $(packages) .ci/install
-	@.ci/install $(docs_needed)
+	@.ci/install $(call needed_by,docs)
 	@touch $@
 
 docs: build/.docs-setup ## the book: build/docs/index.html

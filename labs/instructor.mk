@@ -55,3 +55,8 @@ gradescope: $(setup) ## LAB=n [OUT=file.zip] [SEED=..]: an autograder for Grades
 classroom: $(setup) ## LAB=n OUT=dir: a workflow for GitHub Classroom, in a tree that make handout wrote
 	$(if $(and $(LAB),$(OUT)),,$(error make classroom needs LAB=n OUT=dir))
 	@$(PYTHON) -m grading.classroom.platforms --classroom --lab $(LAB) '$(OUT)'
+
+.PHONY: test-pages
+test-pages: $(setup) ## a class's pages in Chromium: sorted, searched, opened, and looked at by axe-core; installs Chromium first
+	@.ci/install $(call needed_by,test-pages)
+	@$(PYTHON) -m unittest grading.tests.test_pages

@@ -34,7 +34,7 @@ FUZZED, FUZZED_LONG = 10, 60  # seconds for each fuzzer
 AT_LENGTH = "the kernel under QEMU, at length"
 FUZZING_LONG = "fuzzing, a minute each"
 LONG = ("kern/ftrace/tests/test_module_steps", "kern/ftrace/tests/test_ring_steps", "kern/tests/test_boards", "kern/tests/test_card", "kern/ftrace/tests/test_islands",
-        "docs/book/tests/test_transcripts", "grading/tests/test_loop", "grading/tests/test_line", AT_LENGTH, FUZZING_LONG)
+        "docs/book/tests/test_transcripts", "grading/tests/test_loop", "grading/tests/test_line", "grading/tests/test_pages", AT_LENGTH, FUZZING_LONG)
 
 # What a suite's own last words look like: (pattern, what the groups are).
 COUNTS = [
