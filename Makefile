@@ -418,7 +418,7 @@ endef
 $(foreach t,$(host_tests),$(eval $(call host_test,$(t))))
 .PHONY: host-tests host-tests-built
 # If the device trees cannot be fetched, their tests are skipped, and the next call tries again.
-build/boards/.fetched: kern/tests/board_trees.py $(wildcard kern/tests/board_uboots.py) $(wildcard qemu/download.py) | $(setup)
+build/boards/.fetched: kern/tests/board_trees.py kern/tests/board_uboots.py $(wildcard qemu/download.py) | $(setup)
 	@$(PYTHON) $< && touch $@ || true
 host-tests-built: $(if $(wildcard kern/tests/board_trees.py),build/boards/.fetched)
 # A test that fails does not keep the others from running, and what each of them prints stays together. None has more than two minutes of

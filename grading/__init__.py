@@ -25,8 +25,9 @@ A grade of one lab on one architecture runs in this order (grading/__main__.py):
 4. report/report.py runs each rung's checks on the evidence of its boots, asks checks/seen.py whether enough was observed, and prints
    the table and the first finding of each lost rung.
 
-A boot ends early at one of four limits: BOOT_SECONDS to the first prompt, and BUDGET in instructions of one CPU (both in
-session/session.py); LONGEST in seconds for the whole boot (machine/machine.py); JUDGING in seconds of processor time to judge it
+Limits at which a boot ends early: BOOT_SECONDS to the first prompt, and BUDGET in instructions of one CPU (both in session/session.py;
+a board's BOOT_SECONDS is in session/line_session.py); LONGEST in seconds for the whole boot, and the bytes that it may print (`cap`), in
+machine/machine.py; the seconds of a command (machine/console.py); JUDGING in seconds of processor time to judge the boot
 (evidence/evidence.py). BUDGET and LONGEST grow with each schedule that is played (stimulus/schedules.py).
 """
 

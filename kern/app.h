@@ -34,7 +34,7 @@ int vsnprintf(char *buf, size_t size, const char *fmt, va_list args);
 int snprintf(char *buf, size_t size, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
 /*
- * On failure each returns a negative error number; strerror() takes the positive one.
+ * On failure those of files return a negative error number; strerror() takes the positive one.
  * Descriptors 0 to 2 are the console (1: or the redirection).
  */
 int open(const char *path, int flags, ...);

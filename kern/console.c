@@ -142,7 +142,7 @@ static void put_byte(u8 c)
 		ring[ring_in++ % RING_SIZE] = c;
 }
 
-/* Ctrl-C also discards the bytes typed before it. While output is kept (framed.c) it is data: the serial line may have changed another byte. */
+/* Ctrl-C also discards the bytes typed before it. While output is kept (framed.c) Ctrl-C is an ordinary byte, into which the serial line may have changed another one. */
 static void receive_byte(u8 c)
 {
 	if (c != CTRL_C || !foreground || READ_ONCE(keep)) {

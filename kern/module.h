@@ -22,7 +22,7 @@
 #include "types.h"
 
 /*
- * Called after the module is linked. It returns 0; or -errno, and then the module is removed again. It makes its files last,
+ * Called after the module is linked. It returns 0; or -errno, and then the module is removed again (another value is as -EINVAL). It makes its files last,
  * because a file that another thread has opened cannot be removed. Before it returns -errno, it ends its threads and takes
  * back what it has registered; insmod waits for that, until Ctrl-C, and removes its files. Context: a thread of its own, which
  * may sleep.
@@ -120,7 +120,8 @@ int module_load(const char *name, const void *file, size_t size, unsigned long a
 /*
  * Remove a module. -ENOENT: there is no such module. -EBUSY: another module or a thread uses
  * it, a probe, a patch or another op that may change pc has one of its functions, one of its
- * returns is still patched, or it has no exit. Each error is printed with a message. Other ops
+ * returns is still patched, one of its files is in use, it is being loaded or removed, a CPU
+ * does not stop, or it has an init and no exit. Each error is printed with a message. Other ops
  * and users of function_graph do not prevent the removal: their filters lose the module's
  * functions. When this returns 0, no CPU executes the module, and nothing points into it.
  * Context: thread.

@@ -276,7 +276,7 @@ int thread_join(struct thread *t)
 	int code;
 
 	wait_event(&exits, thread_done(t) || (interrupted() && current->end));
-	if (current->end && !t->end) /* Ctrl-C ends @t, and this thread next: @t's stack is not freed here, because others may still use it */
+	if (current->end && !t->end) /* Ctrl-C ended @t, and ends this thread next, unless it holds a mutex: others may still use @t's stack */
 		wait_event(&exits, interrupted());
 	end_if_interrupted();
 	wait_event(&exits, thread_done(t));

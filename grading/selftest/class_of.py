@@ -3,9 +3,9 @@
     python3 -m grading.selftest.class_of --lab 3 --out DIR [--of 200] [--kill] [NAME ...]     every submission, or those named
 
 The class has the lab's solution and its start, every solution of labs/<n>-<name>/wrong/, submissions that cannot be built
-or taken, and the attacks of grading/tests/attacks/. With --of, solutions and mutants in turn fill it up to that number: of the mutants whose code differs
-from the solution's, 95 % must lose points. It is handed in as tars, zips and folders in turn. With --kill everything is killed when half of the class is
-graded. The same command continues where it was interrupted, and a last run, which finds every result, must print the same.
+or taken, and the attacks of grading/tests/attacks/. With --of, solutions and mutants in turn fill it up to that number: at most 5 % of the mutants may have
+full marks and other code than the solution. It is handed in as tars, zips and folders in turn. With --kill every process is killed when half of the class
+is graded. The same command continues where it was interrupted, and a last run must find every result.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ import tarfile
 import tempfile
 import time
 import zipfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from grading.classroom import box
 from grading.machine.machine import ended_by_signals
 from grading.selftest import mutants, wrong
 from grading.selftest.mutations import Mutant
@@ -51,7 +53,9 @@ class Made:
 
 
 def unifdef(text: bytes, start: int = 0) -> bytes:
-    return subprocess.run(["unifdef", f"-DLAB_START={start}"], input=text, capture_output=True, check=False).stdout
+    done = subprocess.run(["unifdef", f"-DLAB_START={start}"], input=text, capture_output=True, check=False)
+    assert done.returncode < 2, done.stderr  # 1: something was resolved
+    return done.stdout
 
 
 def solution(lab: int, start: int = 0) -> Files:
@@ -105,7 +109,7 @@ def filling(lab: int, count: int) -> list[Made]:
     for n in range(count):
         if n % 2 and n // 2 < len(of):
             one = of[n // 2]
-            found.append(Made(f"mutant-{n:03}", {**right, one.file: unifdef(one.text.encode())}, ["graded", "build failure", "flaky"], "any", mutant=one))
+            found.append(Made(f"mutant-{n:03}", {**right, one.file: unifdef(one.text.encode())}, ["graded", "build failure", "flaky", "over a limit"], "any", mutant=one))
         else:
             found.append(Made(f"student-{n:03}", {name: data + f"/* {n} */\n".encode() for name, data in right.items()}, ["graded"], "full"))
     return found
@@ -170,13 +174,25 @@ def survivors(wanted: list[Made], folder: Path, lab: int) -> list[Made]:
     return [member for member in wanted if member.mutant and full(member) and not same_code(member.mutant, lab)]
 
 
-def killed(command: list[str | Path], graded: Path, half: int) -> None:
-    """Run the command, and kill all its processes when so many results are there."""
+def killed(command: list[str | Path], out: Path, half: int) -> None:
+    """Run the command, and kill its processes and those of all jobs when so many results are there."""
+    def count() -> int:
+        return len(list((out / "graded").glob("*/result.json")))
+
     with subprocess.Popen(command, cwd=ROOT, start_new_session=True) as grader:
-        while grader.poll() is None and len(list(graded.glob("*/result.json"))) < half:
-            time.sleep(0.2)
-        print(f"killed when {len(list(graded.glob('*/result.json')))} of the class were graded", flush=True)
-        os.killpg(grader.pid, signal.SIGKILL)
+        try:
+            while grader.poll() is None and count() < half:
+                time.sleep(0.2)
+            if grader.poll() is not None:
+                sys.exit(f"the grading ended with {grader.returncode} before half of the class was graded")
+        finally:
+            if grader.poll() is None:
+                os.killpg(grader.pid, signal.SIGKILL)
+    while left := box.running(out):
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    print(f"killed when {count()} of the class were graded", flush=True)
 
 
 def main() -> int:
@@ -189,8 +205,8 @@ def main() -> int:
     parser.add_argument("--kill", action="store_true", help="kill everything when half of the class is graded, and go on")
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
-    wanted = [member for member in members(options.lab) if not options.names or member.name in options.names]
-    wanted += filling(options.lab, options.of - len(wanted))
+    of_lab = members(options.lab)
+    wanted = [member for member in of_lab + filling(options.lab, options.of - len(of_lab)) if not options.names or member.name in options.names]
     handed_in = options.out / "in"
     shutil.rmtree(handed_in, ignore_errors=True)
     handed_in.mkdir(parents=True)
@@ -198,8 +214,8 @@ def main() -> int:
         hand_in(member, handed_in, n % 3)
     command = [sys.executable, "-m", "grading.classroom", "--lab", str(options.lab), "--in", handed_in, "--out", options.out / "out", "--seed", options.seed,
                "--jobs", str(options.jobs)]
-    if options.kill:
-        killed(command, options.out / "out/graded", len(wanted) // 2)
+    if options.kill and not (options.out / "out").exists():
+        killed(command, options.out / "out", len(wanted) // 2)
     for again in (False, True):
         began = time.monotonic()
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -207,9 +223,9 @@ def main() -> int:
         print(*wrongly, f"{len(wanted) - len(wrongly)} passed, {len(wrongly)} failed{', without grading anew' if again else ''}, {time.monotonic() - began:.0f} s", sep="\n")
         if status or wrongly:
             return 1
-    lost, of = survivors(wanted, options.out / "out", options.lab), sum(member.mutant is not None for member in wanted)
-    print(*(f"survived: {member.name}, {member.mutant.id}" for member in lost if member.mutant), f"{of - len(lost)} of {of} mutants lost points, or are the solution", sep="\n")
-    return 1 if 100 * len(lost) > (100 - mutants.CAUGHT) * of else 0
+    survived, total = survivors(wanted, options.out / "out", options.lab), sum(member.mutant is not None for member in wanted)
+    print(*(f"survived: {member.name}, {member.mutant.id}" for member in survived if member.mutant), f"{total - len(survived)} of {total} mutants lost points, or are the solution", sep="\n")
+    return 1 if 100 * len(survived) > (100 - mutants.CAUGHT) * total else 0
 
 
 if __name__ == "__main__":

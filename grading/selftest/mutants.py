@@ -241,7 +241,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--arch", nargs="+", choices=ARCHES, default=list(ARCHES))
     parser.add_argument("--count", type=int, default=60, help="mutants of each lab, on each architecture")
     parser.add_argument("--seed", help="what the choice follows from; default: that of the log, or a new one")
-    parser.add_argument("--jobs", type=int, default=1, help="so many mutants at the same time")
+    parser.add_argument("--jobs", type=int, default=1, help="the number of mutants that are graded at the same time")
     return parser.parse_args()
 
 

@@ -92,9 +92,8 @@ class ModuleSession(Session):
             self._coming(machine, rng, REQUEST, OTHER, GRAPH)
             self._going(machine)
             self._held(machine, self._far, 1)
-            if not e.held[0].printed:
-                self._held(machine, self._near, 2)
-                self._inside(machine)
+            self._held(machine, self._near, 2)
+            self._inside(machine)
             for line in ("insmod stone", "rmmod stone"):  # it has no function
                 self._quiet(machine, line)
         self._phase(machine, Phase("after", rng.getrandbits(64), None))
@@ -103,7 +102,7 @@ class ModuleSession(Session):
             self._say("trampolines over other distances")
             with machine.observer.recording():
                 self._quiet(machine, "trampolines")
-        if not e.complaint and not any(held.printed for held in e.held):  # after a refusal nothing more can be traced
+        if not e.complaint:
             self._overwritten(machine, rng)
 
     # ---- one command each ----
@@ -253,6 +252,8 @@ class ModuleSession(Session):
         self._say(f"{module.name} comes, {ops} op{'s' * (ops > 1)} may change pc")
         for number in range(ops):
             self._quiet(machine, f"op {number} hold !*")
+        if self._evidence.complaint:
+            return
         machine.console.command(f"insmod {module.name} at={module.base:#x}")  # the kernel says for which functions there are two ops
         held = Held(ops, Loaded(module, module is self._far, traced=self._text_of(machine, module)))
         self._evidence.held.append(held)
@@ -261,7 +262,8 @@ class ModuleSession(Session):
             if not held.refused.strip():
                 self._quiet(machine, "op 1 off")
         for number in range(ops):
-            held.printed += machine.console.command(f"op {number} off")
+            held.printed += machine.console.command(f"op {number} off").strip()
+        self._allow_writes(machine)
         self._remove(machine, module)
 
     def _inside(self, machine: Run) -> None:
@@ -339,7 +341,7 @@ class ModuleSession(Session):
             self._redirect(machine, loaded, range(number, number + 1), isa.aside(TRAMPOLINE), "traced twice", f"echo function > {OTHER}current_tracer")
 
     def _redirect(self, machine: Run, loaded: Loaded, numbers: range, way: Way, wanted: str, line: str) -> None:
-        """Overwrite these trampolines, and type the line. Then clear ftrace_disabled, which a kernel sets when it has refused to write."""
+        """Overwrite these trampolines, and type the line, which a kernel must refuse."""
         module, where = loaded.module, self._physical(machine, loaded.module)
         for number in range(module.stubs):
             right = loaded.trampoline(loaded.rest, number)
@@ -349,6 +351,10 @@ class ModuleSession(Session):
         self._evidence.redirected.append(redirected)
         redirected.printed = machine.console.command(line)
         redirected.after, redirected.kernel = self._text_of(machine, module), self._text(machine)
+        self._allow_writes(machine)
+
+    def _allow_writes(self, machine: Run) -> None:
+        """Clear ftrace_disabled, which a kernel sets when it has refused to write a site."""
         machine.write(self._machine.load_address() + self._kernel.symbol("ftrace_disabled") - KERNEL_BASE, b"\0")
 
     @staticmethod

@@ -534,7 +534,7 @@ class Graded(unittest.TestCase):
     """A lab's solution in QEMU, through U-Boot, at the far end of a bad line."""
 
     @contextmanager
-    def at_a_line(self, arch: str, lab: int, rate: float) -> Iterator[tuple[str, list[str]]]:
+    def at_a_line(self, arch: str, lab: int, rate: float, seed: int) -> Iterator[tuple[str, list[str]]]:
         """Gives the line's path, and what is to be typed at U-Boot's prompt."""
         LOGS.mkdir(parents=True, exist_ok=True)
         image = ROOT / "build" / arch / f"lab{lab}" / "Image"
@@ -545,7 +545,7 @@ class Graded(unittest.TestCase):
             listener.listen()
             (disk := Path(scratch, "disk")).mkdir()
             serial = ["-chardev", f"socket,id=line,path={scratch}/line", "-serial", "chardev:line"]
-            with bad_line(listener, random.randrange(1000), rate) as pty, subprocess.Popen([*WITH_US, *machine.command(serial, disk)]) as qemu:
+            with bad_line(listener, seed, rate) as pty, subprocess.Popen([*WITH_US, *machine.command(serial, disk)]) as qemu:
                 try:
                     yield pty, boot_script(machine).splitlines()
                 finally:
@@ -553,15 +553,16 @@ class Graded(unittest.TestCase):
 
     def graded(self, arch: str, lab: int, rate: float) -> report.Grade:
         seed = random.getrandbits(64)
-        with self.at_a_line(arch, lab, rate) as (pty, types):
+        with self.at_a_line(arch, lab, rate, seed % 1000) as (pty, types):
             kernel = Kernel(ROOT / "build" / arch / f"lab{lab}" / "callsite.elf", arch)
             evidence = rubric.boot_on_line(kernel, lab, seed, LOGS, Place(f"pty:{pty}", UBoot(commands=tuple(types))))
         self.assertEqual(evidence.why, "", f"{seed:x}, {evidence.log}")
         return report.judge(arch, lab, seed, [evidence])
 
     def test_make_grades_the_machine_at_a_line(self) -> None:
-        """The command is what `make grade` would run, but for the folders: another test may write into build/ now."""
-        with tempfile.TemporaryDirectory() as folder, self.at_a_line("arm64", 3, 0) as (pty, types):
+        """The command is what `make grade` would run, but for the folders: another test may write into build/ now. UBOOT= is one line, in which a quote is
+        the shell's."""
+        with tempfile.TemporaryDirectory() as folder, self.at_a_line("arm64", 3, 0.001, 1) as (pty, types):
             Path(folder, "kernels").mkdir()
             Path(folder, "kernels/arm64").symlink_to(ROOT / "build/arm64/lab3")
             said = subprocess.check_output(["make", "-n", "-C", str(ROOT), "grade", "LAB=3", "ARCH=arm64", f"MACHINE=pty:{pty}", f"POWER=echo >> {folder}/power",

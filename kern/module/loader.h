@@ -8,9 +8,10 @@
  *	relocate.c	it is relocated
  *	params.c	its parameters are set
  *	symbols.c	its functions get names, which names.c keeps
- *	module.c	it is protected, published, and its init is called; a removal undoes the steps in reverse order
+ *	module.c	it is protected, published, and its init is called; a removal takes back what was published, in
+ *			reverse order, then frees the pages
  *
- * module_lock is held in all of them, except while init or exit runs.
+ * module_lock is held in all of them, except while init, exit or module_notify runs, and while a removal waits for what leads into the module.
  */
 #ifndef MODULE_LOADER_H
 #define MODULE_LOADER_H

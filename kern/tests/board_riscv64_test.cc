@@ -1,7 +1,7 @@
 // needs: kern/tests/board_host.c kern/memory.c kern/fdt.c kern/string.c kern/uart.c kern/smp.c kern/arch/riscv64/irqchip.c kern/arch/riscv64/aia.c kern/arch/riscv64/timer.c -DKERNEL_NAMES -DHOST_INSN -Ikern/tests/host -Ikern/tests -DKERNEL_BASE=0x10000000ul -DALIAS_BASE=0x30000000ul -D_start=image_start -D_end=image_end
 /*
- * What the kernel decides on riscv64 boards that QEMU has no model of, by their own device trees: Linux's, and that of their
- * U-Boot, which is what `booti ... ${fdtcontroladdr}` hands over. That harts are started by SBI's HSM, and the machine reset by
+ * What the kernel decides on riscv64 boards by their own device trees: Linux's, or for the VisionFive 2 and both HiFives that in
+ * their U-Boot, which is what `booti ... ${fdtcontroladdr}` hands over. That harts are started by SBI's HSM, and the machine reset by
  * its SRST, is no decision by the tree.
  */
 #include "board_tree_test.h"

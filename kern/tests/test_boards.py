@@ -14,7 +14,7 @@ from kern.tests import board_trees, board_uboots
 from kern.tests.run_qemu import Step, prints, promises, shows
 from kern.tests.test_card import TYPES_BOOTI, TYPES_FIT, Booting, Case, cut, spoilt
 from qemu.emulator import GRADES, NAMES, Emulator, find, look
-from qemu.machine import ARCHES, FETCHED, FINISHED, ROOT, Machine
+from qemu.machine import ARCHES, BOARD_UBOOT, FETCHED, FINISHED, ROOT, Machine
 
 LOGS = ROOT / "build/tests/boards"
 EVERY = os.environ.get("EVERY") == "1"  # as in make soak: more than the default boot
@@ -58,7 +58,7 @@ def tree(name: str) -> list[str]:
     if not file.exists():
         board_trees.main()
     if not file.exists():
-        raise unittest.SkipTest(f"{name}.dtb of Debian's kernel packages could not be fetched")
+        raise unittest.SkipTest(f"{name}.dtb could not be fetched from Debian")
     return ["-dtb", str(file)]
 
 
@@ -93,7 +93,7 @@ class Boards(Booting):
 
     def boots(self, machine: Machine, kernel: str, fit: str, *names: str) -> None:
         """After the default boot functions are traced, and the kernel's tests keep their promises. In make soak more of them run, and the cases with these names."""
-        if why := board_uboots.fetch(machine.arch):
+        if why := board_uboots.fetch(machine.arch, BOARD_UBOOT[machine.board].stem.removeprefix("u-boot-")):
             self.skipTest(why)
         machine.uboot = True
         for case in (case for name, case in cases(kernel, fit).items() if name == "extlinux" or name in names and EVERY):
@@ -102,7 +102,7 @@ class Boards(Booting):
             usual = case.name == "extlinux"
             text = self.check(replace(machine, card=card), case, LOGS / f"{stem}.log", TESTS if usual else [])
             if usual and text:
-                self.is_shown(machine.board, text)
+                self.assert_shown(machine.board, text)
 
     def test_sifive_u(self) -> None:
         """Any hart but 0, which has no MMU, may be its boot hart. All run in one thread: if one CPU writes code while another translates it, a QEMU

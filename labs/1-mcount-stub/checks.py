@@ -24,7 +24,7 @@ MISTAKES = {
     "pointer-taken-for-the-function": "the address of the variable is called, and not the function whose address it holds",
     "asked-the-wrong-way-round": "the callback runs while no tracer is on",
     "stub-called-for-nobody": "ftrace_stub is called while no tracer is on",
-    "stored-below-sp": "memory below sp is used, and an interrupt overwrites it",
+    "stored-below-sp": "memory below sp is used, which an interrupt may overwrite",
     "stack-not-aligned": "sp is not a multiple of 16",
     "saved-register-lost": "a register that calls preserve does not come back as it was",
     "reserved-register-touched": "gp, tp or x18 is written",

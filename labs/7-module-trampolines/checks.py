@@ -148,7 +148,7 @@ def _graphed(was: Coming, want: list[str]) -> Finding | None:
 
 def held(e: Evidence) -> Finding | None:
     """One op that may change pc traces the functions of a module that is loaded, and no other one can then select them. If there are two, no op traces
-    them."""
+    them. Nothing is printed when they are unregistered."""
     return first_of(_held_wrong(e, was) for was in e.held)
 
 
@@ -165,7 +165,8 @@ def _held_wrong(e: Evidence, was: Held) -> Finding | None:
         return Finding(f"{module.name} was loaded while one op that may change pc selected its functions. Then another such op was registered for them, and must be refused "
                        "with EBUSY: the records do not say that the functions are taken (FTRACE_FL_IPMODIFY)")
     if was.printed:
-        return Finding(f"{module.name} was loaded while an op selected its functions. When the op was unregistered, this was printed: {was.printed.splitlines()[0]}")
+        return Finding(f"{module.name} was loaded while {was.ops} op{'s' * (was.ops > 1)} that may change pc selected its functions. "
+                       f"When unregistered, this was printed: {was.printed.splitlines()[0]}")
     return None
 
 

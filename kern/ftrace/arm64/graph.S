@@ -2,8 +2,8 @@
  * void return_to_handler(void): a traced function returns to it, because the
  * tracer replaced the return address. It is never called; sp is the caller's.
  *
- * Live: x0-x7 (the result), sp, x29, the callee-saved registers. All others are
- * free; x30 holds the address of return_to_handler.
+ * Live: x0-x7 (the result), x18, sp, x29, the callee-saved registers. All others
+ * are free; x30 holds the address of return_to_handler.
  *
  * 1. Make a frame, struct ftrace_regs: the result, and a frame record for the
  *    traced function, so that a stack walk can go on to the caller.

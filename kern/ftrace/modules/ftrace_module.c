@@ -131,7 +131,7 @@ void module_choose_stubs(struct module_sites *s, unsigned long room)
 	for (const struct dyn_ftrace *rec = s->record; rec < s->table.end; rec++)
 		s->far |= !module_site_reaches(rec, stubs);
 	if (s->far) {
-		write_trampolines(room); /* cannot fail: the kernel is less than 1 GiB away, and a trampoline reaches at least 2 GiB */
+		write_trampolines(room); /* cannot fail: the kernel is less than 1 GiB away, and a trampoline reaches further */
 		s->table.verify = verify;
 		stubs = room;
 	}

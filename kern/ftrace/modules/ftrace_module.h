@@ -31,14 +31,14 @@ size_t ftrace_module_room(void);
 
 /*
  * @entries: the module's __patchable_function_entries, @count of them. @room: the
- * address in text of ftrace_module_room() bytes. Makes m->sites (NULL: no function to
- * trace), and writes into text without the text alias: arm64's `mov x9, x30`, and the
+ * address in text of ftrace_module_room() bytes. Makes m->sites (NULL: @count is
+ * 0), and writes into text without the text alias: arm64's `mov x9, x30`, and the
  * trampolines at @room if they are needed. Before: m->base and m->end[] are
  * set, and text is relocated, writable, and executed by no CPU. After: the loader
  * makes text read-only and synchronises the instruction caches. An entry that is
  * faulty (misaligned, outside of text, listed twice, overlapping another one, without
- * the nops that the compiler leaves there, out of reach) gets no record, and its site is
- * never written; the first 16 faulty entries are printed.
+ * the nops that the compiler leaves there, out of reach) gets no record, and nothing is written
+ * for it (of an entry that is listed twice, the first one counts); the first 16 faulty entries are printed.
  * Return: 0; -ENOMEM after a message. Context: thread.
  */
 int ftrace_module_prepare(struct module *m, const unsigned long *entries, u32 count, unsigned long room);

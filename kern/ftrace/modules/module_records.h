@@ -19,7 +19,7 @@ struct module_sites {
 	struct dyn_ftrace record[];
 };
 
-/* What the tracer keeps for @m; NULL: @m has no function that can be traced. */
+/* What the tracer keeps for @m; NULL: @m lists no call site. */
 static inline struct module_sites *module_sites_of(const struct module *m)
 {
 	return m->sites ? container_of(m->sites, struct module_sites, table) : NULL;

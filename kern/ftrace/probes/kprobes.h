@@ -130,7 +130,10 @@ static inline bool kprobe_irqs_off(const struct kprobe_regs *regs)
 {
 	return irqs_off(regs->flags);
 }
-/* Continue at @pc, after the handler. At an entry the default is the first instruction after the call site. */
+/*
+ * Set where the probed code continues. The pre_handler then returns true, and its probe has KPROBE_FLAG_IPMODIFY. At an entry pc
+ * is at first that of the instruction after the call site.
+ */
 static inline void kprobe_set_pc(const struct kprobe_regs *regs, unsigned long pc)
 {
 	*(regs->entry ? &regs->entry->pc : &regs->trap->pc) = pc;

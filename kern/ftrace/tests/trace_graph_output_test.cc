@@ -9,6 +9,14 @@ extern "C" char __irqentry_text_start[], __irqentry_text_end[];
 __asm__(".data\n.globl __irqentry_text_start, __irqentry_text_end\n"
 	"__irqentry_text_start: .zero 64\n__irqentry_text_end: .zero 8\n.text\n");
 
+/* An event that trace_graph_output.c does not know. */
+static void print_other(const trace_line *l)
+{
+	seq_printf(l->s, "the other's text\n");
+}
+extern "C" const trace_event_type other_event __attribute__((used, section("table_trace_event_type"), aligned(8))) = {
+	1400, "other", "events/ftrace/other/format", nullptr, nullptr, print_other, nullptr};
+
 namespace
 {
 
@@ -352,6 +360,17 @@ TEST_F(Graph, an_event_of_a_probe_is_a_comment)
 	events.clear();
 	add(&removed, sizeof(removed));
 	EXPECT_EQ(shown(), " 0)               |  /* Unknown type 1501 */\n");
+}
+
+TEST_F(Graph, an_event_of_any_other_type_is_a_comment)
+{
+	trace_entry other = {1400, 0, 0, pid};
+	enter(ksys_write, 0);
+	add(&other, sizeof(other));
+	leave(ksys_write, 0, 100);
+	EXPECT_EQ(shown(), " 0)               |  ksys_write() {\n"
+			   " 0)               |  /* the other's text */\n"
+			   " 0)   0.100 us    |  }\n");
 }
 
 TEST_F(Graph, tail_and_overrun)

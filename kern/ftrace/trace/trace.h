@@ -232,7 +232,7 @@ void trace_print_header(struct seq *s, struct trace_array *tr);
 void trace_print_legend(struct seq *s, int width, const char *last);
 /* Print the text of an event whose type is not in the table; false: it is not known. NULL: all are in the table. */
 extern bool (*trace_print_other_type)(const struct trace_line *l);
-void trace_print_unlisted(const struct trace_line *l); /* that text, or that the type is not known */
+void trace_print_text(const struct trace_line *l); /* the text of an event of any type that has a .print, or that the type is not known */
 /* Print @ev, or @ev and @next together, as whole lines. Return: the number of events printed, 1 or 2. */
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 		      const struct rb_event *ev, const struct rb_event *next);

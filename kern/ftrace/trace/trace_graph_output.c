@@ -347,7 +347,7 @@ bool trace_graph_print_other(const struct trace_line *l)
 	if (e->ent.type == TRACE_PRINT)
 		seq_printf(s, "%s", e->buf);
 	else
-		trace_print_unlisted(l);
+		trace_print_text(l);
 	if (s->len && s->buf[s->len - 1] == '\n')
 		s->len--;
 	seq_printf(s, " */\n");

@@ -198,20 +198,21 @@ static const struct trace_event_type *find_type(unsigned id)
 	return NULL;
 }
 
-void trace_print_unlisted(const struct trace_line *l)
+void trace_print_text(const struct trace_line *l)
 {
-	if (!trace_print_other_type || !trace_print_other_type(l))
+	const struct trace_event_type *type = find_type(l->ent->type);
+
+	if (type)
+		type->print(l);
+	else if (!trace_print_other_type || !trace_print_other_type(l))
 		seq_printf(l->s, "Unknown type %d\n", l->ent->type);
 }
 
-static void print_common(const struct trace_line *l, struct trace_array *tr, const struct trace_event_type *type)
+static void print_common(const struct trace_line *l, struct trace_array *tr)
 {
 	if (l->options & TRACE_ITER_CONTEXT_INFO)
 		print_context(l->s, tr, l->cpu, l->ev->ts, l->ent);
-	if (type)
-		type->print(l);
-	else
-		trace_print_unlisted(l);
+	trace_print_text(l);
 }
 
 int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
@@ -230,6 +231,6 @@ int trace_print_event(struct seq *s, struct trace_printer *p, unsigned cpu,
 	if (type && type->print_lines)
 		return type->print_lines(&l);
 	if (!tracer->print_other || !tracer->print_other(&l))
-		print_common(&l, p->tr, type);
+		print_common(&l, p->tr);
 	return 1;
 }
